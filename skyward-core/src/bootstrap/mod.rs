@@ -1,0 +1,1 @@
+//! From a bare machine to one on which an agent can start.

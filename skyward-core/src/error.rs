@@ -1,0 +1,307 @@
+//! The one error type: what was tried, on what, why it failed, what to do next.
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::ids::{NodeIndex, Rank};
+
+/// A result whose error is [`Error`].
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// What a Skyward operation failed with.
+///
+/// `Display` shows what went wrong, on what, and what to do next; [`source`](std::error::Error::source) has the cause. An error is cheap to clone, so that every
+/// waiter of one failure gets the same error.
+///
+/// ```
+/// use skyward_core::error::{Error, ErrorKind};
+///
+/// let error = Error::new(ErrorKind::InvalidSpec, "the pool has 0 nodes").with_hint("ask for at least 1: `.nodes(1)`");
+/// assert_eq!(error.kind(), ErrorKind::InvalidSpec);
+/// assert_eq!(error.to_string(), "the pool has 0 nodes\nhint: ask for at least 1: `.nodes(1)`");
+/// ```
+#[derive(Clone)]
+pub struct Error(Arc<Inner>);
+
+#[derive(Clone)]
+struct Inner {
+    kind: ErrorKind,
+    status: ErrorStatus,
+    message: String,
+    context: Vec<(&'static str, String)>,
+    hint: Option<String>,
+    remote: Option<RemoteError>,
+    exit: Option<WorkerExit>,
+    source: Option<Arc<dyn std::error::Error + Send + Sync>>,
+}
+
+/// What sort of thing failed; match on it to react.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// What was asked for cannot be: zero nodes, an unknown accelerator, a contradiction. Found before anything starts.
+    InvalidSpec,
+    /// The plugins do not fit together: a wrong order, a duplicate, a missing requirement, a conflict. Found before anything starts.
+    Plugins,
+    /// The payload itself is wrong: no such entry, a file is missing, it is larger than a frame may be.
+    Payload,
+    /// An argument could not be serialised; nothing was sent.
+    Argument,
+    /// The Python value that the payload returned cannot be converted for the way back.
+    Encode,
+    /// The result arrived but does not have the shape of the Rust type.
+    Decode,
+    /// The payload raised; see [`Error::remote`].
+    Remote,
+    /// The worker process ended while it ran the task; see [`Error::exit`].
+    WorkerExited,
+    /// The environment (interpreter, packages) could not be built.
+    Environment,
+    /// A machine could not be made ready.
+    Bootstrap,
+    /// A provider refused or failed.
+    Provider,
+    /// A plugin's hook raised or did not return in time.
+    Hook,
+    /// The workers did not all come up in time.
+    Start,
+    /// A deadline passed.
+    Timeout,
+    /// The task was cancelled.
+    Cancelled,
+    /// The pool is shutting down, or has.
+    Closed,
+    /// Something that was named does not exist: a rank, a node.
+    NotFound,
+    /// The node answered something that it should not have.
+    Protocol,
+    /// The operating system refused something on this host.
+    Io,
+}
+
+/// Whether trying again may help.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ErrorStatus {
+    /// The same call may succeed later.
+    Temporary,
+    /// The same call will fail again.
+    Permanent,
+}
+
+/// An exception that the payload raised, as Python told it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct RemoteError {
+    /// The exception's class, with its module unless that is `builtins`: `ValueError`, `numpy.linalg.LinAlgError`.
+    pub type_name: String,
+    /// `str(exception)`.
+    pub message: String,
+    /// Python's traceback, from the payload's first frame, with the payload's own file names and line numbers.
+    pub traceback: String,
+    /// The node that ran it.
+    pub node: NodeIndex,
+    /// The rank that ran it.
+    pub rank: Rank,
+}
+
+/// How a worker process ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum WorkerExit {
+    /// It exited with this code.
+    Code(i32),
+    /// It was ended by this signal.
+    Signal(i32),
+    /// The kernel ended it because the machine was out of memory.
+    OutOfMemory,
+    /// It was ended because another worker of its world was lost.
+    WorldEnded,
+    /// Its agent is gone.
+    AgentGone,
+}
+
+impl Error {
+    /// An error that is [`ErrorStatus::Permanent`], with a lower-case message that says what was tried and why it failed.
+    pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
+        Self(Arc::new(Inner {
+            kind,
+            status: ErrorStatus::Permanent,
+            message: message.into(),
+            context: Vec::new(),
+            hint: None,
+            remote: None,
+            exit: None,
+            source: None,
+        }))
+    }
+
+    /// The error of a payload that raised.
+    pub fn remote_error(remote: RemoteError) -> Self {
+        let message =
+            format!("the payload raised {} on rank {}: {}", remote.type_name, remote.rank, remote.message.trim_end());
+        Self::new(ErrorKind::Remote, message).edit(|inner| inner.remote = Some(remote))
+    }
+
+    /// The error of a task whose worker ended.
+    pub fn worker_exited(rank: Rank, exit: WorkerExit) -> Self {
+        Self::new(ErrorKind::WorkerExited, format!("the worker of rank {rank} {exit} while it ran the task"))
+            .edit(|inner| inner.exit = Some(exit))
+    }
+
+    /// Says that trying again may help.
+    #[must_use]
+    pub fn temporary(self) -> Self {
+        self.edit(|inner| inner.status = ErrorStatus::Temporary)
+    }
+
+    /// Adds what to do next, as a full sentence or a command.
+    #[must_use]
+    pub fn with_hint(self, hint: impl Into<String>) -> Self {
+        self.edit(|inner| inner.hint = Some(hint.into()))
+    }
+
+    /// Adds a fact, such as `node` or `path`.
+    #[must_use]
+    pub fn with_context(self, key: &'static str, value: impl fmt::Display) -> Self {
+        self.edit(|inner| inner.context.push((key, value.to_string())))
+    }
+
+    /// Adds the cause.
+    #[must_use]
+    pub fn with_source(self, source: impl std::error::Error + Send + Sync + 'static) -> Self {
+        self.edit(|inner| inner.source = Some(Arc::new(source)))
+    }
+
+    /// What sort of thing failed.
+    pub fn kind(&self) -> ErrorKind {
+        self.0.kind
+    }
+
+    /// Whether trying again may help.
+    pub fn status(&self) -> ErrorStatus {
+        self.0.status
+    }
+
+    /// The message alone, without facts and hint.
+    pub fn message(&self) -> &str {
+        &self.0.message
+    }
+
+    /// What to do next.
+    pub fn hint(&self) -> Option<&str> {
+        self.0.hint.as_deref()
+    }
+
+    /// The facts, in the order in which they were added.
+    pub fn context(&self) -> &[(&'static str, String)] {
+        &self.0.context
+    }
+
+    /// The Python exception, if that is what it was.
+    pub fn remote(&self) -> Option<&RemoteError> {
+        self.0.remote.as_ref()
+    }
+
+    /// How the worker ended, if that is what it was.
+    pub fn exit(&self) -> Option<&WorkerExit> {
+        self.0.exit.as_ref()
+    }
+
+    fn edit(mut self, change: impl FnOnce(&mut Inner)) -> Self {
+        change(Arc::make_mut(&mut self.0));
+        self
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0.message)?;
+        if !self.0.context.is_empty() {
+            let facts: Vec<_> = self.0.context.iter().map(|(key, value)| format!("{key}: {value}")).collect();
+            write!(f, " ({})", facts.join(", "))?;
+        }
+        if let Some(remote) = self.0.remote.as_ref().filter(|remote| !remote.traceback.is_empty()) {
+            write!(f, "\n{}", remote.traceback.trim_end())?;
+        }
+        if let Some(hint) = &self.0.hint {
+            write!(f, "\nhint: {hint}")?;
+        }
+        Ok(())
+    }
+}
+
+/// Like `Display`, and with the chain of causes: what `fn main() -> skyward::Result<()>` prints.
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{self}")?;
+        let mut source = std::error::Error::source(self);
+        while let Some(cause) = source {
+            write!(f, "\ncaused by: {cause}")?;
+            source = cause.source();
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.0.source.as_deref().map(|source| source as _)
+    }
+}
+
+impl fmt::Display for WorkerExit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Code(code) => write!(f, "exited with code {code}"),
+            Self::Signal(signal) => match signal_name(*signal) {
+                Some(name) => write!(f, "was ended by {name} (signal {signal})"),
+                None => write!(f, "was ended by signal {signal}"),
+            },
+            Self::OutOfMemory => f.write_str("was ended by the kernel, out of memory,"),
+            Self::WorldEnded => f.write_str("was ended because another worker of its world was lost"),
+            Self::AgentGone => f.write_str("was lost with its agent"),
+        }
+    }
+}
+
+/// Linux numbers (signal(7)); those a worker can plausibly end by.
+fn signal_name(signal: i32) -> Option<&'static str> {
+    Some(match signal {
+        1 => "SIGHUP",
+        2 => "SIGINT",
+        3 => "SIGQUIT",
+        4 => "SIGILL",
+        6 => "SIGABRT",
+        7 => "SIGBUS",
+        8 => "SIGFPE",
+        9 => "SIGKILL",
+        11 => "SIGSEGV",
+        13 => "SIGPIPE",
+        15 => "SIGTERM",
+        24 => "SIGXCPU",
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn display_shows_facts_and_hint_and_debug_the_causes() {
+        let error = Error::new(ErrorKind::Io, "cannot read the file")
+            .with_context("path", "/x")
+            .with_source(std::io::Error::other("disk on fire"))
+            .with_hint("put it out");
+        assert_eq!(error.to_string(), "cannot read the file (path: /x)\nhint: put it out");
+        assert!(format!("{error:?}").ends_with("caused by: disk on fire"));
+    }
+
+    #[test]
+    fn a_worker_exit_names_its_signal() {
+        let error = Error::worker_exited(Rank(1), WorkerExit::Signal(11));
+        assert_eq!(error.to_string(), "the worker of rank 1 was ended by SIGSEGV (signal 11) while it ran the task");
+        assert_eq!(error.exit(), Some(&WorkerExit::Signal(11)));
+    }
+}

@@ -1,0 +1,218 @@
+//! What a pool tells while it lives.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use futures_core::Stream;
+use futures_core::stream::BoxStream;
+
+use crate::error::{Error, WorkerExit};
+use crate::ids::{Attempt, Generation, MachineId, NodeIndex, Rank, TaskId};
+
+/// Something that happened in a pool.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub enum PoolEvent {
+    /// A machine is asked for.
+    NodeLaunching {
+        /// The node it will be.
+        node: NodeIndex,
+    },
+    /// A machine is there.
+    NodeLaunched {
+        /// The node it is.
+        node: NodeIndex,
+        /// Its id at the provider.
+        machine: MachineId,
+        /// The address at which the other nodes reach it.
+        address: String,
+    },
+    /// A step of making a machine ready began.
+    BootstrapStep {
+        /// The node.
+        node: NodeIndex,
+        /// What is done: `uv`, `environment`, `agent`.
+        step: &'static str,
+    },
+    /// A line that a bootstrap step wrote.
+    BootstrapLine {
+        /// The node.
+        node: NodeIndex,
+        /// The step that wrote it.
+        step: &'static str,
+        /// The line, without its end.
+        line: String,
+    },
+    /// The workers of the pool are started, together.
+    GenerationStarting {
+        /// Which life of the world.
+        generation: Generation,
+        /// How many workers.
+        workers: u32,
+    },
+    /// A worker has entered its hooks and takes tasks.
+    WorkerReady {
+        /// Which one.
+        rank: Rank,
+        /// The node it is on.
+        node: NodeIndex,
+        /// Its process id there.
+        pid: u32,
+    },
+    /// All workers take tasks.
+    PoolReady {
+        /// How many nodes there really are.
+        nodes: u32,
+        /// How many workers.
+        workers: u32,
+    },
+    /// A task went to a worker.
+    TaskStarted {
+        /// Which task.
+        task: TaskId,
+        /// Which try.
+        attempt: Attempt,
+        /// Which worker.
+        rank: Rank,
+    },
+    /// A task returned.
+    TaskFinished {
+        /// Which task.
+        task: TaskId,
+        /// Which worker.
+        rank: Rank,
+        /// How long the payload ran.
+        micros: u64,
+    },
+    /// A task failed for good.
+    TaskFailed {
+        /// Which task.
+        task: TaskId,
+        /// Why.
+        error: Error,
+    },
+    /// A task is tried again.
+    TaskRetried {
+        /// Which task.
+        task: TaskId,
+        /// The try that comes.
+        attempt: Attempt,
+        /// Why the one before failed.
+        error: Error,
+    },
+    /// Bytes that a worker wrote to standard output or standard error.
+    Output(Output),
+    /// A worker process ended.
+    WorkerExited {
+        /// Which one.
+        rank: Rank,
+        /// How.
+        exit: WorkerExit,
+    },
+    /// A node is lost.
+    NodeLost {
+        /// Which one.
+        node: NodeIndex,
+        /// Why.
+        error: Error,
+    },
+    /// The pool began to end.
+    Draining,
+    /// A machine is confirmed gone.
+    NodeGone {
+        /// The node it was.
+        node: NodeIndex,
+        /// Its id at the provider.
+        machine: MachineId,
+    },
+    /// Nothing of the pool is left.
+    Closed,
+}
+
+/// Bytes that a worker wrote, exactly as it wrote them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Output {
+    /// The node.
+    pub node: NodeIndex,
+    /// The worker.
+    pub rank: Rank,
+    /// Which descriptor.
+    pub stream: OutputStream,
+    /// The life of the world in which it was written; offsets begin anew with each.
+    pub generation: Generation,
+    /// How many bytes the worker had written to the descriptor before these.
+    pub offset: u64,
+    /// The task that wrote them, where it is known by now.
+    pub task: Option<TaskId>,
+    /// The bytes.
+    pub bytes: Bytes,
+}
+
+impl Output {
+    /// Output of a worker whose task is not known.
+    pub fn new(
+        node: NodeIndex,
+        rank: Rank,
+        stream: OutputStream,
+        generation: Generation,
+        offset: u64,
+        bytes: impl Into<Bytes>,
+    ) -> Self {
+        Self { node, rank, stream, generation, offset, task: None, bytes: bytes.into() }
+    }
+}
+
+/// Standard output or standard error.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum OutputStream {
+    /// Descriptor 1.
+    Stdout,
+    /// Descriptor 2.
+    Stderr,
+}
+
+/// What a reader of [`Events`] gets.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub enum EventItem {
+    /// An event, shared by all readers.
+    Event(Arc<PoolEvent>),
+    /// This reader was too slow, and this many events before the next one were dropped for it. Nobody waited for it.
+    Missed(u64),
+}
+
+/// A stream of a pool's events, from the moment it was made to the pool's end.
+pub struct Events(BoxStream<'static, EventItem>);
+
+impl Events {
+    /// Events from any stream of them.
+    pub fn new(stream: impl Stream<Item = EventItem> + Send + 'static) -> Self {
+        Self(Box::pin(stream))
+    }
+
+    /// The next event; `None` after the pool's end.
+    ///
+    /// # Cancel safety
+    ///
+    /// No event is lost.
+    pub async fn next(&mut self) -> Option<EventItem> {
+        std::future::poll_fn(|context| self.0.as_mut().poll_next(context)).await
+    }
+}
+
+impl Stream for Events {
+    type Item = EventItem;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<EventItem>> {
+        self.0.as_mut().poll_next(context)
+    }
+}
+
+impl std::fmt::Debug for Events {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Events")
+    }
+}

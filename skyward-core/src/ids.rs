@@ -1,0 +1,110 @@
+//! Newtypes for everything that is named or counted.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+macro_rules! number {
+    ($(#[$meta:meta])* $name:ident($inner:ty)) => {
+        $(#[$meta])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        pub struct $name(pub $inner);
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                self.0.fmt(f)
+            }
+        }
+    };
+}
+
+macro_rules! text {
+    ($(#[$meta:meta])* $name:ident) => {
+        $(#[$meta])*
+        #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        pub struct $name(String);
+
+        impl $name {
+            /// Takes the text as it is.
+            pub fn new(text: impl Into<String>) -> Self {
+                Self(text.into())
+            }
+
+            /// The text.
+            pub fn as_str(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(&self.0)
+            }
+        }
+    };
+}
+
+number! {
+    /// A node's place in its pool, from 0; node 0 is the head.
+    NodeIndex(u32)
+}
+number! {
+    /// A worker's index in its pool, from 0: `node * workers_per_node + worker`.
+    Rank(u32)
+}
+number! {
+    /// One life of the pool's world, from 1.
+    Generation(u64)
+}
+number! {
+    /// A task of a pool. Numbers are never used twice within a pool.
+    TaskId(u64)
+}
+number! {
+    /// One try at a task, from 1.
+    Attempt(u32)
+}
+
+text! {
+    /// A pool, unique among all pools of all clients.
+    PoolId
+}
+text! {
+    /// One intent to launch one machine. A provider that is asked twice with the same launch id starts one machine.
+    LaunchId
+}
+text! {
+    /// A machine, in its provider's own words.
+    MachineId
+}
+
+impl PoolId {
+    /// A new id: `p-` and 10 random characters, fit for file names, labels and host names.
+    pub fn random() -> Self {
+        Self(format!("p-{}", random_text(10)))
+    }
+}
+
+impl LaunchId {
+    /// The id of a try (from 1) to launch this node of this pool: stable within the try, new for the next.
+    pub fn of(pool: &PoolId, node: NodeIndex, attempt: Attempt) -> Self {
+        Self(format!("{pool}-n{node}-a{attempt}"))
+    }
+}
+
+fn random_text(length: usize) -> String {
+    const ALPHABET: &[u8; 32] = b"abcdefghijkmnpqrstuvwxyz23456789";
+    (0..length).map(|_| char::from(ALPHABET[usize::from(rand::random::<u8>()) % ALPHABET.len()])).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pool_ids_differ_and_launch_ids_follow_them() {
+        let (a, b) = (PoolId::random(), PoolId::random());
+        assert_ne!(a, b);
+        assert_eq!(LaunchId::of(&a, NodeIndex(3), Attempt(1)).as_str(), format!("{a}-n3-a1"));
+    }
+}

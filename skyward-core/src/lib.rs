@@ -1,0 +1,24 @@
+//! The core of Skyward: what a pool is asked for, how machines become ready workers, how tasks reach them and results come back.
+//!
+//! Modules in the order in which data flows; each uses only those above it.
+
+pub mod error;
+pub mod ids;
+
+pub mod event;
+
+pub mod spec;
+
+pub mod payload;
+
+pub mod plugin;
+
+pub mod remote;
+
+pub mod provider;
+
+pub mod bootstrap;
+
+pub mod pool;
+
+pub use error::{Error, ErrorKind, Result};

@@ -1,0 +1,108 @@
+//! The arguments of one call, as they go over the wire.
+
+use std::any::Any;
+
+use bytes::Bytes;
+use serde::Serialize;
+
+use crate::error::{Error, ErrorKind, Result};
+
+/// Named arguments in their wire form: a MessagePack map of name to value.
+///
+/// ```
+/// use skyward_core::payload::Args;
+///
+/// let args = Args::new().with("epochs", &5).with("rate", &0.1).encode()?;
+/// assert!(args.len() > 10);
+/// # Ok::<(), skyward_core::Error>(())
+/// ```
+#[derive(Debug, Clone)]
+pub struct Args {
+    /// A `map32` header, whose count is set at the end, and the entries.
+    buffer: Vec<u8>,
+    count: u32,
+    failure: Option<Error>,
+}
+
+impl Args {
+    /// No arguments.
+    pub fn new() -> Self {
+        Self { buffer: vec![MAP32, 0, 0, 0, 0], count: 0, failure: None }
+    }
+
+    /// Adds an argument. A value that cannot be serialised makes [`encode`](Self::encode) fail, so nothing of the call is sent.
+    #[must_use]
+    pub fn with<T: Serialize + 'static>(mut self, name: &str, value: &T) -> Self {
+        if let Err(error) = self.push(name, value) {
+            self.failure.get_or_insert(error);
+        }
+        self
+    }
+
+    /// The wire form.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Argument`] for the first argument that could not be serialised.
+    pub fn encode(mut self) -> Result<Bytes> {
+        if let Some(failure) = self.failure {
+            return Err(failure);
+        }
+        self.buffer[1..HEADER].copy_from_slice(&self.count.to_be_bytes());
+        Ok(self.buffer.into())
+    }
+
+    fn push<T: Serialize + 'static>(&mut self, name: &str, value: &T) -> Result<()> {
+        let failed = |error: &dyn std::fmt::Display| {
+            Error::new(ErrorKind::Argument, format!("the argument `{name}` cannot be serialised: {error}"))
+                .with_context("type", std::any::type_name::<T>())
+                .with_hint("arguments are serde types that MessagePack can hold: see the guide page on payloads")
+        };
+        let length = self.buffer.len();
+        let written = rmp::encode::write_str(&mut self.buffer, name).map_err(|error| failed(&error)).and_then(|()| {
+            match (value as &dyn Any).downcast_ref::<Vec<u8>>() {
+                // Serde would hand over each byte by itself.
+                Some(bytes) => rmp::encode::write_bin(&mut self.buffer, bytes).map_err(|error| failed(&error)),
+                None => super::value::encode_into(&mut self.buffer, value).map_err(|error| failed(&error)),
+            }
+        });
+        match written {
+            Ok(()) => self.count += 1,
+            Err(_) => self.buffer.truncate(length),
+        }
+        written
+    }
+}
+
+impl Default for Args {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+const MAP32: u8 = 0xdf;
+const HEADER: usize = 5;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arguments_are_a_map_and_bytes_are_not_a_list() {
+        let bytes = Args::new().with("a", &1_u8).with("b", &vec![7_u8; 3]).encode().unwrap();
+        assert_eq!(&bytes[..], b"\xdf\0\0\0\x02\xa1a\x01\xa1b\xc4\x03\x07\x07\x07");
+    }
+
+    #[test]
+    fn a_failing_argument_is_named() {
+        struct Broken;
+        impl Serialize for Broken {
+            fn serialize<S: serde::Serializer>(&self, _: S) -> Result<S::Ok, S::Error> {
+                Err(serde::ser::Error::custom("a lock is poisoned"))
+            }
+        }
+        let error = Args::new().with("good", &1).with("model", &Broken).encode().unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Argument);
+        assert!(error.message().contains("`model`") && error.message().contains("a lock is poisoned"), "{error}");
+    }
+}

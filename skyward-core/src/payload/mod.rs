@@ -1,0 +1,17 @@
+//! Payloads: Python source and an entry, the arguments of one call, and the way from a call to a typed result.
+
+mod args;
+mod build;
+pub mod metadata;
+mod output;
+mod pending;
+mod source;
+mod task;
+pub mod value;
+
+pub use args::Args;
+pub use build::Payload;
+pub use output::{Output, Streaming};
+pub use pending::{Join, PendingCompute, join_all};
+pub use source::{ComputeFn, Source, SourceFile, StaticSource};
+pub use task::{ItemSender, Outcome, RetryPolicy, Target, Task, TaskHandle, TaskOptions, TaskReply, Value};

@@ -1,0 +1,124 @@
+//! From a task's outcome to the Rust type of a payload.
+
+use std::fmt;
+use std::marker::PhantomData;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use futures_core::Stream;
+use futures_core::future::BoxFuture;
+use serde::de::DeserializeOwned;
+
+use super::task::{TaskHandle, Value};
+use super::value;
+use crate::error::Result;
+
+/// What a `#[skyward::compute]` function may return: any type that serde can deserialise, or [`Streaming`] of one.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot come back from a payload",
+    note = "derive `serde::Deserialize` for it; a payload's result owns its data: no references"
+)]
+pub trait Output: Sized + Send + 'static {
+    /// Whether the payload is a generator.
+    const STREAMING: bool;
+
+    /// Waits for the result.
+    fn receive(handle: TaskHandle) -> BoxFuture<'static, Result<Self>>;
+}
+
+impl<T: DeserializeOwned + Send + 'static> Output for T {
+    const STREAMING: bool = false;
+
+    fn receive(handle: TaskHandle) -> BoxFuture<'static, Result<Self>> {
+        Box::pin(async move { decode(handle.outcome().await?) })
+    }
+}
+
+/// The items of a Python generator, as they come. A stream: the generator goes on only while its items are taken, and is closed when the stream is dropped.
+pub struct Streaming<T> {
+    next: BoxFuture<'static, (TaskHandle, Option<Result<Value>>)>,
+    done: bool,
+    item: PhantomData<fn() -> T>,
+}
+
+impl<T: DeserializeOwned + Send + 'static> Streaming<T> {
+    /// The next item; `None` after the last one.
+    ///
+    /// # Errors
+    ///
+    /// How the generator failed, after the items that came before.
+    ///
+    /// # Cancel safety
+    ///
+    /// No item is lost.
+    pub async fn next(&mut self) -> Option<Result<T>> {
+        std::future::poll_fn(|context| Pin::new(&mut *self).poll_next(context)).await
+    }
+
+    /// All items that are left.
+    ///
+    /// # Errors
+    ///
+    /// How the generator failed.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future closes the generator; items taken so far are lost.
+    pub async fn collect(mut self) -> Result<Vec<T>> {
+        let mut items = Vec::new();
+        while let Some(item) = self.next().await {
+            items.push(item?);
+        }
+        Ok(items)
+    }
+}
+
+impl<T: DeserializeOwned + Send + 'static> Output for Streaming<T> {
+    const STREAMING: bool = true;
+
+    fn receive(handle: TaskHandle) -> BoxFuture<'static, Result<Self>> {
+        Box::pin(async move { Ok(Self { next: next_item(handle), done: false, item: PhantomData }) })
+    }
+}
+
+impl<T: DeserializeOwned + Send + 'static> Stream for Streaming<T> {
+    type Item = Result<T>;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        if self.done {
+            return Poll::Ready(None);
+        }
+        let Poll::Ready((handle, item)) = self.next.as_mut().poll(context) else { return Poll::Pending };
+        match item {
+            Some(Ok(value)) => {
+                self.next = next_item(handle);
+                Poll::Ready(Some(decode(value)))
+            }
+            Some(Err(error)) => {
+                self.done = true;
+                Poll::Ready(Some(Err(error)))
+            }
+            None => {
+                self.done = true;
+                Poll::Ready(None)
+            }
+        }
+    }
+}
+
+impl<T> fmt::Debug for Streaming<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Streaming").field("done", &self.done).finish()
+    }
+}
+
+fn next_item(mut handle: TaskHandle) -> BoxFuture<'static, (TaskHandle, Option<Result<Value>>)> {
+    Box::pin(async move {
+        let item = handle.next_item().await;
+        (handle, item)
+    })
+}
+
+fn decode<T: DeserializeOwned + 'static>(value: Value) -> Result<T> {
+    value::decode(&value.bytes).map_err(|error| error.with_context("rank", value.rank))
+}

@@ -1,0 +1,284 @@
+//! A call on its way: the task, where it goes, and the handle to its outcome.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::sync::{mpsc, oneshot};
+
+use super::Source;
+use crate::error::{Error, ErrorKind, Result};
+use crate::ids::{NodeIndex, Rank, TaskId};
+
+/// One call of a payload.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct Task {
+    /// What is called.
+    pub source: Arc<Source>,
+    /// Its arguments, as [`Args::encode`](super::Args::encode) gives them.
+    pub args: Bytes,
+    /// Whether the payload is a generator, whose items arrive one by one.
+    pub streaming: bool,
+    /// Deadlines and retries.
+    pub options: TaskOptions,
+}
+
+/// Deadlines and retries of a task.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct TaskOptions {
+    /// How long it may run, counted from its start on the worker; the time in the queue is not counted.
+    pub timeout: Option<Duration>,
+    /// What is tried again.
+    pub retry: RetryPolicy,
+}
+
+/// How often a task is tried again, by cause. By default it is tried again when its worker is lost through no fault that is known to be its own, and never when it raised.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct RetryPolicy {
+    /// Further tries after the worker crashed while it ran the task (exit, signal, out of memory).
+    pub on_crash: u32,
+    /// Further tries after the task was ended because another worker of its world was lost.
+    pub on_loss: u32,
+    /// Further tries after the payload raised.
+    pub on_error: u32,
+}
+
+impl RetryPolicy {
+    /// Never tries again, whatever the cause.
+    pub fn never() -> Self {
+        Self { on_crash: 0, on_loss: 0, on_error: 0 }
+    }
+
+    /// Tries again up to `count` times after each cause, also when the payload raised.
+    pub fn times(count: u32) -> Self {
+        Self { on_crash: count, on_loss: count, on_error: count }
+    }
+}
+
+impl Default for RetryPolicy {
+    fn default() -> Self {
+        Self { on_crash: 0, on_loss: 2, on_error: 0 }
+    }
+}
+
+/// Where a task runs.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Target {
+    /// On whichever worker is free first.
+    #[default]
+    Any,
+    /// On the head's first worker, rank 0.
+    Head,
+    /// On a worker of this node.
+    Node(NodeIndex),
+    /// On this worker.
+    Rank(Rank),
+}
+
+/// A value that a payload returned, in its wire form, with where it comes from.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct Value {
+    /// MessagePack, as `docs/protocol.md` describes values.
+    pub bytes: Bytes,
+    /// The rank that made it.
+    pub rank: Rank,
+}
+
+impl Value {
+    /// A value from a rank.
+    pub fn new(bytes: impl Into<Bytes>, rank: Rank) -> Self {
+        Self { bytes: bytes.into(), rank }
+    }
+}
+
+/// How a task ended.
+pub type Outcome = Result<Value>;
+
+/// The handle to a submitted task. Dropping it before the outcome has come cancels the task.
+#[derive(Debug)]
+pub struct TaskHandle {
+    id: TaskId,
+    outcome: oneshot::Receiver<Outcome>,
+    items: Option<mpsc::Receiver<Value>>,
+    cancel: Option<CancelOnDrop>,
+}
+
+/// The other end of a [`TaskHandle`]: what a [`ComputePool`](crate::pool::ComputePool) answers through.
+#[derive(Debug)]
+pub struct TaskReply {
+    outcome: oneshot::Sender<Outcome>,
+}
+
+/// Sends the items of a stream to its [`TaskHandle`].
+pub type ItemSender = mpsc::Sender<Value>;
+
+struct CancelOnDrop(Option<Box<dyn FnOnce() + Send + Sync>>);
+
+impl Task {
+    /// A call with default options.
+    pub fn new(source: Arc<Source>, args: Bytes) -> Self {
+        Self { source, args, streaming: false, options: TaskOptions::default() }
+    }
+
+    /// The same with these options.
+    #[must_use]
+    pub fn with_options(mut self, options: TaskOptions) -> Self {
+        self.options = options;
+        self
+    }
+
+    /// The same as a generator, or not.
+    #[must_use]
+    pub fn with_streaming(mut self, streaming: bool) -> Self {
+        self.streaming = streaming;
+        self
+    }
+}
+
+impl TaskHandle {
+    /// A handle and its other end. `cancel` is called when the handle is dropped before an outcome has come.
+    pub fn new(id: TaskId, cancel: impl FnOnce() + Send + Sync + 'static) -> (Self, TaskReply) {
+        let (sender, outcome) = oneshot::channel();
+        let cancel = CancelOnDrop(Some(Box::new(cancel)));
+        (Self { id, outcome, items: None, cancel: Some(cancel) }, TaskReply { outcome: sender })
+    }
+
+    /// The same for a stream: at most `window` items are on their way.
+    pub fn stream(
+        id: TaskId,
+        window: usize,
+        cancel: impl FnOnce() + Send + Sync + 'static,
+    ) -> (Self, TaskReply, ItemSender) {
+        let (sender, items) = mpsc::channel(window);
+        let (mut handle, reply) = Self::new(id, cancel);
+        handle.items = Some(items);
+        (handle, reply, sender)
+    }
+
+    /// The task's number in its pool.
+    pub fn id(&self) -> TaskId {
+        self.id
+    }
+
+    /// Waits for the outcome. The pool bounds the wait by the task's own deadline and by its own end.
+    ///
+    /// # Errors
+    ///
+    /// How the task failed, or [`ErrorKind::Closed`] when the pool is gone.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future drops the handle, which cancels the task.
+    pub async fn outcome(mut self) -> Outcome {
+        let outcome = (&mut self.outcome).await;
+        self.disarm();
+        outcome.unwrap_or_else(|_| Err(gone()))
+    }
+
+    /// The next item of a stream; `None` after the last one.
+    ///
+    /// # Errors
+    ///
+    /// How the generator failed, after the items that came before.
+    ///
+    /// # Cancel safety
+    ///
+    /// No item is lost.
+    pub async fn next_item(&mut self) -> Option<Outcome> {
+        if let Some(items) = &mut self.items {
+            if let Some(item) = items.recv().await {
+                return Some(Ok(item));
+            }
+            self.items = None;
+        }
+        self.cancel.as_ref()?;
+        let outcome = (&mut self.outcome).await;
+        self.disarm();
+        match outcome {
+            Ok(Ok(_)) => None,
+            Ok(Err(error)) => Some(Err(error)),
+            Err(_) => Some(Err(gone())),
+        }
+    }
+
+    fn disarm(&mut self) {
+        if let Some(mut cancel) = self.cancel.take() {
+            cancel.0 = None;
+        }
+    }
+}
+
+impl TaskReply {
+    /// Gives the outcome. It is `false` when nobody waits any more.
+    pub fn send(self, outcome: Outcome) -> bool {
+        self.outcome.send(outcome).is_ok()
+    }
+}
+
+impl Drop for CancelOnDrop {
+    fn drop(&mut self) {
+        if let Some(cancel) = self.0.take() {
+            cancel();
+        }
+    }
+}
+
+impl fmt::Debug for CancelOnDrop {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("CancelOnDrop")
+    }
+}
+
+fn gone() -> Error {
+    Error::new(ErrorKind::Closed, "the pool ended before the task had an outcome")
+        .with_hint("await the tasks inside the pool's scope")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    fn handle() -> (TaskHandle, TaskReply, Arc<AtomicBool>) {
+        let cancelled = Arc::new(AtomicBool::new(false));
+        let flag = Arc::clone(&cancelled);
+        let (handle, reply) = TaskHandle::new(TaskId(1), move || flag.store(true, Ordering::SeqCst));
+        (handle, reply, cancelled)
+    }
+
+    #[tokio::test]
+    async fn a_dropped_handle_cancels_and_an_answered_one_does_not() {
+        let (handle, _reply, cancelled) = handle();
+        drop(handle);
+        assert!(cancelled.load(Ordering::SeqCst));
+
+        let (handle, reply, cancelled) = self::handle();
+        assert!(reply.send(Ok(Value::new(vec![1], Rank(0)))));
+        assert_eq!(&handle.outcome().await.unwrap().bytes[..], &[1]);
+        assert!(!cancelled.load(Ordering::SeqCst));
+    }
+
+    #[tokio::test]
+    async fn a_stream_gives_its_items_before_its_error() {
+        let (mut handle, reply, items) = TaskHandle::stream(TaskId(1), 4, || ());
+        items.send(Value::new(vec![1], Rank(0))).await.unwrap();
+        drop(items);
+        reply.send(Err(Error::new(ErrorKind::Remote, "half way")));
+        assert!(handle.next_item().await.unwrap().is_ok());
+        assert_eq!(handle.next_item().await.unwrap().unwrap_err().kind(), ErrorKind::Remote);
+        assert!(handle.next_item().await.is_none());
+    }
+
+    #[tokio::test]
+    async fn a_lost_pool_is_an_error_and_no_hang() {
+        let (handle, reply, _) = handle();
+        drop(reply);
+        assert_eq!(handle.outcome().await.unwrap_err().kind(), ErrorKind::Closed);
+    }
+}

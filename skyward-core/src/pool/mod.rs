@@ -1,0 +1,112 @@
+//! Pools: from a specification to ready workers, and to machines that are gone.
+
+use async_trait::async_trait;
+use std::time::Duration;
+
+use crate::error::Result;
+use crate::event::Events;
+use crate::payload::{Target, Task, TaskHandle};
+use crate::spec::Nodes;
+
+/// Runs tasks on a set of nodes. Whatever can do that can be one: a [`Pool`], a fake for a service's own tests, a proxy.
+///
+/// Object-safe; the typed calls are methods of [`PendingCompute`](crate::payload::PendingCompute) and [`ComputePoolExt`].
+#[async_trait]
+pub trait ComputePool: Send + Sync + 'static {
+    /// Takes a task. Waits while the queue is full.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::NotFound`](crate::error::ErrorKind::NotFound) for a target that the pool does not have, [`ErrorKind::Payload`](crate::error::ErrorKind::Payload) for a task larger than a frame may
+    /// be, [`ErrorKind::Closed`](crate::error::ErrorKind::Closed) when the pool is shutting down.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future before it is ready leaves no task.
+    async fn submit(&self, task: Task, target: Target) -> Result<TaskHandle>;
+
+    /// Takes a task for every worker, one handle per rank in order. In a joined world they are a gang: they start together.
+    ///
+    /// # Errors
+    ///
+    /// As [`submit`](Self::submit).
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future before it is ready leaves no task.
+    async fn submit_all(&self, task: Task) -> Result<Vec<TaskHandle>>;
+
+    /// How it stands now.
+    fn status(&self) -> PoolStatus;
+
+    /// What happens from now on.
+    fn events(&self) -> Events;
+
+    /// Changes the number of nodes.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::InvalidSpec`](crate::error::ErrorKind::InvalidSpec) where the pool cannot change its size.
+    ///
+    /// # Cancel safety
+    ///
+    /// The change goes on.
+    async fn resize(&self, nodes: Nodes) -> Result<()>;
+
+    /// Ends it: waiting tasks fail with [`ErrorKind::Closed`](crate::error::ErrorKind::Closed), running ones are interrupted, machines are terminated and confirmed gone.
+    ///
+    /// # Errors
+    ///
+    /// When the deadline passes or a provider fails before every machine is confirmed gone; the error names those that are left.
+    ///
+    /// # Cancel safety
+    ///
+    /// The shutdown goes on.
+    async fn shutdown(&self, deadline: Duration) -> Result<()>;
+}
+
+/// A pool's state at one moment.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct PoolStatus {
+    /// Where it is in its life.
+    pub phase: PoolPhase,
+}
+
+/// Where a pool is in its life.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum PoolPhase {
+    /// Takes tasks.
+    Ready,
+}
+
+/// A provisioned pool.
+#[derive(Debug)]
+pub struct Pool(());
+
+#[async_trait]
+impl ComputePool for Pool {
+    async fn submit(&self, _: Task, _: Target) -> Result<TaskHandle> {
+        Err(gone())
+    }
+    async fn submit_all(&self, _: Task) -> Result<Vec<TaskHandle>> {
+        Err(gone())
+    }
+    fn status(&self) -> PoolStatus {
+        PoolStatus { phase: PoolPhase::Ready }
+    }
+    fn events(&self) -> Events {
+        Events::new(futures_util::stream::empty())
+    }
+    async fn resize(&self, _: Nodes) -> Result<()> {
+        Err(gone())
+    }
+    async fn shutdown(&self, _: Duration) -> Result<()> {
+        Ok(())
+    }
+}
+
+fn gone() -> crate::Error {
+    crate::Error::new(crate::ErrorKind::Closed, "the pool is gone")
+}

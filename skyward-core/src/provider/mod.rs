@@ -1,0 +1,120 @@
+//! Obtain and release machines.
+
+mod local;
+mod types;
+
+use std::fmt;
+
+use async_trait::async_trait;
+
+pub use local::Local;
+pub use types::{LaunchRequest, Machine, MachineStatus, Offer, Requirements};
+
+use crate::error::Result;
+use crate::ids::{MachineId, PoolId};
+use crate::remote::Remote;
+
+/// Obtains and releases machines.
+///
+/// # Contract
+///
+/// - `launch` with the same [`LaunchId`](crate::ids::LaunchId) gives the same machine, however often it is called.
+/// - Dropping the future of `launch` leaves at most machines that `list` finds.
+/// - `terminate` of an unknown or ended machine is `Ok(())`; it may be called before `launch` has returned.
+/// - When `terminate` has returned, `inspect` reports the machine as ending or gone, and soon as gone.
+/// - `teardown` may be called more than once, and without `prepare` or `launch` having finished.
+/// - `list` finds every live machine of a pool from the provider's own records, not from this process's memory.
+/// - `inspect` never reports `Gone` for a machine that may still be starting.
+#[async_trait]
+pub trait Provider: fmt::Debug + Send + Sync + 'static {
+    /// Its name in messages and in the ledger: `local`, `docker`, `aws`.
+    fn name(&self) -> &str;
+
+    /// What could be launched for these requirements, the best first. Empty: nothing fits.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Provider`](crate::error::ErrorKind::Provider) when the provider cannot be asked.
+    ///
+    /// # Cancel safety
+    ///
+    /// Starts nothing.
+    async fn offers(&self, requirements: &Requirements) -> Result<Vec<Offer>>;
+
+    /// Makes what machines of a pool share: networks, keys, folders.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Provider`](crate::error::ErrorKind::Provider).
+    ///
+    /// # Cancel safety
+    ///
+    /// What was made is removed by `teardown`.
+    async fn prepare(&self, pool: &PoolId) -> Result<()>;
+
+    /// Starts one machine.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Provider`](crate::error::ErrorKind::Provider), temporary where trying again may help.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future leaves at most a machine that `list` finds.
+    async fn launch(&self, request: &LaunchRequest) -> Result<Machine>;
+
+    /// The state of many machines at once, in the order asked.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Provider`](crate::error::ErrorKind::Provider) when the provider cannot be asked.
+    ///
+    /// # Cancel safety
+    ///
+    /// Changes nothing.
+    async fn inspect(&self, machines: &[MachineId]) -> Result<Vec<MachineStatus>>;
+
+    /// Reaches a machine.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Provider`](crate::error::ErrorKind::Provider), temporary while the machine may still be starting.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future leaves no connection.
+    async fn connect(&self, machine: &Machine) -> Result<Box<dyn Remote>>;
+
+    /// Ends a machine and everything on it.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Provider`](crate::error::ErrorKind::Provider) when it cannot be said that the machine is ending.
+    ///
+    /// # Cancel safety
+    ///
+    /// May be called again.
+    async fn terminate(&self, machine: &MachineId) -> Result<()>;
+
+    /// Removes what `prepare` made.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Provider`](crate::error::ErrorKind::Provider).
+    ///
+    /// # Cancel safety
+    ///
+    /// May be called again.
+    async fn teardown(&self, pool: &PoolId) -> Result<()>;
+
+    /// The live machines of a pool, from the provider's own records.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Provider`](crate::error::ErrorKind::Provider).
+    ///
+    /// # Cancel safety
+    ///
+    /// Changes nothing.
+    async fn list(&self, pool: &PoolId) -> Result<Vec<Machine>>;
+}

@@ -1,0 +1,5 @@
+//! This host.
+
+/// This host.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Process;

@@ -1,0 +1,40 @@
+//! Deadlines and bounds.
+
+use std::time::Duration;
+
+/// Deadlines and bounds of a pool; the defaults suit a local pool and a cluster alike.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Limits {
+    /// From `start` to ready, without the time that building the environment takes.
+    pub start: Duration,
+    /// Building the environment (resolving, downloading, installing).
+    pub environment: Duration,
+    /// Entering the hooks of all workers: joining the world, importing frameworks.
+    pub hooks: Duration,
+    /// What a cancelled task or a stopping worker gets before it is killed.
+    pub grace: Duration,
+    /// The node's countdown to self-termination, renewed by the client every quarter of it.
+    pub lease: Duration,
+    /// What a scope takes at its end to end its machines.
+    pub shutdown: Duration,
+    /// The largest value on the wire, in bytes: arguments, results, sources.
+    pub max_frame: usize,
+    /// Tasks that may wait in the pool; `submit` waits while there are more.
+    pub max_queued: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            start: Duration::from_secs(600),
+            environment: Duration::from_secs(1800),
+            hooks: Duration::from_secs(300),
+            grace: Duration::from_secs(5),
+            lease: Duration::from_secs(60),
+            shutdown: Duration::from_secs(30),
+            max_frame: 1 << 30,
+            max_queued: 10_000,
+        }
+    }
+}

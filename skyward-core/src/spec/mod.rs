@@ -1,0 +1,51 @@
+//! What the user asks for: plain data, checked before anything starts.
+
+mod accelerator;
+mod image;
+mod limits;
+mod nodes;
+
+pub use accelerator::Accelerator;
+pub use image::{Image, IncludedFile, PackageIndex, Python};
+pub use limits::Limits;
+pub use nodes::Nodes;
+
+/// The cluster as plugins see it: what is asked for, before any machine exists.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ClusterInfo {
+    /// How many nodes the pool has when it is ready.
+    pub nodes: u32,
+    /// Worker processes on each node.
+    pub workers_per_node: u32,
+    /// The accelerators of each node; none: the node has only its CPU.
+    pub accelerator: Option<Accelerator>,
+    /// Whether the number of nodes may change during the pool's life.
+    pub elastic: bool,
+}
+
+impl ClusterInfo {
+    /// A cluster of so many nodes with so many workers on each, without accelerators and of fixed size.
+    pub fn new(nodes: u32, workers_per_node: u32) -> Self {
+        Self { nodes, workers_per_node, accelerator: None, elastic: false }
+    }
+
+    /// The same with accelerators on each node.
+    #[must_use]
+    pub fn with_accelerator(mut self, accelerator: Option<Accelerator>) -> Self {
+        self.accelerator = accelerator;
+        self
+    }
+
+    /// The same, of changing size or not.
+    #[must_use]
+    pub fn with_elastic(mut self, elastic: bool) -> Self {
+        self.elastic = elastic;
+        self
+    }
+
+    /// All workers of the pool.
+    pub fn total_workers(&self) -> u32 {
+        self.nodes * self.workers_per_node
+    }
+}

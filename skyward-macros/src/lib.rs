@@ -1,0 +1,1 @@
+//! The `#[skyward::compute]` attribute.
