@@ -1,1 +1,54 @@
-fn main() {}
+//! The project's own commands: `cargo xtask test` is everything that must hold before a change lands.
+
+mod args;
+mod context;
+mod deny;
+mod dependencies;
+mod documents;
+mod examples;
+mod features;
+mod metadata;
+mod process;
+mod python;
+mod rust;
+mod step;
+mod tally;
+
+use std::process::ExitCode;
+
+use args::Command;
+use context::Context;
+use step::Step;
+
+fn main() -> ExitCode {
+    match run() {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn run() -> anyhow::Result<bool> {
+    match args::parse(std::env::args().skip(1), &steps())? {
+        Command::Help => print!("{}", args::HELP),
+        Command::List => {
+            for step in steps() {
+                println!("{:<14} {}", step.name, step.about);
+            }
+        }
+        Command::Test(steps) => return step::run_all(&steps, &Context::discover()?),
+    }
+    Ok(true)
+}
+
+/// In the order in which they run: what is quick to fail comes first.
+fn steps() -> Vec<Step> {
+    [rust::lint_steps(), python::steps(), documents::steps(), dependencies::steps(), deny::steps()]
+        .into_iter()
+        .chain([rust::test_steps(), features::steps(), examples::steps()])
+        .flatten()
+        .collect()
+}

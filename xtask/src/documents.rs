@@ -1,0 +1,144 @@
+//! What the guide and the other documents promise: links that lead somewhere, and code that is checked.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, Result};
+
+use crate::context::Context;
+use crate::process::Run;
+use crate::python::Tools;
+use crate::step::{Checks, Outcome, Step};
+
+pub(crate) fn steps() -> Vec<Step> {
+    vec![Step {
+        name: "documents",
+        about: "links lead somewhere, and the code in the pages is checked",
+        run: documents,
+    }]
+}
+
+/// A fenced piece of code in a page.
+#[derive(Debug, PartialEq, Eq)]
+struct Snippet {
+    /// What follows the opening fence: `rust,no_run`.
+    info: String,
+    /// The line number of its first line.
+    line: usize,
+    text: String,
+}
+
+fn documents(context: &Context) -> Result<Outcome> {
+    let mut checks = Checks::default();
+    let tested = fs::read_to_string(context.root.join(DOCTESTS)).with_context(|| format!("cannot read {DOCTESTS}"))?;
+    let folder = context.scratch().join("snippets");
+    if folder.exists() {
+        fs::remove_dir_all(&folder)?;
+    }
+    fs::create_dir_all(&folder)?;
+    let mut python = Vec::new();
+    let pages = pages(context)?;
+    for page in &pages {
+        let text = fs::read_to_string(context.root.join(page))?;
+        let shown = page.display();
+        for link in dead_links(&text, context.root.join(page).parent().unwrap_or(&context.root)) {
+            checks.fail(format!("{shown} links to {link}, which does not exist"));
+        }
+        for snippet in snippets(&text) {
+            let words: Vec<&str> = snippet.info.split(',').map(str::trim).collect();
+            let is_rust = words.contains(&"rust") || words.contains(&"no_run");
+            if words.contains(&"ignore") {
+                checks.fail(format!("{shown}:{} is code that nothing checks (`ignore`)", snippet.line));
+            }
+            if is_rust && !tested.contains(&format!("\"../{shown}\"")) {
+                checks.fail(format!("{shown}:{} is Rust, and {DOCTESTS} does not include the page", snippet.line));
+            }
+            if words.contains(&"python") {
+                let name = shown.to_string().replace(|c: char| !c.is_ascii_alphanumeric(), "_");
+                let path = folder.join(format!("{name}_line_{}.py", snippet.line));
+                fs::write(&path, &snippet.text)?;
+                python.push(path);
+            }
+        }
+    }
+    check_python(context, &python, &mut checks)?;
+    checks.outcome(format!("{} pages, {} pieces of Python", pages.len(), python.len()))
+}
+
+fn check_python(context: &Context, files: &[PathBuf], checks: &mut Checks) -> Result<()> {
+    if files.is_empty() {
+        return Ok(());
+    }
+    let tools = Tools::install(context)?;
+    let config = context.root.join("ruff.toml");
+    for arguments in [&["check"][..], &["format", "--check"]] {
+        checks.run(&tools.run("ruff", context).args(arguments).args(["--config"]).args([&config]).args(files))?;
+    }
+    checks.run(&tools.run("mypy", context).args(["--strict", "--ignore-missing-imports"]).args(files))
+}
+
+/// Every page that git knows or would take, relative to the root.
+fn pages(context: &Context) -> Result<Vec<PathBuf>> {
+    let list = Run::new("git")
+        .args(["ls-files", "--cached", "--others", "--exclude-standard", "*.md"])
+        .dir(&context.root)
+        .read()
+        .context("cannot list the documents")?;
+    Ok(list.lines().map(PathBuf::from).filter(|page| context.root.join(page).exists()).collect())
+}
+
+fn snippets(text: &str) -> Vec<Snippet> {
+    let mut found = Vec::new();
+    let mut open: Option<Snippet> = None;
+    for (index, line) in text.lines().enumerate() {
+        let Some(fence) = line.trim_start().strip_prefix("```") else {
+            if let Some(snippet) = &mut open {
+                snippet.text.push_str(line);
+                snippet.text.push('\n');
+            }
+            continue;
+        };
+        match open.take() {
+            Some(snippet) => found.push(snippet),
+            None => open = Some(Snippet { info: fence.trim().to_owned(), line: index + 2, text: String::new() }),
+        }
+    }
+    found
+}
+
+/// Targets of inline links that are files of the repository and do not exist.
+fn dead_links(text: &str, folder: &Path) -> Vec<String> {
+    let targets = text.split("](").skip(1).filter_map(|rest| rest.split(')').next());
+    let files = targets.filter(|target| !target.contains("://") && !target.starts_with(['#', '<']));
+    files
+        .filter(|target| !folder.join(target.split('#').next().unwrap_or(target)).exists())
+        .map(str::to_owned)
+        .collect()
+}
+
+/// Where the pages become doc tests.
+const DOCTESTS: &str = "src/doctests.rs";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn snippets_have_their_language_and_line() {
+        let text = "# A\n\n```rust,no_run\nlet a = 1;\nlet b = 2;\n```\ntext\n```\nplain\n```\n";
+        assert_eq!(
+            snippets(text),
+            [
+                Snippet { info: "rust,no_run".into(), line: 4, text: "let a = 1;\nlet b = 2;\n".into() },
+                Snippet { info: String::new(), line: 9, text: "plain\n".into() },
+            ]
+        );
+    }
+
+    #[test]
+    fn only_links_to_missing_files_are_dead() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR"));
+        let text = "[a](src/main.rs#x) [b](https://example.com) [c](#here) [d](no/such.md) [e](Cargo.toml)";
+        assert_eq!(dead_links(text, folder), ["no/such.md"]);
+    }
+}

@@ -1,0 +1,34 @@
+//! Every example runs, and asserts by its exit code what it claims.
+
+use std::time::Duration;
+
+use anyhow::Result;
+
+use crate::context::Context;
+use crate::step::{Checks, Outcome, Step};
+
+pub(crate) fn steps() -> Vec<Step> {
+    vec![Step { name: "examples", about: "every example runs and asserts what it claims", run: examples }]
+}
+
+fn examples(context: &Context) -> Result<Outcome> {
+    let mut checks = Checks::default();
+    checks.run(&context.cargo(["build", "--examples"]))?;
+    let mut names = Vec::new();
+    for example in context.workspace.facade()?.targets("example") {
+        let run = context.cargo(["run", "--quiet", "--example", &example.name]).deadline(DEADLINE);
+        let run = match example.required_features.as_slice() {
+            [] => run,
+            features => run.args(["--features", &features.join(",")]),
+        };
+        checks.run(&run)?;
+        names.push(example.name.as_str());
+    }
+    if names.is_empty() {
+        return Ok(Outcome::skipped("there is no example"));
+    }
+    checks.outcome(names.join(", "))
+}
+
+/// With an empty cache an example first downloads the packages of its environment.
+const DEADLINE: Duration = Duration::from_secs(15 * 60);

@@ -1,0 +1,29 @@
+//! Features only add: each builds alone.
+
+use anyhow::Result;
+
+use crate::context::Context;
+use crate::step::{Checks, Outcome, Step};
+
+pub(crate) fn steps() -> Vec<Step> {
+    vec![Step {
+        name: "features",
+        about: "each package builds without features and with each one alone",
+        run: features,
+    }]
+}
+
+fn features(context: &Context) -> Result<Outcome> {
+    let mut checks = Checks::default();
+    let mut count = 0;
+    for package in context.workspace.packages.iter().filter(|package| package.has_library()) {
+        let check =
+            || context.cargo(["check", "--quiet", "--lib", "--no-default-features", "--package", &package.name]);
+        let alone = package.public_features().map(|feature| check().args(["--features", feature]));
+        for run in std::iter::once(check()).chain(alone) {
+            checks.run_without_warnings(&run)?;
+            count += 1;
+        }
+    }
+    checks.outcome(format!("{count} builds"))
+}

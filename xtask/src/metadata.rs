@@ -1,0 +1,85 @@
+//! What cargo says of the workspace, so that no step keeps a list of its own.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, Result};
+use serde::Deserialize;
+
+use crate::context::cargo;
+use crate::process::Run;
+
+/// The packages of the workspace.
+#[derive(Deserialize)]
+pub(crate) struct Workspace {
+    pub(crate) packages: Vec<Package>,
+    pub(crate) target_directory: PathBuf,
+}
+
+#[derive(Deserialize)]
+pub(crate) struct Package {
+    pub(crate) name: String,
+    pub(crate) rust_version: Option<String>,
+    manifest_path: PathBuf,
+    pub(crate) features: BTreeMap<String, Vec<String>>,
+    pub(crate) dependencies: Vec<Dependency>,
+    targets: Vec<Target>,
+}
+
+#[derive(Deserialize)]
+pub(crate) struct Dependency {
+    pub(crate) name: String,
+    /// `dev`, `build`, or nothing for an ordinary one.
+    kind: Option<String>,
+}
+
+#[derive(Deserialize)]
+pub(crate) struct Target {
+    pub(crate) name: String,
+    kind: Vec<String>,
+    #[serde(default, rename = "required-features")]
+    pub(crate) required_features: Vec<String>,
+}
+
+impl Workspace {
+    pub(crate) fn read(root: &Path) -> Result<Self> {
+        let text = Run::new(cargo())
+            .args(["metadata", "--format-version=1", "--no-deps"])
+            .dir(root)
+            .read()
+            .context("cannot read the workspace")?;
+        serde_json::from_str(&text).context("cannot understand what cargo says of the workspace")
+    }
+
+    /// The package in the root of the repository.
+    pub(crate) fn facade(&self) -> Result<&Package> {
+        self.packages.iter().find(|package| package.name == "skyward").context("there is no package `skyward`")
+    }
+}
+
+impl Package {
+    /// The package's folder.
+    pub(crate) fn folder(&self) -> &Path {
+        self.manifest_path.parent().unwrap_or(&self.manifest_path)
+    }
+
+    /// Its targets of this kind: `lib`, `test`, `example`.
+    pub(crate) fn targets(&self, kind: &str) -> impl Iterator<Item = &Target> {
+        self.targets.iter().filter(move |target| target.kind.iter().any(|one| one == kind))
+    }
+
+    pub(crate) fn has_library(&self) -> bool {
+        self.targets("lib").chain(self.targets("proc-macro")).next().is_some()
+    }
+
+    /// The features that a user may name.
+    pub(crate) fn public_features(&self) -> impl Iterator<Item = &str> {
+        self.features.keys().map(String::as_str).filter(|name| *name != "default")
+    }
+}
+
+impl Dependency {
+    pub(crate) fn is_for_tests(&self) -> bool {
+        self.kind.as_deref() == Some("dev")
+    }
+}

@@ -1,0 +1,177 @@
+//! Steps: what `cargo xtask test` is made of, and how their outcomes are told.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, bail};
+
+use crate::context::Context;
+use crate::process::Run;
+use crate::tally::Tally;
+
+/// One check of the project.
+#[derive(Clone, Copy)]
+pub(crate) struct Step {
+    /// What `--only` and `--skip` take.
+    pub(crate) name: &'static str,
+    /// What it checks, for `--list` and the header.
+    pub(crate) about: &'static str,
+    pub(crate) run: fn(&Context) -> Result<Outcome>,
+}
+
+/// How a step ended that did not fail.
+pub(crate) enum Outcome {
+    /// What was checked holds; with a note such as the number of tests.
+    Passed(String),
+    /// It could not be checked here, for this reason.
+    Skipped(String),
+}
+
+/// Several commands of one step: all of them run, and the step fails with the list of those that failed.
+#[derive(Default)]
+pub(crate) struct Checks {
+    run: usize,
+    failures: Vec<String>,
+    tally: Tally,
+}
+
+impl Outcome {
+    pub(crate) fn passed(note: impl Into<String>) -> Self {
+        Self::Passed(note.into())
+    }
+
+    pub(crate) fn skipped(reason: impl Into<String>) -> Self {
+        Self::Skipped(reason.into())
+    }
+}
+
+impl Checks {
+    /// Runs a command that must exit with 0 and leave nothing behind.
+    pub(crate) fn run(&mut self, run: &Run) -> Result<()> {
+        self.output(run).map(drop)
+    }
+
+    /// The same for a compiler that must have nothing to say. A flag that denies warnings would have every dependency compiled anew.
+    pub(crate) fn run_without_warnings(&mut self, run: &Run) -> Result<()> {
+        if self.output(run)?.lines().any(|line| line.starts_with("warning")) {
+            self.failures.push(format!("{run} has warnings"));
+        }
+        Ok(())
+    }
+
+    fn output(&mut self, run: &Run) -> Result<String> {
+        self.run += 1;
+        let finished = run.finish()?;
+        self.tally += Tally::read(&finished.output);
+        if !finished.status.success() {
+            self.failures.push(format!("{run} ended with {}", finished.status));
+        }
+        if finished.left_behind {
+            self.failures.push(format!("{run} ended, and a process that it started still held its output"));
+        }
+        Ok(finished.output)
+    }
+
+    /// Takes note of a failure that no command told.
+    pub(crate) fn fail(&mut self, message: impl Into<String>) {
+        self.failures.push(message.into());
+    }
+
+    /// Fails with the list, if there is one.
+    pub(crate) fn outcome(self, note: impl Into<String>) -> Result<Outcome> {
+        match self.failures.as_slice() {
+            [] => Ok(Outcome::passed(note)),
+            [one] => bail!("{one}"),
+            many => bail!("{} failures:\n  {}", many.len(), many.join("\n  ")),
+        }
+    }
+
+    /// For commands that run tests: without a single one, something is wrong with the step itself.
+    pub(crate) fn tested(self) -> Result<Outcome> {
+        if self.failures.is_empty() && self.tally.passed == 0 {
+            bail!("{} commands ran and no test passed in any of them", self.run);
+        }
+        let note = self.tally.to_string();
+        self.outcome(note)
+    }
+}
+
+/// Runs all of them, also after a failure; `true` when none failed.
+pub(crate) fn run_all(steps: &[Step], context: &Context) -> Result<bool> {
+    let begin = Instant::now();
+    let mut report = Vec::new();
+    for (index, step) in steps.iter().enumerate() {
+        println!("\n== {}/{} {}: {}", index + 1, steps.len(), step.name, step.about);
+        let begin = Instant::now();
+        let outcome = (step.run)(context);
+        let elapsed = begin.elapsed();
+        println!("-- {}: {} ({:.1} s)", step.name, Told(&outcome), elapsed.as_secs_f64());
+        report.push((step.name, outcome, elapsed));
+    }
+    print_summary(&report, begin.elapsed());
+    Ok(report.iter().all(|(_, outcome, _)| outcome.is_ok()))
+}
+
+fn print_summary(report: &[(&str, Result<Outcome>, Duration)], elapsed: Duration) {
+    println!("\n{:<14} {:>8}  result", "step", "seconds");
+    let mut tally = Tally::default();
+    for (name, outcome, elapsed) in report {
+        println!("{name:<14} {:>8.1}  {}", elapsed.as_secs_f64(), Told(outcome));
+        match outcome {
+            Ok(Outcome::Passed(_)) => tally.passed += 1,
+            Ok(Outcome::Skipped(_)) => tally.skipped += 1,
+            Err(_) => tally.failed += 1,
+        }
+    }
+    println!("{:<14} {:>8.1}", "all", elapsed.as_secs_f64());
+    println!("\nsteps: {} passed, {} failed, {} skipped", tally.passed, tally.failed, tally.skipped);
+}
+
+/// An outcome in words.
+struct Told<'a>(&'a Result<Outcome>);
+
+impl std::fmt::Display for Told<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.0 {
+            Ok(Outcome::Passed(note)) if note.is_empty() => f.write_str("passed"),
+            Ok(Outcome::Passed(note)) => write!(f, "passed: {note}"),
+            Ok(Outcome::Skipped(reason)) => write!(f, "SKIPPED: {reason}"),
+            Err(error) => write!(f, "FAILED: {error:#}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shell(script: &str) -> Run {
+        Run::new("sh").args(["-c", script])
+    }
+
+    #[test]
+    fn all_commands_of_a_step_run_and_all_failures_are_told() {
+        let mut checks = Checks::default();
+        checks.run(&shell("exit 1")).unwrap();
+        checks.run(&shell("echo 2 passed in 0.1s")).unwrap();
+        checks.run(&shell("exit 4")).unwrap();
+        let error = checks.tested().err().unwrap().to_string();
+        assert!(error.starts_with("2 failures:"), "{error}");
+        assert!(error.contains("exit status: 1") && error.contains("exit status: 4"), "{error}");
+    }
+
+    #[test]
+    fn a_test_step_that_tests_nothing_fails() {
+        let mut checks = Checks::default();
+        checks.run(&shell("true")).unwrap();
+        assert!(checks.tested().err().unwrap().to_string().contains("no test passed"));
+    }
+
+    #[test]
+    fn outcomes_say_passed_skipped_or_failed() {
+        let told = |outcome| Told(&outcome).to_string();
+        assert_eq!(told(Ok(Outcome::passed(""))), "passed");
+        assert_eq!(told(Ok(Outcome::passed("3 passed, 0 failed"))), "passed: 3 passed, 0 failed");
+        assert_eq!(told(Ok(Outcome::skipped("no engine"))), "SKIPPED: no engine");
+        assert_eq!(told(Err(anyhow::anyhow!("it broke"))), "FAILED: it broke");
+    }
+}
