@@ -93,10 +93,38 @@ impl Image {
         self
     }
 
+    /// Adds Debian packages that the machine must have.
+    #[must_use]
+    pub fn apt<S: Into<String>>(mut self, packages: impl IntoIterator<Item = S>) -> Self {
+        self.apt.extend(packages.into_iter().map(Into::into));
+        self
+    }
+
+    /// Adds a package index.
+    #[must_use]
+    pub fn index(mut self, index: PackageIndex) -> Self {
+        self.indexes.push(index);
+        self
+    }
+
     /// Sets an environment variable of the workers.
     #[must_use]
     pub fn env(mut self, key: impl Into<String>, value: impl Into<String>) -> Self {
         self.env.insert(key.into(), value.into());
+        self
+    }
+}
+
+impl PackageIndex {
+    /// An index from which any package may come.
+    pub fn new(name: impl Into<String>, url: impl Into<String>) -> Self {
+        Self { name: name.into(), url: url.into(), packages: Vec::new() }
+    }
+
+    /// The same, for these packages, which then come from nowhere else.
+    #[must_use]
+    pub fn only<S: Into<String>>(mut self, packages: impl IntoIterator<Item = S>) -> Self {
+        self.packages.extend(packages.into_iter().map(Into::into));
         self
     }
 }

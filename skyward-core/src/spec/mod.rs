@@ -44,6 +44,11 @@ impl ClusterInfo {
         self
     }
 
+    /// Whether it has, or may come to have, more than one worker.
+    pub fn may_be_many(&self) -> bool {
+        self.elastic || self.total_workers() > 1
+    }
+
     /// All workers of the pool.
     pub fn total_workers(&self) -> u32 {
         self.nodes * self.workers_per_node
