@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::error::{Error, ErrorKind, Result};
+
 /// A Python context manager: the source of a module, the name of a function in it that makes the context manager, and the one argument of that function.
 ///
 /// ```
@@ -26,7 +28,7 @@ pub struct Hook {
     pub source: String,
     /// The file name shown in tracebacks.
     pub filename: String,
-    /// The function that is called with `config` and returns a context manager.
+    /// The function that is called with `config`: a generator function that yields once, or any that returns a context manager.
     pub factory: String,
     /// The function's argument; the worker sees it as a dict.
     pub config: serde_json::Value,
@@ -64,5 +66,97 @@ impl Hook {
     pub fn with_config(mut self, config: serde_json::Value) -> Self {
         self.config = config;
         self
+    }
+
+    /// Checks, without a Python at hand, that the source defines the factory at all.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Plugins`] when it defines nothing of that name, or a coroutine; the hint lists what it does define.
+    pub fn validate(&self) -> Result<()> {
+        let (name, file) = (&self.factory, &self.filename);
+        let refuse = |message: String, hint: String| Err(Error::new(ErrorKind::Plugins, message).with_hint(hint));
+        if self.source.lines().any(|line| line.strip_prefix("async def ").and_then(word) == Some(name)) {
+            return refuse(
+                format!("the hook `{name}` in {file} is a coroutine, and workers enter hooks without an event loop"),
+                format!("write `def {name}(config):` with one `yield`"),
+            );
+        }
+        if self.source.lines().any(|line| binds(line, name)) {
+            return Ok(());
+        }
+        let found: Vec<_> = self.source.lines().filter_map(|line| line.strip_prefix("def ").and_then(word)).collect();
+        let found = if found.is_empty() { "no function".to_owned() } else { format!("`{}`", found.join("`, `")) };
+        refuse(
+            format!("the hook's source {file} does not define `{name}`"),
+            format!("it defines {found}; write `def {name}(config):` with one `yield`"),
+        )
+    }
+}
+
+/// The identifier that a text begins with.
+fn word(text: &str) -> Option<&str> {
+    let end = text.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(text.len());
+    (end > 0).then(|| &text[..end])
+}
+
+/// Whether a line of Python gives this name a value, as far as one line can tell.
+fn binds(line: &str, name: &str) -> bool {
+    let line = line.trim_start();
+    if let Some(rest) = line.strip_prefix("def ").or_else(|| line.strip_prefix("class ")) {
+        return word(rest.trim_start()) == Some(name);
+    }
+    if line.starts_with("from ") || line.starts_with("import ") {
+        return line.split(|c: char| !c.is_alphanumeric() && c != '_').any(|part| part == name);
+    }
+    let assigned = word(line) == Some(name) && line[name.len()..].trim_start().starts_with(['=', ':']);
+    assigned && !line[name.len()..].trim_start().starts_with("==")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn hook(source: &str) -> Hook {
+        Hook::new(HookKind::App, "mine.py", source, "around_app")
+    }
+
+    #[test]
+    fn every_way_of_defining_the_factory_is_accepted() {
+        for source in [
+            "def around_app(config):\n    yield",
+            "@contextmanager\ndef around_app (config):\n    yield",
+            "try:\n    import x\nexcept ImportError:\n    def around_app(config): yield",
+            "class around_app:\n    pass",
+            "around_app = Manager",
+            "around_app: Factory = Manager",
+            "from elsewhere import hook as around_app",
+        ] {
+            hook(source).validate().unwrap();
+        }
+    }
+
+    #[test]
+    fn a_missing_factory_is_refused_with_what_there_is() {
+        for (source, hint) in [
+            ("", "no function"),
+            ("def around_task(config):\n    yield\ndef other(): ...", "`around_task`, `other`"),
+            ("around_app == 3\nx = around_app", "no function"),
+            ("def around_apps(config): yield", "`around_apps`"),
+        ] {
+            let error = hook(source).validate().unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Plugins);
+            assert_eq!(error.message(), "the hook's source mine.py does not define `around_app`");
+            assert_eq!(
+                error.hint(),
+                Some(&*format!("it defines {hint}; write `def around_app(config):` with one `yield`"))
+            );
+        }
+    }
+
+    #[test]
+    fn a_coroutine_is_refused() {
+        let error = hook("async def around_app(config):\n    yield").validate().unwrap_err();
+        assert!(error.message().contains("is a coroutine"), "{error}");
     }
 }

@@ -1,5 +1,6 @@
 //! Plugins: what prepares the environment and wraps the workers.
 
+mod custom;
 mod hook;
 mod set;
 
@@ -7,11 +8,12 @@ use std::fmt;
 
 use async_trait::async_trait;
 
+pub use custom::{CustomPlugin, plugin};
 pub use hook::{Hook, HookKind};
 pub use set::PluginSet;
 
 use crate::error::Result;
-use crate::spec::{ClusterInfo, Image};
+use crate::spec::{Accelerator, ClusterInfo, Image};
 
 /// Prepares the environment and wraps the workers, so that a framework is ready by the time a payload runs.
 ///
@@ -21,7 +23,8 @@ use crate::spec::{ClusterInfo, Image};
 /// # Contract
 ///
 /// - `name` never changes, and is one word in lower case.
-/// - `requires`, `conflicts_with`, `transform`, `around_app`, `around_task` and `launcher` are pure: the same cluster gives the same answer.
+/// - `workers_per_node`, `requires`, `conflicts_with`, `joins_world`, `transform`, `bootstrap`, `around_app`, `around_task` and `launcher` are pure: the same cluster gives
+///   the same answer.
 /// - `transform` only adds to the image; it does not remove what the user or an earlier plugin asked for.
 /// - What a hook's context manager entered, it leaves.
 ///
@@ -50,6 +53,17 @@ use crate::spec::{ClusterInfo, Image};
 pub trait Plugin: fmt::Debug + Send + Sync + 'static {
     /// The name by which other plugins and messages know it.
     fn name(&self) -> &str;
+
+    /// How it is written where a pool is declared; messages that show a corrected list use it. Right as it is for plugins made by [`plugin`].
+    fn constructor(&self) -> String {
+        format!("plugin({:?})", self.name())
+    }
+
+    /// How many workers each node should have, where the user does not say. The cluster that the other methods get has the number that was chosen.
+    fn workers_per_node(&self, accelerator: Option<&Accelerator>) -> Option<u32> {
+        let _ = accelerator;
+        None
+    }
 
     /// Plugins that must come before this one on such a cluster, each with the reason.
     fn requires(&self, cluster: &ClusterInfo) -> Vec<Relation> {
@@ -124,13 +138,23 @@ pub trait Plugin: fmt::Debug + Send + Sync + 'static {
 pub struct Relation {
     /// The other plugin's name.
     pub plugin: String,
-    /// Why, as the end of a sentence: "it initialises the distributed runtime whose devices keras lists".
+    /// Why, as what follows "because": "it initialises the distributed runtime whose devices keras lists".
     pub reason: String,
+    /// How the other plugin is written where a pool is declared, for the corrected list of a message.
+    pub constructor: String,
 }
 
 impl Relation {
     /// The other plugin, and why.
     pub fn new(plugin: impl Into<String>, reason: impl Into<String>) -> Self {
-        Self { plugin: plugin.into(), reason: reason.into() }
+        let plugin = plugin.into();
+        Self { constructor: format!("plugin({plugin:?})"), plugin, reason: reason.into() }
+    }
+
+    /// The same, with how the other plugin is written: `plugins::jax()`.
+    #[must_use]
+    pub fn written(mut self, constructor: impl Into<String>) -> Self {
+        self.constructor = constructor.into();
+        self
     }
 }
