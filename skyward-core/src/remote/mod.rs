@@ -13,6 +13,9 @@ pub use process::Process;
 
 use crate::error::Result;
 
+/// Gets each line that a command writes, without its end.
+pub type OnLine<'a> = &'a (dyn Fn(&str) + Send + Sync);
+
 /// A byte stream to a Unix socket on the machine.
 pub type ByteStream = Box<dyn DuplexStream>;
 
@@ -44,7 +47,7 @@ pub trait Remote: fmt::Debug + Send + Sync + 'static {
     /// # Cancel safety
     ///
     /// Dropping the future ends the command and its children.
-    async fn run(&self, command: &Command, on_line: &(dyn Fn(&str) + Send + Sync)) -> Result<CommandOutput>;
+    async fn run(&self, command: &Command, on_line: OnLine<'_>) -> Result<CommandOutput>;
 
     /// Writes a file, with its parent folders.
     ///

@@ -1,5 +1,289 @@
 //! This host.
 
-/// This host.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct Process;
+use std::collections::BTreeMap;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{ExitStatus, Stdio};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use rustix::process::{Pid, Signal, kill_process_group};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
+use tokio::net::UnixStream;
+use tokio::process::{Child, ChildStdin};
+use tokio::time::{Instant, timeout, timeout_at};
+
+use super::{ByteStream, Command, CommandOutput, OnLine, Remote};
+use crate::error::{Error, ErrorKind, Result};
+
+/// This host, reached by starting processes on it.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> skyward_core::Result<()> {
+/// use skyward_core::remote::{Command, Process, Remote};
+///
+/// let output = Process::new().run(&Command::script("echo hello"), &|_| {}).await?;
+/// assert_eq!((output.status, output.stdout.as_str()), (0, "hello\n"));
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug, Clone, Default)]
+pub struct Process {
+    env: BTreeMap<String, String>,
+    folder: Option<PathBuf>,
+}
+
+impl Process {
+    /// This host as the client sees it: its environment variables, its working folder.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Sets a variable for every command; a command's own variables take precedence.
+    #[must_use]
+    pub fn env(mut self, key: impl Into<String>, value: impl Into<String>) -> Self {
+        self.env.insert(key.into(), value.into());
+        self
+    }
+
+    /// Runs every command in this folder. When the folder is gone, nothing can be started any more.
+    #[must_use]
+    pub fn folder(mut self, folder: impl Into<PathBuf>) -> Self {
+        self.folder = Some(folder.into());
+        self
+    }
+
+    fn spawn(&self, command: &Command) -> Result<Child> {
+        let program = command.argv.first().ok_or_else(|| Error::new(ErrorKind::Bootstrap, "the command is empty"))?;
+        let mut process = tokio::process::Command::new(program);
+        process
+            .args(&command.argv[1..])
+            .envs(&self.env)
+            .envs(&command.env)
+            .stdin(if command.stdin.is_empty() { Stdio::null() } else { Stdio::piped() })
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .process_group(0)
+            .kill_on_drop(true);
+        if let Some(folder) = &self.folder {
+            process.current_dir(folder);
+        }
+        process.spawn().map_err(|error| {
+            let folder_gone = self.folder.as_ref().filter(|folder| !folder.is_dir());
+            let message = match folder_gone {
+                Some(folder) => {
+                    format!("cannot run `{program}`: the folder {} of the machine is gone", folder.display())
+                }
+                None => format!("cannot run `{program}` on this host"),
+            };
+            let busy = matches!(error.kind(), std::io::ErrorKind::WouldBlock | std::io::ErrorKind::OutOfMemory);
+            let error = Error::new(ErrorKind::Bootstrap, message).with_source(error);
+            if busy { error.temporary() } else { error }
+        })
+    }
+}
+
+#[async_trait]
+impl Remote for Process {
+    fn describe(&self) -> String {
+        "this host".to_owned()
+    }
+
+    async fn run(&self, command: &Command, on_line: OnLine<'_>) -> Result<CommandOutput> {
+        let deadline = Instant::now() + command.deadline;
+        let mut child = self.spawn(command)?;
+        // Declared after the child, so dropped before it: the group is ended while its leader is not yet reaped and its id cannot name another group.
+        let mut group = Group(child.id());
+        let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
+        let (mut out, mut err) = (Lines::new(on_line), Lines::new(on_line));
+        let exited = {
+            let exit = async {
+                let status = child.wait().await;
+                group.disarm();
+                status
+            };
+            let output = async {
+                tokio::join!(feed(stdin, &command.stdin), out.read(stdout), err.read(stderr));
+            };
+            tokio::pin!(exit, output);
+            let both = async {
+                tokio::select! {
+                    status = &mut exit => {
+                        // A daemon that the command left may hold the pipes open for ever; what the command itself wrote is in them already.
+                        let _ = timeout(LINGER, &mut output).await;
+                        status
+                    }
+                    () = &mut output => exit.await,
+                }
+            };
+            timeout_at(deadline, both).await
+        };
+        out.finish();
+        err.finish();
+        match exited {
+            Ok(Ok(status)) => Ok(CommandOutput::new(code_of(status), out.text(), err.text())),
+            Ok(Err(error)) => {
+                Err(Error::new(ErrorKind::Bootstrap, format!("cannot wait for `{}`", command.argv[0]))
+                    .with_source(error))
+            }
+            Err(_) => {
+                drop(group);
+                let _ = timeout(REAP, child.wait()).await;
+                let last = err.last_line().or(out.last_line()).unwrap_or("nothing").to_owned();
+                Err(Error::new(
+                    ErrorKind::Timeout,
+                    format!("`{}` did not end within {:?} and was ended", shown(&command.argv), command.deadline),
+                )
+                .with_context("last line", last))
+            }
+        }
+    }
+
+    async fn put(&self, path: &str, bytes: &[u8], mode: u32) -> Result<()> {
+        let (target, bytes) = (PathBuf::from(path), bytes.to_vec());
+        let written = tokio::task::spawn_blocking(move || replace(&target, &bytes, mode));
+        let failed = |why: String| Error::new(ErrorKind::Bootstrap, format!("cannot write {path}: {why}"));
+        match timeout(PUT, written).await {
+            Ok(Ok(Ok(()))) => Ok(()),
+            Ok(Ok(Err(error))) => Err(failed(error.to_string()).with_source(error)),
+            Ok(Err(error)) => Err(failed(error.to_string())),
+            Err(_) => Err(failed(format!("not done within {PUT:?}")).temporary()),
+        }
+    }
+
+    async fn open(&self, socket: &str) -> Result<ByteStream> {
+        let failed = |why: String| Error::new(ErrorKind::Io, format!("cannot connect to {socket}: {why}")).temporary();
+        match timeout(OPEN, UnixStream::connect(socket)).await {
+            Ok(Ok(stream)) => Ok(Box::new(stream)),
+            Ok(Err(error)) => Err(failed(error.to_string()).with_source(error)),
+            Err(_) => Err(failed(format!("no answer within {OPEN:?}"))),
+        }
+    }
+}
+
+/// Ends a process group when dropped.
+struct Group(Option<u32>);
+
+impl Group {
+    fn disarm(&mut self) {
+        self.0 = None;
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        let leader = self.0.take().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw);
+        if let Some(leader) = leader {
+            // Gone already is as good as ended.
+            let _ = kill_process_group(leader, Signal::KILL);
+        }
+    }
+}
+
+/// Hands on lines as they come and keeps the end of what came.
+struct Lines<'a> {
+    on_line: OnLine<'a>,
+    tail: Vec<u8>,
+    line: Vec<u8>,
+}
+
+impl<'a> Lines<'a> {
+    fn new(on_line: OnLine<'a>) -> Self {
+        Self { on_line, tail: Vec::new(), line: Vec::new() }
+    }
+
+    async fn read(&mut self, pipe: Option<impl AsyncRead + Unpin>) {
+        let Some(mut pipe) = pipe else { return };
+        let mut chunk = vec![0; CHUNK];
+        while let Ok(count @ 1..) = pipe.read(&mut chunk).await {
+            self.push(&chunk[..count]);
+        }
+    }
+
+    fn push(&mut self, bytes: &[u8]) {
+        self.tail.extend_from_slice(bytes);
+        // Cut at twice the size, so that each byte is moved once on average.
+        if self.tail.len() > 2 * TAIL {
+            self.tail.drain(..self.tail.len() - TAIL);
+        }
+        for piece in bytes.split_inclusive(|byte| *byte == b'\n') {
+            self.line.extend_from_slice(piece);
+            if piece.ends_with(b"\n") || self.line.len() > LINE {
+                self.flush();
+            }
+        }
+    }
+
+    fn flush(&mut self) {
+        let end = self.line.iter().rposition(|byte| !matches!(byte, b'\n' | b'\r')).map_or(0, |last| last + 1);
+        (self.on_line)(&String::from_utf8_lossy(&self.line[..end]));
+        self.line.clear();
+    }
+
+    fn finish(&mut self) {
+        if !self.line.is_empty() {
+            self.flush();
+        }
+        let excess = self.tail.len().saturating_sub(TAIL);
+        self.tail.drain(..excess);
+    }
+
+    fn text(&self) -> String {
+        String::from_utf8_lossy(&self.tail).into_owned()
+    }
+
+    fn last_line(&self) -> Option<&str> {
+        let start = self.tail.iter().rposition(|byte| *byte == b'\n' && !self.tail.ends_with(b"\n"));
+        let text = std::str::from_utf8(&self.tail[start.unwrap_or(0)..]).ok()?;
+        text.lines().rev().find(|line| !line.trim().is_empty())
+    }
+}
+
+async fn feed(stdin: Option<ChildStdin>, bytes: &[u8]) {
+    if let Some(mut stdin) = stdin {
+        // A command need not read all of its input.
+        let _ = stdin.write_all(bytes).await;
+    }
+}
+
+fn replace(target: &Path, bytes: &[u8], mode: u32) -> std::io::Result<()> {
+    let folder = target.parent().unwrap_or(Path::new("/"));
+    std::fs::create_dir_all(folder)?;
+    let name = target.file_name().unwrap_or_default().to_string_lossy();
+    let temporary = folder.join(format!(".{name}.{:016x}", rand::random::<u64>()));
+    let written = std::fs::write(&temporary, bytes)
+        .and_then(|()| std::fs::set_permissions(&temporary, std::fs::Permissions::from_mode(mode)))
+        .and_then(|()| std::fs::rename(&temporary, target));
+    if written.is_err() {
+        let _ = std::fs::remove_file(&temporary);
+    }
+    written
+}
+
+fn code_of(status: ExitStatus) -> i32 {
+    status.code().or(status.signal().map(|signal| 128 + signal)).unwrap_or(-1)
+}
+
+/// The command for a message: a script's text is long, and its name is not in it.
+fn shown(argv: &[String]) -> String {
+    let text = argv.join(" ");
+    match text.char_indices().nth(80) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text,
+    }
+}
+
+/// What is kept of each of standard output and standard error, in bytes.
+const TAIL: usize = 256 << 10;
+/// A line longer than this is handed on in parts.
+const LINE: usize = 64 << 10;
+const CHUNK: usize = 16 << 10;
+const LINGER: Duration = Duration::from_millis(200);
+const REAP: Duration = Duration::from_secs(5);
+const PUT: Duration = Duration::from_secs(60);
+const OPEN: Duration = Duration::from_secs(10);
+
+#[cfg(test)]
+mod tests;
