@@ -2,13 +2,17 @@
 
 mod accelerator;
 mod image;
+mod image_check;
 mod limits;
 mod nodes;
+mod requirement;
+mod secret;
 
 pub use accelerator::Accelerator;
-pub use image::{Image, IncludedFile, PackageIndex, Python};
+pub use image::{Image, IncludedFile, IndexCredentials, PackageIndex, Python};
 pub use limits::Limits;
 pub use nodes::Nodes;
+pub use secret::Secret;
 
 /// The cluster as plugins see it: what is asked for, before any machine exists.
 #[derive(Debug, Clone, PartialEq, Eq)]
