@@ -1,0 +1,102 @@
+"""Measures a worker with a plain synchronous client: `python bench/call.py`.
+
+Prints the round trip of a call that does nothing, calls in a row without waiting, 64 MiB there and back, and the time
+from nothing to the first result.
+"""
+
+from __future__ import annotations
+
+import socket
+import statistics
+import sys
+import tempfile
+import threading
+from pathlib import Path
+from time import perf_counter
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from skyward import _wire
+from tests.client import AgentClient, WorkerClient, start_agent, start_spec
+
+
+def round_trip(worker: WorkerClient, calls: int = 20_000) -> list[float]:
+    """Microseconds of each call, sorted."""
+    run = _wire.frame([_wire.RUN, 1, 1, 0, 0, None], b"\x80")
+    times = []
+    send, receive = worker.socket.send, worker.socket.recv
+    worker.socket.settimeout(None)
+    for _ in range(calls):
+        began = perf_counter()
+        send(run)
+        receive(4096)
+        times.append((perf_counter() - began) * 1e6)
+    worker.send([_wire.ACK, 1 << 40])
+    return sorted(times)
+
+
+def pipelined(worker: WorkerClient, calls: int = 300_000) -> float:
+    """Calls per second."""
+    run = _wire.frame([_wire.RUN, 1, 1, 1 << 40, 0, None], b"\x80")
+    answers = 0
+    began = perf_counter()
+
+    def feed() -> None:
+        for _ in range(calls // 1000):
+            worker.socket.sendall(run * 1000)
+
+    feeder = threading.Thread(target=feed)
+    feeder.start()
+    reader = _wire.FrameReader()
+    while answers < calls:
+        reader.fill(worker.socket)
+        answers += sum(1 for _ in reader.frames())
+    took = perf_counter() - began
+    feeder.join()
+    return calls / took
+
+
+def bulk(worker: WorkerClient, size: int = 64 << 20) -> float:
+    """GiB per second, counted both ways."""
+    body = b"\x81\xa1x\xc6" + size.to_bytes(4, "big") + bytes(size)
+    best = 0.0
+    for _ in range(6):
+        head = _wire.frame([_wire.RUN, 1, 2, 1 << 40, 0, None], b"")
+        start = _wire.prefix([_wire.RUN, 1, 2, 1 << 40, 0, None], len(body))
+        del head
+        began = perf_counter()
+        worker.socket.sendall(start)
+        worker.socket.sendall(body)
+        worker.receive()
+        best = max(best, 2 * size / (perf_counter() - began) / (1 << 30))
+    return best
+
+
+def main() -> None:
+    """Run all of them."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        began = perf_counter()
+        start_agent(folder)
+        agent = AgentClient(folder)
+        listening = perf_counter() - began
+        path = agent.start(start_spec())[0][2]
+        worker = WorkerClient(path)
+        worker.hello()
+        worker.load(1, "def main():\n    pass\n")
+        worker.load(2, "def main(x):\n    return x\n")
+        worker.start(1)
+        worker.receive()
+        first = perf_counter() - began
+        times = round_trip(worker)
+        print(f"start to first result   {first * 1e3:8.1f} ms (agent {listening * 1e3:.1f} ms)")
+        p50, p99 = statistics.median(times), times[int(len(times) * 0.99)]
+        print(f"round trip              {p50:8.1f} us p50, {p99:.1f} us p99")
+        print(f"pipelined               {pipelined(worker):8.0f} calls/s")
+        worker.socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 20)
+        print(f"64 MiB there and back   {bulk(worker):8.2f} GiB/s")
+        agent.shutdown()
+
+
+if __name__ == "__main__":
+    main()

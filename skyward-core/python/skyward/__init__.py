@@ -1,0 +1,64 @@
+"""Skyward on a node: what a payload sees as `import skyward as sky`.
+
+Everything works outside of a pool too, as in a world of one worker.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from . import integrations
+    from ._cluster import Accelerator, InstanceInfo, Network, Peer, instance_info
+    from ._output import compute, redirect_output, silent, stderr, stdout
+    from ._shard import is_head, shard
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Accelerator",
+    "InstanceInfo",
+    "Network",
+    "Peer",
+    "compute",
+    "instance_info",
+    "integrations",
+    "is_head",
+    "redirect_output",
+    "shard",
+    "silent",
+    "stderr",
+    "stdout",
+]
+
+_HOMES = {
+    "Accelerator": "_cluster",
+    "InstanceInfo": "_cluster",
+    "Network": "_cluster",
+    "Peer": "_cluster",
+    "instance_info": "_cluster",
+    "is_head": "_shard",
+    "shard": "_shard",
+    "compute": "_output",
+    "redirect_output": "_output",
+    "silent": "_output",
+    "stderr": "_output",
+    "stdout": "_output",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Load what is asked for: the worker itself starts without any of it."""
+    from importlib import import_module
+
+    if name == "integrations":
+        return import_module(".integrations", __name__)
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(f".{_HOMES[name]}", __name__), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

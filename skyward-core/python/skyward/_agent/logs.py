@@ -1,0 +1,99 @@
+"""The output of workers: read from its files and sent to the client that asked for it."""
+
+from __future__ import annotations
+
+import os
+from typing import Final
+
+from .. import _wire
+from .client import Connection
+from .process import Worker
+
+CHUNK: Final = 256 << 10
+SOON: Final = 0.010
+LATE: Final = 0.200
+
+
+class Tail:
+    """One client's view of one worker's two files."""
+
+    def __init__(self, worker: Worker, offsets: tuple[int, int]) -> None:
+        self.worker = worker
+        self.offsets = list(offsets)
+        self.done = False
+        self._files = [os.open(path, os.O_RDONLY | os.O_CLOEXEC) for path in worker.logs]
+
+    def advance(self, connection: Connection) -> bool:
+        """Send what has been written since; whether there was any.
+
+        Raises:
+            OSError: the connection is broken.
+        """
+        worker = self.worker
+        # Looked at before the files: what is written after is not of this process.
+        ended = worker.ended is not None
+        active = False
+        for stream, file in enumerate(self._files):
+            while connection.may_log:
+                data = os.pread(file, CHUNK, self.offsets[stream])
+                if not data:
+                    break
+                active = True
+                head = [_wire.LOG, worker.generation, worker.index, stream + 1, self.offsets[stream]]
+                self.offsets[stream] += len(data)
+                connection.send(head, data)
+        if ended and connection.may_log and not self.done:
+            self.done = True
+            connection.send([_wire.LOG_END, worker.generation, worker.index, *self.offsets])
+        return active
+
+    def close(self) -> None:
+        """Close the files."""
+        for file in self._files:
+            os.close(file)
+        self._files = []
+
+
+class Tails:
+    """All subscriptions of one client, looked at often while there is output and seldom while there is none."""
+
+    def __init__(self) -> None:
+        self._tails: dict[tuple[int, int], Tail] = {}
+        self._interval = SOON
+
+    def subscribe(self, worker: Worker, offsets: tuple[int, int]) -> None:
+        """Follow a worker's output from these offsets on."""
+        key = (worker.generation, worker.index)
+        old = self._tails.pop(key, None)
+        if old is not None:
+            old.close()
+        self._tails[key] = Tail(worker, offsets)
+        self._interval = SOON
+
+    def follow(self, worker: Worker) -> None:
+        """A worker was started again: its files go on, and so does the subscription."""
+        tail = self._tails.get((worker.generation, worker.index))
+        if tail is not None:
+            tail.worker, tail.done = worker, False
+            self._interval = SOON
+
+    def advance(self, connection: Connection) -> None:
+        """Send all that is new.
+
+        Raises:
+            OSError: the connection is broken.
+        """
+        active = [tail.advance(connection) for tail in self._tails.values() if not tail.done]
+        self._interval = SOON if any(active) else min(self._interval * 1.5, LATE)
+
+    def wait(self, connection: Connection) -> float | None:
+        """Seconds until the files are to be looked at again; None while nobody follows, or the client is slow."""
+        if not connection.may_log or all(tail.done for tail in self._tails.values()):
+            return None
+        return self._interval
+
+    def close(self) -> None:
+        """End all subscriptions."""
+        for tail in self._tails.values():
+            tail.close()
+        self._tails = {}

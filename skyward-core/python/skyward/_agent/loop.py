@@ -1,0 +1,482 @@
+"""The agent's loop: one thread that waits for the client, the workers' ends, the lease and the output."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import socket
+import sys
+from collections.abc import Callable
+from time import monotonic
+from typing import Any, Final
+
+import msgspec
+
+from .. import _wire
+from . import tree
+from .client import Connection
+from .logs import Tails
+from .process import StartError, Worker
+
+_SIGNALS: Final = {"interrupt": signal.SIGINT, "kill": signal.SIGKILL, "stacks": signal.SIGUSR1}
+
+
+class Refusal(Exception):
+    """A request that is answered with an error; the connection goes on."""
+
+
+class Agent:
+    """Supervises the workers of one node for one pool."""
+
+    def __init__(self, folder: str, address: str, lease: float, listener: socket.socket, machine: str) -> None:
+        self.folder = folder
+        self.address = address
+        self.machine = machine
+        self.lease = lease
+        self.deadline = monotonic() + lease
+        self.workers: dict[tuple[int, int], Worker] = {}
+        self.generation = 0
+        self.pool: str | None = None
+        self.why_ended = ""
+        self._environment = dict(os.environ)
+        self._listener = listener
+        self._client: Connection | None = None
+        self._strangers: dict[int, Connection] = {}
+        """Connections that have not said hello."""
+        self._tails = Tails()
+        self._log_at: float | None = None
+        self._stops: list[tuple[float, int, list[int]]] = []
+        """Deadline, generation and workers of each `Stop` that is not done."""
+        self._farewell: float | None = None
+        self._port: socket.socket | None = None
+        self._poll = select.poll()
+        self._handlers: dict[int, Callable[[int], None]] = {}
+        self._handle(listener.fileno(), self._accept)
+        self._watch_children()
+
+    def watch_owner(self, pid: int) -> None:
+        """End when this process ends."""
+        try:
+            descriptor = os.pidfd_open(pid)
+        except ProcessLookupError:
+            self.why_ended = f"the owner, process {pid}, is gone"
+            return
+        self._handle(descriptor, lambda _: self._owner_gone(pid))
+
+    def run(self) -> str:
+        """Serve until the agent is to end; why it ends."""
+        while not self.why_ended:
+            for descriptor, event in self._poll.poll(self._timeout()):
+                handler = self._handlers.get(descriptor)
+                if handler is not None:
+                    handler(event)
+            self._tick()
+        self._end_all()
+        return self.why_ended
+
+    # Time
+
+    def _timeout(self) -> float:
+        """Milliseconds until something is due."""
+        due = [self.deadline, *(stop[0] for stop in self._stops)]
+        if self._client is not None:
+            wait = self._tails.wait(self._client)
+            now = monotonic()
+            if wait is None:
+                self._log_at = None
+            else:
+                self._log_at = min(self._log_at or now + wait, now + wait)
+                due.append(self._log_at)
+        return max(0.0, min(due) - monotonic()) * 1000 + 0.5
+
+    def _tick(self) -> None:
+        now = monotonic()
+        if now >= self.deadline:
+            self.why_ended = f"the lease ran out: no word from the client for {self.lease:g} s"
+            return
+        for stop in list(self._stops):
+            _, generation, indexes = stop
+            alive = [w for w in self._named(generation, indexes) if w.ended is None]
+            if not alive:
+                self._stops.remove(stop)
+                self._end_trees(self._named(generation, indexes))
+                self._tell([_wire.STOPPED, generation, indexes])
+            elif now >= stop[0]:
+                for worker in alive:
+                    worker.signal(signal.SIGKILL)
+                # They are gone within moments; what does not end then hangs in the kernel.
+                self._stops[self._stops.index(stop)] = (now + 1.0, generation, indexes)
+        if self._farewell is not None and not self._stops:
+            self._say_bye()
+        if self._log_at is not None and now >= self._log_at and self._client is not None:
+            self._log_at = None
+            self._guard(self._client, self._advance_logs)
+
+    def _advance_logs(self) -> None:
+        if self._client is not None:
+            self._tails.advance(self._client)
+
+    # Sockets
+
+    def _handle(self, descriptor: int, handler: Callable[[int], None], events: int = select.POLLIN) -> None:
+        self._handlers[descriptor] = handler
+        self._poll.register(descriptor, events)
+
+    def _forget(self, descriptor: int) -> None:
+        if self._handlers.pop(descriptor, None) is not None:
+            self._poll.unregister(descriptor)
+
+    def _accept(self, event: int) -> None:
+        try:
+            opened, _ = self._listener.accept()
+        except OSError:
+            return
+        connection = Connection(opened)
+        if len(self._strangers) >= 16:
+            self._close(next(iter(self._strangers.values())))
+        self._strangers[connection.fileno()] = connection
+        self._handle(connection.fileno(), lambda event: self._on_connection(connection, event))
+
+    def _on_connection(self, connection: Connection, event: int) -> None:
+        def attend() -> None:
+            if event & select.POLLOUT:
+                connection.flush()
+            if event & (select.POLLIN | select.POLLHUP | select.POLLERR) and connection.may_read:
+                self._read(connection)
+
+        self._guard(connection, attend)
+
+    def _guard(self, connection: Connection, action: Callable[[], None]) -> None:
+        """Do something with a connection: what goes wrong with it ends it, and never the agent."""
+        try:
+            action()
+            if connection.closing and not connection.wants_write:
+                raise ConnectionAbortedError
+            if connection.fileno() >= 0:
+                self._await_events(connection)
+        except _wire.ProtocolError as error:
+            self._refuse_and_close(connection, error.number, str(error))
+        except OSError:
+            self._close(connection)
+
+    def _await_events(self, connection: Connection) -> None:
+        events = (select.POLLIN if connection.may_read else 0) | (select.POLLOUT if connection.wants_write else 0)
+        self._poll.modify(connection.fileno(), events)
+
+    def _refuse_and_close(self, connection: Connection, number: int, text: str) -> None:
+        log(f"a client was refused: {text}")
+        connection.closing = True
+        try:
+            connection.send([_wire.ERROR, number, text])
+            if connection.wants_write:
+                self._await_events(connection)
+                return
+        except OSError:
+            pass
+        self._close(connection)
+
+    def _close(self, connection: Connection) -> None:
+        if connection.fileno() < 0:
+            return
+        self._strangers.pop(connection.fileno(), None)
+        self._forget(connection.fileno())
+        connection.close()
+        if connection is self._client:
+            self._client = None
+            self._tails.close()
+            self._tails = Tails()
+            self._log_at = None
+
+    def _tell(self, head: list[Any], body: bytes = b"") -> None:
+        """Send to the client, if there is one."""
+        client = self._client
+        if client is not None:
+            self._guard(client, lambda: client.send(head, body))
+
+    # Requests
+
+    def _read(self, connection: Connection) -> None:
+        try:
+            count = connection.reader.fill(connection.socket)
+        except BlockingIOError:
+            return
+        if count == 0:
+            raise ConnectionAbortedError
+        for head, body, _ in connection.reader.frames():
+            number = head[0]
+            try:
+                self._request(connection, number, head, body)
+            except Refusal as refusal:
+                connection.send([_wire.ERROR, number, str(refusal)])
+            except (
+                IndexError,
+                TypeError,
+                ValueError,
+                KeyError,
+                AttributeError,
+                msgspec.DecodeError,
+            ) as error:
+                raise _wire.ProtocolError(f"message {number} cannot be understood: {error!r}", number) from None
+            if connection.fileno() < 0:
+                return
+
+    def _request(self, connection: Connection, number: int, head: list[Any], body: memoryview) -> None:
+        if number == _wire.HELLO:
+            self._greet(connection, head)
+            return
+        if connection is not self._client:
+            raise _wire.ProtocolError("the first message must be Hello", number)
+        if number == _wire.PING:
+            self.lease = float(head[2])
+            self._renew()
+            connection.send([_wire.PONG, head[1]])
+            return
+        self._renew()
+        if number == _wire.START:
+            self._start(head[1], list(head[2]), msgspec.msgpack.decode(body))
+        elif number == _wire.RESERVE_PORT:
+            self._reserve_port(head[1])
+        elif number == _wire.SIGNAL:
+            self._signal(head[1], head[2], head[3])
+        elif number == _wire.STOP:
+            self._stop(head[1], list(head[2]), float(head[3]))
+        elif number == _wire.LOGS:
+            self._follow(head[1], head[2], (int(head[3]), int(head[4])))
+        elif number == _wire.SHUTDOWN:
+            self._shut_down(float(head[1]))
+        else:
+            raise _wire.ProtocolError(f"message {number} is not known", number)
+
+    def _renew(self) -> None:
+        self.deadline = monotonic() + self.lease
+
+    def _greet(self, connection: Connection, head: list[Any]) -> None:
+        _, version, pool = head[:3]
+        if version != _wire.PROTOCOL:
+            text = f"the agent speaks version {_wire.PROTOCOL} of the protocol, the client {version}"
+            raise _wire.ProtocolError(text, _wire.HELLO)
+        if self.pool is not None and pool != self.pool:
+            raise _wire.ProtocolError(f"this agent belongs to pool {self.pool}, not {pool}", _wire.HELLO)
+        self.pool = pool
+        self._renew()
+        if self._client is not None and self._client is not connection:
+            self._close(self._client)
+        self._strangers.pop(connection.fileno(), None)
+        self._client = connection
+        connection.greeted = True
+        python = ".".join(map(str, sys.version_info[:3]))
+        connection.send([_wire.AGENT_HELLO, _wire.PROTOCOL, os.getpid(), python, _boot_facts()])
+        for worker in self.workers.values():
+            if worker.generation == self.generation and worker.ended is not None:
+                connection.send(self._exited(worker))
+
+    def _start(self, generation: int, indexes: list[int], spec: dict[str, Any]) -> None:
+        running = [w for w in self.workers.values() if w.ended is None]
+        if generation < self.generation:
+            raise Refusal(f"generation {generation} is over; the latest is {self.generation}")
+        if old := next((w for w in running if w.generation != generation), None):
+            raise Refusal(f"generation {old.generation} still runs; stop it before generation {generation} starts")
+        if busy := [w.index for w in running if w.index in indexes]:
+            raise Refusal(f"workers {busy} of generation {generation} run already")
+        started: list[Worker] = []
+        for index in indexes:
+            worker = Worker(self.folder, generation, index)
+            try:
+                worker.start(spec, self._environment)
+            except StartError as error:
+                for other in started:
+                    other.signal(signal.SIGKILL)
+                log(str(error))
+                raise Refusal(str(error)) from None
+            started.append(worker)
+            self.workers[generation, index] = worker
+        self.generation = generation
+        for worker in started:
+            self._tails.follow(worker)
+        self._tell([_wire.STARTED, generation, [[w.index, w.pid, w.socket_path] for w in started]])
+
+    def _reserve_port(self, request: int) -> None:
+        if self._port is not None:
+            self._port.close()
+            self._port = None
+        family = socket.AF_INET6 if ":" in self.address else socket.AF_INET
+        reserved = socket.socket(family)
+        try:
+            reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+            reserved.bind((self.address, 0))
+        except OSError as error:
+            reserved.close()
+            raise Refusal(f"no port can be reserved on {self.address}: {error.strerror}") from None
+        self._port = reserved
+        self._tell([_wire.PORT, request, self.address, reserved.getsockname()[1]])
+
+    def _signal(self, generation: int, index: int, name: str) -> None:
+        worker = self.workers.get((generation, index))
+        if worker is None:
+            raise Refusal(f"there is no worker {index} of generation {generation}")
+        if name not in _SIGNALS:
+            raise Refusal(f"signal {name!r} is not known; known are {', '.join(_SIGNALS)}")
+        worker.signal(_SIGNALS[name])
+
+    def _stop(self, generation: int, indexes: list[int], grace: float) -> None:
+        for worker in self._named(generation, indexes):
+            worker.signal(signal.SIGTERM)
+        self._stops.append((monotonic() + max(grace, 0.0), generation, indexes))
+
+    def _follow(self, generation: int, index: int, offsets: tuple[int, int]) -> None:
+        worker = self.workers.get((generation, index))
+        if worker is None:
+            raise Refusal(f"there is no worker {index} of generation {generation}")
+        self._tails.subscribe(worker, offsets)
+        self._advance_logs()
+
+    def _shut_down(self, grace: float) -> None:
+        generations: dict[int, list[int]] = {}
+        for worker in self.workers.values():
+            if worker.ended is None:
+                generations.setdefault(worker.generation, []).append(worker.index)
+        for generation, indexes in generations.items():
+            self._stop(generation, indexes, grace)
+        self._farewell = monotonic() + grace
+
+    def _say_bye(self) -> None:
+        self.why_ended = "the client shut it down"
+        self._end_all()
+        self._advance_all_logs()
+        self._tell([_wire.AGENT_BYE])
+        client = self._client
+        if client is not None and client.fileno() >= 0:
+            # Whatever still waits may go out for as long as a client that reads needs.
+            client.socket.settimeout(5.0)
+            try:
+                client.flush()
+            except OSError:
+                pass
+
+    def _advance_all_logs(self) -> None:
+        if self._client is not None:
+            self._guard(self._client, self._advance_logs)
+
+    def _named(self, generation: int, indexes: list[int]) -> list[Worker]:
+        found = (self.workers.get((generation, index)) for index in indexes)
+        return [worker for worker in found if worker is not None]
+
+    # Ends
+
+    def _watch_children(self) -> None:
+        read, write = os.pipe()
+        for descriptor in (read, write):
+            os.set_blocking(descriptor, False)
+        signal.set_wakeup_fd(write, warn_on_full_buffer=False)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.signal(signal.SIGTERM, self._on_term)
+
+        def reap(event: int) -> None:
+            os.read(read, 4096)
+            self._reap()
+
+        self._handle(read, reap)
+
+    def _on_term(self, *_: object) -> None:
+        self.why_ended = "it was terminated"
+
+    def _owner_gone(self, pid: int) -> None:
+        self.why_ended = f"the owner, process {pid}, is gone"
+
+    def _reap(self) -> None:
+        workers = {w.pid: w for w in self.workers.values() if w.ended is None}
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return
+            if pid == 0:
+                return
+            worker = workers.get(pid)
+            if worker is None:
+                continue
+            worker.on_exit(status)
+            self._end_trees([worker])
+            code, number, oom = worker.ended or (None, None, False)
+            memory = ", out of memory" if oom else ""
+            log(f"worker {worker.index} of generation {worker.generation} ended: code {code}, signal {number}{memory}")
+            self._tell(self._exited(worker))
+            self._log_at = monotonic()
+
+    @staticmethod
+    def _exited(worker: Worker) -> list[Any]:
+        return [_wire.EXITED, worker.generation, worker.index, worker.pid, *(worker.ended or ())]
+
+    def _end_trees(self, workers: list[Worker]) -> None:
+        """Kill what workers that have ended left behind."""
+        for worker in workers:
+            tree.kill_group(worker.pid)
+        alive = {w.pid for w in self.workers.values() if w.ended is None}
+        marks = [w.mark.encode() for w in workers]
+        for _ in range(64):
+            table = tree.processes()
+            # Orphans are this process's children now: those of the ended workers by their mark, and all of
+            # them when no worker is left to which they could belong.
+            orphans = {p for p, (parent, _, state) in table.items() if parent == os.getpid() and state != "Z"} - alive
+            candidates = orphans | tree.descendants(orphans, table)
+            below_living = tree.descendants(alive, table) | alive
+            doomed = candidates if not alive else set()
+            groups = {worker.pid for worker in workers}
+            rest = {p: table[p] for p in set(table) - below_living - doomed}
+            doomed |= {p for p, (_, group, _) in rest.items() if group in groups}
+            for mark in marks if alive else ():
+                doomed |= tree.marked(mark, {p: table[p] for p in candidates if p in rest})
+            doomed = {p for p in doomed if p in table and table[p][2] != "Z"}
+            if not doomed:
+                return
+            tree.kill(doomed)
+            self._reap_strays()
+
+    def _reap_strays(self) -> None:
+        """Collect orphans that were killed, leaving the workers' own ends to `_reap`."""
+        alive = {w.pid for w in self.workers.values() if w.ended is None}
+        for pid, (parent, _, state) in tree.processes().items():
+            if parent == os.getpid() and state == "Z" and pid not in alive:
+                try:
+                    os.waitpid(pid, os.WNOHANG)
+                except ChildProcessError:
+                    pass
+
+    def _end_all(self) -> None:
+        """Kill everything below the agent, and whatever carries this machine's mark."""
+        mark = f"SKYWARD_MACHINE={self.machine}".encode()
+        for worker in self.workers.values():
+            worker.signal(signal.SIGKILL)
+        until = monotonic() + 5.0
+        while monotonic() < until:
+            table = tree.processes()
+            found = tree.descendants([os.getpid()], table)
+            if self.machine:
+                found |= tree.marked(mark, table)
+            found = {p for p in found if table[p][2] != "Z"} - {os.getpid()}
+            if not found:
+                break
+            tree.kill(found)
+            self._reap()
+            self._reap_strays()
+        self._reap()
+
+
+def log(text: str) -> None:
+    """Write a line to the agent's own log, which is its standard error."""
+    import time
+
+    stamp = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    sys.stderr.write(f"{stamp} {text}\n")
+    sys.stderr.flush()
+
+
+def _boot_facts() -> dict[str, Any]:
+    try:
+        cpus = len(os.sched_getaffinity(0))
+    except AttributeError:
+        cpus = os.cpu_count() or 1
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return {"cpus": cpus, "memory_bytes": memory, "hostname": socket.gethostname()}

@@ -1,0 +1,215 @@
+"""One worker as its agent sees it: started, running, ended."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+
+from .. import _wire
+from . import tree
+
+_PACKAGE_ROOT: Final = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+
+
+class StartError(Exception):
+    """A worker could not be started."""
+
+
+class Worker:
+    """A worker process and its files: `g<generation>w<worker>.sock`, `g<generation>/w<worker>.out` and `.err`."""
+
+    def __init__(self, folder: str, generation: int, index: int) -> None:
+        self.generation = generation
+        self.index = index
+        self.pid = 0
+        self.ended: tuple[int | None, int | None, bool] | None = None
+        """Exit code, signal, and whether memory ran out."""
+        self.told_to_kill = False
+        self.socket_path = f"{folder}/g{generation}w{index}.sock"
+        logs = f"{folder}/g{generation}"
+        os.makedirs(logs, mode=0o700, exist_ok=True)
+        self.logs = (f"{logs}/w{index}.out", f"{logs}/w{index}.err")
+        self.mark = f"SKYWARD_SLOT=g{generation}w{index}"
+        self._oom_before = oom_kills()
+
+    def start(self, spec: Mapping[str, Any], environment: Mapping[str, str]) -> None:
+        """Start the process; its socket accepts connections when this returns.
+
+        Raises:
+            StartError: the program cannot be run, or the socket or a log file cannot be made.
+        """
+        try:
+            self._start(spec, environment)
+        except OSError as error:
+            where = f" ({error.filename})" if error.filename else ""
+            text = f"worker {self.index} of generation {self.generation} cannot be started: {error.strerror}{where}"
+            raise StartError(text) from None
+
+    def _start(self, spec: Mapping[str, Any], environment: Mapping[str, str]) -> None:
+        cluster = {**spec["cluster"], "worker": self.index, "generation": self.generation}
+        stdin = _spool(_wire.frame([_wire.START, self.generation, [self.index]], _encode({**spec, "cluster": cluster})))
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
+        opened = [stdin]
+        listener = self._listen()
+        try:
+            out, err = (os.open(path, flags, 0o600) for path in self.logs)
+            opened += (out, err)
+            argv = [*(spec.get("launcher") or ()), spec["python"], "-m", "skyward.worker"]
+            full = self._environment(spec, cluster, environment, listener.fileno())
+            self.pid = _spawn(argv, full, spec.get("cwd"), (stdin, out, err), listener.fileno())
+        finally:
+            listener.close()
+            for descriptor in opened:
+                os.close(descriptor)
+
+    def _listen(self) -> socket.socket:
+        try:
+            os.unlink(self.socket_path)
+        except FileNotFoundError:
+            pass
+        listener = socket.socket(socket.AF_UNIX)
+        try:
+            listener.bind(self.socket_path)
+            os.chmod(self.socket_path, 0o600)
+            listener.listen(16)
+        except OSError:
+            listener.close()
+            raise
+        return listener
+
+    def _environment(
+        self, spec: Mapping[str, Any], cluster: Mapping[str, Any], inherited: Mapping[str, str], listener: int
+    ) -> dict[str, str]:
+        full = {**inherited, **(spec.get("env") or {})}
+        paths = [
+            _PACKAGE_ROOT,
+            *(p for p in full.get("PYTHONPATH", "").split(os.pathsep) if p and p != _PACKAGE_ROOT),
+        ]
+        rank = cluster["node"] * cluster["workers_per_node"] + self.index
+        name, _, value = self.mark.partition("=")
+        return {
+            **full,
+            name: value,
+            "PYTHONPATH": os.pathsep.join(paths),
+            "SKYWARD_GENERATION": str(self.generation),
+            "SKYWARD_LISTEN_FD": str(listener),
+            "SKYWARD_NODE": str(cluster["node"]),
+            "SKYWARD_RANK": str(rank),
+            "SKYWARD_WORKER": str(self.index),
+        }
+
+    def signal(self, number: int) -> None:
+        """Signal the worker process itself."""
+        if self.ended is None:
+            self.told_to_kill |= number == signal.SIGKILL
+            try:
+                os.kill(self.pid, number)
+            except ProcessLookupError:
+                pass
+
+    def on_exit(self, status: int) -> None:
+        """The process was reaped."""
+        code = os.waitstatus_to_exitcode(status)
+        ended_by = -code if code < 0 else None
+        oom = ended_by == signal.SIGKILL and not self.told_to_kill and oom_kills() > self._oom_before
+        self.ended = (None if code < 0 else code, ended_by, oom)
+        try:
+            os.unlink(self.socket_path)
+        except OSError:
+            pass
+
+    def log_sizes(self) -> tuple[int, int]:
+        """Bytes in the two output files."""
+        out, err = (os.stat(path).st_size for path in self.logs)
+        return out, err
+
+
+def oom_kills() -> int:
+    """How many processes the kernel has killed in this control group for want of memory; 0 where it does not say."""
+    total = 0
+    for path in _oom_files():
+        try:
+            with open(path) as file:
+                total += sum(int(line.split()[1]) for line in file if line.startswith("oom_kill "))
+        except (OSError, ValueError, IndexError):
+            continue
+    return total
+
+
+def _oom_files() -> list[str]:
+    global _OOM_FILES
+    if _OOM_FILES is None:
+        found = ["/sys/fs/cgroup/memory.events", "/sys/fs/cgroup/memory/memory.oom_control"]
+        try:
+            with open("/proc/self/cgroup") as file:
+                for line in file:
+                    _, controllers, path = line.rstrip("\n").split(":", 2)
+                    if controllers == "":
+                        found.insert(0, f"/sys/fs/cgroup{path}/memory.events")
+                    elif "memory" in controllers.split(","):
+                        found.insert(0, f"/sys/fs/cgroup/memory{path}/memory.oom_control")
+        except OSError:
+            pass
+        real = {os.path.realpath(path): path for path in found if os.access(path, os.R_OK)}
+        _OOM_FILES = list(real.values())[:1]
+    return _OOM_FILES
+
+
+_OOM_FILES: list[str] | None = None
+_encode: Final = msgspec.msgpack.Encoder().encode
+
+
+def _spool(data: bytes) -> int:
+    """A descriptor to read the data from: of any length, and on no disk where the system allows it."""
+    if hasattr(os, "memfd_create"):
+        descriptor = os.memfd_create("skyward-start")
+    else:
+        import tempfile
+
+        descriptor, path = tempfile.mkstemp()
+        os.unlink(path)
+    view = memoryview(data)
+    while view:
+        view = view[os.write(descriptor, view) :]
+    os.lseek(descriptor, 0, os.SEEK_SET)
+    return descriptor
+
+
+def _spawn(argv: list[str], environment: dict[str, str], cwd: str | None, stdio: tuple[int, ...], listener: int) -> int:
+    """Fork and exec in a session of its own; what prevents the exec comes back as OSError."""
+    read, write = os.pipe()
+    parent = os.getpid()
+    pid = os.fork()
+    if pid == 0:
+        try:
+            tree.die_with(parent)
+            os.setsid()
+            for target, source in enumerate(stdio):
+                os.dup2(source, target)
+            os.set_inheritable(listener, True)
+            signal.set_wakeup_fd(-1)
+            for changed in (signal.SIGCHLD, signal.SIGTERM, signal.SIGPIPE):
+                signal.signal(changed, signal.SIG_DFL)
+            signal.pthread_sigmask(signal.SIG_SETMASK, ())
+            if cwd:
+                os.chdir(cwd)
+            os.execvpe(argv[0], argv, environment)
+        except BaseException as error:
+            number = error.errno if isinstance(error, OSError) and error.errno else 0
+            where = cwd if isinstance(error, OSError) and error.filename == cwd else argv[0]
+            os.write(write, f"{number} {where}".encode())
+        finally:
+            os._exit(127)
+    os.close(write)
+    with open(read, "rb") as pipe:
+        failure = pipe.read()
+    if failure:
+        os.waitpid(pid, 0)
+        number_text, _, where_text = failure.decode().partition(" ")
+        raise OSError(int(number_text), os.strerror(int(number_text)), where_text)
+    return pid

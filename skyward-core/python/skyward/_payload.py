@@ -1,0 +1,216 @@
+"""Payloads: source text from the client becomes modules, with its own file names and line numbers.
+
+A payload of one file is one module. Several files form a package, rooted at the folder that they share; its modules may
+import each other relatively (`from .model import Net`), by the package's name (`from trainer.model import Net`) and as
+scripts do (`from model import Net`). The last two hold inside this payload only, so that two payloads with equal names
+never meet, and a payload's file never hides a library's module from that library.
+"""
+
+from __future__ import annotations
+
+import builtins
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from importlib.machinery import ModuleSpec, PathFinder
+from types import ModuleType
+from typing import Any, Final, cast
+
+
+class PayloadError(ImportError):
+    """The payload itself is not usable: a file or the entry is missing, or the entry is no function."""
+
+
+class Payload:
+    """One version of a payload's source; loads itself at its first call."""
+
+    def __init__(self, reference: int, digest: str, body: Mapping[str, Any]) -> None:
+        self.reference = reference
+        self.digest = digest
+        self.entry: str = body["entry"]
+        self.main: str = body["main"]
+        self.first_line: int = body.get("first_line") or 1
+        self.files: dict[str, str] = dict(body["files"])
+        self._function: Callable[..., Any] | None = None
+        self._root = ""
+        self._own_name = ""
+        """What the payload's modules may call the root in an absolute import; empty when that means a library."""
+        self._modules: dict[str, str] = {}
+        """Module name → path of its file; a folder without `__init__.py` has an empty path."""
+
+    def function(self) -> Callable[..., Any]:
+        """The entry function; loads the payload when it is not loaded yet.
+
+        Raises:
+            PayloadError: the entry is not there.
+            BaseException: whatever the payload's own top level raises.
+        """
+        if self._function is None:
+            self._function = self._load()
+        return self._function
+
+    def owns(self, filename: str) -> bool:
+        """Whether a code object's file name is one of this payload's files."""
+        return filename in self.files
+
+    def _load(self) -> Callable[..., Any]:
+        if self.main not in self.files:
+            raise PayloadError(f"the payload has no file {self.main}; it has {', '.join(sorted(self.files))}")
+        self._name_modules()
+        main = next(name for name, path in self._modules.items() if path == self.main)
+        if self not in _FINDER.payloads:
+            _FINDER.payloads.append(self)
+        try:
+            module: Any = sys.modules.get(main) or __import__(main, fromlist=["*"])
+        except BaseException:
+            self._forget()
+            raise
+        target: Any = module
+        for part in self.entry.split("."):
+            try:
+                target = getattr(target, part)
+            except AttributeError:
+                names = sorted(n for n, v in vars(module).items() if callable(v) and not n.startswith("_"))
+                known = f"; it defines {', '.join(names)}" if names else ""
+                raise PayloadError(f"{self.main} has no function {self.entry}{known}") from None
+        if not callable(target):
+            raise PayloadError(f"{self.entry} in {self.main} is a {type(target).__name__}, not a function")
+        return cast("Callable[..., Any]", target)
+
+    def _name_modules(self) -> None:
+        """Give each file its module name, under a root that nothing else is called."""
+        if len(self.files) == 1:
+            self._root = self._free(_stem(self.main))
+            self._modules = {self._root: self.main}
+            return
+        parts = [path.split("/")[:-1] for path in self.files]
+        shared = 0
+        while all(len(folder) > shared and folder[shared] == parts[0][shared] for folder in parts):
+            shared += 1
+        self._root = self._free(_identifier(parts[0][shared - 1]) if shared else "payload")
+        self._modules = {self._root: ""}
+        for path in self.files:
+            if not path.endswith(".py"):
+                continue
+            names = [self._root, *path.removesuffix(".py").split("/")[shared:]]
+            if names[-1] == "__init__":
+                names.pop()
+            for depth in range(1, len(names)):
+                self._modules.setdefault(".".join(names[:depth]), "")
+            self._modules[".".join(names)] = path
+
+    def _free(self, name: str) -> str:
+        """A module name that neither a library nor another payload has: a payload may well be called `jax.py`."""
+        library = name in sys.stdlib_module_names or PathFinder.find_spec(name) is not None
+        self._own_name = "" if library else name
+        return f"{name}_{self.digest[:8]}" if library or name in sys.modules else name
+
+    def _forget(self) -> None:
+        """Take the modules out again, so that the next call of a payload that failed to load starts afresh."""
+        for name in self._modules:
+            sys.modules.pop(name, None)
+
+    def _exec(self, module: ModuleType) -> None:
+        path = self._modules[module.__name__]
+        if not path:
+            return
+        first_line = self.first_line if path == self.main else 1
+        if len(self._modules) > 1:
+            module.__dict__["__builtins__"] = {**vars(builtins), "__import__": self._import}
+        run_source(self.files[path], path, module.__dict__, first_line)
+
+    def _import(
+        self,
+        name: str,
+        globals_: Mapping[str, object] | None = None,
+        locals_: Mapping[str, object] | None = None,
+        fromlist: Sequence[str] | None = (),
+        level: int = 0,
+    ) -> ModuleType:
+        """The `import` statement of this payload's modules: finds the payload's own files first."""
+        if level == 0:
+            top = name.partition(".")[0]
+            real = self._real_name(top, globals_)
+            if real:
+                full = real + name[len(top) :]
+                builtins.__import__(full, globals_, locals_, fromlist or (), 0)
+                return sys.modules[full if fromlist else real]
+        return builtins.__import__(name, globals_, locals_, fromlist or (), level)
+
+    def _real_name(self, top: str, globals_: Mapping[str, object] | None) -> str:
+        """The module that an absolute import of `top` means inside this payload; empty when it means a library's."""
+        importer = globals_ or {}
+        for folder in (importer.get("__package__") or self._root, self._root):
+            name = f"{folder}.{top}"
+            if name in self._modules and name != importer.get("__name__"):
+                return name
+        return self._root if top == self._own_name else ""
+
+
+class _Finder:
+    """Finds payloads' modules by their real names, for relative imports, pickling and `importlib`."""
+
+    def __init__(self) -> None:
+        self.payloads: list[Payload] = []
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
+        """The import system's question: where is this module?"""
+        for payload in self.payloads:
+            file = payload._modules.get(name)
+            if file is not None:
+                prefix = name + "."
+                package = not file or any(other.startswith(prefix) for other in payload._modules)
+                package = package or file.endswith("__init__.py")
+                spec = ModuleSpec(name, cast("Any", _Loader(payload)), origin=file or None, is_package=package)
+                spec.has_location = bool(file)
+                return spec
+        return None
+
+
+class _Loader:
+    """Runs one module of a payload."""
+
+    def __init__(self, payload: Payload) -> None:
+        self.payload = payload
+
+    def create_module(self, spec: ModuleSpec) -> None:
+        """Let the import system make the module."""
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Run the module's source."""
+        self.payload._exec(module)
+
+    def get_source(self, name: str) -> str | None:
+        """The module's text, for `inspect` and tools like it."""
+        path = self.payload._modules.get(name)
+        return self.payload.files.get(path) if path else None
+
+
+def run_source(text: str, filename: str, namespace: dict[str, Any], first_line: int = 1) -> None:
+    """Compile and run source text that lies in no file here, so that tracebacks still show its lines.
+
+    Args:
+        text: the source.
+        filename: the name that tracebacks show.
+        namespace: the globals to run it in.
+        first_line: the line of the file in which the text begins, counted from 1.
+    """
+    text = "\n" * (first_line - 1) + text
+    code = compile(text, filename, "exec", dont_inherit=True)
+    import linecache
+
+    # Without a modification time the entry is kept though there is no such file.
+    linecache.cache[filename] = (len(text), None, text.splitlines(keepends=True), filename)
+    exec(code, namespace)
+
+
+def _stem(path: str) -> str:
+    return _identifier(path.rpartition("/")[2].rpartition(".")[0] or path)
+
+
+def _identifier(name: str) -> str:
+    clean = "".join(c if c.isalnum() else "_" for c in name) or "payload"
+    return clean if clean.isidentifier() else f"_{clean}"
+
+
+_FINDER: Final = _Finder()
+sys.meta_path.append(cast("Any", _FINDER))

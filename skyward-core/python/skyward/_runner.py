@@ -1,0 +1,150 @@
+"""Runs one task: loads the payload, enters the task hooks, calls the entry, converts what comes back."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from types import CoroutineType, GeneratorType
+from typing import Any, Protocol
+
+from . import _state
+from ._failure import failure_map, misfit, simple_failure
+from ._hooks import Hook, HookError, Stack
+from ._payload import Payload
+from ._values import Buffer, EncodeError, encode
+
+
+class Stream(Protocol):
+    """Where the items of a generator go."""
+
+    def wait(self) -> bool:
+        """Wait until another item may be sent; False when the task was cancelled."""
+        ...
+
+    def put(self, parts: list[Buffer]) -> None:
+        """Send an item."""
+        ...
+
+
+class Cancelled(BaseException):
+    """The task was cancelled while its generator waited for credit."""
+
+
+class Runner:
+    """Runs tasks one after the other.
+
+    `busy` is true only while code of the payload or of a hook runs: only then may an interrupt raise
+    `KeyboardInterrupt`, because everything else here must not stop half way. Who raises it says so in `interrupted`.
+    """
+
+    def __init__(self, hooks: list[Hook]) -> None:
+        self.hooks = hooks
+        self.busy = False
+        self.interrupted = False
+
+    def run(
+        self,
+        payload: Payload,
+        arguments: dict[str, Any],
+        trace: Any,
+        stream: Stream | None,
+    ) -> tuple[list[Buffer] | None, dict[str, Any]]:
+        """One call: the encoded result and an empty map, or None and the failure map."""
+        _state.trace = trace
+        self.interrupted = False
+        function: Callable[..., Any] | None = None
+        stack = Stack() if self.hooks else None
+        try:
+            try:
+                self.busy = True
+                function = payload._function or payload.function()
+                if stack is not None:
+                    stack.enter(self.hooks)
+                value = function(**arguments)
+                if type(value) is CoroutineType:
+                    value = _await(value)
+                if stream is not None:
+                    self._stream(value, stream)
+                    value = None
+                if stack is not None:
+                    self._leave(stack, None)
+                self.busy = False
+                return encode(value), {}
+            except BaseException as error:
+                self.busy = False
+                if stack is not None:
+                    self.busy = True
+                    failure = stack.leave(error)
+                    self.busy = False
+                    if failure is not None and not isinstance(error, Exception):
+                        # The task ended as it was told, but what is around it is not as it was.
+                        return None, failure_map(failure)
+                return None, self._failure(error, payload, function, arguments)
+        except KeyboardInterrupt as error:
+            # The interrupt came between two lines above.
+            self.busy = False
+            return None, self._failure(error, payload, function, arguments)
+
+    @staticmethod
+    def _leave(stack: Stack, error: BaseException | None) -> None:
+        failure = stack.leave(error)
+        if failure is not None:
+            raise failure
+
+    def _stream(self, value: Any, stream: Stream) -> None:
+        """Send what a generator yields, as long as there is credit."""
+        if not hasattr(type(value), "__next__"):
+            raise EncodeError("the payload was called as a stream, so it must return a generator", value)
+        try:
+            while True:
+                self.busy = False
+                if not stream.wait():
+                    raise Cancelled
+                self.busy = True
+                try:
+                    item = next(value)
+                except StopIteration:
+                    return
+                self.busy = False
+                stream.put(encode(item))
+        finally:
+            self.busy = True
+            if type(value) is GeneratorType:
+                value.close()
+
+    def _failure(
+        self,
+        error: BaseException,
+        payload: Payload,
+        function: Callable[..., Any] | None,
+        arguments: dict[str, Any],
+    ) -> dict[str, Any]:
+        if isinstance(error, Cancelled):
+            return simple_failure("cancelled", "the task was cancelled")
+        described = failure_map(error, payload.owns)
+        if self.interrupted:
+            return {
+                **described,
+                "kind": "cancelled",
+                "message": described["message"] or "the task was interrupted",
+            }
+        if isinstance(error, TypeError) and function is not None and not isinstance(error, HookError):
+            reason = misfit(function, arguments)
+            if reason is not None:
+                return {**described, "kind": "arguments", "message": reason[0], "path": reason[1]}
+        return described
+
+
+def _await(value: Any) -> Any:
+    import asyncio
+
+    return asyncio.run(value)
+
+
+def flush() -> None:
+    """Write out what the payload printed; whatever the payload made of `sys.stdout` is its own business."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except Exception:
+            pass

@@ -1,0 +1,379 @@
+"""The worker's side of its connection: what has arrived, and what must not be lost until it is acknowledged."""
+
+from __future__ import annotations
+
+import errno
+import select
+import socket
+from collections import deque
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from . import _values, _wire
+from ._failure import simple_failure
+from ._payload import Payload
+from ._values import Buffer
+
+_encode = msgspec.msgpack.Encoder().encode
+_EMPTY: Final = memoryview(b"\x80")
+_PATIENCE: Final = 1 << 16
+"""While an answer cannot be sent, tasks are still taken in up to this number, so that client and worker never wait
+for each other."""
+
+
+class LostDescriptorsError(Exception):
+    """The payload closed descriptors that belong to the worker."""
+
+
+class Task(NamedTuple):
+    """A `Run` that has arrived."""
+
+    id: int
+    payload: int
+    trace: Any
+    arguments: dict[str, Any]
+    failure: dict[str, Any] | None
+    """What to answer instead of running it."""
+
+
+class Stream:
+    """The items of one task: how many may be sent, and those that a client that comes back may ask for again."""
+
+    __slots__ = ("items", "limit", "next", "window")
+
+    def __init__(self, credit: int) -> None:
+        self.limit = credit
+        self.window = credit
+        self.next = 0
+        self.items: deque[tuple[int, list[Buffer]]] = deque()
+
+    def trim(self, arrived: int) -> None:
+        """Forget the items before index `arrived`."""
+        while self.items and self.items[0][0] < arrived:
+            self.items.popleft()
+
+
+class Session:
+    """Everything that outlives one connection, and the connection that there is at the moment."""
+
+    def __init__(self, listener: socket.socket, generation: int, max_frame: int) -> None:
+        """Start without a connection.
+
+        Args:
+            listener: where clients connect.
+            generation: the world that this worker belongs to.
+            max_frame: most bytes that a body may have, in either direction.
+        """
+        self.queue: deque[Task] = deque()
+        self.payloads: dict[int, Payload] = {}
+        self.streams: dict[int, Stream] = {}
+        self.running: int | None = None
+        self.cancelled = False
+        """The running task was cancelled."""
+        self.leaving = False
+        self.lost = False
+        self.retained_bytes = 0
+        self.max_frame = max_frame
+        self._hello: list[Any] = []
+        self._hello_body = b""
+        self._generation = generation
+        self._sequence = 0
+        self._retained: deque[tuple[int, int, list[Buffer], int]] = deque()
+        self._listener = listener
+        self._connection: socket.socket | None = None
+        self._reader = _wire.FrameReader(max_frame)
+        self._greeted = False
+        self._pumping = False
+        self._poll = select.poll()
+        self._poll.register(listener, select.POLLIN)
+
+    def greet_with(self, hello: list[Any], body: bytes) -> None:
+        """Set the `Hello` that clients get. Before this, none may be waited for."""
+        self._hello, self._hello_body = hello, body
+
+    def poll(self) -> list[tuple[int, int]]:
+        """Wait until something arrives; what `attend` is to be given."""
+        return self._poll.poll()
+
+    def wait(self) -> None:
+        """Wait until something arrives, and take it in."""
+        self.attend(self._poll.poll())
+
+    def pump(self) -> None:
+        """Take in what has arrived, without waiting."""
+        self.attend(self._poll.poll(0))
+
+    def result(self, task: int, out: int, err: int, micros: int, parts: list[Buffer]) -> None:
+        """Answer a task with its value."""
+        self._finish(_wire.RESULT, task, out, err, micros, parts)
+
+    def failure(self, task: int, out: int, err: int, micros: int, failure: dict[str, Any]) -> None:
+        """Answer a task with a failure map."""
+        self._finish(_wire.FAILURE, task, out, err, micros, [_encode(failure)])
+
+    def item(self, task: int, parts: list[Buffer]) -> None:
+        """Send the next item of a task that streams.
+
+        Raises:
+            TooLargeError: the item is larger than a frame may be.
+        """
+        stream = self.streams[task]
+        length = sum(map(len, parts))
+        if length > self.max_frame:
+            raise _values.TooLargeError(f"item {stream.next} has {length} bytes, and a frame may have {self.max_frame}")
+        frame = [_wire.prefix([_wire.ITEM, task, stream.next], length), *parts]
+        stream.items.append((stream.next, frame))
+        stream.next += 1
+        self._send(frame)
+
+    def may_send(self, task: int) -> bool:
+        """Whether the stream has credit left."""
+        stream = self.streams[task]
+        return stream.next < stream.limit
+
+    def _finish(self, number: int, task: int, out: int, err: int, micros: int, parts: list[Buffer]) -> None:
+        length = len(parts[0]) if len(parts) == 1 else sum(map(len, parts))
+        if length > self.max_frame:
+            text = f"the result has {length} bytes, and a frame may have {self.max_frame}"
+            failure = simple_failure("too_large", text)
+            number, parts = _wire.FAILURE, [_encode(failure)]
+            length = len(parts[0])
+        self._sequence = sequence = self._sequence + 1
+        head = _encode([number, sequence, task, out, err, micros])
+        start = _wire.HEADER.pack(len(head), length)
+        small = len(parts) == 1 and length < 1 << 16
+        parts = [b"".join((start, head, parts[0]))] if small else [start + head, *parts]
+        self._retained.append((sequence, task, parts, length))
+        self.retained_bytes += length
+        self._send(parts)
+
+    def _acknowledge(self, sequence: int) -> None:
+        retained = self._retained
+        while retained and retained[0][0] <= sequence:
+            _, task, _, length = retained.popleft()
+            self.retained_bytes -= length
+            if self.streams:
+                self.streams.pop(task, None)
+
+    def attend(self, events: list[tuple[int, int]]) -> None:
+        """Look after the sockets that `poll` names."""
+        for descriptor, event in events:
+            if event & select.POLLNVAL:
+                self.lost = True
+                raise LostDescriptorsError(f"descriptor {descriptor} was closed")
+            if self._connection is not None and descriptor == self._connection.fileno():
+                self._read()
+            elif descriptor == self._listener.fileno():
+                self._accept()
+
+    def _accept(self) -> None:
+        try:
+            connection, _ = self._listener.accept()
+        except (BlockingIOError, ConnectionAbortedError):
+            return
+        self._drop()
+        connection = raise_descriptor(connection)
+        connection.setblocking(False)
+        self._connection = connection
+        self._reader = _wire.FrameReader(self.max_frame)
+        self._greeted = False
+        self._poll.register(connection, select.POLLIN)
+        self._read()
+
+    def _drop(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            self._poll.unregister(connection)
+            connection.close()
+
+    def _read(self) -> None:
+        connection = self._connection
+        self._pumping = True
+        try:
+            while connection is not None and connection is self._connection:
+                count = self._reader.fill(connection)
+                if count == 0:
+                    self._drop()
+                    return
+                for head, body, owned in self._reader.frames():
+                    self._handle(head, body, owned)
+                if count < 1 << 16:
+                    return
+        except BlockingIOError:
+            return
+        except _wire.ProtocolError as error:
+            self._refuse(error.number, str(error))
+        except (IndexError, TypeError, ValueError, KeyError, msgspec.DecodeError) as error:
+            self._refuse(0, f"a frame cannot be understood: {error!r}")
+        except OSError as error:
+            self._broken(error)
+        finally:
+            self._pumping = False
+
+    def _refuse(self, number: int, text: str) -> None:
+        self._greeted = True
+        self._send([_wire.frame([_wire.ERROR, number, text])])
+        self._drop()
+
+    def _handle(self, head: list[Any], body: memoryview, owned: bool) -> None:
+        number = head[0]
+        if number == _wire.RUN and self._greeted:
+            _, task, reference, acknowledged, credit, trace = head[:6]
+            arguments: dict[str, Any] = {}
+            failure = None
+            if body != _EMPTY:
+                try:
+                    arguments = _values.decode(body, owned)
+                    if type(arguments) is not dict:
+                        raise TypeError("the arguments are not a map")
+                except Exception as error:
+                    failure = simple_failure("arguments", f"the arguments cannot be decoded: {error}", path="")
+            if credit:
+                self.streams[task] = Stream(credit)
+            self.queue.append(Task(task, reference, trace, arguments, failure))
+            self._acknowledge(acknowledged)
+        elif number == _wire.ATTACH:
+            self._attach(head)
+        elif not self._greeted:
+            raise _wire.ProtocolError("the first message must be Hello", number)
+        elif number == _wire.ACK:
+            self._acknowledge(head[1])
+        elif number == _wire.CREDIT:
+            stream = self.streams.get(head[1])
+            if stream is not None:
+                stream.limit += head[2]
+                stream.trim(stream.limit - stream.window)
+        elif number == _wire.CANCEL:
+            self._cancel(head[1])
+        elif number == _wire.LOAD:
+            payload = Payload(head[1], head[2], msgspec.msgpack.decode(body))
+            known = self.payloads.get(head[1])
+            if known is None or known.digest != payload.digest:
+                self.payloads[head[1]] = payload
+        elif number == _wire.BYE:
+            self.leaving = True
+        else:
+            raise _wire.ProtocolError(f"message {number} is not known", number)
+
+    def _attach(self, head: list[Any]) -> None:
+        """A client's `Hello`: send again what it does not have, and tell it what was lost."""
+        _, version, generation, acknowledged, awaited = head[:5]
+        if version != _wire.PROTOCOL:
+            text = f"the worker speaks version {_wire.PROTOCOL} of the protocol, the client {version}"
+            raise _wire.ProtocolError(text, _wire.ATTACH)
+        if generation != self._generation:
+            text = f"the worker belongs to generation {self._generation}, not {generation}"
+            raise _wire.ProtocolError(text, _wire.ATTACH)
+        self._greeted = True
+        self._send([_wire.frame(self._hello, self._hello_body)])
+        self._acknowledge(acknowledged)
+        wanted: dict[int, list[int]] = {entry[0]: list(entry) for entry in awaited}
+        self.queue = deque(task for task in self.queue if task.id in wanted)
+        answered = {task for _, task, _, _ in self._retained}
+        lost: list[tuple[int, str]] = []
+        for task, entry in wanted.items():
+            stream = self.streams.get(task)
+            if stream is not None and not self._resume(task, stream, entry):
+                lost.append((task, "items of the stream were already dropped here"))
+        for _, _, parts, _ in list(self._retained):
+            self._send(parts)
+        known = answered | {task.id for task in self.queue} | {self.running}
+        lost += [(task, "the worker does not know the task: it never arrived") for task in wanted if task not in known]
+        for task, text in lost:
+            self.failure(task, 0, 0, 0, simple_failure("unknown", text))
+
+    def _resume(self, task: int, stream: Stream, entry: list[int]) -> bool:
+        """Send the items again that the client does not have; whether all of them are still here."""
+        index = entry[1]
+        oldest = stream.items[0][0] if stream.items else stream.next
+        if index < oldest or index > stream.next:
+            return False
+        stream.trim(index)
+        if len(entry) > 2:
+            stream.limit = index + entry[2]
+        for _, parts in list(stream.items):
+            self._send(parts)
+        return True
+
+    def _cancel(self, task: int) -> None:
+        if task == self.running:
+            self.cancelled = True
+            return
+        for waiting in self.queue:
+            if waiting.id == task:
+                self.queue.remove(waiting)
+                text = "the task was cancelled before it began"
+                self.failure(task, 0, 0, 0, simple_failure("cancelled", text))
+                return
+
+    def _send(self, parts: list[Buffer]) -> None:
+        """Send a frame; without a connection it waits in `_retained` or in its stream."""
+        connection = self._connection
+        if connection is None or not self._greeted:
+            return
+        try:
+            if len(parts) == 1:
+                sent = connection.send(parts[0])
+                if sent == len(parts[0]):
+                    return
+            else:
+                sent = connection.sendmsg(parts)
+        except BlockingIOError:
+            sent = 0
+        except OSError as error:
+            self._broken(error)
+            return
+        rest = [memoryview(part) for part in parts]
+        while rest and connection is self._connection:
+            while rest and sent >= len(rest[0]):
+                sent -= len(rest.pop(0))
+            if not rest:
+                return
+            rest[0] = rest[0][sent:]
+            sent = self._send_when_possible(connection, rest)
+
+    def _send_when_possible(self, connection: socket.socket, rest: list[memoryview]) -> int:
+        """Wait until the client takes more; meanwhile take in what it sends, or a client that replaces it."""
+        may_read = not self._pumping and len(self.queue) < _PATIENCE
+        self._poll.modify(connection, select.POLLOUT | (select.POLLIN if may_read else 0))
+        try:
+            for descriptor, event in self._poll.poll():
+                if descriptor != connection.fileno():
+                    if not self._pumping:
+                        self._accept()
+                    continue
+                if event & select.POLLIN and may_read:
+                    self._read()
+                if connection is self._connection and event & ~select.POLLIN:
+                    return connection.sendmsg(rest[:64])
+        except BlockingIOError:
+            pass
+        except OSError as error:
+            if connection is self._connection:
+                self._broken(error)
+        finally:
+            if connection is self._connection:
+                self._poll.modify(connection, select.POLLIN)
+        return 0
+
+    def _broken(self, error: OSError) -> None:
+        if error.errno in (errno.EBADF, errno.ENOTSOCK):
+            self.lost = True
+            raise LostDescriptorsError(str(error))
+        self._drop()
+
+
+def raise_descriptor(opened: socket.socket) -> socket.socket:
+    """The same socket at a high descriptor, out of the way of payloads that close the low ones."""
+    import fcntl
+    import os
+
+    top = os.sysconf("SC_OPEN_MAX")
+    base = 960 if top < 0 or top >= 1024 else max(top - 32, 3)
+    try:
+        moved = socket.socket(fileno=fcntl.fcntl(opened.fileno(), fcntl.F_DUPFD_CLOEXEC, base))
+    except OSError:
+        return opened
+    opened.close()
+    return moved

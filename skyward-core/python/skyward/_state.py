@@ -1,0 +1,11 @@
+"""What the worker process knows about itself, in a module that costs nothing to import."""
+
+from __future__ import annotations
+
+from typing import Any
+
+cluster: dict[str, Any] | None = None
+"""The `cluster` map of the start spec; None outside of a worker."""
+
+trace: Any = None
+"""The trace context of the task that runs, as the client sent it; None without one."""

@@ -1,0 +1,325 @@
+"""Python values to the wire and back.
+
+The rules are in `docs/protocol.md`, section "Values". Values are first reduced to what MessagePack knows
+(`_plain`), because an encoder alone would let through what Rust cannot take (keys of any type, timestamps).
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections import abc
+from enum import Enum
+from typing import Any, Final
+
+import msgspec
+from msgspec.msgpack import Ext
+
+from . import _arrays
+
+Buffer = bytes | bytearray | memoryview
+
+_LARGE: Final = 1 << 16
+"""Binary data from this size on is sent from its own memory instead of being copied into the message."""
+
+_SCALARS: Final = frozenset({type(None), bool, int, float, str, bytes})
+_KEYS: Final = frozenset({str, int})
+_encode = msgspec.msgpack.Encoder().encode
+
+
+class EncodeError(Exception):
+    """A value that cannot be converted: where it is, what it is, and why."""
+
+    def __init__(self, reason: str, value: object, path: str = "") -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.value_type = type_name(type(value))
+        self.path = path
+
+    def under(self, segment: str) -> EncodeError:
+        """The same error, seen from the container that holds the value."""
+        self.path = segment + self.path
+        return self
+
+
+class TooLargeError(Exception):
+    """A value has more bytes than a frame may have."""
+
+
+class _Blob:
+    """Binary data that is not copied into the message: its MessagePack prefix and the data."""
+
+    __slots__ = ("data", "prefix")
+
+    def __init__(self, prefix: bytes, data: Buffer) -> None:
+        self.prefix = prefix
+        self.data = data
+
+
+class _Reduction:
+    """One conversion; notes whether a `_Blob` came up, which decides how the result is written."""
+
+    __slots__ = ("blobs",)
+
+    def __init__(self) -> None:
+        self.blobs = False
+
+    def plain(self, value: Any) -> Any:
+        """Reduce a value to None, bool, int, float, str, bytes, list, dict, `Ext` and `_Blob`."""
+        kind = type(value)
+        if kind in _SCALARS:
+            if kind is bytes and len(value) >= _LARGE:
+                self.blobs = True
+                return _Blob(b"\xc6" + len(value).to_bytes(4, "big"), value)
+            return value
+        if kind is list or kind is tuple:
+            return self._sequence(value)
+        if kind is dict:
+            return self._mapping(value)
+        return self._other(value, kind)
+
+    def _sequence(self, value: Any) -> Any:
+        kinds = set(map(type, value))
+        if kinds <= _SCALARS and (bytes not in kinds or sum(map(len, filter(_is_bytes, value))) < _LARGE):
+            return value
+        out: list[Any] = []
+        add, plain = out.append, self.plain
+        try:
+            for item in value:
+                add(plain(item))
+        except EncodeError as error:
+            raise error.under(f"[{len(out)}]") from None
+        return out
+
+    def _mapping(self, value: dict[Any, Any]) -> Any:
+        if set(map(type, value)) <= _KEYS:
+            if set(map(type, value.values())) <= _SCALARS and bytes not in map(type, value.values()):
+                return value
+            keys: Any = value
+        else:
+            keys = map(_key, value)
+        out: dict[Any, Any] = {}
+        key: Any = None
+        try:
+            for key, item in zip(keys, value.values(), strict=True):
+                out[key] = self.plain(item)
+        except EncodeError as error:
+            raise error.under("" if error.path.startswith("{") else _segment(key)) from None
+        return out
+
+    def _fields(self, names: Any, value: Any) -> dict[str, Any]:
+        out: dict[str, Any] = {}
+        for name in names:
+            try:
+                item = getattr(value, name)
+            except AttributeError:
+                raise EncodeError("the field was never set", value, f".{name}") from None
+            try:
+                out[name] = self.plain(item)
+            except EncodeError as error:
+                raise error.under(f".{name}") from None
+        return out
+
+    def _other(self, value: Any, kind: type) -> Any:
+        if isinstance(value, Enum):
+            return self.plain(value.value)
+        names = _field_names(kind)
+        if names is not None:
+            return self._fields(names, value)
+        if _is_model(kind):
+            return self.plain(value.model_dump(mode="python"))
+        array = _arrays.to_array(value)
+        if array is not None:
+            return self._array(value, array)
+        simple = _simple(value, kind)
+        if simple is not value:
+            return self.plain(simple)
+        raise EncodeError(_arrays.advice(value) or "no conversion is known for this type", value)
+
+    def _array(self, value: Any, array: _arrays.Array) -> Any:
+        if array.elements is None:
+            return self.plain(array.plain)
+        prefix = array.prefix
+        size = len(prefix) + len(array.elements)
+        if size >= 1 << 32:
+            raise EncodeError("an array of 4 GiB or more does not fit into a message", value)
+        if size < _LARGE:
+            return Ext(1, prefix + bytes(array.elements))
+        self.blobs = True
+        return _Blob(b"\xc9" + size.to_bytes(4, "big") + b"\x01" + prefix, array.elements)
+
+
+def encode(value: Any) -> list[Buffer]:
+    """The value's MessagePack form, in pieces that are to be sent one after the other.
+
+    Raises:
+        EncodeError: some part of the value cannot be converted.
+    """
+    if value is None:
+        return [b"\xc0"]
+    try:
+        reduction = _Reduction()
+        plain = reduction.plain(value)
+        if not reduction.blobs:
+            return [_encode(plain)]
+        parts: list[Buffer] = []
+        _write(plain, parts)
+        return _compact(parts)
+    except (OverflowError, UnicodeEncodeError, ValueError):
+        raise _locate(value) from None
+    except RecursionError:
+        raise EncodeError("it is nested too deeply, or contains itself", value) from None
+
+
+def type_name(kind: type) -> str:
+    """The type as a reader knows it: with its module, unless it is built in."""
+    return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
+
+
+def decode(packed: memoryview, owned: bool) -> Any:
+    """A value from its MessagePack form.
+
+    Args:
+        packed: the whole message.
+        owned: the memory stays with the caller: arrays then lie in it instead of in a copy.
+    """
+    return (_decode_owned if owned else _decode_shared)(packed)
+
+
+def _write(plain: Any, parts: list[Buffer]) -> None:
+    kind = type(plain)
+    if kind is _Blob:
+        parts += (plain.prefix, plain.data)
+    elif kind is list or kind is tuple:
+        parts.append(_count(len(plain), 0x90, b"\xdc", b"\xdd"))
+        for item in plain:
+            _write(item, parts)
+    elif kind is dict:
+        parts.append(_count(len(plain), 0x80, b"\xde", b"\xdf"))
+        for key, item in plain.items():
+            parts.append(_encode(key))
+            _write(item, parts)
+    else:
+        parts.append(_encode(plain))
+
+
+def _compact(parts: list[Buffer]) -> list[Buffer]:
+    """Join neighbours that are small, so that a message has few pieces."""
+    out: list[Buffer] = []
+    small: list[Buffer] = []
+    for part in parts:
+        if len(part) < _LARGE:
+            small.append(part)
+            continue
+        if small:
+            out.append(b"".join(small))
+            small = []
+        out.append(part)
+    if small:
+        out.append(b"".join(small))
+    return out
+
+
+def _count(length: int, fix: int, wide: bytes, wider: bytes) -> bytes:
+    if length < 16:
+        return bytes((fix | length,))
+    return wide + length.to_bytes(2, "big") if length < 1 << 16 else wider + length.to_bytes(4, "big")
+
+
+def _is_bytes(value: object) -> bool:
+    return type(value) is bytes
+
+
+def _key(key: Any) -> str | int:
+    if isinstance(key, Enum):
+        key = key.value
+    if type(key) in _KEYS:
+        return key  # type: ignore[no-any-return]
+    if isinstance(key, str):
+        return str.__str__(key)
+    if not isinstance(key, bool) and hasattr(type(key), "__index__") and not _arrays.is_array(key):
+        return int(key)
+    raise EncodeError("a dict key must be str or int", key, "{" + _shorten(repr(key)) + "}")
+
+
+def _segment(key: Any) -> str:
+    if isinstance(key, str):
+        return f".{key}" if key.isidentifier() else f"[{_shorten(repr(key))}]"
+    return f"[{key!r}]"
+
+
+def _shorten(text: str) -> str:
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+def _field_names(kind: type) -> Any:
+    fields = getattr(kind, "__dataclass_fields__", None)
+    if fields is not None:
+        # Class and init-only variables are in the table too; only real fields have this marker.
+        return [name for name, field in fields.items() if field._field_type.name == "_FIELD"]
+    if issubclass(kind, msgspec.Struct):
+        return kind.__struct_fields__
+    attrs = getattr(kind, "__attrs_attrs__", None)
+    return None if attrs is None else [field.name for field in attrs]
+
+
+def _is_model(kind: type) -> bool:
+    return hasattr(kind, "model_dump") and (hasattr(kind, "model_fields") or hasattr(kind, "__pydantic_fields__"))
+
+
+def _simple(value: Any, kind: type) -> Any:
+    """One step from a type of the standard library towards a plain value, or the value itself."""
+    if isinstance(value, str):
+        return str.__str__(value)
+    if isinstance(value, int):
+        return int(value)
+    if isinstance(value, float):
+        return float(value)
+    if isinstance(value, bytes | bytearray | memoryview):
+        return bytes(value)
+    if isinstance(value, list | tuple | abc.Set | range | abc.ValuesView) or kind.__name__ in (
+        "deque",
+        "array",
+    ):
+        return list(value)
+    if isinstance(value, abc.Mapping):
+        return dict(value)
+    if isinstance(value, datetime.datetime | datetime.date | datetime.time):
+        return _rfc3339(value.isoformat())
+    if isinstance(value, datetime.timedelta):
+        return value.total_seconds()
+    if hasattr(value, "__fspath__") or kind.__module__ in ("uuid", "decimal", "_decimal", "_pydecimal"):
+        return str(value)
+    return value
+
+
+def _rfc3339(text: str) -> str:
+    return text[:-6] + "Z" if text.endswith("+00:00") else text
+
+
+def _locate(value: Any, path: str = "") -> EncodeError:
+    """Find the scalar that the encoder refused: too large an int, or text that is not Unicode."""
+    found = _scan(_Reduction().plain(value), path)
+    return found or EncodeError("it cannot be encoded", value, path)
+
+
+def _scan(plain: Any, path: str) -> EncodeError | None:
+    if type(plain) is int and not -(1 << 63) <= plain < 1 << 64:
+        return EncodeError("the int does not fit into 64 bits; send it as text or float", plain, path)
+    if type(plain) is str:
+        try:
+            plain.encode()
+        except UnicodeEncodeError:
+            return EncodeError("the text holds a lone surrogate, which is not Unicode", plain, path)
+    if type(plain) in (list, tuple):
+        for index, item in enumerate(plain):
+            if found := _scan(item, f"{path}[{index}]"):
+                return found
+    if type(plain) is dict:
+        for key, item in plain.items():
+            if found := _scan(key, f"{path}{{{_shorten(repr(key))}}}") or _scan(item, path + _segment(key)):
+                return found
+    return None
+
+
+_decode_owned = msgspec.msgpack.Decoder(ext_hook=_arrays.from_owned).decode
+_decode_shared = msgspec.msgpack.Decoder(ext_hook=_arrays.from_shared).decode

@@ -1,0 +1,173 @@
+"""Frames and message numbers of the worker protocol (`docs/protocol.md`)."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from socket import socket
+from typing import Any, Final
+
+import msgspec
+
+PROTOCOL: Final = 1
+MAX_HEAD: Final = 1 << 20
+MAX_FRAME: Final = 1 << 30
+HEADER: Final = struct.Struct("<II")
+
+# Client to agent.
+HELLO: Final = 1
+START: Final = 2
+RESERVE_PORT: Final = 3
+SIGNAL: Final = 4
+STOP: Final = 5
+PING: Final = 6
+LOGS: Final = 7
+SHUTDOWN: Final = 8
+
+# Agent to client.
+AGENT_HELLO: Final = 33
+STARTED: Final = 34
+PORT: Final = 35
+EXITED: Final = 36
+PONG: Final = 37
+LOG: Final = 38
+LOG_END: Final = 39
+STOPPED: Final = 40
+ERROR: Final = 41
+AGENT_BYE: Final = 42
+
+# Client to worker.
+ATTACH: Final = 65
+LOAD: Final = 66
+RUN: Final = 67
+ACK: Final = 68
+CREDIT: Final = 69
+CANCEL: Final = 70
+BYE: Final = 71
+
+# Worker to client.
+WORKER_HELLO: Final = 97
+RESULT: Final = 98
+FAILURE: Final = 99
+ITEM: Final = 100
+
+_SMALL: Final = 1 << 18
+"""Size of the shared buffer. A frame that does not fit gets memory of its own."""
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode_head = msgspec.msgpack.Decoder(list).decode
+
+
+class ProtocolError(Exception):
+    """What the peer sent breaks the protocol; `number` is the refused message, 0 when unknown."""
+
+    def __init__(self, text: str, number: int = 0) -> None:
+        super().__init__(text)
+        self.number = number
+
+
+def frame(head: list[Any], body: bytes | bytearray | memoryview = b"") -> bytes:
+    """One whole frame in one piece of memory."""
+    packed = _encode(head)
+    return b"".join((HEADER.pack(len(packed), len(body)), packed, body))
+
+
+def prefix(head: list[Any], body_length: int) -> bytes:
+    """A frame up to its body, for a body that is sent from where it lies."""
+    packed = _encode(head)
+    return HEADER.pack(len(packed), body_length) + packed
+
+
+class FrameReader:
+    """Cuts what arrives on a socket into frames.
+
+    Small frames share one buffer, so their body is valid only until the next `fill`; a frame that does not fit into
+    it gets memory of exactly its size, which is the receiver's to keep.
+    """
+
+    __slots__ = ("_big", "_big_got", "_big_head", "_buffer", "_end", "_start", "_view", "max_body")
+
+    def __init__(self, max_body: int = MAX_FRAME) -> None:
+        self.max_body = max_body
+        self._buffer = bytearray(_SMALL)
+        self._view = memoryview(self._buffer)
+        self._start = 0
+        self._end = 0
+        self._big: memoryview | None = None
+        self._big_got = 0
+        self._big_head = 0
+
+    def fill(self, source: socket) -> int:
+        """Receive once; the number of bytes, 0 at the end of the stream.
+
+        Raises:
+            BlockingIOError: a non-blocking socket has nothing.
+        """
+        if self._big is not None:
+            count = source.recv_into(self._big[self._big_got :])
+            self._big_got += count
+            return count
+        count = source.recv_into(self._view[self._end :])
+        self._end += count
+        return count
+
+    def frames(self) -> Iterator[tuple[list[Any], memoryview, bool]]:
+        """The frames that are complete: head, body, and whether the body's memory is the receiver's to keep.
+
+        Raises:
+            ProtocolError: a length is over its limit, or a head is not an array that starts with a number.
+        """
+        if self._big is not None:
+            if self._big_got < len(self._big):
+                return
+            whole, length = self._big, self._big_head
+            self._big = None
+            yield self._head(whole[:length]), whole[length:], True
+        view, unpack = self._view, HEADER.unpack_from
+        while self._end - self._start >= 8:
+            start = self._start
+            head_length, body_length = unpack(view, start)
+            if head_length > MAX_HEAD or body_length > self.max_body:
+                raise ProtocolError(
+                    f"a frame of {head_length} + {body_length} bytes is over the limit of {MAX_HEAD} + {self.max_body}"
+                )
+            body_start = start + 8 + head_length
+            stop = body_start + body_length
+            if stop > self._end:
+                self._make_room(start, head_length, body_length)
+                return
+            self._start = stop
+            yield self._head(view[start + 8 : body_start]), view[body_start:stop], False
+        if self._start == self._end:
+            self._start = self._end = 0
+        elif self._start:
+            self._move(self._start)
+
+    def _make_room(self, start: int, head_length: int, body_length: int) -> None:
+        """Arrange for the rest of a frame that has begun to arrive."""
+        total = head_length + body_length
+        if total + 8 <= _SMALL:
+            self._move(start)
+            return
+        big = bytearray(total)
+        self._big = memoryview(big)
+        self._big_got = self._end - start - 8
+        self._big[: self._big_got] = self._view[start + 8 : self._end]
+        self._big_head = head_length
+        self._start = self._end = 0
+
+    def _move(self, start: int) -> None:
+        length = self._end - start
+        if start:
+            self._view[:length] = self._view[start : self._end]
+        self._start, self._end = 0, length
+
+    @staticmethod
+    def _head(packed: memoryview) -> list[Any]:
+        try:
+            head: list[Any] = _decode_head(packed)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, ValueError) as error:
+            raise ProtocolError(f"a frame's head is not a MessagePack array: {error}") from None
+        if not head or type(head[0]) is not int:
+            raise ProtocolError("a frame's head does not start with a message number")
+        return head

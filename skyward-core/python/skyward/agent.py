@@ -1,0 +1,146 @@
+"""The agent of a node (`python -m skyward.agent --dir DIR --addr ADDR --lease SECONDS [--owner-pid PID]`).
+
+It detaches: the process that was started prints one line about the agent once that listens, and ends.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+from typing import NoReturn
+
+from . import _wire
+from ._agent import tree
+from ._agent.loop import Agent, log
+
+_USAGE = "usage: python -m skyward.agent --dir DIR --addr ADDR --lease SECONDS [--owner-pid PID]"
+
+
+class _Arguments:
+    """The command line. `argparse` alone takes longer to import than the rest of the agent."""
+
+    def __init__(self, argv: list[str]) -> None:
+        given: dict[str, str] = {}
+        rest = list(argv)
+        while rest:
+            name = rest.pop(0)
+            name, equals, value = name.partition("=")
+            if name not in ("--dir", "--addr", "--lease", "--owner-pid") or not (equals or rest):
+                _fail(f"{name}: not understood\n{_USAGE}")
+            given[name] = value if equals else rest.pop(0)
+        missing = [name for name in ("--dir", "--addr", "--lease") if name not in given]
+        if missing:
+            _fail(f"{', '.join(missing)} missing\n{_USAGE}")
+        self.folder = os.path.abspath(given["--dir"])
+        self.address = given["--addr"]
+        try:
+            self.lease = float(given["--lease"])
+            self.owner = int(given["--owner-pid"]) if "--owner-pid" in given else None
+        except ValueError as error:
+            _fail(f"{error}\n{_USAGE}")
+
+
+def _fail(reason: str) -> NoReturn:
+    sys.stderr.write(f"skyward agent: {reason}\n")
+    sys.exit(1)
+
+
+def main() -> None:
+    """Detach, and report from the detached process how it went."""
+    arguments = _Arguments(sys.argv[1:])
+    read, write = os.pipe()
+    pid = os.fork()
+    if pid:
+        os.close(write)
+        os.waitpid(pid, 0)
+        with open(read, "rb") as pipe:
+            answer = pipe.read().decode(errors="replace")
+        if answer.startswith("{"):
+            os.write(1, answer.encode())
+            os._exit(0)
+        os.write(2, f"skyward agent: {answer or 'it ended without a word; see agent.log in its folder'}\n".encode())
+        os._exit(1)
+    os.close(read)
+    os.setsid()
+    if os.fork():
+        os._exit(0)
+    try:
+        agent = _boot(arguments)
+    except OSError as error:
+        where = f" ({error.filename})" if error.filename else ""
+        os.write(write, f"{error.strerror or error}{where}".encode())
+        os._exit(1)
+    python = ".".join(map(str, sys.version_info[:3]))
+    line = f'{{"pid": {os.getpid()}, "protocol": {_wire.PROTOCOL}, "python": "{python}"}}\n'
+    os.write(write, line.encode())
+    os.close(write)
+    code = 0
+    try:
+        log(f"agent {os.getpid()} listens, lease {arguments.lease:g} s")
+        log(f"agent ends: {agent.run()}")
+    except BaseException:
+        import traceback
+
+        log(traceback.format_exc())
+        code = 1
+    finally:
+        try:
+            os.unlink("agent.sock")
+        except OSError:
+            pass
+        os._exit(code)
+
+
+def _boot(arguments: _Arguments) -> Agent:
+    folder = arguments.folder
+    os.makedirs(folder, mode=0o700, exist_ok=True)
+    os.chmod(folder, 0o700)
+    os.chdir(folder)
+    os.umask(0o077)
+    _lock(folder)
+    _redirect(f"{folder}/agent.log")
+    tree.become_subreaper()
+    path = f"{folder}/agent.sock"
+    if len(os.fsencode(path)) > 100:
+        raise OSError(None, f"the folder's path is too long for sockets in it: {folder}")
+    try:
+        os.unlink(path)
+    except FileNotFoundError:
+        pass
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind(path)
+    os.chmod(path, 0o600)
+    listener.listen(16)
+    listener.setblocking(False)
+    machine = os.environ.get("SKYWARD_MACHINE", "")
+    agent = Agent(folder, arguments.address, arguments.lease, listener, machine)
+    if arguments.owner is not None:
+        agent.watch_owner(arguments.owner)
+    return agent
+
+
+def _lock(folder: str) -> None:
+    """Make sure that a folder has one agent. The lock ends with the process."""
+    import fcntl
+
+    lock = os.open(f"{folder}/agent.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        raise OSError(None, f"another agent runs in {folder}") from None
+
+
+def _redirect(path: str) -> None:
+    """Leave the terminal and the pipes of whoever started this."""
+    null = os.open(os.devnull, os.O_RDONLY)
+    log_file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+    os.dup2(null, 0)
+    os.dup2(log_file, 1)
+    os.dup2(log_file, 2)
+    os.close(null)
+    os.close(log_file)
+
+
+if __name__ == "__main__":
+    main()

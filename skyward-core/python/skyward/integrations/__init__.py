@@ -1,0 +1,10 @@
+"""Decorators that put a framework into the pool's world before the payload's function runs."""
+
+from __future__ import annotations
+
+from .jax import jax
+from .keras import keras
+from .torch import torch
+from .transformers import transformers
+
+__all__ = ["jax", "keras", "torch", "transformers"]

@@ -1,0 +1,60 @@
+"""JAX's distributed runtime."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from .._cluster import InstanceInfo, instance_info
+from ._wrap import decorator, set_environment
+
+
+def jax(function: Callable[..., Any] | None = None, /) -> Any:
+    """Join JAX's distributed runtime before the function runs; with or without arguments.
+
+    Nothing happens in a world of one, nor where the runtime was joined already (by a plugin, or by an earlier call).
+    """
+
+    def prepare() -> None:
+        join(instance_info())
+
+    return decorator(function, prepare)
+
+
+def join(info: InstanceInfo) -> None:
+    """Initialise `jax.distributed` for all workers, if there are several and it was not done."""
+    if info.total_workers < 2:
+        return
+    address = f"[{info.head_addr}]" if ":" in info.head_addr else info.head_addr
+    coordinator = f"{address}:{info.head_port}"
+    set_environment(
+        {
+            "JAX_COORDINATOR_ADDRESS": coordinator,
+            "JAX_NUM_PROCESSES": info.total_workers,
+            "JAX_PROCESS_ID": info.global_worker_index,
+        }
+    )
+    import jax
+
+    if is_initialized(jax):
+        return
+    # All of them, or JAX looks for a cluster manager and may find another one. Only `None` with detection
+    # switched off means all devices of this process.
+    devices = [info.worker] if info.workers_per_node > 1 and info.accelerators >= info.workers_per_node else None
+    jax.distributed.initialize(
+        coordinator_address=coordinator,
+        num_processes=info.total_workers,
+        process_id=info.global_worker_index,
+        local_device_ids=devices,
+        cluster_detection_method="deactivate",
+    )
+
+
+def is_initialized(jax: Any) -> bool:
+    """Whether `jax.distributed` was initialised in this process."""
+    known = getattr(jax.distributed, "is_initialized", None)
+    if known is not None:
+        return bool(known())
+    from jax._src import distributed
+
+    return distributed.global_state.client is not None

@@ -1,0 +1,69 @@
+"""Keras: backend, seed and distribution."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from .._cluster import InstanceInfo, instance_info
+from ._wrap import decorator
+from .jax import join as join_jax
+from .torch import join as join_torch
+
+BACKENDS = ("jax", "torch", "tensorflow")
+
+
+def keras(function: Callable[..., Any] | None = None, /, *, backend: str = "jax", seed: int | None = None) -> Any:
+    """Choose Keras's backend and join its world before the function runs; with or without arguments.
+
+    On JAX with several workers, all devices form one `DataParallel` distribution, in which every worker feeds its own
+    shard of the data. What a plugin has set up already stays as it is.
+
+    Args:
+        function: what to decorate.
+        backend: `jax`, `torch` or `tensorflow`.
+        seed: given to `keras.utils.set_random_seed` at each call.
+
+    Raises:
+        ValueError: no such backend.
+    """
+    if backend not in BACKENDS:
+        raise ValueError(f"Keras has no backend {backend!r}; it has {', '.join(BACKENDS)}")
+
+    def prepare() -> None:
+        set_up(instance_info(), backend, seed)
+
+    return decorator(function, prepare)
+
+
+def set_up(info: InstanceInfo, backend: str, seed: int | None) -> None:
+    """Backend, world, seed and distribution, each only where it is not there yet.
+
+    Raises:
+        RuntimeError: Keras was imported before with another backend.
+    """
+    if "keras" not in sys.modules:
+        os.environ["KERAS_BACKEND"] = backend
+    if backend == "jax":
+        join_jax(info)
+    elif backend == "torch":
+        join_torch(info)
+    import keras
+
+    active = keras.backend.backend()
+    if active != backend:
+        raise RuntimeError(
+            f"Keras was imported with the backend {active} before this function asked for {backend}: "
+            "the backend cannot change in a process"
+        )
+    if seed is not None:
+        keras.utils.set_random_seed(seed)
+    if backend == "jax" and info.total_workers > 1 and keras.distribution.distribution() is None:
+        devices = keras.distribution.list_devices()
+        # Each worker feeds its own part, so Keras must not take parts of parts.
+        keras.distribution.set_distribution(keras.distribution.DataParallel(devices=devices, auto_shard_dataset=False))
+        from keras.src.backend.jax import distribution_lib
+
+        distribution_lib.initialize_rng()

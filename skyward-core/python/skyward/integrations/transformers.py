@@ -1,0 +1,41 @@
+"""Hugging Face Transformers: what its `Trainer` needs to find the world."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Any
+
+from .._cluster import InstanceInfo, instance_info
+from ._wrap import decorator, set_environment
+from .torch import set_world
+
+
+def transformers(function: Callable[..., Any] | None = None, /, *, backend: str | None = None) -> Any:
+    """Tell `Trainer` and Accelerate of the world before the function runs; with or without arguments.
+
+    They make the process group themselves, because only then do their own timeout and choice of backend hold. Without
+    an accelerator their use of the CPU is switched on, or every worker would silently train alone.
+
+    Args:
+        function: what to decorate.
+        backend: `nccl` or `gloo`; unless given, they choose.
+    """
+
+    def prepare() -> None:
+        set_up(instance_info(), backend)
+
+    return decorator(function, prepare)
+
+
+def set_up(info: InstanceInfo, backend: str | None) -> None:
+    """Set the variables, if there are several workers."""
+    if info.total_workers < 2:
+        return
+    set_world(info)
+    from torch import cuda
+
+    if backend == "gloo" or not cuda.is_available():
+        set_environment({"ACCELERATE_USE_CPU": "true"})
+    if backend is not None:
+        os.environ.setdefault("ACCELERATE_TORCH_DISTRIBUTED_BACKEND", backend)

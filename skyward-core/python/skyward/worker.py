@@ -1,0 +1,250 @@
+"""A worker: enters the hooks, then runs tasks on its main thread (`python -m skyward.worker`, started by the agent)."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import sys
+from time import perf_counter_ns
+from types import FrameType
+from typing import Any, Final, cast
+
+import msgspec
+
+from . import _hooks, _state, _wire
+from ._failure import failure_map, simple_failure
+from ._runner import Runner, flush
+from ._session import LostDescriptorsError, Session, Task, raise_descriptor
+from ._values import Buffer
+
+EXIT_HOOK: Final = 3
+"""Exit code of a worker whose hook raised while it was left."""
+EXIT_DESCRIPTORS: Final = 4
+"""Exit code of a worker whose descriptors the payload closed."""
+
+_STALE_NS: Final = 1_000_000
+"""After a task that took this long, the connection is looked at before the next: it may hold a `Cancel`."""
+
+
+class _Leave(BaseException):
+    """The worker is told to end while it waits for work."""
+
+
+class Worker:
+    """One worker process."""
+
+    def __init__(self, spec: dict[str, Any], listener: socket.socket) -> None:
+        cluster = spec["cluster"]
+        self.generation: int = cluster["generation"]
+        self.rank: int = cluster["node"] * cluster["workers_per_node"] + cluster["worker"]
+        self.app_hooks, task_hooks = _hooks.load(spec.get("hooks") or ())
+        self.stack = _hooks.Stack()
+        self.runner = Runner(task_hooks)
+        self.failure: dict[str, Any] | None = None
+        self.retain_bytes: int = spec.get("retain_bytes") or 1 << 28
+        self.session = Session(listener, self.generation, spec.get("max_frame") or _wire.MAX_FRAME)
+        self.waiting = False
+        self.out = _keep(1)
+        self.err = _keep(2)
+
+    def enter(self) -> None:
+        """Enter the hooks around the app; the `Hello` then tells how it went."""
+        ready, body = True, b""
+        self.waiting = True
+        try:
+            self.stack.enter(self.app_hooks)
+        except _hooks.HookError as error:
+            self.failure = failure_map(error)
+            ready, body = False, msgspec.msgpack.encode(self.failure)
+            print(f"skyward: {error}", file=sys.stderr)
+        except SystemExit as error:
+            self.failure = simple_failure("hook", f"a hook called sys.exit({error.code!r})", phase="enter", plugin="")
+            ready, body = False, msgspec.msgpack.encode(self.failure)
+        finally:
+            self.waiting = False
+        flush()
+        version = ".".join(map(str, sys.version_info[:3]))
+        head = [_wire.WORKER_HELLO, _wire.PROTOCOL, os.getpid(), self.generation, self.rank, ready, version]
+        self.session.greet_with(head, body)
+
+    def serve(self) -> None:
+        """Run tasks until the client or the agent ends it."""
+        session = self.session
+        queue_is_stale = False
+        while True:
+            if session.queue and session.retained_bytes <= self.retain_bytes:
+                if queue_is_stale:
+                    session.pump()
+                if session.queue:
+                    queue_is_stale = self.execute(session.queue.popleft())
+                if session.lost:
+                    raise LostDescriptorsError("the connection's descriptor is gone")
+                continue
+            self.waiting = True
+            if session.leaving:
+                self.waiting = False
+                return
+            events = session.poll()
+            self.waiting = False
+            session.attend(events)
+
+    def execute(self, task: Task) -> bool:
+        """Run one task and answer it; whether it took long."""
+        session = self.session
+        identity = task.id
+        began = perf_counter_ns()
+        session.running = identity
+        session.cancelled = False
+        parts: list[Buffer] | None = None
+        failure = task.failure or self.failure
+        payload = session.payloads.get(task.payload)
+        if failure is None:
+            if payload is None:
+                failure = simple_failure("unknown", f"payload {task.payload} was never loaded here")
+            else:
+                stream = _Output(session, identity) if identity in session.streams else None
+                parts, failure = self.runner.run(payload, task.arguments, task.trace, stream)
+                _restore_signals()
+        flush()
+        session.running = None
+        out, err = os.lseek(self.out, 0, os.SEEK_END), os.lseek(self.err, 0, os.SEEK_END)
+        took = perf_counter_ns() - began
+        if parts is not None:
+            session.result(identity, out, err, took // 1000, parts)
+        else:
+            session.failure(identity, out, err, took // 1000, failure)
+        return took > _STALE_NS
+
+    def leave(self) -> int:
+        """Leave the hooks; the exit code."""
+        failure = self.stack.leave()
+        if failure is None:
+            return 0
+        print(f"skyward: {failure}", file=sys.stderr)
+        sys.stderr.write(failure_map(failure)["traceback"])
+        return EXIT_HOOK
+
+    def on_interrupt(self, number: int, frame: FrameType | None) -> None:
+        """SIGINT: raise in the payload, if the task that runs was cancelled."""
+        runner, session = self.runner, self.session
+        if not runner.busy:
+            return
+        runner.busy = False
+        try:
+            session.pump()
+        except LostDescriptorsError:
+            return
+        finally:
+            runner.busy = True
+        if session.cancelled:
+            runner.interrupted = True
+            raise KeyboardInterrupt("the task was cancelled")
+
+    def on_terminate(self, number: int, frame: FrameType | None) -> None:
+        """SIGTERM: end after leaving the hooks; a task that runs is interrupted first."""
+        self.session.leaving = True
+        self.session.queue.clear()
+        if self.waiting:
+            self.waiting = False
+            raise _Leave
+        if self.runner.busy:
+            self.runner.interrupted = True
+            raise KeyboardInterrupt("the worker is told to end")
+
+
+class _Output:
+    """The stream of one task's items."""
+
+    def __init__(self, session: Session, task: int) -> None:
+        self.session = session
+        self.task = task
+
+    def wait(self) -> bool:
+        """Wait for credit; False when the task was cancelled."""
+        session = self.session
+        while not session.cancelled and not session.leaving:
+            if session.may_send(self.task):
+                return True
+            session.wait()
+        return False
+
+    def put(self, parts: list[Buffer]) -> None:
+        """Send one item."""
+        self.session.item(self.task, parts)
+
+
+def main() -> None:
+    """Run the worker that the agent started: start spec on standard input, listener in the environment."""
+    spec = _read_spec()
+    listener = raise_descriptor(socket.socket(fileno=int(os.environ.pop("SKYWARD_LISTEN_FD"))))
+    listener.setblocking(False)
+    _state.cluster = spec["cluster"]
+    _set_up_output()
+    worker = Worker(spec, listener)
+    signal.signal(signal.SIGINT, worker.on_interrupt)
+    signal.signal(signal.SIGTERM, worker.on_terminate)
+    global _SIGNALS
+    _SIGNALS = ((signal.SIGINT, worker.on_interrupt), (signal.SIGTERM, worker.on_terminate))
+    try:
+        worker.enter()
+        worker.serve()
+    except _Leave:
+        pass
+    except LostDescriptorsError as error:
+        text = f"skyward: the payload closed descriptors of the worker, which cannot go on: {error}\n"
+        os.write(worker.err, text.encode())
+        os._exit(EXIT_DESCRIPTORS)
+    code = worker.leave()
+    _exit(code)
+
+
+_SIGNALS: tuple[tuple[signal.Signals, Any], ...] = ()
+
+
+def _restore_signals() -> None:
+    """Take the signals back from a payload that handled them itself."""
+    for number, handler in _SIGNALS:
+        if signal.getsignal(number) != handler:
+            signal.signal(number, handler)
+
+
+def _read_spec() -> dict[str, Any]:
+    with open(0, "rb", closefd=False) as source:
+        data = source.read()
+    null = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(null, 0)
+    os.close(null)
+    head_length, body_length = _wire.HEADER.unpack_from(data)
+    return cast("dict[str, Any]", msgspec.msgpack.decode(data[8 + head_length : 8 + head_length + body_length]))
+
+
+def _set_up_output() -> None:
+    """Print what the payload prints at once, and never fail because of what it prints."""
+    for stream in (sys.stdout, sys.stderr):
+        cast("Any", stream).reconfigure(encoding="utf-8", errors="backslashreplace", line_buffering=True)
+    import faulthandler
+
+    descriptor = _keep(2)
+    faulthandler.enable(descriptor)
+    faulthandler.register(signal.SIGUSR1, descriptor, all_threads=True, chain=False)
+
+
+def _keep(descriptor: int) -> int:
+    """A second, high descriptor for an output file: a payload may close or redirect the first."""
+    import fcntl
+
+    return fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, 900)
+
+
+def _exit(code: int) -> None:
+    """End without waiting for threads that the payload left behind."""
+    import atexit
+
+    atexit._run_exitfuncs()
+    flush()
+    os._exit(code)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,216 @@
+"""A small synchronous client of agent and worker, for tests and benchmarks."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from skyward import _wire
+
+ROOT = Path(__file__).resolve().parent.parent
+DEADLINE = 20.0
+
+
+def gone(pid: int) -> bool:
+    """Wait until a process has ended."""
+    try:
+        descriptor = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return True
+    try:
+        poll = select.poll()
+        poll.register(descriptor, select.POLLIN)
+        return bool(poll.poll(DEADLINE * 1000))
+    finally:
+        os.close(descriptor)
+
+
+class Frames:
+    """A connected socket that speaks frames, with a deadline on every wait."""
+
+    def __init__(self, path: str) -> None:
+        self.socket = socket.socket(socket.AF_UNIX)
+        self.socket.settimeout(DEADLINE)
+        self.socket.connect(path)
+        self.seen: list[tuple[list[Any], bytes]] = []
+        """What arrived while something else was waited for."""
+
+    def send(self, head: list[Any], body: bytes = b"") -> None:
+        self.socket.sendall(_wire.frame(head, body))
+
+    def receive(self) -> tuple[list[Any], bytes]:
+        head_length, body_length = _wire.HEADER.unpack(self._exactly(8))
+        head = msgspec.msgpack.decode(self._exactly(head_length))
+        return head, bytes(self._exactly(body_length))
+
+    def expect(self, number: int) -> tuple[list[Any], bytes]:
+        """The next frame of this kind; others are kept in `seen`."""
+        for index, (head, _) in enumerate(self.seen):
+            if head[0] == number:
+                return self.seen.pop(index)
+        while True:
+            head, body = self.receive()
+            if head[0] == number:
+                return head, body
+            self.seen.append((head, body))
+
+    def at_end(self) -> bool:
+        """Wait for the peer to close."""
+        try:
+            while self.socket.recv(65536):
+                pass
+        except ConnectionResetError:
+            pass
+        return True
+
+    def close(self) -> None:
+        self.socket.close()
+
+    def _exactly(self, length: int) -> bytearray:
+        data = bytearray(length)
+        view = memoryview(data)
+        while view:
+            count = self.socket.recv_into(view)
+            if not count:
+                raise EOFError("the peer closed the connection")
+            view = view[count:]
+        return data
+
+
+class WorkerClient(Frames):
+    """A connection to one worker."""
+
+    def __init__(self, path: str, generation: int = 1, acknowledged: int = 0, awaited: Any = ()) -> None:
+        super().__init__(path)
+        self.send([_wire.ATTACH, _wire.PROTOCOL, generation, acknowledged, list(awaited)])
+        self.task = 0
+        self.acknowledged = 0
+
+    def hello(self) -> tuple[list[Any], Any]:
+        head, body = self.expect(_wire.WORKER_HELLO)
+        return head, msgspec.msgpack.decode(body) if body else None
+
+    def load(
+        self,
+        reference: int,
+        source: str | dict[str, str],
+        entry: str = "main",
+        main: str = "job.py",
+        first_line: int = 1,
+    ) -> None:
+        files = {main: source} if isinstance(source, str) else source
+        body = {"entry": entry, "main": main, "first_line": first_line, "files": list(files.items())}
+        self.send([_wire.LOAD, reference, f"{hash(str(body)) & (1 << 64) - 1:016x}"], msgspec.msgpack.encode(body))
+
+    def start(self, reference: int, credit: int = 0, /, **arguments: Any) -> int:
+        self.task += 1
+        body = msgspec.msgpack.encode(arguments)
+        self.send([_wire.RUN, self.task, reference, self.acknowledged, credit, None], body)
+        return self.task
+
+    def outcome(self, task: int) -> tuple[list[Any], Any]:
+        """The answer to a task: head and decoded body."""
+        for index, (head, body) in enumerate(self.seen):
+            if head[0] in (_wire.RESULT, _wire.FAILURE) and head[2] == task:
+                del self.seen[index]
+                return self._answer(head, body)
+        while True:
+            head, body = self.receive()
+            if head[0] in (_wire.RESULT, _wire.FAILURE) and head[2] == task:
+                return self._answer(head, body)
+            self.seen.append((head, body))
+
+    def call(self, reference: int, /, **arguments: Any) -> Any:
+        """The value of a call that succeeds."""
+        head, value = self.outcome(self.start(reference, **arguments))
+        assert head[0] == _wire.RESULT, value
+        return value
+
+    def failure(self, reference: int, /, **arguments: Any) -> dict[str, Any]:
+        """The failure map of a call that fails."""
+        head, value = self.outcome(self.start(reference, **arguments))
+        assert head[0] == _wire.FAILURE, value
+        return value  # type: ignore[no-any-return]
+
+    def _answer(self, head: list[Any], body: bytes) -> tuple[list[Any], Any]:
+        self.acknowledged = max(self.acknowledged, head[1])
+        return head, msgspec.msgpack.decode(body)
+
+
+class AgentClient(Frames):
+    """A connection to an agent."""
+
+    def __init__(self, folder: Path, pool: str = "pool") -> None:
+        super().__init__(str(folder / "agent.sock"))
+        self.send([_wire.HELLO, _wire.PROTOCOL, pool, _wire.MAX_FRAME])
+        self.facts, _ = self.expect(_wire.AGENT_HELLO)
+
+    def start(self, spec: dict[str, Any], workers: list[int] | None = None) -> list[list[Any]]:
+        """Start workers; a list of index, pid and socket path."""
+        generation = spec["cluster"]["generation"]
+        self.send([_wire.START, generation, workers or [0]], msgspec.msgpack.encode(spec))
+        while True:
+            head, _ = self.receive()
+            if head[0] == _wire.STARTED:
+                return head[2]  # type: ignore[no-any-return]
+            assert head[0] != _wire.ERROR, head
+            self.seen.append((head, b""))
+
+    def shutdown(self, grace: float = 2.0) -> None:
+        self.send([_wire.SHUTDOWN, grace])
+        self.expect(_wire.AGENT_BYE)
+
+
+def start_agent(folder: Path, *options: str, machine: str = "", lease: float = 60.0) -> dict[str, Any]:
+    """Start an agent in the folder; the line that it prints."""
+    command = [sys.executable, "-m", "skyward.agent", "--dir", str(folder), "--addr", "127.0.0.1"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "SKYWARD_MACHINE": machine or f"test-{folder}"}
+    done = subprocess.run(
+        [*command, "--lease", str(lease), *options],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)  # type: ignore[no-any-return]
+
+
+def start_spec(generation: int = 1, workers: int = 1, **more: Any) -> dict[str, Any]:
+    """A start spec for one node."""
+    cluster = {
+        "node": 0,
+        "total_nodes": 1,
+        "workers_per_node": workers,
+        "head_addr": "127.0.0.1",
+        "head_port": 40000,
+        "job_id": "pool",
+        "addr": "127.0.0.1",
+        "peers": [{"node": 0, "addr": "127.0.0.1"}],
+        "accelerators": 0,
+        "total_accelerators": 0,
+        "accelerator": None,
+        "network": {"interface": None},
+        "generation": generation,
+    }
+    cluster.update(more.pop("cluster", {}))
+    return {
+        "python": sys.executable,
+        "launcher": [],
+        "env": {},
+        "cwd": None,
+        "cluster": cluster,
+        "hooks": [],
+        "max_frame": 1 << 30,
+        "retain_bytes": 1 << 28,
+        **more,
+    }

@@ -1,0 +1,77 @@
+"""Fixtures: an agent in a folder of its own, and workers below it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from .client import AgentClient, WorkerClient, start_agent, start_spec
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """A short path, because sockets lie in it."""
+    with tempfile.TemporaryDirectory(prefix="sky") as name:
+        yield Path(name) / "n"
+
+
+class Node:
+    """An agent, a client of it, and clients of its workers."""
+
+    def __init__(self, folder: Path, **options: Any) -> None:
+        self.folder = folder
+        self.line = start_agent(folder, **options)
+        self.agent = AgentClient(folder)
+        self.started: list[list[Any]] = []
+
+    def worker(self, index: int = 0, **more: Any) -> WorkerClient:
+        """Start one worker and connect to it."""
+        self.started = self.agent.start(start_spec(**more), [index])
+        return WorkerClient(self.started[0][2], generation=more.get("generation", 1))
+
+    def ready(self, source: str = "", **more: Any) -> WorkerClient:
+        """A worker that has said hello, with a payload loaded as number 1."""
+        worker = self.worker(**more)
+        head, failure = worker.hello()
+        assert head[5], failure
+        if source:
+            worker.load(1, source)
+        return worker
+
+    @property
+    def pid(self) -> int:
+        """The worker's process."""
+        return int(self.started[0][1])
+
+    def end(self) -> None:
+        """End the agent, whatever state it is in."""
+        try:
+            os.kill(self.line["pid"], signal.SIGTERM)
+        except ProcessLookupError:
+            pass
+
+
+@pytest.fixture
+def make_node(folder: Path) -> Iterator[Callable[..., Node]]:
+    """Start agents; they are ended afterwards."""
+    nodes: list[Node] = []
+
+    def make(**options: Any) -> Node:
+        nodes.append(Node(folder if not nodes else folder.with_name(f"n{len(nodes)}"), **options))
+        return nodes[-1]
+
+    yield make
+    for node in nodes:
+        node.end()
+
+
+@pytest.fixture
+def node(make_node: Callable[..., Node]) -> Node:
+    """One agent."""
+    return make_node()
