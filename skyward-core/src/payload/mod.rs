@@ -15,3 +15,6 @@ pub use output::{Output, Streaming};
 pub use pending::{Join, PendingCompute, join_all};
 pub use source::{ComputeFn, Source, SourceFile, StaticSource};
 pub use task::{ItemSender, Outcome, RetryPolicy, Target, Task, TaskHandle, TaskOptions, TaskReply, Value};
+#[cfg(feature = "ndarray")]
+pub use value::Array;
+pub use value::{Element, Tensor};

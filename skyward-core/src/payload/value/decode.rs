@@ -1,0 +1,296 @@
+//! Any serde type from the wire form.
+
+use bytes::Bytes;
+use serde::de::{DeserializeSeed, Deserializer, Error as _, MapAccess, SeqAccess, Unexpected, Visitor};
+use serde::forward_to_deserialize_any;
+
+use super::byte_list::ByteList;
+use super::describe::{ARRAY, describe};
+use super::elements::{ArrayView, Elements};
+use super::error::DecodeError;
+use super::path::Segment;
+use super::reader::{Reader, Token};
+use super::tensor::{self, Tensor};
+use super::variant::{NameAlone, OneKey, Variant};
+
+/// Reads values from a frame.
+pub(super) struct Decoder<'de> {
+    pub(super) reader: Reader<'de>,
+    frame: &'de Bytes,
+    depth: u32,
+}
+
+impl<'de> Decoder<'de> {
+    pub(super) fn new(frame: &'de Bytes) -> Self {
+        Self { reader: Reader::new(frame), frame, depth: 0 }
+    }
+
+    /// Says that nothing may follow.
+    pub(super) fn finish(&self) -> Result<(), DecodeError> {
+        match self.reader.remaining() {
+            0 => Ok(()),
+            left => Err(DecodeError::expected("one value", format!("{left} bytes behind it"))
+                .with_hint("the bytes were damaged, or the node runs another version of the worker")),
+        }
+    }
+
+    /// One value, as what it is.
+    pub(super) fn value<V: Visitor<'de>>(&mut self, visitor: V) -> Result<V::Value, DecodeError> {
+        let start = self.reader;
+        let value = match self.reader.token()? {
+            Token::Nil => visitor.visit_unit(),
+            Token::Bool(value) => visitor.visit_bool(value),
+            Token::Unsigned(value) => visitor.visit_u64(value),
+            Token::Signed(value) => visitor.visit_i64(value),
+            Token::F32(value) => visitor.visit_f32(value),
+            Token::F64(value) => visitor.visit_f64(value),
+            Token::Str(bytes) => text(bytes).and_then(|text| visitor.visit_borrowed_str(text)),
+            Token::Bin(bytes) => visitor.visit_borrowed_bytes(bytes),
+            Token::List(length) => self.list(length, visitor),
+            Token::Dict(length) => self.dict(length, visitor),
+            Token::Ext(ARRAY, body) => {
+                ArrayView::parse(body).and_then(|view| view.as_sequences()?.deserialize_any(visitor))
+            }
+            Token::Ext(..) => Err(DecodeError::custom("no type is known for it")),
+        };
+        value.map_err(|error| error.in_value(start))
+    }
+
+    fn list<V: Visitor<'de>>(&mut self, length: u32, visitor: V) -> Result<V::Value, DecodeError> {
+        self.nested(|decoder| {
+            let mut list = List { decoder, next: 0, length };
+            let value = visitor.visit_seq(&mut list)?;
+            all_taken(list.next, length)?;
+            Ok(value)
+        })
+    }
+
+    fn dict<V: Visitor<'de>>(&mut self, length: u32, visitor: V) -> Result<V::Value, DecodeError> {
+        self.nested(|decoder| {
+            let key = decoder.reader;
+            let mut dict = Dict { decoder, key, next: 0, length };
+            let value = visitor.visit_map(&mut dict)?;
+            all_taken(dict.next, length)?;
+            Ok(value)
+        })
+    }
+
+    fn nested<T>(&mut self, read: impl FnOnce(&mut Self) -> Result<T, DecodeError>) -> Result<T, DecodeError> {
+        if self.depth == MAX_DEPTH {
+            return Err(DecodeError::expected(format_args!("at most {MAX_DEPTH} levels"), "more")
+                .with_hint("return a flatter value from Python"));
+        }
+        self.depth += 1;
+        let value = read(self);
+        self.depth -= 1;
+        value
+    }
+
+    /// Bytes become a sequence of `u8`, and of nothing else, so that they never pass for numbers.
+    pub(super) fn sequence<V: Visitor<'de>>(&mut self, visitor: V) -> Result<V::Value, DecodeError> {
+        let start = self.reader;
+        let Ok(Token::Bin(bytes)) = self.reader.token() else {
+            self.reader = start;
+            return self.value(visitor);
+        };
+        ByteList::visit(bytes, visitor).map_err(|error| error.in_value(start))
+    }
+
+    fn tensor<V: Visitor<'de>>(&mut self, visitor: V) -> Result<V::Value, DecodeError> {
+        let start = self.reader;
+        let Token::Ext(ARRAY, body) = self.reader.token()? else {
+            return Err(DecodeError::expected("an array", describe(start)).in_value(start));
+        };
+        let end = self.reader.position();
+        let value = ArrayView::parse(body).and_then(|view| {
+            let bytes = self.frame.slice(end - view.data().len()..end);
+            tensor::hand_over(Tensor::checked(view.dtype().to_owned(), view.into_shape(), bytes), || {
+                visitor.visit_unit()
+            })
+        });
+        value.map_err(|error| error.in_value(start))
+    }
+}
+
+impl<'de> Deserializer<'de> for &mut Decoder<'de> {
+    type Error = DecodeError;
+
+    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, DecodeError> {
+        self.value(visitor)
+    }
+
+    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, DecodeError> {
+        if self.reader.peek() == Some(NIL) {
+            self.reader.token()?;
+            return visitor.visit_none();
+        }
+        visitor.visit_some(self)
+    }
+
+    fn deserialize_newtype_struct<V: Visitor<'de>>(self, _: &'static str, visitor: V) -> Result<V::Value, DecodeError> {
+        visitor.visit_newtype_struct(self)
+    }
+
+    fn deserialize_seq<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, DecodeError> {
+        self.sequence(visitor)
+    }
+
+    fn deserialize_tuple<V: Visitor<'de>>(self, _: usize, visitor: V) -> Result<V::Value, DecodeError> {
+        self.sequence(visitor)
+    }
+
+    fn deserialize_tuple_struct<V: Visitor<'de>>(
+        self,
+        name: &'static str,
+        _: usize,
+        visitor: V,
+    ) -> Result<V::Value, DecodeError> {
+        if name == tensor::TOKEN { self.tensor(visitor) } else { self.sequence(visitor) }
+    }
+
+    fn deserialize_bytes<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, DecodeError> {
+        let start = self.reader;
+        if let Ok(Token::Ext(ARRAY, body)) = self.reader.token() {
+            let value = ArrayView::parse(body).and_then(|view| view.as_sequences()?.deserialize_bytes(visitor));
+            return value.map_err(|error| error.in_value(start));
+        }
+        self.reader = start;
+        self.value(visitor)
+    }
+
+    fn deserialize_byte_buf<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, DecodeError> {
+        self.deserialize_bytes(visitor)
+    }
+
+    /// Serde would take bytes that happen to be UTF-8 for a string, and fail for others.
+    fn deserialize_string<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, DecodeError> {
+        let start = self.reader;
+        if let Ok(Token::Bin(bytes)) = self.reader.token() {
+            return Err(DecodeError::invalid_type(Unexpected::Bytes(bytes), &visitor).in_value(start));
+        }
+        self.reader = start;
+        self.value(visitor)
+    }
+
+    fn deserialize_str<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, DecodeError> {
+        self.deserialize_string(visitor)
+    }
+
+    fn deserialize_enum<V: Visitor<'de>>(
+        self,
+        _: &'static str,
+        _: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, DecodeError> {
+        let start = self.reader;
+        let value = match self.reader.token()? {
+            Token::Str(_) => {
+                self.reader = start;
+                visitor.visit_enum(NameAlone(self))
+            }
+            Token::Dict(1) => self.nested(|decoder| visitor.visit_enum(Variant::new(decoder))),
+            Token::Dict(_) => Err(DecodeError::invalid_type(Unexpected::Map, &OneKey)),
+            _ => {
+                self.reader = start;
+                Err(DecodeError::expected("the name of a variant", describe(start)))
+            }
+        };
+        value.map_err(|error| error.in_value(start))
+    }
+
+    /// The name of a struct's field. An int would be taken for the field's number, which is not what a Python dict means by it.
+    fn deserialize_identifier<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, DecodeError> {
+        let start = self.reader;
+        match self.reader.token()? {
+            Token::Unsigned(number) => visitor.visit_string(number.to_string()),
+            Token::Signed(number) => visitor.visit_string(number.to_string()),
+            _ => {
+                self.reader = start;
+                self.value(visitor)
+            }
+        }
+    }
+
+    fn deserialize_ignored_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, DecodeError> {
+        self.reader.skip()?;
+        visitor.visit_unit()
+    }
+
+    forward_to_deserialize_any! {
+        bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char unit unit_struct map struct
+    }
+}
+
+struct List<'a, 'de> {
+    decoder: &'a mut Decoder<'de>,
+    next: u32,
+    length: u32,
+}
+
+impl<'de> SeqAccess<'de> for List<'_, 'de> {
+    type Error = DecodeError;
+
+    fn next_element_seed<S: DeserializeSeed<'de>>(&mut self, seed: S) -> Result<Option<S::Value>, DecodeError> {
+        if self.next == self.length {
+            return Ok(None);
+        }
+        let (index, start) = (self.next, self.decoder.reader);
+        self.next += 1;
+        let value = seed.deserialize(&mut *self.decoder).map(Some);
+        value.map_err(|error| error.in_value(start).inside(Segment::Index(index.into())))
+    }
+
+    fn size_hint(&self) -> Option<usize> {
+        Some(bounded(self.length - self.next, self.decoder))
+    }
+}
+
+struct Dict<'a, 'de> {
+    decoder: &'a mut Decoder<'de>,
+    /// Where the present entry's key is.
+    key: Reader<'de>,
+    next: u32,
+    length: u32,
+}
+
+impl<'de> MapAccess<'de> for Dict<'_, 'de> {
+    type Error = DecodeError;
+
+    fn next_key_seed<S: DeserializeSeed<'de>>(&mut self, seed: S) -> Result<Option<S::Value>, DecodeError> {
+        if self.next == self.length {
+            return Ok(None);
+        }
+        self.next += 1;
+        self.key = self.decoder.reader;
+        seed.deserialize(&mut *self.decoder).map(Some)
+    }
+
+    fn next_value_seed<S: DeserializeSeed<'de>>(&mut self, seed: S) -> Result<S::Value, DecodeError> {
+        let (key, start) = (self.key, self.decoder.reader);
+        let value = seed.deserialize(&mut *self.decoder);
+        value.map_err(|error| error.in_value(start).inside(Segment::key(key)))
+    }
+
+    fn size_hint(&self) -> Option<usize> {
+        Some(bounded(self.length - self.next, self.decoder))
+    }
+}
+
+/// At most as many as there can be in the bytes that are left, whatever the header says.
+fn bounded(elements: u32, decoder: &Decoder<'_>) -> usize {
+    (elements as usize).min(decoder.reader.remaining())
+}
+
+fn all_taken(taken: u32, length: u32) -> Result<(), DecodeError> {
+    if taken == length { Ok(()) } else { Err(DecodeError::invalid_length(length as usize, &Elements(taken as usize))) }
+}
+
+fn text(bytes: &[u8]) -> Result<&str, DecodeError> {
+    std::str::from_utf8(bytes).map_err(|error| DecodeError::custom(format_args!("a str that is not UTF-8: {error}")))
+}
+
+/// MessagePack's nil.
+const NIL: u8 = 0xc0;
+
+/// Deep enough for data, and far from the end of a stack.
+const MAX_DEPTH: u32 = 128;
