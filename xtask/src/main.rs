@@ -7,6 +7,7 @@ mod dependencies;
 mod documents;
 mod examples;
 mod features;
+mod leftovers;
 mod metadata;
 mod process;
 mod python;

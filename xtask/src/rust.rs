@@ -43,13 +43,13 @@ fn test(context: &Context) -> Result<Outcome> {
     let mut checks = Checks::default();
     let members = context.workspace.packages.iter().filter(|package| package.name != FACADE);
     let names: Vec<&str> = members.flat_map(integration_tests).filter(|name| !is_ui(name)).collect();
-    checks.run(&test_targets(context, &names).args(["--lib", "--bins"]))?;
+    checks.run_leaving_nothing(test_targets(context, &names).args(["--lib", "--bins"]))?;
     checks.tested()
 }
 
 fn doctest(context: &Context) -> Result<Outcome> {
     let mut checks = Checks::default();
-    checks.run(&cargo_test(context).args(["--doc"]))?;
+    checks.run_leaving_nothing(cargo_test(context).args(["--doc"]))?;
     checks.tested()
 }
 
@@ -85,7 +85,7 @@ fn run_tests(context: &Context, names: &[&str]) -> Result<Outcome> {
         return Ok(Outcome::skipped("the workspace has no such test"));
     }
     let mut checks = Checks::default();
-    checks.run(&test_targets(context, names))?;
+    checks.run_leaving_nothing(test_targets(context, names))?;
     checks.tested()
 }
 
