@@ -110,10 +110,11 @@ fn lint(context: &Context) -> Result<Outcome> {
     for project in projects(context) {
         checks.run(&tools.run("mypy", context).args(["--strict", "."]).dir(project))?;
     }
-    let payloads = context.root.join("examples/payloads");
-    if payloads.exists() {
-        let mypy = tools.run("mypy", context).args(["--strict", "--ignore-missing-imports"]);
-        checks.run(&mypy.args([payloads]).dir(&context.root))?;
+    for payloads in ["examples/payloads", "docs/payloads"].map(|folder| context.root.join(folder)) {
+        if payloads.exists() {
+            let mypy = tools.run("mypy", context).args(["--strict", "--ignore-missing-imports"]);
+            checks.run(&mypy.args([payloads]).dir(&context.root))?;
+        }
     }
     checks.outcome("")
 }
