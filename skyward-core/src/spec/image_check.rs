@@ -49,7 +49,7 @@ fn check_python(image: &Image) -> Result<()> {
         })?;
     }
     match &image.python {
-        Python::Auto => Ok(()),
+        Python::Auto => check_bounds_agree(image, (10..64).map(|minor| format!("3.{minor}"))),
         Python::Interpreter(path) if path.is_absolute() => Ok(()),
         Python::Interpreter(path) => Err(invalid(format!("the interpreter's path {} is relative", path.display()))
             .with_hint("give the absolute path that it has on the machine: `/usr/bin/python3`")),
@@ -73,10 +73,28 @@ fn check_python(image: &Image) -> Result<()> {
                     Err(invalid(format!("the image asks for Python {version}, and the payload requires {bound}"))
                         .with_hint("change one of them, or let a suitable one be found: `.python(\"auto\")`"))
                 }
+                None if parts.len() == 2 => check_bounds_agree(image, [version.clone()]),
                 None => Ok(()),
             }
         }
     }
+}
+
+/// Each bound alone can be met: now all of them by one release of these versions (`3.12`).
+fn check_bounds_agree(image: &Image, versions: impl IntoIterator<Item = String>) -> Result<()> {
+    let bounds = &image.requires_python;
+    let meets_all = |release: String| bounds.iter().all(|bound| satisfies(&release, bound) != Some(false));
+    let mut releases = versions.into_iter().flat_map(|version| (0..64).map(move |patch| format!("{version}.{patch}")));
+    if bounds.is_empty() || releases.any(meets_all) {
+        return Ok(());
+    }
+    let bounds: Vec<_> = bounds.iter().map(|bound| format!("`{bound}`")).collect();
+    let asked = match &image.python {
+        Python::Version(version) => format!("Python {version}"),
+        _ => format!("Python {OLDEST}"),
+    };
+    Err(invalid(format!("no release of {asked} meets {}", bounds.join(" and ")))
+        .with_hint("the bounds come from `requires-python` of payloads and from the image; change one of them"))
 }
 
 fn check_requirement(requirement: &str) -> Result<()> {
@@ -212,6 +230,7 @@ mod tests {
             .validate()
             .unwrap();
         Image::new().python("3.12").requires_python(">=3.12.4").validate().unwrap();
+        Image::new().requires_python(">=3.11,!=3.11.*").requires_python("~=3.12").validate().unwrap();
     }
 
     #[test]
@@ -226,6 +245,12 @@ mod tests {
             (Image::new().python("3.12").requires_python(">=3.13"), "payload requires >=3.13"),
             (Image::new().python("3.12.1").requires_python(">=3.12.4"), "payload requires >=3.12.4"),
             (Image::new().requires_python("3.12"), "not a bound"),
+            (Image::new().requires_python("<3.10"), "no release of Python >=3.10 meets `<3.10`"),
+            (Image::new().requires_python(">=3.12").requires_python("<3.12"), "meets `>=3.12` and `<3.12`"),
+            (
+                Image::new().python("3.12").requires_python(">=3.12.4").requires_python("<3.12.4"),
+                "no release of Python 3.12",
+            ),
             (index("", "https://x"), "cannot be an index's name"),
             (index("a b", "https://x"), "cannot be an index's name"),
             (index("default", "https://x"), "cannot have the name"),
