@@ -1,9 +1,28 @@
 //! PEP 723 metadata at the top of a payload.
 
-use crate::error::Result;
+use std::borrow::Cow;
+
+use serde::Deserialize;
+
+use crate::error::{Error, ErrorKind, Result};
 use crate::spec::Image;
 
 /// What a payload says of its own needs (`# /// script`).
+///
+/// ```
+/// use skyward_core::payload::metadata::Metadata;
+/// use skyward_core::spec::Image;
+///
+/// let metadata = Metadata::read(
+///     "# /// script\n# requires-python = \">=3.11\"\n# dependencies = [\n#   \"scikit-learn>=1.5\",\n# ]\n# ///\n\ndef train(): ...\n",
+/// )?;
+/// let image = metadata.merge_into(Image::new().pip(["numpy"]))?;
+/// assert_eq!(image.pip, ["numpy", "scikit-learn>=1.5"]);
+/// assert_eq!(image.requires_python, [">=3.11"]);
+/// # Ok::<(), skyward_core::Error>(())
+/// ```
+///
+/// Other keys, among them `[tool.uv]` with its indexes and sources, are left alone: indexes belong to the image, where their credentials and certificates are too.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Metadata {
@@ -14,18 +33,237 @@ pub struct Metadata {
 }
 
 impl Metadata {
-    /// Reads the metadata of a Python source; without a block it is empty.
+    /// Reads the metadata of a Python source; without a block it is empty. Blocks of other types, and a block without its end, are no metadata (PEP 723).
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Payload`](crate::error::ErrorKind::Payload) when there are two blocks, or the block is not TOML of the right shape.
+    /// [`ErrorKind::Payload`] when there are two blocks, or the block is not TOML of the right shape, with its line in the source.
     pub fn read(text: &str) -> Result<Self> {
-        let _ = text;
-        Ok(Self::default())
+        let text = normalised(text);
+        let mut scripts = blocks(&text).into_iter().filter(|block| block.kind == "script");
+        let Some(script) = scripts.next() else { return Ok(Self::default()) };
+        if let Some(second) = scripts.next() {
+            let message = format!(
+                "the payload has two blocks of script metadata, at line {} and at line {}",
+                script.line, second.line
+            );
+            return Err(
+                Error::new(ErrorKind::Payload, message).with_hint("put all of it into one `# /// script` block")
+            );
+        }
+        let parsed: Script = toml::from_str(&script.content()).map_err(|error| {
+            let offset = error.span().map_or(0, |span| script.content()[..span.start].matches('\n').count());
+            let message = format!(
+                "the payload's script metadata cannot be read: line {}: {}",
+                script.line + 1 + offset,
+                error.message().trim_end()
+            );
+            Error::new(ErrorKind::Payload, message).with_hint(
+                "between `# /// script` and `# ///` stands TOML: `# dependencies = [\"numpy>=2\"]`, `# requires-python = \">=3.11\"`",
+            )
+        })?;
+        Ok(Self { dependencies: parsed.dependencies, requires_python: parsed.requires_python })
     }
 
-    /// Adds it to an image.
-    pub fn merge_into(&self, image: Image) -> Image {
-        image.pip(self.dependencies.iter().cloned())
+    /// Adds it to an image: requirements that are not there yet behind those that are, and the bound on Python's version beside the others.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::InvalidSpec`] when a requirement is malformed, or when no Python that the image allows is within all bounds.
+    pub fn merge_into(&self, mut image: Image) -> Result<Image> {
+        for requirement in &self.dependencies {
+            if !image.pip.contains(requirement) {
+                image.pip.push(requirement.clone());
+            }
+        }
+        if let Some(bound) = &self.requires_python
+            && !image.requires_python.contains(bound)
+        {
+            image.requires_python.push(bound.clone());
+        }
+        if *self != Self::default() {
+            image.validate()?;
+        }
+        Ok(image)
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "kebab-case")]
+struct Script {
+    #[serde(default)]
+    dependencies: Vec<String>,
+    requires_python: Option<String>,
+}
+
+/// An embedded block: the lines between `# /// type` and `# ///`.
+#[derive(Debug, PartialEq, Eq)]
+struct Block<'a> {
+    kind: &'a str,
+    /// The number of its first line, from 1.
+    line: usize,
+    lines: Vec<&'a str>,
+}
+
+impl Block<'_> {
+    /// Without the comment signs.
+    fn content(&self) -> String {
+        let plain = |line: &&str| format!("{}\n", line.strip_prefix("# ").unwrap_or(&line[1..]));
+        self.lines.iter().map(plain).collect()
+    }
+}
+
+/// As the reference implementation finds them:
+/// `(?m)^# /// (?P<type>[a-zA-Z0-9-]+)$\s(?P<content>(^#(| .*)$\s)+)^# ///$`, one after the other. The content is greedy: a block ends at the last `# ///` of the
+/// comment in which it stands.
+fn blocks(text: &str) -> Vec<Block<'_>> {
+    let lines: Vec<_> = text.split('\n').collect();
+    let mut blocks = Vec::new();
+    let mut at = 0;
+    while at < lines.len() {
+        let Some(kind) = opening(lines[at]) else {
+            at += 1;
+            continue;
+        };
+        let first = at + 1;
+        let comment = lines[first..].iter().take_while(|line| **line == "#" || line.starts_with("# ")).count();
+        // At least one line stands between a block's ends.
+        let end = (first + 1..first + comment).rev().find(|end| lines[*end] == END);
+        match end {
+            Some(end) => {
+                blocks.push(Block { kind, line: at + 1, lines: lines[first..end].to_vec() });
+                at = end + 1;
+            }
+            None => at += 1,
+        }
+    }
+    blocks
+}
+
+fn opening(line: &str) -> Option<&str> {
+    let kind = line.strip_prefix("# /// ")?;
+    let fits = !kind.is_empty() && kind.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
+    fits.then_some(kind)
+}
+
+/// With the line ends that Python sees when it reads a file as text.
+fn normalised(text: &str) -> Cow<'_, str> {
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    if text.contains('\r') { text.replace("\r\n", "\n").replace('\r', "\n").into() } else { text.into() }
+}
+
+const END: &str = "# ///";
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const REFERENCE: &str = r"(?m)^# /// (?P<type>[a-zA-Z0-9-]+)$\s(?P<content>(^#(| .*)$\s)+)^# ///$";
+
+    fn read(text: &str) -> Metadata {
+        Metadata::read(text).unwrap()
+    }
+
+    fn refusal(text: &str) -> String {
+        let error = Metadata::read(text).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Payload);
+        assert!(error.hint().is_some());
+        error.message().to_owned()
+    }
+
+    #[test]
+    fn dependencies_and_python_are_read() {
+        let text = "#!/usr/bin/env python\n# /// script\n# requires-python = \">=3.11\"\n# dependencies = [\n#   \"numpy>=2\",\n#\n#   \"x # y\",\n# ]\n# [tool.uv]\n# index-url = \"x\"\n# ///\nimport numpy\n";
+        let metadata = read(text);
+        assert_eq!(metadata.requires_python.as_deref(), Some(">=3.11"));
+        assert_eq!(metadata.dependencies, ["numpy>=2", "x # y"]);
+        assert_eq!(read(&text.replace('\n', "\r\n")), metadata);
+        assert_eq!(read(&format!("\u{feff}{}", text.split_once('\n').unwrap().1)), metadata);
+    }
+
+    #[test]
+    fn what_is_no_script_block_is_nothing() {
+        for text in [
+            "",
+            "def f(): ...",
+            "# /// script\n# dependencies = [\"a\"]\n\ndef f(): ...\n",
+            "# /// script\n# ///\n",
+            "# /// pyproject\n# dependencies = [\"a\"]\n# ///\n",
+            "    # /// script\n    # dependencies = [\"a\"]\n    # ///\n",
+            "# ///  script\n# dependencies = [\"a\"]\n# ///\n",
+            "# /// script\n#dependencies = [\"a\"]\n# ///\n",
+            "# /// script\n#\n# ///\n",
+        ] {
+            assert_eq!(read(text), Metadata::default(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_mistake_has_the_line_of_the_source() {
+        let block = "# /// script\n# dependencies = [\"a\"]\n# ///\n";
+        assert_eq!(
+            refusal(&format!("x = 1\n{block}\n{block}")),
+            "the payload has two blocks of script metadata, at line 2 and at line 6"
+        );
+        let message = refusal("\n\n# /// script\n# requires-python = \">=3.11\"\n# dependencies = \"numpy\"\n# ///\n");
+        assert!(message.contains("line 5:") && message.contains("sequence"), "{message}");
+        let message = refusal("# /// script\n# dependencies = [\n# ///\n");
+        assert!(message.contains("line "), "{message}");
+    }
+
+    #[test]
+    fn it_is_merged_without_saying_anything_twice() {
+        let block = "# /// script\n# requires-python = \">=3.11\"\n# dependencies = [\"b\", \"a\", \"b\"]\n# ///\n";
+        let image = read(block).merge_into(Image::new().pip(["a"]).requires_python(">=3.11")).unwrap();
+        assert_eq!(image.pip, ["a", "b"]);
+        assert_eq!(image.requires_python, [">=3.11"]);
+    }
+
+    #[test]
+    fn contradictions_are_found_without_a_resolver() {
+        let metadata = |bound: &str| Metadata { requires_python: Some(bound.to_owned()), ..Metadata::default() };
+        let refused = |bound: &str, image: Image| {
+            let error = metadata(bound).merge_into(image).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::InvalidSpec);
+            error.message().to_owned()
+        };
+        assert!(refused(">=3.11", Image::new().python("3.10")).contains("Python 3.10"));
+        assert!(refused("<3.11", Image::new().requires_python(">=3.12")).contains("`>=3.12` and `<3.11`"));
+        assert!(refused("three", Image::new()).contains("`three`"));
+        metadata(">=3.11,<3.14").merge_into(Image::new().python("3.12")).unwrap();
+        let broken = Metadata { dependencies: vec!["numpy=2".to_owned()], ..Metadata::default() };
+        assert!(broken.merge_into(Image::new()).unwrap_err().message().contains("`numpy=2`"));
+    }
+
+    fn lines() -> impl Strategy<Value = String> {
+        let line = prop_oneof![
+            3 => prop::sample::select(vec!["# /// script", "# ///", "# /// test-1", "#", "# ", "", "# a = 1", "#x", "# /// scr ipt", " # ///", "# /// "]),
+            1 => prop::sample::select(vec!["dependencies = []", "# \u{b}", "# \u{2028}", "#\t", "# ///\t", "# /// script "]),
+        ];
+        prop::collection::vec(line, 0..14).prop_map(|lines| lines.join("\n"))
+    }
+
+    proptest! {
+        #[test]
+        fn blocks_are_those_of_the_reference(text in lines()) {
+            let reference = regex::Regex::new(REFERENCE).unwrap();
+            let expected: Vec<_> = reference
+                .captures_iter(&text)
+                .map(|found| (found["type"].to_owned(), found["content"].to_owned()))
+                .collect();
+            let found: Vec<_> = blocks(&text)
+                .iter()
+                .map(|block| (block.kind.to_owned(), block.lines.iter().map(|line| format!("{line}\n")).collect()))
+                .collect();
+            prop_assert_eq!(found, expected);
+        }
+
+        #[test]
+        fn arbitrary_text_never_panics(text in any::<String>(), block in any::<String>()) {
+            let _ = Metadata::read(&text);
+            let _ = Metadata::read(&format!("# /// script\n# {block}\n# ///\n"));
+        }
     }
 }
