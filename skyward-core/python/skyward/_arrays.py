@@ -8,6 +8,8 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
+from ._memory import allocate
+
 _DTYPES: Final = frozenset(
     {"bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"}
     | {"float16", "float32", "float64", "complex64", "complex128"}
@@ -18,6 +20,7 @@ _EXTENDED: Final = frozenset(
 )
 """Types that NumPy has only with the package `ml_dtypes`; by name on the wire, like the others."""
 
+_LARGE: Final = 1 << 20
 _encode = msgspec.msgpack.Encoder().encode
 
 
@@ -116,7 +119,11 @@ def _numpy(array: Any) -> Array:
         raise ArrayError(f"an array of dtype {dtype} cannot be sent; convert it with `.astype(...)`")
     if dtype.byteorder == ">" or (dtype.byteorder == "=" and sys.byteorder == "big"):
         array = array.astype(dtype.newbyteorder("<"))
-    return Array(_describe(name, array.shape), array.tobytes())
+    if array.nbytes < _LARGE:
+        return Array(_describe(name, array.shape), array.tobytes())
+    elements = allocate(array.nbytes)
+    sys.modules["numpy"].frombuffer(elements, "u1").view(array.dtype).reshape(array.shape)[...] = array
+    return Array(_describe(name, array.shape), elements)
 
 
 def _tensor(torch: Any, tensor: Any) -> Array:

@@ -224,7 +224,7 @@ class Session:
             failure = None
             if body != _EMPTY:
                 try:
-                    arguments = _values.decode(body, owned)
+                    arguments = (_values.decode_owned if owned else _values.decode)(body)
                     if type(arguments) is not dict:
                         raise TypeError("the arguments are not a map")
                 except Exception as error:

@@ -15,6 +15,7 @@ import msgspec
 from msgspec.msgpack import Ext
 
 from . import _arrays
+from ._memory import to_bytes
 
 Buffer = bytes | bytearray | memoryview
 
@@ -175,14 +176,20 @@ def type_name(kind: type) -> str:
     return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
 
 
-def decode(packed: memoryview, owned: bool) -> Any:
-    """A value from its MessagePack form.
+def decode(packed: memoryview) -> Any:
+    """A value from its MessagePack form; arrays lie in memory of their own."""
+    return _decode_shared(packed)
 
-    Args:
-        packed: the whole message.
-        owned: the memory stays with the caller: arrays then lie in it instead of in a copy.
-    """
-    return (_decode_owned if owned else _decode_shared)(packed)
+
+def decode_owned(packed: memoryview) -> Any:
+    """The same for memory that is the caller's to keep: arrays lie in it."""
+    if not packed or packed[0] & 0xF0 != 0x80:
+        return _decode_owned(packed)
+    return {name: _member(memoryview(raw)) for name, raw in _decode_members(packed).items()}
+
+
+def _member(packed: memoryview) -> Any:
+    return to_bytes(packed[5:]) if packed[0] == 0xC6 else _decode_owned(packed)
 
 
 def _write(plain: Any, parts: list[Buffer]) -> None:
@@ -321,5 +328,6 @@ def _scan(plain: Any, path: str) -> EncodeError | None:
     return None
 
 
+_decode_members = msgspec.msgpack.Decoder(dict[str, msgspec.Raw]).decode
 _decode_owned = msgspec.msgpack.Decoder(ext_hook=_arrays.from_owned).decode
 _decode_shared = msgspec.msgpack.Decoder(ext_hook=_arrays.from_shared).decode

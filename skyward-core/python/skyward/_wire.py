@@ -9,6 +9,8 @@ from typing import Any, Final
 
 import msgspec
 
+from ._memory import allocate
+
 PROTOCOL: Final = 1
 MAX_HEAD: Final = 1 << 20
 MAX_FRAME: Final = 1 << 30
@@ -149,8 +151,7 @@ class FrameReader:
         if total + 8 <= _SMALL:
             self._move(start)
             return
-        big = bytearray(total)
-        self._big = memoryview(big)
+        self._big = allocate(total)
         self._big_got = self._end - start - 8
         self._big[: self._big_got] = self._view[start + 8 : self._end]
         self._big_head = head_length

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _signal  # type: ignore[import-not-found]
 import os
 import signal
 import socket
@@ -45,8 +46,14 @@ class Worker:
         self.retain_bytes: int = spec.get("retain_bytes") or 1 << 28
         self.session = Session(listener, self.generation, spec.get("max_frame") or _wire.MAX_FRAME)
         self.waiting = False
+        self._handlers = (self.on_interrupt, self.on_terminate)
         self.out = _keep(1)
         self.err = _keep(2)
+
+    def take_signals(self) -> None:
+        """Handle the signals; again, after a payload that handled them itself."""
+        signal.signal(signal.SIGINT, self._handlers[0])
+        signal.signal(signal.SIGTERM, self._handlers[1])
 
     def enter(self) -> None:
         """Enter the hooks around the app; the `Hello` then tells how it went."""
@@ -105,7 +112,9 @@ class Worker:
             else:
                 stream = _Output(session, identity) if identity in session.streams else None
                 parts, failure = self.runner.run(payload, task.arguments, task.trace, stream)
-                _restore_signals()
+                # The module `signal` wraps this in an enumeration, which takes longer than all the rest.
+                if _signal.getsignal(2) is not self._handlers[0] or _signal.getsignal(15) is not self._handlers[1]:
+                    self.take_signals()
         flush()
         session.running = None
         out, err = os.lseek(self.out, 0, os.SEEK_END), os.lseek(self.err, 0, os.SEEK_END)
@@ -182,10 +191,7 @@ def main() -> None:
     _state.cluster = spec["cluster"]
     _set_up_output()
     worker = Worker(spec, listener)
-    signal.signal(signal.SIGINT, worker.on_interrupt)
-    signal.signal(signal.SIGTERM, worker.on_terminate)
-    global _SIGNALS
-    _SIGNALS = ((signal.SIGINT, worker.on_interrupt), (signal.SIGTERM, worker.on_terminate))
+    worker.take_signals()
     try:
         worker.enter()
         worker.serve()
@@ -197,16 +203,6 @@ def main() -> None:
         os._exit(EXIT_DESCRIPTORS)
     code = worker.leave()
     _exit(code)
-
-
-_SIGNALS: tuple[tuple[signal.Signals, Any], ...] = ()
-
-
-def _restore_signals() -> None:
-    """Take the signals back from a payload that handled them itself."""
-    for number, handler in _SIGNALS:
-        if signal.getsignal(number) != handler:
-            signal.signal(number, handler)
 
 
 def _read_spec() -> dict[str, Any]:
