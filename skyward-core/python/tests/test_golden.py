@@ -1,0 +1,35 @@
+"""The frames of `tests/golden/frames.json`, which the Rust side checks too."""
+
+from __future__ import annotations
+
+import json
+import socket
+from typing import Any
+
+import pytest
+
+from skyward import _wire
+
+from .golden import PATH, text
+
+FRAMES: list[dict[str, Any]] = json.loads(PATH.read_text())
+
+
+def test_the_file_is_what_this_side_would_write() -> None:
+    assert PATH.read_text() == text()
+
+
+@pytest.mark.parametrize("golden", FRAMES, ids=lambda golden: f"{golden['direction']}:{golden['name']}")
+def test_a_frame_is_read_back(golden: dict[str, Any]) -> None:
+    left, right = socket.socketpair()
+    with left, right:
+        left.sendall(bytes.fromhex(golden["frame_hex"]))
+        reader = _wire.FrameReader()
+        reader.fill(right)
+        [(head, body, _)] = [(head, bytes(body), owned) for head, body, owned in reader.frames()]
+    assert head == golden["head"]
+    assert body.hex() == golden["body_hex"]
+
+
+def test_every_message_is_there() -> None:
+    assert {golden["head"][0] for golden in FRAMES} == {*range(1, 9), *range(33, 43), *range(65, 72), *range(97, 101)}
