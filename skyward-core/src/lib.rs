@@ -21,4 +21,9 @@ pub mod bootstrap;
 
 pub mod pool;
 
+#[cfg(feature = "terminal")]
+pub mod terminal;
+
 pub use error::{Error, ErrorKind, Result};
+#[cfg(feature = "terminal")]
+pub use terminal::Terminal;

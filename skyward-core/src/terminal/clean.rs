@@ -1,0 +1,79 @@
+//! What of a line of task output can be shown.
+
+/// The line as text: bytes that are no text replaced, backspaces carried out, control characters and escape sequences left out. Colours stay where they are wanted.
+pub(super) fn clean(bytes: &[u8], colours: bool) -> String {
+    let text = String::from_utf8_lossy(bytes);
+    if !text.contains(|c: char| c.is_control() && c != '\t') {
+        return text.into_owned();
+    }
+    let mut shown = String::with_capacity(text.len());
+    let mut coloured = false;
+    let mut rest = text.chars();
+    while let Some(c) = rest.next() {
+        match c {
+            '\t' => shown.push(c),
+            '\u{8}' => drop(shown.pop()),
+            '\u{1b}' => {
+                let sequence = escape(&mut rest);
+                if colours && sequence.starts_with('[') && sequence.ends_with('m') {
+                    shown.push(c);
+                    shown.push_str(&sequence);
+                    coloured = true;
+                }
+            }
+            c if c.is_control() => {}
+            c => shown.push(c),
+        }
+    }
+    if coloured {
+        shown.push_str(RESET);
+    }
+    shown
+}
+
+/// The rest of an escape sequence (ECMA-48), or what there is of it.
+fn escape(rest: &mut std::str::Chars<'_>) -> String {
+    let mut sequence = String::new();
+    let Some(first) = rest.next() else { return sequence };
+    sequence.push(first);
+    let ends = |c: char, before: Option<char>| match first {
+        '[' => ('@'..='~').contains(&c),
+        // Operating system commands and their like, up to BEL or ESC \.
+        ']' | 'P' | 'X' | '^' | '_' => c == '\u{7}' || (c == '\\' && before == Some('\u{1b}')),
+        _ => true,
+    };
+    if !"[]PX^_".contains(first) {
+        return sequence;
+    }
+    for c in rest.by_ref() {
+        let before = sequence.chars().next_back();
+        sequence.push(c);
+        if ends(c, before) {
+            break;
+        }
+    }
+    sequence
+}
+
+const RESET: &str = "\u{1b}[0m";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_moves_the_cursor_is_left_out() {
+        for (bytes, plain, coloured) in [
+            (&b"a\tb"[..], "a\tb", "a\tb"),
+            (b"caf\xc3\xa9 \xff", "café \u{fffd}", "café \u{fffd}"),
+            (b"\x1b[1;32mok\x1b[0m", "ok", "\u{1b}[1;32mok\u{1b}[0m\u{1b}[0m"),
+            (b"\x1b[2K\x1b[1Ax\x07", "x", "x"),
+            (b"\x1b]0;title\x07x\x1b]8;;u\x1b\\y", "xy", "xy"),
+            (b"10%\x08\x08\x0820%", "20%", "20%"),
+            (b"a\x1b7b\x1b", "ab", "ab"),
+            (b"\x1b[31", "", ""),
+        ] {
+            assert_eq!((clean(bytes, false).as_str(), clean(bytes, true).as_str()), (plain, coloured));
+        }
+    }
+}

@@ -1,0 +1,199 @@
+//! Whole lines out of the pieces in which workers' output comes.
+
+use std::collections::BTreeMap;
+
+use crate::event::{Output, OutputStream};
+use crate::ids::{Generation, Rank};
+
+/// The unfinished lines of all workers.
+#[derive(Debug, Default)]
+pub(super) struct Lines {
+    streams: BTreeMap<(Rank, bool), Unfinished>,
+}
+
+/// A line of one worker, still without prefix and as bytes.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Line {
+    Text(Vec<u8>),
+    /// So many bytes never came.
+    Gap(u64),
+}
+
+#[derive(Debug)]
+struct Unfinished {
+    generation: Generation,
+    /// The offset of the bytes that come next.
+    next: u64,
+    text: Vec<u8>,
+    /// The last byte was a carriage return: the text is written over, unless the line ends now.
+    returned: bool,
+}
+
+impl Lines {
+    /// The lines that are whole now.
+    pub(super) fn take(&mut self, output: &Output) -> Vec<Line> {
+        let mut lines = Vec::new();
+        let fresh =
+            || Unfinished { generation: output.generation, next: output.offset, text: Vec::new(), returned: false };
+        let stream = self.streams.entry((output.rank, output.stream == OutputStream::Stderr)).or_insert_with(fresh);
+        if stream.generation != output.generation {
+            lines.extend(stream.finish());
+            *stream = fresh();
+        }
+        // After a reconnect some bytes may come again.
+        let seen = usize::try_from(stream.next.saturating_sub(output.offset)).unwrap_or(usize::MAX);
+        let bytes = output.bytes.get(seen..).unwrap_or_default();
+        let missing = output.offset.saturating_sub(stream.next);
+        if missing > 0 {
+            lines.extend(stream.finish());
+            lines.push(Line::Gap(missing));
+        }
+        stream.next = stream.next.max(output.offset.saturating_add(output.bytes.len() as u64));
+        stream.add(bytes, &mut lines);
+        lines
+    }
+
+    /// What is left of one worker's lines, or of all workers'.
+    pub(super) fn finish(&mut self, of: Option<Rank>) -> Vec<(Rank, OutputStream, Line)> {
+        let streams = self.streams.iter_mut().filter(|((rank, _), _)| of.is_none_or(|of| of == *rank));
+        streams
+            .filter_map(|((rank, stderr), stream)| {
+                let name = if *stderr { OutputStream::Stderr } else { OutputStream::Stdout };
+                stream.finish().map(|line| (*rank, name, line))
+            })
+            .collect()
+    }
+}
+
+impl Unfinished {
+    fn add(&mut self, bytes: &[u8], lines: &mut Vec<Line>) {
+        for piece in bytes.split_inclusive(|byte| matches!(byte, b'\n' | b'\r')) {
+            if piece == b"\n" {
+                lines.push(Line::Text(std::mem::take(&mut self.text)));
+                self.returned = false;
+                continue;
+            }
+            if piece == b"\r" && self.returned {
+                continue;
+            }
+            if std::mem::take(&mut self.returned) {
+                self.text.clear();
+            }
+            match piece.split_last() {
+                Some((b'\n', text)) => {
+                    self.text.extend_from_slice(text);
+                    lines.push(Line::Text(std::mem::take(&mut self.text)));
+                }
+                Some((b'\r', text)) => {
+                    self.text.extend_from_slice(text);
+                    self.returned = true;
+                }
+                _ => self.text.extend_from_slice(piece),
+            }
+            while self.text.len() > MAX_LINE {
+                let rest = self.text.split_off(MAX_LINE);
+                lines.push(Line::Text(std::mem::replace(&mut self.text, rest)));
+            }
+        }
+    }
+
+    fn finish(&mut self) -> Option<Line> {
+        self.returned = false;
+        let text = std::mem::take(&mut self.text);
+        (!text.is_empty()).then_some(Line::Text(text))
+    }
+}
+
+/// A line without an end is cut here.
+const MAX_LINE: usize = 64 << 10;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ids::NodeIndex;
+
+    /// Output in the order in which it is given, with offsets that follow on.
+    struct Feed {
+        lines: Lines,
+        offset: u64,
+        generation: u64,
+    }
+
+    impl Feed {
+        fn new() -> Self {
+            Self { lines: Lines::default(), offset: 0, generation: 1 }
+        }
+
+        fn bytes(&mut self, bytes: &[u8]) -> Vec<Line> {
+            let bytes = bytes.to_vec();
+            let length = bytes.len() as u64;
+            let output = Output::new(
+                NodeIndex(0),
+                Rank(0),
+                OutputStream::Stdout,
+                Generation(self.generation),
+                self.offset,
+                bytes,
+            );
+            self.offset += length;
+            self.lines.take(&output)
+        }
+
+        fn texts(&mut self, bytes: &[u8]) -> Vec<String> {
+            let text = |line| match line {
+                Line::Text(text) => String::from_utf8(text).unwrap(),
+                Line::Gap(missing) => format!("<{missing}>"),
+            };
+            self.bytes(bytes).into_iter().map(text).collect()
+        }
+    }
+
+    #[test]
+    fn lines_come_when_they_are_whole() {
+        let mut feed = Feed::new();
+        assert!(feed.texts(b"ep").is_empty());
+        assert_eq!(feed.texts(b"och 1\n\nepoch 2\r\nx"), ["epoch 1", "", "epoch 2"]);
+        assert_eq!(feed.lines.finish(Some(Rank(1))), []);
+        assert_eq!(feed.lines.finish(None), [(Rank(0), OutputStream::Stdout, Line::Text(b"x".to_vec()))]);
+        assert_eq!(feed.lines.finish(None), []);
+    }
+
+    #[test]
+    fn of_a_line_written_over_the_last_text_stays() {
+        let mut feed = Feed::new();
+        assert!(feed.texts(b"10%\r20%\r").is_empty());
+        assert!(feed.texts(b"\r100%").is_empty());
+        assert_eq!(feed.texts(b" done\r"), [""; 0]);
+        assert_eq!(feed.texts(b"\nnext\n"), ["100% done", "next"]);
+    }
+
+    #[test]
+    fn a_gap_is_told_and_bytes_that_come_again_are_not() {
+        let mut feed = Feed::new();
+        assert_eq!(feed.texts(b"one\ntw"), ["one"]);
+        feed.offset = 4;
+        assert_eq!(feed.texts(b"two\n"), ["two"]);
+        feed.offset = 2;
+        assert_eq!(feed.texts(b"e\n"), [""; 0]);
+        feed.offset = 8;
+        assert_eq!(feed.texts(b"th"), [""; 0]);
+        feed.offset = 20;
+        assert_eq!(feed.texts(b"four\n"), ["th", "<10>", "four"]);
+    }
+
+    #[test]
+    fn a_new_generation_begins_anew() {
+        let mut feed = Feed::new();
+        feed.texts(b"cut of");
+        (feed.generation, feed.offset) = (2, 0);
+        assert_eq!(feed.texts(b"new\n"), ["cut of", "new"]);
+    }
+
+    #[test]
+    fn an_endless_line_is_cut() {
+        let mut feed = Feed::new();
+        let lines = feed.texts(&vec![b'x'; 2 * MAX_LINE + 1]);
+        assert_eq!(lines.iter().map(String::len).collect::<Vec<_>>(), [MAX_LINE, MAX_LINE]);
+        assert_eq!(feed.texts(b"\n"), ["x"]);
+    }
+}

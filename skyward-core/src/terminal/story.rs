@@ -1,0 +1,206 @@
+//! What there is to say about a pool's events: pure, events in, lines out.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use super::clean::clean;
+use super::lines::{Line, Lines};
+use crate::error::WorkerExit;
+use crate::event::{EventItem, OutputStream, PoolEvent};
+use crate::ids::{NodeIndex, Rank};
+
+/// What was said of a pool so far.
+#[derive(Debug)]
+pub(super) struct Story {
+    quiet: bool,
+    output: bool,
+    colours: [bool; 2],
+    lines: Lines,
+    /// The nodes that have a machine.
+    alive: BTreeSet<NodeIndex>,
+    /// The nodes that are being made ready or ended, and what is done there.
+    nodes: BTreeMap<NodeIndex, String>,
+    /// Workers that are ready, of those that are started.
+    workers: Option<(u32, u32)>,
+    ready: bool,
+    ending: bool,
+}
+
+/// Something to show.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Show {
+    /// A line that a worker wrote.
+    Output(OutputStream, String),
+    /// A line about the pool that stays.
+    Note(String),
+    /// A step forward: a line of its own only where no rows show it.
+    Step(String),
+}
+
+/// A row of the progress.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Row {
+    Text(String),
+    Bar { text: String, done: u32, total: u32 },
+}
+
+impl Story {
+    /// `*_colours` say whether colours of the workers' output are kept.
+    pub(super) fn new(quiet: bool, output: bool, stdout_colours: bool, stderr_colours: bool) -> Self {
+        Self {
+            quiet,
+            output,
+            colours: [stdout_colours, stderr_colours],
+            lines: Lines::default(),
+            alive: BTreeSet::new(),
+            nodes: BTreeMap::new(),
+            workers: None,
+            ready: false,
+            ending: false,
+        }
+    }
+
+    /// What this event, so long after the first, gives to show.
+    pub(super) fn tell(&mut self, item: &EventItem, after: Duration) -> Vec<Show> {
+        let mut shows = Vec::new();
+        match item {
+            EventItem::Event(event) => self.event(event, after, &mut shows),
+            EventItem::Missed(1) => {
+                shows.push(Show::Note("1 event was not shown: the terminal was too slow".to_owned()))
+            }
+            EventItem::Missed(number) => {
+                shows.push(Show::Note(format!("{number} events were not shown: the terminal was too slow")));
+            }
+        }
+        if self.quiet {
+            shows.retain(|show| matches!(show, Show::Output(..)));
+        }
+        shows
+    }
+
+    /// What is left when no event comes any more.
+    pub(super) fn end(&mut self) -> Vec<Show> {
+        self.nodes.clear();
+        self.workers = None;
+        self.unfinished(None)
+    }
+
+    /// What is going on.
+    pub(super) fn rows(&self) -> Vec<Row> {
+        let mut rows: Vec<_> =
+            self.nodes.iter().take(MAX_ROWS).map(|(node, step)| Row::Text(format!("node {node}: {step}"))).collect();
+        if self.nodes.len() > MAX_ROWS {
+            rows.push(Row::Text(format!("and {} more nodes", self.nodes.len() - MAX_ROWS)));
+        }
+        if let Some((done, total)) = self.workers {
+            rows.push(Row::Bar { text: "workers".to_owned(), done, total });
+        }
+        rows
+    }
+
+    fn event(&mut self, event: &PoolEvent, after: Duration, shows: &mut Vec<Show>) {
+        match event {
+            PoolEvent::NodeLaunching { node } => self.step(*node, "launching".to_owned(), shows),
+            PoolEvent::NodeLaunched { node, machine, address } => {
+                self.alive.insert(*node);
+                self.step(*node, format!("launched machine {machine} at {address}"), shows);
+            }
+            PoolEvent::BootstrapStep { node, step } => self.step(*node, (*step).to_owned(), shows),
+            PoolEvent::BootstrapLine { node, step, line } => {
+                self.step(*node, format!("{step}: {}", clean(line.as_bytes(), false)), shows);
+            }
+            PoolEvent::GenerationStarting { generation, workers } => {
+                self.nodes.clear();
+                self.workers = Some((0, *workers));
+                shows.push(Show::Step(format!("starting {} (generation {generation})", count(*workers, "worker"))));
+            }
+            PoolEvent::WorkerReady { rank, node, pid } => {
+                let mut text = format!("rank {rank} is ready: node {node}, process {pid}");
+                if let Some((done, total)) = &mut self.workers {
+                    *done = (*done + 1).min(*total);
+                    text += &format!(" ({done} of {total})");
+                }
+                shows.push(Show::Step(text));
+            }
+            PoolEvent::PoolReady { nodes, workers } => {
+                self.nodes.clear();
+                self.workers = None;
+                let again = if self.ready { "ready again" } else { "ready" };
+                self.ready = true;
+                let (nodes, workers) = (count(*nodes, "node"), count(*workers, "worker"));
+                shows.push(Show::Note(format!("{again} after {}: {nodes}, {workers}", time(after))));
+            }
+            PoolEvent::TaskRetried { task, attempt, error } => {
+                shows.push(Show::Note(format!("task {task} is tried again (attempt {attempt}): {}", error.message())));
+            }
+            PoolEvent::Output(output) if self.output => {
+                for line in self.lines.take(output) {
+                    shows.push(self.output_line(output.rank, output.stream, line));
+                }
+            }
+            PoolEvent::WorkerExited { rank, exit } => {
+                shows.extend(self.unfinished(Some(*rank)));
+                // A pool that ends ends its workers.
+                if !self.ending && !matches!(exit, WorkerExit::WorldEnded) {
+                    let exit = exit.to_string();
+                    shows.push(Show::Note(format!("the worker of rank {rank} {}", exit.trim_end_matches(','))));
+                }
+            }
+            PoolEvent::NodeLost { node, error } => {
+                self.nodes.remove(node);
+                shows.push(Show::Note(format!("node {node} is lost: {}", error.message())));
+            }
+            PoolEvent::Draining => {
+                self.ending = true;
+                self.nodes = self.alive.iter().map(|node| (*node, "ending".to_owned())).collect();
+                self.workers = None;
+                shows.push(Show::Step("ending".to_owned()));
+            }
+            PoolEvent::NodeGone { node, machine } => {
+                self.alive.remove(node);
+                self.nodes.remove(node);
+                shows.push(Show::Step(format!("node {node}: machine {machine} is gone")));
+            }
+            PoolEvent::Closed => {
+                shows.extend(self.end());
+                shows.push(Show::Step(format!("nothing is left after {}", time(after))));
+            }
+            // Tasks come and go by the thousand, and whoever awaits one gets its outcome.
+            _ => {}
+        }
+    }
+
+    fn step(&mut self, node: NodeIndex, text: String, shows: &mut Vec<Show>) {
+        shows.push(Show::Step(format!("node {node}: {text}")));
+        self.nodes.insert(node, text);
+    }
+
+    fn unfinished(&mut self, of: Option<Rank>) -> Vec<Show> {
+        let lines = self.lines.finish(of);
+        lines.into_iter().map(|(rank, stream, line)| self.output_line(rank, stream, line)).collect()
+    }
+
+    fn output_line(&self, rank: Rank, stream: OutputStream, line: Line) -> Show {
+        let colours = self.colours[usize::from(stream == OutputStream::Stderr)];
+        let text = match line {
+            Line::Text(text) => clean(&text, colours),
+            Line::Gap(1) => "… 1 byte was not shown".to_owned(),
+            Line::Gap(missing) => format!("… {missing} bytes were not shown"),
+        };
+        Show::Output(stream, format!("[rank {rank}] {text}"))
+    }
+}
+
+fn count(number: u32, what: &str) -> String {
+    format!("{number} {what}{}", if number == 1 { "" } else { "s" })
+}
+
+fn time(duration: Duration) -> String {
+    match duration.as_secs() {
+        0..60 => format!("{:.1} s", duration.as_secs_f64()),
+        seconds => format!("{} min {} s", seconds / 60, seconds % 60),
+    }
+}
+
+/// More nodes than this share one row.
+const MAX_ROWS: usize = 8;

@@ -1,0 +1,231 @@
+use std::sync::{Arc, Mutex};
+
+use indicatif::{ProgressDrawTarget, TermLike};
+
+use super::story::Row;
+use super::*;
+use crate::error::{Error, ErrorKind, WorkerExit};
+use crate::event::{Output, PoolEvent};
+use crate::ids::{Attempt, Generation, MachineId, NodeIndex, Rank, TaskId};
+
+fn story() -> Story {
+    Story::new(false, true, false, false)
+}
+
+fn event(event: PoolEvent) -> EventItem {
+    EventItem::Event(Arc::new(event))
+}
+
+fn output(rank: u32, stream: OutputStream, offset: u64, bytes: &'static [u8]) -> EventItem {
+    event(PoolEvent::Output(Output::new(NodeIndex(0), Rank(rank), stream, Generation(1), offset, bytes)))
+}
+
+fn life() -> Vec<EventItem> {
+    let node = NodeIndex(0);
+    let machine = MachineId::new("m-1");
+    vec![
+        event(PoolEvent::NodeLaunching { node }),
+        event(PoolEvent::NodeLaunched { node, machine: machine.clone(), address: "127.0.3.1".into() }),
+        event(PoolEvent::BootstrapStep { node, step: "environment" }),
+        event(PoolEvent::BootstrapLine {
+            node,
+            step: "environment",
+            line: "\u{1b}[2mResolved 3 packages\u{1b}[0m".into(),
+        }),
+        event(PoolEvent::GenerationStarting { generation: Generation(1), workers: 2 }),
+        event(PoolEvent::WorkerReady { rank: Rank(1), node, pid: 71 }),
+        event(PoolEvent::WorkerReady { rank: Rank(0), node, pid: 70 }),
+        event(PoolEvent::PoolReady { nodes: 1, workers: 2 }),
+        event(PoolEvent::TaskStarted { task: TaskId(1), attempt: Attempt(1), rank: Rank(0) }),
+        output(0, OutputStream::Stdout, 0, b"epoch 1\nepo"),
+        output(1, OutputStream::Stderr, 0, b"careful\n\xff"),
+        output(0, OutputStream::Stdout, 11, b"ch 2\n"),
+        event(PoolEvent::TaskRetried {
+            task: TaskId(1),
+            attempt: Attempt(2),
+            error: Error::new(ErrorKind::WorkerExited, "it broke").with_hint("mend it"),
+        }),
+        event(PoolEvent::WorkerExited { rank: Rank(1), exit: WorkerExit::Signal(11) }),
+        EventItem::Missed(3),
+        event(PoolEvent::Draining),
+        event(PoolEvent::WorkerExited { rank: Rank(0), exit: WorkerExit::Code(0) }),
+        event(PoolEvent::NodeGone { node, machine }),
+        event(PoolEvent::Closed),
+    ]
+}
+
+/// Standard output and standard error of a whole life, without a terminal.
+fn plain(story: Story, items: Vec<EventItem>) -> (String, String) {
+    let (sender, receiver) = mpsc::channel(items.len().max(1));
+    for item in items {
+        sender.try_send(item).unwrap();
+    }
+    drop(sender);
+    let mut stage = Plain { stdout: Vec::new(), stderr: Vec::new() };
+    follow(story, receiver, &mut stage);
+    (String::from_utf8(stage.stdout).unwrap(), String::from_utf8(stage.stderr).unwrap())
+}
+
+#[test]
+fn a_life_in_plain_lines() {
+    let (stdout, stderr) = plain(story(), life());
+    assert_eq!(stdout, "[rank 0] epoch 1\n[rank 0] epoch 2\n");
+    let stderr: Vec<_> = stderr.lines().filter(|line| !line.contains(" after ")).collect();
+    assert_eq!(
+        stderr,
+        [
+            "node 0: launching",
+            "node 0: launched machine m-1 at 127.0.3.1",
+            "node 0: environment",
+            "node 0: environment: Resolved 3 packages",
+            "starting 2 workers (generation 1)",
+            "rank 1 is ready: node 0, process 71 (1 of 2)",
+            "rank 0 is ready: node 0, process 70 (2 of 2)",
+            "[rank 1] careful",
+            "task 1 is tried again (attempt 2): it broke",
+            "[rank 1] \u{fffd}",
+            "the worker of rank 1 was ended by SIGSEGV (signal 11)",
+            "3 events were not shown: the terminal was too slow",
+            "ending",
+            "node 0: machine m-1 is gone",
+        ]
+    );
+}
+
+#[test]
+fn times_are_told_in_words() {
+    let mut story = story();
+    let ready = event(PoolEvent::PoolReady { nodes: 1, workers: 2 });
+    let told = |story: &mut Story, millis| story.tell(&ready, Duration::from_millis(millis));
+    assert_eq!(told(&mut story, 3140), [Show::Note("ready after 3.1 s: 1 node, 2 workers".into())]);
+    assert_eq!(told(&mut story, 125_000), [Show::Note("ready again after 2 min 5 s: 1 node, 2 workers".into())]);
+}
+
+#[test]
+fn quiet_leaves_output_and_output_can_be_left_out() {
+    let (stdout, stderr) = plain(Story::new(true, true, false, false), life());
+    assert_eq!(stdout, "[rank 0] epoch 1\n[rank 0] epoch 2\n");
+    assert_eq!(stderr, "[rank 1] careful\n[rank 1] \u{fffd}\n");
+    let (stdout, stderr) = plain(Story::new(false, false, false, false), life());
+    assert_eq!(stdout, "");
+    assert!(stderr.contains("ready after") && !stderr.contains("[rank"));
+    assert_eq!(plain(Story::new(true, false, false, false), life()), (String::new(), String::new()));
+}
+
+#[test]
+fn an_unfinished_line_is_shown_when_nothing_follows() {
+    let items = vec![output(2, OutputStream::Stdout, 0, b"loss: 0.5")];
+    assert_eq!(plain(story(), items).0, "[rank 2] loss: 0.5\n");
+    let items = vec![output(0, OutputStream::Stdout, 0, b"a\n"), output(0, OutputStream::Stdout, 6, b"b\n")];
+    assert_eq!(plain(story(), items).0, "[rank 0] a\n[rank 0] … 4 bytes were not shown\n[rank 0] b\n");
+}
+
+#[test]
+fn rows_follow_the_start_and_are_gone_when_it_is_done() {
+    let mut story = story();
+    let mut rows = Vec::new();
+    for item in life() {
+        story.tell(&item, Duration::ZERO);
+        rows.push(story.rows());
+    }
+    let text = |text: &str| vec![Row::Text(text.to_owned())];
+    let bar = |done| vec![Row::Bar { text: "workers".into(), done, total: 2 }];
+    assert_eq!(rows[0], text("node 0: launching"));
+    assert_eq!(rows[3], text("node 0: environment: Resolved 3 packages"));
+    assert_eq!(rows[4..7], [bar(0), bar(1), bar(2)]);
+    assert!(rows[7..15].iter().all(Vec::is_empty));
+    assert_eq!(rows[15], text("node 0: ending"));
+    assert!(rows[17..].iter().all(Vec::is_empty));
+}
+
+#[test]
+fn many_nodes_share_a_row() {
+    let mut story = story();
+    for node in 0..20 {
+        story.tell(&event(PoolEvent::NodeLaunching { node: NodeIndex(node) }), Duration::ZERO);
+    }
+    let rows = story.rows();
+    assert_eq!(rows.len(), 9);
+    assert_eq!(rows[8], Row::Text("and 12 more nodes".into()));
+}
+
+#[tokio::test]
+async fn the_end_of_the_events_ends_the_rendering() {
+    let events = Events::new(futures_util::stream::iter([event(PoolEvent::Draining)]));
+    tokio::time::timeout(Duration::from_secs(10), Terminal::auto().quiet(true).render(events)).await.unwrap();
+}
+
+/// A terminal that keeps what is written to it.
+#[derive(Debug, Clone, Default)]
+struct Recorder(Arc<Mutex<String>>);
+
+impl TermLike for Recorder {
+    fn width(&self) -> u16 {
+        80
+    }
+    fn move_cursor_up(&self, _: usize) -> io::Result<()> {
+        Ok(())
+    }
+    fn move_cursor_down(&self, _: usize) -> io::Result<()> {
+        Ok(())
+    }
+    fn move_cursor_right(&self, _: usize) -> io::Result<()> {
+        Ok(())
+    }
+    fn move_cursor_left(&self, _: usize) -> io::Result<()> {
+        Ok(())
+    }
+    fn write_line(&self, text: &str) -> io::Result<()> {
+        self.write_str(text)
+    }
+    fn write_str(&self, text: &str) -> io::Result<()> {
+        self.0.lock().unwrap().push_str(text);
+        Ok(())
+    }
+    fn clear_line(&self) -> io::Result<()> {
+        self.write_str("<clear>")
+    }
+    fn flush(&self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[test]
+fn rows_are_drawn_and_cleared() {
+    let recorder = Recorder::default();
+    let mut bars = Bars::new(ProgressDrawTarget::term_like(Box::new(recorder.clone())));
+    let drawn = || recorder.0.lock().unwrap().clone();
+    bars.set(&[Row::Text("node 0: environment".into())]);
+    assert!(drawn().contains("node 0: environment"), "{}", drawn());
+    bars.set(&[Row::Bar { text: "workers".into(), done: 1, total: 2 }]);
+    let mut stage = Moving { bars, stdout: recorder.writer("out"), stderr: recorder.writer("err") };
+    stage.show(&Show::Output(OutputStream::Stdout, "[rank 0] hi".into())).unwrap();
+    stage.show(&Show::Step("never shown".into())).unwrap();
+    let text = drawn();
+    let (before, after) = text.split_once("out([rank 0] hi\n)").unwrap();
+    assert!(before.contains("<clear>"), "{text}");
+    assert!(after.contains("workers") && after.contains("1/2") && after.contains("[===="), "{text}");
+    assert!(!text.contains("never shown"));
+    let drawn_rows = text.len();
+    stage.rows(&story());
+    stage.show(&Show::Note("done".into())).unwrap();
+    let text = drawn();
+    assert!(!text[drawn_rows..].contains("workers") && text.ends_with("err(done\n)"), "{text}");
+}
+
+impl Recorder {
+    fn writer(&self, name: &'static str) -> impl Write {
+        struct Named(Recorder, &'static str);
+        impl Write for Named {
+            fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+                let text = format!("{}({})", self.1, std::str::from_utf8(bytes).unwrap());
+                self.0.write_str(&text)?;
+                Ok(bytes.len())
+            }
+            fn flush(&mut self) -> io::Result<()> {
+                Ok(())
+            }
+        }
+        Named(self.clone(), name)
+    }
+}
