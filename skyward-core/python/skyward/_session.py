@@ -161,7 +161,7 @@ class Session:
         for descriptor, event in events:
             if event & select.POLLNVAL:
                 self.lost = True
-                raise LostDescriptorsError(f"descriptor {descriptor} was closed")
+                raise LostDescriptorsError("that of its connection")
             if self._connection is not None and descriptor == self._connection.fileno():
                 self._read()
             elif descriptor == self._listener.fileno():
@@ -360,7 +360,7 @@ class Session:
     def _broken(self, error: OSError) -> None:
         if error.errno in (errno.EBADF, errno.ENOTSOCK):
             self.lost = True
-            raise LostDescriptorsError(str(error))
+            raise LostDescriptorsError("that of its connection")
         self._drop()
 
 

@@ -112,6 +112,8 @@ def _take(array: Any, order: Sequence[int]) -> Any:
     if hasattr(array, "dtype") and hasattr(array, "shape"):
         return _take_rows(array, order)
     rows = [array[index] for index in order]
+    if hasattr(array, "typecode"):
+        return type(array)(array.typecode, rows)
     if isinstance(array, tuple):
         return tuple(rows) if type(array) is tuple or hasattr(array, "_fields") else type(array)(rows)
     return rows if type(array) is list or not isinstance(array, list) else type(array)(rows)

@@ -97,14 +97,14 @@ class _Reduction:
                 return value
             keys: Any = value
         else:
-            keys = map(_key, value)
+            keys = [_key(key) for key in value]
         out: dict[Any, Any] = {}
         key: Any = None
         try:
             for key, item in zip(keys, value.values(), strict=True):
                 out[key] = self.plain(item)
         except EncodeError as error:
-            raise error.under("" if error.path.startswith("{") else _segment(key)) from None
+            raise error.under(_segment(key)) from None
         return out
 
     def _fields(self, names: Any, value: Any) -> dict[str, Any]:
@@ -165,7 +165,7 @@ def encode(value: Any) -> list[Buffer]:
         parts: list[Buffer] = []
         _write(plain, parts)
         return _compact(parts)
-    except (OverflowError, UnicodeEncodeError, ValueError):
+    except (OverflowError, UnicodeEncodeError):
         raise _locate(value) from None
     except RecursionError:
         raise EncodeError("it is nested too deeply, or contains itself", value) from None

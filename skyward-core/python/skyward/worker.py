@@ -86,7 +86,7 @@ class Worker:
                 if session.queue:
                     queue_is_stale = self.execute(session.queue.popleft())
                 if session.lost:
-                    raise LostDescriptorsError("the connection's descriptor is gone")
+                    raise LostDescriptorsError("that of its connection")
                 continue
             self.waiting = True
             if session.leaving:
@@ -117,7 +117,10 @@ class Worker:
                     self.take_signals()
         flush()
         session.running = None
-        out, err = os.lseek(self.out, 0, os.SEEK_END), os.lseek(self.err, 0, os.SEEK_END)
+        try:
+            out, err = os.lseek(self.out, 0, os.SEEK_END), os.lseek(self.err, 0, os.SEEK_END)
+        except OSError:
+            raise LostDescriptorsError("those of its output files") from None
         took = perf_counter_ns() - began
         if parts is not None:
             session.result(identity, out, err, took // 1000, parts)
@@ -198,9 +201,11 @@ def main() -> None:
     except _Leave:
         pass
     except LostDescriptorsError as error:
-        text = f"skyward: the payload closed descriptors of the worker, which cannot go on: {error}\n"
-        os.write(worker.err, text.encode())
-        os._exit(EXIT_DESCRIPTORS)
+        text = f"skyward: the payload closed descriptors of the worker, which cannot go on without {error}\n"
+        try:
+            os.write(2, text.encode())
+        finally:
+            os._exit(EXIT_DESCRIPTORS)
     code = worker.leave()
     _exit(code)
 

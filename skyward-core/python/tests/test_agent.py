@@ -1,0 +1,403 @@
+"""The agent: starts, exits, output, leases, owners, trees, and clients that misbehave."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from skyward import _wire
+from skyward._agent import process
+
+from .client import ROOT, AgentClient, Frames, WorkerClient, gone, start_agent, start_spec
+from .conftest import Node
+
+CHILDREN = """
+import os, subprocess, sys, time
+
+def main(count):
+    pids = []
+    for index in range(count):
+        # Every other one leaves the worker's session, and some their parent too.
+        read, write = os.pipe()
+        if os.fork() == 0:
+            if index % 2:
+                os.setsid()
+            if index % 3 == 0 and os.fork():
+                os._exit(0)
+            os.write(write, b"%d\\n" % os.getpid())
+            os.execvp("sleep", ["sleep", "600"])
+        pids.append(int(os.read(read, 100)))
+    return pids
+"""
+
+
+def test_the_line_and_the_hello(node: Node) -> None:
+    assert node.line == {"pid": node.line["pid"], "protocol": 1, "python": sys.version.split()[0]}
+    assert node.agent.facts[1:4] == [1, node.line["pid"], sys.version.split()[0]]
+    facts = node.agent.facts[4]
+    assert facts["cpus"] >= 1
+    assert facts["memory_bytes"] > 1 << 20
+    assert facts["hostname"] == socket.gethostname()
+
+
+def test_files_are_the_owners_alone(node: Node) -> None:
+    node.ready()
+    assert node.folder.stat().st_mode & 0o777 == 0o700
+    for path in ("agent.sock", "g1w0.sock", "agent.log", "g1/w0.out"):
+        assert (node.folder / path).stat().st_mode & 0o777 == 0o600, path
+
+
+def run_agent(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "skyward.agent", *arguments],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=20,
+        check=False,
+    )
+
+
+def test_an_agent_that_cannot_start_says_why(node: Node, tmp_path: Path) -> None:
+    second = run_agent("--dir", str(node.folder), "--addr", "127.0.0.1", "--lease", "5")
+    assert (second.returncode, second.stdout) == (1, "")
+    assert "another agent runs in" in second.stderr
+    (tmp_path / "file").write_text("")
+    assert "Not a directory" in run_agent(f"--dir={tmp_path}/file/x", "--addr=::1", "--lease=5").stderr
+    assert "too long" in run_agent("--dir", f"{tmp_path}/{'x' * 100}", "--addr", "::1", "--lease", "5").stderr
+    for arguments in ([], ["--dir", "x"], ["--nonsense", "1"], ["--dir=x", "--addr=x", "--lease=long"]):
+        done = run_agent(*arguments)
+        assert done.returncode == 1
+        assert "usage" in done.stderr
+
+
+def test_starting_answers_with_sockets_that_accept(node: Node) -> None:
+    started = node.agent.start(start_spec(workers=3), [0, 1, 2])
+    assert [entry[0] for entry in started] == [0, 1, 2]
+    for index, pid, path in started:
+        head, _ = WorkerClient(path).hello()
+        assert head[2:5] == [pid, 1, index]
+
+
+@pytest.mark.parametrize(
+    ("spec", "text"),
+    [
+        ({"python": "/no/such/python"}, "/no/such/python"),
+        ({"cwd": "/no/such/folder"}, "/no/such/folder"),
+    ],
+)
+def test_a_start_that_fails_says_what_is_missing(node: Node, spec: dict[str, Any], text: str) -> None:
+    node.agent.send([_wire.START, 1, [0]], msgspec.msgpack.encode(start_spec(**spec)))
+    head, _ = node.agent.expect(_wire.ERROR)
+    assert head[1] == _wire.START
+    assert text in head[2]
+    assert node.ready("def main():\n    return 1\n").call(1) == 1
+
+
+def test_a_start_that_does_not_fit_is_refused(node: Node) -> None:
+    def refused(generation: int) -> str:
+        node.agent.send([_wire.START, generation, [0]], msgspec.msgpack.encode(start_spec(generation)))
+        return str(node.agent.expect(_wire.ERROR)[0][2])
+
+    node.ready(generation=2)
+    assert "still runs" in refused(3)
+    assert "run already" in refused(2)
+    assert "is over" in refused(1)
+
+
+def test_a_worker_is_started_again_with_its_output_going_on(node: Node) -> None:
+    source = "import os\ndef main(text):\n    print(text)\n    if text == 'die': os._exit(1)\n"
+    worker = node.ready(source)
+    node.agent.send([_wire.LOGS, 1, 0, 0, 0])
+    worker.start(1, text="die")
+    assert node.agent.expect(_wire.LOG) == ([_wire.LOG, 1, 0, 1, 0], b"die\n")
+    assert node.agent.expect(_wire.LOG_END)[0] == [_wire.LOG_END, 1, 0, 4, 0]
+    worker = node.ready(source)
+    worker.call(1, text="again")
+    assert node.agent.expect(_wire.LOG) == ([_wire.LOG, 1, 0, 1, 4], b"again\n")
+
+
+def test_generations_follow_each_other(node: Node) -> None:
+    node.ready()
+    node.agent.send([_wire.STOP, 1, [0], 10.0])
+    node.agent.expect(_wire.STOPPED)
+    worker = node.ready("def main():\n    return 2\n", generation=2)
+    assert worker.call(1) == 2
+
+
+def test_stop_kills_what_does_not_listen(node: Node) -> None:
+    worker = node.ready(
+        "import signal, time\ndef main():\n    signal.signal(signal.SIGTERM, signal.SIG_IGN)\n    print('deaf')\n"
+        "    while True:\n        try: time.sleep(600)\n        except BaseException: pass\n"
+    )
+    worker.start(1)
+    node.agent.send([_wire.LOGS, 1, 0, 0, 0])
+    node.agent.expect(_wire.LOG)
+    node.agent.send([_wire.STOP, 1, [0], 0.1])
+    assert node.agent.expect(_wire.EXITED)[0][4:] == [None, signal.SIGKILL, False]
+    assert node.agent.expect(_wire.STOPPED)[0][1:] == [1, [0]]
+
+
+def test_stop_of_workers_that_do_not_run_is_answered(node: Node) -> None:
+    node.agent.send([_wire.STOP, 9, [0, 1], 1.0])
+    assert node.agent.expect(_wire.STOPPED)[0] == [_wire.STOPPED, 9, [0, 1]]
+
+
+def test_kill_is_told_by_its_signal(node: Node) -> None:
+    node.ready()
+    node.agent.send([_wire.SIGNAL, 1, 0, "kill"])
+    assert node.agent.expect(_wire.EXITED)[0][1:] == [1, 0, node.pid, None, 9, False]
+    node.agent.send([_wire.SIGNAL, 1, 7, "kill"])
+    assert "no worker 7" in node.agent.expect(_wire.ERROR)[0][2]
+    node.agent.send([_wire.SIGNAL, 1, 0, "tickle"])
+    assert "interrupt, kill, stacks" in node.agent.expect(_wire.ERROR)[0][2]
+
+
+@pytest.mark.parametrize("how", ["exit", "stop", "shutdown", "lease"])
+def test_children_left_behind_are_ended(make_node: Callable[..., Node], how: str) -> None:
+    node = make_node(lease=60.0)
+    worker = node.ready(CHILDREN)
+    pids = worker.call(1, count=12)
+    if how == "exit":
+        worker.send([_wire.BYE])
+        node.agent.expect(_wire.EXITED)
+    elif how == "stop":
+        node.agent.send([_wire.STOP, 1, [0], 10.0])
+        node.agent.expect(_wire.STOPPED)
+    elif how == "shutdown":
+        node.agent.shutdown()
+    else:
+        node.agent.send([_wire.PING, 1, 0.2])
+    assert all(gone(pid) for pid in pids)
+
+
+def test_children_of_a_worker_that_lives_are_left_alone(node: Node) -> None:
+    first, second = node.ready(CHILDREN, index=0, workers=2), node.ready(CHILDREN, index=1, workers=2)
+    mine, other = first.call(1, count=6), second.call(1, count=6)
+    first.send([_wire.BYE])
+    node.agent.expect(_wire.EXITED)
+    assert all(gone(pid) for pid in mine)
+    for pid in other:
+        os.kill(pid, 0)
+    node.agent.shutdown()
+    assert all(gone(pid) for pid in other)
+
+
+def test_the_lease_ends_everything(make_node: Callable[..., Node]) -> None:
+    node = make_node(lease=60.0)
+    node.ready()
+    node.agent.send([_wire.PING, 5, 0.2])
+    assert node.agent.expect(_wire.PONG)[0] == [_wire.PONG, 5]
+    assert gone(node.pid)
+    assert gone(node.line["pid"])
+    assert not (node.folder / "agent.sock").exists()
+    assert "lease ran out" in (node.folder / "agent.log").read_text()
+
+
+def test_any_frame_renews_the_lease(make_node: Callable[..., Node]) -> None:
+    node = make_node(lease=0.6)
+    for _ in range(4):
+        node.agent.send([_wire.STOP, 1, [0], 0.0])
+        node.agent.expect(_wire.STOPPED)
+        # Three of these waits are longer than the lease; the agent's end would be readable.
+        assert select.select([node.agent.socket], [], [], 0.25) == ([], [], [])
+    node.agent.shutdown()
+
+
+def test_the_owners_end_ends_everything(make_node: Callable[..., Node], folder: Path) -> None:
+    owner = subprocess.Popen(["sleep", "600"])
+    start_agent(folder, "--owner-pid", str(owner.pid))
+    agent = AgentClient(folder)
+    [[_, pid, _]] = agent.start(start_spec())
+    owner.kill()
+    owner.wait()
+    assert gone(pid)
+    assert agent.at_end()
+
+
+def test_an_agents_end_ends_its_workers(node: Node) -> None:
+    node.ready()
+    os.kill(node.line["pid"], signal.SIGKILL)
+    assert gone(node.pid)
+
+
+def test_a_terminated_agent_takes_all_along(node: Node) -> None:
+    node.ready()
+    os.kill(node.line["pid"], signal.SIGTERM)
+    assert gone(node.pid)
+    assert gone(node.line["pid"])
+
+
+def test_a_new_client_replaces_the_old_and_misses_no_exit(node: Node) -> None:
+    worker = node.ready("import os\ndef main():\n    os._exit(5)\n")
+    old = node.agent
+    new = AgentClient(node.folder)
+    assert old.at_end()
+    worker.start(1)
+    assert new.expect(_wire.EXITED)[0][4] == 5
+    new.close()
+    again = AgentClient(node.folder)
+    assert again.expect(_wire.EXITED)[0][1:] == [1, 0, node.pid, 5, None, False]
+
+
+def test_another_pools_client_is_refused(node: Node) -> None:
+    other = Frames(str(node.folder / "agent.sock"))
+    other.send([_wire.HELLO, 1, "other", 1 << 30])
+    assert "belongs to pool pool" in other.expect(_wire.ERROR)[0][2]
+    assert other.at_end()
+    node.agent.send([_wire.PING, 1, 60.0])
+    node.agent.expect(_wire.PONG)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"\xff" * 64,
+        _wire.frame([_wire.HELLO, 9, "pool", 1]),
+        _wire.frame([_wire.HELLO]),
+        _wire.frame([_wire.PING, 1, 5.0]),
+        _wire.frame([200]),
+        _wire.HEADER.pack(10, 1 << 31),
+        _wire.HEADER.pack(3, 0) + b"abc",
+    ],
+)
+def test_garbage_gets_an_error_and_never_ends_the_agent(node: Node, data: bytes) -> None:
+    stranger = Frames(str(node.folder / "agent.sock"))
+    stranger.socket.sendall(data)
+    assert stranger.expect(_wire.ERROR)[0][2]
+    assert stranger.at_end()
+    node.agent.send([_wire.PING, 1, 60.0])
+    node.agent.expect(_wire.PONG)
+
+
+@pytest.mark.parametrize(
+    ("head", "body"),
+    [
+        ([_wire.START, 1, [0]], b"\xc1"),
+        ([_wire.START, 1, [0]], b"\x80"),
+        ([_wire.START, "x", 3], b"\x80"),
+        ([_wire.LOGS, 1], b""),
+        ([_wire.STOP, 1, [0], "soon"], b""),
+        ([200], b""),
+    ],
+)
+def test_a_clients_nonsense_ends_its_connection_only(node: Node, head: list[object], body: bytes) -> None:
+    node.agent.send(head, body)
+    assert node.agent.expect(_wire.ERROR)[0][1] == head[0]
+    assert node.agent.at_end()
+    AgentClient(node.folder).shutdown()
+
+
+def test_frames_may_arrive_in_pieces(node: Node) -> None:
+    data = _wire.frame([_wire.PING, 1, 60.0]) + _wire.frame([_wire.PING, 2, 60.0])
+    for index in range(len(data)):
+        node.agent.socket.sendall(data[index : index + 1])
+    assert [node.agent.expect(_wire.PONG)[0][1] for _ in range(2)] == [1, 2]
+
+
+def test_a_reserved_port_is_bound_by_a_server_and_by_nobody_else(node: Node) -> None:
+    node.agent.send([_wire.RESERVE_PORT, 3])
+    head, _ = node.agent.expect(_wire.PORT)
+    assert head[1:3] == [3, "127.0.0.1"]
+    with socket.socket() as taken, pytest.raises(OSError, match="in use"):
+        taken.bind(("127.0.0.1", head[3]))
+    with socket.socket() as server:
+        server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        server.bind(("127.0.0.1", head[3]))
+        server.listen()
+        with socket.create_connection(("127.0.0.1", head[3]), timeout=5):
+            pass
+    node.agent.send([_wire.RESERVE_PORT, 4])
+    assert node.agent.expect(_wire.PORT)[0][3] != head[3]
+
+
+def test_64_mib_of_output_arrive_whole_though_the_client_reads_late(node: Node) -> None:
+    worker = node.ready(
+        "import os\ndef main(n):\n    block = bytes(range(256)) * 4096\n    for _ in range(n): os.write(1, block)\n"
+    )
+    node.agent.send([_wire.LOGS, 1, 0, 0, 0])
+    head, _ = worker.outcome(worker.start(1, n=64))
+    assert head[3] == 64 << 20
+    # Nothing was read meanwhile, and the agent has not taken the output into its memory.
+    with open(f"/proc/{node.line['pid']}/status") as status:
+        [resident] = [int(line.split()[1]) for line in status if line.startswith("VmRSS")]
+    assert resident < 48 << 10
+    size, block = 0, bytes(range(256)) * 1025
+    while size < 64 << 20:
+        log, data = node.agent.expect(_wire.LOG)
+        assert log[3:] == [1, size]
+        assert len(data) <= 256 << 10
+        assert data == block[size % 256 :][: len(data)]
+        size += len(data)
+
+
+def test_output_from_an_offset_on(node: Node) -> None:
+    worker = node.ready("def main():\n    print('0123456789')\n")
+    worker.call(1)
+    node.agent.send([_wire.LOGS, 1, 0, 4, 0])
+    assert node.agent.expect(_wire.LOG) == ([_wire.LOG, 1, 0, 1, 4], b"456789\n")
+    node.agent.send([_wire.LOGS, 1, 0, 9, 0])
+    assert node.agent.expect(_wire.LOG) == ([_wire.LOG, 1, 0, 1, 9], b"9\n")
+    node.agent.send([_wire.LOGS, 1, 5, 0, 0])
+    assert "no worker 5" in node.agent.expect(_wire.ERROR)[0][2]
+
+
+@pytest.fixture
+def small_group() -> Iterator[Path]:
+    """A control group with little memory, where this host lets one be made."""
+    memory = next(
+        (line.split(":", 2)[2] for line in Path("/proc/self/cgroup").read_text().splitlines() if ":memory:" in line),
+        None,
+    )
+    root = Path("/sys/fs/cgroup")
+    group = (root if memory is None else root / "memory") / f"skyward-test-{os.getpid()}"
+    try:
+        group.mkdir()
+    except OSError as error:
+        pytest.skip(f"no control group can be made here: {error}")
+    try:
+        limit = group / ("memory.max" if memory is None else "memory.limit_in_bytes")
+        if not limit.exists():
+            pytest.skip("control groups do not limit memory here")
+        limit.write_text(str(96 << 20))
+        yield group
+    finally:
+        group.rmdir()
+
+
+def test_out_of_memory_is_told(small_group: Path, node: Node) -> None:
+    (small_group / "cgroup.procs").write_text(str(node.line["pid"]))
+    worker = node.ready("def main():\n    return len(bytearray(1 << 29))\n")
+    worker.start(1)
+    assert node.agent.expect(_wire.EXITED)[0][4:] == [None, signal.SIGKILL, True]
+    node.agent.shutdown()
+    assert gone(node.line["pid"])
+
+
+def test_a_kill_is_not_taken_for_want_of_memory(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    events = tmp_path / "memory.events"
+    monkeypatch.setattr(process, "_OOM_FILES", [str(events)])
+    events.write_text("low 0\noom 3\noom_kill 2\noom_group_kill 0\n")
+    killed, asked, crashed = (process.Worker(str(tmp_path), 1, index) for index in range(3))
+    asked.told_to_kill = True
+    killed.on_exit(signal.SIGKILL)
+    assert killed.ended == (None, 9, False)
+    events.write_text("low 0\noom 3\noom_kill 3\noom_group_kill 0\n")
+    for worker, status, ended in (
+        (killed, signal.SIGKILL, (None, 9, True)),
+        (asked, signal.SIGKILL, (None, 9, False)),
+        (crashed, signal.SIGSEGV, (None, 11, False)),
+        (crashed, 3 << 8, (3, None, False)),
+    ):
+        worker.on_exit(status)
+        assert worker.ended == ended

@@ -1,0 +1,261 @@
+"""Every kind of failure that a task can end with."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+
+import msgspec
+import pytest
+
+from skyward import _wire
+
+from .client import WorkerClient
+from .conftest import Node
+
+
+def test_an_import_error_names_the_package(node: Node) -> None:
+    worker = node.ready()
+    for number, (module, package) in enumerate(
+        {"sklearn_not_here.x": "sklearn-not-here", "cv2": "opencv-python-headless"}.items()
+    ):
+        worker.load(number, f"def main():\n    import {module}\n")
+        failure = worker.failure(number)
+        assert (failure["kind"], failure["type"], failure["package"]) == ("import", "ModuleNotFoundError", package)
+    worker.load(9, "import no_such_thing\ndef main(): ...\n", main="top.py")
+    failure = worker.failure(9)
+    assert (failure["kind"], failure["package"]) == ("import", "no-such-thing")
+    assert 'File "top.py", line 1' in failure["traceback"]
+
+
+def test_a_missing_name_in_a_module_names_no_package(node: Node) -> None:
+    worker = node.ready("def main():\n    from json import nothing\n")
+    failure = worker.failure(1)
+    assert failure["kind"] == "import"
+    assert "package" not in failure
+
+
+def test_arguments_that_do_not_fit(node: Node) -> None:
+    worker = node.ready("def main(a, *, b=1):\n    if a == 'raise': raise TypeError('mine')\n    return a\n")
+    failure = worker.failure(1, a=1, c=2)
+    assert (failure["kind"], failure["path"]) == ("arguments", ".c")
+    assert "the function takes (a, *, b=1)" in failure["message"]
+    assert worker.failure(1)["path"] == ".a"
+    assert worker.failure(1, a="raise")["kind"] == "exception"
+
+
+def test_arguments_that_cannot_be_decoded(node: Node) -> None:
+    worker = node.ready("def main(a):\n    return a\n")
+    for task, body in enumerate(
+        [b"\x81\xa1a", b"\x01", b"\xc1", msgspec.msgpack.encode({"a": msgspec.msgpack.Ext(77, b"")})], 50
+    ):
+        worker.send([_wire.RUN, task, 1, 0, 0, None], body)
+        assert worker.outcome(task)[1]["kind"] == "arguments"
+    assert worker.call(1, a=1) == 1
+
+
+def test_a_result_that_cannot_be_encoded(node: Node) -> None:
+    worker = node.ready("class Net: ...\ndef main():\n    return {'loss': [1.0, {'x': Net()}]}\n")
+    failure = worker.failure(1)
+    assert (failure["kind"], failure["path"], failure["value_type"]) == ("encode", ".loss[1].x", "job.Net")
+
+
+def test_a_generator_that_was_not_called_as_a_stream(node: Node) -> None:
+    worker = node.ready("def main():\n    yield 1\n")
+    failure = worker.failure(1)
+    assert (failure["kind"], failure["value_type"]) == ("encode", "generator")
+    assert "stream" in failure["message"]
+
+
+def test_a_stream_that_is_no_generator(node: Node) -> None:
+    worker = node.ready("def main():\n    return [1]\n")
+    assert worker.outcome(worker.start(1, 5))[1]["kind"] == "encode"
+
+
+def test_a_generator_that_raises_half_way(node: Node) -> None:
+    worker = node.ready("def main():\n    yield 1\n    yield 2\n    raise ValueError('half')\n")
+    task = worker.start(1, 10)
+    head, failure = worker.outcome(task)
+    assert [head for head, _ in worker.seen] == [[_wire.ITEM, task, 0], [_wire.ITEM, task, 1]]
+    assert (head[0], failure["kind"], failure["message"]) == (_wire.FAILURE, "exception", "half")
+
+
+def test_an_item_that_cannot_be_encoded(node: Node) -> None:
+    worker = node.ready("def main():\n    yield 1\n    yield [object()]\n")
+    _, failure = worker.outcome(worker.start(1, 10))
+    assert (failure["kind"], failure["path"]) == ("encode", "[0]")
+
+
+@pytest.mark.parametrize(("call", "message"), [("sys.exit()", ""), ("sys.exit(3)", "3"), ("sys.exit('bye')", "bye")])
+def test_sys_exit_ends_the_task_and_not_the_worker(node: Node, call: str, message: str) -> None:
+    worker = node.ready(f"import sys\ndef main():\n    {call}\n")
+    failure = worker.failure(1)
+    assert (failure["kind"], failure["message"]) == ("exit", message)
+    worker.load(2, "def main():\n    return 2\n")
+    assert worker.call(2) == 2
+
+
+def test_a_result_larger_than_a_frame(node: Node) -> None:
+    worker = node.ready("def main(n):\n    return bytes(n)\n", max_frame=100_000)
+    failure = worker.failure(1, n=100_001)
+    assert failure["kind"] == "too_large"
+    assert "100000" in failure["message"]
+    worker.load(2, "def main(n):\n    yield bytes(n)\n")
+    assert worker.outcome(worker.start(2, 3, n=100_001))[1]["kind"] == "too_large"
+    assert len(worker.call(1, n=90_000)) == 90_000
+
+
+def test_an_interrupt_that_nobody_asked_for_is_an_exception(node: Node) -> None:
+    worker = node.ready("def main():\n    raise KeyboardInterrupt('own')\n")
+    failure = worker.failure(1)
+    assert (failure["kind"], failure["type"]) == ("exception", "KeyboardInterrupt")
+
+
+def test_errors_that_resist_being_shown(node: Node) -> None:
+    worker = node.ready(
+        "class Bad(Exception):\n    def __str__(self):\n        raise RuntimeError\n"
+        "def main(n):\n    if n == 0: raise Bad\n    if n == 1: raise ValueError('\\ud800')\n    raise ValueError('x' * 10_000_000)\n"
+    )
+    assert "Bad" in worker.failure(1, n=0)["message"]
+    assert worker.failure(1, n=1)["message"] == "\\ud800"
+    failure = worker.failure(1, n=2)
+    assert "left out" in failure["message"]
+    assert len(failure["message"]) < 300_000
+
+
+def test_a_cause_is_in_the_traceback(node: Node) -> None:
+    worker = node.ready(
+        "def main():\n    try:\n        1 / 0\n    except ZeroDivisionError as e:\n        raise ValueError('outer') from e\n"
+    )
+    trace = worker.failure(1)["traceback"]
+    assert "ZeroDivisionError" in trace
+    assert "direct cause" in trace
+    assert "_runner.py" not in trace
+
+
+def test_recursion_without_end_is_a_short_traceback(node: Node) -> None:
+    worker = node.ready("def main():\n    return main()\n")
+    failure = worker.failure(1)
+    assert failure["type"] == "RecursionError"
+    assert len(failure["traceback"]) < 5000
+
+
+def test_a_payload_that_was_never_loaded(node: Node) -> None:
+    assert node.ready().failure(77)["kind"] == "unknown"
+
+
+def test_a_coroutine_is_awaited(node: Node) -> None:
+    worker = node.ready("import asyncio\nasync def main(x):\n    await asyncio.sleep(0)\n    return x\n")
+    assert worker.call(1, x=4) == 4
+
+
+def test_what_the_payload_does_to_its_surroundings_does_not_stop_the_worker(node: Node) -> None:
+    worker = node.ready(
+        "import os, sys, signal, threading\n"
+        "def main(what):\n"
+        "    if what == 'close': os.close(1); os.close(2)\n"
+        "    if what == 'stdout': sys.stdout = None; sys.stderr = object()\n"
+        "    if what == 'signals': signal.signal(signal.SIGINT, signal.SIG_IGN); signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
+        "    if what == 'thread': threading.Thread(target=threading.Event().wait).start()\n"
+        "    if what == 'chdir': os.chdir('/')\n"
+        "    return what\n"
+    )
+    for what in ("close", "stdout", "signals", "thread", "chdir"):
+        assert worker.call(1, what=what) == what
+    node.agent.send([_wire.STOP, 1, [0], 20.0])
+    head, _ = node.agent.expect(_wire.EXITED)
+    assert head[4:6] == [0, None]
+
+
+def test_a_worker_whose_descriptors_were_closed_says_so_and_ends(node: Node) -> None:
+    worker = node.ready("import os\ndef main():\n    os.closerange(3, 1 << 16)\n")
+    worker.start(1)
+    head, _ = node.agent.expect(_wire.EXITED)
+    assert head[4:] == [4, None, False]
+    assert b"closed descriptors" in (node.folder / "g1" / "w0.err").read_bytes()
+
+
+def test_garbage_ends_the_connection_and_not_the_worker(node: Node) -> None:
+    worker = node.ready("def main():\n    return 1\n")
+    path = node.started[0][2]
+    for garbage in (
+        b"\xff" * 64,
+        _wire.HEADER.pack(3, 0) + b"\xc1\xc1\xc1",
+        _wire.frame([_wire.RUN, 1]),
+        _wire.frame([250]),
+        _wire.frame(["x"]),
+        _wire.frame([_wire.LOAD, 1, "d"], b"\x01"),
+        _wire.frame([_wire.CREDIT, [], {}]),
+    ):
+        worker.socket.sendall(garbage)
+        head, _ = worker.expect(_wire.ERROR)
+        assert head[2]
+        assert worker.at_end()
+        worker = WorkerClient(path)
+        worker.hello()
+    worker.load(1, "def main():\n    return 1\n")
+    assert worker.call(1) == 1
+
+
+@pytest.mark.parametrize(
+    ("first", "text"),
+    [
+        ([_wire.ATTACH, 2, 1, 0, []], "version 1"),
+        ([_wire.ATTACH, 1, 7, 0, []], "generation 1"),
+        ([_wire.BYE], "Hello"),
+    ],
+)
+def test_a_wrong_greeting_is_refused(node: Node, first: list[object], text: str) -> None:
+    node.ready()
+    worker = WorkerClient(node.started[0][2])
+    worker.hello()
+    worker.close()
+    stranger = WorkerClient.__new__(WorkerClient)
+    super(WorkerClient, stranger).__init__(node.started[0][2])
+    stranger.send(first)
+    assert text in stranger.expect(_wire.ERROR)[0][2]
+
+
+def test_stacks_are_written_on_request(node: Node) -> None:
+    worker = node.ready(
+        "import time\ndef waits_here():\n    time.sleep(60)\ndef main():\n    print('began')\n    waits_here()\n"
+    )
+    worker.start(1)
+    node.agent.send([_wire.LOGS, 1, 0, 0, 0])
+    node.agent.expect(_wire.LOG)
+    node.agent.send([_wire.SIGNAL, 1, 0, "stacks"])
+    seen = b""
+    while b"waits_here" not in seen:
+        head, data = node.agent.expect(_wire.LOG)
+        assert head[3] == 2
+        seen += data
+
+
+def test_a_crash_leaves_its_stack_in_the_output(node: Node) -> None:
+    worker = node.ready("import ctypes\ndef main():\n    ctypes.string_at(0)\n")
+    worker.start(1)
+    head, _ = node.agent.expect(_wire.EXITED)
+    assert head[4:] == [None, signal.SIGSEGV, False]
+    assert b"Segmentation fault" in (node.folder / "g1" / "w0.err").read_bytes()
+
+
+def test_the_environment_and_folder_of_the_start_spec_hold(node: Node) -> None:
+    source = "import os, sys\ndef main():\n    return [os.environ['COLOUR'], os.getcwd(), os.environ['SKYWARD_RANK'], sys.flags.dev_mode]\n"
+    worker = node.ready(source, env={"COLOUR": "red", "PYTHONDEVMODE": "1"}, cwd="/")
+    assert worker.call(1) == ["red", "/", "0", True]
+
+
+def test_a_launcher_goes_before_the_interpreter(node: Node) -> None:
+    worker = node.ready(
+        "import os\ndef main():\n    return os.environ['VIA']\n", launcher=["/usr/bin/env", "VIA=launcher"]
+    )
+    assert worker.call(1) == "launcher"
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/environ"), reason="needs /proc")
+def test_payload_sees_instance_info(node: Node) -> None:
+    worker = node.ready("import skyward as sky\ndef main():\n    return sky.instance_info()\n")
+    info = worker.call(1)
+    assert (info["node"], info["job_id"], info["peers"]) == (0, "pool", [{"node": 0, "addr": "127.0.0.1"}])
+    assert sys.version_info >= (3, 10)

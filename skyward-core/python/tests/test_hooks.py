@@ -1,0 +1,159 @@
+"""Hooks in real workers: their order, their failures, and when they are left."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from skyward import _wire
+
+from .conftest import Node
+
+SOURCE = """
+from contextlib import contextmanager
+
+events = []
+
+@contextmanager
+def around(config):
+    name = config["name"]
+    events.append(f"enter {name}")
+    if config.get("fail") == "enter":
+        raise ValueError(f"cannot enter {name}")
+    try:
+        yield
+    except BaseException as error:
+        events.append(f"{name} saw {type(error).__name__}")
+        if config.get("swallow"):
+            return
+        raise
+    finally:
+        events.append(f"leave {name}")
+        if config.get("fail") == "exit":
+            raise ValueError(f"cannot leave {name}")
+        print(" ".join(events[-1:]), flush=True)
+
+def no_manager(config):
+    return 3
+
+class Exits:
+    def __init__(self, config): pass
+    def __enter__(self): raise SystemExit(3)
+    def __exit__(self, *_): pass
+"""
+PAYLOAD = """
+import sys
+def main(what="events"):
+    if what == "raise":
+        raise KeyError("mine")
+    return list(sys.modules["_skyward_hooks.skyward_plugins.demo"].events)
+"""
+
+
+def hook(name: str, kind: str = "app", factory: str = "around", **config: Any) -> dict[str, Any]:
+    return {
+        "plugin": name,
+        "kind": kind,
+        "source": SOURCE,
+        "filename": "skyward_plugins/demo.py",
+        "factory": factory,
+        "config": {"name": name, **config},
+    }
+
+
+def test_hooks_are_entered_in_order_and_left_in_reverse(node: Node) -> None:
+    worker = node.ready(PAYLOAD, hooks=[hook("a"), hook("b")])
+    assert worker.call(1) == ["enter a", "enter b"]
+    worker.send([_wire.BYE])
+    head, _ = node.agent.expect(_wire.EXITED)
+    assert head[4:] == [0, None, False]
+    assert (node.folder / "g1" / "w0.out").read_text() == "leave b\nleave a\n"
+
+
+def test_task_hooks_go_around_every_call(node: Node) -> None:
+    worker = node.ready(PAYLOAD, hooks=[hook("t", "task"), hook("a"), hook("u", "task")])
+    assert worker.call(1) == ["enter a", "enter t", "enter u"]
+    assert worker.failure(1, what="raise")["type"] == "KeyError"
+    assert worker.call(1)[3:] == [
+        "leave u",
+        "leave t",
+        "enter t",
+        "enter u",
+        "u saw KeyError",
+        "leave u",
+        "t saw KeyError",
+        "leave t",
+        "enter t",
+        "enter u",
+    ]
+
+
+def test_a_task_hook_cannot_swallow_an_error(node: Node) -> None:
+    worker = node.ready(PAYLOAD, hooks=[hook("t", "task", swallow=True)])
+    assert worker.failure(1, what="raise")["kind"] == "exception"
+
+
+@pytest.mark.parametrize("phase", ["enter", "exit"])
+def test_a_task_hook_that_raises(node: Node, phase: str) -> None:
+    worker = node.ready(PAYLOAD, hooks=[hook("t", "task", fail=phase)])
+    failure = worker.failure(1)
+    assert (failure["kind"], failure["plugin"], failure["phase"]) == ("hook", "t", phase)
+    assert (failure["type"], failure["message"][:6]) == ("ValueError", "cannot")
+
+
+@pytest.mark.parametrize(
+    ("bad", "kind"),
+    [
+        (hook("bad", fail="enter"), "ValueError"),
+        (hook("bad", factory="no_manager"), "TypeError"),
+        (hook("bad", factory="missing"), "TypeError"),
+        ({**hook("bad"), "source": "import no_such_module\n"}, "ModuleNotFoundError"),
+        ({**hook("bad"), "source": "x = = 1\n"}, "SyntaxError"),
+    ],
+)
+def test_an_app_hook_that_raises_is_told_in_the_hello(node: Node, bad: dict[str, Any], kind: str) -> None:
+    worker = node.worker(hooks=[hook("a"), bad])
+    head, failure = worker.hello()
+    assert head[5] is False
+    assert (failure["kind"], failure["plugin"], failure["phase"], failure["type"]) == ("hook", "bad", "enter", kind)
+    # Whoever sends work all the same learns why it cannot run.
+    worker.load(1, PAYLOAD)
+    assert worker.failure(1)["kind"] == "hook"
+    node.agent.send([_wire.STOP, 1, [0], 10.0])
+    assert node.agent.expect(_wire.EXITED)[0][4:6] == [0, None]
+    assert "leave a" in (node.folder / "g1" / "w0.out").read_text()
+
+
+def test_the_traceback_of_a_hook_has_its_lines(node: Node) -> None:
+    _, failure = node.worker(hooks=[hook("bad", fail="enter")]).hello()
+    assert 'File "skyward_plugins/demo.py", line 11, in around' in failure["traceback"]
+    assert 'raise ValueError(f"cannot enter {name}")' in failure["traceback"]
+
+
+def test_a_hook_that_exits_is_a_failure(node: Node) -> None:
+    head, failure = node.worker(hooks=[hook("bad", factory="Exits")]).hello()
+    assert (head[5], failure["kind"]) == (False, "hook")
+
+
+def test_a_hook_that_raises_when_left_is_an_exit_code(node: Node) -> None:
+    worker = node.ready(hooks=[hook("a"), hook("b", fail="exit")])
+    worker.send([_wire.BYE])
+    assert node.agent.expect(_wire.EXITED)[0][4:] == [3, None, False]
+    assert "cannot leave b" in (node.folder / "g1" / "w0.err").read_text()
+    assert "leave a" in (node.folder / "g1" / "w0.out").read_text()
+
+
+def test_a_stopped_worker_leaves_its_hooks(node: Node) -> None:
+    worker = node.ready(
+        PAYLOAD + "\ndef wait():\n    import time\n    print('began')\n    time.sleep(60)\n", hooks=[hook("a")]
+    )
+    worker.load(2, "def main():\n    import time\n    print('began')\n    time.sleep(60)\n", main="wait.py")
+    task = worker.start(2)
+    node.agent.send([_wire.LOGS, 1, 0, 0, 0])
+    node.agent.expect(_wire.LOG)
+    node.agent.send([_wire.STOP, 1, [0], 20.0])
+    assert worker.outcome(task)[1]["kind"] == "cancelled"
+    assert node.agent.expect(_wire.EXITED)[0][4:] == [0, None, False]
+    assert node.agent.expect(_wire.STOPPED)[0][1:] == [1, [0]]
+    assert (node.folder / "g1" / "w0.out").read_text() == "began\nleave a\n"

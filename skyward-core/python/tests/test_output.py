@@ -1,0 +1,106 @@
+"""Decorators that choose who prints, and `compute`."""
+
+from __future__ import annotations
+
+import io
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+import skyward as sky
+
+from .test_shard import _alone, on_rank  # noqa: F401
+
+
+def speak() -> str:
+    """Says something on both streams."""
+    print("out")
+    print("err", file=sys.stderr)
+    return "done"
+
+
+@pytest.mark.parametrize(
+    ("decorate", "out", "err"),
+    [
+        (sky.stdout(only="head"), "", "err\n"),
+        (sky.stdout(), "", "err\n"),
+        (sky.stdout(only=1), "out\n", "err\n"),
+        (sky.stdout(only=[0, 2]), "", "err\n"),
+        (sky.stdout(only=lambda info: info.node == 1), "out\n", "err\n"),
+        (sky.stderr(only="head"), "out\n", ""),
+        (sky.silent, "", ""),
+        (sky.silent(), "", ""),
+    ],
+)
+def test_who_prints(decorate: Callable[..., Any], out: str, err: str, capsys: pytest.CaptureFixture[str]) -> None:
+    on_rank(1, 3)
+    assert decorate(speak)() == "done"
+    assert capsys.readouterr() == (out, err)
+    speak()
+    assert capsys.readouterr() == ("out\n", "err\n")
+
+
+def test_the_head_prints(capsys: pytest.CaptureFixture[str]) -> None:
+    on_rank(0, 2)
+    sky.stdout(only="head")(speak)()
+    assert capsys.readouterr().out == "out\n"
+
+
+def test_a_generator_is_silent_for_as_long_as_it_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    @sky.silent
+    def items() -> Iterator[int]:
+        print("first")
+        yield 1
+        print("second")
+        yield 2
+
+    assert list(items()) == [1, 2]
+    assert capsys.readouterr().out == ""
+
+
+def test_the_function_keeps_its_name_and_signature() -> None:
+    import inspect
+
+    decorated = sky.stdout(only="head")(sky.silent(speak))
+    assert decorated.__name__ == "speak"
+    assert inspect.signature(decorated) == inspect.signature(speak)
+
+
+def test_streams_come_back_after_an_error() -> None:
+    before = sys.stdout
+
+    @sky.silent
+    def fail() -> None:
+        raise ValueError
+
+    with pytest.raises(ValueError):
+        fail()
+    assert sys.stdout is before
+
+
+def test_an_unknown_choice_is_refused() -> None:
+    with pytest.raises(ValueError, match="tail"):
+        sky.stdout(only="tail")
+
+
+def test_output_can_be_kept() -> None:
+    kept = io.StringIO()
+    with sky.redirect_output(stdout=kept):
+        speak()
+    assert kept.getvalue() == "out\n"
+
+
+def test_compute_is_the_function_itself() -> None:
+    assert sky.compute(speak) is speak
+    assert sky.compute(timeout=3)(speak) is speak
+    assert sky.compute()(speak) is speak
+
+
+def test_names_are_found_and_unknown_ones_are_not() -> None:
+    for name in sky.__all__:
+        assert getattr(sky, name) is not None
+    assert set(sky.__all__) <= set(dir(sky))
+    with pytest.raises(AttributeError, match="nonsense"):
+        _ = sky.nonsense

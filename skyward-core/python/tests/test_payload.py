@@ -1,0 +1,156 @@
+"""Payloads: modules of one or several files, their names, their imports, and their tracebacks."""
+
+from __future__ import annotations
+
+import itertools
+import linecache
+import pickle
+import sys
+import traceback
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from skyward import _payload
+from skyward._payload import Payload, PayloadError
+
+_numbers = itertools.count()
+
+
+@pytest.fixture(autouse=True)
+def _clean() -> Iterator[None]:
+    before = set(sys.modules)
+    yield
+    for name in set(sys.modules) - before:
+        if any(name in payload._modules for payload in _payload._FINDER.payloads):
+            del sys.modules[name]
+    _payload._FINDER.payloads.clear()
+
+
+def make(files: dict[str, str], main: str = "", entry: str = "main", first_line: int = 1) -> Payload:
+    body = {"entry": entry, "main": main or next(iter(files)), "first_line": first_line, "files": list(files.items())}
+    return Payload(1, f"{next(_numbers):016x}", body)
+
+
+def run(files: dict[str, str], main: str = "", entry: str = "main") -> Any:
+    return make(files, main, entry).function()()
+
+
+def test_one_file_is_one_module() -> None:
+    function = make(
+        {
+            "jobs/train_it.py": "import sys\ndef main():\n    return __name__, __file__ if '__file__' in globals() else ''\n"
+        }
+    ).function()
+    assert function() == ("train_it", "jobs/train_it.py")
+    assert function.__module__ == "train_it"
+
+
+def test_a_payload_may_be_called_like_a_library() -> None:
+    assert run({"jobs/msgspec.py": "import msgspec\ndef main():\n    return msgspec.msgpack.encode(1)\n"}) == b"\x01"
+    assert run({"random.py": "import random\ndef main():\n    return random.Random(1).random() > 0\n"}) is True
+    assert "skyward" not in sys.modules["random"].__file__  # type: ignore[operator]
+
+
+PACKAGE = {
+    "jobs/trainer/__init__.py": "from .model import Net\nfrom .data.load import rows\ndef main():\n    return Net.size, rows()\n",
+    "jobs/trainer/model.py": "import trainer.data.load as l\nfrom trainer.sizes import SIZE\nclass Net:\n    size = SIZE\n",
+    "jobs/trainer/sizes.py": "SIZE = 3\n",
+    "jobs/trainer/data/load.py": "from .. import sizes\ndef rows():\n    return sizes.SIZE * 2\n",
+    "jobs/trainer/notes.txt": "not a module",
+}
+
+
+def test_a_package_with_relative_and_absolute_imports() -> None:
+    assert run(PACKAGE) == (3, 6)
+
+
+def test_files_beside_a_script_are_imported_as_scripts_do() -> None:
+    files = {
+        "jobs/train.py": "import helper, sub.deep\nfrom helper import one\ndef main():\n    return one(), sub.deep.two\n",
+        "jobs/helper.py": "import json\ndef one():\n    return json.loads('1')\n",
+        "jobs/sub/deep.py": "two = 2\n",
+    }
+    assert run(files) == (1, 2)
+    assert "helper" not in sys.modules
+
+
+def test_two_payloads_with_equal_names_never_meet() -> None:
+    def files(number: int) -> dict[str, str]:
+        return {
+            "p/main.py": f"import helper\nfrom p import helper as again\ndef main():\n    return helper.N, again.N, {number}\n",
+            "p/helper.py": f"N = {number}\n",
+        }
+
+    first, second = make(files(1)), make(files(2))
+    assert first.function()() == (1, 1, 1)
+    assert second.function()() == (2, 2, 2)
+    assert first.function()() == (1, 1, 1)
+
+
+def test_a_package_may_be_called_like_a_library() -> None:
+    files = {
+        "json/__init__.py": "from .helper import N\nimport json\ndef main():\n    return json.dumps(N)\n",
+        "json/helper.py": "N = 1\n",
+    }
+    assert run(files) == "1"
+
+
+def test_classes_of_a_payload_can_be_pickled() -> None:
+    thing = run({"jobs/things.py": "class Thing:\n    n = 1\ndef main():\n    return Thing()\n"})
+    assert pickle.loads(pickle.dumps(thing)).n == 1
+
+
+def test_lines_are_those_of_the_file_it_came_from() -> None:
+    payload = make({"src/main.rs": "def main():\n    raise ValueError('x')\n"}, first_line=40)
+    with pytest.raises(ValueError) as caught:
+        payload.function()()
+    last = traceback.extract_tb(caught.value.__traceback__)[-1]
+    assert (last.filename, last.lineno, last.line) == ("src/main.rs", 41, "raise ValueError('x')")
+    linecache.checkcache()
+    assert linecache.getline("src/main.rs", 41).strip() == "raise ValueError('x')"
+
+
+def test_a_syntax_error_has_the_files_line() -> None:
+    with pytest.raises(SyntaxError) as caught:
+        make({"a.py": "x = = 1\n"}, first_line=10).function()
+    assert (caught.value.filename, caught.value.lineno) == ("a.py", 10)
+
+
+def test_the_state_of_a_module_lasts() -> None:
+    payload = make({"counter.py": "n = 0\ndef main():\n    global n\n    n += 1\n    return n\n"})
+    assert [payload.function()() for _ in range(2)] == [1, 2]
+
+
+def test_a_payload_that_failed_to_load_starts_afresh() -> None:
+    payload = make(
+        {
+            "flaky.py": "import sys\nsys.flaky = getattr(sys, 'flaky', 0) + 1\nassert sys.flaky > 1\ndef main():\n    return sys.flaky\n"
+        }
+    )
+    with pytest.raises(AssertionError):
+        payload.function()
+    assert payload.function()() == 2
+
+
+@pytest.mark.parametrize(
+    ("files", "main", "entry", "message"),
+    [
+        (
+            {"a.py": "def train(): ...\ndef test(): ...\n"},
+            "a.py",
+            "main",
+            "a.py has no function main; it defines test, train",
+        ),
+        ({"a.py": "main = 3\n"}, "a.py", "main", "main in a.py is a int, not a function"),
+        ({"a.py": ""}, "b.py", "main", "no file b.py; it has a.py"),
+    ],
+)
+def test_a_missing_entry_is_named(files: dict[str, str], main: str, entry: str, message: str) -> None:
+    with pytest.raises(PayloadError, match=message):
+        make(files, main, entry).function()
+
+
+def test_an_entry_may_be_a_method() -> None:
+    assert run({"m.py": "class Job:\n    @staticmethod\n    def go():\n        return 1\n"}, entry="Job.go") == 1
