@@ -33,11 +33,10 @@ impl Bars {
             match self.rows.get_mut(at) {
                 Some((shown, _)) if shown == row => {}
                 Some((shown, bar)) => {
-                    draw(bar, row);
                     if std::mem::discriminant(shown) != std::mem::discriminant(row) {
                         bar.set_style(style(row));
-                        bar.tick();
                     }
+                    draw(bar, row);
                     *shown = row.clone();
                 }
                 None => {
