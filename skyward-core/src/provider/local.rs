@@ -1,5 +1,194 @@
 //! Nodes on this host.
 
-/// Nodes on this host.
+mod claims;
+mod folders;
+mod host;
+mod marked;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use async_trait::async_trait;
+
+use self::claims::DEVICES;
+use self::folders::Folders;
+use self::host::Look;
+use super::{LaunchRequest, Machine, MachineStatus, Offer, Provider, Requirements};
+use crate::error::{Error, ErrorKind, Result};
+use crate::ids::{MachineId, PoolId};
+use crate::remote::{Process, Remote};
+
+/// Nodes on this host (Linux): each a folder, a loopback address, and the processes that carry its mark in their environment.
+///
+/// The folders are in `$SKYWARD_RUNTIME_DIR`, or else in `skyward-<user id>` in `$XDG_RUNTIME_DIR` or the folder for temporary files. Each node has an address of its
+/// own in 127.0.0.0/8, so that several nodes are several addresses. Nodes share the host's cores and memory; accelerators that are asked for are given to
+/// one node only.
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> skyward_core::Result<()> {
+/// use skyward_core::provider::{Local, Provider, Requirements};
+///
+/// let offers = Local::new().offers(&Requirements::default()).await?;
+/// assert_eq!(offers[0].usd_per_hour, 0.0);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug, Clone, Default)]
-pub struct Local;
+pub struct Local {
+    root: Option<PathBuf>,
+}
+
+impl Local {
+    /// Nodes in the host's folder for short-lived things.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Keeps the nodes' folders in this one, which only this user may write to. Its path must be short: sockets below it have at most 107 bytes.
+    #[must_use]
+    pub fn runtime_dir(mut self, folder: impl Into<PathBuf>) -> Self {
+        self.root = Some(folder.into());
+        self
+    }
+
+    fn folders(&self) -> Folders {
+        Folders::new(self.root.as_deref())
+    }
+}
+
+#[async_trait]
+impl Provider for Local {
+    fn name(&self) -> &str {
+        "local"
+    }
+
+    async fn offers(&self, requirements: &Requirements) -> Result<Vec<Offer>> {
+        let requirements = requirements.clone();
+        blocking(move || {
+            let look = if requirements.accelerator.is_some() { Look::Close } else { Look::Quick };
+            Ok(host::offers(look).into_iter().filter_map(|offer| fitted(offer, &requirements)).collect())
+        })
+        .await
+    }
+
+    async fn prepare(&self, _: &PoolId) -> Result<()> {
+        Ok(())
+    }
+
+    async fn launch(&self, request: &LaunchRequest) -> Result<Machine> {
+        let devices = match request.offer.accelerator {
+            Some(_) => blocking(|| Ok(host::devices())).await?,
+            None => Vec::new(),
+        };
+        // A few small file operations without an await between them: dropping the future cannot leave one that goes on.
+        self.folders().create(request, &devices)
+    }
+
+    async fn inspect(&self, machines: &[MachineId]) -> Result<Vec<MachineStatus>> {
+        let (folders, machines) = (self.folders(), machines.to_vec());
+        blocking(move || {
+            let there: Vec<_> =
+                machines.iter().map(|machine| Ok(folders.machine(machine)?.exists())).collect::<Result<_>>()?;
+            let marks = if there.contains(&false) { marked::marks() } else { Default::default() };
+            let status = |(machine, there): (&MachineId, bool)| match there {
+                true => MachineStatus::Running,
+                false if marks.contains(machine.as_str()) => MachineStatus::Ending,
+                false => MachineStatus::Gone,
+            };
+            Ok(machines.iter().zip(there).map(status).collect())
+        })
+        .await
+    }
+
+    async fn connect(&self, machine: &Machine) -> Result<Box<dyn Remote>> {
+        let folder = self.folders().machine(&machine.id)?;
+        if !folder.is_dir() {
+            let message = format!("the machine {} is gone: its folder {} is", machine.id, folder.display());
+            return Err(Error::new(ErrorKind::Provider, message));
+        }
+        let process = Process::new().env(marked::MARK, machine.id.as_str()).folder(folder);
+        Ok(Box::new(match machine.facts.get(DEVICES) {
+            Some(devices) => process.env(DEVICES, devices),
+            None => process,
+        }))
+    }
+
+    async fn terminate(&self, machine: &MachineId) -> Result<()> {
+        let (folders, machine) = (self.folders(), machine.clone());
+        blocking(move || {
+            let folder = folders.machine(&machine)?;
+            end(&machine)?;
+            folders.remove(&folder)?;
+            // Nothing can be started in a folder that is gone; what was started just before it went is ended here.
+            end(&machine)
+        })
+        .await
+    }
+
+    async fn teardown(&self, pool: &PoolId) -> Result<()> {
+        for machine in self.list(pool).await? {
+            self.terminate(&machine.id).await?;
+        }
+        let (folders, pool) = (self.folders(), pool.clone());
+        blocking(move || folders.remove(&folders.pool(&pool)?)).await
+    }
+
+    async fn list(&self, pool: &PoolId) -> Result<Vec<Machine>> {
+        let (folders, pool) = (self.folders(), pool.clone());
+        blocking(move || {
+            let mut machines = folders.machines(&pool)?;
+            for mark in marked::marks() {
+                if machines.iter().all(|machine| machine.id.as_str() != mark) {
+                    machines.extend(folders.of_mark(&pool, &mark));
+                }
+            }
+            Ok(machines)
+        })
+        .await
+    }
+}
+
+/// The offer as one node gets it; none when the host does not have what is asked for.
+fn fitted(mut offer: Offer, requirements: &Requirements) -> Option<Offer> {
+    let enough = |has: u32, wanted: Option<u32>| wanted.is_none_or(|wanted| has >= wanted);
+    if !enough(offer.cpus, requirements.cpus) || !enough(offer.memory_gib, requirements.memory_gib) {
+        return None;
+    }
+    if let Some(wanted) = &requirements.accelerator {
+        let has = offer.accelerator.as_mut()?;
+        let memory = wanted.memory_gib.is_none_or(|memory| has.memory_gib.is_some_and(|has| has >= memory));
+        if !host::is_kind(&has.kind, &wanted.kind) || has.count < wanted.count || !memory {
+            return None;
+        }
+        has.count = wanted.count;
+        has.kind.clone_from(&wanted.kind);
+    }
+    Some(offer)
+}
+
+fn end(machine: &MachineId) -> Result<()> {
+    marked::end(machine, PATIENCE).map_err(|left| {
+        let ids: Vec<_> = left.iter().map(u32::to_string).collect();
+        Error::new(ErrorKind::Provider, format!("processes of the machine {machine} did not end within {PATIENCE:?}"))
+            .with_context("processes", ids.join(" "))
+            .with_hint(format!(
+                "they may be waiting for a disk or a driver: `ps -o pid,stat,wchan,args -p {}`",
+                ids.join(",")
+            ))
+            .temporary()
+    })
+}
+
+async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
+    match tokio::task::spawn_blocking(work).await {
+        Ok(done) => done,
+        Err(error) => Err(Error::new(ErrorKind::Provider, "the local provider was interrupted").with_source(error)),
+    }
+}
+
+/// How long processes get to be gone after SIGKILL.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+#[cfg(test)]
+mod tests;

@@ -9,6 +9,7 @@ mod requirement;
 mod secret;
 
 pub use accelerator::Accelerator;
+pub(crate) use image::hex;
 pub use image::{Image, IncludedFile, IndexCredentials, PackageIndex, Python};
 pub use limits::Limits;
 pub use nodes::Nodes;

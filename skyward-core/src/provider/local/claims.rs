@@ -1,0 +1,129 @@
+//! What nodes on one host must not share: addresses and accelerators.
+
+use std::collections::BTreeSet;
+use std::net::{Ipv4Addr, TcpListener};
+
+use sha2::{Digest, Sha256};
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::provider::{LaunchRequest, Machine};
+
+/// An address of the loopback network that no machine of this user has: the pool's own 254 where they are free.
+pub(super) fn free_address(request: &LaunchRequest, others: &[Machine]) -> Result<Ipv4Addr> {
+    let taken: BTreeSet<_> = others.iter().filter_map(|machine| machine.address.parse::<Ipv4Addr>().ok()).collect();
+    let foreign: BTreeSet<_> = others
+        .iter()
+        .filter(|machine| machine.pool != request.pool)
+        .filter_map(|machine| machine.address.parse::<Ipv4Addr>().ok())
+        .map(|address| address.octets()[..3].to_vec())
+        .collect();
+    let digest = Sha256::digest(request.pool.as_str());
+    let block = u32::from(digest[0]) << 8 | u32::from(digest[1]);
+    let (steps, host) = (request.node.0 / HOSTS, request.node.0 % HOSTS + 1);
+    (0..BLOCKS)
+        .map(|tries| {
+            let block = (1 << 8) + (block + steps * STRIDE + tries) % BLOCKS;
+            Ipv4Addr::from(127 << 24 | block << 8 | host)
+        })
+        .filter(|address| !taken.contains(address) && !foreign.contains(&address.octets()[..3]))
+        .find(|address| TcpListener::bind((*address, 0)).is_ok())
+        .ok_or_else(|| {
+            Error::new(ErrorKind::Provider, "this host has no free loopback address for the node")
+                .with_context("node", request.node)
+                .with_hint("the local provider needs 127.0.0.0/8 on the interface `lo`: `ip addr show lo`")
+        })
+}
+
+/// Accelerators that no other node on this host was given.
+pub(super) fn free_devices(
+    request: &LaunchRequest,
+    wanted: u32,
+    devices: &[String],
+    others: &[Machine],
+) -> Result<String> {
+    let taken: BTreeSet<&str> =
+        others.iter().filter_map(|machine| machine.facts.get(DEVICES)).flat_map(|devices| devices.split(',')).collect();
+    let free: Vec<_> = devices.iter().map(String::as_str).filter(|device| !taken.contains(device)).collect();
+    match free.get(..wanted as usize) {
+        Some(given) => Ok(given.join(",")),
+        None => {
+            let (node, has, left) = (request.node, devices.len(), free.len());
+            let message = format!("node {node} needs {wanted} accelerators; this host has {has}, and {left} are free");
+            Err(Error::new(ErrorKind::Provider, message)
+                .with_hint("ask for fewer nodes, or fewer accelerators on each"))
+        }
+    }
+}
+
+/// The fact that holds a node's accelerators, and the variable that shows them to its processes.
+pub(super) const DEVICES: &str = "CUDA_VISIBLE_DEVICES";
+/// 127.1.0.0 to 127.254.255.0.
+const BLOCKS: u32 = 254 << 8;
+const HOSTS: u32 = 254;
+/// Where the next 254 nodes of a large pool go; it has no factor in common with the number of blocks.
+const STRIDE: u32 = 4099;
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::ids::{Attempt, LaunchId, MachineId, NodeIndex, PoolId};
+    use crate::provider::Offer;
+
+    fn request(pool: &str, node: u32) -> LaunchRequest {
+        let (pool, node) = (PoolId::new(pool), NodeIndex(node));
+        LaunchRequest::new(
+            LaunchId::of(&pool, node, Attempt(1)),
+            pool,
+            node,
+            Offer::new("host", "here", 1, 1),
+            Duration::ZERO,
+        )
+    }
+
+    fn machine(request: &LaunchRequest, address: Ipv4Addr) -> Machine {
+        Machine::new(request, MachineId::new("m"), address.to_string(), "/x")
+    }
+
+    #[test]
+    fn addresses_are_stable_and_neighbours_within_a_pool() {
+        let [a, b, again] = [0, 1, 0].map(|node| free_address(&request("p-a", node), &[]).unwrap());
+        assert_eq!(a, again);
+        assert_eq!((a.octets()[3], b.octets()[3]), (1, 2));
+        assert_eq!(a.octets()[..3], b.octets()[..3]);
+    }
+
+    #[test]
+    fn a_block_of_another_pool_is_left_alone() {
+        let first = free_address(&request("p-a", 0), &[]).unwrap();
+        let other = machine(&request("p-b", 9), Ipv4Addr::from(u32::from(first) + 8));
+        let moved = free_address(&request("p-a", 0), std::slice::from_ref(&other)).unwrap();
+        assert_ne!(moved.octets()[..3], first.octets()[..3]);
+    }
+
+    #[test]
+    fn a_thousand_nodes_have_a_thousand_addresses() {
+        let mut machines = Vec::new();
+        for node in 0..1000 {
+            let request = request("p-a", node);
+            let address = free_address(&request, &machines).unwrap();
+            assert!(address.is_loopback());
+            machines.push(machine(&request, address));
+        }
+        let addresses: BTreeSet<_> = machines.iter().map(|machine| &machine.address).collect();
+        assert_eq!(addresses.len(), 1000);
+    }
+
+    #[test]
+    fn accelerators_are_given_once() {
+        let devices = ["0", "1", "2"].map(str::to_owned);
+        let mut first = machine(&request("p-a", 0), Ipv4Addr::LOCALHOST);
+        first.facts.insert(DEVICES.into(), free_devices(&request("p-a", 0), 2, &devices, &[]).unwrap());
+        assert_eq!(first.facts[DEVICES], "0,1");
+        let others = [first];
+        assert_eq!(free_devices(&request("p-a", 1), 1, &devices, &others).unwrap(), "2");
+        let error = free_devices(&request("p-b", 0), 2, &devices, &others).unwrap_err();
+        assert_eq!(error.message(), "node 0 needs 2 accelerators; this host has 3, and 1 are free");
+    }
+}

@@ -1,0 +1,255 @@
+//! The folders of pools and machines on this host, and the record in each.
+//!
+//! `<root>/<pool>/<node>/machine.json` is there from the moment a machine is. Whoever adds one holds a lock on `<root>`.
+
+use std::fs::{DirBuilder, File};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{FlockOperation, flock};
+use sha2::{Digest, Sha256};
+
+use super::claims::{DEVICES, free_address, free_devices};
+use super::marked::user;
+use crate::error::{Error, ErrorKind, Result};
+use crate::ids::{LaunchId, MachineId, NodeIndex, PoolId};
+use crate::provider::{LaunchRequest, Machine, Offer};
+use crate::spec::hex;
+
+/// The folder that holds all pools of this user on this host.
+#[derive(Debug, Clone)]
+pub(super) struct Folders {
+    root: PathBuf,
+    /// What to change when the root does not do.
+    variable: &'static str,
+}
+
+impl Folders {
+    /// In the folder that is given, or else where the host keeps short-lived things.
+    pub(super) fn new(given: Option<&Path>) -> Self {
+        if let Some(root) = given {
+            return Self { root: root.to_owned(), variable: ROOT };
+        }
+        let from = |variable| std::env::var_os(variable).filter(|value| !value.is_empty()).map(PathBuf::from);
+        let name = format!("skyward-{}", user());
+        match (from(ROOT), from("XDG_RUNTIME_DIR").filter(|folder| folder.is_dir())) {
+            (Some(root), _) => Self { root, variable: ROOT },
+            (None, Some(runtime)) => Self { root: runtime.join(name), variable: ROOT },
+            (None, None) => Self { root: std::env::temp_dir().join(name), variable: ROOT },
+        }
+    }
+
+    pub(super) fn pool(&self, pool: &PoolId) -> Result<PathBuf> {
+        Ok(self.root.join(simple(pool.as_str())?))
+    }
+
+    pub(super) fn machine(&self, machine: &MachineId) -> Result<PathBuf> {
+        let (pool, node) = split(machine)?;
+        Ok(self.root.join(pool).join(node))
+    }
+
+    /// Makes a machine's folder and record, or finds those of an earlier call for the same launch. `devices` are the accelerators of the host.
+    pub(super) fn create(&self, request: &LaunchRequest, devices: &[String]) -> Result<Machine> {
+        let id = machine_id(request)?;
+        let folder = self.machine(&id)?;
+        self.check_length(&folder)?;
+        self.make_root()?;
+        let _lock = self.lock()?;
+        if let Some(machine) = read_record(&folder) {
+            return Ok(machine);
+        }
+        let others = self.records()?;
+        let address = free_address(request, &others)?;
+        let mut machine = Machine::new(request, id, address.to_string(), folder.to_string_lossy());
+        machine.on_client_host = true;
+        if let Some(wanted) = &request.offer.accelerator {
+            machine.facts.insert(DEVICES.into(), free_devices(request, wanted.count, devices, &others)?);
+        }
+        let failed = |error: io::Error| cannot("make", &folder, error);
+        // Made beside its place and moved there, so that no folder is ever seen without its record.
+        let parent = self.pool(&request.pool)?;
+        make_private(&parent).map_err(failed)?;
+        let new = parent.join(format!(".new-{:016x}", rand::random::<u64>()));
+        make_private(&new).map_err(failed)?;
+        let made = serde_json::to_vec_pretty(&machine)
+            .map_err(io::Error::from)
+            .and_then(|json| std::fs::write(new.join(RECORD), json))
+            .and_then(|()| if folder.exists() { remove_all(&folder) } else { Ok(()) })
+            .and_then(|()| std::fs::rename(&new, &folder));
+        if made.is_err() {
+            let _ = remove_all(&new);
+        }
+        made.map(|()| machine).map_err(failed)
+    }
+
+    /// The machines of a pool that have a folder.
+    pub(super) fn machines(&self, pool: &PoolId) -> Result<Vec<Machine>> {
+        let parent = self.pool(pool)?;
+        let folders = subfolders(&parent).map_err(|error| cannot("read", &parent, error))?;
+        // A folder whose removal was cut short has lost its record, and still is one.
+        let of_name = |folder: &PathBuf| self.of_mark(pool, &format!("{pool}.{}", folder.file_name()?.to_str()?));
+        let mut machines: Vec<_> =
+            folders.iter().filter_map(|folder| read_record(folder).or_else(|| of_name(folder))).collect();
+        machines.sort_by_key(|machine| machine.node);
+        Ok(machines)
+    }
+
+    /// The machine of this pool whose processes carry the mark, when its record is gone.
+    pub(super) fn of_mark(&self, pool: &PoolId, mark: &str) -> Option<Machine> {
+        let id = MachineId::new(mark);
+        let (of, suffix) = split(&id).ok()?;
+        let node = suffix.strip_prefix('n')?.split('-').next()?.parse().ok()?;
+        if of != pool.as_str() {
+            return None;
+        }
+        let request = LaunchRequest::new(
+            LaunchId::new(format!("{pool}-{suffix}")),
+            pool.clone(),
+            NodeIndex(node),
+            Offer::new("host", "this host", 0, 0),
+            std::time::Duration::ZERO,
+        );
+        let folder = self.machine(&id).ok()?;
+        let mut machine = Machine::new(&request, id, "", folder.to_string_lossy());
+        machine.on_client_host = true;
+        Some(machine)
+    }
+
+    pub(super) fn remove(&self, folder: &Path) -> Result<()> {
+        remove_all(folder).map_err(|error| cannot("remove", folder, error))
+    }
+
+    fn records(&self) -> Result<Vec<Machine>> {
+        let mut all = Vec::new();
+        for pool in subfolders(&self.root).map_err(|error| cannot("read", &self.root, error))? {
+            let folders = subfolders(&pool).map_err(|error| cannot("read", &pool, error))?;
+            all.extend(folders.iter().filter_map(|folder| read_record(folder)));
+        }
+        Ok(all)
+    }
+
+    /// The folder must be this user's alone: what is in it decides which processes are started and ended.
+    fn make_root(&self) -> Result<()> {
+        make_private(&self.root).map_err(|error| cannot("make", &self.root, error))?;
+        let found = std::fs::symlink_metadata(&self.root).map_err(|error| cannot("read", &self.root, error))?;
+        let why = if !found.is_dir() {
+            "it is not a folder"
+        } else if found.uid() != user() {
+            "it belongs to another user"
+        } else if found.mode() & 0o022 != 0 {
+            "others may write to it"
+        } else {
+            return Ok(());
+        };
+        Err(Error::new(ErrorKind::Provider, format!("cannot keep machines in {}: {why}", self.root.display()))
+            .with_hint(format!("set {} to a short path of a folder of your own", self.variable)))
+    }
+
+    fn check_length(&self, folder: &Path) -> Result<()> {
+        let length = folder.as_os_str().len();
+        if length <= LONGEST {
+            return Ok(());
+        }
+        Err(Error::new(
+            ErrorKind::Provider,
+            format!(
+                "the path {} has {length} bytes, and sockets below it need it to have at most {LONGEST}",
+                folder.display()
+            ),
+        )
+        .with_hint(format!("set {} to a shorter path, such as /tmp/sky-{}", self.variable, user())))
+    }
+
+    fn lock(&self) -> Result<File> {
+        let path = self.root.join(".lock");
+        let file = File::options().create(true).truncate(false).write(true).open(&path);
+        // Held for the few file operations of one call; the kernel frees it when a holder dies.
+        file.and_then(|file| flock(&file, FlockOperation::LockExclusive).map(|()| file).map_err(io::Error::from))
+            .map_err(|error| cannot("lock", &path, error))
+    }
+}
+
+/// `<pool>.<node>`: told apart at the last dot, so that the folder follows from the id alone.
+fn machine_id(request: &LaunchRequest) -> Result<MachineId> {
+    let pool = simple(request.pool.as_str())?;
+    let launch = request.launch.as_str();
+    let named = launch.strip_prefix(pool).and_then(|rest| rest.strip_prefix('-')).filter(|rest| {
+        rest.starts_with(&format!("n{}", request.node))
+            && !rest.contains('.')
+            && rest.len() <= 16
+            && simple(rest).is_ok()
+    });
+    let suffix = match named {
+        Some(rest) => rest.to_owned(),
+        None => format!("n{}-{}", request.node, hex(&Sha256::digest(launch)[..4])),
+    };
+    Ok(MachineId::new(format!("{pool}.{suffix}")))
+}
+
+fn split(machine: &MachineId) -> Result<(&str, &str)> {
+    let (pool, node) = machine.as_str().rsplit_once('.').ok_or_else(|| unknown(machine.as_str()))?;
+    Ok((simple(pool)?, simple(node)?))
+}
+
+/// A name that is one component of a path and nothing else.
+fn simple(name: &str) -> Result<&str> {
+    let plain = name.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c));
+    if plain && !name.is_empty() && !name.starts_with('.') { Ok(name) } else { Err(unknown(name)) }
+}
+
+fn unknown(name: &str) -> Error {
+    Error::new(ErrorKind::Provider, format!("`{name}` cannot be a pool or machine of the local provider"))
+        .with_hint("its ids are made of letters, digits, `-`, `_` and `.`")
+}
+
+fn read_record(folder: &Path) -> Option<Machine> {
+    serde_json::from_slice(&std::fs::read(folder.join(RECORD)).ok()?).ok()
+}
+
+fn subfolders(folder: &Path) -> io::Result<Vec<PathBuf>> {
+    let entries = match std::fs::read_dir(folder) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        entries => entries?,
+    };
+    let hidden = |path: &PathBuf| path.file_name().is_none_or(|name| name.as_encoded_bytes().starts_with(b"."));
+    Ok(entries.flatten().map(|entry| entry.path()).filter(|path| path.is_dir() && !hidden(path)).collect())
+}
+
+fn make_private(folder: &Path) -> io::Result<()> {
+    DirBuilder::new().recursive(true).mode(0o700).create(folder)
+}
+
+/// Removes a folder, also what a payload left in it without permission to remove.
+fn remove_all(folder: &Path) -> io::Result<()> {
+    match std::fs::remove_dir_all(folder) {
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+            open_up(folder)?;
+            std::fs::remove_dir_all(folder)
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        done => done,
+    }
+}
+
+fn open_up(folder: &Path) -> io::Result<()> {
+    std::fs::set_permissions(folder, std::fs::Permissions::from_mode(0o700))?;
+    for entry in std::fs::read_dir(folder)?.flatten() {
+        if entry.file_type()?.is_dir() {
+            open_up(&entry.path())?;
+        }
+    }
+    Ok(())
+}
+
+fn cannot(what: &str, path: &Path, error: io::Error) -> Error {
+    Error::new(ErrorKind::Provider, format!("cannot {what} {}", path.display()))
+        .with_hint(format!("set {ROOT} to a folder of your own with space in it"))
+        .with_source(error)
+}
+
+/// Names the folder of all pools.
+const ROOT: &str = "SKYWARD_RUNTIME_DIR";
+const RECORD: &str = "machine.json";
+/// A Unix socket's path has at most 107 bytes, and the agent's and workers' names below the folder need some.
+const LONGEST: usize = 60;

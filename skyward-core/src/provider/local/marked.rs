@@ -1,0 +1,111 @@
+//! The processes of a machine: those that carry its mark in their environment, and all that descend from them.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, PidfdFlags, Signal, getuid, pidfd_open, pidfd_send_signal};
+
+use crate::ids::MachineId;
+
+/// The environment variable that names the machine a process belongs to.
+pub(super) const MARK: &str = "SKYWARD_MACHINE";
+
+/// The marks that processes of this user carry, in one look at all of them. Zombies carry none.
+pub(super) fn marks() -> BTreeSet<String> {
+    processes().into_iter().filter_map(|process| mark_of(process.id)).collect()
+}
+
+/// Ends all processes of a machine, and returns when there are none, or when the time is up: then with the ids of those that are left.
+pub(super) fn end(machine: &MachineId, patience: Duration) -> Result<(), Vec<u32>> {
+    let deadline = Instant::now() + patience;
+    let mut clean = 0;
+    loop {
+        let members = members(machine.as_str());
+        for (id, started) in &members {
+            kill(*id, *started);
+        }
+        // A process that is just replacing its program has no environment to read for a moment, so one look is not enough.
+        clean = if members.is_empty() { clean + 1 } else { 0 };
+        if clean == LOOKS {
+            return Ok(());
+        }
+        if Instant::now() >= deadline {
+            return Err(members.into_keys().collect());
+        }
+        std::thread::sleep(PAUSE);
+    }
+}
+
+/// The machine's processes with the time at which each started.
+fn members(mark: &str) -> BTreeMap<u32, u64> {
+    let processes = processes();
+    let mut members: BTreeMap<u32, u64> = processes
+        .iter()
+        .filter(|process| carries(process.id, mark))
+        .map(|process| (process.id, process.started))
+        .collect();
+    // Whoever clears its environment still has a parent here, as long as that lives.
+    loop {
+        let before = members.len();
+        for process in processes.iter().filter(|process| members.contains_key(&process.parent)).collect::<Vec<_>>() {
+            members.insert(process.id, process.started);
+        }
+        if members.len() == before {
+            return members;
+        }
+    }
+}
+
+struct Running {
+    id: u32,
+    parent: u32,
+    started: u64,
+}
+
+/// This user's processes that are not zombies.
+fn processes() -> Vec<Running> {
+    let Ok(entries) = std::fs::read_dir("/proc") else { return Vec::new() };
+    entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok()).filter_map(running).collect()
+}
+
+fn running(id: u32) -> Option<Running> {
+    let stat = std::fs::read_to_string(format!("/proc/{id}/stat")).ok()?;
+    // The name before the last parenthesis may contain anything.
+    let fields: Vec<_> = stat.rsplit_once(") ")?.1.split(' ').collect();
+    let ended = matches!(*fields.first()?, "Z" | "X");
+    (!ended).then_some(Running { id, parent: fields.get(1)?.parse().ok()?, started: fields.get(19)?.parse().ok()? })
+}
+
+fn carries(id: u32, mark: &str) -> bool {
+    mark_of(id).is_some_and(|found| found == mark)
+}
+
+fn mark_of(id: u32) -> Option<String> {
+    // Another user's environment cannot be read, and is not looked for.
+    let environment = std::fs::read(format!("/proc/{id}/environ")).ok()?;
+    environment
+        .split(|byte| *byte == 0)
+        .filter_map(|variable| variable.strip_prefix(MARK.as_bytes())?.strip_prefix(b"="))
+        .find_map(|value| String::from_utf8(value.to_vec()).ok())
+}
+
+/// Ends a process, unless its id has been given to another one since.
+fn kill(id: u32, started: u64) {
+    let Some(pid) = i32::try_from(id).ok().and_then(Pid::from_raw) else { return };
+    if pid == rustix::process::getpid() {
+        return;
+    }
+    let Ok(handle) = pidfd_open(pid, PidfdFlags::empty()) else { return };
+    if running(id).is_some_and(|process| process.started == started) {
+        // Gone meanwhile is as good as ended.
+        let _ = pidfd_send_signal(&handle, Signal::KILL);
+    }
+}
+
+/// The numeric id of the user.
+pub(super) fn user() -> u32 {
+    getuid().as_raw()
+}
+
+const LOOKS: u32 = 2;
+const PAUSE: Duration = Duration::from_millis(2);

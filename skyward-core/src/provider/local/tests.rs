@@ -1,0 +1,292 @@
+use std::os::unix::fs::PermissionsExt;
+use std::process::{Child, Stdio};
+use std::sync::Mutex;
+
+use super::*;
+use crate::ids::{Attempt, LaunchId, NodeIndex};
+use crate::remote::Command;
+use crate::spec::Accelerator;
+
+/// A provider with a root of its own, removed with all its processes at the end of the test.
+struct Host {
+    local: Local,
+    root: PathBuf,
+    pools: Mutex<Vec<PoolId>>,
+}
+
+impl Host {
+    fn new() -> Self {
+        let root = std::env::temp_dir().join(format!("sky{:08x}", rand::random::<u32>()));
+        Self { local: Local::new().runtime_dir(&root), root, pools: Mutex::default() }
+    }
+
+    fn request(&self, pool: &PoolId, node: u32) -> LaunchRequest {
+        self.pools.lock().unwrap().push(pool.clone());
+        let launch = LaunchId::of(pool, NodeIndex(node), Attempt(1));
+        LaunchRequest::new(launch, pool.clone(), NodeIndex(node), Offer::new("host", "here", 1, 1), Duration::ZERO)
+    }
+
+    async fn launch(&self, pool: &PoolId, node: u32) -> Machine {
+        self.local.launch(&self.request(pool, node)).await.unwrap()
+    }
+
+    async fn status(&self, machine: &Machine) -> MachineStatus {
+        self.local.inspect(std::slice::from_ref(&machine.id)).await.unwrap()[0]
+    }
+
+    /// Runs a script on a machine.
+    async fn run(&self, machine: &Machine, script: &str) -> String {
+        let remote = self.local.connect(machine).await.unwrap();
+        let output = remote.run(&Command::script(script), &|_| {}).await.unwrap();
+        assert!(output.success(), "{output:?}");
+        output.stdout
+    }
+}
+
+impl Drop for Host {
+    fn drop(&mut self) {
+        for mark in marked::marks() {
+            if self.pools.lock().unwrap().iter().any(|pool| mark.starts_with(&format!("{pool}."))) {
+                let _ = marked::end(&MachineId::new(mark), PATIENCE);
+            }
+        }
+        let _ = std::fs::remove_dir_all(&self.root);
+    }
+}
+
+fn lives(pid: &str) -> bool {
+    std::fs::read_to_string(format!("/proc/{pid}/stat"))
+        .is_ok_and(|stat| !stat.rsplit(") ").next().unwrap_or("").starts_with('Z'))
+}
+
+/// A process of this user that is no part of any machine.
+struct Bystander(Child);
+
+impl Bystander {
+    fn new(mark: Option<&str>) -> Self {
+        let mut command = std::process::Command::new("sleep");
+        command.arg("600").stdin(Stdio::null());
+        if let Some(mark) = mark {
+            command.env(marked::MARK, mark);
+        }
+        Self(command.spawn().unwrap())
+    }
+
+    fn lives(&mut self) -> bool {
+        self.0.try_wait().unwrap().is_none()
+    }
+}
+
+impl Drop for Bystander {
+    fn drop(&mut self) {
+        self.0.kill().unwrap();
+        self.0.wait().unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_machine_is_a_private_folder_with_an_address_that_can_be_bound() {
+    let host = Host::new();
+    let machine = host.launch(&PoolId::random(), 3).await;
+    let mode = |path: &str| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    assert_eq!(mode(&machine.folder), 0o700);
+    assert_eq!(mode(host.root.to_str().unwrap()), 0o700);
+    assert!(machine.on_client_host && machine.folder.len() <= 60, "{machine:?}");
+    std::net::TcpListener::bind((machine.address.as_str(), 0)).unwrap();
+    assert_eq!(host.status(&machine).await, MachineStatus::Running);
+}
+
+#[tokio::test]
+async fn the_same_launch_gives_the_same_machine_also_to_another_process_and_at_the_same_time() {
+    let host = Host::new();
+    let request = host.request(&PoolId::random(), 0);
+    let other = Local::new().runtime_dir(&host.root);
+    let (a, b) = tokio::join!(host.local.launch(&request), other.launch(&request));
+    let again = host.local.launch(&request).await.unwrap();
+    assert_eq!(a.unwrap(), again);
+    assert_eq!(b.unwrap(), again);
+    assert_eq!(host.local.list(&request.pool).await.unwrap(), [again]);
+}
+
+#[tokio::test]
+async fn another_try_for_the_same_node_is_another_machine() {
+    let host = Host::new();
+    let pool = PoolId::random();
+    let first = host.launch(&pool, 0).await;
+    let mut request = host.request(&pool, 0);
+    request.launch = LaunchId::of(&pool, NodeIndex(0), Attempt(2));
+    let second = host.local.launch(&request).await.unwrap();
+    assert!(first.id != second.id && first.folder != second.folder && first.address != second.address);
+    request.launch = LaunchId::new("some/../thing else");
+    let third = host.local.launch(&request).await.unwrap();
+    assert_eq!(host.local.launch(&request).await.unwrap(), third);
+    assert_eq!(host.local.list(&pool).await.unwrap().len(), 3);
+}
+
+#[tokio::test]
+async fn a_dropped_launch_leaves_at_most_what_list_finds() {
+    let host = Host::new();
+    let request = host.request(&PoolId::random(), 0);
+    let launch = host.local.launch(&request);
+    tokio::pin!(launch);
+    let polled = std::future::poll_fn(|context| std::task::Poll::Ready(launch.as_mut().poll(context))).await;
+    let listed = host.local.list(&request.pool).await.unwrap();
+    assert_eq!(listed.len(), usize::from(polled.is_ready()));
+    host.local.teardown(&request.pool).await.unwrap();
+    assert_eq!(host.local.list(&request.pool).await.unwrap(), []);
+}
+
+#[tokio::test]
+async fn list_finds_by_folder_and_by_process_and_only_its_own_pool() {
+    let host = Host::new();
+    let pool = PoolId::random();
+    let (a, b) = (host.launch(&pool, 0).await, host.launch(&pool, 1).await);
+    host.launch(&PoolId::random(), 0).await;
+    host.run(&b, "setsid sleep 600 >/dev/null 2>&1 &").await;
+    std::fs::remove_dir_all(&b.folder).unwrap();
+    std::fs::remove_file(std::path::Path::new(&a.folder).join("machine.json")).unwrap();
+    let listed = Local::new().runtime_dir(&host.root).list(&pool).await.unwrap();
+    let known: Vec<_> = listed.iter().map(|machine| (&machine.id, &machine.launch, machine.node)).collect();
+    assert_eq!(known, [(&a.id, &a.launch, a.node), (&b.id, &b.launch, b.node)]);
+    assert_eq!(host.status(&b).await, MachineStatus::Ending);
+    host.local.teardown(&pool).await.unwrap();
+    assert_eq!(host.local.list(&pool).await.unwrap(), []);
+    assert_eq!(host.status(&b).await, MachineStatus::Gone);
+}
+
+#[tokio::test]
+async fn terminate_ends_the_whole_tree_and_nobody_else() {
+    let host = Host::new();
+    let pool = PoolId::random();
+    let (machine, neighbour) = (host.launch(&pool, 1).await, host.launch(&pool, 11).await);
+    let mut unmarked = Bystander::new(None);
+    let mut similar = Bystander::new(Some(&format!("{}1x", machine.id)));
+    let script = "
+        (trap '' TERM INT; sleep 600; sleep 600) >/dev/null 2>&1 & echo $!
+        setsid sh -c 'echo $$; exec >/dev/null 2>&1; sleep 600 & sleep 600' &
+        setsid env -i sh -c 'echo $$; exec sleep 600' &
+        exec sleep 600";
+    let remote = host.local.connect(&machine).await.unwrap();
+    let pids = Mutex::new(Vec::new());
+    let command = Command::script(script);
+    let on_line = |line: &str| pids.lock().unwrap().push(line.to_owned());
+    let neighbours = host.run(&neighbour, "setsid sleep 600 >/dev/null 2>&1 & echo $!").await;
+    let terminate = async {
+        let started = async {
+            while pids.lock().unwrap().len() < 3 {
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::time::timeout(PATIENCE, started).await.unwrap();
+        host.local.terminate(&machine.id).await.unwrap();
+    };
+    let (output, ()) = tokio::join!(remote.run(&command, &on_line), terminate);
+    assert_eq!(output.unwrap().status, 137);
+    for pid in pids.lock().unwrap().iter() {
+        assert!(!lives(pid), "{pid} lives on");
+    }
+    assert!(unmarked.lives() && similar.lives() && lives(neighbours.trim()));
+    assert_eq!(host.status(&machine).await, MachineStatus::Gone);
+    assert_eq!(host.status(&neighbour).await, MachineStatus::Running);
+    assert!(!std::path::Path::new(&machine.folder).exists());
+    host.local.terminate(&neighbour.id).await.unwrap();
+    assert!(!lives(neighbours.trim()));
+}
+
+#[tokio::test]
+async fn terminate_is_fine_for_the_unknown_and_for_the_ended() {
+    let host = Host::new();
+    let machine = host.launch(&PoolId::random(), 0).await;
+    host.local.terminate(&MachineId::new("p-unknown.n0-a1")).await.unwrap();
+    host.local.terminate(&machine.id).await.unwrap();
+    host.local.terminate(&machine.id).await.unwrap();
+    host.local.teardown(&machine.pool).await.unwrap();
+    host.local.teardown(&machine.pool).await.unwrap();
+    host.local.teardown(&PoolId::random()).await.unwrap();
+}
+
+#[tokio::test]
+async fn what_a_payload_made_unremovable_is_removed() {
+    let host = Host::new();
+    let machine = host.launch(&PoolId::random(), 0).await;
+    host.run(&machine, "mkdir -p a/b; touch a/b/c; chmod 500 a/b; chmod 000 a").await;
+    host.local.terminate(&machine.id).await.unwrap();
+    assert!(!std::path::Path::new(&machine.folder).exists());
+}
+
+#[tokio::test]
+async fn nothing_is_started_on_a_machine_that_is_gone() {
+    let host = Host::new();
+    let machine = host.launch(&PoolId::random(), 0).await;
+    let remote = host.local.connect(&machine).await.unwrap();
+    host.local.terminate(&machine.id).await.unwrap();
+    let error = remote.run(&Command::script("true"), &|_| {}).await.unwrap_err();
+    assert!(error.message().contains("is gone"), "{error}");
+    assert!(host.local.connect(&machine).await.unwrap_err().message().contains("is gone"));
+}
+
+#[tokio::test]
+async fn a_machine_outlives_the_provider_value_and_its_commands_carry_the_mark() {
+    let host = Host::new();
+    let machine = host.launch(&PoolId::random(), 0).await;
+    let output = host.run(&machine, "echo $SKYWARD_MACHINE; pwd").await;
+    let folder = std::path::Path::new(&machine.folder).canonicalize().unwrap();
+    assert_eq!(output, format!("{}\n{}\n", machine.id, folder.display()));
+}
+
+#[tokio::test]
+async fn two_pools_share_no_address() {
+    let host = Host::new();
+    let mut addresses = std::collections::BTreeSet::new();
+    for _ in 0..8 {
+        let pool = PoolId::random();
+        for node in 0..4 {
+            addresses.insert(host.launch(&pool, node).await.address);
+        }
+    }
+    assert_eq!(addresses.len(), 32);
+}
+
+#[tokio::test]
+async fn a_path_that_is_too_long_for_sockets_names_the_variable_to_set() {
+    let long = std::env::temp_dir().join("a-path-that-is-far-too-long-for-the-sockets-of-the-workers");
+    let host = Host { local: Local::new().runtime_dir(&long), root: long, pools: Mutex::default() };
+    let error = host.local.launch(&host.request(&PoolId::random(), 0)).await.unwrap_err();
+    assert!(error.message().contains("at most 60"), "{error}");
+    assert!(error.hint().unwrap().contains("SKYWARD_RUNTIME_DIR"));
+    assert!(!host.root.exists());
+}
+
+#[tokio::test]
+async fn a_folder_that_others_may_write_to_is_refused() {
+    let host = Host::new();
+    std::fs::create_dir(&host.root).unwrap();
+    std::fs::set_permissions(&host.root, std::fs::Permissions::from_mode(0o777)).unwrap();
+    let error = host.local.launch(&host.request(&PoolId::random(), 0)).await.unwrap_err();
+    assert!(error.message().ends_with("others may write to it"), "{error}");
+}
+
+#[tokio::test]
+async fn ids_that_lead_out_of_the_folder_are_refused() {
+    let host = Host::new();
+    for id in ["../x.n0", "/etc.n0", "p.n0/../..", "..", "", "x"] {
+        let error = host.local.terminate(&MachineId::new(id)).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Provider, "{id}");
+    }
+    host.local.launch(&host.request(&PoolId::new("../x"), 0)).await.unwrap_err();
+}
+
+#[test]
+fn an_offer_is_cut_to_what_a_node_asks_for() {
+    let mut offer = Offer::new("host", "here", 8, 64);
+    offer.accelerator = Some(Accelerator::new("H200", 4).with_memory_gib(140));
+    let wants = |accelerator: Accelerator| Requirements { accelerator: Some(accelerator), ..Requirements::default() };
+    let fits = |requirements: &Requirements| fitted(offer.clone(), requirements);
+    assert_eq!(fits(&wants(Accelerator::new("h200", 2))).unwrap().accelerator.unwrap().count, 2);
+    assert_eq!(fits(&wants(Accelerator::new("H200", 5))), None);
+    assert_eq!(fits(&wants(Accelerator::new("H100", 1))), None);
+    assert_eq!(fits(&wants(Accelerator::new("H200", 1).with_memory_gib(200))), None);
+    assert_eq!(fits(&Requirements { cpus: Some(9), ..Requirements::default() }), None);
+    assert_eq!(fits(&Requirements { memory_gib: Some(65), ..Requirements::default() }), None);
+    assert_eq!(fitted(Offer::new("host", "here", 8, 64), &wants(Accelerator::new("H200", 1))), None);
+}
