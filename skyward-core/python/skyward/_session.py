@@ -70,7 +70,9 @@ class Session:
         self.streams: dict[int, Stream] = {}
         self.running: int | None = None
         self.cancelled = False
-        """The running task was cancelled."""
+        """The running task was cancelled, or nobody awaits it any more."""
+        self.verdict: dict[str, Any] | None = None
+        """What to answer for the running task, however it ends."""
         self.leaving = False
         self.lost = False
         self.retained_bytes = 0
@@ -172,6 +174,8 @@ class Session:
             connection, _ = self._listener.accept()
         except (BlockingIOError, ConnectionAbortedError):
             return
+        # What the old client sent before it was replaced has arrived, and is not lost.
+        self._read()
         self._drop()
         connection = raise_descriptor(connection)
         connection.setblocking(False)
@@ -189,6 +193,8 @@ class Session:
 
     def _read(self) -> None:
         connection = self._connection
+        if self._pumping:
+            return
         self._pumping = True
         try:
             while connection is not None and connection is self._connection:
@@ -271,11 +277,17 @@ class Session:
         wanted: dict[int, list[int]] = {entry[0]: list(entry) for entry in awaited}
         self.queue = deque(task for task in self.queue if task.id in wanted)
         answered = {task for _, task, _, _ in self._retained}
+        if self.running is not None and self.running not in wanted:
+            self.cancelled = True
         lost: list[tuple[int, str]] = []
         for task, entry in wanted.items():
             stream = self.streams.get(task)
             if stream is not None and not self._resume(task, stream, entry):
-                lost.append((task, "items of the stream were already dropped here"))
+                text = f"items of the stream from index {entry[1]} on are no longer here"
+                if task == self.running:
+                    self.cancelled, self.verdict = True, simple_failure("unknown", text)
+                else:
+                    lost.append((task, text))
         for _, _, parts, _ in list(self._retained):
             self._send(parts)
         known = answered | {task.id for task in self.queue} | {self.running}

@@ -103,6 +103,7 @@ class Worker:
         began = perf_counter_ns()
         session.running = identity
         session.cancelled = False
+        session.verdict = None
         parts: list[Buffer] | None = None
         failure = task.failure or self.failure
         payload = session.payloads.get(task.payload)
@@ -115,6 +116,8 @@ class Worker:
                 # The module `signal` wraps this in an enumeration, which takes longer than all the rest.
                 if _signal.getsignal(2) is not self._handlers[0] or _signal.getsignal(15) is not self._handlers[1]:
                     self.take_signals()
+        if session.verdict is not None:
+            parts, failure = None, session.verdict
         flush()
         session.running = None
         try:

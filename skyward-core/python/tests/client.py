@@ -71,6 +71,10 @@ class Frames:
             pass
         return True
 
+    def quiet(self, seconds: float = 0.1) -> bool:
+        """Whether nothing arrives for a while."""
+        return not select.select([self.socket], [], [], seconds)[0]
+
     def close(self) -> None:
         self.socket.close()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 
 from skyward import _wire
@@ -99,3 +100,210 @@ def test_shutdown_ends_agent_and_worker(node: Node) -> None:
     assert gone(node.pid)
     assert gone(node.line["pid"])
     assert not (node.folder / "agent.sock").exists()
+
+
+def test_waiting_tasks_are_cancelled_before_they_begin(node: Node) -> None:
+    worker = node.ready(GATED)
+    fifo = node.folder / "gate"
+    os.mkfifo(fifo)
+    tasks = [worker.start(1, x=0, fifo=str(fifo)), *(worker.start(1, x=x) for x in range(1, 5))]
+    worker.send([_wire.CANCEL, tasks[2]])
+    worker.send([_wire.CANCEL, tasks[4]])
+    with open(fifo, "w"):
+        pass
+    assert [worker.outcome(task)[1] for task in (tasks[0], tasks[1], tasks[3])] == [0, 1, 3]
+    for task in (tasks[2], tasks[4]):
+        assert worker.outcome(task)[1]["kind"] == "cancelled"
+    assert (node.folder / "g1" / "w0.out").read_text() == "began\n0\n1\n3\n"
+
+
+def test_an_interrupt_hits_no_other_task_than_its_own(node: Node) -> None:
+    worker = node.ready(SLEEPER)
+    running = worker.start(1)
+    began(node)
+    node.agent.send([_wire.SIGNAL, 1, 0, "interrupt"])
+    worker.send([_wire.CANCEL, running + 1000])
+    node.agent.send([_wire.SIGNAL, 1, 0, "interrupt"])
+    node.agent.send([_wire.SIGNAL, 1, 0, "stacks"])
+    # The stacks show that the task still sleeps after both interrupts were handled.
+    while True:
+        head, data = node.agent.expect(_wire.LOG)
+        if head[3] == 2 and b"job.py" in data:
+            break
+    worker.send([_wire.CANCEL, running])
+    node.agent.send([_wire.SIGNAL, 1, 0, "interrupt"])
+    assert worker.outcome(running)[1]["kind"] == "cancelled"
+
+
+def test_a_cancel_over_a_new_connection_reaches_the_running_task(node: Node) -> None:
+    worker = node.ready(SLEEPER)
+    running = worker.start(1)
+    began(node)
+    worker.close()
+    again = WorkerClient(node.started[0][2], awaited=[[running, 0, 0]])
+    again.send([_wire.CANCEL, running])
+    node.agent.send([_wire.SIGNAL, 1, 0, "interrupt"])
+    again.hello()
+    assert again.outcome(running)[1]["kind"] == "cancelled"
+
+
+def test_a_payload_that_turns_the_interrupt_into_another_error_is_cancelled(node: Node) -> None:
+    worker = node.ready(
+        "import time\ndef main():\n    print('began')\n    try:\n        time.sleep(60)\n"
+        "    except KeyboardInterrupt:\n        raise ValueError('wrapped')\n"
+    )
+    running = worker.start(1)
+    began(node)
+    worker.send([_wire.CANCEL, running])
+    node.agent.send([_wire.SIGNAL, 1, 0, "interrupt"])
+    failure = worker.outcome(running)[1]
+    assert (failure["kind"], failure["type"]) == ("cancelled", "ValueError")
+
+
+def test_a_generator_that_waits_for_credit_is_cancelled(node: Node) -> None:
+    worker = node.ready(
+        "def main():\n    try:\n        for i in range(9): yield i\n    finally:\n        print('closed', flush=True)\n"
+    )
+    task = worker.start(1, 1)
+    worker.expect(_wire.ITEM)
+    worker.send([_wire.CANCEL, task])
+    assert worker.outcome(task)[1]["kind"] == "cancelled"
+    assert (node.folder / "g1" / "w0.out").read_text() == "closed\n"
+
+
+def test_a_stream_goes_on_after_a_reconnect(node: Node) -> None:
+    first = node.ready(COUNTER)
+    task = first.start(1, 4, n=6)
+    assert [first.expect(_wire.ITEM)[0][2] for _ in range(4)] == [0, 1, 2, 3]
+    first.close()
+    # Two of the four had arrived as far as the client knows; it has room for three from there on.
+    second = WorkerClient(node.started[0][2], awaited=[[task, 2, 3]])
+    second.hello()
+    assert [second.expect(_wire.ITEM)[0][2] for _ in range(3)] == [2, 3, 4]
+    second.send([_wire.CREDIT, task, 5])
+    assert second.expect(_wire.ITEM)[0][2] == 5
+    assert second.outcome(task)[0][0] == _wire.RESULT
+
+
+def test_a_stream_that_ended_unseen_is_sent_again_with_its_result(node: Node) -> None:
+    first = node.ready(COUNTER)
+    task = first.start(1, 10, n=4)
+    first.outcome(task)
+    first.close()
+    second = WorkerClient(node.started[0][2], awaited=[[task, 1, 10]])
+    second.hello()
+    head, _ = second.outcome(task)
+    assert head[1] == 1
+    assert [item[0][2] for item in second.seen] == [1, 2, 3]
+
+
+def test_items_that_were_dropped_are_a_lost_stream(node: Node) -> None:
+    first = node.ready(COUNTER)
+    task = first.start(1, 2, n=6)
+    for credit in (2, 0):
+        for _ in range(2):
+            first.expect(_wire.ITEM)
+        first.send([_wire.CREDIT, task, credit])
+    first.close()
+    second = WorkerClient(node.started[0][2], awaited=[[task, 0, 2]])
+    second.hello()
+    failure = second.outcome(task)[1]
+    assert (failure["kind"], "index 0" in failure["message"]) == ("unknown", True)
+    second.load(2, "def main():\n    return 1\n", main="two.py")
+    assert second.call(2) == 1
+
+
+def test_a_stream_that_nobody_awaits_any_more_makes_way(node: Node) -> None:
+    first = node.ready(COUNTER)
+    first.start(1, 1, n=6)
+    first.expect(_wire.ITEM)
+    first.close()
+    second = WorkerClient(node.started[0][2])
+    second.task = 10
+    second.hello()
+    second.load(2, "def main():\n    return 1\n", main="two.py")
+    assert second.call(2) == 1
+
+
+def test_tasks_that_nobody_awaits_any_more_are_dropped(node: Node) -> None:
+    worker = node.ready(GATED)
+    fifo = node.folder / "gate"
+    os.mkfifo(fifo)
+    tasks = [worker.start(1, x=0, fifo=str(fifo)), worker.start(1, x=1), worker.start(1, x=2)]
+    began(node)
+    worker.close()
+    again = WorkerClient(node.started[0][2], awaited=[[tasks[0], 0, 0], [tasks[2], 0, 0]])
+    with open(fifo, "w"):
+        pass
+    again.hello()
+    assert again.outcome(tasks[0])[1] == 0
+    assert again.outcome(tasks[2])[1] == 2
+    assert (node.folder / "g1" / "w0.out").read_text() == "began\n0\n2\n"
+
+
+def test_large_values_there_and_back(node: Node) -> None:
+    worker = node.ready("def main(x, y):\n    return [x, len(y), {'again': y}]\n")
+    large, other = os.urandom(1 << 20) * 20, os.urandom(1 << 17)
+    assert worker.call(1, x=large, y=other) == [large, len(other), {"again": other}]
+
+
+def test_results_wait_for_their_acknowledgement_within_bounds(node: Node) -> None:
+    worker = node.ready("def main(x):\n    print(x, flush=True)\n    return bytes(100_000)\n", retain_bytes=250_000)
+    tasks = [worker.start(1, x=x) for x in range(5)]
+    sequences = [worker.outcome(task)[0][1] for task in tasks[:3]]
+    # Three results are more than may wait, so the fourth task does not begin before one is acknowledged.
+    assert worker.quiet()
+    worker.send([_wire.ACK, sequences[2]])
+    assert len(worker.outcome(tasks[3])[1]) == 100_000
+
+
+def test_a_client_that_does_not_read_is_replaced(node: Node) -> None:
+    first = node.ready("def main():\n    return bytes(8 << 20)\n")
+    task = first.start(1)
+    # The worker cannot get rid of this result: nobody reads.
+    second = WorkerClient(node.started[0][2], awaited=[[task, 0, 0]])
+    second.hello()
+    assert len(second.outcome(task)[1]) == 8 << 20
+
+
+def test_many_calls_in_a_row_are_answered_in_order(node: Node) -> None:
+    worker = node.ready("def main(x):\n    return x\n")
+    tasks = [worker.start(1, x=x) for x in range(3000)]
+    assert [worker.outcome(task)[1] for task in tasks] == list(range(3000))
+
+
+def test_a_payload_with_the_same_digest_is_not_loaded_again(node: Node) -> None:
+    worker = node.ready("n = 0\ndef main():\n    global n\n    n += 1\n    return n\n")
+    assert worker.call(1) == 1
+    worker.load(1, "n = 0\ndef main():\n    global n\n    n += 1\n    return n\n")
+    assert worker.call(1) == 2
+
+
+def test_children_inherit_no_descriptor_of_the_worker(node: Node) -> None:
+    worker = node.ready(
+        "import subprocess\ndef main():\n    return subprocess.run(['ls', '-l', '/proc/self/fd'], capture_output=True, close_fds=False, text=True).stdout\n"
+    )
+    listing = worker.call(1)
+    assert "socket:" not in listing
+    assert "memfd" not in listing
+
+
+def began(node: Node) -> None:
+    """Wait for the word that the payload prints."""
+    node.agent.send([_wire.LOGS, 1, 0, 0, 0])
+    assert node.agent.expect(_wire.LOG)[1].startswith(b"began")
+
+
+SLEEPER = "import time\ndef main():\n    print('began')\n    time.sleep(60)\n"
+# Longer than the worker lets pass between two looks at its connection, once the gate is open.
+GATED = """
+import time
+def main(x, fifo=None):
+    if fifo:
+        print('began', flush=True)
+        open(fifo).read()
+        time.sleep(0.002)
+    print(x)
+    return x
+"""
+COUNTER = "def main(n):\n    for i in range(n):\n        yield i\n"
