@@ -1,5 +1,6 @@
 //! Obtain and release machines.
 
+mod checked;
 mod local;
 mod types;
 
@@ -7,6 +8,7 @@ use std::fmt;
 
 use async_trait::async_trait;
 
+pub use checked::Checked;
 pub use local::Local;
 pub use types::{LaunchRequest, Machine, MachineStatus, Offer, Requirements};
 
