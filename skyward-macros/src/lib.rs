@@ -1,1 +1,82 @@
 //! The `#[skyward::compute]` attribute.
+
+mod args;
+mod check;
+mod compute;
+mod diagnostic;
+mod expand;
+mod python;
+mod signature;
+mod source;
+
+use proc_macro::TokenStream;
+
+/// Declares a Python payload as a Rust function.
+///
+/// The function that comes of it takes the arguments and returns a `PendingCompute<T>`: a call that runs nothing yet. Dispatch it with `.run(&pool)`,
+/// `.broadcast(&pool)` and their like. Arguments travel by name.
+///
+/// # Forms
+///
+/// **Python files.** The path is relative to the folder of the crate's `Cargo.toml`; the files become part of the binary, and a change to them rebuilds it.
+///
+/// ```ignore
+/// #[skyward::compute(python = "payloads/train.py")]
+/// pub fn train(epochs: u32, rate: Option<f64>) -> Report;
+///
+/// #[skyward::compute(python = "payloads/train.py", entry = "evaluate")]
+/// fn test_accuracy(samples: usize) -> f64;
+///
+/// #[skyward::compute(python = "payloads/trainer", main = "cli.py", entry = "main")]   // a folder: a Python package
+/// fn trainer(arguments: Vec<String>) -> i32;
+/// ```
+///
+/// **A Python body.** One string literal; the arguments are in scope. Its lines keep their numbers of the Rust file in tracebacks if the literal has no `\n` escapes.
+///
+/// ```ignore
+/// #[skyward::compute]
+/// fn mean(values: &[f64]) -> f64 {
+///     r#"
+///     import statistics
+///     return statistics.fmean(values)
+///     "#
+/// }
+/// ```
+///
+/// **A Rust body** puts the payload together when it is called.
+///
+/// ```ignore
+/// #[skyward::compute]
+/// fn power(exponent: u32, x: f64) -> Payload<f64> {
+///     Payload::python("power.py", format!("def power(x):\n    return x ** {exponent}\n"), "power").arg("x", x)
+/// }
+/// ```
+///
+/// # Options
+///
+/// * `python = "…"`: a Python file, or a folder, of which all `.py` files are taken. Inside a folder the files import each other as a package of the folder's name.
+///   A file that is new in the folder is seen once any other is changed.
+/// * `entry = "…"`: the Python function; by default that of the Rust function's name.
+/// * `main = "…"`: the file of the folder that has the entry; by default `__init__.py`.
+/// * `crate = …`: the path of the facade, if it is not `::skyward`.
+///
+/// # Arguments and results
+///
+/// Arguments are of any type that implements `serde::Serialize`, owned or borrowed. An `Option` argument that is `None` is left to the default of the Python
+/// parameter if it has one, and is Python's `None` otherwise. Parameters with defaults need no argument.
+///
+/// The result is any type that implements `serde::Deserialize` and borrows nothing. A Python generator is declared as `-> Streaming<T>`.
+///
+/// # What is checked when the crate compiles
+///
+/// The files are there and are Python; the entry is there; the arguments fit its parameters by name; generators are declared as such; the metadata
+/// (PEP 723) of the main file is well-formed. No Python interpreter is needed for that.
+///
+/// # The type of the same name
+///
+/// For the first two forms there is also a type with the function's name that implements `ComputeFn`, by which a pool can know a payload before it is called.
+/// A module or type of the same name beside the function is therefore a conflict.
+#[proc_macro_attribute]
+pub fn compute(options: TokenStream, item: TokenStream) -> TokenStream {
+    compute::expand(options.into(), item.into()).into()
+}

@@ -1,0 +1,165 @@
+//! A Python function as a call sees it.
+
+use ruff_python_ast::visitor::{Visitor, walk_expr, walk_stmt};
+use ruff_python_ast::{Expr, ParameterWithDefault, Stmt, StmtFunctionDef};
+use ruff_text_size::{Ranged as _, TextRange};
+
+use super::module::Module;
+
+/// A function, its parameters, and whether it is a generator.
+#[derive(Debug, Clone)]
+pub(crate) struct Function {
+    pub(crate) name: String,
+    pub(crate) is_async: bool,
+    /// `path:line:column` of its name.
+    pub(crate) location: String,
+    pub(crate) parameters: Vec<Parameter>,
+    /// `**kwargs`: it takes any name.
+    pub(crate) takes_any: bool,
+    /// The first `yield` of its own.
+    pub(crate) first_yield: Option<TextRange>,
+    /// Whether there is a `return` with a value in it.
+    pub(crate) returns_value: bool,
+}
+
+/// A parameter that is not `*args` or `**kwargs`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Parameter {
+    pub(crate) name: String,
+    /// It stands before `/`, so it has no name for a caller.
+    pub(crate) positional_only: bool,
+    pub(crate) has_default: bool,
+    /// The annotation's text.
+    pub(crate) annotation: Option<String>,
+}
+
+impl Function {
+    pub(crate) fn read(module: &Module, function: &StmtFunctionDef) -> Self {
+        let mut flow = Flow::default();
+        flow.visit_body(&function.body);
+        let written = &function.parameters;
+        let read = |positional_only| {
+            move |parameter: &ParameterWithDefault| Parameter {
+                name: parameter.name().to_string(),
+                positional_only,
+                has_default: parameter.default.is_some(),
+                annotation: parameter.parameter.annotation().map(|at| module.text[at.range()].to_owned()),
+            }
+        };
+        let by_position = written.posonlyargs.iter().map(read(true));
+        let by_name = written.args.iter().chain(&written.kwonlyargs).map(read(false));
+        Self {
+            name: function.name.to_string(),
+            is_async: function.is_async,
+            location: module.locate(function.name.start()),
+            parameters: by_position.chain(by_name).collect(),
+            takes_any: written.kwarg.is_some(),
+            first_yield: flow.first_yield,
+            returns_value: flow.returns_value,
+        }
+    }
+
+    pub(crate) fn parameter(&self, name: &str) -> Option<&Parameter> {
+        self.parameters.iter().find(|parameter| parameter.name == name)
+    }
+}
+
+/// What a function's own statements do; functions, lambdas and classes in it are their own.
+#[derive(Default)]
+struct Flow {
+    first_yield: Option<TextRange>,
+    returns_value: bool,
+}
+
+impl<'a> Visitor<'a> for Flow {
+    fn visit_stmt(&mut self, statement: &'a Stmt) {
+        match statement {
+            // Defaults, decorators and bases are evaluated out here.
+            Stmt::FunctionDef(function) => {
+                function.decorator_list.iter().for_each(|decorator| self.visit_decorator(decorator));
+                self.visit_parameters(&function.parameters);
+            }
+            Stmt::ClassDef(class) => {
+                class.decorator_list.iter().for_each(|decorator| self.visit_decorator(decorator));
+                if let Some(arguments) = &class.arguments {
+                    self.visit_arguments(arguments);
+                }
+            }
+            Stmt::Return(_) => {
+                self.returns_value |= matches!(statement, Stmt::Return(inner) if inner.value.is_some());
+                walk_stmt(self, statement);
+            }
+            _ => walk_stmt(self, statement),
+        }
+    }
+
+    fn visit_expr(&mut self, expression: &'a Expr) {
+        match expression {
+            Expr::Lambda(_) => {}
+            Expr::Yield(_) | Expr::YieldFrom(_) => {
+                self.first_yield.get_or_insert(expression.range());
+                walk_expr(self, expression);
+            }
+            _ => walk_expr(self, expression),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::module::{Binding, Lines};
+    use super::*;
+
+    fn function(text: &str) -> Function {
+        let module = Module::parse("a.py", text, Lines::Own);
+        assert_eq!(module.syntax_errors(), [""; 0]);
+        match module.find("f") {
+            Some(Binding::Function(function)) => Function::read(&module, function),
+            _ => panic!("no function f in {text}"),
+        }
+    }
+
+    #[test]
+    fn parameters_are_read() {
+        let f = function("def f(a, /, b: list[int], *rest, c=1, d: str = 'x', **kw): pass\n");
+        let shapes: Vec<_> = f
+            .parameters
+            .iter()
+            .map(|p| (p.name.as_str(), p.positional_only, p.has_default, p.annotation.as_deref()))
+            .collect();
+        assert_eq!(
+            shapes,
+            [
+                ("a", true, false, None),
+                ("b", false, false, Some("list[int]")),
+                ("c", false, true, None),
+                ("d", false, true, Some("str")),
+            ]
+        );
+        assert!(f.takes_any);
+        assert_eq!(f.location, "a.py:1:5");
+    }
+
+    #[test]
+    fn only_its_own_yield_makes_a_generator() {
+        for (text, generator) in [
+            ("def f():\n    yield 1\n", true),
+            ("def f():\n    x = yield from g()\n", true),
+            ("def f():\n    return [(yield)]\n", true),
+            ("def f():\n    if x:\n        while y:\n            yield\n", true),
+            ("def f():\n    def g():\n        yield 1\n    return g()\n", false),
+            ("def f():\n    return lambda: (yield)\n", false),
+            ("def f():\n    class C:\n        def g(self):\n            yield\n", false),
+            ("def f():\n    return list(x for x in y)\n", false),
+        ] {
+            assert_eq!(function(text).first_yield.is_some(), generator, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_return_with_a_value_is_seen() {
+        assert!(function("def f():\n    try:\n        return 1\n    finally:\n        pass\n").returns_value);
+        assert!(!function("def f():\n    return\n").returns_value);
+        assert!(!function("def f():\n    def g():\n        return 1\n").returns_value);
+    }
+}

@@ -1,0 +1,270 @@
+//! A Python function from a body that is written in Rust.
+
+use ruff_python_ast::token::TokenKind;
+use ruff_python_ast::{Expr, Stmt};
+use ruff_python_parser::{Mode, parse_unchecked};
+use ruff_text_size::Ranged as _;
+
+use super::module::{Lines, Module};
+
+/// Where a string literal stands in a Rust file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Literal {
+    pub(crate) path: String,
+    /// The line of its first character.
+    pub(crate) line: u32,
+    /// The column, from 1, of the first character of its text.
+    pub(crate) column: u32,
+    /// The lines that it takes up.
+    pub(crate) height: usize,
+}
+
+/// A module with one function, and the line at which it begins in the Rust file.
+pub(crate) struct Inline {
+    pub(crate) module: Module,
+    pub(crate) first_line: u32,
+}
+
+/// What the end of a body tells of its result.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Ending {
+    /// An expression whose value goes nowhere.
+    UnusedValue,
+    /// Nothing that could be a result: no statement, `pass`, a docstring.
+    Nothing,
+    /// Anything else.
+    Other,
+}
+
+impl Inline {
+    /// The module `def name(parameters):` with this body.
+    pub(crate) fn new(name: &str, parameters: &[&str], body: &str, literal: Literal) -> Self {
+        let text = Text::new(body);
+        let written = text.module(name, parameters, &literal, true);
+        if written.module.is_valid() || !text.begins_at_once() {
+            return written;
+        }
+        // The first line's indentation is not to be seen, so it says nothing of that of the others.
+        let other = text.module(name, parameters, &literal, false);
+        if other.module.is_valid() { other } else { written }
+    }
+
+    pub(crate) fn ending(&self) -> Ending {
+        let Some(Stmt::FunctionDef(function)) = self.module.statements().first() else { return Ending::Other };
+        match function.body.last() {
+            Some(Stmt::Expr(statement)) => match &*statement.value {
+                Expr::StringLiteral(_) | Expr::EllipsisLiteral(_) if function.body.len() == 1 => Ending::Nothing,
+                Expr::Call(_) | Expr::Await(_) | Expr::Yield(_) | Expr::YieldFrom(_) | Expr::Named(_) => Ending::Other,
+                _ => Ending::UnusedValue,
+            },
+            Some(Stmt::Pass(_)) if function.body.len() == 1 => Ending::Nothing,
+            _ => Ending::Other,
+        }
+    }
+}
+
+/// The lines of a body.
+struct Text<'a> {
+    lines: Vec<Line<'a>>,
+}
+
+struct Line<'a> {
+    text: &'a str,
+    kind: Kind,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    /// It begins inside a string, so what it begins with belongs to that.
+    String,
+    Blank,
+    Comment,
+    Code,
+}
+
+impl<'a> Text<'a> {
+    fn new(body: &'a str) -> Self {
+        let strings = string_ranges(body);
+        let mut offset = 0;
+        let line = |text: &'a str| {
+            let start = offset;
+            offset += text.len() + 1;
+            let kind = match text.trim_start().chars().next() {
+                _ if strings.iter().any(|(from, to)| (from + 1..*to).contains(&start)) => Kind::String,
+                None => Kind::Blank,
+                Some('#') => Kind::Comment,
+                Some(_) => Kind::Code,
+            };
+            Line { text, kind }
+        };
+        Self { lines: body.split('\n').map(line).collect() }
+    }
+
+    /// Whether there is something in the line in which the literal opens.
+    fn begins_at_once(&self) -> bool {
+        self.lines.first().is_some_and(|line| line.kind != Kind::Blank)
+    }
+
+    fn module(&self, name: &str, parameters: &[&str], literal: &Literal, first_counts: bool) -> Inline {
+        let at_once = self.begins_at_once();
+        let margin = self.margin(usize::from(at_once && !first_counts));
+        let mut text = format!("def {name}({}):\n", parameters.join(", "));
+        // The line of `def` stands for the one in which the literal opens, or for the one before.
+        let first_line = if at_once { literal.line.saturating_sub(1).max(1) } else { literal.line };
+        let mut columns = vec![0];
+        let end = self.lines.iter().rposition(|line| line.kind != Kind::Blank).map_or(0, |last| last + 1);
+        let mut header = true;
+        for (index, line) in self.lines[..end].iter().enumerate().skip(usize::from(!at_once)) {
+            header &= matches!(line.kind, Kind::Comment | Kind::Blank);
+            let removed = match line.kind {
+                Kind::Comment if header => leading_whitespace(line.text),
+                _ if index == 0 && !first_counts => leading_whitespace(line.text),
+                _ => common_prefix(line.text, margin),
+            };
+            let added = match line.kind {
+                Kind::String | Kind::Blank => "",
+                // Metadata is found at the beginning of lines only, and comments may stand anywhere.
+                Kind::Comment if header => "",
+                Kind::Comment | Kind::Code => INDENTATION,
+            };
+            text.push_str(added);
+            text.push_str(&line.text[removed.len()..]);
+            text.push('\n');
+            let opening = if index == 0 { i64::from(literal.column) - 1 } else { 0 };
+            columns.push(opening + count(removed) - count(added));
+        }
+        if !self.lines.iter().any(|line| line.kind == Kind::Code) {
+            text.push_str(INDENTATION);
+            text.push_str("pass\n");
+        }
+        let lines =
+            if literal.height == self.lines.len() { Lines::Within { first_line, columns } } else { Lines::Unknown };
+        Inline { module: Module::parse(&*literal.path, text, lines), first_line }
+    }
+
+    /// The whitespace that all lines of code begin with, from the line `skip` on.
+    fn margin(&self, skip: usize) -> &'a str {
+        self.lines
+            .iter()
+            .skip(skip)
+            .filter(|line| line.kind == Kind::Code)
+            .map(|line| leading_whitespace(line.text))
+            .reduce(common_prefix)
+            .unwrap_or("")
+    }
+}
+
+/// The byte ranges of string tokens; one with fields (`f"…{x}…"`) counts whole.
+fn string_ranges(body: &str) -> Vec<(usize, usize)> {
+    let parsed = parse_unchecked(body, Mode::Module.into());
+    let mut ranges = Vec::new();
+    let mut open = Vec::new();
+    for token in parsed.tokens().iter() {
+        let (start, end) = (token.start().to_usize(), token.end().to_usize());
+        match token.kind() {
+            TokenKind::String => ranges.push((start, end)),
+            TokenKind::FStringStart | TokenKind::TStringStart => open.push(start),
+            TokenKind::FStringEnd | TokenKind::TStringEnd => ranges.extend(open.pop().map(|start| (start, end))),
+            _ => {}
+        }
+    }
+    ranges
+}
+
+fn leading_whitespace(line: &str) -> &str {
+    &line[..line.len() - line.trim_start_matches([' ', '\t']).len()]
+}
+
+fn common_prefix<'a>(line: &'a str, other: &str) -> &'a str {
+    let shared = leading_whitespace(line).bytes().zip(other.bytes()).take_while(|(a, b)| a == b).count();
+    &line[..shared]
+}
+
+fn count(text: &str) -> i64 {
+    i64::try_from(text.len()).unwrap_or(0)
+}
+
+const INDENTATION: &str = "    ";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn inline(body: &str) -> Inline {
+        let literal = Literal { path: "src/main.rs".into(), line: 10, column: 7, height: body.split('\n').count() };
+        Inline::new("f", &["a", "b"], body, literal)
+    }
+
+    #[test]
+    fn a_body_is_moved_under_its_def() {
+        let made = inline("\n        if a:\n            return b\n\n        return a\n    ");
+        assert_eq!(made.module.text, "def f(a, b):\n    if a:\n        return b\n\n    return a\n");
+        assert_eq!(made.first_line, 10);
+    }
+
+    #[test]
+    fn lines_inside_strings_lose_no_more_than_the_margin() {
+        let body =
+            "\n    x = '''\n    one\n      two\n  three\n'''\n    y = f'''\n      {a}\n    '''\n    return x + y\n";
+        let made = inline(body);
+        assert_eq!(made.module.syntax_errors(), [""; 0]);
+        assert_eq!(
+            made.module.text,
+            "def f(a, b):\n    x = '''\none\n  two\nthree\n'''\n    y = f'''\n  {a}\n'''\n    return x + y\n"
+        );
+    }
+
+    #[test]
+    fn a_body_may_begin_at_once() {
+        for (body, text) in [
+            ("return a", "def f(a, b):\n    return a\n"),
+            ("for x in a:\n    yield x", "def f(a, b):\n    for x in a:\n        yield x\n"),
+            ("x = a\n        return x", "def f(a, b):\n    x = a\n    return x\n"),
+            ("if a:\n            x = 1\n        return x", "def f(a, b):\n    if a:\n        x = 1\n    return x\n"),
+        ] {
+            let made = inline(body);
+            assert_eq!(made.module.text, text);
+            assert_eq!(made.module.syntax_errors(), [""; 0]);
+            assert_eq!(made.first_line, 9);
+        }
+    }
+
+    #[test]
+    fn bodies_without_statements_do_nothing() {
+        for body in ["", "\n", "  # later\n"] {
+            let made = inline(body);
+            assert_eq!(made.module.syntax_errors(), [""; 0]);
+            assert!(made.module.text.ends_with("    pass\n"), "{}", made.module.text);
+            assert_eq!(made.ending(), Ending::Nothing);
+        }
+        assert_eq!(inline("'''Only says what it does.'''").ending(), Ending::Nothing);
+        assert_eq!(inline("a + b").ending(), Ending::UnusedValue);
+        assert_eq!(inline("print(a)").ending(), Ending::Other);
+        assert_eq!(inline("raise ValueError").ending(), Ending::Other);
+    }
+
+    #[test]
+    fn metadata_stays_at_the_beginning_of_its_lines() {
+        let made =
+            inline("\n    # /// script\n    # dependencies = ['numpy']\n    # ///\n    import numpy\n    # not this\n");
+        assert_eq!(
+            made.module.text,
+            "def f(a, b):\n# /// script\n# dependencies = ['numpy']\n# ///\n    import numpy\n    # not this\n"
+        );
+        assert_eq!(made.module.syntax_errors(), [""; 0]);
+    }
+
+    #[test]
+    fn comments_and_tabs_do_not_shift_code() {
+        let made = inline("\n\t\tx = 1\n# left\n\t\treturn x\n");
+        assert_eq!(made.module.text, "def f(a, b):\n    x = 1\n    # left\n    return x\n");
+    }
+
+    #[test]
+    fn errors_point_into_the_rust_file() {
+        let errors = inline("\n        x = 1\n        return x +\n    ").module.syntax_errors();
+        assert!(errors[0].starts_with("src/main.rs:12:19: "), "{errors:?}");
+        let errors = inline("return a +").module.syntax_errors();
+        assert!(errors[0].starts_with("src/main.rs:10:17: "), "{errors:?}");
+    }
+}

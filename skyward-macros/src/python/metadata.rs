@@ -1,0 +1,102 @@
+//! PEP 723 metadata: TOML in comments between `# /// script` and `# ///`.
+
+use toml::Value;
+
+/// What is wrong with a file's metadata: the line, counted from 1, and a message. Nothing for a file without metadata.
+pub(crate) fn check(text: &str) -> Vec<(usize, String)> {
+    let lines: Vec<&str> = text.lines().collect();
+    let mut errors = Vec::new();
+    let mut first: Option<usize> = None;
+    let mut next = 0;
+    while let Some(start) = (next..lines.len()).find(|line| lines[*line].trim_end() == OPEN) {
+        let comments = lines[start + 1..].iter().take_while(|line| is_comment(line)).count();
+        let inside = &lines[start + 1..start + 1 + comments];
+        // The last closing line of the comment holds: TOML may contain one.
+        let Some(end) = inside.iter().rposition(|line| line.trim_end() == CLOSE) else {
+            errors.push((start + 1, format!("the metadata that begins here has no end: write `{CLOSE}` below it")));
+            next = start + 1;
+            continue;
+        };
+        next = start + 1 + end + 1;
+        if let Some(first) = first {
+            errors.push((start + 1, format!("there is metadata in line {} already: keep one of them", first + 1)));
+            continue;
+        }
+        first = Some(start);
+        check_toml(&inside[..end], start + 2, &mut errors);
+    }
+    errors
+}
+
+fn check_toml(lines: &[&str], first_line: usize, errors: &mut Vec<(usize, String)>) {
+    let text: String =
+        lines.iter().map(|line| line.strip_prefix("# ").unwrap_or(&line[1..])).flat_map(|line| [line, "\n"]).collect();
+    let line_of = |offset: usize| first_line + text[..offset.min(text.len())].matches('\n').count();
+    let table: toml::Table = match toml::from_str(&text) {
+        Ok(table) => table,
+        Err(error) => {
+            let line =
+                error.span().map_or(first_line, |span| line_of(span.start)).min(first_line + lines.len().max(1) - 1);
+            let message = error.message().trim().replace('\n', ", ");
+            return errors.push((line, format!("the metadata is not TOML: {message}")));
+        }
+    };
+    let line_of_key =
+        |key: &str| first_line + lines.iter().position(|line| line[1..].trim_start().starts_with(key)).unwrap_or(0);
+    match table.get(DEPENDENCIES) {
+        Some(Value::Array(items)) if items.iter().all(Value::is_str) => {}
+        Some(_) => errors.push((
+            line_of_key(DEPENDENCIES),
+            format!("`{DEPENDENCIES}` is a list of requirements: `{DEPENDENCIES} = [\"numpy>=2\"]`"),
+        )),
+        None => {}
+    }
+    if table.get(REQUIRES_PYTHON).is_some_and(|value| !value.is_str()) {
+        let message = format!("`{REQUIRES_PYTHON}` is a text: `{REQUIRES_PYTHON} = \">=3.11\"`");
+        errors.push((line_of_key(REQUIRES_PYTHON), message));
+    }
+}
+
+fn is_comment(line: &str) -> bool {
+    line.trim_end() == "#" || line.starts_with("# ")
+}
+
+const OPEN: &str = "# /// script";
+const CLOSE: &str = "# ///";
+const DEPENDENCIES: &str = "dependencies";
+const REQUIRES_PYTHON: &str = "requires-python";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn good_metadata_and_none_are_accepted() {
+        for text in [
+            "",
+            "import x\n",
+            "# /// script\n# requires-python = '>=3.11'\n# dependencies = [\n#   'numpy',\n# ]\n#\n# [tool.uv]\n# ///\n",
+            "#!/usr/bin/env python3\n# /// script\r\n# dependencies = []\r\n# ///\r\n",
+        ] {
+            assert_eq!(check(text), [], "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_has_its_line() {
+        for (text, line, words) in [
+            ("# /// script\n# dependencies = [\n# 'numpy'\n# ///\n", 3, "not TOML"),
+            ("\n# /// script\n# a = 1\n# a = 2\n# ///\n", 4, "not TOML"),
+            ("# /// script\n# dependencies = 'numpy'\n# ///\n", 2, "list of requirements"),
+            ("# /// script\n# dependencies = [1]\n# ///\n", 2, "list of requirements"),
+            ("# /// script\n# x = 1\n# requires-python = 3.11\n# ///\n", 3, "is a text"),
+            ("import x\n# /// script\n# x = 1\nimport y\n", 2, "no end"),
+            ("# /// script\n# ///\n\n# /// script\n# ///\n", 4, "in line 1 already"),
+        ] {
+            let errors = check(text);
+            assert_eq!(errors.len(), 1, "{text}: {errors:?}");
+            assert_eq!(errors[0].0, line, "{text}: {errors:?}");
+            assert!(errors[0].1.contains(words), "{text}: {errors:?}");
+        }
+    }
+}

@@ -1,0 +1,427 @@
+//! The Rust function that the attribute stands on.
+
+use proc_macro2::Span;
+use quote::ToTokens as _;
+use syn::ext::IdentExt as _;
+use syn::parse::{Parse, ParseStream};
+use syn::visit::Visit;
+use syn::{
+    Attribute, Block, Expr, ExprLit, FnArg, GenericArgument, GenericParam, Ident, Lifetime, Lit, LitStr, Pat,
+    PathArguments, ReturnType, Stmt, Token, Type, TypeReference, Visibility,
+};
+
+use crate::diagnostic::{Errors, Place};
+
+/// A function as it is written: with a body or without.
+pub(crate) struct Declaration {
+    pub(crate) attributes: Vec<Attribute>,
+    pub(crate) visibility: Visibility,
+    pub(crate) signature: syn::Signature,
+    pub(crate) body: Body,
+}
+
+/// What stands behind the signature.
+pub(crate) enum Body {
+    /// `;`
+    None,
+    /// `{ "…" }`: Python.
+    Python(LitStr),
+    /// `{ … }`: Rust.
+    Rust(Box<Block>),
+}
+
+/// What a checked signature says.
+pub(crate) struct Signature {
+    pub(crate) name: Ident,
+    pub(crate) arguments: Vec<Argument>,
+    /// The type of the result, without `Payload<…>`.
+    pub(crate) output: Type,
+    pub(crate) result: ResultShape,
+}
+
+/// An argument, which travels by its name.
+pub(crate) struct Argument {
+    pub(crate) ident: Ident,
+    /// The name in Python.
+    pub(crate) name: String,
+    pub(crate) ty: Type,
+    pub(crate) shape: ArgumentShape,
+}
+
+/// How an argument is handed over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct ArgumentShape {
+    /// `Option<…>`: None may be left to Python's default.
+    pub(crate) optional: bool,
+    /// Whether it, or part of it, is borrowed.
+    pub(crate) borrowed: bool,
+    /// `&[u8]`, which goes as bytes and not as a list.
+    pub(crate) bytes: bool,
+}
+
+/// What a result type says of the Python function, as far as its name tells.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ResultShape {
+    /// `()`.
+    Unit,
+    /// `Option<…>`.
+    Option,
+    /// `Streaming<…>`.
+    Streaming,
+    /// Anything else.
+    Value,
+}
+
+impl Declaration {
+    /// Checks everything that holds whatever the Python source is.
+    pub(crate) fn check(&self) -> syn::Result<Signature> {
+        let mut errors = Errors::default();
+        let signature = &self.signature;
+        if let Some(token) = signature.asyncness {
+            errors.at(token.span, "a call only says what to run, and its dispatch is what is awaited: remove `async`");
+        }
+        if let Some(token) = signature.constness {
+            errors.at(token.span, "a payload runs on a worker, not in the compiler: remove `const`");
+        }
+        if let Some(token) = signature.unsafety {
+            errors.at(token.span, "a payload is Python: remove `unsafe`");
+        }
+        if let Some(abi) = &signature.abi {
+            errors.at(abi.extern_token.span, "a payload is Python: remove `extern`");
+        }
+        if let Some(variadic) = &signature.variadic {
+            errors.push(syn::Error::new_spanned(variadic, "arguments travel by name: give each of them a name"));
+        }
+        let arguments = signature.inputs.iter().filter_map(|input| argument(input, &self.body, &mut errors)).collect();
+        self.check_generics(&mut errors);
+        let output = self.output(&mut errors);
+        let result = shape_of_result(&output);
+        errors.finish(Signature { name: signature.ident.clone(), arguments, output, result })
+    }
+
+    fn output(&self, errors: &mut Errors) -> Type {
+        let ReturnType::Type(_, ty) = &self.signature.output else { return syn::parse_quote!(()) };
+        let written = last_segment(ty).map(|segment| segment.ident.to_string());
+        match (written.as_deref(), &self.body) {
+            (Some("Payload"), Body::Rust(_)) => match inner(ty) {
+                Some(inner) => return inner.clone(),
+                None => errors.push(syn::Error::new_spanned(ty, "say what comes back: `Payload<T>`")),
+            },
+            (_, Body::Rust(_)) => errors.push(syn::Error::new_spanned(
+                ty,
+                "a Rust body puts a payload together: write `-> Payload<T>`\n\
+                 or give the Python source: a body that is one string literal, or `python = \"….py\"` and no body",
+            )),
+            (Some("Payload"), _) => errors.push(syn::Error::new_spanned(
+                ty,
+                "`Payload<T>` is what a Rust body returns; a function with Python source returns `T` itself",
+            )),
+            (Some("PendingCompute"), _) => errors.push(syn::Error::new_spanned(
+                ty,
+                "write the result itself, `-> T`: the attribute makes it a `PendingCompute<T>`",
+            )),
+            _ => {}
+        }
+        match &**ty {
+            Type::ImplTrait(ty) => errors.push(syn::Error::new_spanned(
+                ty,
+                "the result must have a name, for it is read from the wire: write a type that implements `serde::Deserialize`",
+            )),
+            Type::Never(ty) => {
+                errors.push(syn::Error::new_spanned(ty, "a payload comes back: leave the result type out, or write `()`"));
+            }
+            _ => {}
+        }
+        (**ty).clone()
+    }
+
+    fn check_generics(&self, errors: &mut Errors) {
+        let mut used = Names::default();
+        self.signature.inputs.iter().for_each(|input| used.visit_fn_arg(input));
+        used.visit_return_type(&self.signature.output);
+        for parameter in &self.signature.generics.params {
+            let (ident, kind) = match parameter {
+                GenericParam::Type(parameter) => (&parameter.ident, "type"),
+                GenericParam::Const(parameter) => (&parameter.ident, "constant"),
+                GenericParam::Lifetime(_) => continue,
+            };
+            if !used.0.contains(ident) {
+                let message = format!(
+                    "the {kind} parameter `{ident}` is used by no argument and not by the result, and Python does not see it: remove it"
+                );
+                errors.at(ident.span(), message);
+            }
+        }
+    }
+}
+
+impl Signature {
+    /// Where a message about this part points.
+    pub(crate) fn span(&self, place: Place, source: Span, entry: Option<&LitStr>, main: Option<&LitStr>) -> Span {
+        match place {
+            Place::Source => source,
+            Place::Main => main.map_or(source, LitStr::span),
+            Place::Entry => entry.map_or_else(|| self.name.span(), LitStr::span),
+            Place::Name => self.name.span(),
+            Place::Argument(index) => self.arguments.get(index).map_or(source, |argument| argument.ident.span()),
+            Place::Output => spanned(&self.output).unwrap_or_else(|| self.name.span()),
+        }
+    }
+}
+
+impl Parse for Declaration {
+    fn parse(input: ParseStream<'_>) -> syn::Result<Self> {
+        let attributes = input.call(Attribute::parse_outer)?;
+        let visibility: Visibility = input.parse()?;
+        let signature = input.fork().parse::<syn::Signature>().map_err(|error| {
+            if input.peek(Token![fn]) || input.peek2(Token![fn]) {
+                return error;
+            }
+            syn::Error::new(input.span(), "`#[compute]` declares a function: put it on a `fn`")
+        })?;
+        input.parse::<syn::Signature>()?;
+        if input.peek(Token![;]) {
+            input.parse::<Token![;]>()?;
+            return Ok(Self { attributes, visibility, signature, body: Body::None });
+        }
+        let block: Block = input.parse()?;
+        let body = match block.stmts.as_slice() {
+            [Stmt::Expr(Expr::Lit(ExprLit { lit: Lit::Str(text), attrs }), _)] if attrs.is_empty() => {
+                Body::Python(text.clone())
+            }
+            _ => Body::Rust(Box::new(block)),
+        };
+        Ok(Self { attributes, visibility, signature, body })
+    }
+}
+
+/// The argument if it is one that can travel.
+fn argument(input: &FnArg, body: &Body, errors: &mut Errors) -> Option<Argument> {
+    let typed = match input {
+        FnArg::Receiver(receiver) => {
+            let message = "a payload has no `self`: put the attribute on a free function, and pass what it needs";
+            errors.push(syn::Error::new_spanned(receiver, message));
+            return None;
+        }
+        FnArg::Typed(typed) => typed,
+    };
+    let ident = match &*typed.pat {
+        Pat::Ident(pattern) if pattern.subpat.is_none() && pattern.by_ref.is_none() => {
+            if let (Some(token), Body::None | Body::Python(_)) = (pattern.mutability, body) {
+                errors.at(token.span, "the argument goes to Python as it is: remove `mut`");
+            }
+            pattern.ident.clone()
+        }
+        // A Rust body may take its arguments as it likes.
+        _ if matches!(body, Body::Rust(_)) => return None,
+        pattern => {
+            let message = "arguments travel by name: write `name: Type`";
+            errors.push(syn::Error::new_spanned(pattern, message));
+            return None;
+        }
+    };
+    let ty = (*typed.ty).clone();
+    let shape = shape_of_argument(&ty);
+    Some(Argument { name: ident.unraw().to_string(), ident, ty, shape })
+}
+
+fn shape_of_argument(ty: &Type) -> ArgumentShape {
+    let optional = last_segment(ty).is_some_and(|segment| segment.ident == "Option") && inner(ty).is_some();
+    let value = if optional { inner(ty).unwrap_or(ty) } else { ty };
+    let mut borrows = Borrows(false);
+    borrows.visit_type(ty);
+    ArgumentShape { optional, borrowed: borrows.0, bytes: is_borrowed_bytes(value) }
+}
+
+fn is_borrowed_bytes(ty: &Type) -> bool {
+    let Type::Reference(TypeReference { elem, .. }) = ty else { return false };
+    let element = match &**elem {
+        Type::Slice(slice) => Some(&*slice.elem),
+        Type::Array(array) => Some(&*array.elem),
+        path if last_segment(path).is_some_and(|segment| segment.ident == "Vec") => inner(path),
+        _ => None,
+    };
+    element.is_some_and(|element| element.to_token_stream().to_string() == "u8")
+}
+
+fn shape_of_result(ty: &Type) -> ResultShape {
+    match ty {
+        Type::Tuple(tuple) if tuple.elems.is_empty() => ResultShape::Unit,
+        _ => match last_segment(ty) {
+            Some(segment) if segment.ident == "Streaming" => ResultShape::Streaming,
+            Some(segment) if segment.ident == "Option" => ResultShape::Option,
+            _ => ResultShape::Value,
+        },
+    }
+}
+
+fn last_segment(ty: &Type) -> Option<&syn::PathSegment> {
+    match ty {
+        Type::Path(path) => path.path.segments.last(),
+        Type::Paren(paren) => last_segment(&paren.elem),
+        Type::Group(group) => last_segment(&group.elem),
+        _ => None,
+    }
+}
+
+/// The `T` of `Name<T>`.
+fn inner(ty: &Type) -> Option<&Type> {
+    let PathArguments::AngleBracketed(arguments) = &last_segment(ty)?.arguments else { return None };
+    match arguments.args.first()? {
+        GenericArgument::Type(ty) => Some(ty),
+        _ => None,
+    }
+}
+
+fn spanned(ty: &Type) -> Option<Span> {
+    syn::Error::new_spanned(ty, "").into_iter().next().map(|error| error.span())
+}
+
+/// Looks for references and lifetimes.
+struct Borrows(bool);
+
+impl<'ast> Visit<'ast> for Borrows {
+    fn visit_type_reference(&mut self, _: &'ast TypeReference) {
+        self.0 = true;
+    }
+
+    fn visit_lifetime(&mut self, lifetime: &'ast Lifetime) {
+        self.0 |= lifetime.ident != "static";
+    }
+}
+
+/// Collects all identifiers.
+#[derive(Default)]
+struct Names(Vec<Ident>);
+
+impl<'ast> Visit<'ast> for Names {
+    fn visit_ident(&mut self, ident: &'ast Ident) {
+        self.0.push(ident.clone());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use quote::quote;
+
+    fn check(tokens: proc_macro2::TokenStream) -> Result<Signature, Vec<String>> {
+        syn::parse2::<Declaration>(tokens)
+            .and_then(|declaration| declaration.check())
+            .map_err(|error| error.into_iter().map(|error| error.to_string()).collect())
+    }
+
+    #[test]
+    fn arguments_and_result_are_read() {
+        let signature = check(quote! {
+            pub fn train(epochs: u32, rate: Option<f64>, text: &str, r#type: &[u8], deep: Option<Vec<&str>>) -> Streaming<f64>;
+        })
+        .unwrap();
+        let shapes: Vec<_> = signature
+            .arguments
+            .iter()
+            .map(|argument| {
+                (argument.name.as_str(), argument.shape.optional, argument.shape.borrowed, argument.shape.bytes)
+            })
+            .collect();
+        assert_eq!(
+            shapes,
+            [
+                ("epochs", false, false, false),
+                ("rate", true, false, false),
+                ("text", false, true, false),
+                ("type", false, true, true),
+                ("deep", true, true, false),
+            ]
+        );
+        assert_eq!(signature.result, ResultShape::Streaming);
+        assert_eq!(
+            check(quote!(
+                fn nothing();
+            ))
+            .unwrap()
+            .result,
+            ResultShape::Unit
+        );
+        assert_eq!(
+            check(quote!(
+                fn maybe() -> Option<u8>;
+            ))
+            .unwrap()
+            .result,
+            ResultShape::Option
+        );
+    }
+
+    #[test]
+    fn what_has_no_meaning_is_refused_all_at_once() {
+        let messages = check(quote! {
+            async fn train<T>(&self, (a, b): (u8, u8), mut c: u8) -> impl Copy;
+        })
+        .err()
+        .unwrap();
+        for (message, words) in messages.iter().zip([
+            "async",
+            "no `self`",
+            "travel by name",
+            "remove `mut`",
+            "`T` is used by no",
+            "must have a name",
+        ]) {
+            assert!(message.contains(words), "{message} should say {words}");
+        }
+        assert_eq!(messages.len(), 6);
+    }
+
+    #[test]
+    fn a_rust_body_returns_a_payload_and_nothing_else_does() {
+        assert!(
+            check(quote!(
+                fn f(mut a: u8, (b, c): (u8, u8)) -> Payload<u8> {
+                    make(a, b, c)
+                }
+            ))
+            .is_ok()
+        );
+        assert!(
+            check(quote!(
+                fn f() -> u8 {
+                    1
+                }
+            ))
+            .err()
+            .unwrap()[0]
+                .contains("-> Payload<T>")
+        );
+        assert!(
+            check(quote!(
+                fn f() -> Payload<u8>;
+            ))
+            .err()
+            .unwrap()[0]
+                .contains("returns `T` itself")
+        );
+        assert!(
+            check(quote!(
+                fn f() -> PendingCompute<u8> {
+                    "return 1"
+                }
+            ))
+            .err()
+            .unwrap()[0]
+                .contains("`-> T`")
+        );
+    }
+
+    #[test]
+    fn only_functions_are_declared() {
+        assert!(
+            check(quote!(
+                struct S;
+            ))
+            .err()
+            .unwrap()[0]
+                .contains("put it on a `fn`")
+        );
+    }
+}

@@ -1,0 +1,148 @@
+use super::*;
+
+/// A folder of its own, removed at the end.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str, files: &[(&str, &[u8])]) -> Self {
+        let path = std::env::temp_dir().join(format!("skyward-macros-{}-{name}", std::process::id()));
+        for (file, text) in files {
+            let at = path.join(file);
+            fs::create_dir_all(at.parent().unwrap()).unwrap();
+            fs::write(at, text).unwrap();
+        }
+        Self(path)
+    }
+
+    fn read(&self, python: &str, main: Option<&str>) -> Found<Files> {
+        Files::read(&self.0, python, main)
+    }
+
+    fn refused(&self, python: &str, main: Option<&str>) -> (Place, String) {
+        let error = self.read(python, main).err().unwrap();
+        (error.place, error.message)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn package(name: &str) -> Folder {
+    Folder::new(
+        name,
+        &[
+            ("payloads/trainer/__init__.py", b"from .train import run as train\nfrom trainer.deep import x, numpy\n"),
+            ("payloads/trainer/train.py", b"from deep.leaf import run\n"),
+            ("payloads/trainer/deep/__init__.py", b"import numpy\nx = 1\n"),
+            ("payloads/trainer/deep/leaf.py", b"def run(a): pass\nasync def slow(): pass\n"),
+            ("payloads/trainer/__pycache__/train.py", b"not python"),
+            ("payloads/trainer/notes.txt", b""),
+            ("payloads/train.py", b"def train(a): pass\n"),
+        ],
+    )
+}
+
+#[test]
+fn a_file_is_read() {
+    let folder = package("file");
+    for (python, path) in [
+        ("payloads/train.py", "payloads/train.py"),
+        ("payloads/../payloads/./train.py", "payloads/train.py"),
+        ("payloads/trainer/../../payloads/train.py", "payloads/train.py"),
+    ] {
+        let files = folder.read(python, None).ok().unwrap();
+        assert_eq!(files.main().path, path);
+        assert_eq!(files.files[0].include, python);
+    }
+}
+
+#[test]
+fn a_folder_is_read_whole_and_entries_are_followed() {
+    let folder = package("folder");
+    let files = folder.read("payloads/trainer", None).ok().unwrap();
+    let paths: Vec<_> = files.files.iter().map(|file| file.module.path.as_str()).collect();
+    assert_eq!(paths, ["trainer/__init__.py", "trainer/deep/__init__.py", "trainer/deep/leaf.py", "trainer/train.py"]);
+    assert_eq!(files.files[2].include, "payloads/trainer/deep/leaf.py");
+    assert_eq!(files.main().path, "trainer/__init__.py");
+    assert_eq!(files.entry("train").ok().unwrap().location, "trainer/deep/leaf.py:1:5");
+
+    let error = files.entry("x").unwrap_err();
+    assert!(error.message.contains("assigned (trainer/deep/__init__.py:2:1)"), "{}", error.message);
+    let error = files.entry("numpy").unwrap_err();
+    assert!(error.message.contains("a module (trainer/deep/__init__.py:1:1)"), "{}", error.message);
+
+    let files = folder.read("payloads/trainer/", Some("deep/leaf.py")).ok().unwrap();
+    assert_eq!(files.main().path, "trainer/deep/leaf.py");
+    assert_eq!(files.files[0].include, "payloads/trainer/__init__.py");
+    assert!(files.entry("slow").unwrap_err().message.contains("asyncio.run"));
+}
+
+#[test]
+fn a_missing_entry_lists_the_functions() {
+    let folder = package("entry");
+    let files = folder.read("payloads/train.py", None).ok().unwrap();
+    let error = files.entry("tran").unwrap_err();
+    assert_eq!(error.place, Place::Entry);
+    assert!(error.message.contains("did you mean `train`?"), "{}", error.message);
+}
+
+#[test]
+fn a_missing_file_lists_what_is_there() {
+    let folder = package("missing");
+    let (place, message) = folder.refused("payloads/trian.py", None);
+    assert_eq!(place, Place::Source);
+    assert!(message.contains("did you mean `payloads/train.py`?"), "{message}");
+    assert!(message.contains("`payloads` holds `train.py` and `trainer/`"), "{message}");
+    let (_, message) = folder.refused("paylods/train.py", None);
+    assert!(message.contains("did you mean `payloads/train.py`?") && message.contains("`.` holds"), "{message}");
+    let (_, message) = folder.refused("payloads/trainer/deep/x/y.py", None);
+    assert!(message.contains("`payloads/trainer/deep` holds `__init__.py` and `leaf.py`"), "{message}");
+}
+
+#[test]
+fn paths_of_one_machine_are_refused() {
+    let folder = package("absolute");
+    for path in ["/etc/train.py", "~/train.py"] {
+        assert!(folder.refused(path, None).1.contains("one machine only"));
+    }
+    assert!(folder.refused("", None).1.contains("empty"));
+}
+
+#[test]
+fn the_main_file_must_be_there() {
+    let folder = package("main");
+    let (place, message) = folder.refused("payloads/trainer", Some("trian.py"));
+    assert_eq!(place, Place::Main);
+    assert!(message.contains("did you mean `train.py`?"), "{message}");
+    assert!(folder.refused("payloads", None).1.contains("has no `__init__.py`"));
+    assert!(folder.refused("payloads/train.py", Some("x.py")).1.contains("remove `main`"));
+    assert!(folder.refused("payloads/trainer/__pycache__/..", Some("x")).1.contains("no `x`"));
+}
+
+#[test]
+fn files_are_utf_8() {
+    let folder = Folder::new(
+        "utf8",
+        &[("latin.py", b"a = 1\nb = '\xfc'\n"), ("mark.py", b"\xef\xbb\xbfa = 1\n"), ("empty/a.txt", b"")],
+    );
+    assert!(folder.refused("latin.py", None).1.contains("first in line 2"));
+    assert!(folder.refused("mark.py", None).1.contains("byte order mark"));
+    assert!(folder.refused("empty", None).1.contains("no Python file"));
+}
+
+#[test]
+fn errors_of_all_files_are_told() {
+    let folder = Folder::new(
+        "errors",
+        &[
+            ("p/__init__.py", b"# /// script\n# dependencies = 1\n# ///\nfrom .a import f\n"),
+            ("p/a.py", b"def f(: pass\n"),
+        ],
+    );
+    let errors = folder.read("p", None).ok().unwrap().errors();
+    assert!(errors.iter().any(|error| error.message.starts_with("p/a.py:1:7: ")), "{errors:#?}");
+    assert!(errors.iter().any(|error| error.message.starts_with("p/__init__.py:2:1: ")), "{errors:#?}");
+}
