@@ -5,7 +5,7 @@
 pub use skyward_core::*;
 
 #[cfg(feature = "macros")]
-// compute
+pub use skyward_macros::compute;
 #[cfg(feature = "plugins")]
 pub use skyward_plugins as plugins;
 
