@@ -9,6 +9,9 @@ pub(crate) fn check(text: &str) -> Vec<(usize, String)> {
     let mut first: Option<usize> = None;
     let mut next = 0;
     while let Some(start) = (next..lines.len()).find(|line| lines[*line].trim_end() == OPEN) {
+        if lines[start] != OPEN {
+            errors.push((start + 1, format!("`{OPEN}` has spaces behind it, so it begins no metadata: remove them")));
+        }
         let comments = lines[start + 1..].iter().take_while(|line| is_comment(line)).count();
         let inside = &lines[start + 1..start + 1 + comments];
         // The last closing line of the comment holds: TOML may contain one.
@@ -91,6 +94,7 @@ mod tests {
             ("# /// script\n# dependencies = [1]\n# ///\n", 2, "list of requirements"),
             ("# /// script\n# x = 1\n# requires-python = 3.11\n# ///\n", 3, "is a text"),
             ("import x\n# /// script\n# x = 1\nimport y\n", 2, "no end"),
+            ("# /// script \n# x = 1\n# ///\n", 1, "remove them"),
             ("# /// script\n# ///\n\n# /// script\n# ///\n", 4, "in line 1 already"),
         ] {
             let errors = check(text);
