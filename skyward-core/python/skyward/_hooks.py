@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 from types import ModuleType
 from typing import Any
 
@@ -38,14 +38,18 @@ class Hook:
         if self._factory is None:
             module = _module(self.source, self.filename)
             try:
-                self._factory = getattr(module, self.name)
+                factory = getattr(module, self.name)
             except AttributeError:
                 raise TypeError(f"{self.filename} defines no {self.name}") from None
+            # A generator function; `inspect` would say so too, at the price of its import.
+            if getattr(getattr(factory, "__code__", None), "co_flags", 0) & 0x20:
+                factory = contextmanager(factory)
+            self._factory = factory
         manager = self._factory(self.config)
         if not (hasattr(type(manager), "__enter__") and hasattr(type(manager), "__exit__")):
             raise TypeError(
                 f"{self.name} in {self.filename} must return a context manager, not a {type(manager).__name__}: "
-                "decorate it with contextlib.contextmanager"
+                "decorate it with contextlib.contextmanager, or let it yield once"
             )
         return manager  # type: ignore[no-any-return]
 

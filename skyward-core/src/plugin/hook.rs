@@ -28,7 +28,7 @@ pub struct Hook {
     pub source: String,
     /// The file name shown in tracebacks.
     pub filename: String,
-    /// The function that is called with `config`: a generator function that yields once, or any that returns a context manager.
+    /// The function that is called with `config`: a generator function that yields once, or one that returns a context manager.
     pub factory: String,
     /// The function's argument; the worker sees it as a dict.
     pub config: serde_json::Value,
