@@ -1,1 +1,33 @@
-//! Plugins.
+//! Skyward's plugins: each installs a framework and has it ready, on every worker, by the time a payload runs.
+//!
+//! | plugin | installs | on more than one worker |
+//! |---|---|---|
+//! | [`jax()`] | JAX for the nodes' accelerators | joins the workers into one JAX world |
+//! | [`keras()`] | Keras, and its backend where no other plugin does | on JAX: data parallel over all devices, after [`jax()`] |
+//! | [`torch()`] | PyTorch | joins the workers into one process group; one worker per accelerator |
+//!
+//! Plugins apply in the order given. Small ones of your own are made with [`plugin()`], others by implementing [`Plugin`](skyward_core::plugin::Plugin).
+//!
+//! ```
+//! use skyward_core::plugin::Plugin;
+//! use skyward_core::spec::{ClusterInfo, Image};
+//! use skyward_plugins as plugins;
+//!
+//! let cluster = ClusterInfo::new(2, 1);
+//! let image = plugins::jax().transform(Image::new(), &cluster)?;
+//! let image = plugins::keras().seed(7).transform(image, &cluster)?;
+//! assert_eq!(image.pip, ["jax", "keras>=3.11"]);
+//! # Ok::<(), skyward_core::Error>(())
+//! ```
+
+mod jax;
+mod keras;
+mod layout;
+mod requirement;
+mod torch;
+
+pub use jax::{Jax, jax};
+pub use keras::{Backend, Keras, keras};
+pub use layout::{Distribution, ModelParallel};
+pub use skyward_core::plugin::{CustomPlugin, plugin};
+pub use torch::{Collectives, Torch, torch};

@@ -5,7 +5,6 @@ mod context;
 mod deny;
 mod dependencies;
 mod documents;
-mod environment;
 mod examples;
 mod features;
 mod leftovers;

@@ -1,0 +1,157 @@
+"""Runs a hook in as many processes as a pool would have workers, on loopback addresses of their own."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import socket
+import subprocess
+import sys
+import textwrap
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[1]
+CORE = ROOT.parents[1] / "skyward-core" / "python"
+
+DEADLINE = 90.0
+"""What a whole world gets, in seconds, before its processes are killed and the test fails."""
+
+_RUN = """
+import atexit, json, os, sys, traceback
+from contextlib import ExitStack
+from importlib import import_module
+
+spec = json.loads(sys.argv[1])
+hooks = [import_module("skyward_plugins." + name) for name, _ in spec["plugins"]]
+
+def task(function, gang=None):
+    '\''One task, with the hooks around it.'\''
+    from skyward import _state
+    if gang is not None:
+        _state.gang = gang
+    with ExitStack() as around:
+        for module, (_, config) in zip(hooks, spec["plugins"]):
+            if hasattr(module, "around_task"):
+                around.enter_context(module.around_task(config))
+        return function()
+
+code = 0
+try:
+    with ExitStack() as app:
+        for module, (_, config) in zip(hooks, spec["plugins"]):
+            app.enter_context(module.around_app(config))
+        names = {"task": task}
+        exec(compile(spec["body"], "body.py", "exec"), names)
+        print("\\nRESULT " + json.dumps(names["result"]), flush=True)
+    exec(compile(spec["after"], "after.py", "exec"), {})
+except BaseException:
+    traceback.print_exc()
+    code = 1
+# As a worker ends.
+atexit._run_exitfuncs()
+sys.stdout.flush()
+sys.stderr.flush()
+os._exit(code)
+"""
+
+
+@dataclass
+class Rank:
+    """How one rank ended."""
+
+    code: int
+    output: str
+    error: str
+
+    @property
+    def result(self) -> Any:
+        """What the body left in `result`."""
+        lines = [line for line in self.output.splitlines() if line.startswith("RESULT ")]
+        assert lines, f"no result, exit code {self.code}:\n{self.output}\n{self.error}"
+        return json.loads(lines[-1].removeprefix("RESULT "))
+
+    @property
+    def exception(self) -> str:
+        """The last line of the traceback."""
+        return self.error.strip().splitlines()[-1]
+
+
+class World:
+    """Nodes on 127.x.y.1, 127.x.y.2, … and a rendezvous port on the first, held as an agent holds it."""
+
+    def __init__(self, nodes: int, workers_per_node: int = 1, **cluster: Any) -> None:
+        self.nodes, self.workers_per_node, self.cluster = nodes, workers_per_node, cluster
+        subnet = f"127.{random.randint(1, 254)}.{random.randint(1, 254)}"
+        self.addresses = [f"{subnet}.{node + 1}" for node in range(nodes)]
+        self.held = socket.socket()
+        self.held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        self.held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        self.held.bind((self.addresses[0], 0))
+        self.port: int = self.held.getsockname()[1]
+
+    def __enter__(self) -> World:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.held.close()
+
+    def info(self, rank: int) -> dict[str, Any]:
+        """The `cluster` map of this rank."""
+        node, worker = divmod(rank, self.workers_per_node)
+        return {
+            "node": node,
+            "worker": worker,
+            "total_nodes": self.nodes,
+            "workers_per_node": self.workers_per_node,
+            "head_addr": self.addresses[0],
+            "head_port": self.port,
+            "job_id": "pool-test",
+            "addr": self.addresses[node],
+            "peers": [{"node": at, "addr": addr} for at, addr in enumerate(self.addresses)],
+            "generation": 1,
+            **self.cluster,
+        }
+
+    def run(
+        self,
+        *plugins: tuple[str, dict[str, Any]],
+        body: str,
+        after: str = "",
+        ranks: list[int] | None = None,
+        env: dict[str, str] | None = None,
+        prepare: str = "",
+    ) -> list[Rank]:
+        """Run the hooks, and inside of them `body`, on these ranks (all of them); then `after`, outside of them."""
+        spec = {"plugins": plugins, "body": textwrap.dedent(body), "after": textwrap.dedent(after)}
+        command = [sys.executable, "-c", textwrap.dedent(prepare) + _RUN, json.dumps(spec)]
+        chosen = range(self.nodes * self.workers_per_node) if ranks is None else ranks
+        processes = []
+        with ExitStack() as stack:
+            for rank in chosen:
+                process = subprocess.Popen(
+                    command,
+                    env={
+                        **os.environ,
+                        "PYTHONPATH": f"{ROOT}:{CORE}",
+                        "SKYWARD_CLUSTER": json.dumps(self.info(rank)),
+                        **(env or {}),
+                    },
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.PIPE,
+                    text=True,
+                )
+                stack.callback(process.kill)
+                processes.append(process)
+            ended = [(process, process.communicate(timeout=DEADLINE)) for process in processes]
+        return [Rank(process.returncode, output, error) for process, (output, error) in ended]
+
+
+def run_alone(*plugins: tuple[str, dict[str, Any]], body: str, **more: Any) -> Rank:
+    """One rank in a world of one."""
+    with World(1) as world:
+        return world.run(*plugins, body=body, **more)[0]

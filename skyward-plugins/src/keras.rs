@@ -1,0 +1,301 @@
+//! The `keras` plugin.
+
+use serde_json::json;
+use skyward_core::error::{Error, ErrorKind, Result};
+use skyward_core::plugin::{Hook, HookKind, Plugin, Relation};
+use skyward_core::spec::{ClusterInfo, Image};
+
+use crate::layout::Distribution;
+use crate::requirement::{asks_for, requirement};
+
+/// Installs Keras 3 on a backend, and distributes training over all workers; see [`keras`].
+#[derive(Debug, Clone)]
+pub struct Keras {
+    backend: Backend,
+    seed: Option<u32>,
+    distribution: Option<Distribution>,
+    version: Option<String>,
+}
+
+/// What Keras computes with.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Backend {
+    /// JAX: training is distributed over the workers with no change to the payload.
+    #[default]
+    Jax,
+    /// PyTorch: the payload distributes training, with `DistributedDataParallel`.
+    Torch,
+    /// TensorFlow: the payload distributes training, with a `tf.distribute` strategy.
+    Tensorflow,
+}
+
+/// Installs Keras 3 and has it ready on the backend, which Keras can only choose while it is imported.
+///
+/// On JAX with more than one worker it distributes too, unless another [`Distribution`] is chosen: `fit` averages gradients over all workers, all of which start from the same
+/// weights. Each worker feeds its own part of the data (`sky.shard(…, drop_last=True)`), in the same number of batches of the same size. This needs [`jax`](crate::jax()) before it;
+/// on one worker Keras needs no other plugin, and installs the backend itself.
+///
+/// ```
+/// use skyward_core::plugin::Plugin;
+/// use skyward_core::spec::{ClusterInfo, Image};
+/// use skyward_plugins::{Backend, keras};
+///
+/// let image = keras().backend(Backend::Torch).transform(Image::new(), &ClusterInfo::new(1, 1))?;
+/// assert_eq!(image.pip, ["torch", "keras>=3.11"]);
+/// assert_eq!(image.env["KERAS_BACKEND"], "torch");
+/// # Ok::<(), skyward_core::Error>(())
+/// ```
+pub fn keras() -> Keras {
+    Keras { backend: Backend::Jax, seed: None, distribution: None, version: None }
+}
+
+impl Keras {
+    /// Chooses the backend; JAX where it is not chosen.
+    #[must_use]
+    pub fn backend(mut self, backend: Backend) -> Self {
+        self.backend = backend;
+        self
+    }
+
+    /// Seeds Python's, NumPy's, the backend's and Keras's random numbers at the start of every task.
+    #[must_use]
+    pub fn seed(mut self, seed: u32) -> Self {
+        self.seed = Some(seed);
+        self
+    }
+
+    /// Chooses how training is spread over devices; on JAX only. Where it is not chosen: data parallel with more than one worker, else not at all.
+    #[must_use]
+    pub fn distribution(mut self, distribution: Distribution) -> Self {
+        self.distribution = Some(distribution);
+        self
+    }
+
+    /// Chooses the version: `3.15.1`, or a specifier such as `>=3.11,<4`. Distributed training needs 3.11.
+    #[must_use]
+    pub fn version(mut self, version: impl Into<String>) -> Self {
+        self.version = Some(version.into());
+        self
+    }
+
+    /// Whether training is meant to span workers.
+    fn spans(&self, cluster: &ClusterInfo) -> bool {
+        cluster.may_be_many() && self.distribution != Some(Distribution::None)
+    }
+
+    fn check_distribution(&self, image: &Image, cluster: &ClusterInfo) -> Result<()> {
+        let Some(distribution) = self.distribution.as_ref().filter(|it| **it != Distribution::None) else {
+            return Ok(());
+        };
+        if self.backend != Backend::Jax {
+            return Err(Error::new(
+                ErrorKind::InvalidSpec,
+                format!("keras distributes on jax only, and the backend is {}", self.backend.name()),
+            )
+            .with_hint(
+                "leave `.distribution(…)` out and distribute in the payload, or choose `.backend(Backend::Jax)`",
+            ));
+        }
+        let Distribution::ModelParallel(mesh) = distribution else { return Ok(()) };
+        let each = match &cluster.accelerator {
+            Some(accelerator) => accelerator.count,
+            None => {
+                let per_worker = image.env.get("JAX_NUM_CPU_DEVICES").and_then(|count| count.parse().ok()).unwrap_or(1);
+                cluster.workers_per_node * per_worker
+            }
+        };
+        mesh.validate(u64::from(cluster.nodes) * u64::from(each))
+    }
+
+    /// What the backend needs where no plugin before this one installs it.
+    fn backend_requirement(&self, cluster: &ClusterInfo) -> Result<String> {
+        let accelerator = cluster.accelerator.as_ref();
+        match self.backend {
+            Backend::Jax => crate::jax().requirement(accelerator),
+            Backend::Torch => Ok("torch".into()),
+            Backend::Tensorflow => requirement("tensorflow", accelerator.map(|_| "and-cuda"), None),
+        }
+    }
+
+    fn hook(&self, kind: HookKind, factory: &str) -> Hook {
+        let distribution = self.distribution.as_ref().map_or_else(|| json!({"kind": "auto"}), Distribution::config);
+        Hook::new(kind, "skyward_plugins/keras.py", SOURCE, factory)
+            .with_config(json!({"backend": self.backend.name(), "seed": self.seed, "distribution": distribution}))
+    }
+}
+
+impl Backend {
+    /// Keras's name for it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Jax => "jax",
+            Self::Torch => "torch",
+            Self::Tensorflow => "tensorflow",
+        }
+    }
+}
+
+impl Plugin for Keras {
+    fn name(&self) -> &str {
+        "keras"
+    }
+
+    fn constructor(&self) -> String {
+        let mut text = "plugins::keras()".to_owned();
+        if self.backend != Backend::Jax {
+            text += &format!(".backend(Backend::{:?})", self.backend);
+        }
+        if let Some(seed) = self.seed {
+            text += &format!(".seed({seed})");
+        }
+        match &self.distribution {
+            None => {}
+            Some(Distribution::ModelParallel(_)) => text += ".distribution(Distribution::ModelParallel(…))",
+            Some(other) => text += &format!(".distribution(Distribution::{other:?})"),
+        }
+        if let Some(version) = &self.version {
+            text += &format!(".version({version:?})");
+        }
+        text
+    }
+
+    fn requires(&self, cluster: &ClusterInfo) -> Vec<Relation> {
+        match self.backend {
+            _ if !self.spans(cluster) => Vec::new(),
+            Backend::Jax => vec![
+                Relation::new(
+                    "jax",
+                    "it joins the workers into the world whose devices keras trains on (for a model in each worker alone: `plugins::keras().distribution(Distribution::None)`)",
+                )
+                .written("plugins::jax()"),
+            ],
+            Backend::Torch => vec![
+                Relation::new(
+                    "torch",
+                    "it makes the process group over which the payload averages gradients (for a model in each worker alone: \
+                     `plugins::keras().backend(Backend::Torch).distribution(Distribution::None)`)",
+                )
+                .written("plugins::torch()"),
+            ],
+            Backend::Tensorflow => Vec::new(),
+        }
+    }
+
+    fn conflicts_with(&self, cluster: &ClusterInfo) -> Vec<Relation> {
+        let other = match self.backend {
+            _ if !self.spans(cluster) => return Vec::new(),
+            Backend::Jax => "torch",
+            Backend::Torch => "jax",
+            Backend::Tensorflow => return Vec::new(),
+        };
+        let backend = self.backend.name();
+        let reason = format!("keras trains over the workers on {backend}, whose world {other} would take the place of");
+        vec![Relation::new(other, reason).written(format!("plugins::{other}()"))]
+    }
+
+    fn transform(&self, image: Image, cluster: &ClusterInfo) -> Result<Image> {
+        let backend = self.backend.name();
+        if let Some(other) = image.env.get("KERAS_BACKEND").filter(|other| *other != backend) {
+            return Err(Error::new(
+                ErrorKind::InvalidSpec,
+                format!("the image sets KERAS_BACKEND to {other:?}, and the keras plugin to {backend:?}"),
+            )
+            .with_hint("leave the variable to the plugin: `plugins::keras().backend(…)`"));
+        }
+        self.check_distribution(&image, cluster)?;
+        let keras = requirement("keras", None, Some(self.version.as_deref().unwrap_or(">=3.11")))?;
+        let image = if asks_for(&image.pip, backend) { image } else { image.pip([self.backend_requirement(cluster)?]) };
+        Ok(image.pip([keras]).env("KERAS_BACKEND", backend))
+    }
+
+    fn around_app(&self, _: &ClusterInfo) -> Option<Hook> {
+        Some(self.hook(HookKind::App, "around_app"))
+    }
+
+    fn around_task(&self, cluster: &ClusterInfo) -> Option<Hook> {
+        let distributed = match &self.distribution {
+            None => self.backend == Backend::Jax && cluster.may_be_many(),
+            Some(distribution) => *distribution != Distribution::None,
+        };
+        (distributed || self.seed.is_some()).then(|| self.hook(HookKind::Task, "around_task"))
+    }
+}
+
+const SOURCE: &str = include_str!("../python/skyward_plugins/keras.py");
+
+#[cfg(test)]
+mod tests {
+    use skyward_core::spec::Accelerator;
+
+    use super::*;
+    use crate::layout::ModelParallel;
+
+    fn one() -> ClusterInfo {
+        ClusterInfo::new(1, 1)
+    }
+
+    #[test]
+    fn the_backend_is_installed_where_nothing_else_does() {
+        let gpus = one().with_accelerator(Some(Accelerator::new("T4", 1)));
+        for (backend, cluster, before, pip) in [
+            (Backend::Jax, one(), &[][..], &["jax", "keras>=3.11"][..]),
+            (Backend::Jax, gpus.clone(), &[], &["jax[cuda12]", "keras>=3.11"]),
+            (Backend::Jax, gpus.clone(), &["jax[cuda13]==0.10"], &["jax[cuda13]==0.10", "keras>=3.11"]),
+            (Backend::Torch, one(), &[], &["torch", "keras>=3.11"]),
+            (Backend::Torch, one(), &["Torch>=2"], &["Torch>=2", "keras>=3.11"]),
+            (Backend::Tensorflow, one(), &[], &["tensorflow", "keras>=3.11"]),
+            (Backend::Tensorflow, gpus, &[], &["tensorflow[and-cuda]", "keras>=3.11"]),
+        ] {
+            let plugin = keras().backend(backend);
+            let image = plugin.transform(Image::new().pip(before.iter().copied()), &cluster).unwrap();
+            assert_eq!(image.pip, pip);
+            assert_eq!(image.env["KERAS_BACKEND"], backend.name());
+        }
+        let pinned = keras().version("3.15.1").transform(Image::new(), &one()).unwrap();
+        assert_eq!(pinned.pip, ["jax", "keras==3.15.1"]);
+    }
+
+    #[test]
+    fn another_backend_in_the_image_is_refused() {
+        let error = keras().transform(Image::new().env("KERAS_BACKEND", "torch"), &one()).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidSpec);
+        assert_eq!(error.message(), "the image sets KERAS_BACKEND to \"torch\", and the keras plugin to \"jax\"");
+        keras().transform(Image::new().env("KERAS_BACKEND", "jax"), &one()).unwrap();
+    }
+
+    #[test]
+    fn distribution_is_for_jax_and_fits_the_devices() {
+        let error =
+            keras().backend(Backend::Torch).distribution(Distribution::DataParallel).transform(Image::new(), &one());
+        assert_eq!(error.unwrap_err().message(), "keras distributes on jax only, and the backend is torch");
+        let four = || keras().distribution(Distribution::ModelParallel(ModelParallel::new([("data", 4)])));
+        four().transform(Image::new(), &ClusterInfo::new(2, 2)).unwrap();
+        four().transform(Image::new().env("JAX_NUM_CPU_DEVICES", "4"), &one()).unwrap();
+        let gpus = ClusterInfo::new(2, 1).with_accelerator(Some(Accelerator::new("T4", 2)));
+        four().transform(Image::new(), &gpus).unwrap();
+        let error = four().transform(Image::new(), &ClusterInfo::new(3, 1)).unwrap_err();
+        assert_eq!(error.message(), "the mesh has 4 places (data 4), and the workers have 3 devices");
+    }
+
+    #[test]
+    fn hooks_get_the_choices_and_tasks_are_wrapped_only_where_it_matters() {
+        let two = ClusterInfo::new(2, 1);
+        let app = keras().around_app(&two).unwrap();
+        assert_eq!(app.config, json!({"backend": "jax", "seed": null, "distribution": {"kind": "auto"}}));
+        app.validate().unwrap();
+        let task = keras().seed(3).distribution(Distribution::DataParallel).around_task(&two).unwrap();
+        assert_eq!(task.config, json!({"backend": "jax", "seed": 3, "distribution": {"kind": "data_parallel"}}));
+        task.validate().unwrap();
+        for (plugin, cluster, wrapped) in [
+            (keras(), one(), false),
+            (keras(), two.clone(), true),
+            (keras().seed(1), one(), true),
+            (keras().distribution(Distribution::None), two.clone(), false),
+            (keras().distribution(Distribution::DataParallel), one(), true),
+            (keras().backend(Backend::Torch), two, false),
+        ] {
+            assert_eq!(plugin.around_task(&cluster).is_some(), wrapped, "{plugin:?}");
+        }
+    }
+}

@@ -1,0 +1,150 @@
+//! How Keras spreads a model and its data over devices.
+
+use serde_json::json;
+use skyward_core::error::{Error, ErrorKind, Result};
+
+/// How Keras spreads a model and its data over the devices of all workers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Distribution {
+    /// Not at all: each worker trains a model of its own.
+    None,
+    /// Every device has the whole model and a part of each batch; gradients are averaged.
+    DataParallel,
+    /// Weights are divided among the devices too.
+    ModelParallel(ModelParallel),
+}
+
+/// A mesh of devices, and which weights are divided along which of its axes.
+///
+/// ```
+/// use skyward_plugins::{Distribution, ModelParallel, keras};
+///
+/// let eight_devices = ModelParallel::new([("data", 2), ("model", 4)])
+///     .layout(".*dense.*kernel", [None, Some("model")])
+///     .layout(".*dense.*bias", [Some("model")]);
+/// let plugin = keras().distribution(Distribution::ModelParallel(eight_devices));
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ModelParallel {
+    mesh: Vec<(String, u32)>,
+    layouts: Vec<(String, Vec<Option<String>>)>,
+    batch_axis: Option<String>,
+}
+
+impl ModelParallel {
+    /// A mesh of devices with these axes and sizes, whose product is the number of devices of all workers. The first axis divides the batch, unless another is named.
+    pub fn new<S: Into<String>>(mesh: impl IntoIterator<Item = (S, u32)>) -> Self {
+        Self {
+            mesh: mesh.into_iter().map(|(name, size)| (name.into(), size)).collect(),
+            layouts: Vec::new(),
+            batch_axis: None,
+        }
+    }
+
+    /// Divides the weights whose path matches the pattern (a Python regular expression): for each dimension the mesh axis, or none where it stays whole.
+    /// Weights that match no pattern are on every device. From Keras 3.14 on the pattern must match the whole path.
+    #[must_use]
+    pub fn layout<'a>(mut self, pattern: impl Into<String>, axes: impl IntoIterator<Item = Option<&'a str>>) -> Self {
+        self.layouts.push((pattern.into(), axes.into_iter().map(|axis| axis.map(str::to_owned)).collect()));
+        self
+    }
+
+    /// Names the axis that divides the batch.
+    #[must_use]
+    pub fn batch_axis(mut self, axis: impl Into<String>) -> Self {
+        self.batch_axis = Some(axis.into());
+        self
+    }
+
+    /// Checks it against the number of devices of all workers.
+    pub(crate) fn validate(&self, devices: u64) -> Result<()> {
+        let refuse = |message: String, hint: String| Err(Error::new(ErrorKind::InvalidSpec, message).with_hint(hint));
+        let axes: Vec<_> = self.mesh.iter().map(|(name, _)| name.as_str()).collect();
+        let known = format!("the mesh has the axes: {}", axes.join(", "));
+        if axes.is_empty() || axes.iter().enumerate().any(|(at, axis)| axis.is_empty() || axes[..at].contains(axis)) {
+            return refuse(
+                format!("the axes of a mesh need names that differ, and these are {axes:?}"),
+                "for example `ModelParallel::new([(\"data\", 2), (\"model\", 4)])`".into(),
+            );
+        }
+        for (at, (pattern, dimensions)) in self.layouts.iter().enumerate() {
+            if self.layouts[..at].iter().any(|(other, _)| other == pattern) {
+                return refuse(format!("the pattern {pattern:?} has two layouts"), "keep one of them".into());
+            }
+            if let Some(axis) = dimensions.iter().flatten().find(|axis| !axes.contains(&axis.as_str())) {
+                return refuse(format!("the layout of {pattern:?} names the axis {axis:?}, which is not there"), known);
+            }
+        }
+        if let Some(axis) = self.batch_axis.as_ref().filter(|axis| !axes.contains(&axis.as_str())) {
+            return refuse(format!("the batch is to be divided along the axis {axis:?}, which is not there"), known);
+        }
+        let places: u64 = self.mesh.iter().map(|(_, size)| u64::from(*size)).product();
+        if places != devices {
+            let sizes: Vec<_> = self.mesh.iter().map(|(name, size)| format!("{name} {size}")).collect();
+            return refuse(
+                format!("the mesh has {places} places ({}), and the workers have {devices} devices", sizes.join(" × ")),
+                "the sizes of its axes, multiplied, are the number of devices".into(),
+            );
+        }
+        Ok(())
+    }
+}
+
+impl Distribution {
+    /// What the hook gets.
+    pub(crate) fn config(&self) -> serde_json::Value {
+        match self {
+            Self::None => json!({"kind": "none"}),
+            Self::DataParallel => json!({"kind": "data_parallel"}),
+            Self::ModelParallel(ModelParallel { mesh, layouts, batch_axis }) => {
+                json!({"kind": "model_parallel", "mesh": mesh, "layouts": layouts, "batch_dim": batch_axis})
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn impossible_meshes_are_refused() {
+        let two = || ModelParallel::new([("data", 2), ("model", 2)]);
+        two().layout("a", [None, Some("model")]).batch_axis("data").validate(4).unwrap();
+        let cases: [(ModelParallel, &str); 7] = [
+            (ModelParallel::new::<&str>([]), "the axes of a mesh need names that differ, and these are []"),
+            (
+                ModelParallel::new([("a", 2), ("a", 2)]),
+                "the axes of a mesh need names that differ, and these are [\"a\", \"a\"]",
+            ),
+            (ModelParallel::new([("", 4)]), "the axes of a mesh need names that differ, and these are [\"\"]"),
+            (two().layout("k", [Some("modle")]), "the layout of \"k\" names the axis \"modle\", which is not there"),
+            (two().layout("k", [None]).layout("k", [None]), "the pattern \"k\" has two layouts"),
+            (two().batch_axis("x"), "the batch is to be divided along the axis \"x\", which is not there"),
+            (
+                ModelParallel::new([("data", 2), ("model", 4)]),
+                "the mesh has 8 places (data 2 × model 4), and the workers have 4 devices",
+            ),
+        ];
+        for (mesh, message) in cases {
+            let error = mesh.validate(4).unwrap_err();
+            assert_eq!((error.kind(), error.message()), (ErrorKind::InvalidSpec, message));
+            assert!(error.hint().is_some());
+        }
+    }
+
+    #[test]
+    fn the_hook_gets_pairs() {
+        let mesh = ModelParallel::new([("data", 1), ("model", 2)]).layout(".*kernel", [None, Some("model")]);
+        assert_eq!(
+            Distribution::ModelParallel(mesh).config(),
+            json!({
+                "kind": "model_parallel",
+                "mesh": [["data", 1], ["model", 2]],
+                "layouts": [[".*kernel", [null, "model"]]],
+                "batch_dim": null,
+            })
+        );
+    }
+}

@@ -1,0 +1,299 @@
+//! The `torch` plugin.
+
+use std::time::Duration;
+
+use serde_json::json;
+use skyward_core::error::{Error, ErrorKind, Result};
+use skyward_core::plugin::{Hook, HookKind, Plugin};
+use skyward_core::spec::{Accelerator, ClusterInfo, Image, PackageIndex, Python};
+
+use crate::requirement::requirement;
+
+/// Installs PyTorch and joins all workers of the pool into one process group; see [`torch`].
+#[derive(Debug, Clone)]
+pub struct Torch {
+    cuda: Option<String>,
+    index: Option<String>,
+    version: Option<String>,
+    collectives: Collectives,
+    timeout: Duration,
+    collective_timeout: Option<Duration>,
+}
+
+/// What carries the collective operations of the process group.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Collectives {
+    /// NCCL on nodes with accelerators, else gloo.
+    #[default]
+    Auto,
+    /// NCCL: tensors on NVIDIA or AMD accelerators.
+    Nccl,
+    /// gloo: tensors in host memory.
+    Gloo,
+}
+
+/// Installs PyTorch and joins all workers of the pool into one `torch.distributed` process group before the first task.
+///
+/// Each worker is one rank, and each accelerator has a worker of its own where the pool does not say otherwise. With one worker nothing is joined. The variables of the `env://`
+/// convention (`MASTER_ADDR`, `RANK`, `LOCAL_RANK`, …) are set as `torchrun` sets them.
+///
+/// # What is installed
+///
+/// Without [`cuda`](Torch::cuda) or [`index`](Torch::index): `torch` from the default package index. Its Linux build for x86-64 is one for CUDA; it runs on nodes without an
+/// accelerator too, but has CUDA's libraries with it (measured for 2.15: 5 GB unpacked). It is the default everywhere because the smaller builds are only in PyTorch's own package index,
+/// which a node may not reach. Where it can, choose `torch().cuda("cpu")` for nodes without an accelerator: it has none of that.
+///
+/// ```
+/// use skyward_core::plugin::Plugin;
+/// use skyward_core::spec::{ClusterInfo, Image};
+///
+/// let image = skyward_plugins::torch().cuda("cpu").transform(Image::new(), &ClusterInfo::new(2, 1))?;
+/// assert_eq!(image.pip, ["torch"]);
+/// assert_eq!(image.indexes[0].url, "https://download.pytorch.org/whl/cpu");
+/// # Ok::<(), skyward_core::Error>(())
+/// ```
+pub fn torch() -> Torch {
+    Torch {
+        cuda: None,
+        index: None,
+        version: None,
+        collectives: Collectives::Auto,
+        timeout: Duration::from_secs(240),
+        collective_timeout: None,
+    }
+}
+
+impl Torch {
+    /// Chooses a build from PyTorch's own package index: a CUDA version (`cu126`, `12.6`), `rocm6.4`, `xpu` or `cpu`. Nodes without an accelerator get the `cpu` build.
+    #[must_use]
+    pub fn cuda(mut self, name: impl Into<String>) -> Self {
+        self.cuda = Some(name.into());
+        self
+    }
+
+    /// Takes torch, torchvision and torchaudio from this package index, whatever the accelerator.
+    #[must_use]
+    pub fn index(mut self, url: impl Into<String>) -> Self {
+        self.index = Some(url.into());
+        self
+    }
+
+    /// Chooses the version: `2.9.1`, or a specifier such as `>=2.8,<3`.
+    #[must_use]
+    pub fn version(mut self, version: impl Into<String>) -> Self {
+        self.version = Some(version.into());
+        self
+    }
+
+    /// Chooses what carries the collective operations.
+    #[must_use]
+    pub fn collectives(mut self, collectives: Collectives) -> Self {
+        self.collectives = collectives;
+        self
+    }
+
+    /// What all workers together get to meet. The default of 240 s is less than what a pool gives hooks, so that the error is the one that names the missing rank.
+    #[must_use]
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = timeout;
+        self
+    }
+
+    /// What one collective operation may take; torch's own default where it is not set (10 minutes with NCCL, 30 with gloo).
+    #[must_use]
+    pub fn collective_timeout(mut self, timeout: Duration) -> Self {
+        self.collective_timeout = Some(timeout);
+        self
+    }
+
+    /// Where torch comes from, if not from the default index.
+    fn url(&self, accelerator: Option<&Accelerator>) -> Result<Option<String>> {
+        let build = self.cuda.as_deref().map(build).transpose()?;
+        if self.index.is_some() {
+            return Ok(self.index.clone());
+        }
+        let build = build.map(|build| if accelerator.is_some() { build } else { "cpu".into() });
+        Ok(build.map(|build| format!("{PYTORCH_INDEX}/{build}")))
+    }
+}
+
+impl Plugin for Torch {
+    fn name(&self) -> &str {
+        "torch"
+    }
+
+    fn constructor(&self) -> String {
+        let call = |name: &str, value: &Option<String>| value.as_ref().map(|value| format!(".{name}({value:?})"));
+        let mut calls = vec![call("cuda", &self.cuda), call("index", &self.index), call("version", &self.version)];
+        if self.collectives != Collectives::Auto {
+            calls.push(Some(format!(".collectives(Collectives::{:?})", self.collectives)));
+        }
+        format!("plugins::torch(){}", calls.into_iter().flatten().collect::<String>())
+    }
+
+    fn workers_per_node(&self, accelerator: Option<&Accelerator>) -> Option<u32> {
+        accelerator.map(|accelerator| accelerator.count)
+    }
+
+    fn joins_world(&self, cluster: &ClusterInfo) -> bool {
+        cluster.may_be_many()
+    }
+
+    fn transform(&self, image: Image, cluster: &ClusterInfo) -> Result<Image> {
+        let refuse = |message: String, hint: &str| Err(Error::new(ErrorKind::InvalidSpec, message).with_hint(hint));
+        let accelerator = cluster.accelerator.as_ref();
+        match accelerator {
+            None if self.collectives == Collectives::Nccl => {
+                return refuse(
+                    "NCCL needs accelerators, and the nodes have none".into(),
+                    "ask for some: `.accelerator(…)`, or choose `Collectives::Gloo`",
+                );
+            }
+            Some(accelerator) if cluster.workers_per_node > accelerator.count => {
+                return refuse(
+                    format!("a node has {} workers and {accelerator}", cluster.workers_per_node),
+                    "each rank needs an accelerator of its own: leave `.workers_per_node(…)` out",
+                );
+            }
+            _ => {}
+        }
+        let url = self.url(accelerator)?;
+        let amd = accelerator.filter(|it| it.kind.to_ascii_uppercase().starts_with("MI"));
+        if let Some(amd) = amd.filter(|_| url.is_none() && !matches!(image.python, Python::Interpreter(_))) {
+            return refuse(
+                format!("the default build of torch is for CUDA and does not see an {}", amd.kind),
+                "choose one for ROCm: `plugins::torch().cuda(\"rocm6.4\")`",
+            );
+        }
+        let image = image.pip([requirement("torch", None, self.version.as_deref())?]);
+        Ok(match url {
+            Some(url) => image.index(PackageIndex::new("pytorch", url).only(FROM_INDEX.iter().copied())),
+            None => image,
+        })
+    }
+
+    fn around_app(&self, _: &ClusterInfo) -> Option<Hook> {
+        let hook = Hook::new(HookKind::App, "skyward_plugins/torch.py", SOURCE, "around_app");
+        let collectives = match self.collectives {
+            Collectives::Auto => "auto",
+            Collectives::Nccl => "nccl",
+            Collectives::Gloo => "gloo",
+        };
+        Some(hook.with_config(json!({
+            "collectives": collectives,
+            "timeout": self.timeout.as_secs_f64(),
+            "collective_timeout": self.collective_timeout.map(|timeout| timeout.as_secs_f64()),
+        })))
+    }
+}
+
+/// The folder of PyTorch's index for what people call a build.
+fn build(name: &str) -> Result<String> {
+    let plain = name.trim().to_ascii_lowercase();
+    let digits = |text: &str, length| text.len() == length && text.chars().all(|c| c.is_ascii_digit());
+    let cuda = plain.strip_prefix("cuda").or_else(|| plain.strip_prefix("cu")).unwrap_or(&plain).replace('.', "");
+    let rocm = plain.strip_prefix("rocm").and_then(|version| version.split_once('.'));
+    if plain == "cpu" || plain == "xpu" || rocm.is_some_and(|(major, minor)| digits(major, 1) && digits(minor, 1)) {
+        Ok(plain)
+    } else if digits(&cuda, 3) {
+        Ok(format!("cu{cuda}"))
+    } else {
+        Err(Error::new(ErrorKind::InvalidSpec, format!("PyTorch publishes no build for {name:?}"))
+            .with_hint("give a CUDA version with its minor number (`cu126`, `12.6`), `rocm6.4`, `xpu` or `cpu`"))
+    }
+}
+
+const SOURCE: &str = include_str!("../python/skyward_plugins/torch.py");
+
+const PYTORCH_INDEX: &str = "https://download.pytorch.org/whl";
+
+/// What PyTorch's index has that must not come from elsewhere, where a build is chosen.
+const FROM_INDEX: [&str; 6] =
+    ["torch", "torchvision", "torchaudio", "pytorch-triton", "pytorch-triton-rocm", "pytorch-triton-xpu"];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cpus() -> ClusterInfo {
+        ClusterInfo::new(2, 1)
+    }
+
+    fn gpus(kind: &str) -> ClusterInfo {
+        ClusterInfo::new(2, 4).with_accelerator(Some(Accelerator::new(kind, 4)))
+    }
+
+    fn url(plugin: &Torch, cluster: &ClusterInfo) -> Option<String> {
+        let image = plugin.transform(Image::new(), cluster).unwrap();
+        assert_eq!(image.pip, ["torch"]);
+        image.indexes.first().map(|index| {
+            assert_eq!(index.packages, FROM_INDEX);
+            index.url.trim_start_matches("https://download.pytorch.org/whl/").to_owned()
+        })
+    }
+
+    #[test]
+    fn a_build_comes_from_its_index_and_the_default_from_the_default_one() {
+        for cluster in [cpus(), gpus("H100")] {
+            assert_eq!(url(&torch(), &cluster), None);
+        }
+        for (name, build) in [
+            ("cu126", "cu126"),
+            ("12.6", "cu126"),
+            ("CUDA12.8", "cu128"),
+            ("130", "cu130"),
+            ("rocm6.4", "rocm6.4"),
+            ("xpu", "xpu"),
+            ("cpu", "cpu"),
+        ] {
+            assert_eq!(url(&torch().cuda(name), &gpus("H100")).as_deref(), Some(build));
+            assert_eq!(url(&torch().cuda(name), &cpus()).as_deref(), Some("cpu"));
+        }
+        let mirror = torch().cuda("cu126").index("https://mirror.example/torch");
+        assert_eq!(url(&mirror, &cpus()).as_deref(), Some("https://mirror.example/torch"));
+    }
+
+    #[test]
+    fn unknown_builds_are_refused() {
+        for name in ["12", "cu12", "13", "", "cu12x", "rocm", "rocm64", "tpu", "../x"] {
+            let error = torch().cuda(name).transform(Image::new(), &cpus()).unwrap_err();
+            assert_eq!(error.message(), format!("PyTorch publishes no build for {name:?}"));
+            assert_eq!(error.kind(), ErrorKind::InvalidSpec);
+        }
+    }
+
+    #[test]
+    fn each_accelerator_has_a_worker() {
+        assert_eq!(torch().workers_per_node(Some(&Accelerator::new("H100", 8))), Some(8));
+        assert_eq!(torch().workers_per_node(None), None);
+        let crowded = ClusterInfo::new(1, 5).with_accelerator(Some(Accelerator::new("H100", 4)));
+        let error = torch().transform(Image::new(), &crowded).unwrap_err();
+        assert_eq!(error.message(), "a node has 5 workers and 4× H100");
+    }
+
+    #[test]
+    fn builds_and_collectives_must_suit_the_nodes() {
+        let error = torch().collectives(Collectives::Nccl).transform(Image::new(), &cpus()).unwrap_err();
+        assert_eq!(error.message(), "NCCL needs accelerators, and the nodes have none");
+        let error = torch().transform(Image::new(), &gpus("MI300X")).unwrap_err();
+        assert_eq!(error.message(), "the default build of torch is for CUDA and does not see an MI300X");
+        assert_eq!(url(&torch().cuda("rocm6.4"), &gpus("MI300X")).as_deref(), Some("rocm6.4"));
+        torch().transform(Image::new().python("/opt/python"), &gpus("MI300X")).unwrap();
+    }
+
+    #[test]
+    fn the_hook_gets_the_choices() {
+        let hook = torch().around_app(&cpus()).unwrap();
+        assert_eq!(hook.config, json!({"collectives": "auto", "timeout": 240.0, "collective_timeout": null}));
+        hook.validate().unwrap();
+        let chosen = torch()
+            .version("2.9.1")
+            .collectives(Collectives::Gloo)
+            .timeout(Duration::from_secs(9))
+            .collective_timeout(Duration::from_secs(60));
+        let config = json!({"collectives": "gloo", "timeout": 9.0, "collective_timeout": 60.0});
+        assert_eq!(chosen.around_app(&cpus()).unwrap().config, config);
+        assert_eq!(chosen.constructor(), "plugins::torch().version(\"2.9.1\").collectives(Collectives::Gloo)");
+    }
+}

@@ -1,0 +1,189 @@
+//! The plugins as a pool sees them: their order, what they make of an image, and that they are pure.
+
+use std::sync::Arc;
+
+use skyward_core::error::ErrorKind;
+use skyward_core::plugin::{HookKind, Plugin, PluginSet};
+use skyward_core::spec::{Accelerator, ClusterInfo, Image};
+use skyward_plugins::{Backend, Distribution, ModelParallel, jax, keras, torch};
+
+type List = Vec<Arc<dyn Plugin>>;
+
+macro_rules! list {
+    ($($plugin:expr),*) => {{ let list: List = vec![$(Arc::new($plugin)),*]; list }};
+}
+
+fn set(list: List) -> PluginSet {
+    let mut set = PluginSet::default();
+    list.into_iter().for_each(|plugin| set.push(plugin));
+    set
+}
+
+fn keras_torch() -> skyward_plugins::Keras {
+    keras().backend(Backend::Torch)
+}
+
+#[test]
+fn lists_that_fit() {
+    let one = ClusterInfo::new(1, 1);
+    let two = ClusterInfo::new(2, 1);
+    let lists: Vec<(List, &ClusterInfo)> = vec![
+        (list![], &two),
+        (list![jax(), keras()], &two),
+        (list![torch(), keras_torch()], &two),
+        (list![keras()], &one),
+        (list![keras_torch()], &one),
+        (list![keras(), jax()], &one),
+        (list![jax(), torch(), keras()], &one),
+        (list![keras().distribution(Distribution::None)], &two),
+        (list![torch(), keras().distribution(Distribution::None)], &two),
+        (list![keras().backend(Backend::Tensorflow)], &two),
+    ];
+    for (list, cluster) in lists {
+        let names = format!("{list:?}");
+        set(list).check(cluster).unwrap_or_else(|error| panic!("{names} on {cluster:?}: {error}"));
+    }
+    let elastic = ClusterInfo::new(1, 1).with_elastic(true);
+    set(list![keras().distribution(Distribution::None)]).check(&elastic).unwrap();
+}
+
+#[test]
+fn lists_that_do_not_fit_say_why_and_what_would() {
+    let needs_jax = "`keras` needs `jax` before it, because it joins the workers into the world whose devices keras trains on (for a model in each worker alone: \
+                     `plugins::keras().distribution(Distribution::None)`); `jax`";
+    let needs_torch = "`keras` needs `torch` before it, because it makes the process group over which the payload averages gradients (for a model in each worker alone: \
+                       `plugins::keras().backend(Backend::Torch).distribution(Distribution::None)`); `torch`";
+    let torch_beside_keras = "`keras` cannot be beside `torch`, because keras trains over the workers on jax, whose world torch would take the place of";
+    let two_worlds = "`torch` cannot be beside `jax`, because each joins all workers into one world, and a pool has one rendezvous; what you need only as a library goes \
+                      into the image: `.pip([\"torch\"])`";
+    let jax_keras = ["plugins::jax()", "plugins::keras()"];
+    let cases: Vec<(List, Vec<String>, Vec<&str>)> = vec![
+        (list![keras()], vec![format!("{needs_jax} is not there")], jax_keras.to_vec()),
+        (list![keras(), jax()], vec![format!("{needs_jax} comes after it")], jax_keras.to_vec()),
+        (
+            list![keras().seed(7), jax().cuda("13")],
+            vec![format!("{needs_jax} comes after it")],
+            vec!["plugins::jax().cuda(\"13\")", "plugins::keras().seed(7)"],
+        ),
+        (
+            list![jax(), jax(), keras()],
+            vec!["`jax` is there twice (places 1, 2), and each worker would enter it twice".into()],
+            jax_keras.to_vec(),
+        ),
+        (
+            list![keras_torch()],
+            vec![format!("{needs_torch} is not there")],
+            vec!["plugins::torch()", "plugins::keras().backend(Backend::Torch)"],
+        ),
+        (
+            list![torch(), keras()],
+            vec![format!("{needs_jax} is not there"), torch_beside_keras.into()],
+            jax_keras.to_vec(),
+        ),
+        (list![jax(), torch()], vec![two_worlds.into()], vec!["plugins::jax()"]),
+        (
+            list![torch(), jax(), keras()],
+            vec![
+                torch_beside_keras.into(),
+                two_worlds
+                    .replace("`torch` cannot be beside `jax`", "`jax` cannot be beside `torch`")
+                    .replace("[\"torch\"]", "[\"jax\"]"),
+            ],
+            jax_keras.to_vec(),
+        ),
+        (
+            list![keras(), keras(), jax(), jax()],
+            vec![
+                "`keras` is there twice (places 1, 2), and each worker would enter it twice".into(),
+                "`jax` is there twice (places 3, 4), and each worker would enter it twice".into(),
+                format!("{needs_jax} comes after it"),
+            ],
+            jax_keras.to_vec(),
+        ),
+    ];
+    for (list, problems, fixed) in cases {
+        for cluster in [ClusterInfo::new(2, 1), ClusterInfo::new(1, 2)] {
+            let error = set(list.clone()).check(&cluster).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Plugins);
+            let message = match &problems[..] {
+                [one] => one.clone(),
+                many => format!("the plugins do not fit together:\n- {}", many.join("\n- ")),
+            };
+            assert_eq!(error.message(), message, "{list:?}");
+            let lines: Vec<_> = fixed.iter().map(|line| format!("    .plugin({line})")).collect();
+            assert_eq!(error.hint(), Some(&*format!("the corrected list:\n{}", lines.join("\n"))), "{list:?}");
+        }
+    }
+}
+
+#[test]
+fn a_world_needs_a_fixed_number_of_nodes() {
+    let elastic = ClusterInfo::new(2, 1).with_elastic(true);
+    let fixed_size = |name: &str| {
+        format!(
+            "`{name}` joins all workers into one world of fixed size, and the number of nodes of this pool may change"
+        )
+    };
+    for (list, name) in [(list![jax(), keras()], "jax"), (list![torch()], "torch")] {
+        let error = set(list).check(&elastic).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Plugins);
+        assert_eq!(error.message(), fixed_size(name));
+        assert_eq!(error.hint(), Some("give the pool a fixed number of nodes: `.nodes(2)`"));
+    }
+}
+
+/// What a whole list makes of an image, in full.
+#[test]
+fn images() {
+    let cpus = ClusterInfo::new(2, 1);
+    let gpus = ClusterInfo::new(2, 1).with_accelerator(Some(Accelerator::new("A100", 8)));
+    let ranks = ClusterInfo::new(2, 8).with_accelerator(Some(Accelerator::new("A100", 8)));
+    let image = || Image::new().pip(["numpy"]).env("A", "B");
+    let cases = [
+        (list![jax(), keras()], &cpus, image().pip(["jax", "keras>=3.11"]).env("KERAS_BACKEND", "jax")),
+        (
+            list![jax().cuda("cu130"), keras().version("3.15.1")],
+            &gpus,
+            image().pip(["jax[cuda13]", "keras==3.15.1"]).env("KERAS_BACKEND", "jax"),
+        ),
+        (list![torch(), keras_torch()], &cpus, image().pip(["torch", "keras>=3.11"]).env("KERAS_BACKEND", "torch")),
+        (
+            list![torch().cuda("12.6").version("2.9.1")],
+            &ranks,
+            image().pip(["torch==2.9.1"]).index(
+                skyward_core::spec::PackageIndex::new("pytorch", "https://download.pytorch.org/whl/cu126").only([
+                    "torch",
+                    "torchvision",
+                    "torchaudio",
+                    "pytorch-triton",
+                    "pytorch-triton-rocm",
+                    "pytorch-triton-xpu",
+                ]),
+            ),
+        ),
+    ];
+    for (list, cluster, expected) in cases {
+        let set = set(list);
+        set.check(cluster).unwrap();
+        assert_eq!(set.transform(image(), cluster).unwrap(), expected);
+        // Pure: again the same, and nothing of the user's is lost.
+        assert_eq!(set.transform(image(), cluster).unwrap(), expected);
+        assert_eq!(set.hooks(cluster), set.hooks(cluster));
+    }
+}
+
+#[test]
+fn hooks_are_entered_in_the_order_of_the_list() {
+    let mesh = ModelParallel::new([("data", 1), ("model", 2)]);
+    let set = set(list![jax(), keras().distribution(Distribution::ModelParallel(mesh))]);
+    let hooks = set.hooks(&ClusterInfo::new(2, 1));
+    let order: Vec<_> = hooks.iter().map(|(plugin, hook)| (&**plugin, hook.kind, &*hook.factory)).collect();
+    assert_eq!(
+        order,
+        [
+            ("jax", HookKind::App, "around_app"),
+            ("keras", HookKind::App, "around_app"),
+            ("keras", HookKind::Task, "around_task")
+        ]
+    );
+}
