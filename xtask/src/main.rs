@@ -5,6 +5,7 @@ mod context;
 mod deny;
 mod dependencies;
 mod documents;
+mod environment;
 mod examples;
 mod features;
 mod leftovers;
