@@ -373,6 +373,8 @@ class Session:
         if error.errno in (errno.EBADF, errno.ENOTSOCK):
             self.lost = True
             raise LostDescriptorsError("that of its connection")
+        # A client that is gone may have left requests behind, which it will ask for when it comes back.
+        self._read()
         self._drop()
 
 

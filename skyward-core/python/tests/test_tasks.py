@@ -241,6 +241,22 @@ def test_tasks_that_nobody_awaits_any_more_are_dropped(node: Node) -> None:
     assert (node.folder / "g1" / "w0.out").read_text() == "began\n0\n2\n"
 
 
+def test_requests_that_a_client_left_behind_are_taken_in(node: Node) -> None:
+    worker = node.ready(GATED)
+    fifo = node.folder / "gate"
+    os.mkfifo(fifo)
+    first = worker.start(1, x=0, fifo=str(fifo))
+    began(node)
+    rest = [worker.start(1, x=x) for x in range(1, 4)]
+    worker.close()
+    with open(fifo, "w"):
+        pass
+    # The worker finds the connection broken when it answers the first; all four are answered all the same.
+    again = WorkerClient(node.started[0][2], awaited=[[task, 0, 0] for task in (first, *rest)])
+    again.hello()
+    assert [again.outcome(task)[1] for task in (first, *rest)] == [0, 1, 2, 3]
+
+
 def test_large_values_there_and_back(node: Node) -> None:
     worker = node.ready("def main(x, y):\n    return [x, len(y), {'again': y}]\n")
     large, other = os.urandom(1 << 20) * 20, os.urandom(1 << 17)
