@@ -401,3 +401,20 @@ def test_a_kill_is_not_taken_for_want_of_memory(monkeypatch: pytest.MonkeyPatch,
     ):
         worker.on_exit(status)
         assert worker.ended == ended
+
+
+def test_an_owner_is_looked_for_where_it_cannot_be_watched(folder: Path) -> None:
+    owner = subprocess.Popen(["sleep", "600"])
+    hide = "import os, sys, runpy; del os.pidfd_open; sys.argv[0] = 'agent'; runpy.run_module('skyward.agent', run_name='__main__')"
+    arguments = ["--dir", str(folder), "--addr", "127.0.0.1", "--lease", "60", "--owner-pid", str(owner.pid)]
+    subprocess.run(
+        [sys.executable, "-c", hide, *arguments],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        check=True,
+        timeout=20,
+        stdout=subprocess.DEVNULL,
+    )
+    agent = AgentClient(folder)
+    owner.kill()
+    owner.wait()
+    assert agent.at_end()

@@ -39,6 +39,8 @@ class Agent:
         self.generation = 0
         self.pool: str | None = None
         self.why_ended = ""
+        self._owner: int | None = None
+        """The owner's process, where its end must be looked for."""
         self._environment = dict(os.environ)
         self._listener = listener
         self._client: Connection | None = None
@@ -60,9 +62,11 @@ class Agent:
         try:
             descriptor = os.pidfd_open(pid)
         except ProcessLookupError:
-            self.why_ended = f"the owner, process {pid}, is gone"
-            return
-        self._handle(descriptor, lambda _: self._owner_gone(pid))
+            self._owner_gone(pid)
+        except (AttributeError, OSError):
+            self._owner = pid  # a system without such descriptors
+        else:
+            self._handle(descriptor, lambda _: self._owner_gone(pid))
 
     def run(self) -> str:
         """Serve until the agent is to end; why it ends."""
@@ -80,6 +84,8 @@ class Agent:
     def _timeout(self) -> float:
         """Milliseconds until something is due."""
         due = [self.deadline, *(stop[0] for stop in self._stops)]
+        if self._owner is not None:
+            due.append(monotonic() + 1.0)
         if self._client is not None:
             wait = self._tails.wait(self._client)
             now = monotonic()
@@ -94,6 +100,9 @@ class Agent:
         now = monotonic()
         if now >= self.deadline:
             self.why_ended = f"the lease ran out: no word from the client for {self.lease:g} s"
+            return
+        if self._owner is not None and not tree.alive(self._owner):
+            self._owner_gone(self._owner)
             return
         for stop in list(self._stops):
             _, generation, indexes = stop

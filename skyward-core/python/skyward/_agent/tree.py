@@ -75,6 +75,17 @@ def marked(mark: bytes, table: dict[int, tuple[int, int, str]]) -> set[int]:
     return found
 
 
+def alive(pid: int) -> bool:
+    """Whether there is such a process."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        pass
+    return True
+
+
 def kill(pids: Iterable[int]) -> None:
     """SIGKILL; who is gone already is no error."""
     for pid in pids:

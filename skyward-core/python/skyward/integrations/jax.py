@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ParamSpec, TypeVar, overload
 
 from .._cluster import InstanceInfo, instance_info
 from ._wrap import decorator, set_environment
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+@overload
+def jax(function: Callable[P, R], /) -> Callable[P, R]: ...
+@overload
+def jax() -> Callable[[Callable[P, R]], Callable[P, R]]: ...
 
 
 def jax(function: Callable[..., Any] | None = None, /) -> Any:
@@ -40,14 +50,20 @@ def join(info: InstanceInfo) -> None:
         return
     # All of them, or JAX looks for a cluster manager and may find another one. Only `None` with detection
     # switched off means all devices of this process.
-    devices = [info.worker] if info.workers_per_node > 1 and info.accelerators >= info.workers_per_node else None
     jax.distributed.initialize(
         coordinator_address=coordinator,
         num_processes=info.total_workers,
         process_id=info.global_worker_index,
-        local_device_ids=devices,
+        local_device_ids=_own_devices(info),
         cluster_detection_method="deactivate",
     )
+
+
+def _own_devices(info: InstanceInfo) -> list[int] | None:
+    """This worker's device, where the workers of a node share devices that all of them see."""
+    narrowed = "," not in os.environ.get("CUDA_VISIBLE_DEVICES", ",")
+    shared = info.workers_per_node > 1 and info.accelerators >= info.workers_per_node
+    return [info.worker] if shared and not narrowed else None
 
 
 def is_initialized(jax: Any) -> bool:

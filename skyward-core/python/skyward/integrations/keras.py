@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ParamSpec, TypeVar, overload
 
 from .._cluster import InstanceInfo, instance_info
 from ._wrap import decorator
@@ -13,6 +13,15 @@ from .jax import join as join_jax
 from .torch import join as join_torch
 
 BACKENDS = ("jax", "torch", "tensorflow")
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+@overload
+def keras(function: Callable[P, R], /) -> Callable[P, R]: ...
+@overload
+def keras(*, backend: str = "jax", seed: int | None = None) -> Callable[[Callable[P, R]], Callable[P, R]]: ...
 
 
 def keras(function: Callable[..., Any] | None = None, /, *, backend: str = "jax", seed: int | None = None) -> Any:

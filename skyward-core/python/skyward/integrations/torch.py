@@ -3,10 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ParamSpec, TypeVar, overload
 
 from .._cluster import InstanceInfo, instance_info
 from ._wrap import decorator, set_environment
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+@overload
+def torch(function: Callable[P, R], /) -> Callable[P, R]: ...
+@overload
+def torch(*, backend: str | None = None) -> Callable[[Callable[P, R]], Callable[P, R]]: ...
 
 
 def torch(function: Callable[..., Any] | None = None, /, *, backend: str | None = None) -> Any:

@@ -4,11 +4,20 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ParamSpec, TypeVar, overload
 
 from .._cluster import InstanceInfo, instance_info
 from ._wrap import decorator, set_environment
 from .torch import set_world
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+@overload
+def transformers(function: Callable[P, R], /) -> Callable[P, R]: ...
+@overload
+def transformers(*, backend: str | None = None) -> Callable[[Callable[P, R]], Callable[P, R]]: ...
 
 
 def transformers(function: Callable[..., Any] | None = None, /, *, backend: str | None = None) -> Any:

@@ -1,0 +1,322 @@
+"""Decorators for frameworks: against stand-ins everywhere, in worlds of two where the framework is installed."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import sys
+from collections.abc import Iterator
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import pytest
+
+import skyward as sky
+from skyward import _state, _wire
+
+from .conftest import Node
+from .test_shard import _alone, on_rank  # noqa: F401
+
+
+@pytest.fixture(autouse=True)
+def _environment() -> Iterator[None]:
+    before = dict(os.environ)
+    yield
+    os.environ.clear()
+    os.environ.update(before)
+
+
+class Recorder:
+    """Remembers the calls of its functions."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = []
+        self.ready = False
+
+    def function(self, name: str, ready: bool = False) -> Any:
+        def record(*args: Any, **kwargs: Any) -> None:
+            self.calls.append((name, args, kwargs))
+            self.ready |= ready
+
+        return record
+
+
+def module(monkeypatch: pytest.MonkeyPatch, name: str, **members: Any) -> ModuleType:
+    made = ModuleType(name)
+    vars(made).update(members)
+    monkeypatch.setitem(sys.modules, name, made)
+    return made
+
+
+@pytest.fixture
+def fake_torch(monkeypatch: pytest.MonkeyPatch) -> Recorder:
+    recorder = Recorder()
+    dist = module(
+        monkeypatch,
+        "torch.distributed",
+        is_initialized=lambda: recorder.ready,
+        is_nccl_available=lambda: True,
+        init_process_group=recorder.function("init_process_group", ready=True),
+    )
+    cuda = module(
+        monkeypatch,
+        "torch.cuda",
+        is_available=lambda: False,
+        device_count=lambda: 2,
+        set_device=recorder.function("set_device"),
+    )
+    module(monkeypatch, "torch", distributed=dist, cuda=cuda, device=lambda *args: args)
+    return recorder
+
+
+@pytest.fixture
+def fake_jax(monkeypatch: pytest.MonkeyPatch) -> Recorder:
+    recorder = Recorder()
+    distributed = SimpleNamespace(
+        initialize=recorder.function("initialize", ready=True), is_initialized=lambda: recorder.ready
+    )
+    module(monkeypatch, "jax", distributed=distributed)
+    return recorder
+
+
+@pytest.fixture
+def fake_keras(monkeypatch: pytest.MonkeyPatch) -> Recorder:
+    recorder = Recorder()
+    current: list[Any] = []
+    distribution = SimpleNamespace(
+        distribution=lambda: current[-1] if current else None,
+        list_devices=lambda: ["cpu:0", "cpu:1"],
+        set_distribution=current.append,
+        DataParallel=lambda **options: options,
+    )
+    module(
+        monkeypatch,
+        "keras",
+        backend=SimpleNamespace(backend=lambda: os.environ["KERAS_BACKEND"]),
+        utils=SimpleNamespace(set_random_seed=recorder.function("seed")),
+        distribution=distribution,
+        current=current,
+    )
+    lib = SimpleNamespace(initialize_rng=recorder.function("initialize_rng"))
+    module(monkeypatch, "keras.src.backend.jax", distribution_lib=lib)
+    return recorder
+
+
+def test_torch_joins_by_the_rank_of_the_worker(fake_torch: Recorder) -> None:
+    on_rank(5, 2, 4)
+
+    @sky.integrations.torch
+    def train() -> list[str]:
+        return [os.environ[name] for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR")]
+
+    assert train() == ["5", "8", "1", "4", "10.0.0.1"]
+    assert train()[0] == "5"
+    assert fake_torch.calls == [
+        (
+            "init_process_group",
+            ("gloo",),
+            {"init_method": "tcp://10.0.0.1:1", "rank": 5, "world_size": 8},
+        )
+    ]
+
+
+def test_torch_takes_the_workers_own_device(fake_torch: Recorder) -> None:
+    sys.modules["torch.cuda"].is_available = lambda: True  # type: ignore[attr-defined]
+    on_rank(3, 2, 2)
+    sky.integrations.torch(backend=None)(lambda: None)()
+    assert fake_torch.calls[0] == ("set_device", (1,), {})
+    assert fake_torch.calls[1][1] == ("nccl",)
+    assert fake_torch.calls[1][2]["device_id"] == ("cuda", 1)
+
+
+def test_jax_gets_all_arguments(fake_jax: Recorder) -> None:
+    on_rank(1, 2)
+
+    @sky.integrations.jax()
+    def train() -> str:
+        return os.environ["JAX_COORDINATOR_ADDRESS"]
+
+    assert train() == "10.0.0.1:1"
+    assert train() == "10.0.0.1:1"
+    assert fake_jax.calls == [
+        (
+            "initialize",
+            (),
+            {
+                "coordinator_address": "10.0.0.1:1",
+                "num_processes": 2,
+                "process_id": 1,
+                "local_device_ids": None,
+                "cluster_detection_method": "deactivate",
+            },
+        )
+    ]
+
+
+@pytest.mark.parametrize(("visible", "devices"), [(None, [1]), ("0,1", [1]), ("3", None), ("", None)])
+def test_jax_takes_the_workers_own_device(fake_jax: Recorder, visible: str | None, devices: list[int] | None) -> None:
+    on_rank(1, 1, 2)
+    assert _state.cluster
+    _state.cluster["accelerators"] = 2
+    os.environ.pop("CUDA_VISIBLE_DEVICES", None)
+    if visible is not None:
+        os.environ["CUDA_VISIBLE_DEVICES"] = visible
+    sky.integrations.jax(lambda: None)()
+    assert fake_jax.calls[0][2]["local_device_ids"] == devices
+
+
+def test_keras_sets_up_once(fake_keras: Recorder, fake_jax: Recorder) -> None:
+    on_rank(1, 2)
+    keras: Any = sys.modules["keras"]
+
+    @sky.integrations.keras(backend="jax", seed=7)
+    def train() -> str:
+        return os.environ["KERAS_BACKEND"]
+
+    os.environ["KERAS_BACKEND"] = "jax"
+    assert train() == "jax"
+    assert train() == "jax"
+    assert keras.current == [{"devices": ["cpu:0", "cpu:1"], "auto_shard_dataset": False}]
+    assert [name for name, _, _ in fake_keras.calls] == ["seed", "initialize_rng", "seed"]
+    assert len(fake_jax.calls) == 1
+
+
+def test_keras_with_another_backend_says_so(fake_keras: Recorder) -> None:
+    os.environ["KERAS_BACKEND"] = "torch"
+    with pytest.raises(RuntimeError, match=r"backend torch before .* asked for jax"):
+        sky.integrations.keras(lambda: None)()
+    with pytest.raises(ValueError, match="jax, torch, tensorflow"):
+        sky.integrations.keras(backend="theano")
+
+
+def test_transformers_only_sets_the_environment(fake_torch: Recorder) -> None:
+    on_rank(1, 2)
+
+    @sky.integrations.transformers(backend="nccl")
+    def tune() -> list[str | None]:
+        return [os.environ.get(name) for name in ("RANK", "LOCAL_RANK", "ACCELERATE_USE_CPU")]
+
+    assert tune() == ["1", "0", "true"]
+    assert fake_torch.calls == []
+
+
+@pytest.mark.parametrize("name", ["torch", "jax", "transformers"])
+def test_nothing_happens_in_a_world_of_one(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = dict(os.environ)
+    # Not even the import: the framework may not be there.
+    monkeypatch.setitem(sys.modules, name, None)
+    monkeypatch.setitem(sys.modules, "torch", None)
+    assert getattr(sky.integrations, name)()(lambda: "ran")() == "ran"
+    assert os.environ == before
+
+
+def test_a_decorated_generator_stays_one(fake_jax: Recorder) -> None:
+    on_rank(0, 2)
+
+    @sky.compute
+    @sky.stdout(only="head")
+    @sky.integrations.jax()
+    def items() -> Iterator[int]:
+        yield 1
+
+    running = items()
+    assert fake_jax.calls == []
+    assert list(running) == [1]
+    assert len(fake_jax.calls) == 1
+
+
+def world(node: Node, source: str) -> list[Any]:
+    """What the payload returns on the two workers of a world."""
+    node.agent.send([_wire.RESERVE_PORT, 1])
+    port = node.agent.expect(_wire.PORT)[0][3]
+    cluster = {"head_port": port, "total_nodes": 1}
+    workers = [node.ready(source, index=index, workers=2, cluster=cluster) for index in range(2)]
+    for worker in workers:
+        worker.socket.settimeout(120)
+    tasks = [worker.start(1) for worker in workers]
+    outcomes = [worker.outcome(task) for worker, task in zip(workers, tasks, strict=True)]
+    assert all(head[0] == _wire.RESULT for head, _ in outcomes), outcomes
+    for worker in workers:
+        worker.send([_wire.BYE])
+    return [value for _, value in outcomes]
+
+
+needs_jax = pytest.mark.skipif(importlib.util.find_spec("jax") is None, reason="jax is not installed")
+needs_keras = pytest.mark.skipif(importlib.util.find_spec("keras") is None, reason="keras is not installed")
+needs_torch = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed")
+
+
+@needs_jax
+def test_a_world_of_two_in_jax(node: Node) -> None:
+    source = """
+import skyward as sky
+@sky.compute
+@sky.integrations.jax()
+def main():
+    import jax
+    from jax.experimental import multihost_utils
+    got = multihost_utils.process_allgather(jax.numpy.array([jax.process_index() + 1.0]))
+    return jax.process_count(), got.ravel().tolist()
+"""
+    assert world(node, source) == [[2, [1.0, 2.0]]] * 2
+
+
+@needs_jax
+def test_an_array_of_two_processes_is_refused_with_advice(node: Node) -> None:
+    source = """
+import skyward as sky
+@sky.integrations.jax()
+def main():
+    import jax
+    mesh = jax.sharding.Mesh(jax.devices(), "d")
+    spread = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec("d"))
+    whole = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec())
+    x = jax.make_array_from_callback((2,), spread, lambda index: jax.numpy.ones(2)[index])
+    y = jax.make_array_from_callback((2,), whole, lambda index: jax.numpy.ones(2)[index])
+    import skyward._values as values
+    values.encode(y)
+    try:
+        values.encode({"x": [x]})
+    except values.EncodeError as error:
+        return error.path, error.reason
+"""
+    for path, reason in world(node, source):
+        assert path == ".x[0]"
+        assert "process_allgather" in reason
+
+
+@needs_jax
+@needs_keras
+def test_a_world_of_two_in_keras_trains_alike(node: Node) -> None:
+    source = """
+import skyward as sky
+@sky.integrations.keras(backend="jax", seed=3)
+def main():
+    import keras, numpy as np
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(64, 4)).astype("float32")
+    x, y = sky.shard(x, (x.sum(1) > 0).astype("int32"), drop_last=True, shuffle=True, seed=1)
+    model = keras.Sequential([keras.layers.Dense(8, activation="relu"), keras.layers.Dense(2, activation="softmax")])
+    model.compile(optimizer="adam", loss="sparse_categorical_crossentropy")
+    history = model.fit(x, y, epochs=2, batch_size=8, verbose=0)
+    return len(x), history.history["loss"]
+"""
+    first, second = world(node, source)
+    assert first == second
+    assert first[0] == 32
+
+
+@needs_torch
+def test_a_world_of_two_in_torch(node: Node) -> None:
+    source = """
+import skyward as sky
+@sky.integrations.torch
+def main():
+    import torch, torch.distributed as dist
+    x = torch.tensor([dist.get_rank() + 1.0])
+    dist.all_reduce(x)
+    dist.barrier()
+    dist.destroy_process_group()
+    return dist.is_initialized(), x
+"""
+    assert [value[0] for value in world(node, source)] == [False, False]
