@@ -9,11 +9,14 @@ never meet, and a payload's file never hides a library's module from that librar
 from __future__ import annotations
 
 import builtins
+import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
 from typing import Any, Final, cast
+
+import msgspec
 
 
 class PayloadError(ImportError):
@@ -26,6 +29,7 @@ class Payload:
     def __init__(self, reference: int, digest: str, body: Mapping[str, Any]) -> None:
         self.reference = reference
         self.digest = digest
+        self.body = body
         self.entry: str = body["entry"]
         self.main: str = body["main"]
         self.first_line: int = body.get("first_line") or 1
@@ -55,7 +59,9 @@ class Payload:
     def _load(self) -> Callable[..., Any]:
         if self.main not in self.files:
             raise PayloadError(f"the payload has no file {self.main}; it has {', '.join(sorted(self.files))}")
-        self._name_modules()
+        if not self._modules:
+            self._name_modules()
+            self._keep()
         main = next(name for name, path in self._modules.items() if path == self.main)
         if self not in _FINDER.payloads:
             _FINDER.payloads.append(self)
@@ -75,6 +81,20 @@ class Payload:
         if not callable(target):
             raise PayloadError(f"{self.entry} in {self.main} is a {type(target).__name__}, not a function")
         return cast("Callable[..., Any]", target)
+
+    def _keep(self) -> None:
+        """Leave a copy for `adopt`, if the worker has a folder for them."""
+        folder = os.environ.get("SKYWARD_PAYLOADS")
+        if folder is None:
+            return
+        kept = [self.reference, self.digest, self.body, self._root, self._own_name, self._modules]
+        try:
+            os.makedirs(folder, mode=0o700, exist_ok=True)
+            with open(f"{folder}/{self._root}.new", "wb") as file:
+                file.write(msgspec.msgpack.encode(kept))
+            os.rename(f"{folder}/{self._root}.new", f"{folder}/{self._root}.payload")
+        except OSError as error:
+            sys.stderr.write(f"skyward: processes started by {self.main} will not find its modules: {error}\n")
 
     def _name_modules(self) -> None:
         """Give each file its module name, under a root that nothing else is called."""
@@ -144,6 +164,18 @@ class Payload:
             if name in self._modules and name != importer.get("__name__"):
                 return name
         return self._root if top == self._own_name else ""
+
+
+def adopt() -> None:
+    """In a process that a payload started through `multiprocessing`: find the payloads' modules, as the worker does."""
+    folder = os.environ.get("SKYWARD_PAYLOADS")
+    for name in os.listdir(folder) if folder and os.path.isdir(folder) else ():
+        if name.endswith(".payload"):
+            with open(f"{folder}/{name}", "rb") as file:
+                reference, digest, body, root, own_name, modules = msgspec.msgpack.decode(file.read())
+            payload = Payload(reference, digest, body)
+            payload._root, payload._own_name, payload._modules = root, own_name, modules
+            _FINDER.payloads.append(payload)
 
 
 class _Finder:

@@ -5,6 +5,10 @@ It detaches: the process that was started prints one line about the agent once t
 
 from __future__ import annotations
 
+# isort: off
+from . import _bytecode
+
+# isort: on
 import os
 import socket
 import sys
@@ -48,6 +52,7 @@ def _fail(reason: str) -> NoReturn:
 
 def main() -> None:
     """Detach, and report from the detached process how it went."""
+    _bytecode.restore()
     arguments = _Arguments(sys.argv[1:])
     read, write = os.pipe()
     pid = os.fork()

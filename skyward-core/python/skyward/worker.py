@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+# isort: off
+from . import _bytecode
+
+# isort: on
 import _signal  # type: ignore[import-not-found]
 import os
 import signal
@@ -13,7 +17,7 @@ from typing import Any, Final, cast
 
 import msgspec
 
-from . import _hooks, _state, _wire
+from . import _hooks, _payload, _state, _wire
 from ._failure import failure_map, simple_failure
 from ._runner import Runner, flush
 from ._session import LostDescriptorsError, Session, Task, raise_descriptor
@@ -191,6 +195,7 @@ class _Output:
 
 def main() -> None:
     """Run the worker that the agent started: start spec on standard input, listener in the environment."""
+    _bytecode.restore()
     spec = _read_spec()
     listener = raise_descriptor(socket.socket(fileno=int(os.environ.pop("SKYWARD_LISTEN_FD"))))
     listener.setblocking(False)
@@ -252,3 +257,7 @@ def _exit(code: int) -> None:
 
 if __name__ == "__main__":
     main()
+elif __name__ == "__mp_main__":
+    # What `multiprocessing` makes of the main module in a process that it starts afresh.
+    _bytecode.restore()
+    _payload.adopt()

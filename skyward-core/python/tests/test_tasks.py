@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import signal
 
+import pytest
+
 from skyward import _wire
 
 from .client import WorkerClient, gone
@@ -323,3 +325,17 @@ def main(x, fifo=None):
     return x
 """
 COUNTER = "def main(n):\n    for i in range(n):\n        yield i\n"
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
+def test_processes_that_a_payload_starts_find_its_modules(node: Node, method: str) -> None:
+    files = {
+        "jobs/train.py": "import multiprocessing\nfrom helper import Item\nimport skyward as sky\n"
+        "def work(item):\n    return item.n * 2, sky.instance_info().job_id\n"
+        f"def main():\n    with multiprocessing.get_context({method!r}).Pool(1) as pool:\n"
+        "        return pool.map(work, [Item(1), Item(2)])\n",
+        "jobs/helper.py": "class Item:\n    def __init__(self, n):\n        self.n = n\n",
+    }
+    worker = node.ready()
+    worker.load(1, files, main="jobs/train.py")
+    assert worker.call(1) == [[2, "pool"], [4, "pool"]]

@@ -34,6 +34,7 @@ class Worker:
         logs = f"{folder}/g{generation}"
         os.makedirs(logs, mode=0o700, exist_ok=True)
         self.logs = (f"{logs}/w{index}.out", f"{logs}/w{index}.err")
+        self._payloads = f"{logs}/w{index}.payloads"
         self.mark = f"SKYWARD_SLOT=g{generation}w{index}"
         self._oom_before = oom_kills()
 
@@ -96,9 +97,11 @@ class Worker:
             **full,
             name: value,
             "PYTHONPATH": os.pathsep.join(paths),
+            "SKYWARD_CLUSTER": msgspec.json.encode(cluster).decode(),
             "SKYWARD_GENERATION": str(self.generation),
             "SKYWARD_LISTEN_FD": str(listener),
             "SKYWARD_NODE": str(cluster["node"]),
+            "SKYWARD_PAYLOADS": self._payloads,
             "SKYWARD_RANK": str(rank),
             "SKYWARD_WORKER": str(self.index),
         }
