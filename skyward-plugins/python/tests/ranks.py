@@ -11,8 +11,11 @@ import sys
 import textwrap
 from contextlib import ExitStack
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 ROOT = Path(__file__).parents[1]
 CORE = ROOT.parents[1] / "skyward-core" / "python"
@@ -57,6 +60,13 @@ sys.stdout.flush()
 sys.stderr.flush()
 os._exit(code)
 """
+
+
+def require(*modules: str) -> None:
+    """Skip the test module where one of these is not installed; imports none of them."""
+    for module in modules:
+        if find_spec(module) is None:
+            pytest.skip(f"{module} is not installed", allow_module_level=True)
 
 
 @dataclass

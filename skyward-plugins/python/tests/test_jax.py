@@ -12,9 +12,9 @@ from skyward import InstanceInfo
 
 from skyward_plugins import jax as hook
 
-from .ranks import World, run_alone
+from .ranks import World, require, run_alone
 
-pytest.importorskip("jax")
+require("jax")
 
 JAX = ("jax", {"timeout": 60.0})
 
