@@ -35,6 +35,8 @@ class Task(NamedTuple):
     arguments: dict[str, Any]
     failure: dict[str, Any] | None
     """What to answer instead of running it."""
+    gang: bool
+    """Whether all ranks run it at the same time."""
 
 
 class Stream:
@@ -237,7 +239,8 @@ class Session:
                     failure = simple_failure("arguments", f"the arguments cannot be decoded: {error}", path="")
             if credit:
                 self.streams[task] = Stream(credit)
-            self.queue.append(Task(task, reference, trace, arguments, failure))
+            gang = head[6] if len(head) > 6 else True
+            self.queue.append(Task(task, reference, trace, arguments, failure, gang))
             self._acknowledge(acknowledged)
         elif number == _wire.ATTACH:
             self._attach(head)

@@ -106,6 +106,7 @@ class Worker:
         identity = task.id
         began = perf_counter_ns()
         session.running = identity
+        _state.gang = task.gang
         session.cancelled = False
         session.verdict = None
         parts: list[Buffer] | None = None

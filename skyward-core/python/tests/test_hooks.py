@@ -157,3 +157,12 @@ def test_a_stopped_worker_leaves_its_hooks(node: Node) -> None:
     assert node.agent.expect(_wire.EXITED)[0][4:] == [0, None, False]
     assert node.agent.expect(_wire.STOPPED)[0][1:] == [1, [0]]
     assert (node.folder / "g1" / "w0.out").read_text() == "began\nleave a\n"
+
+
+def test_a_task_knows_whether_all_ranks_run_it(node: Node) -> None:
+    worker = node.ready("from skyward import _state\ndef main():\n    return _state.gang\n")
+    assert worker.call(1) is True
+    for gang in (False, True):
+        worker.task += 1
+        worker.send([_wire.RUN, worker.task, 1, worker.acknowledged, 0, None, gang], b"\x80")
+        assert worker.outcome(worker.task)[1] is gang

@@ -59,7 +59,7 @@ def around_task(config: Mapping[str, Any]) -> Iterator[None]:
     if kind != "none":
         import keras
 
-        if instance_info().total_workers > 1 and not getattr(_state, "gang", True):
+        if instance_info().total_workers > 1 and not _state.gang:
             # A task that runs on one rank alone would wait for the others in its first collective.
             _set_distribution(None)
         elif keras.distribution.distribution() is None:
