@@ -50,12 +50,12 @@ pub(crate) fn check(signature: &Signature, function: &Function) -> Vec<Diagnosti
         }
     }
     match (&function.first_yield, signature.result) {
-        (Some(_), result) if result != ResultShape::Streaming => found.push(Diagnostic::new(
+        (Some(at), result) if result != ResultShape::Streaming => found.push(Diagnostic::new(
             Place::Output,
             format!(
-                "`{}` ({}) is a generator, for it has a `yield`\n\
+                "`{}` is a generator, for it has a `yield` ({at})\n\
                  write `-> Streaming<T>`, where `T` is the type of an item",
-                function.name, function.location
+                function.name
             ),
         )),
         (None, ResultShape::Streaming) => found.push(Diagnostic::new(

@@ -20,13 +20,14 @@ use crate::source::Files;
 pub(crate) fn expand(options: TokenStream, item: TokenStream) -> TokenStream {
     let mut errors = Errors::default();
     let options = Options::parse(options).map_err(|error| errors.push(error)).ok();
+    let facade = options.as_ref().map_or_else(|| syn::parse_quote!(::skyward), |options| options.facade.clone());
     let declaration = syn::parse2::<Declaration>(item).map_err(|error| errors.push(error)).ok();
     let signature =
         declaration.as_ref().and_then(|declaration| declaration.check().map_err(|error| errors.push(error)).ok());
     let mut expanded = TokenStream::new();
-    if let (Some(options), Some(declaration), Some(signature)) = (&options, &declaration, &signature) {
-        expanded = make(options, declaration, signature, &mut errors)
-            .unwrap_or_else(|| expand::without_source(declaration, signature, &options.facade));
+    if let (Some(declaration), Some(signature)) = (&declaration, &signature) {
+        let made = options.and_then(|options| make(&options, declaration, signature, &mut errors));
+        expanded = made.unwrap_or_else(|| expand::without_source(declaration, signature, &facade));
     }
     if let Err(errors) = errors.finish(()) {
         expanded.extend(errors.into_compile_error());
@@ -65,8 +66,8 @@ fn make(
 type Made = (Source, Vec<crate::check::Passing>);
 
 fn from_files(options: &Options, python: &LitStr, signature: &Signature, errors: &mut Errors) -> Option<Made> {
-    let span = |place| signature.span(place, python.span(), options.entry.as_ref(), options.main.as_ref());
-    let mut report = |found: &[Diagnostic]| found.iter().for_each(|found| errors.at(span(found.place), &found.message));
+    let error = |found: &Diagnostic| signature.error(found, python, options.entry.as_ref(), options.main.as_ref());
+    let mut report = |found: &[Diagnostic]| found.iter().for_each(|found| errors.push(error(found)));
     // The folder of the manifest of the crate that is compiled: Cargo says it to every compiler.
     let Some(root) = std::env::var_os("CARGO_MANIFEST_DIR").map(PathBuf::from) else {
         report(&[Diagnostic::new(
@@ -104,8 +105,7 @@ fn from_files(options: &Options, python: &LitStr, signature: &Signature, errors:
 }
 
 fn from_body(body: &LitStr, signature: &Signature, errors: &mut Errors) -> Option<Made> {
-    let span = |place| signature.span(place, body.span(), None, None);
-    let mut report = |found: Diagnostic| errors.at(span(found.place), found.message);
+    let mut report = |found: Diagnostic| errors.push(signature.error(&found, body, None, None));
     let name = python_name(signature);
     let names = signature.arguments.iter().map(|argument| argument.name.as_str());
     let mut reserved = false;

@@ -1,7 +1,7 @@
 //! From a checked declaration to Rust.
 
 use proc_macro2::{Span, TokenStream};
-use quote::{quote, quote_spanned};
+use quote::{ToTokens as _, quote, quote_spanned};
 use syn::spanned::Spanned as _;
 use syn::{Attribute, Block, Ident, Path};
 
@@ -38,12 +38,17 @@ pub(crate) fn with_source(
     let args = Ident::new("args", Span::mixed_site());
     let passed =
         signature.arguments.iter().zip(passing).map(|(argument, passing)| pass(argument, *passing, &args, facade));
+    let output = &signature.output;
+    let span = generated_at(output.span());
+    let private = private_at(facade, span);
+    let known = quote_spanned!(span=> <#name as #private::ComputeFn>::source());
+    let call = quote_spanned!(span=> #private::PendingCompute::new(#known, #args));
     let body = quote! {
         let #args = #facade::__private::Args::new();
         #(#passed)*
-        #facade::__private::PendingCompute::new(<#name as #facade::__private::ComputeFn>::source(), #args)
+        #call
     };
-    let function = function(declaration, signature, facade, &body);
+    let function = function(declaration, signature, facade, &TokenStream::new(), &body);
     let conditions = declaration.attributes.iter().filter(|attribute| is_condition(attribute));
     let conditions: Vec<_> = conditions.collect();
     let Source { entry, main, first_line, files } = source;
@@ -85,15 +90,22 @@ pub(crate) fn with_rust(declaration: &Declaration, signature: &Signature, facade
         let #build = (move || #output #block)();
         ::core::convert::Into::into(#build)
     };
-    function(declaration, signature, facade, &body)
+    function(declaration, signature, facade, &TokenStream::new(), &body)
 }
 
 /// The function alone, for a declaration that is wrong: so that its callers get no further errors.
 pub(crate) fn without_source(declaration: &Declaration, signature: &Signature, facade: &Path) -> TokenStream {
-    function(declaration, signature, facade, &quote!(::core::unreachable!()))
+    let quiet = quote!(#[allow(unused, clippy::all)]);
+    function(declaration, signature, facade, &quiet, &quote!(::core::unreachable!()))
 }
 
-fn function(declaration: &Declaration, signature: &Signature, facade: &Path, body: &TokenStream) -> TokenStream {
+fn function(
+    declaration: &Declaration,
+    signature: &Signature,
+    facade: &Path,
+    lints: &TokenStream,
+    body: &TokenStream,
+) -> TokenStream {
     let Declaration { attributes, visibility, signature: written, .. } = declaration;
     let syn::Signature { ident, generics, inputs, .. } = written;
     let (generics, where_clause) = (&generics.params, &generics.where_clause);
@@ -103,6 +115,7 @@ fn function(declaration: &Declaration, signature: &Signature, facade: &Path, bod
     let result = quote_spanned!(span=> #facade::__private::PendingCompute<#output>);
     quote! {
         #(#attributes)*
+        #lints
         #visibility fn #ident #generics (#inputs) -> #result #where_clause {
             #body
         }
@@ -112,20 +125,21 @@ fn function(declaration: &Declaration, signature: &Signature, facade: &Path, bod
 /// `let args = args.with("name", &name);`, in the form that the argument's type needs.
 fn pass(argument: &Argument, passing: Passing, args: &Ident, facade: &Path) -> TokenStream {
     let Argument { ident, name, ty, shape } = argument;
-    let span = ty.span();
+    let span = generated_at(ty.span());
+    let private = private_at(facade, span);
     let value = Ident::new("value", Span::mixed_site());
     let with = |value: TokenStream| match (shape.bytes, shape.borrowed) {
-        (true, _) => quote_spanned!(span=> #facade::__private::Args::with_bytes(#args, #name, &#value[..])),
-        (_, true) => quote_spanned!(span=> #facade::__private::Args::with_borrowed(#args, #name, &#value)),
-        _ => quote_spanned!(span=> #facade::__private::Args::with(#args, #name, &#value)),
+        (true, _) => quote_spanned!(span=> #private::Args::with_bytes(#args, #name, #value)),
+        (_, true) => quote_spanned!(span=> #private::Args::with_borrowed(#args, #name, &#value)),
+        _ => quote_spanned!(span=> #private::Args::with(#args, #name, &#value)),
     };
     let passed = match (passing, shape.optional && (shape.bytes || passing == Passing::UnlessNone)) {
         (_, false) => with(quote!(#ident)),
         (passing, true) => {
-            let some = with(quote!(*#value));
+            let some = with(quote!((*#value)));
             let none = match passing {
                 Passing::UnlessNone => quote!(#args),
-                Passing::Always => quote!(#facade::__private::Args::with(#args, #name, &())),
+                Passing::Always => quote!(#private::Args::with(#args, #name, &())),
             };
             quote! {
                 match &#ident {
@@ -136,6 +150,21 @@ fn pass(argument: &Argument, passing: Passing, args: &Ident, facade: &Path) -> T
         }
     };
     quote!(let #args = #passed;)
+}
+
+/// Messages point there, and lints know that nobody wrote it.
+fn generated_at(span: Span) -> Span {
+    Span::mixed_site().located_at(span)
+}
+
+/// The path of what the macro's output names, in messages at another place.
+fn private_at(facade: &Path, span: Span) -> TokenStream {
+    let moved = facade.to_token_stream().into_iter().map(|mut token| {
+        token.set_span(token.span().located_at(span));
+        token
+    });
+    let facade: TokenStream = moved.collect();
+    quote_spanned!(span=> #facade::__private)
 }
 
 /// Whether the attribute decides that the item is there at all.

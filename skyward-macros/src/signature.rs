@@ -1,6 +1,5 @@
 //! The Rust function that the attribute stands on.
 
-use proc_macro2::Span;
 use quote::ToTokens as _;
 use syn::ext::IdentExt as _;
 use syn::parse::{Parse, ParseStream};
@@ -10,7 +9,7 @@ use syn::{
     PathArguments, ReturnType, Stmt, Token, Type, TypeReference, Visibility,
 };
 
-use crate::diagnostic::{Errors, Place};
+use crate::diagnostic::{Diagnostic, Errors, Place};
 
 /// A function as it is written: with a body or without.
 pub(crate) struct Declaration {
@@ -156,16 +155,24 @@ impl Declaration {
 }
 
 impl Signature {
-    /// Where a message about this part points.
-    pub(crate) fn span(&self, place: Place, source: Span, entry: Option<&LitStr>, main: Option<&LitStr>) -> Span {
-        match place {
-            Place::Source => source,
-            Place::Main => main.map_or(source, LitStr::span),
+    /// A message at the part that it is about.
+    pub(crate) fn error(
+        &self,
+        found: &Diagnostic,
+        source: &LitStr,
+        entry: Option<&LitStr>,
+        main: Option<&LitStr>,
+    ) -> syn::Error {
+        let span = match found.place {
+            Place::Source => source.span(),
+            Place::Main => main.unwrap_or(source).span(),
             Place::Entry => entry.map_or_else(|| self.name.span(), LitStr::span),
             Place::Name => self.name.span(),
-            Place::Argument(index) => self.arguments.get(index).map_or(source, |argument| argument.ident.span()),
-            Place::Output => spanned(&self.output).unwrap_or_else(|| self.name.span()),
-        }
+            Place::Argument(index) => self.arguments.get(index).map_or(source.span(), |argument| argument.ident.span()),
+            Place::Output if self.result == ResultShape::Unit => self.name.span(),
+            Place::Output => return syn::Error::new_spanned(&self.output, &found.message),
+        };
+        syn::Error::new(span, &found.message)
     }
 }
 
@@ -271,10 +278,6 @@ fn inner(ty: &Type) -> Option<&Type> {
         GenericArgument::Type(ty) => Some(ty),
         _ => None,
     }
-}
-
-fn spanned(ty: &Type) -> Option<Span> {
-    syn::Error::new_spanned(ty, "").into_iter().next().map(|error| error.span())
 }
 
 /// Looks for references and lifetimes.

@@ -16,8 +16,8 @@ pub(crate) struct Function {
     pub(crate) parameters: Vec<Parameter>,
     /// `**kwargs`: it takes any name.
     pub(crate) takes_any: bool,
-    /// The first `yield` of its own.
-    pub(crate) first_yield: Option<TextRange>,
+    /// `path:line:column` of the first `yield` of its own.
+    pub(crate) first_yield: Option<String>,
     /// Whether there is a `return` with a value in it.
     pub(crate) returns_value: bool,
 }
@@ -54,7 +54,7 @@ impl Function {
             location: module.locate(function.name.start()),
             parameters: by_position.chain(by_name).collect(),
             takes_any: written.kwarg.is_some(),
-            first_yield: flow.first_yield,
+            first_yield: flow.first_yield.map(|range| module.locate(range.start())),
             returns_value: flow.returns_value,
         }
     }

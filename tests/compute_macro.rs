@@ -1,0 +1,160 @@
+//! What `#[skyward::compute]` makes of a declaration: source, entry, lines and arguments.
+
+use std::collections::BTreeMap;
+
+use skyward::payload::{ComputeFn, Payload, PendingCompute, Streaming, value};
+
+/// Any value, to see what Python would be given.
+#[derive(Debug, PartialEq, serde::Deserialize)]
+#[serde(untagged)]
+enum Any {
+    None,
+    Bool(bool),
+    Int(i64),
+    Float(f64),
+    Text(String),
+    List(Vec<Any>),
+}
+
+#[skyward::compute(python = "tests/ui/payloads/train.py")]
+fn train(epochs: u32, batch_size: u32, rate: Option<f64>, name: Option<&str>) -> BTreeMap<String, f64>;
+
+#[skyward::compute(python = "tests/ui/payloads/../payloads/train.py", entry = "options")]
+fn with_settings(name: &str, depth: Option<u32>) -> usize;
+
+#[skyward::compute(python = "tests/ui/payloads/trainer", entry = "train")]
+fn package(epochs: u32) -> u32;
+
+#[skyward::compute]
+fn inline(a: i64, b: Option<i64>) -> i64 {
+    r#"
+    text = """
+  outdented
+      indented"""
+    if b is None:
+        return a
+    return a + b + len(text)
+    "#
+}
+const INLINE_OPENS: u32 = line!() - 9;
+
+#[skyward::compute]
+fn at_once(values: &[f64], data: &[u8], flags: Vec<bool>) -> f64 {
+    "return sum(values)"
+}
+
+#[skyward::compute]
+fn counting(to: u32) -> Streaming<u32> {
+    "for number in range(to):\n    yield number"
+}
+
+#[skyward::compute]
+fn scaled(factor: f64, x: f64) -> Payload<f64> {
+    let payload = Payload::python("scaled.py", format!("def scaled(x):\n    return x * {factor:?}\n"), "scaled");
+    payload.arg("x", x)
+}
+
+#[allow(clippy::unwrap_used, reason = "it is for tests only")]
+fn arguments<T: skyward::payload::Output>(call: PendingCompute<T>) -> BTreeMap<String, Any> {
+    value::decode(&call.into_task().unwrap().args).unwrap()
+}
+
+#[test]
+fn a_file_is_embedded_as_it_is() {
+    let call = train(5, 64, None, None);
+    let source = call.source();
+    assert_eq!(source.entry(), "train");
+    assert_eq!(source.main(), "tests/ui/payloads/train.py");
+    assert_eq!(source.first_line(), 1);
+    assert_eq!(source.main_text(), include_str!("ui/payloads/train.py"));
+    assert_eq!(source.files().len(), 1);
+    assert_eq!(with_settings("a", None).source().main(), "tests/ui/payloads/train.py");
+    assert_ne!(with_settings("a", None).source().digest(), source.digest(), "the entry is another");
+}
+
+#[test]
+fn a_source_is_made_once_and_known_before_any_call() {
+    let first = train(1, 2, None, None);
+    let second = train(3, 4, Some(0.5), None);
+    assert!(std::sync::Arc::ptr_eq(first.source(), second.source()));
+    assert!(std::sync::Arc::ptr_eq(first.source(), &<train as ComputeFn>::source()));
+}
+
+#[test]
+fn none_is_left_to_a_default_and_passed_where_there_is_none() {
+    let passed = arguments(train(5, 64, None, Some("x")));
+    assert_eq!(
+        passed,
+        BTreeMap::from([
+            ("epochs".to_owned(), Any::Int(5)),
+            ("batch_size".to_owned(), Any::Int(64)),
+            ("name".to_owned(), Any::Text("x".to_owned())),
+        ])
+    );
+    assert_eq!(arguments(train(5, 64, Some(0.5), None))["rate"], Any::Float(0.5));
+    assert_eq!(arguments(with_settings("a", None)).len(), 1, "a setting that is None is not set");
+    assert_eq!(arguments(with_settings("a", Some(3)))["depth"], Any::Int(3));
+    let passed = arguments(inline(1, None));
+    assert_eq!(passed, BTreeMap::from([("a".to_owned(), Any::Int(1)), ("b".to_owned(), Any::None)]));
+}
+
+#[test]
+fn borrowed_arguments_arrive_and_bytes_are_bytes() {
+    let task = at_once(&[1.5, 2.0], b"xyz", vec![true]).into_task().unwrap();
+    #[derive(serde::Deserialize)]
+    struct Passed {
+        values: Vec<f64>,
+        flags: Vec<bool>,
+    }
+    let passed: Passed = value::decode(&task.args).unwrap();
+    assert_eq!((passed.values, passed.flags), (vec![1.5, 2.0], vec![true]));
+    let bytes = b"\xa4data\xc4\x03xyz";
+    assert!(task.args.windows(bytes.len()).any(|window| window == bytes), "MessagePack's binary type");
+}
+
+#[test]
+fn an_inline_body_keeps_its_lines() {
+    let call = inline(1, Some(2));
+    let source = call.source();
+    assert_eq!(source.entry(), "inline");
+    assert_eq!(source.main(), "tests/compute_macro.rs");
+    assert_eq!(
+        source.main_text(),
+        "def inline(a, b):\n    text = \"\"\"\noutdented\n  indented\"\"\"\n    if b is None:\n        return a\n    return a + b + len(text)\n"
+    );
+    assert_eq!(source.first_line(), INLINE_OPENS);
+
+    let here = include_str!("compute_macro.rs").lines().collect::<Vec<_>>();
+    let shown = |first: u32, line: usize| here[first as usize - 1 + line].trim();
+    assert_eq!(shown(source.first_line(), 4), "if b is None:");
+    let once = at_once(&[], &[], vec![]);
+    assert_eq!(once.source().main_text(), "def at_once(values, data, flags):\n    return sum(values)\n");
+    assert_eq!(shown(once.source().first_line(), 1), "\"return sum(values)\"");
+}
+
+#[test]
+fn a_folder_is_embedded_with_all_its_files() {
+    let call = package(1);
+    let source = call.source();
+    let files: Vec<_> = source.files().iter().map(|file| (&*file.path, file.text.len())).collect();
+    assert_eq!(
+        files,
+        [
+            ("trainer/__init__.py", include_str!("ui/payloads/trainer/__init__.py").len()),
+            ("trainer/data/__init__.py", include_str!("ui/payloads/trainer/data/__init__.py").len()),
+            ("trainer/fit.py", include_str!("ui/payloads/trainer/fit.py").len()),
+        ]
+    );
+    assert_eq!((source.main(), source.entry()), ("trainer/__init__.py", "train"));
+}
+
+#[test]
+fn generators_stream_and_rust_bodies_build() {
+    let task = counting(3).into_task().unwrap();
+    assert!(task.streaming);
+    assert_eq!(task.source.main_text(), "def counting(to):\n    for number in range(to):\n        yield number\n");
+
+    let call = scaled(2.0, 3.0);
+    assert_eq!(call.source().main_text(), "def scaled(x):\n    return x * 2.0\n");
+    assert_eq!(arguments(call)["x"], Any::Float(3.0));
+}

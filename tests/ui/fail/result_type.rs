@@ -1,0 +1,8 @@
+struct Report;
+
+#[skyward::compute]
+fn train(epochs: u32) -> Report {
+    "return epochs"
+}
+
+fn main() {}

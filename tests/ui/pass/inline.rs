@@ -1,0 +1,43 @@
+//! A body of Python.
+
+#[skyward::compute]
+fn add(a: i64, b: i64) -> i64 {
+    "return a + b"
+}
+
+#[skyward::compute]
+fn report(samples: usize, r#type: Option<&str>) -> String {
+    r#"
+    import json
+
+    # What is inside of strings stays as it is.
+    text = """
+      indented
+    """
+    return json.dumps({"samples": samples, "type": type, "text": text})
+    "#
+}
+
+#[skyward::compute]
+fn forget() {
+    r"print('nothing comes back')"
+}
+
+#[skyward::compute]
+fn nothing() {
+    ""
+}
+
+fn main() {
+    let text = add(1, 2).source().main_text().to_owned();
+    assert_eq!(text, "def add(a, b):\n    return a + b\n");
+    assert_eq!(add(1, 2).source().main(), "inline.rs");
+    assert_eq!(add(1, 2).source().first_line(), 4, "the line before that of the body");
+
+    let report = report(3, Some("x"));
+    assert!(report.source().main_text().starts_with("def report(samples, type):\n    import json\n\n"));
+    assert!(report.source().main_text().contains("    text = \"\"\"\n  indented\n\"\"\"\n    return"));
+    assert_eq!(report.source().first_line(), 10);
+    assert!(forget().source().main_text().ends_with("    print('nothing comes back')\n"));
+    assert!(nothing().source().main_text().ends_with("    pass\n"));
+}

@@ -1,0 +1,49 @@
+//! Visibility, documentation and other attributes stay; the type of the same name knows the source.
+#![deny(warnings, missing_docs, missing_debug_implementations, unreachable_pub, clippy::all)]
+
+mod payloads {
+    /// Documented.
+    #[skyward::compute]
+    #[deprecated = "only to see that it stays"]
+    pub(super) fn old(a: u8) -> u8 {
+        "return a"
+    }
+
+    #[cfg(not(any()))]
+    #[skyward::compute(python = "payloads/train.py")]
+    pub(crate) fn options(name: String) -> usize;
+
+    #[skyward::compute]
+    #[cfg(any())]
+    pub(crate) fn absent() -> Missing {
+        "return 1"
+    }
+}
+
+fn source_of<F: skyward::payload::ComputeFn>() -> String {
+    F::source().main_text().to_owned()
+}
+
+fn main() {
+    #[skyward::compute]
+    fn local(a: u8) -> u8 {
+        "return a"
+    }
+
+    mod facade {
+        pub(crate) use ::skyward as sky;
+    }
+
+    #[skyward::compute(crate = facade::sky)]
+    fn elsewhere() -> u8 {
+        "return 1"
+    }
+
+    assert!(source_of::<payloads::options>().contains("# /// script"));
+    assert_eq!(source_of::<local>(), "def local(a):\n    return a\n");
+    assert_eq!(local(1).source().entry(), "local");
+    assert_eq!(elsewhere().source().entry(), "elsewhere");
+    #[allow(deprecated)]
+    let old = payloads::old(1);
+    assert_eq!(old.source().entry(), "old");
+}

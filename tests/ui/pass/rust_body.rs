@@ -1,0 +1,25 @@
+//! A Rust body puts the payload together.
+
+use skyward::payload::{Payload, PendingCompute, Streaming};
+
+#[skyward::compute]
+fn power(exponent: u32, x: f64) -> Payload<f64> {
+    if exponent == 0 {
+        return Payload::python("one.py", "def one():\n    return 1.0\n", "one");
+    }
+    let text = format!("def power(x):\n    return x ** {exponent}\n");
+    Payload::python("power.py", text, "power").arg("x", x)
+}
+
+#[skyward::compute]
+fn count((from, to): (u32, u32)) -> skyward::payload::Payload<Streaming<u32>> {
+    Payload::python("count.py", "def count(a, b):\n    yield from range(a, b)\n", "count").arg("a", from).arg("b", to)
+}
+
+fn main() {
+    let pending: PendingCompute<f64> = power(2, 3.0);
+    assert_eq!(pending.source().main_text(), "def power(x):\n    return x ** 2\n");
+    assert_eq!(power(0, 3.0).source().entry(), "one");
+    let counted: PendingCompute<Streaming<u32>> = count((1, 3));
+    assert!(counted.into_task().unwrap().streaming);
+}

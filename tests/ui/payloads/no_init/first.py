@@ -1,0 +1,2 @@
+def first() -> int:
+    return 1

@@ -1,0 +1,2 @@
+def second() -> int:
+    return 2

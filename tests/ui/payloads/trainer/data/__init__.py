@@ -1,0 +1,6 @@
+"""The data."""
+
+
+def digits() -> list[int]:
+    """Return ten of them."""
+    return list(range(10))
