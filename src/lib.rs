@@ -1,9 +1,42 @@
 //! Ephemeral accelerator compute for Rust services.
 //!
-//! Declare a Python payload with [`compute`], start a [`Pool`], and call it: typed results come back, and when the scope ends the machines are gone.
+//! Declare a Python payload with [`compute`], start a [`Pool`](pool::Pool), and call it: typed results come back, and when the scope ends the machines are gone.
 
 pub use skyward_core::*;
 
+/// ```
+/// use skyward::payload::{Payload, PendingCompute, Streaming};
+///
+/// #[derive(serde::Deserialize)]
+/// struct Report { x: f64, loss: f64 }
+///
+/// // Python files. `rate` is left to Python's default when it is None.
+/// #[skyward::compute(python = "docs/payloads/train.py")]
+/// pub fn train(epochs: u32, rate: Option<f64>) -> Report;
+///
+/// #[skyward::compute(python = "docs/payloads/train.py", entry = "losses")]
+/// fn loss_of_each_epoch(epochs: u32) -> Streaming<f64>;
+///
+/// // A Python body.
+/// #[skyward::compute]
+/// fn mean(values: &[f64]) -> f64 {
+///     r#"
+///     import statistics
+///     return statistics.fmean(values)
+///     "#
+/// }
+///
+/// // A Rust body.
+/// #[skyward::compute]
+/// fn power(exponent: u32, x: f64) -> Payload<f64> {
+///     Payload::python("power.py", format!("def power(x):\n    return x ** {exponent}\n"), "power").arg("x", x)
+/// }
+///
+/// let call: PendingCompute<Report> = train(5, None);
+/// assert_eq!(call.source().entry(), "train");
+/// assert_eq!(power(2, 0.5).source().main_text(), "def power(x):\n    return x ** 2\n");
+/// # let _ = (mean(&[1.0]), loss_of_each_epoch(3));
+/// ```
 #[cfg(feature = "macros")]
 pub use skyward_macros::compute;
 #[cfg(feature = "plugins")]

@@ -18,39 +18,10 @@ use proc_macro::TokenStream;
 ///
 /// # Forms
 ///
-/// **Python files.** The path is relative to the folder of the crate's `Cargo.toml`; the files become part of the binary, and a change to them rebuilds it.
-///
-/// ```ignore
-/// #[skyward::compute(python = "payloads/train.py")]
-/// pub fn train(epochs: u32, rate: Option<f64>) -> Report;
-///
-/// #[skyward::compute(python = "payloads/train.py", entry = "evaluate")]
-/// fn test_accuracy(samples: usize) -> f64;
-///
-/// #[skyward::compute(python = "payloads/trainer", main = "cli.py", entry = "main")]   // a folder: a Python package
-/// fn trainer(arguments: Vec<String>) -> i32;
-/// ```
-///
-/// **A Python body.** One string literal; the arguments are in scope. Its lines keep their numbers of the Rust file in tracebacks if the literal has no `\n` escapes.
-///
-/// ```ignore
-/// #[skyward::compute]
-/// fn mean(values: &[f64]) -> f64 {
-///     r#"
-///     import statistics
-///     return statistics.fmean(values)
-///     "#
-/// }
-/// ```
-///
-/// **A Rust body** puts the payload together when it is called.
-///
-/// ```ignore
-/// #[skyward::compute]
-/// fn power(exponent: u32, x: f64) -> Payload<f64> {
-///     Payload::python("power.py", format!("def power(x):\n    return x ** {exponent}\n"), "power").arg("x", x)
-/// }
-/// ```
+/// * **Python files**: `#[compute(python = "payloads/train.py")] fn train(epochs: u32) -> Report;`. The path is relative to the folder of the crate's
+///   `Cargo.toml`. The files become part of the binary, and a change to them rebuilds it.
+/// * **A Python body**: one string literal. The arguments are in scope. Its lines have their numbers of the Rust file in tracebacks, unless the literal has `\n` escapes.
+/// * **A Rust body** that returns `Payload<T>`, and puts it together when the function is called.
 ///
 /// # Options
 ///
