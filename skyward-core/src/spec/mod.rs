@@ -11,8 +11,10 @@ mod secret;
 pub use accelerator::Accelerator;
 pub(crate) use image::hex;
 pub use image::{Image, IncludedFile, IndexCredentials, PackageIndex, Python};
+pub(crate) use image_check::OLDEST;
 pub use limits::Limits;
 pub use nodes::Nodes;
+pub(crate) use requirement::{normalised, requirement_name, satisfies};
 pub use secret::Secret;
 
 /// The cluster as plugins see it: what is asked for, before any machine exists.

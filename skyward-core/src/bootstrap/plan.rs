@@ -1,0 +1,298 @@
+//! What makes a machine ready, as data: from image, files and machine to scripts. No I/O happens here.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::sync::Arc;
+use std::time::Duration;
+
+use sha2::{Digest, Sha256};
+
+use super::inputs::{InputFile, Inputs, Requirements};
+use super::package::{NEEDS, Package};
+use crate::provider::Machine;
+use crate::spec::{Image, Limits, OLDEST, Python, Secret, hex, normalised, requirement_name};
+
+/// How one machine is made ready for an image.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct Plan {
+    /// The steps that may be needed, in order; a machine that is ready needs none of them.
+    pub steps: Vec<Step>,
+    /// The commands of plugins, run each time a machine is made ready.
+    pub setup: Vec<Step>,
+    /// Finds out what is not ready, or starts the agent.
+    pub start: Step,
+    /// Like `start`, and starts nothing.
+    pub check: Step,
+    /// Files for the working folder.
+    pub files: Vec<InputFile>,
+    /// Certificate authorities and the path where the steps expect them.
+    pub certificates: Option<(String, Arc<[u8]>)>,
+    /// The machine's own folder.
+    pub folder: String,
+    /// The bounds on Python's version, all of which hold.
+    pub requires_python: Vec<String>,
+    /// The image's requirements, for messages.
+    pub requirements: Vec<String>,
+    /// The image's variables.
+    pub env: BTreeMap<String, String>,
+}
+
+/// One command of a plan.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Step {
+    /// Its name in events and messages: `packages`, `uv`, `environment`, `worker`, `setup`, `agent`.
+    pub name: &'static str,
+    /// What it runs, in a few words, for messages.
+    pub command: String,
+    /// The script, for `sh -eu`.
+    pub script: String,
+    /// The script's standard input.
+    pub stdin: Arc<[u8]>,
+    /// Variables that are not shown.
+    pub secrets: BTreeMap<String, Secret>,
+    /// How long it may take.
+    pub deadline: Duration,
+}
+
+impl Plan {
+    /// The plan for one machine. `inputs` are the files that the image names, `setup` the commands of plugins.
+    pub fn new(image: &Image, inputs: &Inputs, machine: &Machine, setup: &[String], limits: &Limits) -> Self {
+        Self::with_package(image, inputs, machine, setup, limits, Package::embedded())
+    }
+
+    pub(super) fn with_package(
+        image: &Image,
+        inputs: &Inputs,
+        machine: &Machine,
+        setup: &[String],
+        limits: &Limits,
+        package: &Package,
+    ) -> Self {
+        let folder = machine.folder.as_str();
+        let certificates = (!inputs.certificates.is_empty())
+            .then(|| (format!("{folder}/certificates.pem"), Arc::from(inputs.certificates.as_slice())));
+        let mut common = String::new();
+        set(&mut common, "key", &environment_key(image, inputs));
+        set(&mut common, "digest", &package.digest);
+        set(&mut common, "interpreter", &interpreter(image));
+        set(&mut common, "apt", &image.apt.join(" "));
+        common.push_str(COMMON);
+
+        let mut installer = common.clone();
+        set(&mut installer, "uv_version", UV_VERSION);
+        set(&mut installer, "certificates", certificates.as_ref().map_or("", |(path, _)| path));
+        set(&mut installer, "check", &check(image, inputs));
+        installer.push_str(INSTALLER);
+
+        let step = |name, command: &str, script: String, deadline| Step {
+            name,
+            command: command.to_owned(),
+            script,
+            stdin: Arc::default(),
+            secrets: BTreeMap::new(),
+            deadline,
+        };
+        let mut steps = Vec::new();
+        if !image.apt.is_empty() {
+            steps.push(step("packages", "dpkg-query -W", format!("{common}{PACKAGES}"), SHORT));
+        }
+        let mut uv = step("uv", "pip install uv", format!("{installer}{UV}"), limits.environment);
+        uv.stdin = UV_REQUIREMENT.as_bytes().into();
+        uv.secrets = secrets(image);
+        steps.push(uv);
+        let script = format!("{installer}{}{ENVIRONMENT}", environment_header(image, inputs));
+        let mut environment = step("environment", "uv pip install", script, limits.environment);
+        environment.stdin = inputs.hashed_text().unwrap_or_default().as_bytes().into();
+        environment.secrets = secrets(image);
+        steps.push(environment);
+        let script = format!("{common}unpack={}\n{WORKER}", quoted(UNPACK));
+        let mut worker = step("worker", "python unpack.py", script, SHORT);
+        worker.stdin = package.json.as_slice().into();
+        steps.push(worker);
+
+        let home = format!("{common}folder={}\n", quoted(folder));
+        let setup = setup.iter().map(|command| {
+            let script = format!("{home}{SETUP}{}{command}\n", image_env(image));
+            step("setup", command, script, limits.environment)
+        });
+        let agent = |check_only: &str| {
+            format!("{home}check_only={}\n{AGENT}{}", quoted(check_only), agent_line(machine, limits))
+        };
+        Self {
+            setup: setup.collect(),
+            start: step("agent", "python -m skyward.agent", agent(""), SHORT),
+            check: step("agent", "python -m skyward.agent", agent("1"), SHORT),
+            steps,
+            files: inputs.files.clone(),
+            certificates,
+            folder: folder.to_owned(),
+            requires_python: image.requires_python.clone(),
+            requirements: image.pip.clone(),
+            env: image.env.clone(),
+        }
+    }
+}
+
+/// Environments of the same key have the same content.
+fn environment_key(image: &Image, inputs: &Inputs) -> String {
+    let content = format!("{}\n{NEEDS:?}\n{LAYOUT}", image.content_hash(inputs.hashed_text()));
+    hex(&Sha256::digest(content)[..10])
+}
+
+fn interpreter(image: &Image) -> String {
+    match &image.python {
+        Python::Interpreter(path) => path.display().to_string(),
+        Python::Auto | Python::Version(_) => String::new(),
+    }
+}
+
+/// What an interpreter that is used as it is must have already.
+fn check(image: &Image, inputs: &Inputs) -> String {
+    match (&image.python, image.pip.is_empty(), &inputs.requirements) {
+        (Python::Interpreter(_), false, _) => image.pip.join("\n") + "\n",
+        (Python::Interpreter(_), true, Some(_)) => "# the lock alone\n".into(),
+        _ => String::new(),
+    }
+}
+
+fn environment_header(image: &Image, inputs: &Inputs) -> String {
+    let named: Vec<_> = image.pip.iter().filter_map(|requirement| requirement_name(requirement).ok()).collect();
+    let bound: Vec<(String, &str)> = image
+        .indexes
+        .iter()
+        .flat_map(|index| index.packages.iter().map(|package| (normalised(package), index.name.as_str())))
+        .collect();
+    let extras: Vec<_> =
+        bound.iter().enumerate().filter(|(_, (package, _))| !named.contains(package)).map(|(at, _)| at).collect();
+    let mut header = String::new();
+    set(&mut header, "python_request", &python_request(image));
+    set(&mut header, "project", &project(image, &bound, &extras));
+    let listed: Vec<_> = extras.iter().map(|at| format!("bound{at}={}", bound[*at].0)).collect();
+    set(&mut header, "extras", &listed.join(" "));
+    let index = image.default_index.as_ref().map(|url| format!("{}={url}", Image::DEFAULT_INDEX));
+    set(&mut header, "index", &index.unwrap_or_default());
+    set(
+        &mut header,
+        "lock",
+        match inputs.requirements {
+            None => "",
+            Some(Requirements::Text(_)) => "requirements.txt",
+            Some(Requirements::Pylock(_)) => "pylock.toml",
+        },
+    );
+    set(&mut header, "worker_needs", &NEEDS.join(" "));
+    header
+}
+
+/// The version specifiers that the interpreter has to meet.
+fn python_request(image: &Image) -> String {
+    let first = match &image.python {
+        Python::Version(version) if version.split('.').count() == 2 => format!("=={version}.*"),
+        Python::Version(version) => format!("=={version}"),
+        Python::Auto | Python::Interpreter(_) => OLDEST.to_owned(),
+    };
+    let all: Vec<_> = std::iter::once(first).chain(image.requires_python.iter().cloned()).collect();
+    all.join(",").split_whitespace().collect()
+}
+
+/// The image as a project, the form in which uv takes packages that are bound to an index.
+fn project(image: &Image, bound: &[(String, &str)], extras: &[usize]) -> String {
+    let mut text =
+        format!("[project]\nname = \"skyward-image\"\nversion = \"0\"\nrequires-python = {}\n", toml_text(OLDEST));
+    text.push_str("dependencies = [\n");
+    for requirement in image.pip.iter().map(String::as_str).chain(NEEDS.iter().copied()) {
+        let _ = writeln!(text, "    {},", toml_text(requirement));
+    }
+    text.push_str("]\n");
+    if !extras.is_empty() {
+        text.push_str("[project.optional-dependencies]\n");
+        for at in extras {
+            let _ = writeln!(text, "bound{at} = [{}]", toml_text(&bound[*at].0));
+        }
+    }
+    for index in &image.indexes {
+        let (name, url, explicit) = (toml_text(&index.name), toml_text(&index.url), !index.packages.is_empty());
+        let _ = write!(text, "[[tool.uv.index]]\nname = {name}\nurl = {url}\nexplicit = {explicit}\n");
+    }
+    if !bound.is_empty() {
+        text.push_str("[tool.uv.sources]\n");
+        for (package, index) in bound {
+            let _ = writeln!(text, "{package} = {{ index = {} }}", toml_text(index));
+        }
+    }
+    text
+}
+
+/// The variables by which uv learns user and password of a named index.
+fn secrets(image: &Image) -> BTreeMap<String, Secret> {
+    let named = |index: &str| index.to_ascii_uppercase().replace(|c: char| !c.is_ascii_alphanumeric(), "_");
+    image
+        .credentials
+        .iter()
+        .flat_map(|(index, credentials)| {
+            let index = named(index);
+            [
+                (format!("UV_INDEX_{index}_USERNAME"), Secret::new(credentials.username.clone())),
+                (format!("UV_INDEX_{index}_PASSWORD"), credentials.password.clone()),
+            ]
+        })
+        .collect()
+}
+
+fn image_env(image: &Image) -> String {
+    image.env.iter().map(|(key, value)| format!("export {key}={}\n", quoted(value))).collect()
+}
+
+fn agent_line(machine: &Machine, limits: &Limits) -> String {
+    let mut line = format!(
+        "exec \"$python\" -m skyward.agent --dir {} --addr {} --lease {}",
+        quoted(&machine.folder),
+        quoted(&machine.address),
+        limits.lease.as_secs_f64(),
+    );
+    if machine.on_client_host {
+        let _ = write!(line, " --owner-pid {}", std::process::id());
+    }
+    line.push('\n');
+    line
+}
+
+fn set(script: &mut String, name: &str, value: &str) {
+    let _ = writeln!(script, "{name}={}", quoted(value));
+}
+
+/// A word of the shell that stands for just this text.
+fn quoted(text: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:,=+@%".contains(c);
+    match !text.is_empty() && text.chars().all(plain) {
+        true => text.to_owned(),
+        false => format!("'{}'", text.replace('\'', r"'\''")),
+    }
+}
+
+/// JSON's form of a text is also TOML's.
+fn toml_text(text: &str) -> String {
+    serde_json::Value::from(text).to_string()
+}
+
+const COMMON: &str = include_str!("scripts/common.sh");
+const INSTALLER: &str = include_str!("scripts/installer.sh");
+const PACKAGES: &str = include_str!("scripts/packages.sh");
+const UV: &str = include_str!("scripts/uv.sh");
+const ENVIRONMENT: &str = include_str!("scripts/environment.sh");
+const WORKER: &str = include_str!("scripts/worker.sh");
+const UNPACK: &str = include_str!("scripts/unpack.py");
+const SETUP: &str = include_str!("scripts/setup.sh");
+const AGENT: &str = include_str!("scripts/agent.sh");
+/// The uv that is obtained where there is none, with the digests of its wheels.
+const UV_REQUIREMENT: &str = include_str!("scripts/uv.txt");
+const UV_VERSION: &str = "0.13.8";
+/// Changes with the form of an environment's folder.
+const LAYOUT: u32 = 1;
+/// For steps that download nothing.
+const SHORT: Duration = Duration::from_secs(60);
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,165 @@
+use super::*;
+use crate::ids::{Attempt, LaunchId, MachineId, NodeIndex, PoolId};
+use crate::provider::{LaunchRequest, Offer};
+use crate::spec::PackageIndex;
+
+fn machine() -> Machine {
+    let (pool, node) = (PoolId::new("p-x"), NodeIndex(0));
+    let offer = Offer::new("host", "here", 1, 1);
+    let request = LaunchRequest::new(LaunchId::of(&pool, node, Attempt(1)), pool, node, offer, Duration::ZERO);
+    Machine::new(&request, MachineId::new("m"), "127.1.2.3", "/run/sky ward/n0")
+}
+
+fn plan(image: &Image, inputs: &Inputs) -> Plan {
+    let package = Package::new(&[("skyward/__init__.py", "")]);
+    Plan::with_package(image, inputs, &machine(), &["echo hi".into()], &Limits::default(), &package)
+}
+
+fn step<'a>(plan: &'a Plan, name: &str) -> &'a Step {
+    plan.steps.iter().find(|step| step.name == name).unwrap()
+}
+
+/// What a script begins with: the lines that set what it works on.
+fn header(script: &str) -> &str {
+    script.split("# Where things are on the machine").next().unwrap()
+}
+
+#[test]
+fn a_plain_image_needs_uv_an_environment_and_the_worker() {
+    let plan = plan(&Image::new().pip(["numpy>=2"]), &Inputs::default());
+    assert_eq!(plan.steps.iter().map(|step| step.name).collect::<Vec<_>>(), ["uv", "environment", "worker"]);
+    assert_eq!(
+        header(&plan.start.script),
+        "key=b094c6ffc25f8ed56767\ndigest=a56b8789ac98542dc9cf\ninterpreter=''\napt=''\n"
+    );
+    assert_eq!(
+        plan.start.script.lines().last().unwrap(),
+        "exec \"$python\" -m skyward.agent --dir '/run/sky ward/n0' --addr 127.1.2.3 --lease 60"
+    );
+}
+
+#[test]
+fn the_environment_is_asked_for_as_a_project() {
+    let image = Image::new()
+        .pip(["torch==2.9.0", "name'with\"quotes"])
+        .python("3.12")
+        .requires_python(">= 3.12.1")
+        .default_index("https://mirror.example/simple")
+        .index(PackageIndex::new("extra", "https://extra.example/simple"))
+        .index(PackageIndex::new("py-torch.cpu", "https://torch.example/whl").only(["torch", "Torch_Vision"]))
+        .credentials("py-torch.cpu", "me", "hunter2");
+    let inputs = Inputs { requirements: Some(Requirements::Text("idna==3.10\n".into())), ..Inputs::default() };
+    let plan = plan(&image, &inputs);
+    let environment = step(&plan, "environment");
+    let header = environment_header(&image, &inputs);
+    assert!(environment.script.contains(&header));
+    assert_eq!(
+        header,
+        r#"python_request='==3.12.*,>=3.12.1'
+project='[project]
+name = "skyward-image"
+version = "0"
+requires-python = ">=3.10"
+dependencies = [
+    "torch==2.9.0",
+    "name'\''with\"quotes",
+    "msgspec>=0.19,<1",
+]
+[project.optional-dependencies]
+bound1 = ["torch-vision"]
+[[tool.uv.index]]
+name = "extra"
+url = "https://extra.example/simple"
+explicit = false
+[[tool.uv.index]]
+name = "py-torch.cpu"
+url = "https://torch.example/whl"
+explicit = true
+[tool.uv.sources]
+torch = { index = "py-torch.cpu" }
+torch-vision = { index = "py-torch.cpu" }
+'
+extras=bound1=torch-vision
+index=default=https://mirror.example/simple
+lock=requirements.txt
+worker_needs='msgspec>=0.19,<1'
+"#
+    );
+    assert_eq!(&environment.stdin[..], b"idna==3.10\n");
+    assert_eq!(
+        environment.secrets.keys().collect::<Vec<_>>(),
+        ["UV_INDEX_PY_TORCH_CPU_PASSWORD", "UV_INDEX_PY_TORCH_CPU_USERNAME"]
+    );
+    assert!(!format!("{plan:?}").contains("hunter2"));
+    assert!(plan.steps.iter().all(|step| !step.script.contains("hunter2")));
+}
+
+#[test]
+fn equal_images_share_an_environment_and_different_ones_do_not() {
+    let key =
+        |image: &Image, inputs: &Inputs| header(&plan(image, inputs).start.script).lines().next().unwrap().to_owned();
+    let (image, none) = (Image::new().pip(["a", "b"]), Inputs::default());
+    let locked = Inputs { requirements: Some(Requirements::Text("c==1".into())), ..Inputs::default() };
+    assert_eq!(key(&image, &none), key(&Image::new().pip(["b", "a"]).env("X", "1"), &none));
+    assert_ne!(key(&image, &none), key(&image, &locked));
+    assert_ne!(key(&image, &none), key(&image.clone().python("/usr/bin/python3"), &none));
+}
+
+#[test]
+fn an_interpreter_is_checked_for_what_the_image_asks_for() {
+    let image = Image::new().python("/opt/py/bin/python").pip(["numpy>=2", "keras"]);
+    let plan = plan(&image, &Inputs::default());
+    assert!(step(&plan, "environment").script.contains("check='numpy>=2\nkeras\n'\n"));
+    assert!(header(&plan.start.script).contains("interpreter=/opt/py/bin/python\n"));
+}
+
+#[test]
+fn packages_certificates_files_variables_and_plugin_commands_have_their_places() {
+    let image = Image::new().apt(["git", "libgl1"]).env("A", "it's").certificate("/ca.pem");
+    let file = InputFile { target: "a".into(), mode: 0o644, bytes: b"x".as_slice().into() };
+    let inputs = Inputs { certificates: b"PEM".to_vec(), files: vec![file.clone()], ..Inputs::default() };
+    let plan = plan(&image, &inputs);
+    assert_eq!(plan.steps[0].name, "packages");
+    assert!(header(&plan.start.script).ends_with("apt='git libgl1'\n"));
+    let (path, bytes) = plan.certificates.clone().unwrap();
+    assert_eq!((path.as_str(), &bytes[..]), ("/run/sky ward/n0/certificates.pem", &b"PEM"[..]));
+    assert!(step(&plan, "uv").script.contains("certificates='/run/sky ward/n0/certificates.pem'\n"));
+    assert_eq!(plan.files, [file]);
+    assert!(plan.setup[0].script.ends_with("export A='it'\\''s'\necho hi\n"));
+    assert!(plan.check.script.contains("check_only=1\n") && plan.start.script.contains("check_only=''\n"));
+}
+
+#[test]
+fn an_agent_on_the_clients_host_watches_the_client() {
+    let mut machine = machine();
+    machine.on_client_host = true;
+    let package = Package::new(&[]);
+    let plan = Plan::with_package(&Image::new(), &Inputs::default(), &machine, &[], &Limits::default(), &package);
+    assert!(plan.start.script.ends_with(&format!(" --owner-pid {}\n", std::process::id())));
+}
+
+#[test]
+fn the_worker_package_is_whole_and_needs_what_it_says() {
+    let package = Package::embedded();
+    let files: BTreeMap<String, String> = serde_json::from_slice(&package.json).unwrap();
+    for name in ["skyward/__init__.py", "skyward/agent.py", "skyward/worker.py", "skyward/py.typed"] {
+        assert!(files.contains_key(name), "{name}");
+    }
+    assert!(files.keys().all(|name| name.ends_with(".py") || name.ends_with("py.typed")));
+    assert_ne!(package.digest, Package::new(&[("skyward/__init__.py", "")]).digest);
+}
+
+#[test]
+fn the_pinned_uv_is_the_one_that_is_looked_for() {
+    assert!(UV_REQUIREMENT.starts_with(&format!("uv=={UV_VERSION} ")));
+    assert!(UV_REQUIREMENT.matches("--hash=sha256:").count() > 4);
+}
+
+#[test]
+fn a_word_of_the_shell_stands_for_its_text() {
+    for text in ["", "plain-1.0", "two words", "it's", "$HOME `x` \"y\" \\", "a\nb"] {
+        let output =
+            std::process::Command::new("sh").args(["-c", &format!("printf %s {}", quoted(text))]).output().unwrap();
+        assert_eq!(String::from_utf8(output.stdout).unwrap(), text);
+    }
+}

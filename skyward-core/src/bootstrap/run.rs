@@ -1,0 +1,195 @@
+//! Executes a plan.
+
+use std::time::{Duration, Instant};
+
+use serde::Deserialize;
+
+use super::Ready;
+use super::cause::{explain, output_error};
+use super::plan::{Plan, Step};
+use crate::error::{Error, ErrorKind, Result};
+use crate::remote::{Command, CommandOutput, Remote};
+use crate::spec::satisfies;
+
+/// What happens while a machine is made ready.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum StepEvent {
+    /// A step began.
+    Started {
+        /// Its name: `files`, `packages`, `uv`, `environment`, `worker`, `setup`, `agent`.
+        step: &'static str,
+    },
+    /// The step that runs wrote a line.
+    Line {
+        /// Its name.
+        step: &'static str,
+        /// The line, without its end.
+        line: String,
+    },
+    /// A step ended well.
+    Finished {
+        /// Its name.
+        step: &'static str,
+        /// How long it took.
+        took: Duration,
+    },
+}
+
+/// Makes a machine ready and starts its agent.
+///
+/// # Errors
+///
+/// [`ErrorKind::Environment`] when interpreter or packages cannot be had, with the installer's own words and the requirement to look at; [`ErrorKind::Bootstrap`] when another step fails;
+/// [`ErrorKind::Timeout`] when one passes its deadline.
+///
+/// # Cancel safety
+///
+/// Dropping the future ends the command that runs. What was finished stays and is used the next time; what was not is made anew.
+pub async fn run(remote: &dyn Remote, plan: &Plan, on_event: &(dyn Fn(StepEvent) + Send + Sync)) -> Result<Ready> {
+    let bootstrap = Bootstrap { remote, plan, on_event };
+    bootstrap.put_files().await?;
+    if !plan.setup.is_empty() {
+        bootstrap.until_ready(&plan.check).await?;
+        for step in &plan.setup {
+            bootstrap.required(step).await?;
+        }
+    }
+    let output = bootstrap.until_ready(&plan.start).await?;
+    ready(plan, &output).ok_or_else(|| output_error(&plan.start, &output, "the agent did not say that it runs"))
+}
+
+struct Bootstrap<'a> {
+    remote: &'a dyn Remote,
+    plan: &'a Plan,
+    on_event: &'a (dyn Fn(StepEvent) + Send + Sync),
+}
+
+impl Bootstrap<'_> {
+    /// Runs `step`, and whatever it says is needed before it.
+    async fn until_ready(&self, step: &Step) -> Result<CommandOutput> {
+        for _ in 0..ROUNDS {
+            let output = self.step(step).await?;
+            if output.status != NOT_READY {
+                return if output.success() { Ok(output) } else { Err(self.explained(step, &output)) };
+            }
+            let needed = marked(&output.stdout, "need").unwrap_or_default();
+            let needed: Vec<_> = needed.split(' ').collect();
+            self.put_certificates().await?;
+            for step in &self.plan.steps {
+                // uv is a means to the environment.
+                if needed.contains(&step.name) || step.name == "uv" && needed.contains(&"environment") {
+                    let output = self.required(step).await?;
+                    self.check_python(&output)?;
+                }
+            }
+        }
+        let message = format!("{} does not become ready: what was made is gone again", self.remote.describe());
+        Err(Error::new(ErrorKind::Bootstrap, message)
+            .with_hint("does something remove files from the cache folder? Set SKYWARD_CACHE_DIR to another one"))
+    }
+
+    async fn required(&self, step: &Step) -> Result<CommandOutput> {
+        let output = self.step(step).await?;
+        if output.success() { Ok(output) } else { Err(self.explained(step, &output)) }
+    }
+
+    async fn step(&self, step: &Step) -> Result<CommandOutput> {
+        let name = step.name;
+        let mut command = Command::script(step.script.clone()).stdin(step.stdin.to_vec()).deadline(step.deadline);
+        for (key, value) in &step.secrets {
+            command = command.env(key, value.expose());
+        }
+        (self.on_event)(StepEvent::Started { step: name });
+        let started = Instant::now();
+        let on_line = |line: &str| {
+            // What the scripts and the agent say to this module is nobody else's.
+            if !line.starts_with(MARK) && !(name == "agent" && line.starts_with('{')) {
+                (self.on_event)(StepEvent::Line { step: name, line: line.to_owned() });
+            }
+        };
+        let output = self.remote.run(&command, &on_line).await.map_err(|error| error.with_context("step", name))?;
+        if output.success() || output.status == NOT_READY {
+            (self.on_event)(StepEvent::Finished { step: name, took: started.elapsed() });
+        }
+        Ok(output)
+    }
+
+    async fn put_files(&self) -> Result<()> {
+        if self.plan.files.is_empty() {
+            return Ok(());
+        }
+        (self.on_event)(StepEvent::Started { step: "files" });
+        let started = Instant::now();
+        for file in &self.plan.files {
+            let path = format!("{}/{}", work_dir(self.plan), file.target);
+            self.remote.put(&path, &file.bytes, file.mode).await?;
+        }
+        (self.on_event)(StepEvent::Finished { step: "files", took: started.elapsed() });
+        Ok(())
+    }
+
+    async fn put_certificates(&self) -> Result<()> {
+        match &self.plan.certificates {
+            Some((path, bytes)) => self.remote.put(path, bytes, 0o600).await,
+            None => Ok(()),
+        }
+    }
+
+    /// An interpreter that is used as it is was not chosen by its version.
+    fn check_python(&self, output: &CommandOutput) -> Result<()> {
+        let Some(version) = marked(&output.stdout, "version") else { return Ok(()) };
+        match self.plan.requires_python.iter().find(|bound| satisfies(version, bound) == Some(false)) {
+            None => Ok(()),
+            Some(bound) => Err(Error::new(
+                ErrorKind::Environment,
+                format!("the interpreter is Python {version}, and the payload requires {bound}"),
+            )
+            .with_hint("give another interpreter, or let a suitable one be found: `.python(\"auto\")`")),
+        }
+    }
+
+    fn explained(&self, step: &Step, output: &CommandOutput) -> Error {
+        explain(step, self.plan, output).with_context("machine", self.remote.describe())
+    }
+}
+
+fn ready(plan: &Plan, output: &CommandOutput) -> Option<Ready> {
+    #[derive(Deserialize)]
+    struct Agent {
+        pid: u32,
+        protocol: u32,
+        python: String,
+    }
+    let line = output.stdout.lines().rev().find(|line| line.starts_with('{'))?;
+    let agent: Agent = serde_json::from_str(line).ok()?;
+    let python_path = marked(&output.stdout, "path")?.to_owned();
+    let mut env = plan.env.clone();
+    let own = env.get("PYTHONPATH").map(|own| format!(":{own}")).unwrap_or_default();
+    env.insert("PYTHONPATH".into(), format!("{python_path}{own}"));
+    Some(Ready {
+        agent_pid: agent.pid,
+        agent_socket: format!("{}/agent.sock", plan.folder),
+        protocol: agent.protocol,
+        python: marked(&output.stdout, "python")?.to_owned(),
+        python_version: agent.python,
+        python_path,
+        work_dir: work_dir(plan),
+        env,
+    })
+}
+
+/// What a script says under this name.
+fn marked<'a>(stdout: &'a str, name: &str) -> Option<&'a str> {
+    stdout.lines().find_map(|line| line.strip_prefix(MARK)?.strip_prefix(name)?.strip_prefix(' '))
+}
+
+fn work_dir(plan: &Plan) -> String {
+    format!("{}/work", plan.folder)
+}
+
+const MARK: &str = "skyward-";
+/// The exit status by which a script says that something is needed before it.
+const NOT_READY: i32 = 75;
+/// An environment that is built anew invalidates the worker package that was compiled for it, and so on: each round has less to do.
+const ROUNDS: u32 = 4;

@@ -1,0 +1,105 @@
+# Builds the environment, once for all who want the same. The lines before this one set: python_request project extras check index lock.
+# It is built where it stays, because the files in it name their own place; `.ready` is written last, and without it nobody uses it.
+find_uv || uv=
+mkdir -p "$cache/envs"
+build=$cache/envs/.build-$key-$arch
+alone "$cache/envs/.lock-$key-$arch"
+if environment_ready; then
+    echo "the environment is there: $env"
+    exit
+fi
+rm -rf "$env" "$build" "$cache"/worker/*/.ready-"$key-$arch"
+mkdir -p "$build"
+cd "$build"
+trap 'cd /; rm -rf "$build"' EXIT
+printf '%s' "$project" >pyproject.toml
+[ -z "$lock" ] || cat >"$lock"
+
+# The shims of pyenv answer to every version that it has and refuse most; the interpreters behind them are what is looked for.
+look_behind_shims() {
+    root=${PYENV_ROOT:-$HOME/.pyenv}
+    [ -d "$root/versions" ] || return 0
+    first=
+    case :$PATH: in
+        *:"$root/shims":*)
+            for version in $(printf %s "${PYENV_VERSION:-$(cat "$root/version" 2>/dev/null)}" | tr ':' ' '); do
+                first=$first$root/versions/$version/bin:
+            done
+            ;;
+    esac
+    plain=$(printf %s "$PATH" | tr ':' '\n' | grep -vxF "$root/shims" | tr '\n' ':')
+    PATH=$first${plain%:}
+    for folder in "$root"/versions/*/bin; do
+        PATH=$PATH:$folder
+    done
+}
+
+install() {
+    "$uv" pip install --python "$python" ${index:+--default-index "$index"} "$@"
+}
+
+# A package that is bound to an index and comes in only through another one has to be asked for by name, or it would come from anywhere.
+bound_extras() {
+    [ -n "$extras" ] || return 0
+    "$uv" pip compile --quiet --no-header --no-annotate --python "$python" ${index:+--default-index "$index"} pyproject.toml "$@" >all.txt
+    for extra in $extras; do
+        ! grep -qi "^${extra#*=}==" all.txt || printf -- '--extra %s ' "${extra%%=*}"
+    done
+}
+
+# Whether the interpreter has what is asked for, found out without the network and without changing anything.
+has() {
+    "$uv" pip install --python "$interpreter" --dry-run --offline --break-system-packages "$@" >checked.txt 2>&1 || {
+        cat checked.txt >&2
+        exit 1
+    }
+    if ! grep -q 'Would make no changes' checked.txt; then
+        cat checked.txt >&2
+        echo "error: the interpreter does not have all that the image asks for" >&2
+        exit 1
+    fi
+}
+
+if [ -n "$interpreter" ]; then
+    if [ ! -x "$interpreter" ]; then
+        echo "error: there is no interpreter at $interpreter" >&2
+        exit 1
+    fi
+    "$interpreter" -c 'import sys; print("skyward-version", "%d.%d.%d" % sys.version_info[:3]); sys.exit(sys.version_info < (3, 10) and "error: it is too old: the worker needs Python 3.10 or newer")'
+    mkdir -p "$env/site"
+    if ! "$interpreter" -c 'import msgspec' 2>/dev/null; then
+        install --target "$env/site" $worker_needs
+    fi
+    if [ -n "$check" ]; then
+        echo "checking what $interpreter has"
+        printf '%s' "$check" >check.txt
+        has -r check.txt
+        [ -z "$lock" ] || has -r "$lock"
+    fi
+else
+    look_behind_shims
+    "$uv" venv --no-project --python "$python_request" "$env" || {
+        status=$?
+        "$uv" python list --only-installed 2>/dev/null | sed 's/^/skyward-found /'
+        exit $status
+    }
+    case $lock in
+        '')
+            install -r pyproject.toml $(bound_extras)
+            ;;
+        pylock*)
+            install -r "$lock"
+            "$uv" pip freeze --python "$python" >locked.txt
+            install -r pyproject.toml -c locked.txt $(bound_extras -c locked.txt)
+            ;;
+        *)
+            install -r pyproject.toml -r "$lock" $(bound_extras "$lock")
+            ;;
+    esac
+fi
+if [ -n "$uv" ]; then
+    "$uv" pip freeze --python "$python" >"$env/.new"
+else
+    : >"$env/.new"
+fi
+mv "$env/.new" "$env/.ready"

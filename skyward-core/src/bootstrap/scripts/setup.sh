@@ -1,0 +1,5 @@
+# Before a plugin's command.
+unset PYTHONHOME
+export PYTHONPATH="$path"
+export PATH="${python%/*}:$PATH"
+cd "$folder/work"

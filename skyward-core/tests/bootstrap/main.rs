@@ -1,0 +1,283 @@
+//! Makes nodes of this host ready, with real environments from the package index that this host uses, and ends them.
+
+#![allow(clippy::unwrap_used, reason = "helpers of tests, too, may fail the test")]
+
+mod site;
+
+use std::path::Path;
+
+use skyward_core::bootstrap::StepEvent;
+use skyward_core::error::{ErrorKind, ErrorStatus};
+use skyward_core::remote::{Command, Process, Remote};
+use skyward_core::spec::{Image, PackageIndex};
+
+use crate::site::{Index, Site, lines_with, python, steps, walk, wheel};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn two_nodes_at_once_build_one_environment_and_the_next_start_is_one_command() {
+    needs_index!();
+    let site = Site::new();
+    let image = Image::new().pip(["iniconfig==2.0.0"]).env("COLOUR", "blue");
+    let ((a, first), (b, second)) = tokio::join!(site.start(&image, 0), site.start(&image, 1));
+    let (a, b) = (a.unwrap(), b.unwrap());
+    assert_eq!(a.python, b.python);
+    assert!(a.agent_pid != b.agent_pid && a.agent_socket != b.agent_socket);
+    let installed = "+ iniconfig==2.0.0";
+    assert_eq!(lines_with(&first, installed) + lines_with(&second, installed), 1, "{first:?} {second:?}");
+    assert_eq!(python(&a, "import iniconfig, msgspec, skyward, os; print(os.environ['COLOUR'])").await, "blue");
+    assert_eq!(python(&a, "import sys; print('%d.%d.%d' % sys.version_info[:3])").await, a.python_version);
+    site.remote(&site.machine(0).await).open(&a.agent_socket).await.unwrap();
+    let environments = std::fs::read_dir(site.cache().join("envs")).unwrap().flatten().map(|entry| entry.path());
+    let frozen: Vec<_> = environments.filter_map(|path| std::fs::read_to_string(path.join(".ready")).ok()).collect();
+    assert_eq!(frozen.len(), 1);
+    assert!(frozen[0].contains("iniconfig==2.0.0\n") && frozen[0].contains("msgspec=="), "{frozen:?}");
+
+    let (third, events) = site.start(&image, 2).await;
+    assert_eq!(third.unwrap().python, a.python);
+    // No uv, no resolution, no Python but the agent's.
+    assert_eq!(steps(&events), ["agent"]);
+    assert!(matches!(&events[..], [_, StepEvent::Finished { step: "agent", .. }]), "{events:?}");
+    assert!(Path::new(&a.agent_socket).exists());
+    site.end().await;
+    assert!(!Path::new(&a.agent_socket).exists());
+}
+
+#[tokio::test]
+async fn files_and_plugin_commands_come_before_the_agent() {
+    needs_index!();
+    let site = Site::new();
+    let data = site.root.join("data");
+    std::fs::create_dir(&data).unwrap();
+    std::fs::write(data.join("digits.csv"), "1,2\n").unwrap();
+    let image = Image::new().include(&data).env("WHO", "it's me").env("PYTHONPATH", "/mine");
+    let setup = ["cat data/digits.csv; echo $WHO", "python -c 'import msgspec; print(msgspec.__name__)'"];
+    let (ready, events) = site.start_with(&image, 0, &setup).await;
+    let ready = ready.unwrap();
+    assert_eq!(std::fs::read_to_string(Path::new(&ready.work_dir).join("data/digits.csv")).unwrap(), "1,2\n");
+    assert!(ready.env["PYTHONPATH"].ends_with(":/mine"), "{ready:?}");
+    let order = ["files", "agent", "uv", "environment", "worker", "agent", "setup", "setup", "agent"];
+    assert_eq!(steps(&events), order);
+    let said = |text: &str| events.contains(&StepEvent::Line { step: "setup", line: text.into() });
+    assert!(said("1,2") && said("it's me") && said("msgspec"), "{events:?}");
+
+    let (failed, events) = site.start_with(&image, 1, &["echo no such thing >&2; exit 3"]).await;
+    assert_eq!(steps(&events), ["files", "agent", "setup"]);
+    let error = failed.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Bootstrap);
+    assert!(error.message().contains("  no such thing"), "{error}");
+    assert!(error.context().contains(&("exit", "3".into())), "{error}");
+    site.end().await;
+}
+
+#[tokio::test]
+async fn an_environment_that_was_cut_short_or_lost_its_interpreter_is_made_anew() {
+    needs_index!();
+    let site = Site::new();
+    let first = site.start(&Image::new(), 0).await.0.unwrap();
+    let environment = Path::new(&first.python).parent().unwrap().parent().unwrap().to_owned();
+    std::fs::remove_file(environment.join(".ready")).unwrap();
+    std::fs::write(environment.join("half"), "").unwrap();
+    let (again, events) = site.start(&Image::new(), 1).await;
+    again.unwrap();
+    assert_eq!(steps(&events), ["agent", "uv", "environment", "agent", "worker", "agent"]);
+    assert!(!environment.join("half").exists());
+    std::fs::remove_file(&first.python).unwrap();
+    let (again, events) = site.start(&Image::new(), 2).await;
+    again.unwrap();
+    assert!(steps(&events).contains(&"environment"));
+    site.end().await;
+}
+
+#[tokio::test]
+async fn an_unknown_package_and_versions_that_cannot_be_are_named() {
+    needs_index!();
+    let site = Site::new();
+    let error = site.fails(&Image::new().pip(["iniconfig", "skyward-no-such-package-anywhere"])).await;
+    assert!(error.message().contains("no index has a package `skyward-no-such-package-anywhere`"), "{error}");
+    assert!(error.message().contains("look at: skyward-no-such-package-anywhere\n"), "{error}");
+    let error = site.fails(&Image::new().pip(["iniconfig==99.0"])).await;
+    assert!(error.message().contains("there is no version `iniconfig==99.0`"), "{error}");
+    let error = site.fails(&Image::new().pip(["iniconfig<2", "iniconfig>=2"])).await;
+    assert!(error.message().contains("look at: iniconfig<2, iniconfig>=2\n"), "{error}");
+    assert!(error.message().contains("unsatisfiable"), "{error}");
+    // What failed once is not taken for ready.
+    site.fails(&Image::new().pip(["iniconfig==99.0"])).await;
+    site.end().await;
+}
+
+#[tokio::test]
+async fn an_index_that_cannot_be_reached_is_named_also_when_it_is_pips_setting() {
+    needs_index!();
+    let (nowhere, fresh) = ("http://127.0.0.1:9/simple", Site::new());
+    let cache = fresh.root.join("uv");
+    let site = fresh.with_env("UV_CACHE_DIR", cache.to_str().unwrap());
+    let error = site.fails(&Image::new().pip(["iniconfig"]).default_index(nowhere)).await;
+    assert!(error.message().contains("127.0.0.1 cannot be reached"), "{error}");
+    assert_eq!(error.status(), ErrorStatus::Temporary);
+    site.end().await;
+
+    let site = Site::new();
+    let uv = site.start(&Image::new(), 0).await.0.unwrap();
+    assert!(!uv.python.is_empty(), "uv is there before the index is taken away");
+    let cache = site.root.join("uv");
+    let site = site.with_env("UV_CACHE_DIR", cache.to_str().unwrap()).with_env("PIP_INDEX_URL", nowhere);
+    let error = site.fails(&Image::new().pip(["iniconfig"])).await;
+    assert!(error.message().contains("127.0.0.1 cannot be reached"), "{error}");
+    site.end().await;
+}
+
+#[tokio::test]
+async fn a_python_that_the_machine_does_not_have_is_told_with_those_that_it_has() {
+    needs_index!();
+    let site = Site::new().with_env("UV_PYTHON_DOWNLOADS", "never");
+    let error = site.fails(&Image::new().requires_python(">=3.29")).await;
+    assert!(error.message().contains("no Python that suits (the payload requires >=3.29)"), "{error}");
+    assert!(error.message().contains("it has: 3."), "{error}");
+    let error = site.fails(&Image::new().python("/no/such/python")).await;
+    assert!(error.message().contains("there is no interpreter at /no/such/python"), "{error}");
+    site.end().await;
+}
+
+#[tokio::test]
+async fn an_interpreter_is_used_as_it_is() {
+    needs_index!();
+    let site = Site::new();
+    let own = site.root.join("own");
+    assert!(std::process::Command::new("python3").arg("-m").arg("venv").arg(&own).status().unwrap().success());
+    let image = Image::new().python(own.join("bin/python"));
+    let before = walk(&own);
+    let ready = site.start(&image, 0).await.0.unwrap();
+    assert_eq!(Path::new(&ready.python), own.join("bin/python"));
+    assert!(python(&ready, "import msgspec; print(msgspec.__file__)").await.contains("/site/msgspec/"));
+    assert_eq!(walk(&own), before, "nothing is installed into it");
+    assert_eq!(steps(&site.start(&image, 1).await.1), ["agent"]);
+
+    site.start(&image.clone().pip(["pip>1"]), 2).await.0.unwrap();
+    let error = site.fails(&image.clone().pip(["iniconfig==2.0.0"])).await;
+    assert!(error.message().contains("used as it is"), "{error}");
+    assert!(error.hint().unwrap().contains("pip install 'iniconfig==2.0.0'"), "{error}");
+    let error = site.fails(&image.requires_python(">=3.29")).await;
+    assert!(error.message().contains("the payload requires >=3.29"), "{error}");
+    site.end().await;
+}
+
+#[tokio::test]
+async fn a_requirements_file_pins_what_is_installed() {
+    needs_index!();
+    let site = Site::new();
+    let requirements = site.root.join("requirements.txt");
+    std::fs::write(&requirements, "iniconfig==1.1.1\n").unwrap();
+    let ready = site.start(&Image::new().pip(["iniconfig"]).requirements(&requirements), 0).await.0.unwrap();
+    assert_eq!(python(&ready, "import importlib.metadata as m; print(m.version('iniconfig'))").await, "1.1.1");
+    site.end().await;
+}
+
+#[tokio::test]
+async fn a_lock_file_pins_what_is_installed() {
+    needs_index!();
+    let site = Site::new();
+    let lock = site.root.join("pylock.toml");
+    let file = site.root.join("skyalpha-1.0-py3-none-any.whl");
+    wheel(&site.root.join("index"), "skyalpha", "1.0", None);
+    std::fs::copy(site.root.join("index/simple/skyalpha/skyalpha-1.0-py3-none-any.whl"), &file).unwrap();
+    let digest = Command::new(["sha256sum", file.to_str().unwrap()]);
+    let digest = Process::new().run(&digest, &|_| {}).await.unwrap().stdout;
+    let digest = digest.split(' ').next().unwrap();
+    let index = Index::serve(&site.root.join("index"), "");
+    let text = format!(
+        "lock-version = \"1.0\"\ncreated-by = \"test\"\n[[packages]]\nname = \"skyalpha\"\nversion = \"1.0\"\n\
+         wheels = [{{ url = \"{}/skyalpha/skyalpha-1.0-py3-none-any.whl\", hashes = {{ sha256 = \"{digest}\" }} }}]\n",
+        index.url()
+    );
+    std::fs::write(&lock, &text).unwrap();
+    let ready = site.start(&Image::new().pip(["skyalpha>=1"]).requirements(&lock), 0).await.0.unwrap();
+    assert_eq!(python(&ready, "import skyalpha, msgspec; print(skyalpha.__name__)").await, "skyalpha");
+    std::fs::write(&lock, text.replace(digest, &"0".repeat(64))).unwrap();
+    let cache = site.root.join("uv");
+    let site = site.with_env("UV_CACHE_DIR", cache.to_str().unwrap());
+    let error = site.fails(&Image::new().requirements(&lock)).await;
+    assert!(error.message().contains("not the one that the lock names"), "{error}");
+    site.end().await;
+}
+
+#[tokio::test]
+async fn packages_that_are_bound_to_an_index_come_from_there_also_when_nobody_names_them() {
+    needs_index!();
+    let site = Site::new();
+    let (public, bound) = (site.root.join("public"), site.root.join("bound"));
+    wheel(&public, "skyalpha", "2.0", None);
+    wheel(&public, "skybeta", "1.0", Some("skyalpha"));
+    wheel(&bound, "skyalpha", "1.0", None);
+    let (public, bound) = (Index::serve(&public, ""), Index::serve(&bound, ""));
+    let image = Image::new()
+        .pip(["skybeta"])
+        .index(PackageIndex::new("public", public.url()))
+        .index(PackageIndex::new("bound", bound.url()).only(["SkyAlpha", "skygamma"]));
+    let ready = site.start(&image, 0).await.0.unwrap();
+    let versions = "import importlib.metadata as m; print(m.version('skyalpha'), m.version('skybeta'))";
+    assert_eq!(python(&ready, versions).await, "1.0 1.0");
+    site.end().await;
+}
+
+#[tokio::test]
+async fn credentials_reach_the_index_and_no_message_or_file() {
+    needs_index!();
+    let site = Site::new();
+    wheel(&site.root.join("private"), "skyalpha", "1.0", None);
+    let private = Index::serve(&site.root.join("private"), "me:hunter2");
+    let image = Image::new().pip(["skyalpha"]).index(PackageIndex::new("my-index", private.url()).only(["skyalpha"]));
+    let error = site.fails(&image).await;
+    assert!(error.message().contains("127.0.0.1 refuses access"), "{error}");
+    let error = site.fails(&image.clone().credentials("my-index", "me", "hunter3")).await;
+    assert!(!format!("{error:?}").contains("hunter"), "{error:?}");
+    let (ready, events) = site.start(&image.credentials("my-index", "me", "hunter2"), 0).await;
+    assert_eq!(python(&ready.unwrap(), "import skyalpha; print(skyalpha.__name__)").await, "skyalpha");
+    assert!(!format!("{events:?}").contains("hunter"));
+    let kept = Command::new(["grep", "-rl", "hunter2", site.root.to_str().unwrap()]);
+    assert_eq!(Process::new().run(&kept, &|_| {}).await.unwrap().stdout, "");
+    site.end().await;
+}
+
+#[tokio::test]
+async fn without_uv_the_pinned_one_is_obtained_once_by_two_at_once() {
+    needs_index!();
+    let site = Site::new().with_only(&["python3"]);
+    let image = Image::new();
+    let ((a, first), (b, second)) = tokio::join!(site.start(&image, 0), site.start(&image, 1));
+    a.unwrap();
+    b.unwrap();
+    assert_eq!(lines_with(&first, "obtaining uv") + lines_with(&second, "obtaining uv"), 1, "{first:?} {second:?}");
+    let kept = std::fs::read_dir(site.cache().join("uv")).unwrap().flatten();
+    let kept: Vec<_> = kept.map(|entry| entry.file_name()).filter(|name| name != ".lock").collect();
+    assert_eq!(kept.len(), 1, "{kept:?}");
+    site.end().await;
+}
+
+#[tokio::test]
+async fn without_uv_and_python_there_is_a_clear_error() {
+    let site = Site::new().with_only(&[]);
+    let error = site.fails(&Image::new()).await;
+    assert!(error.message().contains("uv is missing and cannot be obtained"), "{error}");
+    site.end().await;
+}
+
+#[tokio::test]
+async fn missing_debian_packages_are_told_with_the_command_that_installs_them() {
+    let site = Site::new();
+    let error = site.fails(&Image::new().apt(["dpkg", "skyward-no-such-package"])).await;
+    if Path::new("/usr/bin/dpkg-query").exists() {
+        assert_eq!(error.hint(), Some("sudo apt-get install -y skyward-no-such-package"), "{error}");
+    } else {
+        assert!(error.message().contains("no dpkg-query"), "{error}");
+    }
+    site.end().await;
+}
+
+#[tokio::test]
+async fn a_cache_that_cannot_be_written_to_is_told() {
+    let site = Site::new().with_env("SKYWARD_CACHE_DIR", "/proc/none");
+    let error = site.fails(&Image::new()).await;
+    assert!(error.message().contains("cannot be written to"), "{error}");
+    assert!(error.hint().unwrap().contains("SKYWARD_CACHE_DIR"), "{error}");
+    site.end().await;
+}

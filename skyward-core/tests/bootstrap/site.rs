@@ -1,0 +1,245 @@
+//! Machines of this host with a cache folder of their own, and package indexes to build from.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, OnceLock};
+use std::time::Duration;
+
+use skyward_core::bootstrap::{Inputs, Plan, Ready, StepEvent, run};
+use skyward_core::error::ErrorKind;
+use skyward_core::ids::{Attempt, LaunchId, NodeIndex, PoolId};
+use skyward_core::provider::{LaunchRequest, Local, Machine, Offer, Provider};
+use skyward_core::remote::{Command, Process, Remote};
+use skyward_core::spec::{Image, Limits};
+use skyward_core::{Error, Result};
+
+/// A pool's machines on this host and a cache folder of its own, both gone at the end.
+pub(crate) struct Site {
+    local: Local,
+    pool: PoolId,
+    pub(crate) root: PathBuf,
+    env: Vec<(String, String)>,
+}
+
+impl Site {
+    pub(crate) fn new() -> Self {
+        let root = std::env::temp_dir().join(format!("sky{:08x}", rand::random::<u32>()));
+        std::fs::create_dir(&root).unwrap();
+        Self { local: Local::new().runtime_dir(root.join("r")), pool: PoolId::random(), root, env: Vec::new() }
+    }
+
+    pub(crate) fn cache(&self) -> PathBuf {
+        self.root.join("cache")
+    }
+
+    pub(crate) fn with_env(mut self, key: &str, value: &str) -> Self {
+        self.env.push((key.into(), value.into()));
+        self
+    }
+
+    /// Only ordinary commands of this host, and these, are in `PATH`.
+    pub(crate) fn with_only(self, more: &[&str]) -> Self {
+        let folder = self.root.join("bin");
+        std::fs::create_dir(&folder).unwrap();
+        let path = std::env::var_os("PATH").unwrap();
+        // The shims of version managers need their managers in PATH.
+        let folders: Vec<_> = std::env::split_paths(&path).filter(|folder| !folder.ends_with("shims")).collect();
+        for name in ORDINARY.iter().chain(more) {
+            if let Some(found) = folders.iter().map(|folder| folder.join(name)).find(|path| path.is_file()) {
+                std::os::unix::fs::symlink(found, folder.join(name)).unwrap();
+            }
+        }
+        let path = folder.to_str().unwrap().to_owned();
+        self.with_env("PATH", &path)
+    }
+
+    pub(crate) async fn machine(&self, node: u32) -> Machine {
+        let launch = LaunchId::of(&self.pool, NodeIndex(node), Attempt(1));
+        let offer = Offer::new("host", "this host", 1, 1);
+        let request = LaunchRequest::new(launch, self.pool.clone(), NodeIndex(node), offer, Duration::ZERO);
+        self.local.launch(&request).await.unwrap()
+    }
+
+    pub(crate) fn remote(&self, machine: &Machine) -> Process {
+        let remote = Process::new()
+            .folder(&machine.folder)
+            .env("SKYWARD_MACHINE", machine.id.as_str())
+            .env("SKYWARD_CACHE_DIR", self.cache().to_str().unwrap())
+            // What is refused is refused at once, without the pauses that a person would want.
+            .env("UV_HTTP_RETRIES", "0")
+            .env("PIP_RETRIES", "0");
+        self.env.iter().fold(remote, |remote, (key, value)| remote.env(key, value))
+    }
+
+    pub(crate) async fn start(&self, image: &Image, node: u32) -> (Result<Ready>, Vec<StepEvent>) {
+        self.start_with(image, node, &[]).await
+    }
+
+    pub(crate) async fn start_with(&self, image: &Image, node: u32, setup: &[&str]) -> (Result<Ready>, Vec<StepEvent>) {
+        image.validate().unwrap();
+        let machine = self.machine(node).await;
+        let setup: Vec<_> = setup.iter().map(|command| (*command).to_owned()).collect();
+        let plan = Plan::new(image, &Inputs::read(image).unwrap(), &machine, &setup, &Limits::default());
+        let events = Mutex::new(Vec::new());
+        let ready = run(&self.remote(&machine), &plan, &|event| events.lock().unwrap().push(event)).await;
+        (ready, events.into_inner().unwrap())
+    }
+
+    /// The error of an environment that cannot be.
+    pub(crate) async fn fails(&self, image: &Image) -> Error {
+        let error = self.start(image, 0).await.0.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Environment, "{error}");
+        error
+    }
+
+    pub(crate) async fn end(self) {
+        self.local.teardown(&self.pool).await.unwrap();
+        assert_eq!(self.local.list(&self.pool).await.unwrap(), []);
+    }
+}
+
+impl Drop for Site {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.root);
+    }
+}
+
+/// The names of the steps that began, in order.
+pub(crate) fn steps(events: &[StepEvent]) -> Vec<&'static str> {
+    let started = |event: &StepEvent| match event {
+        StepEvent::Started { step } => Some(*step),
+        _ => None,
+    };
+    events.iter().filter_map(started).collect()
+}
+
+/// How many lines of all steps contain this.
+pub(crate) fn lines_with(events: &[StepEvent], text: &str) -> usize {
+    events.iter().filter(|event| matches!(event, StepEvent::Line { line, .. } if line.contains(text))).count()
+}
+
+/// What the workers' Python says to a line of code.
+pub(crate) async fn python(ready: &Ready, code: &str) -> String {
+    let mut command = Command::new([ready.python.as_str(), "-c", code]);
+    command.env = ready.env.clone();
+    let output = Process::new().folder(&ready.work_dir).run(&command, &|_| {}).await.unwrap();
+    assert!(output.success(), "{output:?}");
+    output.stdout.trim().to_owned()
+}
+
+/// All files below a folder, without Python's caches.
+pub(crate) fn walk(folder: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for path in std::fs::read_dir(folder).unwrap().flatten().map(|entry| entry.path()) {
+        if path.is_dir() && !path.is_symlink() && !path.ends_with("__pycache__") {
+            found.extend(walk(&path));
+        } else if !path.ends_with("__pycache__") {
+            found.push(path);
+        }
+    }
+    found.sort();
+    found
+}
+
+/// Whether the package index can be reached; said once when not.
+pub(crate) fn index_is_there() -> bool {
+    static THERE: OnceLock<bool> = OnceLock::new();
+    *THERE.get_or_init(|| {
+        let folder = std::env::temp_dir().join(format!("sky{:08x}", rand::random::<u32>()));
+        let there = std::process::Command::new("python3")
+            .args(["-m", "pip", "download", "-q", "--no-deps", "--retries", "0", "--timeout", "10", "-d"])
+            .arg(&folder)
+            .arg("iniconfig==2.0.0")
+            .stderr(std::process::Stdio::null())
+            .status()
+            .is_ok_and(|status| status.success());
+        let _ = std::fs::remove_dir_all(&folder);
+        if !there {
+            eprintln!("skipped: the package index cannot be reached by `python3 -m pip`");
+        }
+        there
+    })
+}
+
+/// Leaves a test that needs the package index when it is not there.
+#[macro_export]
+macro_rules! needs_index {
+    () => {
+        if !$crate::site::index_is_there() {
+            return;
+        }
+    };
+}
+
+/// Adds a package of one empty module to a folder that becomes an [`Index`].
+pub(crate) fn wheel(index: &Path, name: &str, version: &str, requires: Option<&str>) {
+    let mut command = std::process::Command::new("python3");
+    command.args(["-c", WHEEL]).arg(index).args([name, version]).args(requires);
+    assert!(command.status().unwrap().success());
+}
+
+/// A simple index over HTTP on this host.
+pub(crate) struct Index {
+    server: std::process::Child,
+    port: u16,
+}
+
+impl Index {
+    /// Serves a folder, to this user alone if one is given (`name:password`).
+    pub(crate) fn serve(folder: &Path, user: &str) -> Self {
+        use std::io::BufRead;
+        let mut command = std::process::Command::new("python3");
+        command.args(["-c", SERVER]).arg(folder).arg(user).stdout(std::process::Stdio::piped());
+        let mut server = command.spawn().unwrap();
+        let mut line = String::new();
+        std::io::BufReader::new(server.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        Self { server, port: line.trim().parse().unwrap() }
+    }
+
+    pub(crate) fn url(&self) -> String {
+        format!("http://127.0.0.1:{}/simple", self.port)
+    }
+}
+
+impl Drop for Index {
+    fn drop(&mut self) {
+        let _ = self.server.kill();
+        let _ = self.server.wait();
+    }
+}
+
+const ORDINARY: [&str; 15] =
+    ["sh", "uname", "id", "cut", "getent", "mkdir", "mktemp", "rm", "mv", "cat", "flock", "grep", "sed", "tr", "ls"];
+
+const WHEEL: &str = r#"
+import pathlib, sys, zipfile
+index, name, version, *requires = sys.argv[1:]
+folder = pathlib.Path(index, 'simple', name)
+folder.mkdir(parents=True, exist_ok=True)
+file, info = f'{name}-{version}-py3-none-any.whl', f'{name}-{version}.dist-info'
+with zipfile.ZipFile(folder / file, 'w') as archive:
+    archive.writestr(f'{name}/__init__.py', '')
+    needs = ''.join(f'Requires-Dist: {needed}\n' for needed in requires)
+    archive.writestr(f'{info}/METADATA', f'Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n{needs}')
+    archive.writestr(f'{info}/WHEEL', 'Wheel-Version: 1.0\nGenerator: x\nRoot-Is-Purelib: true\nTag: py3-none-any\n')
+    archive.writestr(f'{info}/RECORD', '')
+(folder / 'index.html').write_text(f'<a href="{file}">{file}</a>')
+"#;
+
+const SERVER: &str = r#"
+import base64, functools, http.server, sys
+folder, wanted = sys.argv[1], sys.argv[2].encode()
+class Handler(http.server.SimpleHTTPRequestHandler):
+    def do_GET(self):
+        given = self.headers.get('Authorization', 'Basic ').split(' ')[1]
+        if base64.b64decode(given) == wanted or not wanted:
+            return super().do_GET()
+        self.send_response(401)
+        self.send_header('WWW-Authenticate', 'Basic realm="x"')
+        self.send_header('Content-Length', '0')
+        self.end_headers()
+    def log_message(self, *_):
+        pass
+server = http.server.ThreadingHTTPServer(('127.0.0.1', 0), functools.partial(Handler, directory=folder))
+print(server.server_port, flush=True)
+server.serve_forever()
+"#;
