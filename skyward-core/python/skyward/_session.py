@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import select
 import socket
 from collections import deque
@@ -384,13 +385,13 @@ class Session:
 def raise_descriptor(opened: socket.socket) -> socket.socket:
     """The same socket at a high descriptor, out of the way of payloads that close the low ones."""
     import fcntl
-    import os
 
-    top = os.sysconf("SC_OPEN_MAX")
-    base = 960 if top < 0 or top >= 1024 else max(top - 32, 3)
-    try:
-        moved = socket.socket(fileno=fcntl.fcntl(opened.fileno(), fcntl.F_DUPFD_CLOEXEC, base))
-    except OSError:
-        return opened
+    moved = socket.socket(fileno=fcntl.fcntl(opened.fileno(), fcntl.F_DUPFD_CLOEXEC, high_descriptor()))
     opened.close()
     return moved
+
+
+def high_descriptor() -> int:
+    """The lowest of the numbers that this process may give to descriptors of its own."""
+    most = os.sysconf("SC_OPEN_MAX")
+    return 960 if most < 0 or most >= 1024 else max(most - 32, 3)

@@ -20,7 +20,7 @@ import msgspec
 from . import _hooks, _payload, _state, _wire
 from ._failure import failure_map, simple_failure
 from ._runner import Runner, flush
-from ._session import LostDescriptorsError, Session, Task, raise_descriptor
+from ._session import LostDescriptorsError, Session, Task, high_descriptor, raise_descriptor
 from ._values import Buffer
 
 EXIT_HOOK: Final = 3
@@ -54,8 +54,16 @@ class Worker:
         self.out = _keep(1)
         self.err = _keep(2)
 
+    def _has_signals(self) -> bool:
+        # The module `signal` wraps this in an enumeration, which takes longer than all the rest of a call.
+        handlers = self._handlers
+        return _signal.getsignal(2) is handlers[0] and _signal.getsignal(15) is handlers[1]
+
     def take_signals(self) -> None:
-        """Handle the signals; again, after a payload that handled them itself."""
+        """Handle the signals; again, after a payload or a native library (JAX's preemption notice) that took them.
+
+        Python does not see what a native library does, so this is done after every task that takes a while.
+        """
         signal.signal(signal.SIGINT, self._handlers[0])
         signal.signal(signal.SIGTERM, self._handlers[1])
 
@@ -75,6 +83,7 @@ class Worker:
         finally:
             self.waiting = False
         flush()
+        self.take_signals()
         version = ".".join(map(str, sys.version_info[:3]))
         head = [_wire.WORKER_HELLO, _wire.PROTOCOL, os.getpid(), self.generation, self.rank, ready, version]
         self.session.greet_with(head, body)
@@ -118,8 +127,7 @@ class Worker:
             else:
                 stream = _Output(session, identity) if identity in session.streams else None
                 parts, failure = self.runner.run(payload, task.arguments, task.trace, stream)
-                # The module `signal` wraps this in an enumeration, which takes longer than all the rest.
-                if _signal.getsignal(2) is not self._handlers[0] or _signal.getsignal(15) is not self._handlers[1]:
+                if not self._has_signals():
                     self.take_signals()
         if session.verdict is not None:
             parts, failure = None, session.verdict
@@ -130,6 +138,8 @@ class Worker:
         except OSError:
             raise LostDescriptorsError("those of its output files") from None
         took = perf_counter_ns() - began
+        if took > _STALE_NS:
+            self.take_signals()
         if parts is not None:
             session.result(identity, out, err, took // 1000, parts)
         else:
@@ -244,7 +254,7 @@ def _keep(descriptor: int) -> int:
     """A second, high descriptor for an output file: a payload may close or redirect the first."""
     import fcntl
 
-    return fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, 900)
+    return fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, high_descriptor())
 
 
 def _exit(code: int) -> None:

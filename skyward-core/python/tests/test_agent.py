@@ -341,6 +341,16 @@ def test_64_mib_of_output_arrive_whole_though_the_client_reads_late(node: Node) 
         size += len(data)
 
 
+def test_all_output_comes_before_the_farewell(node: Node) -> None:
+    worker = node.ready("import os\ndef main(n):\n    for _ in range(n): os.write(1, bytes(1 << 20))\n")
+    node.agent.send([_wire.LOGS, 1, 0, 0, 0])
+    worker.outcome(worker.start(1, n=8))
+    node.agent.shutdown()
+    sent = [(head, body) for head, body in node.agent.seen if head[0] == _wire.LOG]
+    assert sum(len(body) for _, body in sent) == 8 << 20
+    assert [head for head, _ in node.agent.seen][-1] == [_wire.LOG_END, 1, 0, 8 << 20, 0]
+
+
 def test_output_from_an_offset_on(node: Node) -> None:
     worker = node.ready("def main():\n    print('0123456789')\n")
     worker.call(1)

@@ -225,7 +225,7 @@ def test_a_decorated_generator_stays_one(fake_jax: Recorder) -> None:
     assert len(fake_jax.calls) == 1
 
 
-def world(node: Node, source: str) -> list[Any]:
+def world(node: Node, source: str, end: bool = True) -> list[Any]:
     """What the payload returns on the two workers of a world."""
     node.agent.send([_wire.RESERVE_PORT, 1])
     port = node.agent.expect(_wire.PORT)[0][3]
@@ -236,7 +236,7 @@ def world(node: Node, source: str) -> list[Any]:
     tasks = [worker.start(1) for worker in workers]
     outcomes = [worker.outcome(task) for worker, task in zip(workers, tasks, strict=True)]
     assert all(head[0] == _wire.RESULT for head, _ in outcomes), outcomes
-    for worker in workers:
+    for worker in workers if end else ():
         worker.send([_wire.BYE])
     return [value for _, value in outcomes]
 
@@ -259,6 +259,25 @@ def main():
     return jax.process_count(), got.ravel().tolist()
 """
     assert world(node, source) == [[2, [1.0, 2.0]]] * 2
+
+
+@needs_jax
+def test_a_stop_reaches_workers_whose_signals_jax_has_taken(node: Node) -> None:
+    source = """
+import atexit
+import skyward as sky
+@sky.integrations.jax()
+def main():
+    import jax
+    atexit.register(lambda: print("left"))
+    return jax.process_count()
+"""
+    assert world(node, source, end=False) == [2, 2]
+    node.agent.send([_wire.STOP, 1, [0, 1], 30.0])
+    node.agent.socket.settimeout(60)
+    for _ in range(2):
+        assert node.agent.expect(_wire.EXITED)[0][4:] == [0, None, False]
+    assert (node.folder / "g1" / "w0.out").read_text().endswith("left\n")
 
 
 @needs_jax

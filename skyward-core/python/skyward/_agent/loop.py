@@ -20,6 +20,8 @@ from .logs import Tails
 from .process import StartError, Worker
 
 _SIGNALS: Final = {"interrupt": signal.SIGINT, "kill": signal.SIGKILL, "stacks": signal.SIGUSR1}
+_FAREWELL: Final = 5.0
+"""Seconds that a client may take over each piece of what is sent before the farewell."""
 
 
 class Refusal(Exception):
@@ -338,7 +340,10 @@ class Agent:
         worker = self.workers.get((generation, index))
         if worker is None:
             raise Refusal(f"there is no worker {index} of generation {generation}")
-        self._tails.subscribe(worker, offsets)
+        try:
+            self._tails.subscribe(worker, offsets)
+        except OSError as error:
+            raise Refusal(f"the output of worker {index} cannot be read: {error}") from None
         self._advance_logs()
 
     def _shut_down(self, grace: float) -> None:
@@ -353,20 +358,18 @@ class Agent:
     def _say_bye(self) -> None:
         self.why_ended = "the client shut it down"
         self._end_all()
-        self._advance_all_logs()
-        self._tell([_wire.AGENT_BYE])
         client = self._client
-        if client is not None and client.fileno() >= 0:
-            # Whatever still waits may go out for as long as a client that reads needs.
-            client.socket.settimeout(5.0)
-            try:
-                client.flush()
-            except OSError:
-                pass
-
-    def _advance_all_logs(self) -> None:
-        if self._client is not None:
-            self._guard(self._client, self._advance_logs)
+        if client is None:
+            return
+        # Nothing else is left to do, so a client that reads gets all that waits for it.
+        client.socket.settimeout(_FAREWELL)
+        try:
+            client.flush()
+            while self._tails.wait(client) is not None:
+                self._tails.advance(client)
+            client.send([_wire.AGENT_BYE])
+        except OSError as error:
+            log(f"the client did not wait for the farewell: {error}")
 
     def _named(self, generation: int, indexes: list[int]) -> list[Worker]:
         found = (self.workers.get((generation, index)) for index in indexes)
@@ -470,6 +473,7 @@ class Agent:
             tree.kill(found)
             self._reap()
             self._reap_strays()
+            select.select((), (), (), 0.002)
         self._reap()
 
 
@@ -478,8 +482,10 @@ def log(text: str) -> None:
     import time
 
     stamp = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-    sys.stderr.write(f"{stamp} {text}\n")
-    sys.stderr.flush()
+    try:
+        os.write(2, f"{stamp} {text}\n".encode())
+    except OSError:
+        pass  # a full disk is no reason to leave workers alone
 
 
 def _boot_facts() -> dict[str, Any]:

@@ -32,7 +32,6 @@ class Worker:
         self.told_to_kill = False
         self.socket_path = f"{folder}/g{generation}w{index}.sock"
         logs = f"{folder}/g{generation}"
-        os.makedirs(logs, mode=0o700, exist_ok=True)
         self.logs = (f"{logs}/w{index}.out", f"{logs}/w{index}.err")
         self._payloads = f"{logs}/w{index}.payloads"
         self.mark = f"SKYWARD_SLOT=g{generation}w{index}"
@@ -56,6 +55,7 @@ class Worker:
         stdin = _spool(_wire.frame([_wire.START, self.generation, [self.index]], _encode({**spec, "cluster": cluster})))
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
         opened = [stdin]
+        os.makedirs(os.path.dirname(self.logs[0]), mode=0o700, exist_ok=True)
         listener = self._listen()
         try:
             out, err = (os.open(path, flags, 0o600) for path in self.logs)
@@ -198,6 +198,9 @@ def _spawn(argv: list[str], environment: dict[str, str], cwd: str | None, stdio:
             signal.set_wakeup_fd(-1)
             for changed in (signal.SIGCHLD, signal.SIGTERM, signal.SIGPIPE):
                 signal.signal(changed, signal.SIG_DFL)
+            for early in (signal.SIGINT, signal.SIGUSR1):
+                # They may come before the worker handles them, and must not end it.
+                signal.signal(early, signal.SIG_IGN)
             signal.pthread_sigmask(signal.SIG_SETMASK, ())
             if cwd:
                 os.chdir(cwd)

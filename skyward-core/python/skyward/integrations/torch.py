@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 from collections.abc import Callable
 from typing import Any, ParamSpec, TypeVar, overload
 
@@ -59,6 +60,13 @@ def join(info: InstanceInfo, backend: str | None = None) -> None:
         world_size=info.total_workers,
         **options,
     )
+    atexit.register(_leave, dist)
+
+
+def _leave(dist: Any) -> None:
+    """At the worker's end: destroy the process group, if the payload has not."""
+    if dist.is_initialized():
+        dist.destroy_process_group()
 
 
 def set_world(info: InstanceInfo) -> None:
