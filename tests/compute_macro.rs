@@ -1,6 +1,8 @@
 //! What `#[skyward::compute]` makes of a declaration: source, entry, lines and arguments.
 
 use std::collections::BTreeMap;
+use std::io::Write as _;
+use std::process::{Command, Stdio};
 
 use skyward::payload::{ComputeFn, Payload, PendingCompute, Streaming, value};
 
@@ -53,6 +55,20 @@ fn scaled(factor: f64, x: f64) -> Payload<f64> {
     let payload = Payload::python("scaled.py", format!("def scaled(x):\n    return x * {factor:?}\n"), "scaled");
     payload.arg("x", x)
 }
+
+#[skyward::compute]
+fn failing(x: i64) {
+    r##"
+    # Escapes, brackets and strings over several lines move nothing.
+    message = f"""{x} is wrong
+      as it is"""
+    values = [
+        x, "#",
+    ]
+    raise ValueError(message)
+    "##
+}
+const RAISES_AT: u32 = line!() - 3;
 
 #[allow(clippy::unwrap_used, reason = "it is for tests only")]
 fn arguments<T: skyward::payload::Output>(call: PendingCompute<T>) -> BTreeMap<String, Any> {
@@ -157,4 +173,34 @@ fn generators_stream_and_rust_bodies_build() {
     let call = scaled(2.0, 3.0);
     assert_eq!(call.source().main_text(), "def scaled(x):\n    return x * 2.0\n");
     assert_eq!(arguments(call)["x"], Any::Float(3.0));
+}
+
+/// Python's own compiler and tracebacks, as a worker uses them: the text begins at the source's first line.
+#[test]
+fn python_sees_the_lines_of_the_rust_file() {
+    let call = failing(3);
+    let source = call.source();
+    let script = "
+import sys, traceback
+name, first, entry = sys.argv[1:]
+space = {}
+exec(compile('\\n' * (int(first) - 1) + sys.stdin.read(), name, 'exec'), space)
+try:
+    space[entry](3)
+except ValueError as error:
+    frame = traceback.extract_tb(error.__traceback__)[-1]
+    print(f'{frame.filename}:{frame.lineno}: {error}', end='')
+";
+    let mut python = Command::new("python3")
+        .args(["-c", script, source.main(), &source.first_line().to_string(), source.entry()])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    python.stdin.take().unwrap().write_all(source.main_text().as_bytes()).unwrap();
+    let output = python.wait_with_output().unwrap();
+    assert_eq!(
+        String::from_utf8(output.stdout).unwrap(),
+        format!("tests/compute_macro.rs:{RAISES_AT}: 3 is wrong\n  as it is")
+    );
 }
