@@ -230,8 +230,14 @@ def run_source(text: str, filename: str, namespace: dict[str, Any], first_line: 
     code = compile(text, filename, "exec", dont_inherit=True)
     import linecache
 
+    lines = text.splitlines(keepends=True)
+    if first_line > 1:
+        # Payloads that stand in other lines of the same Rust file keep theirs.
+        known = linecache.getlines(filename)
+        above = known[: first_line - 1]
+        lines = above + lines[len(above) :] + known[len(lines) :]
     # Without a modification time the entry is kept though there is no such file.
-    linecache.cache[filename] = (len(text), None, text.splitlines(keepends=True), filename)
+    linecache.cache[filename] = (len(text), None, lines, filename)
     exec(code, namespace)
 
 

@@ -30,7 +30,7 @@ def _clean() -> Iterator[None]:
 
 def make(files: dict[str, str], main: str = "", entry: str = "main", first_line: int = 1) -> Payload:
     body = {"entry": entry, "main": main or next(iter(files)), "first_line": first_line, "files": list(files.items())}
-    return Payload(1, f"{next(_numbers):016x}", body)
+    return Payload(1, f"{next(_numbers):08x}" * 4, body)
 
 
 def run(files: dict[str, str], main: str = "", entry: str = "main") -> Any:
@@ -110,6 +110,19 @@ def test_lines_are_those_of_the_file_it_came_from() -> None:
     assert (last.filename, last.lineno, last.line) == ("src/main.rs", 41, "raise ValueError('x')")
     linecache.checkcache()
     assert linecache.getline("src/main.rs", 41).strip() == "raise ValueError('x')"
+
+
+def test_payloads_of_one_rust_file_keep_their_lines() -> None:
+    """Inline bodies share the name of the file that they stand in."""
+    for first_line in (70, 50, 90):
+        text = f"def main():\n    return {first_line}\n"
+        assert make({"src/lib.rs": text}, first_line=first_line).function()() == first_line
+    for first_line in (50, 70, 90):
+        assert linecache.getline("src/lib.rs", first_line + 1) == f"    return {first_line}\n"
+    assert linecache.getline("src/lib.rs", 60).strip() == ""
+    make({"src/lib.rs": "def main():\n    return 0\n"}, first_line=70).function()
+    assert linecache.getline("src/lib.rs", 71) == "    return 0\n"
+    assert linecache.getline("src/lib.rs", 91) == "    return 90\n"
 
 
 def test_a_syntax_error_has_the_files_line() -> None:
