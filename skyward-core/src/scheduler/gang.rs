@@ -1,0 +1,149 @@
+//! Gangs: tasks that must run at the same time, one per rank. What happens to one of them decides for all: they start together, and are tried again together or not at all.
+
+use std::time::Instant;
+
+use super::state::{Timer, Tries};
+use super::{Action, Scheduler};
+use crate::error::{Error, ErrorKind};
+use crate::ids::{Rank, TaskId};
+use crate::payload::{Outcome, Value};
+
+/// The tasks of a gang that have no outcome yet.
+#[derive(Debug, Default)]
+pub(super) struct Gang {
+    pub(super) members: Vec<(Rank, TaskId)>,
+    /// Members that wait to be started; the gang starts when all of them do.
+    pub(super) waiting: usize,
+    /// Values that were returned, kept back until all members have returned: until then the gang may have to run again.
+    pub(super) held: Vec<(TaskId, Value)>,
+    pub(super) tries: Tries,
+    /// It is to run again as soon as all members are back.
+    pub(super) retrying: bool,
+    /// A member has failed for good: the others are on their own.
+    pub(super) broken: bool,
+}
+
+impl Scheduler {
+    pub(super) fn enqueue_gang(&mut self, ids: &[TaskId]) {
+        let Some(first) = ids.first() else { return };
+        let members: Vec<_> = ids.iter().enumerate().map(|(rank, id)| (Rank(rank as u32), *id)).collect();
+        self.gang_table.insert(*first, Gang { waiting: members.len(), members, ..Gang::default() });
+        self.gangs.push_back(*first);
+    }
+
+    /// Starts the gang in front if all its members wait and every worker is idle.
+    pub(super) fn start_gang(&mut self, now: Instant) {
+        while let Some(first) = self.gangs.front().copied() {
+            let Some(gang) = self.gang_table.get_mut(&first) else {
+                self.gangs.pop_front();
+                continue;
+            };
+            let idle = self.workers.iter().all(|worker| worker.ready && worker.sent.is_empty());
+            if !idle || gang.waiting < gang.members.len() {
+                return;
+            }
+            gang.waiting = 0;
+            gang.retrying = false;
+            let members = gang.members.clone();
+            self.gangs.pop_front();
+            for (rank, id) in members {
+                self.send(now, rank, id);
+            }
+        }
+    }
+
+    /// A member's worker answered, or was lost.
+    pub(super) fn settle_member(&mut self, now: Instant, first: TaskId, id: TaskId, outcome: Outcome) {
+        if self.tasks.get(&id).is_none_or(|task| task.abandoned) {
+            self.tasks.remove(&id);
+            return;
+        }
+        let Some(gang) = self.gang_table.get_mut(&first) else { return };
+        if gang.retrying {
+            gang.waiting += 1;
+            return;
+        }
+        match outcome {
+            Ok(value) => {
+                gang.held.push((id, value));
+                if gang.broken || gang.held.len() == gang.members.len() {
+                    self.release(first);
+                }
+            }
+            Err(error) => {
+                let options = self.tasks.get(&id).map(|task| (task.options, task.streaming)).unwrap_or_default();
+                let next = if gang.broken { None } else { gang.tries.next(&error, options.0.retry, options.1) };
+                match next {
+                    Some(_) => self.retry_gang(now, first, id, error),
+                    None => {
+                        gang.broken = true;
+                        self.finish_member(first, id, Err(error));
+                        self.release(first);
+                    }
+                }
+            }
+        }
+    }
+
+    /// A member's caller does not wait any more. A gang that waits cannot run without it.
+    pub(super) fn leave_gang(&mut self, first: TaskId, id: TaskId) {
+        let Some(gang) = self.gang_table.get_mut(&first) else { return };
+        gang.members.retain(|(_, member)| *member != id);
+        gang.held.retain(|(member, _)| *member != id);
+        gang.broken = true;
+        if gang.waiting > 0 {
+            let others: Vec<TaskId> = gang.members.iter().map(|(_, member)| *member).collect();
+            let others =
+                others.into_iter().filter(|other| self.tasks.get(other).is_some_and(|task| task.sent_to.is_none()));
+            for other in others.collect::<Vec<_>>() {
+                let error = Error::new(
+                    ErrorKind::Cancelled,
+                    "the task was cancelled: another task of its gang was, before the gang started",
+                );
+                self.finish_member(first, other, Err(error));
+            }
+        }
+        self.release(first);
+    }
+
+    fn retry_gang(&mut self, now: Instant, first: TaskId, failed: TaskId, error: Error) {
+        let Some(gang) = self.gang_table.get_mut(&first) else { return };
+        gang.retrying = true;
+        gang.held.clear();
+        let attempt = gang.tries.attempt;
+        let members = gang.members.clone();
+        gang.waiting = 0;
+        for (rank, id) in members {
+            let Some(task) = self.tasks.get_mut(&id) else { continue };
+            task.tries.attempt = attempt;
+            let running = id != failed && task.sent_to.is_some();
+            self.actions.push(Action::Retried { task: id, attempt, error: error.clone() });
+            if running {
+                self.actions.push(Action::Cancel { rank, task: id, interrupt: true });
+                self.timers.add(now + self.grace, Timer::Grace(rank, id));
+            } else if let Some(gang) = self.gang_table.get_mut(&first) {
+                gang.waiting += 1;
+            }
+        }
+        self.gangs.push_front(first);
+        self.start_gang(now);
+    }
+
+    /// Gives the callers the values that were kept back.
+    fn release(&mut self, first: TaskId) {
+        let Some(gang) = self.gang_table.get_mut(&first) else { return };
+        for (id, value) in std::mem::take(&mut gang.held) {
+            self.finish_member(first, id, Ok(value));
+        }
+    }
+
+    fn finish_member(&mut self, first: TaskId, id: TaskId, outcome: Outcome) {
+        self.finish(id, outcome);
+        let Some(gang) = self.gang_table.get_mut(&first) else { return };
+        gang.members.retain(|(_, member)| *member != id);
+        if gang.members.is_empty() {
+            self.gang_table.remove(&first);
+            self.gangs.retain(|queued| *queued != first);
+        }
+    }
+}

@@ -1,0 +1,397 @@
+//! Which task runs on which worker: events in, actions out. No I/O, no clock: `now` is passed in.
+//!
+//! - Tasks for any worker run in the order in which they came. A task for one rank or node waits for that one alone.
+//! - A gang (one task per rank, in a joined world) starts when every worker is idle; tasks that came after it wait until it has started, so it is never starved.
+//! - Behind a running task a worker gets more only while its tasks are short (see [`policy::depth`]), so that a long task never holds others that another worker could run.
+//! - When a worker of a joined world is lost, the world ends: every worker is started again, and what may be tried again is.
+
+mod gang;
+pub mod policy;
+mod queue;
+mod state;
+
+#[cfg(test)]
+mod tests;
+
+use std::time::{Duration, Instant};
+
+use crate::error::{Error, ErrorKind, Result, WorkerExit};
+use crate::ids::{Attempt, NodeIndex, Rank, TaskId};
+use crate::payload::{Outcome, Target, TaskOptions};
+
+pub use state::Scheduler;
+
+/// What the owner of a [`Scheduler`] has to do, in this order.
+#[derive(Debug, Clone)]
+pub enum Action {
+    /// Send the task to the worker.
+    Send {
+        /// Which worker.
+        rank: Rank,
+        /// Which task.
+        task: TaskId,
+    },
+    /// The worker begins with the task about now.
+    Started {
+        /// Which worker.
+        rank: Rank,
+        /// Which task.
+        task: TaskId,
+        /// Which try.
+        attempt: Attempt,
+    },
+    /// Give the task's caller its outcome, and forget the task's arguments.
+    Finish {
+        /// Which task.
+        task: TaskId,
+        /// How it ended.
+        outcome: Outcome,
+    },
+    /// The task is tried again.
+    Retried {
+        /// Which task.
+        task: TaskId,
+        /// The try that comes.
+        attempt: Attempt,
+        /// Why the one before failed.
+        error: Error,
+    },
+    /// Tell the worker to drop or to end the task.
+    Cancel {
+        /// Which worker.
+        rank: Rank,
+        /// Which task.
+        task: TaskId,
+        /// Whether it is running, so that the agent has to interrupt the worker.
+        interrupt: bool,
+    },
+    /// End the worker's whole process tree: it did not heed an interrupt.
+    Kill {
+        /// Which worker.
+        rank: Rank,
+    },
+    /// Start this worker again.
+    RestartWorker {
+        /// Which worker.
+        rank: Rank,
+    },
+    /// End every worker and start all of them together, as a new generation.
+    RestartWorld {
+        /// The first that was lost.
+        lost: Rank,
+    },
+}
+
+impl Scheduler {
+    /// Takes a task.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::NotFound`] when the target is not in this pool.
+    pub fn submit(
+        &mut self,
+        now: Instant,
+        id: TaskId,
+        target: Target,
+        options: TaskOptions,
+        streaming: bool,
+    ) -> Result<()> {
+        let target = self.resolve(target)?;
+        self.insert(id, target, options, streaming, None);
+        self.enqueue(id);
+        self.place(now, id);
+        Ok(())
+    }
+
+    /// Takes a gang: one task per rank, in the order of ranks.
+    pub fn submit_gang(&mut self, now: Instant, ids: &[TaskId], options: TaskOptions, streaming: bool) {
+        debug_assert_eq!(ids.len(), self.workers.len());
+        let gang = ids.first().copied();
+        for (rank, id) in ids.iter().enumerate() {
+            self.insert(*id, Target::Rank(Rank(rank as u32)), options, streaming, gang);
+        }
+        self.enqueue_gang(ids);
+        self.fill_all(now);
+    }
+
+    /// A worker has entered its hooks.
+    pub fn on_ready(&mut self, now: Instant, rank: Rank) {
+        let worker = &mut self.workers[rank.0 as usize];
+        debug_assert!(worker.sent.is_empty());
+        worker.ready = true;
+        self.refresh(rank);
+        self.fill_all(now);
+    }
+
+    /// A worker answered a task. `user_error` is whether the payload raised.
+    pub fn on_returned(&mut self, now: Instant, rank: Rank, id: TaskId, outcome: Outcome, micros: u64) {
+        let worker = &mut self.workers[rank.0 as usize];
+        let Some(place) = worker.sent.iter().position(|sent| *sent == id) else { return };
+        worker.sent.remove(place);
+        worker.average.add(micros);
+        self.barren_restarts = 0;
+        // A gang that goes lifts the barrier for every worker.
+        let gangs = !self.gangs.is_empty();
+        self.disarm(id);
+        self.settle(now, id, outcome);
+        if place == 0 {
+            self.begin_front(now, rank);
+        }
+        self.refresh(rank);
+        if gangs || !self.gangs.is_empty() {
+            self.fill_all(now);
+        } else {
+            self.fill(now, rank);
+        }
+    }
+
+    /// A worker does not know a task that was sent to it: the frame was lost with its connection. It is sent again; that is no further try.
+    pub fn on_missing(&mut self, rank: Rank, id: TaskId) {
+        let worker = &mut self.workers[rank.0 as usize];
+        let Some(place) = worker.sent.iter().position(|sent| *sent == id) else { return };
+        worker.sent.remove(place);
+        worker.sent.push_back(id);
+        self.actions.push(Action::Send { rank, task: id });
+    }
+
+    /// A worker process is gone.
+    pub fn on_lost(&mut self, now: Instant, rank: Rank, exit: &WorkerExit) {
+        if !self.workers[rank.0 as usize].ready {
+            return;
+        }
+        let others: Vec<Rank> =
+            if self.joined { self.ranks().filter(|other| *other != rank).collect() } else { Vec::new() };
+        self.lose(now, rank, exit);
+        for other in others {
+            if self.workers[other.0 as usize].ready {
+                self.lose(now, other, &WorkerExit::WorldEnded);
+            }
+        }
+        self.barren_restarts += 1;
+        if self.barren_restarts > policy::MAX_BARREN_RESTARTS {
+            let error = Error::new(
+                ErrorKind::WorkerExited,
+                format!(
+                    "workers were lost {} times in a row without one task returning; the last one {exit}",
+                    self.barren_restarts
+                ),
+            )
+            .with_hint(
+                "look at the workers' output: the environment or the machine is broken, or every task ends its worker",
+            );
+            self.fail(error);
+        } else if self.joined {
+            self.actions.push(Action::RestartWorld { lost: rank });
+        } else {
+            self.actions.push(Action::RestartWorker { rank });
+        }
+    }
+
+    /// A task's caller does not wait any more.
+    pub fn cancel(&mut self, now: Instant, id: TaskId) {
+        let error = Error::new(ErrorKind::Cancelled, "the task was cancelled: its caller does not wait any more");
+        self.abandon(now, id, error);
+    }
+
+    /// Does what is due.
+    pub fn on_timeout(&mut self, now: Instant) {
+        while let Some(timer) = self.timers.pop_due(now) {
+            match timer {
+                state::Timer::Run(id) => {
+                    let limit = self.tasks.get(&id).and_then(|task| task.options.timeout).unwrap_or_default();
+                    let error = Error::new(ErrorKind::Timeout, format!("the task ran longer than its timeout of {limit:?}"))
+                        .with_hint("`.timeout(…)` counts from the task's start on a worker; give it more, or let the payload do less");
+                    self.abandon(now, id, error);
+                }
+                state::Timer::Grace(rank, id) => {
+                    if self.workers[rank.0 as usize].sent.front() == Some(&id) {
+                        self.actions.push(Action::Kill { rank });
+                    }
+                }
+            }
+        }
+    }
+
+    /// When [`on_timeout`](Self::on_timeout) has something to do.
+    pub fn next_timeout(&self) -> Option<Instant> {
+        self.timers.next()
+    }
+
+    /// Ends everything: every task that waits or runs fails with this error, and no task is taken.
+    pub fn fail(&mut self, error: Error) {
+        let mut ids: Vec<TaskId> = self.tasks.keys().copied().collect();
+        ids.sort_unstable();
+        for id in ids {
+            if let Some(task) = self.tasks.remove(&id)
+                && !task.abandoned
+            {
+                self.actions.push(Action::Finish { task: id, outcome: Err(error.clone()) });
+            }
+        }
+        self.clear();
+        self.failed = Some(error);
+    }
+
+    /// Waiting tasks fail with this error; running ones are interrupted and fail with it too. Gives the workers that are busy.
+    pub fn drain(&mut self, now: Instant, error: &Error) -> Vec<Rank> {
+        let mut ids: Vec<TaskId> = self.tasks.keys().copied().collect();
+        ids.sort_unstable();
+        for id in ids {
+            self.abandon(now, id, error.clone());
+        }
+        self.failed = Some(error.clone());
+        self.ranks().filter(|rank| !self.workers[rank.0 as usize].sent.is_empty()).collect()
+    }
+
+    /// What the pool cannot take tasks for, if it cannot.
+    pub fn failure(&self) -> Option<&Error> {
+        self.failed.as_ref()
+    }
+
+    /// What is to be done since the last call.
+    pub fn take_actions(&mut self, into: &mut Vec<Action>) {
+        into.append(&mut self.actions);
+    }
+
+    /// Tasks that wait for a worker.
+    pub fn queued(&self) -> usize {
+        self.tasks.values().filter(|task| task.sent_to.is_none()).count()
+    }
+
+    /// The tasks that a worker has, the running one first.
+    pub fn sent(&self, rank: Rank) -> impl Iterator<Item = TaskId> + '_ {
+        self.workers.get(rank.0 as usize).into_iter().flat_map(|worker| worker.sent.iter().copied())
+    }
+
+    /// Whether a worker takes tasks.
+    pub fn is_ready(&self, rank: Rank) -> bool {
+        self.workers.get(rank.0 as usize).is_some_and(|worker| worker.ready)
+    }
+
+    fn resolve(&self, target: Target) -> Result<Target> {
+        let nodes = self.by_node.len() as u32;
+        let workers = self.workers.len() as u32;
+        match target {
+            Target::Any => Ok(target),
+            Target::Head => Ok(Target::Rank(Rank(0))),
+            Target::Node(NodeIndex(node)) if node < nodes => Ok(target),
+            Target::Rank(Rank(rank)) if rank < workers => Ok(target),
+            Target::Node(node) => Err(Error::new(ErrorKind::NotFound, format!("the pool has no node {node}"))
+                .with_hint(format!("its nodes are 0 to {}", nodes.saturating_sub(1)))),
+            Target::Rank(rank) => Err(Error::new(ErrorKind::NotFound, format!("the pool has no rank {rank}"))
+                .with_hint(format!("its ranks are 0 to {}", workers.saturating_sub(1)))),
+        }
+    }
+
+    /// Ends a task for its caller; a worker that has it is told, and gets the grace to heed.
+    fn abandon(&mut self, now: Instant, id: TaskId, error: Error) {
+        let Some(task) = self.tasks.get_mut(&id) else { return };
+        if task.abandoned {
+            return;
+        }
+        task.abandoned = true;
+        let (sent_to, gang) = (task.sent_to, task.gang);
+        self.disarm(id);
+        self.actions.push(Action::Finish { task: id, outcome: Err(error) });
+        if let Some(first) = gang {
+            self.leave_gang(first, id);
+        }
+        match sent_to {
+            None => {
+                self.unqueue(id);
+                self.tasks.remove(&id);
+                self.fill_all(now);
+            }
+            Some(rank) => {
+                let interrupt = self.workers[rank.0 as usize].sent.front() == Some(&id);
+                self.actions.push(Action::Cancel { rank, task: id, interrupt });
+                if interrupt {
+                    self.timers.add(now + self.grace, state::Timer::Grace(rank, id));
+                }
+            }
+        }
+    }
+
+    /// Gives a task its outcome, or tries it again.
+    fn settle(&mut self, now: Instant, id: TaskId, outcome: Outcome) {
+        let Some(task) = self.tasks.get_mut(&id) else { return };
+        task.sent_to = None;
+        if let Some(first) = task.gang {
+            return self.settle_member(now, first, id, outcome);
+        }
+        if task.abandoned {
+            self.tasks.remove(&id);
+            return;
+        }
+        let next = match &outcome {
+            Ok(_) => None,
+            Err(error) => task.tries.next(error, task.options.retry, task.streaming),
+        };
+        match (next, outcome) {
+            (Some(attempt), Err(error)) => {
+                self.actions.push(Action::Retried { task: id, attempt, error });
+                self.queue_front(id);
+                self.place(now, id);
+            }
+            (_, outcome) => self.finish(id, outcome),
+        }
+    }
+
+    fn finish(&mut self, id: TaskId, outcome: Outcome) {
+        self.tasks.remove(&id);
+        self.actions.push(Action::Finish { task: id, outcome });
+    }
+
+    /// A worker's tasks when it is lost: the running one failed by it, the others never began.
+    fn lose(&mut self, now: Instant, rank: Rank, exit: &WorkerExit) {
+        let worker = &mut self.workers[rank.0 as usize];
+        worker.ready = false;
+        let mut sent = std::mem::take(&mut worker.sent);
+        self.refresh(rank);
+        let running = sent.pop_front();
+        for id in sent.into_iter().rev() {
+            if let Some(task) = self.tasks.get_mut(&id) {
+                task.sent_to = None;
+                if task.abandoned {
+                    self.tasks.remove(&id);
+                } else {
+                    self.queue_front(id);
+                }
+            }
+        }
+        if let Some(id) = running {
+            self.disarm(id);
+            self.settle(now, id, Err(Error::worker_exited(rank, exit.clone())));
+        }
+    }
+
+    /// The first task of a worker begins about now.
+    fn begin_front(&mut self, now: Instant, rank: Rank) {
+        let Some(id) = self.workers[rank.0 as usize].sent.front().copied() else { return };
+        let Some(task) = self.tasks.get_mut(&id) else { return };
+        if task.abandoned {
+            // It was cancelled while it waited on the worker; the worker may be past the point where it reads that.
+            self.actions.push(Action::Cancel { rank, task: id, interrupt: true });
+            self.timers.add(now + self.grace, state::Timer::Grace(rank, id));
+            return;
+        }
+        self.actions.push(Action::Started { rank, task: id, attempt: task.tries.attempt });
+        if let Some(timeout) = task.options.timeout {
+            self.timers.add(now + timeout, state::Timer::Run(id));
+        }
+    }
+
+    /// A task without a deadline has no timer to look for.
+    fn disarm(&mut self, id: TaskId) {
+        if self.tasks.get(&id).is_some_and(|task| task.options.timeout.is_some()) {
+            self.timers.remove(state::Timer::Run(id));
+        }
+    }
+
+    fn ranks(&self) -> impl Iterator<Item = Rank> + use<> {
+        (0..self.workers.len() as u32).map(Rank)
+    }
+}
+
+/// What a cancelled task gets to end by itself, unless the pool says otherwise.
+pub const DEFAULT_GRACE: Duration = Duration::from_secs(5);

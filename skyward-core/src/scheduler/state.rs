@@ -1,0 +1,185 @@
+//! The scheduler's tables.
+
+use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::time::{Duration, Instant};
+
+use super::Action;
+use super::gang::Gang;
+use super::policy::Average;
+use crate::error::{Error, ErrorKind, WorkerExit};
+use crate::ids::{Attempt, NodeIndex, Rank, TaskId};
+use crate::payload::{RetryPolicy, Target, TaskOptions};
+
+/// The tasks of a pool and its workers; see the [module](super).
+#[derive(Debug)]
+pub struct Scheduler {
+    pub(super) workers: Vec<Worker>,
+    pub(super) tasks: HashMap<TaskId, TaskState>,
+    pub(super) any: VecDeque<TaskId>,
+    pub(super) by_rank: Vec<VecDeque<TaskId>>,
+    pub(super) by_node: Vec<VecDeque<TaskId>>,
+    pub(super) gangs: VecDeque<TaskId>,
+    pub(super) gang_table: HashMap<TaskId, Gang>,
+    /// Workers that take more, the least busy first.
+    pub(super) open: BTreeSet<(usize, Rank)>,
+    pub(super) timers: Timers,
+    pub(super) actions: Vec<Action>,
+    pub(super) joined: bool,
+    pub(super) grace: Duration,
+    pub(super) barren_restarts: u32,
+    pub(super) failed: Option<Error>,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Worker {
+    pub(super) node: usize,
+    pub(super) ready: bool,
+    /// What was sent and has not returned, in order: the first one runs.
+    pub(super) sent: VecDeque<TaskId>,
+    pub(super) average: Average,
+    /// Its entry in `open`.
+    pub(super) listed: Option<usize>,
+}
+
+#[derive(Debug)]
+pub(super) struct TaskState {
+    pub(super) target: Target,
+    pub(super) options: TaskOptions,
+    pub(super) streaming: bool,
+    /// The gang's first task.
+    pub(super) gang: Option<TaskId>,
+    pub(super) tries: Tries,
+    pub(super) sent_to: Option<Rank>,
+    /// Its caller has an outcome; only its worker has still to be done with it.
+    pub(super) abandoned: bool,
+}
+
+/// Which try it is, and how many failed by which cause.
+#[derive(Debug)]
+pub(super) struct Tries {
+    pub(super) attempt: Attempt,
+    crashes: u32,
+    losses: u32,
+    errors: u32,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Timer {
+    /// The task's own deadline.
+    Run(TaskId),
+    /// The cancelled task's grace.
+    Grace(Rank, TaskId),
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Timers(BTreeSet<(Instant, Timer)>);
+
+impl Scheduler {
+    /// A scheduler for so many nodes with so many workers each, none of them ready. `joined`: all workers are one world.
+    pub fn new(nodes: u32, workers_per_node: u32, joined: bool, grace: Duration) -> Self {
+        let workers = (0..nodes).flat_map(|node| (0..workers_per_node).map(move |_| node as usize));
+        let workers: Vec<_> = workers.map(|node| Worker { node, ..Worker::default() }).collect();
+        Self {
+            by_rank: workers.iter().map(|_| VecDeque::new()).collect(),
+            by_node: (0..nodes).map(|_| VecDeque::new()).collect(),
+            workers,
+            tasks: HashMap::new(),
+            any: VecDeque::new(),
+            gangs: VecDeque::new(),
+            gang_table: HashMap::new(),
+            open: BTreeSet::new(),
+            timers: Timers::default(),
+            actions: Vec::new(),
+            joined,
+            grace,
+            barren_restarts: 0,
+            failed: None,
+        }
+    }
+
+    /// Whether all workers are one world.
+    pub fn is_joined(&self) -> bool {
+        self.joined
+    }
+
+    /// The node of a rank.
+    pub fn node_of(&self, rank: Rank) -> NodeIndex {
+        NodeIndex(self.workers.get(rank.0 as usize).map_or(0, |worker| worker.node as u32))
+    }
+
+    pub(super) fn insert(
+        &mut self,
+        id: TaskId,
+        target: Target,
+        options: TaskOptions,
+        streaming: bool,
+        gang: Option<TaskId>,
+    ) {
+        let state =
+            TaskState { target, options, streaming, gang, tries: Tries::default(), sent_to: None, abandoned: false };
+        let before = self.tasks.insert(id, state);
+        debug_assert!(before.is_none(), "task ids are never used twice");
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.any.clear();
+        self.by_rank.iter_mut().for_each(VecDeque::clear);
+        self.by_node.iter_mut().for_each(VecDeque::clear);
+        self.gangs.clear();
+        self.gang_table.clear();
+        self.workers.iter_mut().for_each(|worker| worker.sent.clear());
+        self.timers = Timers::default();
+    }
+}
+
+impl Tries {
+    /// The next try after this error, if its cause may be tried again. Counts it.
+    pub(super) fn next(&mut self, error: &Error, retry: RetryPolicy, streaming: bool) -> Option<Attempt> {
+        // What a stream has handed out cannot be taken back.
+        if streaming {
+            return None;
+        }
+        let (count, limit) = match (error.kind(), error.exit()) {
+            (ErrorKind::WorkerExited, Some(WorkerExit::WorldEnded | WorkerExit::AgentGone)) => {
+                (&mut self.losses, retry.on_loss)
+            }
+            (ErrorKind::WorkerExited, _) => (&mut self.crashes, retry.on_crash),
+            (ErrorKind::Remote, _) => (&mut self.errors, retry.on_error),
+            _ => return None,
+        };
+        if *count >= limit {
+            return None;
+        }
+        *count += 1;
+        self.attempt.0 += 1;
+        Some(self.attempt)
+    }
+}
+
+impl Default for Tries {
+    fn default() -> Self {
+        Self { attempt: Attempt(1), crashes: 0, losses: 0, errors: 0 }
+    }
+}
+
+impl Timers {
+    pub(super) fn add(&mut self, at: Instant, timer: Timer) {
+        self.0.insert((at, timer));
+    }
+
+    pub(super) fn remove(&mut self, timer: Timer) {
+        self.0.retain(|(_, other)| *other != timer);
+    }
+
+    pub(super) fn next(&self) -> Option<Instant> {
+        self.0.first().map(|(at, _)| *at)
+    }
+
+    pub(super) fn pop_due(&mut self, now: Instant) -> Option<Timer> {
+        let (at, _) = self.0.first()?;
+        if *at > now {
+            return None;
+        }
+        self.0.pop_first().map(|(_, timer)| timer)
+    }
+}

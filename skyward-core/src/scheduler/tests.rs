@@ -1,0 +1,385 @@
+//! Tables of small stories, and random stories with the invariants checked after each step.
+
+use std::collections::{HashMap, HashSet};
+
+use super::*;
+use crate::error::RemoteError;
+use crate::payload::{RetryPolicy, Value};
+
+struct Story {
+    scheduler: Scheduler,
+    now: Instant,
+    next: u64,
+    actions: Vec<Action>,
+    finished: HashMap<TaskId, Outcome>,
+}
+
+impl Story {
+    fn new(nodes: u32, workers: u32, joined: bool) -> Self {
+        let scheduler = Scheduler::new(nodes, workers, joined, DEFAULT_GRACE);
+        let mut story = Self { scheduler, now: Instant::now(), next: 1, actions: Vec::new(), finished: HashMap::new() };
+        story.ready();
+        story
+    }
+
+    fn ready(&mut self) {
+        for rank in self.scheduler.ranks() {
+            if !self.scheduler.is_ready(rank) {
+                self.scheduler.on_ready(self.now, rank);
+            }
+        }
+        self.step();
+    }
+
+    fn submit_with(&mut self, target: Target, options: TaskOptions) -> TaskId {
+        let id = TaskId(self.next);
+        self.next += 1;
+        self.scheduler.submit(self.now, id, target, options, false).unwrap();
+        self.step();
+        id
+    }
+
+    fn submit(&mut self, target: Target) -> TaskId {
+        self.submit_with(target, TaskOptions::default())
+    }
+
+    fn gang_with(&mut self, retry: RetryPolicy) -> Vec<TaskId> {
+        let ids: Vec<_> = self.scheduler.ranks().map(|rank| TaskId(self.next + u64::from(rank.0))).collect();
+        self.next += ids.len() as u64;
+        self.scheduler.submit_gang(self.now, &ids, TaskOptions { retry, ..TaskOptions::default() }, false);
+        self.step();
+        ids
+    }
+
+    fn gang(&mut self) -> Vec<TaskId> {
+        self.gang_with(RetryPolicy::default())
+    }
+
+    fn done(&mut self, rank: u32) -> TaskId {
+        let id = self.running(rank).expect("the rank runs a task");
+        self.scheduler.on_returned(self.now, Rank(rank), id, Ok(Value::new(vec![], Rank(rank))), 1_000_000);
+        self.step();
+        id
+    }
+
+    fn lost(&mut self, rank: u32) {
+        self.scheduler.on_lost(self.now, Rank(rank), &WorkerExit::Signal(11));
+        self.step();
+    }
+
+    fn running(&self, rank: u32) -> Option<TaskId> {
+        self.scheduler.sent(Rank(rank)).next()
+    }
+
+    /// Takes the actions, and checks that no task is finished twice.
+    fn step(&mut self) {
+        self.actions.clear();
+        self.scheduler.take_actions(&mut self.actions);
+        for action in &self.actions {
+            if let Action::Finish { task, outcome } = action {
+                let before = self.finished.insert(*task, outcome.clone());
+                assert!(before.is_none(), "task {task} has two outcomes");
+            }
+        }
+        self.check();
+    }
+
+    /// Every task that has no outcome is in exactly one place; no worker has more than it may.
+    fn check(&self) {
+        let scheduler = &self.scheduler;
+        let mut places: HashMap<TaskId, usize> = HashMap::new();
+        let queues = std::iter::once(&scheduler.any).chain(&scheduler.by_rank).chain(&scheduler.by_node);
+        for id in queues.flatten().chain(scheduler.workers.iter().flat_map(|worker| &worker.sent)) {
+            *places.entry(*id).or_default() += 1;
+        }
+        for gang in scheduler.gang_table.values() {
+            for (_, id) in &gang.members {
+                let task = scheduler.tasks.get(id);
+                let held = gang.held.iter().any(|(member, _)| member == id);
+                if task.is_some_and(|task| task.sent_to.is_none() && (gang.waiting > 0 || held)) {
+                    *places.entry(*id).or_default() += 1;
+                }
+            }
+        }
+        for (id, task) in &scheduler.tasks {
+            assert_eq!(places.get(id), Some(&1), "task {id} is in one place: {task:?} in {scheduler:?}");
+            assert_eq!(task.abandoned, self.finished.contains_key(id), "task {id}");
+        }
+        let known: HashSet<_> = scheduler.tasks.keys().collect();
+        assert!(places.keys().all(|id| known.contains(id)), "an unknown task is queued: {scheduler:?}");
+        for (rank, worker) in scheduler.workers.iter().enumerate() {
+            assert!(worker.ready || worker.sent.is_empty(), "a lost worker has tasks");
+            let listed = scheduler.open.iter().filter(|(_, open)| open.0 as usize == rank).count();
+            assert_eq!(listed, usize::from(worker.listed.is_some()));
+        }
+    }
+
+    fn outcome(&self, id: TaskId) -> Option<std::result::Result<(), ErrorKind>> {
+        self.finished.get(&id).map(|outcome| outcome.as_ref().map(|_| ()).map_err(Error::kind))
+    }
+
+    fn has(&self, wanted: impl Fn(&Action) -> bool) -> bool {
+        self.actions.iter().any(wanted)
+    }
+}
+
+fn raised(rank: u32) -> Error {
+    Error::remote_error(RemoteError {
+        type_name: "ValueError".into(),
+        message: "no".into(),
+        traceback: String::new(),
+        node: NodeIndex(0),
+        rank: Rank(rank),
+    })
+}
+
+#[test]
+fn tasks_go_to_idle_workers_and_the_rest_waits_in_order() {
+    let mut story = Story::new(2, 1, false);
+    let ids: Vec<_> = (0..4).map(|_| story.submit(Target::Any)).collect();
+    assert_eq!((story.running(0), story.running(1)), (Some(ids[0]), Some(ids[1])));
+    story.done(1);
+    assert_eq!(story.running(1), Some(ids[2]));
+    story.done(0);
+    assert_eq!(story.running(0), Some(ids[3]));
+}
+
+#[test]
+fn a_target_waits_for_its_worker_alone() {
+    let mut story = Story::new(2, 2, false);
+    let head = story.submit(Target::Head);
+    let second = story.submit(Target::Rank(Rank(0)));
+    let node = story.submit(Target::Node(NodeIndex(1)));
+    let any = story.submit(Target::Any);
+    assert_eq!(story.running(0), Some(head));
+    assert_eq!(story.running(2), Some(node));
+    assert_eq!(story.running(1), Some(any));
+    story.done(0);
+    assert_eq!(story.running(0), Some(second));
+    let error = story
+        .scheduler
+        .submit(story.now, TaskId(99), Target::Rank(Rank(4)), TaskOptions::default(), false)
+        .unwrap_err();
+    assert_eq!(error.to_string(), "the pool has no rank 4\nhint: its ranks are 0 to 3");
+    let error = story
+        .scheduler
+        .submit(story.now, TaskId(99), Target::Node(NodeIndex(2)), TaskOptions::default(), false)
+        .unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::NotFound);
+}
+
+#[test]
+fn a_gang_starts_when_all_are_idle_and_is_not_overtaken() {
+    let mut story = Story::new(2, 1, true);
+    let single = story.submit(Target::Any);
+    let gang = story.gang();
+    let later = story.submit(Target::Any);
+    assert_eq!((story.running(0), story.running(1)), (Some(single), None), "rank 1 is kept for the gang");
+    story.done(0);
+    assert_eq!((story.running(0), story.running(1)), (Some(gang[0]), Some(gang[1])));
+    story.done(1);
+    assert_eq!(story.running(1), Some(later));
+    assert_eq!(story.outcome(gang[1]), None, "kept back: the gang may have to run again");
+    story.done(0);
+    assert_eq!((story.outcome(gang[0]), story.outcome(gang[1])), (Some(Ok(())), Some(Ok(()))));
+}
+
+#[test]
+fn a_lost_worker_fails_its_running_task_and_the_rest_runs_elsewhere() {
+    let mut story = Story::new(2, 1, false);
+    let (a, b) = (story.submit(Target::Any), story.submit(Target::Any));
+    story.lost(0);
+    assert_eq!(story.outcome(a), Some(Err(ErrorKind::WorkerExited)));
+    assert!(story.has(|action| matches!(action, Action::RestartWorker { rank: Rank(0) })));
+    assert_eq!(story.outcome(b), None);
+    let c = story.submit(Target::Rank(Rank(0)));
+    story.ready();
+    assert_eq!(story.running(0), Some(c));
+}
+
+#[test]
+fn what_was_sent_ahead_and_never_began_is_not_blamed() {
+    let mut story = Story::new(1, 1, false);
+    let first = story.submit(Target::Any);
+    story.scheduler.on_returned(story.now, Rank(0), first, Ok(Value::new(vec![], Rank(0))), 10);
+    story.step();
+    let ids: Vec<_> = (0..3).map(|_| story.submit(Target::Any)).collect();
+    assert_eq!(story.scheduler.sent(Rank(0)).count(), 3, "short tasks are sent ahead");
+    story.lost(0);
+    assert_eq!(story.outcome(ids[0]), Some(Err(ErrorKind::WorkerExited)));
+    story.ready();
+    assert_eq!(story.scheduler.sent(Rank(0)).collect::<Vec<_>>(), ids[1..]);
+}
+
+#[test]
+fn a_joined_world_ends_as_a_whole_and_lost_tasks_are_tried_again() {
+    let mut story = Story::new(3, 1, true);
+    let (a, b) = (story.submit(Target::Any), story.submit(Target::Any));
+    story.lost(0);
+    assert_eq!(story.outcome(a), Some(Err(ErrorKind::WorkerExited)));
+    assert_eq!(story.outcome(b), None, "it was ended through no fault of its own");
+    assert!(story.has(|action| matches!(action, Action::RestartWorld { lost: Rank(0) })));
+    story.lost(1);
+    assert!(!story.has(|action| matches!(action, Action::RestartWorld { .. })), "it is under way");
+    story.ready();
+    assert_eq!(story.running(0), Some(b));
+}
+
+#[test]
+fn a_gang_is_tried_again_as_a_whole() {
+    let mut story = Story::new(3, 1, true);
+    let gang = story.gang_with(RetryPolicy::times(1));
+    story.done(2);
+    story.lost(1);
+    assert!(story.finished.is_empty());
+    story.ready();
+    assert_eq!((0..3).filter_map(|rank| story.running(rank)).collect::<Vec<_>>(), gang);
+    story.lost(1);
+    for id in gang {
+        assert_eq!(story.outcome(id), Some(Err(ErrorKind::WorkerExited)));
+    }
+}
+
+#[test]
+fn a_gang_in_which_one_raised_is_interrupted_and_tried_again() {
+    let mut story = Story::new(2, 1, true);
+    let gang = story.gang_with(RetryPolicy::times(1));
+    story.scheduler.on_returned(story.now, Rank(1), gang[1], Err(raised(1)), 10);
+    story.step();
+    assert!(story.has(|action| matches!(action, Action::Cancel { rank: Rank(0), interrupt: true, .. })));
+    let cancelled = Err(Error::new(ErrorKind::Cancelled, "interrupted"));
+    story.scheduler.on_returned(story.now, Rank(0), gang[0], cancelled, 10);
+    story.step();
+    assert_eq!((story.running(0), story.running(1)), (Some(gang[0]), Some(gang[1])));
+    story.done(0);
+    story.done(1);
+    assert_eq!(story.outcome(gang[0]), Some(Ok(())));
+}
+
+#[test]
+fn a_raised_error_is_not_tried_again_unless_asked() {
+    let mut story = Story::new(1, 1, false);
+    let id = story.submit(Target::Any);
+    story.scheduler.on_returned(story.now, Rank(0), id, Err(raised(0)), 10);
+    story.step();
+    assert_eq!(story.outcome(id), Some(Err(ErrorKind::Remote)));
+    let id = story.submit_with(Target::Any, TaskOptions { retry: RetryPolicy::times(2), ..TaskOptions::default() });
+    for _ in 0..2 {
+        story.scheduler.on_returned(story.now, Rank(0), id, Err(raised(0)), 10);
+        story.step();
+        assert_eq!(story.running(0), Some(id));
+    }
+    story.scheduler.on_returned(story.now, Rank(0), id, Err(raised(0)), 10);
+    story.step();
+    assert_eq!(story.outcome(id), Some(Err(ErrorKind::Remote)));
+}
+
+#[test]
+fn a_cancelled_task_gets_its_grace_and_then_its_worker_is_killed() {
+    let mut story = Story::new(1, 1, false);
+    let (running, queued) = (story.submit(Target::Any), story.submit(Target::Any));
+    story.scheduler.cancel(story.now, queued);
+    story.step();
+    assert_eq!(story.outcome(queued), Some(Err(ErrorKind::Cancelled)));
+    story.scheduler.cancel(story.now, running);
+    story.step();
+    assert!(story.has(|action| matches!(action, Action::Cancel { interrupt: true, .. })));
+    assert_eq!(story.scheduler.next_timeout(), Some(story.now + DEFAULT_GRACE));
+    story.now += DEFAULT_GRACE;
+    story.scheduler.on_timeout(story.now);
+    story.step();
+    assert!(story.has(|action| matches!(action, Action::Kill { rank: Rank(0) })));
+    story.lost(0);
+    assert!(story.has(|action| matches!(action, Action::RestartWorker { .. })));
+}
+
+#[test]
+fn the_timeout_counts_from_the_start_and_not_from_the_queue() {
+    let mut story = Story::new(1, 1, false);
+    let options = TaskOptions { timeout: Some(Duration::from_secs(10)), ..TaskOptions::default() };
+    story.submit(Target::Any);
+    let id = story.submit_with(Target::Any, options);
+    assert_eq!(story.scheduler.next_timeout(), None);
+    story.now += Duration::from_secs(100);
+    story.done(0);
+    assert_eq!(story.scheduler.next_timeout(), Some(story.now + Duration::from_secs(10)));
+    story.now += Duration::from_secs(10);
+    story.scheduler.on_timeout(story.now);
+    story.step();
+    assert_eq!(story.outcome(id), Some(Err(ErrorKind::Timeout)));
+}
+
+#[test]
+fn a_task_that_never_arrived_is_sent_again_and_is_the_same_try() {
+    let mut story = Story::new(1, 1, false);
+    let id = story.submit(Target::Any);
+    story.scheduler.on_missing(Rank(0), id);
+    story.step();
+    assert!(story.has(|action| matches!(action, Action::Send { rank: Rank(0), .. })));
+    assert_eq!(story.done(0), id);
+    assert_eq!(story.outcome(id), Some(Ok(())));
+}
+
+#[test]
+fn workers_that_only_die_end_the_pool() {
+    let mut story = Story::new(1, 1, false);
+    for _ in 0..=policy::MAX_BARREN_RESTARTS {
+        story.lost(0);
+        story.ready();
+    }
+    assert!(story.scheduler.failure().is_some());
+}
+
+#[test]
+fn random_stories_keep_the_invariants() {
+    use rand::{Rng, SeedableRng, rngs::StdRng};
+    for seed in 0..500_u64 {
+        let mut random = StdRng::seed_from_u64(seed);
+        let joined = random.random_bool(0.5);
+        let (nodes, workers) = (random.random_range(1..4), random.random_range(1..3));
+        let mut story = Story::new(nodes, workers, joined);
+        let ranks = nodes * workers;
+        for _ in 0..60 {
+            let rank = random.random_range(0..ranks);
+            match random.random_range(0..10) {
+                0 | 1 => drop(story.submit(Target::Any)),
+                2 => drop(story.submit(Target::Rank(Rank(rank)))),
+                3 => drop(story.submit(Target::Node(NodeIndex(rank / workers)))),
+                4 if joined => drop(story.gang_with(RetryPolicy::times(random.random_range(0..2)))),
+                5 => {
+                    let id = TaskId(random.random_range(1..story.next + 1));
+                    story.scheduler.cancel(story.now, id);
+                    story.step();
+                }
+                6 if random.random_bool(0.3) => story.lost(rank),
+                7 => story.ready(),
+                8 => {
+                    story.now += Duration::from_secs(1);
+                    story.scheduler.on_timeout(story.now);
+                    story.step();
+                }
+                _ => {
+                    if let Some(id) = story.running(rank) {
+                        let outcome = if random.random_bool(0.8) {
+                            Ok(Value::new(vec![], Rank(rank)))
+                        } else {
+                            Err(raised(rank))
+                        };
+                        story.scheduler.on_returned(story.now, Rank(rank), id, outcome, random.random_range(0..5000));
+                        story.step();
+                    }
+                }
+            }
+        }
+        // Left alone, everything ends: no task waits for ever.
+        if story.scheduler.failure().is_none() {
+            for _ in 0..2000 {
+                story.ready();
+                let Some(rank) = (0..ranks).find(|rank| story.running(*rank).is_some()) else { break };
+                story.done(rank);
+            }
+        }
+        let unfinished: Vec<_> = (1..story.next).filter(|id| !story.finished.contains_key(&TaskId(*id))).collect();
+        assert!(unfinished.is_empty(), "seed {seed}: tasks {unfinished:?} have no outcome: {:?}", story.scheduler);
+    }
+}

@@ -1,0 +1,144 @@
+//! Frames: `u32 head length | u32 body length | head | body`, little-endian. No I/O.
+
+use bytes::{Buf, BufMut, Bytes, BytesMut};
+
+use crate::error::{Error, ErrorKind, Result};
+
+/// A frame: a head that is a MessagePack array, and a body that the framing does not look into.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Frame {
+    /// At most [`MAX_HEAD`] bytes.
+    pub head: Bytes,
+    /// At most the negotiated `max_frame`.
+    pub body: Bytes,
+}
+
+/// Cuts a byte stream into frames. Feed it through [`buffer`](Self::buffer), then take frames until there is none.
+#[derive(Debug)]
+pub struct Decoder {
+    buffer: BytesMut,
+    max_body: usize,
+}
+
+impl Frame {
+    /// The prefix and the head; the body follows as it is.
+    pub fn prefix(head: &[u8], body_length: usize) -> Result<BytesMut> {
+        let too_large = |what: &str, length: usize, most: usize| {
+            Error::new(
+                ErrorKind::Payload,
+                format!("a {what} of {length} bytes is larger than a frame may hold, {most}"),
+            )
+        };
+        let body = u32::try_from(body_length).map_err(|_| too_large("body", body_length, u32::MAX as usize))?;
+        if head.len() > MAX_HEAD {
+            return Err(too_large("head", head.len(), MAX_HEAD));
+        }
+        let mut bytes =
+            BytesMut::with_capacity(PREFIX + head.len() + if body_length <= INLINE_BODY { body_length } else { 0 });
+        bytes.put_u32_le(head.len() as u32);
+        bytes.put_u32_le(body);
+        bytes.extend_from_slice(head);
+        Ok(bytes)
+    }
+}
+
+impl Decoder {
+    /// A decoder that refuses bodies over `max_body` bytes.
+    pub fn new(max_body: usize) -> Self {
+        Self { buffer: BytesMut::new(), max_body }
+    }
+
+    /// Where received bytes go, with room for what the frame under way still needs.
+    pub fn buffer(&mut self) -> &mut BytesMut {
+        let missing = match self.lengths() {
+            Some((head, body)) => (PREFIX + head + body).saturating_sub(self.buffer.len()),
+            None => 0,
+        };
+        self.buffer.reserve(missing.max(READ_CHUNK));
+        &mut self.buffer
+    }
+
+    /// The next whole frame, or `None` when more bytes are needed.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Protocol`] for lengths out of bounds; the stream is of no use then.
+    pub fn next_frame(&mut self) -> Result<Option<Frame>> {
+        let Some((head, body)) = self.lengths() else { return Ok(None) };
+        if head > MAX_HEAD || body > self.max_body {
+            return Err(Error::new(
+                ErrorKind::Protocol,
+                format!("a frame of {head} + {body} bytes arrived, and {MAX_HEAD} + {} is the most", self.max_body),
+            )
+            .with_hint("raise `Limits::max_frame` if the values are meant to be that large"));
+        }
+        if self.buffer.len() < PREFIX + head + body {
+            return Ok(None);
+        }
+        self.buffer.advance(PREFIX);
+        let head = self.buffer.split_to(head).freeze();
+        let body = self.buffer.split_to(body).freeze();
+        Ok(Some(Frame { head, body }))
+    }
+
+    /// Whether a frame has begun and not ended.
+    pub fn is_mid_frame(&self) -> bool {
+        !self.buffer.is_empty()
+    }
+
+    fn lengths(&self) -> Option<(usize, usize)> {
+        let length = |at: usize| {
+            let bytes = self.buffer.get(at..at + 4)?;
+            Some(u32::from_le_bytes(bytes.try_into().ok()?) as usize)
+        };
+        Some((length(0)?, length(4)?))
+    }
+}
+
+/// The most bytes of a head.
+pub const MAX_HEAD: usize = 1 << 20;
+/// A body up to this size is copied behind its head, so that both leave in one write.
+pub const INLINE_BODY: usize = 16 << 10;
+const PREFIX: usize = 8;
+const READ_CHUNK: usize = 64 << 10;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn frame(head: &[u8], body: &[u8]) -> Vec<u8> {
+        let mut bytes = Frame::prefix(head, body.len()).unwrap().to_vec();
+        bytes.extend_from_slice(body);
+        bytes
+    }
+
+    #[test]
+    fn frames_come_out_whole_however_the_bytes_arrive() {
+        let stream =
+            [frame(b"\x91\x01", b""), frame(b"\x92\x02\x03", b"body"), frame(b"\x91\x04", &[9; 70_000])].concat();
+        for chunk in [1, 3, 7, 4096, stream.len()] {
+            let mut decoder = Decoder::new(1 << 20);
+            let mut frames = Vec::new();
+            for part in stream.chunks(chunk) {
+                decoder.buffer().extend_from_slice(part);
+                while let Some(frame) = decoder.next_frame().unwrap() {
+                    frames.push(frame);
+                }
+            }
+            assert_eq!(frames.len(), 3, "in chunks of {chunk}");
+            assert_eq!(&frames[1].body[..], b"body");
+            assert_eq!(frames[2].body.len(), 70_000);
+            assert!(!decoder.is_mid_frame());
+        }
+    }
+
+    #[test]
+    fn lengths_out_of_bounds_are_refused_before_anything_is_reserved_for_them() {
+        let mut decoder = Decoder::new(10);
+        decoder.buffer.extend_from_slice(&[1, 0, 0, 0, 11, 0, 0, 0]);
+        assert_eq!(decoder.next_frame().unwrap_err().kind(), ErrorKind::Protocol);
+        let mut decoder = Decoder::new(10);
+        decoder.buffer.extend_from_slice(&[0xff; 8]);
+        assert!(decoder.next_frame().is_err());
+    }
+}

@@ -1,0 +1,276 @@
+//! Moves frames over a byte stream: a sender that writes at once where it can, and a reader.
+
+use std::collections::VecDeque;
+use std::io::IoSlice;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll, Waker};
+
+use bytes::{Buf, Bytes};
+use tokio::io::{AsyncReadExt, AsyncWrite, ReadHalf, WriteHalf};
+
+use super::codec::{Decoder, Frame, INLINE_BODY};
+use crate::error::{Error, ErrorKind, Result};
+use crate::remote::ByteStream;
+
+/// Sends frames. A small frame is usually with the kernel when [`flush`](Self::flush) returns: no other task has to wake for it.
+#[derive(Clone)]
+pub struct Sender(Arc<Mutex<Outbox>>);
+
+/// Reads frames.
+pub struct Reader {
+    stream: ReadHalf<ByteStream>,
+    decoder: Decoder,
+}
+
+/// Writes what could not be written at once; somebody has to run it until the link ends.
+pub struct Writer(Arc<Mutex<Outbox>>);
+
+struct Outbox {
+    stream: Option<WriteHalf<ByteStream>>,
+    queue: VecDeque<Bytes>,
+    queued: usize,
+    /// Set while the writer waits for work.
+    writer: Option<Waker>,
+}
+
+/// Takes a stream apart into a sender, its writer and a reader.
+pub fn link(stream: ByteStream, max_frame: usize) -> (Sender, Writer, Reader) {
+    let (read, write) = tokio::io::split(stream);
+    let outbox = Outbox { stream: Some(write), queue: VecDeque::new(), queued: 0, writer: None };
+    let outbox = Arc::new(Mutex::new(outbox));
+    (Sender(Arc::clone(&outbox)), Writer(outbox), Reader { stream: read, decoder: Decoder::new(max_frame) })
+}
+
+impl Sender {
+    /// Puts a frame behind those that wait. Call [`flush`](Self::flush) after the last one.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Payload`] for a head or body that no frame holds.
+    pub fn push(&self, head: &[u8], body: Bytes) -> Result<()> {
+        let mut bytes = Frame::prefix(head, body.len())?;
+        let mut outbox = lock(&self.0);
+        if body.len() <= INLINE_BODY {
+            bytes.extend_from_slice(&body);
+            outbox.push(bytes.freeze());
+        } else {
+            outbox.push(bytes.freeze());
+            outbox.push(body);
+        }
+        Ok(())
+    }
+
+    /// Writes what the kernel takes now; the writer does the rest.
+    pub fn flush(&self) {
+        let mut outbox = lock(&self.0);
+        // The writer registers its own waker when it is woken below, so this poll needs none.
+        let polled = outbox.poll_write(&mut Context::from_waker(Waker::noop()));
+        if (polled.is_pending() || outbox.stream.is_none())
+            && let Some(writer) = outbox.writer.take()
+        {
+            writer.wake();
+        }
+    }
+
+    /// Bytes that wait to be written.
+    pub fn queued(&self) -> usize {
+        lock(&self.0).queued
+    }
+
+    /// Ends the link: nothing more is written, and the writer returns.
+    pub fn close(&self) {
+        let mut outbox = lock(&self.0);
+        outbox.stream = None;
+        outbox.queue.clear();
+        outbox.queued = 0;
+        if let Some(writer) = outbox.writer.take() {
+            writer.wake();
+        }
+    }
+}
+
+impl Writer {
+    /// Writes until the link is closed.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Io`] when the other side is gone.
+    ///
+    /// # Cancel safety
+    ///
+    /// No frame is written in part and then again: what was written is taken note of.
+    pub async fn run(self) -> Result<()> {
+        std::future::poll_fn(|context| {
+            let mut outbox = lock(&self.0);
+            if let Poll::Ready(Err(error)) = outbox.poll_write(context) {
+                outbox.stream = None;
+                return Poll::Ready(Err(lost("write to").with_source(error)));
+            }
+            if outbox.stream.is_none() {
+                return Poll::Ready(Ok(()));
+            }
+            outbox.writer = Some(context.waker().clone());
+            Poll::Pending
+        })
+        .await
+    }
+}
+
+impl Reader {
+    /// Waits for bytes, and hands over every whole frame among them. `false` at the stream's end.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Io`] when the connection is lost, also in the middle of a frame; [`ErrorKind::Protocol`] for what is no frame.
+    ///
+    /// # Cancel safety
+    ///
+    /// No byte is lost.
+    pub async fn read(&mut self, frames: &mut Vec<Frame>) -> Result<bool> {
+        loop {
+            while let Some(frame) = self.decoder.next_frame()? {
+                frames.push(frame);
+            }
+            if !frames.is_empty() {
+                return Ok(true);
+            }
+            let read = self
+                .stream
+                .read_buf(self.decoder.buffer())
+                .await
+                .map_err(|error| lost("read from").with_source(error))?;
+            if read == 0 {
+                return if self.decoder.is_mid_frame() { Err(lost("read from")) } else { Ok(false) };
+            }
+        }
+    }
+
+    /// The next frame, for exchanges of one frame at a time.
+    ///
+    /// # Errors
+    ///
+    /// As [`read`](Self::read); the stream's end is one too.
+    ///
+    /// # Cancel safety
+    ///
+    /// No byte is lost.
+    pub async fn next(&mut self, waiting: &mut VecDeque<Frame>) -> Result<Frame> {
+        let mut frames = Vec::new();
+        loop {
+            if let Some(frame) = waiting.pop_front() {
+                return Ok(frame);
+            }
+            if !self.read(&mut frames).await? {
+                return Err(lost("read from"));
+            }
+            waiting.extend(frames.drain(..));
+        }
+    }
+}
+
+impl Outbox {
+    fn push(&mut self, bytes: Bytes) {
+        self.queued += bytes.len();
+        self.queue.push_back(bytes);
+    }
+
+    fn poll_write(&mut self, context: &mut Context<'_>) -> Poll<std::io::Result<()>> {
+        let Some(stream) = &mut self.stream else { return Poll::Ready(Ok(())) };
+        while !self.queue.is_empty() {
+            let mut slices = [IoSlice::new(&[]); SLICES];
+            let mut count = 0;
+            for (slice, bytes) in slices.iter_mut().zip(&self.queue) {
+                *slice = IoSlice::new(bytes);
+                count += 1;
+            }
+            let written = std::task::ready!(Pin::new(&mut *stream).poll_write_vectored(context, &slices[..count]))?;
+            if written == 0 {
+                return Poll::Ready(Err(std::io::ErrorKind::WriteZero.into()));
+            }
+            self.queued -= written;
+            advance(&mut self.queue, written);
+        }
+        Pin::new(stream).poll_flush(context)
+    }
+}
+
+impl std::fmt::Debug for Sender {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Sender")
+    }
+}
+
+impl std::fmt::Debug for Writer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Writer")
+    }
+}
+
+impl std::fmt::Debug for Reader {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Reader")
+    }
+}
+
+fn advance(queue: &mut VecDeque<Bytes>, mut written: usize) {
+    while let Some(front) = queue.front_mut() {
+        if written < front.len() {
+            front.advance(written);
+            return;
+        }
+        written -= front.len();
+        queue.pop_front();
+    }
+}
+
+fn lost(verb: &str) -> Error {
+    Error::new(ErrorKind::Io, format!("cannot {verb} the node: the connection is lost")).temporary()
+}
+
+/// A panic while the lock is held leaves bytes that are still in order.
+fn lock(outbox: &Mutex<Outbox>) -> std::sync::MutexGuard<'_, Outbox> {
+    outbox.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Frames that leave in one system call, at most.
+const SLICES: usize = 64;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn frames_of_all_sizes_arrive_in_order_through_a_narrow_pipe() {
+        let (near, far) = tokio::io::duplex(1000);
+        let (sender, writer, _reader) = link(Box::new(near), 1 << 24);
+        let (_sender, _writer, mut reader) = link(Box::new(far), 1 << 24);
+        let sizes = [0, 1, 5000, INLINE_BODY, INLINE_BODY + 1, 300_000];
+        let send = async {
+            for (index, size) in sizes.iter().enumerate() {
+                sender.push(&[0x91, index as u8], vec![index as u8; *size].into()).unwrap();
+                sender.flush();
+            }
+            assert!(sender.queued() > 0, "the pipe is too narrow for all");
+        };
+        let receive = async {
+            let mut waiting = VecDeque::new();
+            for (index, size) in sizes.iter().enumerate() {
+                let frame = reader.next(&mut waiting).await.unwrap();
+                assert_eq!((frame.head[1], frame.body.len()), (index as u8, *size));
+            }
+            sender.close();
+        };
+        let (written, (), ()) = tokio::join!(writer.run(), send, receive);
+        written.unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_stream_that_ends_within_a_frame_is_lost() {
+        let (mut near, far) = tokio::io::duplex(100);
+        let (_sender, _writer, mut reader) = link(Box::new(far), 1 << 20);
+        tokio::io::AsyncWriteExt::write_all(&mut near, &[1, 0, 0]).await.unwrap();
+        drop(near);
+        assert_eq!(reader.read(&mut Vec::new()).await.unwrap_err().kind(), ErrorKind::Io);
+    }
+}

@@ -1,0 +1,378 @@
+//! The messages of the protocol, version 1; `docs/protocol.md` says what they mean.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+
+use super::codec::Frame;
+use crate::error::{Error, ErrorKind, Result};
+use crate::plugin::Hook;
+
+/// What the client and the node speak.
+pub const PROTOCOL_VERSION: u32 = 1;
+
+/// From the client to an agent.
+#[derive(Debug, Clone, PartialEq)]
+#[allow(missing_docs, reason = "docs/protocol.md names the fields")]
+pub enum ToAgent {
+    Hello { pool: String, max_frame: usize },
+    Start { generation: u64, workers: Vec<u32>, spec: Box<StartSpec> },
+    ReservePort { request: u64 },
+    Signal { generation: u64, worker: u32, signal: Signal },
+    Stop { generation: u64, workers: Vec<u32>, grace: f64 },
+    Ping { sequence: u64, lease: f64 },
+    Logs { generation: u64, worker: u32, stdout: u64, stderr: u64 },
+    Shutdown { grace: f64 },
+}
+
+/// What an agent does to a worker.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Signal {
+    /// SIGINT; it hits only a task that the client has cancelled.
+    Interrupt,
+    /// Ends the whole process tree.
+    Kill,
+    /// Writes the stacks of all threads to standard error.
+    Stacks,
+}
+
+/// From an agent to the client.
+#[derive(Debug, Clone, PartialEq)]
+#[allow(missing_docs, reason = "docs/protocol.md names the fields")]
+pub enum FromAgent {
+    Hello { version: u32, pid: u32, python: String },
+    Started { generation: u64, workers: Vec<StartedWorker> },
+    Port { request: u64, port: u16 },
+    Exited { generation: u64, worker: u32, pid: u32, code: Option<i32>, signal: Option<i32>, out_of_memory: bool },
+    Pong { sequence: u64 },
+    Log { generation: u64, worker: u32, stream: u8, offset: u64, bytes: Bytes },
+    LogEnd { generation: u64, worker: u32, stdout: u64, stderr: u64 },
+    Stopped { generation: u64, workers: Vec<u32> },
+    Error { refused: u32, text: String },
+    Bye,
+}
+
+/// A worker process that an agent started.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct StartedWorker {
+    /// Its number on the node.
+    pub worker: u32,
+    /// Its process id.
+    pub pid: u32,
+    /// The path of its socket.
+    pub socket: String,
+}
+
+/// From the client to a worker.
+#[derive(Debug, Clone, PartialEq)]
+#[allow(missing_docs, reason = "docs/protocol.md names the fields")]
+pub enum ToWorker<'a> {
+    Hello { generation: u64, acknowledged: u64, awaited: &'a [(u64, u64, u32)] },
+    Load { reference: u32, digest: &'a str, body: Bytes },
+    Run { task: u64, reference: u32, acknowledged: u64, credit: u32, trace: Option<&'a str>, args: Bytes },
+    Ack { sequence: u64 },
+    Credit { task: u64, items: u32 },
+    Cancel { task: u64 },
+    Bye,
+}
+
+/// From a worker to the client.
+#[derive(Debug, Clone, PartialEq)]
+#[allow(missing_docs, reason = "docs/protocol.md names the fields")]
+pub enum FromWorker {
+    Hello { version: u32, pid: u32, generation: u64, rank: u32, ready: bool, python: String, failure: Option<Failure> },
+    Result { end: TaskEnd, value: Bytes },
+    Failure { end: TaskEnd, failure: Failure },
+    Item { task: u64, index: u64, value: Bytes },
+}
+
+/// What a worker says of a task that ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+pub struct TaskEnd {
+    /// The number of this result on its worker, from 1.
+    pub sequence: u64,
+    /// Which task.
+    pub task: u64,
+    /// Where standard output ended.
+    pub stdout: u64,
+    /// Where standard error ended.
+    pub stderr: u64,
+    /// How long the payload ran.
+    pub micros: u64,
+}
+
+/// Why a task or a hook failed, as the worker tells it.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub struct Failure {
+    /// What sort of failure; the table in docs/protocol.md.
+    pub kind: String,
+    /// The exception's class.
+    #[serde(rename = "type")]
+    pub type_name: String,
+    /// The class's module.
+    pub module: String,
+    /// `str(exception)`.
+    pub message: String,
+    /// Python's traceback.
+    pub traceback: String,
+    /// Where in the value.
+    pub path: Option<String>,
+    /// The Python type of what could not be converted.
+    pub value_type: Option<String>,
+    /// The package to add.
+    pub package: Option<String>,
+    /// The plugin whose hook failed.
+    pub plugin: Option<String>,
+    /// `enter` or `exit`.
+    pub phase: Option<String>,
+}
+
+/// How an agent starts the workers of a generation.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct StartSpec {
+    /// The interpreter.
+    pub python: String,
+    /// What stands before the interpreter on the command line.
+    pub launcher: Vec<String>,
+    /// The workers' environment, beside the agent's.
+    pub env: BTreeMap<String, String>,
+    /// The workers' working folder.
+    pub cwd: String,
+    /// The cluster as the workers see it.
+    pub cluster: Cluster,
+    /// The hooks, outermost first.
+    pub hooks: Vec<StartHook>,
+    /// The largest body of a frame.
+    pub max_frame: usize,
+    /// How many bytes of unacknowledged results a worker keeps.
+    pub retain_bytes: usize,
+}
+
+/// The cluster as a worker sees it: what is really there.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[allow(missing_docs, reason = "the fields of `sky.instance_info()`")]
+pub struct Cluster {
+    pub node: u32,
+    pub total_nodes: u32,
+    pub workers_per_node: u32,
+    pub head_addr: String,
+    pub head_port: u16,
+    pub job_id: String,
+    pub addr: String,
+    pub peers: Vec<Peer>,
+    pub accelerators: u32,
+    pub total_accelerators: u32,
+    pub accelerator: Option<crate::spec::Accelerator>,
+    pub network: Network,
+    pub generation: u64,
+}
+
+/// A node of the cluster.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[allow(missing_docs, reason = "the fields of `sky.instance_info().peers`")]
+pub struct Peer {
+    pub node: u32,
+    pub addr: String,
+}
+
+/// The network between the nodes.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct Network {
+    /// The interface that carries it, where it is known.
+    pub interface: Option<String>,
+}
+
+/// A plugin's hook.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct StartHook {
+    /// Whose it is.
+    pub plugin: String,
+    /// What it is.
+    #[serde(flatten)]
+    pub hook: Hook,
+}
+
+impl ToAgent {
+    /// Head and body.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Protocol`] when a part cannot be encoded.
+    pub fn encode(&self) -> Result<(Vec<u8>, Bytes)> {
+        let head = match self {
+            Self::Hello { pool, max_frame } => pack(&(1, PROTOCOL_VERSION, pool, max_frame))?,
+            Self::Start { generation, workers, spec } => {
+                let mut body = Vec::new();
+                crate::payload::value::encode_into(&mut body, spec).map_err(|error| protocol("start spec", &error))?;
+                return Ok((pack(&(2, generation, workers))?, body.into()));
+            }
+            Self::ReservePort { request } => pack(&(3, request))?,
+            Self::Signal { generation, worker, signal } => pack(&(4, generation, worker, signal))?,
+            Self::Stop { generation, workers, grace } => pack(&(5, generation, workers, grace))?,
+            Self::Ping { sequence, lease } => pack(&(6, sequence, lease))?,
+            Self::Logs { generation, worker, stdout, stderr } => pack(&(7, generation, worker, stdout, stderr))?,
+            Self::Shutdown { grace } => pack(&(8, grace))?,
+        };
+        Ok((head, Bytes::new()))
+    }
+}
+
+impl ToWorker<'_> {
+    /// Head and body.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Protocol`] when a part cannot be encoded.
+    pub fn encode(self) -> Result<(Vec<u8>, Bytes)> {
+        Ok(match self {
+            Self::Hello { generation, acknowledged, awaited } => {
+                (pack(&(65, PROTOCOL_VERSION, generation, acknowledged, awaited))?, Bytes::new())
+            }
+            Self::Load { reference, digest, body } => (pack(&(66, reference, digest))?, body),
+            Self::Run { task, reference, acknowledged, credit, trace, args } => {
+                (pack(&(67, task, reference, acknowledged, credit, trace))?, args)
+            }
+            Self::Ack { sequence } => (pack(&(68, sequence))?, Bytes::new()),
+            Self::Credit { task, items } => (pack(&(69, task, items))?, Bytes::new()),
+            Self::Cancel { task } => (pack(&(70, task))?, Bytes::new()),
+            Self::Bye => (pack(&(71,))?, Bytes::new()),
+        })
+    }
+}
+
+impl FromAgent {
+    /// Reads a frame.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Protocol`] for an unknown number or a head of another shape.
+    pub fn decode(frame: Frame) -> Result<Self> {
+        let head = &frame.head[..];
+        Ok(match number(head)? {
+            33 => {
+                let (_, version, pid, python, ..): (u32, u32, u32, String, serde::de::IgnoredAny) = unpack(head)?;
+                Self::Hello { version, pid, python }
+            }
+            34 => {
+                let (_, generation, workers): (u32, u64, Vec<StartedWorker>) = unpack(head)?;
+                Self::Started { generation, workers }
+            }
+            35 => {
+                let (_, request, _, port): (u32, u64, String, u16) = unpack(head)?;
+                Self::Port { request, port }
+            }
+            36 => {
+                let (_, generation, worker, pid, code, signal, out_of_memory): (u32, _, _, _, _, _, _) = unpack(head)?;
+                Self::Exited { generation, worker, pid, code, signal, out_of_memory }
+            }
+            37 => {
+                let (_, sequence): (u32, u64) = unpack(head)?;
+                Self::Pong { sequence }
+            }
+            38 => {
+                let (_, generation, worker, stream, offset): (u32, u64, u32, u8, u64) = unpack(head)?;
+                Self::Log { generation, worker, stream, offset, bytes: frame.body }
+            }
+            39 => {
+                let (_, generation, worker, stdout, stderr): (u32, u64, u32, u64, u64) = unpack(head)?;
+                Self::LogEnd { generation, worker, stdout, stderr }
+            }
+            40 => {
+                let (_, generation, workers): (u32, u64, Vec<u32>) = unpack(head)?;
+                Self::Stopped { generation, workers }
+            }
+            41 => {
+                let (_, refused, text): (u32, u32, String) = unpack(head)?;
+                Self::Error { refused, text }
+            }
+            42 => Self::Bye,
+            other => return Err(unknown("agent", other)),
+        })
+    }
+}
+
+impl FromWorker {
+    /// Reads a frame.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Protocol`] for an unknown number or a head of another shape.
+    pub fn decode(frame: Frame) -> Result<Self> {
+        let head = &frame.head[..];
+        Ok(match number(head)? {
+            97 => {
+                let (_, version, pid, generation, rank, ready, python): (u32, _, _, _, _, bool, _) = unpack(head)?;
+                let failure = if ready { None } else { Some(Failure::decode(&frame.body)?) };
+                Self::Hello { version, pid, generation, rank, ready, python, failure }
+            }
+            98 => Self::Result { end: task_end(head)?, value: frame.body },
+            99 => Self::Failure { end: task_end(head)?, failure: Failure::decode(&frame.body)? },
+            100 => {
+                let (_, task, index): (u32, u64, u64) = unpack(head)?;
+                Self::Item { task, index, value: frame.body }
+            }
+            41 => {
+                let (_, refused, text): (u32, u32, String) = unpack(head)?;
+                return Err(Error::new(ErrorKind::Protocol, format!("the worker refused message {refused}: {text}")));
+            }
+            other => return Err(unknown("worker", other)),
+        })
+    }
+}
+
+impl Failure {
+    fn decode(body: &[u8]) -> Result<Self> {
+        unpack(body)
+    }
+
+    /// The class with its module, as a traceback's last line shows it.
+    pub fn qualified_type(&self) -> String {
+        if self.module.is_empty() || self.module == "builtins" {
+            self.type_name.clone()
+        } else {
+            format!("{}.{}", self.module, self.type_name)
+        }
+    }
+}
+
+fn pack<T: Serialize>(head: &T) -> Result<Vec<u8>> {
+    rmp_serde::to_vec(head).map_err(|error| protocol("head", &error))
+}
+
+fn unpack<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<T> {
+    rmp_serde::from_slice(bytes).map_err(|error| {
+        protocol("message", &error).with_hint("the worker package on the node is of another version than this client")
+    })
+}
+
+/// A head's first two bytes are the array's marker and the number, for every message there is.
+fn number(head: &[u8]) -> Result<u32> {
+    let mut rest = head;
+    let read = rmp::decode::read_array_len(&mut rest).ok().filter(|length| *length > 0);
+    read.and_then(|_| rmp::decode::read_int(&mut rest).ok())
+        .ok_or_else(|| Error::new(ErrorKind::Protocol, "a frame's head is not an array that begins with a number"))
+}
+
+/// By hand, because one comes back from every call.
+fn task_end(head: &[u8]) -> Result<TaskEnd> {
+    let mut rest = head;
+    let mut read = || -> Option<TaskEnd> {
+        rmp::decode::read_array_len(&mut rest).ok()?;
+        let mut next = || rmp::decode::read_int::<u64, _>(&mut rest).ok();
+        next()?;
+        Some(TaskEnd { sequence: next()?, task: next()?, stdout: next()?, stderr: next()?, micros: next()? })
+    };
+    read().ok_or_else(|| protocol("result", &"its head is too short"))
+}
+
+fn protocol(what: &str, error: &dyn std::fmt::Display) -> Error {
+    Error::new(ErrorKind::Protocol, format!("a {what} of the worker protocol cannot be read or written: {error}"))
+}
+
+fn unknown(from: &str, number: u32) -> Error {
+    Error::new(ErrorKind::Protocol, format!("the {from} sent message {number}, which this version does not know"))
+        .with_hint("the worker package on the node is newer than this client; build both from one version")
+}

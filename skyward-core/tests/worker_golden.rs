@@ -1,0 +1,127 @@
+//! The frames that both sides hold: the same file is checked by the worker package's own tests.
+
+use bytes::Bytes;
+use serde_json::Value;
+use skyward_core::worker::codec::{Decoder, Frame};
+use skyward_core::worker::message::{FromAgent, FromWorker, Signal, ToAgent, ToWorker};
+
+#[derive(serde::Deserialize)]
+struct Golden {
+    name: String,
+    direction: String,
+    head: Value,
+    body_hex: String,
+    frame_hex: String,
+}
+
+#[test]
+fn every_frame_is_encoded_and_decoded_as_the_node_does() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/golden/frames.json");
+    let golden: Vec<Golden> = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
+    assert!(golden.len() > 30);
+    for golden in &golden {
+        let bytes = unhex(&golden.frame_hex);
+        let mut decoder = Decoder::new(1 << 20);
+        decoder.buffer().extend_from_slice(&bytes);
+        let frame = decoder.next_frame().unwrap().expect("a whole frame");
+        assert!(!decoder.is_mid_frame(), "{}", golden.name);
+        assert_eq!(frame.body, unhex(&golden.body_hex), "{}", golden.name);
+        match golden.direction.as_str() {
+            "client_to_agent" | "client_to_worker" => {
+                let (head, body) = encode(golden, frame.body.clone());
+                let mut encoded = Frame::prefix(&head, body.len()).unwrap().to_vec();
+                encoded.extend_from_slice(&body);
+                assert_eq!(encoded, bytes, "{}", golden.name);
+            }
+            "agent_to_client" => check_agent(golden, frame),
+            _ => check_worker(golden, frame),
+        }
+    }
+}
+
+/// The message that a golden head describes, encoded by this side.
+fn encode(golden: &Golden, body: Bytes) -> (Vec<u8>, Bytes) {
+    let head = golden.head.as_array().unwrap();
+    let number = |at: usize| head[at].as_u64().unwrap();
+    let float = |at: usize| head[at].as_f64().unwrap();
+    let small = |at: usize| number(at) as u32;
+    let numbers = |at: usize| head[at].as_array().unwrap().iter().map(|item| item.as_u64().unwrap() as u32).collect();
+    match number(0) {
+        1 => ToAgent::Hello { pool: head[2].as_str().unwrap().into(), max_frame: number(3) as usize }.encode(),
+        // The spec is a map whose order is free; its head is what must agree.
+        2 => return (rmp_serde::to_vec(&golden.head).unwrap(), body),
+        3 => ToAgent::ReservePort { request: number(1) }.encode(),
+        4 => ToAgent::Signal { generation: number(1), worker: small(2), signal: Signal::Interrupt }.encode(),
+        5 => ToAgent::Stop { generation: number(1), workers: numbers(2), grace: float(3) }.encode(),
+        6 => ToAgent::Ping { sequence: number(1), lease: float(2) }.encode(),
+        7 => ToAgent::Logs { generation: number(1), worker: small(2), stdout: number(3), stderr: number(4) }.encode(),
+        8 => ToAgent::Shutdown { grace: float(1) }.encode(),
+        65 => {
+            let awaited: Vec<(u64, u64, u32)> = serde_json::from_value(head[4].clone()).unwrap();
+            ToWorker::Hello { generation: number(2), acknowledged: number(3), awaited: &awaited }.encode()
+        }
+        66 => ToWorker::Load { reference: small(1), digest: head[2].as_str().unwrap(), body }.encode(),
+        67 => {
+            let (task, reference, acknowledged, credit) = (number(1), small(2), number(3), small(4));
+            ToWorker::Run { task, reference, acknowledged, credit, trace: head[5].as_str(), args: body }.encode()
+        }
+        68 => ToWorker::Ack { sequence: number(1) }.encode(),
+        69 => ToWorker::Credit { task: number(1), items: small(2) }.encode(),
+        70 => ToWorker::Cancel { task: number(1) }.encode(),
+        71 => ToWorker::Bye.encode(),
+        other => panic!("{}: message {other} is not one that the client sends", golden.name),
+    }
+    .unwrap()
+}
+
+fn check_agent(golden: &Golden, frame: Frame) {
+    let message = FromAgent::decode(frame).unwrap_or_else(|error| panic!("{}: {error}", golden.name));
+    let head = &golden.head;
+    match message {
+        FromAgent::Hello { version, pid, python } => {
+            assert_eq!((version, pid, python.as_str()), (1, 4242, head[3].as_str().unwrap()));
+        }
+        FromAgent::Started { generation, workers } => {
+            assert_eq!((generation, workers[0].pid), (1, 4243));
+            assert_eq!(workers[0].socket, head[2][0][2].as_str().unwrap());
+        }
+        FromAgent::Port { request, port } => assert_eq!((request, port), (7, 41234)),
+        FromAgent::Exited { code, signal, out_of_memory, .. } => {
+            assert_eq!(code.map(i64::from), head[4].as_i64());
+            assert_eq!(signal.map(i64::from), head[5].as_i64());
+            assert_eq!(Some(out_of_memory), head[6].as_bool());
+        }
+        FromAgent::Pong { sequence } => assert_eq!(Some(sequence), head[1].as_u64()),
+        FromAgent::Log { stream, offset, bytes, .. } => {
+            assert_eq!((stream, offset, &bytes[..]), (1, 70000, &unhex(&golden.body_hex)[..]));
+        }
+        FromAgent::LogEnd { stdout, stderr, .. } => assert_eq!((stdout, stderr), (70006, 0)),
+        FromAgent::Stopped { workers, .. } => assert_eq!(workers, [0, 1]),
+        FromAgent::Error { refused, text } => assert_eq!((refused, text.as_str()), (2, head[2].as_str().unwrap())),
+        FromAgent::Bye => assert_eq!(head[0], 42),
+    }
+}
+
+fn check_worker(golden: &Golden, frame: Frame) {
+    let message = FromWorker::decode(frame).unwrap_or_else(|error| panic!("{}: {error}", golden.name));
+    let head = &golden.head;
+    match message {
+        FromWorker::Hello { ready, failure, .. } => {
+            assert_eq!(Some(ready), head[5].as_bool());
+            assert_eq!(failure.is_some(), !ready);
+            assert!(failure.is_none_or(|failure| failure.kind == "hook" && failure.plugin.is_some()));
+        }
+        FromWorker::Result { end, .. } => {
+            assert_eq!((end.sequence, end.task, end.stdout, end.stderr, end.micros), (42, 9, 100, 0, 250));
+        }
+        FromWorker::Failure { end, failure } => {
+            assert_eq!(end.sequence, 42);
+            assert_eq!(failure.kind, "exception");
+        }
+        FromWorker::Item { task, index, value } => assert_eq!((task, index, &value[..]), (9, 0, &[1][..])),
+    }
+}
+
+fn unhex(text: &str) -> Vec<u8> {
+    (0..text.len()).step_by(2).map(|at| u8::from_str_radix(&text[at..at + 2], 16).unwrap()).collect()
+}
