@@ -42,6 +42,23 @@ pub use skyward_macros::compute;
 #[cfg(feature = "plugins")]
 pub use skyward_plugins as plugins;
 
+/// What a service that starts pools needs: `use skyward::prelude::*;`.
+pub mod prelude {
+    pub use skyward_core::error::{Error, ErrorKind};
+    pub use skyward_core::event::{EventItem, PoolEvent};
+    pub use skyward_core::ids::{NodeIndex, Rank};
+    pub use skyward_core::payload::{Payload, PendingCompute, RetryPolicy, Streaming, Target, join_all};
+    pub use skyward_core::plugin::{Hook, HookKind, Plugin, plugin};
+    pub use skyward_core::pool::{ComputePool, ComputePoolExt, Pool};
+    pub use skyward_core::provider::{Local, Provider};
+    pub use skyward_core::spec::{Accelerator, ClusterInfo, Image, Limits, Nodes};
+    #[cfg(feature = "terminal")]
+    pub use skyward_core::terminal::Terminal;
+
+    #[cfg(feature = "plugins")]
+    pub use skyward_plugins::{self as plugins, Backend};
+}
+
 /// What the macro's output names; not part of the public API.
 #[doc(hidden)]
 pub mod __private {

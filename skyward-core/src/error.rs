@@ -55,6 +55,8 @@ pub enum ErrorKind {
     Remote,
     /// The worker process ended while it ran the task; see [`Error::exit`].
     WorkerExited,
+    /// A node of the pool was lost: its agent or its machine is gone.
+    NodeLost,
     /// The environment (interpreter, packages) could not be built.
     Environment,
     /// A machine could not be made ready.

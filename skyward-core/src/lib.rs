@@ -19,6 +19,10 @@ pub mod provider;
 
 pub mod bootstrap;
 
+pub mod worker;
+
+pub mod scheduler;
+
 pub mod pool;
 
 #[cfg(feature = "terminal")]

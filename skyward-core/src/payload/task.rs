@@ -107,6 +107,7 @@ pub struct TaskHandle {
     outcome: oneshot::Receiver<Outcome>,
     items: Option<mpsc::Receiver<Value>>,
     cancel: Option<CancelOnDrop>,
+    taken: Option<OnTaken>,
 }
 
 /// The other end of a [`TaskHandle`]: what a [`ComputePool`](crate::pool::ComputePool) answers through.
@@ -117,6 +118,8 @@ pub struct TaskReply {
 
 /// Sends the items of a stream to its [`TaskHandle`].
 pub type ItemSender = mpsc::Sender<Value>;
+
+struct OnTaken(Box<dyn Fn() + Send + Sync>);
 
 struct CancelOnDrop(Option<Box<dyn FnOnce() + Send + Sync>>);
 
@@ -146,7 +149,7 @@ impl TaskHandle {
     pub fn new(id: TaskId, cancel: impl FnOnce() + Send + Sync + 'static) -> (Self, TaskReply) {
         let (sender, outcome) = oneshot::channel();
         let cancel = CancelOnDrop(Some(Box::new(cancel)));
-        (Self { id, outcome, items: None, cancel: Some(cancel) }, TaskReply { outcome: sender })
+        (Self { id, outcome, items: None, cancel: Some(cancel), taken: None }, TaskReply { outcome: sender })
     }
 
     /// The same for a stream: at most `window` items are on their way.
@@ -159,6 +162,13 @@ impl TaskHandle {
         let (mut handle, reply) = Self::new(id, cancel);
         handle.items = Some(items);
         (handle, reply, sender)
+    }
+
+    /// The same, with something that is called each time an item of the stream was taken, so that the generator can be let go on.
+    #[must_use]
+    pub fn on_taken(mut self, taken: impl Fn() + Send + Sync + 'static) -> Self {
+        self.taken = Some(OnTaken(Box::new(taken)));
+        self
     }
 
     /// The task's number in its pool.
@@ -193,6 +203,9 @@ impl TaskHandle {
     pub async fn next_item(&mut self) -> Option<Outcome> {
         if let Some(items) = &mut self.items {
             if let Some(item) = items.recv().await {
+                if let Some(taken) = &self.taken {
+                    taken.0();
+                }
                 return Some(Ok(item));
             }
             self.items = None;
@@ -226,6 +239,12 @@ impl Drop for CancelOnDrop {
         if let Some(cancel) = self.0.take() {
             cancel();
         }
+    }
+}
+
+impl fmt::Debug for OnTaken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("OnTaken")
     }
 }
 

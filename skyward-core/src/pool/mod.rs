@@ -1,7 +1,28 @@
 //! Pools: from a specification to ready workers, and to machines that are gone.
 
-use async_trait::async_trait;
+mod agent;
+mod bring_up;
+mod builder;
+mod cleanup;
+mod driver;
+mod handle;
+mod inbound;
+mod map;
+mod output;
+mod perform;
+mod shared;
+mod status;
+mod submit;
+mod world;
+
 use std::time::Duration;
+
+use async_trait::async_trait;
+
+pub use builder::PoolBuilder;
+pub use handle::Pool;
+pub use map::{ComputePoolExt, Mapped};
+pub use status::{NodeStatus, PoolPhase, PoolStatus, WorkerStatus};
 
 use crate::error::Result;
 use crate::event::Events;
@@ -54,6 +75,7 @@ pub trait ComputePool: Send + Sync + 'static {
     async fn resize(&self, nodes: Nodes) -> Result<()>;
 
     /// Ends it: waiting tasks fail with [`ErrorKind::Closed`](crate::error::ErrorKind::Closed), running ones are interrupted, machines are terminated and confirmed gone.
+    /// Calling it again waits for the same end.
     ///
     /// # Errors
     ///
@@ -63,50 +85,4 @@ pub trait ComputePool: Send + Sync + 'static {
     ///
     /// The shutdown goes on.
     async fn shutdown(&self, deadline: Duration) -> Result<()>;
-}
-
-/// A pool's state at one moment.
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct PoolStatus {
-    /// Where it is in its life.
-    pub phase: PoolPhase,
-}
-
-/// Where a pool is in its life.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum PoolPhase {
-    /// Takes tasks.
-    Ready,
-}
-
-/// A provisioned pool.
-#[derive(Debug)]
-pub struct Pool(());
-
-#[async_trait]
-impl ComputePool for Pool {
-    async fn submit(&self, _: Task, _: Target) -> Result<TaskHandle> {
-        Err(gone())
-    }
-    async fn submit_all(&self, _: Task) -> Result<Vec<TaskHandle>> {
-        Err(gone())
-    }
-    fn status(&self) -> PoolStatus {
-        PoolStatus { phase: PoolPhase::Ready }
-    }
-    fn events(&self) -> Events {
-        Events::new(futures_util::stream::empty())
-    }
-    async fn resize(&self, _: Nodes) -> Result<()> {
-        Err(gone())
-    }
-    async fn shutdown(&self, _: Duration) -> Result<()> {
-        Ok(())
-    }
-}
-
-fn gone() -> crate::Error {
-    crate::Error::new(crate::ErrorKind::Closed, "the pool is gone")
 }

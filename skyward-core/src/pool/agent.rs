@@ -1,0 +1,238 @@
+//! The link to a node's agent: requests and their answers, and what the agent tells by itself.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::{Mutex, mpsc};
+use tokio::task::AbortHandle;
+
+use super::driver::Command;
+use super::shared::Shared;
+use crate::error::{Error, ErrorKind, Result, WorkerExit};
+use crate::event::OutputStream;
+use crate::ids::{Generation, NodeIndex, Rank};
+use crate::remote::ByteStream;
+use crate::worker::codec::Frame;
+use crate::worker::link::{Reader, Sender, Writer, link};
+use crate::worker::message::{FromAgent, PROTOCOL_VERSION, StartSpec, StartedWorker, ToAgent};
+
+/// A node's agent.
+#[derive(Debug)]
+pub(crate) struct Agent {
+    sender: Sender,
+    answers: Mutex<mpsc::UnboundedReceiver<FromAgent>>,
+    tasks: [AbortHandle; 3],
+}
+
+/// Turns what an agent tells into what the pool does.
+struct Listener {
+    shared: Arc<Shared>,
+    node: NodeIndex,
+    workers_per_node: u32,
+    answers: mpsc::UnboundedSender<FromAgent>,
+}
+
+impl Agent {
+    /// Says hello over a stream to an agent's socket, and begins to listen.
+    pub(crate) async fn connect(
+        shared: &Arc<Shared>,
+        node: NodeIndex,
+        workers_per_node: u32,
+        stream: ByteStream,
+    ) -> Result<Self> {
+        let max_frame = shared.limits.max_frame;
+        let (sender, writer, mut reader) = link(stream, max_frame);
+        let hello = ToAgent::Hello { pool: shared.pool.to_string(), max_frame };
+        let (head, body) = hello.encode()?;
+        sender.push(&head, body)?;
+        sender.flush();
+        let mut waiting = VecDeque::new();
+        let first = FromAgent::decode(reader.next(&mut waiting).await?)?;
+        let FromAgent::Hello { version: PROTOCOL_VERSION, pid, python } = first else {
+            return Err(unexpected("Hello", &first));
+        };
+        tracing::debug!(pool = %shared.pool, node = node.0, pid, python, "agent connected");
+        let (answers, received) = mpsc::unbounded_channel();
+        let listener = Listener { shared: Arc::clone(shared), node, workers_per_node, answers };
+        let renew = renew(sender.clone(), shared.limits.lease);
+        let tasks = [
+            super::driver::spawn(renew).abort_handle(),
+            super::driver::spawn(write(writer)).abort_handle(),
+            super::driver::spawn(listener.run(reader, waiting)).abort_handle(),
+        ];
+        Ok(Self { sender, answers: Mutex::new(received), tasks })
+    }
+
+    pub(crate) fn sender(&self) -> Sender {
+        self.sender.clone()
+    }
+
+    /// Reserves a port on the node for a rendezvous.
+    pub(crate) async fn reserve_port(&self, deadline: Duration) -> Result<u16> {
+        self.request(&ToAgent::ReservePort { request: 1 }, deadline, |answer| match answer {
+            FromAgent::Port { port, .. } => Ok(port),
+            other => Err(unexpected("Port", &other)),
+        })
+        .await
+    }
+
+    /// Starts workers, and subscribes to their output from where `received` says it has arrived.
+    pub(crate) async fn start(
+        &self,
+        generation: Generation,
+        workers: Vec<u32>,
+        spec: StartSpec,
+        received: impl Fn(u32) -> [u64; 2],
+        deadline: Duration,
+    ) -> Result<Vec<StartedWorker>> {
+        let start = ToAgent::Start { generation: generation.0, workers, spec: Box::new(spec) };
+        let started = self
+            .request(&start, deadline, |answer| match answer {
+                FromAgent::Started { workers, .. } => Ok(workers),
+                other => Err(unexpected("Started", &other)),
+            })
+            .await?;
+        for worker in &started {
+            let [stdout, stderr] = received(worker.worker);
+            let logs = ToAgent::Logs { generation: generation.0, worker: worker.worker, stdout, stderr };
+            self.push(&logs)?;
+        }
+        self.sender.flush();
+        Ok(started)
+    }
+
+    /// Ends workers; they get the grace to leave their hooks.
+    pub(crate) async fn stop(
+        &self,
+        generation: Generation,
+        workers: Vec<u32>,
+        grace: Duration,
+        deadline: Duration,
+    ) -> Result<()> {
+        let stop = ToAgent::Stop { generation: generation.0, workers, grace: grace.as_secs_f64() };
+        self.request(&stop, deadline, |answer| match answer {
+            FromAgent::Stopped { .. } => Ok(()),
+            other => Err(unexpected("Stopped", &other)),
+        })
+        .await
+    }
+
+    /// Ends the agent and all that it started.
+    pub(crate) async fn shutdown(&self, grace: Duration, deadline: Duration) -> Result<()> {
+        self.request(&ToAgent::Shutdown { grace: grace.as_secs_f64() }, deadline, |answer| match answer {
+            FromAgent::Bye => Ok(()),
+            other => Err(unexpected("Bye", &other)),
+        })
+        .await
+    }
+
+    fn push(&self, message: &ToAgent) -> Result<()> {
+        let (head, body) = message.encode()?;
+        self.sender.push(&head, body)
+    }
+
+    async fn request<T>(
+        &self,
+        message: &ToAgent,
+        deadline: Duration,
+        read: impl FnOnce(FromAgent) -> Result<T>,
+    ) -> Result<T> {
+        let mut answers = self.answers.lock().await;
+        self.push(message)?;
+        self.sender.flush();
+        match tokio::time::timeout(deadline, answers.recv()).await {
+            Ok(Some(FromAgent::Error { text, .. })) => {
+                Err(Error::new(ErrorKind::Start, format!("the node's agent refused: {text}")))
+            }
+            Ok(Some(answer)) => read(answer),
+            Ok(None) => Err(Error::new(ErrorKind::Io, "the connection to the node's agent is lost").temporary()),
+            Err(_) => {
+                Err(Error::new(ErrorKind::Timeout, format!("the node's agent did not answer within {deadline:?}")))
+            }
+        }
+    }
+}
+
+impl Drop for Agent {
+    fn drop(&mut self) {
+        self.sender.close();
+        self.tasks.iter().for_each(AbortHandle::abort);
+    }
+}
+
+impl Listener {
+    async fn run(self, mut reader: Reader, waiting: VecDeque<Frame>) {
+        let mut frames: Vec<Frame> = waiting.into();
+        let error = loop {
+            for frame in frames.drain(..) {
+                match FromAgent::decode(frame) {
+                    Ok(message) => self.on_message(message),
+                    Err(error) => {
+                        tracing::error!(pool = %self.shared.pool, node = self.node.0, %error, "a message of the agent was dropped")
+                    }
+                }
+            }
+            match reader.read(&mut frames).await {
+                Ok(true) => {}
+                Ok(false) => break Error::new(ErrorKind::Io, "the agent ended its connection"),
+                Err(error) => break error,
+            }
+        };
+        self.shared.command(Command::AgentLost { node: self.node, error });
+    }
+
+    fn on_message(&self, message: FromAgent) {
+        match message {
+            FromAgent::Exited { generation, worker, pid, code, signal, out_of_memory } => {
+                let exit = match (out_of_memory, signal, code) {
+                    (true, ..) => WorkerExit::OutOfMemory,
+                    (_, Some(signal), _) => WorkerExit::Signal(signal),
+                    (_, None, code) => WorkerExit::Code(code.unwrap_or_default()),
+                };
+                self.shared.on_exited(self.rank(worker), Generation(generation), pid, &exit);
+            }
+            FromAgent::Log { generation, worker, stream, offset, bytes } => {
+                let stream = if stream == 1 { OutputStream::Stdout } else { OutputStream::Stderr };
+                self.shared.on_output(self.rank(worker), Generation(generation), stream, offset, bytes);
+            }
+            FromAgent::LogEnd { generation, worker, .. } => {
+                self.shared.on_output_end(self.rank(worker), Generation(generation));
+            }
+            FromAgent::Pong { .. } => {}
+            answer => {
+                // Nobody waits for an answer that came too late.
+                let _ = self.answers.send(answer);
+            }
+        }
+    }
+
+    fn rank(&self, worker: u32) -> Rank {
+        Rank(self.node.0 * self.workers_per_node + worker)
+    }
+}
+
+/// Renews the node's lease for as long as the link lives.
+async fn renew(sender: Sender, lease: Duration) {
+    let mut ticks = tokio::time::interval(lease / 4);
+    ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    for sequence in 1.. {
+        ticks.tick().await;
+        let ping = ToAgent::Ping { sequence, lease: lease.as_secs_f64() };
+        let pushed = ping.encode().and_then(|(head, body)| sender.push(&head, body));
+        if pushed.is_err() {
+            return;
+        }
+        sender.flush();
+    }
+}
+
+async fn write(writer: Writer) {
+    // The reader sees the same loss, and tells.
+    let _ = writer.run().await;
+}
+
+fn unexpected(wanted: &str, got: &FromAgent) -> Error {
+    Error::new(ErrorKind::Protocol, format!("the node's agent answered {got:?} where {wanted} was due"))
+        .with_hint("the worker package on the node is of another version than this client")
+}

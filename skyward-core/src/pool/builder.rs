@@ -1,0 +1,291 @@
+//! What a pool is to be; everything is checked before anything starts.
+
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+
+use futures_util::FutureExt;
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::JoinHandle;
+use tracing::Instrument;
+
+use super::bring_up::Blueprint;
+use super::cleanup::{Cleanup, LastResort};
+use super::driver::Driver;
+use super::handle::Pool;
+use super::shared::Shared;
+use crate::error::{Error, ErrorKind, Result};
+use crate::event::Events;
+use crate::ids::PoolId;
+use crate::payload::metadata::Metadata;
+use crate::payload::{ComputeFn, Output, PendingCompute, Source};
+use crate::plugin::{Plugin, PluginSet};
+use crate::provider::{Local, Provider, Requirements};
+use crate::spec::{Accelerator, ClusterInfo, Image, Limits, Nodes};
+#[cfg(feature = "terminal")]
+use crate::terminal::Terminal;
+
+/// What a pool is to be. [`scope`](Self::scope) or [`start`](Self::start) checks all of it before anything is started.
+///
+/// ```no_run
+/// # use skyward_core::{error::Result, pool::Pool, payload::PendingCompute, provider::Local};
+/// # async fn example(train: impl Fn(u32) -> PendingCompute<f64>) -> Result<()> {
+/// let losses = Pool::builder()
+///     .provider(Local::default())
+///     .nodes(2)
+///     .scope(async |pool| train(5).broadcast(pool).await)
+///     .await?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug, Clone)]
+#[must_use = "a pool starts with `.scope(…)` or `.start()`"]
+pub struct PoolBuilder {
+    provider: Arc<dyn Provider>,
+    nodes: Nodes,
+    workers_per_node: Option<u32>,
+    requirements: Requirements,
+    image: Image,
+    plugins: PluginSet,
+    limits: Limits,
+    sources: Vec<Arc<Source>>,
+    #[cfg(feature = "terminal")]
+    terminal: Option<Terminal>,
+}
+
+impl PoolBuilder {
+    pub(crate) fn new() -> Self {
+        Self {
+            provider: Arc::new(Local::default()),
+            nodes: Nodes::fixed(1),
+            workers_per_node: None,
+            requirements: Requirements::default(),
+            image: Image::new(),
+            plugins: PluginSet::default(),
+            limits: Limits::default(),
+            sources: Vec::new(),
+            #[cfg(feature = "terminal")]
+            terminal: None,
+        }
+    }
+
+    /// Where the machines come from; this host, unless it is said.
+    pub fn provider(self, provider: impl Provider) -> Self {
+        self.shared_provider(Arc::new(provider))
+    }
+
+    /// The same for a provider that several pools share.
+    pub fn shared_provider(mut self, provider: Arc<dyn Provider>) -> Self {
+        self.provider = provider;
+        self
+    }
+
+    /// How many nodes: a number, or [`Nodes`].
+    pub fn nodes(mut self, nodes: impl Into<Nodes>) -> Self {
+        self.nodes = nodes.into();
+        self
+    }
+
+    /// How many worker processes on each node: 1, unless it is said or a plugin knows better.
+    pub fn workers_per_node(mut self, workers: u32) -> Self {
+        self.workers_per_node = Some(workers);
+        self
+    }
+
+    /// The accelerators of each node.
+    pub fn accelerator(mut self, accelerator: Accelerator) -> Self {
+        self.requirements.accelerator = Some(accelerator);
+        self
+    }
+
+    /// CPU cores of each node, at least.
+    pub fn cpus(mut self, cpus: u32) -> Self {
+        self.requirements.cpus = Some(cpus);
+        self
+    }
+
+    /// Memory of each node in GiB, at least.
+    pub fn memory_gib(mut self, memory: u32) -> Self {
+        self.requirements.memory_gib = Some(memory);
+        self
+    }
+
+    /// The environment of the workers.
+    pub fn image(mut self, image: Image) -> Self {
+        self.image = image;
+        self
+    }
+
+    /// Adds a plugin after the others; the first is the outermost.
+    pub fn plugin(mut self, plugin: impl Plugin) -> Self {
+        self.plugins.push(Arc::new(plugin));
+        self
+    }
+
+    /// Deadlines and bounds.
+    pub fn limits(mut self, limits: Limits) -> Self {
+        self.limits = limits;
+        self
+    }
+
+    /// Merges what a payload says of its needs (PEP 723) into the image: `.payload::<train>()` for a function declared with `#[skyward::compute]`.
+    pub fn payload<F: ComputeFn>(mut self) -> Self {
+        self.sources.push(F::source());
+        self
+    }
+
+    /// The same for a call that was put together by Rust code.
+    pub fn payload_of<T: Output>(mut self, call: &PendingCompute<T>) -> Self {
+        self.sources.push(Arc::clone(call.source()));
+        self
+    }
+
+    /// Shows progress and the tasks' output on the terminal. Without this nothing is printed.
+    #[cfg(feature = "terminal")]
+    pub fn terminal(mut self, terminal: Terminal) -> Self {
+        self.terminal = Some(terminal);
+        self
+    }
+
+    /// Checks everything, and starts nothing.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::InvalidSpec`], [`ErrorKind::Plugins`] or [`ErrorKind::Payload`], with what to do.
+    pub fn check(&self) -> Result<()> {
+        self.blueprint().map(|_| ())
+    }
+
+    /// Starts the pool, hands it to `body`, and ends it: also when `body` fails, panics, or is dropped. When this returns, the machines are gone.
+    ///
+    /// # Errors
+    ///
+    /// What kept the pool from starting; the error of `body`; or, after `body` succeeded, what kept the machines from being confirmed gone.
+    ///
+    /// # Panics
+    ///
+    /// Only as `body` does, after the machines are gone.
+    ///
+    /// # Cancel safety
+    ///
+    /// When the future is dropped the pool ends in the background, and by the lease of its nodes if the process ends too.
+    pub async fn scope<T, F>(self, body: F) -> Result<T>
+    where
+        F: AsyncFnOnce(&Pool) -> Result<T>,
+    {
+        let deadline = self.limits.shutdown;
+        let pool = self.start().await?;
+        let result = AssertUnwindSafe(body(&pool)).catch_unwind().await;
+        let ended = crate::pool::ComputePool::shutdown(&pool, deadline).await;
+        match result {
+            Ok(Ok(value)) => ended.map(|()| value),
+            // Both are worth knowing; what the body failed with comes first.
+            Ok(Err(error)) => Err(match ended {
+                Ok(()) => error,
+                Err(left) => error.with_context("cleanup", left),
+            }),
+            Err(panic) => std::panic::resume_unwind(panic),
+        }
+    }
+
+    /// Starts the pool. It ends with [`shutdown`](crate::pool::ComputePool::shutdown), or in the background when its last handle is dropped.
+    ///
+    /// # Errors
+    ///
+    /// What was asked for cannot be ([`check`](Self::check)), or could not be started; what had been started is gone then.
+    ///
+    /// # Cancel safety
+    ///
+    /// When the future is dropped, what was started is ended in the background.
+    pub async fn start(self) -> Result<Pool> {
+        let blueprint = self.blueprint()?;
+        let pool = PoolId::random();
+        let span = tracing::info_span!("pool", pool = %pool, provider = self.provider.name());
+        let (commands, received) = mpsc::unbounded_channel();
+        let shared = Shared::new(pool.clone(), self.limits, commands);
+        let screen = self.show(shared.events(), &span);
+        let cleanup = Cleanup::new(Arc::clone(&blueprint.provider), pool);
+        let last_resort = LastResort(cleanup.clone());
+        let driver = Driver::new(Arc::clone(&shared), received, cleanup, screen);
+        let (ready, up) = oneshot::channel();
+        let handle = Pool::new(shared);
+        let run = async move {
+            let _last_resort = last_resort;
+            driver.run(blueprint, ready).await;
+        };
+        super::driver::spawn(run.instrument(span));
+        match up.await {
+            Ok(Ok(())) => Ok(handle),
+            Ok(Err(error)) => Err(error),
+            Err(_) => Err(Error::new(ErrorKind::Closed, "the runtime ended before the pool was ready")),
+        }
+    }
+
+    /// Begins to show events on the terminal, if that was asked for.
+    #[cfg(feature = "terminal")]
+    fn show(&self, events: Events, span: &tracing::Span) -> Option<JoinHandle<()>> {
+        self.terminal.map(|terminal| super::driver::spawn(terminal.render(events).instrument(span.clone())))
+    }
+
+    #[cfg(not(feature = "terminal"))]
+    fn show(&self, _: Events, _: &tracing::Span) -> Option<JoinHandle<()>> {
+        None
+    }
+
+    fn blueprint(&self) -> Result<Blueprint> {
+        self.nodes.validate()?;
+        let wished =
+            || self.plugins.iter().find_map(|plugin| plugin.workers_per_node(self.requirements.accelerator.as_ref()));
+        let workers = self.workers_per_node.or_else(wished).unwrap_or(1);
+        if workers == 0 {
+            return Err(Error::new(ErrorKind::InvalidSpec, "each node has 0 workers")
+                .with_hint("a node without workers runs nothing: `.workers_per_node(1)`"));
+        }
+        if self.nodes.wanted().checked_mul(workers).is_none_or(|all| all > MOST_WORKERS) {
+            return Err(Error::new(
+                ErrorKind::InvalidSpec,
+                format!(
+                    "{} nodes with {workers} workers each are more than {MOST_WORKERS} workers",
+                    self.nodes.wanted()
+                ),
+            )
+            .with_hint("start several pools"));
+        }
+        let limits = &self.limits;
+        for (name, value) in [
+            ("start", limits.start),
+            ("environment", limits.environment),
+            ("hooks", limits.hooks),
+            ("lease", limits.lease),
+            ("shutdown", limits.shutdown),
+        ] {
+            if value.is_zero() {
+                return Err(Error::new(ErrorKind::InvalidSpec, format!("`Limits::{name}` is zero")).with_hint(
+                    "a deadline of zero has passed before anything can happen; the default suits most pools",
+                ));
+            }
+        }
+        let cluster = ClusterInfo::new(self.nodes.wanted(), workers)
+            .with_accelerator(self.requirements.accelerator.clone())
+            .with_elastic(self.nodes.is_elastic());
+        self.plugins.check(&cluster)?;
+        let mut image = self.image.clone();
+        for source in &self.sources {
+            image = Metadata::read(source.main_text())
+                .and_then(|metadata| metadata.merge_into(image))
+                .map_err(|error| error.with_context("payload", source.main()))?;
+        }
+        let image = self.plugins.transform(image, &cluster)?;
+        image.validate()?;
+        Ok(Blueprint {
+            provider: Arc::clone(&self.provider),
+            nodes: self.nodes,
+            requirements: self.requirements.clone(),
+            cluster,
+            image,
+            plugins: self.plugins.clone(),
+        })
+    }
+}
+
+/// Workers of one pool, at most: their broadcasts must fit the queue's count.
+const MOST_WORKERS: u32 = 100_000;

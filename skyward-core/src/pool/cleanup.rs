@@ -1,0 +1,184 @@
+//! Ends what a pool started, and confirms that it is gone. May run more than once, and without anything having finished.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use tokio::time::Instant;
+
+use super::bring_up::Node;
+use super::shared::Shared;
+use crate::error::{Error, ErrorKind, Result};
+use crate::event::PoolEvent;
+use crate::ids::{MachineId, PoolId};
+use crate::provider::{Machine, MachineStatus, Provider};
+
+/// What a pool has to end. Clones share one list of machines.
+#[derive(Debug, Clone)]
+pub(crate) struct Cleanup {
+    provider: Arc<dyn Provider>,
+    pool: PoolId,
+    machines: Arc<Mutex<Vec<Machine>>>,
+    prepared: Arc<Mutex<bool>>,
+}
+
+impl Cleanup {
+    pub(crate) fn new(provider: Arc<dyn Provider>, pool: PoolId) -> Self {
+        Self { provider, pool, machines: Arc::default(), prepared: Arc::default() }
+    }
+
+    /// From now on there may be something at the provider.
+    pub(crate) fn arm(&self) {
+        *lock(&self.prepared) = true;
+    }
+
+    /// Whether there is nothing left to end.
+    pub(crate) fn is_done(&self) -> bool {
+        !*lock(&self.prepared)
+    }
+
+    /// A machine was launched.
+    pub(crate) fn add(&self, machine: Machine) {
+        lock(&self.machines).push(machine);
+    }
+
+    /// Ends workers, agents and machines within the deadline.
+    pub(crate) async fn end(&self, shared: &Arc<Shared>, nodes: Vec<Node>, deadline: Duration) -> Result<()> {
+        if self.is_done() {
+            return Ok(());
+        }
+        let end = Instant::now() + deadline;
+        // The orderly way gets half of the time: what does not end by itself is ended with its machine.
+        let orderly = tokio::time::timeout(deadline / 2, self.end_agents(shared, &nodes, deadline));
+        if orderly.await.is_err() {
+            tracing::warn!(pool = %self.pool, "workers did not end in time; their machines are ended");
+        }
+        drop(nodes);
+        let gone = |machine: &Machine| {
+            shared.emit(PoolEvent::NodeGone { node: machine.node, machine: machine.id.clone() });
+        };
+        self.end_machines(end, gone).await
+    }
+
+    /// Ends machines, and waits until the provider confirms that they are gone.
+    pub(crate) async fn end_machines(&self, end: Instant, gone: impl Fn(&Machine)) -> Result<()> {
+        let mut pause = Duration::from_millis(2);
+        loop {
+            let machines = self.live().await;
+            let round = async {
+                let machines = machines?;
+                let ended = join_all(machines.iter().map(|machine| self.provider.terminate(&machine.id))).await;
+                let failed = ended.into_iter().find_map(Result::err);
+                let ids: Vec<MachineId> = machines.iter().map(|machine| machine.id.clone()).collect();
+                let states = self.provider.inspect(&ids).await?;
+                let left: Vec<Machine> = machines
+                    .into_iter()
+                    .zip(states)
+                    .filter_map(|(machine, state)| match state {
+                        MachineStatus::Gone => {
+                            gone(&machine);
+                            lock(&self.machines).retain(|other| other.id != machine.id);
+                            None
+                        }
+                        _ => Some(machine),
+                    })
+                    .collect();
+                if left.is_empty() {
+                    return self.provider.teardown(&self.pool).await;
+                }
+                let names: Vec<String> = left.iter().map(|machine| machine.id.to_string()).collect();
+                let error = Error::new(
+                    ErrorKind::Provider,
+                    format!("{} of the pool's machines are not confirmed gone: {}", left.len(), names.join(", ")),
+                )
+                .with_context("provider", self.provider.name())
+                .with_hint("their lease ends them; look at the provider's own list until it does");
+                Err(match failed {
+                    Some(cause) => error.with_source(cause),
+                    None => error,
+                })
+            };
+            let result = tokio::time::timeout_at(end.max(Instant::now() + LEAST), round).await;
+            let error = match result {
+                Ok(Ok(())) => {
+                    *lock(&self.prepared) = false;
+                    return Ok(());
+                }
+                Ok(Err(error)) => error,
+                Err(_) => Error::new(
+                    ErrorKind::Timeout,
+                    "the provider did not confirm in time that the pool's machines are gone",
+                )
+                .with_context("provider", self.provider.name()),
+            };
+            if Instant::now() + pause >= end {
+                return Err(error);
+            }
+            tokio::time::sleep(pause).await;
+            pause = (pause * 2).min(Duration::from_millis(500));
+        }
+    }
+
+    /// What was launched, and what the provider knows beside it: a launch whose answer never came.
+    async fn live(&self) -> Result<Vec<Machine>> {
+        let mut machines = lock(&self.machines).clone();
+        for machine in self.provider.list(&self.pool).await? {
+            if !machines.iter().any(|other| other.id == machine.id) {
+                machines.push(machine);
+            }
+        }
+        Ok(machines)
+    }
+
+    async fn end_agents(&self, shared: &Arc<Shared>, nodes: &[Node], deadline: Duration) {
+        let (generation, per_node) = {
+            let state = shared.lock();
+            (state.generation, state.workers_per_node)
+        };
+        let grace = shared.limits.grace.min(deadline / 4);
+        join_all(nodes.iter().map(|node| async move {
+            let workers = (0..per_node).collect();
+            if let Err(error) = node.agent.stop(generation, workers, grace, deadline).await {
+                tracing::warn!(pool = %self.pool, node = node.index.0, %error, "the workers could not be stopped");
+            }
+        }))
+        .await;
+        // Output that does not arrive soon is not worth a machine that runs on.
+        let _ = tokio::time::timeout(OUTPUT.min(deadline / 4), shared.output_ended()).await;
+        join_all(nodes.iter().map(|node| async move {
+            if let Err(error) = node.agent.shutdown(Duration::ZERO, deadline).await {
+                tracing::warn!(pool = %self.pool, node = node.index.0, %error, "the agent did not say goodbye");
+            }
+        }))
+        .await;
+    }
+}
+
+/// Ends the machines from a thread of its own when the pool's driver was dropped in the middle, because its runtime ended.
+#[derive(Debug)]
+pub(crate) struct LastResort(pub(crate) Cleanup);
+
+impl Drop for LastResort {
+    fn drop(&mut self) {
+        if self.0.is_done() {
+            return;
+        }
+        let cleanup = self.0.clone();
+        // Without a thread or a runtime there is still the lease.
+        let _ = std::thread::Builder::new().name("skyward-cleanup".into()).spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+            if let Ok(runtime) = runtime {
+                let _ = runtime.block_on(cleanup.end_machines(Instant::now() + LAST_RESORT, |_| ()));
+            }
+        });
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// What ending the machines gets even when the deadline has passed already.
+const LEAST: Duration = Duration::from_secs(2);
+const OUTPUT: Duration = Duration::from_secs(5);
+const LAST_RESORT: Duration = Duration::from_secs(30);

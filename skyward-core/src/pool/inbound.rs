@@ -1,0 +1,142 @@
+//! The way back: what workers answer, how they end, what they write.
+
+use std::time::Instant;
+
+use super::shared::{Shared, State};
+use crate::error::{Result, WorkerExit};
+use crate::event::{Output, OutputStream, PoolEvent};
+use crate::ids::{Generation, Rank, TaskId};
+use crate::payload::{Outcome, Value};
+use crate::worker::codec::Frame;
+use crate::worker::message::{FromWorker, TaskEnd, ToWorker};
+
+impl Shared {
+    /// Handles what a worker sent.
+    pub(crate) fn on_frames(&self, rank: Rank, generation: Generation, frames: &mut Vec<Frame>) -> Result<()> {
+        let messages = frames.drain(..).map(FromWorker::decode).collect::<Result<Vec<_>>>()?;
+        self.act(|state, now| {
+            for message in messages {
+                if state.slot(rank, generation).is_none() {
+                    return;
+                }
+                match message {
+                    FromWorker::Result { end, value } => {
+                        let outcome = Ok(Value::new(value.clone(), rank));
+                        self.on_end(state, now, rank, end, value.len(), outcome);
+                    }
+                    FromWorker::Failure { end, failure } if failure.kind == "unknown" => {
+                        if let Some(slot) = state.slot(rank, generation) {
+                            slot.session.on_result(end.sequence, 0);
+                        }
+                        state.scheduler.on_missing(rank, TaskId(end.task));
+                    }
+                    FromWorker::Failure { end, failure } => {
+                        let node = state.scheduler.node_of(rank);
+                        let outcome = Err(super::world::task_error(&failure, node, rank));
+                        self.on_end(state, now, rank, end, 0, outcome);
+                    }
+                    FromWorker::Item { task, index, value } => {
+                        if let Some(entry) = state.tasks.get_mut(&TaskId(task))
+                            && index == entry.next_item
+                            && let Some(items) = &entry.items
+                        {
+                            entry.next_item += 1;
+                            // The worker sends no more than it has credit for, which is the channel's room; a caller that is gone cancels.
+                            let _ = items.try_send(Value::new(value, rank));
+                        }
+                    }
+                    FromWorker::Hello { .. } => {}
+                }
+            }
+        });
+        Ok(())
+    }
+
+    /// A worker process is gone. An agent may tell it twice.
+    pub(crate) fn on_exited(&self, rank: Rank, generation: Generation, pid: u32, exit: &WorkerExit) {
+        let known = self.act(|state, now| {
+            let Some(slot) = state.slot(rank, generation) else { return false };
+            if slot.exited.is_some() || slot.pid.is_some_and(|known| known != pid) {
+                return false;
+            }
+            slot.exited = Some(exit.clone());
+            slot.pid = None;
+            if let Some(link) = slot.link.take() {
+                link.close();
+            }
+            state.scheduler.on_lost(now, rank, exit);
+            true
+        });
+        if known {
+            self.ended.notify_waiters();
+            self.emit(PoolEvent::WorkerExited { rank, exit: exit.clone() });
+        }
+    }
+
+    /// All that an exited worker wrote has arrived.
+    pub(crate) fn on_output_end(&self, rank: Rank, generation: Generation) {
+        if let Some(slot) = self.lock().slot(rank, generation) {
+            // The end of a worker that this one has replaced says nothing of this one.
+            slot.output_ended = slot.exited.is_some();
+        }
+        self.ended.notify_waiters();
+    }
+
+    /// Bytes that a worker wrote.
+    pub(crate) fn on_output(
+        &self,
+        rank: Rank,
+        generation: Generation,
+        stream: OutputStream,
+        offset: u64,
+        bytes: bytes::Bytes,
+    ) {
+        let (node, parts) = {
+            let mut state = self.lock();
+            let running = state.scheduler.sent(rank).next();
+            let node = state.scheduler.node_of(rank);
+            let parts = match state.slot(rank, generation) {
+                Some(slot) => {
+                    slot.received[stream as usize] = offset + bytes.len() as u64;
+                    slot.marks[stream as usize].split(offset, bytes.len(), running)
+                }
+                None => vec![(bytes.len(), None)],
+            };
+            (node, parts)
+        };
+        let mut at = 0;
+        for (length, task) in parts {
+            let part = bytes.slice(at..at + length);
+            let mut output = Output::new(node, rank, stream, generation, offset + at as u64, part);
+            output.task = task;
+            tracing::info!(
+                target: "skyward::output",
+                pool = %self.pool, node = node.0, rank = rank.0, task = task.map(|task| task.0),
+                stream = ?stream, "{}", String::from_utf8_lossy(&output.bytes).trim_end()
+            );
+            self.emit(PoolEvent::Output(output));
+            at += length;
+        }
+    }
+
+    fn on_end(&self, state: &mut State, now: Instant, rank: Rank, end: TaskEnd, bytes: usize, outcome: Outcome) {
+        let id = TaskId(end.task);
+        let Some(slot) = state.workers.get_mut(rank.0 as usize) else { return };
+        let (new, acknowledge) = slot.session.on_result(end.sequence, bytes);
+        if let (Some(sequence), Some(link)) = (acknowledge, &slot.link)
+            && let Ok((head, body)) = (ToWorker::Ack { sequence }).encode()
+            && link.push(&head, body).is_ok()
+        {
+            link.flush();
+        }
+        if !new {
+            return;
+        }
+        slot.marks[0].end(id, end.stdout);
+        slot.marks[1].end(id, end.stderr);
+        if outcome.is_ok() && self.events.receiver_count() > 0 {
+            self.emit(PoolEvent::TaskFinished { task: id, rank, micros: end.micros });
+        }
+        state.scheduler.on_returned(now, rank, id, outcome, end.micros);
+    }
+}

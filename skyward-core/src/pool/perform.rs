@@ -1,0 +1,80 @@
+//! Does what the scheduler says: frames to workers, outcomes to callers, commands to the driver.
+
+use std::time::Instant;
+
+use super::driver::Command;
+use super::shared::{After, Shared, State};
+use super::submit::STREAM_WINDOW;
+use crate::event::PoolEvent;
+use crate::scheduler::Action;
+use crate::worker::message::{Signal, ToWorker};
+
+impl Shared {
+    pub(crate) fn perform(&self, state: &mut State, now: Instant, after: &mut After) {
+        let mut actions = Vec::new();
+        loop {
+            state.scheduler.take_actions(&mut actions);
+            if actions.is_empty() {
+                return;
+            }
+            for action in actions.drain(..) {
+                self.perform_one(state, now, action, after);
+            }
+        }
+    }
+
+    fn perform_one(&self, state: &mut State, now: Instant, action: Action, after: &mut After) {
+        match action {
+            Action::Send { rank, task } => {
+                let (Some(entry), Some(slot)) = (state.tasks.get_mut(&task), state.workers.get_mut(rank.0 as usize))
+                else {
+                    return;
+                };
+                let Some(link) = slot.link.clone() else { return };
+                let credit = if entry.items.is_some() { STREAM_WINDOW } else { 0 };
+                entry.next_item = 0;
+                let mut pushed = Ok(());
+                let ran = slot.session.run(task, &entry.task, credit, |(head, body)| {
+                    pushed = std::mem::replace(&mut pushed, Ok(())).and_then(|()| link.push(&head, body));
+                });
+                if let Err(error) = ran.and(pushed) {
+                    state.scheduler.on_returned(now, rank, task, Err(error), 0);
+                }
+                after.flush.push(link);
+            }
+            Action::Started { rank, task, attempt } => {
+                let node = state.scheduler.node_of(rank).0;
+                if let Some(entry) = state.tasks.get(&task) {
+                    entry.span.record("node", node).record("rank", rank.0);
+                    tracing::debug!(parent: &entry.span, attempt = attempt.0, "started");
+                }
+                if self.events.receiver_count() > 0 {
+                    self.emit(PoolEvent::TaskStarted { task, attempt, rank });
+                }
+            }
+            Action::Finish { task, outcome } => {
+                let Some(entry) = state.tasks.remove(&task) else { return };
+                if let Err(error) = &outcome {
+                    tracing::debug!(parent: &entry.span, error = error.message(), "failed");
+                    self.emit(PoolEvent::TaskFailed { task, error: error.clone() });
+                }
+                after.replies.push((entry.reply, outcome));
+            }
+            Action::Retried { task, attempt, error } => {
+                if let Some(entry) = state.tasks.get(&task) {
+                    tracing::warn!(parent: &entry.span, attempt = attempt.0, error = error.message(), "tried again");
+                }
+                self.emit(PoolEvent::TaskRetried { task, attempt, error });
+            }
+            Action::Cancel { rank, task, interrupt } => {
+                state.push_to_worker(rank, ToWorker::Cancel { task: task.0 }, after);
+                if interrupt {
+                    state.signal(rank, Signal::Interrupt, after);
+                }
+            }
+            Action::Kill { rank } => state.signal(rank, Signal::Kill, after),
+            Action::RestartWorker { rank } => self.command(Command::RestartWorker(rank)),
+            Action::RestartWorld { lost } => self.command(Command::RestartWorld { lost }),
+        }
+    }
+}

@@ -1,0 +1,310 @@
+//! What all parts of a running pool share: the scheduler, the callers that wait, and the links to the workers, behind one lock.
+//!
+//! A call goes from its caller through the scheduler into the worker's socket without another task of the runtime having to wake; its answer goes from the link's reader to
+//! the caller. The lock is never held across an await or a system call that can block.
+
+use std::collections::HashMap;
+use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, broadcast, mpsc};
+
+use super::driver::Command;
+use super::output::Marks;
+use super::status::{NodeStatus, PoolPhase, PoolStatus, WorkerStatus};
+use crate::error::{Error, ErrorKind, Result, WorkerExit};
+use crate::event::{EventItem, Events, PoolEvent};
+use crate::ids::{Generation, PoolId, Rank, TaskId};
+use crate::payload::{ItemSender, Outcome, Task, TaskReply};
+use crate::scheduler::Scheduler;
+use crate::spec::Limits;
+use crate::worker::link::Sender;
+use crate::worker::message::{Signal, ToAgent, ToWorker};
+use crate::worker::session::Session;
+
+pub(crate) struct Shared {
+    pub(crate) pool: PoolId,
+    pub(crate) limits: Limits,
+    state: Mutex<State>,
+    pub(super) events: broadcast::Sender<Arc<PoolEvent>>,
+    pub(super) room: Arc<Semaphore>,
+    pub(super) next_task: AtomicU64,
+    commands: mpsc::UnboundedSender<Command>,
+    /// The scheduler has an earlier deadline than the driver sleeps for.
+    pub(crate) earlier: Notify,
+    /// A worker has exited, or its output has ended.
+    pub(super) ended: Notify,
+}
+
+pub(crate) struct State {
+    pub(crate) scheduler: Scheduler,
+    pub(crate) phase: PoolPhase,
+    pub(crate) generation: Generation,
+    pub(crate) nodes: Vec<NodeStatus>,
+    pub(crate) workers: Vec<WorkerSlot>,
+    pub(crate) workers_per_node: u32,
+    /// The agents' links, by node.
+    pub(crate) agents: Vec<Option<Sender>>,
+    pub(super) tasks: HashMap<TaskId, Entry>,
+    timeout: Option<Instant>,
+}
+
+/// What the client knows of the worker of a rank.
+pub(crate) struct WorkerSlot {
+    pub(crate) session: Session,
+    pub(crate) link: Option<Sender>,
+    pub(crate) generation: Generation,
+    pub(crate) pid: Option<u32>,
+    /// Where it listens on its node.
+    pub(crate) socket: String,
+    pub(super) exited: Option<WorkerExit>,
+    pub(super) output_ended: bool,
+    /// How many bytes of each descriptor have arrived.
+    pub(crate) received: [u64; 2],
+    pub(super) marks: [Marks; 2],
+}
+
+pub(crate) struct Entry {
+    pub(super) task: Task,
+    pub(super) reply: TaskReply,
+    pub(super) items: Option<ItemSender>,
+    pub(super) next_item: u64,
+    /// From the call to its outcome, with the worker that had it last.
+    pub(super) span: tracing::Span,
+    pub(super) _room: OwnedSemaphorePermit,
+}
+
+/// What is done after the lock is released.
+#[derive(Default)]
+pub(crate) struct After {
+    pub(super) replies: Vec<(TaskReply, Outcome)>,
+    pub(super) flush: Vec<Sender>,
+}
+
+impl Shared {
+    pub(crate) fn new(pool: PoolId, limits: Limits, commands: mpsc::UnboundedSender<Command>) -> Arc<Self> {
+        let state = State {
+            scheduler: Scheduler::new(0, 0, false, limits.grace),
+            phase: PoolPhase::Starting,
+            generation: Generation(0),
+            nodes: Vec::new(),
+            workers: Vec::new(),
+            workers_per_node: 0,
+            agents: Vec::new(),
+            tasks: HashMap::new(),
+            timeout: None,
+        };
+        Arc::new(Self {
+            pool,
+            state: Mutex::new(state),
+            events: broadcast::channel(EVENTS).0,
+            room: Arc::new(Semaphore::new(limits.max_queued)),
+            next_task: AtomicU64::new(1),
+            limits,
+            commands,
+            earlier: Notify::new(),
+            ended: Notify::new(),
+        })
+    }
+
+    /// Runs a change of the state, and does what the scheduler says.
+    pub(crate) fn act<T>(&self, change: impl FnOnce(&mut State, Instant) -> T) -> T {
+        let now = Instant::now();
+        let mut after = After::default();
+        let (result, earlier) = {
+            let mut state = self.lock();
+            let result = change(&mut state, now);
+            self.perform(&mut state, now, &mut after);
+            let timeout = state.scheduler.next_timeout();
+            let earlier = timeout.is_some_and(|at| state.timeout.is_none_or(|armed| at < armed));
+            state.timeout = timeout;
+            (result, earlier)
+        };
+        for sender in &after.flush {
+            sender.flush();
+        }
+        for (reply, outcome) in after.replies {
+            reply.send(outcome);
+        }
+        if earlier {
+            self.earlier.notify_one();
+        }
+        result
+    }
+
+    /// Tells whoever listens.
+    pub(crate) fn emit(&self, event: PoolEvent) {
+        // Without a reader there is nobody to tell.
+        let _ = self.events.send(Arc::new(event));
+    }
+
+    pub(crate) fn events(&self) -> Events {
+        let closed = self.lock().phase == PoolPhase::Closed;
+        let receiver = (!closed).then(|| self.events.subscribe());
+        Events::new(futures_util::stream::unfold(receiver, |receiver| async move {
+            let mut receiver = receiver?;
+            match receiver.recv().await {
+                // Handles may keep the channel open; nothing comes after this.
+                Ok(event) if matches!(*event, PoolEvent::Closed) => Some((EventItem::Event(event), None)),
+                Ok(event) => Some((EventItem::Event(event), Some(receiver))),
+                Err(broadcast::error::RecvError::Lagged(missed)) => Some((EventItem::Missed(missed), Some(receiver))),
+                Err(broadcast::error::RecvError::Closed) => None,
+            }
+        }))
+    }
+
+    pub(crate) fn status(&self) -> PoolStatus {
+        let state = self.lock();
+        let workers = state.workers.iter().enumerate().map(|(rank, slot)| {
+            let rank = Rank(rank as u32);
+            WorkerStatus {
+                rank,
+                node: state.scheduler.node_of(rank),
+                ready: state.scheduler.is_ready(rank),
+                pid: slot.pid,
+                task: state.scheduler.sent(rank).next(),
+            }
+        });
+        let mut status = PoolStatus::new(self.pool.clone(), state.phase);
+        status.workers = workers.collect();
+        status.generation = state.generation;
+        status.nodes = state.nodes.clone();
+        status.queued = state.scheduler.queued();
+        status.running = status.workers.iter().filter(|worker| worker.task.is_some()).count();
+        status
+    }
+
+    /// The state; a panic while it was locked leaves tables that are still whole enough to end everything.
+    pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Tells the driver. A driver that is gone has ended everything already.
+    pub(crate) fn command(&self, command: Command) {
+        let _ = self.commands.send(command);
+    }
+
+    /// Waits until this worker has exited.
+    pub(crate) async fn exited(&self, rank: Rank, generation: Generation) -> WorkerExit {
+        self.until(|state| match state.slot(rank, generation) {
+            Some(slot) => slot.exited.clone(),
+            None => Some(WorkerExit::WorldEnded),
+        })
+        .await
+    }
+
+    /// Waits until all that exited workers wrote has arrived.
+    pub(crate) async fn output_ended(&self) {
+        self.until(|state| state.workers.iter().all(|slot| slot.output_ended || slot.exited.is_none()).then_some(()))
+            .await;
+    }
+
+    async fn until<T>(&self, mut reached: impl FnMut(&mut State) -> Option<T>) -> T {
+        loop {
+            let mut ended = std::pin::pin!(self.ended.notified());
+            ended.as_mut().enable();
+            if let Some(value) = reached(&mut self.lock()) {
+                return value;
+            }
+            ended.await;
+        }
+    }
+
+    /// Ends a worker's process tree.
+    pub(crate) fn kill(&self, rank: Rank) {
+        let mut after = After::default();
+        self.lock().signal(rank, Signal::Kill, &mut after);
+        after.flush.iter().for_each(Sender::flush);
+    }
+
+    /// Nobody waits for room in a pool that ends.
+    pub(crate) fn close_queue(&self) {
+        self.room.close();
+    }
+}
+
+impl State {
+    /// The slot of a rank, if it still is of this generation.
+    pub(crate) fn slot(&mut self, rank: Rank, generation: Generation) -> Option<&mut WorkerSlot> {
+        self.workers.get_mut(rank.0 as usize).filter(|slot| slot.generation == generation)
+    }
+
+    /// What a rank's worker still owes an answer for: task, next item, credit.
+    pub(crate) fn awaited(&self, rank: Rank) -> Vec<(u64, u64, u32)> {
+        let tasks = self.scheduler.sent(rank).filter_map(|id| {
+            let entry = self.tasks.get(&id)?;
+            let credit = entry.items.as_ref().map_or(0, |items| items.capacity() as u32);
+            Some((id.0, entry.next_item, credit))
+        });
+        tasks.collect()
+    }
+
+    pub(super) fn may_submit(&self) -> Result<()> {
+        match (self.scheduler.failure(), self.phase) {
+            (Some(error), PoolPhase::Ready) => Err(error.clone()),
+            (None, PoolPhase::Ready) => Ok(()),
+            _ => Err(closed()),
+        }
+    }
+
+    pub(super) fn push_to_worker(&mut self, rank: Rank, message: ToWorker<'_>, after: &mut After) {
+        let Some(link) = self.workers.get(rank.0 as usize).and_then(|slot| slot.link.clone()) else { return };
+        if let Ok((head, body)) = message.encode()
+            && link.push(&head, body).is_ok()
+        {
+            after.flush.push(link);
+        }
+    }
+
+    pub(super) fn signal(&mut self, rank: Rank, signal: Signal, after: &mut After) {
+        let Some(generation) = self.workers.get(rank.0 as usize).map(|slot| slot.generation.0) else { return };
+        let node = self.scheduler.node_of(rank).0;
+        let worker = rank.0 - node * self.workers_per_node;
+        let Some(Some(agent)) = self.agents.get(node as usize) else { return };
+        let message = ToAgent::Signal { generation, worker, signal };
+        if let Ok((head, body)) = message.encode()
+            && agent.push(&head, body).is_ok()
+        {
+            after.flush.push(agent.clone());
+        }
+    }
+}
+
+impl WorkerSlot {
+    /// The slot of a worker that is about to be started.
+    pub(crate) fn new(generation: Generation, max_frame: usize) -> Self {
+        Self {
+            session: Session::new(max_frame),
+            link: None,
+            generation,
+            pid: None,
+            socket: String::new(),
+            exited: None,
+            output_ended: false,
+            received: [0; 2],
+            marks: Default::default(),
+        }
+    }
+
+    /// The slot of the worker that is started in this one's place. Within a generation it goes on writing to the same files.
+    pub(crate) fn replaced(&self, generation: Generation, max_frame: usize) -> Self {
+        let received = if self.generation == generation { self.received } else { [0; 2] };
+        Self { received, ..Self::new(generation, max_frame) }
+    }
+}
+
+impl std::fmt::Debug for Shared {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Shared").field("pool", &self.pool).finish_non_exhaustive()
+    }
+}
+
+/// The error of a pool that takes no tasks any more.
+pub(crate) fn closed() -> Error {
+    Error::new(ErrorKind::Closed, "the pool is shutting down and takes no tasks")
+        .with_hint("dispatch inside the pool's scope, before `shutdown`")
+}
+
+/// Events that a reader may lag behind before it misses some.
+const EVENTS: usize = 4096;

@@ -1,0 +1,72 @@
+//! How a pool stands.
+
+use crate::ids::{Generation, MachineId, NodeIndex, PoolId, Rank, TaskId};
+
+/// A pool's state at one moment.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct PoolStatus {
+    /// The pool.
+    pub pool: PoolId,
+    /// Where it is in its life.
+    pub phase: PoolPhase,
+    /// The life of its world.
+    pub generation: Generation,
+    /// Its nodes that are there.
+    pub nodes: Vec<NodeStatus>,
+    /// Its workers, by rank.
+    pub workers: Vec<WorkerStatus>,
+    /// Tasks that wait for a worker.
+    pub queued: usize,
+    /// Tasks that a worker has.
+    pub running: usize,
+}
+
+/// Where a pool is in its life.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum PoolPhase {
+    /// Machines are launched and made ready.
+    Starting,
+    /// It takes tasks.
+    Ready,
+    /// It ends what it started.
+    Draining,
+    /// Nothing of it is left.
+    Closed,
+}
+
+/// A node at one moment.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct NodeStatus {
+    /// Which node.
+    pub node: NodeIndex,
+    /// Its machine.
+    pub machine: MachineId,
+    /// The address at which the other nodes reach it.
+    pub address: String,
+}
+
+/// A worker at one moment.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct WorkerStatus {
+    /// Which worker.
+    pub rank: Rank,
+    /// The node it is on.
+    pub node: NodeIndex,
+    /// Whether it has entered its hooks and takes tasks.
+    pub ready: bool,
+    /// Its process id on the node, when it is there.
+    pub pid: Option<u32>,
+    /// The task that it runs.
+    pub task: Option<TaskId>,
+}
+
+impl PoolStatus {
+    /// The status of a pool without nodes; for pools of your own.
+    pub fn new(pool: PoolId, phase: PoolPhase) -> Self {
+        Self { pool, phase, generation: Generation(0), nodes: Vec::new(), workers: Vec::new(), queued: 0, running: 0 }
+    }
+}

@@ -1,0 +1,134 @@
+//! The way in: a task gets its number, its handle and its place in the queue.
+
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
+
+use tokio::sync::OwnedSemaphorePermit;
+
+use super::shared::{After, Entry, Shared, closed};
+use crate::error::{Error, ErrorKind, Result};
+use crate::ids::{Rank, TaskId};
+use crate::payload::{Target, Task, TaskHandle};
+use crate::worker::link::Sender;
+use crate::worker::message::ToWorker;
+use crate::worker::session::too_large;
+
+impl Shared {
+    /// Takes a task for one worker.
+    pub(crate) async fn submit(self: &Arc<Self>, task: Task, target: Target) -> Result<TaskHandle> {
+        self.check_size(&task)?;
+        let room = self.take_room(1).await?;
+        let (id, handle, entry) = self.entry(task, room);
+        self.act(|state, now| {
+            state.may_submit()?;
+            let (options, streaming) = (entry.task.options, entry.task.streaming);
+            state.tasks.insert(id, entry);
+            let submitted = state.scheduler.submit(now, id, target, options, streaming);
+            if submitted.is_err() {
+                state.tasks.remove(&id);
+            }
+            submitted
+        })?;
+        Ok(handle)
+    }
+
+    /// Takes a task for every worker.
+    pub(crate) async fn submit_all(self: &Arc<Self>, task: Task) -> Result<Vec<TaskHandle>> {
+        self.check_size(&task)?;
+        let count = self.lock().workers.len();
+        if count > self.limits.max_queued {
+            return Err(Error::new(
+                ErrorKind::InvalidSpec,
+                format!("a broadcast makes {count} tasks, and the queue holds {}", self.limits.max_queued),
+            )
+            .with_hint("raise `Limits::max_queued` to the number of workers or more"));
+        }
+        let mut room = self.take_room(count as u32).await?;
+        let mut handles = Vec::with_capacity(count);
+        let mut entries = Vec::with_capacity(count);
+        for _ in 0..count {
+            let Some(one) = room.split(1) else { break };
+            let (id, handle, entry) = self.entry(task.clone(), one);
+            handles.push(handle);
+            entries.push((id, entry));
+        }
+        let (options, streaming) = (task.options, task.streaming);
+        self.act(|state, now| {
+            state.may_submit()?;
+            let ids: Vec<TaskId> = entries.iter().map(|(id, _)| *id).collect();
+            state.tasks.extend(entries);
+            if state.scheduler.is_joined() {
+                state.scheduler.submit_gang(now, &ids, options, streaming);
+                return Ok(());
+            }
+            ids.iter().enumerate().try_for_each(|(rank, id)| {
+                state.scheduler.submit(now, *id, Target::Rank(Rank(rank as u32)), options, streaming)
+            })
+        })?;
+        Ok(handles)
+    }
+
+    fn entry(self: &Arc<Self>, task: Task, room: OwnedSemaphorePermit) -> (TaskId, TaskHandle, Entry) {
+        let id = TaskId(self.next_task.fetch_add(1, Ordering::Relaxed));
+        let shared = Arc::downgrade(self);
+        let cancel = {
+            let shared = Weak::clone(&shared);
+            move || {
+                if let Some(shared) = shared.upgrade() {
+                    shared.act(|state, now| state.scheduler.cancel(now, id));
+                }
+            }
+        };
+        let (handle, reply, items) = if task.streaming {
+            let (handle, reply, items) = TaskHandle::stream(id, STREAM_WINDOW as usize, cancel);
+            let taken = move || {
+                if let Some(shared) = shared.upgrade() {
+                    shared.grant(id);
+                }
+            };
+            (handle.on_taken(taken), reply, Some(items))
+        } else {
+            let (handle, reply) = TaskHandle::new(id, cancel);
+            (handle, reply, None)
+        };
+        let none = tracing::field::Empty;
+        let span = tracing::debug_span!("task", pool = %self.pool, task = id.0, entry = task.source.entry(), node = none, rank = none);
+        (id, handle, Entry { task, reply, items, next_item: 0, span, _room: room })
+    }
+
+    /// The caller took an item of a stream: the generator may make one more.
+    fn grant(&self, id: TaskId) {
+        let mut after = After::default();
+        {
+            let mut state = self.lock();
+            let ranks = 0..state.workers.len() as u32;
+            let Some(rank) = ranks.map(Rank).find(|rank| state.scheduler.sent(*rank).next() == Some(id)) else {
+                return;
+            };
+            state.push_to_worker(rank, ToWorker::Credit { task: id.0, items: 1 }, &mut after);
+        }
+        for sender in after.flush {
+            Sender::flush(&sender);
+        }
+    }
+
+    async fn take_room(&self, count: u32) -> Result<OwnedSemaphorePermit> {
+        // Without an await where there is room: that is the usual case, and each call's.
+        if let Ok(room) = Arc::clone(&self.room).try_acquire_many_owned(count) {
+            return Ok(room);
+        }
+        Arc::clone(&self.room).acquire_many_owned(count).await.map_err(|_| closed())
+    }
+
+    fn check_size(&self, task: &Task) -> Result<()> {
+        for (what, length) in [("arguments", task.args.len()), ("source", task.source.size())] {
+            if length > self.limits.max_frame {
+                return Err(too_large(what, length, self.limits.max_frame));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Items of a stream that are on their way or wait for their reader.
+pub(crate) const STREAM_WINDOW: u32 = 16;

@@ -1,0 +1,327 @@
+//! One life of the workers: started together, connected, hooks entered.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::try_join_all;
+use tokio::time::Instant;
+
+use super::bring_up::{Guards, Node};
+use super::driver::{self, Command};
+use super::shared::Shared;
+use crate::error::{Error, ErrorKind, RemoteError, Result};
+use crate::event::PoolEvent;
+use crate::ids::{Generation, NodeIndex, Rank};
+use crate::plugin::{HookKind, PluginSet};
+use crate::spec::ClusterInfo;
+use crate::worker::link::{Reader, link};
+use crate::worker::message::{
+    Cluster, Failure, FromWorker, Network, Peer, StartHook, StartSpec, StartedWorker, ToWorker,
+};
+
+/// What all generations of a pool have in common.
+#[derive(Debug)]
+pub(crate) struct World {
+    pub(crate) cluster: ClusterInfo,
+    pub(crate) plugins: PluginSet,
+    /// What plugins hold until the pool has ended.
+    pub(crate) _guards: Guards,
+}
+
+impl World {
+    /// Starts these ranks as workers of a generation, and waits until all of them have entered their hooks.
+    pub(crate) async fn start(
+        &self,
+        shared: &Arc<Shared>,
+        nodes: &[Node],
+        generation: Generation,
+        ranks: &[Rank],
+    ) -> Result<()> {
+        let deadline = Instant::now() + shared.limits.hooks;
+        let per_node = self.cluster.workers_per_node;
+        shared.emit(PoolEvent::GenerationStarting { generation, workers: ranks.len() as u32 });
+        let head = nodes.first().ok_or_else(|| Error::new(ErrorKind::Start, "the pool has no node"))?;
+        let port = head.agent.reserve_port(ANSWER).await?;
+        {
+            let mut state = shared.lock();
+            state.generation = generation;
+            for rank in ranks {
+                if let Some(slot) = state.workers.get_mut(rank.0 as usize) {
+                    *slot = slot.replaced(generation, shared.limits.max_frame);
+                }
+            }
+        }
+        let starts = nodes.iter().map(|node| async move {
+            let of_node: Vec<u32> =
+                ranks.iter().filter(|rank| rank.0 / per_node == node.index.0).map(|rank| rank.0 % per_node).collect();
+            if of_node.is_empty() {
+                return Ok(());
+            }
+            let spec = self.spec(shared, nodes, node, generation, port);
+            let received = |worker| {
+                let rank = Rank(node.index.0 * per_node + worker);
+                shared.lock().slot(rank, generation).map_or([0; 2], |slot| slot.received)
+            };
+            let started = node.agent.start(generation, of_node, spec, received, ANSWER).await?;
+            try_join_all(started.iter().map(|worker| self.connect(shared, node, generation, worker, deadline))).await?;
+            Ok::<(), Error>(())
+        });
+        let started = tokio::time::timeout_at(deadline, try_join_all(starts)).await;
+        match started {
+            Ok(result) => result.map(|_| ()),
+            Err(_) => Err(self.stragglers(shared, ranks)),
+        }
+    }
+
+    /// Which workers have not entered their hooks when the deadline has passed.
+    fn stragglers(&self, shared: &Shared, ranks: &[Rank]) -> Error {
+        let state = shared.lock();
+        let missing: Vec<String> =
+            ranks.iter().filter(|rank| !state.scheduler.is_ready(**rank)).map(ToString::to_string).collect();
+        let plugins: Vec<&str> = self
+            .plugins
+            .iter()
+            .filter(|plugin| plugin.around_app(&self.cluster).is_some())
+            .map(|plugin| plugin.name())
+            .collect();
+        Error::new(
+            ErrorKind::Hook,
+            format!(
+                "{} of {} workers had not entered their hooks after {:?}: rank {} (hooks: {})",
+                missing.len(), ranks.len(), shared.limits.hooks, missing.join(", "),
+                if plugins.is_empty() { "none".to_owned() } else { plugins.join(", ") }
+            ),
+        )
+        .with_hint("the workers' output says how far they came; a rank that cannot reach the head's address waits in the rendezvous; `Limits::hooks` gives more time")
+    }
+
+    /// Connects to a started worker; it says hello when its hooks are entered.
+    async fn connect(
+        &self,
+        shared: &Arc<Shared>,
+        node: &Node,
+        generation: Generation,
+        worker: &StartedWorker,
+        deadline: Instant,
+    ) -> Result<()> {
+        let rank = Rank(node.index.0 * self.cluster.workers_per_node + worker.worker);
+        if let Some(slot) = shared.lock().slot(rank, generation) {
+            slot.pid = Some(worker.pid);
+            slot.socket = worker.socket.clone();
+        }
+        let greeted = greet(shared, node, generation, worker, rank);
+        let lost = shared.exited(rank, generation);
+        let reader = tokio::select! {
+            greeted = tokio::time::timeout_at(deadline, greeted) => greeted.map_err(|_| self.stragglers(shared, &[rank]))??,
+            exit = lost => {
+                return Err(Error::new(ErrorKind::Start, format!("the worker of rank {rank} {exit} before it took a task"))
+                    .with_hint("its output says more: `events()`, or the pool's terminal output"));
+            }
+        };
+        shared.act(|state, now| state.scheduler.on_ready(now, rank));
+        shared.emit(PoolEvent::WorkerReady { rank, node: node.index, pid: worker.pid });
+        driver::spawn(read(Arc::clone(shared), rank, generation, reader));
+        Ok(())
+    }
+
+    fn spec(&self, shared: &Shared, nodes: &[Node], node: &Node, generation: Generation, port: u16) -> StartSpec {
+        let accelerators = self.cluster.accelerator.as_ref().map_or(0, |accelerator| accelerator.count);
+        let interpreter = vec![node.ready.python.clone(), "-m".into(), "skyward.worker".into()];
+        let command = self
+            .plugins
+            .iter()
+            .rev()
+            .fold(interpreter.clone(), |command, plugin| plugin.launcher(command, &self.cluster));
+        let launcher = command.strip_suffix(&interpreter[..]).map(<[String]>::to_vec).unwrap_or_default();
+        StartSpec {
+            python: node.ready.python.clone(),
+            launcher,
+            env: node.ready.env.clone(),
+            cwd: node.ready.work_dir.clone(),
+            cluster: Cluster {
+                node: node.index.0,
+                total_nodes: nodes.len() as u32,
+                workers_per_node: self.cluster.workers_per_node,
+                head_addr: nodes.first().map(|head| head.machine.address.clone()).unwrap_or_default(),
+                head_port: port,
+                job_id: shared.pool.to_string(),
+                addr: node.machine.address.clone(),
+                peers: nodes
+                    .iter()
+                    .map(|node| Peer { node: node.index.0, addr: node.machine.address.clone() })
+                    .collect(),
+                accelerators,
+                total_accelerators: accelerators * nodes.len() as u32,
+                accelerator: self.cluster.accelerator.clone(),
+                network: Network::default(),
+                generation: generation.0,
+            },
+            hooks: self.hooks(),
+            max_frame: shared.limits.max_frame,
+            retain_bytes: RETAIN_BYTES,
+        }
+    }
+
+    fn hooks(&self) -> Vec<StartHook> {
+        let of = |kind: HookKind| {
+            self.plugins.iter().filter_map(move |plugin| {
+                let hook = match kind {
+                    HookKind::App => plugin.around_app(&self.cluster),
+                    HookKind::Task => plugin.around_task(&self.cluster),
+                };
+                hook.map(|hook| StartHook { plugin: plugin.name().to_owned(), hook })
+            })
+        };
+        of(HookKind::App).chain(of(HookKind::Task)).collect()
+    }
+}
+
+/// Opens a worker's socket and exchanges hellos; returns once the worker has entered its hooks.
+async fn greet(
+    shared: &Arc<Shared>,
+    node: &Node,
+    generation: Generation,
+    worker: &StartedWorker,
+    rank: Rank,
+) -> Result<Reader> {
+    let stream = node.remote.open(&worker.socket).await?;
+    let (sender, writer, mut reader) = link(stream, shared.limits.max_frame);
+    driver::spawn(async move {
+        // The reader sees the same loss, and tells.
+        let _ = writer.run().await;
+    });
+    let (received, awaited) = {
+        let mut state = shared.lock();
+        let awaited = state.awaited(rank);
+        (state.slot(rank, generation).map_or(0, |slot| slot.session.received()), awaited)
+    };
+    let (head, body) =
+        ToWorker::Hello { generation: generation.0, acknowledged: received, awaited: &awaited }.encode()?;
+    sender.push(&head, body)?;
+    sender.flush();
+    let mut waiting = VecDeque::new();
+    match FromWorker::decode(reader.next(&mut waiting).await?)? {
+        FromWorker::Hello { ready: true, .. } => {}
+        FromWorker::Hello { failure, .. } => return Err(hook_error(&failure.unwrap_or_default(), rank)),
+        other => {
+            return Err(Error::new(
+                ErrorKind::Protocol,
+                format!("the worker of rank {rank} answered {other:?} where Hello was due"),
+            ));
+        }
+    }
+    if let Some(slot) = shared.lock().slot(rank, generation) {
+        slot.session.on_reconnect();
+        slot.link = Some(sender);
+    }
+    if !waiting.is_empty() {
+        shared.on_frames(rank, generation, &mut waiting.into())?;
+    }
+    Ok(reader)
+}
+
+/// Hands what a worker sends to the pool until the connection ends.
+async fn read(shared: Arc<Shared>, rank: Rank, generation: Generation, mut reader: Reader) {
+    let mut frames = Vec::new();
+    let error = loop {
+        match reader.read(&mut frames).await {
+            Ok(true) => {
+                if let Err(error) = shared.on_frames(rank, generation, &mut frames) {
+                    break Some(error);
+                }
+            }
+            Ok(false) => break None,
+            Err(error) => break Some(error),
+        }
+    };
+    shared.command(Command::WorkerDisconnected { rank, generation, error });
+}
+
+impl World {
+    /// Connects again to a worker whose connection was lost while its process lives.
+    pub(crate) async fn reconnect(
+        &self,
+        shared: &Arc<Shared>,
+        node: &Node,
+        rank: Rank,
+        generation: Generation,
+    ) -> Result<()> {
+        let known = shared.lock().slot(rank, generation).and_then(|slot| Some((slot.pid?, slot.socket.clone())));
+        let Some((pid, socket)) = known else { return Ok(()) };
+        let worker = StartedWorker { worker: rank.0 % self.cluster.workers_per_node, pid, socket };
+        let greeted = tokio::time::timeout(shared.limits.grace, greet(shared, node, generation, &worker, rank));
+        let reader = greeted.await.map_err(|_| Error::new(ErrorKind::Timeout, "the worker did not answer"))??;
+        driver::spawn(read(Arc::clone(shared), rank, generation, reader));
+        Ok(())
+    }
+}
+
+/// The error of a task that a worker says has failed.
+pub(crate) fn task_error(failure: &Failure, node: NodeIndex, rank: Rank) -> Error {
+    let remote = || RemoteError {
+        type_name: failure.qualified_type(),
+        message: failure.message.clone(),
+        traceback: failure.traceback.clone(),
+        node,
+        rank,
+    };
+    let at = failure.path.as_deref().filter(|path| !path.is_empty());
+    match failure.kind.as_str() {
+        "import" => {
+            let error = Error::remote_error(remote());
+            match &failure.package {
+                Some(package) => error.with_hint(format!(
+                    "add the package to the pool's image, `.image(Image::new().pip([\"{package}\"]))`, or to the payload's PEP 723 `dependencies`"
+                )),
+                None => error,
+            }
+        }
+        "arguments" => {
+            Error::new(ErrorKind::Argument, format!("the payload cannot take the arguments: {}", failure.message))
+                .with_context("rank", rank)
+        }
+        "encode" => {
+            let place = at.map_or_else(|| "the result".to_owned(), |path| format!("the result at `{path}`"));
+            Error::new(ErrorKind::Encode, format!("{place} cannot be sent back: {}", failure.message))
+                .with_context("type", failure.value_type.as_deref().unwrap_or("unknown"))
+                .with_context("rank", rank)
+                .with_hint("return numbers, text, bytes, lists, dicts, dataclasses, pydantic models or arrays")
+        }
+        "too_large" => Error::new(ErrorKind::Encode, failure.message.clone())
+            .with_context("rank", rank)
+            .with_hint("raise `Limits::max_frame`, return less, or let the payload be a generator"),
+        "exit" => Error::remote_error(RemoteError { type_name: "SystemExit".into(), ..remote() })
+            .with_hint("a payload returns its result; `sys.exit` ends only the task"),
+        "cancelled" => {
+            Error::new(ErrorKind::Cancelled, "the task was cancelled on its worker").with_context("rank", rank)
+        }
+        "hook" => hook_error(failure, rank),
+        _ => Error::remote_error(remote()),
+    }
+}
+
+/// The error of a plugin's hook.
+fn hook_error(failure: &Failure, rank: Rank) -> Error {
+    let plugin = failure.plugin.as_deref().unwrap_or("a plugin");
+    let phase = if failure.phase.as_deref() == Some("exit") { "leaving" } else { "entering" };
+    let mut text = format!(
+        "{phase} the hook of plugin `{plugin}` failed on rank {rank}: {}: {}",
+        failure.qualified_type(),
+        failure.message.trim_end()
+    );
+    if !failure.traceback.is_empty() {
+        text.push('\n');
+        text.push_str(failure.traceback.trim_end());
+    }
+    let error = Error::new(ErrorKind::Hook, text);
+    match &failure.package {
+        Some(package) => error.with_hint(format!("add `{package}` to the pool's image")),
+        None => error,
+    }
+}
+
+/// How long an agent may take to answer; it does nothing but fork.
+pub(crate) const ANSWER: Duration = Duration::from_secs(30);
+/// Results that a worker keeps until they are acknowledged.
+const RETAIN_BYTES: usize = 256 << 20;
