@@ -1,0 +1,105 @@
+//! Nothing runs on after a scope has ended, however it ended.
+
+mod common;
+
+use std::sync::Mutex;
+use std::time::Duration;
+
+use common::{assert_gone, pool, processes_of, python};
+use skyward::error::{Error, ErrorKind};
+use skyward::ids::PoolId;
+use skyward::payload::PendingCompute;
+use skyward::pool::ComputePool;
+
+/// Leaves children behind, some of them in sessions of their own.
+fn children() -> PendingCompute<u32> {
+    python(
+        "import subprocess\ndef f():\n    for n in range(10):\n        subprocess.Popen(['sleep', '3600'], start_new_session=n % 2 == 0)\n    return 10\n",
+    )
+    .into()
+}
+
+#[tokio::test]
+async fn after_success_and_after_an_error() {
+    for fails in [false, true] {
+        let seen = Mutex::new(None);
+        let result = pool(2)
+            .scope(async |pool| {
+                *seen.lock().unwrap() = Some(pool.id().clone());
+                children().broadcast(pool).await?;
+                assert!(processes_of(pool.id()).len() >= 24, "two agents, two workers, twenty children");
+                if fails { Err(Error::new(ErrorKind::NotFound, "the body failed")) } else { Ok(()) }
+            })
+            .await;
+        assert_eq!(result.is_err(), fails);
+        let id = seen.into_inner().unwrap().unwrap();
+        assert_eq!(processes_of(&id), Vec::<String>::new());
+    }
+}
+
+#[tokio::test]
+async fn after_a_panic() {
+    let seen = std::sync::Arc::new(Mutex::new(None));
+    let task = tokio::spawn({
+        let seen = std::sync::Arc::clone(&seen);
+        pool(1).scope(async move |pool| -> skyward::Result<()> {
+            *seen.lock().unwrap() = Some(pool.id().clone());
+            panic!("the body panics");
+        })
+    });
+    assert!(task.await.unwrap_err().is_panic());
+    let id: PoolId = seen.lock().unwrap().clone().unwrap();
+    assert_eq!(processes_of(&id), Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn after_the_scope_was_dropped() {
+    let (sender, receiver) = tokio::sync::oneshot::channel();
+    let scope = pool(2).scope(async move |pool| {
+        sender.send(pool.id().clone()).unwrap();
+        std::future::pending::<skyward::Result<()>>().await
+    });
+    let task = tokio::spawn(scope);
+    let id = receiver.await.unwrap();
+    assert!(!processes_of(&id).is_empty());
+    task.abort();
+    assert_gone(&id, Duration::from_secs(20)).await;
+}
+
+#[tokio::test]
+async fn after_the_last_handle_was_dropped() {
+    let handle = pool(1).start().await.unwrap();
+    let (id, mut events) = (handle.id().clone(), handle.events());
+    drop(handle);
+    while events.next().await.is_some() {}
+    assert_eq!(processes_of(&id), Vec::<String>::new());
+}
+
+#[test]
+fn after_the_runtime_ended() {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    let handle = runtime.block_on(pool(1).start()).unwrap();
+    let id = handle.id().clone();
+    drop(runtime);
+    drop(handle);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(assert_gone(&id, Duration::from_secs(20)));
+}
+
+#[tokio::test]
+async fn a_start_that_is_dropped_at_any_moment_leaves_nothing() {
+    for millis in [0, 1, 5, 20, 60, 120, 250] {
+        let start = pool(2).start();
+        if let Ok(pool) = tokio::time::timeout(Duration::from_millis(millis), start).await {
+            pool.unwrap().shutdown(Duration::from_secs(20)).await.unwrap();
+        }
+    }
+    // The pools' names are not known; nothing of this process's pools may be left.
+    let owner = format!("--owner-pid {} ", std::process::id());
+    let end = std::time::Instant::now() + Duration::from_secs(30);
+    let left = || processes_of(&PoolId::new("")).into_iter().filter(|line| line.contains(&owner)).collect::<Vec<_>>();
+    while !left().is_empty() {
+        assert!(std::time::Instant::now() < end, "{:#?}", left());
+        tokio::task::yield_now().await;
+    }
+}

@@ -1,0 +1,304 @@
+//! What goes wrong on this host with real Python, and what the error says.
+
+mod common;
+
+use std::time::Duration;
+
+use common::{limits, pool, processes_of, python};
+use skyward::error::{Error, ErrorKind, WorkerExit};
+use skyward::event::{EventItem, PoolEvent};
+use skyward::ids::Rank;
+use skyward::payload::{PendingCompute, RetryPolicy, Streaming, Target};
+use skyward::plugin::{Plugin, plugin};
+use skyward::pool::{ComputePool, Pool};
+use skyward::spec::{ClusterInfo, Image};
+
+/// Runs one call on a pool of one node, and gives its error.
+async fn error_of<T: skyward::payload::Output + std::fmt::Debug>(call: impl Into<PendingCompute<T>>) -> Error {
+    let call = call.into();
+    pool(1).scope(async |pool| Ok(call.run(pool).await)).await.unwrap().unwrap_err()
+}
+
+#[tokio::test]
+async fn nothing_is_started_for_what_cannot_be() {
+    for (builder, words) in [
+        (pool(0), "0 nodes"),
+        (pool(1).workers_per_node(0), "0 workers"),
+        (pool(1).image(Image::new().pip(["not a requirement ==="])), "not a requirement"),
+    ] {
+        let error = builder.start().await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidSpec, "{error}");
+        assert!(error.to_string().contains(words) && error.hint().is_some(), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn an_exception_comes_with_type_message_and_true_lines() {
+    let error = error_of::<i64>(python(
+        "class Diverged(Exception):\n    pass\n\ndef step(x):\n    raise Diverged(f'loss is {x}')\n\ndef f():\n    return step(1.5)\n",
+    ))
+    .await;
+    assert_eq!(error.kind(), ErrorKind::Remote);
+    let remote = error.remote().unwrap();
+    assert!(remote.type_name.ends_with("Diverged"), "{remote:?}");
+    assert_eq!((remote.message.as_str(), remote.rank), ("loss is 1.5", Rank(0)));
+    assert!(remote.traceback.contains("\"payload.py\", line 8, in f"), "{}", remote.traceback);
+    assert!(remote.traceback.contains("\"payload.py\", line 5, in step"), "{}", remote.traceback);
+    assert!(!remote.traceback.contains("skyward/"), "only the payload's frames: {}", remote.traceback);
+}
+
+#[tokio::test]
+async fn sys_exit_ends_the_task_and_not_the_worker() {
+    let exit: PendingCompute<()> = python("import sys\ndef f():\n    sys.exit(3)\n").into();
+    let pid: PendingCompute<u32> = python("import os\ndef f():\n    return os.getpid()\n").into();
+    pool(1)
+        .scope(async |pool| {
+            let before = pid.clone().run(pool).await?;
+            let error = exit.run(pool).await.unwrap_err();
+            assert_eq!(error.remote().unwrap().type_name, "SystemExit");
+            assert_eq!(pid.run(pool).await?, before);
+            Ok(())
+        })
+        .await
+        .unwrap();
+}
+
+#[tokio::test]
+async fn a_worker_that_ends_in_a_task_is_told_by_its_cause_and_replaced() {
+    let exit: PendingCompute<()> = python("import os\ndef f():\n    os._exit(7)\n").into();
+    let crash: PendingCompute<()> = python("import ctypes\ndef f():\n    ctypes.string_at(0)\n").into();
+    let alive: PendingCompute<bool> = python("def f():\n    return True\n").into();
+    pool(2)
+        .scope(async |pool| {
+            let error = exit.run_on(pool, Target::Rank(Rank(0))).await.unwrap_err();
+            assert_eq!((error.kind(), error.exit()), (ErrorKind::WorkerExited, Some(&WorkerExit::Code(7))));
+            let error = crash.run_on(pool, Target::Rank(Rank(1))).await.unwrap_err();
+            assert_eq!(error.exit(), Some(&WorkerExit::Signal(11)));
+            assert!(error.to_string().contains("SIGSEGV"), "{error}");
+            assert_eq!(alive.broadcast(pool).await?, [true, true]);
+            Ok(())
+        })
+        .await
+        .unwrap();
+}
+
+#[tokio::test]
+async fn a_crash_is_tried_again_only_when_asked() {
+    let marker = std::env::temp_dir().join(format!("skyward-retry-{}", std::process::id()));
+    let _ = std::fs::remove_file(&marker);
+    let flaky = |retry| -> PendingCompute<String> {
+        let call: PendingCompute<String> = python(
+            "import os\ndef f(path):\n    if not os.path.exists(path):\n        open(path, 'w').close()\n        os._exit(1)\n    os.remove(path)\n    return 'second'\n",
+        )
+        .arg("path", marker.to_str().unwrap().to_owned())
+        .into();
+        call.retry(retry)
+    };
+    pool(1)
+        .scope(async |pool| {
+            assert_eq!(flaky(RetryPolicy::times(1)).run(pool).await?, "second");
+            assert_eq!(flaky(RetryPolicy::never()).run(pool).await.unwrap_err().kind(), ErrorKind::WorkerExited);
+            Ok(())
+        })
+        .await
+        .unwrap();
+    std::fs::remove_file(marker).unwrap();
+}
+
+#[tokio::test]
+async fn a_missing_package_is_named() {
+    let error = error_of::<()>(python("import no_such_package_here\ndef f():\n    pass\n")).await;
+    assert!(error.hint().is_some_and(|hint| hint.contains("no-such-package-here") && hint.contains("pip")), "{error}");
+}
+
+#[tokio::test]
+async fn a_result_that_does_not_fit_says_where() {
+    #[derive(Debug, serde::Deserialize)]
+    struct Report {
+        #[allow(dead_code, reason = "only its type matters")]
+        losses: Vec<f64>,
+    }
+    let error = error_of::<Report>(python("def f():\n    return {'losses': [0.5, 'nan?']}\n")).await;
+    assert_eq!(error.kind(), ErrorKind::Decode);
+    assert!(error.to_string().contains("losses[1]") && error.to_string().contains("nan?"), "{error}");
+
+    let error = error_of::<()>(python("def f():\n    return {'a': [1, object()]}\n")).await;
+    assert_eq!(error.kind(), ErrorKind::Encode);
+    assert!(error.to_string().contains("a[1]") && error.to_string().contains("object"), "{error}");
+
+    let error = error_of::<u64>(python("def f():\n    return 2 ** 70\n")).await;
+    assert_eq!(error.kind(), ErrorKind::Encode);
+    assert!(error.to_string().contains("64"), "{error}");
+}
+
+#[tokio::test]
+async fn arguments_that_the_function_does_not_take_are_refused() {
+    let error = error_of::<()>(python("def f(a):\n    pass\n").arg("b", 1)).await;
+    assert_eq!(error.kind(), ErrorKind::Argument);
+}
+
+#[tokio::test]
+async fn a_generator_that_raises_half_way_gives_its_items_first() {
+    let call: PendingCompute<Streaming<u32>> =
+        python("def f():\n    yield 1\n    yield 2\n    raise ValueError('half way')\n").into();
+    pool(1)
+        .scope(async |pool| {
+            let mut stream = call.run(pool).await?;
+            assert_eq!(stream.next().await.unwrap()?, 1);
+            assert_eq!(stream.next().await.unwrap()?, 2);
+            let error = stream.next().await.unwrap().unwrap_err();
+            assert_eq!(error.remote().unwrap().message, "half way");
+            assert!(stream.next().await.is_none());
+            Ok(())
+        })
+        .await
+        .unwrap();
+}
+
+#[tokio::test]
+async fn what_is_larger_than_a_frame_is_refused_on_both_ways() {
+    let mut limits = limits();
+    limits.max_frame = 1 << 20;
+    let send: PendingCompute<u64> =
+        python("def f(data):\n    return len(data)\n").arg("data", vec![0_u8; 2 << 20]).into();
+    let receive: PendingCompute<Vec<u8>> = python("def f():\n    return bytes(2 << 20)\n").into();
+    Pool::builder()
+        .limits(limits)
+        .scope(async |pool| {
+            let error = send.run(pool).await.unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Payload);
+            assert!(error.hint().is_some_and(|hint| hint.contains("max_frame")), "{error}");
+            let error = receive.run(pool).await.unwrap_err();
+            assert!(error.hint().is_some_and(|hint| hint.contains("max_frame")), "{error}");
+            Ok(())
+        })
+        .await
+        .unwrap();
+}
+
+#[tokio::test]
+async fn a_hook_that_raises_keeps_the_pool_from_starting() {
+    let broken = plugin("broken").around_app("def around_app(config):\n    raise RuntimeError('no licence')\n");
+    let error = pool(2).plugin(broken).start().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Hook, "{error}");
+    assert!(error.message().contains("`broken`") && error.message().contains("no licence"), "{error}");
+}
+
+/// Joins a world that rank 1 never reaches.
+#[derive(Debug)]
+struct Stuck;
+
+impl Plugin for Stuck {
+    fn name(&self) -> &str {
+        "stuck"
+    }
+
+    fn joins_world(&self, _: &ClusterInfo) -> bool {
+        true
+    }
+
+    fn around_app(&self, _: &ClusterInfo) -> Option<skyward::plugin::Hook> {
+        let source = "import time\nfrom contextlib import contextmanager\nimport skyward as sky\n@contextmanager\ndef around_app(config):\n    if sky.instance_info().global_worker_index == 1:\n        time.sleep(3600)\n    yield\n";
+        Some(skyward::plugin::Hook::new(skyward::plugin::HookKind::App, "stuck.py", source, "around_app"))
+    }
+}
+
+#[tokio::test]
+async fn a_hook_that_hangs_is_told_by_its_rank() {
+    let mut limits = limits();
+    limits.hooks = Duration::from_secs(3);
+    let error = Pool::builder().nodes(2).limits(limits).plugin(Stuck).start().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Hook, "{error}");
+    assert!(error.message().contains("rank 1") && error.message().contains("stuck"), "{error}");
+}
+
+#[tokio::test]
+async fn a_task_over_its_timeout_is_ended_on_the_node_too() {
+    let sleepy: PendingCompute<()> = python("import time\ndef f():\n    time.sleep(3600)\n").into();
+    let stubborn: PendingCompute<()> = python(
+        "import signal, time\ndef f():\n    signal.signal(signal.SIGINT, signal.SIG_IGN)\n    signal.signal(signal.SIGTERM, signal.SIG_IGN)\n    time.sleep(3600)\n",
+    )
+    .into();
+    let pid: PendingCompute<u32> = python("import os\ndef f():\n    return os.getpid()\n").into();
+    pool(1)
+        .scope(async |pool| {
+            let before = pid.clone().run(pool).await?;
+            let error = sleepy.timeout(Duration::from_millis(200)).run(pool).await.unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Timeout);
+            assert_eq!(pid.clone().run(pool).await?, before, "an interrupt is enough");
+            let error = stubborn.timeout(Duration::from_millis(200)).run(pool).await.unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Timeout);
+            assert_ne!(pid.run(pool).await?, before, "what does not heed it is killed, and the worker replaced");
+            Ok(())
+        })
+        .await
+        .unwrap();
+}
+
+#[tokio::test]
+async fn a_dropped_call_ends_on_the_node_and_the_next_one_runs() {
+    let sleepy: PendingCompute<()> = python("import time\ndef f():\n    time.sleep(3600)\n").into();
+    let alive: PendingCompute<bool> = python("def f():\n    return True\n").into();
+    pool(1)
+        .scope(async |pool| {
+            let mut events = pool.events();
+            let run = tokio::spawn({
+                let pool = pool.clone();
+                async move { sleepy.run(&pool).await }
+            });
+            while let Some(item) = events.next().await {
+                if matches!(&item, EventItem::Event(event) if matches!(**event, PoolEvent::TaskStarted { .. })) {
+                    break;
+                }
+            }
+            run.abort();
+            assert!(alive.run(pool).await?);
+            Ok(())
+        })
+        .await
+        .unwrap();
+}
+
+#[tokio::test]
+async fn an_agent_that_is_killed_ends_the_pool_with_a_reason_and_leaves_nothing() {
+    let sleepy: PendingCompute<()> = python("import time\ndef f():\n    time.sleep(3600)\n").into();
+    let handle = pool(2).start().await.unwrap();
+    let call = tokio::spawn({
+        let (handle, sleepy) = (handle.clone(), sleepy.clone());
+        async move { sleepy.run_on(&handle, Target::Rank(Rank(0))).await }
+    });
+    while handle.status().running == 0 {
+        tokio::task::yield_now().await;
+    }
+    let agent =
+        processes_of(handle.id()).into_iter().find(|line| line.contains("skyward.agent") && line.contains("/n0-"));
+    let pid = agent.unwrap().split('"').nth(1).unwrap().to_owned();
+    assert!(std::process::Command::new("kill").args(["-KILL", &pid]).status().unwrap().success());
+    let error = call.await.unwrap().unwrap_err();
+    assert!([ErrorKind::NodeLost, ErrorKind::WorkerExited].contains(&error.kind()), "{error}");
+    assert_eq!(sleepy.run(&handle).await.unwrap_err().kind(), ErrorKind::NodeLost);
+    handle.shutdown(Duration::from_secs(20)).await.unwrap();
+    assert_eq!(processes_of(handle.id()), Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn shutdown_while_tasks_run_ends_them_with_a_reason() {
+    let sleepy = || -> PendingCompute<()> { python("import time\ndef f():\n    time.sleep(3600)\n").into() };
+    let handle = pool(1).start().await.unwrap();
+    let calls: Vec<_> = (0..3)
+        .map(|_| {
+            let handle = handle.clone();
+            tokio::spawn(async move { sleepy().run(&handle).await })
+        })
+        .collect();
+    while handle.status().running == 0 || handle.status().queued < 2 {
+        tokio::task::yield_now().await;
+    }
+    handle.shutdown(Duration::from_secs(20)).await.unwrap();
+    for call in calls {
+        assert_eq!(call.await.unwrap().unwrap_err().kind(), ErrorKind::Closed);
+    }
+    assert_eq!(sleepy().run(&handle).await.unwrap_err().kind(), ErrorKind::Closed);
+    assert_eq!(processes_of(handle.id()), Vec::<String>::new());
+    handle.shutdown(Duration::from_secs(1)).await.unwrap();
+}

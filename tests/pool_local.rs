@@ -1,0 +1,229 @@
+//! The pool on this host, with real Python: what works.
+
+mod common;
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use common::{limits, pool, python};
+use skyward::event::{EventItem, OutputStream, PoolEvent};
+use skyward::ids::{NodeIndex, Rank};
+use skyward::payload::{Payload, PendingCompute, Streaming, Target, join_all};
+use skyward::plugin::plugin;
+use skyward::pool::{ComputePool, ComputePoolExt, PoolPhase};
+use skyward::spec::Nodes;
+
+fn add(a: i64, b: i64) -> PendingCompute<i64> {
+    python("def f(a, b):\n    return a + b\n").arg("a", a).arg("b", b).into()
+}
+
+fn rank() -> PendingCompute<u32> {
+    python("import skyward as sky\ndef f():\n    return sky.instance_info().global_worker_index\n").into()
+}
+
+#[tokio::test]
+async fn calls_reach_every_target() {
+    pool(2)
+        .workers_per_node(2)
+        .scope(async |pool| {
+            assert_eq!(add(1, 2).run(pool).await?, 3);
+            assert_eq!((add(1, 2) >> pool).await?, 3);
+            assert_eq!(rank().run_on(pool, Target::Head).await?, 0);
+            assert!([2, 3].contains(&rank().run_on(pool, Target::Node(NodeIndex(1))).await?));
+            assert_eq!(rank().run_on(pool, Target::Rank(Rank(3))).await?, 3);
+            assert_eq!(rank().broadcast(pool).await?, [0, 1, 2, 3]);
+            let text: PendingCompute<String> = python("def f():\n    return 'text'\n").into();
+            let (sum, text, more) = (add(2, 2) & text & add(3, 3)).run(pool).await?;
+            assert_eq!((sum, text.as_str(), more), (4, "text", 6));
+            assert_eq!(
+                join_all((0..10).map(|n| add(n, n))).run(pool).await?,
+                (0..10).map(|n| 2 * n).collect::<Vec<_>>()
+            );
+            let status = pool.status();
+            assert_eq!((status.phase, status.nodes.len(), status.workers.len()), (PoolPhase::Ready, 2, 4));
+            assert!(status.workers.iter().all(|worker| worker.ready && worker.pid.is_some()));
+            assert_ne!(status.nodes[0].address, status.nodes[1].address, "several nodes are several addresses");
+            Ok(())
+        })
+        .await
+        .unwrap();
+}
+
+#[tokio::test]
+async fn map_keeps_the_order_and_unordered_gives_each_index_once() {
+    pool(2)
+        .scope(async |pool| {
+            let doubled = pool.map((0..5000).map(|n| add(n, n))).await?;
+            assert_eq!(doubled, (0..5000).map(|n| 2 * n).collect::<Vec<_>>());
+            let mut seen = BTreeMap::new();
+            let mut results = pool.map_unordered((0..100).map(|n| add(n, 1)));
+            while let Some((index, result)) = futures_util::StreamExt::next(&mut results).await {
+                assert_eq!(seen.insert(index, result?), None);
+            }
+            assert!(seen.iter().all(|(index, value)| *value == *index as i64 + 1) && seen.len() == 100);
+            Ok(())
+        })
+        .await
+        .unwrap();
+}
+
+#[tokio::test]
+async fn a_generator_streams_no_faster_than_it_is_read_and_is_closed_when_dropped() {
+    let counter: PendingCompute<Streaming<u64>> = python(
+        "made = 0\nclosed = False\ndef f(n):\n    global made, closed\n    try:\n        for made in range(1, n + 1):\n            yield made\n    finally:\n        closed = True\n",
+    )
+    .arg("n", 1000)
+    .into();
+    pool(1)
+        .scope(async |pool| {
+            let all = counter.clone().run(pool).await?.collect().await?;
+            assert_eq!(all, (1..=1000).collect::<Vec<_>>());
+            let mut stream = counter.clone().run(pool).await?;
+            for wanted in 1..=3 {
+                assert_eq!(stream.next().await.transpose()?, Some(wanted));
+            }
+            drop(stream);
+            // The worker takes the next task only when it is done with the generator.
+            let made: PendingCompute<(u64, bool)> = python(
+                "import sys\ndef f():\n    for module in list(sys.modules.values()):\n        if getattr(module, 'made', None) is not None and hasattr(module, 'closed'):\n            return [module.made, module.closed]\n",
+            )
+            .into();
+            let (made, closed) = made.run(pool).await?;
+            assert!(closed && made < 100, "the generator made {made} items for a reader that took 3; closed: {closed}");
+            Ok(())
+        })
+        .await
+        .unwrap();
+}
+
+#[tokio::test]
+async fn output_arrives_byte_for_byte_with_its_task() {
+    let noisy: PendingCompute<()> = python(
+        "import os, sys\ndef f(text):\n    os.write(1, b'\\xff\\xfe' + text.encode() + b'\\n')\n    print('to stderr', file=sys.stderr)\n",
+    )
+    .arg("text", "one")
+    .into();
+    let handle = pool(1).start().await.unwrap();
+    let mut events = handle.events();
+    noisy.run(&handle).await.unwrap();
+    handle.shutdown(Duration::from_secs(20)).await.unwrap();
+    let (mut stdout, mut stderr, mut started) = (Vec::new(), Vec::new(), None);
+    while let Some(item) = events.next().await {
+        let EventItem::Event(event) = item else { panic!("no event is missed: {item:?}") };
+        match &*event {
+            PoolEvent::TaskStarted { task, .. } => started = Some(*task),
+            PoolEvent::Output(output) => {
+                assert_eq!(output.task, started);
+                let kept = if output.stream == OutputStream::Stdout { &mut stdout } else { &mut stderr };
+                assert_eq!(output.offset, kept.len() as u64);
+                kept.extend_from_slice(&output.bytes);
+            }
+            _ => {}
+        }
+    }
+    assert_eq!(stdout, b"\xff\xfeone\n");
+    assert_eq!(stderr, b"to stderr\n");
+}
+
+#[tokio::test]
+async fn sixty_four_mebibytes_of_output_and_of_bytes_arrive_whole() {
+    let shout: PendingCompute<u64> = python(
+        "import sys\ndef f():\n    line = b'x' * 1023 + b'\\n'\n    for _ in range(64 * 1024):\n        sys.stdout.buffer.write(line)\n    return 64 * 1024 * 1024\n",
+    )
+    .into();
+    let echo = |bytes: Vec<u8>| -> PendingCompute<Vec<u8>> {
+        python("def f(data):\n    return data\n").arg("data", bytes).into()
+    };
+    let handle = pool(1).start().await.unwrap();
+    let mut events = handle.events();
+    let reader = tokio::spawn(async move {
+        let (mut bytes, mut missed) = (0_u64, 0);
+        while let Some(item) = events.next().await {
+            match item {
+                EventItem::Event(event) => {
+                    if let PoolEvent::Output(output) = &*event {
+                        bytes += output.bytes.len() as u64;
+                    }
+                }
+                EventItem::Missed(count) => missed += count,
+                _ => {}
+            }
+        }
+        (bytes, missed)
+    });
+    assert_eq!(shout.run(&handle).await.unwrap(), 64 << 20);
+    let data = vec![7_u8; 64 << 20];
+    assert!(echo(data.clone()).run(&handle).await.unwrap() == data);
+    handle.shutdown(Duration::from_secs(30)).await.unwrap();
+    let (bytes, missed) = reader.await.unwrap();
+    assert!(bytes == 64 << 20 || missed > 0, "{bytes} bytes of output arrived, and no event was missed");
+}
+
+#[tokio::test]
+async fn hooks_are_entered_once_before_the_first_task_and_left_in_reverse() {
+    let around = |name: &str| {
+        format!(
+            "from contextlib import contextmanager\nimport os\n@contextmanager\ndef around_app(config):\n    path = os.environ['TRACE']\n    open(path, 'a').write('enter {name}\\n')\n    yield\n    open(path, 'a').write('leave {name}\\n')\n"
+        )
+    };
+    let trace = std::env::temp_dir().join(format!("skyward-hooks-{}", std::process::id()));
+    let _ = std::fs::remove_file(&trace);
+    let image = skyward::spec::Image::new().env("TRACE", trace.to_str().unwrap());
+    let outer = plugin("outer").around_app(around("outer"));
+    let inner = plugin("inner").around_app(around("inner"));
+    pool(1)
+        .image(image)
+        .plugin(outer)
+        .plugin(inner)
+        .scope(async |pool| {
+            assert_eq!(std::fs::read_to_string(&trace).unwrap(), "enter outer\nenter inner\n");
+            add(1, 1).run(pool).await?;
+            add(1, 1).run(pool).await
+        })
+        .await
+        .unwrap();
+    assert_eq!(std::fs::read_to_string(&trace).unwrap(), "enter outer\nenter inner\nleave inner\nleave outer\n");
+    std::fs::remove_file(trace).unwrap();
+}
+
+#[tokio::test]
+async fn partial_and_elastic_pools_start_and_say_how_many_they_are() {
+    for (nodes, count) in [(Nodes::partial(1, 2), 2), (Nodes::elastic(1, 4), 1)] {
+        let total: PendingCompute<u32> =
+            python("import skyward as sky\ndef f():\n    return sky.instance_info().total_nodes\n").into();
+        let builder = skyward::pool::Pool::builder().nodes(nodes).limits(limits());
+        assert_eq!(builder.scope(async |pool| total.run(pool).await).await.unwrap(), count);
+    }
+}
+
+#[tokio::test]
+async fn two_scopes_at_once_do_not_meet() {
+    let scope = |n: i64| pool(2).scope(async move |pool| add(n, 1).broadcast(pool).await);
+    let (a, b) = tokio::join!(scope(10), scope(20));
+    assert_eq!((a.unwrap(), b.unwrap()), (vec![11, 11], vec![21, 21]));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_scope_can_be_spawned() {
+    let task = tokio::spawn(pool(1).scope(async |pool| add(20, 22).run(pool).await));
+    assert_eq!(task.await.unwrap().unwrap(), 42);
+}
+
+#[tokio::test]
+async fn a_payload_of_several_files_imports_its_own() {
+    use skyward::payload::{Source, SourceFile};
+    let file = |path: &'static str, text: &'static str| SourceFile { path: path.into(), text: text.into() };
+    let source = Source::package(
+        "trainer/__init__.py",
+        vec![
+            file(
+                "trainer/__init__.py",
+                "from .model import width\nimport trainer.model as m\ndef f():\n    return width() + m.width()\n",
+            ),
+            file("trainer/model.py", "def width():\n    return 21\n"),
+        ],
+        "f",
+    );
+    let call: PendingCompute<i64> = Payload::new(std::sync::Arc::new(source)).into();
+    assert_eq!(pool(1).scope(async |pool| call.run(pool).await).await.unwrap(), 42);
+}
