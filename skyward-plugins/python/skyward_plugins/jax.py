@@ -17,6 +17,8 @@ from skyward import instance_info
 if TYPE_CHECKING:
     from skyward import InstanceInfo
 
+_PROXIES = ("http_proxy", "https_proxy", "grpc_proxy", "all_proxy")
+
 
 @contextmanager
 def around_app(config: Mapping[str, Any]) -> Iterator[None]:
@@ -80,6 +82,8 @@ def _variables(info: InstanceInfo, devices: list[int]) -> dict[str, str]:
     }
     if not info.accelerators and "JAX_CPU_COLLECTIVES_IMPLEMENTATION" not in os.environ:
         variables["JAX_CPU_COLLECTIVES_IMPLEMENTATION"] = "gloo"
+    if not any(os.environ.get(name) or os.environ.get(name.upper()) for name in _PROXIES):
+        return variables
     # The coordination service speaks gRPC, which would go to the peers through the proxy.
     peers = list(dict.fromkeys([info.head_addr, *(peer.addr for peer in info.peers)]))
     for name in ("no_proxy", "NO_PROXY"):
