@@ -13,7 +13,7 @@ use crate::spec::Image;
 #[non_exhaustive]
 pub struct Inputs {
     /// The content of the requirements or lock file.
-    pub requirements: Option<Requirements>,
+    pub requirements: Option<Pins>,
     /// Certificate authorities, PEM.
     pub certificates: Vec<u8>,
     /// Files for the workers' working folder.
@@ -23,7 +23,7 @@ pub struct Inputs {
 /// What pins packages beside the image's own list.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Requirements {
+pub enum Pins {
     /// A requirements file, those that it refers to written out in it.
     Text(String),
     /// A lock file (PEP 751).
@@ -72,7 +72,7 @@ impl Inputs {
 
     /// The text that enters the image's [content hash](Image::content_hash).
     pub fn hashed_text(&self) -> Option<&str> {
-        self.requirements.as_ref().map(|(Requirements::Text(text) | Requirements::Pylock(text))| text.as_str())
+        self.requirements.as_ref().map(|(Pins::Text(text) | Pins::Pylock(text))| text.as_str())
     }
 }
 
@@ -94,7 +94,7 @@ impl fmt::Debug for InputFile {
     }
 }
 
-fn read_requirements(path: &Path) -> Result<Requirements> {
+fn read_requirements(path: &Path) -> Result<Pins> {
     let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
     let wrong = |what: &str, hint: &str| Err(invalid(format!("{} is {what}", path.display())).with_hint(hint));
     match name.as_str() {
@@ -109,7 +109,7 @@ fn read_requirements(path: &Path) -> Result<Requirements> {
         name if name.ends_with(".toml") => {
             let text = text(path)?;
             if text.contains("lock-version") {
-                Ok(Requirements::Pylock(text))
+                Ok(Pins::Pylock(text))
             } else {
                 wrong(
                     "not a lock file",
@@ -117,7 +117,7 @@ fn read_requirements(path: &Path) -> Result<Requirements> {
                 )
             }
         }
-        _ => written_out(path, 0).map(Requirements::Text),
+        _ => written_out(path, 0).map(Pins::Text),
     }
 }
 
@@ -281,7 +281,7 @@ mod tests {
             ("sub/c.txt", "c"),
         ]);
         let inputs = Inputs::read(&Image::new().requirements(folder.path("a.txt"))).unwrap();
-        assert_eq!(inputs.requirements, Some(Requirements::Text("numpy==2.0\nc\nb\nlast\n".into())));
+        assert_eq!(inputs.requirements, Some(Pins::Text("numpy==2.0\nc\nb\nlast\n".into())));
     }
 
     #[test]

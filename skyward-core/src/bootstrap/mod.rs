@@ -1,6 +1,6 @@
 //! From a bare machine to one on which an agent runs.
 //!
-//! A [`Plan`] is made from the image, without I/O; [`run`] executes it over any [`Remote`](crate::remote::Remote). On a machine that is ready it is one command: it looks whether
+//! A [`Plan`] is made from the image, without I/O; [`run()`] executes it over any [`Remote`](crate::remote::Remote). On a machine that is ready it is one command: it looks whether
 //! environment and worker package are there, and becomes the agent. Only what is missing is made, once for all nodes and pools of the machine:
 //!
 //! | where, in `$SKYWARD_CACHE_DIR` or `${XDG_CACHE_HOME:-~/.cache}/skyward` | what |
@@ -20,7 +20,7 @@ mod run;
 
 use std::collections::BTreeMap;
 
-pub use inputs::{InputFile, Inputs, Requirements};
+pub use inputs::{InputFile, Inputs, Pins};
 pub use plan::{Plan, Step};
 pub use run::{StepEvent, run};
 

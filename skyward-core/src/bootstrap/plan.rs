@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use sha2::{Digest, Sha256};
 
-use super::inputs::{InputFile, Inputs, Requirements};
+use super::inputs::{InputFile, Inputs, Pins};
 use super::package::{NEEDS, Package};
 use crate::provider::Machine;
 use crate::spec::{Image, Limits, OLDEST, Python, Secret, hex, normalised, requirement_name};
@@ -178,8 +178,8 @@ fn environment_header(image: &Image, inputs: &Inputs) -> String {
         "lock",
         match inputs.requirements {
             None => "",
-            Some(Requirements::Text(_)) => "requirements.txt",
-            Some(Requirements::Pylock(_)) => "pylock.toml",
+            Some(Pins::Text(_)) => "requirements.txt",
+            Some(Pins::Pylock(_)) => "pylock.toml",
         },
     );
     set(&mut header, "worker_needs", &NEEDS.join(" "));

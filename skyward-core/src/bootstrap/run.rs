@@ -104,7 +104,8 @@ impl Bootstrap<'_> {
         let started = Instant::now();
         let on_line = |line: &str| {
             // What the scripts and the agent say to this module is nobody else's.
-            if !line.starts_with(MARK) && !(name == "agent" && line.starts_with('{')) {
+            let internal = line.starts_with(MARK) || name == "agent" && line.starts_with('{');
+            if !internal {
                 (self.on_event)(StepEvent::Line { step: name, line: line.to_owned() });
             }
         };

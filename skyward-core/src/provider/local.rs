@@ -13,6 +13,7 @@ use async_trait::async_trait;
 use self::claims::DEVICES;
 use self::folders::Folders;
 use self::host::Look;
+use self::marked::Looks;
 use super::{LaunchRequest, Machine, MachineStatus, Offer, Provider, Requirements};
 use crate::error::{Error, ErrorKind, Result};
 use crate::ids::{MachineId, PoolId};
@@ -118,10 +119,10 @@ impl Provider for Local {
         let (folders, machine) = (self.folders(), machine.clone());
         blocking(move || {
             let folder = folders.machine(&machine)?;
-            end(&machine)?;
+            end(&machine, Looks::Twice)?;
             folders.remove(&folder)?;
             // Nothing can be started in a folder that is gone; what was started just before it went is ended here.
-            end(&machine)
+            end(&machine, Looks::Once)
         })
         .await
     }
@@ -167,8 +168,8 @@ fn fitted(mut offer: Offer, requirements: &Requirements) -> Option<Offer> {
     Some(offer)
 }
 
-fn end(machine: &MachineId) -> Result<()> {
-    marked::end(machine, PATIENCE).map_err(|left| {
+fn end(machine: &MachineId, looks: Looks) -> Result<()> {
+    marked::end(machine, looks, PATIENCE).map_err(|left| {
         let ids: Vec<_> = left.iter().map(u32::to_string).collect();
         Error::new(ErrorKind::Provider, format!("processes of the machine {machine} did not end within {PATIENCE:?}"))
             .with_context("processes", ids.join(" "))

@@ -239,6 +239,63 @@ async fn credentials_reach_the_index_and_no_message_or_file() {
 }
 
 #[tokio::test]
+async fn an_index_behind_a_private_authority_works_by_the_image_and_by_pips_setting() {
+    needs_index!();
+    if !std::process::Command::new("openssl").arg("version").status().is_ok_and(|status| status.success()) {
+        eprintln!("skipped: there is no openssl to make certificates with");
+        return;
+    }
+    let site = Site::new();
+    wheel(&site.root.join("private"), "skyalpha", "1.0", None);
+    let (index, authority) = Index::serve_privately(&site.root.join("private"), &site.root.join("keys"));
+    let image = Image::new().pip(["skyalpha"]).index(PackageIndex::new("private", index.url()).only(["skyalpha"]));
+    let error = site.fails(&image).await;
+    assert!(error.message().contains("the certificate of 127.0.0.1 is not trusted"), "{error}");
+    let ready = site.start(&image.clone().certificate(&authority), 0).await.0.unwrap();
+    assert_eq!(python(&ready, "import skyalpha; print(skyalpha.__name__)").await, "skyalpha");
+
+    // That one authority is all that is trusted now, so its index is the only one that can be asked.
+    let site = site.with_env("SSL_CERT_FILE", "").with_env("PIP_CERT", authority.to_str().unwrap());
+    let site = site.with_env("UV_DEFAULT_INDEX", &index.url());
+    let error = site.fails(&Image::new().pip(["skyalpha", "skydelta"])).await;
+    assert!(error.message().contains("no index has a package `skydelta`"), "the private index was asked: {error}");
+    site.end().await;
+}
+
+#[tokio::test]
+async fn a_version_behind_the_shims_of_pyenv_is_found() {
+    needs_index!();
+    let site = Site::new();
+    let ready = site.start(&Image::new(), 0).await.0.unwrap();
+    let version = ready.python_version.clone();
+    let minor = version.rsplit_once('.').unwrap().0.to_owned();
+    let base = python(&ready, "import sys, os; print(os.path.realpath(sys.executable))").await;
+    let root = site.root.join("pyenv");
+    let (shims, bin) = (root.join("shims"), root.join("versions").join(&version).join("bin"));
+    std::fs::create_dir_all(&shims).unwrap();
+    std::fs::create_dir_all(&bin).unwrap();
+    for name in ["python".to_owned(), "python3".to_owned(), format!("python{minor}")] {
+        std::fs::write(
+            shims.join(&name),
+            format!("#!/bin/sh\necho \"pyenv: {name}: command not found\" >&2\nexit 127\n"),
+        )
+        .unwrap();
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+        std::fs::set_permissions(shims.join(&name), mode).unwrap();
+        std::os::unix::fs::symlink(&base, bin.join(&name)).unwrap();
+    }
+    let site = site.with_only(&["uv"]).with_env("UV_PYTHON_DOWNLOADS", "never");
+    let path = format!("{}:{}", shims.display(), site.root.join("bin").display());
+    let site = site.with_env("PYENV_ROOT", root.to_str().unwrap()).with_env("PATH", &path);
+    let ready = site.start(&Image::new().python(minor.as_str()), 1).await.0.unwrap();
+    assert_eq!(ready.python_version, version);
+    let error = site.fails(&Image::new().python("3.29")).await;
+    assert!(error.message().contains(&format!("it has: {version}")), "{error}");
+    assert!(!error.message().contains("command not found"), "{error}");
+    site.end().await;
+}
+
+#[tokio::test]
 async fn without_uv_the_pinned_one_is_obtained_once_by_two_at_once() {
     needs_index!();
     let site = Site::new().with_only(&["python3"]);

@@ -180,23 +180,38 @@ pub(crate) fn wheel(index: &Path, name: &str, version: &str, requires: Option<&s
 /// A simple index over HTTP on this host.
 pub(crate) struct Index {
     server: std::process::Child,
+    scheme: &'static str,
     port: u16,
 }
 
 impl Index {
     /// Serves a folder, to this user alone if one is given (`name:password`).
     pub(crate) fn serve(folder: &Path, user: &str) -> Self {
+        Self::start(folder, user, Path::new(""))
+    }
+
+    /// Serves a folder over TLS, with a certificate of an authority that nobody knows, which is in the file that is returned.
+    pub(crate) fn serve_privately(folder: &Path, keys: &Path) -> (Self, PathBuf) {
+        std::fs::create_dir(keys).unwrap();
+        let mut command = std::process::Command::new("sh");
+        command.args(["-euc", KEYS]).current_dir(keys).stderr(std::process::Stdio::null());
+        assert!(command.status().unwrap().success(), "openssl makes a certificate");
+        (Self::start(folder, "", &keys.join("server.pem")), keys.join("ca.pem"))
+    }
+
+    fn start(folder: &Path, user: &str, certificate: &Path) -> Self {
         use std::io::BufRead;
         let mut command = std::process::Command::new("python3");
-        command.args(["-c", SERVER]).arg(folder).arg(user).stdout(std::process::Stdio::piped());
+        command.args(["-c", SERVER]).arg(folder).arg(user).arg(certificate).stdout(std::process::Stdio::piped());
         let mut server = command.spawn().unwrap();
         let mut line = String::new();
         std::io::BufReader::new(server.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        Self { server, port: line.trim().parse().unwrap() }
+        let scheme = if certificate.as_os_str().is_empty() { "http" } else { "https" };
+        Self { server, scheme, port: line.trim().parse().unwrap() }
     }
 
     pub(crate) fn url(&self) -> String {
-        format!("http://127.0.0.1:{}/simple", self.port)
+        format!("{}://127.0.0.1:{}/simple", self.scheme, self.port)
     }
 }
 
@@ -226,7 +241,7 @@ with zipfile.ZipFile(folder / file, 'w') as archive:
 "#;
 
 const SERVER: &str = r#"
-import base64, functools, http.server, sys
+import base64, functools, http.server, ssl, sys
 folder, wanted = sys.argv[1], sys.argv[2].encode()
 class Handler(http.server.SimpleHTTPRequestHandler):
     def do_GET(self):
@@ -240,6 +255,18 @@ class Handler(http.server.SimpleHTTPRequestHandler):
     def log_message(self, *_):
         pass
 server = http.server.ThreadingHTTPServer(('127.0.0.1', 0), functools.partial(Handler, directory=folder))
+if sys.argv[3]:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(sys.argv[3])
+    server.socket = context.wrap_socket(server.socket, server_side=True)
 print(server.server_port, flush=True)
 server.serve_forever()
 "#;
+
+const KEYS: &str = "
+openssl req -x509 -newkey rsa:2048 -nodes -keyout ca.key -out ca.pem -days 2 -subj /CN=private
+openssl req -newkey rsa:2048 -nodes -keyout server.key -out server.csr -subj /CN=127.0.0.1
+printf 'subjectAltName=IP:127.0.0.1\nbasicConstraints=CA:FALSE\n' > ext
+openssl x509 -req -in server.csr -CA ca.pem -CAkey ca.key -CAcreateserial -out server.crt -days 2 -extfile ext
+cat server.crt server.key > server.pem
+";

@@ -48,7 +48,7 @@ fn the_environment_is_asked_for_as_a_project() {
         .index(PackageIndex::new("extra", "https://extra.example/simple"))
         .index(PackageIndex::new("py-torch.cpu", "https://torch.example/whl").only(["torch", "Torch_Vision"]))
         .credentials("py-torch.cpu", "me", "hunter2");
-    let inputs = Inputs { requirements: Some(Requirements::Text("idna==3.10\n".into())), ..Inputs::default() };
+    let inputs = Inputs { requirements: Some(Pins::Text("idna==3.10\n".into())), ..Inputs::default() };
     let plan = plan(&image, &inputs);
     let environment = step(&plan, "environment");
     let header = environment_header(&image, &inputs);
@@ -99,7 +99,7 @@ fn equal_images_share_an_environment_and_different_ones_do_not() {
     let key =
         |image: &Image, inputs: &Inputs| header(&plan(image, inputs).start.script).lines().next().unwrap().to_owned();
     let (image, none) = (Image::new().pip(["a", "b"]), Inputs::default());
-    let locked = Inputs { requirements: Some(Requirements::Text("c==1".into())), ..Inputs::default() };
+    let locked = Inputs { requirements: Some(Pins::Text("c==1".into())), ..Inputs::default() };
     assert_eq!(key(&image, &none), key(&Image::new().pip(["b", "a"]).env("X", "1"), &none));
     assert_ne!(key(&image, &none), key(&image, &locked));
     assert_ne!(key(&image, &none), key(&image.clone().python("/usr/bin/python3"), &none));

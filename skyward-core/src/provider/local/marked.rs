@@ -12,11 +12,20 @@ pub(super) const MARK: &str = "SKYWARD_MACHINE";
 
 /// The marks that processes of this user carry, in one look at all of them. Zombies carry none.
 pub(super) fn marks() -> BTreeSet<String> {
-    processes().into_iter().filter_map(|process| mark_of(process.id)).collect()
+    ids().filter_map(mark_of).collect()
+}
+
+/// How often to look before it is believed that there is nothing.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Looks {
+    /// Enough when nothing can have been started since.
+    Once = 1,
+    /// A process that is just replacing its program has no environment to read for a moment.
+    Twice,
 }
 
 /// Ends all processes of a machine, and returns when there are none, or when the time is up: then with the ids of those that are left.
-pub(super) fn end(machine: &MachineId, patience: Duration) -> Result<(), Vec<u32>> {
+pub(super) fn end(machine: &MachineId, looks: Looks, patience: Duration) -> Result<(), Vec<u32>> {
     let deadline = Instant::now() + patience;
     let mut clean = 0;
     loop {
@@ -24,9 +33,8 @@ pub(super) fn end(machine: &MachineId, patience: Duration) -> Result<(), Vec<u32
         for (id, started) in &members {
             kill(*id, *started);
         }
-        // A process that is just replacing its program has no environment to read for a moment, so one look is not enough.
         clean = if members.is_empty() { clean + 1 } else { 0 };
-        if clean == LOOKS {
+        if clean == looks as u32 {
             return Ok(());
         }
         if Instant::now() >= deadline {
@@ -38,17 +46,23 @@ pub(super) fn end(machine: &MachineId, patience: Duration) -> Result<(), Vec<u32
 
 /// The machine's processes with the time at which each started.
 fn members(mark: &str) -> BTreeMap<u32, u64> {
-    let processes = processes();
+    let marked: Vec<_> = ids().filter(|id| mark_of(*id).is_some_and(|found| found == mark)).collect();
+    if marked.is_empty() {
+        return BTreeMap::new();
+    }
+    let processes: Vec<_> = ids().filter_map(running).collect();
     let mut members: BTreeMap<u32, u64> = processes
         .iter()
-        .filter(|process| carries(process.id, mark))
+        .filter(|process| marked.contains(&process.id))
         .map(|process| (process.id, process.started))
         .collect();
     // Whoever clears its environment still has a parent here, as long as that lives.
     loop {
         let before = members.len();
-        for process in processes.iter().filter(|process| members.contains_key(&process.parent)).collect::<Vec<_>>() {
-            members.insert(process.id, process.started);
+        for process in &processes {
+            if members.contains_key(&process.parent) {
+                members.insert(process.id, process.started);
+            }
         }
         if members.len() == before {
             return members;
@@ -62,22 +76,21 @@ struct Running {
     started: u64,
 }
 
-/// This user's processes that are not zombies.
-fn processes() -> Vec<Running> {
-    let Ok(entries) = std::fs::read_dir("/proc") else { return Vec::new() };
-    entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok()).filter_map(running).collect()
+fn ids() -> impl Iterator<Item = u32> {
+    std::fs::read_dir("/proc")
+        .into_iter()
+        .flatten()
+        .flatten()
+        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
 }
 
+/// What a process is, unless it has ended.
 fn running(id: u32) -> Option<Running> {
     let stat = std::fs::read_to_string(format!("/proc/{id}/stat")).ok()?;
     // The name before the last parenthesis may contain anything.
     let fields: Vec<_> = stat.rsplit_once(") ")?.1.split(' ').collect();
     let ended = matches!(*fields.first()?, "Z" | "X");
     (!ended).then_some(Running { id, parent: fields.get(1)?.parse().ok()?, started: fields.get(19)?.parse().ok()? })
-}
-
-fn carries(id: u32, mark: &str) -> bool {
-    mark_of(id).is_some_and(|found| found == mark)
 }
 
 fn mark_of(id: u32) -> Option<String> {
@@ -107,5 +120,4 @@ pub(super) fn user() -> u32 {
     getuid().as_raw()
 }
 
-const LOOKS: u32 = 2;
 const PAUSE: Duration = Duration::from_millis(2);

@@ -47,7 +47,7 @@ impl Drop for Host {
     fn drop(&mut self) {
         for mark in marked::marks() {
             if self.pools.lock().unwrap().iter().any(|pool| mark.starts_with(&format!("{pool}."))) {
-                let _ = marked::end(&MachineId::new(mark), PATIENCE);
+                let _ = marked::end(&MachineId::new(mark), Looks::Once, PATIENCE);
             }
         }
         let _ = std::fs::remove_dir_all(&self.root);
