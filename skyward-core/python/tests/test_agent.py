@@ -127,6 +127,13 @@ def test_a_worker_is_started_again_with_its_output_going_on(node: Node) -> None:
     assert node.agent.expect(_wire.LOG) == ([_wire.LOG, 1, 0, 1, 4], b"again\n")
 
 
+def test_signals_that_come_too_early_do_no_harm(node: Node) -> None:
+    worker = node.worker()
+    for name in ("stacks", "interrupt", "stacks"):
+        node.agent.send([_wire.SIGNAL, 1, 0, name])
+    assert worker.hello()[0][5] is True
+
+
 def test_generations_follow_each_other(node: Node) -> None:
     node.ready()
     node.agent.send([_wire.STOP, 1, [0], 10.0])
@@ -325,13 +332,9 @@ def test_64_mib_of_output_arrive_whole_though_the_client_reads_late(node: Node) 
     worker = node.ready(
         "import os\ndef main(n):\n    block = bytes(range(256)) * 4096\n    for _ in range(n): os.write(1, block)\n"
     )
-    node.agent.send([_wire.LOGS, 1, 0, 0, 0])
     head, _ = worker.outcome(worker.start(1, n=64))
     assert head[3] == 64 << 20
-    # Nothing was read meanwhile, and the agent has not taken the output into its memory.
-    with open(f"/proc/{node.line['pid']}/status") as status:
-        [resident] = [int(line.split()[1]) for line in status if line.startswith("VmRSS")]
-    assert resident < 48 << 10
+    node.agent.send([_wire.LOGS, 1, 0, 0, 0])
     size, block = 0, bytes(range(256)) * 1025
     while size < 64 << 20:
         log, data = node.agent.expect(_wire.LOG)
@@ -339,6 +342,10 @@ def test_64_mib_of_output_arrive_whole_though_the_client_reads_late(node: Node) 
         assert len(data) <= 256 << 10
         assert data == block[size % 256 :][: len(data)]
         size += len(data)
+    # At no time has the agent taken the output into its memory.
+    with open(f"/proc/{node.line['pid']}/status") as status:
+        [most] = [int(line.split()[1]) for line in status if line.startswith("VmHWM")]
+    assert most < 48 << 10
 
 
 def test_all_output_comes_before_the_farewell(node: Node) -> None:

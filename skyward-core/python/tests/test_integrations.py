@@ -56,6 +56,7 @@ def fake_torch(monkeypatch: pytest.MonkeyPatch) -> Recorder:
         "torch.distributed",
         is_initialized=lambda: recorder.ready,
         is_nccl_available=lambda: True,
+        destroy_process_group=recorder.function("destroy_process_group"),
         init_process_group=recorder.function("init_process_group", ready=True),
     )
     cuda = module(
