@@ -35,10 +35,13 @@ class Runner:
 
     `busy` is true only while code of the payload or of a hook runs: only then may an interrupt raise
     `KeyboardInterrupt`, because everything else here must not stop half way. Who raises it says so in `interrupted`.
+    An interrupt at another time is noted in `missed`, and `look` is called as soon as `busy` is true.
     """
 
-    def __init__(self, hooks: list[Hook]) -> None:
+    def __init__(self, hooks: list[Hook], look: Callable[[], None]) -> None:
         self.hooks = hooks
+        self.look = look
+        self.missed = False
         self.busy = False
         self.interrupted = False
 
@@ -57,6 +60,8 @@ class Runner:
         try:
             try:
                 self.busy = True
+                if self.missed:
+                    self.look()
                 function = payload._function or payload.function()
                 if stack is not None:
                     stack.enter(self.hooks)
@@ -101,6 +106,8 @@ class Runner:
                 if not stream.wait():
                     raise Cancelled
                 self.busy = True
+                if self.missed:
+                    self.look()
                 try:
                     item = next(value)
                 except StopIteration:

@@ -45,7 +45,7 @@ class Worker:
         self.rank: int = cluster["node"] * cluster["workers_per_node"] + cluster["worker"]
         self.app_hooks, task_hooks = _hooks.load(spec.get("hooks") or ())
         self.stack = _hooks.Stack()
-        self.runner = Runner(task_hooks)
+        self.runner = Runner(task_hooks, self.look)
         self.failure: dict[str, Any] | None = None
         self.retain_bytes: int = spec.get("retain_bytes") or 1 << 28
         self.session = Session(listener, self.generation, spec.get("max_frame") or _wire.MAX_FRAME)
@@ -157,10 +157,19 @@ class Worker:
 
     def on_interrupt(self, number: int, frame: FrameType | None) -> None:
         """SIGINT: raise in the payload, if the task that runs was cancelled."""
+        if self.runner.busy:
+            self.look()
+        else:
+            self.runner.missed = True
+
+    def look(self) -> None:
+        """See whether the task that runs was cancelled.
+
+        Raises:
+            KeyboardInterrupt: it was.
+        """
         runner, session = self.runner, self.session
-        if not runner.busy:
-            return
-        runner.busy = False
+        runner.busy = runner.missed = False
         try:
             session.pump()
         except LostDescriptorsError:

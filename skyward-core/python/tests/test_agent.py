@@ -330,11 +330,17 @@ def test_a_reserved_port_is_bound_by_a_server_and_by_nobody_else(node: Node) -> 
 
 def test_64_mib_of_output_arrive_whole_though_the_client_reads_late(node: Node) -> None:
     worker = node.ready(
-        "import os\ndef main(n):\n    block = bytes(range(256)) * 4096\n    for _ in range(n): os.write(1, block)\n"
+        "import os, time\ndef main(n):\n    block = bytes(range(256)) * 4096\n    for _ in range(n): os.write(1, block)\n"
+        "    if not n: time.sleep(60)\n"
     )
     head, _ = worker.outcome(worker.start(1, n=64))
     assert head[3] == 64 << 20
     node.agent.send([_wire.LOGS, 1, 0, 0, 0])
+    # Another request after this one is carried out, so the agent is past the first; yet nobody has read.
+    sleeping = worker.start(1, n=0)
+    worker.send([_wire.CANCEL, sleeping])
+    node.agent.send([_wire.SIGNAL, 1, 0, "interrupt"])
+    worker.outcome(sleeping)
     size, block = 0, bytes(range(256)) * 1025
     while size < 64 << 20:
         log, data = node.agent.expect(_wire.LOG)

@@ -97,6 +97,14 @@ def test_a_package_may_be_called_like_a_library() -> None:
     assert run(files) == "1"
 
 
+def test_a_file_called_like_a_library_can_use_that_library() -> None:
+    files = {
+        "jobs/main.py": "import json\ndef main():\n    return json.dump_it()\n",
+        "jobs/json.py": "import json\ndef dump_it():\n    return json.dumps([1])\n",
+    }
+    assert run(files) == "[1]"
+
+
 def test_classes_of_a_payload_can_be_pickled() -> None:
     thing = run({"jobs/things.py": "class Thing:\n    n = 1\ndef main():\n    return Thing()\n"})
     assert pickle.loads(pickle.dumps(thing)).n == 1

@@ -8,6 +8,8 @@ import signal
 import pytest
 
 from skyward import _wire
+from skyward._payload import Payload
+from skyward._runner import Runner
 
 from .client import WorkerClient, gone
 from .conftest import Node
@@ -135,6 +137,30 @@ def test_an_interrupt_hits_no_other_task_than_its_own(node: Node) -> None:
     worker.send([_wire.CANCEL, running])
     node.agent.send([_wire.SIGNAL, 1, 0, "interrupt"])
     assert worker.outcome(running)[1]["kind"] == "cancelled"
+
+
+def test_an_interrupt_between_two_lines_of_the_worker_is_not_lost() -> None:
+    def look() -> None:
+        runner.missed = False
+        runner.interrupted = True
+        raise KeyboardInterrupt
+
+    runner = Runner([], look)
+    body = {"entry": "main", "main": "x.py", "files": [["x.py", "def main():\n    return 1\n"]]}
+    payload = Payload(1, "0", body)
+    runner.missed = True
+    assert runner.run(payload, {}, None, None)[1]["kind"] == "cancelled"
+    assert runner.run(payload, {}, None, None) == ([b"\x01"], {})
+
+    class Pipe:
+        def wait(self) -> bool:
+            return True
+
+        def put(self, parts: object) -> None:
+            runner.missed = True
+
+    body = {"entry": "main", "main": "y.py", "files": [["y.py", "def main():\n    while True: yield 1\n"]]}
+    assert runner.run(Payload(1, "1", body), {}, None, Pipe())[1]["kind"] == "cancelled"
 
 
 def test_a_cancel_over_a_new_connection_reaches_the_running_task(node: Node) -> None:
