@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use super::state::{Timer, Tries};
 use super::{Action, Scheduler};
-use crate::error::{Error, ErrorKind};
+use crate::error::{Error, ErrorKind, WorkerExit};
 use crate::ids::{Rank, TaskId};
 use crate::payload::{Outcome, Value};
 
@@ -19,8 +19,8 @@ pub(super) struct Gang {
     pub(super) tries: Tries,
     /// It is to run again as soon as all members are back.
     pub(super) retrying: bool,
-    /// A member has failed for good: the others are on their own.
-    pub(super) broken: bool,
+    /// What a member failed with for good: the others are on their own, and those that are lost with it fail with the same.
+    pub(super) failure: Option<Error>,
 }
 
 impl Scheduler {
@@ -66,17 +66,19 @@ impl Scheduler {
         match outcome {
             Ok(value) => {
                 gang.held.push((id, value));
-                if gang.broken || gang.held.len() == gang.members.len() {
+                if gang.failure.is_some() || gang.held.len() == gang.members.len() {
                     self.release(first);
                 }
             }
             Err(error) => {
                 let options = self.tasks.get(&id).map(|task| (task.options, task.streaming)).unwrap_or_default();
-                let next = if gang.broken { None } else { gang.tries.next(&error, options.0.retry, options.1) };
+                let next =
+                    if gang.failure.is_some() { None } else { gang.tries.next(&error, options.0.retry, options.1) };
                 match next {
                     Some(_) => self.retry_gang(now, first, id, error),
                     None => {
-                        gang.broken = true;
+                        let cause = gang.failure.get_or_insert_with(|| error.clone()).clone();
+                        let error = if error.exit() == Some(&WorkerExit::WorldEnded) { cause } else { error };
                         self.finish_member(first, id, Err(error));
                         self.release(first);
                     }
@@ -90,7 +92,8 @@ impl Scheduler {
         let Some(gang) = self.gang_table.get_mut(&first) else { return };
         gang.members.retain(|(_, member)| *member != id);
         gang.held.retain(|(member, _)| *member != id);
-        gang.broken = true;
+        let cancelled = || Error::new(ErrorKind::Cancelled, "another task of the gang was cancelled");
+        gang.failure.get_or_insert_with(cancelled);
         if gang.waiting > 0 {
             let others: Vec<TaskId> = gang.members.iter().map(|(_, member)| *member).collect();
             let others =

@@ -236,7 +236,8 @@ fn a_gang_is_tried_again_as_a_whole() {
     assert_eq!((0..3).filter_map(|rank| story.running(rank)).collect::<Vec<_>>(), gang);
     story.lost(1);
     for id in gang {
-        assert_eq!(story.outcome(id), Some(Err(ErrorKind::WorkerExited)));
+        let error = story.finished[&id].as_ref().unwrap_err();
+        assert_eq!(error.exit(), Some(&WorkerExit::Signal(11)), "all are told what ended their world");
     }
 }
 
