@@ -6,10 +6,10 @@ mod site;
 
 use std::path::Path;
 
-use skyward_core::bootstrap::StepEvent;
+use skyward_core::bootstrap::{Inputs, Plan, StepEvent, run};
 use skyward_core::error::{ErrorKind, ErrorStatus};
 use skyward_core::remote::{Command, Process, Remote};
-use skyward_core::spec::{Image, PackageIndex};
+use skyward_core::spec::{Image, Limits, PackageIndex};
 
 use crate::site::{Index, Site, lines_with, python, steps, walk, wheel};
 
@@ -85,6 +85,29 @@ async fn an_environment_that_was_cut_short_or_lost_its_interpreter_is_made_anew(
     let (again, events) = site.start(&Image::new(), 2).await;
     again.unwrap();
     assert!(steps(&events).contains(&"environment"));
+    site.end().await;
+}
+
+#[tokio::test]
+async fn a_start_that_is_dropped_while_it_builds_does_not_hold_up_the_next_one() {
+    needs_index!();
+    let site = Site::new();
+    let image = Image::new().pip(["iniconfig==2.0.0"]);
+    let machine = site.machine(0).await;
+    let plan = Plan::new(&image, &Inputs::default(), &machine, &[], &Limits::default());
+    let building = tokio::sync::Notify::new();
+    let remote = site.remote(&machine);
+    let on_event = |event: StepEvent| {
+        if lines_with(&[event], "Using CPython") > 0 {
+            building.notify_one();
+        }
+    };
+    tokio::select! {
+        ready = run(&remote, &plan, &on_event) => panic!("not dropped: {ready:?}"),
+        () = building.notified() => {}
+    }
+    let ready = site.start(&image, 1).await.0.unwrap();
+    assert_eq!(python(&ready, "import iniconfig; print(iniconfig.__name__)").await, "iniconfig");
     site.end().await;
 }
 
