@@ -1,5 +1,7 @@
 //! What goes wrong on this host with real Python, and what the error says.
 
+#![allow(clippy::unwrap_used, clippy::panic, reason = "the helpers of tests are not tests themselves")]
+
 mod common;
 
 use std::time::Duration;

@@ -1,5 +1,7 @@
 //! A connection that is cut while its worker lives loses nothing.
 
+#![allow(clippy::unwrap_used, clippy::panic, reason = "the helpers of tests are not tests themselves")]
+
 mod common;
 
 use std::sync::{Arc, Mutex};

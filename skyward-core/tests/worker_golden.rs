@@ -1,5 +1,7 @@
 //! The frames that both sides hold: the same file is checked by the worker package's own tests.
 
+#![allow(clippy::unwrap_used, clippy::panic, reason = "the helpers of tests are not tests themselves")]
+
 use bytes::Bytes;
 use serde_json::Value;
 use skyward_core::worker::codec::{Decoder, Frame};

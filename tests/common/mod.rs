@@ -1,6 +1,7 @@
 //! What the end-to-end tests share: small payloads, a pool with short deadlines, and a look at what still runs.
 
 #![allow(dead_code, reason = "each test file uses a part")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "the helpers of tests are not tests themselves")]
 
 use std::time::Duration;
 
