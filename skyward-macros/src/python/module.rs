@@ -269,6 +269,9 @@ async def g():
     y = [await c for c in x] + [[d async for d in c] for c in x]
     return [x async for x in b]
 
+def asynchronous_generator():
+    return (i async for i in x if await y(i)), (i for i in x if await y(i))
+
 def h():
     global late
     late = 1

@@ -58,11 +58,19 @@ impl Walker<'_> {
     }
 
     fn comprehension(&mut self, generators: &[ast::Comprehension], generator: bool, elements: &[&Expr]) {
-        for comprehension in generators {
-            self.visit_comprehension(comprehension);
+        // Only the first iterable is evaluated in the scope around.
+        if let Some(first) = generators.first() {
+            self.visit_expr(&first.iter);
         }
         let is_async = generators.iter().any(|generator| generator.is_async);
         self.within(Scope::Comprehension { is_async, generator }, |walker| {
+            for (index, comprehension) in generators.iter().enumerate() {
+                walker.visit_expr(&comprehension.target);
+                if index > 0 {
+                    walker.visit_expr(&comprehension.iter);
+                }
+                comprehension.ifs.iter().for_each(|condition| walker.visit_expr(condition));
+            }
             elements.iter().for_each(|element| walker.visit_expr(element));
         });
     }
