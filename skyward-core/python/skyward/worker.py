@@ -50,6 +50,7 @@ class Worker:
         self.retain_bytes: int = spec.get("retain_bytes") or 1 << 28
         self.session = Session(listener, self.generation, spec.get("max_frame") or _wire.MAX_FRAME)
         self.waiting = False
+        self.terminated = False
         self._handlers = (self.on_interrupt, self.on_terminate)
         self.out = _keep(1)
         self.err = _keep(2)
@@ -163,10 +164,10 @@ class Worker:
             self.runner.missed = True
 
     def look(self) -> None:
-        """See whether the task that runs was cancelled.
+        """See whether the task that runs is to end.
 
         Raises:
-            KeyboardInterrupt: it was.
+            KeyboardInterrupt: it is.
         """
         runner, session = self.runner, self.session
         runner.busy = runner.missed = False
@@ -176,20 +177,18 @@ class Worker:
             return
         finally:
             runner.busy = True
-        if session.cancelled:
+        if session.cancelled or self.terminated:
             runner.interrupted = True
-            raise KeyboardInterrupt("the task was cancelled")
+            raise KeyboardInterrupt("the task was cancelled" if session.cancelled else "the worker is told to end")
 
     def on_terminate(self, number: int, frame: FrameType | None) -> None:
         """SIGTERM: end after leaving the hooks; a task that runs is interrupted first."""
-        self.session.leaving = True
+        self.session.leaving = self.terminated = True
         self.session.queue.clear()
         if self.waiting:
             self.waiting = False
             raise _Leave
-        if self.runner.busy:
-            self.runner.interrupted = True
-            raise KeyboardInterrupt("the worker is told to end")
+        self.on_interrupt(number, frame)
 
 
 class _Output:
