@@ -201,6 +201,23 @@ def test_transformers_only_sets_the_environment(fake_torch: Recorder) -> None:
     assert fake_torch.calls == []
 
 
+def test_a_task_that_one_worker_runs_alone_joins_nothing(
+    fake_keras: Recorder, fake_jax: Recorder, fake_torch: Recorder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    on_rank(1, 2)
+    keras: Any = sys.modules["keras"]
+    os.environ["KERAS_BACKEND"] = "jax"
+    train = sky.integrations.keras(backend="jax")(sky.integrations.torch(sky.integrations.transformers(lambda: 1)))
+    monkeypatch.setattr(_state, "gang", False)
+    assert train() == 1
+    assert (fake_jax.calls, fake_torch.calls, keras.current[-1]) == ([], [], None)
+    assert "RANK" not in os.environ
+    monkeypatch.setattr(_state, "gang", True)
+    train()
+    assert len(fake_jax.calls) == 1
+    assert keras.current[-1] is not None
+
+
 @pytest.mark.parametrize("name", ["torch", "jax", "transformers"])
 def test_nothing_happens_in_a_world_of_one(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     before = dict(os.environ)

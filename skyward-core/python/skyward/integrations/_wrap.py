@@ -8,6 +8,9 @@ from functools import wraps
 from inspect import isgeneratorfunction
 from typing import Any
 
+from .. import _state
+from .._cluster import InstanceInfo
+
 
 def before(function: Callable[..., Any], prepare: Callable[[], None]) -> Callable[..., Any]:
     """The function, with a preparation at the start of each call."""
@@ -30,6 +33,11 @@ def decorator(function: Callable[..., Any] | None, prepare: Callable[[], None]) 
     if function is not None:
         return before(function, prepare)
     return lambda function: before(function, prepare)
+
+
+def together(info: InstanceInfo) -> bool:
+    """Whether there are other workers to join, and they run this task too: one alone would wait for them for ever."""
+    return info.total_workers > 1 and _state.gang
 
 
 def set_environment(values: Mapping[str, object]) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any, ParamSpec, TypeVar, overload
 
 from .._cluster import InstanceInfo, instance_info
-from ._wrap import decorator, set_environment
+from ._wrap import decorator, set_environment, together
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -22,7 +22,8 @@ def jax() -> Callable[[Callable[P, R]], Callable[P, R]]: ...
 def jax(function: Callable[..., Any] | None = None, /) -> Any:
     """Join JAX's distributed runtime before the function runs; with or without arguments.
 
-    Nothing happens in a world of one, nor where the runtime was joined already (by a plugin, or by an earlier call).
+    Nothing happens in a world of one, in a task that this worker runs alone, nor where the runtime was
+    joined already (by a plugin, or by an earlier call).
     """
 
     def prepare() -> None:
@@ -33,7 +34,7 @@ def jax(function: Callable[..., Any] | None = None, /) -> Any:
 
 def join(info: InstanceInfo) -> None:
     """Initialise `jax.distributed` for all workers, if there are several and it was not done."""
-    if info.total_workers < 2:
+    if not together(info):
         return
     address = f"[{info.head_addr}]" if ":" in info.head_addr else info.head_addr
     coordinator = f"{address}:{info.head_port}"

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any, ParamSpec, TypeVar, overload
 
 from .._cluster import InstanceInfo, instance_info
-from ._wrap import decorator
+from ._wrap import decorator, together
 from .jax import join as join_jax
 from .torch import join as join_torch
 
@@ -28,7 +28,8 @@ def keras(function: Callable[..., Any] | None = None, /, *, backend: str = "jax"
     """Choose Keras's backend and join its world before the function runs; with or without arguments.
 
     On JAX with several workers, all devices form one `DataParallel` distribution, in which every worker feeds its own
-    shard of the data. What a plugin has set up already stays as it is.
+    shard of the data; a task that a worker runs alone has none of that. What a plugin has set up already
+    stays as it is.
 
     Args:
         function: what to decorate.
@@ -69,7 +70,11 @@ def set_up(info: InstanceInfo, backend: str, seed: int | None) -> None:
         )
     if seed is not None:
         keras.utils.set_random_seed(seed)
-    if backend == "jax" and info.total_workers > 1 and keras.distribution.distribution() is None:
+    if backend != "jax" or info.total_workers == 1:
+        return
+    if not together(info):
+        keras.distribution.set_distribution(None)
+    elif keras.distribution.distribution() is None:
         devices = keras.distribution.list_devices()
         # Each worker feeds its own part, so Keras must not take parts of parts.
         keras.distribution.set_distribution(keras.distribution.DataParallel(devices=devices, auto_shard_dataset=False))

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any, ParamSpec, TypeVar, overload
 
 from .._cluster import InstanceInfo, instance_info
-from ._wrap import decorator, set_environment
+from ._wrap import decorator, set_environment, together
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -22,8 +22,8 @@ def torch(*, backend: str | None = None) -> Callable[[Callable[P, R]], Callable[
 def torch(function: Callable[..., Any] | None = None, /, *, backend: str | None = None) -> Any:
     """Join `torch.distributed` before the function runs; with or without arguments.
 
-    Nothing happens in a world of one, nor where the process group exists already (a plugin made it, or an
-    earlier call).
+    Nothing happens in a world of one, in a task that this worker runs alone, nor where the process
+    group exists already (a plugin made it, or an earlier call).
 
     Args:
         function: what to decorate.
@@ -38,7 +38,7 @@ def torch(function: Callable[..., Any] | None = None, /, *, backend: str | None 
 
 def join(info: InstanceInfo, backend: str | None = None) -> None:
     """Make the process group of all workers, if there are several and it does not exist."""
-    if info.total_workers < 2:
+    if not together(info):
         return
     set_world(info)
     import torch.distributed as dist

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any, ParamSpec, TypeVar, overload
 
 from .._cluster import InstanceInfo, instance_info
-from ._wrap import decorator, set_environment
+from ._wrap import decorator, set_environment, together
 from .torch import set_world
 
 P = ParamSpec("P")
@@ -39,7 +39,7 @@ def transformers(function: Callable[..., Any] | None = None, /, *, backend: str 
 
 def set_up(info: InstanceInfo, backend: str | None) -> None:
     """Set the variables, if there are several workers."""
-    if info.total_workers < 2:
+    if not together(info):
         return
     set_world(info)
     from torch import cuda
