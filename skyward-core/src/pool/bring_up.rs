@@ -17,7 +17,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::event::PoolEvent;
 use crate::ids::{Attempt, Generation, LaunchId, NodeIndex, Rank};
 use crate::plugin::PluginSet;
-use crate::provider::{LaunchRequest, Machine, Offer, Provider, Requirements};
+use crate::provider::{Checked, LaunchRequest, Machine, Offer, Provider, Requirements};
 use crate::remote::Remote;
 use crate::scheduler::Scheduler;
 use crate::spec::{ClusterInfo, Image, Nodes};
@@ -25,7 +25,7 @@ use crate::spec::{ClusterInfo, Image, Nodes};
 /// A pool that has been checked and not started.
 #[derive(Debug)]
 pub(crate) struct Blueprint {
-    pub(crate) provider: Arc<dyn Provider>,
+    pub(crate) provider: Checked,
     pub(crate) nodes: Nodes,
     pub(crate) requirements: Requirements,
     pub(crate) cluster: ClusterInfo,
@@ -58,10 +58,17 @@ impl Blueprint {
     pub(crate) async fn bring_up(&self, shared: &Arc<Shared>, cleanup: &Cleanup) -> Result<(Vec<Node>, World)> {
         let mut guards = Guards::new();
         for plugin in self.plugins.iter() {
-            guards.extend(plugin.around_pool(&self.cluster).await?);
+            let guard = tokio::time::timeout(shared.limits.start, plugin.around_pool(&self.cluster)).await;
+            guards.extend(guard.map_err(|_| {
+                let name = plugin.name();
+                Error::new(
+                    ErrorKind::Timeout,
+                    format!("`around_pool` of plugin `{name}` took longer than {:?}", shared.limits.start),
+                )
+            })??);
         }
         let inputs = Inputs::read(&self.image)?;
-        let offer = self.best_offer().await?;
+        let offer = self.provider.choose(&self.requirements).await?;
         cleanup.arm();
         self.provider.prepare(&shared.pool).await?;
         let prepared = self.prepare_nodes(shared, cleanup, &offer, &inputs).await?;
@@ -110,22 +117,6 @@ impl Blueprint {
         shared.lock().phase = PoolPhase::Ready;
         shared.emit(PoolEvent::PoolReady { nodes: count, workers: count * per_node });
         Ok((nodes, world))
-    }
-
-    async fn best_offer(&self) -> Result<Offer> {
-        let offers = self.provider.offers(&self.requirements).await?;
-        offers.into_iter().next().ok_or_else(|| {
-            let wanted = &self.requirements;
-            let mut parts = Vec::new();
-            parts.extend(wanted.accelerator.as_ref().map(ToString::to_string));
-            parts.extend(wanted.cpus.map(|cpus| format!("{cpus} CPUs")));
-            parts.extend(wanted.memory_gib.map(|memory| format!("{memory} GiB of memory")));
-            Error::new(
-                ErrorKind::InvalidSpec,
-                format!("provider `{}` has no machine with {}", self.provider.name(), parts.join(", ")),
-            )
-            .with_hint("ask for less, or choose another provider")
-        })
     }
 
     /// As many nodes as there are to be, in the order of their indices.
@@ -204,6 +195,8 @@ impl Blueprint {
         let plan = Plan::new(&self.image, inputs, &machine, &setup, &shared.limits);
         let on_event = |event: StepEvent| match event {
             StepEvent::Started { step } => shared.emit(PoolEvent::BootstrapStep { node, step }),
+            // The agent's first line is for this program.
+            StepEvent::Line { step: "agent", .. } => {}
             StepEvent::Line { step, line } => shared.emit(PoolEvent::BootstrapLine { node, step, line }),
             StepEvent::Finished { step, took } => {
                 tracing::debug!(pool = %shared.pool, node = node.0, step, ?took, "step finished")

@@ -19,7 +19,7 @@ use crate::ids::PoolId;
 use crate::payload::metadata::Metadata;
 use crate::payload::{ComputeFn, Output, PendingCompute, Source};
 use crate::plugin::{Plugin, PluginSet};
-use crate::provider::{Local, Provider, Requirements};
+use crate::provider::{Checked, Local, Provider, Requirements};
 use crate::spec::{Accelerator, ClusterInfo, Image, Limits, Nodes};
 #[cfg(feature = "terminal")]
 use crate::terminal::Terminal;
@@ -203,7 +203,7 @@ impl PoolBuilder {
         let (commands, received) = mpsc::unbounded_channel();
         let shared = Shared::new(pool.clone(), self.limits, commands);
         let screen = self.show(shared.events(), &span);
-        let cleanup = Cleanup::new(Arc::clone(&blueprint.provider), pool);
+        let cleanup = Cleanup::new(Arc::new(blueprint.provider.clone()), pool);
         let last_resort = LastResort(cleanup.clone());
         let driver = Driver::new(Arc::clone(&shared), received, cleanup, screen);
         let (ready, up) = oneshot::channel();
@@ -277,7 +277,7 @@ impl PoolBuilder {
         let image = self.plugins.transform(image, &cluster)?;
         image.validate()?;
         Ok(Blueprint {
-            provider: Arc::clone(&self.provider),
+            provider: Checked::new(Arc::clone(&self.provider)).deadline(limits.start),
             nodes: self.nodes,
             requirements: self.requirements.clone(),
             cluster,

@@ -64,6 +64,10 @@ impl Scheduler {
             return;
         }
         match outcome {
+            // A stream is not tried again, and its reader waits for its end.
+            Ok(value) if self.tasks.get(&id).is_some_and(|task| task.streaming) => {
+                self.finish_member(first, id, Ok(value))
+            }
             Ok(value) => {
                 gang.held.push((id, value));
                 if gang.failure.is_some() || gang.held.len() == gang.members.len() {

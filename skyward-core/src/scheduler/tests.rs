@@ -258,6 +258,19 @@ fn a_gang_in_which_one_raised_is_interrupted_and_tried_again() {
 }
 
 #[test]
+fn the_streams_of_a_gang_end_one_by_one() {
+    let mut story = Story::new(2, 1, true);
+    let ids = [TaskId(1), TaskId(2)];
+    story.scheduler.submit_gang(story.now, &ids, TaskOptions::default(), true);
+    story.step();
+    assert_eq!(story.done(1), ids[1]);
+    assert_eq!(story.outcome(ids[1]), Some(Ok(())), "its reader waits for the end");
+    assert_eq!(story.outcome(ids[0]), None);
+    story.done(0);
+    assert_eq!(story.outcome(ids[0]), Some(Ok(())));
+}
+
+#[test]
 fn a_raised_error_is_not_tried_again_unless_asked() {
     let mut story = Story::new(1, 1, false);
     let id = story.submit(Target::Any);
