@@ -169,6 +169,8 @@ def _describe(name: str, shape: Any) -> bytes:
 def _from_wire(code: int, data: memoryview, copy: bool) -> Any:
     if code != 1:
         raise ArrayError(f"MessagePack extension {code} is not known")
+    # msgspec 0.19 says that the view is longer than its memory.
+    data = data[: data.nbytes]
     name, shape, start = _read_description(data)
     if name not in _DTYPES and name not in _EXTENDED:
         raise ArrayError(f"arrays of dtype {name} are not known")
