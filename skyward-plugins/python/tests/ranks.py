@@ -20,8 +20,24 @@ import pytest
 ROOT = Path(__file__).parents[1]
 CORE = ROOT.parents[1] / "skyward-core" / "python"
 
-DEADLINE = 90.0
+Plugin = tuple[str, dict[str, Any]]
+"""The name of a hook's module, and what its factories get."""
+
+DEADLINE = 180.0
 """What a whole world gets, in seconds, before its processes are killed and the test fails."""
+
+JAX: Plugin = ("jax", {"timeout": 60.0})
+
+
+def keras(**config: Any) -> Plugin:
+    """The keras hook with this configuration."""
+    return "keras", {"backend": "jax", "seed": None, "distribution": {"kind": "auto"}, **config}
+
+
+def torch(**config: Any) -> Plugin:
+    """The torch hook with this configuration."""
+    return "torch", {"collectives": "auto", "timeout": 60.0, "collective_timeout": None, **config}
+
 
 _RUN = """
 import atexit, json, os, sys, traceback
@@ -128,7 +144,7 @@ class World:
 
     def run(
         self,
-        *plugins: tuple[str, dict[str, Any]],
+        *plugins: Plugin,
         body: str,
         after: str = "",
         ranks: list[int] | None = None,
@@ -161,7 +177,7 @@ class World:
         return [Rank(process.returncode, output, error) for process, (output, error) in ended]
 
 
-def run_alone(*plugins: tuple[str, dict[str, Any]], body: str, **more: Any) -> Rank:
+def run_alone(*plugins: Plugin, body: str, **more: Any) -> Rank:
     """One rank in a world of one."""
     with World(1) as world:
         return world.run(*plugins, body=body, **more)[0]

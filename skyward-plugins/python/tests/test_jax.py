@@ -12,11 +12,9 @@ from skyward import InstanceInfo
 
 from skyward_plugins import jax as hook
 
-from .ranks import World, require, run_alone
+from .ranks import JAX, World, require, run_alone
 
 require("jax")
-
-JAX = ("jax", {"timeout": 60.0})
 
 JOIN = """
 import jax, os, signal

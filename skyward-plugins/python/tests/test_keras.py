@@ -2,20 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
-from .ranks import World, require, run_alone
+from .ranks import JAX, World, keras, require, run_alone
 
 require("keras", "jax", "sklearn")
-
-JAX = ("jax", {"timeout": 60.0})
-
-
-def keras(**config: Any) -> tuple[str, dict[str, Any]]:
-    return "keras", {"backend": "jax", "seed": None, "distribution": {"kind": "auto"}, **config}
-
 
 TRAIN = """
 import hashlib, keras, numpy as np, skyward as sky

@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import pytest
 from skyward import InstanceInfo, Network
 
 from skyward_plugins import torch as hook
 
-from .ranks import World, require, run_alone
+from .ranks import World, require, run_alone, torch
 
 require("torch")
-
-
-def torch(**config: Any) -> tuple[str, dict[str, Any]]:
-    return "torch", {"collectives": "auto", "timeout": 60.0, "collective_timeout": None, **config}
 
 
 @pytest.mark.parametrize(("nodes", "workers"), [(2, 1), (1, 2)])

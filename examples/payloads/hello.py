@@ -1,0 +1,10 @@
+"""The smallest payload: a function with typed arguments and a result."""
+
+import skyward as sky
+
+
+def hello(name: str) -> str:
+    """Greet from wherever this runs."""
+    info = sky.instance_info()
+    print(f"{name} is being greeted")
+    return f"hello {name}, from node {info.node} of {info.total_nodes}"

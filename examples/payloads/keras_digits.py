@@ -1,0 +1,77 @@
+# /// script
+# requires-python = ">=3.10"
+# dependencies = ["numpy", "scikit-learn"]
+# ///
+"""Trains a small Keras model on scikit-learn's handwritten digits, on all workers of the pool together.
+
+The images are part of scikit-learn: nothing is downloaded. The `jax` and `keras` plugins have joined the
+workers by the time this runs, so it is ordinary Keras code: each worker feeds its own part of the data, and
+`fit` averages gradients.
+"""
+
+import hashlib
+from typing import Any
+
+import keras
+import numpy as np
+import skyward as sky
+from sklearn.datasets import load_digits
+
+# Of 1797 images. Both numbers can be divided by many numbers of workers and sizes of batches.
+TRAINED_ON = 1408
+HELD_OUT = 384
+
+
+def train(epochs: int, batch_size: int, seed: int = 0) -> dict[str, Any]:
+    """Train on this worker's part of the images, and test on images that no worker has trained on.
+
+    Args:
+        epochs: passes over the data.
+        batch_size: images in one step, over all workers together; so the steps are as many on one as on many.
+        seed: chooses the order of the images and the first weights; the same on every worker.
+
+    Returns:
+        `node`, `samples` that this worker trained on, `loss` of each epoch, `test_accuracy`, and
+        `weights_digest`, a hash of the trained weights. Loss, accuracy and digest are those of the one model
+        that all workers have.
+    """
+    info = sky.instance_info()
+    if not info.total_workers <= batch_size <= TRAINED_ON:
+        raise ValueError(
+            f"batch_size is {batch_size}, and must be between {info.total_workers} workers and {TRAINED_ON} images"
+        )
+    keras.utils.set_random_seed(seed)
+
+    digits = load_digits()
+    # Images of shape (1797, 64), values from 0 to 16, in the same order on any number of workers.
+    order = np.random.default_rng(seed).permutation(len(digits.target))
+    images = (digits.data[order] / 16.0).astype(np.float32)
+    labels = digits.target[order].astype(np.int32)
+
+    x, y = sky.shard(images[:TRAINED_ON], labels[:TRAINED_ON], shuffle=True, seed=seed, drop_last=True)
+    x_test, y_test = sky.shard(images[-HELD_OUT:], labels[-HELD_OUT:], drop_last=True)
+
+    # A step is one computation over all workers: all take the same number of them, with batches of one size.
+    local_batch = batch_size // info.total_workers
+    samples = len(x) // local_batch * local_batch
+    x, y = x[:samples], y[:samples]
+
+    model = keras.Sequential(
+        [
+            keras.Input((64,)),
+            keras.layers.Dense(128, activation="relu"),
+            keras.layers.Dense(10, activation="softmax"),
+        ]
+    )
+    model.compile(keras.optimizers.Adam(1e-2), "sparse_categorical_crossentropy", metrics=["accuracy"])
+    history = model.fit(x, y, batch_size=local_batch, epochs=epochs, verbose=0)
+    _, accuracy = model.evaluate(x_test, y_test, batch_size=len(x_test), verbose=0)
+
+    weights = b"".join(np.asarray(weight).tobytes() for weight in model.get_weights())
+    return {
+        "node": info.node,
+        "samples": samples,
+        "loss": [float(loss) for loss in history.history["loss"]],
+        "test_accuracy": float(accuracy),
+        "weights_digest": hashlib.sha256(weights).hexdigest()[:16],
+    }

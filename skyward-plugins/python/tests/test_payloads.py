@@ -1,0 +1,63 @@
+"""The payloads of the examples, inside the hooks that they are run with."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from .ranks import JAX, Plugin, World, keras, require, torch
+
+PAYLOADS = Path(__file__).parents[3] / "examples" / "payloads"
+
+
+def call(payload: str, function: str, arguments: str) -> str:
+    source = (PAYLOADS / payload).read_text()
+    return f"exec(compile({source!r}, {payload!r}, 'exec'), globals())\nresult = task(lambda: {function}({arguments}))"
+
+
+def reports(nodes: int, *plugins: Plugin, body: str) -> list[dict[str, Any]]:
+    with World(nodes) as world:
+        ranks = world.run(*plugins, body=body)
+        assert [rank.code for rank in ranks] == [0] * nodes, [rank.error for rank in ranks]
+        return [rank.result for rank in ranks]
+
+
+@pytest.mark.parametrize("nodes", [1, 2, 4])
+def test_keras_digits_trains_one_model_on_any_number_of_nodes(nodes: int) -> None:
+    require("jax", "keras", "sklearn")
+    found = reports(nodes, JAX, keras(), body=call("keras_digits.py", "train", "5, 64"))
+    assert [report["node"] for report in found] == list(range(nodes))
+    assert [report["samples"] for report in found] == [1408 // nodes] * nodes
+    assert {tuple(report["loss"]) for report in found} == {tuple(found[0]["loss"])}
+    assert {report["weights_digest"] for report in found} == {found[0]["weights_digest"]}
+    assert len(found[0]["loss"]) == 5
+    assert found[0]["loss"] == sorted(found[0]["loss"], reverse=True)
+    assert {report["test_accuracy"] for report in found} == {found[0]["test_accuracy"]}
+    assert found[0]["test_accuracy"] >= 0.93
+
+
+@pytest.mark.parametrize("nodes", [1, 2])
+def test_torch_ddp_ends_with_equal_weights(nodes: int) -> None:
+    require("torch", "sklearn")
+    found = reports(nodes, torch(), body=call("torch_ddp.py", "train", "5, 64"))
+    assert [(report["rank"], report["samples"]) for report in found] == [(rank, 1408 // nodes) for rank in range(nodes)]
+    assert {report["weights_digest"] for report in found} == {found[0]["weights_digest"]}
+    assert found[0]["test_accuracy"] >= 0.93
+
+
+def test_shard_and_broadcast_covers_everything_once() -> None:
+    for arguments in ("list(range(10))", "list(range(10)), shuffle=True, seed=3"):
+        found = reports(3, body=call("shard_and_broadcast.py", "part", arguments))
+        numbers = [number for report in found for number in report["numbers"]]
+        assert sorted(numbers) == list(range(10))
+        assert (numbers == list(range(10))) == ("shuffle" not in arguments)
+        assert [report["sum"] for report in found] == [sum(report["numbers"]) for report in found]
+
+
+def test_hello_says_where_it_ran() -> None:
+    assert reports(2, body=call("hello.py", "hello", "'you'")) == [  # type: ignore[comparison-overlap]
+        "hello you, from node 0 of 2",
+        "hello you, from node 1 of 2",
+    ]
