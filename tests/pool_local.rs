@@ -227,3 +227,16 @@ async fn a_payload_of_several_files_imports_its_own() {
     let call: PendingCompute<i64> = Payload::new(std::sync::Arc::new(source)).into();
     assert_eq!(pool(1).scope(async |pool| call.run(pool).await).await.unwrap(), 42);
 }
+
+#[tokio::test]
+async fn a_task_knows_whether_all_ranks_run_it() {
+    let gang: PendingCompute<bool> = python("from skyward import _state\ndef f():\n    return _state.gang\n").into();
+    pool(2)
+        .scope(async |pool| {
+            assert!(!gang.clone().run(pool).await?);
+            assert_eq!(gang.broadcast(pool).await?, [true, true]);
+            Ok(())
+        })
+        .await
+        .unwrap();
+}

@@ -34,7 +34,7 @@ impl Shared {
                 let credit = if entry.items.is_some() { STREAM_WINDOW } else { 0 };
                 entry.next_item = 0;
                 let mut pushed = Ok(());
-                let ran = slot.session.run(task, &entry.task, credit, |(head, body)| {
+                let ran = slot.session.run(task, &entry.task, credit, entry.gang, |(head, body)| {
                     pushed = std::mem::replace(&mut pushed, Ok(())).and_then(|()| link.push(&head, body));
                 });
                 if let Err(error) = ran.and(pushed) {

@@ -70,6 +70,8 @@ pub(crate) struct Entry {
     pub(super) reply: TaskReply,
     pub(super) items: Option<ItemSender>,
     pub(super) next_item: u64,
+    /// All ranks run it at the same time.
+    pub(super) gang: bool,
     /// From the call to its outcome, with the worker that had it last.
     pub(super) span: tracing::Span,
     pub(super) _room: OwnedSemaphorePermit,

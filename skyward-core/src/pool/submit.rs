@@ -18,7 +18,7 @@ impl Shared {
     pub(crate) async fn submit(self: &Arc<Self>, task: Task, target: Target) -> Result<TaskHandle> {
         self.check_size(&task)?;
         let room = self.take_room(1).await?;
-        let (id, handle, entry) = self.entry(task, room);
+        let (id, handle, entry) = self.entry(task, room, false);
         self.act(|state, now| {
             state.may_submit()?;
             let (options, streaming) = (entry.task.options, entry.task.streaming);
@@ -48,7 +48,7 @@ impl Shared {
         let mut entries = Vec::with_capacity(count);
         for _ in 0..count {
             let Some(one) = room.split(1) else { break };
-            let (id, handle, entry) = self.entry(task.clone(), one);
+            let (id, handle, entry) = self.entry(task.clone(), one, true);
             handles.push(handle);
             entries.push((id, entry));
         }
@@ -68,7 +68,7 @@ impl Shared {
         Ok(handles)
     }
 
-    fn entry(self: &Arc<Self>, task: Task, room: OwnedSemaphorePermit) -> (TaskId, TaskHandle, Entry) {
+    fn entry(self: &Arc<Self>, task: Task, room: OwnedSemaphorePermit, gang: bool) -> (TaskId, TaskHandle, Entry) {
         let id = TaskId(self.next_task.fetch_add(1, Ordering::Relaxed));
         let shared = Arc::downgrade(self);
         let cancel = {
@@ -93,7 +93,7 @@ impl Shared {
         };
         let none = tracing::field::Empty;
         let span = tracing::debug_span!("task", pool = %self.pool, task = id.0, entry = task.source.entry(), node = none, rank = none);
-        (id, handle, Entry { task, reply, items, next_item: 0, span, _room: room })
+        (id, handle, Entry { task, reply, items, next_item: 0, gang, span, _room: room })
     }
 
     /// The caller took an item of a stream: the generator may make one more.

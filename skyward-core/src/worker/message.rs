@@ -71,7 +71,7 @@ pub struct StartedWorker {
 pub enum ToWorker<'a> {
     Hello { generation: u64, acknowledged: u64, awaited: &'a [(u64, u64, u32)] },
     Load { reference: u32, digest: &'a str, body: Bytes },
-    Run { task: u64, reference: u32, acknowledged: u64, credit: u32, trace: Option<&'a str>, args: Bytes },
+    Run { task: u64, reference: u32, acknowledged: u64, credit: u32, trace: Option<&'a str>, gang: bool, args: Bytes },
     Ack { sequence: u64 },
     Credit { task: u64, items: u32 },
     Cancel { task: u64 },
@@ -232,8 +232,11 @@ impl ToWorker<'_> {
                 (pack(&(65, PROTOCOL_VERSION, generation, acknowledged, awaited))?, Bytes::new())
             }
             Self::Load { reference, digest, body } => (pack(&(66, reference, digest))?, body),
-            Self::Run { task, reference, acknowledged, credit, trace, args } => {
+            Self::Run { task, reference, acknowledged, credit, trace, gang: true, args } => {
                 (pack(&(67, task, reference, acknowledged, credit, trace))?, args)
+            }
+            Self::Run { task, reference, acknowledged, credit, trace, gang: false, args } => {
+                (pack(&(67, task, reference, acknowledged, credit, trace, false))?, args)
             }
             Self::Ack { sequence } => (pack(&(68, sequence))?, Bytes::new()),
             Self::Credit { task, items } => (pack(&(69, task, items))?, Bytes::new()),

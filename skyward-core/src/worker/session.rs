@@ -31,12 +31,19 @@ impl Session {
         Self { references: HashMap::new(), received: 0, acknowledged: 0, unacknowledged_bytes: 0, max_frame }
     }
 
-    /// The frames that make the worker run a task: its source, once, and the call.
+    /// The frames that make the worker run a task: its source, once, and the call. `gang`: all ranks run it at the same time.
     ///
     /// # Errors
     ///
     /// [`ErrorKind::Payload`] when source or arguments are larger than a frame.
-    pub fn run(&mut self, id: TaskId, task: &Task, credit: u32, mut send: impl FnMut(Outgoing)) -> Result<()> {
+    pub fn run(
+        &mut self,
+        id: TaskId,
+        task: &Task,
+        credit: u32,
+        gang: bool,
+        mut send: impl FnMut(Outgoing),
+    ) -> Result<()> {
         self.check_size("arguments", task.args.len())?;
         let reference = match self.references.get(task.source.digest()) {
             Some(reference) => *reference,
@@ -52,7 +59,7 @@ impl Session {
         self.acknowledge_all();
         let acknowledged = self.acknowledged;
         send(
-            ToWorker::Run { task: id.0, reference, acknowledged, credit, trace: None, args: task.args.clone() }
+            ToWorker::Run { task: id.0, reference, acknowledged, credit, trace: None, gang, args: task.args.clone() }
                 .encode()?,
         );
         Ok(())
@@ -134,7 +141,7 @@ mod tests {
 
     fn run(session: &mut Session, id: u64, task: &Task) -> Vec<u8> {
         let mut numbers = Vec::new();
-        session.run(TaskId(id), task, 0, |(head, _)| numbers.push(head[1])).unwrap();
+        session.run(TaskId(id), task, 0, false, |(head, _)| numbers.push(head[1])).unwrap();
         numbers
     }
 
@@ -159,7 +166,7 @@ mod tests {
     #[test]
     fn what_does_not_fit_a_frame_is_an_error_before_it_is_sent() {
         let mut session = Session::new(8);
-        let error = session.run(TaskId(1), &task("def f(): pass"), 0, |_| panic!("sent")).unwrap_err();
+        let error = session.run(TaskId(1), &task("def f(): pass"), 0, false, |_| panic!("sent")).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Payload);
     }
 }
