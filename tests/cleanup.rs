@@ -5,7 +5,7 @@ mod common;
 use std::sync::Mutex;
 use std::time::Duration;
 
-use common::{assert_gone, pool, processes_of, python};
+use common::{assert_gone, assert_running, pool, processes_of, python};
 use skyward::error::{Error, ErrorKind};
 use skyward::ids::PoolId;
 use skyward::payload::PendingCompute;
@@ -27,7 +27,8 @@ async fn after_success_and_after_an_error() {
             .scope(async |pool| {
                 *seen.lock().unwrap() = Some(pool.id().clone());
                 children().broadcast(pool).await?;
-                assert!(processes_of(pool.id()).len() >= 24, "two agents, two workers, twenty children");
+                // Two agents, two workers, twenty children.
+                assert_running(pool.id(), 24).await;
                 if fails { Err(Error::new(ErrorKind::NotFound, "the body failed")) } else { Ok(()) }
             })
             .await;

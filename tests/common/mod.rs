@@ -45,6 +45,19 @@ pub(crate) fn processes_of(pool: &PoolId) -> Vec<String> {
     found
 }
 
+/// Waits until so many processes of the pool run. The environment of one that was just started cannot be read for a moment.
+pub(crate) async fn assert_running(pool: &PoolId, count: usize) {
+    let end = tokio::time::Instant::now() + Duration::from_secs(10);
+    loop {
+        let found = processes_of(pool);
+        if found.len() >= count {
+            return;
+        }
+        assert!(tokio::time::Instant::now() < end, "fewer than {count} run: {found:#?}");
+        tokio::task::yield_now().await;
+    }
+}
+
 /// Waits until nothing of the pool runs; says what still does after the deadline.
 pub(crate) async fn assert_gone(pool: &PoolId, deadline: Duration) {
     let end = tokio::time::Instant::now() + deadline;
