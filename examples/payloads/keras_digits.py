@@ -38,7 +38,7 @@ def train(epochs: int, batch_size: int, seed: int = 0) -> dict[str, Any]:
     info = sky.instance_info()
     if not info.total_workers <= batch_size <= TRAINED_ON:
         raise ValueError(
-            f"batch_size is {batch_size}, and must be between {info.total_workers} workers and {TRAINED_ON} images"
+            f"batch_size is {batch_size}, which is not between {info.total_workers} and {TRAINED_ON}"
         )
     keras.utils.set_random_seed(seed)
 

@@ -23,7 +23,7 @@ HELD_OUT = 384
 
 
 def train(epochs: int, batch_size: int, seed: int = 0) -> dict[str, Any]:
-    """Train on this rank's part of the images, test on images that no rank has trained on, compare the weights.
+    """Train on this rank's part of the images, test on images that no rank trained on, compare the weights.
 
     Args:
         epochs: passes over the data.
@@ -40,7 +40,7 @@ def train(epochs: int, batch_size: int, seed: int = 0) -> dict[str, Any]:
     info = sky.instance_info()
     if not info.total_workers <= batch_size <= TRAINED_ON:
         raise ValueError(
-            f"batch_size is {batch_size}, and must be between {info.total_workers} ranks and {TRAINED_ON} images"
+            f"batch_size is {batch_size}, which is not between {info.total_workers} and {TRAINED_ON}"
         )
     torch.manual_seed(seed)
     device = torch.device("cuda") if torch.cuda.is_available() else torch.device("cpu")
