@@ -1,0 +1,83 @@
+//! A plugin of your own: by implementing the trait, and by the builder for small ones.
+//!
+//! ```sh
+//! cargo run --example custom_plugin
+//! ```
+
+use skyward::prelude::*;
+
+/// Keeps a cache that lives as long as the worker, and counts the tasks of each worker.
+#[derive(Debug)]
+struct TaskCounter {
+    first: u64,
+}
+
+impl Plugin for TaskCounter {
+    fn name(&self) -> &str {
+        "task_counter"
+    }
+
+    fn transform(&self, image: Image, _: &ClusterInfo) -> skyward::Result<Image> {
+        Ok(image.env("TASK_COUNTER", "on"))
+    }
+
+    fn around_app(&self, _: &ClusterInfo) -> Option<Hook> {
+        let config = serde_json::json!({ "first": self.first });
+        Some(Hook::new(HookKind::App, "task_counter.py", HOOKS, "around_app").with_config(config))
+    }
+
+    fn around_task(&self, _: &ClusterInfo) -> Option<Hook> {
+        Some(Hook::new(HookKind::Task, "task_counter.py", HOOKS, "around_task"))
+    }
+}
+
+const HOOKS: &str = r#"
+import builtins
+from contextlib import contextmanager
+
+
+@contextmanager
+def around_app(config):
+    builtins.task_count = config["first"]
+    yield
+
+
+@contextmanager
+def around_task(config):
+    builtins.task_count += 1
+    yield
+"#;
+
+#[skyward::compute]
+fn count() -> (u64, String, String) {
+    r#"
+    import builtins, os
+
+    return builtins.task_count, os.environ["TASK_COUNTER"], os.environ["GREETING"]
+    "#
+}
+
+#[tokio::main]
+async fn main() -> skyward::Result<()> {
+    let greeting = plugin("greeting").env("GREETING", "hi").around_app(
+        "from contextlib import contextmanager\n\
+         @contextmanager\n\
+         def around_app(config):\n\
+         \x20   print('the worker begins')\n\
+         \x20   yield\n\
+         \x20   print('the worker ends')\n",
+    );
+    Pool::builder()
+        .plugin(TaskCounter { first: 10 })
+        .plugin(greeting)
+        .terminal(Terminal::auto())
+        .scope(async |pool| {
+            for wanted in 11..14 {
+                let (tasks, switch, greeting) = count().run(pool).await?;
+                assert_eq!((tasks, switch.as_str(), greeting.as_str()), (wanted, "on", "hi"));
+                println!("task {tasks} of this worker; the greeting is `{greeting}`");
+            }
+            Ok(())
+        })
+        .await
+}

@@ -1,0 +1,109 @@
+//! Trains Keras on a JAX cluster of this host: scikit-learn's handwritten digits, sharded over the nodes, one world, equal weights everywhere.
+//!
+//! ```sh
+//! cargo run --release --example keras_digits                       # two nodes, a table
+//! cargo run --release --example keras_digits -- --nodes 4 --json   # the last line is JSON
+//! ```
+
+use std::time::Instant;
+
+use serde::{Deserialize, Serialize};
+use skyward::prelude::*;
+
+/// What each node reports.
+#[derive(Debug, Serialize, Deserialize)]
+struct Report {
+    node: usize,
+    samples: usize,
+    /// Mean loss of each epoch.
+    loss: Vec<f64>,
+    test_accuracy: f64,
+    /// Digest of all weights after training.
+    weights_digest: String,
+}
+
+/// Trains on this node's shard; evaluates on digits that no node has trained on.
+#[skyward::compute(python = "examples/payloads/keras_digits.py")]
+fn train(epochs: u32, batch_size: u32) -> Report;
+
+struct Options {
+    nodes: u32,
+    epochs: u32,
+    json: bool,
+}
+
+#[tokio::main]
+async fn main() -> skyward::Result<()> {
+    let options = options();
+    let begin = Instant::now();
+    let (reports, start, train_seconds) = Pool::builder()
+        .provider(Local::default())
+        .nodes(options.nodes)
+        .payload::<train>()
+        .plugin(plugins::jax())
+        .plugin(plugins::keras().backend(Backend::Jax).seed(7))
+        .terminal(Terminal::auto().output(!options.json))
+        .scope(async |pool| {
+            let ready = Instant::now();
+            let reports = train(options.epochs, 64).broadcast(pool).await?;
+            Ok((reports, ready - begin, ready.elapsed()))
+        })
+        .await?;
+    check(&reports, options.nodes as usize);
+    if options.json {
+        let seconds = serde_json::json!({ "start": start.as_secs_f64(), "train": train_seconds.as_secs_f64() });
+        println!("{}", serde_json::json!({ "nodes": options.nodes, "reports": reports, "seconds": seconds }));
+    } else {
+        print_table(&reports);
+        println!("ready after {:.1} s, trained in {:.1} s", start.as_secs_f64(), train_seconds.as_secs_f64());
+    }
+    Ok(())
+}
+
+/// What the example claims.
+fn check(reports: &[Report], nodes: usize) {
+    assert_eq!(reports.len(), nodes, "one report per node");
+    let first = &reports[0];
+    for report in reports {
+        assert_eq!(report.loss, first.loss, "all nodes see the same losses");
+        assert_eq!(report.weights_digest, first.weights_digest, "all nodes end with the same weights");
+        assert_eq!(report.samples, first.samples, "the shards are equal");
+        assert!(report.test_accuracy >= 0.93, "node {} has learnt: {}", report.node, report.test_accuracy);
+    }
+}
+
+fn print_table(reports: &[Report]) {
+    println!(
+        "{:>4}  {:>7}  {:>10}  {:>9}  {:>13}  weights",
+        "node", "samples", "first loss", "last loss", "test accuracy"
+    );
+    for report in reports {
+        let (first, last) = (report.loss.first().unwrap_or(&f64::NAN), report.loss.last().unwrap_or(&f64::NAN));
+        println!(
+            "{:>4}  {:>7}  {first:>10.4}  {last:>9.4}  {:>13.4}  {:.12}",
+            report.node, report.samples, report.test_accuracy, report.weights_digest
+        );
+    }
+}
+
+fn options() -> Options {
+    let mut options = Options { nodes: 2, epochs: 12, json: false };
+    let mut words = std::env::args().skip(1);
+    while let Some(word) = words.next() {
+        let mut number = || words.next().and_then(|value| value.parse().ok());
+        let known = match word.as_str() {
+            "--nodes" => number().map(|count| options.nodes = count),
+            "--epochs" => number().map(|count| options.epochs = count),
+            "--json" => {
+                options.json = true;
+                Some(())
+            }
+            _ => None,
+        };
+        if known.is_none() {
+            eprintln!("usage: keras_digits [--nodes N] [--epochs N] [--json]; cannot read `{word}`");
+            std::process::exit(2);
+        }
+    }
+    options
+}
