@@ -191,7 +191,7 @@ impl Blueprint {
         let event = PoolEvent::NodeLaunched { node, machine: machine.id.clone(), address: machine.address.clone() };
         shared.emit(event);
         let remote: Arc<dyn Remote> = Arc::from(self.provider.connect(&machine).await?);
-        let setup: Vec<String> = self.plugins.iter().flat_map(|plugin| plugin.bootstrap(&self.cluster)).collect();
+        let setup = self.plugins.bootstrap(&self.cluster);
         let plan = Plan::new(&self.image, inputs, &machine, &setup, &shared.limits);
         let on_event = |event: StepEvent| match event {
             StepEvent::Started { step } => shared.emit(PoolEvent::BootstrapStep { node, step }),

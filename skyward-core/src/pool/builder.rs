@@ -233,9 +233,10 @@ impl PoolBuilder {
 
     fn blueprint(&self) -> Result<Blueprint> {
         self.nodes.validate()?;
-        let wished =
-            || self.plugins.iter().find_map(|plugin| plugin.workers_per_node(self.requirements.accelerator.as_ref()));
-        let workers = self.workers_per_node.or_else(wished).unwrap_or(1);
+        let workers = match self.workers_per_node {
+            Some(workers) => workers,
+            None => self.plugins.workers_per_node(self.requirements.accelerator.as_ref())?.unwrap_or(1),
+        };
         if workers == 0 {
             return Err(Error::new(ErrorKind::InvalidSpec, "each node has 0 workers")
                 .with_hint("a node without workers runs nothing: `.workers_per_node(1)`"));

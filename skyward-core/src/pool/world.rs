@@ -13,7 +13,7 @@ use super::shared::Shared;
 use crate::error::{Error, ErrorKind, RemoteError, Result};
 use crate::event::PoolEvent;
 use crate::ids::{Generation, NodeIndex, Rank};
-use crate::plugin::{HookKind, PluginSet};
+use crate::plugin::PluginSet;
 use crate::spec::ClusterInfo;
 use crate::worker::link::{Reader, link};
 use crate::worker::message::{
@@ -128,11 +128,7 @@ impl World {
     fn spec(&self, shared: &Shared, nodes: &[Node], node: &Node, generation: Generation, port: u16) -> StartSpec {
         let accelerators = self.cluster.accelerator.as_ref().map_or(0, |accelerator| accelerator.count);
         let interpreter = vec![node.ready.python.clone(), "-m".into(), "skyward.worker".into()];
-        let command = self
-            .plugins
-            .iter()
-            .rev()
-            .fold(interpreter.clone(), |command, plugin| plugin.launcher(command, &self.cluster));
+        let command = self.plugins.launcher(interpreter.clone(), &self.cluster);
         let launcher = command.strip_suffix(&interpreter[..]).map(<[String]>::to_vec).unwrap_or_default();
         StartSpec {
             python: node.ready.python.clone(),
@@ -164,16 +160,8 @@ impl World {
     }
 
     fn hooks(&self) -> Vec<StartHook> {
-        let of = |kind: HookKind| {
-            self.plugins.iter().filter_map(move |plugin| {
-                let hook = match kind {
-                    HookKind::App => plugin.around_app(&self.cluster),
-                    HookKind::Task => plugin.around_task(&self.cluster),
-                };
-                hook.map(|hook| StartHook { plugin: plugin.name().to_owned(), hook })
-            })
-        };
-        of(HookKind::App).chain(of(HookKind::Task)).collect()
+        let hooks = self.plugins.hooks(&self.cluster).into_iter();
+        hooks.map(|(plugin, hook)| StartHook { plugin, hook }).collect()
     }
 }
 
