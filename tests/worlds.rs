@@ -50,3 +50,43 @@ async fn a_jax_world_survives_the_loss_of_a_rank_as_its_next_generation() {
         .await
         .unwrap();
 }
+
+#[tokio::test]
+async fn keras_trains_on_one_rank_alone_and_on_all_together() {
+    let train: PendingCompute<(Vec<f64>, String)> = python(
+        "import keras\nimport numpy as np\nimport hashlib\n\ndef f():\n    model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(1)])\n    model.compile('sgd', 'mse')\n    x = np.arange(32, dtype='float32').reshape(8, 4) / 32\n    losses = model.fit(x, x.sum(axis=1), epochs=2, batch_size=4, verbose=0).history['loss']\n    weights = b''.join(np.asarray(w).tobytes() for w in model.get_weights())\n    return [float(l) for l in losses], hashlib.sha256(weights).hexdigest()\n",
+    )
+    .into();
+    let mut limits = limits();
+    limits.hooks = Duration::from_secs(240);
+    Pool::builder()
+        .nodes(2)
+        .limits(limits)
+        .plugin(plugins::jax())
+        .plugin(plugins::keras().seed(3))
+        .scope(async |pool| {
+            // Without the plugin's care it would wait here for a rank that does not take part.
+            let (alone, _) = train.clone().run(pool).await?;
+            assert!(alone[1] < alone[0], "{alone:?}");
+            let all = train.broadcast(pool).await?;
+            assert_eq!(all[0], all[1]);
+            assert!(all[0].0[1] < all[0].0[0], "{all:?}");
+            Ok(())
+        })
+        .await
+        .unwrap();
+}
+
+#[tokio::test]
+async fn plugins_that_do_not_fit_are_refused_before_anything_starts() {
+    let unused = async |_: &Pool| -> skyward::Result<()> { unreachable!("nothing starts") };
+    let error =
+        Pool::builder().nodes(2).plugin(plugins::keras()).plugin(plugins::jax()).scope(unused).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Plugins);
+    assert_eq!(error.hint(), Some("the corrected list:\n    .plugin(plugins::jax())\n    .plugin(plugins::keras())"));
+    let error = Pool::builder().nodes(1..=4).plugin(plugins::jax()).scope(unused).await.unwrap_err();
+    assert_eq!(error.hint(), Some("give the pool a fixed number of nodes: `.nodes(1)`"));
+    let error = Pool::builder().nodes(2).plugin(plugins::jax().cuda("cu118")).scope(unused).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidSpec);
+    assert_eq!(error.context(), [("plugin", "jax".to_owned())]);
+}
