@@ -25,6 +25,9 @@ pub mod scheduler;
 
 pub mod pool;
 
+#[cfg(feature = "testkit")]
+pub mod testkit;
+
 #[cfg(feature = "terminal")]
 pub mod terminal;
 

@@ -22,10 +22,15 @@ use crate::spec::{Accelerator, ClusterInfo, Image};
 ///
 /// # Contract
 ///
+/// The feature `testkit` has one function for each clause, `skyward_core::testkit::plugin_suite`; a plugin's own tests call them.
+///
 /// - `name` never changes, and is one word in lower case.
 /// - `workers_per_node`, `requires`, `conflicts_with`, `joins_world`, `transform`, `bootstrap`, `around_app`, `around_task` and `launcher` are pure: the same cluster gives
 ///   the same answer.
-/// - `transform` only adds to the image; it does not remove what the user or an earlier plugin asked for.
+/// - `workers_per_node` is not 0. What a plugin requires or refuses are other plugins, each with a reason, and none is both.
+/// - `transform` only adds to the image; it does not remove what the user or an earlier plugin asked for. Of a valid image it makes a valid one.
+/// - `bootstrap` gives scripts that a POSIX shell can read. `launcher` puts words before the command line, and keeps it at the end as it is.
+/// - `around_app` and `around_task` give hooks of their kind: valid Python that defines the factory, with a map for its argument.
 /// - What a hook's context manager entered, it leaves.
 ///
 /// # Example

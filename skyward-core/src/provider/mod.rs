@@ -20,12 +20,20 @@ use crate::remote::Remote;
 ///
 /// # Contract
 ///
+/// The feature `testkit` has one function for each clause, `skyward_core::testkit::provider_suite`; a provider's own tests call them.
+///
+/// - `name` is one word in lower case, and never changes.
+/// - Every offer meets the requirements; what nobody has is not offered.
+/// - `launch` answers with the launch, pool and node it was asked for, and with an absolute folder of at most 60 bytes. Two nodes are two machines.
 /// - `launch` with the same [`LaunchId`](crate::ids::LaunchId) gives the same machine, however often it is called.
 /// - Dropping the future of `launch` leaves at most machines that `list` finds.
 /// - `terminate` of an unknown or ended machine is `Ok(())`; it may be called before `launch` has returned.
 /// - When `terminate` has returned, `inspect` reports the machine as ending or gone, and soon as gone.
-/// - `teardown` may be called more than once, and without `prepare` or `launch` having finished.
-/// - `list` finds every live machine of a pool from the provider's own records, not from this process's memory.
+/// - When a machine is gone, so is all that ran on it, and it cannot be reached any more.
+/// - `prepare` may be called more than once.
+/// - `teardown` may be called more than once, and without `prepare` or `launch` having finished. It leaves other pools alone.
+/// - `list` finds every live machine of a pool from the provider's own records, not from this process's memory, as `launch` gave it; and none of another pool.
+/// - `inspect` answers for each machine, in the order asked.
 /// - `inspect` never reports `Gone` for a machine that may still be starting.
 #[async_trait]
 pub trait Provider: fmt::Debug + Send + Sync + 'static {
