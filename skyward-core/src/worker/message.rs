@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use super::codec::Frame;
@@ -11,6 +12,9 @@ use crate::plugin::Hook;
 
 /// What the client and the node speak.
 pub const PROTOCOL_VERSION: u32 = 1;
+
+/// The message by which either side of a node refuses what it got.
+const ERROR: u32 = 41;
 
 /// From the client to an agent.
 #[derive(Debug, Clone, PartialEq)]
@@ -253,44 +257,39 @@ impl FromAgent {
     ///
     /// [`ErrorKind::Protocol`] for an unknown number or a head of another shape.
     pub fn decode(frame: Frame) -> Result<Self> {
-        let head = &frame.head[..];
-        Ok(match number(head)? {
-            33 => {
-                let (_, version, pid, python, ..): (u32, u32, u32, String, serde::de::IgnoredAny) = unpack(head)?;
-                Self::Hello { version, pid, python }
-            }
-            34 => {
-                let (_, generation, workers): (u32, u64, Vec<StartedWorker>) = unpack(head)?;
-                Self::Started { generation, workers }
-            }
+        let mut head = Elements::of(&frame.head)?;
+        Ok(match head.next::<u32>()? {
+            33 => Self::Hello { version: head.next()?, pid: head.next()?, python: head.next()? },
+            34 => Self::Started { generation: head.next()?, workers: head.next()? },
             35 => {
-                let (_, request, _, port): (u32, u64, String, u16) = unpack(head)?;
-                Self::Port { request, port }
+                let request = head.next()?;
+                let _address: String = head.next()?;
+                Self::Port { request, port: head.next()? }
             }
-            36 => {
-                let (_, generation, worker, pid, code, signal, out_of_memory): (u32, _, _, _, _, _, _) = unpack(head)?;
-                Self::Exited { generation, worker, pid, code, signal, out_of_memory }
-            }
-            37 => {
-                let (_, sequence): (u32, u64) = unpack(head)?;
-                Self::Pong { sequence }
-            }
-            38 => {
-                let (_, generation, worker, stream, offset): (u32, u64, u32, u8, u64) = unpack(head)?;
-                Self::Log { generation, worker, stream, offset, bytes: frame.body }
-            }
-            39 => {
-                let (_, generation, worker, stdout, stderr): (u32, u64, u32, u64, u64) = unpack(head)?;
-                Self::LogEnd { generation, worker, stdout, stderr }
-            }
-            40 => {
-                let (_, generation, workers): (u32, u64, Vec<u32>) = unpack(head)?;
-                Self::Stopped { generation, workers }
-            }
-            41 => {
-                let (_, refused, text): (u32, u32, String) = unpack(head)?;
-                Self::Error { refused, text }
-            }
+            36 => Self::Exited {
+                generation: head.next()?,
+                worker: head.next()?,
+                pid: head.next()?,
+                code: head.next()?,
+                signal: head.next()?,
+                out_of_memory: head.next()?,
+            },
+            37 => Self::Pong { sequence: head.next()? },
+            38 => Self::Log {
+                generation: head.next()?,
+                worker: head.next()?,
+                stream: head.next()?,
+                offset: head.next()?,
+                bytes: frame.body,
+            },
+            39 => Self::LogEnd {
+                generation: head.next()?,
+                worker: head.next()?,
+                stdout: head.next()?,
+                stderr: head.next()?,
+            },
+            40 => Self::Stopped { generation: head.next()?, workers: head.next()? },
+            ERROR => Self::Error { refused: head.next()?, text: head.next()? },
             42 => Self::Bye,
             other => return Err(unknown("agent", other)),
         })
@@ -304,21 +303,19 @@ impl FromWorker {
     ///
     /// [`ErrorKind::Protocol`] for an unknown number or a head of another shape.
     pub fn decode(frame: Frame) -> Result<Self> {
-        let head = &frame.head[..];
-        Ok(match number(head)? {
+        let mut head = Elements::of(&frame.head)?;
+        Ok(match head.next::<u32>()? {
             97 => {
-                let (_, version, pid, generation, rank, ready, python): (u32, _, _, _, _, bool, _) = unpack(head)?;
+                let (version, pid, generation, rank) = (head.next()?, head.next()?, head.next()?, head.next()?);
+                let (ready, python) = (head.next()?, head.next()?);
                 let failure = if ready { None } else { Some(Failure::decode(&frame.body)?) };
                 Self::Hello { version, pid, generation, rank, ready, python, failure }
             }
-            98 => Self::Result { end: task_end(head)?, value: frame.body },
-            99 => Self::Failure { end: task_end(head)?, failure: Failure::decode(&frame.body)? },
-            100 => {
-                let (_, task, index): (u32, u64, u64) = unpack(head)?;
-                Self::Item { task, index, value: frame.body }
-            }
-            41 => {
-                let (_, refused, text): (u32, u32, String) = unpack(head)?;
+            98 => Self::Result { end: head.task_end()?, value: frame.body },
+            99 => Self::Failure { end: head.task_end()?, failure: Failure::decode(&frame.body)? },
+            100 => Self::Item { task: head.next()?, index: head.next()?, value: frame.body },
+            ERROR => {
+                let (refused, text): (u32, String) = (head.next()?, head.next()?);
                 return Err(Error::new(ErrorKind::Protocol, format!("the worker refused message {refused}: {text}")));
             }
             other => return Err(unknown("worker", other)),
@@ -326,9 +323,31 @@ impl FromWorker {
     }
 }
 
+/// The elements of a head, one after the other. What a later version has appended is not looked at.
+struct Elements<'a>(&'a [u8]);
+
+impl<'a> Elements<'a> {
+    fn of(head: &'a [u8]) -> Result<Self> {
+        let mut rest = head;
+        let length = rmp::decode::read_array_len(&mut rest);
+        length.map_err(|error| protocol("head", &error))?;
+        Ok(Self(rest))
+    }
+
+    fn next<T: DeserializeOwned>(&mut self) -> Result<T> {
+        T::deserialize(&mut rmp_serde::Deserializer::new(&mut self.0)).map_err(|error| unreadable(&error))
+    }
+
+    /// By hand, because one comes back from every call.
+    fn task_end(&mut self) -> Result<TaskEnd> {
+        let mut number = || rmp::decode::read_int::<u64, _>(&mut self.0).map_err(|error| unreadable(&error));
+        Ok(TaskEnd { sequence: number()?, task: number()?, stdout: number()?, stderr: number()?, micros: number()? })
+    }
+}
+
 impl Failure {
     fn decode(body: &[u8]) -> Result<Self> {
-        unpack(body)
+        rmp_serde::from_slice(body).map_err(|error| unreadable(&error))
     }
 
     /// The class with its module, as a traceback's last line shows it.
@@ -345,30 +364,8 @@ fn pack<T: Serialize>(head: &T) -> Result<Vec<u8>> {
     rmp_serde::to_vec(head).map_err(|error| protocol("head", &error))
 }
 
-fn unpack<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<T> {
-    rmp_serde::from_slice(bytes).map_err(|error| {
-        protocol("message", &error).with_hint("the worker package on the node is of another version than this client")
-    })
-}
-
-/// A head's first two bytes are the array's marker and the number, for every message there is.
-fn number(head: &[u8]) -> Result<u32> {
-    let mut rest = head;
-    let read = rmp::decode::read_array_len(&mut rest).ok().filter(|length| *length > 0);
-    read.and_then(|_| rmp::decode::read_int(&mut rest).ok())
-        .ok_or_else(|| Error::new(ErrorKind::Protocol, "a frame's head is not an array that begins with a number"))
-}
-
-/// By hand, because one comes back from every call.
-fn task_end(head: &[u8]) -> Result<TaskEnd> {
-    let mut rest = head;
-    let mut read = || -> Option<TaskEnd> {
-        rmp::decode::read_array_len(&mut rest).ok()?;
-        let mut next = || rmp::decode::read_int::<u64, _>(&mut rest).ok();
-        next()?;
-        Some(TaskEnd { sequence: next()?, task: next()?, stdout: next()?, stderr: next()?, micros: next()? })
-    };
-    read().ok_or_else(|| protocol("result", &"its head is too short"))
+fn unreadable(error: &dyn std::fmt::Display) -> Error {
+    protocol("message", error).with_hint("the worker package on the node is of another version than this client")
 }
 
 fn protocol(what: &str, error: &dyn std::fmt::Display) -> Error {
@@ -378,4 +375,35 @@ fn protocol(what: &str, error: &dyn std::fmt::Display) -> Error {
 fn unknown(from: &str, number: u32) -> Error {
     Error::new(ErrorKind::Protocol, format!("the {from} sent message {number}, which this version does not know"))
         .with_hint("the worker package on the node is newer than this client; build both from one version")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_later_version_appends_is_not_looked_at() {
+        let frame = |head: Vec<u8>| Frame { head: head.into(), body: Bytes::new() };
+        let pong = FromAgent::decode(frame(pack(&(37, 7, "more")).unwrap())).unwrap();
+        assert_eq!(pong, FromAgent::Pong { sequence: 7 });
+        let result = FromWorker::decode(frame(pack(&(98, 1, 2, 3, 4, 5, [6])).unwrap())).unwrap();
+        assert!(matches!(result, FromWorker::Result { end: TaskEnd { sequence: 1, micros: 5, .. }, .. }));
+    }
+
+    #[test]
+    fn what_is_no_message_is_an_error() {
+        for head in [
+            &b""[..],
+            b"\xc0",
+            b"\x90",
+            b"\x91\x62",
+            b"\x91\xcc\xff",
+            b"\x92\x25\xa1x",
+            b"\x93\x22\x01\xdd\xff\xff\xff\xff",
+        ] {
+            let frame = Frame { head: Bytes::copy_from_slice(head), body: Bytes::new() };
+            assert_eq!(FromAgent::decode(frame.clone()).unwrap_err().kind(), ErrorKind::Protocol, "{head:?}");
+            assert_eq!(FromWorker::decode(frame).unwrap_err().kind(), ErrorKind::Protocol, "{head:?}");
+        }
+    }
 }
