@@ -90,3 +90,31 @@ async fn plugins_that_do_not_fit_are_refused_before_anything_starts() {
     assert_eq!(error.kind(), ErrorKind::InvalidSpec);
     assert_eq!(error.context(), [("plugin", "jax".to_owned())]);
 }
+
+#[tokio::test]
+async fn a_rank_that_never_reaches_the_rendezvous_is_named() {
+    let stuck = plugins::plugin("stuck").around_app(
+        "
+        import threading
+        import skyward as sky
+
+        def around_app(config):
+            if sky.instance_info().node == 1:
+                threading.Event().wait()
+            yield
+        ",
+    );
+    let error = Pool::builder()
+        .nodes(2)
+        .limits(limits())
+        .plugin(stuck)
+        .plugin(plugins::jax().timeout(Duration::from_secs(3)))
+        .scope(async |_| -> skyward::Result<()> { unreachable!("it does not become ready") })
+        .await
+        .unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Hook, "{error}");
+    let text = error.to_string();
+    assert!(text.contains("1 of 2 ranks came to the rendezvous at 127."), "{text}");
+    assert!(text.contains("missing: rank 1 (node 1, worker 0, 127."), "{text}");
+    assert!(text.contains("jax"), "{text}");
+}
