@@ -1,4 +1,4 @@
-"""Unpacks the worker package, a JSON map of path to text on standard input, into the folder that is named, and compiles it."""
+"""Unpacks the worker package, a JSON map of path to text on standard input, and compiles it."""
 
 import compileall
 import json
