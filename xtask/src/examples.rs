@@ -5,6 +5,7 @@ use std::time::Duration;
 use anyhow::Result;
 
 use crate::context::Context;
+use crate::digits;
 use crate::step::{Checks, Outcome, Step};
 
 pub(crate) fn steps() -> Vec<Step> {
@@ -26,6 +27,9 @@ fn examples(context: &Context) -> Result<Outcome> {
     }
     if names.is_empty() {
         return Ok(Outcome::skipped("there is no example"));
+    }
+    if names.contains(&digits::EXAMPLE) {
+        digits::check(context, &mut checks, DEADLINE)?;
     }
     checks.outcome(names.join(", "))
 }

@@ -12,20 +12,20 @@ use crate::process::Run;
 use crate::step::Checks;
 
 impl Checks {
-    /// Runs a command that must exit with 0 and leave no process running, not even one in a session of its own.
-    pub(crate) fn run_leaving_nothing(&mut self, run: Run) -> Result<()> {
+    /// Runs a command that must exit with 0 and leave no process running, not even one in a session of its own. Gives what it wrote.
+    pub(crate) fn run_leaving_nothing(&mut self, run: Run) -> Result<String> {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let mark = format!("{}.{}", process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
-        self.run(&run.quiet_env(MARK, &mark))?;
+        let output = self.output(&run.quiet_env(MARK, &mark))?;
         let end = Instant::now() + GRACE;
         loop {
             let left = marked(&mark);
             if left.is_empty() {
-                return Ok(());
+                return Ok(output);
             }
             if Instant::now() > end {
                 self.fail(format!("these still run {} seconds after it: {}", GRACE.as_secs(), left.join("; ")));
-                return Ok(());
+                return Ok(output);
             }
             thread::sleep(POLL);
         }

@@ -4,6 +4,7 @@ mod args;
 mod context;
 mod deny;
 mod dependencies;
+mod digits;
 mod documents;
 mod environment;
 mod examples;

@@ -58,7 +58,8 @@ impl Checks {
         Ok(())
     }
 
-    fn output(&mut self, run: &Run) -> Result<String> {
+    /// The same, with what it wrote.
+    pub(crate) fn output(&mut self, run: &Run) -> Result<String> {
         self.run += 1;
         let finished = run.finish()?;
         self.tally += Tally::read(&finished.output);
