@@ -2,6 +2,9 @@
 //!
 //! Declare a Python payload with [`compute`], start a [`Pool`](pool::Pool), and call it: typed results come back, and when the scope ends the machines are gone.
 
+#[cfg(doctest)]
+mod doctests;
+
 pub use skyward_core::*;
 
 /// ```

@@ -1,0 +1,19 @@
+//! The README and the guide as doc tests, so that their code is what the crate really offers.
+
+#[doc = include_str!("../README.md")]
+mod readme {}
+
+#[doc = include_str!("../docs/getting-started.md")]
+mod getting_started {}
+
+#[doc = include_str!("../docs/payloads.md")]
+mod payloads {}
+
+#[doc = include_str!("../docs/plugins.md")]
+mod plugins {}
+
+#[doc = include_str!("../docs/pools.md")]
+mod pools {}
+
+#[doc = include_str!("../docs/errors.md")]
+mod errors {}
