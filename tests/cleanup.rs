@@ -87,6 +87,25 @@ fn after_the_runtime_ended() {
     runtime.block_on(assert_gone(&id, Duration::from_secs(20)));
 }
 
+#[test]
+fn callers_of_another_runtime_do_not_wait_for_a_pool_whose_runtime_ended() {
+    let build = || tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    let (owner, other) = (build(), build());
+    let handle = owner.block_on(pool(1).start()).unwrap();
+    let sleepy: PendingCompute<()> = python("import time\ndef f():\n    time.sleep(3600)\n").into();
+    let call = other.spawn({
+        let handle = handle.clone();
+        async move { sleepy.run(&handle).await }
+    });
+    while handle.status().running == 0 {
+        std::thread::yield_now();
+    }
+    drop(owner);
+    let error = other.block_on(call).unwrap().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Closed);
+    other.block_on(assert_gone(handle.id(), Duration::from_secs(20)));
+}
+
 #[tokio::test]
 async fn a_start_that_is_dropped_at_any_moment_leaves_nothing() {
     for millis in [0, 1, 5, 20, 60, 120, 250] {

@@ -204,7 +204,7 @@ impl PoolBuilder {
         let shared = Shared::new(pool.clone(), self.limits, commands);
         let screen = self.show(shared.events(), &span);
         let cleanup = Cleanup::new(Arc::new(blueprint.provider.clone()), pool);
-        let last_resort = LastResort(cleanup.clone());
+        let last_resort = LastResort { cleanup: cleanup.clone(), shared: Arc::clone(&shared) };
         let driver = Driver::new(Arc::clone(&shared), received, cleanup, screen);
         let (ready, up) = oneshot::channel();
         let handle = Pool::new(shared);

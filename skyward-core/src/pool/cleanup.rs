@@ -154,16 +154,23 @@ impl Cleanup {
     }
 }
 
-/// Ends the machines from a thread of its own when the pool's driver was dropped in the middle, because its runtime ended.
+/// Ends the machines from a thread of its own, and the waits of callers, when the pool's driver was dropped in the middle: its runtime ended.
 #[derive(Debug)]
-pub(crate) struct LastResort(pub(crate) Cleanup);
+pub(crate) struct LastResort {
+    pub(crate) cleanup: Cleanup,
+    pub(crate) shared: Arc<Shared>,
+}
 
 impl Drop for LastResort {
     fn drop(&mut self) {
-        if self.0.is_done() {
+        let error =
+            Error::new(ErrorKind::Closed, "the runtime in which the pool was started has ended, and the pool with it");
+        self.shared.close_queue();
+        self.shared.act(|state, _| state.scheduler.fail(error));
+        if self.cleanup.is_done() {
             return;
         }
-        let cleanup = self.0.clone();
+        let cleanup = self.cleanup.clone();
         // Without a thread or a runtime there is still the lease.
         let _ = std::thread::Builder::new().name("skyward-cleanup".into()).spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
