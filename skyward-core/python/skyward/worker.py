@@ -219,6 +219,9 @@ def main() -> None:
     listener = raise_descriptor(socket.socket(fileno=int(os.environ.pop("SKYWARD_LISTEN_FD"))))
     listener.setblocking(False)
     _state.cluster = spec["cluster"]
+    if sys.path[0] == os.getcwd():
+        # Files in the working folder can be imported, but hide no library's module.
+        sys.path.append(sys.path.pop(0))
     _set_up_output()
     worker = Worker(spec, listener)
     worker.take_signals()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -244,6 +245,13 @@ def test_the_environment_and_folder_of_the_start_spec_hold(node: Node) -> None:
     source = "import os, sys\ndef main():\n    return [os.environ['COLOUR'], os.getcwd(), os.environ['SKYWARD_RANK'], sys.flags.dev_mode]\n"
     worker = node.ready(source, env={"COLOUR": "red", "PYTHONDEVMODE": "1"}, cwd="/")
     assert worker.call(1) == ["red", "/", "0", True]
+
+
+def test_files_in_the_folder_can_be_imported_and_hide_nothing(node: Node, tmp_path: Path) -> None:
+    (tmp_path / "included.py").write_text("N = 1\n")
+    (tmp_path / "colorsys.py").write_text("N = 1\n")
+    source = "import colorsys, included\ndef main():\n    return included.N, hasattr(colorsys, 'rgb_to_hsv')\n"
+    assert node.ready(source, cwd=str(tmp_path)).call(1) == [1, True]
 
 
 def test_a_launcher_goes_before_the_interpreter(node: Node) -> None:
