@@ -18,6 +18,8 @@ from typing import Any, Final, cast
 
 import msgspec
 
+from ._messages import Source
+
 
 class PayloadError(ImportError):
     """The payload itself is not usable: a file or the entry is missing, or the entry is no function."""
@@ -26,14 +28,14 @@ class PayloadError(ImportError):
 class Payload:
     """One version of a payload's source; loads itself at its first call."""
 
-    def __init__(self, reference: int, digest: str, body: Mapping[str, Any]) -> None:
+    def __init__(self, reference: int, digest: str, source: Source) -> None:
         self.reference = reference
         self.digest = digest
-        self.body = body
-        self.entry: str = body["entry"]
-        self.main: str = body["main"]
-        self.first_line: int = body.get("first_line") or 1
-        self.files: dict[str, str] = dict(body["files"])
+        self.source = source
+        self.entry = source.entry
+        self.main = source.main
+        self.first_line = source.first_line
+        self.files = dict(source.files)
         self._function: Callable[..., Any] | None = None
         self._root = ""
         self._own_name = ""
@@ -87,7 +89,7 @@ class Payload:
         folder = os.environ.get("SKYWARD_PAYLOADS")
         if folder is None:
             return
-        kept = [self.reference, self.digest, self.body, self._root, self._own_name, self._modules]
+        kept = [self.reference, self.digest, self.source, self._root, self._own_name, self._modules]
         try:
             os.makedirs(folder, mode=0o700, exist_ok=True)
             with open(f"{folder}/{self._root}.new", "wb") as file:
@@ -122,7 +124,10 @@ class Payload:
         """A module name that neither a library nor another payload has: a payload may well be called `jax.py`."""
         library = name in sys.stdlib_module_names or PathFinder.find_spec(name) is not None
         self._own_name = "" if library else name
-        return f"{name}_{self.digest[:8]}" if library or name in sys.modules else name
+        if not library and name not in sys.modules:
+            return name
+        short = f"{name}_{self.digest[:8]}"
+        return short if short not in sys.modules else f"{name}_{self.digest}"
 
     def _forget(self) -> None:
         """Take the modules out again, so that the next call of a payload that failed to load starts afresh."""
@@ -172,8 +177,9 @@ def adopt() -> None:
     for name in os.listdir(folder) if folder and os.path.isdir(folder) else ():
         if name.endswith(".payload"):
             with open(f"{folder}/{name}", "rb") as file:
-                reference, digest, body, root, own_name, modules = msgspec.msgpack.decode(file.read())
-            payload = Payload(reference, digest, body)
+                kept = msgspec.msgpack.decode(file.read(), type=tuple[int, str, Source, str, str, dict[str, str]])
+            reference, digest, source, root, own_name, modules = kept
+            payload = Payload(reference, digest, source)
             payload._root, payload._own_name, payload._modules = root, own_name, modules
             _FINDER.payloads.append(payload)
 

@@ -13,10 +13,13 @@ import msgspec
 
 from . import _values, _wire
 from ._failure import simple_failure
+from ._messages import Ack, Attach, Awaited, Cancel, Credit, Load, Run, Source, ToWorker
 from ._payload import Payload
 from ._values import Buffer
 
 _encode = msgspec.msgpack.Encoder().encode
+_decode_message = msgspec.msgpack.Decoder(ToWorker).decode
+_decode_source = msgspec.msgpack.Decoder(Source).decode
 _EMPTY: Final = memoryview(b"\x80")
 _PATIENCE: Final = 1 << 16
 """While an answer cannot be sent, tasks are still taken in up to this number, so that client and worker never wait
@@ -28,16 +31,12 @@ class LostDescriptorsError(Exception):
 
 
 class Task(NamedTuple):
-    """A `Run` that has arrived."""
+    """A `Run` that has arrived, with its arguments."""
 
-    id: int
-    payload: int
-    trace: Any
+    run: Run
     arguments: dict[str, Any]
     failure: dict[str, Any] | None
     """What to answer instead of running it."""
-    gang: bool
-    """Whether all ranks run it at the same time."""
 
 
 class Stream:
@@ -87,7 +86,7 @@ class Session:
         self._retained: deque[tuple[int, int, list[Buffer], int]] = deque()
         self._listener = listener
         self._connection: socket.socket | None = None
-        self._reader = _wire.FrameReader(max_frame)
+        self._reader = _wire.FrameReader(max_frame, _decode_message)
         self._greeted = False
         self._pumping = False
         self._poll = select.poll()
@@ -183,7 +182,7 @@ class Session:
         connection = raise_descriptor(connection)
         connection.setblocking(False)
         self._connection = connection
-        self._reader = _wire.FrameReader(self.max_frame)
+        self._reader = _wire.FrameReader(self.max_frame, _decode_message)
         self._greeted = False
         self._poll.register(connection, select.POLLIN)
         self._read()
@@ -205,16 +204,16 @@ class Session:
                 if count == 0:
                     self._drop()
                     return
-                for head, body, owned in self._reader.frames():
-                    self._handle(head, body, owned)
+                for message, body, owned in self._reader.frames():
+                    self._handle(message, body, owned)
                 if count < 1 << 16:
                     return
         except BlockingIOError:
             return
         except _wire.ProtocolError as error:
             self._refuse(error.number, str(error))
-        except (IndexError, TypeError, ValueError, KeyError, msgspec.DecodeError) as error:
-            self._refuse(0, f"a frame cannot be understood: {error!r}")
+        except msgspec.DecodeError as error:
+            self._refuse(_wire.LOAD, f"a payload cannot be understood: {error}")
         except OSError as error:
             self._broken(error)
         finally:
@@ -225,10 +224,8 @@ class Session:
         self._send([_wire.frame([_wire.ERROR, number, text])])
         self._drop()
 
-    def _handle(self, head: list[Any], body: memoryview, owned: bool) -> None:
-        number = head[0]
-        if number == _wire.RUN and self._greeted:
-            _, task, reference, acknowledged, credit, trace = head[:6]
+    def _handle(self, message: ToWorker, body: memoryview, owned: bool) -> None:
+        if type(message) is Run and self._greeted:
             arguments: dict[str, Any] = {}
             failure = None
             if body != _EMPTY:
@@ -238,76 +235,71 @@ class Session:
                         raise TypeError("the arguments are not a map")
                 except Exception as error:
                     failure = simple_failure("arguments", f"the arguments cannot be decoded: {error}", path="")
-            if credit:
-                self.streams[task] = Stream(credit)
-            gang = head[6] if len(head) > 6 else True
-            self.queue.append(Task(task, reference, trace, arguments, failure, gang))
-            self._acknowledge(acknowledged)
-        elif number == _wire.ATTACH:
-            self._attach(head)
+            if message.credit:
+                self.streams[message.task] = Stream(message.credit)
+            self.queue.append(Task(message, arguments, failure))
+            self._acknowledge(message.acknowledged)
+        elif type(message) is Attach:
+            self._attach(message)
         elif not self._greeted:
-            raise _wire.ProtocolError("the first message must be Hello", number)
-        elif number == _wire.ACK:
-            self._acknowledge(head[1])
-        elif number == _wire.CREDIT:
-            stream = self.streams.get(head[1])
+            raise _wire.ProtocolError("the first message must be Hello")
+        elif type(message) is Ack:
+            self._acknowledge(message.sequence)
+        elif type(message) is Credit:
+            stream = self.streams.get(message.task)
             if stream is not None:
-                stream.limit += head[2]
+                stream.limit += message.items
                 stream.trim(stream.limit - stream.window)
-        elif number == _wire.CANCEL:
-            self._cancel(head[1])
-        elif number == _wire.LOAD:
-            payload = Payload(head[1], head[2], msgspec.msgpack.decode(body))
-            known = self.payloads.get(head[1])
+        elif type(message) is Cancel:
+            self._cancel(message.task)
+        elif type(message) is Load:
+            payload = Payload(message.payload, message.digest, _decode_source(body))
+            known = self.payloads.get(message.payload)
             if known is None or known.digest != payload.digest:
-                self.payloads[head[1]] = payload
-        elif number == _wire.BYE:
-            self.leaving = True
+                self.payloads[message.payload] = payload
         else:
-            raise _wire.ProtocolError(f"message {number} is not known", number)
+            self.leaving = True
 
-    def _attach(self, head: list[Any]) -> None:
+    def _attach(self, hello: Attach) -> None:
         """A client's `Hello`: send again what it does not have, and tell it what was lost."""
-        _, version, generation, acknowledged, awaited = head[:5]
-        if version != _wire.PROTOCOL:
-            text = f"the worker speaks version {_wire.PROTOCOL} of the protocol, the client {version}"
-            raise _wire.ProtocolError(text, _wire.ATTACH)
-        if generation != self._generation:
-            text = f"the worker belongs to generation {self._generation}, not {generation}"
+        if hello.version != _wire.PROTOCOL:
+            raise _wire.ProtocolError(_wire.other_version(hello.version), _wire.ATTACH)
+        if hello.generation != self._generation:
+            text = f"the worker belongs to generation {self._generation}, not {hello.generation}"
             raise _wire.ProtocolError(text, _wire.ATTACH)
         self._greeted = True
         self._send([_wire.frame(self._hello, self._hello_body)])
-        self._acknowledge(acknowledged)
-        wanted: dict[int, list[int]] = {entry[0]: list(entry) for entry in awaited}
-        self.queue = deque(task for task in self.queue if task.id in wanted)
+        self._acknowledge(hello.acknowledged)
+        wanted = {awaited.task: awaited for awaited in hello.awaited}
+        self.queue = deque(task for task in self.queue if task.run.task in wanted)
         answered = {task for _, task, _, _ in self._retained}
         if self.running is not None and self.running not in wanted:
             self.cancelled = True
         lost: list[tuple[int, str]] = []
-        for task, entry in wanted.items():
+        for task, awaited in wanted.items():
             stream = self.streams.get(task)
-            if stream is not None and not self._resume(task, stream, entry):
-                text = f"items of the stream from index {entry[1]} on are no longer here"
+            if stream is not None and not self._resume(stream, awaited):
+                text = f"items of the stream from index {awaited.index} on are no longer here"
                 if task == self.running:
                     self.cancelled, self.verdict = True, simple_failure("unknown", text)
                 else:
                     lost.append((task, text))
         for _, _, parts, _ in list(self._retained):
             self._send(parts)
-        known = answered | {task.id for task in self.queue} | {self.running}
+        known = answered | {task.run.task for task in self.queue} | {self.running}
         lost += [(task, "the worker does not know the task: it never arrived") for task in wanted if task not in known]
         for task, text in lost:
             self.failure(task, 0, 0, 0, simple_failure("unknown", text))
 
-    def _resume(self, task: int, stream: Stream, entry: list[int]) -> bool:
+    def _resume(self, stream: Stream, awaited: Awaited) -> bool:
         """Send the items again that the client does not have; whether all of them are still here."""
-        index = entry[1]
+        index = awaited.index
         oldest = stream.items[0][0] if stream.items else stream.next
         if index < oldest or index > stream.next:
             return False
         stream.trim(index)
-        if len(entry) > 2:
-            stream.limit = index + entry[2]
+        if awaited.credit is not None:
+            stream.limit = index + awaited.credit
         for _, parts in list(stream.items):
             self._send(parts)
         return True
@@ -317,7 +309,7 @@ class Session:
             self.cancelled = True
             return
         for waiting in self.queue:
-            if waiting.id == task:
+            if waiting.run.task == task:
                 self.queue.remove(waiting)
                 text = "the task was cancelled before it began"
                 self.failure(task, 0, 0, 0, simple_failure("cancelled", text))

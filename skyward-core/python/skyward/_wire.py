@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from socket import socket
 from typing import Any, Final
 
@@ -57,7 +57,7 @@ _SMALL: Final = 1 << 18
 """Size of the shared buffer. A frame that does not fit gets memory of its own."""
 
 _encode = msgspec.msgpack.Encoder().encode
-_decode_head = msgspec.msgpack.Decoder(list).decode
+_decode_list = msgspec.msgpack.Decoder(list).decode
 
 
 class ProtocolError(Exception):
@@ -87,10 +87,17 @@ class FrameReader:
     it gets memory of exactly its size, which is the receiver's to keep.
     """
 
-    __slots__ = ("_big", "_big_got", "_big_head", "_buffer", "_end", "_start", "_view", "max_body")
+    __slots__ = ("_big", "_big_got", "_big_head", "_buffer", "_decode", "_end", "_start", "_view", "max_body")
 
-    def __init__(self, max_body: int = MAX_FRAME) -> None:
+    def __init__(self, max_body: int = MAX_FRAME, decode: Callable[[memoryview], Any] = _decode_list) -> None:
+        """Start empty.
+
+        Args:
+            max_body: most bytes of a body.
+            decode: makes a message of a head, or raises msgspec's `DecodeError`.
+        """
         self.max_body = max_body
+        self._decode = decode
         self._buffer = bytearray(_SMALL)
         self._view = memoryview(self._buffer)
         self._start = 0
@@ -113,11 +120,11 @@ class FrameReader:
         self._end += count
         return count
 
-    def frames(self) -> Iterator[tuple[list[Any], memoryview, bool]]:
-        """The frames that are complete: head, body, and whether the body's memory is the receiver's to keep.
+    def frames(self) -> Iterator[tuple[Any, memoryview, bool]]:
+        """The frames that are complete: message, body, and whether the body's memory is the receiver's to keep.
 
         Raises:
-            ProtocolError: a length is over its limit, or a head is not an array that starts with a number.
+            ProtocolError: a length is over its limit, or a head is no message that this side understands.
         """
         if self._big is not None:
             if self._big_got < len(self._big):
@@ -163,12 +170,27 @@ class FrameReader:
             self._view[:length] = self._view[start : self._end]
         self._start, self._end = 0, length
 
-    @staticmethod
-    def _head(packed: memoryview) -> list[Any]:
+    def _head(self, packed: memoryview) -> Any:
         try:
-            head: list[Any] = _decode_head(packed)
+            return self._decode(packed)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, ValueError) as error:
-            raise ProtocolError(f"a frame's head is not a MessagePack array: {error}") from None
-        if not head or type(head[0]) is not int:
-            raise ProtocolError("a frame's head does not start with a message number")
-        return head
+            raise _explain(packed, error) from None
+
+
+def _explain(packed: memoryview, error: Exception) -> ProtocolError:
+    """Why a head is refused, with the number of its message and, for a greeting, the version."""
+    try:
+        head = _decode_list(packed)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, ValueError):
+        return ProtocolError(f"a frame's head is not a MessagePack array: {error}")
+    if not head or type(head[0]) is not int:
+        return ProtocolError("a frame's head does not start with a message number")
+    number = head[0]
+    if number in (HELLO, ATTACH) and len(head) > 1 and head[1] != PROTOCOL:
+        return ProtocolError(other_version(head[1]), number)
+    return ProtocolError(f"message {number} cannot be understood: {error}", number)
+
+
+def other_version(version: object) -> str:
+    """What to tell a client that speaks another version."""
+    return f"this side speaks version {PROTOCOL} of the worker protocol, the client version {version!r}"

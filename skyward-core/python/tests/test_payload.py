@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from skyward import _payload
+from skyward._messages import Source
 from skyward._payload import Payload, PayloadError
 
 _numbers = itertools.count()
@@ -29,8 +30,8 @@ def _clean() -> Iterator[None]:
 
 
 def make(files: dict[str, str], main: str = "", entry: str = "main", first_line: int = 1) -> Payload:
-    body = {"entry": entry, "main": main or next(iter(files)), "first_line": first_line, "files": list(files.items())}
-    return Payload(1, f"{next(_numbers):08x}" * 4, body)
+    source = Source(entry, main or next(iter(files)), list(files.items()), first_line)
+    return Payload(1, f"{next(_numbers):08x}" * 4, source)
 
 
 def run(files: dict[str, str], main: str = "", entry: str = "main") -> Any:

@@ -8,6 +8,7 @@ import signal
 import pytest
 
 from skyward import _wire
+from skyward._messages import Source
 from skyward._payload import Payload
 from skyward._runner import Runner
 
@@ -146,8 +147,7 @@ def test_an_interrupt_between_two_lines_of_the_worker_is_not_lost() -> None:
         raise KeyboardInterrupt
 
     runner = Runner([], look)
-    body = {"entry": "main", "main": "x.py", "files": [["x.py", "def main():\n    return 1\n"]]}
-    payload = Payload(1, "0", body)
+    payload = Payload(1, "0", Source("main", "x.py", [("x.py", "def main():\n    return 1\n")]))
     runner.missed = True
     assert runner.run(payload, {}, None, None)[1]["kind"] == "cancelled"
     assert runner.run(payload, {}, None, None) == ([b"\x01"], {})
@@ -159,8 +159,8 @@ def test_an_interrupt_between_two_lines_of_the_worker_is_not_lost() -> None:
         def put(self, parts: object) -> None:
             runner.missed = True
 
-    body = {"entry": "main", "main": "y.py", "files": [["y.py", "def main():\n    while True: yield 1\n"]]}
-    assert runner.run(Payload(1, "1", body), {}, None, Pipe())[1]["kind"] == "cancelled"
+    endless = Payload(1, "1", Source("main", "y.py", [("y.py", "def main():\n    while True: yield 1\n")]))
+    assert runner.run(endless, {}, None, Pipe())[1]["kind"] == "cancelled"
 
 
 def test_a_cancel_over_a_new_connection_reaches_the_running_task(node: Node) -> None:

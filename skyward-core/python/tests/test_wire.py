@@ -6,11 +6,12 @@ import contextlib
 import socket
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from skyward import _wire
+from skyward import _messages, _wire
 from skyward._wire import FrameReader, ProtocolError
 
 
@@ -72,9 +73,7 @@ def test_large_bodies_are_the_receivers_to_keep() -> None:
         _wire.HEADER.pack(1, 1001),
         _wire.HEADER.pack(1, 0) + b"\xc1",
         _wire.HEADER.pack(0, 0),
-        _wire.HEADER.pack(1, 0) + b"\x90",
         _wire.HEADER.pack(1, 0) + b"\x80",
-        _wire.HEADER.pack(2, 0) + b"\x91\xc3",
         _wire.HEADER.pack(3, 0) + b"\x91\xa1\xff",
         _wire.HEADER.pack(5000, 0) + b"\x91" * 5000,
     ],
@@ -82,6 +81,37 @@ def test_large_bodies_are_the_receivers_to_keep() -> None:
 def test_malformed_frames_are_refused(data: bytes) -> None:
     with pytest.raises(ProtocolError):
         read(data, [], max_body=1000)
+
+
+@pytest.mark.parametrize(
+    ("head", "number", "text"),
+    [
+        ([], 0, "does not start with"),
+        ([True], 0, "does not start with"),
+        (["x"], 0, "does not start with"),
+        ({}, 0, "not a MessagePack array"),
+        ([250], 250, "250"),
+        ([_wire.PING, 1], _wire.PING, "array"),
+        ([_wire.PING, 1, float("inf")], _wire.PING, "$[2]"),
+        ([_wire.LOGS, 1, 0, -1, 0], _wire.LOGS, "$[3]"),
+        ([_wire.LOGS, 1, 0, 1 << 63, 0], _wire.LOGS, ""),
+        ([_wire.HELLO, 2, {"of": "another version"}], _wire.HELLO, "version 1"),
+    ],
+)
+def test_messages_are_checked_before_they_reach_the_code(head: object, number: int, text: str) -> None:
+    decode = msgspec.msgpack.Decoder(_messages.ToAgent).decode
+    packed = msgspec.msgpack.encode(head)
+    reader = FrameReader(decode=decode)
+    reader.fill(Pieces(_wire.HEADER.pack(len(packed), 0) + packed, []))  # type: ignore[arg-type]
+    with pytest.raises(ProtocolError) as caught:
+        list(reader.frames())
+    assert caught.value.number == number
+    assert text in str(caught.value)
+
+
+def test_what_a_later_version_appends_is_ignored() -> None:
+    decode = msgspec.msgpack.Decoder(_messages.ToWorker).decode
+    assert decode(msgspec.msgpack.encode([_wire.CANCEL, 7, "new"])) == _messages.Cancel(7)
 
 
 def test_a_socket_without_data_raises() -> None:

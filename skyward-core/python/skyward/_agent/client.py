@@ -6,7 +6,10 @@ import socket
 from collections import deque
 from typing import Any, Final
 
+import msgspec
+
 from .. import _wire
+from .._messages import ToAgent
 
 _MOST_QUEUED: Final = 4 << 20
 """A client that reads so slowly that this much waits for it is not read from either."""
@@ -16,13 +19,16 @@ MAX_BODY: Final = 64 << 20
 """A start spec is the largest body that an agent takes."""
 
 
+_decode_message: Final = msgspec.msgpack.Decoder(ToAgent).decode
+
+
 class Connection:
     """A socket, what has arrived on it, and what waits to be sent."""
 
     def __init__(self, opened: socket.socket) -> None:
         opened.setblocking(False)
         self.socket = opened
-        self.reader = _wire.FrameReader(MAX_BODY)
+        self.reader = _wire.FrameReader(MAX_BODY, _decode_message)
         self.greeted = False
         self.closing = False
         """Close as soon as what waits is sent."""

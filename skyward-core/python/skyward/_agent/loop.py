@@ -14,12 +14,14 @@ from typing import Any, Final
 import msgspec
 
 from .. import _wire
+from .._messages import Hello, Logs, Ping, ReservePort, Shutdown, Signal, Start, StartSpec, Stop, ToAgent
 from . import tree
 from .client import Connection
 from .logs import Tails
 from .process import StartError, Worker
 
 _SIGNALS: Final = {"interrupt": signal.SIGINT, "kill": signal.SIGKILL, "stacks": signal.SIGUSR1}
+_decode_spec: Final = msgspec.msgpack.Decoder(StartSpec).decode
 _FAREWELL: Final = 5.0
 """Seconds that a client may take over each piece of what is sent before the farewell."""
 
@@ -214,62 +216,52 @@ class Agent:
             return
         if count == 0:
             raise ConnectionAbortedError
-        for head, body, _ in connection.reader.frames():
-            number = head[0]
+        for message, body, _ in connection.reader.frames():
+            number: int = message.__struct_config__.tag
             try:
-                self._request(connection, number, head, body)
+                self._request(connection, message, number, body)
             except Refusal as refusal:
                 connection.send([_wire.ERROR, number, str(refusal)])
-            except (
-                IndexError,
-                TypeError,
-                ValueError,
-                KeyError,
-                AttributeError,
-                msgspec.DecodeError,
-            ) as error:
-                raise _wire.ProtocolError(f"message {number} cannot be understood: {error!r}", number) from None
+            except (msgspec.DecodeError, UnicodeDecodeError) as error:
+                raise _wire.ProtocolError(
+                    f"the body of message {number} cannot be understood: {error}", number
+                ) from None
             if connection.fileno() < 0:
                 return
 
-    def _request(self, connection: Connection, number: int, head: list[Any], body: memoryview) -> None:
-        if number == _wire.HELLO:
-            self._greet(connection, head)
+    def _request(self, connection: Connection, message: ToAgent, number: int, body: memoryview) -> None:
+        if type(message) is Hello:
+            self._greet(connection, message)
             return
         if connection is not self._client:
             raise _wire.ProtocolError("the first message must be Hello", number)
-        if number == _wire.PING:
-            self.lease = float(head[2])
-            self._renew()
-            connection.send([_wire.PONG, head[1]])
-            return
+        if type(message) is Ping:
+            self.lease = message.lease
         self._renew()
-        if number == _wire.START:
-            self._start(head[1], list(head[2]), msgspec.msgpack.decode(body))
-        elif number == _wire.RESERVE_PORT:
-            self._reserve_port(head[1])
-        elif number == _wire.SIGNAL:
-            self._signal(head[1], head[2], head[3])
-        elif number == _wire.STOP:
-            self._stop(head[1], list(head[2]), float(head[3]))
-        elif number == _wire.LOGS:
-            self._follow(head[1], head[2], (int(head[3]), int(head[4])))
-        elif number == _wire.SHUTDOWN:
-            self._shut_down(float(head[1]))
-        else:
-            raise _wire.ProtocolError(f"message {number} is not known", number)
+        if type(message) is Ping:
+            connection.send([_wire.PONG, message.sequence])
+        elif type(message) is Start:
+            self._start(message, body)
+        elif type(message) is ReservePort:
+            self._reserve_port(message.request)
+        elif type(message) is Signal:
+            self._signal(message)
+        elif type(message) is Stop:
+            self._stop(message.generation, message.workers, message.grace)
+        elif type(message) is Logs:
+            self._follow(message)
+        elif type(message) is Shutdown:
+            self._shut_down(message.grace)
 
     def _renew(self) -> None:
         self.deadline = monotonic() + self.lease
 
-    def _greet(self, connection: Connection, head: list[Any]) -> None:
-        _, version, pool = head[:3]
-        if version != _wire.PROTOCOL:
-            text = f"the agent speaks version {_wire.PROTOCOL} of the protocol, the client {version}"
-            raise _wire.ProtocolError(text, _wire.HELLO)
-        if self.pool is not None and pool != self.pool:
-            raise _wire.ProtocolError(f"this agent belongs to pool {self.pool}, not {pool}", _wire.HELLO)
-        self.pool = pool
+    def _greet(self, connection: Connection, hello: Hello) -> None:
+        if hello.version != _wire.PROTOCOL:
+            raise _wire.ProtocolError(_wire.other_version(hello.version), _wire.HELLO)
+        if self.pool is not None and hello.pool != self.pool:
+            raise _wire.ProtocolError(f"this agent belongs to pool {self.pool}, not {hello.pool}", _wire.HELLO)
+        self.pool = hello.pool
         self._renew()
         if self._client is not None and self._client is not connection:
             self._close(self._client)
@@ -282,7 +274,9 @@ class Agent:
             if worker.generation == self.generation and worker.ended is not None:
                 connection.send(self._exited(worker))
 
-    def _start(self, generation: int, indexes: list[int], spec: dict[str, Any]) -> None:
+    def _start(self, start: Start, body: memoryview) -> None:
+        generation, indexes = start.generation, start.workers
+        spec, whole = _decode_spec(body), msgspec.msgpack.decode(body)
         running = [w for w in self.workers.values() if w.ended is None]
         if generation < self.generation:
             raise Refusal(f"generation {generation} is over; the latest is {self.generation}")
@@ -294,7 +288,7 @@ class Agent:
         for index in indexes:
             worker = Worker(self.folder, generation, index)
             try:
-                worker.start(spec, self._environment)
+                worker.start(spec, whole, self._environment)
             except StartError as error:
                 for other in started:
                     other.signal(signal.SIGKILL)
@@ -323,28 +317,30 @@ class Agent:
         self._port = reserved
         self._tell([_wire.PORT, request, self.address, reserved.getsockname()[1]])
 
-    def _signal(self, generation: int, index: int, name: str) -> None:
-        worker = self.workers.get((generation, index))
-        if worker is None:
-            raise Refusal(f"there is no worker {index} of generation {generation}")
-        if name not in _SIGNALS:
-            raise Refusal(f"signal {name!r} is not known; known are {', '.join(_SIGNALS)}")
-        worker.signal(_SIGNALS[name])
+    def _signal(self, signal: Signal) -> None:
+        worker = self._worker(signal.generation, signal.worker)
+        if signal.name not in _SIGNALS:
+            raise Refusal(f"signal {signal.name!r} is not known; known are {', '.join(_SIGNALS)}")
+        worker.signal(_SIGNALS[signal.name])
 
     def _stop(self, generation: int, indexes: list[int], grace: float) -> None:
         for worker in self._named(generation, indexes):
             worker.signal(signal.SIGTERM)
         self._stops.append((monotonic() + max(grace, 0.0), generation, indexes))
 
-    def _follow(self, generation: int, index: int, offsets: tuple[int, int]) -> None:
+    def _follow(self, logs: Logs) -> None:
+        worker = self._worker(logs.generation, logs.worker)
+        try:
+            self._tails.subscribe(worker, (logs.out, logs.err))
+        except OSError as error:
+            raise Refusal(f"the output of worker {logs.worker} cannot be read: {error}") from None
+        self._advance_logs()
+
+    def _worker(self, generation: int, index: int) -> Worker:
         worker = self.workers.get((generation, index))
         if worker is None:
             raise Refusal(f"there is no worker {index} of generation {generation}")
-        try:
-            self._tails.subscribe(worker, offsets)
-        except OSError as error:
-            raise Refusal(f"the output of worker {index} cannot be read: {error}") from None
-        self._advance_logs()
+        return worker
 
     def _shut_down(self, grace: float) -> None:
         generations: dict[int, list[int]] = {}

@@ -11,6 +11,7 @@ from typing import Any, Final
 import msgspec
 
 from .. import _wire
+from .._messages import StartSpec
 from . import tree
 
 _PACKAGE_ROOT: Final = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
@@ -37,22 +38,29 @@ class Worker:
         self.mark = f"SKYWARD_SLOT=g{generation}w{index}"
         self._oom_before = oom_kills()
 
-    def start(self, spec: Mapping[str, Any], environment: Mapping[str, str]) -> None:
+    def start(self, spec: StartSpec, whole: Mapping[str, Any], environment: Mapping[str, str]) -> None:
         """Start the process; its socket accepts connections when this returns.
+
+        Args:
+            spec: what the agent needs of the start spec.
+            whole: all of it, for the worker.
+            environment: what the worker's environment is based on.
 
         Raises:
             StartError: the program cannot be run, or the socket or a log file cannot be made.
         """
         try:
-            self._start(spec, environment)
+            self._start(spec, whole, environment)
         except OSError as error:
             where = f" ({error.filename})" if error.filename else ""
             text = f"worker {self.index} of generation {self.generation} cannot be started: {error.strerror}{where}"
             raise StartError(text) from None
 
-    def _start(self, spec: Mapping[str, Any], environment: Mapping[str, str]) -> None:
-        cluster = {**spec["cluster"], "worker": self.index, "generation": self.generation}
-        stdin = _spool(_wire.frame([_wire.START, self.generation, [self.index]], _encode({**spec, "cluster": cluster})))
+    def _start(self, spec: StartSpec, whole: Mapping[str, Any], environment: Mapping[str, str]) -> None:
+        cluster = {**whole["cluster"], "worker": self.index, "generation": self.generation}
+        stdin = _spool(
+            _wire.frame([_wire.START, self.generation, [self.index]], _encode({**whole, "cluster": cluster}))
+        )
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
         opened = [stdin]
         os.makedirs(os.path.dirname(self.logs[0]), mode=0o700, exist_ok=True)
@@ -60,9 +68,9 @@ class Worker:
         try:
             out, err = (os.open(path, flags, 0o600) for path in self.logs)
             opened += (out, err)
-            argv = [*(spec.get("launcher") or ()), spec["python"], "-m", "skyward.worker"]
+            argv = [*spec.launcher, spec.python, "-m", "skyward.worker"]
             full = self._environment(spec, cluster, environment, listener.fileno())
-            self.pid = _spawn(argv, full, spec.get("cwd"), (stdin, out, err), listener.fileno())
+            self.pid = _spawn(argv, full, spec.cwd, (stdin, out, err), listener.fileno())
         finally:
             listener.close()
             for descriptor in opened:
@@ -77,21 +85,21 @@ class Worker:
         try:
             listener.bind(self.socket_path)
             os.chmod(self.socket_path, 0o600)
-            listener.listen(16)
+            listener.listen(128)
         except OSError:
             listener.close()
             raise
         return listener
 
     def _environment(
-        self, spec: Mapping[str, Any], cluster: Mapping[str, Any], inherited: Mapping[str, str], listener: int
+        self, spec: StartSpec, cluster: Mapping[str, Any], inherited: Mapping[str, str], listener: int
     ) -> dict[str, str]:
-        full = {**inherited, **(spec.get("env") or {})}
+        full = {**inherited, **spec.env}
         paths = [
             _PACKAGE_ROOT,
             *(p for p in full.get("PYTHONPATH", "").split(os.pathsep) if p and p != _PACKAGE_ROOT),
         ]
-        rank = cluster["node"] * cluster["workers_per_node"] + self.index
+        rank = spec.cluster.node * spec.cluster.workers_per_node + self.index
         name, _, value = self.mark.partition("=")
         return {
             **full,
@@ -100,7 +108,7 @@ class Worker:
             "SKYWARD_CLUSTER": msgspec.json.encode(cluster).decode(),
             "SKYWARD_GENERATION": str(self.generation),
             "SKYWARD_LISTEN_FD": str(listener),
-            "SKYWARD_NODE": str(cluster["node"]),
+            "SKYWARD_NODE": str(spec.cluster.node),
             "SKYWARD_PAYLOADS": self._payloads,
             "SKYWARD_RANK": str(rank),
             "SKYWARD_WORKER": str(self.index),

@@ -1,0 +1,162 @@
+"""What clients may say, in the form in which it is accepted; anything else is refused before it reaches the code."""
+
+# No postponed annotations here: the decoders are made from them when a worker starts, and resolving text takes longer.
+
+from typing import Annotated, Any, Final
+
+import msgspec
+
+from . import _wire
+
+Count = Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)]
+"""A number of something, an index or an offset."""
+Seconds = Annotated[float, msgspec.Meta(ge=0, le=1e7)]
+_LINES: Final = 10_000_000
+
+
+class Hello(msgspec.Struct, tag=_wire.HELLO, array_like=True):
+    """Client to agent: the first message."""
+
+    version: int
+    pool: str
+    max_frame: Count = _wire.MAX_FRAME
+
+
+class Start(msgspec.Struct, tag=_wire.START, array_like=True):
+    """Start workers of a generation."""
+
+    generation: Count
+    workers: list[Count]
+
+
+class ReservePort(msgspec.Struct, tag=_wire.RESERVE_PORT, array_like=True):
+    """Reserve a port for a rendezvous."""
+
+    request: Count
+
+
+class Signal(msgspec.Struct, tag=_wire.SIGNAL, array_like=True):
+    """Signal one worker."""
+
+    generation: Count
+    worker: Count
+    name: str
+
+
+class Stop(msgspec.Struct, tag=_wire.STOP, array_like=True):
+    """Stop workers."""
+
+    generation: Count
+    workers: list[Count]
+    grace: Seconds
+
+
+class Ping(msgspec.Struct, tag=_wire.PING, array_like=True):
+    """Renew the lease, for this long."""
+
+    sequence: Count
+    lease: Seconds
+
+
+class Logs(msgspec.Struct, tag=_wire.LOGS, array_like=True):
+    """Follow a worker's output."""
+
+    generation: Count
+    worker: Count
+    out: Count
+    err: Count
+
+
+class Shutdown(msgspec.Struct, tag=_wire.SHUTDOWN, array_like=True):
+    """End everything."""
+
+    grace: Seconds
+
+
+class Cluster(msgspec.Struct):
+    """The part of a start spec's cluster that the agent uses."""
+
+    node: Count
+    workers_per_node: Count
+
+
+class StartSpec(msgspec.Struct):
+    """The part of a start spec that the agent uses; workers get it whole."""
+
+    python: str
+    cluster: Cluster
+    launcher: list[str] = []
+    env: dict[str, str] = {}
+    cwd: str | None = None
+
+
+class Awaited(msgspec.Struct, array_like=True):
+    """A task that the client still awaits."""
+
+    task: Count
+    index: Count = 0
+    """The first item that the client does not have."""
+    credit: Count | None = None
+
+
+class Attach(msgspec.Struct, tag=_wire.ATTACH, array_like=True):
+    """Client to worker: the first message."""
+
+    version: int
+    generation: Count
+    acknowledged: Count
+    awaited: list[Awaited]
+
+
+class Load(msgspec.Struct, tag=_wire.LOAD, array_like=True):
+    """A payload; its body is a `Source`."""
+
+    payload: Count
+    digest: str
+
+
+class Source(msgspec.Struct):
+    """The body of `Load`."""
+
+    entry: str
+    main: str
+    files: list[tuple[str, str]]
+    first_line: Annotated[int, msgspec.Meta(ge=1, le=_LINES)] = 1
+
+
+class Run(msgspec.Struct, tag=_wire.RUN, array_like=True):
+    """Run a task."""
+
+    task: Count
+    payload: Count
+    acknowledged: Count
+    credit: Count
+    trace: Any = None
+    gang: bool = True
+
+
+class Ack(msgspec.Struct, tag=_wire.ACK, array_like=True):
+    """All results up to this have arrived."""
+
+    sequence: Count
+
+
+class Credit(msgspec.Struct, tag=_wire.CREDIT, array_like=True):
+    """Allow further items."""
+
+    task: Count
+    items: Count
+
+
+class Cancel(msgspec.Struct, tag=_wire.CANCEL, array_like=True):
+    """Cancel a task."""
+
+    task: Count
+
+
+class Bye(msgspec.Struct, tag=_wire.BYE, array_like=True):
+    """Leave the hooks and end."""
+
+
+ToAgent = Hello | Start | ReservePort | Signal | Stop | Ping | Logs | Shutdown
+ToWorker = Run | Attach | Load | Ack | Credit | Cancel | Bye
