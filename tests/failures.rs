@@ -70,6 +70,8 @@ async fn a_worker_that_ends_in_a_task_is_told_by_its_cause_and_replaced() {
     let exit: PendingCompute<()> = python("import os\ndef f():\n    os._exit(7)\n").into();
     let crash: PendingCompute<()> = python("import ctypes\ndef f():\n    ctypes.string_at(0)\n").into();
     let alive: PendingCompute<bool> = python("def f():\n    return True\n").into();
+    let port: PendingCompute<u16> =
+        python("import skyward as sky\ndef f():\n    return sky.instance_info().head_port\n").into();
     pool(2)
         .scope(async |pool| {
             let error = exit.run_on(pool, Target::Rank(Rank(0))).await.unwrap_err();
@@ -78,6 +80,8 @@ async fn a_worker_that_ends_in_a_task_is_told_by_its_cause_and_replaced() {
             assert_eq!(error.exit(), Some(&WorkerExit::Signal(11)));
             assert!(error.to_string().contains("SIGSEGV"), "{error}");
             assert_eq!(alive.broadcast(pool).await?, [true, true]);
+            let ports = port.broadcast(pool).await?;
+            assert_eq!(ports[0], ports[1], "they meet where they met before");
             Ok(())
         })
         .await

@@ -41,6 +41,8 @@ pub(crate) struct State {
     pub(crate) scheduler: Scheduler,
     pub(crate) phase: PoolPhase,
     pub(crate) generation: Generation,
+    /// The port on the head at which a generation's workers meet.
+    pub(crate) rendezvous: Option<(Generation, u16)>,
     pub(crate) nodes: Vec<NodeStatus>,
     pub(crate) workers: Vec<WorkerSlot>,
     pub(crate) workers_per_node: u32,
@@ -90,6 +92,7 @@ impl Shared {
             scheduler: Scheduler::new(0, 0, false, limits.grace),
             phase: PoolPhase::Starting,
             generation: Generation(0),
+            rendezvous: None,
             nodes: Vec::new(),
             workers: Vec::new(),
             workers_per_node: 0,

@@ -41,11 +41,19 @@ impl World {
         let deadline = Instant::now() + shared.limits.hooks;
         let per_node = self.cluster.workers_per_node;
         shared.emit(PoolEvent::GenerationStarting { generation, workers: ranks.len() as u32 });
-        let head = nodes.first().ok_or_else(|| Error::new(ErrorKind::Start, "the pool has no node"))?;
-        let port = head.agent.reserve_port(ANSWER).await?;
+        let known = shared.lock().rendezvous.filter(|(of, _)| *of == generation);
+        let port = match known {
+            // A worker that is started again meets the others where they met.
+            Some((_, port)) => port,
+            None => {
+                let head = nodes.first().ok_or_else(|| Error::new(ErrorKind::Start, "the pool has no node"))?;
+                head.agent.reserve_port(ANSWER).await?
+            }
+        };
         {
             let mut state = shared.lock();
             state.generation = generation;
+            state.rendezvous = Some((generation, port));
             for rank in ranks {
                 if let Some(slot) = state.workers.get_mut(rank.0 as usize) {
                     *slot = slot.replaced(generation, shared.limits.max_frame);
