@@ -1,6 +1,52 @@
 //! Ephemeral accelerator compute for Rust services.
 //!
 //! Declare a Python payload with [`compute`], start a [`Pool`](pool::Pool), and call it: typed results come back, and when the scope ends the machines are gone.
+//!
+//! ```
+//! use skyward::prelude::*;
+//!
+//! #[skyward::compute]
+//! fn rank_of_all() -> u32 {
+//!     "
+//!     import skyward as sky
+//!     return sky.instance_info().global_worker_index
+//!     "
+//! }
+//!
+//! #[tokio::main]
+//! async fn main() -> skyward::Result<()> {
+//!     let ranks = Pool::builder()
+//!         .provider(Local::default())
+//!         .nodes(2)
+//!         .workers_per_node(2)
+//!         .scope(async |pool| rank_of_all().broadcast(pool).await)
+//!         .await?;
+//!     assert_eq!(ranks, [0, 1, 2, 3]);
+//!     Ok(())
+//! }
+//! ```
+//!
+//! # Where things are
+//!
+//! | what | where |
+//! |---|---|
+//! | declaring payloads, arguments and results | [`compute`], [`payload`] |
+//! | calling them: one, all, at the same time, many | [`PendingCompute`](payload::PendingCompute), [`ComputePoolExt`](pool::ComputePoolExt) |
+//! | pools: size, environment, deadlines, events | [`PoolBuilder`](pool::PoolBuilder), [`spec`], [`event`] |
+//! | frameworks | [`plugins`]; your own: [`plugin`] |
+//! | what went wrong | [`Error`], [`ErrorKind`] |
+//! | other kinds of machines | [`provider`], [`remote`] |
+//!
+//! # Features
+//!
+//! All of them only add.
+//!
+//! | feature | by default | what it adds |
+//! |---|---|---|
+//! | `macros` | yes | [`compute`] |
+//! | `plugins` | yes | [`plugins`]: JAX, Keras, PyTorch |
+//! | `terminal` | yes | [`Terminal`]: progress and output for people, when asked for |
+//! | `ndarray` | no | arrays to and from `ndarray` |
 
 #[cfg(doctest)]
 mod doctests;
