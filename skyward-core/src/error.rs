@@ -79,6 +79,8 @@ pub enum ErrorKind {
     Protocol,
     /// The operating system refused something on this host.
     Io,
+    /// What is started could not be recorded, and so was not started; or what was left behind could not be read.
+    Ledger,
 }
 
 /// Whether trying again may help.

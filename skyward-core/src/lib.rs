@@ -32,5 +32,6 @@ pub mod testkit;
 pub mod terminal;
 
 pub use error::{Error, ErrorKind, Result};
+pub use pool::{Reaped, reap};
 #[cfg(feature = "terminal")]
 pub use terminal::Terminal;

@@ -69,7 +69,7 @@ impl Blueprint {
         }
         let inputs = Inputs::read(&self.image)?;
         let offer = self.provider.choose(&self.requirements).await?;
-        cleanup.arm();
+        cleanup.arm().await?;
         self.provider.prepare(&shared.pool).await?;
         let prepared = self.prepare_nodes(shared, cleanup, &offer, &inputs).await?;
 
@@ -131,6 +131,7 @@ impl Blueprint {
         let wanted = self.nodes.wanted();
         let content = Instant::now() + limits.start / 2;
         let deadline = Instant::now() + limits.start + limits.environment;
+        cleanup.intend((0..wanted).map(|node| launch_of(shared, NodeIndex(node)))).await?;
         let mut pending: FuturesUnordered<_> =
             (0..wanted).map(|node| self.prepare_node(shared, cleanup, offer, inputs, NodeIndex(node))).collect();
         let mut prepared = Vec::new();
@@ -184,10 +185,10 @@ impl Blueprint {
         node: NodeIndex,
     ) -> Result<Prepared> {
         shared.emit(PoolEvent::NodeLaunching { node });
-        let launch = LaunchId::of(&shared.pool, node, Attempt(1));
+        let (launch, _) = launch_of(shared, node);
         let request = LaunchRequest::new(launch, shared.pool.clone(), node, offer.clone(), shared.limits.lease);
         let machine = self.provider.launch(&request).await?;
-        cleanup.add(machine.clone());
+        cleanup.add(machine.clone()).await?;
         let event = PoolEvent::NodeLaunched { node, machine: machine.id.clone(), address: machine.address.clone() };
         shared.emit(event);
         let remote: Arc<dyn Remote> = Arc::from(self.provider.connect(&machine).await?);
@@ -207,4 +208,9 @@ impl Blueprint {
             .map_err(|error| error.with_context("node", node))?;
         Ok(Prepared { machine, remote, ready })
     }
+}
+
+/// The intent to launch a node.
+fn launch_of(shared: &Shared, node: NodeIndex) -> (LaunchId, NodeIndex) {
+    (LaunchId::of(&shared.pool, node, Attempt(1)), node)
 }

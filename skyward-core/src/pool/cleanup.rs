@@ -7,10 +7,11 @@ use futures_util::future::join_all;
 use tokio::time::Instant;
 
 use super::bring_up::Node;
+use super::ledger::{Ledger, PoolLedger};
 use super::shared::Shared;
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::PoolEvent;
-use crate::ids::{MachineId, PoolId};
+use crate::ids::{LaunchId, MachineId, NodeIndex, PoolId};
 use crate::provider::{Machine, MachineStatus, Provider};
 
 /// What a pool has to end. Clones share one list of machines.
@@ -20,16 +21,33 @@ pub(crate) struct Cleanup {
     pool: PoolId,
     machines: Arc<Mutex<Vec<Machine>>>,
     prepared: Arc<Mutex<bool>>,
+    ledger: PoolLedger,
 }
 
 impl Cleanup {
     pub(crate) fn new(provider: Arc<dyn Provider>, pool: PoolId) -> Self {
-        Self { provider, pool, machines: Arc::default(), prepared: Arc::default() }
+        Self { provider, pool, machines: Arc::default(), prepared: Arc::default(), ledger: PoolLedger::default() }
     }
 
-    /// From now on there may be something at the provider.
-    pub(crate) fn arm(&self) {
+    /// Machines that another client left. Its ledger is not this one's to write.
+    pub(crate) fn of_orphan(provider: Arc<dyn Provider>, pool: PoolId, machines: Vec<Machine>) -> Self {
+        Self { machines: Arc::new(Mutex::new(machines)), ..Self::new(provider, pool) }
+    }
+
+    /// From now on there may be something at the provider; on record first, so that another client can end it if this one cannot.
+    pub(crate) async fn arm(&self) -> Result<()> {
+        let ledger = Ledger::of_user()?;
         *lock(&self.prepared) = true;
+        let opened = self.ledger.open(ledger, &self.pool, self.provider.as_ref()).await;
+        if opened.is_err() {
+            *lock(&self.prepared) = false;
+        }
+        opened
+    }
+
+    /// Machines are going to be launched.
+    pub(crate) async fn intend(&self, launches: impl Iterator<Item = (LaunchId, NodeIndex)>) -> Result<()> {
+        self.ledger.intend(launches.collect()).await
     }
 
     /// Whether there is nothing left to end.
@@ -38,8 +56,9 @@ impl Cleanup {
     }
 
     /// A machine was launched.
-    pub(crate) fn add(&self, machine: Machine) {
-        lock(&self.machines).push(machine);
+    pub(crate) async fn add(&self, machine: Machine) -> Result<()> {
+        lock(&self.machines).push(machine.clone());
+        self.ledger.fact(machine).await
     }
 
     /// Ends workers, agents and machines within the deadline.
@@ -57,7 +76,15 @@ impl Cleanup {
         let gone = |machine: &Machine| {
             shared.emit(PoolEvent::NodeGone { node: machine.node, machine: machine.id.clone() });
         };
-        self.end_machines(end, gone).await
+        self.end_all(end, gone).await
+    }
+
+    /// Ends the machines, and forgets the pool when they are gone.
+    async fn end_all(&self, end: Instant, gone: impl Fn(&Machine)) -> Result<()> {
+        self.end_machines(end, gone).await?;
+        self.ledger.forget().await;
+        *lock(&self.prepared) = false;
+        Ok(())
     }
 
     /// Ends machines, and waits until the provider confirms that they are gone.
@@ -100,10 +127,7 @@ impl Cleanup {
             };
             let result = tokio::time::timeout_at(end.max(Instant::now() + LEAST), round).await;
             let error = match result {
-                Ok(Ok(())) => {
-                    *lock(&self.prepared) = false;
-                    return Ok(());
-                }
+                Ok(Ok(())) => return Ok(()),
                 Ok(Err(error)) => error,
                 Err(_) => Error::new(
                     ErrorKind::Timeout,
@@ -175,7 +199,7 @@ impl Drop for LastResort {
         let _ = std::thread::Builder::new().name("skyward-cleanup".into()).spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
             if let Ok(runtime) = runtime {
-                let _ = runtime.block_on(cleanup.end_machines(Instant::now() + LAST_RESORT, |_| ()));
+                let _ = runtime.block_on(cleanup.end_all(Instant::now() + LAST_RESORT, |_| ()));
             }
         });
     }

@@ -104,6 +104,10 @@ impl Provider for Checked {
         self.inner.name()
     }
 
+    fn identity(&self) -> Option<String> {
+        self.inner.identity()
+    }
+
     async fn offers(&self, requirements: &Requirements) -> Result<Vec<Offer>> {
         let call = Call { what: "tell its offers", kind: "", on: "", limit: MINUTE };
         let mut offers = self.call(call, || self.inner.offers(requirements)).await?;

@@ -64,6 +64,11 @@ impl Provider for Local {
         "local"
     }
 
+    /// The folder of its machines.
+    fn identity(&self) -> Option<String> {
+        self.folders().identity()
+    }
+
     async fn offers(&self, requirements: &Requirements) -> Result<Vec<Offer>> {
         let requirements = requirements.clone();
         blocking(move || {

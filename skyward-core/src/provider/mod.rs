@@ -40,6 +40,11 @@ pub trait Provider: fmt::Debug + Send + Sync + 'static {
     /// Its name in messages and in the ledger: `local`, `docker`, `aws`.
     fn name(&self) -> &str;
 
+    /// What tells it from other providers of its name, such as an account and a region: in the ledger, so that [`reap`](crate::pool::reap) asks the right one. No secret.
+    fn identity(&self) -> Option<String> {
+        None
+    }
+
     /// What could be launched for these requirements, the best first. Empty: nothing fits.
     ///
     /// # Errors

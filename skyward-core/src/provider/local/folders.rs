@@ -40,6 +40,11 @@ impl Folders {
         }
     }
 
+    /// The root, wherever the process that reads this is.
+    pub(super) fn identity(&self) -> Option<String> {
+        std::path::absolute(&self.root).ok()?.into_os_string().into_string().ok()
+    }
+
     pub(super) fn pool(&self, pool: &PoolId) -> Result<PathBuf> {
         Ok(self.root.join(simple(pool.as_str())?))
     }

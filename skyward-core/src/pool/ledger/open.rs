@@ -1,0 +1,159 @@
+//! A pool's file in the hands of its owner.
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use super::owner::Owner;
+use super::record::{Head, Intent, Record, VERSION, now};
+use super::{Ledger, NEW, cannot};
+use crate::error::{Error, ErrorKind, Result};
+use crate::ids::{LaunchId, NodeIndex, PoolId};
+use crate::provider::{Machine, Provider};
+
+/// What a client records of a pool that it owns. Clones share one file, whose lock is free when the last one is dropped.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct PoolLedger(Arc<Mutex<State>>);
+
+#[derive(Debug, Default)]
+enum State {
+    #[default]
+    New,
+    Open(Open),
+    /// All of the pool is gone: nothing is recorded any more.
+    Forgotten,
+}
+
+#[derive(Debug)]
+pub(super) struct Open {
+    path: PathBuf,
+    pub(super) file: File,
+    /// The last record may have been cut off.
+    torn: bool,
+}
+
+impl PoolLedger {
+    /// Records that the provider will be asked for things for this pool. When this has returned, so do all later clients of this user know.
+    ///
+    /// # Cancel safety
+    ///
+    /// The file is made nevertheless, unless [`forget`](Self::forget) comes first, and removed by it otherwise.
+    pub(crate) async fn open(&self, ledger: Ledger, pool: &PoolId, provider: &dyn Provider) -> Result<()> {
+        let head = Head {
+            version: VERSION,
+            pool: pool.clone(),
+            provider: provider.name().to_owned(),
+            identity: provider.identity(),
+            owner: Owner::this(),
+            at: now(),
+        };
+        self.blocking(move |state| match state {
+            State::New => {
+                *state = State::Open(Open::create(&ledger, head)?);
+                Ok(())
+            }
+            _ => Err(Error::new(ErrorKind::Closed, "the pool ended before it was started")),
+        })
+        .await
+    }
+
+    /// Records machines that will be asked for.
+    ///
+    /// # Cancel safety
+    ///
+    /// They are recorded nevertheless.
+    pub(crate) async fn intend(&self, launches: Vec<(LaunchId, NodeIndex)>) -> Result<()> {
+        let at = now();
+        let records = launches.into_iter().map(|(launch, node)| Record::Intent(Intent { launch, node, at })).collect();
+        self.append(records, true).await
+    }
+
+    /// Records a machine that the provider told.
+    ///
+    /// # Cancel safety
+    ///
+    /// It is recorded nevertheless.
+    pub(crate) async fn fact(&self, machine: Machine) -> Result<()> {
+        // A client's death does not lose what was written, and after the host's the provider lists what was intended: no need to wait for the disk.
+        self.append(vec![Record::Fact { machine, at: now() }], false).await
+    }
+
+    /// Removes the pool from the ledger: all of it is confirmed gone. What goes wrong is told to the log only, because nothing is left to be ended.
+    pub(crate) async fn forget(&self) {
+        let forgotten = self.blocking(|state| match std::mem::replace(state, State::Forgotten) {
+            State::Open(open) => match std::fs::remove_file(&open.path) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => Err(cannot("remove", &open.path, error)),
+                _ => Ok(()),
+            },
+            _ => Ok(()),
+        });
+        if let Err(error) = forgotten.await {
+            tracing::warn!(%error, "a pool that is gone stays in the ledger until the next `reap`");
+        }
+    }
+
+    async fn append(&self, records: Vec<Record>, durable: bool) -> Result<()> {
+        self.blocking(move |state| match state {
+            State::Open(open) => open.append(records, durable).map_err(|error| cannot("write to", &open.path, error)),
+            _ => Err(Error::new(ErrorKind::Closed, "the pool is not in the ledger any more")),
+        })
+        .await
+    }
+
+    async fn blocking(&self, work: impl FnOnce(&mut State) -> Result<()> + Send + 'static) -> Result<()> {
+        let state = Arc::clone(&self.0);
+        let work = move || work(&mut state.lock().unwrap_or_else(PoisonError::into_inner));
+        match tokio::time::timeout(PATIENCE, tokio::task::spawn_blocking(work)).await {
+            Ok(Ok(done)) => done,
+            Ok(Err(error)) => Err(Error::new(ErrorKind::Ledger, "the ledger was interrupted").with_source(error)),
+            Err(_) => {
+                Err(Error::new(ErrorKind::Ledger, format!("the ledger's disk did not answer within {PATIENCE:?}"))
+                    .with_hint(format!("set {} to a folder on a disk that does", super::VARIABLE)))
+            }
+        }
+    }
+}
+
+impl Open {
+    /// Makes the file beside its place, locks it, and moves it there, so that nobody sees it without its lock and its first record.
+    pub(super) fn create(ledger: &Ledger, head: Head) -> Result<Self> {
+        ledger.make()?;
+        let path = ledger.path(&head.pool);
+        let new = path.with_extension(NEW);
+        let file = File::options().append(true).create_new(true).mode(0o600).open(&new);
+        let file = file.map_err(|error| cannot("write to", &path, error))?;
+        let make = || {
+            file.lock()?;
+            let mut open = Self { path: path.clone(), file, torn: false };
+            open.append(vec![Record::Pool(head)], true)?;
+            std::fs::rename(&new, &path)?;
+            File::open(&ledger.folder)?.sync_all()?;
+            Ok(open)
+        };
+        make().map_err(|error| {
+            for path in [&new, &path] {
+                // A file that stays is of a pool of which nothing was started.
+                let _ = std::fs::remove_file(path);
+            }
+            cannot("write to", &path, error)
+        })
+    }
+
+    pub(super) fn append(&mut self, records: Vec<Record>, durable: bool) -> io::Result<()> {
+        // What was cut off must not spoil what comes after it.
+        let mut lines = if self.torn { vec![b'\n'] } else { Vec::new() };
+        for record in records {
+            record.write_line(&mut lines)?;
+        }
+        self.torn = true;
+        self.file.write_all(&lines)?;
+        self.torn = false;
+        if durable { self.file.sync_data() } else { Ok(()) }
+    }
+}
+
+/// For a disk that does not answer.
+const PATIENCE: Duration = Duration::from_secs(10);

@@ -1,0 +1,120 @@
+//! What a pool's file holds: one record per line, each with a checksum of its own.
+
+use std::io::{self, Write};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+use super::owner::Owner;
+use crate::ids::{LaunchId, NodeIndex, PoolId};
+use crate::provider::Machine;
+use crate::spec::hex;
+
+/// A line. Times are seconds since 1970.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "record", rename_all = "lowercase")]
+pub(crate) enum Record {
+    /// The first one, written before anything is asked of the provider.
+    Pool(Head),
+    /// Written before a machine is asked for.
+    Intent(Intent),
+    /// Written when the provider has told the machine.
+    Fact { machine: Machine, at: u64 },
+}
+
+/// Whose pool it is, and where its machines are.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Head {
+    pub(crate) version: u32,
+    pub(crate) pool: PoolId,
+    pub(crate) provider: String,
+    pub(crate) identity: Option<String>,
+    pub(crate) owner: Owner,
+    pub(crate) at: u64,
+}
+
+/// A machine that may have been asked for.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Intent {
+    pub(crate) launch: LaunchId,
+    pub(crate) node: NodeIndex,
+    pub(crate) at: u64,
+}
+
+/// What could be read of a file.
+#[derive(Debug, Default, PartialEq)]
+pub(crate) struct Page {
+    /// None when it is damaged.
+    pub(crate) head: Option<Head>,
+    pub(crate) intents: Vec<Intent>,
+    pub(crate) machines: Vec<Machine>,
+    /// How many lines could not be read.
+    pub(crate) damaged: usize,
+}
+
+impl Record {
+    /// Adds its line. A record holds no secret: what a provider remembers of a machine beside its id is left out.
+    pub(crate) fn write_line(mut self, line: &mut Vec<u8>) -> io::Result<()> {
+        if let Self::Fact { machine, .. } = &mut self {
+            machine.facts.clear();
+        }
+        let json = serde_json::to_vec(&self)?;
+        write!(line, "{} ", sum(&json))?;
+        line.extend(json);
+        line.push(b'\n');
+        Ok(())
+    }
+
+    fn read_line(line: &[u8], newer: bool, page: &mut Page) {
+        let json = line
+            .split_at_checked(SUM)
+            .filter(|(found, rest)| rest.first() == Some(&b' ') && *found == sum(&rest[1..]).as_bytes());
+        let record = json.map(|(_, rest)| serde_json::from_slice(&rest[1..]));
+        match record {
+            Some(Ok(Self::Pool(head))) => page.head = Some(head),
+            Some(Ok(Self::Intent(intent))) => page.intents.push(intent),
+            Some(Ok(Self::Fact { machine, .. })) => page.machines.push(machine),
+            // A newer version may write more than this one knows.
+            Some(Err(_)) if newer => {}
+            _ => page.damaged += 1,
+        }
+    }
+}
+
+impl Page {
+    /// Reads what is whole, and counts what is not: a record that was cut off hides no other.
+    pub(crate) fn read(bytes: &[u8]) -> Self {
+        let mut page = Self::default();
+        for line in bytes.split_inclusive(|byte| *byte == b'\n') {
+            match line.strip_suffix(b"\n") {
+                Some([]) => {}
+                Some(line) => {
+                    let newer = page.newer().is_some();
+                    Record::read_line(line, newer, &mut page);
+                }
+                None => page.damaged += 1,
+            }
+        }
+        page
+    }
+
+    /// The version of the ledger, if it is newer than this one.
+    pub(crate) fn newer(&self) -> Option<u32> {
+        self.head.as_ref().map(|head| head.version).filter(|version| *version > VERSION)
+    }
+}
+
+/// Seconds since 1970.
+pub(crate) fn now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+}
+
+fn sum(json: &[u8]) -> String {
+    hex(&Sha256::digest(json)[..SUM / 2])
+}
+
+/// What this code writes. The form of a line and the fields of the first record stay as they are in all later versions.
+pub(super) const VERSION: u32 = 1;
+/// Hexadecimal digits of a checksum.
+const SUM: usize = 16;

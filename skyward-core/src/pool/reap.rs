@@ -1,0 +1,228 @@
+//! Ends what clients of this user left behind.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use futures_util::stream::{self, StreamExt};
+use tokio::time::Instant;
+
+use super::cleanup::Cleanup;
+use super::ledger::{Found, Head, Ledger, Orphan};
+use crate::error::{Error, ErrorKind, Result};
+use crate::ids::{LaunchId, MachineId, PoolId};
+use crate::provider::{Checked, Local, Machine, Provider};
+
+/// What [`reap`] found in the ledger.
+#[derive(Debug, Clone, Default)]
+#[non_exhaustive]
+pub struct Reaped {
+    /// Pools whose client was gone: now they are, too.
+    pub ended: Vec<Ended>,
+    /// Pools that somebody else answers for.
+    pub elsewhere: Vec<Elsewhere>,
+    /// Pools whose client is gone and that could not be ended. They stay in the ledger.
+    pub left: Vec<Left>,
+}
+
+/// A pool that was ended.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct Ended {
+    /// The pool.
+    pub pool: PoolId,
+    /// Its provider's name.
+    pub provider: String,
+    /// Its machines that are confirmed gone; also those whose lease had ended them before.
+    pub machines: Vec<MachineId>,
+}
+
+/// A pool that was left alone.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct Elsewhere {
+    /// The pool.
+    pub pool: PoolId,
+    /// The process of the client that owns it and lives. None: that is gone, and another process is ending what it left.
+    pub owner: Option<u32>,
+}
+
+/// A pool that could not be ended.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct Left {
+    /// The pool.
+    pub pool: PoolId,
+    /// Why.
+    pub error: Error,
+}
+
+/// Ends what clients of this user left on this host's providers when they were killed: the pools of the ledger whose client is gone, with the machines that are in the
+/// ledger and those in the provider's own list. A pool whose client lives is left alone.
+///
+/// Each pool is ended through the provider of the same name, and [identity](Provider::identity) where it has one, among those given and [`Local`]. A pool is
+/// forgotten only when the provider has confirmed that its machines are gone and has removed what they shared. It is safe to call this at any time, in several processes at once.
+///
+/// The ledger is in `$SKYWARD_STATE_DIR/ledger`, or else in `skyward/ledger` in `$XDG_STATE_HOME` or `~/.local/state`.
+///
+/// ```no_run
+/// # async fn example() -> skyward_core::Result<()> {
+/// let reaped = skyward_core::reap([]).await?;
+/// println!("{reaped}");
+/// # Ok(())
+/// # }
+/// ```
+///
+/// # Errors
+///
+/// [`ErrorKind::Ledger`] when the ledger cannot be read. What could not be ended is no error, but in [`Reaped::left`]; for each pool that takes two minutes at most.
+///
+/// # Cancel safety
+///
+/// Machines go on ending as far as they were told to. Their pools stay in the ledger.
+pub async fn reap(providers: impl IntoIterator<Item = Arc<dyn Provider>>) -> Result<Reaped> {
+    reap_in(Ledger::of_user()?, providers.into_iter().collect()).await
+}
+
+async fn reap_in(ledger: Ledger, providers: Vec<Arc<dyn Provider>>) -> Result<Reaped> {
+    let found = tokio::task::spawn_blocking(move || ledger.pools()).await;
+    let found =
+        found.map_err(|error| Error::new(ErrorKind::Ledger, "the ledger was interrupted").with_source(error))??;
+    let mut reaped = Reaped::default();
+    let mut orphans = Vec::new();
+    for found in found {
+        match found {
+            Found::Held { pool, page } => {
+                let owner = page.head.map(|head| head.owner).filter(|owner| owner.is_alive()).map(|owner| owner.pid);
+                reaped.elsewhere.push(Elsewhere { pool, owner });
+            }
+            Found::Orphan(orphan) => orphans.push(orphan),
+            Found::Closed { pool, error } => reaped.left.push(Left { pool, error }),
+        }
+    }
+    let ends = orphans.into_iter().map(|orphan| end(orphan, &providers));
+    let mut ends = stream::iter(ends).buffer_unordered(AT_ONCE);
+    while let Some(ended) = ends.next().await {
+        match ended {
+            Ok(ended) => reaped.ended.push(ended),
+            Err(left) => reaped.left.push(left),
+        }
+    }
+    reaped.ended.sort_by(|a, b| a.pool.cmp(&b.pool));
+    reaped.left.sort_by(|a, b| a.pool.cmp(&b.pool));
+    Ok(reaped)
+}
+
+async fn end(orphan: Orphan, given: &[Arc<dyn Provider>]) -> Result<Ended, Left> {
+    let pool = orphan.pool.clone();
+    let left = |error| Left { pool: pool.clone(), error };
+    let (name, providers) = match &orphan.page.head {
+        Some(head) => (head.provider.clone(), vec![provider_of(head, given).map_err(left)?]),
+        // Without its first record the pool may be at any of them.
+        None => (String::new(), given.iter().cloned().chain([Arc::new(Local::new()) as _]).collect()),
+    };
+    let mut machines = Vec::new();
+    for provider in providers {
+        machines.extend(end_at(&orphan, provider).await.map_err(left)?);
+    }
+    let forgotten = tokio::task::spawn_blocking(move || orphan.forget()).await;
+    match forgotten {
+        Ok(Ok(())) => Ok(Ended { pool, provider: name, machines }),
+        Ok(Err(error)) => Err(left(error)),
+        Err(error) => Err(left(Error::new(ErrorKind::Ledger, "the ledger was interrupted").with_source(error))),
+    }
+}
+
+/// Ends the pool's machines at one provider.
+async fn end_at(orphan: &Orphan, provider: Arc<dyn Provider>) -> Result<Vec<MachineId>> {
+    let provider: Arc<dyn Provider> = Arc::new(Checked::new(provider));
+    let deadline = Instant::now() + PATIENCE;
+    // Asked once before the patience of a cleanup begins: what fails for good fails at once.
+    provider.list(&orphan.pool).await?;
+    // Where the first record is damaged, machines are ended only by a provider that has them in its list.
+    let known = if orphan.page.head.is_some() { orphan.page.machines.clone() } else { Vec::new() };
+    let cleanup = Cleanup::of_orphan(provider, orphan.pool.clone(), known);
+    let gone: Mutex<BTreeMap<MachineId, LaunchId>> = Mutex::default();
+    let note = |machine: &Machine| {
+        let mut gone = gone.lock().unwrap_or_else(PoisonError::into_inner);
+        gone.insert(machine.id.clone(), machine.launch.clone());
+    };
+    loop {
+        cleanup.end_machines(deadline, note).await?;
+        let wait = {
+            let gone = gone.lock().unwrap_or_else(PoisonError::into_inner);
+            orphan.unsettled(|launch| gone.values().any(|other| other == launch))
+        };
+        if wait.is_zero() {
+            return Ok(gone.into_inner().unwrap_or_else(PoisonError::into_inner).into_keys().collect());
+        }
+        tokio::time::sleep(wait.min(LOOK)).await;
+    }
+}
+
+fn provider_of(head: &Head, given: &[Arc<dyn Provider>]) -> Result<Arc<dyn Provider>> {
+    let same = |provider: &&Arc<dyn Provider>| {
+        let other = provider.identity();
+        provider.name() == head.provider && (other.is_none() || head.identity.is_none() || other == head.identity)
+    };
+    if let Some(provider) = given.iter().find(same) {
+        return Ok(Arc::clone(provider));
+    }
+    let local = Local::new();
+    if head.provider == local.name() {
+        return Ok(Arc::new(match &head.identity {
+            Some(folder) => local.runtime_dir(folder),
+            None => local,
+        }));
+    }
+    let wanted = shown(&head.provider, head.identity.as_deref());
+    let names: Vec<_> = given
+        .iter()
+        .map(|provider| shown(provider.name(), provider.identity().as_deref()))
+        .chain(["local".into()])
+        .collect();
+    Err(Error::new(ErrorKind::NotFound, format!("its machines are at {wanted}, and that provider was not given"))
+        .with_context("given", names.join(", "))
+        .with_hint(format!("give `reap` the provider {wanted}")))
+}
+
+fn shown(name: &str, identity: Option<&str>) -> String {
+    match identity {
+        Some(identity) => format!("`{name}` ({identity})"),
+        None => format!("`{name}`"),
+    }
+}
+
+/// One line per pool.
+impl fmt::Display for Reaped {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.ended.is_empty() && self.elsewhere.is_empty() && self.left.is_empty() {
+            return f.write_str("nothing was left behind");
+        }
+        let mut lines = Vec::new();
+        for Ended { pool, provider, machines } in &self.ended {
+            lines.push(format!("ended {pool} ({provider}): {} machines", machines.len()));
+        }
+        for Elsewhere { pool, owner } in &self.elsewhere {
+            lines.push(match owner {
+                Some(pid) => format!("alive {pool}: process {pid} owns it"),
+                None => format!("ending {pool}: another process is at it"),
+            });
+        }
+        for Left { pool, error } in &self.left {
+            lines.push(format!("left {pool}: {error}"));
+        }
+        f.write_str(&lines.join("\n"))
+    }
+}
+
+/// Pools that are ended at the same time.
+const AT_ONCE: usize = 8;
+/// What the machines of one pool get to be gone.
+const PATIENCE: Duration = Duration::from_secs(120);
+/// The longest pause between two looks for a machine that was asked for and is not listed.
+const LOOK: Duration = Duration::from_millis(500);
+
+#[cfg(test)]
+mod tests;

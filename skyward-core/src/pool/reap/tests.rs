@@ -1,0 +1,158 @@
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use async_trait::async_trait;
+
+use super::super::ledger::tests::{Scratch, head, intent, lines, machine};
+use super::*;
+use crate::provider::{LaunchRequest, MachineStatus, Offer, Requirements};
+use crate::remote::Remote;
+
+/// A provider with a list of machines.
+#[derive(Debug, Default)]
+struct Cloud {
+    name: &'static str,
+    identity: Option<&'static str>,
+    machines: Mutex<Vec<Machine>>,
+    /// From which look on its list has them.
+    lists_from: usize,
+    looks: AtomicUsize,
+    /// Says that it ends machines, and does not.
+    stuck: bool,
+    torn_down: AtomicUsize,
+    /// How often machines were ended, each with its id.
+    ended: Mutex<Vec<MachineId>>,
+}
+
+#[async_trait]
+impl Provider for Cloud {
+    fn name(&self) -> &str {
+        self.name
+    }
+    fn identity(&self) -> Option<String> {
+        self.identity.map(str::to_owned)
+    }
+    async fn offers(&self, _: &Requirements) -> Result<Vec<Offer>> {
+        Ok(Vec::new())
+    }
+    async fn prepare(&self, _: &PoolId) -> Result<()> {
+        Ok(())
+    }
+    async fn launch(&self, _: &LaunchRequest) -> Result<Machine> {
+        Err(Error::new(ErrorKind::Provider, "nothing is launched here"))
+    }
+    async fn inspect(&self, machines: &[MachineId]) -> Result<Vec<MachineStatus>> {
+        let there = self.machines.lock().unwrap();
+        let status = |id: &MachineId| {
+            if there.iter().any(|machine| machine.id == *id) { MachineStatus::Running } else { MachineStatus::Gone }
+        };
+        Ok(machines.iter().map(status).collect())
+    }
+    async fn connect(&self, _: &Machine) -> Result<Box<dyn Remote>> {
+        Err(Error::new(ErrorKind::Provider, "nothing is reached here"))
+    }
+    async fn terminate(&self, machine: &MachineId) -> Result<()> {
+        self.ended.lock().unwrap().push(machine.clone());
+        if !self.stuck {
+            self.machines.lock().unwrap().retain(|other| other.id != *machine);
+        }
+        Ok(())
+    }
+    async fn teardown(&self, _: &PoolId) -> Result<()> {
+        self.torn_down.fetch_add(1, Ordering::Relaxed);
+        Ok(())
+    }
+    async fn list(&self, _: &PoolId) -> Result<Vec<Machine>> {
+        let look = self.looks.fetch_add(1, Ordering::Relaxed);
+        Ok(if look >= self.lists_from { self.machines.lock().unwrap().clone() } else { Vec::new() })
+    }
+}
+
+/// A ledger with one pool of a dead owner at the provider `cloud` with the identity `here`, whose node 0 was told and node 1 only intended.
+fn left_behind() -> (Scratch, PoolId, Vec<Machine>) {
+    let (scratch, pool) = (Scratch::new(), PoolId::random());
+    let machines = vec![machine(&pool, 0), machine(&pool, 1)];
+    let now = super::super::ledger::now();
+    scratch.write(
+        &pool,
+        &lines(vec![
+            head(&pool, "cloud", Some("here")),
+            intent(&machines[0], now),
+            intent(&machines[1], now),
+            super::super::ledger::tests::fact(&machines[0]),
+        ]),
+    );
+    (scratch, pool, machines)
+}
+
+async fn reap_with(scratch: &Scratch, clouds: &[&Arc<Cloud>]) -> Reaped {
+    let providers = clouds.iter().map(|cloud| Arc::clone(*cloud) as Arc<dyn Provider>).collect();
+    reap_in(scratch.0.clone(), providers).await.unwrap()
+}
+
+#[tokio::test]
+async fn a_machine_that_the_provider_lists_late_is_ended_too() {
+    let (scratch, pool, machines) = left_behind();
+    let ids: Vec<_> = machines.iter().map(|machine| machine.id.clone()).collect();
+    let cloud = Arc::new(Cloud {
+        name: "cloud",
+        identity: Some("here"),
+        machines: Mutex::new(machines),
+        lists_from: 3,
+        ..Cloud::default()
+    });
+    let reaped = reap_with(&scratch, &[&cloud]).await;
+    assert_eq!(reaped.ended.len(), 1, "{reaped}");
+    assert_eq!((&reaped.ended[0].pool, &reaped.ended[0].machines), (&pool, &ids));
+    assert!(cloud.machines.lock().unwrap().is_empty());
+    assert!(cloud.torn_down.load(Ordering::Relaxed) > 0);
+    assert_eq!(scratch.files(), 0);
+    assert_eq!(reap_with(&scratch, &[&cloud]).await.to_string(), "nothing was left behind");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_not_confirmed_gone_stays_in_the_ledger() {
+    let (scratch, pool, machines) = left_behind();
+    let cloud = Arc::new(Cloud { name: "cloud", machines: Mutex::new(machines), stuck: true, ..Cloud::default() });
+    let reaped = reap_with(&scratch, &[&cloud]).await;
+    assert!(reaped.ended.is_empty());
+    assert_eq!(reaped.left[0].pool, pool);
+    assert!(reaped.left[0].error.to_string().contains(&format!("{pool}.n1")), "{reaped}");
+    assert_eq!((scratch.files(), cloud.torn_down.load(Ordering::Relaxed)), (1, 0));
+}
+
+#[tokio::test]
+async fn a_pool_of_another_provider_or_account_is_left_and_says_which() {
+    let (scratch, _, machines) = left_behind();
+    let other = Arc::new(Cloud { name: "cloud", identity: Some("there"), ..Cloud::default() });
+    let reaped = reap_with(&scratch, &[&other]).await;
+    let error = &reaped.left[0].error;
+    assert_eq!(error.kind(), ErrorKind::NotFound);
+    assert!(error.to_string().contains("`cloud` (here)") && error.to_string().contains("`cloud` (there)"), "{error}");
+    assert!(other.ended.lock().unwrap().is_empty());
+    let right =
+        Arc::new(Cloud { name: "cloud", identity: Some("here"), machines: Mutex::new(machines), ..Cloud::default() });
+    assert_eq!(reap_with(&scratch, &[&other, &right]).await.ended.len(), 1);
+    assert!(other.ended.lock().unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn two_at_once_end_each_pool_once() {
+    let (scratch, _, machines) = left_behind();
+    let cloud = Arc::new(Cloud { name: "cloud", machines: Mutex::new(machines), ..Cloud::default() });
+    let given = [&cloud];
+    let (a, b) = tokio::join!(reap_with(&scratch, &given), reap_with(&scratch, &given));
+    assert_eq!(a.ended.len() + b.ended.len(), 1, "{a}\n{b}");
+    assert!(a.left.is_empty() && b.left.is_empty(), "{a}\n{b}");
+    assert_eq!(cloud.ended.lock().unwrap().len(), 2);
+}
+
+#[tokio::test]
+async fn without_its_first_record_a_pool_is_ended_where_it_is_listed_and_stays_on_record() {
+    let (scratch, pool, machines) = left_behind();
+    scratch.write(&pool, &[&b"torn\n"[..], &lines(vec![intent(&machines[0], 1)])].concat());
+    let cloud = Arc::new(Cloud { name: "cloud", machines: Mutex::new(machines), ..Cloud::default() });
+    let reaped = reap_with(&scratch, &[&cloud]).await;
+    assert!(reaped.left[0].error.to_string().contains("first record is damaged"), "{reaped}");
+    assert!(cloud.machines.lock().unwrap().is_empty());
+    assert_eq!(scratch.files(), 1);
+}

@@ -1,0 +1,401 @@
+//! What a client that is killed leaves behind ends: by itself, and by `reap` where that is not enough.
+//!
+//! Clients and reapers are processes of their own: this test program, started again with a role.
+
+mod common;
+
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use common::{limits, processes_of, python};
+use skyward::error::ErrorKind;
+use skyward::ids::PoolId;
+use skyward::payload::PendingCompute;
+use skyward::pool::{ComputePool, Pool, PoolBuilder};
+
+/// A user of their own: folders for the ledger and for machines, and the clients that were started.
+struct User {
+    root: PathBuf,
+    clients: Vec<Child>,
+    /// A client whose output nobody reads must not fail by it.
+    outputs: Vec<BufReader<ChildStdout>>,
+    mounted: bool,
+}
+
+impl User {
+    fn new() -> Self {
+        let root = std::env::temp_dir().join(format!("so{}-{}", std::process::id(), unique()));
+        fs::create_dir_all(root.join("state")).unwrap();
+        Self { root, clients: Vec::new(), outputs: Vec::new(), mounted: false }
+    }
+
+    fn command(&self, role: &str) -> Command {
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command
+            .args(["client", "--exact", "--ignored", "--nocapture", "--test-threads=1"])
+            .env(ROLE, role)
+            .env("SKYWARD_STATE_DIR", self.root.join("state"))
+            .env("SKYWARD_RUNTIME_DIR", self.root.join("run"))
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped());
+        command
+    }
+
+    /// Starts a client; it is killed at the end of the test if it lives until then.
+    fn start(&mut self, role: &str) -> usize {
+        self.clients.push(self.command(role).spawn().unwrap());
+        self.clients.len() - 1
+    }
+
+    /// Starts a client and waits until it says a line that begins with this word.
+    fn start_until(&mut self, role: &str, word: &str) -> (usize, String) {
+        let client = self.start(role);
+        let output = self.clients[client].stdout.take().unwrap();
+        let mut seen = Vec::new();
+        let mut output = BufReader::new(output);
+        let mut line = String::new();
+        while output.read_line(&mut line).unwrap() > 0 {
+            if let Some(rest) = line.strip_prefix(word) {
+                let rest = rest.trim().to_owned();
+                self.outputs.push(output);
+                return (client, rest);
+            }
+            seen.push(std::mem::take(&mut line));
+        }
+        panic!("the client ended without a word: {seen:#?}");
+    }
+
+    fn kill(&mut self, client: usize) {
+        self.clients[client].kill().unwrap();
+        self.clients[client].wait().unwrap();
+    }
+
+    /// What a client says that runs to its end.
+    fn run(&self, role: &str) -> String {
+        finish(self.command(role).stdin(Stdio::null()).spawn().unwrap())
+    }
+
+    fn ledger(&self) -> PathBuf {
+        self.root.join("state/ledger")
+    }
+
+    fn pools(&self) -> Vec<PoolId> {
+        let entries = fs::read_dir(self.ledger()).into_iter().flatten().flatten();
+        let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
+        names.filter_map(|name| Some(PoolId::new(name.strip_suffix(".ledger")?))).collect()
+    }
+
+    /// Folders of pools.
+    fn machines(&self) -> Vec<String> {
+        let entries = fs::read_dir(self.root.join("run")).into_iter().flatten().flatten();
+        let names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
+        names.filter(|name| name.starts_with("p-")).collect()
+    }
+
+    #[track_caller]
+    fn assert_nothing_left(&self, pool: &PoolId) {
+        assert_eq!(processes_of(pool), Vec::<String>::new());
+        assert_eq!(self.machines(), Vec::<String>::new());
+        assert!(!self.pools().contains(pool), "{pool} is still in the ledger");
+    }
+
+    /// Puts the ledger on a disk of this many bytes. False where that is not allowed.
+    fn small_disk(&mut self, bytes: u32) -> bool {
+        let mut mount = Command::new("mount");
+        let mount = mount.args(["-t", "tmpfs", "-o", &format!("size={bytes}"), "tmpfs"]).arg(self.root.join("state"));
+        self.mounted = mount.stderr(Stdio::null()).status().is_ok_and(|status| status.success());
+        if !self.mounted {
+            println!("skipped: a file system of its own cannot be mounted here");
+        }
+        self.mounted
+    }
+}
+
+impl Drop for User {
+    fn drop(&mut self) {
+        for client in &mut self.clients {
+            let _ = client.kill();
+            let _ = client.wait();
+        }
+        for pool in self.machines() {
+            each_process(&PoolId::new(pool), "", |pid| signal("KILL", pid));
+        }
+        if self.mounted {
+            let _ = Command::new("umount").arg(self.root.join("state")).status();
+        }
+        let _ = fs::remove_dir_all(&self.root);
+    }
+}
+
+#[test]
+fn a_client_killed_while_idle_takes_its_machines_along_and_reap_forgets_them() {
+    let mut user = User::new();
+    let (client, pool) = user.start_until("idle", "pool ");
+    let pool = PoolId::new(pool);
+    until("two agents and two workers run", || processes_of(&pool).len() >= 4);
+    assert_eq!(user.run("reap"), format!("alive {pool}"), "what has an owner is left alone");
+    user.kill(client);
+    until("the agents end by their owner, long before the lease", || processes_of(&pool).is_empty());
+    assert_eq!(user.run("reap"), format!("ended {pool} 2"));
+    user.assert_nothing_left(&pool);
+    assert_eq!(user.run("reap"), "");
+}
+
+#[test]
+fn a_client_killed_while_a_task_runs_leaves_nothing_of_it() {
+    let mut user = User::new();
+    let (client, pool) = user.start_until("task", "pool ");
+    let pool = PoolId::new(pool);
+    until("the task's children run", || children(&pool) == 20);
+    user.kill(client);
+    until("the task and its children end", || processes_of(&pool).is_empty());
+    assert_eq!(user.run("reap"), format!("ended {pool} 1"));
+    user.assert_nothing_left(&pool);
+}
+
+#[test]
+fn a_client_killed_at_any_moment_of_its_start_leaves_what_reap_finds() {
+    // Found in the ledger; a folder of a machine; a process of it; and some time after that.
+    let stages: [fn(&User, &PoolId) -> bool; 4] = [
+        |_, _| true,
+        |user, _| !user.machines().is_empty(),
+        |_, pool| !processes_of(pool).is_empty(),
+        |_, pool| processes_of(pool).len() > 3,
+    ];
+    for (number, reached) in stages.into_iter().enumerate() {
+        let mut user = User::new();
+        let client = user.start("idle");
+        until("the start is on record", || !user.pools().is_empty());
+        let pool = user.pools().remove(0);
+        until("the start goes on", || reached(&user, &pool));
+        user.kill(client);
+        let said = user.run("reap");
+        assert!(said.starts_with(&format!("ended {pool} ")), "stage {number}: {said}");
+        user.assert_nothing_left(&pool);
+    }
+}
+
+#[test]
+fn reap_ends_what_is_left_when_client_and_agent_are_killed() {
+    let mut user = User::new();
+    let (client, pool) = user.start_until("task", "pool ");
+    let pool = PoolId::new(pool);
+    until("the task's children run", || children(&pool) == 20);
+    each_process(&pool, "skyward.agent", |pid| signal("STOP", pid));
+    user.kill(client);
+    each_process(&pool, "skyward.agent", |pid| signal("KILL", pid));
+    until("the agent is gone", || !processes_of(&pool).iter().any(|line| line.contains("skyward.agent")));
+    assert!(children(&pool) > 0, "those with a session of their own outlive it");
+    assert_eq!(user.run("reap"), format!("ended {pool} 1"));
+    user.assert_nothing_left(&pool);
+}
+
+#[test]
+fn reap_ends_what_a_stopped_agent_does_not() {
+    let mut user = User::new();
+    let (client, pool) = user.start_until("idle", "pool ");
+    let pool = PoolId::new(pool);
+    until("two agents and two workers run", || processes_of(&pool).len() >= 4);
+    each_process(&pool, "", |pid| signal("STOP", pid));
+    user.kill(client);
+    assert!(processes_of(&pool).len() >= 4, "stopped, they cannot end by themselves");
+    assert_eq!(user.run("reap"), format!("ended {pool} 2"));
+    user.assert_nothing_left(&pool);
+}
+
+#[test]
+fn two_reaps_at_once_end_what_is_dead_and_leave_what_lives() {
+    let mut user = User::new();
+    let dead: Vec<(usize, String)> = (0..3).map(|_| user.start_until("task", "pool ")).collect();
+    let (_, alive) = user.start_until("idle", "pool ");
+    for (client, pool) in &dead {
+        each_process(&PoolId::new(pool.as_str()), "skyward.agent", |pid| signal("STOP", pid));
+        user.kill(*client);
+    }
+    let reaps: Vec<Child> = (0..2).map(|_| user.command("reap").stdin(Stdio::null()).spawn().unwrap()).collect();
+    let said: Vec<String> = reaps.into_iter().map(finish).collect();
+    let lines: Vec<&str> = said.iter().flat_map(|said| said.lines()).collect();
+    for (_, pool) in &dead {
+        let ended = lines.iter().filter(|line| **line == format!("ended {pool} 1")).count();
+        assert_eq!(ended, 1, "{lines:?}");
+        assert_eq!(processes_of(&PoolId::new(pool.as_str())), Vec::<String>::new());
+    }
+    assert_eq!(lines.iter().filter(|line| **line == format!("alive {alive}")).count(), 2, "{lines:?}");
+    assert!(!lines.iter().any(|line| line.starts_with("left")), "{lines:?}");
+    assert_eq!(user.pools(), [PoolId::new(alive.as_str())]);
+    let alive = PoolId::new(alive);
+    until("the pool that has an owner runs on", || processes_of(&alive).len() >= 4);
+}
+
+#[test]
+fn a_record_that_was_cut_off_does_not_keep_reap_from_ending_the_rest() {
+    let mut user = User::new();
+    let (client, pool) = user.start_until("idle", "pool ");
+    let pool = PoolId::new(pool);
+    each_process(&pool, "skyward.agent", |pid| signal("STOP", pid));
+    user.kill(client);
+    let path = user.ledger().join(format!("{pool}.ledger"));
+    let length = fs::metadata(&path).unwrap().len();
+    fs::File::options().write(true).open(&path).unwrap().set_len(length - 20).unwrap();
+    assert_eq!(user.run("reap"), format!("ended {pool} 2"));
+    user.assert_nothing_left(&pool);
+}
+
+#[test]
+fn nothing_is_started_that_cannot_be_recorded() {
+    let mut user = User::new();
+    let run =
+        |user: &User, state: &Path| finish(user.command("start").env("SKYWARD_STATE_DIR", state).spawn().unwrap());
+    let said = run(&user, Path::new("/proc/not/writable"));
+    assert!(said.starts_with("error Ledger cannot make the ledger /proc/not/writable/ledger"), "{said}");
+    assert_eq!(user.machines(), Vec::<String>::new());
+    // Enough for the first record and the intents, and for no machine.
+    if !user.small_disk(16 << 10) {
+        return;
+    }
+    let state = user.root.join("state");
+    fill(&state);
+    let said = run(&user, &state);
+    assert!(said.starts_with("error Ledger cannot write to the ledger") && said.contains("free some space"), "{said}");
+    assert_eq!((user.machines(), user.pools()), (Vec::new(), Vec::new()));
+}
+
+#[test]
+fn a_disk_that_fills_up_keeps_no_machine_from_being_ended() {
+    let mut user = User::new();
+    if !user.small_disk(16 << 10) {
+        return;
+    }
+    let (client, pool) = user.start_until("leave", "pool ");
+    fill(&user.root.join("state"));
+    user.clients[client].stdin.take().unwrap().write_all(b"\n").unwrap();
+    let status = user.clients[client].wait().unwrap();
+    assert!(status.success());
+    user.assert_nothing_left(&PoolId::new(pool));
+}
+
+#[test]
+fn a_ledger_that_is_spoilt_keeps_no_machine_from_being_ended() {
+    let mut user = User::new();
+    let (client, pool) = user.start_until("leave", "pool ");
+    let pool = PoolId::new(pool);
+    let path = user.ledger().join(format!("{pool}.ledger"));
+    fs::remove_file(&path).unwrap();
+    fs::create_dir(&path).unwrap();
+    user.clients[client].stdin.take().unwrap().write_all(b"\n").unwrap();
+    assert!(user.clients[client].wait().unwrap().success());
+    assert_eq!(processes_of(&pool), Vec::<String>::new());
+    assert_eq!(user.machines(), Vec::<String>::new());
+}
+
+/// What the tests start this program for.
+#[test]
+#[ignore = "a role that the other tests play"]
+fn client() {
+    let role = std::env::var(ROLE).unwrap();
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    runtime.block_on(async move {
+        match role.as_str() {
+            "idle" => {
+                let pool = owned(2).start().await.unwrap();
+                println!("\npool {}", pool.id());
+                std::future::pending().await
+            }
+            "task" => {
+                let pool = owned(1).start().await.unwrap();
+                println!("\npool {}", pool.id());
+                let busy: PendingCompute<()> = python(
+                    "import subprocess, time\ndef f():\n    for n in range(20):\n        subprocess.Popen(['sleep', '3600'], start_new_session=n % 2 == 0)\n    while True:\n        time.sleep(3600)\n",
+                )
+                .into();
+                busy.run(&pool).await.unwrap();
+            }
+            "leave" => {
+                let pool = owned(1).start().await.unwrap();
+                println!("\npool {}", pool.id());
+                tokio::task::spawn_blocking(|| std::io::stdin().read_line(&mut String::new())).await.unwrap().unwrap();
+                pool.shutdown(Duration::from_secs(30)).await.unwrap();
+            }
+            "start" => {
+                let error = owned(2).start().await.unwrap_err();
+                assert_eq!(error.kind(), ErrorKind::Ledger, "{error}");
+                println!("\nsaid error {:?} {}", error.kind(), error.to_string().replace('\n', " "));
+            }
+            "reap" => {
+                let reaped = skyward::reap([]).await.unwrap();
+                println!();
+                for ended in &reaped.ended {
+                    println!("said ended {} {}", ended.pool, ended.machines.len());
+                }
+                for other in &reaped.elsewhere {
+                    let word = if other.owner.is_some() { "alive" } else { "busy" };
+                    println!("said {word} {}", other.pool);
+                }
+                for left in &reaped.left {
+                    println!("said left {} {}", left.pool, left.error);
+                }
+            }
+            other => panic!("no role is called {other}"),
+        }
+    });
+}
+
+/// A pool whose nodes' lease lasts longer than any test, so that it is not what ends them.
+fn owned(nodes: u32) -> PoolBuilder {
+    let mut limits = limits();
+    limits.lease = Duration::from_secs(3600);
+    Pool::builder().nodes(nodes).limits(limits)
+}
+
+/// What a client said in lines that begin with `said`.
+fn finish(mut client: Child) -> String {
+    let mut output = String::new();
+    client.stdout.take().unwrap().read_to_string(&mut output).unwrap();
+    assert!(client.wait().unwrap().success(), "{output}");
+    output.lines().filter_map(|line| line.strip_prefix("said ")).collect::<Vec<_>>().join("\n")
+}
+
+/// Leaves no byte free.
+fn fill(folder: &Path) {
+    let mut file = fs::File::create(folder.join("filler")).unwrap();
+    while file.write_all(&[0; 512]).is_ok() {}
+}
+
+fn children(pool: &PoolId) -> usize {
+    processes_of(pool).iter().filter(|line| line.contains("sleep 3600")).count()
+}
+
+/// Calls this for the id of each process of a pool whose command line has these words.
+fn each_process(pool: &PoolId, words: &str, act: impl Fn(&str)) {
+    for line in processes_of(pool) {
+        if let Some((pid, command)) = line.split_once(": ")
+            && command.contains(words)
+        {
+            act(pid.trim_matches('"'));
+        }
+    }
+}
+
+fn signal(name: &str, pid: &str) {
+    let _ = Command::new("kill").args([&format!("-{name}"), pid]).stderr(Stdio::null()).status();
+}
+
+#[track_caller]
+fn until(what: &str, reached: impl Fn() -> bool) {
+    let end = Instant::now() + Duration::from_secs(30);
+    while !reached() {
+        assert!(Instant::now() < end, "not within 30 s: {what}");
+        std::thread::yield_now();
+    }
+}
+
+fn unique() -> u32 {
+    use std::sync::atomic::{AtomicU32, Ordering};
+    static COUNT: AtomicU32 = AtomicU32::new(0);
+    COUNT.fetch_add(1, Ordering::Relaxed)
+}
+
+const ROLE: &str = "SKYWARD_TEST_ROLE";
