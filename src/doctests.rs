@@ -17,3 +17,6 @@ mod pools {}
 
 #[doc = include_str!("../docs/errors.md")]
 mod errors {}
+
+#[doc = include_str!("../docs/ownership.md")]
+mod ownership {}

@@ -2,6 +2,8 @@
 //!
 //! Clients and reapers are processes of their own: this test program, started again with a role.
 
+#![allow(clippy::unwrap_used, clippy::panic, reason = "the helpers of tests are not tests themselves")]
+
 mod common;
 
 use std::fs;
