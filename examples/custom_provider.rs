@@ -1,0 +1,148 @@
+//! A provider of your own: machines are folders of this host, with the processes that were started in them.
+//!
+//! ```sh
+//! cargo run --example custom_provider
+//! ```
+//!
+//! `tests/custom_provider.rs` has it pass the conformance suite of the testkit; `docs/providers.md` goes through it.
+
+use std::fs;
+use std::path::PathBuf;
+
+use async_trait::async_trait;
+use skyward::ids::{MachineId, PoolId};
+use skyward::prelude::*;
+use skyward::provider::{LaunchRequest, Machine, MachineStatus, Offer, Requirements};
+use skyward::remote::{Command, Process, Remote};
+
+/// Machines that are folders below `root`. Each holds its own record, so that any process can list them.
+#[derive(Debug, Clone)]
+pub struct Folders {
+    root: PathBuf,
+}
+
+impl Folders {
+    /// Keeps the machines' folders in `root`, whose path must be short: sockets are made below it.
+    pub fn new(root: impl Into<PathBuf>) -> Self {
+        Self { root: root.into() }
+    }
+
+    fn folder(&self, machine: &MachineId) -> skyward::Result<PathBuf> {
+        let plain = |c: char| c.is_ascii_alphanumeric() || c == '-';
+        match machine.as_str().chars().all(plain) && !machine.as_str().is_empty() {
+            true => Ok(self.root.join(machine.as_str())),
+            false => Err(Error::new(ErrorKind::Provider, format!("`{machine}` is no machine of this provider"))),
+        }
+    }
+}
+
+#[async_trait]
+impl Provider for Folders {
+    fn name(&self) -> &str {
+        "folders"
+    }
+
+    async fn offers(&self, requirements: &Requirements) -> skyward::Result<Vec<Offer>> {
+        let cpus = std::thread::available_parallelism().map_or(1, |count| count.get() as u32);
+        let offer = Offer::new("folder", "this host", cpus, 1);
+        let fits = requirements.accelerator.is_none()
+            && requirements.cpus.is_none_or(|wanted| offer.cpus >= wanted)
+            && requirements.memory_gib.is_none_or(|wanted| offer.memory_gib >= wanted);
+        Ok(if fits { vec![offer] } else { Vec::new() })
+    }
+
+    async fn prepare(&self, _: &PoolId) -> skyward::Result<()> {
+        Ok(())
+    }
+
+    async fn launch(&self, request: &LaunchRequest) -> skyward::Result<Machine> {
+        // The launch id is the machine's id: the same launch is the same folder.
+        let id = MachineId::new(request.launch.as_str());
+        let folder = self.folder(&id)?;
+        let mut machine = Machine::new(request, id, "127.0.0.1", folder.to_string_lossy());
+        machine.on_client_host = true;
+        let record = serde_json::to_vec(&machine).map_err(|error| failed("describe", &folder, error.into()))?;
+        // Without an await in between, the future is never dropped half-way.
+        fs::create_dir_all(&folder)
+            .and_then(|()| fs::write(folder.join("machine.new"), record))
+            .and_then(|()| fs::rename(folder.join("machine.new"), folder.join("machine.json")))
+            .map_err(|error| failed("make", &folder, error))?;
+        Ok(machine)
+    }
+
+    async fn inspect(&self, machines: &[MachineId]) -> skyward::Result<Vec<MachineStatus>> {
+        let status = |machine| match self.folder(machine)?.exists() {
+            true => Ok(MachineStatus::Running),
+            false => Ok(MachineStatus::Gone),
+        };
+        machines.iter().map(status).collect()
+    }
+
+    async fn connect(&self, machine: &Machine) -> skyward::Result<Box<dyn Remote>> {
+        let folder = self.folder(&machine.id)?;
+        if !folder.exists() {
+            return Err(Error::new(ErrorKind::Provider, format!("the machine {} is gone", machine.id)));
+        }
+        // Whatever is started on the machine carries its mark.
+        Ok(Box::new(Process::new().env("SKYWARD_MACHINE", machine.id.as_str()).folder(folder)))
+    }
+
+    async fn terminate(&self, machine: &MachineId) -> skyward::Result<()> {
+        let folder = self.folder(machine)?;
+        let script = "while pids=$(grep -lzxsF \"SKYWARD_MACHINE=$machine\" /proc/[0-9]*/environ | tr -dc '0-9\\n'); \
+                      [ -n \"$pids\" ]; do kill -9 $pids || true; done; rm -rf \"$folder\"";
+        let end = Command::script(script).env("machine", machine.as_str()).env("folder", folder.to_string_lossy());
+        // Once more, for what was started just before the folder went: nothing can be started in it afterwards.
+        for _ in 0..2 {
+            let output = Process::new().run(&end, &|_| {}).await?;
+            if !output.success() {
+                let what = format!("cannot end the machine {machine}: {}", output.stderr.trim());
+                return Err(Error::new(ErrorKind::Provider, what).temporary());
+            }
+        }
+        Ok(())
+    }
+
+    async fn teardown(&self, _: &PoolId) -> skyward::Result<()> {
+        Ok(())
+    }
+
+    async fn list(&self, pool: &PoolId) -> skyward::Result<Vec<Machine>> {
+        let Ok(entries) = fs::read_dir(&self.root) else { return Ok(Vec::new()) };
+        let records = entries.flatten().filter_map(|entry| fs::read(entry.path().join("machine.json")).ok());
+        let machines = records.filter_map(|record| serde_json::from_slice::<Machine>(&record).ok());
+        Ok(machines.filter(|machine| machine.pool == *pool).collect())
+    }
+}
+
+fn failed(verb: &str, folder: &std::path::Path, error: std::io::Error) -> Error {
+    Error::new(ErrorKind::Provider, format!("cannot {verb} the folder {}", folder.display())).with_source(error)
+}
+
+#[skyward::compute]
+fn place() -> (u32, String) {
+    r#"
+    import os
+    import skyward as sky
+
+    return sky.instance_info().node, os.environ["SKYWARD_MACHINE"]
+    "#
+}
+
+#[tokio::main]
+async fn main() -> skyward::Result<()> {
+    let root = std::env::temp_dir().join(format!("folders-{}", std::process::id()));
+    let ran = Pool::builder()
+        .provider(Folders::new(&root))
+        .nodes(2)
+        .scope(async |pool| {
+            let places = place().broadcast(pool).await?;
+            println!("nodes and their machines: {places:?}");
+            assert_eq!(places[1], (1, format!("{}-n1-a1", pool.id())));
+            Ok(())
+        })
+        .await;
+    assert!(fs::read_dir(&root).is_ok_and(|left| left.count() == 0));
+    fs::remove_dir_all(&root).map_err(|error| failed("remove", &root, error))?;
+    ran
+}
