@@ -7,7 +7,7 @@ import os
 import select
 import socket
 from collections import deque
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import msgspec
 
@@ -30,13 +30,8 @@ class LostDescriptorsError(Exception):
     """The payload closed descriptors that belong to the worker."""
 
 
-class Task(NamedTuple):
-    """A `Run` that has arrived, with its arguments."""
-
-    run: Run
-    arguments: dict[str, Any]
-    failure: dict[str, Any] | None
-    """What to answer instead of running it."""
+Task = tuple[Run, dict[str, Any], dict[str, Any] | None]
+"""A `Run` that has arrived, its arguments, and what to answer instead of running it. (A class costs more.)"""
 
 
 class Stream:
@@ -237,8 +232,9 @@ class Session:
                     failure = simple_failure("arguments", f"the arguments cannot be decoded: {error}", path="")
             if message.credit:
                 self.streams[message.task] = Stream(message.credit)
-            self.queue.append(Task(message, arguments, failure))
-            self._acknowledge(message.acknowledged)
+            self.queue.append((message, arguments, failure))
+            if self._retained:
+                self._acknowledge(message.acknowledged)
         elif type(message) is Attach:
             self._attach(message)
         elif not self._greeted:
@@ -271,7 +267,7 @@ class Session:
         self._send([_wire.frame(self._hello, self._hello_body)])
         self._acknowledge(hello.acknowledged)
         wanted = {awaited.task: awaited for awaited in hello.awaited}
-        self.queue = deque(task for task in self.queue if task.run.task in wanted)
+        self.queue = deque(task for task in self.queue if task[0].task in wanted)
         answered = {task for _, task, _, _ in self._retained}
         if self.running is not None and self.running not in wanted:
             self.cancelled = True
@@ -286,7 +282,7 @@ class Session:
                     lost.append((task, text))
         for _, _, parts, _ in list(self._retained):
             self._send(parts)
-        known = answered | {task.run.task for task in self.queue} | {self.running}
+        known = answered | {task[0].task for task in self.queue} | {self.running}
         lost += [(task, "the worker does not know the task: it never arrived") for task in wanted if task not in known]
         for task, text in lost:
             self.failure(task, 0, 0, 0, simple_failure("unknown", text))
@@ -309,7 +305,7 @@ class Session:
             self.cancelled = True
             return
         for waiting in self.queue:
-            if waiting.run.task == task:
+            if waiting[0].task == task:
                 self.queue.remove(waiting)
                 text = "the task was cancelled before it began"
                 self.failure(task, 0, 0, 0, simple_failure("cancelled", text))

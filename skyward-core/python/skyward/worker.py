@@ -112,22 +112,23 @@ class Worker:
 
     def execute(self, task: Task) -> bool:
         """Run one task and answer it; whether it took long."""
-        session, run = self.session, task.run
-        identity = run.task
         began = perf_counter_ns()
+        session = self.session
+        run, arguments, refusal = task
+        identity = run.task
         session.running = identity
         _state.gang = run.gang
         session.cancelled = False
         session.verdict = None
         parts: list[Buffer] | None = None
-        failure = task.failure or self.failure
+        failure = refusal or self.failure
         payload = session.payloads.get(run.payload)
         if failure is None:
             if payload is None:
                 failure = simple_failure("unknown", f"payload {run.payload} was never loaded here")
             else:
                 stream = _Output(session, identity) if identity in session.streams else None
-                parts, failure = self.runner.run(payload, task.arguments, run.trace, stream)
+                parts, failure = self.runner.run(payload, arguments, run.trace, stream)
                 if not self._has_signals():
                     self.take_signals()
         if session.verdict is not None:
