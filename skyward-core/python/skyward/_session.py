@@ -7,6 +7,7 @@ import os
 import select
 import socket
 from collections import deque
+from itertools import islice
 from typing import Any, Final
 
 import msgspec
@@ -21,6 +22,8 @@ _encode = msgspec.msgpack.Encoder().encode
 _decode_message = msgspec.msgpack.Decoder(ToWorker).decode
 _decode_source = msgspec.msgpack.Decoder(Source).decode
 _EMPTY: Final = memoryview(b"\x80")
+_PIECES: Final = 512
+"""Pieces that one system call takes; systems allow 1024."""
 _PATIENCE: Final = 1 << 16
 """While an answer cannot be sent, tasks are still taken in up to this number, so that client and worker never wait
 for each other."""
@@ -84,6 +87,9 @@ class Session:
         self._reader = _wire.FrameReader(max_frame, _decode_message)
         self._greeted = False
         self._pumping = False
+        self._sending = False
+        self._outbox: deque[list[Buffer]] = deque()
+        """Frames that came up while another was being sent, or while what has arrived was being taken in."""
         self._poll = select.poll()
         self._poll.register(listener, select.POLLIN)
 
@@ -184,6 +190,7 @@ class Session:
 
     def _drop(self) -> None:
         connection, self._connection = self._connection, None
+        self._outbox.clear()
         if connection is not None:
             self._poll.unregister(connection)
             connection.close()
@@ -213,10 +220,14 @@ class Session:
             self._broken(error)
         finally:
             self._pumping = False
+            self._send_waiting()
 
     def _refuse(self, number: int, text: str) -> None:
-        self._greeted = True
-        self._send([_wire.frame([_wire.ERROR, number, text])])
+        if self._connection is not None and not self._sending:
+            try:
+                self._connection.send(_wire.frame([_wire.ERROR, number, text]))
+            except OSError:
+                pass
         self._drop()
 
     def _handle(self, message: ToWorker, body: memoryview, owned: bool) -> None:
@@ -316,41 +327,52 @@ class Session:
         connection = self._connection
         if connection is None or not self._greeted:
             return
+        if self._sending or self._pumping:
+            self._outbox.append(parts)
+            return
         try:
             if len(parts) == 1:
                 sent = connection.send(parts[0])
                 if sent == len(parts[0]):
                     return
             else:
-                sent = connection.sendmsg(parts)
+                sent = connection.sendmsg(parts[:_PIECES])
         except BlockingIOError:
             sent = 0
         except OSError as error:
             self._broken(error)
             return
-        rest = [memoryview(part) for part in parts]
-        while rest and connection is self._connection:
-            while rest and sent >= len(rest[0]):
-                sent -= len(rest.pop(0))
-            if not rest:
-                return
-            rest[0] = rest[0][sent:]
-            sent = self._send_when_possible(connection, rest)
+        self._sending = True
+        try:
+            rest = deque(memoryview(part) for part in parts)
+            while rest and connection is self._connection:
+                while rest and sent >= len(rest[0]):
+                    sent -= len(rest.popleft())
+                if rest:
+                    rest[0] = rest[0][sent:]
+                    sent = self._send_when_possible(connection, rest)
+        finally:
+            self._sending = False
+        self._send_waiting()
 
-    def _send_when_possible(self, connection: socket.socket, rest: list[memoryview]) -> int:
+    def _send_waiting(self) -> None:
+        """Send what had to wait for another frame."""
+        while self._outbox and not self._sending and not self._pumping:
+            self._send(self._outbox.popleft())
+
+    def _send_when_possible(self, connection: socket.socket, rest: deque[memoryview]) -> int:
         """Wait until the client takes more; meanwhile take in what it sends, or a client that replaces it."""
-        may_read = not self._pumping and len(self.queue) < _PATIENCE
+        may_read = len(self.queue) < _PATIENCE
         self._poll.modify(connection, select.POLLOUT | (select.POLLIN if may_read else 0))
         try:
             for descriptor, event in self._poll.poll():
                 if descriptor != connection.fileno():
-                    if not self._pumping:
-                        self._accept()
+                    self._accept()
                     continue
                 if event & select.POLLIN and may_read:
                     self._read()
                 if connection is self._connection and event & ~select.POLLIN:
-                    return connection.sendmsg(rest[:64])
+                    return connection.sendmsg(list(islice(rest, _PIECES)))
         except BlockingIOError:
             pass
         except OSError as error:

@@ -18,7 +18,8 @@ from .._messages import Hello, Logs, Ping, ReservePort, Shutdown, Signal, Start,
 from . import tree
 from .client import Connection
 from .logs import Tails
-from .process import StartError, Worker
+from .process import Worker
+from .workers import Refusal, Workers
 
 _SIGNALS: Final = {"interrupt": signal.SIGINT, "kill": signal.SIGKILL, "stacks": signal.SIGUSR1}
 _decode_spec: Final = msgspec.msgpack.Decoder(StartSpec).decode
@@ -26,26 +27,18 @@ _FAREWELL: Final = 5.0
 """Seconds that a client may take over each piece of what is sent before the farewell."""
 
 
-class Refusal(Exception):
-    """A request that is answered with an error; the connection goes on."""
-
-
 class Agent:
     """Supervises the workers of one node for one pool."""
 
     def __init__(self, folder: str, address: str, lease: float, listener: socket.socket, machine: str) -> None:
-        self.folder = folder
         self.address = address
-        self.machine = machine
         self.lease = lease
         self.deadline = monotonic() + lease
-        self.workers: dict[tuple[int, int], Worker] = {}
-        self.generation = 0
+        self.workers = Workers(folder, machine)
         self.pool: str | None = None
         self.why_ended = ""
         self._owner: int | None = None
         """The owner's process, where its end must be looked for."""
-        self._environment = dict(os.environ)
         self._listener = listener
         self._client: Connection | None = None
         self._strangers: dict[int, Connection] = {}
@@ -110,10 +103,10 @@ class Agent:
             return
         for stop in list(self._stops):
             _, generation, indexes = stop
-            alive = [w for w in self._named(generation, indexes) if w.ended is None]
+            alive = [w for w in self.workers.named(generation, indexes) if w.ended is None]
             if not alive:
                 self._stops.remove(stop)
-                self._end_trees(self._named(generation, indexes))
+                self.workers.end_trees(self.workers.named(generation, indexes))
                 self._tell([_wire.STOPPED, generation, indexes])
             elif now >= stop[0]:
                 for worker in alive:
@@ -270,33 +263,13 @@ class Agent:
         connection.greeted = True
         python = ".".join(map(str, sys.version_info[:3]))
         connection.send([_wire.AGENT_HELLO, _wire.PROTOCOL, os.getpid(), python, _boot_facts()])
-        for worker in self.workers.values():
-            if worker.generation == self.generation and worker.ended is not None:
-                connection.send(self._exited(worker))
+        for worker in self.workers.ended():
+            connection.send(self._exited(worker))
 
     def _start(self, start: Start, body: memoryview) -> None:
         generation, indexes = start.generation, start.workers
         spec, whole = _decode_spec(body), msgspec.msgpack.decode(body)
-        running = [w for w in self.workers.values() if w.ended is None]
-        if generation < self.generation:
-            raise Refusal(f"generation {generation} is over; the latest is {self.generation}")
-        if old := next((w for w in running if w.generation != generation), None):
-            raise Refusal(f"generation {old.generation} still runs; stop it before generation {generation} starts")
-        if busy := [w.index for w in running if w.index in indexes]:
-            raise Refusal(f"workers {busy} of generation {generation} run already")
-        started: list[Worker] = []
-        for index in indexes:
-            worker = Worker(self.folder, generation, index)
-            try:
-                worker.start(spec, whole, self._environment)
-            except StartError as error:
-                for other in started:
-                    other.signal(signal.SIGKILL)
-                log(str(error))
-                raise Refusal(str(error)) from None
-            started.append(worker)
-            self.workers[generation, index] = worker
-        self.generation = generation
+        started = self.workers.start(generation, indexes, spec, whole)
         for worker in started:
             self._tails.follow(worker)
         self._tell([_wire.STARTED, generation, [[w.index, w.pid, w.socket_path] for w in started]])
@@ -306,47 +279,39 @@ class Agent:
             self._port.close()
             self._port = None
         family = socket.AF_INET6 if ":" in self.address else socket.AF_INET
-        reserved = socket.socket(family)
         try:
+            reserved = socket.socket(family)
             reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
             reserved.bind((self.address, 0))
         except OSError as error:
-            reserved.close()
             raise Refusal(f"no port can be reserved on {self.address}: {error.strerror}") from None
         self._port = reserved
         self._tell([_wire.PORT, request, self.address, reserved.getsockname()[1]])
 
     def _signal(self, signal: Signal) -> None:
-        worker = self._worker(signal.generation, signal.worker)
+        worker = self.workers.one(signal.generation, signal.worker)
         if signal.name not in _SIGNALS:
             raise Refusal(f"signal {signal.name!r} is not known; known are {', '.join(_SIGNALS)}")
         worker.signal(_SIGNALS[signal.name])
 
     def _stop(self, generation: int, indexes: list[int], grace: float) -> None:
-        for worker in self._named(generation, indexes):
+        for worker in self.workers.named(generation, indexes):
             worker.signal(signal.SIGTERM)
         self._stops.append((monotonic() + max(grace, 0.0), generation, indexes))
 
     def _follow(self, logs: Logs) -> None:
-        worker = self._worker(logs.generation, logs.worker)
+        worker = self.workers.one(logs.generation, logs.worker)
         try:
             self._tails.subscribe(worker, (logs.out, logs.err))
         except OSError as error:
             raise Refusal(f"the output of worker {logs.worker} cannot be read: {error}") from None
         self._advance_logs()
 
-    def _worker(self, generation: int, index: int) -> Worker:
-        worker = self.workers.get((generation, index))
-        if worker is None:
-            raise Refusal(f"there is no worker {index} of generation {generation}")
-        return worker
-
     def _shut_down(self, grace: float) -> None:
         generations: dict[int, list[int]] = {}
-        for worker in self.workers.values():
-            if worker.ended is None:
-                generations.setdefault(worker.generation, []).append(worker.index)
+        for worker in self.workers.alive():
+            generations.setdefault(worker.generation, []).append(worker.index)
         for generation, indexes in generations.items():
             self._stop(generation, indexes, grace)
         self._farewell = monotonic() + grace
@@ -366,10 +331,6 @@ class Agent:
             client.send([_wire.AGENT_BYE])
         except OSError as error:
             log(f"the client did not wait for the farewell: {error}")
-
-    def _named(self, generation: int, indexes: list[int]) -> list[Worker]:
-        found = (self.workers.get((generation, index)) for index in indexes)
-        return [worker for worker in found if worker is not None]
 
     # Ends
 
@@ -394,83 +355,20 @@ class Agent:
         self.why_ended = f"the owner, process {pid}, is gone"
 
     def _reap(self) -> None:
-        workers = {w.pid: w for w in self.workers.values() if w.ended is None}
-        while True:
-            try:
-                pid, status = os.waitpid(-1, os.WNOHANG)
-            except ChildProcessError:
-                return
-            if pid == 0:
-                return
-            worker = workers.get(pid)
-            if worker is None:
-                continue
-            worker.on_exit(status)
-            self._end_trees([worker])
+        for worker in self.workers.reap():
             code, number, oom = worker.ended or (None, None, False)
             memory = ", out of memory" if oom else ""
             log(f"worker {worker.index} of generation {worker.generation} ended: code {code}, signal {number}{memory}")
             self._tell(self._exited(worker))
             self._log_at = monotonic()
 
+    def _end_all(self) -> None:
+        self.workers.end_all()
+        self._reap()
+
     @staticmethod
     def _exited(worker: Worker) -> list[Any]:
         return [_wire.EXITED, worker.generation, worker.index, worker.pid, *(worker.ended or ())]
-
-    def _end_trees(self, workers: list[Worker]) -> None:
-        """Kill what workers that have ended left behind."""
-        for worker in workers:
-            tree.kill_group(worker.pid)
-        alive = {w.pid for w in self.workers.values() if w.ended is None}
-        marks = [w.mark.encode() for w in workers]
-        for _ in range(64):
-            table = tree.processes()
-            # Orphans are this process's children now: those of the ended workers by their mark, and all of
-            # them when no worker is left to which they could belong.
-            orphans = {p for p, (parent, _, state) in table.items() if parent == os.getpid() and state != "Z"} - alive
-            candidates = orphans | tree.descendants(orphans, table)
-            below_living = tree.descendants(alive, table) | alive
-            doomed = candidates if not alive else set()
-            groups = {worker.pid for worker in workers}
-            rest = {p: table[p] for p in set(table) - below_living - doomed}
-            doomed |= {p for p, (_, group, _) in rest.items() if group in groups}
-            for mark in marks if alive else ():
-                doomed |= tree.marked(mark, {p: table[p] for p in candidates if p in rest})
-            doomed = {p for p in doomed if p in table and table[p][2] != "Z"}
-            if not doomed:
-                return
-            tree.kill(doomed)
-            self._reap_strays()
-
-    def _reap_strays(self) -> None:
-        """Collect orphans that were killed, leaving the workers' own ends to `_reap`."""
-        alive = {w.pid for w in self.workers.values() if w.ended is None}
-        for pid, (parent, _, state) in tree.processes().items():
-            if parent == os.getpid() and state == "Z" and pid not in alive:
-                try:
-                    os.waitpid(pid, os.WNOHANG)
-                except ChildProcessError:
-                    pass
-
-    def _end_all(self) -> None:
-        """Kill everything below the agent, and whatever carries this machine's mark."""
-        mark = f"SKYWARD_MACHINE={self.machine}".encode()
-        for worker in self.workers.values():
-            worker.signal(signal.SIGKILL)
-        until = monotonic() + 5.0
-        while monotonic() < until:
-            table = tree.processes()
-            found = tree.descendants([os.getpid()], table)
-            if self.machine:
-                found |= tree.marked(mark, table)
-            found = {p for p in found if table[p][2] != "Z"} - {os.getpid()}
-            if not found:
-                break
-            tree.kill(found)
-            self._reap()
-            self._reap_strays()
-            select.select((), (), (), 0.002)
-        self._reap()
 
 
 def log(text: str) -> None:

@@ -62,13 +62,13 @@ def descendants(roots: Iterable[int], table: dict[int, tuple[int, int, str]]) ->
     return found
 
 
-def marked(mark: bytes, table: dict[int, tuple[int, int, str]]) -> set[int]:
-    """Processes that were started with this `NAME=value` in their environment."""
+def marked(marks: set[bytes], pids: Iterable[int]) -> set[int]:
+    """Those of the processes that were started with one of these `NAME=value` in their environment."""
     found: set[int] = set()
-    for pid in table:
+    for pid in pids if marks else ():
         try:
             with open(f"/proc/{pid}/environ", "rb", buffering=0) as file:
-                if mark in file.read(1 << 20).split(b"\0"):
+                if not marks.isdisjoint(file.read(1 << 20).split(b"\0")):
                     found.add(pid)
         except OSError:
             continue

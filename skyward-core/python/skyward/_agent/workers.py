@@ -1,0 +1,151 @@
+"""All workers of a node: started, named, reaped, and ended together with what they started."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+from collections.abc import Iterable, Mapping
+from time import monotonic
+from typing import Any, Final
+
+from .._messages import StartSpec
+from . import tree
+from .process import StartError, Worker
+
+_ROUNDS: Final = 64
+"""How often the process table is searched: who is killed may have forked meanwhile."""
+_LAST: Final = 5.0
+"""Seconds that the agent spends on its end; what does not end then hangs in the kernel."""
+
+
+class Refusal(Exception):
+    """A request that is answered with an error; the connection goes on."""
+
+
+class Workers:
+    """The workers of this agent, by generation and index."""
+
+    def __init__(self, folder: str, machine: str) -> None:
+        self.generation = 0
+        self._folder = folder
+        self._machine = machine
+        self._environment = dict(os.environ)
+        self._all: dict[tuple[int, int], Worker] = {}
+
+    def named(self, generation: int, indexes: Iterable[int]) -> list[Worker]:
+        """Those of these workers that were ever started."""
+        found = (self._all.get((generation, index)) for index in indexes)
+        return [worker for worker in found if worker is not None]
+
+    def one(self, generation: int, index: int) -> Worker:
+        """This worker.
+
+        Raises:
+            Refusal: it was never started.
+        """
+        worker = self._all.get((generation, index))
+        if worker is None:
+            raise Refusal(f"there is no worker {index} of generation {generation}")
+        return worker
+
+    def alive(self) -> list[Worker]:
+        """Those that have not ended."""
+        return [worker for worker in self._all.values() if worker.ended is None]
+
+    def ended(self) -> list[Worker]:
+        """Those of the latest generation that have ended."""
+        return [w for w in self._all.values() if w.generation == self.generation and w.ended is not None]
+
+    def start(self, generation: int, indexes: list[int], spec: StartSpec, whole: Mapping[str, Any]) -> list[Worker]:
+        """Start workers, all of them or none.
+
+        Raises:
+            Refusal: they do not fit what runs, or one cannot be started.
+        """
+        running = self.alive()
+        if generation < self.generation:
+            raise Refusal(f"generation {generation} is over; the latest is {self.generation}")
+        if old := next((w for w in running if w.generation != generation), None):
+            raise Refusal(f"generation {old.generation} still runs; stop it before generation {generation} starts")
+        if busy := [w.index for w in running if w.index in indexes]:
+            raise Refusal(f"workers {busy} of generation {generation} run already")
+        started: list[Worker] = []
+        for index in indexes:
+            worker = Worker(self._folder, generation, index)
+            try:
+                worker.start(spec, whole, self._environment)
+            except StartError as error:
+                for other in started:
+                    other.signal(signal.SIGKILL)
+                raise Refusal(str(error)) from None
+            started.append(worker)
+            self._all[generation, index] = worker
+        self.generation = generation
+        return started
+
+    def reap(self) -> list[Worker]:
+        """Collect processes that have ended, and end what ended workers have left behind; the workers among them."""
+        alive = {worker.pid: worker for worker in self.alive()}
+        found: list[Worker] = []
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                break
+            if pid == 0:
+                break
+            worker = alive.get(pid)
+            if worker is not None:
+                worker.on_exit(status)
+                found.append(worker)
+        if found:
+            self.end_trees(found)
+        return found
+
+    def end_trees(self, workers: list[Worker]) -> None:
+        """Kill what workers that have ended left behind."""
+        for worker in workers:
+            tree.kill_group(worker.pid)
+        groups = {worker.pid for worker in workers}
+        marks = {worker.mark.encode() for worker in workers}
+        alive = {worker.pid for worker in self.alive()}
+        for _ in range(_ROUNDS):
+            table = tree.processes()
+            below_living = tree.descendants(alive, table) | alive
+            # Whoever left its parent is this process's child now. It belonged to an ended worker by its group or
+            # its mark, and in any case when no worker is left to which it could belong.
+            strays = tree.descendants([os.getpid()], table) - below_living
+            doomed = {p for p, (_, group, _) in table.items() if group in groups and p not in below_living}
+            doomed |= tree.marked(marks, strays) if alive else strays
+            doomed = {p for p in doomed if p in table and table[p][2] != "Z"}
+            if not doomed:
+                return
+            tree.kill(doomed)
+            self._reap_strays()
+
+    def end_all(self) -> None:
+        """Kill everything below the agent, and whatever carries this machine's mark."""
+        mark = {f"SKYWARD_MACHINE={self._machine}".encode()} if self._machine else set()
+        for worker in self.alive():
+            worker.signal(signal.SIGKILL)
+        until = monotonic() + _LAST
+        while monotonic() < until:
+            table = tree.processes()
+            found = tree.descendants([os.getpid()], table) | tree.marked(mark, table)
+            found = {p for p in found if table[p][2] != "Z"} - {os.getpid()}
+            if not found:
+                return
+            tree.kill(found)
+            self._reap_strays()
+            select.select((), (), (), 0.002)
+
+    def _reap_strays(self) -> None:
+        """Collect orphans that were killed, leaving the workers' own ends to `reap`."""
+        alive = {worker.pid for worker in self.alive()}
+        for pid, (parent, _, state) in tree.processes().items():
+            if parent == os.getpid() and state == "Z" and pid not in alive:
+                try:
+                    os.waitpid(pid, os.WNOHANG)
+                except ChildProcessError:
+                    pass
