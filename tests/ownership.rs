@@ -160,24 +160,40 @@ fn a_client_killed_while_a_task_runs_leaves_nothing_of_it() {
 
 #[test]
 fn a_client_killed_at_any_moment_of_its_start_leaves_what_reap_finds() {
-    // Found in the ledger; a folder of a machine; a process of it; and some time after that.
-    let stages: [fn(&User, &PoolId) -> bool; 4] = [
-        |_, _| true,
-        |user, _| !user.machines().is_empty(),
-        |_, pool| !processes_of(pool).is_empty(),
-        |_, pool| processes_of(pool).len() > 3,
+    // A record of the pool; a folder of a machine; a process of it; and some time after that.
+    let stages: [fn(&User) -> bool; 4] = [
+        |user| !user.pools().is_empty(),
+        |user| !user.machines().is_empty(),
+        |user| user.machines().iter().any(|pool| !processes_of(&PoolId::new(pool.as_str())).is_empty()),
+        |user| user.machines().iter().any(|pool| processes_of(&PoolId::new(pool.as_str())).len() > 3),
     ];
     for (number, reached) in stages.into_iter().enumerate() {
         let mut user = User::new();
         let client = user.start("idle");
-        until("the start is on record", || !user.pools().is_empty());
-        let pool = user.pools().remove(0);
-        until("the start goes on", || reached(&user, &pool));
+        until("the start gets this far", || reached(&user));
         user.kill(client);
+        let pool = user.pools().pop().unwrap_or_else(|| panic!("stage {number}: nothing is on record"));
+        let record = fs::read_to_string(user.ledger().join(format!("{pool}.ledger"))).unwrap();
+        assert!(number == 0 || record.contains(&format!("\"launch\":\"{pool}-n1-a1\"")), "stage {number}: {record}");
         let said = user.run("reap");
         assert!(said.starts_with(&format!("ended {pool} ")), "stage {number}: {said}");
         user.assert_nothing_left(&pool);
     }
+}
+
+#[test]
+fn a_client_killed_while_it_ends_its_pool_leaves_what_reap_finds() {
+    let mut user = User::new();
+    let (client, pool) = user.start_until("leave", "pool ");
+    let pool = PoolId::new(pool);
+    until("an agent and a worker run", || processes_of(&pool).len() >= 2);
+    each_process(&pool, "skyward.agent", |pid| signal("STOP", pid));
+    user.clients[client].stdin.take().unwrap().write_all(b"\n").unwrap();
+    // With the agent stopped the end cannot come before the kill.
+    assert!(BufRead::lines(&mut user.outputs[0]).any(|line| line.unwrap() == "leaving"));
+    user.kill(client);
+    assert_eq!(user.run("reap"), format!("ended {pool} 1"));
+    user.assert_nothing_left(&pool);
 }
 
 #[test]
@@ -204,7 +220,10 @@ fn reap_ends_what_a_stopped_agent_does_not() {
     each_process(&pool, "", |pid| signal("STOP", pid));
     user.kill(client);
     assert!(processes_of(&pool).len() >= 4, "stopped, they cannot end by themselves");
-    assert_eq!(user.run("reap"), format!("ended {pool} 2"));
+    // Whoever reaps may keep machines of its own elsewhere.
+    let elsewhere = user.root.join("elsewhere");
+    let reap = user.command("reap").env("SKYWARD_RUNTIME_DIR", elsewhere).stdin(Stdio::null()).spawn().unwrap();
+    assert_eq!(finish(reap), format!("ended {pool} 2"));
     user.assert_nothing_left(&pool);
 }
 
@@ -319,6 +338,7 @@ fn client() {
                 let pool = owned(1).start().await.unwrap();
                 println!("\npool {}", pool.id());
                 tokio::task::spawn_blocking(|| std::io::stdin().read_line(&mut String::new())).await.unwrap().unwrap();
+                println!("leaving");
                 pool.shutdown(Duration::from_secs(30)).await.unwrap();
             }
             "start" => {

@@ -202,7 +202,9 @@ impl fmt::Display for Reaped {
         }
         let mut lines = Vec::new();
         for Ended { pool, provider, machines } in &self.ended {
-            lines.push(format!("ended {pool} ({provider}): {} machines", machines.len()));
+            let ids: Vec<_> = machines.iter().map(MachineId::as_str).collect();
+            let ids = if ids.is_empty() { "it had no machine".to_owned() } else { ids.join(", ") };
+            lines.push(format!("ended {pool} ({provider}): {ids}"));
         }
         for Elsewhere { pool, owner } in &self.elsewhere {
             lines.push(match owner {
