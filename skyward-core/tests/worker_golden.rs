@@ -65,8 +65,8 @@ fn encode(golden: &Golden, body: Bytes) -> (Vec<u8>, Bytes) {
         66 => ToWorker::Load { reference: small(1), digest: head[2].as_str().unwrap(), body }.encode(),
         67 => {
             let (task, reference, acknowledged, credit) = (number(1), small(2), number(3), small(4));
-            ToWorker::Run { task, reference, acknowledged, credit, trace: head[5].as_str(), gang: true, args: body }
-                .encode()
+            let gang = head.get(6).is_none_or(|gang| gang == true);
+            ToWorker::Run { task, reference, acknowledged, credit, trace: head[5].as_str(), gang, args: body }.encode()
         }
         68 => ToWorker::Ack { sequence: number(1) }.encode(),
         69 => ToWorker::Credit { task: number(1), items: small(2) }.encode(),

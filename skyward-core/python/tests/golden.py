@@ -107,6 +107,7 @@ def frames() -> list[dict[str, Any]]:
         ("load", "client_to_worker", [_wire.LOAD, 1, "0123456789abcdef"], _packed(_LOAD)),
         ("run", "client_to_worker", [_wire.RUN, 1 << 40, 1, 41, 0, None], _packed({"x": 1})),
         ("run_stream", "client_to_worker", [_wire.RUN, 9, 1, 41, 16, "00-0af7-b7ad-01"], b"\x80"),
+        ("run_alone", "client_to_worker", [_wire.RUN, 10, 1, 41, 0, None, False], b"\x80"),
         ("ack", "client_to_worker", [_wire.ACK, 42], b""),
         ("credit", "client_to_worker", [_wire.CREDIT, 9, 8], b""),
         ("cancel", "client_to_worker", [_wire.CANCEL, 9], b""),
