@@ -21,24 +21,30 @@ pub(crate) struct Cleanup {
     pool: PoolId,
     machines: Arc<Mutex<Vec<Machine>>>,
     prepared: Arc<Mutex<bool>>,
-    ledger: PoolLedger,
+    /// None where there is nothing that another client could have to end.
+    ledger: Option<PoolLedger>,
 }
 
 impl Cleanup {
     pub(crate) fn new(provider: Arc<dyn Provider>, pool: PoolId) -> Self {
-        Self { provider, pool, machines: Arc::default(), prepared: Arc::default(), ledger: PoolLedger::default() }
+        let ledger = provider.outlives_client().then(PoolLedger::default);
+        Self { provider, pool, machines: Arc::default(), prepared: Arc::default(), ledger }
     }
 
     /// Machines that another client left. Its ledger is not this one's to write.
     pub(crate) fn of_orphan(provider: Arc<dyn Provider>, pool: PoolId, machines: Vec<Machine>) -> Self {
-        Self { machines: Arc::new(Mutex::new(machines)), ..Self::new(provider, pool) }
+        Self { machines: Arc::new(Mutex::new(machines)), ledger: None, ..Self::new(provider, pool) }
     }
 
     /// From now on there may be something at the provider; on record first, so that another client can end it if this one cannot.
     pub(crate) async fn arm(&self) -> Result<()> {
+        let Some(pool_ledger) = &self.ledger else {
+            *lock(&self.prepared) = true;
+            return Ok(());
+        };
         let ledger = Ledger::of_user()?;
         *lock(&self.prepared) = true;
-        let opened = self.ledger.open(ledger, &self.pool, self.provider.as_ref()).await;
+        let opened = pool_ledger.open(ledger, &self.pool, self.provider.as_ref()).await;
         if opened.is_err() {
             *lock(&self.prepared) = false;
         }
@@ -47,7 +53,10 @@ impl Cleanup {
 
     /// Machines are going to be launched.
     pub(crate) async fn intend(&self, launches: impl Iterator<Item = (LaunchId, NodeIndex)>) -> Result<()> {
-        self.ledger.intend(launches.collect()).await
+        match &self.ledger {
+            Some(ledger) => ledger.intend(launches.collect()).await,
+            None => Ok(()),
+        }
     }
 
     /// Whether there is nothing left to end.
@@ -58,7 +67,10 @@ impl Cleanup {
     /// A machine was launched.
     pub(crate) async fn add(&self, machine: Machine) -> Result<()> {
         lock(&self.machines).push(machine.clone());
-        self.ledger.fact(machine).await
+        match &self.ledger {
+            Some(ledger) => ledger.fact(machine).await,
+            None => Ok(()),
+        }
     }
 
     /// Ends workers, agents and machines within the deadline.
@@ -82,7 +94,9 @@ impl Cleanup {
     /// Ends the machines, and forgets the pool when they are gone.
     async fn end_all(&self, end: Instant, gone: impl Fn(&Machine)) -> Result<()> {
         self.end_machines(end, gone).await?;
-        self.ledger.forget().await;
+        if let Some(ledger) = &self.ledger {
+            ledger.forget().await;
+        }
         *lock(&self.prepared) = false;
         Ok(())
     }
@@ -213,3 +227,25 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 const LEAST: Duration = Duration::from_secs(2);
 const OUTPUT: Duration = Duration::from_secs(5);
 const LAST_RESORT: Duration = Duration::from_secs(30);
+
+#[cfg(test)]
+mod tests {
+    use super::super::reap::tests::Cloud;
+    use super::*;
+
+    #[tokio::test]
+    async fn what_ends_with_the_client_is_not_put_into_the_ledger() {
+        for outlives in [true, false] {
+            let mut provider = Cloud::default();
+            provider.outlives = outlives;
+            let cleanup = Cleanup::new(Arc::new(provider), PoolId::random());
+            assert_eq!(cleanup.ledger.is_some(), outlives);
+            if !outlives {
+                cleanup.arm().await.unwrap();
+                assert!(!cleanup.is_done());
+                cleanup.end_all(Instant::now() + LEAST, |_| ()).await.unwrap();
+                assert!(cleanup.is_done());
+            }
+        }
+    }
+}

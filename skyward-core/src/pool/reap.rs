@@ -227,4 +227,4 @@ const PATIENCE: Duration = Duration::from_secs(120);
 const LOOK: Duration = Duration::from_millis(500);
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

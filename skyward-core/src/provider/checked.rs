@@ -108,6 +108,10 @@ impl Provider for Checked {
         self.inner.identity()
     }
 
+    fn outlives_client(&self) -> bool {
+        self.inner.outlives_client()
+    }
+
     async fn offers(&self, requirements: &Requirements) -> Result<Vec<Offer>> {
         let call = Call { what: "tell its offers", kind: "", on: "", limit: MINUTE };
         let mut offers = self.call(call, || self.inner.offers(requirements)).await?;

@@ -45,6 +45,12 @@ pub trait Provider: fmt::Debug + Send + Sync + 'static {
         None
     }
 
+    /// Whether its machines can be there after the client's process is gone, as they can nearly everywhere. If they cannot, because they are only pretended within that
+    /// process, nothing of them is put into the ledger.
+    fn outlives_client(&self) -> bool {
+        true
+    }
+
     /// What could be launched for these requirements, the best first. Empty: nothing fits.
     ///
     /// # Errors

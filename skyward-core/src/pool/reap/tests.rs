@@ -9,7 +9,7 @@ use crate::remote::Remote;
 
 /// A provider with a list of machines.
 #[derive(Debug, Default)]
-struct Cloud {
+pub(in crate::pool) struct Cloud {
     name: &'static str,
     identity: Option<&'static str>,
     machines: Mutex<Vec<Machine>>,
@@ -18,6 +18,7 @@ struct Cloud {
     looks: AtomicUsize,
     /// Says that it ends machines, and does not.
     stuck: bool,
+    pub(in crate::pool) outlives: bool,
     torn_down: AtomicUsize,
     /// How often machines were ended, each with its id.
     ended: Mutex<Vec<MachineId>>,
@@ -30,6 +31,9 @@ impl Provider for Cloud {
     }
     fn identity(&self) -> Option<String> {
         self.identity.map(str::to_owned)
+    }
+    fn outlives_client(&self) -> bool {
+        self.outlives
     }
     async fn offers(&self, _: &Requirements) -> Result<Vec<Offer>> {
         Ok(Vec::new())
