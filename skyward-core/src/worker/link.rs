@@ -13,9 +13,12 @@ use super::codec::{Decoder, Frame, INLINE_BODY};
 use crate::error::{Error, ErrorKind, Result};
 use crate::remote::ByteStream;
 
-/// Sends frames. A small frame is usually with the kernel when [`flush`](Self::flush) returns: no other task has to wake for it.
+/// Sends frames. A small frame is usually with the kernel when [`flush`](Self::flush) returns: no other task has to wake for it. The link ends with its last sender.
 #[derive(Clone)]
-pub struct Sender(Arc<Mutex<Outbox>>);
+pub struct Sender(Arc<Senders>);
+
+/// What all clones of a sender share.
+struct Senders(Arc<Mutex<Outbox>>);
 
 /// Reads frames.
 pub struct Reader {
@@ -39,7 +42,11 @@ pub fn link(stream: ByteStream, max_frame: usize) -> (Sender, Writer, Reader) {
     let (read, write) = tokio::io::split(stream);
     let outbox = Outbox { stream: Some(write), queue: VecDeque::new(), queued: 0, writer: None };
     let outbox = Arc::new(Mutex::new(outbox));
-    (Sender(Arc::clone(&outbox)), Writer(outbox), Reader { stream: read, decoder: Decoder::new(max_frame) })
+    (
+        Sender(Arc::new(Senders(Arc::clone(&outbox)))),
+        Writer(outbox),
+        Reader { stream: read, decoder: Decoder::new(max_frame) },
+    )
 }
 
 impl Sender {
@@ -50,7 +57,7 @@ impl Sender {
     /// [`ErrorKind::Payload`] for a head or body that no frame holds.
     pub fn push(&self, head: &[u8], body: Bytes) -> Result<()> {
         let mut bytes = Frame::prefix(head, body.len())?;
-        let mut outbox = lock(&self.0);
+        let mut outbox = lock(&self.0.0);
         if body.len() <= INLINE_BODY {
             bytes.extend_from_slice(&body);
             outbox.push(bytes.freeze());
@@ -63,7 +70,7 @@ impl Sender {
 
     /// Writes what the kernel takes now; the writer does the rest.
     pub fn flush(&self) {
-        let mut outbox = lock(&self.0);
+        let mut outbox = lock(&self.0.0);
         // The writer registers its own waker when it is woken below, so this poll needs none.
         let polled = outbox.poll_write(&mut Context::from_waker(Waker::noop()));
         if (polled.is_pending() || outbox.stream.is_none())
@@ -75,18 +82,19 @@ impl Sender {
 
     /// Bytes that wait to be written.
     pub fn queued(&self) -> usize {
-        lock(&self.0).queued
+        lock(&self.0.0).queued
     }
 
     /// Ends the link: nothing more is written, and the writer returns.
     pub fn close(&self) {
-        let mut outbox = lock(&self.0);
-        outbox.stream = None;
-        outbox.queue.clear();
-        outbox.queued = 0;
-        if let Some(writer) = outbox.writer.take() {
-            writer.wake();
-        }
+        lock(&self.0.0).close();
+    }
+}
+
+impl Drop for Senders {
+    fn drop(&mut self) {
+        // Otherwise the writer would wait for work, and keep the connection, for ever.
+        lock(&self.0).close();
     }
 }
 
@@ -170,6 +178,15 @@ impl Reader {
 }
 
 impl Outbox {
+    fn close(&mut self) {
+        self.stream = None;
+        self.queue.clear();
+        self.queued = 0;
+        if let Some(writer) = self.writer.take() {
+            writer.wake();
+        }
+    }
+
     fn push(&mut self, bytes: Bytes) {
         self.queued += bytes.len();
         self.queue.push_back(bytes);
@@ -263,6 +280,18 @@ mod tests {
         };
         let (written, (), ()) = tokio::join!(writer.run(), send, receive);
         written.unwrap();
+    }
+
+    #[tokio::test]
+    async fn the_writer_ends_with_the_last_sender() {
+        let (near, _far) = tokio::io::duplex(100);
+        let (sender, writer, _reader) = link(Box::new(near), 1 << 20);
+        let other = sender.clone();
+        let mut written = std::pin::pin!(writer.run());
+        drop(sender);
+        assert!(futures_util::FutureExt::now_or_never(written.as_mut()).is_none());
+        drop(other);
+        assert!(futures_util::FutureExt::now_or_never(written).unwrap().is_ok());
     }
 
     #[tokio::test]
