@@ -31,6 +31,7 @@ pub(crate) enum Command {
     WorkerDisconnected {
         rank: Rank,
         generation: Generation,
+        connection: u64,
         error: Option<Error>,
     },
     /// The connection to an agent ended.
@@ -129,8 +130,13 @@ impl Driver {
                 let ranks: Vec<Rank> = (0..self.shared.lock().workers.len() as u32).map(Rank).collect();
                 self.restart(&ranks).await
             }
-            Command::WorkerDisconnected { rank, generation, error } => {
-                self.on_disconnected(rank, generation, error).await;
+            Command::WorkerDisconnected { rank, generation, connection, error } => {
+                let is_current =
+                    self.shared.lock().slot(rank, generation).is_some_and(|slot| slot.connection == connection);
+                // A worker that was started again, or connected to again, has another connection by now.
+                if is_current {
+                    self.on_disconnected(rank, generation, error).await;
+                }
                 Ok(())
             }
             Command::AgentLost { node, error } => {

@@ -56,6 +56,8 @@ pub(crate) struct State {
 pub(crate) struct WorkerSlot {
     pub(crate) session: Session,
     pub(crate) link: Option<Sender>,
+    /// Counts the connections to the rank's workers, so that the end of one is not taken for the end of the one after it.
+    pub(crate) connection: u64,
     pub(crate) generation: Generation,
     pub(crate) pid: Option<u32>,
     /// Where it listens on its node.
@@ -115,7 +117,8 @@ impl Shared {
 
     /// Runs a change of the state, and does what the scheduler says.
     pub(crate) fn act<T>(&self, change: impl FnOnce(&mut State, Instant) -> T) -> T {
-        let now = Instant::now();
+        // The runtime's clock, which tests can pause.
+        let now = tokio::time::Instant::now().into_std();
         let mut after = After::default();
         let (result, earlier) = {
             let mut state = self.lock();
@@ -282,6 +285,7 @@ impl WorkerSlot {
         Self {
             session: Session::new(max_frame),
             link: None,
+            connection: 0,
             generation,
             pid: None,
             socket: String::new(),
@@ -295,7 +299,7 @@ impl WorkerSlot {
     /// The slot of the worker that is started in this one's place. Within a generation it goes on writing to the same files.
     pub(crate) fn replaced(&self, generation: Generation, max_frame: usize) -> Self {
         let received = if self.generation == generation { self.received } else { [0; 2] };
-        Self { received, ..Self::new(generation, max_frame) }
+        Self { received, connection: self.connection + 1, ..Self::new(generation, max_frame) }
     }
 }
 

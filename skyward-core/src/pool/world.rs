@@ -120,7 +120,7 @@ impl World {
         }
         let greeted = greet(shared, node, generation, worker, rank);
         let lost = shared.exited(rank, generation);
-        let reader = tokio::select! {
+        let connected = tokio::select! {
             greeted = tokio::time::timeout_at(deadline, greeted) => greeted.map_err(|_| self.stragglers(shared, &[rank]))??,
             exit = lost => {
                 return Err(Error::new(ErrorKind::Start, format!("the worker of rank {rank} {exit} before it took a task"))
@@ -129,7 +129,7 @@ impl World {
         };
         shared.act(|state, now| state.scheduler.on_ready(now, rank));
         shared.emit(PoolEvent::WorkerReady { rank, node: node.index, pid: worker.pid });
-        driver::spawn(read(Arc::clone(shared), rank, generation, reader));
+        driver::spawn(read(Arc::clone(shared), rank, generation, connected));
         Ok(())
     }
 
@@ -180,7 +180,7 @@ async fn greet(
     generation: Generation,
     worker: &StartedWorker,
     rank: Rank,
-) -> Result<Reader> {
+) -> Result<(Reader, u64)> {
     let stream = node.remote.open(&worker.socket).await?;
     let (sender, writer, mut reader) = link(stream, shared.limits.max_frame);
     driver::spawn(async move {
@@ -207,18 +207,23 @@ async fn greet(
             ));
         }
     }
-    if let Some(slot) = shared.lock().slot(rank, generation) {
-        slot.session.on_reconnect();
-        slot.link = Some(sender);
-    }
+    let connection = match shared.lock().slot(rank, generation) {
+        Some(slot) => {
+            slot.session.on_reconnect();
+            slot.link = Some(sender);
+            slot.connection += 1;
+            slot.connection
+        }
+        None => 0,
+    };
     if !waiting.is_empty() {
         shared.on_frames(rank, generation, &mut waiting.into())?;
     }
-    Ok(reader)
+    Ok((reader, connection))
 }
 
 /// Hands what a worker sends to the pool until the connection ends.
-async fn read(shared: Arc<Shared>, rank: Rank, generation: Generation, mut reader: Reader) {
+async fn read(shared: Arc<Shared>, rank: Rank, generation: Generation, (mut reader, connection): (Reader, u64)) {
     let mut frames = Vec::new();
     let error = loop {
         match reader.read(&mut frames).await {
@@ -231,7 +236,7 @@ async fn read(shared: Arc<Shared>, rank: Rank, generation: Generation, mut reade
             Err(error) => break Some(error),
         }
     };
-    shared.command(Command::WorkerDisconnected { rank, generation, error });
+    shared.command(Command::WorkerDisconnected { rank, generation, connection, error });
 }
 
 impl World {
@@ -247,8 +252,8 @@ impl World {
         let Some((pid, socket)) = known else { return Ok(()) };
         let worker = StartedWorker { worker: rank.0 % self.cluster.workers_per_node, pid, socket };
         let greeted = tokio::time::timeout(shared.limits.grace, greet(shared, node, generation, &worker, rank));
-        let reader = greeted.await.map_err(|_| Error::new(ErrorKind::Timeout, "the worker did not answer"))??;
-        driver::spawn(read(Arc::clone(shared), rank, generation, reader));
+        let connected = greeted.await.map_err(|_| Error::new(ErrorKind::Timeout, "the worker did not answer"))??;
+        driver::spawn(read(Arc::clone(shared), rank, generation, connected));
         Ok(())
     }
 }
