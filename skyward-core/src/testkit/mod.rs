@@ -1,10 +1,13 @@
-//! For people who write providers and plugins: suites that check a contract clause by clause.
+//! For people who write providers and plugins: suites that check a contract clause by clause, fakes, and a simulation of the whole pool.
 //!
 //! Each clause is one public function, so that a test names the clause it is about; `all` runs them one after another and prints a line for each.
 
+pub mod fake_provider;
+pub mod fake_worker;
 pub mod plugin_suite;
 pub mod provider_suite;
 pub mod remote_suite;
+pub mod sim;
 mod violation;
 
 pub use violation::Violation;

@@ -1,0 +1,325 @@
+//! A provider whose machines are in this process, and that does what a script says.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use tokio::time::{Instant, sleep};
+
+use super::fake_worker::{FakeNode, Fate, Faultless, Witness};
+use crate::error::{Error, ErrorKind, Result};
+use crate::ids::{MachineId, PoolId};
+use crate::provider::{LaunchRequest, Machine, MachineStatus, Offer, Provider, Requirements};
+use crate::remote::{ByteStream, Command, CommandOutput, OnLine, Remote};
+
+/// How a call goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Turn {
+    /// It is done after this time.
+    Works(Duration),
+    /// It fails; the same call may work later.
+    FailsForNow,
+    /// It fails for good.
+    Fails,
+    /// It never answers. A launch has its effect all the same.
+    Never,
+}
+
+/// How a machine comes to its end before its time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Death {
+    /// It is gone.
+    Machine,
+    /// Its agent and workers are gone; it runs on.
+    Agent,
+    /// Nothing on it answers any more, and no connection ends.
+    Freezes,
+}
+
+/// What happens to the machines of a [`FakeProvider`], and to what runs on them. By itself everything works at once.
+pub trait Script: Fate {
+    /// How the `call`-th launch (from 0) of a node goes.
+    fn launch(&self, node: u32, call: u32) -> Turn {
+        let _ = (node, call);
+        Turn::Works(Duration::ZERO)
+    }
+
+    /// How the `call`-th try to connect to a node's machine goes.
+    fn connect(&self, node: u32, call: u32) -> Turn {
+        let _ = (node, call);
+        Turn::Works(Duration::ZERO)
+    }
+
+    /// How the `call`-th command on a node goes.
+    fn command(&self, node: u32, call: u32) -> Turn {
+        let _ = (node, call);
+        Turn::Works(Duration::ZERO)
+    }
+
+    /// How the `call`-th `terminate` of a node's machine goes; when it works, the machine is ending at once, and gone after the time.
+    fn terminate(&self, node: u32, call: u32) -> Turn {
+        let _ = (node, call);
+        Turn::Works(Duration::ZERO)
+    }
+
+    /// How a node's machine ends before its time, and when, counted from its launch.
+    fn death(&self, node: u32) -> Option<(Duration, Death)> {
+        let _ = node;
+        None
+    }
+}
+
+impl Script for Faultless {}
+
+/// A provider whose machines are in this process. Clones share them.
+#[derive(Debug, Clone)]
+pub struct FakeProvider(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    script: Arc<dyn Script>,
+    witness: Arc<Witness>,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    machines: BTreeMap<MachineId, Fake>,
+    calls: BTreeMap<(&'static str, u32), u32>,
+}
+
+#[derive(Debug)]
+struct Fake {
+    machine: Machine,
+    node: FakeNode,
+    /// Gone from then on.
+    gone: Option<Instant>,
+}
+
+impl FakeProvider {
+    /// A provider that follows a script.
+    pub fn new(script: Arc<dyn Script>) -> Self {
+        Self(Arc::new(Inner { script, witness: Arc::default(), state: Mutex::default() }))
+    }
+
+    /// The machines that are not gone.
+    pub fn machines(&self) -> Vec<Machine> {
+        let now = Instant::now();
+        let state = lock(&self.0.state);
+        state.machines.values().filter(|fake| !fake.is_gone(now)).map(|fake| fake.machine.clone()).collect()
+    }
+
+    /// How many machines were started.
+    pub fn launched(&self) -> usize {
+        lock(&self.0.state).machines.len()
+    }
+
+    /// The nodes on which an agent or a worker runs.
+    pub fn running(&self) -> Vec<MachineId> {
+        let state = lock(&self.0.state);
+        state.machines.iter().filter(|(_, fake)| fake.node.is_running()).map(|(id, _)| id.clone()).collect()
+    }
+
+    /// What the nodes have seen.
+    pub fn witness(&self) -> &Witness {
+        &self.0.witness
+    }
+
+    fn call(&self, what: &'static str, node: u32) -> u32 {
+        let mut state = lock(&self.0.state);
+        let calls = state.calls.entry((what, node)).or_default();
+        *calls += 1;
+        *calls - 1
+    }
+
+    /// A machine for a launch: the one that there is, or a new one.
+    fn start(&self, request: &LaunchRequest) -> Machine {
+        let id = MachineId::new(request.launch.as_str());
+        let mut state = lock(&self.0.state);
+        if let Some(fake) = state.machines.get(&id) {
+            return fake.machine.clone();
+        }
+        let index = request.node.0;
+        let fate: Arc<dyn Fate> = Arc::<dyn Script>::clone(&self.0.script);
+        let node = FakeNode::new(index, fate, Arc::clone(&self.0.witness));
+        let machine = Machine::new(request, id.clone(), format!("10.0.0.{}", index + 1), "/fake");
+        state.machines.insert(id.clone(), Fake { machine: machine.clone(), node: node.clone(), gone: None });
+        if let Some((after, death)) = self.0.script.death(index) {
+            let inner = Arc::downgrade(&self.0);
+            tokio::spawn(async move {
+                sleep(after).await;
+                let Some(inner) = inner.upgrade() else { return };
+                match death {
+                    Death::Freezes => node.freeze(),
+                    Death::Agent => node.end(),
+                    Death::Machine => {
+                        node.end();
+                        if let Some(fake) = lock(&inner.state).machines.get_mut(&id) {
+                            fake.gone.get_or_insert_with(Instant::now);
+                        }
+                    }
+                }
+            });
+        }
+        machine
+    }
+
+    fn node_of(&self, machine: &MachineId) -> Option<u32> {
+        lock(&self.0.state).machines.get(machine).map(|fake| fake.machine.node.0)
+    }
+}
+
+impl Fake {
+    fn is_gone(&self, now: Instant) -> bool {
+        self.gone.is_some_and(|gone| gone <= now)
+    }
+}
+
+#[async_trait]
+impl Provider for FakeProvider {
+    fn name(&self) -> &str {
+        "fake"
+    }
+
+    async fn offers(&self, requirements: &Requirements) -> Result<Vec<Offer>> {
+        let offer = Offer::new("fake", "nowhere", 64, 256);
+        let fits = requirements.accelerator.is_none()
+            && requirements.cpus.is_none_or(|wanted| wanted <= offer.cpus)
+            && requirements.memory_gib.is_none_or(|wanted| wanted <= offer.memory_gib);
+        Ok(fits.then_some(offer).into_iter().collect())
+    }
+
+    async fn prepare(&self, _: &PoolId) -> Result<()> {
+        Ok(())
+    }
+
+    async fn launch(&self, request: &LaunchRequest) -> Result<Machine> {
+        let node = request.node.0;
+        let turn = self.0.script.launch(node, self.call("launch", node));
+        if turn == Turn::Never {
+            self.start(request);
+        }
+        take(turn, "launch").await?;
+        Ok(self.start(request))
+    }
+
+    async fn inspect(&self, machines: &[MachineId]) -> Result<Vec<MachineStatus>> {
+        let now = Instant::now();
+        let state = lock(&self.0.state);
+        let status = |machine| match state.machines.get(machine) {
+            Some(fake) if fake.is_gone(now) => MachineStatus::Gone,
+            Some(Fake { gone: Some(_), .. }) => MachineStatus::Ending,
+            Some(_) => MachineStatus::Running,
+            None => MachineStatus::Gone,
+        };
+        Ok(machines.iter().map(status).collect())
+    }
+
+    async fn connect(&self, machine: &Machine) -> Result<Box<dyn Remote>> {
+        let node = machine.node.0;
+        take(self.0.script.connect(node, self.call("connect", node)), "connect").await?;
+        let there = lock(&self.0.state)
+            .machines
+            .get(&machine.id)
+            .filter(|fake| fake.gone.is_none())
+            .map(|fake| fake.node.clone());
+        match there {
+            Some(there) => Ok(Box::new(FakeRemote { provider: self.clone(), machine: machine.clone(), node: there })),
+            None => Err(Error::new(ErrorKind::Provider, format!("the machine {} is gone", machine.id))),
+        }
+    }
+
+    async fn terminate(&self, machine: &MachineId) -> Result<()> {
+        let Some(node) = self.node_of(machine) else { return Ok(()) };
+        let turn = self.0.script.terminate(node, self.call("terminate", node));
+        let time = match turn {
+            Turn::Works(time) => time,
+            turn => return take(turn, "terminate").await,
+        };
+        if let Some(fake) = lock(&self.0.state).machines.get_mut(machine) {
+            fake.node.end();
+            fake.gone.get_or_insert_with(|| Instant::now() + time);
+        }
+        Ok(())
+    }
+
+    async fn teardown(&self, _: &PoolId) -> Result<()> {
+        Ok(())
+    }
+
+    async fn list(&self, pool: &PoolId) -> Result<Vec<Machine>> {
+        Ok(self.machines().into_iter().filter(|machine| machine.pool == *pool).collect())
+    }
+}
+
+/// Answers the commands that make a machine ready; the last of them starts the agent.
+#[derive(Debug)]
+struct FakeRemote {
+    provider: FakeProvider,
+    machine: Machine,
+    node: FakeNode,
+}
+
+#[async_trait]
+impl Remote for FakeRemote {
+    fn describe(&self) -> String {
+        format!("the fake machine {}", self.machine.id)
+    }
+
+    async fn run(&self, command: &Command, _: OnLine<'_>) -> Result<CommandOutput> {
+        let node = self.machine.node.0;
+        let call = self.provider.call("command", node);
+        let turn = self.provider.0.script.command(node, call);
+        match tokio::time::timeout(command.deadline, take(turn, "run a command")).await {
+            Ok(done) => done?,
+            Err(_) => return Err(Error::new(ErrorKind::Timeout, "the command did not end in time")),
+        }
+        let gone = lock(&self.provider.0.state).machines.get(&self.machine.id).is_none_or(|fake| fake.gone.is_some());
+        if gone {
+            return Err(Error::new(ErrorKind::Bootstrap, "the machine is gone"));
+        }
+        let script = command.argv.last().map(String::as_str).unwrap_or_default();
+        let Some((_, lease)) =
+            script.rsplit_once(" -m skyward.agent ").and_then(|(_, line)| line.split_once("--lease "))
+        else {
+            return Ok(CommandOutput::new(0, "", ""));
+        };
+        // The first look finds that nothing is there yet, as on a machine that was never used.
+        if call == 0 {
+            return Ok(CommandOutput::new(75, "skyward-need environment worker\n", ""));
+        }
+        let lease = lease.split_whitespace().next().and_then(|seconds| seconds.parse().ok()).unwrap_or_default();
+        self.node.start_agent(Duration::from_secs_f64(lease));
+        let ready =
+            "skyward-python /fake/python\nskyward-path /fake/path\n{\"pid\":1,\"protocol\":1,\"python\":\"3.12.1\"}\n";
+        Ok(CommandOutput::new(0, ready, ""))
+    }
+
+    async fn put(&self, _: &str, _: &[u8], _: u32) -> Result<()> {
+        Ok(())
+    }
+
+    async fn open(&self, socket: &str) -> Result<ByteStream> {
+        let stream = self.node.open(socket);
+        stream.ok_or_else(|| Error::new(ErrorKind::Io, format!("nothing listens at {socket}")).temporary())
+    }
+}
+
+async fn take(turn: Turn, what: &str) -> Result<()> {
+    match turn {
+        Turn::Works(time) => {
+            sleep(time).await;
+            Ok(())
+        }
+        Turn::FailsForNow => Err(Error::new(ErrorKind::Provider, format!("could not {what} now")).temporary()),
+        Turn::Fails => Err(Error::new(ErrorKind::Provider, format!("could not {what}"))),
+        Turn::Never => std::future::pending().await,
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

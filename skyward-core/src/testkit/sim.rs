@@ -1,0 +1,421 @@
+//! The whole pool on a paused clock, with faults drawn from a seed.
+//!
+//! [`run`] plays one seed: a pool on a [`FakeProvider`] gets tasks, cancels some, and ends, while machines fail to start, never answer, freeze or die, connections are cut with the frames in
+//! them, and frames come late or twice. No socket, no process, no thread: hours pass in milliseconds.
+//!
+//! ```
+//! skyward_core::testkit::sim::run(7).unwrap();
+//! ```
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep, timeout};
+
+use super::fake_provider::{Death, FakeProvider, Script, Turn};
+use super::fake_worker::{Fate, Work};
+use crate::error::{Error, ErrorKind};
+use crate::payload::{Args, Outcome, RetryPolicy, Source, Target, Task, TaskHandle, TaskOptions};
+use crate::plugin::plugin;
+use crate::pool::{ComputePool, Pool};
+use crate::spec::{Limits, Nodes};
+
+/// What a seed stands for; every draw depends on the seed and on what it is for, never on the order of draws.
+#[derive(Debug, Clone, Copy)]
+struct Seed(u64);
+
+/// An invariant that did not hold.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Broken {
+    /// The seed that showed it.
+    pub seed: u64,
+    /// What did not hold.
+    pub what: String,
+}
+
+/// What was seen while a seed was played.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Seen {
+    /// Whether the pool became ready.
+    pub ready: bool,
+    /// Tasks that were taken.
+    pub tasks: usize,
+    /// Tasks that returned.
+    pub returned: usize,
+    /// Tasks that were tried more than once, or failed.
+    pub failed: usize,
+    /// Machines that were started.
+    pub machines: usize,
+    /// How long it took on the paused clock.
+    pub took: Duration,
+}
+
+/// Plays one seed.
+///
+/// After each step it holds that no task has two outcomes and none of another task's, that a task never comes to a worker that has it, or before its source, and that no generation is started beside an
+/// older one. At the end it holds that each task had an outcome, that no machine, agent or worker is left, that nothing of the pool goes on, and that all of it ended within a bound.
+///
+/// Everything that is drawn is the same each time. Which of several things that are due at the same moment goes first is not.
+///
+/// # Errors
+///
+/// The first invariant that did not hold.
+pub fn run(seed: u64) -> Result<Seen, Broken> {
+    let broken = |what: String| Broken { seed, what };
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .start_paused(true)
+        .build()
+        .map_err(|error| broken(format!("no runtime: {error}")))?;
+    runtime.block_on(async {
+        let seed = Seed(seed);
+        let provider = FakeProvider::new(Arc::new(seed));
+        let started = Instant::now();
+        let mut seen = Seen::default();
+        match timeout(BOUND, play(seed, &provider, &mut seen)).await {
+            Ok(played) => played.map_err(broken)?,
+            Err(_) => return Err(broken(format!("something still waited after {BOUND:?}: {seen:?}"))),
+        }
+        seen.took = started.elapsed();
+        seen.machines = provider.launched();
+        settled(&provider).await.map_err(broken)?;
+        Ok(seen)
+    })
+}
+
+/// Plays seeds one after another, `count` of them from `first` on. What does not hold is printed with the command that plays it again.
+///
+/// # Errors
+///
+/// The first seed that broke an invariant.
+pub fn run_many(first: u64, count: u64) -> Result<Vec<Seen>, Broken> {
+    let mut all = Vec::new();
+    for seed in first..first.saturating_add(count) {
+        match run(seed) {
+            Ok(seen) => all.push(seen),
+            Err(broken) => {
+                println!("{broken}");
+                return Err(broken);
+            }
+        }
+    }
+    Ok(all)
+}
+
+/// Waits until nothing of the pool and of its nodes goes on.
+async fn settled(provider: &FakeProvider) -> Result<(), String> {
+    let left = provider.machines();
+    if !left.is_empty() {
+        return Err(format!("machines are left: {left:?}"));
+    }
+    let running = provider.running();
+    if !running.is_empty() {
+        return Err(format!("agents or workers run on: {running:?}"));
+    }
+    let wrongs = provider.witness().wrongs();
+    if !wrongs.is_empty() {
+        return Err(wrongs.join("; "));
+    }
+    // What dies by the script may still wait for its time.
+    sleep(LATEST_DEATH).await;
+    let metrics = tokio::runtime::Handle::current().metrics();
+    match metrics.num_alive_tasks() {
+        0 => Ok(()),
+        count => Err(format!("{count} tasks of the runtime go on after the pool has ended")),
+    }
+}
+
+async fn play(seed: Seed, provider: &FakeProvider, seen: &mut Seen) -> Result<(), String> {
+    let joined = seed.chance("joined", 0, 0, 3);
+    let nodes = 1 + seed.below("nodes", 0, 0, 4) as u32;
+    let least = if joined { nodes } else { 1 + seed.below("least", 0, 0, u64::from(nodes)) as u32 };
+    let mut builder = Pool::builder()
+        .provider(provider.clone())
+        .nodes(Nodes::partial(least, nodes))
+        .workers_per_node(1 + seed.below("workers", 0, 0, 3) as u32)
+        .limits(limits());
+    if joined {
+        builder = builder.plugin(plugin("world").joins_world());
+    }
+    if seed.chance("impatient", 0, 0, 12) {
+        // Its caller does not wait until it is ready.
+        let time = seed.time("impatient", 0, 1, 3_000);
+        if let Ok(Ok(pool)) = timeout(time, builder.start()).await {
+            drop(pool);
+        }
+        return gone(provider).await;
+    }
+    let pool = match builder.start().await {
+        Ok(pool) => pool,
+        Err(error) => return told(&error).and_then(|()| left(provider)),
+    };
+    seen.ready = true;
+    let count = seed.below("tasks", 0, 0, 40);
+    let mut waiting = Vec::new();
+    for number in 0..count {
+        sleep(seed.time("pause", number, 0, 200)).await;
+        let args = Args::new().with("n", &number).encode().map_err(|error| error.to_string())?;
+        let options =
+            TaskOptions { timeout: Some(TASK), retry: RetryPolicy::times(seed.below("retry", number, 0, 3) as u32) };
+        let source = Source::file(
+            "a.py",
+            if seed.chance("source", number, 0, 3) { "def f(n): ..." } else { "def f(n): pass" },
+            "f",
+        );
+        let task = Task::new(Arc::new(source), args.clone()).with_options(options);
+        let handles = if seed.chance("broadcast", number, 0, 6) {
+            pool.submit_all(task).await
+        } else {
+            pool.submit(task, Target::Any).await.map(|handle| vec![handle])
+        };
+        match handles {
+            Ok(handles) => {
+                seen.tasks += handles.len();
+                waiting
+                    .extend(handles.into_iter().map(|handle| tokio::spawn(wait(seed, number, args.clone(), handle))));
+            }
+            Err(error) => told(&error)?,
+        }
+        let wrongs = provider.witness().wrongs();
+        if !wrongs.is_empty() {
+            return Err(wrongs.join("; "));
+        }
+    }
+    let early = seed.chance("early", 0, 0, 4);
+    let ended = if early { Some(end(seed, pool.clone()).await) } else { None };
+    for task in waiting {
+        match task.await.map_err(|error| error.to_string())?? {
+            Some(true) => seen.returned += 1,
+            Some(false) => seen.failed += 1,
+            None => {}
+        }
+    }
+    let ended = match ended {
+        Some(ended) => ended,
+        None => end(seed, pool.clone()).await,
+    };
+    drop(pool);
+    match ended {
+        End::Dropped => gone(provider).await,
+        End::Ended => left(provider),
+        End::Failed(error) => Err(format!("the pool did not end: {error}")),
+    }
+}
+
+/// How a pool came to its end.
+enum End {
+    Ended,
+    Failed(Error),
+    /// Nobody said so; its last handle is dropped.
+    Dropped,
+}
+
+async fn end(seed: Seed, pool: Pool) -> End {
+    if seed.chance("dropped", 0, 0, 5) {
+        return End::Dropped;
+    }
+    match pool.shutdown(SHUTDOWN).await {
+        Ok(()) => End::Ended,
+        Err(error) => End::Failed(error),
+    }
+}
+
+/// Waits for a task's outcome, or does not want it any more; whether it returned.
+async fn wait(seed: Seed, number: u64, args: bytes::Bytes, handle: TaskHandle) -> Result<Option<bool>, String> {
+    let outcome: Outcome = if seed.chance("cancel", number, 0, 8) {
+        match timeout(seed.time("cancel", number, 1, 5_000), handle.outcome()).await {
+            Ok(outcome) => outcome,
+            Err(_) => return Ok(None),
+        }
+    } else {
+        handle.outcome().await
+    };
+    match outcome {
+        Ok(value) if value.bytes == args => Ok(Some(true)),
+        Ok(value) => Err(format!("task {number} got the result {:?} of another", value.bytes)),
+        Err(error) => told(&error).map(|()| Some(false)),
+    }
+}
+
+/// Errors that a fault may lead to; anything else is a defect of the pool.
+fn told(error: &Error) -> Result<(), String> {
+    match error.kind() {
+        ErrorKind::Protocol | ErrorKind::Decode | ErrorKind::Argument | ErrorKind::NotFound | ErrorKind::Plugins => {
+            Err(format!("an error that no fault explains: {error}"))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn left(provider: &FakeProvider) -> Result<(), String> {
+    match provider.machines() {
+        left if left.is_empty() => Ok(()),
+        left => Err(format!("the pool has ended, and there are machines: {left:?}")),
+    }
+}
+
+/// Waits until a pool that nobody waits for has ended its machines.
+async fn gone(provider: &FakeProvider) -> Result<(), String> {
+    let end = Instant::now() + BACKGROUND;
+    while !provider.machines().is_empty() || Instant::now() < end - BACKGROUND / 2 {
+        if Instant::now() >= end {
+            return left(provider);
+        }
+        sleep(Duration::from_secs(1)).await;
+    }
+    Ok(())
+}
+
+fn limits() -> Limits {
+    Limits {
+        start: Duration::from_secs(120),
+        environment: Duration::from_secs(60),
+        hooks: Duration::from_secs(30),
+        grace: Duration::from_secs(2),
+        lease: Duration::from_secs(20),
+        shutdown: SHUTDOWN,
+        ..Limits::default()
+    }
+}
+
+impl Seed {
+    /// A number that depends on the seed and on what it is for.
+    fn draw(self, what: &str, a: u64, b: u64) -> u64 {
+        let mut state = self.0.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        for part in what.bytes().map(u64::from).chain([a, b]) {
+            state = (state ^ part).wrapping_add(0x9e37_79b9_7f4a_7c15);
+            state = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+            state = (state ^ (state >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+            state ^= state >> 31;
+        }
+        state
+    }
+
+    fn below(self, what: &str, a: u64, b: u64, bound: u64) -> u64 {
+        self.draw(what, a, b) % bound.max(1)
+    }
+
+    /// Once in `times`.
+    fn chance(self, what: &str, a: u64, b: u64, times: u64) -> bool {
+        self.below(what, a, b, times) == 0
+    }
+
+    fn time(self, what: &str, a: u64, b: u64, millis: u64) -> Duration {
+        Duration::from_millis(self.below(what, a, b.wrapping_add(1 << 32), millis))
+    }
+
+    /// A third of the seeds has no faults of this sort at all, so that each sort is also seen alone.
+    fn fault(self, sort: &str, a: u64, b: u64, times: u64) -> bool {
+        !self.chance(sort, u64::MAX, 0, 3) && self.chance(sort, a, b, times)
+    }
+
+    fn turn(self, what: &str, node: u32, call: u32) -> Turn {
+        let (node, call) = (node.into(), call.into());
+        match self.fault(what, node, call, 10) {
+            false => Turn::Works(self.time(what, node, call, 500)),
+            true => match self.below(what, node, call.wrapping_add(1 << 40), 8) {
+                0 => Turn::Fails,
+                1 => Turn::Never,
+                _ => Turn::FailsForNow,
+            },
+        }
+    }
+}
+
+impl Fate for Seed {
+    fn work(&self, args: &[u8], run: u32) -> Work {
+        let task = args.iter().fold(0_u64, |sum, byte| sum.wrapping_mul(257).wrapping_add((*byte).into()));
+        let time = self.time("work", task, run.into(), 1_000);
+        if !self.fault("task", task, run.into(), 6) {
+            return Work::Return(time);
+        }
+        match self.below("task", task, u64::from(run) + 1000, 8) {
+            0..=2 => Work::Raise(time),
+            3..=5 => Work::Crash(time, 9),
+            6 => Work::UntilInterrupted,
+            _ => Work::UntilKilled,
+        }
+    }
+
+    fn hooks(&self, node: u32, worker: u32, generation: u64) -> Option<Duration> {
+        let place = (u64::from(node) << 16) + u64::from(worker);
+        let never = self.fault("hooks", place, generation, 80);
+        (!never).then(|| self.time("hooks", place, generation, 2_000))
+    }
+
+    fn delay(&self, node: u32, frame: u64) -> Duration {
+        match self.fault("delay", node.into(), frame, 8) {
+            true => self.time("delay", node.into(), frame, 700),
+            false => Duration::ZERO,
+        }
+    }
+
+    fn cut(&self, node: u32, connection: u64, frame: u64) -> bool {
+        self.fault("cut", (u64::from(node) << 32) + connection, frame, 60)
+    }
+
+    fn repeats(&self, node: u32) -> bool {
+        self.chance("repeats", node.into(), 0, 2)
+    }
+}
+
+impl Script for Seed {
+    fn launch(&self, node: u32, call: u32) -> Turn {
+        self.turn("launch", node, call)
+    }
+
+    fn connect(&self, node: u32, call: u32) -> Turn {
+        self.turn("connect", node, call)
+    }
+
+    fn command(&self, node: u32, call: u32) -> Turn {
+        match self.fault("command", node.into(), call.into(), 40) {
+            true => self.turn("command", node, call),
+            false => Turn::Works(self.time("command", node.into(), call.into(), 300)),
+        }
+    }
+
+    fn terminate(&self, node: u32, call: u32) -> Turn {
+        match self.fault("terminate", node.into(), call.into(), 4) {
+            // A provider that refuses for good to end a machine leaves it, whatever the pool does.
+            true => Turn::FailsForNow,
+            false => Turn::Works(self.time("terminate", node.into(), call.into(), 3_000)),
+        }
+    }
+
+    fn death(&self, node: u32) -> Option<(Duration, Death)> {
+        if !self.fault("death", node.into(), 0, 5) {
+            return None;
+        }
+        let death = match self.below("death", node.into(), 1, 3) {
+            0 => Death::Machine,
+            1 => Death::Agent,
+            _ => Death::Freezes,
+        };
+        Some((self.time("death", node.into(), 2, 20_000), death))
+    }
+}
+
+impl fmt::Display for Broken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { seed, what } = self;
+        write!(
+            f,
+            "seed {seed}: {what}\nplay it again: SKYWARD_SIM_SEED={seed} cargo test -p skyward-core --features testkit --test simulation -- --nocapture"
+        )
+    }
+}
+
+impl std::error::Error for Broken {}
+
+/// How long a task may run.
+const TASK: Duration = Duration::from_secs(30);
+const SHUTDOWN: Duration = Duration::from_secs(60);
+/// What a pool gets that ends in the background.
+const BACKGROUND: Duration = Duration::from_secs(600);
+/// Longer than all deadlines of a pool with its tasks one after another.
+const BOUND: Duration = Duration::from_secs(4 * 3600);
+const LATEST_DEATH: Duration = Duration::from_secs(60);
