@@ -173,10 +173,13 @@ impl Listener {
                     }
                 }
             }
-            match reader.read(&mut frames).await {
-                Ok(true) => {}
-                Ok(false) => break Error::new(ErrorKind::Io, "the agent ended its connection"),
-                Err(error) => break error,
+            // Each renewal of the lease is answered: an agent that is silent for all of it cannot renew, and its node is lost or ends itself.
+            let lease = self.shared.limits.lease;
+            match tokio::time::timeout(lease, reader.read(&mut frames)).await {
+                Ok(Ok(true)) => {}
+                Ok(Ok(false)) => break Error::new(ErrorKind::Io, "the agent ended its connection"),
+                Ok(Err(error)) => break error,
+                Err(_) => break Error::new(ErrorKind::Timeout, format!("the agent did not answer for {lease:?}")),
             }
         };
         self.shared.command(Command::AgentLost { node: self.node, error });

@@ -505,6 +505,8 @@ impl FakeNode {
         loop {
             let Some(lease) = lock(&self.0.state).lease else { return };
             if lease <= Instant::now() {
+                // What is frozen does not end itself either.
+                self.until(|state| !state.frozen).await;
                 return self.end();
             }
             tokio::select! {
