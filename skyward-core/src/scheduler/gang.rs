@@ -1,6 +1,6 @@
 //! Gangs: tasks that must run at the same time, one per rank. What happens to one of them decides for all: they start together, and are tried again together or not at all.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::state::{Timer, Tries};
 use super::{Action, Scheduler};
@@ -16,6 +16,8 @@ pub(super) struct Gang {
     pub(super) waiting: usize,
     /// Values that were returned, kept back until all members have returned: until then the gang may have to run again.
     pub(super) held: Vec<(TaskId, Value)>,
+    /// Members that raised while others run: perhaps only because a peer is gone, which is told a little later.
+    pub(super) suspects: Vec<(TaskId, Error)>,
     pub(super) tries: Tries,
     /// It is to run again as soon as all members are back.
     pub(super) retrying: bool,
@@ -58,6 +60,7 @@ impl Scheduler {
             self.tasks.remove(&id);
             return;
         }
+        let others_run = self.others_run(first, id);
         let Some(gang) = self.gang_table.get_mut(&first) else { return };
         if gang.retrying {
             gang.waiting += 1;
@@ -70,7 +73,7 @@ impl Scheduler {
             }
             Ok(value) => {
                 gang.held.push((id, value));
-                if gang.failure.is_some() || gang.held.len() == gang.members.len() {
+                if gang.failure.is_some() || gang.held.len() + gang.suspects.len() == gang.members.len() {
                     self.release(first);
                 }
             }
@@ -80,6 +83,9 @@ impl Scheduler {
                     if gang.failure.is_some() { None } else { gang.tries.next(&error, options.0.retry, options.1) };
                 match next {
                     Some(_) => self.retry_gang(now, first, id, error),
+                    None if gang.failure.is_none() && error.kind() == ErrorKind::Remote && others_run => {
+                        self.suspect(now, first, id, error);
+                    }
                     None => {
                         let cause = gang.failure.get_or_insert_with(|| error.clone()).clone();
                         let error = if error.exit() == Some(&WorkerExit::WorldEnded) { cause } else { error };
@@ -91,11 +97,19 @@ impl Scheduler {
         }
     }
 
+    /// No peer was lost: what the members raised is what they failed with.
+    pub(super) fn end_suspicion(&mut self, first: TaskId) {
+        if self.gang_table.get(&first).is_some_and(|gang| !gang.suspects.is_empty()) {
+            self.release(first);
+        }
+    }
+
     /// A member's caller does not wait any more. A gang that waits cannot run without it.
     pub(super) fn leave_gang(&mut self, first: TaskId, id: TaskId) {
         let Some(gang) = self.gang_table.get_mut(&first) else { return };
         gang.members.retain(|(_, member)| *member != id);
         gang.held.retain(|(member, _)| *member != id);
+        gang.suspects.retain(|(member, _)| *member != id);
         let cancelled = || Error::new(ErrorKind::Cancelled, "another task of the gang was cancelled");
         gang.failure.get_or_insert_with(cancelled);
         if gang.waiting > 0 {
@@ -117,6 +131,7 @@ impl Scheduler {
         let Some(gang) = self.gang_table.get_mut(&first) else { return };
         gang.retrying = true;
         gang.held.clear();
+        gang.suspects.clear();
         let attempt = gang.tries.attempt;
         let members = gang.members.clone();
         gang.waiting = 0;
@@ -136,11 +151,34 @@ impl Scheduler {
         self.start_gang(now);
     }
 
-    /// Gives the callers the values that were kept back.
+    fn others_run(&self, first: TaskId, id: TaskId) -> bool {
+        let runs = |member: &TaskId| self.tasks.get(member).is_some_and(|task| task.sent_to.is_some());
+        self.gang_table
+            .get(&first)
+            .is_some_and(|gang| gang.members.iter().any(|(_, member)| *member != id && runs(member)))
+    }
+
+    /// Keeps an error back for a moment: where a peer has died, its death is the cause, and what a collective raised because of it is not.
+    fn suspect(&mut self, now: Instant, first: TaskId, id: TaskId, error: Error) {
+        if let Some(gang) = self.gang_table.get_mut(&first) {
+            gang.suspects.push((id, error));
+            self.timers.add(now + SUSPICION, Timer::Suspicion(first));
+        }
+    }
+
+    /// Gives the callers what was kept back.
     fn release(&mut self, first: TaskId) {
         let Some(gang) = self.gang_table.get_mut(&first) else { return };
+        let suspects = std::mem::take(&mut gang.suspects);
+        if let Some((_, error)) = suspects.first() {
+            gang.failure.get_or_insert_with(|| error.clone());
+        }
+        let lost = gang.failure.clone().filter(|failure| failure.exit().is_some());
         for (id, value) in std::mem::take(&mut gang.held) {
             self.finish_member(first, id, Ok(value));
+        }
+        for (id, error) in suspects {
+            self.finish_member(first, id, Err(lost.clone().unwrap_or(error)));
         }
     }
 
@@ -154,3 +192,6 @@ impl Scheduler {
         }
     }
 }
+
+/// How much later than a peer's error the end of a process may be told.
+const SUSPICION: Duration = Duration::from_secs(1);

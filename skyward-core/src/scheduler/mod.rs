@@ -203,6 +203,7 @@ impl Scheduler {
                         .with_hint("`.timeout(…)` counts from the task's start on a worker; give it more, or let the payload do less");
                     self.abandon(now, id, error);
                 }
+                state::Timer::Suspicion(first) => self.end_suspicion(first),
                 state::Timer::Grace(rank, id) => {
                     if self.workers[rank.0 as usize].sent.front() == Some(&id) {
                         self.actions.push(Action::Kill { rank });

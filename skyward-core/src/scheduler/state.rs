@@ -69,6 +69,8 @@ pub(super) enum Timer {
     Run(TaskId),
     /// The cancelled task's grace.
     Grace(Rank, TaskId),
+    /// The gang's errors are no longer kept back.
+    Suspicion(TaskId),
 }
 
 #[derive(Debug, Default)]

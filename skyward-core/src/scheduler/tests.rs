@@ -95,7 +95,8 @@ impl Story {
         for gang in scheduler.gang_table.values() {
             for (_, id) in &gang.members {
                 let task = scheduler.tasks.get(id);
-                let held = gang.held.iter().any(|(member, _)| member == id);
+                let held = gang.held.iter().any(|(member, _)| member == id)
+                    || gang.suspects.iter().any(|(member, _)| member == id);
                 if task.is_some_and(|task| task.sent_to.is_none() && (gang.waiting > 0 || held)) {
                     *places.entry(*id).or_default() += 1;
                 }
@@ -255,6 +256,31 @@ fn a_gang_in_which_one_raised_is_interrupted_and_tried_again() {
     story.done(0);
     story.done(1);
     assert_eq!(story.outcome(gang[0]), Some(Ok(())));
+}
+
+#[test]
+fn what_a_collective_raised_is_not_taken_for_the_cause_when_a_peer_has_died() {
+    let mut story = Story::new(2, 1, true);
+    let gang = story.gang();
+    story.scheduler.on_returned(story.now, Rank(0), gang[0], Err(raised(0)), 10);
+    story.step();
+    assert!(story.finished.is_empty(), "the death of a peer may be told a little later");
+    story.lost(1);
+    for id in &gang {
+        assert_eq!(story.finished[id].as_ref().unwrap_err().exit(), Some(&WorkerExit::Signal(11)));
+    }
+    story.ready();
+
+    let gang = story.gang();
+    story.scheduler.on_returned(story.now, Rank(0), gang[0], Err(raised(0)), 10);
+    story.now = story.scheduler.next_timeout().unwrap();
+    story.scheduler.on_timeout(story.now);
+    story.step();
+    assert_eq!(story.outcome(gang[0]), Some(Err(ErrorKind::Remote)));
+    assert_eq!(story.outcome(gang[1]), None);
+    story.scheduler.on_returned(story.now, Rank(1), gang[1], Err(raised(1)), 10);
+    story.step();
+    assert_eq!(story.outcome(gang[1]), Some(Err(ErrorKind::Remote)));
 }
 
 #[test]

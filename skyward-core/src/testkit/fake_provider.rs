@@ -184,6 +184,10 @@ impl Provider for FakeProvider {
         "fake"
     }
 
+    fn outlives_client(&self) -> bool {
+        false
+    }
+
     async fn offers(&self, requirements: &Requirements) -> Result<Vec<Offer>> {
         let offer = Offer::new("fake", "nowhere", 64, 256);
         let fits = requirements.accelerator.is_none()
