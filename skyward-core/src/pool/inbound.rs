@@ -28,7 +28,7 @@ impl Shared {
                         if let Some(slot) = state.slot(rank, generation) {
                             slot.session.on_result(end.sequence, 0);
                         }
-                        state.scheduler.on_missing(rank, TaskId(end.task));
+                        state.scheduler.on_missing(now, rank, TaskId(end.task));
                     }
                     FromWorker::Failure { end, failure } => {
                         let node = state.scheduler.node_of(rank);

@@ -12,7 +12,7 @@ use super::driver::{self, Command};
 use super::shared::Shared;
 use crate::error::{Error, ErrorKind, RemoteError, Result};
 use crate::event::PoolEvent;
-use crate::ids::{Generation, NodeIndex, Rank};
+use crate::ids::{Generation, NodeIndex, Rank, TaskId};
 use crate::plugin::PluginSet;
 use crate::spec::ClusterInfo;
 use crate::worker::link::{Reader, link};
@@ -207,19 +207,24 @@ async fn greet(
             ));
         }
     }
-    let connection = match shared.lock().slot(rank, generation) {
-        Some(slot) => {
-            slot.session.on_reconnect();
-            slot.link = Some(sender);
-            slot.connection += 1;
-            slot.connection
+    let connection = shared.act(|state, now| {
+        // What was sent after the hello was written went the old way, and stands in no list of what is awaited.
+        let missed = state.awaited(rank).into_iter().map(|(task, ..)| task);
+        let missed: Vec<u64> = missed.filter(|task| awaited.iter().all(|(known, ..)| known != task)).collect();
+        let slot = state.slot(rank, generation)?;
+        slot.session.on_reconnect();
+        slot.link = Some(sender);
+        slot.connection += 1;
+        let connection = slot.connection;
+        for task in missed {
+            state.scheduler.on_missing(now, rank, TaskId(task));
         }
-        None => 0,
-    };
+        Some(connection)
+    });
     if !waiting.is_empty() {
         shared.on_frames(rank, generation, &mut waiting.into())?;
     }
-    Ok((reader, connection))
+    Ok((reader, connection.unwrap_or_default()))
 }
 
 /// Hands what a worker sends to the pool until the connection ends.

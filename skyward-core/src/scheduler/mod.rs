@@ -146,12 +146,18 @@ impl Scheduler {
     }
 
     /// A worker does not know a task that was sent to it: the frame was lost with its connection. It is sent again; that is no further try.
-    pub fn on_missing(&mut self, rank: Rank, id: TaskId) {
+    pub fn on_missing(&mut self, now: Instant, rank: Rank, id: TaskId) {
         let worker = &mut self.workers[rank.0 as usize];
         let Some(place) = worker.sent.iter().position(|sent| *sent == id) else { return };
         worker.sent.remove(place);
         worker.sent.push_back(id);
+        let passed = place == 0 && worker.sent.len() > 1;
         self.actions.push(Action::Send { rank, task: id });
+        if passed {
+            // The worker runs the one behind it now: the time that counts is that one's.
+            self.disarm(id);
+            self.begin_front(now, rank);
+        }
     }
 
     /// A worker process is gone.

@@ -353,11 +353,28 @@ fn the_timeout_counts_from_the_start_and_not_from_the_queue() {
 fn a_task_that_never_arrived_is_sent_again_and_is_the_same_try() {
     let mut story = Story::new(1, 1, false);
     let id = story.submit(Target::Any);
-    story.scheduler.on_missing(Rank(0), id);
+    story.scheduler.on_missing(story.now, Rank(0), id);
     story.step();
     assert!(story.has(|action| matches!(action, Action::Send { rank: Rank(0), .. })));
     assert_eq!(story.done(0), id);
     assert_eq!(story.outcome(id), Some(Ok(())));
+}
+
+#[test]
+fn a_task_that_is_sent_again_lets_the_time_of_the_one_behind_it_begin() {
+    let mut story = Story::new(1, 1, false);
+    let short = story.submit(Target::Any);
+    story.scheduler.on_returned(story.now, Rank(0), short, Ok(Value::new(vec![], Rank(0))), 1);
+    let options = TaskOptions { timeout: Some(Duration::from_secs(30)), ..TaskOptions::default() };
+    let (first, second) = (story.submit_with(Target::Any, options), story.submit_with(Target::Any, options));
+    story.scheduler.on_missing(story.now, Rank(0), first);
+    story.step();
+    assert_eq!(story.scheduler.sent(Rank(0)).collect::<Vec<_>>(), [second, first]);
+    story.now += Duration::from_secs(30);
+    story.scheduler.on_timeout(story.now);
+    story.step();
+    assert_eq!(story.outcome(second), Some(Err(ErrorKind::Timeout)));
+    assert_eq!(story.outcome(first), None);
 }
 
 #[test]
