@@ -132,6 +132,11 @@ impl Witness {
         lock(&self.wrongs).clone()
     }
 
+    /// How often tasks with these arguments were begun.
+    pub fn begun(&self, args: &[u8]) -> u32 {
+        lock(&self.runs).get(args).copied().unwrap_or_default()
+    }
+
     pub(crate) fn wrong(&self, what: String) {
         lock(&self.wrongs).push(what);
     }

@@ -130,7 +130,7 @@ async fn settled(provider: &FakeProvider) -> Result<(), String> {
 
 async fn play(seed: Seed, provider: &FakeProvider, seen: &mut Seen) -> Result<(), String> {
     let joined = seed.chance("joined", 0, 0, 3);
-    let nodes = 1 + seed.below("nodes", 0, 0, 4) as u32;
+    let nodes = 1 + seed.below("nodes", 0, 0, MOST_NODES.into()) as u32;
     let least = if joined { nodes } else { 1 + seed.below("least", 0, 0, u64::from(nodes)) as u32 };
     let mut builder = Pool::builder()
         .provider(provider.clone())
@@ -174,8 +174,11 @@ async fn play(seed: Seed, provider: &FakeProvider, seen: &mut Seen) -> Result<()
         match handles {
             Ok(handles) => {
                 seen.tasks += handles.len();
-                waiting
-                    .extend(handles.into_iter().map(|handle| tokio::spawn(wait(seed, number, args.clone(), handle))));
+                waiting.extend(
+                    handles
+                        .into_iter()
+                        .map(|handle| tokio::spawn(wait(seed, provider.clone(), number, args.clone(), handle))),
+                );
             }
             Err(error) => told(&error)?,
         }
@@ -224,7 +227,13 @@ async fn end(seed: Seed, pool: Pool) -> End {
 }
 
 /// Waits for a task's outcome, or does not want it any more; whether it returned.
-async fn wait(seed: Seed, number: u64, args: bytes::Bytes, handle: TaskHandle) -> Result<Option<bool>, String> {
+async fn wait(
+    seed: Seed,
+    provider: FakeProvider,
+    number: u64,
+    args: bytes::Bytes,
+    handle: TaskHandle,
+) -> Result<Option<bool>, String> {
     let outcome: Outcome = if seed.chance("cancel", number, 0, 8) {
         match timeout(seed.time("cancel", number, 1, 5_000), handle.outcome()).await {
             Ok(outcome) => outcome,
@@ -236,7 +245,15 @@ async fn wait(seed: Seed, number: u64, args: bytes::Bytes, handle: TaskHandle) -
     match outcome {
         Ok(value) if value.bytes == args => Ok(Some(true)),
         Ok(value) => Err(format!("task {number} got the result {:?} of another", value.bytes)),
-        Err(error) => told(&error).map(|()| Some(false)),
+        Err(error) => {
+            // A task is sent to a worker that is idle. A node that is lost, or another worker that never enters its hooks, may keep it from beginning there; nothing else.
+            let hooks = seed.chance("hooks", u64::MAX, 0, 3);
+            let healthy = hooks && (0..MOST_NODES).all(|node| seed.death(node).is_none());
+            if healthy && error.kind() == ErrorKind::Timeout && provider.witness().begun(&args) == 0 {
+                return Err(format!("task {number} was sent, and no worker began it: {error}"));
+            }
+            told(&error).map(|()| Some(false))
+        }
     }
 }
 
@@ -411,6 +428,7 @@ impl fmt::Display for Broken {
 
 impl std::error::Error for Broken {}
 
+const MOST_NODES: u32 = 4;
 /// How long a task may run.
 const TASK: Duration = Duration::from_secs(30);
 const SHUTDOWN: Duration = Duration::from_secs(60);
