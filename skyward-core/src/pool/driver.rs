@@ -184,11 +184,18 @@ impl Driver {
         let Some((world, node)) = self.world.as_ref().zip(self.nodes.iter().find(|other| other.index == node)) else {
             return;
         };
+        let mut later = Vec::new();
         let connected = tokio::select! {
-            _ = self.shared.exited(rank, generation) => return,
-            connected = reconnect(world, &self.shared, node, rank, generation) => connected,
+            _ = self.shared.exited(rank, generation) => Ok(false),
+            connected = reconnect(world, &self.shared, node, rank, generation) => connected.map(|()| true),
+            // Nor does the end of the pool wait for this.
+            () = until_shutdown(&mut self.commands, &mut later) => Ok(false),
         };
+        later.into_iter().for_each(|command| self.shared.command(command));
         let Err(failure) = connected else {
+            if connected.is_ok_and(|connected| !connected) {
+                return;
+            }
             tracing::info!(pool = %self.shared.pool, rank = rank.0, ?error, "the connection to the worker was lost, and is there again");
             return;
         };
