@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use tokio::sync::{Mutex, mpsc};
 use tokio::task::AbortHandle;
+use tokio::time::Instant;
 
 use super::driver::Command;
 use super::shared::Shared;
@@ -72,7 +73,7 @@ impl Agent {
     pub(crate) async fn reserve_port(&self, deadline: Duration) -> Result<u16> {
         self.request(&ToAgent::ReservePort { request: 1 }, deadline, |answer| match answer {
             FromAgent::Port { port, .. } => Ok(port),
-            other => Err(unexpected("Port", &other)),
+            other => Err(other),
         })
         .await
     }
@@ -90,7 +91,7 @@ impl Agent {
         let started = self
             .request(&start, deadline, |answer| match answer {
                 FromAgent::Started { workers, .. } => Ok(workers),
-                other => Err(unexpected("Started", &other)),
+                other => Err(other),
             })
             .await?;
         for worker in &started {
@@ -113,7 +114,7 @@ impl Agent {
         let stop = ToAgent::Stop { generation: generation.0, workers, grace: grace.as_secs_f64() };
         self.request(&stop, deadline, |answer| match answer {
             FromAgent::Stopped { .. } => Ok(()),
-            other => Err(unexpected("Stopped", &other)),
+            other => Err(other),
         })
         .await
     }
@@ -122,7 +123,7 @@ impl Agent {
     pub(crate) async fn shutdown(&self, grace: Duration, deadline: Duration) -> Result<()> {
         self.request(&ToAgent::Shutdown { grace: grace.as_secs_f64() }, deadline, |answer| match answer {
             FromAgent::Bye => Ok(()),
-            other => Err(unexpected("Bye", &other)),
+            other => Err(other),
         })
         .await
     }
@@ -136,20 +137,30 @@ impl Agent {
         &self,
         message: &ToAgent,
         deadline: Duration,
-        read: impl FnOnce(FromAgent) -> Result<T>,
+        read: impl Fn(FromAgent) -> Result<T, FromAgent>,
     ) -> Result<T> {
         let mut answers = self.answers.lock().await;
         self.push(message)?;
         self.sender.flush();
-        match tokio::time::timeout(deadline, answers.recv()).await {
-            Ok(Some(FromAgent::Error { text, .. })) => {
-                Err(Error::new(ErrorKind::Start, format!("the node's agent refused: {text}")))
-            }
-            Ok(Some(answer)) => read(answer),
-            Ok(None) => Err(Error::new(ErrorKind::Io, "the connection to the node's agent is lost").temporary()),
-            Err(_) => {
-                Err(Error::new(ErrorKind::Timeout, format!("the node's agent did not answer within {deadline:?}")))
-            }
+        let end = Instant::now() + deadline;
+        loop {
+            return match tokio::time::timeout_at(end, answers.recv()).await {
+                Ok(Some(FromAgent::Error { text, .. })) => {
+                    Err(Error::new(ErrorKind::Start, format!("the node's agent refused: {text}")))
+                }
+                Ok(Some(answer)) => match read(answer) {
+                    Ok(read) => Ok(read),
+                    Err(other) => {
+                        // The answer to an earlier request, for which nobody waits any more.
+                        tracing::debug!(answer = ?other, "a late answer of the agent was dropped");
+                        continue;
+                    }
+                },
+                Ok(None) => Err(Error::new(ErrorKind::Io, "the connection to the node's agent is lost").temporary()),
+                Err(_) => {
+                    Err(Error::new(ErrorKind::Timeout, format!("the node's agent did not answer within {deadline:?}")))
+                }
+            };
         }
     }
 }
