@@ -152,6 +152,9 @@ impl Driver {
     /// Starts workers again; all of a world as its next generation.
     async fn restart(&mut self, ranks: &[Rank]) -> Result<()> {
         let Some(world) = &self.world else { return Ok(()) };
+        if self.shared.lock().scheduler.failure().is_some() {
+            return Ok(());
+        }
         let (generation, all) = {
             let state = self.shared.lock();
             (state.generation, ranks.len() == state.workers.len())
@@ -169,7 +172,7 @@ impl Driver {
         let started = tokio::select! {
             started = world.start(&self.shared, &self.nodes, next, ranks) => started,
             // A start can take as long as the hooks may; the end of the pool does not wait for it.
-            () = until_shutdown(&mut self.commands, &mut later) => Ok(()),
+            () = until_end(&mut self.commands, &mut later) => Ok(()),
         };
         later.into_iter().for_each(|command| self.shared.command(command));
         started.map_err(|error| {
@@ -189,7 +192,7 @@ impl Driver {
             _ = self.shared.exited(rank, generation) => Ok(false),
             connected = reconnect(world, &self.shared, node, rank, generation) => connected.map(|()| true),
             // Nor does the end of the pool wait for this.
-            () = until_shutdown(&mut self.commands, &mut later) => Ok(false),
+            () = until_end(&mut self.commands, &mut later) => Ok(false),
         };
         later.into_iter().for_each(|command| self.shared.command(command));
         let Err(failure) = connected else {
@@ -257,12 +260,12 @@ impl std::fmt::Debug for Driver {
     }
 }
 
-/// Puts commands aside until one of them ends the pool.
-async fn until_shutdown(commands: &mut mpsc::UnboundedReceiver<Command>, later: &mut Vec<Command>) {
+/// Puts commands aside until one of them ends the pool: its caller wants that, or a node is lost.
+async fn until_end(commands: &mut mpsc::UnboundedReceiver<Command>, later: &mut Vec<Command>) {
     loop {
         match commands.recv().await {
             Some(command) => {
-                let ends = matches!(command, Command::Shutdown { .. });
+                let ends = matches!(command, Command::Shutdown { .. } | Command::AgentLost { .. });
                 later.push(command);
                 if ends {
                     return;

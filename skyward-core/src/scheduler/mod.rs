@@ -236,7 +236,8 @@ impl Scheduler {
             }
         }
         self.clear();
-        self.failed = Some(error);
+        // What comes after the first failure is its consequence.
+        self.failed.get_or_insert(error);
     }
 
     /// Waiting tasks fail with this error; running ones are interrupted and fail with it too. Gives the workers that are busy.

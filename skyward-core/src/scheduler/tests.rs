@@ -378,6 +378,14 @@ fn a_task_that_is_sent_again_lets_the_time_of_the_one_behind_it_begin() {
 }
 
 #[test]
+fn the_first_failure_is_the_one_that_is_told() {
+    let mut story = Story::new(1, 1, false);
+    story.scheduler.fail(Error::new(ErrorKind::NodeLost, "the cause"));
+    story.scheduler.fail(Error::new(ErrorKind::Io, "its consequence"));
+    assert_eq!(story.scheduler.failure().unwrap().kind(), ErrorKind::NodeLost);
+}
+
+#[test]
 fn workers_that_only_die_end_the_pool() {
     let mut story = Story::new(1, 1, false);
     for _ in 0..=policy::MAX_BARREN_RESTARTS {
