@@ -137,7 +137,8 @@ async fn end(orphan: Orphan, given: &[Arc<dyn Provider>]) -> Result<Ended, Left>
 /// Ends the pool's machines at one provider.
 async fn end_at(orphan: &Orphan, provider: Arc<dyn Provider>) -> Result<Vec<MachineId>> {
     let provider: Arc<dyn Provider> = Arc::new(Checked::new(provider));
-    let deadline = Instant::now() + PATIENCE;
+    let started = Instant::now();
+    let deadline = started + PATIENCE;
     // Asked once before the patience of a cleanup begins: what fails for good fails at once.
     provider.list(&orphan.pool).await?;
     // Where the first record is damaged, machines are ended only by a provider that has them in its list.
@@ -152,7 +153,7 @@ async fn end_at(orphan: &Orphan, provider: Arc<dyn Provider>) -> Result<Vec<Mach
         cleanup.end_machines(deadline, note).await?;
         let wait = {
             let gone = gone.lock().unwrap_or_else(PoisonError::into_inner);
-            orphan.unsettled(|launch| gone.values().any(|other| other == launch))
+            orphan.unsettled(|launch| gone.values().any(|other| other == launch), started.elapsed())
         };
         if wait.is_zero() {
             return Ok(gone.into_inner().unwrap_or_else(PoisonError::into_inner).into_keys().collect());

@@ -4,7 +4,9 @@
 
 mod site;
 
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
+use std::time::{Duration, SystemTime};
 
 use skyward_core::bootstrap::{Inputs, Plan, StepEvent, run};
 use skyward_core::error::{ErrorKind, ErrorStatus};
@@ -181,6 +183,28 @@ async fn an_interpreter_is_used_as_it_is() {
     assert!(error.hint().unwrap().contains("pip install 'iniconfig==2.0.0'"), "{error}");
     let error = site.fails(&image.requires_python(">=3.29")).await;
     assert!(error.message().contains("the payload requires >=3.29"), "{error}");
+    site.end().await;
+}
+
+#[tokio::test]
+async fn an_interpreter_that_was_replaced_is_looked_at_again_whatever_the_clock_says() {
+    needs_index!();
+    let site = Site::new();
+    let program = site.root.join("python");
+    let image = Image::new().python(program.clone());
+    let year = Duration::from_secs(31_557_600);
+    let now = SystemTime::now();
+    for (round, time) in [now, now - 20 * year, now + 20 * year].into_iter().enumerate() {
+        let node = 2 * round as u32;
+        std::fs::write(&program, "#!/bin/sh\nexec python3 \"$@\"\n").unwrap();
+        std::fs::set_permissions(&program, PermissionsExt::from_mode(0o755)).unwrap();
+        std::fs::File::open(&program).unwrap().set_modified(time).unwrap();
+        let (ready, events) = site.start(&image, node).await;
+        ready.unwrap();
+        assert!(steps(&events).contains(&"environment"), "{time:?}: {events:?}");
+        assert_eq!(steps(&site.start(&image, node + 1).await.1), ["agent"], "{time:?}");
+        std::fs::remove_file(&program).unwrap();
+    }
     site.end().await;
 }
 

@@ -6,9 +6,19 @@ env=$cache/envs/$key-$arch
 worker=$cache/worker/$digest
 python=${interpreter:-$env/bin/python}
 
-# An interpreter that is used as it is may change below what was found out about it.
 environment_ready() {
-    [ -e "$env/.ready" ] && [ -x "$python" ] && { [ -z "$interpreter" ] || [ ! "$interpreter" -nt "$env/.ready" ]; }
+    [ -e "$env/.ready" ] && [ -x "$python" ] && { [ -z "$interpreter" ] || is_as_it_was; }
+}
+
+# An interpreter that is used as it is may change below what was found out about it. Whether it is newer than that says nothing: the clock may have been set.
+is_as_it_was() {
+    was=
+    [ ! -e "$env/.interpreter" ] || read -r was <"$env/.interpreter"
+    [ "$was" = "$(as_it_is)" ]
+}
+
+as_it_is() {
+    stat -Lc '%Y %s %i' "$interpreter"
 }
 
 worker_ready() {

@@ -67,6 +67,7 @@ if [ -n "$interpreter" ]; then
     fi
     "$interpreter" -c 'import sys; print("skyward-version", "%d.%d.%d" % sys.version_info[:3]); sys.exit(sys.version_info < (3, 10) and "error: it is too old: the worker needs Python 3.10 or newer")'
     mkdir -p "$env/site"
+    as_it_is >"$env/.interpreter"
     if ! "$interpreter" -c 'import msgspec' 2>/dev/null; then
         install --target "$env/site" $worker_needs
     fi

@@ -4,8 +4,8 @@ use std::fs::File;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::record::{self, Page};
-use super::{cannot, record::VERSION};
+use super::cannot;
+use super::record::{Page, VERSION};
 use crate::error::{Error, ErrorKind, Result};
 use crate::ids::{LaunchId, PoolId};
 
@@ -24,18 +24,16 @@ impl Orphan {
         Self { pool, page, path, _file: file }
     }
 
-    /// How long until the provider must know every machine that was asked for; those in `known` it does already.
-    pub(crate) fn unsettled(&self, known: impl Fn(&LaunchId) -> bool) -> Duration {
+    /// How long to go on looking, after `looked`, for a machine that was asked for and is not known: neither on record nor among those in `known`.
+    ///
+    /// The times on record are for people, and decide nothing: the clock may have been set since.
+    pub(crate) fn unsettled(&self, known: impl Fn(&LaunchId) -> bool, looked: Duration) -> Duration {
         let facts = &self.page.machines;
-        let open = self
-            .page
-            .intents
-            .iter()
-            .filter(|intent| !known(&intent.launch) && facts.iter().all(|machine| machine.launch != intent.launch));
-        let Some(last) = open.map(|intent| intent.at).max() else { return Duration::ZERO };
-        // A clock that was set back makes nothing older or younger than it can be.
-        let age = Duration::from_secs(record::now().saturating_sub(last));
-        SETTLED.saturating_sub(age)
+        let told = |launch| known(launch) || facts.iter().any(|machine| machine.launch == *launch);
+        match self.page.intents.iter().all(|intent| told(&intent.launch)) {
+            true => Duration::ZERO,
+            false => SETTLED.saturating_sub(looked),
+        }
     }
 
     /// Removes it from the ledger: all of it is confirmed gone.

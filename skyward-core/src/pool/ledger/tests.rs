@@ -2,7 +2,8 @@ use std::sync::Arc;
 
 use super::open::{Open, PoolLedger};
 use super::owner::Owner;
-use super::record::{Head, Intent, Record, VERSION, now};
+pub(in crate::pool) use super::record::Record;
+use super::record::{Head, Intent, VERSION, now};
 use super::*;
 use crate::ids::{Attempt, LaunchId, MachineId, NodeIndex};
 use crate::provider::{LaunchRequest, Local, Machine, Offer};
@@ -19,6 +20,11 @@ impl Scratch {
     pub(in crate::pool) fn write(&self, pool: &PoolId, bytes: &[u8]) {
         self.0.make().unwrap();
         std::fs::write(self.0.path(pool), bytes).unwrap();
+    }
+
+    /// The bytes of a pool's file.
+    pub(in crate::pool) fn read(&self, pool: &PoolId) -> Vec<u8> {
+        std::fs::read(self.0.path(pool)).unwrap()
     }
 
     fn orphan(&self) -> Orphan {

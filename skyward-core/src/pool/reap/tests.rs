@@ -2,7 +2,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use async_trait::async_trait;
 
-use super::super::ledger::tests::{Scratch, head, intent, lines, machine};
+use super::super::ledger::tests::{Record, Scratch, head, intent, lines, machine};
 use super::*;
 use crate::provider::{LaunchRequest, MachineStatus, Offer, Requirements};
 use crate::remote::Remote;
@@ -73,9 +73,13 @@ impl Provider for Cloud {
 
 /// A ledger with one pool of a dead owner at the provider `cloud` with the identity `here`, whose node 0 was told and node 1 only intended.
 fn left_behind() -> (Scratch, PoolId, Vec<Machine>) {
+    left_behind_at(super::super::ledger::now())
+}
+
+/// The same, at this time of a clock that may have been set since.
+fn left_behind_at(now: u64) -> (Scratch, PoolId, Vec<Machine>) {
     let (scratch, pool) = (Scratch::new(), PoolId::random());
     let machines = vec![machine(&pool, 0), machine(&pool, 1)];
-    let now = super::super::ledger::now();
     scratch.write(
         &pool,
         &lines(vec![
@@ -111,6 +115,75 @@ async fn a_machine_that_the_provider_lists_late_is_ended_too() {
     assert!(cloud.torn_down.load(Ordering::Relaxed) > 0);
     assert_eq!(scratch.files(), 0);
     assert_eq!(reap_with(&scratch, &[&cloud]).await.to_string(), "nothing was left behind");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_clock_that_was_set_changes_neither_what_is_ended_nor_how_long_it_takes() {
+    let now = super::super::ledger::now();
+    for written in [0, now - 3600, now, now + 3600, u64::MAX] {
+        // The second one appears in the list a second after the first look.
+        for lists_from in [3, usize::MAX] {
+            let (scratch, pool, machines) = left_behind_at(written);
+            let cloud =
+                Arc::new(Cloud { name: "cloud", machines: Mutex::new(machines), lists_from, ..Cloud::default() });
+            let started = Instant::now();
+            let given = [&cloud];
+            let reaped = tokio::time::timeout(PATIENCE, reap_with(&scratch, &given)).await.unwrap();
+            assert_eq!(reaped.ended.len(), 1, "written at {written}: {reaped}");
+            let ended = cloud.ended.lock().unwrap().contains(&MachineId::new(format!("{pool}.n1")));
+            assert_eq!(ended, lists_from == 3, "written at {written}: {reaped}");
+            assert!(started.elapsed() < Duration::from_secs(10), "written at {written}: {:?}", started.elapsed());
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_pool_of_a_newer_version_is_left_with_a_word_and_keeps_no_other_from_being_ended() {
+    let (scratch, _, machines) = left_behind();
+    let newer = PoolId::random();
+    let Record::Pool(mut first) = head(&newer, "cloud", Some("here")) else { unreachable!() };
+    first.version += 1;
+    let written = lines(vec![Record::Pool(first), intent(&machine(&newer, 0), 1)]);
+    scratch.write(&newer, &written);
+    let cloud = Arc::new(Cloud { name: "cloud", machines: Mutex::new(machines), ..Cloud::default() });
+    let reaped = reap_with(&scratch, &[&cloud]).await;
+    assert_eq!((reaped.ended.len(), reaped.left.len()), (1, 1), "{reaped}");
+    assert_eq!(reaped.left[0].pool, newer);
+    let text = reaped.left[0].error.to_string();
+    assert!(text.contains("written by a newer version: 2, and this one knows 1"), "{text}");
+    assert!(text.contains("reap with the newer version"), "{text}");
+    assert_eq!(scratch.read(&newer), written);
+    assert_eq!(scratch.files(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_ledger_that_was_cut_off_at_any_byte_is_ended_or_told() {
+    let (_, pool, machines) = left_behind();
+    let now = super::super::ledger::now();
+    let first = lines(vec![head(&pool, "cloud", Some("here"))]);
+    let whole = [
+        &first[..],
+        &lines(vec![
+            intent(&machines[0], now),
+            intent(&machines[1], now),
+            super::super::ledger::tests::fact(&machines[0]),
+        ]),
+    ]
+    .concat();
+    for cut in 0..=whole.len() {
+        let scratch = Scratch::new();
+        scratch.write(&pool, &whole[..cut]);
+        let cloud = Arc::new(Cloud { name: "cloud", machines: Mutex::new(machines.clone()), ..Cloud::default() });
+        let reaped = reap_with(&scratch, &[&cloud]).await;
+        assert!(cloud.machines.lock().unwrap().is_empty(), "cut at {cut}: {reaped}");
+        if cut < first.len() {
+            // Whose it is cannot be known for sure, so it stays for somebody to look at.
+            assert!(reaped.left[0].error.to_string().contains("first record is damaged"), "cut at {cut}: {reaped}");
+            assert_eq!(scratch.read(&pool), whole[..cut], "cut at {cut}");
+        } else {
+            assert_eq!((reaped.ended.len(), scratch.files()), (1, 0), "cut at {cut}: {reaped}");
+        }
+    }
 }
 
 #[tokio::test(start_paused = true)]
