@@ -190,6 +190,16 @@ async fn a_hook_that_raises_keeps_the_pool_from_starting() {
     assert!(error.message().contains("`broken`") && error.message().contains("no licence"), "{error}");
 }
 
+#[tokio::test]
+async fn a_worker_that_ends_in_a_hook_is_told_by_its_cause() {
+    for (end, exit) in [("os._exit(7)", WorkerExit::Code(7)), ("os.kill(os.getpid(), 9)", WorkerExit::Signal(9))] {
+        let ends = plugin("ends").around_app(format!("import os\ndef around_app(config):\n    {end}\n    yield\n"));
+        let error = pool(1).plugin(ends).start().await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Start, "{error}");
+        assert!(error.message().contains(&format!("rank 0 {exit}")), "{error}");
+    }
+}
+
 /// Joins a world that rank 1 never reaches.
 #[derive(Debug)]
 struct Stuck;

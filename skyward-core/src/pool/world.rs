@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use super::bring_up::{Guards, Node};
 use super::driver::{self, Command};
 use super::shared::Shared;
-use crate::error::{Error, ErrorKind, RemoteError, Result};
+use crate::error::{Error, ErrorKind, RemoteError, Result, WorkerExit};
 use crate::event::PoolEvent;
 use crate::ids::{Generation, NodeIndex, Rank, TaskId};
 use crate::plugin::PluginSet;
@@ -119,13 +119,24 @@ impl World {
             slot.socket = worker.socket.clone();
         }
         let greeted = greet(shared, node, generation, worker, rank);
-        let lost = shared.exited(rank, generation);
-        let connected = tokio::select! {
-            greeted = tokio::time::timeout_at(deadline, greeted) => greeted.map_err(|_| self.stragglers(shared, &[rank]))??,
-            exit = lost => {
-                return Err(Error::new(ErrorKind::Start, format!("the worker of rank {rank} {exit} before it took a task"))
-                    .with_hint("its output says more: `events()`, or the pool's terminal output"));
+        let greeted = tokio::select! {
+            greeted = tokio::time::timeout_at(deadline, greeted) => greeted.map_err(|_| self.stragglers(shared, &[rank]))?,
+            exit = shared.exited(rank, generation) => return Err(ended_early(rank, &exit)),
+        };
+        let connected = match greeted {
+            // A process that ends breaks its connection, and its agent says how it ended a moment later.
+            Err(error) if error.kind() == ErrorKind::Io => {
+                let until = deadline.min(Instant::now() + TOLD);
+                return Err(match tokio::time::timeout_at(until, shared.exited(rank, generation)).await {
+                    Ok(exit) => ended_early(rank, &exit),
+                    Err(_) => Error::new(
+                        ErrorKind::Start,
+                        format!("the connection to the worker of rank {rank} was lost before it took a task"),
+                    )
+                    .with_source(error),
+                });
             }
+            greeted => greeted?,
         };
         shared.act(|state, now| state.scheduler.on_ready(now, rank));
         shared.emit(PoolEvent::WorkerReady { rank, node: node.index, pid: worker.pid });
@@ -225,6 +236,12 @@ async fn greet(
         shared.on_frames(rank, generation, &mut waiting.into())?;
     }
     Ok((reader, connection.unwrap_or_default()))
+}
+
+/// The error of a worker that ended before it was ready.
+fn ended_early(rank: Rank, exit: &WorkerExit) -> Error {
+    Error::new(ErrorKind::Start, format!("the worker of rank {rank} {exit} before it took a task"))
+        .with_hint("its output says more: `events()`, or the pool's terminal output")
 }
 
 /// Hands what a worker sends to the pool until the connection ends.
@@ -329,5 +346,7 @@ fn hook_error(failure: &Failure, rank: Rank) -> Error {
 
 /// How long an agent may take to answer; it does nothing but fork.
 pub(crate) const ANSWER: Duration = Duration::from_secs(30);
+/// How much later than its connection's end the end of a worker may be told.
+const TOLD: Duration = Duration::from_secs(5);
 /// Results that a worker keeps until they are acknowledged.
 const RETAIN_BYTES: usize = 256 << 20;
