@@ -1,7 +1,8 @@
 //! The command line.
 
-use anyhow::{Result, bail};
+use anyhow::{Result, anyhow, bail};
 
+use crate::chaos::Options;
 use crate::step::Step;
 
 /// What is asked for.
@@ -10,6 +11,7 @@ pub(crate) enum Command {
     List,
     /// The steps to run, in their own order.
     Test(Vec<Step>),
+    Chaos(Options),
 }
 
 /// Reads the arguments after the program's name.
@@ -17,8 +19,9 @@ pub(crate) fn parse(arguments: impl IntoIterator<Item = String>, all: &[Step]) -
     let mut arguments = arguments.into_iter();
     match arguments.next().as_deref() {
         Some("test") => parse_test(arguments, all),
+        Some("chaos") => parse_chaos(arguments),
         None | Some("help" | "-h" | "--help") => Ok(Command::Help),
-        Some(other) => bail!("there is no command {other:?}; there are: test, help"),
+        Some(other) => bail!("there is no command {other:?}; there are: test, chaos, help"),
     }
 }
 
@@ -51,6 +54,36 @@ fn parse_test(mut arguments: impl Iterator<Item = String>, all: &[Step]) -> Resu
     Ok(Command::Test(steps))
 }
 
+fn parse_chaos(mut arguments: impl Iterator<Item = String>) -> Result<Command> {
+    match arguments.next().as_deref() {
+        Some("local") => {}
+        Some("--help" | "-h") => return Ok(Command::Help),
+        other => bail!("`chaos` needs to know where the pools are, and not {:?}; it knows: local", other.unwrap_or("")),
+    }
+    let mut options = Options::default();
+    while let Some(argument) = arguments.next() {
+        let (flag, value) = match argument.split_once('=') {
+            Some((flag, value)) => (flag.to_owned(), Some(value.to_owned())),
+            None => (argument, None),
+        };
+        let mut number = || {
+            let value = value.clone().or_else(|| arguments.next()).unwrap_or_default();
+            value.parse::<u64>().map_err(|_| anyhow!("{flag} needs a number, and not {value:?}"))
+        };
+        match flag.as_str() {
+            "--rounds" => options.rounds = number()?,
+            "--seed" => options.seed = number()?,
+            "--only" => options.only = Some(number()?),
+            "--jobs" => options.jobs = number()?.try_into()?,
+            other => bail!("`chaos` does not know {other:?}; it knows --rounds, --seed, --only, --jobs"),
+        }
+    }
+    if options.rounds == 0 || options.jobs == 0 {
+        bail!("without rounds, or without one at a time, nothing is played");
+    }
+    Ok(Command::Chaos(options))
+}
+
 fn named(list: &str, all: &[Step]) -> Result<Vec<&'static str>> {
     list.split(',')
         .map(str::trim)
@@ -73,8 +106,13 @@ cargo xtask test --list               its steps
 cargo xtask test --only format,test   just these steps
 cargo xtask test --skip e2e,examples  all steps but these
 
+cargo xtask chaos local               200 rounds of pools on this host, whose workers, agents and clients are killed and stopped
+    --rounds 20 --seed 7              so many, drawn from this number
+    --seed 7 --only 13                round 13 of these alone
+    --jobs 4                          so many rounds at the same time
+
 What a step needs and the machine lacks is installed into the user's cache folder, if a package registry has it.
-The exit code is 0 when every step passed or was skipped, 1 when one failed, 2 for a wrong command line.
+The exit code is 0 when every step passed or was skipped, and when chaos cost nothing; 1 otherwise; 2 for a wrong command line.
 ";
 
 #[cfg(test)]
@@ -89,7 +127,7 @@ mod tests {
     fn names(arguments: &[&str]) -> Result<Vec<&'static str>> {
         match parse(arguments.iter().map(|argument| (*argument).to_owned()), &steps())? {
             Command::Test(steps) => Ok(steps.iter().map(|step| step.name).collect()),
-            Command::Help | Command::List => bail!("no steps"),
+            Command::Help | Command::List | Command::Chaos(_) => bail!("no steps"),
         }
     }
 
@@ -104,10 +142,25 @@ mod tests {
     #[test]
     fn a_wrong_command_line_says_what_there_is() {
         let message = |arguments: &[&str]| names(arguments).unwrap_err().to_string();
-        assert!(message(&["tset"]).ends_with("there are: test, help"));
+        assert!(message(&["tset"]).ends_with("there are: test, chaos, help"));
         assert!(message(&["test", "--only", "fromat"]).ends_with("there are: format, test, e2e"));
         assert!(message(&["test", "--only"]).contains("--only format,clippy"));
         assert!(message(&["test", "--fast"]).contains("--only, --skip, --list"));
         assert!(message(&["test", "--only", "e2e", "--skip", "e2e"]).contains("no step"));
+    }
+
+    #[test]
+    fn chaos_is_told_where_how_long_and_from_which_seed() {
+        let chaos = |line: &str| match parse(line.split(' ').map(str::to_owned), &steps())? {
+            Command::Chaos(options) => Ok((options.rounds, options.seed, options.only, options.jobs > 0)),
+            _ => bail!("no chaos"),
+        };
+        assert_eq!(chaos("chaos local").unwrap(), (200, 1, None, true));
+        assert_eq!(chaos("chaos local --rounds 5 --seed=9 --only 3").unwrap(), (5, 9, Some(3), true));
+        let message = |line: &str| chaos(line).unwrap_err().to_string();
+        assert!(message("chaos moon").ends_with("it knows: local"));
+        assert!(message("chaos local --rounds many").contains("needs a number"));
+        assert!(message("chaos local --rounds 0").contains("nothing is played"));
+        assert!(message("chaos local --fast").contains("--rounds, --seed, --only, --jobs"));
     }
 }

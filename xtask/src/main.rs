@@ -1,6 +1,7 @@
 //! The project's own commands: `cargo xtask test` is everything that must hold before a change lands.
 
 mod args;
+mod chaos;
 mod context;
 mod deny;
 mod dependencies;
@@ -42,6 +43,7 @@ fn run() -> anyhow::Result<bool> {
                 println!("{:<14} {}", step.name, step.about);
             }
         }
+        Command::Chaos(options) => return chaos::local(&Context::discover()?, options),
         Command::Test(steps) => return step::run_all(&steps, &Context::discover()?),
     }
     Ok(true)
@@ -51,7 +53,7 @@ fn run() -> anyhow::Result<bool> {
 fn steps() -> Vec<Step> {
     [rust::lint_steps(), python::steps(), documents::steps(), dependencies::steps(), deny::steps()]
         .into_iter()
-        .chain([rust::test_steps(), features::steps(), examples::steps()])
+        .chain([rust::test_steps(), features::steps(), chaos::steps(), examples::steps()])
         .flatten()
         .collect()
 }

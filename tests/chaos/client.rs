@@ -1,0 +1,287 @@
+//! A client: callers that dispatch all kinds of tasks at the same time, each with a number of its own, and check what comes back.
+
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use futures_util::future::{join_all, try_join_all};
+use rand::rngs::SmallRng;
+use rand::{Rng, SeedableRng};
+use skyward::error::{Error, ErrorKind};
+use skyward::payload::{Output, Payload, PendingCompute, RetryPolicy, Streaming};
+use skyward::plugin::{Hook, HookKind, Plugin};
+use skyward::pool::{ComputePool, ComputePoolExt, Pool};
+use skyward::spec::{ClusterInfo, Limits};
+use tokio::time::{Instant, timeout};
+
+use crate::recorder::{Recorder, say, tell_retries};
+use crate::words::{Answer, LEASE, Line, Script};
+
+/// Plays the script; the exit code says only whether it could be read.
+pub(crate) async fn play(script: &str) -> ExitCode {
+    let script: Arc<Script> = match serde_json::from_str(script) {
+        Ok(script) => Arc::new(script),
+        Err(error) => {
+            eprintln!("the script cannot be read: {error}");
+            return ExitCode::FAILURE;
+        }
+    };
+    let mut limits = Limits::default();
+    limits.grace = Duration::from_millis(300);
+    limits.hooks = Duration::from_secs(10);
+    limits.lease = Duration::from_millis(LEASE);
+    let builder = Pool::builder().nodes(script.nodes).workers_per_node(script.workers_per_node).limits(limits);
+    let builder = if script.joined { builder.plugin(Sockets { hangs: script.hangs }) } else { builder };
+    let mut retries = None;
+    let ended = builder
+        .scope(async |pool| {
+            retries = Some(tokio::spawn(tell_retries(pool.events())));
+            say(&Line::Ready);
+            let calls = Arc::new(AtomicU64::new(1));
+            let until = Instant::now() + Duration::from_millis(script.busy);
+            let callers = (0..script.callers).map(|number| {
+                let seed = script.seed ^ (u64::from(number) + 1) << 32;
+                let caller = Caller {
+                    pool: Recorder::new(pool.clone()),
+                    script: Arc::clone(&script),
+                    calls: Arc::clone(&calls),
+                    random: SmallRng::seed_from_u64(seed),
+                };
+                tokio::spawn(caller.run(until))
+            });
+            for caller in join_all(callers).await {
+                if let Err(error) = caller {
+                    std::panic::resume_unwind(error.into_panic());
+                }
+            }
+            say(&Line::Ending);
+            Ok(())
+        })
+        .await;
+    if let Some(retries) = retries {
+        // The pool is closed, so this has no more than the rest to tell.
+        let _ = timeout(Duration::from_secs(5), retries).await;
+    }
+    say(&Line::Ended { error: ended.err().map(|error| format!("{:?}: {error}", error.kind())) });
+    ExitCode::SUCCESS
+}
+
+struct Caller {
+    pool: Recorder,
+    script: Arc<Script>,
+    calls: Arc<AtomicU64>,
+    random: SmallRng,
+}
+
+/// A call's own number, and the rank that ran it.
+type Own = (u64, u32);
+
+impl Caller {
+    async fn run(mut self, until: Instant) {
+        while Instant::now() < until {
+            match self.random.random_range(0..100) {
+                0..20 => self.one(0, RetryPolicy::default()).await,
+                20..35 => {
+                    let millis = self.random.random_range(20..200);
+                    self.one(millis, RetryPolicy::default()).await;
+                }
+                35..50 => {
+                    let millis = self.random.random_range(20..120);
+                    self.one(millis, RetryPolicy::times(2)).await;
+                }
+                50..60 => self.stream().await,
+                60..70 => self.map().await,
+                70..90 => self.each_rank().await,
+                90..95 => self.dropped().await,
+                _ => self.litter().await,
+            }
+            if self.pool.refuses() {
+                // A pool that takes no tasks says so at once, and so does the next call.
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+        }
+    }
+
+    async fn one(&mut self, millis: u64, retry: RetryPolicy) {
+        let (number, call) = self.call::<Own>("sleep");
+        let call: PendingCompute<Own> = call.arg("millis", millis).into();
+        let outcome = within(limited(call).retry(retry).run(&self.pool)).await;
+        answer(number, 0, outcome, |(returned, _)| *returned == number);
+    }
+
+    async fn litter(&mut self) {
+        let (number, call) = self.call::<Own>("litter");
+        let outcome = within(limited(call.into()).run(&self.pool)).await;
+        answer(number, 0, outcome, |(returned, _)| *returned == number);
+    }
+
+    async fn stream(&mut self) {
+        let (number, call) = self.call::<Streaming<(u64, u64)>>("stream");
+        let count: u64 = self.random.random_range(1..60);
+        let call: PendingCompute<Streaming<(u64, u64)>> = call.arg("count", count).into();
+        let read = async {
+            let mut stream = limited(call).run(&self.pool).await?;
+            let mut next = 0;
+            while let Some(item) = stream.next().await {
+                if item? != (number, next) {
+                    return Ok(false);
+                }
+                next += 1;
+            }
+            Ok(next == count)
+        };
+        let outcome = within(read).await;
+        answer(number, 0, outcome, |whole| *whole);
+    }
+
+    async fn map(&mut self) {
+        let count = self.random.random_range(2..40);
+        let mut numbers = Vec::new();
+        let mut calls = Vec::new();
+        for _ in 0..count {
+            let (number, call) = self.call::<Own>("sleep");
+            numbers.push(Some(number));
+            calls.push(limited(call.arg("millis", 0_u64).into()));
+        }
+        let mut mapped = self.pool.map_unordered(calls);
+        let read = async {
+            while let Some((index, outcome)) = mapped.next().await {
+                match numbers.get_mut(index).and_then(Option::take) {
+                    Some(number) => answer(number, 0, Some(outcome), |(returned, _)| *returned == number),
+                    None => say(&Line::Answered {
+                        call: 0,
+                        member: 0,
+                        outcome: Answer::Wrong(format!("the index {index} of a map came twice, or from nowhere")),
+                    }),
+                }
+            }
+            Ok(())
+        };
+        let _ = within(read).await;
+        drop(mapped);
+        for number in numbers.into_iter().flatten() {
+            say(&Line::Answered { call: number, member: 0, outcome: Answer::Lost });
+        }
+    }
+
+    /// A call on each rank: a gang that meets, in a joined world.
+    async fn each_rank(&mut self) {
+        let ranks = self.script.nodes * self.script.workers_per_node;
+        if self.script.joined {
+            let (number, call) = self.call::<(u64, u32, u32)>("meet");
+            let sum = ranks * (ranks + 1) / 2;
+            self.broadcast(number, call.into(), ranks, |rank, value| *value == (number, rank, sum)).await;
+        } else {
+            let (number, call) = self.call::<Own>("sleep");
+            let call = call.arg("millis", 0_u64).into();
+            self.broadcast(number, call, ranks, |rank, value| *value == (number, rank)).await;
+        }
+    }
+
+    async fn broadcast<T: Output>(
+        &self,
+        number: u64,
+        call: PendingCompute<T>,
+        ranks: u32,
+        fits: impl Fn(u32, &T) -> bool,
+    ) {
+        let handles = match limited(call).into_task() {
+            Ok(task) => self.pool.submit_all(task).await,
+            Err(error) => Err(error),
+        };
+        match handles {
+            Ok(handles) => {
+                let each = handles.into_iter().enumerate().map(|(rank, handle)| {
+                    let (rank, fits) = (rank as u32, &fits);
+                    async move {
+                        let outcome = within(T::receive(handle)).await;
+                        answer(number, rank, outcome, |value| fits(rank, value));
+                        Ok::<(), Error>(())
+                    }
+                });
+                let _ = try_join_all(each).await;
+            }
+            Err(error) => (0..ranks).for_each(|rank| answer::<T>(number, rank, Some(Err(error.clone())), |_| false)),
+        }
+    }
+
+    /// A call that its caller gives up.
+    async fn dropped(&mut self) {
+        let (number, call) = self.call::<Own>("sleep");
+        let call: PendingCompute<Own> = call.arg("millis", 5000_u64).into();
+        let patience = Duration::from_millis(self.random.random_range(0..150));
+        match timeout(patience, limited(call).run(&self.pool)).await {
+            Ok(outcome) => answer(number, 0, Some(outcome), |_| false),
+            Err(_) => say(&Line::Answered { call: number, member: 0, outcome: Answer::Dropped }),
+        }
+    }
+
+    fn call<T: Output>(&self, entry: &'static str) -> (u64, Payload<T>) {
+        let number = self.calls.fetch_add(1, Ordering::Relaxed);
+        let call = Payload::python("tasks.py", include_str!("tasks.py"), entry);
+        (number, call.arg("call", number).arg("log", self.script.executions.clone()))
+    }
+}
+
+/// No task waits for ever for a worker that was stopped.
+fn limited<T: Output>(call: PendingCompute<T>) -> PendingCompute<T> {
+    call.timeout(Duration::from_secs(2))
+}
+
+/// The outcome, or none within the deadline.
+async fn within<T>(outcome: impl Future<Output = skyward::Result<T>>) -> Option<skyward::Result<T>> {
+    timeout(DEADLINE, outcome).await.ok()
+}
+
+fn answer<T>(call: u64, member: u32, outcome: Option<skyward::Result<T>>, fits: impl Fn(&T) -> bool) {
+    let outcome = match outcome {
+        None => Answer::Lost,
+        Some(Ok(value)) if fits(&value) => Answer::Returned,
+        Some(Ok(_)) => Answer::Wrong("what came back is not what the call returns".into()),
+        Some(Err(error)) if is_explained(&error) => Answer::Failed(format!("{:?}", error.kind())),
+        Some(Err(error)) => Answer::Wrong(format!("{:?}: {error}", error.kind())),
+    };
+    say(&Line::Answered { call, member, outcome });
+}
+
+/// Whether processes that are killed or stopped can be the cause.
+fn is_explained(error: &Error) -> bool {
+    match error.kind() {
+        // A collective whose peer is gone.
+        ErrorKind::Remote => error.remote().is_some_and(|remote| remote.type_name == "ConnectionError"),
+        ErrorKind::WorkerExited
+        | ErrorKind::NodeLost
+        | ErrorKind::Timeout
+        | ErrorKind::Cancelled
+        | ErrorKind::Closed
+        | ErrorKind::Hook
+        | ErrorKind::Start => true,
+        _ => false,
+    }
+}
+
+/// Joins the workers into one world, with sockets alone.
+#[derive(Debug)]
+struct Sockets {
+    hangs: bool,
+}
+
+impl Plugin for Sockets {
+    fn name(&self) -> &str {
+        "sockets"
+    }
+
+    fn joins_world(&self, _: &ClusterInfo) -> bool {
+        true
+    }
+
+    fn around_app(&self, _: &ClusterInfo) -> Option<Hook> {
+        let hook = Hook::new(HookKind::App, "world.py", include_str!("world.py"), "around_app");
+        Some(hook.with_config(serde_json::json!({ "hangs": self.hangs })))
+    }
+}
+
+/// From a task's call to its outcome: longer than all its tries and the starts between them.
+const DEADLINE: Duration = Duration::from_secs(45);

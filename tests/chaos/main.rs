@@ -1,0 +1,38 @@
+//! The clients of `cargo xtask chaos local`, which starts this program in many rounds and kills it, its agents and its workers at random moments.
+//!
+//! `client SCRIPT` starts a pool, keeps it busy and says what happens; `reap` ends what a killed client left. Without arguments it does nothing.
+
+mod client;
+mod recorder;
+mod words;
+
+use std::process::ExitCode;
+
+#[tokio::main(worker_threads = 2)]
+async fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    match arguments.as_slice() {
+        ["client", script] => client::play(script).await,
+        ["reap"] => reap().await,
+        _ => {
+            println!("`cargo xtask chaos local` starts this program; by itself it has nothing to do");
+            ExitCode::SUCCESS
+        }
+    }
+}
+
+/// Says a line for each pool that could not be ended.
+async fn reap() -> ExitCode {
+    match skyward::reap([]).await {
+        Ok(reaped) => {
+            reaped.left.iter().for_each(|left| println!("left {}: {}", left.pool, left.error));
+            reaped.elsewhere.iter().for_each(|other| println!("alive {}", other.pool));
+            ExitCode::SUCCESS
+        }
+        Err(error) => {
+            println!("cannot reap: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! A pool that tells of each task that it is given.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use skyward::event::{EventItem, Events, PoolEvent};
+use skyward::payload::{Target, Task, TaskHandle, value};
+use skyward::pool::{ComputePool, Pool, PoolStatus};
+use skyward::spec::Nodes;
+
+use crate::words::Line;
+
+#[derive(Debug)]
+pub(crate) struct Recorder {
+    pool: Pool,
+    refuses: AtomicBool,
+}
+
+impl Recorder {
+    pub(crate) fn new(pool: Pool) -> Self {
+        Self { pool, refuses: AtomicBool::new(false) }
+    }
+
+    /// Whether the last task was not taken.
+    pub(crate) fn refuses(&self) -> bool {
+        self.refuses.load(Ordering::Relaxed)
+    }
+}
+
+#[async_trait]
+impl ComputePool for Recorder {
+    async fn submit(&self, task: Task, target: Target) -> skyward::Result<TaskHandle> {
+        let call = call_of(&task)?;
+        let submitted = self.pool.submit(task, target).await;
+        let tasks = submitted.iter().map(|handle| handle.id().0).collect();
+        self.refuses.store(submitted.is_err(), Ordering::Relaxed);
+        say(&Line::Submitted { call, tasks, each_rank: false });
+        submitted
+    }
+
+    async fn submit_all(&self, task: Task) -> skyward::Result<Vec<TaskHandle>> {
+        let call = call_of(&task)?;
+        let submitted = self.pool.submit_all(task).await;
+        let tasks = submitted.iter().flatten().map(|handle| handle.id().0).collect();
+        self.refuses.store(submitted.is_err(), Ordering::Relaxed);
+        say(&Line::Submitted { call, tasks, each_rank: true });
+        submitted
+    }
+
+    fn status(&self) -> PoolStatus {
+        self.pool.status()
+    }
+
+    fn events(&self) -> Events {
+        self.pool.events()
+    }
+
+    async fn resize(&self, nodes: Nodes) -> skyward::Result<()> {
+        self.pool.resize(nodes).await
+    }
+
+    async fn shutdown(&self, deadline: Duration) -> skyward::Result<()> {
+        self.pool.shutdown(deadline).await
+    }
+}
+
+/// Says which tasks are tried again, until the pool is closed.
+pub(crate) async fn tell_retries(mut events: Events) {
+    while let Some(item) = events.next().await {
+        match item {
+            EventItem::Event(event) => {
+                if let PoolEvent::TaskRetried { task, .. } = &*event {
+                    say(&Line::Retried { task: task.0 });
+                }
+            }
+            _ => say(&Line::Missed),
+        }
+    }
+}
+
+/// Writes one line, all of it at once: whoever is killed has said it or has not.
+pub(crate) fn say(line: &Line) {
+    use std::io::Write;
+    if let Ok(mut text) = serde_json::to_vec(line) {
+        text.push(b'\n');
+        // Without a reader there is nobody to tell.
+        let _ = std::io::stdout().lock().write_all(&text);
+    }
+}
+
+/// The number that each call carries among its arguments.
+fn call_of(task: &Task) -> skyward::Result<u64> {
+    #[derive(serde::Deserialize)]
+    struct Arguments {
+        call: u64,
+    }
+    Ok(value::decode::<Arguments>(&task.args)?.call)
+}

@@ -1,0 +1,61 @@
+//! What the program that makes faults and its clients say to each other. Both compile this file: the one that makes faults depends on no crate of ours.
+
+use serde::{Deserialize, Serialize};
+
+/// What a client is to do.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct Script {
+    /// What its tasks are drawn from.
+    pub(crate) seed: u64,
+    pub(crate) nodes: u32,
+    pub(crate) workers_per_node: u32,
+    /// Whether a plugin joins the workers into one world.
+    pub(crate) joined: bool,
+    /// What a rank of the world does when it sees that a peer is gone: hang, as some frameworks do, or raise.
+    pub(crate) hangs: bool,
+    /// How many callers dispatch at the same time.
+    pub(crate) callers: u32,
+    /// For how long they do, in milliseconds.
+    pub(crate) busy: u64,
+    /// Where each execution of a task leaves a line: `<call> <rank> <generation> <pid>`.
+    pub(crate) executions: String,
+}
+
+/// What a client says, a line of JSON each.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Line {
+    /// The pool is up.
+    Ready,
+    /// A call was submitted. `tasks` are its numbers in the pool: one, or one for each rank; none where the pool did not take it.
+    Submitted { call: u64, tasks: Vec<u64>, each_rank: bool },
+    /// The pool said that it tries a task again.
+    Retried { task: u64 },
+    /// The pool said so much that the client missed some of it.
+    Missed,
+    /// A task of a call has an outcome: `member` is its rank in a call for each rank, and else 0.
+    Answered { call: u64, member: u32, outcome: Answer },
+    /// The callers are done, and the scope is left.
+    Ending,
+    /// The scope has ended.
+    Ended { error: Option<String> },
+}
+
+/// How a task ended for its caller.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Answer {
+    /// With the value that is its own.
+    Returned,
+    /// With an error that a fault explains.
+    Failed(String),
+    /// Its caller gave it up.
+    Dropped,
+    /// With something that is not its own, or with an error that no fault explains.
+    Wrong(String),
+    /// Not within its deadline.
+    Lost,
+}
+
+/// How long a node lives without a word from its client, in milliseconds.
+pub(crate) const LEASE: u64 = 3000;

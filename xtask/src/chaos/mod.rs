@@ -1,0 +1,132 @@
+//! `cargo xtask chaos local`: pools of this host whose workers, agents and clients are killed and stopped at random moments, and what that cost.
+
+mod count;
+mod plan;
+mod processes;
+mod round;
+#[path = "../../../tests/chaos/words.rs"]
+mod words;
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc;
+use std::thread;
+use std::time::Instant;
+
+use anyhow::{Context as _, Result, bail};
+use serde::Deserialize;
+
+use self::count::Counts;
+use self::plan::Plan;
+use self::round::Played;
+use crate::context::Context;
+use crate::step::{Outcome, Step};
+
+/// What to play.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Options {
+    /// How many rounds, from the first on.
+    pub(crate) rounds: u64,
+    /// What everything is drawn from.
+    pub(crate) seed: u64,
+    /// This round alone.
+    pub(crate) only: Option<u64>,
+    /// How many rounds run at the same time.
+    pub(crate) jobs: usize,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        let jobs = thread::available_parallelism().map_or(2, usize::from) * 2;
+        Self { rounds: 200, seed: 1, only: None, jobs: jobs.min(MOST_JOBS) }
+    }
+}
+
+pub(crate) fn steps() -> Vec<Step> {
+    vec![Step {
+        name: "chaos",
+        about: "a few rounds in which workers, agents and clients are killed and stopped",
+        run: |context| {
+            let client = build(context, &["--workspace", "--all-features"])?;
+            let counts = play(&client, Options { rounds: 6, seed: 1, ..Options::default() });
+            // Rounds in which nothing happens find nothing.
+            if counts.is_clean() && counts.faults > 0 && counts.returned > 0 {
+                return Ok(Outcome::passed(counts.to_string()));
+            }
+            bail!("{counts}");
+        },
+    }]
+}
+
+/// Plays rounds; the last line of standard output are the counts. `true` when nothing was lost, doubled or left.
+pub(crate) fn local(context: &Context, options: Options) -> Result<bool> {
+    eprintln!("building the clients");
+    let client = build(context, &["--release", "--package=skyward", "--no-default-features"])?;
+    let counts = play(&client, options);
+    println!("{counts}");
+    Ok(counts.is_clean())
+}
+
+fn play(client: &Path, options: Options) -> Counts {
+    let rounds = match options.only {
+        Some(round) => round..round + 1,
+        None => 0..options.rounds,
+    };
+    let next = AtomicU64::new(rounds.start);
+    let begin = Instant::now();
+    let (sender, played) = mpsc::channel::<Played>();
+    let mut counts = Counts::default();
+    thread::scope(|scope| {
+        for _ in 0..options.jobs.max(1) {
+            let (sender, next, end) = (sender.clone(), &next, rounds.end);
+            scope.spawn(move || {
+                loop {
+                    let round = next.fetch_add(1, Ordering::Relaxed);
+                    if round >= end {
+                        return;
+                    }
+                    let plan = Plan::draw(options.seed, round);
+                    if sender.send(round::play(client, round, &plan)).is_err() {
+                        return;
+                    }
+                }
+            });
+        }
+        drop(sender);
+        for played in played {
+            if !played.counts.is_clean() {
+                eprintln!("{played}");
+                eprintln!("play it again: cargo xtask chaos local --seed {} --only {}", options.seed, played.round);
+            }
+            counts += &played.counts;
+            if counts.rounds.is_multiple_of(20) {
+                eprintln!("{:.0} s: {counts}", begin.elapsed().as_secs_f64());
+            }
+        }
+    });
+    counts
+}
+
+/// Builds the clients' program, and says where it is.
+fn build(context: &Context, arguments: &[&str]) -> Result<PathBuf> {
+    #[derive(Deserialize)]
+    struct Message {
+        executable: Option<PathBuf>,
+        target: Option<Target>,
+    }
+    #[derive(Deserialize)]
+    struct Target {
+        name: String,
+    }
+    let cargo = context.cargo(["test", "--test=chaos", "--no-run", "--message-format=json"]);
+    let messages = cargo.args(arguments).read()?;
+    messages
+        .lines()
+        .filter_map(|line| serde_json::from_str::<Message>(line).ok())
+        .filter(|message| message.target.as_ref().is_some_and(|target| target.name == "chaos"))
+        .find_map(|message| message.executable)
+        .context("cargo did not say where it has put the chaos clients")
+}
+
+/// More rounds at once disturb each other.
+const MOST_JOBS: usize = 8;

@@ -1,0 +1,152 @@
+//! What happens in a round, drawn from a seed.
+
+use std::fmt;
+use std::time::Duration;
+
+use rand::rngs::SmallRng;
+use rand::{Rng, SeedableRng};
+
+use super::words::Script;
+
+/// A round: a pool, what it is busy with, and the faults.
+#[derive(Debug, Clone)]
+pub(crate) struct Plan {
+    pub(crate) script: Script,
+    pub(crate) faults: Vec<Fault>,
+}
+
+/// A process is killed or stopped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Fault {
+    pub(crate) after: Moment,
+    pub(crate) delay: Duration,
+    pub(crate) victim: Victim,
+    /// Which of them, counted round and round.
+    pub(crate) which: usize,
+    pub(crate) how: How,
+}
+
+/// What a fault's delay counts from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Moment {
+    /// The client was started.
+    Start,
+    /// Its pool is up.
+    Ready,
+    /// It leaves the scope.
+    Ending,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Victim {
+    Worker,
+    Agent,
+    Client,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum How {
+    Kill,
+    /// For good.
+    Stop,
+    /// It goes on after this time.
+    Pause(Duration),
+}
+
+impl Plan {
+    /// What is drawn for a round is the same each time, and does not depend on other rounds.
+    pub(crate) fn draw(seed: u64, round: u64) -> Self {
+        let mut random = SmallRng::seed_from_u64(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ round);
+        let script = Script {
+            seed: random.random(),
+            nodes: random.random_range(1..=3),
+            workers_per_node: random.random_range(1..=2),
+            joined: round % 2 == 1,
+            hangs: random.random(),
+            callers: random.random_range(2..=8),
+            busy: random.random_range(300..1500),
+            executions: String::new(),
+        };
+        let faults = (0..random.random_range(1..=3)).map(|_| Fault::draw(&mut random, script.busy)).collect();
+        Self { script, faults }
+    }
+}
+
+impl Fault {
+    fn draw(random: &mut SmallRng, busy: u64) -> Self {
+        let (after, longest) = match random.random_range(0..100) {
+            0..20 => (Moment::Start, 700),
+            20..90 => (Moment::Ready, busy),
+            _ => (Moment::Ending, 200),
+        };
+        let victim = match random.random_range(0..100) {
+            0..50 => Victim::Worker,
+            50..80 => Victim::Agent,
+            _ => Victim::Client,
+        };
+        let how = match random.random_range(0..100) {
+            0..55 => How::Kill,
+            55..75 => How::Stop,
+            _ => How::Pause(Duration::from_millis(random.random_range(10..5000))),
+        };
+        let delay = Duration::from_millis(random.random_range(0..longest));
+        Self { after, delay, victim, which: random.random_range(0..64), how }
+    }
+}
+
+impl fmt::Display for Plan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Script { nodes, workers_per_node, joined, hangs, callers, busy, .. } = &self.script;
+        let world = match (joined, hangs) {
+            (false, _) => "no world",
+            (true, true) => "a world that hangs without a peer",
+            (true, false) => "a world that raises without a peer",
+        };
+        write!(f, "{nodes} nodes with {workers_per_node} workers, {world}, {callers} callers for {busy} ms")?;
+        self.faults.iter().try_for_each(|fault| write!(f, "; {fault}"))
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { after, delay, victim, how, .. } = self;
+        let victim = match victim {
+            Victim::Worker => "a worker",
+            Victim::Agent => "an agent",
+            Victim::Client => "the client",
+        };
+        match how {
+            How::Kill => write!(f, "kill {victim}")?,
+            How::Stop => write!(f, "stop {victim} for good")?,
+            How::Pause(time) => write!(f, "stop {victim} for {time:?}")?,
+        }
+        write!(f, " {delay:?} after {after:?}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_drawn_is_the_same_each_time() {
+        assert_eq!(Plan::draw(7, 3).to_string(), Plan::draw(7, 3).to_string());
+        assert_ne!(Plan::draw(7, 3).to_string(), Plan::draw(8, 3).to_string());
+        assert_ne!(Plan::draw(7, 3).to_string(), Plan::draw(7, 5).to_string());
+    }
+
+    #[test]
+    fn all_that_can_happen_is_drawn() {
+        let plans: Vec<Plan> = (0..200).map(|round| Plan::draw(1, round)).collect();
+        assert_eq!(plans.iter().filter(|plan| plan.script.joined).count(), 100);
+        let faults: Vec<Fault> = plans.iter().flat_map(|plan| plan.faults.clone()).collect();
+        for victim in [Victim::Worker, Victim::Agent, Victim::Client] {
+            for after in [Moment::Start, Moment::Ready, Moment::Ending] {
+                assert!(faults.iter().any(|fault| fault.victim == victim && fault.after == after));
+            }
+            for how in ["kill", "for good", "s after"] {
+                assert!(faults.iter().any(|fault| fault.victim == victim && fault.to_string().contains(how)));
+            }
+        }
+    }
+}
