@@ -96,7 +96,7 @@ pub mod prelude {
     pub use skyward_core::error::{Error, ErrorKind};
     pub use skyward_core::event::{EventItem, PoolEvent};
     pub use skyward_core::ids::{NodeIndex, Rank};
-    pub use skyward_core::payload::{Payload, PendingCompute, RetryPolicy, Streaming, Target, join_all};
+    pub use skyward_core::payload::{Payload, PendingCompute, RetryPolicy, Streaming, Target, TaskOptions, join_all};
     pub use skyward_core::plugin::{Hook, HookKind, Plugin, plugin};
     pub use skyward_core::pool::{ComputePool, ComputePoolExt, Pool};
     pub use skyward_core::provider::{Local, Provider};

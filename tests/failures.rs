@@ -7,10 +7,10 @@ mod common;
 use std::time::Duration;
 
 use common::{limits, pool, processes_of, python};
-use skyward::error::{Error, ErrorKind, WorkerExit};
+use skyward::error::{Cause, Error, ErrorKind, ErrorStatus, WorkerExit};
 use skyward::event::{EventItem, PoolEvent};
 use skyward::ids::Rank;
-use skyward::payload::{PendingCompute, RetryPolicy, Streaming, Target};
+use skyward::payload::{PendingCompute, RetryPolicy, Streaming, Target, TaskOptions};
 use skyward::plugin::{Plugin, plugin};
 use skyward::pool::{ComputePool, Pool};
 use skyward::spec::{ClusterInfo, Image};
@@ -109,6 +109,72 @@ async fn a_crash_is_tried_again_only_when_asked() {
         .await
         .unwrap();
     std::fs::remove_file(marker).unwrap();
+}
+
+#[tokio::test]
+async fn a_poison_task_is_named_and_refused_while_the_pool_goes_on() {
+    let poison = |code: i32| -> PendingCompute<()> {
+        let call: PendingCompute<()> = python("import os\ndef f(code):\n    os._exit(code)\n").arg("code", code).into();
+        call.retry(RetryPolicy::times(100))
+    };
+    let alive: PendingCompute<bool> = python("def f():\n    return True\n").into();
+    pool(1)
+        .scope(async |pool| {
+            for code in [7, 8, 9] {
+                let error = poison(code).run(pool).await.unwrap_err();
+                assert_eq!(
+                    (error.kind(), error.exit()),
+                    (ErrorKind::Poisoned, Some(&WorkerExit::Code(code))),
+                    "{error}"
+                );
+                let text = error.to_string();
+                assert!(
+                    text.contains("ended its worker 3 times") && text.contains("entry: f, payload: payload.py"),
+                    "{text}"
+                );
+                assert_eq!(text.matches(&format!("exited with code {code}")).count(), 3, "{text}");
+                let causes: Vec<_> = error.tries().iter().map(|one| one.cause).collect();
+                assert_eq!(causes, [Some(Cause::Crash); 3]);
+            }
+            assert!(alive.clone().run(pool).await?);
+            let worker = pool.status().workers[0].pid;
+            let error = poison(7).run(pool).await.unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Poisoned);
+            assert!(error.message().contains("refused"), "{error}");
+            assert!(alive.run(pool).await?);
+            assert_eq!(pool.status().workers[0].pid, worker, "what is refused ends no worker");
+            Ok(())
+        })
+        .await
+        .unwrap();
+}
+
+#[tokio::test]
+async fn a_task_that_is_not_started_in_time_says_what_it_waited_for() {
+    let sleepy: PendingCompute<()> = python("import time\ndef f():\n    time.sleep(3600)\n").into();
+    let alive: PendingCompute<bool> = python("def f():\n    return True\n").into();
+    pool(1)
+        .tasks(TaskOptions::default().queue_timeout(Duration::from_millis(300)))
+        .scope(async |pool| {
+            let running = tokio::spawn({
+                let pool = pool.clone();
+                async move { sleepy.run(&pool).await }
+            });
+            while pool.status().running == 0 {
+                tokio::task::yield_now().await;
+            }
+            let error = alive.clone().run(pool).await.unwrap_err();
+            assert_eq!((error.kind(), error.status()), (ErrorKind::QueueTimeout, ErrorStatus::Temporary));
+            assert!(error.message().contains("the worker of rank 0 ran task"), "{error}");
+            running.abort();
+            assert!(
+                alive.queue_timeout(Duration::from_secs(60)).run(pool).await?,
+                "its own deadline is the one that counts"
+            );
+            Ok(())
+        })
+        .await
+        .unwrap();
 }
 
 #[tokio::test]

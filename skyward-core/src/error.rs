@@ -1,9 +1,15 @@
 //! The one error type: what was tried, on what, why it failed, what to do next.
 
+mod cause;
+mod exit;
+
 use std::fmt;
 use std::sync::Arc;
 
-use crate::ids::{NodeIndex, Rank};
+pub use cause::{Cause, Try};
+pub use exit::WorkerExit;
+
+use crate::ids::{NodeIndex, Rank, TaskId};
 
 /// A result whose error is [`Error`].
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -32,6 +38,7 @@ struct Inner {
     hint: Option<String>,
     remote: Option<RemoteError>,
     exit: Option<WorkerExit>,
+    tries: Vec<Try>,
     source: Option<Arc<dyn std::error::Error + Send + Sync>>,
 }
 
@@ -57,6 +64,12 @@ pub enum ErrorKind {
     WorkerExited,
     /// A node of the pool was lost: its agent or its machine is gone.
     NodeLost,
+    /// The task has ended its worker again and again, and is not tried any more; see [`Error::tries`].
+    Poisoned,
+    /// The gang made no progress for as long as it may.
+    Stalled,
+    /// The task waited in the queue for longer than it may, and was not started.
+    QueueTimeout,
     /// The environment (interpreter, packages) could not be built.
     Environment,
     /// A machine could not be made ready.
@@ -109,22 +122,6 @@ pub struct RemoteError {
     pub rank: Rank,
 }
 
-/// How a worker process ended.
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum WorkerExit {
-    /// It exited with this code.
-    Code(i32),
-    /// It was ended by this signal.
-    Signal(i32),
-    /// The kernel ended it because the machine was out of memory.
-    OutOfMemory,
-    /// It was ended because another worker of its world was lost.
-    WorldEnded,
-    /// Its agent is gone.
-    AgentGone,
-}
-
 impl Error {
     /// An error that is [`ErrorStatus::Permanent`], with a lower-case message that says what was tried and why it failed.
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
@@ -136,6 +133,7 @@ impl Error {
             hint: None,
             remote: None,
             exit: None,
+            tries: Vec::new(),
             source: None,
         }))
     }
@@ -147,10 +145,24 @@ impl Error {
         Self::new(ErrorKind::Remote, message).edit(|inner| inner.remote = Some(remote))
     }
 
-    /// The error of a task whose worker ended.
+    /// The error of a task whose worker ended; [`ErrorKind::NodeLost`] where it was lost with its node.
     pub fn worker_exited(rank: Rank, exit: WorkerExit) -> Self {
-        Self::new(ErrorKind::WorkerExited, format!("the worker of rank {rank} {exit} while it ran the task"))
+        let kind = if exit.is_node_loss() { ErrorKind::NodeLost } else { ErrorKind::WorkerExited };
+        Self::new(kind, format!("the worker of rank {rank} {exit} while it ran the task"))
             .edit(|inner| inner.exit = Some(exit))
+    }
+
+    /// The error of a task that has ended its worker so often that it is not tried again.
+    pub(crate) fn poisoned(task: TaskId, deaths: u32, last: &Self) -> Self {
+        let times = if deaths == 1 { "once".to_owned() } else { format!("{deaths} times") };
+        Self::new(ErrorKind::Poisoned, format!("task {task} ended its worker {times}, and is not tried again"))
+            .with_hint("run the payload with these arguments by itself, and read what its worker wrote last; `Limits::poison` says how many workers one task may end")
+            .edit(|inner| inner.exit = last.exit().cloned())
+    }
+
+    /// Adds how each try ended.
+    pub(crate) fn with_tries(self, tries: Vec<Try>) -> Self {
+        self.edit(|inner| inner.tries = tries)
     }
 
     /// Says that trying again may help.
@@ -212,6 +224,11 @@ impl Error {
         self.0.exit.as_ref()
     }
 
+    /// How each try at the task ended, the last one included; empty where there was one try alone. Of many tries the last 16 are kept.
+    pub fn tries(&self) -> &[Try] {
+        &self.0.tries
+    }
+
     fn edit(mut self, change: impl FnOnce(&mut Inner)) -> Self {
         change(Arc::make_mut(&mut self.0));
         self
@@ -227,6 +244,9 @@ impl fmt::Display for Error {
         }
         if let Some(remote) = self.0.remote.as_ref().filter(|remote| !remote.traceback.is_empty()) {
             write!(f, "\n{}", remote.traceback.trim_end())?;
+        }
+        for one in &self.0.tries {
+            write!(f, "\n{one}")?;
         }
         if let Some(hint) = &self.0.hint {
             write!(f, "\nhint: {hint}")?;
@@ -252,40 +272,6 @@ impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         self.0.source.as_deref().map(|source| source as _)
     }
-}
-
-impl fmt::Display for WorkerExit {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Code(code) => write!(f, "exited with code {code}"),
-            Self::Signal(signal) => match signal_name(*signal) {
-                Some(name) => write!(f, "was ended by {name} (signal {signal})"),
-                None => write!(f, "was ended by signal {signal}"),
-            },
-            Self::OutOfMemory => f.write_str("was ended by the kernel, out of memory,"),
-            Self::WorldEnded => f.write_str("was ended because another worker of its world was lost"),
-            Self::AgentGone => f.write_str("was lost with its agent"),
-        }
-    }
-}
-
-/// Linux numbers (signal(7)); those a worker can plausibly end by.
-fn signal_name(signal: i32) -> Option<&'static str> {
-    Some(match signal {
-        1 => "SIGHUP",
-        2 => "SIGINT",
-        3 => "SIGQUIT",
-        4 => "SIGILL",
-        6 => "SIGABRT",
-        7 => "SIGBUS",
-        8 => "SIGFPE",
-        9 => "SIGKILL",
-        11 => "SIGSEGV",
-        13 => "SIGPIPE",
-        15 => "SIGTERM",
-        24 => "SIGXCPU",
-        _ => return None,
-    })
 }
 
 #[cfg(test)]

@@ -93,6 +93,11 @@ pub enum PoolEvent {
         /// Why.
         error: Error,
     },
+    /// A task was cancelled: its caller does not wait for it any more. It is no failure.
+    TaskCancelled {
+        /// Which task.
+        task: TaskId,
+    },
     /// A task is tried again.
     TaskRetried {
         /// Which task.

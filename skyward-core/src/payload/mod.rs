@@ -5,6 +5,7 @@ mod build;
 pub mod metadata;
 mod output;
 mod pending;
+mod retry;
 mod source;
 mod task;
 pub mod value;
@@ -13,8 +14,9 @@ pub use args::Args;
 pub use build::Payload;
 pub use output::{Output, Streaming};
 pub use pending::{Join, PendingCompute, join_all};
+pub use retry::RetryPolicy;
 pub use source::{ComputeFn, Source, SourceFile, StaticSource};
-pub use task::{ItemSender, Outcome, RetryPolicy, Target, Task, TaskHandle, TaskOptions, TaskReply, Value};
+pub use task::{ItemSender, Outcome, Target, Task, TaskHandle, TaskOptions, TaskReply, Value};
 #[cfg(feature = "ndarray")]
 pub use value::Array;
 pub use value::{Element, Tensor};

@@ -9,8 +9,8 @@ use std::time::Duration;
 use futures_core::future::BoxFuture;
 use futures_util::future::try_join_all;
 
-use super::task::{RetryPolicy, Target, Task, TaskOptions};
-use super::{Args, Output, Source};
+use super::task::{Target, Task, TaskOptions};
+use super::{Args, Output, RetryPolicy, Source};
 use crate::error::Result;
 use crate::pool::ComputePool;
 
@@ -64,9 +64,15 @@ impl<T: Output> PendingCompute<T> {
         self
     }
 
+    /// Bounds how long it may wait until it is started: [`ErrorKind::QueueTimeout`](crate::error::ErrorKind::QueueTimeout) after that, and nothing of it has run.
+    pub fn queue_timeout(mut self, timeout: Duration) -> Self {
+        self.options.queue_timeout = Some(timeout);
+        self
+    }
+
     /// Says after which causes it is tried again, and how often.
     pub fn retry(mut self, retry: RetryPolicy) -> Self {
-        self.options.retry = retry;
+        self.options.retry = Some(retry);
         self
     }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::sync::{mpsc, oneshot};
 
-use super::Source;
+use super::{RetryPolicy, Source};
 use crate::error::{Error, ErrorKind, Result};
 use crate::ids::{NodeIndex, Rank, TaskId};
 
@@ -25,44 +25,24 @@ pub struct Task {
     pub options: TaskOptions,
 }
 
-/// Deadlines and retries of a task.
+/// Deadlines and retries of a task. What is not said is as the pool says for all its tasks: [`PoolBuilder::tasks`](crate::pool::PoolBuilder::tasks).
+///
+/// ```
+/// use std::time::Duration;
+/// use skyward_core::payload::{RetryPolicy, TaskOptions};
+///
+/// let options = TaskOptions::default().timeout(Duration::from_secs(60)).retry(RetryPolicy::default().crash(1));
+/// assert_eq!(options.queue_timeout, None);
+/// ```
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TaskOptions {
-    /// How long it may run, counted from its start on the worker; the time in the queue is not counted.
+    /// How long it may run, counted from its start on the worker; the time in the queue is not counted. None: without end.
     pub timeout: Option<Duration>,
+    /// How long it may wait until it is started, each time it waits. None: without end.
+    pub queue_timeout: Option<Duration>,
     /// What is tried again.
-    pub retry: RetryPolicy,
-}
-
-/// How often a task is tried again, by cause. By default it is tried again when its worker is lost through no fault that is known to be its own, and never when it raised.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct RetryPolicy {
-    /// Further tries after the worker crashed while it ran the task (exit, signal, out of memory).
-    pub on_crash: u32,
-    /// Further tries after the task was ended because another worker of its world was lost.
-    pub on_loss: u32,
-    /// Further tries after the payload raised.
-    pub on_error: u32,
-}
-
-impl RetryPolicy {
-    /// Never tries again, whatever the cause.
-    pub fn never() -> Self {
-        Self { on_crash: 0, on_loss: 0, on_error: 0 }
-    }
-
-    /// Tries again up to `count` times after each cause, also when the payload raised.
-    pub fn times(count: u32) -> Self {
-        Self { on_crash: count, on_loss: count, on_error: count }
-    }
-}
-
-impl Default for RetryPolicy {
-    fn default() -> Self {
-        Self { on_crash: 0, on_loss: 2, on_error: 0 }
-    }
+    pub retry: Option<RetryPolicy>,
 }
 
 /// Where a task runs.
@@ -122,6 +102,39 @@ pub type ItemSender = mpsc::Sender<Value>;
 struct OnTaken(Box<dyn Fn() + Send + Sync>);
 
 struct CancelOnDrop(Option<Box<dyn FnOnce() + Send + Sync>>);
+
+impl TaskOptions {
+    /// The same with this bound on how long it may run.
+    #[must_use]
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = Some(timeout);
+        self
+    }
+
+    /// The same with this bound on how long it may wait until it is started.
+    #[must_use]
+    pub fn queue_timeout(mut self, timeout: Duration) -> Self {
+        self.queue_timeout = Some(timeout);
+        self
+    }
+
+    /// The same with these retries.
+    #[must_use]
+    pub fn retry(mut self, retry: RetryPolicy) -> Self {
+        self.retry = Some(retry);
+        self
+    }
+
+    /// The same, with what it does not say taken from `defaults`.
+    #[must_use]
+    pub fn or(self, defaults: Self) -> Self {
+        Self {
+            timeout: self.timeout.or(defaults.timeout),
+            queue_timeout: self.queue_timeout.or(defaults.queue_timeout),
+            retry: self.retry.or(defaults.retry),
+        }
+    }
+}
 
 impl Task {
     /// A call with default options.

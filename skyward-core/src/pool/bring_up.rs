@@ -80,7 +80,7 @@ impl Blueprint {
         let joined = self.plugins.joins_world(&cluster);
         {
             let mut state = shared.lock();
-            state.scheduler = Scheduler::new(count, per_node, joined, shared.limits.grace);
+            state.scheduler = Scheduler::new(count, per_node, joined, shared.limits);
             state.workers_per_node = per_node;
             let slot = || WorkerSlot::new(Generation(0), shared.limits.max_frame);
             state.workers = (0..count * per_node).map(|_| slot()).collect();

@@ -17,7 +17,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::event::Events;
 use crate::ids::PoolId;
 use crate::payload::metadata::Metadata;
-use crate::payload::{ComputeFn, Output, PendingCompute, Source};
+use crate::payload::{ComputeFn, Output, PendingCompute, Source, TaskOptions};
 use crate::plugin::{Plugin, PluginSet};
 use crate::provider::{Checked, Local, Provider, Requirements};
 use crate::spec::{Accelerator, ClusterInfo, Image, Limits, Nodes};
@@ -47,6 +47,7 @@ pub struct PoolBuilder {
     image: Image,
     plugins: PluginSet,
     limits: Limits,
+    tasks: TaskOptions,
     sources: Vec<Arc<Source>>,
     #[cfg(feature = "terminal")]
     terminal: Option<Terminal>,
@@ -62,6 +63,7 @@ impl PoolBuilder {
             image: Image::new(),
             plugins: PluginSet::default(),
             limits: Limits::default(),
+            tasks: TaskOptions::default(),
             sources: Vec::new(),
             #[cfg(feature = "terminal")]
             terminal: None,
@@ -124,6 +126,19 @@ impl PoolBuilder {
     /// Deadlines and bounds.
     pub fn limits(mut self, limits: Limits) -> Self {
         self.limits = limits;
+        self
+    }
+
+    /// Deadlines and retries of all tasks that do not say their own.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use skyward_core::{payload::{RetryPolicy, TaskOptions}, pool::Pool};
+    /// let builder = Pool::builder()
+    ///     .tasks(TaskOptions::default().queue_timeout(Duration::from_secs(600)).retry(RetryPolicy::default().crash(1)));
+    /// ```
+    pub fn tasks(mut self, options: TaskOptions) -> Self {
+        self.tasks = options;
         self
     }
 
@@ -201,7 +216,7 @@ impl PoolBuilder {
         let pool = PoolId::random();
         let span = tracing::info_span!("pool", pool = %pool, provider = self.provider.name());
         let (commands, received) = mpsc::unbounded_channel();
-        let shared = Shared::new(pool.clone(), self.limits, commands);
+        let shared = Shared::new(pool.clone(), self.limits, self.tasks, commands);
         let screen = self.show(shared.events(), &span);
         let cleanup = Cleanup::new(Arc::new(blueprint.provider.clone()), pool);
         let last_resort = LastResort { cleanup: cleanup.clone(), shared: Arc::clone(&shared) };
@@ -264,6 +279,10 @@ impl PoolBuilder {
                     "a deadline of zero has passed before anything can happen; the default suits most pools",
                 ));
             }
+        }
+        if limits.poison == 0 {
+            return Err(Error::new(ErrorKind::InvalidSpec, "`Limits::poison` is zero")
+                .with_hint("a task is poison after it has ended so many workers: at least 1; `u32::MAX` for never"));
         }
         let cluster = ClusterInfo::new(self.nodes.wanted(), workers)
             .with_accelerator(self.requirements.accelerator.clone())

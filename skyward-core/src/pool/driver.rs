@@ -204,9 +204,9 @@ impl Driver {
         };
         tracing::warn!(pool = %self.shared.pool, rank = rank.0, error = %failure, "the worker cannot be reached and is ended");
         let pid = self.shared.lock().slot(rank, generation).and_then(|slot| slot.pid).unwrap_or_default();
-        self.shared.kill(rank);
+        self.shared.kill(rank, WorkerExit::Unreachable);
         if tokio::time::timeout(self.shared.limits.grace, self.shared.exited(rank, generation)).await.is_err() {
-            self.shared.on_exited(rank, generation, pid, &WorkerExit::AgentGone);
+            self.shared.on_exited(rank, generation, pid, &WorkerExit::Unreachable);
         }
     }
 

@@ -55,21 +55,23 @@ impl Shared {
     /// A worker process is gone. An agent may tell it twice.
     pub(crate) fn on_exited(&self, rank: Rank, generation: Generation, pid: u32, exit: &WorkerExit) {
         let known = self.act(|state, now| {
-            let Some(slot) = state.slot(rank, generation) else { return false };
+            let slot = state.slot(rank, generation)?;
             if slot.exited.is_some() || slot.pid.is_some_and(|known| known != pid) {
-                return false;
+                return None;
             }
-            slot.exited = Some(exit.clone());
+            // A kill that was asked for is told by its reason.
+            let told = slot.killed.take().filter(|_| *exit == WorkerExit::Signal(9)).unwrap_or_else(|| exit.clone());
+            slot.exited = Some(told.clone());
             slot.pid = None;
             if let Some(link) = slot.link.take() {
                 link.close();
             }
-            state.scheduler.on_lost(now, rank, exit);
-            true
+            state.scheduler.on_lost(now, rank, &told);
+            Some(told)
         });
-        if known {
+        if let Some(exit) = known {
             self.ended.notify_waiters();
-            self.emit(PoolEvent::WorkerExited { rank, exit: exit.clone() });
+            self.emit(PoolEvent::WorkerExited { rank, exit });
         }
     }
 

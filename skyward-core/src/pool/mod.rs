@@ -12,6 +12,7 @@ mod map;
 mod output;
 mod perform;
 mod reap;
+mod refused;
 mod shared;
 mod status;
 mod submit;

@@ -5,7 +5,9 @@ use std::time::Instant;
 use super::driver::Command;
 use super::shared::{After, Shared, State};
 use super::submit::STREAM_WINDOW;
+use crate::error::{Error, ErrorKind, WorkerExit};
 use crate::event::PoolEvent;
+use crate::payload::Task;
 use crate::scheduler::Action;
 use crate::worker::message::{Signal, ToWorker};
 
@@ -54,9 +56,20 @@ impl Shared {
             }
             Action::Finish { task, outcome } => {
                 let Some(entry) = state.tasks.remove(&task) else { return };
-                if let Err(error) = &outcome {
-                    tracing::debug!(parent: &entry.span, error = error.message(), "failed");
-                    self.emit(PoolEvent::TaskFailed { task, error: error.clone() });
+                let outcome = outcome.map_err(|error| named(error, &entry.task));
+                match &outcome {
+                    Ok(_) => {}
+                    Err(error) if error.kind() == ErrorKind::Cancelled => {
+                        tracing::debug!(parent: &entry.span, "cancelled");
+                        self.emit(PoolEvent::TaskCancelled { task });
+                    }
+                    Err(error) => {
+                        tracing::debug!(parent: &entry.span, error = error.message(), "failed");
+                        self.emit(PoolEvent::TaskFailed { task, error: error.clone() });
+                        if error.kind() == ErrorKind::Poisoned {
+                            after.refused.push((entry.task.clone(), error.clone()));
+                        }
+                    }
                 }
                 after.replies.push((entry.reply, outcome));
             }
@@ -72,9 +85,17 @@ impl Shared {
                     state.signal(rank, Signal::Interrupt, after);
                 }
             }
-            Action::Kill { rank } => state.signal(rank, Signal::Kill, after),
+            Action::Kill { rank } => state.kill(rank, WorkerExit::Killed, after),
             Action::RestartWorker { rank } => self.command(Command::RestartWorker(rank)),
             Action::RestartWorld { lost } => self.command(Command::RestartWorld { lost }),
         }
     }
+}
+
+/// The error of a task that failed by what it is says which payload it was.
+fn named(error: Error, task: &Task) -> Error {
+    if error.tries().is_empty() && !matches!(error.kind(), ErrorKind::Poisoned | ErrorKind::Stalled) {
+        return error;
+    }
+    error.with_context("entry", task.source.entry()).with_context("payload", task.source.main())
 }

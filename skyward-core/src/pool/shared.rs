@@ -12,11 +12,12 @@ use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, broadcast, mpsc};
 
 use super::driver::Command;
 use super::output::Marks;
+use super::refused::{Content, Refused};
 use super::status::{NodeStatus, PoolPhase, PoolStatus, WorkerStatus};
 use crate::error::{Error, ErrorKind, Result, WorkerExit};
 use crate::event::{EventItem, Events, PoolEvent};
 use crate::ids::{Generation, PoolId, Rank, TaskId};
-use crate::payload::{ItemSender, Outcome, Task, TaskReply};
+use crate::payload::{ItemSender, Outcome, Task, TaskOptions, TaskReply};
 use crate::scheduler::Scheduler;
 use crate::spec::Limits;
 use crate::worker::link::Sender;
@@ -26,7 +27,10 @@ use crate::worker::session::Session;
 pub(crate) struct Shared {
     pub(crate) pool: PoolId,
     pub(crate) limits: Limits,
+    /// What tasks do not say themselves.
+    pub(super) defaults: TaskOptions,
     state: Mutex<State>,
+    pub(super) refused: Mutex<Refused>,
     pub(super) events: broadcast::Sender<Arc<PoolEvent>>,
     pub(super) room: Arc<Semaphore>,
     pub(super) next_task: AtomicU64,
@@ -63,6 +67,8 @@ pub(crate) struct WorkerSlot {
     /// Where it listens on its node.
     pub(crate) socket: String,
     pub(super) exited: Option<WorkerExit>,
+    /// Why it was told to be killed.
+    pub(super) killed: Option<WorkerExit>,
     pub(super) output_ended: bool,
     /// How many bytes of each descriptor have arrived.
     pub(crate) received: [u64; 2],
@@ -86,12 +92,19 @@ pub(crate) struct Entry {
 pub(crate) struct After {
     pub(super) replies: Vec<(TaskReply, Outcome)>,
     pub(super) flush: Vec<Sender>,
+    /// Tasks that are not to be taken again.
+    pub(super) refused: Vec<(Task, Error)>,
 }
 
 impl Shared {
-    pub(crate) fn new(pool: PoolId, limits: Limits, commands: mpsc::UnboundedSender<Command>) -> Arc<Self> {
+    pub(crate) fn new(
+        pool: PoolId,
+        limits: Limits,
+        defaults: TaskOptions,
+        commands: mpsc::UnboundedSender<Command>,
+    ) -> Arc<Self> {
         let state = State {
-            scheduler: Scheduler::new(0, 0, false, limits.grace),
+            scheduler: Scheduler::new(0, 0, false, limits),
             phase: PoolPhase::Starting,
             generation: Generation(0),
             rendezvous: None,
@@ -105,6 +118,8 @@ impl Shared {
         Arc::new(Self {
             pool,
             state: Mutex::new(state),
+            refused: Mutex::default(),
+            defaults,
             events: broadcast::channel(EVENTS).0,
             room: Arc::new(Semaphore::new(limits.max_queued)),
             next_task: AtomicU64::new(1),
@@ -132,6 +147,10 @@ impl Shared {
         for sender in &after.flush {
             sender.flush();
         }
+        for (task, error) in after.refused {
+            let content = Content::of(&task);
+            self.refused().add(content, error);
+        }
         for (reply, outcome) in after.replies {
             reply.send(outcome);
         }
@@ -139,6 +158,11 @@ impl Shared {
             self.earlier.notify_one();
         }
         result
+    }
+
+    /// What is not taken any more.
+    pub(super) fn refused(&self) -> MutexGuard<'_, Refused> {
+        self.refused.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Tells whoever listens.
@@ -219,10 +243,10 @@ impl Shared {
         }
     }
 
-    /// Ends a worker's process tree.
-    pub(crate) fn kill(&self, rank: Rank) {
+    /// Ends a worker's process tree, for this reason.
+    pub(crate) fn kill(&self, rank: Rank, reason: WorkerExit) {
         let mut after = After::default();
-        self.lock().signal(rank, Signal::Kill, &mut after);
+        self.lock().kill(rank, reason, &mut after);
         after.flush.iter().for_each(Sender::flush);
     }
 
@@ -265,6 +289,13 @@ impl State {
         }
     }
 
+    pub(super) fn kill(&mut self, rank: Rank, reason: WorkerExit, after: &mut After) {
+        if let Some(slot) = self.workers.get_mut(rank.0 as usize) {
+            slot.killed.get_or_insert(reason);
+        }
+        self.signal(rank, Signal::Kill, after);
+    }
+
     pub(super) fn signal(&mut self, rank: Rank, signal: Signal, after: &mut After) {
         let Some(generation) = self.workers.get(rank.0 as usize).map(|slot| slot.generation.0) else { return };
         let node = self.scheduler.node_of(rank).0;
@@ -290,6 +321,7 @@ impl WorkerSlot {
             pid: None,
             socket: String::new(),
             exited: None,
+            killed: None,
             output_ended: false,
             received: [0; 2],
             marks: Default::default(),

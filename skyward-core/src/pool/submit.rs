@@ -4,7 +4,9 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 
 use tokio::sync::OwnedSemaphorePermit;
+use tokio::time::Instant;
 
+use super::refused::Content;
 use super::shared::{After, Entry, Shared, closed};
 use crate::error::{Error, ErrorKind, Result};
 use crate::ids::{Rank, TaskId};
@@ -15,9 +17,9 @@ use crate::worker::session::too_large;
 
 impl Shared {
     /// Takes a task for one worker.
-    pub(crate) async fn submit(self: &Arc<Self>, task: Task, target: Target) -> Result<TaskHandle> {
-        self.check_size(&task)?;
-        let room = self.take_room(1).await?;
+    pub(crate) async fn submit(self: &Arc<Self>, mut task: Task, target: Target) -> Result<TaskHandle> {
+        self.admit(&mut task)?;
+        let room = self.take_room(1, &mut task).await?;
         let (id, handle, entry) = self.entry(task, room, false);
         self.act(|state, now| {
             state.may_submit()?;
@@ -33,8 +35,8 @@ impl Shared {
     }
 
     /// Takes a task for every worker.
-    pub(crate) async fn submit_all(self: &Arc<Self>, task: Task) -> Result<Vec<TaskHandle>> {
-        self.check_size(&task)?;
+    pub(crate) async fn submit_all(self: &Arc<Self>, mut task: Task) -> Result<Vec<TaskHandle>> {
+        self.admit(&mut task)?;
         let count = self.lock().workers.len();
         if count > self.limits.max_queued {
             return Err(Error::new(
@@ -43,7 +45,7 @@ impl Shared {
             )
             .with_hint("raise `Limits::max_queued` to the number of workers or more"));
         }
-        let mut room = self.take_room(count as u32).await?;
+        let mut room = self.take_room(count as u32, &mut task).await?;
         let mut handles = Vec::with_capacity(count);
         let mut entries = Vec::with_capacity(count);
         for _ in 0..count {
@@ -112,12 +114,39 @@ impl Shared {
         }
     }
 
-    async fn take_room(&self, count: u32) -> Result<OwnedSemaphorePermit> {
+    /// Waits for room in the queue. What that takes of the time in which the task is to be started is gone.
+    async fn take_room(&self, count: u32, task: &mut Task) -> Result<OwnedSemaphorePermit> {
         // Without an await where there is room: that is the usual case, and each call's.
         if let Ok(room) = Arc::clone(&self.room).try_acquire_many_owned(count) {
             return Ok(room);
         }
-        Arc::clone(&self.room).acquire_many_owned(count).await.map_err(|_| closed())
+        let room = Arc::clone(&self.room).acquire_many_owned(count);
+        let Some(longest) = task.options.queue_timeout else { return room.await.map_err(|_| closed()) };
+        let began = Instant::now();
+        let room = tokio::time::timeout(longest, room).await.map_err(|_| {
+            Error::new(
+                ErrorKind::QueueTimeout,
+                format!("the task was not started within {longest:?}: {} tasks were in the queue, and it found no room there", self.limits.max_queued),
+            )
+            .temporary()
+            .with_hint("`.queue_timeout(…)` bounds the wait for a worker; give it more, or the pool more workers")
+        })?;
+        task.options.queue_timeout = Some(longest.saturating_sub(began.elapsed()));
+        room.map_err(|_| closed())
+    }
+
+    /// Takes the pool's options where the task has none, and refuses what is not to be run.
+    fn admit(&self, task: &mut Task) -> Result<()> {
+        task.options = task.options.or(self.defaults);
+        self.check_size(task)?;
+        let suspicious = self.refused().may_hold(task);
+        if suspicious {
+            // All of the arguments are read, without the lock.
+            let content = Content::of(task);
+            let refusal = self.refused().get(&content);
+            return refusal.map_or(Ok(()), Err);
+        }
+        Ok(())
     }
 
     fn check_size(&self, task: &Task) -> Result<()> {

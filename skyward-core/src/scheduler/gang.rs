@@ -2,7 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use super::state::{Timer, Tries};
+use super::state::{TaskState, Timer};
+use super::tries::{Next, Tries};
 use super::{Action, Scheduler};
 use crate::error::{Error, ErrorKind, WorkerExit};
 use crate::ids::{Rank, TaskId};
@@ -78,21 +79,22 @@ impl Scheduler {
                 }
             }
             Err(error) => {
-                let options = self.tasks.get(&id).map(|task| (task.options, task.streaming)).unwrap_or_default();
-                let next =
-                    if gang.failure.is_some() { None } else { gang.tries.next(&error, options.0.retry, options.1) };
-                match next {
-                    Some(_) => self.retry_gang(now, first, id, error),
-                    None if gang.failure.is_none() && error.kind() == ErrorKind::Remote && others_run => {
-                        self.suspect(now, first, id, error);
+                let retry = self.tasks.get(&id).map(TaskState::retry).unwrap_or_default();
+                let error = if gang.failure.is_some() {
+                    error
+                } else {
+                    match gang.tries.next(first, error, retry, self.limits.poison) {
+                        Next::Again(_, error) => return self.retry_gang(now, first, id, error),
+                        Next::Over(error) => error,
                     }
-                    None => {
-                        let cause = gang.failure.get_or_insert_with(|| error.clone()).clone();
-                        let error = if error.exit() == Some(&WorkerExit::WorldEnded) { cause } else { error };
-                        self.finish_member(first, id, Err(error));
-                        self.release(first);
-                    }
+                };
+                if gang.failure.is_none() && error.kind() == ErrorKind::Remote && others_run {
+                    return self.suspect(now, first, id, error);
                 }
+                let cause = gang.failure.get_or_insert_with(|| error.clone()).clone();
+                let error = if error.exit() == Some(&WorkerExit::WorldEnded) { cause } else { error };
+                self.finish_member(first, id, Err(error));
+                self.release(first);
             }
         }
     }
@@ -136,19 +138,33 @@ impl Scheduler {
         let members = gang.members.clone();
         gang.waiting = 0;
         for (rank, id) in members {
+            self.disarm(id);
             let Some(task) = self.tasks.get_mut(&id) else { continue };
             task.tries.attempt = attempt;
             let running = id != failed && task.sent_to.is_some();
             self.actions.push(Action::Retried { task: id, attempt, error: error.clone() });
             if running {
                 self.actions.push(Action::Cancel { rank, task: id, interrupt: true });
-                self.timers.add(now + self.grace, Timer::Grace(rank, id));
+                self.timers.add(now, self.limits.grace, Timer::Grace(rank, id));
             } else if let Some(gang) = self.gang_table.get_mut(&first) {
                 gang.waiting += 1;
             }
         }
         self.gangs.push_front(first);
+        self.wait(now, first);
         self.start_gang(now);
+    }
+
+    /// Ends all members of a gang with one error: those that wait do not start, those that run are told to end.
+    pub(super) fn fail_gang(&mut self, now: Instant, first: TaskId, error: &Error) {
+        let Some(gang) = self.gang_table.remove(&first) else { return };
+        self.gangs.retain(|queued| *queued != first);
+        for (_, id) in gang.members {
+            if let Some(task) = self.tasks.get_mut(&id) {
+                task.gang = None;
+            }
+            self.abandon(now, id, error.clone());
+        }
     }
 
     fn others_run(&self, first: TaskId, id: TaskId) -> bool {
@@ -162,7 +178,7 @@ impl Scheduler {
     fn suspect(&mut self, now: Instant, first: TaskId, id: TaskId, error: Error) {
         if let Some(gang) = self.gang_table.get_mut(&first) {
             gang.suspects.push((id, error));
-            self.timers.add(now + SUSPICION, Timer::Suspicion(first));
+            self.timers.add(now, SUSPICION, Timer::Suspicion(first));
         }
     }
 

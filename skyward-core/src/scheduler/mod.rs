@@ -4,22 +4,26 @@
 //! - A gang (one task per rank, in a joined world) starts when every worker is idle; tasks that came after it wait until it has started, so it is never starved.
 //! - Behind a running task a worker gets more only while its tasks are short (see [`policy::depth`]), so that a long task never holds others that another worker could run.
 //! - When a worker of a joined world is lost, the world ends: every worker is started again, and what may be tried again is.
+//! - A worker that is lost while it runs a task is that task's doing, and only tasks fail by it. Workers that are lost one after another while they run nothing end the pool.
 
 mod gang;
 pub mod policy;
 mod queue;
 mod state;
+mod tries;
+mod waiting;
 
 #[cfg(test)]
 mod tests;
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use crate::error::{Error, ErrorKind, Result, WorkerExit};
 use crate::ids::{Attempt, NodeIndex, Rank, TaskId};
 use crate::payload::{Outcome, Target, TaskOptions};
 
 pub use state::Scheduler;
+use tries::Next;
 
 /// What the owner of a [`Scheduler`] has to do, in this order.
 #[derive(Debug, Clone)]
@@ -99,6 +103,7 @@ impl Scheduler {
         let target = self.resolve(target)?;
         self.insert(id, target, options, streaming, None);
         self.enqueue(id);
+        self.wait(now, id);
         self.place(now, id);
         Ok(())
     }
@@ -112,6 +117,10 @@ impl Scheduler {
         }
         self.enqueue_gang(ids);
         self.fill_all(now);
+        // The gang waits as one, if it does.
+        if let Some(first) = gang.filter(|first| self.tasks.get(first).is_some_and(|task| task.sent_to.is_none())) {
+            self.wait(now, first);
+        }
     }
 
     /// A worker has entered its hooks.
@@ -150,12 +159,23 @@ impl Scheduler {
         let worker = &mut self.workers[rank.0 as usize];
         let Some(place) = worker.sent.iter().position(|sent| *sent == id) else { return };
         worker.sent.remove(place);
+        if self.tasks.get(&id).is_none_or(|task| task.abandoned) {
+            // Nobody waits for it, and the worker has never seen it.
+            self.disarm(id);
+            self.settle(now, id, Err(Error::new(ErrorKind::Cancelled, "the task was cancelled before it began")));
+            if place == 0 {
+                self.begin_front(now, rank);
+            }
+            self.refresh(rank);
+            return self.fill_all(now);
+        }
         worker.sent.push_back(id);
         let passed = place == 0 && worker.sent.len() > 1;
         self.actions.push(Action::Send { rank, task: id });
         if passed {
             // The worker runs the one behind it now: the time that counts is that one's.
             self.disarm(id);
+            self.wait(now, id);
             self.begin_front(now, rank);
         }
     }
@@ -165,6 +185,8 @@ impl Scheduler {
         if !self.workers[rank.0 as usize].ready {
             return;
         }
+        // What it ran is to blame; without a task it is the environment, or the machine.
+        let barren = self.workers[rank.0 as usize].sent.is_empty() && !exit.is_node_loss();
         let others: Vec<Rank> =
             if self.joined { self.ranks().filter(|other| *other != rank).collect() } else { Vec::new() };
         self.lose(now, rank, exit);
@@ -173,18 +195,16 @@ impl Scheduler {
                 self.lose(now, other, &WorkerExit::WorldEnded);
             }
         }
-        self.barren_restarts += 1;
-        if self.barren_restarts > policy::MAX_BARREN_RESTARTS {
+        self.barren_restarts += u32::from(barren);
+        if barren && self.barren_restarts > policy::MAX_BARREN_RESTARTS {
             let error = Error::new(
                 ErrorKind::WorkerExited,
                 format!(
-                    "workers were lost {} times in a row without one task returning; the last one {exit}",
+                    "workers were lost {} times while they ran no task, without one task returning in between; the last one {exit}",
                     self.barren_restarts
                 ),
             )
-            .with_hint(
-                "look at the workers' output: the environment or the machine is broken, or every task ends its worker",
-            );
+            .with_hint("look at the workers' output: the environment or the machine is broken");
             self.fail(error);
         } else if self.joined {
             self.actions.push(Action::RestartWorld { lost: rank });
@@ -203,6 +223,7 @@ impl Scheduler {
     pub fn on_timeout(&mut self, now: Instant) {
         while let Some(timer) = self.timers.pop_due(now) {
             match timer {
+                state::Timer::Queue(id) => self.on_waited_too_long(now, id),
                 state::Timer::Run(id) => {
                     let limit = self.tasks.get(&id).and_then(|task| task.options.timeout).unwrap_or_default();
                     let error = Error::new(ErrorKind::Timeout, format!("the task ran longer than its timeout of {limit:?}"))
@@ -314,7 +335,7 @@ impl Scheduler {
                 let interrupt = self.workers[rank.0 as usize].sent.front() == Some(&id);
                 self.actions.push(Action::Cancel { rank, task: id, interrupt });
                 if interrupt {
-                    self.timers.add(now + self.grace, state::Timer::Grace(rank, id));
+                    self.timers.add(now, self.limits.grace, state::Timer::Grace(rank, id));
                 }
             }
         }
@@ -331,17 +352,18 @@ impl Scheduler {
             self.tasks.remove(&id);
             return;
         }
-        let next = match &outcome {
-            Ok(_) => None,
-            Err(error) => task.tries.next(error, task.options.retry, task.streaming),
+        let error = match outcome {
+            Ok(value) => return self.finish(id, Ok(value)),
+            Err(error) => error,
         };
-        match (next, outcome) {
-            (Some(attempt), Err(error)) => {
+        match task.tries.next(id, error, task.retry(), self.limits.poison) {
+            Next::Again(attempt, error) => {
                 self.actions.push(Action::Retried { task: id, attempt, error });
                 self.queue_front(id);
+                self.wait(now, id);
                 self.place(now, id);
             }
-            (_, outcome) => self.finish(id, outcome),
+            Next::Over(error) => self.finish(id, Err(error)),
         }
     }
 
@@ -380,19 +402,22 @@ impl Scheduler {
         if task.abandoned {
             // It was cancelled while it waited on the worker; the worker may be past the point where it reads that.
             self.actions.push(Action::Cancel { rank, task: id, interrupt: true });
-            self.timers.add(now + self.grace, state::Timer::Grace(rank, id));
+            self.timers.add(now, self.limits.grace, state::Timer::Grace(rank, id));
             return;
         }
         self.actions.push(Action::Started { rank, task: id, attempt: task.tries.attempt });
+        if let Some(waited) = task.timer.take() {
+            self.timers.remove(waited);
+        }
         if let Some(timeout) = task.options.timeout {
-            self.timers.add(now + timeout, state::Timer::Run(id));
+            task.timer = self.timers.add(now, timeout, state::Timer::Run(id));
         }
     }
 
-    /// A task without a deadline has no timer to look for.
+    /// What the task waits for has come.
     fn disarm(&mut self, id: TaskId) {
-        if self.tasks.get(&id).is_some_and(|task| task.options.timeout.is_some()) {
-            self.timers.remove(state::Timer::Run(id));
+        if let Some(timer) = self.tasks.get_mut(&id).and_then(|task| task.timer.take()) {
+            self.timers.remove(timer);
         }
     }
 
@@ -400,6 +425,3 @@ impl Scheduler {
         (0..self.workers.len() as u32).map(Rank)
     }
 }
-
-/// What a cancelled task gets to end by itself, unless the pool says otherwise.
-pub const DEFAULT_GRACE: Duration = Duration::from_secs(5);

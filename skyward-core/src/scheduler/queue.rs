@@ -22,8 +22,10 @@ impl Scheduler {
     }
 
     pub(super) fn unqueue(&mut self, id: TaskId) {
-        if let Some(queue) = self.queue_of(id) {
-            queue.retain(|queued| *queued != id);
+        if let Some(queue) = self.queue_of(id)
+            && let Some(place) = queue.iter().position(|queued| *queued == id)
+        {
+            queue.remove(place);
         }
     }
 

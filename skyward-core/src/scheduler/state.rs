@@ -6,9 +6,11 @@ use std::time::{Duration, Instant};
 use super::Action;
 use super::gang::Gang;
 use super::policy::Average;
-use crate::error::{Error, ErrorKind, WorkerExit};
-use crate::ids::{Attempt, NodeIndex, Rank, TaskId};
+use super::tries::Tries;
+use crate::error::Error;
+use crate::ids::{NodeIndex, Rank, TaskId};
 use crate::payload::{RetryPolicy, Target, TaskOptions};
+use crate::spec::Limits;
 
 /// The tasks of a pool and its workers; see the [module](super).
 #[derive(Debug)]
@@ -25,7 +27,7 @@ pub struct Scheduler {
     pub(super) timers: Timers,
     pub(super) actions: Vec<Action>,
     pub(super) joined: bool,
-    pub(super) grace: Duration,
+    pub(super) limits: Limits,
     pub(super) barren_restarts: u32,
     pub(super) failed: Option<Error>,
 }
@@ -50,21 +52,18 @@ pub(super) struct TaskState {
     pub(super) gang: Option<TaskId>,
     pub(super) tries: Tries,
     pub(super) sent_to: Option<Rank>,
+    /// Since when it waits to be started.
+    pub(super) since: Option<Instant>,
+    /// Which deadline runs: that of its start, or that of its end.
+    pub(super) timer: Option<(Instant, Timer)>,
     /// Its caller has an outcome; only its worker has still to be done with it.
     pub(super) abandoned: bool,
 }
 
-/// Which try it is, and how many failed by which cause.
-#[derive(Debug)]
-pub(super) struct Tries {
-    pub(super) attempt: Attempt,
-    crashes: u32,
-    losses: u32,
-    errors: u32,
-}
-
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Timer {
+    /// The task is to have been started.
+    Queue(TaskId),
     /// The task's own deadline.
     Run(TaskId),
     /// The cancelled task's grace.
@@ -78,7 +77,7 @@ pub(super) struct Timers(BTreeSet<(Instant, Timer)>);
 
 impl Scheduler {
     /// A scheduler for so many nodes with so many workers each, none of them ready. `joined`: all workers are one world.
-    pub fn new(nodes: u32, workers_per_node: u32, joined: bool, grace: Duration) -> Self {
+    pub fn new(nodes: u32, workers_per_node: u32, joined: bool, limits: Limits) -> Self {
         let workers = (0..nodes).flat_map(|node| (0..workers_per_node).map(move |_| node as usize));
         let workers: Vec<_> = workers.map(|node| Worker { node, ..Worker::default() }).collect();
         Self {
@@ -93,7 +92,7 @@ impl Scheduler {
             timers: Timers::default(),
             actions: Vec::new(),
             joined,
-            grace,
+            limits,
             barren_restarts: 0,
             failed: None,
         }
@@ -117,8 +116,17 @@ impl Scheduler {
         streaming: bool,
         gang: Option<TaskId>,
     ) {
-        let state =
-            TaskState { target, options, streaming, gang, tries: Tries::default(), sent_to: None, abandoned: false };
+        let state = TaskState {
+            target,
+            options,
+            streaming,
+            gang,
+            tries: Tries::default(),
+            sent_to: None,
+            since: None,
+            timer: None,
+            abandoned: false,
+        };
         let before = self.tasks.insert(id, state);
         debug_assert!(before.is_none(), "task ids are never used twice");
     }
@@ -134,43 +142,23 @@ impl Scheduler {
     }
 }
 
-impl Tries {
-    /// The next try after this error, if its cause may be tried again. Counts it.
-    pub(super) fn next(&mut self, error: &Error, retry: RetryPolicy, streaming: bool) -> Option<Attempt> {
-        // What a stream has handed out cannot be taken back.
-        if streaming {
-            return None;
-        }
-        let (count, limit) = match (error.kind(), error.exit()) {
-            (ErrorKind::WorkerExited, Some(WorkerExit::WorldEnded | WorkerExit::AgentGone)) => {
-                (&mut self.losses, retry.on_loss)
-            }
-            (ErrorKind::WorkerExited, _) => (&mut self.crashes, retry.on_crash),
-            (ErrorKind::Remote, _) => (&mut self.errors, retry.on_error),
-            _ => return None,
-        };
-        if *count >= limit {
-            return None;
-        }
-        *count += 1;
-        self.attempt.0 += 1;
-        Some(self.attempt)
-    }
-}
-
-impl Default for Tries {
-    fn default() -> Self {
-        Self { attempt: Attempt(1), crashes: 0, losses: 0, errors: 0 }
+impl TaskState {
+    /// What it is tried again after. What a stream has handed out cannot be taken back.
+    pub(super) fn retry(&self) -> RetryPolicy {
+        if self.streaming { RetryPolicy::never() } else { self.options.retry.unwrap_or_default() }
     }
 }
 
 impl Timers {
-    pub(super) fn add(&mut self, at: Instant, timer: Timer) {
+    /// A timer that is due after this time; never, when that is further away than a clock goes.
+    pub(super) fn add(&mut self, now: Instant, after: Duration, timer: Timer) -> Option<(Instant, Timer)> {
+        let at = now.checked_add(after)?;
         self.0.insert((at, timer));
+        Some((at, timer))
     }
 
-    pub(super) fn remove(&mut self, timer: Timer) {
-        self.0.retain(|(_, other)| *other != timer);
+    pub(super) fn remove(&mut self, timer: (Instant, Timer)) {
+        self.0.remove(&timer);
     }
 
     pub(super) fn next(&self) -> Option<Instant> {

@@ -1,10 +1,14 @@
 //! Tables of small stories, and random stories with the invariants checked after each step.
 
 use std::collections::{HashMap, HashSet};
+use std::time::Duration;
 
 use super::*;
 use crate::error::RemoteError;
 use crate::payload::{RetryPolicy, Value};
+use crate::spec::Limits;
+
+const GRACE: Duration = Duration::from_secs(5);
 
 struct Story {
     scheduler: Scheduler,
@@ -16,7 +20,7 @@ struct Story {
 
 impl Story {
     fn new(nodes: u32, workers: u32, joined: bool) -> Self {
-        let scheduler = Scheduler::new(nodes, workers, joined, DEFAULT_GRACE);
+        let scheduler = Scheduler::new(nodes, workers, joined, Limits::default());
         let mut story = Self { scheduler, now: Instant::now(), next: 1, actions: Vec::new(), finished: HashMap::new() };
         story.ready();
         story
@@ -46,7 +50,7 @@ impl Story {
     fn gang_with(&mut self, retry: RetryPolicy) -> Vec<TaskId> {
         let ids: Vec<_> = self.scheduler.ranks().map(|rank| TaskId(self.next + u64::from(rank.0))).collect();
         self.next += ids.len() as u64;
-        self.scheduler.submit_gang(self.now, &ids, TaskOptions { retry, ..TaskOptions::default() }, false);
+        self.scheduler.submit_gang(self.now, &ids, TaskOptions::default().retry(retry), false);
         self.step();
         ids
     }
@@ -303,7 +307,7 @@ fn a_raised_error_is_not_tried_again_unless_asked() {
     story.scheduler.on_returned(story.now, Rank(0), id, Err(raised(0)), 10);
     story.step();
     assert_eq!(story.outcome(id), Some(Err(ErrorKind::Remote)));
-    let id = story.submit_with(Target::Any, TaskOptions { retry: RetryPolicy::times(2), ..TaskOptions::default() });
+    let id = story.submit_with(Target::Any, TaskOptions::default().retry(RetryPolicy::times(2)));
     for _ in 0..2 {
         story.scheduler.on_returned(story.now, Rank(0), id, Err(raised(0)), 10);
         story.step();
@@ -324,8 +328,8 @@ fn a_cancelled_task_gets_its_grace_and_then_its_worker_is_killed() {
     story.scheduler.cancel(story.now, running);
     story.step();
     assert!(story.has(|action| matches!(action, Action::Cancel { interrupt: true, .. })));
-    assert_eq!(story.scheduler.next_timeout(), Some(story.now + DEFAULT_GRACE));
-    story.now += DEFAULT_GRACE;
+    assert_eq!(story.scheduler.next_timeout(), Some(story.now + GRACE));
+    story.now += GRACE;
     story.scheduler.on_timeout(story.now);
     story.step();
     assert!(story.has(|action| matches!(action, Action::Kill { rank: Rank(0) })));
@@ -336,7 +340,7 @@ fn a_cancelled_task_gets_its_grace_and_then_its_worker_is_killed() {
 #[test]
 fn the_timeout_counts_from_the_start_and_not_from_the_queue() {
     let mut story = Story::new(1, 1, false);
-    let options = TaskOptions { timeout: Some(Duration::from_secs(10)), ..TaskOptions::default() };
+    let options = TaskOptions::default().timeout(Duration::from_secs(10));
     story.submit(Target::Any);
     let id = story.submit_with(Target::Any, options);
     assert_eq!(story.scheduler.next_timeout(), None);
@@ -365,7 +369,7 @@ fn a_task_that_is_sent_again_lets_the_time_of_the_one_behind_it_begin() {
     let mut story = Story::new(1, 1, false);
     let short = story.submit(Target::Any);
     story.scheduler.on_returned(story.now, Rank(0), short, Ok(Value::new(vec![], Rank(0))), 1);
-    let options = TaskOptions { timeout: Some(Duration::from_secs(30)), ..TaskOptions::default() };
+    let options = TaskOptions::default().timeout(Duration::from_secs(30));
     let (first, second) = (story.submit_with(Target::Any, options), story.submit_with(Target::Any, options));
     story.scheduler.on_missing(story.now, Rank(0), first);
     story.step();
@@ -396,6 +400,189 @@ fn workers_that_only_die_end_the_pool() {
 }
 
 #[test]
+fn a_worker_that_is_lost_with_its_node_is_no_crash_of_its_task() {
+    let mut story = Story::new(1, 1, false);
+    let id = story.submit(Target::Any);
+    for exit in [WorkerExit::NodeLost, WorkerExit::LeaseEnded] {
+        story.scheduler.on_lost(story.now, Rank(0), &exit);
+        story.step();
+        assert!(story.has(|action| matches!(action, Action::Retried { .. })), "{exit}");
+        story.ready();
+        assert_eq!(story.running(0), Some(id));
+    }
+    story.scheduler.on_lost(story.now, Rank(0), &WorkerExit::AgentGone);
+    story.step();
+    let error = story.finished[&id].as_ref().unwrap_err();
+    assert_eq!((error.kind(), error.tries().len()), (ErrorKind::NodeLost, 3), "{error}");
+}
+
+#[test]
+fn a_poison_task_fails_alone_and_the_others_go_on() {
+    let mut story = Story::new(1, 1, false);
+    let poison = story.submit_with(Target::Any, TaskOptions::default().retry(RetryPolicy::times(100)));
+    let good = story.submit(Target::Any);
+    for _ in 0..Limits::default().poison {
+        assert_eq!(story.running(0), Some(poison));
+        story.lost(0);
+        story.ready();
+    }
+    assert_eq!(story.outcome(poison), Some(Err(ErrorKind::Poisoned)));
+    assert_eq!(story.done(0), good);
+    assert!(story.scheduler.failure().is_none());
+}
+
+#[test]
+fn poison_tasks_one_after_another_do_not_end_the_pool() {
+    let mut story = Story::new(1, 1, false);
+    for _ in 0..20 {
+        let poison = story.submit_with(Target::Any, TaskOptions::default().retry(RetryPolicy::times(100)));
+        while story.outcome(poison).is_none() {
+            story.lost(0);
+            story.ready();
+        }
+        assert_eq!(story.outcome(poison), Some(Err(ErrorKind::Poisoned)));
+    }
+    assert!(story.scheduler.failure().is_none());
+    let good = story.submit(Target::Any);
+    assert_eq!(story.done(0), good);
+}
+
+#[test]
+fn a_poison_gang_fails_as_a_whole_and_the_world_goes_on() {
+    let mut story = Story::new(2, 1, true);
+    let gang = story.gang_with(RetryPolicy::times(100));
+    for rank in [1, 0, 1] {
+        story.lost(rank);
+        story.ready();
+    }
+    for id in gang {
+        let error = story.finished[&id].as_ref().unwrap_err();
+        assert_eq!((error.kind(), error.tries().len()), (ErrorKind::Poisoned, 3), "{error}");
+    }
+    let next = story.gang();
+    assert_eq!((story.running(0), story.running(1)), (Some(next[0]), Some(next[1])));
+}
+
+#[test]
+fn tasks_that_are_killed_when_they_were_cancelled_do_not_end_the_pool() {
+    let mut story = Story::new(1, 1, false);
+    for _ in 0..20 {
+        let id = story.submit(Target::Any);
+        story.scheduler.cancel(story.now, id);
+        story.now += GRACE;
+        story.scheduler.on_timeout(story.now);
+        story.step();
+        assert!(story.has(|action| matches!(action, Action::Kill { rank: Rank(0) })));
+        story.scheduler.on_lost(story.now, Rank(0), &WorkerExit::Killed);
+        story.step();
+        story.ready();
+    }
+    assert!(story.scheduler.failure().is_none());
+}
+
+#[test]
+fn a_cancelled_task_that_never_arrived_is_dropped_and_not_sent_again() {
+    let mut story = Story::new(1, 1, false);
+    let (lost, next) = (story.submit(Target::Any), story.submit(Target::Any));
+    story.scheduler.cancel(story.now, lost);
+    story.scheduler.on_missing(story.now, Rank(0), lost);
+    story.step();
+    assert!(!story.has(|action| matches!(action, Action::Send { task, .. } if *task == lost)));
+    assert_eq!(story.running(0), Some(next), "what is behind it begins");
+    story.now += GRACE;
+    story.scheduler.on_timeout(story.now);
+    story.step();
+    assert!(!story.has(|action| matches!(action, Action::Kill { .. })), "it is not killed for the other");
+    assert_eq!(story.done(0), next);
+}
+
+#[test]
+fn a_task_that_waits_too_long_says_what_for() {
+    let mut story = Story::new(2, 1, false);
+    let options = TaskOptions::default().queue_timeout(Duration::from_secs(10));
+    let running = [story.submit(Target::Any), story.submit(Target::Any)];
+    let (before, late) = (story.submit(Target::Any), story.submit_with(Target::Any, options));
+    let on_rank = story.submit_with(Target::Rank(Rank(1)), options);
+    assert_eq!(story.scheduler.next_timeout(), Some(story.now + Duration::from_secs(10)));
+    story.now += Duration::from_secs(10);
+    story.scheduler.on_timeout(story.now);
+    story.step();
+    let error = story.finished[&late].as_ref().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::QueueTimeout);
+    assert_eq!(
+        error.message(),
+        "the task was not started within 10s: 1 task was before it, and of 2 workers 2 ran tasks and 0 were being started"
+    );
+    let error = story.finished[&on_rank].as_ref().unwrap_err();
+    assert!(error.message().ends_with(&format!("the worker of rank 1 ran task {}", running[1])), "{error}");
+    assert_eq!(story.outcome(before), None);
+    story.done(0);
+    assert_eq!(story.running(0), Some(before));
+}
+
+#[test]
+fn what_was_started_in_time_is_not_bound_by_the_queue() {
+    let mut story = Story::new(1, 1, false);
+    let options = TaskOptions::default().queue_timeout(Duration::from_secs(10));
+    let (first, second) = (story.submit_with(Target::Any, options), story.submit_with(Target::Any, options));
+    story.now += Duration::from_secs(9);
+    story.done(0);
+    assert_eq!((story.running(0), story.scheduler.next_timeout()), (Some(second), None));
+    story.now += Duration::from_secs(100);
+    story.scheduler.on_timeout(story.now);
+    story.done(0);
+    assert_eq!((story.outcome(first), story.outcome(second)), (Some(Ok(())), Some(Ok(()))));
+}
+
+#[test]
+fn a_task_that_waits_behind_another_on_its_worker_still_waits() {
+    let mut story = Story::new(1, 1, false);
+    let short = story.submit(Target::Any);
+    story.scheduler.on_returned(story.now, Rank(0), short, Ok(Value::new(vec![], Rank(0))), 1);
+    let options = TaskOptions::default().queue_timeout(Duration::from_secs(10));
+    let (_, behind) = (story.submit(Target::Any), story.submit_with(Target::Any, options));
+    assert_eq!(story.scheduler.sent(Rank(0)).nth(1), Some(behind));
+    story.now += Duration::from_secs(10);
+    story.scheduler.on_timeout(story.now);
+    story.step();
+    assert_eq!(story.outcome(behind), Some(Err(ErrorKind::QueueTimeout)));
+    assert!(story.has(|action| matches!(action, Action::Cancel { interrupt: false, .. })));
+}
+
+#[test]
+fn a_gang_that_waits_too_long_fails_as_a_whole() {
+    let mut story = Story::new(2, 1, true);
+    let running = story.submit(Target::Any);
+    let ids = [TaskId(50), TaskId(51)];
+    story.next = 60;
+    let options = TaskOptions::default().queue_timeout(Duration::from_secs(10));
+    story.scheduler.submit_gang(story.now, &ids, options, false);
+    story.step();
+    let behind = story.submit(Target::Any);
+    assert_eq!(story.running(1), None, "rank 1 is kept for the gang");
+    story.now += Duration::from_secs(10);
+    story.scheduler.on_timeout(story.now);
+    story.step();
+    for id in ids {
+        let error = story.finished[&id].as_ref().unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::QueueTimeout);
+        assert!(error.message().contains("0 gangs were before its gang, and of 2 workers 1 ran tasks"), "{error}");
+    }
+    assert_eq!((story.running(0), story.running(1)), (Some(running), Some(behind)), "what waited behind it goes on");
+}
+
+#[test]
+fn a_deadline_beyond_all_clocks_is_none() {
+    let mut story = Story::new(1, 1, false);
+    let options = TaskOptions::default().timeout(Duration::MAX).queue_timeout(Duration::MAX);
+    let (first, second) = (story.submit_with(Target::Any, options), story.submit_with(Target::Any, options));
+    assert_eq!(story.scheduler.next_timeout(), None);
+    story.done(0);
+    story.done(0);
+    assert_eq!((story.outcome(first), story.outcome(second)), (Some(Ok(())), Some(Ok(()))));
+}
+
+#[test]
 fn random_stories_keep_the_invariants() {
     use rand::{Rng, SeedableRng, rngs::StdRng};
     for seed in 0..500_u64 {
@@ -406,8 +593,14 @@ fn random_stories_keep_the_invariants() {
         let ranks = nodes * workers;
         for _ in 0..60 {
             let rank = random.random_range(0..ranks);
-            match random.random_range(0..10) {
-                0 | 1 => drop(story.submit(Target::Any)),
+            match random.random_range(0..11) {
+                0 => drop(story.submit(Target::Any)),
+                1 => {
+                    let options = TaskOptions::default()
+                        .queue_timeout(Duration::from_secs(random.random_range(0..9)))
+                        .retry(RetryPolicy::times(random.random_range(0..6)));
+                    story.submit_with(Target::Any, options);
+                }
                 2 => drop(story.submit(Target::Rank(Rank(rank)))),
                 3 => drop(story.submit(Target::Node(NodeIndex(rank / workers)))),
                 4 if joined => drop(story.gang_with(RetryPolicy::times(random.random_range(0..2)))),
@@ -418,6 +611,14 @@ fn random_stories_keep_the_invariants() {
                 }
                 6 if random.random_bool(0.3) => story.lost(rank),
                 7 => story.ready(),
+                9 => {
+                    let sent: Vec<TaskId> = story.scheduler.sent(Rank(rank)).collect();
+                    if !sent.is_empty() {
+                        let id = sent[random.random_range(0..sent.len())];
+                        story.scheduler.on_missing(story.now, Rank(rank), id);
+                        story.step();
+                    }
+                }
                 8 => {
                     story.now += Duration::from_secs(1);
                     story.scheduler.on_timeout(story.now);

@@ -18,6 +18,9 @@ pub struct Limits {
     pub lease: Duration,
     /// What a scope takes at its end to end its machines.
     pub shutdown: Duration,
+    /// How many workers one task may end before it is taken for poison: it fails with [`ErrorKind::Poisoned`](crate::error::ErrorKind::Poisoned) whatever its retries allow, and the same
+    /// payload with the same arguments is not taken again by this pool. At least 1.
+    pub poison: u32,
     /// The largest value on the wire, in bytes: arguments, results, sources.
     pub max_frame: usize,
     /// Tasks that may wait in the pool; `submit` waits while there are more.
@@ -33,6 +36,7 @@ impl Default for Limits {
             grace: Duration::from_secs(5),
             lease: Duration::from_secs(60),
             shutdown: Duration::from_secs(30),
+            poison: 3,
             max_frame: 1 << 30,
             max_queued: 10_000,
         }

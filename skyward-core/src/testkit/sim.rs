@@ -159,7 +159,7 @@ async fn play(seed: Seed, provider: &FakeProvider, seen: &mut Seen) -> Result<()
         sleep(seed.time("pause", number, 0, 200)).await;
         let args = Args::new().with("n", &number).encode().map_err(|error| error.to_string())?;
         let options =
-            TaskOptions { timeout: Some(TASK), retry: RetryPolicy::times(seed.below("retry", number, 0, 3) as u32) };
+            TaskOptions::default().timeout(TASK).retry(RetryPolicy::times(seed.below("retry", number, 0, 3) as u32));
         let source = Source::file(
             "a.py",
             if seed.chance("source", number, 0, 3) { "def f(n): ..." } else { "def f(n): pass" },
