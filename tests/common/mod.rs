@@ -3,6 +3,10 @@
 #![allow(dead_code, reason = "each test file uses a part")]
 #![allow(clippy::unwrap_used, clippy::panic, reason = "the helpers of tests are not tests themselves")]
 
+pub(crate) mod scene;
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use skyward::ids::PoolId;
@@ -70,3 +74,55 @@ pub(crate) async fn assert_gone(pool: &PoolId, deadline: Duration) {
         tokio::task::yield_now().await;
     }
 }
+
+/// Waits until nothing of the pool is left: no process, and no word in the ledger of this user.
+pub(crate) fn assert_nothing_left(pool: &PoolId) {
+    assert_eq!(processes_of(pool), Vec::<String>::new());
+    let record = ledger().join(format!("{pool}.ledger"));
+    assert!(!record.exists(), "{} is still there", record.display());
+}
+
+/// Where the ledger of this process is.
+fn ledger() -> PathBuf {
+    let from = |variable| std::env::var_os(variable).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let standard = || from("XDG_STATE_HOME").or_else(|| Some(std::env::home_dir()?.join(".local/state")));
+    from("SKYWARD_STATE_DIR").or_else(|| Some(standard()?.join("skyward"))).unwrap().join("ledger")
+}
+
+/// Waits until this is so; fails with these words when it takes too long.
+pub(crate) async fn until(what: &str, reached: impl Fn() -> bool) {
+    let end = tokio::time::Instant::now() + PATIENCE;
+    while !reached() {
+        assert!(tokio::time::Instant::now() < end, "not within {PATIENCE:?}: {what}");
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+}
+
+/// What must come in time: a test that fails is better than one that hangs.
+pub(crate) async fn soon<T>(what: &str, future: impl Future<Output = T>) -> T {
+    let done = tokio::time::timeout(PATIENCE, future).await;
+    done.unwrap_or_else(|_| panic!("not within {PATIENCE:?}: {what}"))
+}
+
+/// Sends a signal to a process of this test; for SIGSTOP, waits until it has stopped.
+pub(crate) async fn signal(name: &str, pid: u32) {
+    let sent = std::process::Command::new("kill").args([format!("-{name}"), pid.to_string()]).status();
+    assert!(sent.unwrap().success(), "{name} to {pid}");
+    if name == "STOP" {
+        until("it has stopped", || state_of(pid) == Some('T')).await;
+    }
+}
+
+/// The state of a process as the kernel tells it.
+fn state_of(pid: u32) -> Option<char> {
+    std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?.rsplit_once(") ")?.1.chars().next()
+}
+
+/// A number that no other caller in this process gets.
+pub(crate) fn unique() -> u32 {
+    static COUNT: AtomicU32 = AtomicU32::new(0);
+    COUNT.fetch_add(1, Ordering::Relaxed)
+}
+
+/// For what takes moments on a host that is not busy.
+const PATIENCE: Duration = Duration::from_secs(30);

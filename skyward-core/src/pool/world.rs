@@ -47,7 +47,7 @@ impl World {
             Some((_, port)) => port,
             None => {
                 let head = nodes.first().ok_or_else(|| Error::new(ErrorKind::Start, "the pool has no node"))?;
-                head.agent.reserve_port(ANSWER).await?
+                head.agent.reserve_port(ANSWER).await.map_err(|error| lost_if_silent(head, error))?
             }
         };
         {
@@ -71,8 +71,9 @@ impl World {
                 let rank = Rank(node.index.0 * per_node + worker);
                 shared.lock().slot(rank, generation).map_or([0; 2], |slot| slot.received)
             };
-            let started = node.agent.start(generation, of_node, spec, received, ANSWER).await?;
-            try_join_all(started.iter().map(|worker| self.connect(shared, node, generation, worker, deadline))).await?;
+            let started = node.agent.start(generation, of_node, spec, received, ANSWER).await;
+            let started = started.map_err(|error| lost_if_silent(node, error))?;
+            try_join_all(started.iter().map(|worker| self.connect(shared, node, generation, worker))).await?;
             Ok::<(), Error>(())
         });
         let started = tokio::time::timeout_at(deadline, try_join_all(starts)).await;
@@ -111,32 +112,27 @@ impl World {
         node: &Node,
         generation: Generation,
         worker: &StartedWorker,
-        deadline: Instant,
     ) -> Result<()> {
         let rank = Rank(node.index.0 * self.cluster.workers_per_node + worker.worker);
         if let Some(slot) = shared.lock().slot(rank, generation) {
             slot.pid = Some(worker.pid);
             slot.socket = worker.socket.clone();
         }
-        let greeted = greet(shared, node, generation, worker, rank);
-        let greeted = tokio::select! {
-            greeted = tokio::time::timeout_at(deadline, greeted) => greeted.map_err(|_| self.stragglers(shared, &[rank]))?,
-            exit = shared.exited(rank, generation) => return Err(ended_early(rank, &exit)),
-        };
-        let connected = match greeted {
-            // A process that ends breaks its connection, and its agent says how it ended a moment later.
-            Err(error) if error.kind() == ErrorKind::Io => {
-                let until = deadline.min(Instant::now() + TOLD);
-                return Err(match tokio::time::timeout_at(until, shared.exited(rank, generation)).await {
-                    Ok(exit) => ended_early(rank, &exit),
-                    Err(_) => Error::new(
-                        ErrorKind::Start,
-                        format!("the connection to the worker of rank {rank} was lost before it took a task"),
-                    )
-                    .with_source(error),
-                });
+        let greeted = async {
+            let greeted = greet(shared, node, generation, worker, rank).await;
+            if let Err(error) = &greeted
+                && error.kind() == ErrorKind::Io
+            {
+                // Why it cannot be reached is known to its agent, which tells its end before it has stopped it, unless that is gone too.
+                let stopped = node.agent.stop(generation, vec![worker.worker], Duration::ZERO, ANSWER).await;
+                stopped.map_err(|error| lost_if_silent(node, error))?;
+                return Err(ended_early(rank, &shared.exited(rank, generation).await).with_source(error.clone()));
             }
-            greeted => greeted?,
+            greeted
+        };
+        let connected = tokio::select! {
+            greeted = greeted => greeted?,
+            exit = shared.exited(rank, generation) => return Err(ended_early(rank, &exit)),
         };
         shared.act(|state, now| state.scheduler.on_ready(now, rank));
         shared.emit(PoolEvent::WorkerReady { rank, node: node.index, pid: worker.pid });
@@ -181,6 +177,17 @@ impl World {
     fn hooks(&self) -> Vec<StartHook> {
         let hooks = self.plugins.hooks(&self.cluster).into_iter();
         hooks.map(|(plugin, hook)| StartHook { plugin, hook }).collect()
+    }
+}
+
+/// An agent that does not answer, or cannot be asked, is gone, and its node with it. What it refuses is another matter.
+fn lost_if_silent(node: &Node, error: Error) -> Error {
+    match error.kind() {
+        ErrorKind::Io | ErrorKind::Timeout => {
+            Error::new(ErrorKind::NodeLost, format!("node {} was lost while its workers were started", node.index))
+                .with_source(error)
+        }
+        _ => error,
     }
 }
 
@@ -346,7 +353,5 @@ fn hook_error(failure: &Failure, rank: Rank) -> Error {
 
 /// How long an agent may take to answer; it does nothing but fork.
 pub(crate) const ANSWER: Duration = Duration::from_secs(30);
-/// How much later than its connection's end the end of a worker may be told.
-const TOLD: Duration = Duration::from_secs(5);
 /// Results that a worker keeps until they are acknowledged.
 const RETAIN_BYTES: usize = 256 << 20;

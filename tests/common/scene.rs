@@ -1,0 +1,126 @@
+//! A pool of two nodes with one worker each, whose second worker waits for the test while it enters and leaves its hooks, so that a fault can be made at any moment.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use skyward::ids::PoolId;
+use skyward::plugin::plugin;
+use skyward::pool::{Pool, PoolBuilder};
+use skyward::spec::Limits;
+
+use super::{limits, processes_of, unique};
+
+/// A folder by which a test and the hooks of its pool tell each other how far they are.
+pub(crate) struct Scene {
+    pub(crate) folder: PathBuf,
+}
+
+/// A process of node 1.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Victim {
+    Worker,
+    Agent,
+}
+
+/// What a worker's hook says of itself.
+#[derive(Debug, Clone)]
+pub(crate) struct Entered {
+    pub(crate) pool: PoolId,
+    worker: u32,
+    agent: u32,
+}
+
+impl Scene {
+    pub(crate) fn new() -> Self {
+        let folder = std::env::temp_dir().join(format!("skyward-scene-{}-{}", std::process::id(), unique()));
+        std::fs::create_dir(&folder).unwrap();
+        Self { folder }
+    }
+
+    /// The same folder in another process.
+    pub(crate) fn at(folder: impl Into<PathBuf>) -> Self {
+        Self { folder: folder.into() }
+    }
+
+    /// The pool, with deadlines that fit no real work: the lease is that of a test that does not wait for it.
+    pub(crate) fn pool(&self, change: impl FnOnce(&mut Limits)) -> PoolBuilder {
+        let mut limits = limits();
+        limits.lease = Duration::from_secs(60);
+        change(&mut limits);
+        let hook = plugin("scene").config(serde_json::json!({"folder": self.folder})).around_app(HOOK);
+        Pool::builder().nodes(2).limits(limits).plugin(hook)
+    }
+
+    /// Lets the hooks, or a payload, go on.
+    pub(crate) fn open(&self, gate: &str) {
+        std::fs::write(self.folder.join(gate), "").unwrap();
+    }
+
+    /// A path at which a payload waits for [`open`](Self::open).
+    pub(crate) fn gate(&self, name: &str) -> String {
+        self.folder.join(name).to_str().unwrap().to_owned()
+    }
+
+    /// Waits until a hook or a payload has made this file.
+    pub(crate) async fn reached(&self, name: &str) {
+        let path = self.folder.join(name);
+        super::until(name, || path.exists()).await;
+    }
+
+    /// Waits until both workers are in their hooks; who they are.
+    pub(crate) async fn entered(&self) -> Entered {
+        self.reached("entered0").await;
+        self.reached("entered1").await;
+        Entered::read(&self.folder.join("entered1"))
+    }
+}
+
+impl Drop for Scene {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.folder);
+    }
+}
+
+impl Entered {
+    fn read(path: &Path) -> Self {
+        let text = std::fs::read_to_string(path).unwrap();
+        let mut words = text.split(' ');
+        let machine = words.next().unwrap();
+        let mut pid = || words.next().unwrap().parse().unwrap();
+        Self { pool: PoolId::new(machine.rsplit_once('.').unwrap().0), worker: pid(), agent: pid() }
+    }
+
+    /// Sends a signal to one of the two; for SIGSTOP, waits until it has stopped.
+    pub(crate) async fn signal(&self, victim: Victim, name: &str) {
+        let pid = match victim {
+            Victim::Worker => self.worker,
+            Victim::Agent => self.agent,
+        };
+        assert!(processes_of(&self.pool).iter().any(|line| line.starts_with(&format!("\"{pid}\""))), "{self:?}");
+        super::signal(name, pid).await;
+    }
+}
+
+/// Rank 1 waits in it for `enter` and for `leave`.
+const HOOK: &str = "
+import os
+import pathlib
+import time
+
+import skyward as sky
+
+def around_app(config):
+    folder = pathlib.Path(config['folder'])
+    rank = sky.instance_info().global_worker_index
+
+    def wait(said, gate):
+        new = folder / f'.{said}{rank}'
+        new.write_text(f\"{os.environ['SKYWARD_MACHINE']} {os.getpid()} {os.getppid()}\")
+        new.rename(folder / f'{said}{rank}')
+        while rank == 1 and not (folder / gate).exists():
+            time.sleep(0.002)
+
+    wait('entered', 'enter')
+    yield
+    wait('leaving', 'leave')
+";

@@ -1,0 +1,240 @@
+//! A worker or an agent that is killed or stopped, at each moment of its pool's life: every task has an outcome, the pool ends in time, and nothing of it is left.
+//!
+//! A client that is killed is in `ownership.rs`, one that is stopped in `stopped_client.rs`.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "the helpers of tests are not tests themselves")]
+
+mod common;
+
+use std::time::Duration;
+
+use common::scene::{Scene, Victim};
+use common::{assert_nothing_left, python, soon};
+use futures_util::future::join_all;
+use skyward::error::{Error, ErrorKind, WorkerExit};
+use skyward::event::{EventItem, Events, PoolEvent};
+use skyward::ids::{NodeIndex, Rank};
+use skyward::payload::{PendingCompute, Target};
+use skyward::pool::ComputePool;
+use skyward::spec::Limits;
+
+/// What happens to node 1, on which rank 1 is.
+#[derive(Debug, Clone, Copy)]
+struct Fault {
+    victim: Victim,
+    signal: &'static str,
+}
+
+const FAULTS: [Fault; 4] = [
+    Fault { victim: Victim::Worker, signal: "KILL" },
+    Fault { victim: Victim::Worker, signal: "STOP" },
+    Fault { victim: Victim::Agent, signal: "KILL" },
+    Fault { victim: Victim::Agent, signal: "STOP" },
+];
+
+#[tokio::test]
+async fn while_the_pool_starts() {
+    join_all(FAULTS.map(async |fault| {
+        let scene = Scene::new();
+        let start = tokio::spawn(scene.pool(|limits| fault.limits(limits)).start());
+        let process = scene.entered().await;
+        process.signal(fault.victim, fault.signal).await;
+        scene.open("enter");
+        scene.open("leave");
+        match soon("the start ends", start).await.unwrap() {
+            Err(error) => fault.assert_start_error(&error),
+            // A stopped agent is not missed until its lease has run out.
+            Ok(pool) => {
+                assert_eq!((fault.victim, fault.signal), (Victim::Agent, "STOP"));
+                let mut events = pool.events();
+                fault.wait_until_noticed(&mut events).await;
+                fault.assert_outcome(soon("a task ends", own_pid().run_on(&pool, ON_NODE_1)).await.map(drop));
+                pool.shutdown(END).await.unwrap();
+            }
+        }
+        assert_nothing_left(&process.pool);
+    }))
+    .await;
+}
+
+#[tokio::test]
+async fn while_it_is_idle() {
+    join_all(FAULTS.map(async |fault| {
+        let scene = Scene::new();
+        scene.open("enter");
+        scene.open("leave");
+        let pool = scene.pool(|limits| fault.limits(limits)).start().await.unwrap();
+        let process = scene.entered().await;
+        let before = own_pid().run_on(&pool, ON_NODE_1).await.unwrap();
+        let mut events = pool.events();
+        process.signal(fault.victim, fault.signal).await;
+        if (fault.victim, fault.signal) == (Victim::Worker, "STOP") {
+            // Nothing tells that it has stopped, but that it does not answer.
+            let call = own_pid().timeout(Duration::from_millis(300));
+            let error = soon("the timeout", call.run_on(&pool, ON_NODE_1)).await.unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Timeout, "{error}");
+        }
+        fault.wait_until_noticed(&mut events).await;
+        let after = soon("a task after it", own_pid().run_on(&pool, ON_NODE_1)).await;
+        let other = soon("a task elsewhere", own_pid().run_on(&pool, Target::Rank(Rank(0)))).await;
+        match fault.victim {
+            Victim::Worker => {
+                assert_ne!(after.unwrap(), before, "a fresh worker takes it");
+                other.unwrap();
+            }
+            Victim::Agent => {
+                fault.assert_outcome(after.map(drop));
+                fault.assert_outcome(other.map(drop));
+            }
+        }
+        pool.shutdown(END).await.unwrap();
+        assert_nothing_left(&process.pool);
+    }))
+    .await;
+}
+
+#[tokio::test]
+async fn while_tasks_run() {
+    join_all(FAULTS.map(async |fault| {
+        let scene = Scene::new();
+        scene.open("enter");
+        scene.open("leave");
+        let pool = scene.pool(|limits| fault.limits(limits)).start().await.unwrap();
+        let process = scene.entered().await;
+        let wait = |name: &str, seconds| -> PendingCompute<u32> {
+            let call: PendingCompute<u32> =
+                python(WAIT).arg("begun", scene.gate(name)).arg("gate", scene.gate("go")).into();
+            call.timeout(Duration::from_secs(seconds))
+        };
+        // A stopped worker is found out by the task's timeout.
+        let seconds = if (fault.victim, fault.signal) == (Victim::Worker, "STOP") { 1 } else { 60 };
+        let (running, waiting) = (wait("running", seconds), wait("waiting", 60));
+        let elsewhere = wait("elsewhere", 60);
+        let on = async |call: PendingCompute<u32>, rank| call.run_on(&pool, Target::Rank(Rank(rank))).await;
+        let make_fault = async {
+            scene.reached("running").await;
+            scene.reached("elsewhere").await;
+            let mut events = pool.events();
+            process.signal(fault.victim, fault.signal).await;
+            fault.wait_until_noticed(&mut events).await;
+            scene.open("go");
+        };
+        let all = async { tokio::join!(on(running, 1), on(waiting, 1), on(elsewhere, 0), make_fault) };
+        let (running, waiting, elsewhere, ()) = soon("every task has an outcome", all).await;
+        match fault.victim {
+            Victim::Worker => {
+                fault.assert_outcome(running.map(drop));
+                waiting.unwrap();
+                elsewhere.unwrap();
+            }
+            Victim::Agent => {
+                for outcome in [running, waiting, elsewhere] {
+                    fault.assert_outcome(outcome.map(drop));
+                }
+            }
+        }
+        pool.shutdown(END).await.unwrap();
+        assert_nothing_left(&process.pool);
+    }))
+    .await;
+}
+
+#[tokio::test]
+async fn while_it_ends() {
+    join_all(FAULTS.map(async |fault| {
+        let scene = Scene::new();
+        scene.open("enter");
+        let pool = scene.pool(|limits| limits.grace = Duration::from_secs(60)).start().await.unwrap();
+        let process = scene.entered().await;
+        let mut events = pool.events();
+        let endless: PendingCompute<u32> =
+            python(WAIT).arg("begun", scene.gate("running")).arg("gate", scene.gate("never")).into();
+        let make_fault = async {
+            scene.reached("leaving1").await;
+            process.signal(fault.victim, fault.signal).await;
+            scene.open("leave");
+        };
+        let end = async {
+            scene.reached("running").await;
+            pool.shutdown(END).await
+        };
+        let all = async { tokio::join!(endless.run_on(&pool, Target::Rank(Rank(0))), end, make_fault) };
+        let (task, ended, ()) = soon("the pool ends", all).await;
+        assert_eq!(task.unwrap_err().kind(), ErrorKind::Closed);
+        ended.unwrap();
+        assert_nothing_left(&process.pool);
+        let mut exits = Vec::new();
+        while let Some(item) = events.next().await {
+            if let EventItem::Event(event) = item
+                && let PoolEvent::WorkerExited { rank: Rank(1), exit } = &*event
+            {
+                exits.push(exit.clone());
+            }
+        }
+        if fault.victim == Victim::Worker {
+            assert_eq!(exits, [WorkerExit::Signal(9)], "{fault:?}: its agent ended it, and not the end of its machine");
+        }
+    }))
+    .await;
+}
+
+impl Fault {
+    /// What has to run out in this case is short.
+    fn limits(self, limits: &mut Limits) {
+        match (self.victim, self.signal) {
+            (Victim::Worker, "STOP") => limits.hooks = Duration::from_secs(5),
+            (Victim::Agent, "STOP") => limits.lease = Duration::from_secs(3),
+            _ => {}
+        }
+    }
+
+    /// Waits until the pool has told that a process of node 1 is gone.
+    async fn wait_until_noticed(self, events: &mut Events) {
+        let noticed = async {
+            while let Some(item) = events.next().await {
+                let EventItem::Event(event) = item else { continue };
+                match (&*event, self.victim) {
+                    (PoolEvent::WorkerExited { rank: Rank(1), .. }, Victim::Worker)
+                    | (PoolEvent::NodeLost { node: NodeIndex(1), .. }, Victim::Agent) => return,
+                    _ => {}
+                }
+            }
+        };
+        soon("the pool tells the loss", noticed).await;
+    }
+
+    /// A start that failed by it says who and why.
+    fn assert_start_error(self, error: &Error) {
+        let text = error.to_string();
+        let (kind, words) = match (self.victim, self.signal) {
+            (Victim::Worker, "KILL") => (ErrorKind::Start, "rank 1 was ended by SIGKILL"),
+            (Victim::Worker, _) => (ErrorKind::Hook, "1 of 2 workers had not entered their hooks after 5s: rank 1"),
+            (Victim::Agent, _) => (ErrorKind::NodeLost, "node 1 was lost"),
+        };
+        assert!(error.kind() == kind && text.contains(words), "{self:?}: {:?}: {text}", error.kind());
+    }
+
+    /// What a task of node 1 may end with.
+    fn assert_outcome(self, outcome: skyward::Result<()>) {
+        let (error, text) = match outcome {
+            Ok(()) if self.victim == Victim::Agent => return,
+            Ok(()) => panic!("{self:?}: it returned"),
+            Err(error) => (error.clone(), error.to_string()),
+        };
+        let right = match (self.victim, self.signal) {
+            (Victim::Worker, "KILL") => error.exit() == Some(&WorkerExit::Signal(9)) && text.contains("rank 1"),
+            (Victim::Worker, _) => error.kind() == ErrorKind::Timeout,
+            (Victim::Agent, _) => error.kind() == ErrorKind::NodeLost && text.contains("node 1"),
+        };
+        assert!(right, "{self:?}: {:?}: {text}", error.kind());
+    }
+}
+
+fn own_pid() -> PendingCompute<u32> {
+    python("import os\ndef f():\n    return os.getpid()\n").into()
+}
+
+const ON_NODE_1: Target = Target::Rank(Rank(1));
+const WAIT: &str = "import os, pathlib, time\ndef f(begun, gate):\n    pathlib.Path(begun).touch()\n    while not os.path.exists(gate):\n        time.sleep(0.002)\n    return os.getpid()\n";
+/// What a pool gets for its end: the half of it is what its agents get.
+const END: Duration = Duration::from_secs(6);
