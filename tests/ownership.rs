@@ -7,130 +7,17 @@
 mod common;
 
 use std::fs;
-use std::io::{BufRead, BufReader, Read, Write};
-use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdout, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::io::{BufRead, Write};
+use std::path::Path;
+use std::process::{Child, Stdio};
+use std::time::Duration;
 
+use common::user::{ROLE, User, each_process, fill, finish, signal, until};
 use common::{limits, processes_of, python};
 use skyward::error::ErrorKind;
 use skyward::ids::PoolId;
 use skyward::payload::PendingCompute;
 use skyward::pool::{ComputePool, Pool, PoolBuilder};
-
-/// A user of their own: folders for the ledger and for machines, and the clients that were started.
-struct User {
-    root: PathBuf,
-    clients: Vec<Child>,
-    /// A client whose output nobody reads must not fail by it.
-    outputs: Vec<BufReader<ChildStdout>>,
-    mounted: bool,
-}
-
-impl User {
-    fn new() -> Self {
-        let root = std::env::temp_dir().join(format!("so{}-{}", std::process::id(), unique()));
-        fs::create_dir_all(root.join("state")).unwrap();
-        Self { root, clients: Vec::new(), outputs: Vec::new(), mounted: false }
-    }
-
-    fn command(&self, role: &str) -> Command {
-        let mut command = Command::new(std::env::current_exe().unwrap());
-        command
-            .args(["client", "--exact", "--ignored", "--nocapture", "--test-threads=1"])
-            .env(ROLE, role)
-            .env("SKYWARD_STATE_DIR", self.root.join("state"))
-            .env("SKYWARD_RUNTIME_DIR", self.root.join("run"))
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped());
-        command
-    }
-
-    /// Starts a client; it is killed at the end of the test if it lives until then.
-    fn start(&mut self, role: &str) -> usize {
-        self.clients.push(self.command(role).spawn().unwrap());
-        self.clients.len() - 1
-    }
-
-    /// Starts a client and waits until it says a line that begins with this word.
-    fn start_until(&mut self, role: &str, word: &str) -> (usize, String) {
-        let client = self.start(role);
-        let output = self.clients[client].stdout.take().unwrap();
-        let mut seen = Vec::new();
-        let mut output = BufReader::new(output);
-        let mut line = String::new();
-        while output.read_line(&mut line).unwrap() > 0 {
-            if let Some(rest) = line.strip_prefix(word) {
-                let rest = rest.trim().to_owned();
-                self.outputs.push(output);
-                return (client, rest);
-            }
-            seen.push(std::mem::take(&mut line));
-        }
-        panic!("the client ended without a word: {seen:#?}");
-    }
-
-    fn kill(&mut self, client: usize) {
-        self.clients[client].kill().unwrap();
-        self.clients[client].wait().unwrap();
-    }
-
-    /// What a client says that runs to its end.
-    fn run(&self, role: &str) -> String {
-        finish(self.command(role).stdin(Stdio::null()).spawn().unwrap())
-    }
-
-    fn ledger(&self) -> PathBuf {
-        self.root.join("state/ledger")
-    }
-
-    fn pools(&self) -> Vec<PoolId> {
-        let entries = fs::read_dir(self.ledger()).into_iter().flatten().flatten();
-        let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
-        names.filter_map(|name| Some(PoolId::new(name.strip_suffix(".ledger")?))).collect()
-    }
-
-    /// Folders of pools.
-    fn machines(&self) -> Vec<String> {
-        let entries = fs::read_dir(self.root.join("run")).into_iter().flatten().flatten();
-        let names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
-        names.filter(|name| name.starts_with("p-")).collect()
-    }
-
-    #[track_caller]
-    fn assert_nothing_left(&self, pool: &PoolId) {
-        assert_eq!(processes_of(pool), Vec::<String>::new());
-        assert_eq!(self.machines(), Vec::<String>::new());
-        assert!(!self.pools().contains(pool), "{pool} is still in the ledger");
-    }
-
-    /// Puts the ledger on a disk of this many bytes. False where that is not allowed.
-    fn small_disk(&mut self, bytes: u32) -> bool {
-        let mut mount = Command::new("mount");
-        let mount = mount.args(["-t", "tmpfs", "-o", &format!("size={bytes}"), "tmpfs"]).arg(self.root.join("state"));
-        self.mounted = mount.stderr(Stdio::null()).status().is_ok_and(|status| status.success());
-        if !self.mounted {
-            println!("skipped: a file system of its own cannot be mounted here");
-        }
-        self.mounted
-    }
-}
-
-impl Drop for User {
-    fn drop(&mut self) {
-        for client in &mut self.clients {
-            let _ = client.kill();
-            let _ = client.wait();
-        }
-        for pool in self.machines() {
-            each_process(&PoolId::new(pool), "", |pid| signal("KILL", pid));
-        }
-        if self.mounted {
-            let _ = Command::new("umount").arg(self.root.join("state")).status();
-        }
-        let _ = fs::remove_dir_all(&self.root);
-    }
-}
 
 #[test]
 fn a_client_killed_while_idle_takes_its_machines_along_and_reap_forgets_them() {
@@ -372,52 +259,6 @@ fn owned(nodes: u32) -> PoolBuilder {
     Pool::builder().nodes(nodes).limits(limits)
 }
 
-/// What a client said in lines that begin with `said`.
-fn finish(mut client: Child) -> String {
-    let mut output = String::new();
-    client.stdout.take().unwrap().read_to_string(&mut output).unwrap();
-    assert!(client.wait().unwrap().success(), "{output}");
-    output.lines().filter_map(|line| line.strip_prefix("said ")).collect::<Vec<_>>().join("\n")
-}
-
-/// Leaves no byte free.
-fn fill(folder: &Path) {
-    let mut file = fs::File::create(folder.join("filler")).unwrap();
-    while file.write_all(&[0; 512]).is_ok() {}
-}
-
 fn children(pool: &PoolId) -> usize {
     processes_of(pool).iter().filter(|line| line.contains("sleep 3600")).count()
 }
-
-/// Calls this for the id of each process of a pool whose command line has these words.
-fn each_process(pool: &PoolId, words: &str, act: impl Fn(&str)) {
-    for line in processes_of(pool) {
-        if let Some((pid, command)) = line.split_once(": ")
-            && command.contains(words)
-        {
-            act(pid.trim_matches('"'));
-        }
-    }
-}
-
-fn signal(name: &str, pid: &str) {
-    let _ = Command::new("kill").args([&format!("-{name}"), pid]).stderr(Stdio::null()).status();
-}
-
-#[track_caller]
-fn until(what: &str, reached: impl Fn() -> bool) {
-    let end = Instant::now() + Duration::from_secs(30);
-    while !reached() {
-        assert!(Instant::now() < end, "not within 30 s: {what}");
-        std::thread::yield_now();
-    }
-}
-
-fn unique() -> u32 {
-    use std::sync::atomic::{AtomicU32, Ordering};
-    static COUNT: AtomicU32 = AtomicU32::new(0);
-    COUNT.fetch_add(1, Ordering::Relaxed)
-}
-
-const ROLE: &str = "SKYWARD_TEST_ROLE";

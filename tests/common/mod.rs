@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "the helpers of tests are not tests themselves")]
 
 pub(crate) mod scene;
+pub(crate) mod user;
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};

@@ -37,11 +37,6 @@ impl Scene {
         Self { folder }
     }
 
-    /// The same folder in another process.
-    pub(crate) fn at(folder: impl Into<PathBuf>) -> Self {
-        Self { folder: folder.into() }
-    }
-
     /// The pool, with deadlines that fit no real work: the lease is that of a test that does not wait for it.
     pub(crate) fn pool(&self, change: impl FnOnce(&mut Limits)) -> PoolBuilder {
         let mut limits = limits();

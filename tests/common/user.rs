@@ -1,0 +1,178 @@
+//! A user of this host: folders for the ledger and for machines, and clients that are processes of their own: the test program, started again with a role.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use skyward::ids::PoolId;
+
+use super::{processes_of, unique};
+
+/// The folders, and the clients that were started.
+pub(crate) struct User {
+    pub(crate) root: PathBuf,
+    pub(crate) clients: Vec<Child>,
+    /// A client whose output nobody reads must not fail by it.
+    pub(crate) outputs: Vec<BufReader<ChildStdout>>,
+    mounted: bool,
+}
+
+impl User {
+    pub(crate) fn new() -> Self {
+        let root = std::env::temp_dir().join(format!("so{}-{}", std::process::id(), unique()));
+        fs::create_dir_all(root.join("state")).unwrap();
+        Self { root, clients: Vec::new(), outputs: Vec::new(), mounted: false }
+    }
+
+    pub(crate) fn command(&self, role: &str) -> Command {
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command
+            .args(["client", "--exact", "--ignored", "--nocapture", "--test-threads=1"])
+            .env(ROLE, role)
+            .env("SKYWARD_STATE_DIR", self.root.join("state"))
+            .env("SKYWARD_RUNTIME_DIR", self.root.join("run"))
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped());
+        command
+    }
+
+    /// Starts a client; it is killed at the end of the test if it lives until then.
+    pub(crate) fn start(&mut self, role: &str) -> usize {
+        self.clients.push(self.command(role).spawn().unwrap());
+        self.clients.len() - 1
+    }
+
+    /// Starts a client and waits until it says a line that begins with this word.
+    pub(crate) fn start_until(&mut self, role: &str, word: &str) -> (usize, String) {
+        let client = self.start(role);
+        let output = self.clients[client].stdout.take().unwrap();
+        let mut seen = Vec::new();
+        let mut output = BufReader::new(output);
+        let mut line = String::new();
+        while output.read_line(&mut line).unwrap() > 0 {
+            if let Some(rest) = line.strip_prefix(word) {
+                let rest = rest.trim().to_owned();
+                self.outputs.push(output);
+                return (client, rest);
+            }
+            seen.push(std::mem::take(&mut line));
+        }
+        panic!("the client ended without a word: {seen:#?}");
+    }
+
+    pub(crate) fn kill(&mut self, client: usize) {
+        self.clients[client].kill().unwrap();
+        self.clients[client].wait().unwrap();
+    }
+
+    /// What a client says that runs to its end.
+    pub(crate) fn run(&self, role: &str) -> String {
+        finish(self.command(role).stdin(Stdio::null()).spawn().unwrap())
+    }
+
+    pub(crate) fn ledger(&self) -> PathBuf {
+        self.root.join("state/ledger")
+    }
+
+    pub(crate) fn pools(&self) -> Vec<PoolId> {
+        let entries = fs::read_dir(self.ledger()).into_iter().flatten().flatten();
+        let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
+        names.filter_map(|name| Some(PoolId::new(name.strip_suffix(".ledger")?))).collect()
+    }
+
+    /// Folders of pools.
+    pub(crate) fn machines(&self) -> Vec<String> {
+        let entries = fs::read_dir(self.root.join("run")).into_iter().flatten().flatten();
+        let names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
+        names.filter(|name| name.starts_with("p-")).collect()
+    }
+
+    #[track_caller]
+    pub(crate) fn assert_nothing_left(&self, pool: &PoolId) {
+        assert_eq!(processes_of(pool), Vec::<String>::new());
+        assert_eq!(self.machines(), Vec::<String>::new());
+        assert!(!self.pools().contains(pool), "{pool} is still in the ledger");
+    }
+
+    /// Puts the ledger on a disk of this many bytes. False where that is not allowed.
+    pub(crate) fn small_disk(&mut self, bytes: u32) -> bool {
+        let mut mount = Command::new("mount");
+        let mount = mount.args(["-t", "tmpfs", "-o", &format!("size={bytes}"), "tmpfs"]).arg(self.root.join("state"));
+        self.mounted = mount.stderr(Stdio::null()).status().is_ok_and(|status| status.success());
+        if !self.mounted {
+            println!("skipped: a file system of its own cannot be mounted here");
+        }
+        self.mounted
+    }
+}
+
+impl Drop for User {
+    fn drop(&mut self) {
+        for client in &mut self.clients {
+            let _ = client.kill();
+            let _ = client.wait();
+        }
+        for pool in self.machines() {
+            each_process(&PoolId::new(pool), "", |pid| signal("KILL", pid));
+        }
+        if self.mounted {
+            let _ = Command::new("umount").arg(self.root.join("state")).status();
+        }
+        let _ = fs::remove_dir_all(&self.root);
+    }
+}
+
+/// What a client said in lines that begin with `said`.
+pub(crate) fn finish(mut client: Child) -> String {
+    let end = Instant::now() + PATIENCE;
+    while client.try_wait().unwrap().is_none() && Instant::now() < end {
+        std::thread::sleep(PAUSE);
+    }
+    // One that hangs must not outlive its test.
+    let _ = client.kill();
+    let mut output = String::new();
+    client.stdout.take().unwrap().read_to_string(&mut output).unwrap();
+    let status = client.wait().unwrap();
+    assert!(status.success(), "{status}, {PATIENCE:?} at most: {output}");
+    output.lines().filter_map(|line| line.strip_prefix("said ")).collect::<Vec<_>>().join("\n")
+}
+
+/// Leaves no byte free.
+pub(crate) fn fill(folder: &Path) {
+    let mut file = fs::File::create(folder.join("filler")).unwrap();
+    while file.write_all(&[0; 512]).is_ok() {}
+}
+
+/// Calls this for the id of each process of a pool whose command line has these words.
+pub(crate) fn each_process(pool: &PoolId, words: &str, act: impl Fn(&str)) {
+    for line in processes_of(pool) {
+        if let Some((pid, command)) = line.split_once(": ")
+            && command.contains(words)
+        {
+            act(pid.trim_matches('"'));
+        }
+    }
+}
+
+/// Sends a signal.
+pub(crate) fn signal(name: &str, pid: &str) {
+    let _ = Command::new("kill").args([&format!("-{name}"), pid]).stderr(Stdio::null()).status();
+}
+
+/// Waits, without a runtime, until this is so.
+#[track_caller]
+pub(crate) fn until(what: &str, reached: impl Fn() -> bool) {
+    let end = Instant::now() + PATIENCE;
+    while !reached() {
+        assert!(Instant::now() < end, "not within {PATIENCE:?}: {what}");
+        std::thread::sleep(PAUSE);
+    }
+}
+
+/// Which role a client plays.
+pub(crate) const ROLE: &str = "SKYWARD_TEST_ROLE";
+const PATIENCE: Duration = Duration::from_secs(30);
+/// Between two looks.
+const PAUSE: Duration = Duration::from_millis(2);
