@@ -9,7 +9,7 @@ mod common;
 
 use std::time::Duration;
 
-use common::scene::{Entered, Scene};
+use common::scene::{Entered, Folder, Scene};
 use common::user::{ROLE, User, finish, until};
 use common::{processes_of, python, signal};
 use skyward::payload::{PendingCompute, Target};
@@ -77,7 +77,7 @@ struct Client {
 impl Client {
     fn start() -> Self {
         let (mut user, scene) = (User::new(), Scene::new());
-        let client = user.command("stopped").env(FOLDER, &scene.folder).spawn().unwrap();
+        let client = user.command("stopped").env(FOLDER, &scene.path).spawn().unwrap();
         let process = client.id();
         user.clients.push(client);
         Self { user, scene, process }
@@ -125,8 +125,7 @@ async fn client() {
 
 /// Starts a pool, makes a call that waits for the test, ends the pool, and says how each of them went.
 async fn stopped(folder: &str) {
-    // The folder is the test's to remove.
-    let scene = std::mem::ManuallyDrop::new(Scene { folder: folder.into() });
+    let scene = Scene(Folder::of_another(folder));
     let limits = |limits: &mut skyward::spec::Limits| {
         limits.lease = Duration::from_secs(3);
         limits.grace = Duration::from_secs(60);

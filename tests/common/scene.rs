@@ -10,10 +10,15 @@ use skyward::spec::Limits;
 
 use super::{limits, processes_of, unique};
 
-/// A folder by which a test and the hooks of its pool tell each other how far they are.
-pub(crate) struct Scene {
-    pub(crate) folder: PathBuf,
+/// A folder by which a test and the payloads or hooks of its pool tell each other how far they are.
+pub(crate) struct Folder {
+    pub(crate) path: PathBuf,
+    /// Whether it is this process's to remove.
+    ours: bool,
 }
+
+/// Such a folder, and what a pool that waits for it is made of.
+pub(crate) struct Scene(pub(crate) Folder);
 
 /// A process of node 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,11 +35,46 @@ pub(crate) struct Entered {
     agent: u32,
 }
 
+impl Folder {
+    pub(crate) fn new() -> Self {
+        let path = std::env::temp_dir().join(format!("skyward-scene-{}-{}", std::process::id(), unique()));
+        std::fs::create_dir(&path).unwrap();
+        Self { path, ours: true }
+    }
+
+    /// That of another process.
+    pub(crate) fn of_another(path: impl Into<PathBuf>) -> Self {
+        Self { path: path.into(), ours: false }
+    }
+
+    /// Lets hooks, or a payload, go on that wait for this file.
+    pub(crate) fn open(&self, gate: &str) {
+        std::fs::write(self.path.join(gate), "").unwrap();
+    }
+
+    /// The path of such a file.
+    pub(crate) fn gate(&self, name: &str) -> String {
+        self.path.join(name).to_str().unwrap().to_owned()
+    }
+
+    /// Waits until a hook or a payload has made this file.
+    pub(crate) async fn reached(&self, name: &str) {
+        let path = self.path.join(name);
+        super::until(name, || path.exists()).await;
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        if self.ours {
+            let _ = std::fs::remove_dir_all(&self.path);
+        }
+    }
+}
+
 impl Scene {
     pub(crate) fn new() -> Self {
-        let folder = std::env::temp_dir().join(format!("skyward-scene-{}-{}", std::process::id(), unique()));
-        std::fs::create_dir(&folder).unwrap();
-        Self { folder }
+        Self(Folder::new())
     }
 
     /// The pool, with deadlines that fit no real work: the lease is that of a test that does not wait for it.
@@ -42,37 +82,23 @@ impl Scene {
         let mut limits = limits();
         limits.lease = Duration::from_secs(60);
         change(&mut limits);
-        let hook = plugin("scene").config(serde_json::json!({"folder": self.folder})).around_app(HOOK);
+        let hook = plugin("scene").config(serde_json::json!({"folder": self.path})).around_app(HOOK);
         Pool::builder().nodes(2).limits(limits).plugin(hook)
-    }
-
-    /// Lets the hooks, or a payload, go on.
-    pub(crate) fn open(&self, gate: &str) {
-        std::fs::write(self.folder.join(gate), "").unwrap();
-    }
-
-    /// A path at which a payload waits for [`open`](Self::open).
-    pub(crate) fn gate(&self, name: &str) -> String {
-        self.folder.join(name).to_str().unwrap().to_owned()
-    }
-
-    /// Waits until a hook or a payload has made this file.
-    pub(crate) async fn reached(&self, name: &str) {
-        let path = self.folder.join(name);
-        super::until(name, || path.exists()).await;
     }
 
     /// Waits until both workers are in their hooks; who they are.
     pub(crate) async fn entered(&self) -> Entered {
         self.reached("entered0").await;
         self.reached("entered1").await;
-        Entered::read(&self.folder.join("entered1"))
+        Entered::read(&self.path.join("entered1"))
     }
 }
 
-impl Drop for Scene {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.folder);
+impl std::ops::Deref for Scene {
+    type Target = Folder;
+
+    fn deref(&self) -> &Folder {
+        &self.0
     }
 }
 
