@@ -44,6 +44,8 @@ impl Agent {
     ) -> Result<Self> {
         let max_frame = shared.limits.max_frame;
         let (sender, writer, mut reader) = link(stream, max_frame);
+        // It writes what cannot be written at once, so also this greeting; it ends with the last sender.
+        let write = super::driver::spawn(write(writer)).abort_handle();
         let hello = ToAgent::Hello { pool: shared.pool.to_string(), max_frame };
         let (head, body) = hello.encode()?;
         sender.push(&head, body)?;
@@ -59,7 +61,7 @@ impl Agent {
         let renew = renew(sender.clone(), shared.limits.lease);
         let tasks = [
             super::driver::spawn(renew).abort_handle(),
-            super::driver::spawn(write(writer)).abort_handle(),
+            write,
             super::driver::spawn(listener.run(reader, waiting)).abort_handle(),
         ];
         Ok(Self { sender, answers: Mutex::new(received), tasks })

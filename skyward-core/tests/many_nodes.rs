@@ -1,0 +1,28 @@
+//! A pool of many nodes, which are simulated in this process.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use skyward_core::payload::{Args, Source, Task};
+use skyward_core::pool::{ComputePool, Pool};
+use skyward_core::testkit::fake_provider::FakeProvider;
+use skyward_core::testkit::fake_worker::Faultless;
+
+/// More than a task of the runtime may read and write before it has to let others go on.
+const NODES: u32 = 400;
+
+#[tokio::test(start_paused = true)]
+async fn many_nodes_become_ready_answer_and_end() {
+    let provider = FakeProvider::new(Arc::new(Faultless));
+    let pool = Pool::builder().provider(provider.clone()).nodes(NODES).start().await.unwrap();
+    let source = Source::file("a.py", "def f(n): return n", "f");
+    let args = Args::new().with("n", &7).encode().unwrap();
+    let handles = pool.submit_all(Task::new(Arc::new(source), args.clone())).await.unwrap();
+    assert_eq!(handles.len(), NODES as usize);
+    for handle in handles {
+        assert_eq!(handle.outcome().await.unwrap().bytes, args);
+    }
+    pool.shutdown(Duration::from_secs(30)).await.unwrap();
+    assert!(provider.machines().is_empty());
+    assert_eq!(provider.witness().wrongs(), Vec::<String>::new());
+}
