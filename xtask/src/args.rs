@@ -2,6 +2,8 @@
 
 use anyhow::{Result, anyhow, bail};
 
+use crate::bench::Bench;
+use crate::bench::rows::ROWS;
 use crate::chaos::Options;
 use crate::step::Step;
 
@@ -12,6 +14,7 @@ pub(crate) enum Command {
     /// The steps to run, in their own order.
     Test(Vec<Step>),
     Chaos(Options),
+    Bench(Bench),
 }
 
 /// Reads the arguments after the program's name.
@@ -20,8 +23,9 @@ pub(crate) fn parse(arguments: impl IntoIterator<Item = String>, all: &[Step]) -
     match arguments.next().as_deref() {
         Some("test") => parse_test(arguments, all),
         Some("chaos") => parse_chaos(arguments),
+        Some("bench") => parse_bench(arguments),
         None | Some("help" | "-h" | "--help") => Ok(Command::Help),
-        Some(other) => bail!("there is no command {other:?}; there are: test, chaos, help"),
+        Some(other) => bail!("there is no command {other:?}; there are: test, chaos, bench, help"),
     }
 }
 
@@ -84,18 +88,44 @@ fn parse_chaos(mut arguments: impl Iterator<Item = String>) -> Result<Command> {
     Ok(Command::Chaos(options))
 }
 
-fn named(list: &str, all: &[Step]) -> Result<Vec<&'static str>> {
-    list.split(',')
-        .map(str::trim)
-        .filter(|name| !name.is_empty())
-        .map(|name| match all.iter().find(|step| step.name == name) {
-            Some(step) => Ok(step.name),
-            None => {
-                let known: Vec<_> = all.iter().map(|step| step.name).collect();
-                bail!("there is no step {name:?}; there are: {}", known.join(", "))
+fn parse_bench(mut arguments: impl Iterator<Item = String>) -> Result<Command> {
+    match arguments.next().as_deref() {
+        Some("local") => {}
+        Some("help" | "-h" | "--help") => return Ok(Command::Help),
+        other => bail!("`bench` needs to know what: bench local (not {})", other.unwrap_or("nothing")),
+    }
+    let (mut only, mut quick, mut ours) = (Vec::new(), false, false);
+    while let Some(argument) = arguments.next() {
+        match argument.as_str() {
+            "--quick" => quick = true,
+            "--ours" => ours = true,
+            "--only" => {
+                let list = arguments.next().unwrap_or_default();
+                only.extend(chosen("row", &list, ROWS.iter().map(|row| row.name))?);
             }
-        })
-        .collect()
+            other => bail!("`bench local` does not know {other:?}; it knows --only, --quick, --ours"),
+        }
+    }
+    let rows: Vec<_> = ROWS.iter().filter(|row| only.is_empty() || only.contains(&row.name)).collect();
+    Ok(Command::Bench(Bench { rows, quick, ours }))
+}
+
+fn named(list: &str, all: &[Step]) -> Result<Vec<&'static str>> {
+    chosen("step", list, all.iter().map(|step| step.name))
+}
+
+/// The names in a list with commas, all of which there have to be.
+fn chosen(what: &str, list: &str, all: impl Iterator<Item = &'static str> + Clone) -> Result<Vec<&'static str>> {
+    let names = list.split(',').map(str::trim).filter(|name| !name.is_empty());
+    let chosen = names.map(|name| match all.clone().find(|known| *known == name) {
+        Some(known) => Ok(known),
+        None => bail!("there is no {what} {name:?}; there are: {}", all.clone().collect::<Vec<_>>().join(", ")),
+    });
+    let chosen = chosen.collect::<Result<Vec<_>>>()?;
+    if chosen.is_empty() {
+        bail!("--only needs names, with commas; there are: {}", all.collect::<Vec<_>>().join(", "));
+    }
+    Ok(chosen)
 }
 
 pub(crate) const HELP: &str = "\
@@ -111,8 +141,14 @@ cargo xtask chaos local               200 rounds of pools on this host, whose wo
     --seed 7 --only 13                round 13 of these alone
     --jobs 4                          so many rounds at the same time
 
+cargo xtask bench local               ours beside Ray, Dask and a process pool on this host; the last line is JSON
+cargo xtask bench local --only ROW,…  just these rows
+cargo xtask bench local --quick       one round, fewer repetitions
+cargo xtask bench local --ours        without the peers
+
 What a step needs and the machine lacks is installed into the user's cache folder, if a package registry has it.
 The exit code is 0 when every step passed or was skipped, and when chaos cost nothing; 1 otherwise; 2 for a wrong command line.
+A benchmark fails by no figure.
 ";
 
 #[cfg(test)]
@@ -127,7 +163,7 @@ mod tests {
     fn names(arguments: &[&str]) -> Result<Vec<&'static str>> {
         match parse(arguments.iter().map(|argument| (*argument).to_owned()), &steps())? {
             Command::Test(steps) => Ok(steps.iter().map(|step| step.name).collect()),
-            Command::Help | Command::List | Command::Chaos(_) => bail!("no steps"),
+            Command::Help | Command::List | Command::Chaos(_) | Command::Bench(_) => bail!("no steps"),
         }
     }
 
@@ -140,13 +176,25 @@ mod tests {
     }
 
     #[test]
+    fn rows_are_chosen_in_their_own_order() {
+        let arguments = ["bench", "local", "--only", "calls_per_s,call_p50_us", "--quick"].map(str::to_owned);
+        let Ok(Command::Bench(bench)) = parse(arguments, &[]) else { panic!("no bench") };
+        assert_eq!(bench.rows.iter().map(|row| row.name).collect::<Vec<_>>(), ["call_p50_us", "calls_per_s"]);
+        assert!(bench.quick && !bench.ours);
+    }
+
+    #[test]
     fn a_wrong_command_line_says_what_there_is() {
         let message = |arguments: &[&str]| names(arguments).unwrap_err().to_string();
-        assert!(message(&["tset"]).ends_with("there are: test, chaos, help"));
+        assert!(message(&["tset"]).ends_with("there are: test, chaos, bench, help"));
         assert!(message(&["test", "--only", "fromat"]).ends_with("there are: format, test, e2e"));
         assert!(message(&["test", "--only"]).contains("--only format,clippy"));
         assert!(message(&["test", "--fast"]).contains("--only, --skip, --list"));
         assert!(message(&["test", "--only", "e2e", "--skip", "e2e"]).contains("no step"));
+        assert!(message(&["bench"]).contains("bench local"));
+        assert!(message(&["bench", "local", "--only", "speed"]).contains("call_p50_us"));
+        assert!(message(&["bench", "local", "--only"]).contains("call_p50_us"));
+        assert!(message(&["bench", "local", "--fast"]).contains("--only, --quick, --ours"));
     }
 
     #[test]

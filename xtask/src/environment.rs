@@ -25,6 +25,11 @@ impl Environment {
         Self::install(context, "frameworks", Some(&Self::tools(context)?))
     }
 
+    /// What ours is measured beside: Ray, Dask, and NumPy for both.
+    pub(crate) fn peers(context: &Context) -> Result<Self> {
+        Self::install(context, "peers", Some(&Self::tools(context)?))
+    }
+
     /// One of the environment's programs, which keeps its caches out of the source tree.
     pub(crate) fn run(&self, program: &str, context: &Context) -> Run {
         let caches = context.scratch();

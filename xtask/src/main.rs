@@ -1,6 +1,7 @@
-//! The project's own commands: `cargo xtask test` is everything that must hold before a change lands.
+//! The project's own commands: `cargo xtask test` is everything that must hold before a change lands, `cargo xtask bench` how fast it is.
 
 mod args;
+mod bench;
 mod chaos;
 mod context;
 mod deny;
@@ -44,6 +45,7 @@ fn run() -> anyhow::Result<bool> {
             }
         }
         Command::Chaos(options) => return chaos::local(&Context::discover()?, options),
+        Command::Bench(bench) => bench::run(&bench, &Context::discover()?)?,
         Command::Test(steps) => return step::run_all(&steps, &Context::discover()?),
     }
     Ok(true)

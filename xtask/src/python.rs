@@ -24,10 +24,12 @@ fn lint(context: &Context) -> Result<Outcome> {
     for project in projects(context) {
         checks.run(&tools.run("mypy", context).args(["--strict", "."]).dir(project))?;
     }
-    for payloads in ["examples/payloads", "docs/payloads"].map(|folder| context.root.join(folder)) {
-        if payloads.exists() {
+    for folder in
+        ["examples/payloads", "docs/payloads", "benches", "xtask/bench"].map(|folder| context.root.join(folder))
+    {
+        if folder.exists() {
             let mypy = tools.run("mypy", context).args(["--strict", "--ignore-missing-imports"]);
-            checks.run(&mypy.args([payloads]).dir(&context.root))?;
+            checks.run(&mypy.args([folder]).dir(&context.root))?;
         }
     }
     checks.outcome("")

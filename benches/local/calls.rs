@@ -1,0 +1,61 @@
+//! Calls that do nothing: one at a time, many at once, to all workers.
+
+use std::time::Instant;
+
+use skyward::prelude::*;
+
+use super::{Table, median, timed, two_workers};
+
+#[skyward::compute]
+pub(crate) fn nothing() {
+    ""
+}
+
+pub(crate) async fn measure(table: &mut Table<'_>) -> skyward::Result<()> {
+    let (one_by_one, many, all) = (table.times(20_000), table.times(200_000), table.times(1_000_000));
+    if ["call_p50_us", "calls_per_s", "map_1m_s"].iter().any(|row| table.wants(row)) {
+        let pool = two_workers().start().await?;
+        // The schedulers of both sides learn how short the calls are.
+        pool.map((0..5_000).map(|_| nothing())).await?;
+        table.row("call_p50_us", round_trip(&pool, one_by_one)).await?;
+        table.row("calls_per_s", pipelined(&pool, many)).await?;
+        if !table.options.quick {
+            table.row("map_1m_s", async { Ok(all as f64 / pipelined(&pool, all).await?) }).await?;
+        }
+        pool.shutdown(SHUTDOWN).await?;
+    }
+    if table.wants("broadcast_8_p50_us") {
+        let pool = two_workers().workers_per_node(4).start().await?;
+        let broadcasts = table.times(2_000);
+        table.row("broadcast_8_p50_us", broadcast(&pool, broadcasts)).await?;
+        pool.shutdown(SHUTDOWN).await?;
+    }
+    Ok(())
+}
+
+async fn round_trip(pool: &Pool, count: usize) -> skyward::Result<f64> {
+    let mut micros = Vec::with_capacity(count);
+    for _ in 0..count {
+        let begin = Instant::now();
+        nothing().run(pool).await?;
+        micros.push(begin.elapsed().as_secs_f64() * 1e6);
+    }
+    Ok(median(micros))
+}
+
+async fn pipelined(pool: &Pool, count: usize) -> skyward::Result<f64> {
+    let (results, took) = timed(pool.map((0..count).map(|_| nothing()))).await?;
+    assert_eq!(results.len(), count);
+    Ok(count as f64 / took.as_secs_f64())
+}
+
+async fn broadcast(pool: &Pool, count: usize) -> skyward::Result<f64> {
+    let mut micros = Vec::with_capacity(count);
+    for _ in 0..count {
+        let (_, took) = timed(nothing().broadcast(pool)).await?;
+        micros.push(took.as_secs_f64() * 1e6);
+    }
+    Ok(median(micros))
+}
+
+pub(crate) const SHUTDOWN: std::time::Duration = std::time::Duration::from_secs(30);

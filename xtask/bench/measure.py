@@ -1,0 +1,75 @@
+"""What the peers' programs share: the command line, rounds of calls, and the line of JSON at the end."""
+
+import argparse
+import json
+import statistics
+from collections.abc import Callable
+from time import perf_counter
+from typing import Any
+
+SIZE = 64 << 20
+"""Bytes of a large value."""
+
+
+class Table:
+    """The rows that are asked for, as they are measured."""
+
+    def __init__(self) -> None:
+        """Read the command line."""
+        parser = argparse.ArgumentParser()
+        parser.add_argument("--only", default="")
+        parser.add_argument("--quick", action="store_true")
+        options = parser.parse_args()
+        self.only = {row for row in options.only.split(",") if row}
+        self.quick: bool = options.quick
+        self.rows: dict[str, float] = {}
+
+    def row(self, name: str, measured: Callable[[], float]) -> None:
+        """Measure a row, unless it is not asked for."""
+        if not self.only or name in self.only:
+            self.rows[name] = measured()
+
+    def started(self, began: float) -> None:
+        """Take note of the first result."""
+        took = perf_counter() - began
+        self.row("warm_start_s", lambda: took)
+
+    def times(self, count: int) -> int:
+        """How often something is done: less when it has to be quick."""
+        return max(2, count // 10) if self.quick else count
+
+    def print(self) -> None:
+        """Print what was measured, as the last line."""
+        print(json.dumps(self.rows), flush=True)
+
+
+def p50_us(call: Callable[[], Any], count: int) -> float:
+    """Microseconds that half of the calls take at most."""
+    for _ in range(10):
+        call()
+    times = []
+    for _ in range(count):
+        began = perf_counter()
+        call()
+        times.append((perf_counter() - began) * 1e6)
+    return statistics.median(times)
+
+
+def per_second(calls: Callable[[int], Any], count: int) -> float:
+    """How many of so many calls are done in a second."""
+    calls(min(count, 100))
+    began = perf_counter()
+    calls(count)
+    return count / (perf_counter() - began)
+
+
+def gib_per_second(there_and_back: Callable[[], int], times: int) -> float:
+    """Of `SIZE` bytes there and back, counted both ways; the best of all."""
+    best = float("inf")
+    for _ in range(times):
+        began = perf_counter()
+        size = there_and_back()
+        best = min(best, perf_counter() - began)
+        if size != SIZE:
+            raise AssertionError(f"{size} bytes came back")
+    return 2 * SIZE / best / (1 << 30)
