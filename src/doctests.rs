@@ -20,3 +20,9 @@ mod errors {}
 
 #[doc = include_str!("../docs/ownership.md")]
 mod ownership {}
+
+#[doc = include_str!("../docs/recovery.md")]
+mod recovery {}
+
+#[doc = include_str!("../docs/cancellation.md")]
+mod cancellation {}

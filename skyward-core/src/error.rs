@@ -2,12 +2,15 @@
 
 mod cause;
 mod exit;
+mod stacks;
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 pub use cause::{Cause, Try};
 pub use exit::WorkerExit;
+pub use stacks::RankStacks;
 
 use crate::ids::{NodeIndex, Rank, TaskId};
 
@@ -39,6 +42,7 @@ struct Inner {
     remote: Option<RemoteError>,
     exit: Option<WorkerExit>,
     tries: Vec<Try>,
+    stacks: Vec<RankStacks>,
     source: Option<Arc<dyn std::error::Error + Send + Sync>>,
 }
 
@@ -134,6 +138,7 @@ impl Error {
             remote: None,
             exit: None,
             tries: Vec::new(),
+            stacks: Vec::new(),
             source: None,
         }))
     }
@@ -158,6 +163,21 @@ impl Error {
         Self::new(ErrorKind::Poisoned, format!("task {task} ended its worker {times}, and is not tried again"))
             .with_hint("run the payload with these arguments by itself, and read what its worker wrote last; `Limits::poison` says how many workers one task may end")
             .edit(|inner| inner.exit = last.exit().cloned())
+    }
+
+    /// The error of a gang that made no progress for so long, with where its ranks were.
+    pub(crate) fn stalled(silent: Duration, stacks: Vec<RankStacks>) -> Self {
+        let places = stacks.iter().take(MOST_PLACES).map(|one| match &one.place {
+            Some(place) => format!("rank {} was in {place}", one.rank),
+            None => format!("rank {} did not answer", one.rank),
+        });
+        let mut places = places.collect::<Vec<_>>().join(", ");
+        if stacks.len() > MOST_PLACES {
+            places += &format!(", and {} more", stacks.len() - MOST_PLACES);
+        }
+        Self::new(ErrorKind::Stalled, format!("no rank of the gang made progress for {silent:?}: {places}"))
+            .with_hint("a rank that never reaches a collective keeps all others in it; a payload that computes in silence says that it goes on with `sky.progress()`; `Limits::stall` gives more time")
+            .edit(|inner| inner.stacks = stacks)
     }
 
     /// Adds how each try ended.
@@ -229,6 +249,11 @@ impl Error {
         &self.0.tries
     }
 
+    /// Where each rank of a gang was that made no progress ([`ErrorKind::Stalled`]); empty for other errors.
+    pub fn stacks(&self) -> &[RankStacks] {
+        &self.0.stacks
+    }
+
     fn edit(mut self, change: impl FnOnce(&mut Inner)) -> Self {
         change(Arc::make_mut(&mut self.0));
         self
@@ -245,6 +270,7 @@ impl fmt::Display for Error {
         if let Some(remote) = self.0.remote.as_ref().filter(|remote| !remote.traceback.is_empty()) {
             write!(f, "\n{}", remote.traceback.trim_end())?;
         }
+        stacks::write(&self.0.stacks, f)?;
         for one in &self.0.tries {
             write!(f, "\n{one}")?;
         }
@@ -273,6 +299,9 @@ impl std::error::Error for Error {
         self.0.source.as_deref().map(|source| source as _)
     }
 }
+
+/// Ranks whose place the message of a stall names.
+const MOST_PLACES: usize = 16;
 
 #[cfg(test)]
 mod tests {

@@ -102,6 +102,10 @@ fn check_agent(golden: &Golden, frame: Frame) {
         FromAgent::Stopped { workers, .. } => assert_eq!(workers, [0, 1]),
         FromAgent::Error { refused, text } => assert_eq!((refused, text.as_str()), (2, head[2].as_str().unwrap())),
         FromAgent::Bye => assert_eq!(head[0], 42),
+        FromAgent::Progress { generation, worker } => assert_eq!((generation, worker), (1, 0)),
+        FromAgent::Stacks { generation, worker, text } => {
+            assert_eq!((generation, worker, &text[..]), (1, 0, &unhex(&golden.body_hex)[..]));
+        }
     }
 }
 

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from . import integrations
     from ._cluster import Accelerator, InstanceInfo, Network, Peer, instance_info
     from ._output import compute, redirect_output, silent, stderr, stdout
+    from ._progress import progress
     from ._shard import is_head, shard
 
 __version__ = "0.1.0"
@@ -24,6 +25,7 @@ __all__ = [
     "instance_info",
     "integrations",
     "is_head",
+    "progress",
     "redirect_output",
     "shard",
     "silent",
@@ -40,6 +42,7 @@ _HOMES = {
     "is_head": "_shard",
     "shard": "_shard",
     "compute": "_output",
+    "progress": "_progress",
     "redirect_output": "_output",
     "silent": "_output",
     "stderr": "_output",

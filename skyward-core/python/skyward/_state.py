@@ -7,6 +7,9 @@ from typing import Any
 cluster: dict[str, Any] | None = None
 """The `cluster` map of the start spec; None outside of a worker."""
 
+progress: int | None = None
+"""The file through which the payload says that it goes on; None outside of a worker."""
+
 trace: Any = None
 """The trace context of the task that runs, as the client sent it; None without one."""
 

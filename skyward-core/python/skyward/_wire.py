@@ -37,6 +37,8 @@ LOG_END: Final = 39
 STOPPED: Final = 40
 ERROR: Final = 41
 AGENT_BYE: Final = 42
+PROGRESS: Final = 43
+STACKS: Final = 44
 
 # Client to worker.
 ATTACH: Final = 65

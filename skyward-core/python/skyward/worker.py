@@ -223,7 +223,9 @@ def main() -> None:
     if sys.path[0] == os.getcwd():
         # Files in the working folder can be imported, but hide no library's module.
         sys.path.append(sys.path.pop(0))
-    _set_up_output()
+    _set_up_output(spec.get("stacks"))
+    if progress := spec.get("progress"):
+        _state.progress = _open(progress)
     worker = Worker(spec, listener)
     worker.take_signals()
     try:
@@ -251,15 +253,28 @@ def _read_spec() -> dict[str, Any]:
     return cast("dict[str, Any]", msgspec.msgpack.decode(data[8 + head_length : 8 + head_length + body_length]))
 
 
-def _set_up_output() -> None:
-    """Print what the payload prints at once, and never fail because of what it prints."""
+def _set_up_output(stacks: str | None) -> None:
+    """Print what the payload prints at once, and never fail because of what it prints.
+
+    Args:
+        stacks: the file into which the stacks of all threads go when they are asked for.
+    """
     for stream in (sys.stdout, sys.stderr):
         cast("Any", stream).reconfigure(encoding="utf-8", errors="backslashreplace", line_buffering=True)
     import faulthandler
 
     descriptor = _keep(2)
     faulthandler.enable(descriptor)
-    faulthandler.register(signal.SIGUSR1, descriptor, all_threads=True, chain=False)
+    asked = descriptor if stacks is None else _open(stacks, os.O_APPEND)
+    faulthandler.register(signal.SIGUSR1, asked, all_threads=True, chain=False)
+
+
+def _open(path: str, flags: int = 0) -> int:
+    """A file of the worker's own, at a high descriptor."""
+    low = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | flags, 0o600)
+    high = _keep(low)
+    os.close(low)
+    return high
 
 
 def _keep(descriptor: int) -> int:

@@ -102,6 +102,8 @@ def frames() -> list[dict[str, Any]]:
         ("stopped", "agent_to_client", [_wire.STOPPED, 1, [0, 1]], b""),
         ("error", "agent_to_client", [_wire.ERROR, 2, "generation 1 still runs"], b""),
         ("bye", "agent_to_client", [_wire.AGENT_BYE], b""),
+        ("progress", "agent_to_client", [_wire.PROGRESS, 1, 0], b""),
+        ("stacks", "agent_to_client", [_wire.STACKS, 1, 0], b"Thread 0x1 (most recent call first):\n"),
         ("hello_first", "client_to_worker", [_wire.ATTACH, 1, 1, 0, []], b""),
         ("hello_again", "client_to_worker", [_wire.ATTACH, 1, 1, 41, [[7, 0, 0], [8, 3, 16]]], b""),
         ("load", "client_to_worker", [_wire.LOAD, 1, "0123456789abcdef"], _packed(_LOAD)),

@@ -218,19 +218,68 @@ def test_a_wrong_greeting_is_refused(node: Node, first: list[object], text: str)
     assert text in stranger.expect(_wire.ERROR)[0][2]
 
 
-def test_stacks_are_written_on_request(node: Node) -> None:
+def test_stacks_of_all_threads_are_sent_on_request(node: Node) -> None:
     worker = node.ready(
-        "import time\ndef waits_here():\n    time.sleep(60)\ndef main():\n    print('began')\n    waits_here()\n"
+        "import threading, time\ndef waits_here():\n    time.sleep(60)\ndef beside():\n    time.sleep(60)\n"
+        "def main():\n    threading.Thread(target=beside, daemon=True).start()\n    print('began')\n    waits_here()\n"
     )
     worker.start(1)
     node.agent.send([_wire.LOGS, 1, 0, 0, 0])
     node.agent.expect(_wire.LOG)
+    for _ in range(2):
+        node.agent.send([_wire.SIGNAL, 1, 0, "stacks"])
+        head, data = node.agent.expect(_wire.STACKS)
+        assert head == [_wire.STACKS, 1, 0]
+        *_, beside, main = data.decode().split("hread 0x")
+        assert 'File "job.py", line 5 in beside' in beside, "each request gets the stacks once"
+        assert 'File "job.py", line 3 in waits_here' in main, "the main thread comes last"
+        assert data.count(b"waits_here") == 1
+    assert not (node.folder / "g1" / "w0.err").read_bytes(), "they are no output of the task"
+
+
+def test_a_process_that_cannot_answer_has_no_stacks(node: Node) -> None:
+    node.ready()
+    os.kill(node.pid, signal.SIGSTOP)
     node.agent.send([_wire.SIGNAL, 1, 0, "stacks"])
-    seen = b""
-    while b"waits_here" not in seen:
-        head, data = node.agent.expect(_wire.LOG)
-        assert head[3] == 2
-        seen += data
+    assert node.agent.expect(_wire.STACKS) == ([_wire.STACKS, 1, 0], b"")
+    os.kill(node.pid, signal.SIGCONT)
+
+
+def test_stacks_are_bounded(node: Node) -> None:
+    source = (
+        "import threading, time\nall_deep = threading.Barrier(41)\n"
+        "def deep(n):\n    if n:\n        deep(n - 1)\n    else:\n        all_deep.wait()\n        time.sleep(60)\n"
+        "def main():\n    for _ in range(40):\n        threading.Thread(target=deep, args=(90,), daemon=True).start()\n"
+        "    all_deep.wait()\n    print('began')\n    last_of_all()\ndef last_of_all():\n    time.sleep(60)\n"
+    )
+    worker = node.ready(source)
+    worker.start(1)
+    node.agent.send([_wire.LOGS, 1, 0, 0, 0])
+    node.agent.expect(_wire.LOG)
+    node.agent.send([_wire.SIGNAL, 1, 0, "stacks"])
+    _, data = node.agent.expect(_wire.STACKS)
+    assert len(data) == 64 << 10
+    assert b"last_of_all" in data
+
+
+def test_progress_is_told(node: Node) -> None:
+    worker = node.ready(
+        "import os, skyward as sky\ndef main(descriptors):\n    sky.progress()\n    sky.progress()\n"
+        "    if descriptors:\n        os.closerange(3, 1024)\n        sky.progress()\n    return True\n"
+    )
+    node.agent.send([_wire.LOGS, 1, 0, 0, 0])
+    worker.start(1, descriptors=False)
+    assert node.agent.expect(_wire.PROGRESS)[0] == [_wire.PROGRESS, 1, 0]
+    assert node.agent.quiet(0.3), "said twice at once is said once"
+    # A worker without its descriptors ends, but not by an error of this call.
+    worker.start(1, descriptors=True)
+    assert node.agent.expect(_wire.EXITED)[0][4:] == [4, None, False]
+
+
+def test_progress_outside_of_a_worker_does_nothing() -> None:
+    import skyward as sky
+
+    sky.progress()
 
 
 def test_a_crash_leaves_its_stack_in_the_output(node: Node) -> None:

@@ -215,6 +215,12 @@ impl Listener {
             FromAgent::LogEnd { generation, worker, .. } => {
                 self.shared.on_output_end(self.rank(worker), Generation(generation));
             }
+            FromAgent::Progress { generation, worker } => {
+                self.shared.on_progress(self.rank(worker), Generation(generation));
+            }
+            FromAgent::Stacks { generation, worker, text } => {
+                self.shared.on_stacks(self.rank(worker), Generation(generation), &text);
+            }
             FromAgent::Pong { .. } => {}
             answer => {
                 // Nobody waits for an answer that came too late.

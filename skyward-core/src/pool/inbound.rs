@@ -41,6 +41,7 @@ impl Shared {
                             && let Some(items) = &entry.items
                         {
                             entry.next_item += 1;
+                            state.scheduler.on_progress(now, rank);
                             // The worker sends no more than it has credit for, which is the channel's room; a caller that is gone cancels.
                             let _ = items.try_send(Value::new(value, rank));
                         }
@@ -84,6 +85,24 @@ impl Shared {
         self.ended.notify_waiters();
     }
 
+    /// A worker's payload says that it goes on.
+    pub(crate) fn on_progress(&self, rank: Rank, generation: Generation) {
+        let mut state = self.lock();
+        if state.slot(rank, generation).is_some() {
+            state.scheduler.on_progress(tokio::time::Instant::now().into_std(), rank);
+        }
+    }
+
+    /// A worker's stacks, which were asked for.
+    pub(crate) fn on_stacks(&self, rank: Rank, generation: Generation, text: &[u8]) {
+        let text = String::from_utf8_lossy(text).into_owned();
+        self.act(|state, now| {
+            if state.slot(rank, generation).is_some() {
+                state.scheduler.on_stacks(now, rank, text);
+            }
+        });
+    }
+
     /// Bytes that a worker wrote.
     pub(crate) fn on_output(
         &self,
@@ -96,6 +115,9 @@ impl Shared {
         let (node, parts) = {
             let mut state = self.lock();
             let running = state.scheduler.sent(rank).next();
+            if state.slot(rank, generation).is_some() {
+                state.scheduler.on_progress(tokio::time::Instant::now().into_std(), rank);
+            }
             let node = state.scheduler.node_of(rank);
             let parts = match state.slot(rank, generation) {
                 Some(slot) => {

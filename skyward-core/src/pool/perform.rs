@@ -86,6 +86,19 @@ impl Shared {
                 }
             }
             Action::Kill { rank } => state.kill(rank, WorkerExit::Killed, after),
+            Action::Inspect { rank, task } => {
+                let waits_for_reader = state
+                    .tasks
+                    .get(&task)
+                    .and_then(|entry| entry.items.as_ref())
+                    .is_some_and(|items| items.capacity() == 0);
+                if waits_for_reader {
+                    // A generator goes on only as fast as its items are taken.
+                    state.scheduler.on_progress(now, rank);
+                } else {
+                    state.signal(rank, Signal::Stacks, after);
+                }
+            }
             Action::RestartWorker { rank } => self.command(Command::RestartWorker(rank)),
             Action::RestartWorld { lost } => self.command(Command::RestartWorld { lost }),
         }

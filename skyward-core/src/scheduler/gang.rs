@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use super::stall::Watch;
 use super::state::{TaskState, Timer};
 use super::tries::{Next, Tries};
 use super::{Action, Scheduler};
@@ -24,6 +25,7 @@ pub(super) struct Gang {
     pub(super) retrying: bool,
     /// What a member failed with for good: the others are on their own, and those that are lost with it fail with the same.
     pub(super) failure: Option<Error>,
+    pub(super) watch: Option<Watch>,
 }
 
 impl Scheduler {
@@ -52,6 +54,7 @@ impl Scheduler {
             for (rank, id) in members {
                 self.send(now, rank, id);
             }
+            self.watch(now, first);
         }
     }
 
@@ -130,6 +133,7 @@ impl Scheduler {
     }
 
     fn retry_gang(&mut self, now: Instant, first: TaskId, failed: TaskId, error: Error) {
+        self.unwatch(first);
         let Some(gang) = self.gang_table.get_mut(&first) else { return };
         gang.retrying = true;
         gang.held.clear();
@@ -157,6 +161,7 @@ impl Scheduler {
 
     /// Ends all members of a gang with one error: those that wait do not start, those that run are told to end.
     pub(super) fn fail_gang(&mut self, now: Instant, first: TaskId, error: &Error) {
+        self.unwatch(first);
         let Some(gang) = self.gang_table.remove(&first) else { return };
         self.gangs.retain(|queued| *queued != first);
         for (_, id) in gang.members {
@@ -203,6 +208,7 @@ impl Scheduler {
         let Some(gang) = self.gang_table.get_mut(&first) else { return };
         gang.members.retain(|(_, member)| *member != id);
         if gang.members.is_empty() {
+            self.unwatch(first);
             self.gang_table.remove(&first);
             self.gangs.retain(|queued| *queued != first);
         }

@@ -9,6 +9,7 @@
 mod gang;
 pub mod policy;
 mod queue;
+mod stall;
 mod state;
 mod tries;
 mod waiting;
@@ -74,6 +75,13 @@ pub enum Action {
         /// Which worker.
         rank: Rank,
     },
+    /// Ask the worker where it is: [`Scheduler::on_stacks`] takes the answer.
+    Inspect {
+        /// Which worker.
+        rank: Rank,
+        /// What it runs.
+        task: TaskId,
+    },
     /// Start this worker again.
     RestartWorker {
         /// Which worker.
@@ -81,7 +89,7 @@ pub enum Action {
     },
     /// End every worker and start all of them together, as a new generation.
     RestartWorld {
-        /// The first that was lost.
+        /// The first that was lost, or that is to be ended.
         lost: Rank,
     },
 }
@@ -136,6 +144,8 @@ impl Scheduler {
     pub fn on_returned(&mut self, now: Instant, rank: Rank, id: TaskId, outcome: Outcome, micros: u64) {
         let worker = &mut self.workers[rank.0 as usize];
         let Some(place) = worker.sent.iter().position(|sent| *sent == id) else { return };
+        self.on_progress(now, rank);
+        let worker = &mut self.workers[rank.0 as usize];
         worker.sent.remove(place);
         worker.average.add(micros);
         self.barren_restarts = 0;
@@ -230,6 +240,7 @@ impl Scheduler {
                         .with_hint("`.timeout(…)` counts from the task's start on a worker; give it more, or let the payload do less");
                     self.abandon(now, id, error);
                 }
+                state::Timer::Stall(first) => self.on_stall_timer(now, first),
                 state::Timer::Suspicion(first) => self.end_suspicion(first),
                 state::Timer::Grace(rank, id) => {
                     if self.workers[rank.0 as usize].sent.front() == Some(&id) {

@@ -68,6 +68,8 @@ pub(super) enum Timer {
     Run(TaskId),
     /// The cancelled task's grace.
     Grace(Rank, TaskId),
+    /// The gang is to have made progress, or its ranks to have said where they are.
+    Stall(TaskId),
     /// The gang's errors are no longer kept back.
     Suspicion(TaskId),
 }

@@ -10,23 +10,27 @@ use crate::spec::Limits;
 
 const GRACE: Duration = Duration::from_secs(5);
 
-struct Story {
-    scheduler: Scheduler,
-    now: Instant,
+pub(super) struct Story {
+    pub(super) scheduler: Scheduler,
+    pub(super) now: Instant,
     next: u64,
     actions: Vec<Action>,
-    finished: HashMap<TaskId, Outcome>,
+    pub(super) finished: HashMap<TaskId, Outcome>,
 }
 
 impl Story {
-    fn new(nodes: u32, workers: u32, joined: bool) -> Self {
-        let scheduler = Scheduler::new(nodes, workers, joined, Limits::default());
+    pub(super) fn new(nodes: u32, workers: u32, joined: bool) -> Self {
+        Self::with_limits(nodes, workers, joined, Limits::default())
+    }
+
+    pub(super) fn with_limits(nodes: u32, workers: u32, joined: bool, limits: Limits) -> Self {
+        let scheduler = Scheduler::new(nodes, workers, joined, limits);
         let mut story = Self { scheduler, now: Instant::now(), next: 1, actions: Vec::new(), finished: HashMap::new() };
         story.ready();
         story
     }
 
-    fn ready(&mut self) {
+    pub(super) fn ready(&mut self) {
         for rank in self.scheduler.ranks() {
             if !self.scheduler.is_ready(rank) {
                 self.scheduler.on_ready(self.now, rank);
@@ -43,11 +47,11 @@ impl Story {
         id
     }
 
-    fn submit(&mut self, target: Target) -> TaskId {
+    pub(super) fn submit(&mut self, target: Target) -> TaskId {
         self.submit_with(target, TaskOptions::default())
     }
 
-    fn gang_with(&mut self, retry: RetryPolicy) -> Vec<TaskId> {
+    pub(super) fn gang_with(&mut self, retry: RetryPolicy) -> Vec<TaskId> {
         let ids: Vec<_> = self.scheduler.ranks().map(|rank| TaskId(self.next + u64::from(rank.0))).collect();
         self.next += ids.len() as u64;
         self.scheduler.submit_gang(self.now, &ids, TaskOptions::default().retry(retry), false);
@@ -55,11 +59,11 @@ impl Story {
         ids
     }
 
-    fn gang(&mut self) -> Vec<TaskId> {
+    pub(super) fn gang(&mut self) -> Vec<TaskId> {
         self.gang_with(RetryPolicy::default())
     }
 
-    fn done(&mut self, rank: u32) -> TaskId {
+    pub(super) fn done(&mut self, rank: u32) -> TaskId {
         let id = self.running(rank).expect("the rank runs a task");
         self.scheduler.on_returned(self.now, Rank(rank), id, Ok(Value::new(vec![], Rank(rank))), 1_000_000);
         self.step();
@@ -71,12 +75,12 @@ impl Story {
         self.step();
     }
 
-    fn running(&self, rank: u32) -> Option<TaskId> {
+    pub(super) fn running(&self, rank: u32) -> Option<TaskId> {
         self.scheduler.sent(Rank(rank)).next()
     }
 
     /// Takes the actions, and checks that no task is finished twice.
-    fn step(&mut self) {
+    pub(super) fn step(&mut self) {
         self.actions.clear();
         self.scheduler.take_actions(&mut self.actions);
         for action in &self.actions {
@@ -123,7 +127,7 @@ impl Story {
         self.finished.get(&id).map(|outcome| outcome.as_ref().map(|_| ()).map_err(Error::kind))
     }
 
-    fn has(&self, wanted: impl Fn(&Action) -> bool) -> bool {
+    pub(super) fn has(&self, wanted: impl Fn(&Action) -> bool) -> bool {
         self.actions.iter().any(wanted)
     }
 }
@@ -589,11 +593,13 @@ fn random_stories_keep_the_invariants() {
         let mut random = StdRng::seed_from_u64(seed);
         let joined = random.random_bool(0.5);
         let (nodes, workers) = (random.random_range(1..4), random.random_range(1..3));
-        let mut story = Story::new(nodes, workers, joined);
+        let stall = random.random_bool(0.5).then_some(Duration::from_secs(3));
+        let limits = Limits { stall, ..Limits::default() };
+        let mut story = Story::with_limits(nodes, workers, joined, limits);
         let ranks = nodes * workers;
         for _ in 0..60 {
             let rank = random.random_range(0..ranks);
-            match random.random_range(0..11) {
+            match random.random_range(0..12) {
                 0 => drop(story.submit(Target::Any)),
                 1 => {
                     let options = TaskOptions::default()
@@ -611,6 +617,10 @@ fn random_stories_keep_the_invariants() {
                 }
                 6 if random.random_bool(0.3) => story.lost(rank),
                 7 => story.ready(),
+                10 => {
+                    story.scheduler.on_stacks(story.now, Rank(rank), String::new());
+                    story.step();
+                }
                 9 => {
                     let sent: Vec<TaskId> = story.scheduler.sent(Rank(rank)).collect();
                     if !sent.is_empty() {

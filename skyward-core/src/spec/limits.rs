@@ -18,6 +18,9 @@ pub struct Limits {
     pub lease: Duration,
     /// What a scope takes at its end to end its machines.
     pub shutdown: Duration,
+    /// How long a gang in a joined world may run without progress of any of its ranks before its world is ended with [`ErrorKind::Stalled`](crate::error::ErrorKind::Stalled), which says
+    /// where each rank was. Progress is: bytes written to standard output or standard error, an item of a stream, a rank that returns, a call of `sky.progress()`. None: gangs are not watched.
+    pub stall: Option<Duration>,
     /// How many workers one task may end before it is taken for poison: it fails with [`ErrorKind::Poisoned`](crate::error::ErrorKind::Poisoned) whatever its retries allow, and the same
     /// payload with the same arguments is not taken again by this pool. At least 1.
     pub poison: u32,
@@ -36,6 +39,7 @@ impl Default for Limits {
             grace: Duration::from_secs(5),
             lease: Duration::from_secs(60),
             shutdown: Duration::from_secs(30),
+            stall: None,
             poison: 3,
             max_frame: 1 << 30,
             max_queued: 10_000,

@@ -321,6 +321,10 @@ impl FakeNode {
                 let it = state.workers.get_mut(&worker).filter(|it| it.generation == generation && it.alive);
                 match (signal.as_str(), it) {
                     ("interrupt", Some(it)) => it.interrupted = true,
+                    ("stacks", Some(_)) => {
+                        let text = "Current thread 0x1 (most recent call first):\n  File \"fake.py\", line 1 in work\n";
+                        send(sender, &(44, generation, worker), Bytes::from_static(text.as_bytes()));
+                    }
                     ("kill", Some(_)) => self.end_worker(state, worker, None, Some(9)),
                     _ => {}
                 }

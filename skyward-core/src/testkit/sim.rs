@@ -136,7 +136,7 @@ async fn play(seed: Seed, provider: &FakeProvider, seen: &mut Seen) -> Result<()
         .provider(provider.clone())
         .nodes(Nodes::partial(least, nodes))
         .workers_per_node(1 + seed.below("workers", 0, 0, 3) as u32)
-        .limits(limits());
+        .limits(Limits { stall: seed.chance("stall", 0, 0, 3).then_some(STALL), ..limits() });
     if joined {
         builder = builder.plugin(plugin("world").joins_world());
     }
@@ -431,6 +431,8 @@ impl std::error::Error for Broken {}
 const MOST_NODES: u32 = 4;
 /// How long a task may run.
 const TASK: Duration = Duration::from_secs(30);
+/// How long a gang may be without progress, which is less than its tasks may run.
+const STALL: Duration = Duration::from_secs(10);
 const SHUTDOWN: Duration = Duration::from_secs(60);
 /// What a pool gets that ends in the background.
 const BACKGROUND: Duration = Duration::from_secs(600);

@@ -38,7 +38,7 @@ pub enum Signal {
     Interrupt,
     /// Ends the whole process tree.
     Kill,
-    /// Writes the stacks of all threads to standard error.
+    /// Has the stacks of all threads sent.
     Stacks,
 }
 
@@ -56,6 +56,8 @@ pub enum FromAgent {
     Stopped { generation: u64, workers: Vec<u32> },
     Error { refused: u32, text: String },
     Bye,
+    Progress { generation: u64, worker: u32 },
+    Stacks { generation: u64, worker: u32, text: Bytes },
 }
 
 /// A worker process that an agent started.
@@ -291,6 +293,8 @@ impl FromAgent {
             40 => Self::Stopped { generation: head.next()?, workers: head.next()? },
             ERROR => Self::Error { refused: head.next()?, text: head.next()? },
             42 => Self::Bye,
+            43 => Self::Progress { generation: head.next()?, worker: head.next()? },
+            44 => Self::Stacks { generation: head.next()?, worker: head.next()?, text: frame.body },
             other => return Err(unknown("agent", other)),
         })
     }

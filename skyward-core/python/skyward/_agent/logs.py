@@ -22,6 +22,8 @@ class Tail:
         self.offsets = list(offsets)
         self.done = False
         self._files = [os.open(path, os.O_RDONLY | os.O_CLOEXEC) for path in worker.logs]
+        self._progress_file = os.open(worker.progress_path, os.O_RDONLY | os.O_CLOEXEC)
+        self._progress = b""
 
     def advance(self, connection: Connection) -> bool:
         """Send what has been written since; whether there was any.
@@ -42,6 +44,10 @@ class Tail:
                 head = [_wire.LOG, worker.generation, worker.index, stream + 1, self.offsets[stream]]
                 self.offsets[stream] += len(data)
                 connection.send(head, data)
+        progress = os.pread(self._progress_file, 8, 0)
+        if progress != self._progress:
+            self._progress = progress
+            connection.send([_wire.PROGRESS, worker.generation, worker.index])
         if ended and connection.may_log and not self.done:
             self.done = True
             connection.send([_wire.LOG_END, worker.generation, worker.index, *self.offsets])
@@ -49,7 +55,7 @@ class Tail:
 
     def close(self) -> None:
         """Close the files."""
-        for file in self._files:
+        for file in (*self._files, self._progress_file):
             os.close(file)
         self._files = []
 

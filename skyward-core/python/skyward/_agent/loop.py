@@ -19,9 +19,11 @@ from . import tree
 from .client import Connection
 from .logs import Tails
 from .process import Worker
+from .stacks import Stacks
 from .workers import Refusal, Workers
 
-_SIGNALS: Final = {"interrupt": signal.SIGINT, "kill": signal.SIGKILL, "stacks": signal.SIGUSR1}
+_SIGNALS: Final = {"interrupt": signal.SIGINT, "kill": signal.SIGKILL}
+_STACKS: Final = "stacks"
 _decode_spec: Final = msgspec.msgpack.Decoder(StartSpec).decode
 _FAREWELL: Final = 5.0
 """Seconds that a client may take over each piece of what is sent before the farewell."""
@@ -44,6 +46,7 @@ class Agent:
         self._strangers: dict[int, Connection] = {}
         """Connections that have not said hello."""
         self._tails = Tails()
+        self._stacks = Stacks()
         self._log_at: float | None = None
         self._stops: list[tuple[float, int, list[int]]] = []
         """Deadline, generation and workers of each `Stop` that is not done."""
@@ -83,6 +86,8 @@ class Agent:
         due = [self.deadline, *(stop[0] for stop in self._stops)]
         if self._owner is not None:
             due.append(monotonic() + 1.0)
+        if (stacks := self._stacks.due()) is not None:
+            due.append(stacks)
         if self._client is not None:
             wait = self._tails.wait(self._client)
             now = monotonic()
@@ -101,6 +106,8 @@ class Agent:
         if self._owner is not None and not tree.alive(self._owner):
             self._owner_gone(self._owner)
             return
+        for asked, stacks in self._stacks.take(now):
+            self._tell([_wire.STACKS, asked.generation, asked.index], stacks)
         for stop in list(self._stops):
             _, generation, indexes = stop
             alive = [w for w in self.workers.named(generation, indexes) if w.ended is None]
@@ -291,8 +298,11 @@ class Agent:
 
     def _signal(self, signal: Signal) -> None:
         worker = self.workers.one(signal.generation, signal.worker)
+        if signal.name == _STACKS:
+            self._stacks.ask(worker)
+            return
         if signal.name not in _SIGNALS:
-            raise Refusal(f"signal {signal.name!r} is not known; known are {', '.join(_SIGNALS)}")
+            raise Refusal(f"signal {signal.name!r} is not known; known are {', '.join(_SIGNALS)}, {_STACKS}")
         worker.signal(_SIGNALS[signal.name])
 
     def _stop(self, generation: int, indexes: list[int], grace: float) -> None:

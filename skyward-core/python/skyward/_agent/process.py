@@ -22,7 +22,7 @@ class StartError(Exception):
 
 
 class Worker:
-    """A worker process and its files: `g<generation>w<worker>.sock`, `g<generation>/w<worker>.out` and `.err`."""
+    """A worker process and its files: a socket, and in its generation's folder output, stacks and progress."""
 
     def __init__(self, folder: str, generation: int, index: int) -> None:
         self.generation = generation
@@ -34,6 +34,8 @@ class Worker:
         self.socket_path = f"{folder}/g{generation}w{index}.sock"
         logs = f"{folder}/g{generation}"
         self.logs = (f"{logs}/w{index}.out", f"{logs}/w{index}.err")
+        self.stacks_path = f"{logs}/w{index}.stacks"
+        self.progress_path = f"{logs}/w{index}.progress"
         self._payloads = f"{logs}/w{index}.payloads"
         self.mark = f"SKYWARD_SLOT=g{generation}w{index}"
         self._oom_before = oom_kills()
@@ -58,14 +60,17 @@ class Worker:
 
     def _start(self, spec: StartSpec, whole: Mapping[str, Any], environment: Mapping[str, str]) -> None:
         cluster = {**whole["cluster"], "worker": self.index, "generation": self.generation}
+        files = {"stacks": self.stacks_path, "progress": self.progress_path}
         stdin = _spool(
-            _wire.frame([_wire.START, self.generation, [self.index]], _encode({**whole, "cluster": cluster}))
+            _wire.frame([_wire.START, self.generation, [self.index]], _encode({**whole, **files, "cluster": cluster}))
         )
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
         opened = [stdin]
         os.makedirs(os.path.dirname(self.logs[0]), mode=0o700, exist_ok=True)
         listener = self._listen()
         try:
+            for path in (self.stacks_path, self.progress_path):
+                os.close(os.open(path, flags, 0o600))
             out, err = (os.open(path, flags, 0o600) for path in self.logs)
             opened += (out, err)
             argv = [*spec.launcher, spec.python, "-m", "skyward.worker"]
@@ -133,6 +138,13 @@ class Worker:
             os.unlink(self.socket_path)
         except OSError:
             pass
+
+    def stacks_size(self) -> int:
+        """Bytes in the file of its stacks."""
+        try:
+            return os.stat(self.stacks_path).st_size
+        except OSError:
+            return 0
 
     def log_sizes(self) -> tuple[int, int]:
         """Bytes in the two output files."""

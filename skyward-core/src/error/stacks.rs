@@ -1,0 +1,107 @@
+//! Where the ranks of a gang were when it was ended.
+
+use std::fmt;
+
+use crate::ids::Rank;
+
+/// The Python stacks of one rank.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct RankStacks {
+    /// Which rank.
+    pub rank: Rank,
+    /// Where its main thread was, in a few words; none where it did not answer.
+    pub place: Option<String>,
+    /// The stacks of all its threads, the most recent call first, the main thread last, as Python's `faulthandler` writes them. Of much text the end.
+    pub text: String,
+}
+
+impl RankStacks {
+    /// Reads what `faulthandler` wrote.
+    pub(crate) fn new(rank: Rank, text: &str, longest: usize) -> Self {
+        let mut start = text.len().saturating_sub(longest);
+        while !text.is_char_boundary(start) {
+            start += 1;
+        }
+        Self { rank, place: place(text), text: text[start..].trim_end().to_owned() }
+    }
+}
+
+/// Ranks with the same stacks stand together.
+pub(super) fn write(stacks: &[RankStacks], f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    let mut left: Vec<&RankStacks> = stacks.iter().filter(|one| !one.text.is_empty()).collect();
+    while let Some(first) = left.first().map(|one| without_ids(&one.text)) {
+        let (same, others): (Vec<_>, Vec<_>) = left.into_iter().partition(|one| without_ids(&one.text) == first);
+        let ranks: Vec<String> = same.iter().map(|one| one.rank.to_string()).collect();
+        write!(f, "\nstacks of rank {}:", ranks.join(", "))?;
+        for line in same.first().iter().flat_map(|one| one.text.lines()) {
+            write!(f, "\n  {line}")?;
+        }
+        left = others;
+    }
+    Ok(())
+}
+
+/// Threads have other numbers in each process.
+fn without_ids(text: &str) -> Vec<&str> {
+    text.lines().filter(|line| !line.contains("hread 0x")).collect()
+}
+
+/// The innermost frame of the main thread, and the innermost one of the payload where that is another.
+fn place(text: &str) -> Option<String> {
+    let main = text.rsplit("hread 0x").next().filter(|_| text.contains("hread 0x"))?;
+    let frames: Vec<(&str, &str, &str)> = main
+        .lines()
+        .filter_map(|line| {
+            let (file, rest) = line.trim().strip_prefix("File \"")?.split_once("\", line ")?;
+            let (line, function) = rest.split_once(" in ")?;
+            Some((file, line, function))
+        })
+        // Below are the worker's own frames, which are the same for every task.
+        .take_while(|(file, ..)| !file.ends_with("/skyward/_runner.py"))
+        .collect();
+    let short = |(file, line, function): &(&str, &str, &str)| {
+        format!("`{function}` ({}:{line})", file.rsplit('/').next().unwrap_or(file))
+    };
+    let innermost = frames.first()?;
+    let payload = frames.iter().find(|(file, ..)| !file.starts_with(['/', '<']));
+    Some(match payload {
+        Some(payload) if payload != innermost => format!("{} of {}", short(innermost), short(payload)),
+        _ => short(innermost),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXT: &str = "Thread 0x00007f01 (most recent call first):\n  File \"a.py\", line 9 in beside\n\n\
+        Current thread 0x00007f02 (most recent call first):\n  File \"/usr/lib/python3.11/socket.py\", line 294 in accept\n  \
+        File \"a.py\", line 5 in meet\n  File \"a.py\", line 7 in f\n  File \"/x/skyward/_runner.py\", line 64 in run\n";
+
+    #[test]
+    fn the_place_is_that_of_the_main_thread_in_the_payload() {
+        let stacks = RankStacks::new(Rank(0), TEXT, 1000);
+        assert_eq!(stacks.place.as_deref(), Some("`accept` (socket.py:294) of `meet` (a.py:5)"));
+        let direct = "Current thread 0x1 (most recent call first):\n  File \"a.py\", line 5 in meet\n";
+        assert_eq!(place(direct).as_deref(), Some("`meet` (a.py:5)"));
+    }
+
+    #[test]
+    fn what_is_no_stack_has_no_place() {
+        for text in [
+            "",
+            "nonsense",
+            "Thread 0x",
+            "Thread 0x1 (most recent call first):\n  <no Python frame>\n",
+            "File \"a\", line ",
+        ] {
+            assert_eq!(RankStacks::new(Rank(0), text, 1000).place, None, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn text_is_cut_at_its_front() {
+        assert_eq!(RankStacks::new(Rank(0), "äöü", 3).text, "ü");
+    }
+}
