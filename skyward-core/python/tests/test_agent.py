@@ -10,13 +10,14 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from time import monotonic
 from typing import Any
 
 import msgspec
 import pytest
 
 from skyward import _wire
-from skyward._agent import process
+from skyward._agent import memory, process
 
 from .client import ROOT, AgentClient, Frames, WorkerClient, gone, start_agent, start_spec
 from .conftest import Node
@@ -409,21 +410,42 @@ def test_out_of_memory_is_told(small_group: Path, node: Node) -> None:
 
 def test_a_kill_is_not_taken_for_want_of_memory(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     events = tmp_path / "memory.events"
-    monkeypatch.setattr(process, "_OOM_FILES", [str(events)])
+    monkeypatch.setattr(memory, "_OOM_FILES", [str(events)])
     events.write_text("low 0\noom 3\noom_kill 2\noom_group_kill 0\n")
-    killed, asked, crashed = (process.Worker(str(tmp_path), 1, index) for index in range(3))
+    kills = memory.OutOfMemory()
+    asked = process.Worker(str(tmp_path), 1, 0, kills)
     asked.told_to_kill = True
-    killed.on_exit(signal.SIGKILL)
-    assert killed.ended == (None, 9, False)
-    events.write_text("low 0\noom 3\noom_kill 3\noom_group_kill 0\n")
-    for worker, status, ended in (
-        (killed, signal.SIGKILL, (None, 9, True)),
-        (asked, signal.SIGKILL, (None, 9, False)),
-        (crashed, signal.SIGSEGV, (None, 11, False)),
-        (crashed, 3 << 8, (3, None, False)),
-    ):
+
+    def end(status: int, worker: process.Worker | None = None) -> object:
+        worker = worker or process.Worker(str(tmp_path), 1, 1, kills)
         worker.on_exit(status)
-        assert worker.ended == ended
+        return worker.ended
+
+    assert end(signal.SIGKILL) == (None, 9, False)
+    events.write_text("low 0\noom 3\noom_kill 3\noom_group_kill 0\n")
+    assert end(signal.SIGKILL, asked) == (None, 9, False)
+    assert end(signal.SIGSEGV) == (None, 11, False)
+    assert end(3 << 8) == (3, None, False)
+    assert end(signal.SIGKILL) == (None, 9, True)
+    # One kill was counted, and it is explained.
+    assert end(signal.SIGKILL) == (None, 9, False)
+
+
+def test_the_end_of_a_child_for_want_of_memory_does_not_explain_a_later_kill() -> None:
+    counted = 0
+    kills = memory.OutOfMemory(lambda: counted)
+    now = monotonic()
+    counted = 1
+    kills.look(now + 11)
+    # The worker may still be on its way: what is large takes a while to end.
+    kills.look(now + 12)
+    assert kills.claim()
+    counted = 2
+    kills.look(now + 22)
+    kills.look(now + 33)
+    assert not kills.claim()
+    counted = 4
+    assert [kills.claim() for _ in range(3)] == [True, True, False]
 
 
 def test_an_owner_is_looked_for_where_it_cannot_be_watched(folder: Path) -> None:

@@ -100,6 +100,7 @@ class Agent:
 
     def _tick(self) -> None:
         now = monotonic()
+        self.workers.look_at_memory(now)
         if now >= self.deadline:
             self.why_ended = f"the lease ran out: no word from the client for {self.lease:g} s"
             return

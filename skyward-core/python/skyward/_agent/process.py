@@ -13,6 +13,7 @@ import msgspec
 from .. import _wire
 from .._messages import StartSpec
 from . import tree
+from .memory import OutOfMemory
 
 _PACKAGE_ROOT: Final = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
@@ -24,7 +25,7 @@ class StartError(Exception):
 class Worker:
     """A worker process and its files: a socket, and in its generation's folder output, stacks and progress."""
 
-    def __init__(self, folder: str, generation: int, index: int) -> None:
+    def __init__(self, folder: str, generation: int, index: int, memory: OutOfMemory) -> None:
         self.generation = generation
         self.index = index
         self.pid = 0
@@ -38,7 +39,7 @@ class Worker:
         self.progress_path = f"{logs}/w{index}.progress"
         self._payloads = f"{logs}/w{index}.payloads"
         self.mark = f"SKYWARD_SLOT=g{generation}w{index}"
-        self._oom_before = oom_kills()
+        self._memory = memory
 
     def start(self, spec: StartSpec, whole: Mapping[str, Any], environment: Mapping[str, str]) -> None:
         """Start the process; its socket accepts connections when this returns.
@@ -132,7 +133,7 @@ class Worker:
         """The process was reaped."""
         code = os.waitstatus_to_exitcode(status)
         ended_by = -code if code < 0 else None
-        oom = ended_by == signal.SIGKILL and not self.told_to_kill and oom_kills() > self._oom_before
+        oom = ended_by == signal.SIGKILL and not self.told_to_kill and self._memory.claim()
         self.ended = (None if code < 0 else code, ended_by, oom)
         try:
             os.unlink(self.socket_path)
@@ -152,38 +153,6 @@ class Worker:
         return out, err
 
 
-def oom_kills() -> int:
-    """How many processes the kernel has killed in this control group for want of memory; 0 where it does not say."""
-    total = 0
-    for path in _oom_files():
-        try:
-            with open(path) as file:
-                total += sum(int(line.split()[1]) for line in file if line.startswith("oom_kill "))
-        except (OSError, ValueError, IndexError):
-            continue
-    return total
-
-
-def _oom_files() -> list[str]:
-    global _OOM_FILES
-    if _OOM_FILES is None:
-        found = ["/sys/fs/cgroup/memory.events", "/sys/fs/cgroup/memory/memory.oom_control"]
-        try:
-            with open("/proc/self/cgroup") as file:
-                for line in file:
-                    _, controllers, path = line.rstrip("\n").split(":", 2)
-                    if controllers == "":
-                        found.insert(0, f"/sys/fs/cgroup{path}/memory.events")
-                    elif "memory" in controllers.split(","):
-                        found.insert(0, f"/sys/fs/cgroup/memory{path}/memory.oom_control")
-        except OSError:
-            pass
-        real = {os.path.realpath(path): path for path in found if os.access(path, os.R_OK)}
-        _OOM_FILES = list(real.values())[:1]
-    return _OOM_FILES
-
-
-_OOM_FILES: list[str] | None = None
 _encode: Final = msgspec.msgpack.Encoder().encode
 
 

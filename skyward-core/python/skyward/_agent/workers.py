@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from .._messages import StartSpec
 from . import tree
+from .memory import OutOfMemory
 from .process import StartError, Worker
 
 _ROUNDS: Final = 64
@@ -28,6 +29,7 @@ class Workers:
 
     def __init__(self, folder: str, machine: str) -> None:
         self.generation = 0
+        self._memory: OutOfMemory | None = None
         self._folder = folder
         self._machine = machine
         self._environment = dict(os.environ)
@@ -71,8 +73,10 @@ class Workers:
         if busy := [w.index for w in running if w.index in indexes]:
             raise Refusal(f"workers {busy} of generation {generation} run already")
         started: list[Worker] = []
+        # Not before the first worker: until then the agent may be moved to another control group.
+        self._memory = self._memory or OutOfMemory()
         for index in indexes:
-            worker = Worker(self._folder, generation, index)
+            worker = Worker(self._folder, generation, index, self._memory)
             try:
                 worker.start(spec, whole, self._environment)
             except StartError as error:
@@ -83,6 +87,11 @@ class Workers:
             self._all[generation, index] = worker
         self.generation = generation
         return started
+
+    def look_at_memory(self, now: float) -> None:
+        """Keep the count of kills for want of memory recent."""
+        if self._memory is not None:
+            self._memory.look(now)
 
     def reap(self) -> list[Worker]:
         """Collect processes that have ended, and end what ended workers have left behind; the workers among them."""
