@@ -18,6 +18,7 @@ from typing import Any, Final, cast
 
 import msgspec
 
+from ._complaint import complain
 from ._messages import Source
 
 
@@ -96,7 +97,7 @@ class Payload:
                 file.write(msgspec.msgpack.encode(kept))
             os.rename(f"{folder}/{self._root}.new", f"{folder}/{self._root}.payload")
         except OSError as error:
-            sys.stderr.write(f"skyward: processes started by {self.main} will not find its modules: {error}\n")
+            complain(f"processes started by {self.main} will not find its modules: {error}")
 
     def _name_modules(self) -> None:
         """Give each file its module name, under a root that nothing else is called."""

@@ -18,6 +18,7 @@ from typing import Any, Final, cast
 import msgspec
 
 from . import _hooks, _payload, _state, _wire
+from ._complaint import complain
 from ._failure import failure_map, simple_failure
 from ._runner import Runner, flush
 from ._session import LostDescriptorsError, Session, Task, high_descriptor, raise_descriptor
@@ -77,7 +78,7 @@ class Worker:
         except _hooks.HookError as error:
             self.failure = failure_map(error)
             ready, body = False, msgspec.msgpack.encode(self.failure)
-            print(f"skyward: {error}", file=sys.stderr)
+            complain(str(error))
         except SystemExit as error:
             self.failure = simple_failure("hook", f"a hook called sys.exit({error.code!r})", phase="enter", plugin="")
             ready, body = False, msgspec.msgpack.encode(self.failure)
@@ -153,8 +154,7 @@ class Worker:
         failure = self.stack.leave()
         if failure is None:
             return 0
-        print(f"skyward: {failure}", file=sys.stderr)
-        sys.stderr.write(failure_map(failure)["traceback"])
+        complain(f"{failure}\n{failure_map(failure)['traceback']}")
         return EXIT_HOOK
 
     def on_interrupt(self, number: int, frame: FrameType | None) -> None:

@@ -1,0 +1,13 @@
+"""What a worker has to say beside its answers."""
+
+from __future__ import annotations
+
+import sys
+
+
+def complain(text: str) -> None:
+    """Write to standard error what is no task's failure; where it cannot be written, it is not."""
+    try:
+        sys.stderr.write(f"skyward: {text}\n")
+    except (OSError, ValueError):
+        pass
