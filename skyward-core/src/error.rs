@@ -153,8 +153,12 @@ impl Error {
     /// The error of a task whose worker ended; [`ErrorKind::NodeLost`] where it was lost with its node.
     pub fn worker_exited(rank: Rank, exit: WorkerExit) -> Self {
         let kind = if exit.is_node_loss() { ErrorKind::NodeLost } else { ErrorKind::WorkerExited };
-        Self::new(kind, format!("the worker of rank {rank} {exit} while it ran the task"))
-            .edit(|inner| inner.exit = Some(exit))
+        let error = Self::new(kind, format!("the worker of rank {rank} {exit} while it ran the task"));
+        let error = match exit.hint() {
+            Some(hint) => error.with_hint(hint),
+            None => error,
+        };
+        error.edit(|inner| inner.exit = Some(exit))
     }
 
     /// The error of a task that has ended its worker so often that it is not tried again.

@@ -33,6 +33,20 @@ impl WorkerExit {
     pub fn is_node_loss(&self) -> bool {
         matches!(self, Self::Unreachable | Self::AgentGone | Self::LeaseEnded | Self::NodeLost | Self::Preempted)
     }
+
+    /// What to do about it, where the end says so much.
+    pub(super) fn hint(&self) -> Option<&'static str> {
+        match self {
+            Self::Code(CLOSED_DESCRIPTORS) => Some(
+                "a worker ends so when the payload has closed the descriptors of its connection or its output, which its output says then: \
+                 close those that the payload has opened, and not all",
+            ),
+            Self::OutOfMemory => {
+                Some("let the payload take less at a time, or give it a node with more memory or fewer workers")
+            }
+            _ => None,
+        }
+    }
 }
 
 impl fmt::Display for WorkerExit {
@@ -54,6 +68,9 @@ impl fmt::Display for WorkerExit {
         }
     }
 }
+
+/// With which a worker exits that has lost its descriptors (`docs/protocol.md`).
+const CLOSED_DESCRIPTORS: i32 = 4;
 
 /// Linux numbers (signal(7)).
 fn signal_name(signal: i32) -> Option<&'static str> {
@@ -95,5 +112,7 @@ mod tests {
         assert_eq!(WorkerExit::Signal(31).to_string(), "was ended by SIGSYS (signal 31)");
         assert_eq!(WorkerExit::Signal(40).to_string(), "was ended by signal 40");
         assert!(WorkerExit::LeaseEnded.to_string().contains("lease"));
+        assert!(WorkerExit::Code(4).hint().unwrap().contains("descriptors"));
+        assert_eq!(WorkerExit::Code(1).hint(), None);
     }
 }
