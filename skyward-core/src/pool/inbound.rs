@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use super::shared::{Shared, State};
-use crate::error::{Result, WorkerExit};
+use crate::error::{Error, ErrorKind, Result, WorkerExit};
 use crate::event::{Output, OutputStream, PoolEvent};
 use crate::ids::{Generation, Rank, TaskId};
 use crate::payload::{Outcome, Value};
@@ -16,8 +16,15 @@ impl Shared {
         let messages = frames.drain(..).map(FromWorker::decode).collect::<Result<Vec<_>>>()?;
         self.act(|state, now| {
             for message in messages {
-                if state.slot(rank, generation).is_none() {
-                    return;
+                let Some(slot) = state.slot(rank, generation) else { return Ok(()) };
+                if let FromWorker::Result { end, .. } | FromWorker::Failure { end, .. } = &message
+                    && !slot.session.expects(end.sequence)
+                {
+                    // Taken for true it would hide all results before it.
+                    return Err(Error::new(
+                        ErrorKind::Protocol,
+                        format!("rank {rank} sent result {} after result {}", end.sequence, slot.session.received()),
+                    ));
                 }
                 match message {
                     FromWorker::Result { end, value } => {
@@ -49,8 +56,8 @@ impl Shared {
                     FromWorker::Hello { .. } => {}
                 }
             }
-        });
-        Ok(())
+            Ok(())
+        })
     }
 
     /// A worker process is gone. An agent may tell it twice.

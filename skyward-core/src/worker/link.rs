@@ -5,6 +5,7 @@ use std::io::IoSlice;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
 use bytes::{Buf, Bytes};
 use tokio::io::{AsyncReadExt, AsyncWrite, ReadHalf, WriteHalf};
@@ -130,7 +131,7 @@ impl Reader {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Io`] when the connection is lost, also in the middle of a frame; [`ErrorKind::Protocol`] for what is no frame.
+    /// [`ErrorKind::Io`] when the connection is lost, also in the middle of a frame, or a frame's rest does not come; [`ErrorKind::Protocol`] for what is no frame.
     ///
     /// # Cancel safety
     ///
@@ -143,11 +144,15 @@ impl Reader {
             if !frames.is_empty() {
                 return Ok(true);
             }
-            let read = self
-                .stream
-                .read_buf(self.decoder.buffer())
-                .await
-                .map_err(|error| lost("read from").with_source(error))?;
+            let in_frame = self.decoder.is_mid_frame();
+            let read = self.stream.read_buf(self.decoder.buffer());
+            let read = if in_frame {
+                // Each side writes a frame at once: what does not come is no frame, or its way is blocked, and another connection helps.
+                tokio::time::timeout(STALLED, read).await.map_err(|_| stalled())?
+            } else {
+                read.await
+            };
+            let read = read.map_err(|error| lost("read from").with_source(error))?;
             if read == 0 {
                 return if self.decoder.is_mid_frame() { Err(lost("read from")) } else { Ok(false) };
             }
@@ -245,11 +250,18 @@ fn lost(verb: &str) -> Error {
     Error::new(ErrorKind::Io, format!("cannot {verb} the node: the connection is lost")).temporary()
 }
 
+fn stalled() -> Error {
+    let message = format!("cannot read from the node: a message broke off, and nothing came for {STALLED:?}");
+    Error::new(ErrorKind::Io, message).temporary()
+}
+
 /// A panic while the lock is held leaves bytes that are still in order.
 fn lock(outbox: &Mutex<Outbox>) -> std::sync::MutexGuard<'_, Outbox> {
     outbox.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// For how long the rest of a frame may not move.
+const STALLED: Duration = Duration::from_secs(15);
 /// Frames that leave in one system call, at most.
 const SLICES: usize = 64;
 
@@ -301,5 +313,24 @@ mod tests {
         tokio::io::AsyncWriteExt::write_all(&mut near, &[1, 0, 0]).await.unwrap();
         drop(near);
         assert_eq!(reader.read(&mut Vec::new()).await.unwrap_err().kind(), ErrorKind::Io);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_frame_whose_rest_does_not_come_is_lost_and_a_slow_one_is_not() {
+        let (mut near, far) = tokio::io::duplex(100);
+        let (_sender, _writer, mut reader) = link(Box::new(far), 1 << 20);
+        let slow = async {
+            for byte in [1_u8, 0, 0, 0, 0, 0, 0, 0, 0x91, 2, 0, 0] {
+                tokio::time::sleep(STALLED - Duration::from_millis(1)).await;
+                tokio::io::AsyncWriteExt::write_all(&mut near, &[byte]).await.unwrap();
+            }
+        };
+        let mut frames = Vec::new();
+        let (read, ()) = tokio::join!(reader.read(&mut frames), slow);
+        assert!(read.unwrap() && frames.remove(0).head[..] == [0x91]);
+        let begin = tokio::time::Instant::now();
+        let error = reader.read(&mut frames).await.unwrap_err();
+        assert_eq!((error.kind(), begin.elapsed()), (ErrorKind::Io, STALLED));
+        assert!(error.message().contains("broke off"), "{error}");
     }
 }

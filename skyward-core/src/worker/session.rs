@@ -76,6 +76,11 @@ impl Session {
         (true, due.then(|| self.acknowledge_all()))
     }
 
+    /// Whether a result can have this number: the worker counts them, and sends none before the one that comes before it.
+    pub fn expects(&self, sequence: u64) -> bool {
+        sequence <= self.received.saturating_add(1)
+    }
+
     /// Acknowledges all that was received; gives the number to send.
     pub fn acknowledge_all(&mut self) -> u64 {
         self.acknowledged = self.received;
@@ -158,7 +163,9 @@ mod tests {
     #[test]
     fn a_repeated_result_is_dropped_and_large_ones_are_acknowledged() {
         let mut session = Session::new(1 << 20);
+        assert!(session.expects(1) && !session.expects(2));
         assert_eq!(session.on_result(1, 10), (true, None));
+        assert!(session.expects(1) && session.expects(2) && !session.expects(u64::MAX));
         assert_eq!(session.on_result(1, 10), (false, None));
         assert_eq!(session.on_result(2, ACK_BYTES), (true, Some(2)));
     }
