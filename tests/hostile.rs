@@ -1,0 +1,298 @@
+//! Payloads that do what no payload should, each for real: the error says what happened, the pool goes on, and nothing is left.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "the helpers of tests are not tests themselves")]
+
+mod common;
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use common::{limits, pool, processes_of, python, soon};
+use skyward::error::{ErrorKind, WorkerExit};
+use skyward::event::{EventItem, OutputStream, PoolEvent};
+use skyward::payload::{Payload, PendingCompute};
+use skyward::pool::{ComputePool, Pool};
+use skyward::provider::Local;
+
+/// A payload in `tests/payloads/hostile.py`.
+fn hostile<T: skyward::payload::Output>(entry: &'static str) -> Payload<T> {
+    Payload::python("hostile.py", include_str!("payloads/hostile.py"), entry)
+}
+
+fn pid() -> PendingCompute<u32> {
+    python("import os\ndef f():\n    return os.getpid()\n").into()
+}
+
+/// Children of a payload, by the ids that it gives: some have cleared their environment, and carry no mark.
+fn living(children: &[u32]) -> Vec<u32> {
+    let is_sleeping = |pid: &&u32| {
+        std::fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|command| command.starts_with(b"sleep\x003600"))
+    };
+    children.iter().filter(is_sleeping).copied().collect()
+}
+
+#[tokio::test]
+async fn fifty_children_wherever_they_went_end_with_the_pool_and_with_their_worker() {
+    let breed: PendingCompute<Vec<u32>> = hostile("breed").arg("count", 50).into();
+    let die: PendingCompute<()> = python("import os\ndef f():\n    os.kill(os.getpid(), 9)\n").into();
+    let mut last = Vec::new();
+    pool(1)
+        .scope(async |pool| {
+            let children = breed.clone().run(pool).await?;
+            assert_eq!(living(&children).len(), 50);
+            assert_eq!(die.run(pool).await.unwrap_err().exit(), Some(&WorkerExit::Signal(9)));
+            // A worker is told as gone when all that it left is.
+            assert_eq!(living(&children), Vec::<u32>::new());
+            last = breed.run(pool).await?;
+            assert_eq!(living(&last).len(), 50);
+            Ok(())
+        })
+        .await
+        .unwrap();
+    assert_eq!(living(&last), Vec::<u32>::new());
+}
+
+#[tokio::test]
+async fn what_heeds_no_signal_is_killed_when_it_is_cancelled_and_when_the_pool_ends() {
+    for entry in
+        ["ignore_signals", "mask_signals", "swallow_interrupts", "block_in_native_code", "hold_the_interpreter"]
+    {
+        let deaf: PendingCompute<()> = hostile(entry).into();
+        let handle = pool(1).start().await.unwrap();
+        let before = pid().run(&handle).await.unwrap();
+        let error = deaf.clone().timeout(Duration::from_millis(200)).run(&handle).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Timeout, "{entry}: {error}");
+        assert_ne!(pid().run(&handle).await.unwrap(), before, "{entry}: the worker is killed and replaced");
+        let run = tokio::spawn({
+            let handle = handle.clone();
+            async move { deaf.run(&handle).await }
+        });
+        while handle.status().running == 0 {
+            tokio::task::yield_now().await;
+        }
+        handle.shutdown(Duration::from_secs(20)).await.unwrap();
+        assert_eq!(processes_of(handle.id()), Vec::<String>::new(), "{entry}");
+        assert_eq!(run.await.unwrap().unwrap_err().kind(), ErrorKind::Closed, "{entry}");
+    }
+}
+
+#[tokio::test]
+async fn a_payload_that_closes_all_descriptors_is_told_so_and_its_worker_replaced() {
+    // Those above the standard three and below the worker's own are what daemons close.
+    let polite: PendingCompute<bool> =
+        python("import os\ndef f():\n    os.closerange(3, 512)\n    return True\n").into();
+    let rude: PendingCompute<()> = python("import os\ndef f():\n    os.closerange(0, 1 << 16)\n").into();
+    pool(1)
+        .scope(async |pool| {
+            let before = pid().run(pool).await?;
+            assert!(polite.run(pool).await?);
+            assert_eq!(pid().run(pool).await?, before);
+            let error = rude.run(pool).await.unwrap_err();
+            assert_eq!((error.kind(), error.exit()), (ErrorKind::WorkerExited, Some(&WorkerExit::Code(4))), "{error}");
+            assert!(error.hint().is_some_and(|hint| hint.contains("descriptors")), "{error}");
+            assert_ne!(pid().run(pool).await?, before);
+            Ok(())
+        })
+        .await
+        .unwrap();
+}
+
+#[tokio::test]
+async fn garbage_on_the_workers_connection_costs_the_connection_and_no_result() {
+    // What is no frame, the beginning of one, a result that says it is the last of millions, and the end of the stream.
+    for garbage in ["noise", "cut", "forged", "shut"] {
+        let spoil: PendingCompute<String> = hostile("spoil_connection").arg("garbage", garbage).into();
+        pool(1)
+            .scope(async |pool| {
+                let before = pid().run(pool).await?;
+                assert_eq!(soon(garbage, spoil.run(pool)).await?, garbage);
+                assert_eq!(soon(garbage, pid().run(pool)).await?, before, "the worker lives on");
+                Ok(())
+            })
+            .await
+            .unwrap();
+    }
+}
+
+#[tokio::test]
+async fn output_of_any_bytes_arrives_as_it_was_written() {
+    let all: PendingCompute<()> = hostile("write_all_bytes").into();
+    let handle = pool(1).start().await.unwrap();
+    let mut events = handle.events();
+    all.run(&handle).await.unwrap();
+    handle.shutdown(Duration::from_secs(20)).await.unwrap();
+    let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
+    while let Some(item) = events.next().await {
+        let EventItem::Event(event) = item else { panic!("no event is missed: {item:?}") };
+        if let PoolEvent::Output(output) = &*event {
+            let kept = if output.stream == OutputStream::Stdout { &mut stdout } else { &mut stderr };
+            kept.extend_from_slice(&output.bytes);
+        }
+    }
+    let every: Vec<u8> = (0..=255).collect();
+    assert_eq!(stdout, [every.repeat(1000), b"caf\\udce9 \xe2\x82\xac\n".to_vec()].concat());
+    // UTF-16 and a sequence that UTF-8 forbids, without a line's end.
+    assert_eq!(stderr, b"\xff\xfeh\0i\0\xc0\x80\xed\xa0\x80");
+}
+
+#[tokio::test]
+async fn want_of_memory_that_python_notices_is_an_exception() {
+    let hungry: PendingCompute<()> = hostile("eat_up_to_a_limit").into();
+    pool(1)
+        .scope(async |pool| {
+            let before = pid().run(pool).await?;
+            let error = hungry.run(pool).await.unwrap_err();
+            assert_eq!(error.remote().unwrap().type_name, "MemoryError", "{error}");
+            assert_eq!(pid().run(pool).await?, before);
+            Ok(())
+        })
+        .await
+        .unwrap();
+}
+
+#[test]
+fn the_kernels_kill_for_want_of_memory_is_told_from_any_other() {
+    let Some(group) = SmallGroup::new() else { return };
+    // A program of its own, so that agent and workers are born in the group.
+    let output = Command::new(std::env::current_exe().unwrap())
+        .args(["in_a_small_group", "--exact", "--ignored", "--nocapture", "--test-threads=1"])
+        .env(GROUP, &group.0)
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{said}\n{}", String::from_utf8_lossy(&output.stderr));
+    assert!(said.contains("all of it was seen"), "{said}");
+}
+
+/// What the test above starts this program for.
+#[test]
+#[ignore = "a role that another test plays"]
+fn in_a_small_group() {
+    let group = PathBuf::from(std::env::var(GROUP).unwrap());
+    std::fs::write(group.join("cgroup.procs"), std::process::id().to_string()).unwrap();
+    let eat: PendingCompute<()> = hostile("eat").into();
+    let feed_child: PendingCompute<i32> = hostile("eat_in_a_child").into();
+    let kill: PendingCompute<()> = python("import os\ndef f():\n    os.kill(os.getpid(), 9)\n").into();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let scope = pool(1).workers_per_node(2).scope(async |pool| {
+        assert_eq!(kill.clone().run(pool).await.unwrap_err().exit(), Some(&WorkerExit::Signal(9)));
+        let error = eat.clone().run(pool).await.unwrap_err();
+        assert_eq!(error.exit(), Some(&WorkerExit::OutOfMemory), "{error}");
+        assert!(error.to_string().contains("out of memory"), "{error}");
+        // The other worker was there when the kernel killed; what kills it now is something else.
+        for rank in [0, 1] {
+            let target = skyward::payload::Target::Rank(skyward::ids::Rank(rank));
+            let error = kill.clone().run_on(pool, target).await.unwrap_err();
+            assert_eq!(error.exit(), Some(&WorkerExit::Signal(9)), "{error}");
+        }
+        // A child that the kernel kills is the payload's to notice, and its worker lives.
+        assert_eq!(feed_child.run(pool).await?, -9);
+        let error = eat.run(pool).await.unwrap_err();
+        assert_eq!(error.exit(), Some(&WorkerExit::OutOfMemory), "{error}");
+        Ok(())
+    });
+    runtime.block_on(scope).unwrap();
+    println!("\nall of it was seen");
+}
+
+#[tokio::test]
+async fn a_payload_that_fills_the_disk_gets_an_error_and_the_pool_goes_on() {
+    let Some(disk) = SmallDisk::new() else { return };
+    let fill: PendingCompute<()> = hostile("fill_disk").into();
+    let shout: PendingCompute<()> = hostile("print_without_end").into();
+    let say: PendingCompute<bool> = python("def f():\n    print('a word')\n    return True\n").into();
+    let free: PendingCompute<()> = hostile("free_disk").into();
+    let die: PendingCompute<()> = python("import os\ndef f():\n    os._exit(1)\n").into();
+    let handle = Pool::builder().provider(Local::new().runtime_dir(&disk.0)).limits(limits()).start().await.unwrap();
+    let before = pid().run(&handle).await.unwrap();
+    let error = fill.clone().run(&handle).await.unwrap_err();
+    assert_eq!(error.remote().unwrap().type_name, "OSError", "{error}");
+    assert!(error.message().contains("No space left"), "{error}");
+    // Nothing can be written, not even what is printed; what does not need to be is not touched by that.
+    assert_eq!(pid().run(&handle).await.unwrap(), before);
+    let said = say.clone().run(&handle).await;
+    assert!(said.is_ok() || said.as_ref().unwrap_err().message().contains("No space left"), "{said:?}");
+    // A worker that ends while the disk is full is started again.
+    assert_eq!(die.run(&handle).await.unwrap_err().exit(), Some(&WorkerExit::Code(1)));
+    assert_ne!(pid().run(&handle).await.unwrap(), before);
+    free.clone().run(&handle).await.unwrap();
+    assert!(say.clone().run(&handle).await.unwrap());
+    // The same by what it prints, which fills the disk for good.
+    let error = shout.run(&handle).await.unwrap_err();
+    assert!(error.message().contains("No space left"), "{error}");
+    assert!(pid().run(&handle).await.unwrap() > 0);
+    handle.shutdown(Duration::from_secs(20)).await.unwrap();
+    assert_eq!(processes_of(handle.id()), Vec::<String>::new());
+    let left: Vec<_> = std::fs::read_dir(&disk.0).unwrap().flatten().map(|entry| entry.file_name()).collect();
+    assert!(!left.iter().any(|name| name.to_string_lossy().starts_with("p-")), "{left:?}");
+}
+
+#[tokio::test]
+async fn a_disk_that_is_full_before_the_start_is_told() {
+    let Some(disk) = SmallDisk::new() else { return };
+    let mut file = std::fs::File::create(disk.0.join("filler")).unwrap();
+    while std::io::Write::write_all(&mut file, &[0; 512]).is_ok() {}
+    let error = Pool::builder().provider(Local::new().runtime_dir(&disk.0)).limits(limits()).start().await.unwrap_err();
+    let told = format!("{error:?}");
+    assert!(told.contains("No space left"), "{told}");
+    let left: Vec<_> = std::fs::read_dir(&disk.0).unwrap().flatten().map(|entry| entry.file_name()).collect();
+    assert!(!left.iter().any(|name| name.to_string_lossy().starts_with("p-")), "{left:?}");
+}
+
+/// A control group with little memory, where this host lets one be made.
+struct SmallGroup(PathBuf);
+
+impl SmallGroup {
+    fn new() -> Option<Self> {
+        let v1 = Path::new("/sys/fs/cgroup/memory/memory.limit_in_bytes").exists();
+        let root = Path::new(if v1 { "/sys/fs/cgroup/memory" } else { "/sys/fs/cgroup" });
+        let group = root.join(format!("skyward-hostile-{}", std::process::id()));
+        let limit = group.join(if v1 { "memory.limit_in_bytes" } else { "memory.max" });
+        if let Err(error) = std::fs::create_dir(&group) {
+            println!("skipped: no control group can be made here: {error}");
+            return None;
+        }
+        let made = Self(group);
+        // More than all processes of the pool have together, and far less than the payload takes.
+        if let Err(error) = std::fs::write(limit, (256 << 20).to_string()) {
+            println!("skipped: control groups do not limit memory here: {error}");
+            return None;
+        }
+        Some(made)
+    }
+}
+
+impl Drop for SmallGroup {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir(&self.0);
+    }
+}
+
+/// A disk of two mebibytes, where this host lets one be mounted.
+struct SmallDisk(PathBuf);
+
+impl SmallDisk {
+    fn new() -> Option<Self> {
+        let folder = std::env::temp_dir().join(format!("sh{}-{}", std::process::id(), common::unique()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let mut mount = Command::new("mount");
+        mount.args(["-t", "tmpfs", "-o", "size=2m,mode=0700", "tmpfs"]).arg(&folder).stderr(Stdio::null());
+        if mount.status().is_ok_and(|status| status.success()) {
+            return Some(Self(folder));
+        }
+        println!("skipped: a file system of its own cannot be mounted here");
+        let _ = std::fs::remove_dir(&folder);
+        None
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("--lazy").arg(&self.0).status();
+        let _ = std::fs::remove_dir(&self.0);
+    }
+}
+
+/// The control group of the program that this variable is given to.
+const GROUP: &str = "SKYWARD_TEST_GROUP";
