@@ -6,6 +6,9 @@
 
 use std::time::{Duration, Instant};
 
+use skyward_core::pool::{ComputePool, Pool};
+use skyward_core::testkit::fake_provider::{FakeProvider, Script, Turn};
+use skyward_core::testkit::fake_worker::{Fate, Faultless, Work};
 use skyward_core::testkit::sim;
 
 fn number(variable: &str) -> Option<u64> {
@@ -52,4 +55,67 @@ fn no_seed_breaks_an_invariant() {
     assert!(sum(|seen| seen.ready.into()) as u64 * 3 > count, "most pools do not become ready");
     assert!(sum(|seen| seen.returned) > sum(|seen| seen.failed), "most tasks fail");
     assert!(sum(|seen| seen.failed) > 0, "no task fails: there are no faults");
+}
+
+/// Everything takes a while.
+#[derive(Debug)]
+struct Slow;
+
+impl Fate for Slow {
+    fn work(&self, args: &[u8], run: u32) -> Work {
+        Faultless.work(args, run)
+    }
+
+    fn hooks(&self, _: u32, _: u32, _: u64) -> Option<Duration> {
+        Some(Duration::from_millis(40))
+    }
+
+    fn delay(&self, node: u32, frame: u64) -> Duration {
+        Faultless.delay(node, frame)
+    }
+
+    fn cut(&self, node: u32, connection: u64, frame: u64) -> bool {
+        Faultless.cut(node, connection, frame)
+    }
+
+    fn repeats(&self, node: u32) -> bool {
+        Faultless.repeats(node)
+    }
+}
+
+impl Script for Slow {
+    fn launch(&self, _: u32, _: u32) -> Turn {
+        Turn::Works(Duration::from_millis(40))
+    }
+
+    fn connect(&self, _: u32, _: u32) -> Turn {
+        Turn::Works(Duration::from_millis(40))
+    }
+
+    fn command(&self, _: u32, _: u32) -> Turn {
+        Turn::Works(Duration::from_millis(40))
+    }
+
+    fn terminate(&self, _: u32, _: u32) -> Turn {
+        Turn::Works(Duration::from_millis(40))
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_start_that_is_stopped_at_any_moment_has_left_nothing_when_it_returns() {
+    let (mut stopped, mut started) = (0, 0);
+    for millis in (0..600).step_by(7) {
+        let provider = FakeProvider::new(std::sync::Arc::new(Slow));
+        let stop = tokio::time::sleep(Duration::from_millis(millis));
+        match Pool::builder().provider(provider.clone()).nodes(2).start_unless(stop).await.unwrap() {
+            Some(pool) => {
+                pool.shutdown(Duration::from_secs(20)).await.unwrap();
+                started += 1;
+            }
+            None => stopped += 1,
+        }
+        let left = (provider.machines(), provider.running());
+        assert!(left.0.is_empty() && left.1.is_empty(), "stopped after {millis} ms: {left:?}");
+    }
+    assert!(stopped > 5 && started > 5, "{stopped} starts were stopped, {started} were not");
 }

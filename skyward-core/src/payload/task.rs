@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use serde::Serialize;
 use tokio::sync::{mpsc, oneshot};
 
 use super::{RetryPolicy, Source};
@@ -74,6 +75,30 @@ impl Value {
     /// A value from a rank.
     pub fn new(bytes: impl Into<Bytes>, rank: Rank) -> Self {
         Self { bytes: bytes.into(), rank }
+    }
+
+    /// A value of Rust, as a payload would return it; for pools of your own.
+    ///
+    /// ```
+    /// use skyward_core::ids::Rank;
+    /// use skyward_core::payload::{Value, value};
+    ///
+    /// let answer = Value::encode(&vec![0.5, 0.25], Rank(0))?;
+    /// assert_eq!(value::decode::<Vec<f64>>(&answer.bytes)?, [0.5, 0.25]);
+    /// # Ok::<(), skyward_core::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Encode`] when it cannot be serialised.
+    pub fn encode<T: Serialize + ?Sized>(value: &T, rank: Rank) -> Result<Self> {
+        let mut buffer = Vec::new();
+        super::value::encode_into(&mut buffer, value).map_err(|error| {
+            Error::new(ErrorKind::Encode, format!("the value cannot be serialised: {error}"))
+                .with_context("type", std::any::type_name::<T>())
+                .with_hint("values are serde types that MessagePack can hold: see the guide page on payloads")
+        })?;
+        Ok(Self::new(buffer, rank))
     }
 }
 

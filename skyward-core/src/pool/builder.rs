@@ -12,7 +12,7 @@ use super::bring_up::Blueprint;
 use super::cleanup::{Cleanup, LastResort};
 use super::driver::Driver;
 use super::handle::Pool;
-use super::shared::Shared;
+use super::shared::{Shared, closed};
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::Events;
 use crate::ids::PoolId;
@@ -212,6 +212,32 @@ impl PoolBuilder {
     ///
     /// When the future is dropped, what was started is ended in the background.
     pub async fn start(self) -> Result<Pool> {
+        // `pending` does not come first.
+        match self.start_unless(std::future::pending()).await? {
+            Some(pool) => Ok(pool),
+            None => Err(closed()),
+        }
+    }
+
+    /// Starts the pool unless `stop` comes first, such as a signal to the program. Then what was started by then is ended, and it is `None` when that is confirmed gone.
+    ///
+    /// ```no_run
+    /// # use skyward_core::{error::Result, pool::{ComputePool, Pool}};
+    /// # async fn example(terminated: impl Future<Output = ()>) -> Result<()> {
+    /// let Some(pool) = Pool::builder().start_unless(terminated).await? else { return Ok(()) };
+    /// # pool.shutdown(std::time::Duration::from_secs(30)).await
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`start`](Self::start); after `stop`, what kept the machines from being confirmed gone.
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`start`](Self::start). A program that returns from `main` right afterwards ends before the background does: this method waits.
+    pub async fn start_unless(self, stop: impl Future<Output = ()>) -> Result<Option<Pool>> {
+        let deadline = self.limits.shutdown;
         let blueprint = self.blueprint()?;
         let pool = PoolId::random();
         let span = tracing::info_span!("pool", pool = %pool, provider = self.provider.name());
@@ -228,10 +254,17 @@ impl PoolBuilder {
             driver.run(blueprint, ready).await;
         };
         super::driver::spawn(run.instrument(span));
-        match up.await {
-            Ok(Ok(())) => Ok(handle),
-            Ok(Err(error)) => Err(error),
-            Err(_) => Err(Error::new(ErrorKind::Closed, "the runtime ended before the pool was ready")),
+        let up = tokio::select! {
+            biased;
+            // Without a receiver the driver ends what it has started.
+            () = stop => None,
+            up = up => Some(up),
+        };
+        match up {
+            Some(Ok(Ok(()))) => Ok(Some(handle)),
+            Some(Ok(Err(error))) => Err(error),
+            Some(Err(_)) => Err(Error::new(ErrorKind::Closed, "the runtime ended before the pool was ready")),
+            None => crate::pool::ComputePool::shutdown(&handle, deadline).await.map(|()| None),
         }
     }
 
