@@ -18,6 +18,9 @@ mod pools {}
 #[doc = include_str!("../docs/errors.md")]
 mod errors {}
 
+#[doc = include_str!("../docs/embedding.md")]
+mod embedding {}
+
 #[doc = include_str!("../docs/ownership.md")]
 mod ownership {}
 

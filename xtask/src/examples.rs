@@ -23,11 +23,14 @@ fn examples(context: &Context) -> Result<Outcome> {
     }
     let mut names = Vec::new();
     for example in context.workspace.facade()?.targets("example") {
-        let run = context.cargo(["run", "--quiet", "--example", &example.name]).deadline(DEADLINE);
+        let run = context.cargo(["run", "--quiet", "--example", &example.name]);
         let run = match example.required_features.as_slice() {
             [] => run,
             features => run.args(["--features", &features.join(",")]),
         };
+        let arguments = ARGUMENTS.iter().find(|(name, _)| *name == example.name);
+        let run = arguments.map_or(&[][..], |(_, arguments)| arguments).iter().fold(run, |run, word| run.args([word]));
+        let run = run.deadline(DEADLINE);
         checks.run_leaving_nothing(run.quiet_env("SKYWARD_STATE_DIR", &state))?;
         names.push(example.name.as_str());
     }
@@ -40,5 +43,7 @@ fn examples(context: &Context) -> Result<Outcome> {
     checks.outcome(names.join(", "))
 }
 
+/// What examples are given that would not end by themselves.
+const ARGUMENTS: &[(&str, &[&str])] = &[("embed_in_service", &["--", "--once"])];
 /// With an empty cache an example first downloads the packages of its environment.
 const DEADLINE: Duration = Duration::from_secs(15 * 60);

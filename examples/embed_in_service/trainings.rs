@@ -1,0 +1,204 @@
+//! The trainings of the service, and the one pool that they share.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use serde::Serialize;
+use skyward::prelude::*;
+use tokio::sync::{Notify, Semaphore};
+
+use super::journal::{Event, Journal};
+use super::problem::Problem;
+use super::run::{self, Submitted};
+use super::training::{Epoch, Report, Request};
+
+/// Bounds of the service.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Bounds {
+    /// Trainings that may wait, beside those that run.
+    pub(crate) waiting: usize,
+    /// Events that each training keeps for its followers.
+    pub(crate) events: usize,
+    /// Trainings that have ended and can still be asked for.
+    pub(crate) ended: usize,
+}
+
+/// All that the service knows.
+#[derive(Clone)]
+pub(crate) struct Trainings(Arc<Inner>);
+
+struct Inner {
+    pool: Arc<dyn ComputePool>,
+    bounds: Bounds,
+    capacity: usize,
+    /// A permit for each training that runs or waits.
+    room: Arc<Semaphore>,
+    stopping: AtomicBool,
+    pool_lost: Notify,
+    next: AtomicU64,
+    all: Mutex<BTreeMap<u64, Arc<Training>>>,
+}
+
+/// One training.
+pub(crate) struct Training {
+    pub(crate) id: String,
+    pub(crate) request: Request,
+    pub(crate) journal: Arc<Journal>,
+    pub(crate) cancel: Notify,
+    state: Mutex<State>,
+}
+
+/// Where a training is in its life.
+#[derive(Debug, Clone, Serialize)]
+#[serde(tag = "state", rename_all = "snake_case")]
+pub(crate) enum State {
+    Waiting,
+    Running {
+        attempt: u32,
+        rank: u32,
+        #[serde(flatten)]
+        progress: Option<Epoch>,
+    },
+    Finished {
+        report: Report,
+    },
+    Failed {
+        error: Problem,
+    },
+    Cancelled,
+}
+
+impl Trainings {
+    pub(crate) fn new(pool: Arc<dyn ComputePool>, bounds: Bounds) -> Self {
+        let capacity = pool.status().workers.len() + bounds.waiting;
+        let room = Arc::new(Semaphore::new(capacity));
+        let (stopping, pool_lost, next) = (AtomicBool::new(false), Notify::new(), AtomicU64::new(1));
+        Self(Arc::new(Inner { pool, bounds, capacity, room, stopping, pool_lost, next, all: Mutex::default() }))
+    }
+
+    pub(crate) fn pool(&self) -> &dyn ComputePool {
+        self.0.pool.as_ref()
+    }
+
+    /// Takes a request. When this returns, the pool has the task; what becomes of it is told in the journal.
+    pub(crate) async fn begin(&self, request: Request) -> Result<Arc<Training>, Problem> {
+        if self.is_stopping() {
+            return Err(Problem::stopping());
+        }
+        // Not the pool's own queue, in which a caller waits: here a caller is told at once.
+        let room = Arc::clone(&self.0.room).try_acquire_owned().map_err(|_| Problem::full(self.0.capacity))?;
+        let first = self.submit(&request).await.map_err(|error| Problem::from(&error))?;
+        let number = self.0.next.fetch_add(1, Ordering::Relaxed);
+        let training = Arc::new(Training {
+            // The pool's id makes it another one after the service was started again.
+            id: format!("{}-{number}", self.0.pool.status().pool),
+            request,
+            journal: Arc::new(Journal::new(self.0.bounds.events)),
+            cancel: Notify::new(),
+            state: Mutex::new(State::Waiting),
+        });
+        training.journal.tell(Event::Queued);
+        let mut all = self.all();
+        forget_oldest(&mut all, self.0.bounds.ended);
+        all.insert(number, Arc::clone(&training));
+        drop(all);
+        let (trainings, running) = (self.clone(), Arc::clone(&training));
+        tokio::spawn(async move {
+            run::run(&trainings, &running, first).await;
+            drop(room);
+        });
+        Ok(training)
+    }
+
+    /// Hands the call to the pool. Whoever wants to hear of a task listens before it is submitted.
+    pub(crate) async fn submit(&self, request: &Request) -> skyward::Result<Submitted> {
+        let events = self.0.pool.events();
+        match self.0.pool.submit(request.call().into_task()?, Target::Any).await {
+            Ok(handle) => Ok(Submitted { handle, events }),
+            Err(error) => {
+                if !matches!(error.kind(), ErrorKind::Argument | ErrorKind::Payload | ErrorKind::Poisoned) {
+                    // It was not for this task: a pool that takes no tasks will not take any again.
+                    self.0.pool_lost.notify_one();
+                }
+                Err(error)
+            }
+        }
+    }
+
+    pub(crate) fn get(&self, id: &str) -> Result<Arc<Training>, Problem> {
+        let all = self.all();
+        let found = all.values().find(|training| training.id == id);
+        found.cloned().ok_or_else(|| {
+            let kept = self.0.bounds.ended;
+            Problem::not_found(&format!("training {id}")).hint(format!("the last {kept} that have ended are kept"))
+        })
+    }
+
+    pub(crate) fn is_stopping(&self) -> bool {
+        self.0.stopping.load(Ordering::SeqCst)
+    }
+
+    /// From now on no training is taken.
+    pub(crate) fn stop(&self) {
+        self.0.stopping.store(true, Ordering::SeqCst);
+    }
+
+    /// Waits until no training runs or waits, or the deadline passes: false.
+    pub(crate) async fn idle(&self, deadline: Duration) -> bool {
+        tokio::time::timeout(deadline, self.0.room.acquire_many(self.0.capacity as u32)).await.is_ok()
+    }
+
+    /// Waits until the pool has refused a task.
+    pub(crate) async fn pool_lost(&self) {
+        self.0.pool_lost.notified().await;
+    }
+
+    /// How many more trainings may come now.
+    pub(crate) fn room(&self) -> usize {
+        self.0.room.available_permits()
+    }
+
+    fn all(&self) -> MutexGuard<'_, BTreeMap<u64, Arc<Training>>> {
+        self.0.all.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Training {
+    pub(crate) fn state(&self) -> State {
+        self.lock().clone()
+    }
+
+    pub(crate) fn set(&self, state: State) {
+        *self.lock() = state;
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    pub(crate) fn name(&self) -> &'static str {
+        match self {
+            Self::Waiting => "waiting",
+            Self::Running { .. } => "running",
+            Self::Finished { .. } => "finished",
+            Self::Failed { .. } => "failed",
+            Self::Cancelled => "cancelled",
+        }
+    }
+
+    pub(crate) fn is_end(&self) -> bool {
+        !matches!(self, Self::Waiting | Self::Running { .. })
+    }
+}
+
+fn forget_oldest(all: &mut BTreeMap<u64, Arc<Training>>, kept: usize) {
+    let ended: Vec<u64> =
+        all.iter().filter(|(_, training)| training.state().is_end()).map(|(number, _)| *number).collect();
+    for number in ended.iter().take((ended.len() + 1).saturating_sub(kept.max(1))) {
+        all.remove(number);
+    }
+}

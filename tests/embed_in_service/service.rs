@@ -1,0 +1,151 @@
+//! The service of the example as a process of its own, with folders of its own.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{ExitStatus, Stdio};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use serde_json::Value;
+use skyward::ids::PoolId;
+use tokio::io::{AsyncBufReadExt, BufReader, Lines};
+use tokio::process::{Child, ChildStdout, Command};
+
+use super::example::client::Client;
+
+/// Where services of one test keep their ledger and machines.
+pub(crate) struct Folders(PathBuf);
+
+/// A service that runs. It is killed when it is dropped.
+pub(crate) struct Service {
+    child: Child,
+    lines: Lines<BufReader<ChildStdout>>,
+    pub(crate) pool: PoolId,
+    pub(crate) client: Client,
+}
+
+impl Folders {
+    pub(crate) fn new() -> Self {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let name = format!("se{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
+        let root = std::env::temp_dir().join(name);
+        fs::create_dir_all(&root).unwrap();
+        Self(root)
+    }
+
+    pub(crate) fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(program());
+        command
+            .args(arguments)
+            .env("SKYWARD_STATE_DIR", self.0.join("state"))
+            .env("SKYWARD_RUNTIME_DIR", self.0.join("run"))
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .kill_on_drop(true);
+        command
+    }
+
+    /// Starts a service, and waits until it listens.
+    pub(crate) async fn start(&self, arguments: &[&str]) -> Service {
+        let mut child = self.command(arguments).spawn().unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let pool = PoolId::new(line(&mut lines, "pool ").await);
+        let address = line(&mut lines, "listening on http://").await;
+        Service { child, lines, pool, client: Client(address.parse().unwrap()) }
+    }
+
+    /// The pools on record.
+    pub(crate) fn pools(&self) -> Vec<String> {
+        let entries = fs::read_dir(self.0.join("state/ledger")).into_iter().flatten().flatten();
+        let names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
+        names.filter_map(|name| name.strip_suffix(".ledger").map(str::to_owned)).collect()
+    }
+
+    /// Folders of machines.
+    pub(crate) fn machines(&self) -> Vec<String> {
+        let entries = fs::read_dir(self.0.join("run")).into_iter().flatten().flatten();
+        entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).filter(|n| n.starts_with("p-")).collect()
+    }
+}
+
+impl Drop for Folders {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+impl Service {
+    pub(crate) async fn signal(&self, name: &str) {
+        signal(name, self.child.id().unwrap()).await;
+    }
+
+    /// Waits until it says a line that begins so; gives the rest.
+    pub(crate) async fn line(&mut self, begin: &str) -> String {
+        line(&mut self.lines, begin).await
+    }
+
+    /// Waits until it has ended.
+    pub(crate) async fn ended(&mut self) -> ExitStatus {
+        tokio::time::timeout(PATIENCE, self.child.wait()).await.unwrap().unwrap()
+    }
+
+    pub(crate) async fn health(&self) -> Value {
+        self.client.get("/health").await.unwrap().body
+    }
+
+    /// Posts a training; gives its place.
+    pub(crate) async fn begin(&self, request: Value) -> String {
+        let answer = self.client.post("/trainings", request.to_string()).await.unwrap();
+        assert_eq!(answer.status, 202, "{:?}", answer.body);
+        let place = answer.headers["location"].to_str().unwrap().to_owned();
+        assert_eq!(answer.body["events"], format!("{place}/events"));
+        place
+    }
+}
+
+pub(crate) async fn signal(name: &str, pid: u32) {
+    let status = Command::new("kill").args([format!("-{name}"), pid.to_string()]).status().await.unwrap();
+    assert!(status.success(), "cannot send {name} to {pid}");
+}
+
+/// The first line that begins so, without that.
+pub(crate) async fn line(lines: &mut Lines<BufReader<ChildStdout>>, begin: &str) -> String {
+    let mut seen = Vec::new();
+    let found = async {
+        while let Some(line) = lines.next_line().await.unwrap() {
+            if let Some(rest) = line.strip_prefix(begin) {
+                return Some(rest.to_owned());
+            }
+            seen.push(line);
+        }
+        None
+    };
+    let found = tokio::time::timeout(PATIENCE, found).await;
+    found.ok().flatten().unwrap_or_else(|| panic!("the service did not say {begin:?}, but {seen:#?}"))
+}
+
+/// The built example. Cargo builds no examples when it is asked for one test.
+fn program() -> &'static Path {
+    static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
+    PROGRAM.get_or_init(|| {
+        let mut build = std::process::Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+        build.args(["build", "--quiet", "--example", "embed_in_service", "--message-format=json"]);
+        build.current_dir(env!("CARGO_MANIFEST_DIR"));
+        // What cargo told this test of its own package would have others built anew.
+        for (key, _) in std::env::vars_os() {
+            if key.to_str().is_some_and(|key| key.starts_with("CARGO_PKG_") || key.starts_with("CARGO_MANIFEST_")) {
+                build.env_remove(key);
+            }
+        }
+        let output = build.stderr(Stdio::inherit()).output().unwrap();
+        assert!(output.status.success(), "the example does not build");
+        let messages = output.stdout.split(|byte| *byte == b'\n');
+        let mut messages = messages.filter_map(|line| serde_json::from_slice::<Value>(line).ok());
+        let built = messages.find(|message| message["target"]["name"] == "embed_in_service").unwrap();
+        PathBuf::from(built["executable"].as_str().unwrap())
+    })
+}
+
+/// With an empty cache the environment is built first.
+const PATIENCE: Duration = Duration::from_secs(300);
