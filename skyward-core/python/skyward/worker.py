@@ -178,7 +178,8 @@ class Worker:
             return
         finally:
             runner.busy = True
-        if session.cancelled or self.terminated:
+        # The client repeats an interrupt, as one may come too early. What the task does after the first is its own.
+        if self.terminated or (session.cancelled and not runner.interrupted):
             runner.interrupted = True
             raise KeyboardInterrupt("the task was cancelled" if session.cancelled else "the worker is told to end")
 

@@ -137,6 +137,23 @@ def test_an_interrupt_hits_no_other_task_than_its_own(node: Node) -> None:
     assert worker.outcome(running)[1]["kind"] == "cancelled"
 
 
+def test_an_interrupt_that_is_repeated_raises_once(node: Node) -> None:
+    worker = node.ready(
+        "import time\ndef main():\n    print('began')\n    try:\n        time.sleep(60)\n    finally:\n"
+        "        print('cleans')\n        for _ in range(20):\n            time.sleep(0.02)\n        print('clean')\n"
+    )
+    running = worker.start(1)
+    began(node)
+    worker.send([_wire.CANCEL, running])
+    node.agent.send([_wire.SIGNAL, 1, 0, "interrupt"])
+    head, _ = node.agent.expect(_wire.LOG)
+    assert head[3] == 1
+    for _ in range(5):
+        node.agent.send([_wire.SIGNAL, 1, 0, "interrupt"])
+    assert worker.outcome(running)[1]["kind"] == "cancelled"
+    assert (node.folder / "g1" / "w0.out").read_text() == "began\ncleans\nclean\n"
+
+
 def test_an_interrupt_between_two_lines_of_the_worker_is_not_lost() -> None:
     def look() -> None:
         runner.missed = False

@@ -148,8 +148,7 @@ impl Scheduler {
             let running = id != failed && task.sent_to.is_some();
             self.actions.push(Action::Retried { task: id, attempt, error: error.clone() });
             if running {
-                self.actions.push(Action::Cancel { rank, task: id, interrupt: true });
-                self.timers.add(now, self.limits.grace, Timer::Grace(rank, id));
+                self.interrupt(now, rank, id);
             } else if let Some(gang) = self.gang_table.get_mut(&first) {
                 gang.waiting += 1;
             }
@@ -170,6 +169,11 @@ impl Scheduler {
             }
             self.abandon(now, id, error.clone());
         }
+    }
+
+    /// Whether a gang begins anew as soon as all of its members are back.
+    pub(super) fn is_retrying(&self, first: Option<TaskId>) -> bool {
+        first.and_then(|first| self.gang_table.get(&first)).is_some_and(|gang| gang.retrying)
     }
 
     fn others_run(&self, first: TaskId, id: TaskId) -> bool {

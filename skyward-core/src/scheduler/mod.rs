@@ -6,6 +6,7 @@
 //! - When a worker of a joined world is lost, the world ends: every worker is started again, and what may be tried again is.
 //! - A worker that is lost while it runs a task is that task's doing, and only tasks fail by it. Workers that are lost one after another while they run nothing end the pool.
 
+mod ending;
 mod gang;
 pub mod policy;
 mod queue;
@@ -148,6 +149,9 @@ impl Scheduler {
         let worker = &mut self.workers[rank.0 as usize];
         worker.sent.remove(place);
         worker.average.add(micros);
+        if place == 0 {
+            self.forget_ending(rank);
+        }
         self.barren_restarts = 0;
         // A gang that goes lifts the barrier for every worker.
         let gangs = !self.gangs.is_empty();
@@ -169,8 +173,12 @@ impl Scheduler {
         let worker = &mut self.workers[rank.0 as usize];
         let Some(place) = worker.sent.iter().position(|sent| *sent == id) else { return };
         worker.sent.remove(place);
-        if self.tasks.get(&id).is_none_or(|task| task.abandoned) {
-            // Nobody waits for it, and the worker has never seen it.
+        if place == 0 {
+            self.forget_ending(rank);
+        }
+        let unwanted = self.tasks.get(&id).is_none_or(|task| task.abandoned || self.is_retrying(task.gang));
+        if unwanted {
+            // Nobody waits for it, or all of its gang begin anew; and the worker has never seen it.
             self.disarm(id);
             self.settle(now, id, Err(Error::new(ErrorKind::Cancelled, "the task was cancelled before it began")));
             if place == 0 {
@@ -179,6 +187,7 @@ impl Scheduler {
             self.refresh(rank);
             return self.fill_all(now);
         }
+        let worker = &mut self.workers[rank.0 as usize];
         worker.sent.push_back(id);
         let passed = place == 0 && worker.sent.len() > 1;
         self.actions.push(Action::Send { rank, task: id });
@@ -242,11 +251,8 @@ impl Scheduler {
                 }
                 state::Timer::Stall(first) => self.on_stall_timer(now, first),
                 state::Timer::Suspicion(first) => self.end_suspicion(first),
-                state::Timer::Grace(rank, id) => {
-                    if self.workers[rank.0 as usize].sent.front() == Some(&id) {
-                        self.actions.push(Action::Kill { rank });
-                    }
-                }
+                state::Timer::Again(rank) => self.on_still_running(now, rank),
+                state::Timer::Grace(rank) => self.on_grace_over(rank),
             }
         }
     }
@@ -344,9 +350,10 @@ impl Scheduler {
             }
             Some(rank) => {
                 let interrupt = self.workers[rank.0 as usize].sent.front() == Some(&id);
-                self.actions.push(Action::Cancel { rank, task: id, interrupt });
                 if interrupt {
-                    self.timers.add(now, self.limits.grace, state::Timer::Grace(rank, id));
+                    self.interrupt(now, rank, id);
+                } else {
+                    self.actions.push(Action::Cancel { rank, task: id, interrupt });
                 }
             }
         }
@@ -388,6 +395,7 @@ impl Scheduler {
         let worker = &mut self.workers[rank.0 as usize];
         worker.ready = false;
         let mut sent = std::mem::take(&mut worker.sent);
+        self.forget_ending(rank);
         self.refresh(rank);
         let running = sent.pop_front();
         for id in sent.into_iter().rev() {
@@ -412,9 +420,7 @@ impl Scheduler {
         let Some(task) = self.tasks.get_mut(&id) else { return };
         if task.abandoned {
             // It was cancelled while it waited on the worker; the worker may be past the point where it reads that.
-            self.actions.push(Action::Cancel { rank, task: id, interrupt: true });
-            self.timers.add(now, self.limits.grace, state::Timer::Grace(rank, id));
-            return;
+            return self.interrupt(now, rank, id);
         }
         self.actions.push(Action::Started { rank, task: id, attempt: task.tries.attempt });
         if let Some(waited) = task.timer.take() {

@@ -4,6 +4,7 @@ use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::time::{Duration, Instant};
 
 use super::Action;
+use super::ending::Ending;
 use super::gang::Gang;
 use super::policy::Average;
 use super::tries::Tries;
@@ -39,6 +40,8 @@ pub(super) struct Worker {
     /// What was sent and has not returned, in order: the first one runs.
     pub(super) sent: VecDeque<TaskId>,
     pub(super) average: Average,
+    /// What it was told to end.
+    pub(super) ending: Option<Ending>,
     /// Its entry in `open`.
     pub(super) listed: Option<usize>,
 }
@@ -66,8 +69,10 @@ pub(super) enum Timer {
     Queue(TaskId),
     /// The task's own deadline.
     Run(TaskId),
-    /// The cancelled task's grace.
-    Grace(Rank, TaskId),
+    /// The task that the worker was told to end still runs.
+    Again(Rank),
+    /// Its grace is over.
+    Grace(Rank),
     /// The gang is to have made progress, or its ranks to have said where they are.
     Stall(TaskId),
     /// The gang's errors are no longer kept back.
@@ -139,7 +144,10 @@ impl Scheduler {
         self.by_node.iter_mut().for_each(VecDeque::clear);
         self.gangs.clear();
         self.gang_table.clear();
-        self.workers.iter_mut().for_each(|worker| worker.sent.clear());
+        for worker in &mut self.workers {
+            worker.sent.clear();
+            worker.ending = None;
+        }
         self.timers = Timers::default();
     }
 }

@@ -20,6 +20,8 @@ use crate::worker::message::PROTOCOL_VERSION;
 pub enum Work {
     /// Gives back its arguments after this time.
     Return(Duration),
+    /// Gives back its arguments so many times as the items of a stream, each after this time. It does not wait for its reader, so there are to be few, and they are not sent again.
+    Yield(u32, Duration),
     /// Raises after this time.
     Raise(Duration),
     /// Ends its worker after this time, with this signal.
@@ -478,12 +480,14 @@ impl FakeNode {
                     }
             });
             let time = match work {
+                Work::Yield(count, time) => Instant::now() + time * (count + 1),
                 Work::Return(time) | Work::Raise(time) | Work::Crash(time, _) => Instant::now() + time,
                 Work::UntilInterrupted | Work::UntilKilled => Instant::now() + FOR_EVER,
             };
             let ended = tokio::select! {
                 biased;
                 () = interrupted => Err("cancelled"),
+                () = self.items(number, task, work, &args) => Ok(Bytes::from_static(b"\xc0")),
                 () = sleep_until(time) => match work {
                     Work::Raise(_) => Err("exception"),
                     _ => Ok(args),
@@ -505,6 +509,17 @@ impl FakeNode {
                 worker.running = None;
                 worker.cancelled.remove(&task);
                 worker.answer(task, ended);
+            }
+        }
+    }
+
+    /// Sends the items of a task that yields; of another one there is no end.
+    async fn items(&self, number: u32, task: u64, work: Work, args: &Bytes) {
+        let Work::Yield(count, time) = work else { return std::future::pending().await };
+        for index in 0..count {
+            sleep(time).await;
+            if let Some(client) = lock(&self.0.state).workers.get(&number).and_then(|worker| worker.client.as_ref()) {
+                send(client, &(100, task, index), args.clone());
             }
         }
     }

@@ -1,3 +1,4 @@
+use std::future::Future;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use async_trait::async_trait;
@@ -232,4 +233,46 @@ async fn without_its_first_record_a_pool_is_ended_where_it_is_listed_and_stays_o
     assert!(reaped.left[0].error.to_string().contains("first record is damaged"), "{reaped}");
     assert!(cloud.machines.lock().unwrap().is_empty());
     assert_eq!(scratch.files(), 1);
+}
+
+/// Machines go on ending as far as they were told to, and the next one ends the rest.
+#[tokio::test(start_paused = true)]
+async fn a_reap_that_is_dropped_after_any_poll_leaves_nothing_to_the_next() {
+    for polls in 0.. {
+        let (scratch, pool, machines) = left_behind();
+        let cloud = Arc::new(Cloud {
+            name: "cloud",
+            identity: Some("here"),
+            machines: Mutex::new(machines),
+            ..Cloud::default()
+        });
+        let clouds = [&cloud];
+        let mut reaping = Box::pin(reap_with(&scratch, &clouds));
+        let mut polled = 0;
+        let reaped = std::future::poll_fn(|context| {
+            let drops = polled == polls;
+            polled += 1;
+            match drops {
+                true => std::task::Poll::Ready(None),
+                false => match reaping.as_mut().poll(context).map(Some) {
+                    std::task::Poll::Pending if polled == polls => std::task::Poll::Ready(None),
+                    polled => polled,
+                },
+            }
+        })
+        .await;
+        drop(reaping);
+        // What was dropped may still hold the ledger's lock for a moment, in a thread.
+        let deadline = std::time::Instant::now() + Duration::from_secs(20);
+        while scratch.files() > 0 {
+            assert!(std::time::Instant::now() < deadline, "dropped after {polls} polls");
+            reap_with(&scratch, &[&cloud]).await;
+        }
+        assert!(cloud.machines.lock().unwrap().is_empty(), "dropped after {polls} polls");
+        if let Some(reaped) = reaped {
+            assert_eq!(reaped.ended[0].pool, pool);
+            assert!(polls > 2, "it has several await points");
+            break;
+        }
+    }
 }

@@ -1,0 +1,130 @@
+//! Running tasks that are told to end: they are interrupted, and killed with their worker when their grace is over.
+//!
+//! The interrupt goes through the agent and what it is for through the worker's own link, so it may come first and find nothing to interrupt. It is repeated; a worker raises in its task once.
+
+use std::time::{Duration, Instant};
+
+use super::state::Timer;
+use super::{Action, Scheduler};
+use crate::ids::{Rank, TaskId};
+
+/// What a worker was told to end.
+#[derive(Debug)]
+pub(super) struct Ending {
+    task: TaskId,
+    /// Until it is told again.
+    pause: Duration,
+    timers: [Option<(Instant, Timer)>; 2],
+}
+
+impl Scheduler {
+    /// Tells a worker to end the task that it runs.
+    pub(super) fn interrupt(&mut self, now: Instant, rank: Rank, id: TaskId) {
+        self.actions.push(Action::Cancel { rank, task: id, interrupt: true });
+        if self.workers[rank.0 as usize].ending.as_ref().is_some_and(|ending| ending.task == id) {
+            return;
+        }
+        self.forget_ending(rank);
+        let grace = self.timers.add(now, self.limits.grace, Timer::Grace(rank));
+        let again = self.timers.add(now, AGAIN, Timer::Again(rank));
+        self.workers[rank.0 as usize].ending = Some(Ending { task: id, pause: AGAIN, timers: [grace, again] });
+    }
+
+    /// What a worker ran is no longer there.
+    pub(super) fn forget_ending(&mut self, rank: Rank) {
+        let ending = self.workers[rank.0 as usize].ending.take();
+        for timer in ending.into_iter().flat_map(|ending| ending.timers).flatten() {
+            self.timers.remove(timer);
+        }
+    }
+
+    pub(super) fn on_still_running(&mut self, now: Instant, rank: Rank) {
+        let Some(ending) = &mut self.workers[rank.0 as usize].ending else { return };
+        ending.pause *= 2;
+        ending.timers[1] = self.timers.add(now, ending.pause, Timer::Again(rank));
+        self.actions.push(Action::Cancel { rank, task: ending.task, interrupt: true });
+    }
+
+    pub(super) fn on_grace_over(&mut self, rank: Rank) {
+        if self.workers[rank.0 as usize].ending.is_some() {
+            self.forget_ending(rank);
+            self.actions.push(Action::Kill { rank });
+        }
+    }
+}
+
+/// Until a worker is told again for the first time; then twice as long each time.
+const AGAIN: Duration = Duration::from_millis(50);
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{GRACE, Story};
+    use super::*;
+    use crate::error::{Error, ErrorKind};
+    use crate::payload::{RetryPolicy, Target};
+
+    fn later(story: &mut Story, after: Duration) {
+        story.now += after;
+        story.scheduler.on_timeout(story.now);
+        story.step();
+    }
+
+    fn interrupted(story: &Story) -> bool {
+        story.has(|action| matches!(action, Action::Cancel { interrupt: true, .. }))
+    }
+
+    /// A gang of two that is tried again after rank 1 crashed in a way that the world survives: it raised.
+    fn retried(story: &mut Story) -> Vec<TaskId> {
+        let gang = story.gang_with(RetryPolicy::times(1));
+        let raised = Err(Error::new(ErrorKind::Remote, "no"));
+        story.scheduler.on_returned(story.now, Rank(1), gang[1], raised, 10);
+        story.step();
+        assert!(interrupted(story));
+        gang
+    }
+
+    #[test]
+    fn an_interrupt_is_repeated_until_the_task_has_ended() {
+        let mut story = Story::new(1, 1, false);
+        let id = story.submit(Target::Any);
+        story.scheduler.cancel(story.now, id);
+        story.step();
+        for pause in [50, 100, 200] {
+            assert!(interrupted(&story));
+            later(&mut story, Duration::from_millis(pause - 1));
+            assert!(!interrupted(&story));
+            later(&mut story, Duration::from_millis(1));
+        }
+        let cancelled = Err(Error::new(ErrorKind::Cancelled, "interrupted"));
+        story.scheduler.on_returned(story.now, Rank(0), id, cancelled, 10);
+        story.step();
+        assert_eq!(story.scheduler.next_timeout(), None);
+    }
+
+    #[test]
+    fn the_grace_of_one_try_does_not_end_the_next() {
+        let mut story = Story::new(2, 1, true);
+        let gang = retried(&mut story);
+        let cancelled = Err(Error::new(ErrorKind::Cancelled, "interrupted"));
+        story.scheduler.on_returned(story.now, Rank(0), gang[0], cancelled, 10);
+        story.step();
+        assert_eq!((story.running(0), story.running(1)), (Some(gang[0]), Some(gang[1])));
+        later(&mut story, GRACE);
+        assert!(!interrupted(&story));
+        assert!(!story.has(|action| matches!(action, Action::Kill { .. })));
+    }
+
+    #[test]
+    fn a_member_that_is_to_run_again_and_never_arrived_is_back() {
+        let mut story = Story::new(2, 1, true);
+        let gang = retried(&mut story);
+        story.scheduler.on_missing(story.now, Rank(0), gang[0]);
+        story.step();
+        let sent = |story: &Story, rank| {
+            story.has(|action| matches!(action, Action::Send { rank: Rank(to), .. } if *to == rank))
+        };
+        assert!(sent(&story, 0) && sent(&story, 1), "the gang starts anew, as a whole");
+        later(&mut story, GRACE);
+        assert!(!story.has(|action| matches!(action, Action::Kill { .. })));
+    }
+}
