@@ -137,7 +137,7 @@ impl Caller {
     }
 
     async fn map(&mut self) {
-        let count = self.random.random_range(2..40);
+        let count = self.random.random_range(2..600);
         let mut numbers = Vec::new();
         let mut calls = Vec::new();
         for _ in 0..count {

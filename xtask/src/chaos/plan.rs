@@ -51,6 +51,8 @@ pub(crate) enum How {
     Stop,
     /// It goes on after this time.
     Pause(Duration),
+    /// While the client is stopped for this time, so that all it hears of the end comes at once.
+    KillUnseen(Duration),
 }
 
 impl Plan {
@@ -85,6 +87,7 @@ impl Fault {
             _ => Victim::Client,
         };
         let how = match random.random_range(0..100) {
+            0..20 if victim != Victim::Client => How::KillUnseen(Duration::from_millis(random.random_range(5..300))),
             0..55 => How::Kill,
             55..75 => How::Stop,
             _ => How::Pause(Duration::from_millis(random.random_range(10..5000))),
@@ -119,6 +122,7 @@ impl fmt::Display for Fault {
             How::Kill => write!(f, "kill {victim}")?,
             How::Stop => write!(f, "stop {victim} for good")?,
             How::Pause(time) => write!(f, "stop {victim} for {time:?}")?,
+            How::KillUnseen(time) => write!(f, "kill {victim} while the client is stopped for {time:?}")?,
         }
         write!(f, " {delay:?} after {after:?}")
     }
@@ -144,7 +148,7 @@ mod tests {
             for after in [Moment::Start, Moment::Ready, Moment::Ending] {
                 assert!(faults.iter().any(|fault| fault.victim == victim && fault.after == after));
             }
-            for how in ["kill", "for good", "s after"] {
+            for how in ["kill", "for good", "s "] {
                 assert!(faults.iter().any(|fault| fault.victim == victim && fault.to_string().contains(how)));
             }
         }

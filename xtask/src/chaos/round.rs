@@ -181,8 +181,20 @@ impl<'a> Round<'a> {
             self.note(format!("{fault}: there was none"));
             return None;
         };
-        let signal = if fault.how == How::Kill { Signal::KILL } else { Signal::STOP };
-        if !processes::signal(pid, signal) {
+        let client = self.client.id();
+        let hit = match fault.how {
+            How::Kill => processes::signal(pid, Signal::KILL),
+            How::Stop | How::Pause(_) => processes::signal(pid, Signal::STOP),
+            // The worker goes through what it was sent before, and nobody reads its answers.
+            How::KillUnseen(time) => {
+                processes::signal(client, Signal::STOP) && {
+                    thread::sleep(time / 2);
+                    processes::signal(pid, Signal::KILL)
+                }
+            }
+        };
+        if !hit {
+            processes::signal(client, Signal::CONT);
             self.note(format!("{fault}: process {pid} was gone"));
             return None;
         }
@@ -195,6 +207,7 @@ impl<'a> Round<'a> {
         }
         match fault.how {
             How::Pause(time) => Some(Due { at: Instant::now() + time, what: What::Continue(pid) }),
+            How::KillUnseen(time) => Some(Due { at: Instant::now() + time / 2, what: What::Continue(client) }),
             How::Kill | How::Stop => None,
         }
     }
