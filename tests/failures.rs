@@ -23,7 +23,14 @@ async fn error_of<T: skyward::payload::Output + std::fmt::Debug>(call: impl Into
 
 #[tokio::test]
 async fn nothing_is_started_for_what_cannot_be() {
+    let changed = |change: fn(&mut skyward::spec::Limits)| {
+        let mut limits = limits();
+        change(&mut limits);
+        Pool::builder().limits(limits)
+    };
     for (builder, words) in [
+        (changed(|limits| limits.poison = 0), "`Limits::poison` is zero"),
+        (changed(|limits| limits.stall = Some(Duration::ZERO)), "`Limits::stall` is zero"),
         (pool(0), "0 nodes"),
         (pool(1).workers_per_node(0), "0 workers"),
         (pool(1).image(Image::new().pip(["not a requirement ==="])), "not a requirement"),

@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::Poll;
 use std::time::Duration;
 
@@ -64,9 +65,10 @@ struct Slow;
 
 impl Fate for Slow {
     fn work(&self, args: &[u8], _: u32) -> Work {
-        // The argument `n` stands at the end of the map; what streams has 200.
+        // The argument `n` stands at the end of the map; what streams has 200, what does not heed 201.
         match args.last() {
             Some(200) => Work::Yield(3, TASK),
+            Some(201) => Work::UntilKilled,
             _ => Work::Return(TASK),
         }
     }
@@ -119,7 +121,7 @@ fn echo(n: u32) -> PendingCompute<Echo> {
 fn builder(provider: &FakeProvider, joined: bool) -> PoolBuilder {
     let mut limits = Limits::default();
     limits.max_queued = 4;
-    limits.grace = Duration::from_secs(1);
+    limits.grace = GRACE;
     let builder = Pool::builder().provider(provider.clone()).nodes(Nodes::fixed(2)).limits(limits);
     if joined { builder.plugin(plugin("world").joins_world()) } else { builder }
 }
@@ -350,6 +352,97 @@ fn scope() {
 }
 
 #[test]
+fn start_unless() {
+    for joined in [false, true] {
+        at_each_moment(STEP, async |provider, cut| {
+            let stop = sleep(Duration::from_millis(60));
+            let stopped = cut.take(builder(&provider, joined).start_unless(stop)).await;
+            assert!(stopped.as_ref().is_none_or(|stopped| matches!(stopped, Ok(None))), "{stopped:?}");
+            stopped.is_some()
+        });
+    }
+}
+
+/// What waits behind a task that does not heed waits for its grace and a fresh worker, and no longer.
+#[test]
+fn what_is_behind_a_stubborn_task_waits_for_its_grace_alone() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
+    runtime.block_on(async {
+        let provider = FakeProvider::new(Arc::new(Slow));
+        let pool = builder(&provider, false).nodes(1).start().await.unwrap();
+        let stubborn = pool.submit(echo(201).into_task().unwrap(), Target::Any).await.unwrap();
+        sleep(TASK).await;
+        let behind = pool.submit(echo(1).into_task().unwrap(), Target::Any).await.unwrap();
+        let dropped = Instant::now();
+        drop(stubborn);
+        behind.outcome().await.unwrap();
+        let fresh_worker = Duration::from_millis(100);
+        assert!(dropped.elapsed() <= GRACE + fresh_worker + TASK, "{:?}", dropped.elapsed());
+        assert!(dropped.elapsed() >= GRACE, "it heeded");
+        pool.shutdown(Duration::from_secs(60)).await.unwrap();
+    });
+}
+
+/// A node whose next frame is lost with its connection, when that is said.
+#[derive(Debug, Default)]
+struct Cuttable(Arc<AtomicBool>);
+
+impl Fate for Cuttable {
+    fn work(&self, args: &[u8], run: u32) -> Work {
+        Slow.work(args, run)
+    }
+
+    fn hooks(&self, _: u32, _: u32, _: u64) -> Option<Duration> {
+        Some(Duration::ZERO)
+    }
+
+    fn delay(&self, _: u32, _: u64) -> Duration {
+        Duration::ZERO
+    }
+
+    fn cut(&self, _: u32, _: u64, _: u64) -> bool {
+        self.0.swap(false, Ordering::SeqCst)
+    }
+
+    fn repeats(&self, _: u32) -> bool {
+        false
+    }
+}
+
+impl Script for Cuttable {}
+
+/// The frame that cancels a task which waits on its worker is lost: the worker is told again, and not killed for it.
+#[test]
+fn a_cancellation_that_is_lost_with_its_connection_costs_no_worker() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
+    runtime.block_on(async {
+        let cut = Arc::new(AtomicBool::default());
+        let provider = FakeProvider::new(Arc::new(Cuttable(Arc::clone(&cut))));
+        let pool = builder(&provider, false).nodes(1).start().await.unwrap();
+        // Its tasks are short, as it says, so the next one is sent while one runs.
+        echo(1).run(&pool).await.unwrap();
+        let worker = pool.status().workers[0].pid;
+        let task = || echo(2).into_task().unwrap();
+        let running = pool.submit(task(), Target::Any).await.unwrap();
+        let behind = pool.submit(task(), Target::Any).await.unwrap();
+        assert_eq!(pool.status().queued, 0, "both are on the worker");
+        sleep(TASK / 4).await;
+        cut.store(true, Ordering::SeqCst);
+        drop(behind);
+        running.outcome().await.unwrap();
+        let began = Instant::now();
+        echo(3).run(&pool).await.unwrap();
+        assert!(began.elapsed() < GRACE, "{:?}", began.elapsed());
+        assert_eq!(pool.status().running, 0);
+        // Nor is it killed when the grace is over of a task that it never had.
+        sleep(GRACE * 2).await;
+        assert_eq!(pool.status().workers[0].pid, worker);
+        assert!(!cut.load(Ordering::SeqCst), "a frame was lost");
+        pool.shutdown(Duration::from_secs(60)).await.unwrap();
+    });
+}
+
+#[test]
 fn shutdown() {
     for joined in [false, true] {
         at_each_moment(STEP, async |provider, cut| {
@@ -372,6 +465,7 @@ fn shutdown() {
 
 /// How long a task runs, or the next item of a stream takes; what is cancelled is gone sooner.
 const TASK: Duration = Duration::from_millis(400);
+const GRACE: Duration = Duration::from_secs(1);
 /// Between two moments in the life of a pool.
 const STEP: Duration = Duration::from_millis(7);
 /// Moments at which a future is dropped, at most: none of those here takes longer.

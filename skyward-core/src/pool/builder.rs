@@ -2,6 +2,7 @@
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::FutureExt;
 use tokio::sync::{mpsc, oneshot};
@@ -306,6 +307,7 @@ impl PoolBuilder {
             ("hooks", limits.hooks),
             ("lease", limits.lease),
             ("shutdown", limits.shutdown),
+            ("stall", limits.stall.unwrap_or(Duration::MAX)),
         ] {
             if value.is_zero() {
                 return Err(Error::new(ErrorKind::InvalidSpec, format!("`Limits::{name}` is zero")).with_hint(

@@ -262,12 +262,12 @@ impl State {
         self.workers.get_mut(rank.0 as usize).filter(|slot| slot.generation == generation)
     }
 
-    /// What a rank's worker still owes an answer for: task, next item, credit.
+    /// What a rank's worker still owes an answer for: task, next item, credit. Also for what was cancelled: only its answer says that the worker is done with it.
     pub(crate) fn awaited(&self, rank: Rank) -> Vec<(u64, u64, u32)> {
-        let tasks = self.scheduler.sent(rank).filter_map(|id| {
-            let entry = self.tasks.get(&id)?;
+        let tasks = self.scheduler.sent(rank).map(|id| {
+            let Some(entry) = self.tasks.get(&id) else { return (id.0, 0, 0) };
             let credit = entry.items.as_ref().map_or(0, |items| items.capacity() as u32);
-            Some((id.0, entry.next_item, credit))
+            (id.0, entry.next_item, credit)
         });
         tasks.collect()
     }

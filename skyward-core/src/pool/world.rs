@@ -237,6 +237,7 @@ async fn greet(
         for task in missed {
             state.scheduler.on_missing(now, rank, TaskId(task));
         }
+        state.scheduler.on_connected(now, rank);
         Some(connection)
     });
     if !waiting.is_empty() {

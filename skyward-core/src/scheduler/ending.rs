@@ -30,6 +30,21 @@ impl Scheduler {
         self.workers[rank.0 as usize].ending = Some(Ending { task: id, pause: AGAIN, timers: [grace, again] });
     }
 
+    /// A worker has a new connection: what it was told over the old one may be lost.
+    pub fn on_connected(&mut self, now: Instant, rank: Rank) {
+        let sent: Vec<TaskId> = self.sent(rank).collect();
+        for (place, id) in sent.into_iter().enumerate() {
+            if !self.tasks.get(&id).is_some_and(|task| task.abandoned) {
+                continue;
+            }
+            if place == 0 {
+                self.interrupt(now, rank, id);
+            } else {
+                self.actions.push(Action::Cancel { rank, task: id, interrupt: false });
+            }
+        }
+    }
+
     /// What a worker ran is no longer there.
     pub(super) fn forget_ending(&mut self, rank: Rank) {
         let ending = self.workers[rank.0 as usize].ending.take();
@@ -99,6 +114,25 @@ mod tests {
         story.scheduler.on_returned(story.now, Rank(0), id, cancelled, 10);
         story.step();
         assert_eq!(story.scheduler.next_timeout(), None);
+    }
+
+    #[test]
+    fn a_new_connection_is_told_what_was_cancelled() {
+        let mut story = Story::new(1, 1, false);
+        let short = story.submit(Target::Any);
+        story.scheduler.on_returned(story.now, Rank(0), short, Ok(crate::payload::Value::new(vec![], Rank(0))), 1);
+        let ids: Vec<TaskId> = (0..3).map(|_| story.submit(Target::Any)).collect();
+        story.scheduler.cancel(story.now, ids[0]);
+        story.scheduler.cancel(story.now, ids[2]);
+        story.step();
+        story.scheduler.on_connected(story.now, Rank(0));
+        story.step();
+        let told = |id: TaskId, now: bool| {
+            story.has(
+                |action| matches!(action, Action::Cancel { task, interrupt, .. } if *task == id && *interrupt == now),
+            )
+        };
+        assert!(told(ids[0], true) && !told(ids[1], false) && !told(ids[1], true) && told(ids[2], false));
     }
 
     #[test]
