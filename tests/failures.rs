@@ -349,28 +349,6 @@ async fn a_dropped_call_ends_on_the_node_and_the_next_one_runs() {
 }
 
 #[tokio::test]
-async fn an_agent_that_is_killed_ends_the_pool_with_a_reason_and_leaves_nothing() {
-    let sleepy: PendingCompute<()> = python("import time\ndef f():\n    time.sleep(3600)\n").into();
-    let handle = pool(2).start().await.unwrap();
-    let call = tokio::spawn({
-        let (handle, sleepy) = (handle.clone(), sleepy.clone());
-        async move { sleepy.run_on(&handle, Target::Rank(Rank(0))).await }
-    });
-    while handle.status().running == 0 {
-        tokio::task::yield_now().await;
-    }
-    let agent =
-        processes_of(handle.id()).into_iter().find(|line| line.contains("skyward.agent") && line.contains("/n0-"));
-    let pid = agent.unwrap().split('"').nth(1).unwrap().to_owned();
-    assert!(std::process::Command::new("kill").args(["-KILL", &pid]).status().unwrap().success());
-    let error = call.await.unwrap().unwrap_err();
-    assert!([ErrorKind::NodeLost, ErrorKind::WorkerExited].contains(&error.kind()), "{error}");
-    assert_eq!(sleepy.run(&handle).await.unwrap_err().kind(), ErrorKind::NodeLost);
-    handle.shutdown(Duration::from_secs(20)).await.unwrap();
-    assert_eq!(processes_of(handle.id()), Vec::<String>::new());
-}
-
-#[tokio::test]
 async fn shutdown_while_tasks_run_ends_them_with_a_reason() {
     let sleepy = || -> PendingCompute<()> { python("import time\ndef f():\n    time.sleep(3600)\n").into() };
     let handle = pool(1).start().await.unwrap();

@@ -16,7 +16,7 @@ use skyward::provider::{LaunchRequest, Local, Machine, MachineStatus, Offer, Pro
 use skyward::remote::{ByteStream, Command, CommandOutput, OnLine, Remote};
 use tokio::task::AbortHandle;
 
-/// Nodes of this host whose connections to workers can be cut.
+/// Nodes of this host whose connections, to agents and to workers, can be cut.
 #[derive(Debug, Clone, Default)]
 struct Cuttable {
     local: Local,
@@ -93,9 +93,6 @@ impl Remote for CuttableRemote {
 
     async fn open(&self, socket: &str) -> skyward::Result<ByteStream> {
         let mut far = self.inner.open(socket).await?;
-        if socket.ends_with("agent.sock") {
-            return Ok(far);
-        }
         let (near, mut cable) = tokio::io::duplex(4096);
         let carry = tokio::spawn(async move {
             let _ = tokio::io::copy_bidirectional(&mut cable, &mut far).await;
@@ -126,7 +123,7 @@ async fn a_task_goes_on_while_its_connection_is_cut_and_answers_once() {
                         break;
                     }
                 }
-                assert_eq!(provider.cut(), 1);
+                assert!(provider.cut() > 0);
                 std::fs::write(&gate, "").unwrap();
             };
             let (calls, ()) = tokio::join!(wait.clone().run(pool), cut_and_open);
@@ -151,7 +148,7 @@ async fn a_stream_goes_on_where_it_was_cut() {
             for wanted in 0..500 {
                 assert_eq!(stream.next().await.transpose()?, Some(wanted));
                 if wanted % 200 == 100 {
-                    assert_eq!(provider.cut(), 1);
+                    assert!(provider.cut() > 0);
                 }
             }
             assert!(stream.next().await.is_none());

@@ -161,6 +161,13 @@ impl Error {
         error.edit(|inner| inner.exit = Some(exit))
     }
 
+    /// The error of a task that ran on a node that was lost.
+    pub fn node_lost(node: NodeIndex, rank: Rank, cause: Self) -> Self {
+        Self::new(ErrorKind::NodeLost, format!("node {node} was lost while its rank {rank} ran the task"))
+            .with_source(cause)
+            .edit(|inner| inner.exit = Some(WorkerExit::AgentGone))
+    }
+
     /// The error of a task that has ended its worker so often that it is not tried again.
     pub(crate) fn poisoned(task: TaskId, deaths: u32, last: &Self) -> Self {
         let times = if deaths == 1 { "once".to_owned() } else { format!("{deaths} times") };

@@ -116,11 +116,27 @@ pub enum PoolEvent {
         /// How.
         exit: WorkerExit,
     },
-    /// A node is lost.
+    /// A node is lost, or the machine that was to replace it is. Unless the pool gives up, another one is launched.
     NodeLost {
         /// Which one.
         node: NodeIndex,
         /// Why.
+        error: Error,
+    },
+    /// A lost node has another machine, and its workers take tasks; in a joined world, all workers do.
+    NodeReplaced {
+        /// Which one.
+        node: NodeIndex,
+        /// The machine that took the place of the lost one.
+        machine: MachineId,
+        /// The address at which the other nodes reach it.
+        address: String,
+    },
+    /// A lost machine is not confirmed gone. It stays on record, is tried again when the pool ends, and ends by its lease if it can.
+    NodeLeft {
+        /// The node it was.
+        node: NodeIndex,
+        /// Why nobody knows.
         error: Error,
     },
     /// The pool began to end.

@@ -1,7 +1,8 @@
 //! The link to a node's agent: requests and their answers, and what the agent tells by itself.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use tokio::sync::{Mutex, mpsc};
@@ -22,6 +23,10 @@ use crate::worker::message::{FromAgent, PROTOCOL_VERSION, StartSpec, StartedWork
 #[derive(Debug)]
 pub(crate) struct Agent {
     sender: Sender,
+    /// Tells this connection from those before it.
+    pub(crate) connection: u64,
+    gone: Arc<OnceLock<Error>>,
+    lease: Duration,
     answers: Mutex<mpsc::UnboundedReceiver<FromAgent>>,
     tasks: [AbortHandle; 3],
 }
@@ -31,6 +36,8 @@ struct Listener {
     shared: Arc<Shared>,
     node: NodeIndex,
     workers_per_node: u32,
+    connection: u64,
+    gone: Arc<OnceLock<Error>>,
     answers: mpsc::UnboundedSender<FromAgent>,
 }
 
@@ -57,18 +64,51 @@ impl Agent {
         };
         tracing::debug!(pool = %shared.pool, node = node.0, pid, python, "agent connected");
         let (answers, received) = mpsc::unbounded_channel();
-        let listener = Listener { shared: Arc::clone(shared), node, workers_per_node, answers };
-        let renew = renew(sender.clone(), shared.limits.lease);
+        let connection = shared.next_connection.fetch_add(1, Ordering::Relaxed);
+        let gone = Arc::new(OnceLock::new());
+        let listener = Listener {
+            shared: Arc::clone(shared),
+            node,
+            workers_per_node,
+            connection,
+            gone: Arc::clone(&gone),
+            answers,
+        };
+        let lease = shared.limits.lease;
+        let renew = renew(sender.clone(), lease);
         let tasks = [
             super::driver::spawn(renew).abort_handle(),
             write,
             super::driver::spawn(listener.run(reader, waiting)).abort_handle(),
         ];
-        Ok(Self { sender, answers: Mutex::new(received), tasks })
+        Ok(Self { sender, connection, gone, lease, answers: Mutex::new(received), tasks })
     }
 
     pub(crate) fn sender(&self) -> Sender {
         self.sender.clone()
+    }
+
+    /// Why the connection has ended, if it has.
+    pub(crate) fn gone(&self) -> Option<&Error> {
+        self.gone.get()
+    }
+
+    /// Whether it answers. It need do nothing for that.
+    pub(crate) async fn check(&self, deadline: Duration) -> Result<()> {
+        let ping = ToAgent::Ping { sequence: CHECK, lease: self.lease.as_secs_f64() };
+        self.request(&ping, deadline, |answer| match answer {
+            FromAgent::Pong { .. } => Ok(()),
+            other => Err(other),
+        })
+        .await
+    }
+
+    /// Has all output told from where it has arrived: a new connection gets none by itself.
+    pub(crate) fn follow(&self, generation: Generation, worker: u32, received: [u64; 2]) -> Result<()> {
+        let [stdout, stderr] = received;
+        self.push(&ToAgent::Logs { generation: generation.0, worker, stdout, stderr })?;
+        self.sender.flush();
+        Ok(())
     }
 
     /// Reserves a port on the node for a rendezvous.
@@ -92,16 +132,13 @@ impl Agent {
         let start = ToAgent::Start { generation: generation.0, workers, spec: Box::new(spec) };
         let started = self
             .request(&start, deadline, |answer| match answer {
-                FromAgent::Started { workers, .. } => Ok(workers),
+                FromAgent::Started { workers, generation: of } if of == generation.0 => Ok(workers),
                 other => Err(other),
             })
             .await?;
         for worker in &started {
-            let [stdout, stderr] = received(worker.worker);
-            let logs = ToAgent::Logs { generation: generation.0, worker: worker.worker, stdout, stderr };
-            self.push(&logs)?;
+            self.follow(generation, worker.worker, received(worker.worker))?;
         }
-        self.sender.flush();
         Ok(started)
     }
 
@@ -115,7 +152,7 @@ impl Agent {
     ) -> Result<()> {
         let stop = ToAgent::Stop { generation: generation.0, workers, grace: grace.as_secs_f64() };
         self.request(&stop, deadline, |answer| match answer {
-            FromAgent::Stopped { .. } => Ok(()),
+            FromAgent::Stopped { generation: of, .. } if of == generation.0 => Ok(()),
             other => Err(other),
         })
         .await
@@ -147,7 +184,7 @@ impl Agent {
         let end = Instant::now() + deadline;
         loop {
             return match tokio::time::timeout_at(end, answers.recv()).await {
-                Ok(Some(FromAgent::Error { text, .. })) => {
+                Ok(Some(FromAgent::Error { text, refused })) if refused == message.number() => {
                     Err(Error::new(ErrorKind::Start, format!("the node's agent refused: {text}")))
                 }
                 Ok(Some(answer)) => match read(answer) {
@@ -195,7 +232,9 @@ impl Listener {
                 Err(_) => break Error::new(ErrorKind::Timeout, format!("the agent did not answer for {lease:?}")),
             }
         };
-        self.shared.command(Command::AgentLost { node: self.node, error });
+        // Before the command, which whoever does not know this connection yet drops.
+        let _ = self.gone.set(error);
+        self.shared.command(Command::AgentGone { node: self.node, connection: self.connection });
     }
 
     fn on_message(&self, message: FromAgent) {
@@ -221,7 +260,7 @@ impl Listener {
             FromAgent::Stacks { generation, worker, text } => {
                 self.shared.on_stacks(self.rank(worker), Generation(generation), &text);
             }
-            FromAgent::Pong { .. } => {}
+            FromAgent::Pong { sequence } if sequence != CHECK => {}
             answer => {
                 // Nobody waits for an answer that came too late.
                 let _ = self.answers.send(answer);
@@ -253,6 +292,9 @@ async fn write(writer: Writer) {
     // The reader sees the same loss, and tells.
     let _ = writer.run().await;
 }
+
+/// The number of a ping that somebody waits for; renewals of the lease have others.
+const CHECK: u64 = 0;
 
 fn unexpected(wanted: &str, got: &FromAgent) -> Error {
     Error::new(ErrorKind::Protocol, format!("the node's agent answered {got:?} where {wanted} was due"))

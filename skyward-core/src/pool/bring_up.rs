@@ -7,18 +7,17 @@ use futures_util::future::try_join_all;
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use tokio::time::Instant;
 
-use super::agent::Agent;
 use super::cleanup::Cleanup;
+use super::node::{Launch, Node, Prepared, Recipe};
 use super::shared::{Shared, WorkerSlot};
-use super::status::{NodeStatus, PoolPhase};
+use super::status::PoolPhase;
 use super::world::World;
-use crate::bootstrap::{self, Inputs, Plan, Ready, StepEvent};
+use crate::bootstrap::Inputs;
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::PoolEvent;
-use crate::ids::{Attempt, Generation, LaunchId, NodeIndex, Rank};
+use crate::ids::{Generation, NodeIndex, Rank};
 use crate::plugin::PluginSet;
-use crate::provider::{Checked, LaunchRequest, Machine, Offer, Provider, Requirements};
-use crate::remote::Remote;
+use crate::provider::{Checked, Provider, Requirements};
 use crate::scheduler::Scheduler;
 use crate::spec::{ClusterInfo, Image, Nodes};
 
@@ -33,21 +32,13 @@ pub(crate) struct Blueprint {
     pub(crate) plugins: PluginSet,
 }
 
-/// A machine with a running agent.
+/// A pool whose workers have entered their hooks.
 #[derive(Debug)]
-pub(crate) struct Node {
-    pub(crate) index: NodeIndex,
-    pub(crate) machine: Machine,
-    pub(crate) remote: Arc<dyn Remote>,
-    pub(crate) ready: Ready,
-    pub(crate) agent: Agent,
-}
-
-/// A machine on which an agent listens.
-struct Prepared {
-    machine: Machine,
-    remote: Arc<dyn Remote>,
-    ready: Ready,
+pub(crate) struct Started {
+    pub(crate) nodes: Vec<Arc<Node>>,
+    pub(crate) world: Arc<World>,
+    /// How further nodes are made.
+    pub(crate) recipe: Arc<Recipe>,
 }
 
 /// What plugins hold for the life of the pool.
@@ -55,7 +46,7 @@ pub(crate) type Guards = Vec<Box<dyn Any + Send + Sync>>;
 
 impl Blueprint {
     /// Launches the machines, makes them ready, and starts the first generation of workers.
-    pub(crate) async fn bring_up(&self, shared: &Arc<Shared>, cleanup: &Cleanup) -> Result<(Vec<Node>, World)> {
+    pub(crate) async fn bring_up(&self, shared: &Arc<Shared>, cleanup: &Cleanup) -> Result<Started> {
         let mut guards = Guards::new();
         for plugin in self.plugins.iter() {
             let guard = tokio::time::timeout(shared.limits.start, plugin.around_pool(&self.cluster)).await;
@@ -71,7 +62,15 @@ impl Blueprint {
         let offer = self.provider.choose(&self.requirements).await?;
         cleanup.arm().await?;
         self.provider.prepare(&shared.pool).await?;
-        let prepared = self.prepare_nodes(shared, cleanup, &offer, &inputs).await?;
+        let recipe = Recipe {
+            provider: self.provider.clone(),
+            offer,
+            cluster: self.cluster.clone(),
+            image: self.image.clone(),
+            inputs,
+            plugins: self.plugins.clone(),
+        };
+        let prepared = self.prepare_nodes(shared, cleanup, &recipe).await?;
 
         let count = prepared.len() as u32;
         let mut cluster = self.cluster.clone();
@@ -85,55 +84,31 @@ impl Blueprint {
             let slot = || WorkerSlot::new(Generation(0), shared.limits.max_frame);
             state.workers = (0..count * per_node).map(|_| slot()).collect();
         }
-        let nodes = prepared.into_iter().enumerate().map(|(index, prepared)| async move {
-            let index = NodeIndex(index as u32);
-            let stream = prepared.remote.open(&prepared.ready.agent_socket).await?;
-            let agent = Agent::connect(shared, index, per_node, stream);
-            let agent = tokio::time::timeout(super::world::ANSWER, agent)
-                .await
-                .map_err(|_| Error::new(ErrorKind::Timeout, format!("the agent of node {index} did not answer")))??;
-            Ok::<_, Error>(Node {
-                index,
-                machine: prepared.machine,
-                remote: prepared.remote,
-                ready: prepared.ready,
-                agent,
-            })
-        });
-        let nodes = try_join_all(nodes).await?;
+        let connects = prepared.into_iter().zip(0..);
+        let connects = connects.map(|(prepared, index)| prepared.connect(shared, NodeIndex(index), per_node));
+        let nodes: Vec<Arc<Node>> = try_join_all(connects).await?.into_iter().map(Arc::new).collect();
         {
             let mut state = shared.lock();
             state.agents = nodes.iter().map(|node| Some(node.agent.sender())).collect();
-            let status = |node: &Node| NodeStatus {
-                node: node.index,
-                machine: node.machine.id.clone(),
-                address: node.machine.address.clone(),
-            };
-            state.nodes = nodes.iter().map(status).collect();
+            state.nodes = nodes.iter().map(|node| node.status()).collect();
         }
         let world = World { cluster, plugins: self.plugins.clone(), _guards: guards };
         let ranks: Vec<Rank> = (0..count * per_node).map(Rank).collect();
         world.start(shared, &nodes, Generation(1), &ranks).await?;
         shared.lock().phase = PoolPhase::Ready;
         shared.emit(PoolEvent::PoolReady { nodes: count, workers: count * per_node });
-        Ok((nodes, world))
+        Ok(Started { nodes, world: Arc::new(world), recipe: Arc::new(recipe) })
     }
 
     /// As many nodes as there are to be, in the order of their indices.
-    async fn prepare_nodes(
-        &self,
-        shared: &Arc<Shared>,
-        cleanup: &Cleanup,
-        offer: &Offer,
-        inputs: &Inputs,
-    ) -> Result<Vec<Prepared>> {
+    async fn prepare_nodes(&self, shared: &Arc<Shared>, cleanup: &Cleanup, recipe: &Recipe) -> Result<Vec<Prepared>> {
         let limits = &shared.limits;
         let wanted = self.nodes.wanted();
         let content = Instant::now() + limits.start / 2;
         let deadline = Instant::now() + limits.start + limits.environment;
-        cleanup.intend((0..wanted).map(|node| launch_of(shared, NodeIndex(node)))).await?;
-        let mut pending: FuturesUnordered<_> =
-            (0..wanted).map(|node| self.prepare_node(shared, cleanup, offer, inputs, NodeIndex(node))).collect();
+        let launches = (0..wanted).map(|node| Launch::first(NodeIndex(node)));
+        cleanup.intend(launches.clone().map(|launch| (launch.id(shared), launch.as_node))).await?;
+        let mut pending: FuturesUnordered<_> = launches.map(|launch| recipe.prepare(shared, cleanup, launch)).collect();
         let mut prepared = Vec::new();
         let mut failure = None;
         loop {
@@ -175,42 +150,4 @@ impl Blueprint {
         prepared.sort_by_key(|prepared| prepared.machine.node);
         Ok(prepared)
     }
-
-    async fn prepare_node(
-        &self,
-        shared: &Arc<Shared>,
-        cleanup: &Cleanup,
-        offer: &Offer,
-        inputs: &Inputs,
-        node: NodeIndex,
-    ) -> Result<Prepared> {
-        shared.emit(PoolEvent::NodeLaunching { node });
-        let (launch, _) = launch_of(shared, node);
-        let request = LaunchRequest::new(launch, shared.pool.clone(), node, offer.clone(), shared.limits.lease);
-        let machine = self.provider.launch(&request).await?;
-        cleanup.add(machine.clone()).await?;
-        let event = PoolEvent::NodeLaunched { node, machine: machine.id.clone(), address: machine.address.clone() };
-        shared.emit(event);
-        let remote: Arc<dyn Remote> = Arc::from(self.provider.connect(&machine).await?);
-        let setup = self.plugins.bootstrap(&self.cluster);
-        let plan = Plan::new(&self.image, inputs, &machine, &setup, &shared.limits);
-        let on_event = |event: StepEvent| match event {
-            StepEvent::Started { step } => shared.emit(PoolEvent::BootstrapStep { node, step }),
-            // The agent's first line is for this program.
-            StepEvent::Line { step: "agent", .. } => {}
-            StepEvent::Line { step, line } => shared.emit(PoolEvent::BootstrapLine { node, step, line }),
-            StepEvent::Finished { step, took } => {
-                tracing::debug!(pool = %shared.pool, node = node.0, step, ?took, "step finished")
-            }
-        };
-        let ready = bootstrap::run(remote.as_ref(), &plan, &on_event)
-            .await
-            .map_err(|error| error.with_context("node", node))?;
-        Ok(Prepared { machine, remote, ready })
-    }
-}
-
-/// The intent to launch a node.
-fn launch_of(shared: &Shared, node: NodeIndex) -> (LaunchId, NodeIndex) {
-    (LaunchId::of(&shared.pool, node, Attempt(1)), node)
 }

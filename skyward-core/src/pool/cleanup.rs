@@ -6,8 +6,8 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use tokio::time::Instant;
 
-use super::bring_up::Node;
 use super::ledger::{Ledger, PoolLedger};
+use super::node::Node;
 use super::shared::Shared;
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::PoolEvent;
@@ -74,7 +74,7 @@ impl Cleanup {
     }
 
     /// Ends workers, agents and machines within the deadline.
-    pub(crate) async fn end(&self, shared: &Arc<Shared>, nodes: Vec<Node>, deadline: Duration) -> Result<()> {
+    pub(crate) async fn end(&self, shared: &Arc<Shared>, nodes: Vec<Arc<Node>>, deadline: Duration) -> Result<()> {
         if self.is_done() {
             return Ok(());
         }
@@ -101,13 +101,35 @@ impl Cleanup {
         Ok(())
     }
 
-    /// Ends machines, and waits until the provider confirms that they are gone.
+    /// Ends the pool's machines, waits until the provider confirms that they are gone, and removes what they shared.
     pub(crate) async fn end_machines(&self, end: Instant, gone: impl Fn(&Machine)) -> Result<()> {
+        self.end_some(end, None, gone).await
+    }
+
+    /// Ends what there is of one node's machines, by the number that the provider knows, and takes it off the record when it is confirmed gone.
+    pub(crate) async fn retire(&self, node: NodeIndex, end: Instant, gone: impl Fn(&Machine)) -> Result<()> {
+        let ended = Mutex::new(Vec::new());
+        let note = |machine: &Machine| {
+            lock(&ended).push(machine.id.clone());
+            gone(machine);
+        };
+        let retired = self.end_some(end, Some(node), note).await;
+        if let Some(ledger) = &self.ledger
+            && let Err(error) = ledger.gone(ended.into_inner().unwrap_or_else(PoisonError::into_inner)).await
+        {
+            // What is gone and still on record is ended once more, which does no harm.
+            tracing::warn!(pool = %self.pool, %error, "a machine that is gone stays in the ledger");
+        }
+        retired
+    }
+
+    async fn end_some(&self, end: Instant, only: Option<NodeIndex>, gone: impl Fn(&Machine)) -> Result<()> {
         let mut pause = Duration::from_millis(2);
         loop {
             let machines = self.live().await;
             let round = async {
-                let machines = machines?;
+                let mut machines = machines?;
+                machines.retain(|machine| only.is_none_or(|node| machine.node == node));
                 let ended = join_all(machines.iter().map(|machine| self.provider.terminate(&machine.id))).await;
                 let failed = ended.into_iter().find_map(Result::err);
                 let ids: Vec<MachineId> = machines.iter().map(|machine| machine.id.clone()).collect();
@@ -125,7 +147,10 @@ impl Cleanup {
                     })
                     .collect();
                 if left.is_empty() {
-                    return self.provider.teardown(&self.pool).await;
+                    return match only {
+                        None => self.provider.teardown(&self.pool).await,
+                        Some(_) => Ok(()),
+                    };
                 }
                 let names: Vec<String> = left.iter().map(|machine| machine.id.to_string()).collect();
                 let error = Error::new(
@@ -168,7 +193,7 @@ impl Cleanup {
         Ok(machines)
     }
 
-    async fn end_agents(&self, shared: &Arc<Shared>, nodes: &[Node], deadline: Duration) {
+    async fn end_agents(&self, shared: &Arc<Shared>, nodes: &[Arc<Node>], deadline: Duration) {
         let (generation, per_node) = {
             let state = shared.lock();
             (state.generation, state.workers_per_node)

@@ -1,5 +1,6 @@
 //! Owns a pool's life, and is the only place that spawns: brings the pool up, answers what happens to it, and ends all of it.
 
+use std::collections::BTreeSet;
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,35 +10,36 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use tracing::Instrument;
 
-use super::bring_up::{Blueprint, Node};
+use super::bring_up::{Blueprint, Started};
 use super::cleanup::Cleanup;
+use super::jobs::Jobs;
+use super::lifecycle::{Job, Lifecycle, Step, Workers};
+use super::node::{Launch, Node, Recipe};
+use super::repair;
 use super::shared::{Shared, closed};
 use super::status::PoolPhase;
 use super::world::World;
-use crate::error::{Error, ErrorKind, Result, WorkerExit};
+use crate::error::{Error, ErrorKind, Result};
 use crate::event::PoolEvent;
-use crate::ids::{Generation, NodeIndex, Rank};
+use crate::ids::{Attempt, Generation, NodeIndex, Rank};
 
 /// What the driver is told.
 #[derive(Debug)]
 pub(crate) enum Command {
-    /// A worker of a pool that is no world was lost.
-    RestartWorker(Rank),
-    /// A worker of a world was lost.
-    RestartWorld {
-        lost: Rank,
-    },
+    /// Workers were lost, or could not be started again.
+    Restart(Workers),
+    /// A node was lost.
+    Replace(NodeIndex),
     /// The connection to a worker ended.
     WorkerDisconnected {
         rank: Rank,
         generation: Generation,
         connection: u64,
-        error: Option<Error>,
     },
     /// The connection to an agent ended.
-    AgentLost {
+    AgentGone {
         node: NodeIndex,
-        error: Error,
+        connection: u64,
     },
     Shutdown {
         deadline: Duration,
@@ -50,12 +52,43 @@ pub(crate) struct Driver {
     shared: Arc<Shared>,
     commands: mpsc::UnboundedReceiver<Command>,
     cleanup: Cleanup,
-    nodes: Vec<Node>,
-    world: Option<World>,
     waiters: Vec<oneshot::Sender<Result<()>>>,
     deadline: Option<Duration>,
     /// Shows events on the terminal.
     screen: Option<JoinHandle<()>>,
+}
+
+/// A pool that takes tasks.
+struct Serving {
+    shared: Arc<Shared>,
+    cleanup: Cleanup,
+    lifecycle: Lifecycle,
+    jobs: Jobs<End>,
+    world: Arc<World>,
+    recipe: Arc<Recipe>,
+    nodes: Vec<Place>,
+    /// Nodes that have another machine whose workers do not all take tasks yet.
+    replaced: BTreeSet<NodeIndex>,
+}
+
+/// A node's place in the pool.
+struct Place {
+    /// The machine that it had last.
+    launch: Launch,
+    /// None while it is lost.
+    node: Option<Arc<Node>>,
+}
+
+/// What a job ends with.
+enum End {
+    /// An agent is connected: of the same machine, or of another one.
+    Node(Result<Box<Node>>),
+    Stopped(Result<()>),
+    Started(Result<()>),
+    /// Agents that do not answer, and what the start failed with.
+    Examined(Vec<(NodeIndex, u64, Error)>, Error),
+    /// A worker is there again, or has ended; or its node is of no use.
+    Reached(Result<()>),
 }
 
 /// Spawns onto the runtime of the caller, within the caller's span.
@@ -74,7 +107,7 @@ impl Driver {
         cleanup: Cleanup,
         screen: Option<JoinHandle<()>>,
     ) -> Self {
-        Self { shared, commands, cleanup, nodes: Vec::new(), world: None, waiters: Vec::new(), deadline: None, screen }
+        Self { shared, commands, cleanup, waiters: Vec::new(), deadline: None, screen }
     }
 
     /// Brings the pool up, tells whether it is ready, runs it, and ends it. Whatever happens, the end is reached.
@@ -88,17 +121,16 @@ impl Driver {
             () = ready.closed() => Err(closed()),
         };
         match up {
-            Ok((nodes, world)) => {
-                self.nodes = nodes;
-                self.world = Some(world);
-                let delivered = ready.send(Ok(())).is_ok();
-                if delivered {
-                    self.serve().await;
+            Ok(started) => {
+                let mut serving = Serving::new(&shared, &cleanup, started);
+                if ready.send(Ok(())).is_ok() {
+                    self.serve(&mut serving).await;
                 }
-                self.end(None).await;
+                let (nodes, _world) = serving.leave();
+                self.end(nodes, None).await;
             }
             Err(error) => {
-                let error = self.end(Some(error)).await;
+                let error = self.end(Vec::new(), Some(error)).await;
                 if let Some(error) = error {
                     let _ = ready.send(Err(error));
                 }
@@ -108,110 +140,27 @@ impl Driver {
     }
 
     /// Answers what happens until the pool is to end.
-    async fn serve(&mut self) {
-        while let Some(command) = self.commands.recv().await {
-            if let Command::Shutdown { deadline, done } = command {
-                self.deadline = Some(deadline);
-                self.waiters.extend(done);
-                return;
+    async fn serve(&mut self, serving: &mut Serving) {
+        serving.look_at_agents();
+        loop {
+            tokio::select! {
+                biased;
+                command = self.commands.recv() => match command {
+                    Some(Command::Shutdown { deadline, done }) => {
+                        self.deadline = Some(deadline);
+                        self.waiters.extend(done);
+                        return;
+                    }
+                    Some(command) => serving.on_command(command),
+                    None => return,
+                },
+                (job, end) = serving.jobs.next() => serving.on_end(job, end),
             }
-            if let Err(error) = self.on_command(command).await {
-                tracing::error!(pool = %self.shared.pool, %error, "the pool cannot go on");
-                self.shared.act(|state, _| state.scheduler.fail(error));
-            }
-        }
-    }
-
-    async fn on_command(&mut self, command: Command) -> Result<()> {
-        match command {
-            Command::RestartWorker(rank) => self.restart(&[rank]).await,
-            Command::RestartWorld { lost } => {
-                tracing::warn!(pool = %self.shared.pool, rank = lost.0, "a worker of the world was lost: all are started again");
-                let ranks: Vec<Rank> = (0..self.shared.lock().workers.len() as u32).map(Rank).collect();
-                self.restart(&ranks).await
-            }
-            Command::WorkerDisconnected { rank, generation, connection, error } => {
-                let is_current =
-                    self.shared.lock().slot(rank, generation).is_some_and(|slot| slot.connection == connection);
-                // A worker that was started again, or connected to again, has another connection by now.
-                if is_current {
-                    self.on_disconnected(rank, generation, error).await;
-                }
-                Ok(())
-            }
-            Command::AgentLost { node, error } => {
-                self.shared.emit(PoolEvent::NodeLost { node, error: error.clone() });
-                Err(Error::new(ErrorKind::NodeLost, format!("node {node} was lost: its agent is gone"))
-                    .with_source(error)
-                    .with_hint("the pool takes no more tasks; leave its scope, which ends what is left of it, and start another"))
-            }
-            Command::Shutdown { .. } => Ok(()),
-        }
-    }
-
-    /// Starts workers again; all of a world as its next generation.
-    async fn restart(&mut self, ranks: &[Rank]) -> Result<()> {
-        let Some(world) = &self.world else { return Ok(()) };
-        if self.shared.lock().scheduler.failure().is_some() {
-            return Ok(());
-        }
-        let (generation, all) = {
-            let state = self.shared.lock();
-            (state.generation, ranks.len() == state.workers.len())
-        };
-        let grace = self.shared.limits.grace;
-        if all {
-            let stops = self.nodes.iter().map(|node| {
-                let workers = (0..world.cluster.workers_per_node).collect();
-                node.agent.stop(generation, workers, Duration::ZERO, grace + STOP)
-            });
-            futures_util::future::try_join_all(stops).await?;
-        }
-        let next = if all { Generation(generation.0 + 1) } else { generation };
-        let mut later = Vec::new();
-        let started = tokio::select! {
-            started = world.start(&self.shared, &self.nodes, next, ranks) => started,
-            // A start can take as long as the hooks may; the end of the pool does not wait for it.
-            () = until_end(&mut self.commands, &mut later) => Ok(()),
-        };
-        later.into_iter().for_each(|command| self.shared.command(command));
-        started.map_err(|error| {
-            Error::new(error.kind(), format!("the workers could not be started again: {}", error.message()))
-                .with_source(error)
-        })
-    }
-
-    /// A worker's connection ended. If its process is gone its agent tells; if it lives, the client connects again.
-    async fn on_disconnected(&mut self, rank: Rank, generation: Generation, error: Option<Error>) {
-        let node = self.shared.lock().scheduler.node_of(rank);
-        let Some((world, node)) = self.world.as_ref().zip(self.nodes.iter().find(|other| other.index == node)) else {
-            return;
-        };
-        let mut later = Vec::new();
-        let connected = tokio::select! {
-            _ = self.shared.exited(rank, generation) => Ok(false),
-            connected = reconnect(world, &self.shared, node, rank, generation) => connected.map(|()| true),
-            // Nor does the end of the pool wait for this.
-            () = until_end(&mut self.commands, &mut later) => Ok(false),
-        };
-        later.into_iter().for_each(|command| self.shared.command(command));
-        let Err(failure) = connected else {
-            if connected.is_ok_and(|connected| !connected) {
-                return;
-            }
-            tracing::info!(pool = %self.shared.pool, rank = rank.0, ?error, "the connection to the worker was lost, and is there again");
-            return;
-        };
-        tracing::warn!(pool = %self.shared.pool, rank = rank.0, error = %failure, "the worker cannot be reached and is ended");
-        let pid = self.shared.lock().slot(rank, generation).and_then(|slot| slot.pid).unwrap_or_default();
-        self.shared.kill(rank, WorkerExit::Unreachable);
-        if tokio::time::timeout(self.shared.limits.grace, self.shared.exited(rank, generation)).await.is_err() {
-            self.shared.on_exited(rank, generation, pid, &WorkerExit::Unreachable);
         }
     }
 
     /// Ends everything that was started; gives back the error that the pool failed with, if it did.
-    async fn end(&mut self, error: Option<Error>) -> Option<Error> {
+    async fn end(&mut self, nodes: Vec<Arc<Node>>, error: Option<Error>) -> Option<Error> {
         let deadline = self.deadline.unwrap_or(self.shared.limits.shutdown);
         self.shared.emit(PoolEvent::Draining);
         self.shared.close_queue();
@@ -223,7 +172,6 @@ impl Driver {
             });
             state.scheduler.drain(now, &reason)
         });
-        let nodes = std::mem::take(&mut self.nodes);
         let ended = self.cleanup.end(&self.shared, nodes, deadline).await;
         self.shared.act(|state, now| {
             state.phase = PoolPhase::Closed;
@@ -260,33 +208,236 @@ impl std::fmt::Debug for Driver {
     }
 }
 
-/// Puts commands aside until one of them ends the pool: its caller wants that, or a node is lost.
-async fn until_end(commands: &mut mpsc::UnboundedReceiver<Command>, later: &mut Vec<Command>) {
-    loop {
-        match commands.recv().await {
-            Some(command) => {
-                let ends = matches!(command, Command::Shutdown { .. } | Command::AgentLost { .. });
-                later.push(command);
-                if ends {
-                    return;
-                }
-            }
-            None => std::future::pending().await,
+impl Serving {
+    fn new(shared: &Arc<Shared>, cleanup: &Cleanup, started: Started) -> Self {
+        let Started { nodes, world, recipe } = started;
+        let per_node = world.cluster.workers_per_node;
+        let joined = shared.lock().scheduler.is_joined();
+        let place = |node: Arc<Node>| {
+            let launch = Launch { node: node.index, as_node: node.machine.node, attempt: Attempt(1) };
+            Place { launch, node: Some(node) }
+        };
+        Self {
+            shared: Arc::clone(shared),
+            cleanup: cleanup.clone(),
+            lifecycle: Lifecycle::new(nodes.len() as u32, per_node, joined),
+            jobs: Jobs::default(),
+            world,
+            recipe,
+            nodes: nodes.into_iter().map(place).collect(),
+            replaced: BTreeSet::new(),
         }
     }
-}
 
-/// Connects to a worker again, several times if need be.
-async fn reconnect(world: &World, shared: &Arc<Shared>, node: &Node, rank: Rank, generation: Generation) -> Result<()> {
-    let mut pause = Duration::from_millis(10);
-    loop {
-        match world.reconnect(shared, node, rank, generation).await {
-            Err(_) if pause < RECONNECT => {
-                tokio::time::sleep(pause).await;
-                pause *= 2;
-            }
-            result => return result,
+    /// Gives up what is under way; what is left is to be ended.
+    fn leave(self) -> (Vec<Arc<Node>>, Arc<World>) {
+        drop(self.jobs);
+        (self.nodes.into_iter().filter_map(|place| place.node).collect(), self.world)
+    }
+
+    fn on_command(&mut self, command: Command) {
+        if self.has_failed() {
+            return;
         }
+        match command {
+            Command::Restart(workers) => {
+                let steps = self.lifecycle.on_workers_lost(workers);
+                self.go(steps);
+            }
+            Command::Replace(node) => {
+                let steps = self.lifecycle.on_replace(node);
+                self.go(steps);
+            }
+            Command::WorkerDisconnected { rank, generation, connection } => {
+                let is_current =
+                    self.shared.lock().slot(rank, generation).is_some_and(|slot| slot.connection == connection);
+                // A worker that was started again, or connected to again, has another connection by now.
+                if is_current && let Some(node) = self.node(self.lifecycle.node_of(rank)) {
+                    let (world, shared) = (Arc::clone(&self.world), Arc::clone(&self.shared));
+                    let reach = repair::reach_worker(world, shared, node, rank, generation);
+                    self.jobs.begin(Job::ReachWorker(rank), async move { End::Reached(reach.await) });
+                }
+            }
+            Command::AgentGone { node, connection } => self.on_agent_gone(node, connection),
+            Command::Shutdown { .. } => {}
+        }
+    }
+
+    fn on_end(&mut self, job: Job, end: End) {
+        if self.has_failed() {
+            return;
+        }
+        match (job, end) {
+            (Job::ReachAgent(index), End::Node(Ok(node))) => {
+                let connection = node.agent.connection;
+                self.shared.on_agent_back(&node);
+                self.set(*node);
+                let steps = self.lifecycle.on_agent_reached(index);
+                self.go(steps);
+                self.on_agent_gone(index, connection);
+            }
+            (Job::Replace(index), End::Node(Ok(node))) => {
+                let connection = node.agent.connection;
+                self.shared.set_node(&node);
+                self.set(*node);
+                self.replaced.insert(index);
+                let steps = self.lifecycle.on_replaced(index);
+                self.go(steps);
+                self.on_agent_gone(index, connection);
+            }
+            (Job::ReachAgent(index) | Job::Replace(index), End::Node(Err(error))) => self.on_node_lost(index, error),
+            (Job::Start(workers), End::Started(Ok(()))) => self.tell_replaced(workers),
+            (Job::Start(workers), End::Started(Err(error))) => {
+                tracing::warn!(pool = %self.shared.pool, %error, "workers could not be started again");
+                let silent = repair::silent(self.nodes_of(workers));
+                self.jobs.begin(Job::Examine(workers), async move { End::Examined(silent.await, error) });
+            }
+            (Job::Examine(workers), End::Examined(silent, error)) => {
+                for (index, connection, error) in silent {
+                    // One that is away is looked for already, and may have been found.
+                    if self.lifecycle.is_up(index) && self.connection(index) == Some(connection) {
+                        self.on_node_lost(index, error);
+                    }
+                }
+                if self.lifecycle.are_up(workers) {
+                    let rank = if let Workers::One(rank) = workers { rank } else { Rank(0) };
+                    self.shared.act(|state, _| state.scheduler.on_start_failed(rank, &error));
+                } else {
+                    let steps = self.lifecycle.on_workers_lost(workers);
+                    self.go(steps);
+                }
+            }
+            (Job::StopWorld, End::Stopped(Err(error))) => {
+                // They are stopped again before they are started.
+                tracing::warn!(pool = %self.shared.pool, %error, "the workers of a world that has ended could not be stopped");
+            }
+            (Job::ReachWorker(rank), End::Reached(Err(error))) => {
+                self.on_node_lost(self.lifecycle.node_of(rank), error);
+            }
+            _ => {}
+        }
+    }
+
+    /// An agent may have been lost before there was anybody to be told.
+    fn look_at_agents(&mut self) {
+        for index in (0..self.nodes.len() as u32).map(NodeIndex) {
+            if let Some(connection) = self.connection(index) {
+                self.on_agent_gone(index, connection);
+            }
+        }
+    }
+
+    /// The connection to an agent has ended, if it has and is not one of before.
+    fn on_agent_gone(&mut self, index: NodeIndex, connection: u64) {
+        let Some(node) = self.node(index).filter(|node| node.agent.connection == connection) else { return };
+        let Some(error) = node.agent.gone() else { return };
+        if error.kind() == ErrorKind::Timeout {
+            // It was silent for its whole lease: if it can, its machine ends itself.
+            return self.on_node_lost(index, error.clone());
+        }
+        tracing::warn!(pool = %self.shared.pool, node = index.0, %error, "the connection to the agent was lost");
+        let steps = self.lifecycle.on_agent_away(index);
+        self.go(steps);
+    }
+
+    /// A node's machine is given up, or the one that was to replace it.
+    fn on_node_lost(&mut self, index: NodeIndex, error: Error) {
+        let Some(place) = self.nodes.get_mut(index.0 as usize) else { return };
+        tracing::warn!(pool = %self.shared.pool, node = index.0, %error, "a node is lost");
+        place.node = None;
+        self.replaced.remove(&index);
+        let steps = self.lifecycle.on_node_lost(index);
+        self.go(steps);
+        self.shared.emit(PoolEvent::NodeLost { node: index, error: error.clone() });
+        self.shared.on_node_lost(index, &error);
+    }
+
+    fn go(&mut self, steps: Vec<Step>) {
+        for step in steps {
+            match step {
+                Step::Begin(job) => self.begin(job),
+                Step::End(job) => self.jobs.end(job),
+            }
+        }
+    }
+
+    fn begin(&mut self, job: Job) {
+        let (shared, world) = (Arc::clone(&self.shared), Arc::clone(&self.world));
+        let per_node = world.cluster.workers_per_node;
+        match job {
+            Job::ReachAgent(index) => {
+                let Some(node) = self.node(index) else { return };
+                let cause = node.agent.gone().cloned();
+                let reach = repair::reach_agent(shared, node, per_node);
+                self.jobs.begin(job, async move {
+                    // What ended the connection says more than that there is none.
+                    End::Node(reach.await.map(Box::new).map_err(|error| cause.unwrap_or(error)))
+                });
+            }
+            Job::Replace(index) => {
+                let Some(place) = self.nodes.get_mut(index.0 as usize) else { return };
+                place.launch.attempt.0 += 1;
+                let (recipe, cleanup, launch) = (Arc::clone(&self.recipe), self.cleanup.clone(), place.launch);
+                let replace = repair::replace(recipe, cleanup, shared, launch, per_node);
+                self.jobs.begin(job, async move { End::Node(replace.await.map(Box::new)) });
+            }
+            Job::StopWorld => {
+                let nodes = self.nodes_of(Workers::World);
+                self.jobs.begin(job, async move {
+                    End::Stopped(repair::stop(&shared, &nodes, (0..per_node).collect()).await)
+                });
+            }
+            Job::Start(workers) => {
+                let start = repair::start(world, shared, self.nodes_of(workers), workers);
+                self.jobs.begin(job, async move { End::Started(start.await) });
+            }
+            // These begin with what they are about.
+            Job::Examine(_) | Job::ReachWorker(_) => {}
+        }
+    }
+
+    /// Tells the nodes whose place is filled again.
+    fn tell_replaced(&mut self, workers: Workers) {
+        for index in self.lifecycle.nodes_of(workers) {
+            let ready = {
+                let state = self.shared.lock();
+                self.lifecycle.ranks_of(index).all(|rank| state.scheduler.is_ready(rank))
+            };
+            if ready
+                && self.replaced.remove(&index)
+                && let Some(node) = self.node(index)
+            {
+                let (machine, address) = (node.machine.id.clone(), node.machine.address.clone());
+                self.shared.emit(PoolEvent::NodeReplaced { node: index, machine, address });
+            }
+        }
+    }
+
+    /// A pool that has failed waits for its end, and nothing is repaired.
+    fn has_failed(&mut self) -> bool {
+        let failed = self.shared.lock().scheduler.failure().is_some();
+        if failed {
+            self.jobs.clear();
+        }
+        failed
+    }
+
+    fn set(&mut self, node: Node) {
+        if let Some(place) = self.nodes.get_mut(node.index.0 as usize) {
+            place.node = Some(Arc::new(node));
+        }
+    }
+
+    fn node(&self, index: NodeIndex) -> Option<Arc<Node>> {
+        self.nodes.get(index.0 as usize)?.node.clone()
+    }
+
+    fn connection(&self, index: NodeIndex) -> Option<u64> {
+        self.node(index).map(|node| node.agent.connection)
+    }
+
+    fn nodes_of(&self, workers: Workers) -> Vec<Arc<Node>> {
+        self.lifecycle.nodes_of(workers).into_iter().filter_map(|index| self.node(index)).collect()
     }
 }
 
@@ -306,7 +457,3 @@ async fn run_timers(shared: Arc<Shared>) {
 const SCREEN: Duration = Duration::from_secs(1);
 /// How long the driver sleeps when nothing is due.
 const IDLE: Duration = Duration::from_secs(3600);
-/// The longest pause between two tries to reach a worker whose connection was lost.
-const RECONNECT: Duration = Duration::from_secs(5);
-/// What an agent gets to end process trees, beside the grace.
-const STOP: Duration = Duration::from_secs(10);

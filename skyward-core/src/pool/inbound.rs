@@ -11,12 +11,19 @@ use crate::worker::codec::Frame;
 use crate::worker::message::{FromWorker, TaskEnd, ToWorker};
 
 impl Shared {
-    /// Handles what a worker sent.
-    pub(crate) fn on_frames(&self, rank: Rank, generation: Generation, frames: &mut Vec<Frame>) -> Result<()> {
+    /// Handles what a worker sent over a connection. What comes over one that is over is not heard.
+    pub(crate) fn on_frames(
+        &self,
+        rank: Rank,
+        generation: Generation,
+        connection: u64,
+        frames: &mut Vec<Frame>,
+    ) -> Result<()> {
         let messages = frames.drain(..).map(FromWorker::decode).collect::<Result<Vec<_>>>()?;
         self.act(|state, now| {
             for message in messages {
-                let Some(slot) = state.slot(rank, generation) else { return Ok(()) };
+                let slot = state.slot(rank, generation).filter(|slot| slot.connection == connection);
+                let Some(slot) = slot else { return Ok(()) };
                 if let FromWorker::Result { end, .. } | FromWorker::Failure { end, .. } = &message
                     && !slot.session.expects(end.sequence)
                 {
@@ -64,12 +71,15 @@ impl Shared {
     pub(crate) fn on_exited(&self, rank: Rank, generation: Generation, pid: u32, exit: &WorkerExit) {
         let known = self.act(|state, now| {
             let slot = state.slot(rank, generation)?;
-            if slot.exited.is_some() || slot.pid.is_some_and(|known| known != pid) {
+            // Before the process of this slot is known, it may be the one before it that is told again.
+            let other = slot.pid.map_or(slot.before == Some(pid), |known| known != pid);
+            if slot.exited.is_some() || other {
                 return None;
             }
             // A kill that was asked for is told by its reason.
             let told = slot.killed.take().filter(|_| *exit == WorkerExit::Signal(9)).unwrap_or_else(|| exit.clone());
             slot.exited = Some(told.clone());
+            slot.before = Some(pid);
             slot.pid = None;
             if let Some(link) = slot.link.take() {
                 link.close();
@@ -119,26 +129,27 @@ impl Shared {
         offset: u64,
         bytes: bytes::Bytes,
     ) {
-        let (node, parts) = {
+        let (node, parts, earlier) = {
             let mut state = self.lock();
             let running = state.scheduler.sent(rank).next();
             if state.slot(rank, generation).is_some() {
                 state.scheduler.on_progress(tokio::time::Instant::now().into_std(), rank);
             }
             let node = state.scheduler.node_of(rank);
-            let parts = match state.slot(rank, generation) {
+            let (parts, earlier) = match state.slot(rank, generation) {
                 Some(slot) => {
                     slot.received[stream as usize] = offset + bytes.len() as u64;
-                    slot.marks[stream as usize].split(offset, bytes.len(), running)
+                    let parts = slot.marks[stream as usize].split(offset, bytes.len(), running);
+                    (parts, slot.earlier[stream as usize])
                 }
-                None => vec![(bytes.len(), None)],
+                None => (vec![(bytes.len(), None)], 0),
             };
-            (node, parts)
+            (node, parts, earlier)
         };
         let mut at = 0;
         for (length, task) in parts {
             let part = bytes.slice(at..at + length);
-            let mut output = Output::new(node, rank, stream, generation, offset + at as u64, part);
+            let mut output = Output::new(node, rank, stream, generation, earlier + offset + at as u64, part);
             output.task = task;
             tracing::info!(
                 target: "skyward::output",

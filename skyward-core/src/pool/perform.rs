@@ -3,6 +3,7 @@
 use std::time::Instant;
 
 use super::driver::Command;
+use super::lifecycle::Workers;
 use super::shared::{After, Shared, State};
 use super::submit::STREAM_WINDOW;
 use crate::error::{Error, ErrorKind, WorkerExit};
@@ -99,8 +100,12 @@ impl Shared {
                     state.signal(rank, Signal::Stacks, after);
                 }
             }
-            Action::RestartWorker { rank } => self.command(Command::RestartWorker(rank)),
-            Action::RestartWorld { lost } => self.command(Command::RestartWorld { lost }),
+            Action::RestartWorker { rank } => self.command(Command::Restart(Workers::One(rank))),
+            Action::RestartWorld { lost } => {
+                tracing::warn!(pool = %self.pool, rank = lost.0, "a worker of the world was lost: all are started again");
+                self.command(Command::Restart(Workers::World));
+            }
+            Action::ReplaceNode { node } => self.command(Command::Replace(node)),
         }
     }
 }

@@ -9,14 +9,16 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, broadcast, mpsc};
+use tokio::task::AbortHandle;
 
 use super::driver::Command;
+use super::node::Node;
 use super::output::Marks;
 use super::refused::{Content, Refused};
 use super::status::{NodeStatus, PoolPhase, PoolStatus, WorkerStatus};
 use crate::error::{Error, ErrorKind, Result, WorkerExit};
 use crate::event::{EventItem, Events, PoolEvent};
-use crate::ids::{Generation, PoolId, Rank, TaskId};
+use crate::ids::{Generation, NodeIndex, PoolId, Rank, TaskId};
 use crate::payload::{ItemSender, Outcome, Task, TaskOptions, TaskReply};
 use crate::scheduler::Scheduler;
 use crate::spec::Limits;
@@ -34,6 +36,8 @@ pub(crate) struct Shared {
     pub(super) events: broadcast::Sender<Arc<PoolEvent>>,
     pub(super) room: Arc<Semaphore>,
     pub(super) next_task: AtomicU64,
+    /// Numbers the connections to agents.
+    pub(super) next_connection: AtomicU64,
     commands: mpsc::UnboundedSender<Command>,
     /// The scheduler has an earlier deadline than the driver sleeps for.
     pub(crate) earlier: Notify,
@@ -64,14 +68,20 @@ pub(crate) struct WorkerSlot {
     pub(crate) connection: u64,
     pub(crate) generation: Generation,
     pub(crate) pid: Option<u32>,
+    /// The process before this one on the same machine, whose end may be told once more.
+    pub(super) before: Option<u32>,
+    /// Reads what it sends.
+    pub(crate) reader: Option<AbortHandle>,
     /// Where it listens on its node.
     pub(crate) socket: String,
     pub(super) exited: Option<WorkerExit>,
     /// Why it was told to be killed.
     pub(super) killed: Option<WorkerExit>,
     pub(super) output_ended: bool,
-    /// How many bytes of each descriptor have arrived.
+    /// How many bytes of each descriptor have arrived from this machine.
     pub(crate) received: [u64; 2],
+    /// How many had arrived from the machines before it, in the same generation.
+    pub(super) earlier: [u64; 2],
     pub(super) marks: [Marks; 2],
 }
 
@@ -123,6 +133,7 @@ impl Shared {
             events: broadcast::channel(EVENTS).0,
             room: Arc::new(Semaphore::new(limits.max_queued)),
             next_task: AtomicU64::new(1),
+            next_connection: AtomicU64::new(1),
             limits,
             commands,
             earlier: Notify::new(),
@@ -243,6 +254,60 @@ impl Shared {
         }
     }
 
+    /// A node's machine is given up: its workers are gone for the pool, whatever becomes of them.
+    pub(crate) fn on_node_lost(&self, node: NodeIndex, cause: &Error) {
+        let lost = self.act(|state, now| {
+            let first = (node.0 * state.workers_per_node) as usize;
+            let slots = state.workers.iter_mut().enumerate().skip(first).take(state.workers_per_node as usize);
+            let mut lost = Vec::new();
+            for (rank, slot) in slots {
+                if slot.pid.is_some() {
+                    lost.push(Rank(rank as u32));
+                }
+                slot.leave();
+            }
+            if let Some(agent) = state.agents.get_mut(node.0 as usize) {
+                *agent = None;
+            }
+            if let Some(status) = state.nodes.get_mut(node.0 as usize) {
+                status.ready = false;
+            }
+            state.scheduler.on_node_lost(now, node, cause);
+            lost
+        });
+        self.ended.notify_waiters();
+        for rank in lost {
+            self.emit(PoolEvent::WorkerExited { rank, exit: WorkerExit::AgentGone });
+        }
+    }
+
+    /// An agent has another connection: over it comes what workers write, and what it was told while it had none is told again.
+    pub(crate) fn on_agent_back(&self, node: &Node) {
+        self.set_node(node);
+        self.act(|state, now| {
+            let first = node.index.0 * state.workers_per_node;
+            for (worker, slot) in (0..state.workers_per_node).zip(state.workers.iter().skip(first as usize)) {
+                let wrote = slot.pid.is_some() || slot.exited.is_some() && !slot.output_ended;
+                if wrote && let Err(error) = node.agent.follow(slot.generation, worker, slot.received) {
+                    tracing::warn!(pool = %self.pool, node = node.index.0, worker, %error, "its output is not followed");
+                }
+            }
+            state.scheduler.on_agent_back(now, node.index);
+        });
+    }
+
+    /// A node has a machine, or its agent another connection.
+    pub(crate) fn set_node(&self, node: &Node) {
+        let index = node.index.0 as usize;
+        let mut state = self.lock();
+        if let Some(agent) = state.agents.get_mut(index) {
+            *agent = Some(node.agent.sender());
+        }
+        if let Some(status) = state.nodes.get_mut(index) {
+            *status = node.status();
+        }
+    }
+
     /// Ends a worker's process tree, for this reason.
     pub(crate) fn kill(&self, rank: Rank, reason: WorkerExit) {
         let mut after = After::default();
@@ -319,19 +384,45 @@ impl WorkerSlot {
             connection: 0,
             generation,
             pid: None,
+            before: None,
+            reader: None,
             socket: String::new(),
             exited: None,
             killed: None,
             output_ended: false,
             received: [0; 2],
+            earlier: [0; 2],
             marks: Default::default(),
         }
     }
 
-    /// The slot of the worker that is started in this one's place. Within a generation it goes on writing to the same files.
+    /// The slot of the worker that is started in this one's place. Within a generation it goes on writing to the same files, if it is on the same machine.
     pub(crate) fn replaced(&self, generation: Generation, max_frame: usize) -> Self {
-        let received = if self.generation == generation { self.received } else { [0; 2] };
-        Self { received, connection: self.connection + 1, ..Self::new(generation, max_frame) }
+        let moved = self.exited == Some(WorkerExit::AgentGone);
+        let (received, earlier) = match (self.generation == generation, moved) {
+            (false, _) => ([0; 2], [0; 2]),
+            (true, false) => (self.received, self.earlier),
+            (true, true) => ([0; 2], std::array::from_fn(|stream| self.earlier[stream] + self.received[stream])),
+        };
+        let before = self.pid.or(self.before).filter(|_| !moved);
+        let connection = self.connection + 1;
+        Self { received, earlier, before, connection, ..Self::new(generation, max_frame) }
+    }
+
+    /// Its machine is lost, and whatever still comes from there is not heard.
+    fn leave(&mut self) {
+        self.before = None;
+        self.pid = None;
+        self.exited = Some(WorkerExit::AgentGone);
+        self.output_ended = true;
+        // What its reader has in hand already is of a connection that is over.
+        self.connection += 1;
+        if let Some(link) = self.link.take() {
+            link.close();
+        }
+        if let Some(reader) = self.reader.take() {
+            reader.abort();
+        }
     }
 }
 

@@ -46,6 +46,8 @@ pub struct NodeStatus {
     pub machine: MachineId,
     /// The address at which the other nodes reach it.
     pub address: String,
+    /// Whether its machine is there. Where it is lost, machine and address are those of the lost one until another takes its place.
+    pub ready: bool,
 }
 
 /// A worker at one moment.

@@ -7,8 +7,9 @@ use std::time::Duration;
 use futures_util::future::try_join_all;
 use tokio::time::Instant;
 
-use super::bring_up::{Guards, Node};
+use super::bring_up::Guards;
 use super::driver::{self, Command};
+use super::node::Node;
 use super::shared::Shared;
 use crate::error::{Error, ErrorKind, RemoteError, Result, WorkerExit};
 use crate::event::PoolEvent;
@@ -30,11 +31,11 @@ pub(crate) struct World {
 }
 
 impl World {
-    /// Starts these ranks as workers of a generation, and waits until all of them have entered their hooks.
+    /// Starts these ranks, which are on these nodes, as workers of a generation, and waits until all of them have entered their hooks. A new generation needs the head among the nodes.
     pub(crate) async fn start(
         &self,
         shared: &Arc<Shared>,
-        nodes: &[Node],
+        nodes: &[Arc<Node>],
         generation: Generation,
         ranks: &[Rank],
     ) -> Result<()> {
@@ -46,7 +47,8 @@ impl World {
             // A worker that is started again meets the others where they met.
             Some((_, port)) => port,
             None => {
-                let head = nodes.first().ok_or_else(|| Error::new(ErrorKind::Start, "the pool has no node"))?;
+                let head = nodes.iter().find(|node| node.index == NodeIndex(0));
+                let head = head.ok_or_else(|| Error::new(ErrorKind::Start, "the pool's head is not there"))?;
                 head.agent.reserve_port(ANSWER).await.map_err(|error| lost_if_silent(head, error))?
             }
         };
@@ -66,7 +68,7 @@ impl World {
             if of_node.is_empty() {
                 return Ok(());
             }
-            let spec = self.spec(shared, nodes, node, generation, port);
+            let spec = self.spec(shared, node, generation, port);
             let received = |worker| {
                 let rank = Rank(node.index.0 * per_node + worker);
                 shared.lock().slot(rank, generation).map_or([0; 2], |slot| slot.received)
@@ -136,11 +138,15 @@ impl World {
         };
         shared.act(|state, now| state.scheduler.on_ready(now, rank));
         shared.emit(PoolEvent::WorkerReady { rank, node: node.index, pid: worker.pid });
-        driver::spawn(read(Arc::clone(shared), rank, generation, connected));
+        listen(shared, rank, generation, connected);
         Ok(())
     }
 
-    fn spec(&self, shared: &Shared, nodes: &[Node], node: &Node, generation: Generation, port: u16) -> StartSpec {
+    fn spec(&self, shared: &Shared, node: &Node, generation: Generation, port: u16) -> StartSpec {
+        // Of a node that is lost the last address is known; in a world none is while it is started.
+        let peers: Vec<Peer> =
+            shared.lock().nodes.iter().map(|peer| Peer { node: peer.node.0, addr: peer.address.clone() }).collect();
+        let total = peers.len() as u32;
         let accelerators = self.cluster.accelerator.as_ref().map_or(0, |accelerator| accelerator.count);
         let interpreter = vec![node.ready.python.clone(), "-m".into(), "skyward.worker".into()];
         let command = self.plugins.launcher(interpreter.clone(), &self.cluster);
@@ -152,18 +158,15 @@ impl World {
             cwd: node.ready.work_dir.clone(),
             cluster: Cluster {
                 node: node.index.0,
-                total_nodes: nodes.len() as u32,
+                total_nodes: total,
                 workers_per_node: self.cluster.workers_per_node,
-                head_addr: nodes.first().map(|head| head.machine.address.clone()).unwrap_or_default(),
+                head_addr: peers.first().map(|head| head.addr.clone()).unwrap_or_default(),
                 head_port: port,
                 job_id: shared.pool.to_string(),
                 addr: node.machine.address.clone(),
-                peers: nodes
-                    .iter()
-                    .map(|node| Peer { node: node.index.0, addr: node.machine.address.clone() })
-                    .collect(),
+                peers,
                 accelerators,
-                total_accelerators: accelerators * nodes.len() as u32,
+                total_accelerators: accelerators * total,
                 accelerator: self.cluster.accelerator.clone(),
                 network: Network::default(),
                 generation: generation.0,
@@ -240,10 +243,21 @@ async fn greet(
         state.scheduler.on_connected(now, rank);
         Some(connection)
     });
+    let connection = connection.unwrap_or_default();
     if !waiting.is_empty() {
-        shared.on_frames(rank, generation, &mut waiting.into())?;
+        shared.on_frames(rank, generation, connection, &mut waiting.into())?;
     }
-    Ok((reader, connection.unwrap_or_default()))
+    Ok((reader, connection))
+}
+
+/// Begins to read what a worker sends.
+fn listen(shared: &Arc<Shared>, rank: Rank, generation: Generation, connected: (Reader, u64)) {
+    let connection = connected.1;
+    let reader = driver::spawn(read(Arc::clone(shared), rank, generation, connected)).abort_handle();
+    match shared.lock().slot(rank, generation).filter(|slot| slot.connection == connection) {
+        Some(slot) => slot.reader = Some(reader),
+        None => reader.abort(),
+    }
 }
 
 /// The error of a worker that ended before it was ready.
@@ -258,7 +272,7 @@ async fn read(shared: Arc<Shared>, rank: Rank, generation: Generation, (mut read
     let error = loop {
         match reader.read(&mut frames).await {
             Ok(true) => {
-                if let Err(error) = shared.on_frames(rank, generation, &mut frames) {
+                if let Err(error) = shared.on_frames(rank, generation, connection, &mut frames) {
                     break Some(error);
                 }
             }
@@ -266,7 +280,8 @@ async fn read(shared: Arc<Shared>, rank: Rank, generation: Generation, (mut read
             Err(error) => break Some(error),
         }
     };
-    shared.command(Command::WorkerDisconnected { rank, generation, connection, error });
+    tracing::debug!(pool = %shared.pool, rank = rank.0, ?error, "the connection to the worker ended");
+    shared.command(Command::WorkerDisconnected { rank, generation, connection });
 }
 
 impl World {
@@ -283,7 +298,7 @@ impl World {
         let worker = StartedWorker { worker: rank.0 % self.cluster.workers_per_node, pid, socket };
         let greeted = tokio::time::timeout(shared.limits.grace, greet(shared, node, generation, &worker, rank));
         let connected = greeted.await.map_err(|_| Error::new(ErrorKind::Timeout, "the worker did not answer"))??;
-        driver::spawn(read(Arc::clone(shared), rank, generation, connected));
+        listen(shared, rank, generation, connected);
         Ok(())
     }
 }

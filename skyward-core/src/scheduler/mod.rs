@@ -5,9 +5,11 @@
 //! - Behind a running task a worker gets more only while its tasks are short (see [`policy::depth`]), so that a long task never holds others that another worker could run.
 //! - When a worker of a joined world is lost, the world ends: every worker is started again, and what may be tried again is.
 //! - A worker that is lost while it runs a task is that task's doing, and only tasks fail by it. Workers that are lost one after another while they run nothing end the pool.
+//! - A node that is lost is replaced; so often in a row without a task returning, and then the pool gives up.
 
 mod ending;
 mod gang;
+mod nodes;
 pub mod policy;
 mod queue;
 mod stall;
@@ -93,6 +95,11 @@ pub enum Action {
         /// The first that was lost, or that is to be ended.
         lost: Rank,
     },
+    /// End what is left of this node's machine, launch another, and start its workers there; in a joined world all workers.
+    ReplaceNode {
+        /// Which node.
+        node: NodeIndex,
+    },
 }
 
 impl Scheduler {
@@ -137,6 +144,7 @@ impl Scheduler {
         let worker = &mut self.workers[rank.0 as usize];
         debug_assert!(worker.sent.is_empty());
         worker.ready = true;
+        self.nodes[worker.node].on_ready(now);
         self.refresh(rank);
         self.fill_all(now);
     }
@@ -149,6 +157,7 @@ impl Scheduler {
         let worker = &mut self.workers[rank.0 as usize];
         worker.sent.remove(place);
         worker.average.add(micros);
+        self.nodes[worker.node].barren = 0;
         if place == 0 {
             self.forget_ending(rank);
         }
@@ -206,30 +215,29 @@ impl Scheduler {
         }
         // What it ran is to blame; without a task it is the environment, or the machine.
         let barren = self.workers[rank.0 as usize].sent.is_empty() && !exit.is_node_loss();
-        let others: Vec<Rank> =
-            if self.joined { self.ranks().filter(|other| *other != rank).collect() } else { Vec::new() };
-        self.lose(now, rank, exit);
-        for other in others {
-            if self.workers[other.0 as usize].ready {
-                self.lose(now, other, &WorkerExit::WorldEnded);
-            }
-        }
-        self.barren_restarts += u32::from(barren);
-        if barren && self.barren_restarts > policy::MAX_BARREN_RESTARTS {
-            let error = Error::new(
-                ErrorKind::WorkerExited,
-                format!(
-                    "workers were lost {} times while they ran no task, without one task returning in between; the last one {exit}",
-                    self.barren_restarts
-                ),
-            )
-            .with_hint("look at the workers' output: the environment or the machine is broken");
-            self.fail(error);
-        } else if self.joined {
-            self.actions.push(Action::RestartWorld { lost: rank });
+        self.lose(now, rank, Error::worker_exited(rank, exit.clone()));
+        self.end_world(now);
+        if barren {
+            self.start_again(rank, |times| {
+                let what = format!(
+                    "workers were lost {times} times while they ran no task, without one task returning in between; the last one {exit}"
+                );
+                Error::new(ErrorKind::WorkerExited, what)
+            });
         } else {
-            self.actions.push(Action::RestartWorker { rank });
+            self.restart(rank);
         }
+    }
+
+    /// A worker that was to be started again could not be.
+    pub fn on_start_failed(&mut self, rank: Rank, error: &Error) {
+        self.start_again(rank, |times| {
+            let what = format!(
+                "workers were lost or could not be started again {times} times without one task returning in between: {}",
+                error.message()
+            );
+            Error::new(error.kind(), what).with_source(error.clone())
+        });
     }
 
     /// A task's caller does not wait any more.
@@ -390,8 +398,38 @@ impl Scheduler {
         self.actions.push(Action::Finish { task: id, outcome });
     }
 
+    /// In a joined world the loss of one worker is that of all.
+    pub(super) fn end_world(&mut self, now: Instant) {
+        for rank in self.ranks() {
+            if self.joined && self.is_ready(rank) {
+                self.lose(now, rank, Error::worker_exited(rank, WorkerExit::WorldEnded));
+            }
+        }
+    }
+
+    /// Has a worker started again that is lost for no task's doing, and with it its world; or gives up, where that has been of no use.
+    fn start_again(&mut self, rank: Rank, why: impl FnOnce(u32) -> Error) {
+        if self.failed.is_some() {
+            return;
+        }
+        self.barren_restarts += 1;
+        if self.barren_restarts > policy::MAX_BARREN_RESTARTS {
+            let hint = "look at the workers' output: the environment or the machine is broken";
+            self.fail(why(self.barren_restarts).with_hint(hint));
+        } else {
+            self.restart(rank);
+        }
+    }
+
+    pub(super) fn restart(&mut self, rank: Rank) {
+        self.actions.push(match self.joined {
+            true => Action::RestartWorld { lost: rank },
+            false => Action::RestartWorker { rank },
+        });
+    }
+
     /// A worker's tasks when it is lost: the running one failed by it, the others never began.
-    fn lose(&mut self, now: Instant, rank: Rank, exit: &WorkerExit) {
+    fn lose(&mut self, now: Instant, rank: Rank, error: Error) {
         let worker = &mut self.workers[rank.0 as usize];
         worker.ready = false;
         let mut sent = std::mem::take(&mut worker.sent);
@@ -410,7 +448,7 @@ impl Scheduler {
         }
         if let Some(id) = running {
             self.disarm(id);
-            self.settle(now, id, Err(Error::worker_exited(rank, exit.clone())));
+            self.settle(now, id, Err(error));
         }
     }
 

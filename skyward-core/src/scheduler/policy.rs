@@ -1,4 +1,6 @@
-//! How many tasks a worker gets ahead, and what is tried again.
+//! How many tasks a worker gets ahead, and how often what is lost is started again.
+
+use std::time::Duration;
 
 /// A moving average of how long a worker's tasks take.
 #[derive(Debug, Clone, Copy, Default)]
@@ -32,6 +34,12 @@ const MAX_DEPTH: usize = 256;
 
 /// Workers lost in a row without one task returning, before the pool gives up.
 pub const MAX_BARREN_RESTARTS: u32 = 5;
+
+/// Machines that a node may lose in a row without one of its tasks returning, before the pool gives up.
+pub const MAX_BARREN_REPLACEMENTS: u32 = 3;
+
+/// A node that was ready for so long was sound: that it is lost then says nothing of those before.
+pub const SOUND: Duration = Duration::from_secs(600);
 
 #[cfg(test)]
 mod tests {

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use super::state::Timer;
 use super::tries::Next;
 use super::{Action, Scheduler};
-use crate::error::{Error, RankStacks, WorkerExit};
+use crate::error::{Error, RankStacks};
 use crate::ids::{Rank, TaskId};
 
 /// What is known of a running gang's progress.
@@ -131,12 +131,8 @@ impl Scheduler {
                 Next::Over(error) => gang.failure = Some(error),
             }
         }
-        for rank in self.ranks() {
-            if self.workers[rank.0 as usize].ready {
-                self.lose(now, rank, &WorkerExit::WorldEnded);
-            }
-        }
-        self.actions.push(Action::RestartWorld { lost });
+        self.end_world(now);
+        self.restart(lost);
     }
 
     fn arm(&mut self, now: Instant, after: Duration, first: TaskId) {

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use super::Action;
 use super::ending::Ending;
 use super::gang::Gang;
+use super::nodes::Record;
 use super::policy::Average;
 use super::tries::Tries;
 use crate::error::Error;
@@ -17,6 +18,7 @@ use crate::spec::Limits;
 #[derive(Debug)]
 pub struct Scheduler {
     pub(super) workers: Vec<Worker>,
+    pub(super) nodes: Vec<Record>,
     pub(super) tasks: HashMap<TaskId, TaskState>,
     pub(super) any: VecDeque<TaskId>,
     pub(super) by_rank: Vec<VecDeque<TaskId>>,
@@ -90,6 +92,7 @@ impl Scheduler {
         Self {
             by_rank: workers.iter().map(|_| VecDeque::new()).collect(),
             by_node: (0..nodes).map(|_| VecDeque::new()).collect(),
+            nodes: (0..nodes).map(|_| Record::default()).collect(),
             workers,
             tasks: HashMap::new(),
             any: VecDeque::new(),

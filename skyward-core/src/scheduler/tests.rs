@@ -75,6 +75,12 @@ impl Story {
         self.step();
     }
 
+    fn node_lost(&mut self, node: u32) {
+        let cause = Error::new(ErrorKind::Io, "the agent ended its connection");
+        self.scheduler.on_node_lost(self.now, NodeIndex(node), &cause);
+        self.step();
+    }
+
     pub(super) fn running(&self, rank: u32) -> Option<TaskId> {
         self.scheduler.sent(Rank(rank)).next()
     }
@@ -586,6 +592,114 @@ fn a_deadline_beyond_all_clocks_is_none() {
 }
 
 #[test]
+fn what_ran_on_a_lost_node_runs_again_and_the_other_nodes_go_on() {
+    let mut story = Story::new(2, 2, false);
+    let kept: Vec<_> = [0, 1].map(|rank| story.submit(Target::Rank(Rank(rank)))).into();
+    let never = TaskOptions { retry: Some(RetryPolicy::never()), ..TaskOptions::default() };
+    let (fails, again) = (story.submit_with(Target::Rank(Rank(2)), never), story.submit(Target::Rank(Rank(3))));
+    story.node_lost(1);
+    let error = story.finished[&fails].as_ref().unwrap_err();
+    assert_eq!((error.kind(), error.exit()), (ErrorKind::NodeLost, Some(&WorkerExit::AgentGone)));
+    assert!(story.has(|action| matches!(action, Action::Retried { task, .. } if *task == again)));
+    assert!(story.has(|action| matches!(action, Action::ReplaceNode { node: NodeIndex(1) })));
+    assert!(!story.has(|action| matches!(action, Action::RestartWorker { .. } | Action::RestartWorld { .. })));
+    assert_eq!((story.running(0), story.running(1), story.running(3)), (Some(kept[0]), Some(kept[1]), None));
+    story.ready();
+    assert_eq!(story.running(3), Some(again));
+}
+
+#[test]
+fn a_world_that_loses_a_node_has_one_fate() {
+    let mut story = Story::new(2, 2, true);
+    let gang = story.gang_with(RetryPolicy::never());
+    story.node_lost(1);
+    for id in &gang {
+        assert_eq!(story.outcome(*id), Some(Err(ErrorKind::NodeLost)), "the cause is told to all");
+    }
+    assert!((0..4).all(|rank| !story.scheduler.is_ready(Rank(rank))));
+    let gang = story.gang_with(RetryPolicy::times(1));
+    story.ready();
+    story.node_lost(0);
+    story.ready();
+    assert_eq!((0..4).map(|rank| story.running(rank).unwrap()).collect::<Vec<_>>(), gang);
+}
+
+#[test]
+fn machines_that_do_not_last_end_the_pool_unless_they_lasted_or_something_returned() {
+    let mut story = Story::new(2, 1, false);
+    let lose = |story: &mut Story, times: u32| {
+        for _ in 0..times {
+            story.node_lost(1);
+            story.ready();
+        }
+    };
+    lose(&mut story, policy::MAX_BARREN_REPLACEMENTS);
+    story.submit(Target::Rank(Rank(1)));
+    story.done(1);
+    lose(&mut story, policy::MAX_BARREN_REPLACEMENTS);
+    story.now += policy::SOUND;
+    lose(&mut story, policy::MAX_BARREN_REPLACEMENTS);
+    assert!(story.scheduler.failure().is_none());
+    let waits = story.submit(Target::Rank(Rank(1)));
+    story.node_lost(1);
+    let error = story.scheduler.failure().unwrap().clone();
+    assert_eq!(error.kind(), ErrorKind::NodeLost);
+    assert!(error.message().contains("4 times in a row") && error.message().contains("the agent ended"), "{error}");
+    assert_eq!(story.outcome(waits), Some(Err(ErrorKind::NodeLost)));
+    assert!(!story.has(|action| matches!(action, Action::ReplaceNode { .. })));
+}
+
+#[test]
+fn a_node_that_was_never_ready_counts_as_lost_again() {
+    let mut story = Story::new(1, 1, false);
+    for _ in 0..policy::MAX_BARREN_REPLACEMENTS {
+        story.node_lost(0);
+        assert!(story.has(|action| matches!(action, Action::ReplaceNode { .. })));
+        story.now += policy::SOUND;
+    }
+    story.node_lost(0);
+    assert!(story.scheduler.failure().is_some());
+}
+
+#[test]
+fn workers_that_cannot_be_started_again_end_the_pool_with_what_kept_them() {
+    for joined in [false, true] {
+        let mut story = Story::new(2, 1, joined);
+        story.lost(1);
+        for _ in 1..policy::MAX_BARREN_RESTARTS {
+            story.scheduler.on_start_failed(Rank(1), &Error::new(ErrorKind::Hook, "no peer"));
+            story.step();
+            let again = |action: &Action| matches!(action, Action::RestartWorker { .. } | Action::RestartWorld { .. });
+            assert!(story.has(again));
+        }
+        story.scheduler.on_start_failed(Rank(1), &Error::new(ErrorKind::Hook, "no peer"));
+        let error = story.scheduler.failure().unwrap();
+        assert_eq!(error.kind(), ErrorKind::Hook);
+        assert!(error.message().ends_with("no peer"), "{error}");
+    }
+}
+
+#[test]
+fn what_was_to_end_is_told_again_when_the_agent_is_back() {
+    let mut story = Story::new(2, 1, false);
+    let (id, other) = (story.submit(Target::Rank(Rank(0))), story.submit(Target::Rank(Rank(1))));
+    story.scheduler.cancel(story.now, id);
+    story.step();
+    story.scheduler.on_agent_back(story.now, NodeIndex(1));
+    story.step();
+    assert!(!story.has(|action| matches!(action, Action::Cancel { .. })), "task {other} goes on");
+    story.now += GRACE * 2;
+    story.scheduler.on_timeout(story.now);
+    story.scheduler.on_agent_back(story.now, NodeIndex(0));
+    story.step();
+    assert!(story.has(|action| matches!(action, Action::Cancel { task, interrupt: true, .. } if *task == id)));
+    story.now += GRACE;
+    story.scheduler.on_timeout(story.now);
+    story.step();
+    assert!(story.has(|action| matches!(action, Action::Kill { rank: Rank(0) })));
+}
+
+#[test]
 fn random_stories_keep_the_invariants() {
     use rand::{Rng, SeedableRng, rngs::StdRng};
     for seed in 0..500_u64 {
@@ -615,6 +729,7 @@ fn random_stories_keep_the_invariants() {
                     story.step();
                 }
                 6 if random.random_bool(0.3) => story.lost(rank),
+                6 if random.random_bool(0.1) => story.node_lost(rank / workers),
                 7 => story.ready(),
                 10 => {
                     story.scheduler.on_stacks(story.now, Rank(rank), String::new());

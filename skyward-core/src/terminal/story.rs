@@ -119,6 +119,9 @@ impl Story {
                 if let Some((done, total)) = &mut self.workers {
                     *done = (*done + 1).min(*total);
                     text += &format!(" ({done} of {total})");
+                    if self.ready && *done == *total {
+                        self.workers = None;
+                    }
                 }
                 shows.push(Show::Step(text));
             }
@@ -149,6 +152,13 @@ impl Story {
             PoolEvent::NodeLost { node, error } => {
                 self.nodes.remove(node);
                 shows.push(Show::Note(format!("node {node} is lost: {}", error.message())));
+            }
+            PoolEvent::NodeReplaced { node, machine, address } => {
+                self.nodes.remove(node);
+                shows.push(Show::Note(format!("node {node} is there again: machine {machine} at {address}")));
+            }
+            PoolEvent::NodeLeft { node, error } => {
+                shows.push(Show::Note(format!("node {node}: its machine may still be there: {}", error.message())));
             }
             PoolEvent::Draining => {
                 self.ending = true;

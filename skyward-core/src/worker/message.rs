@@ -202,25 +202,40 @@ pub struct StartHook {
 }
 
 impl ToAgent {
+    /// The number by which an agent names it when it refuses it.
+    pub fn number(&self) -> u32 {
+        match self {
+            Self::Hello { .. } => 1,
+            Self::Start { .. } => 2,
+            Self::ReservePort { .. } => 3,
+            Self::Signal { .. } => 4,
+            Self::Stop { .. } => 5,
+            Self::Ping { .. } => 6,
+            Self::Logs { .. } => 7,
+            Self::Shutdown { .. } => 8,
+        }
+    }
+
     /// Head and body.
     ///
     /// # Errors
     ///
     /// [`ErrorKind::Protocol`] when a part cannot be encoded.
     pub fn encode(&self) -> Result<(Vec<u8>, Bytes)> {
+        let number = self.number();
         let head = match self {
-            Self::Hello { pool, max_frame } => pack(&(1, PROTOCOL_VERSION, pool, max_frame))?,
+            Self::Hello { pool, max_frame } => pack(&(number, PROTOCOL_VERSION, pool, max_frame))?,
             Self::Start { generation, workers, spec } => {
                 let mut body = Vec::new();
                 crate::payload::value::encode_into(&mut body, spec).map_err(|error| protocol("start spec", &error))?;
-                return Ok((pack(&(2, generation, workers))?, body.into()));
+                return Ok((pack(&(number, generation, workers))?, body.into()));
             }
-            Self::ReservePort { request } => pack(&(3, request))?,
-            Self::Signal { generation, worker, signal } => pack(&(4, generation, worker, signal))?,
-            Self::Stop { generation, workers, grace } => pack(&(5, generation, workers, grace))?,
-            Self::Ping { sequence, lease } => pack(&(6, sequence, lease))?,
-            Self::Logs { generation, worker, stdout, stderr } => pack(&(7, generation, worker, stdout, stderr))?,
-            Self::Shutdown { grace } => pack(&(8, grace))?,
+            Self::ReservePort { request } => pack(&(number, request))?,
+            Self::Signal { generation, worker, signal } => pack(&(number, generation, worker, signal))?,
+            Self::Stop { generation, workers, grace } => pack(&(number, generation, workers, grace))?,
+            Self::Ping { sequence, lease } => pack(&(number, sequence, lease))?,
+            Self::Logs { generation, worker, stdout, stderr } => pack(&(number, generation, worker, stdout, stderr))?,
+            Self::Shutdown { grace } => pack(&(number, grace))?,
         };
         Ok((head, Bytes::new()))
     }

@@ -11,7 +11,7 @@ use super::owner::Owner;
 use super::record::{Head, Intent, Record, VERSION, now};
 use super::{Ledger, NEW, cannot};
 use crate::error::{Error, ErrorKind, Result};
-use crate::ids::{LaunchId, NodeIndex, PoolId};
+use crate::ids::{LaunchId, MachineId, NodeIndex, PoolId};
 use crate::provider::{Machine, Provider};
 
 /// What a client records of a pool that it owns. Clones share one file, whose lock is free when the last one is dropped.
@@ -79,6 +79,19 @@ impl PoolLedger {
     pub(crate) async fn fact(&self, machine: Machine) -> Result<()> {
         // A client's death does not lose what was written, and after the host's the provider lists what was intended: no need to wait for the disk.
         self.append(vec![Record::Fact { machine, at: now() }], false).await
+    }
+
+    /// Records that machines are confirmed gone while the pool lives on.
+    ///
+    /// # Cancel safety
+    ///
+    /// It is recorded nevertheless.
+    pub(crate) async fn gone(&self, machines: Vec<MachineId>) -> Result<()> {
+        if machines.is_empty() {
+            return Ok(());
+        }
+        let at = now();
+        self.append(machines.into_iter().map(|machine| Record::Gone { machine, at }).collect(), false).await
     }
 
     /// Removes the pool from the ledger: all of it is confirmed gone. What goes wrong is told to the log only, because nothing is left to be ended.

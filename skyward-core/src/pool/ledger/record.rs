@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use super::owner::Owner;
-use crate::ids::{LaunchId, NodeIndex, PoolId};
+use crate::ids::{LaunchId, MachineId, NodeIndex, PoolId};
 use crate::provider::Machine;
 use crate::spec::hex;
 
@@ -21,6 +21,8 @@ pub(crate) enum Record {
     Intent(Intent),
     /// Written when the provider has told the machine.
     Fact { machine: Machine, at: u64 },
+    /// Written when a machine is confirmed gone while its pool lives on.
+    Gone { machine: MachineId, at: u64 },
 }
 
 /// Whose pool it is, and where its machines are.
@@ -75,6 +77,12 @@ impl Record {
             Some(Ok(Self::Pool(head))) => page.head = Some(head),
             Some(Ok(Self::Intent(intent))) => page.intents.push(intent),
             Some(Ok(Self::Fact { machine, .. })) => page.machines.push(machine),
+            Some(Ok(Self::Gone { machine, .. })) => {
+                let gone = page.machines.iter().position(|other| other.id == machine);
+                if let Some(gone) = gone.map(|place| page.machines.remove(place)) {
+                    page.intents.retain(|intent| intent.launch != gone.launch);
+                }
+            }
             // A newer version may write more than this one knows.
             Some(Err(_)) if newer => {}
             _ => page.damaged += 1,

@@ -112,6 +112,26 @@ async fn a_pool_is_held_while_its_owner_lives_and_everybodys_after() {
 }
 
 #[tokio::test]
+async fn a_machine_that_is_gone_is_off_the_record_and_the_one_after_it_is_on() {
+    let (scratch, pool) = (Scratch::new(), PoolId::random());
+    let ledger = opened(&scratch, &pool).await;
+    let lost = machine(&pool, 0);
+    let mut next = machine(&pool, 0);
+    next.id = MachineId::new("next");
+    next.launch = LaunchId::of(&pool, NodeIndex(0), Attempt(2));
+    ledger.intend(vec![(lost.launch.clone(), lost.node)]).await.unwrap();
+    ledger.fact(lost.clone()).await.unwrap();
+    ledger.gone(vec![lost.id, MachineId::new("never known")]).await.unwrap();
+    ledger.intend(vec![(next.launch.clone(), next.node)]).await.unwrap();
+    ledger.fact(next.clone()).await.unwrap();
+    drop(ledger);
+    let orphan = scratch.orphan();
+    assert_eq!((&orphan.page.machines[..], orphan.page.damaged), (&[next.clone()][..], 0));
+    let launches: Vec<_> = orphan.page.intents.iter().map(|intent| &intent.launch).collect();
+    assert_eq!(launches, [&next.launch]);
+}
+
+#[tokio::test]
 async fn a_pool_that_is_gone_leaves_no_file_also_when_it_was_never_started() {
     let (scratch, pool) = (Scratch::new(), PoolId::random());
     let ledger = opened(&scratch, &pool).await;

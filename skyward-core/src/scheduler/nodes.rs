@@ -1,0 +1,79 @@
+//! Nodes that are lost, and the limit to replacing them.
+
+use std::time::Instant;
+
+use super::{Action, Scheduler, policy};
+use crate::error::{Error, ErrorKind};
+use crate::ids::{NodeIndex, TaskId};
+
+/// What a node has been through.
+#[derive(Debug, Default)]
+pub(super) struct Record {
+    /// Machines that it has lost since one of its tasks returned.
+    pub(super) barren: u32,
+    ready_since: Option<Instant>,
+}
+
+impl Record {
+    pub(super) fn on_ready(&mut self, now: Instant) {
+        self.ready_since.get_or_insert(now);
+    }
+
+    /// Its machine is lost, or could not be replaced. Gives how often in a row that has happened.
+    fn on_lost(&mut self, now: Instant) -> u32 {
+        let since = self.ready_since.take();
+        if since.is_some_and(|since| now.saturating_duration_since(since) >= policy::SOUND) {
+            self.barren = 0;
+        }
+        self.barren += 1;
+        self.barren
+    }
+}
+
+impl Scheduler {
+    /// A node's machine is lost, or the one that was to replace it. What ran there is tried again by its cause, or fails.
+    pub fn on_node_lost(&mut self, now: Instant, node: NodeIndex, cause: &Error) {
+        for rank in self.ranks() {
+            if self.node_of(rank) == node && self.is_ready(rank) {
+                self.lose(now, rank, Error::node_lost(node, rank, cause.clone()));
+            }
+        }
+        self.end_world(now);
+        let Some(record) = self.nodes.get_mut(node.0 as usize).filter(|_| self.failed.is_none()) else { return };
+        let times = record.on_lost(now);
+        if times > policy::MAX_BARREN_REPLACEMENTS {
+            let error = Error::new(
+                ErrorKind::NodeLost,
+                format!(
+                    "node {node} was lost {times} times in a row without one of its tasks returning: {}",
+                    cause.message()
+                ),
+            );
+            self.fail(error.with_source(cause.clone()).with_hint(
+                "the machines do not last, or the tasks end them: look at the cause, and at what the workers wrote last",
+            ));
+        } else {
+            self.actions.push(Action::ReplaceNode { node });
+        }
+    }
+
+    /// The connection to a node's agent was lost, and is there again. What the agent was told meanwhile it may not have heard: what is to end is told once more.
+    pub fn on_agent_back(&mut self, now: Instant, node: NodeIndex) {
+        for rank in self.ranks() {
+            if self.node_of(rank) != node {
+                continue;
+            }
+            let Some(id) = self.sent(rank).next() else { continue };
+            if self.is_to_end(id) {
+                self.forget_ending(rank);
+                self.interrupt(now, rank, id);
+            }
+        }
+    }
+    /// Whether a task that a worker has is not to go on there: nobody waits for it, or its gang is to run again.
+    fn is_to_end(&self, id: TaskId) -> bool {
+        let Some(task) = self.tasks.get(&id) else { return false };
+        let gang = task.gang.and_then(|first| self.gang_table.get(&first));
+        task.abandoned || gang.is_some_and(|gang| gang.retrying)
+    }
+}
