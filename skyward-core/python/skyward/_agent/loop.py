@@ -76,6 +76,8 @@ class Agent:
                 if handler is not None:
                     handler(event)
             self._tick()
+        # Unless the client asked for this, it is the node that is lost: no worker has ended by itself.
+        self._client = None
         self._end_all()
         return self.why_ended
 
