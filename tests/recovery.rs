@@ -29,7 +29,7 @@ async fn a_rank_that_never_enters_the_barrier_is_told_by_the_stacks_of_all() {
     .into();
     let generation: PendingCompute<u64> =
         python("import skyward as sky\ndef f():\n    return sky.instance_info().generation\n").into();
-    watched(Duration::from_secs(1))
+    watched(Duration::from_secs(3))
         .scope(async |pool| {
             let error = barrier.broadcast(pool).await.unwrap_err();
             assert_eq!((error.kind(), Cause::of(&error)), (ErrorKind::Stalled, Some(Cause::Stall)), "{error}");
@@ -53,10 +53,10 @@ async fn a_rank_that_never_enters_the_barrier_is_told_by_the_stacks_of_all() {
 #[tokio::test]
 async fn a_long_computation_that_says_so_is_left_alone() {
     let silent: PendingCompute<bool> = python(
-        "import time\nimport skyward as sky\ndef f():\n    end = time.monotonic() + 4\n    while time.monotonic() < end:\n        time.sleep(0.05)\n        if sky.is_head:\n            sky.progress()\n    return True\n",
+        "import time\nimport skyward as sky\ndef f():\n    end = time.monotonic() + 8\n    while time.monotonic() < end:\n        time.sleep(0.05)\n        if sky.is_head:\n            sky.progress()\n    return True\n",
     )
     .into();
-    watched(Duration::from_millis(1500))
+    watched(Duration::from_secs(3))
         .scope(async |pool| {
             assert_eq!(silent.broadcast(pool).await?, [true, true]);
             Ok(())
@@ -68,11 +68,11 @@ async fn a_long_computation_that_says_so_is_left_alone() {
 #[tokio::test]
 async fn a_stream_whose_reader_takes_its_time_is_no_stall() {
     let many: PendingCompute<Streaming<u32>> = python("def f():\n    yield from range(40)\n").into();
-    watched(Duration::from_millis(300))
+    watched(Duration::from_secs(1))
         .scope(async |pool| {
             let streams = many.broadcast(pool).await?;
             // Both have filled their windows, and wait for their readers.
-            tokio::time::sleep(Duration::from_secs(2)).await;
+            tokio::time::sleep(Duration::from_secs(3)).await;
             for stream in streams {
                 assert_eq!(stream.collect().await?, (0..40).collect::<Vec<u32>>());
             }
@@ -102,7 +102,12 @@ async fn printed(events: &mut Events) -> TaskId {
 async fn cancel(text: &'static str, heeds: bool) {
     let stubborn: PendingCompute<()> = python(text).into();
     let behind: PendingCompute<u32> = python("import os\ndef f():\n    return os.getpid()\n").into();
-    let pool = Pool::builder().limits(limits()).start().await.unwrap();
+    let mut limits = limits();
+    if heeds {
+        // However busy this host is.
+        limits.grace = Duration::from_secs(30);
+    }
+    let pool = Pool::builder().limits(limits).start().await.unwrap();
     let before = behind.clone().run(&pool).await.unwrap();
     let mut events = pool.events();
     let running = tokio::spawn({

@@ -11,12 +11,12 @@ use skyward::payload::PendingCompute;
 use skyward::pool::{ComputePool, Pool};
 use skyward::prelude::plugins;
 
+/// Gives the generation, and the sum of all ranks counted from 1.
+const SUM: &str = "import numpy as np\nimport skyward as sky\nfrom jax.experimental import multihost_utils\ndef f():\n    info = sky.instance_info()\n    ranks = multihost_utils.process_allgather(np.array([info.global_worker_index + 1.0]))\n    return info.generation, float(ranks.sum())\n";
+
 #[tokio::test]
 async fn a_jax_world_survives_the_loss_of_a_rank_as_its_next_generation() {
-    let sum: PendingCompute<(u64, f64)> = python(
-        "import numpy as np\nimport skyward as sky\nfrom jax.experimental import multihost_utils\ndef f():\n    info = sky.instance_info()\n    ranks = multihost_utils.process_allgather(np.array([info.global_worker_index + 1.0]))\n    return info.generation, float(ranks.sum())\n",
-    )
-    .into();
+    let sum: PendingCompute<(u64, f64)> = python(SUM).into();
     let lose: PendingCompute<()> = python(
         "import os\nimport skyward as sky\nfrom jax.experimental import multihost_utils\ndef f():\n    if sky.instance_info().global_worker_index == 1:\n        os._exit(9)\n    multihost_utils.sync_global_devices('never met')\n",
     )
@@ -45,6 +45,38 @@ async fn a_jax_world_survives_the_loss_of_a_rank_as_its_next_generation() {
                 }
             }
             assert_eq!(generations, 1);
+            Ok(())
+        })
+        .await
+        .unwrap();
+}
+
+#[tokio::test]
+async fn a_jax_world_in_which_one_rank_stays_away_is_ended_with_the_stacks_of_all() {
+    let sum: PendingCompute<(u64, f64)> = python(SUM).into();
+    let apart: PendingCompute<()> = python(
+        "import threading\nimport skyward as sky\nfrom jax.experimental import multihost_utils\n\ndef elsewhere():\n    threading.Event().wait()\n\ndef f():\n    if sky.instance_info().global_worker_index == 1:\n        elsewhere()\n    multihost_utils.sync_global_devices('never met')\n",
+    )
+    .into();
+    let mut limits = limits();
+    limits.hooks = Duration::from_secs(240);
+    // Longer than compiling takes on a busy host.
+    limits.stall = Some(Duration::from_secs(10));
+    Pool::builder()
+        .nodes(2)
+        .limits(limits)
+        .plugin(plugins::jax())
+        .scope(async |pool| {
+            assert_eq!(sum.clone().broadcast(pool).await?, [(1, 3.0), (1, 3.0)]);
+            let error = apart.broadcast(pool).await.unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Stalled, "{error}");
+            let [waits, away] = error.stacks() else { panic!("{error}") };
+            assert!(waits.text.contains("in sync_global_devices"), "the collective in native code: {}", waits.text);
+            assert!(
+                away.place.as_deref().is_some_and(|place| place.contains("`elsewhere` (payload.py:6)")),
+                "{away:?}"
+            );
+            assert_eq!(sum.broadcast(pool).await?, [(2, 3.0), (2, 3.0)]);
             Ok(())
         })
         .await
