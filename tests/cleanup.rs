@@ -6,9 +6,11 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use common::{assert_gone, assert_running, pool, processes_of, python};
-use skyward::error::{Error, ErrorKind};
-use skyward::ids::PoolId;
+use skyward::error::{Error, ErrorKind, WorkerExit};
+use skyward::event::{EventItem, PoolEvent};
+use skyward::ids::{PoolId, Rank};
 use skyward::payload::PendingCompute;
+use skyward::plugin::plugin;
 use skyward::pool::ComputePool;
 
 /// Leaves children behind, some of them in sessions of their own.
@@ -51,6 +53,37 @@ async fn after_a_panic() {
     assert!(task.await.unwrap_err().is_panic());
     let id: PoolId = seen.lock().unwrap().clone().unwrap();
     assert_eq!(processes_of(&id), Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn after_a_hook_that_raises_while_it_is_left() {
+    let first = plugin("first").around_app("def around_app(config):\n    yield\n    print('the first is left too')\n");
+    let broken =
+        plugin("broken").around_app("def around_app(config):\n    yield\n    raise RuntimeError('no way out')\n");
+    let (mut written, mut exits) = (String::new(), Vec::new());
+    let builder = pool(2).plugin(first).plugin(broken);
+    let (id, mut events) = builder
+        .scope(async |pool| {
+            children().broadcast(pool).await?;
+            Ok((pool.id().clone(), pool.events()))
+        })
+        .await
+        .unwrap();
+    assert_eq!(processes_of(&id), Vec::<String>::new());
+    while let Some(item) = events.next().await {
+        let EventItem::Event(event) = item else { continue };
+        match &*event {
+            PoolEvent::Output(output) => written.push_str(&String::from_utf8_lossy(&output.bytes)),
+            PoolEvent::WorkerExited { rank, exit } => exits.push((*rank, exit.clone())),
+            _ => {}
+        }
+    }
+    // The task's result counts; what went wrong after it is told.
+    exits.sort_by_key(|(rank, _)| *rank);
+    assert_eq!(exits, [(Rank(0), WorkerExit::Code(3)), (Rank(1), WorkerExit::Code(3))]);
+    assert_eq!(written.matches("the hook of plugin broken failed in phase exit: no way out").count(), 2, "{written}");
+    assert!(written.contains("around_app.py\", line 3, in around_app"), "{written}");
+    assert_eq!(written.matches("the first is left too").count(), 2, "{written}");
 }
 
 #[tokio::test]
