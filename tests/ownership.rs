@@ -7,12 +7,12 @@
 mod common;
 
 use std::fs;
-use std::io::{BufRead, Write};
+use std::io::{BufRead, Read, Write};
 use std::path::Path;
 use std::process::{Child, Stdio};
 use std::time::Duration;
 
-use common::user::{ROLE, User, each_process, fill, finish, signal, until};
+use common::user::{ROLE, User, each_process, finish, signal, until};
 use common::{limits, processes_of, python};
 use skyward::error::ErrorKind;
 use skyward::ids::PoolId;
@@ -139,6 +139,24 @@ fn two_reaps_at_once_end_what_is_dead_and_leave_what_lives() {
 }
 
 #[test]
+fn a_client_that_reaps_all_the_time_ends_no_pool_that_starts_or_runs() {
+    let mut user = User::new();
+    let (reaper, _) = user.start_until("reaping", "said looks");
+    for _ in 0..3 {
+        let lives: Vec<Child> = (0..2).map(|_| user.command("life").stdin(Stdio::null()).spawn().unwrap()).collect();
+        for life in lives {
+            assert_eq!(finish(life), "returned");
+        }
+    }
+    drop(user.clients[reaper].stdin.take());
+    let mut said = String::new();
+    user.outputs[0].read_to_string(&mut said).unwrap();
+    assert!(user.clients[reaper].wait().unwrap().success(), "{said}");
+    assert!(said.contains("said looked") && !said.contains("said ended") && !said.contains("said left"), "{said}");
+    assert_eq!((user.machines(), user.pools()), (Vec::new(), Vec::new()));
+}
+
+#[test]
 fn a_record_that_was_cut_off_does_not_keep_reap_from_ending_the_rest() {
     let mut user = User::new();
     let (client, pool) = user.start_until("idle", "pool ");
@@ -154,19 +172,16 @@ fn a_record_that_was_cut_off_does_not_keep_reap_from_ending_the_rest() {
 
 #[test]
 fn nothing_is_started_that_cannot_be_recorded() {
-    let mut user = User::new();
+    let user = User::new();
     let run =
         |user: &User, state: &Path| finish(user.command("start").env("SKYWARD_STATE_DIR", state).spawn().unwrap());
     let said = run(&user, Path::new("/proc/not/writable"));
     assert!(said.starts_with("error Ledger cannot make the ledger /proc/not/writable/ledger"), "{said}");
     assert_eq!(user.machines(), Vec::<String>::new());
     // Enough for the first record and the intents, and for no machine.
-    if !user.small_disk(16 << 10) {
-        return;
-    }
-    let state = user.root.join("state");
-    fill(&state);
-    let said = run(&user, &state);
+    let Some(disk) = user.small_disk(16 << 10) else { return };
+    disk.fill();
+    let said = run(&user, &user.root.join("state"));
     assert!(said.starts_with("error Ledger cannot write to the ledger") && said.contains("free some space"), "{said}");
     assert_eq!((user.machines(), user.pools()), (Vec::new(), Vec::new()));
 }
@@ -174,11 +189,9 @@ fn nothing_is_started_that_cannot_be_recorded() {
 #[test]
 fn a_disk_that_fills_up_keeps_no_machine_from_being_ended() {
     let mut user = User::new();
-    if !user.small_disk(16 << 10) {
-        return;
-    }
+    let Some(disk) = user.small_disk(16 << 10) else { return };
     let (client, pool) = user.start_until("leave", "pool ");
-    fill(&user.root.join("state"));
+    disk.fill();
     user.clients[client].stdin.take().unwrap().write_all(b"\n").unwrap();
     let status = user.clients[client].wait().unwrap();
     assert!(status.success());
@@ -232,6 +245,22 @@ fn client() {
                 let error = owned(2).start().await.unwrap_err();
                 assert_eq!(error.kind(), ErrorKind::Ledger, "{error}");
                 println!("\nsaid error {:?} {}", error.kind(), error.to_string().replace('\n', " "));
+            }
+            "life" => {
+                let call: PendingCompute<u32> = python("def f():\n    return 7\n").into();
+                let returned = owned(1).scope(async |pool| call.run(pool).await).await.unwrap();
+                assert_eq!(returned, 7);
+                println!("\nsaid returned");
+            }
+            "reaping" => {
+                println!("\nsaid looks");
+                let end = tokio::task::spawn_blocking(|| std::io::stdin().read_line(&mut String::new()));
+                while !end.is_finished() {
+                    let reaped = skyward::reap([]).await.unwrap();
+                    reaped.ended.iter().for_each(|ended| println!("said ended {}", ended.pool));
+                    reaped.left.iter().for_each(|left| println!("said left {} {}", left.pool, left.error));
+                }
+                println!("said looked");
             }
             "reap" => {
                 let reaped = skyward::reap([]).await.unwrap();

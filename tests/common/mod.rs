@@ -3,6 +3,7 @@
 #![allow(dead_code, reason = "each test file uses a part")]
 #![allow(clippy::unwrap_used, clippy::panic, reason = "the helpers of tests are not tests themselves")]
 
+pub(crate) mod disk;
 pub(crate) mod scene;
 pub(crate) mod user;
 

@@ -1,13 +1,14 @@
 //! A user of this host: folders for the ledger and for machines, and clients that are processes of their own: the test program, started again with a role.
 
 use std::fs;
-use std::io::{BufRead, BufReader, Read, Write};
-use std::path::{Path, PathBuf};
+use std::io::{BufRead, BufReader, Read};
+use std::path::PathBuf;
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use skyward::ids::PoolId;
 
+use super::disk::Disk;
 use super::{processes_of, unique};
 
 /// The folders, and the clients that were started.
@@ -16,14 +17,13 @@ pub(crate) struct User {
     pub(crate) clients: Vec<Child>,
     /// A client whose output nobody reads must not fail by it.
     pub(crate) outputs: Vec<BufReader<ChildStdout>>,
-    mounted: bool,
 }
 
 impl User {
     pub(crate) fn new() -> Self {
         let root = std::env::temp_dir().join(format!("so{}-{}", std::process::id(), unique()));
         fs::create_dir_all(root.join("state")).unwrap();
-        Self { root, clients: Vec::new(), outputs: Vec::new(), mounted: false }
+        Self { root, clients: Vec::new(), outputs: Vec::new() }
     }
 
     pub(crate) fn command(&self, role: &str) -> Command {
@@ -96,15 +96,9 @@ impl User {
         assert!(!self.pools().contains(pool), "{pool} is still in the ledger");
     }
 
-    /// Puts the ledger on a disk of this many bytes. False where that is not allowed.
-    pub(crate) fn small_disk(&mut self, bytes: u32) -> bool {
-        let mut mount = Command::new("mount");
-        let mount = mount.args(["-t", "tmpfs", "-o", &format!("size={bytes}"), "tmpfs"]).arg(self.root.join("state"));
-        self.mounted = mount.stderr(Stdio::null()).status().is_ok_and(|status| status.success());
-        if !self.mounted {
-            println!("skipped: a file system of its own cannot be mounted here");
-        }
-        self.mounted
+    /// Puts the ledger on a disk of this many bytes. None where that is not allowed.
+    pub(crate) fn small_disk(&self, bytes: u64) -> Option<Disk> {
+        Disk::mount(&self.root.join("state"), bytes)
     }
 }
 
@@ -116,9 +110,6 @@ impl Drop for User {
         }
         for pool in self.machines() {
             each_process(&PoolId::new(pool), "", |pid| signal("KILL", pid));
-        }
-        if self.mounted {
-            let _ = Command::new("umount").arg(self.root.join("state")).status();
         }
         let _ = fs::remove_dir_all(&self.root);
     }
@@ -137,12 +128,6 @@ pub(crate) fn finish(mut client: Child) -> String {
     let status = client.wait().unwrap();
     assert!(status.success(), "{status}, {PATIENCE:?} at most: {output}");
     output.lines().filter_map(|line| line.strip_prefix("said ")).collect::<Vec<_>>().join("\n")
-}
-
-/// Leaves no byte free.
-pub(crate) fn fill(folder: &Path) {
-    let mut file = fs::File::create(folder.join("filler")).unwrap();
-    while file.write_all(&[0; 512]).is_ok() {}
 }
 
 /// Calls this for the id of each process of a pool whose command line has these words.

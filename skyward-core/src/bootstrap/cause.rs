@@ -1,6 +1,7 @@
 //! Why a step failed: the likely cause, the requirement to look at, and the tool's own words.
 
 use super::plan::{Plan, Step};
+use super::run::marked;
 use crate::error::{Error, ErrorKind};
 use crate::remote::CommandOutput;
 use crate::spec::{normalised, requirement_name};
@@ -19,6 +20,10 @@ pub(super) fn explain(step: &Step, plan: &Plan, output: &CommandOutput) -> Error
     }
     let error = with_words(step, output, message);
     let error = if cause.temporary { error.temporary() } else { error };
+    let error = match marked(&output.stdout, "cache").filter(|_| cause.disk) {
+        Some(cache) => error.with_context("cache", cache),
+        None => error,
+    };
     match cause.hint {
         Some(hint) => error.with_hint(hint),
         None => error,
@@ -47,13 +52,19 @@ struct Cause {
     summary: String,
     hint: Option<String>,
     temporary: bool,
+    /// Whether the folder for environments has to do with it.
+    disk: bool,
     /// Whether the image's requirements have to do with it.
     packages: bool,
 }
 
 impl Cause {
     fn new(summary: impl Into<String>, hint: impl Into<String>) -> Self {
-        Self { summary: summary.into(), hint: Some(hint.into()), temporary: false, packages: false }
+        Self { summary: summary.into(), hint: Some(hint.into()), temporary: false, disk: false, packages: false }
+    }
+
+    fn of_disk(summary: impl Into<String>, hint: impl Into<String>) -> Self {
+        Self { disk: true, ..Self::new(summary, hint) }
     }
 
     fn of_packages(summary: impl Into<String>, hint: impl Into<String>) -> Self {
@@ -66,7 +77,7 @@ fn likely(step: &Step, text: &str, stdout: &str, plan: &Plan) -> Cause {
     let lower = text.to_lowercase();
     let has = |signs: &[&str]| signs.iter().any(|sign| lower.contains(sign));
     if has(&["no space left on device", "os error 28", "disk quota exceeded", "os error 122"]) {
-        return Cause::new(
+        return Cause::of_disk(
             "the disk is full",
             "free some space, or set SKYWARD_CACHE_DIR (environments) and UV_CACHE_DIR (downloads) to folders on another disk: `df -h`",
         );
@@ -74,7 +85,7 @@ fn likely(step: &Step, text: &str, stdout: &str, plan: &Plan) -> Cause {
     if has(&["read-only file system", "permission denied", "cannot create", "os error 13", "os error 30"])
         && !has(&["failed to build"])
     {
-        return Cause::new(
+        return Cause::of_disk(
             "a folder cannot be written to",
             "set SKYWARD_CACHE_DIR to a folder of your own; if it is uv's own cache, UV_CACHE_DIR",
         );
@@ -104,7 +115,13 @@ fn likely(step: &Step, text: &str, stdout: &str, plan: &Plan) -> Cause {
     }
     if step.name == "environment" {
         return of_python(text, &lower, stdout, plan).or_else(|| of_packages(text, &lower, plan)).unwrap_or_else(
-            || Cause { summary: "the installer failed".into(), hint: None, temporary: false, packages: true },
+            || Cause {
+                summary: "the installer failed".into(),
+                hint: None,
+                temporary: false,
+                disk: false,
+                packages: true,
+            },
         );
     }
     if has(&["do not match the hashes", "hash mismatch"]) {
@@ -113,7 +130,7 @@ fn likely(step: &Step, text: &str, stdout: &str, plan: &Plan) -> Cause {
             "put uv 0.7 or newer into PATH, or use an index that passes files on unchanged",
         );
     }
-    Cause { summary: "it did not end well".into(), hint: None, temporary: false, packages: false }
+    Cause { summary: "it did not end well".into(), hint: None, temporary: false, disk: false, packages: false }
 }
 
 fn of_network(text: &str, lower: &str) -> Option<Cause> {

@@ -181,7 +181,7 @@ fn ready(plan: &Plan, output: &CommandOutput) -> Option<Ready> {
 }
 
 /// What a script says under this name.
-fn marked<'a>(stdout: &'a str, name: &str) -> Option<&'a str> {
+pub(super) fn marked<'a>(stdout: &'a str, name: &str) -> Option<&'a str> {
     stdout.lines().find_map(|line| line.strip_prefix(MARK)?.strip_prefix(name)?.strip_prefix(' '))
 }
 

@@ -163,3 +163,12 @@ fn another_step_is_named_with_its_command() {
         "the step `setup` failed: it did not end well\n  x: not found (step: setup, command: the command, exit: 1)"
     );
 }
+
+#[test]
+fn a_full_disk_is_told_with_the_folder_that_is_on_it() {
+    let error = explained("environment", "cat: write error: No space left on device", "skyward-cache /x/cache\n");
+    assert!(error.context().contains(&("cache", "/x/cache".into())), "{error}");
+    assert!(!error.message().contains("skyward-cache"), "{error}");
+    let other = explained("environment", "error: Failed to build `numpy==99.0`", "skyward-cache /x/cache\n");
+    assert!(!other.context().iter().any(|(key, _)| *key == "cache"), "{other}");
+}

@@ -2,6 +2,7 @@
 : "${HOME:=$(getent passwd "$(id -u)" | cut -d: -f6)}"
 arch=$(uname -m)
 cache=${SKYWARD_CACHE_DIR:-${XDG_CACHE_HOME:-$HOME/.cache}/skyward}
+echo "skyward-cache $cache"
 env=$cache/envs/$key-$arch
 worker=$cache/worker/$digest
 python=${interpreter:-$env/bin/python}

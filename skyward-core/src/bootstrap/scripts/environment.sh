@@ -12,7 +12,8 @@ rm -rf "$env" "$build" "$cache"/worker/*/.ready-"$key-$arch"
 mkdir -p "$build"
 cd "$build"
 trap 'cd /; rm -rf "$build"' EXIT
-printf '%s' "$project" >pyproject.toml
+# A shell's own printf may not say why it cannot write.
+printf '%s' "$project" | cat >pyproject.toml
 [ -z "$lock" ] || cat >"$lock"
 
 # The shims of pyenv answer to every version that it has and refuse most; the interpreters behind them are what is looked for.
@@ -73,7 +74,7 @@ if [ -n "$interpreter" ]; then
     fi
     if [ -n "$check" ]; then
         echo "checking what $interpreter has"
-        printf '%s' "$check" >check.txt
+        printf '%s' "$check" | cat >check.txt
         has -r check.txt
         [ -z "$lock" ] || has -r "$lock"
     fi

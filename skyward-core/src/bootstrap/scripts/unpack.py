@@ -1,7 +1,9 @@
 """Unpacks the worker package, a JSON map of path to text on standard input, and compiles it."""
 
 import compileall
+import contextlib
 import json
+import marshal
 import pathlib
 import py_compile
 import shutil
@@ -10,7 +12,10 @@ import tempfile
 
 target = pathlib.Path(sys.argv[1])
 files = json.load(sys.stdin)
-if not (target / "skyward").is_dir():
+
+
+def unpack() -> None:
+    """Unpack beside the target, so that nobody sees a half of it."""
     target.parent.mkdir(parents=True, exist_ok=True)
     new = pathlib.Path(tempfile.mkdtemp(prefix=".new-", dir=target.parent))
     try:
@@ -24,6 +29,23 @@ if not (target / "skyward").is_dir():
         # Another process may have been first; that is as good.
         if not (target / "skyward").is_dir():
             raise
+
+
+if not (target / "skyward").is_dir():
+    try:
+        unpack()
+    except OSError as error:
+        sys.exit(f"error: cannot write {target}: {error.strerror}")
 unchecked = py_compile.PycInvalidationMode.UNCHECKED_HASH
-if not compileall.compile_dir(str(target / "skyward"), quiet=1, invalidation_mode=unchecked):
-    sys.exit("error: the worker package does not compile with this Python")
+# What it prints is why it failed.
+with contextlib.redirect_stdout(sys.stderr):
+    compiled = compileall.compile_dir(str(target / "skyward"), quiet=1, invalidation_mode=unchecked)
+if not compiled:
+    sys.exit(f"error: {target} cannot be compiled")
+# Some versions of Python take a file for written of which a full disk took only the beginning.
+for path in (target / "skyward").rglob(f"*.{sys.implementation.cache_tag}.pyc"):
+    try:
+        marshal.loads(path.read_bytes()[16:])
+    except (EOFError, ValueError, TypeError):
+        path.unlink()
+        sys.exit(f"error: cannot write {path}: no space left on device")

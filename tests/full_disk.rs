@@ -1,0 +1,110 @@
+//! Disks that are too small, for environments and for nodes: the start fails with a word on which and what to do, leaves nothing, and works when there is room.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "the helpers of tests are not tests themselves")]
+
+mod common;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use common::disk::Disk;
+use common::user::{User, finish};
+use common::{pool, python};
+use skyward::payload::PendingCompute;
+use skyward::pool::ComputePool;
+
+#[tokio::test]
+async fn an_environment_that_does_not_fit_is_told_and_is_built_when_there_is_room() {
+    let uv = uv().await;
+    let user = User::new();
+    let cache = user.root.join("cache");
+    // In small steps where it is the worker's package that does not fit any more.
+    let grow = |size: u64| if size < 512 << 10 { size * 2 } else { size + (96 << 10) };
+    let Some(errors) = until_it_fits(&user, &cache, grow, &[("SKYWARD_CACHE_DIR", &cache), ("PATH", &path_with(uv))])
+    else {
+        return;
+    };
+    for error in &errors {
+        assert!(
+            error.contains("failed: the disk is full") || error.contains("cannot be built: the disk is full"),
+            "{error}"
+        );
+        assert!(error.contains("free some space, or set SKYWARD_CACHE_DIR"), "{error}");
+        assert!(error.contains(cache.to_str().unwrap()), "which disk: {error}");
+    }
+    for (step, kind) in [("environment", "Environment: "), ("worker", "Bootstrap: ")] {
+        let of_step = |error: &&String| error.contains(&format!("step: {step},")) && error.starts_with(kind);
+        assert!(errors.iter().any(|error| of_step(&error)), "none in the step {step}: {errors:#?}");
+    }
+}
+
+#[test]
+fn a_node_that_does_not_fit_is_told_and_is_started_when_there_is_room() {
+    let user = User::new();
+    let run = user.root.join("run");
+    let Some(errors) = until_it_fits(&user, &run, |size| size + PAGE, &[]) else { return };
+    assert!(!errors.is_empty());
+    for error in errors {
+        assert!(error.starts_with(&format!("Provider: cannot make {}/p-", run.display())), "{error}");
+        assert!(error.contains("set SKYWARD_RUNTIME_DIR to a folder of your own with space in it"), "{error}");
+    }
+}
+
+/// Runs clients whose folder is on a disk that is full, and then grows until there is room; what they said before. None where there can be no such disk.
+fn until_it_fits(
+    user: &User,
+    folder: &PathBuf,
+    grow: impl Fn(u64) -> u64,
+    variables: &[(&str, &PathBuf)],
+) -> Option<Vec<String>> {
+    std::fs::create_dir(folder).unwrap();
+    let disk = Disk::mount(folder, PAGE)?;
+    disk.fill();
+    let mut errors = Vec::new();
+    let mut size = PAGE;
+    loop {
+        let said = finish(user.command("call").envs(variables.iter().copied()).spawn().unwrap());
+        assert_eq!((user.machines(), user.pools()), (Vec::new(), Vec::new()), "{said}");
+        if said == "returned" {
+            return Some(errors);
+        }
+        errors.push(said);
+        size = grow(size);
+        assert!(size < MOST, "it never fits: {errors:#?}");
+        disk.resize(size);
+    }
+}
+
+/// The uv that this host has, or that a pool obtains: it is not to be on the small disk.
+async fn uv() -> PathBuf {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    if let Some(uv) = std::env::split_paths(&path).map(|folder| folder.join("uv")).find(|uv| uv.exists()) {
+        return uv;
+    }
+    pool(1).start().await.unwrap().shutdown(Duration::from_secs(20)).await.unwrap();
+    let from = |variable| std::env::var_os(variable).map(PathBuf::from);
+    let of_user = || Some(from("XDG_CACHE_HOME").or_else(|| Some(from("HOME")?.join(".cache")))?.join("skyward"));
+    let versions = std::fs::read_dir(from("SKYWARD_CACHE_DIR").or_else(of_user).unwrap().join("uv")).unwrap();
+    versions.flatten().map(|version| version.path().join("bin/uv")).find(|uv| uv.exists()).unwrap()
+}
+
+/// The search path with the folder of this program before all others.
+fn path_with(program: PathBuf) -> PathBuf {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let first = program.parent().unwrap().to_owned();
+    std::env::join_paths(std::iter::once(first).chain(std::env::split_paths(&path))).unwrap().into()
+}
+
+/// What the tests start this program for.
+#[tokio::test]
+#[ignore = "a role that the other tests play"]
+async fn client() {
+    let call: PendingCompute<()> = python("def f():\n    pass\n").into();
+    match pool(1).scope(async |pool| call.run(pool).await).await {
+        Ok(()) => println!("\nsaid returned"),
+        Err(error) => println!("\nsaid {:?}: {}", error.kind(), error.to_string().replace('\n', " / ")),
+    }
+}
+
+const PAGE: u64 = 4096;
+const MOST: u64 = 64 << 20;
