@@ -106,12 +106,14 @@ pub(crate) async fn soon<T>(what: &str, future: impl Future<Output = T>) -> T {
     done.unwrap_or_else(|_| panic!("not within {PATIENCE:?}: {what}"))
 }
 
-/// Sends a signal to a process of this test; for SIGSTOP, waits until it has stopped.
+/// Sends a signal to a process of this test, and waits until it has stopped or ended by it.
 pub(crate) async fn signal(name: &str, pid: u32) {
     let sent = std::process::Command::new("kill").args([format!("-{name}"), pid.to_string()]).status();
     assert!(sent.unwrap().success(), "{name} to {pid}");
-    if name == "STOP" {
-        until("it has stopped", || state_of(pid) == Some('T')).await;
+    match name {
+        "STOP" => until("it has stopped", || state_of(pid) == Some('T')).await,
+        "KILL" => until("it has ended", || matches!(state_of(pid), None | Some('Z' | 'X'))).await,
+        _ => {}
     }
 }
 

@@ -111,7 +111,7 @@ impl Entered {
         Self { pool: PoolId::new(machine.rsplit_once('.').unwrap().0), worker: pid(), agent: pid() }
     }
 
-    /// Sends a signal to one of the two; for SIGSTOP, waits until it has stopped.
+    /// Sends a signal to one of the two, and waits until it has stopped or ended by it.
     pub(crate) async fn signal(&self, victim: Victim, name: &str) {
         let pid = match victim {
             Victim::Worker => self.worker,
