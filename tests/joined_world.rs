@@ -10,7 +10,7 @@ use common::scene::Folder;
 use common::{assert_nothing_left, limits, processes_of, python, signal, soon};
 use futures_util::future::join_all;
 use skyward::error::{Error, ErrorKind, WorkerExit};
-use skyward::event::{EventItem, PoolEvent};
+use skyward::event::{EventItem, Events, PoolEvent};
 use skyward::ids::Rank;
 use skyward::payload::{PendingCompute, RetryPolicy, Value};
 use skyward::plugin::plugin;
@@ -50,6 +50,18 @@ async fn outcomes(pool: &Pool, call: PendingCompute<u64>) -> Vec<skyward::Result
     soon("every task has an outcome", join_all(handles.into_iter().map(|handle| handle.outcome()))).await
 }
 
+/// The first end of a worker that is told.
+async fn first_exit(events: &mut Events) -> (Rank, WorkerExit) {
+    while let Some(item) = events.next().await {
+        if let EventItem::Event(event) = item
+            && let PoolEvent::WorkerExited { rank, exit } = &*event
+        {
+            return (*rank, exit.clone());
+        }
+    }
+    panic!("the pool has ended");
+}
+
 #[tokio::test]
 async fn a_rank_lost_while_a_broadcast_runs_fails_all_of_it_or_has_all_run_again() {
     let cells = [(0, false), (0, true), (NODES - 1, false), (NODES - 1, true)];
@@ -60,7 +72,9 @@ async fn a_rank_lost_while_a_broadcast_runs_fails_all_of_it_or_has_all_run_again
             for rank in 0..NODES {
                 folder.reached(&format!("begun1.{rank}")).await;
             }
+            let mut events = pool.events();
             kill(&pool, lost).await;
+            assert_eq!(soon("the loss is told", first_exit(&mut events)).await, (Rank(lost), WorkerExit::Signal(9)));
             if retry {
                 for rank in 0..NODES {
                     folder.reached(&format!("begun2.{rank}")).await;
@@ -94,17 +108,7 @@ async fn a_rank_lost_while_it_is_idle_is_there_again_for_the_next_broadcast() {
         assert_eq!(meet(&folder).broadcast(&pool).await.unwrap(), [1; NODES as usize]);
         let mut events = pool.events();
         kill(&pool, lost).await;
-        let noticed = async {
-            while let Some(item) = events.next().await {
-                if let EventItem::Event(event) = item
-                    && let PoolEvent::WorkerExited { rank, exit } = &*event
-                {
-                    return (*rank, exit.clone());
-                }
-            }
-            panic!("it was not told");
-        };
-        assert_eq!(soon("the loss is told", noticed).await, (Rank(lost), WorkerExit::Signal(9)));
+        assert_eq!(soon("the loss is told", first_exit(&mut events)).await, (Rank(lost), WorkerExit::Signal(9)));
         // It waits for the next generation, and runs in no half of one.
         assert_eq!(soon("the next one", meet(&folder).broadcast(&pool)).await.unwrap(), [2; NODES as usize]);
         end(pool).await;
