@@ -166,8 +166,15 @@ async fn a_node_whose_agent_is_stopped_is_replaced_when_its_lease_has_passed() {
     limits.lease = Duration::from_secs(2);
     let handle = pool(1).limits(limits).start().await.unwrap();
     let mut events = handle.events();
+    let call = tokio::spawn({
+        let handle = handle.clone();
+        async move { stays().retry(RetryPolicy::never()).run(&handle).await }
+    });
+    until_running(&handle, 1).await;
     signal_agent(handle.id(), 0, "STOP");
     let told = until_replaced(&mut events, 0).await;
+    let error = call.await.unwrap().unwrap_err();
+    assert_eq!((error.kind(), error.exit()), (ErrorKind::NodeLost, Some(&WorkerExit::LeaseEnded)), "{error}");
     assert_eq!(told[0], "0 lost: the agent did not answer for 2s");
     assert!(machine().run(&handle).await.unwrap().ends_with(".n0-a2"));
     assert!(!processes_of(handle.id()).iter().any(|line| line.contains("/n0-a1")), "the stopped agent is ended");

@@ -161,11 +161,17 @@ impl Error {
         error.edit(|inner| inner.exit = Some(exit))
     }
 
-    /// The error of a task that ran on a node that was lost.
+    /// The error of a task that ran on a node that was lost. How its worker ended is what the cause says, or else that its agent is gone.
     pub fn node_lost(node: NodeIndex, rank: Rank, cause: Self) -> Self {
+        let exit = cause.exit().filter(|exit| exit.is_node_loss()).cloned().unwrap_or(WorkerExit::AgentGone);
         Self::new(ErrorKind::NodeLost, format!("node {node} was lost while its rank {rank} ran the task"))
             .with_source(cause)
-            .edit(|inner| inner.exit = Some(WorkerExit::AgentGone))
+            .edit(|inner| inner.exit = Some(exit))
+    }
+
+    /// Says how the workers of a node end by what is lost.
+    pub(crate) fn with_exit(self, exit: WorkerExit) -> Self {
+        self.edit(|inner| inner.exit = Some(exit))
     }
 
     /// The error of a task that has ended its worker so often that it is not tried again.

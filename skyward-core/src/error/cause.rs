@@ -13,7 +13,7 @@ pub enum Cause {
     Crash,
     /// The kernel ended the worker while it ran the task, because the machine was out of memory.
     OutOfMemory,
-    /// The node was lost: its agent or its machine is gone, or its lease was not renewed.
+    /// The node was lost: its agent or its machine is gone, its lease was not renewed, or the worker could not be reached there any more.
     NodeLost,
     /// The provider took the machine back.
     Preempted,
@@ -48,7 +48,7 @@ impl Cause {
             (_, Some(WorkerExit::OutOfMemory)) => Some(Self::OutOfMemory),
             (_, Some(WorkerExit::Preempted)) => Some(Self::Preempted),
             (_, Some(WorkerExit::WorldEnded)) => Some(Self::PeerLost),
-            (_, Some(exit)) if exit.is_node_loss() => Some(Self::NodeLost),
+            (_, Some(WorkerExit::Unreachable | WorkerExit::AgentGone | WorkerExit::LeaseEnded)) => Some(Self::NodeLost),
             (_, Some(_)) => Some(Self::Crash),
             (ErrorKind::NodeLost, None) => Some(Self::NodeLost),
             (ErrorKind::Stalled, None) => Some(Self::Stall),
@@ -116,7 +116,7 @@ mod tests {
             (WorkerExit::WorldEnded, Cause::PeerLost),
             (WorkerExit::AgentGone, Cause::NodeLost),
             (WorkerExit::LeaseEnded, Cause::NodeLost),
-            (WorkerExit::NodeLost, Cause::NodeLost),
+            (WorkerExit::Unreachable, Cause::NodeLost),
             (WorkerExit::Preempted, Cause::Preempted),
         ] {
             assert_eq!(Cause::of(&Error::worker_exited(Rank(0), exit.clone())), Some(cause), "{exit}");

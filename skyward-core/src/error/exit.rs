@@ -22,16 +22,14 @@ pub enum WorkerExit {
     AgentGone,
     /// Its node's lease was not renewed in time, so the node ended itself.
     LeaseEnded,
-    /// Its node's machine is gone.
-    NodeLost,
     /// Its node's machine was taken back by the provider.
     Preempted,
 }
 
 impl WorkerExit {
-    /// Whether it was lost with its node or with the way there, and not by itself.
+    /// Whether it was lost with its node, and not by itself.
     pub fn is_node_loss(&self) -> bool {
-        matches!(self, Self::Unreachable | Self::AgentGone | Self::LeaseEnded | Self::NodeLost | Self::Preempted)
+        matches!(self, Self::AgentGone | Self::LeaseEnded | Self::Preempted)
     }
 
     /// What to do about it, where the end says so much.
@@ -63,7 +61,6 @@ impl fmt::Display for WorkerExit {
             Self::WorldEnded => f.write_str("was ended because another worker of its world was lost"),
             Self::AgentGone => f.write_str("was lost with its agent"),
             Self::LeaseEnded => f.write_str("was ended because the lease of its node was not renewed"),
-            Self::NodeLost => f.write_str("was lost with its node"),
             Self::Preempted => f.write_str("was lost because the provider took its machine back"),
         }
     }

@@ -229,7 +229,10 @@ impl Listener {
                 Ok(Ok(true)) => {}
                 Ok(Ok(false)) => break Error::new(ErrorKind::Io, "the agent ended its connection"),
                 Ok(Err(error)) => break error,
-                Err(_) => break Error::new(ErrorKind::Timeout, format!("the agent did not answer for {lease:?}")),
+                Err(_) => {
+                    let silent = format!("the agent did not answer for {lease:?}");
+                    break Error::new(ErrorKind::Timeout, silent).with_exit(WorkerExit::LeaseEnded);
+                }
             }
         };
         // Before the command, which whoever does not know this connection yet drops.

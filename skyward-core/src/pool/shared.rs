@@ -260,11 +260,12 @@ impl Shared {
             let first = (node.0 * state.workers_per_node) as usize;
             let slots = state.workers.iter_mut().enumerate().skip(first).take(state.workers_per_node as usize);
             let mut lost = Vec::new();
+            let exit = cause.exit().filter(|exit| exit.is_node_loss()).cloned().unwrap_or(WorkerExit::AgentGone);
             for (rank, slot) in slots {
                 if slot.pid.is_some() {
                     lost.push(Rank(rank as u32));
                 }
-                slot.leave();
+                slot.leave(exit.clone());
             }
             if let Some(agent) = state.agents.get_mut(node.0 as usize) {
                 *agent = None;
@@ -273,11 +274,11 @@ impl Shared {
                 status.ready = false;
             }
             state.scheduler.on_node_lost(now, node, cause);
-            lost
+            lost.into_iter().map(move |rank| (rank, exit.clone()))
         });
         self.ended.notify_waiters();
-        for rank in lost {
-            self.emit(PoolEvent::WorkerExited { rank, exit: WorkerExit::AgentGone });
+        for (rank, exit) in lost {
+            self.emit(PoolEvent::WorkerExited { rank, exit });
         }
     }
 
@@ -398,7 +399,7 @@ impl WorkerSlot {
 
     /// The slot of the worker that is started in this one's place. Within a generation it goes on writing to the same files, if it is on the same machine.
     pub(crate) fn replaced(&self, generation: Generation, max_frame: usize) -> Self {
-        let moved = self.exited == Some(WorkerExit::AgentGone);
+        let moved = self.exited.as_ref().is_some_and(WorkerExit::is_node_loss);
         let (received, earlier) = match (self.generation == generation, moved) {
             (false, _) => ([0; 2], [0; 2]),
             (true, false) => (self.received, self.earlier),
@@ -410,10 +411,10 @@ impl WorkerSlot {
     }
 
     /// Its machine is lost, and whatever still comes from there is not heard.
-    fn leave(&mut self) {
+    fn leave(&mut self, exit: WorkerExit) {
         self.before = None;
         self.pid = None;
-        self.exited = Some(WorkerExit::AgentGone);
+        self.exited = Some(exit);
         self.output_ended = true;
         // What its reader has in hand already is of a connection that is over.
         self.connection += 1;

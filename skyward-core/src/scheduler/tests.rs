@@ -412,7 +412,7 @@ fn workers_that_only_die_end_the_pool() {
 fn a_worker_that_is_lost_with_its_node_is_no_crash_of_its_task() {
     let mut story = Story::new(1, 1, false);
     let id = story.submit(Target::Any);
-    for exit in [WorkerExit::NodeLost, WorkerExit::LeaseEnded] {
+    for exit in [WorkerExit::Unreachable, WorkerExit::LeaseEnded] {
         story.scheduler.on_lost(story.now, Rank(0), &exit);
         story.step();
         assert!(story.has(|action| matches!(action, Action::Retried { .. })), "{exit}");

@@ -90,7 +90,7 @@ mod tests {
         let exits = [
             (WorkerExit::Code(1), 1),
             (WorkerExit::OutOfMemory, 1),
-            (WorkerExit::NodeLost, 2),
+            (WorkerExit::LeaseEnded, 2),
             (WorkerExit::Preempted, 1),
             (WorkerExit::WorldEnded, 1),
         ];
@@ -115,7 +115,7 @@ mod tests {
         let mut tries = Tries::default();
         assert!(again(&mut tries, lost(WorkerExit::AgentGone), retry, 3));
         assert!(again(&mut tries, lost(WorkerExit::LeaseEnded), retry, 3));
-        assert!(!again(&mut tries, lost(WorkerExit::NodeLost), retry, 3));
+        assert!(!again(&mut tries, lost(WorkerExit::LeaseEnded), retry, 3));
     }
 
     #[test]
@@ -151,7 +151,7 @@ mod tests {
         let mut tries = Tries::default();
         assert!(again(&mut tries, lost(WorkerExit::Code(1)), RetryPolicy::times(100), 3));
         assert!(
-            again(&mut tries, lost(WorkerExit::NodeLost), RetryPolicy::times(100), 3),
+            again(&mut tries, lost(WorkerExit::LeaseEnded), RetryPolicy::times(100), 3),
             "a lost node is not its fault"
         );
         assert!(again(&mut tries, lost(WorkerExit::OutOfMemory), RetryPolicy::times(100), 3));
