@@ -12,7 +12,7 @@ use rows::{Measured, Row};
 
 /// What is asked for.
 pub(crate) struct Bench {
-    /// In the order of [`ROWS`].
+    /// In the order of [`rows::ROWS`].
     pub(crate) rows: Vec<&'static Row>,
     pub(crate) quick: bool,
     /// Without the peers.
