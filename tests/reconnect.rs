@@ -157,3 +157,47 @@ async fn a_stream_goes_on_where_it_was_cut() {
         .await
         .unwrap();
 }
+
+#[tokio::test]
+async fn what_is_written_after_the_agents_connection_was_cut_arrives_once_and_the_node_stays() {
+    let gate = std::env::temp_dir().join(format!("skyward-say-{}", std::process::id()));
+    let _ = std::fs::remove_file(&gate);
+    let say: PendingCompute<()> = python(
+        "import os, time\ndef f(gate):\n    print('before', flush=True)\n    while not os.path.exists(gate):\n        time.sleep(0.01)\n    print('after', flush=True)\n",
+    )
+    .arg("gate", gate.to_str().unwrap().to_owned())
+    .into();
+    let provider = Cuttable::default();
+    Pool::builder()
+        .provider(provider.clone())
+        .limits(limits())
+        .scope(async |pool| {
+            let mut events = pool.events();
+            let listen = async {
+                let mut text = String::new();
+                while let Some(EventItem::Event(event)) = events.next().await {
+                    match &*event {
+                        PoolEvent::Output(output) => text += &String::from_utf8_lossy(&output.bytes),
+                        PoolEvent::NodeLost { error, .. } => panic!("{error}"),
+                        _ => {}
+                    }
+                    if text == "before\n" && !gate.exists() {
+                        assert!(provider.cut() >= 2, "the worker's, and the agent's");
+                        std::fs::write(&gate, "").unwrap();
+                    }
+                    if text.ends_with("after\n") {
+                        break;
+                    }
+                }
+                text
+            };
+            let listen = tokio::time::timeout(std::time::Duration::from_secs(30), listen);
+            let (said, text) = tokio::join!(say.run(pool), listen);
+            said?;
+            assert_eq!(text.unwrap(), "before\nafter\n");
+            Ok(())
+        })
+        .await
+        .unwrap();
+    std::fs::remove_file(gate).unwrap();
+}

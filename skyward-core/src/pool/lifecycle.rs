@@ -155,12 +155,15 @@ impl Lifecycle {
             if self.due.is_empty() || !self.are_up(Workers::World) {
                 return Vec::new();
             }
-            self.due.clear();
-            return vec![Step::End(Job::StopWorld), Step::Begin(Job::Start(Workers::World))];
+            let mut steps = vec![Step::End(Job::StopWorld)];
+            steps.extend(std::mem::take(&mut self.due).into_iter().map(|rank| Step::End(Job::ReachWorker(rank))));
+            steps.push(Step::Begin(Job::Start(Workers::World)));
+            return steps;
         }
         let due: Vec<Rank> = self.due.iter().copied().filter(|rank| self.is_up(self.node_of(*rank))).collect();
         self.due.retain(|rank| !due.contains(rank));
-        due.into_iter().map(|rank| Step::Begin(Job::Start(Workers::One(rank)))).collect()
+        let start = |rank| [Step::End(Job::ReachWorker(rank)), Step::Begin(Job::Start(Workers::One(rank)))];
+        due.into_iter().flat_map(start).collect()
     }
 
     fn all_due(&mut self) {
@@ -206,7 +209,9 @@ mod tests {
         let mut pool = Lifecycle::new(2, 2, false);
         assert_eq!(begun(&pool.on_node_lost(NodeIndex(1))), []);
         assert_eq!(begun(&pool.on_replace(NodeIndex(1))), [Job::Replace(NodeIndex(1))]);
-        assert_eq!(begun(&pool.on_workers_lost(Workers::One(Rank(0)))), [one(0)]);
+        let steps = pool.on_workers_lost(Workers::One(Rank(0)));
+        assert_eq!(steps[0], Step::End(Job::ReachWorker(Rank(0))), "the one that was looked for is not there any more");
+        assert_eq!(begun(&steps), [one(0)]);
         assert_eq!(begun(&pool.on_workers_lost(Workers::One(Rank(3)))), []);
         assert_eq!(begun(&pool.on_replaced(NodeIndex(1))), [one(2), one(3)]);
         assert_eq!(begun(&pool.on_workers_lost(Workers::One(Rank(3)))), [one(3)]);

@@ -410,6 +410,11 @@ impl WorkerSlot {
         Self { received, earlier, before, connection, ..Self::new(generation, max_frame) }
     }
 
+    /// Whether its worker is there, as far as is known, and this is the latest connection to it.
+    pub(crate) fn is_on(&self, connection: u64) -> bool {
+        self.connection == connection && self.exited.is_none()
+    }
+
     /// Its machine is lost, and whatever still comes from there is not heard.
     fn leave(&mut self, exit: WorkerExit) {
         self.before = None;

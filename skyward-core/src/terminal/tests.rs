@@ -139,6 +139,40 @@ fn rows_follow_the_start_and_are_gone_when_it_is_done() {
 }
 
 #[test]
+fn a_node_that_is_lost_and_replaced_is_told_and_leaves_no_row() {
+    let mut story = story();
+    for item in life().into_iter().take(8) {
+        story.tell(&item, Duration::ZERO);
+    }
+    let (node, machine) = (NodeIndex(0), MachineId::new("m-2"));
+    let gone = || Error::new(ErrorKind::Io, "the agent ended its connection");
+    let mut notes = Vec::new();
+    for lost in [
+        PoolEvent::NodeLost { node, error: gone() },
+        PoolEvent::NodeLeft { node, error: gone() },
+        PoolEvent::NodeLaunching { node },
+        PoolEvent::NodeLaunched { node, machine: machine.clone(), address: "10.0.0.2".into() },
+        PoolEvent::GenerationStarting { generation: Generation(1), workers: 1 },
+        PoolEvent::WorkerReady { rank: Rank(0), node, pid: 7 },
+        PoolEvent::NodeReplaced { node, machine, address: "10.0.0.2".into() },
+    ] {
+        notes.extend(story.tell(&event(lost), Duration::ZERO).into_iter().filter_map(|show| match show {
+            Show::Note(text) => Some(text),
+            _ => None,
+        }));
+    }
+    assert_eq!(
+        notes,
+        [
+            "node 0 is lost: the agent ended its connection",
+            "node 0: its machine may still be there: the agent ended its connection",
+            "node 0 is there again: machine m-2 at 10.0.0.2",
+        ]
+    );
+    assert_eq!(story.rows(), []);
+}
+
+#[test]
 fn many_nodes_share_a_row() {
     let mut story = story();
     for node in 0..20 {
