@@ -50,6 +50,7 @@ pub struct PoolBuilder {
     limits: Limits,
     tasks: TaskOptions,
     sources: Vec<Arc<Source>>,
+    id: Option<PoolId>,
     #[cfg(feature = "terminal")]
     terminal: Option<Terminal>,
 }
@@ -66,6 +67,7 @@ impl PoolBuilder {
             limits: Limits::default(),
             tasks: TaskOptions::default(),
             sources: Vec::new(),
+            id: None,
             #[cfg(feature = "terminal")]
             terminal: None,
         }
@@ -155,6 +157,13 @@ impl PoolBuilder {
         self
     }
 
+    /// The id of a pool that is played again.
+    #[cfg(feature = "testkit")]
+    pub(crate) fn id(mut self, pool: PoolId) -> Self {
+        self.id = Some(pool);
+        self
+    }
+
     /// Shows progress and the tasks' output on the terminal. Without this nothing is printed.
     #[cfg(feature = "terminal")]
     pub fn terminal(mut self, terminal: Terminal) -> Self {
@@ -239,8 +248,9 @@ impl PoolBuilder {
     /// As [`start`](Self::start). A program that returns from `main` right afterwards ends before the background does: this method waits.
     pub async fn start_unless(self, stop: impl Future<Output = ()>) -> Result<Option<Pool>> {
         let deadline = self.limits.shutdown;
-        let blueprint = self.blueprint()?;
-        let pool = PoolId::random();
+        let mut blueprint = self.blueprint()?;
+        let pool = self.id.clone().unwrap_or_else(PoolId::random);
+        blueprint.provider = blueprint.provider.of_pool(&pool);
         let span = tracing::info_span!("pool", pool = %pool, provider = self.provider.name());
         let (commands, received) = mpsc::unbounded_channel();
         let shared = Shared::new(pool.clone(), self.limits, self.tasks, commands);

@@ -116,6 +116,7 @@ impl Driver {
         let cleanup = self.cleanup.clone();
         let timers = spawn(run_timers(Arc::clone(&shared)));
         let up = tokio::select! {
+            biased;
             up = blueprint.bring_up(&shared, &cleanup) => up,
             // Nobody waits for the pool any more.
             () = ready.closed() => Err(closed()),
@@ -249,9 +250,8 @@ impl Serving {
                 self.go(steps);
             }
             Command::WorkerDisconnected { rank, generation, connection } => {
-                let is_current =
-                    self.shared.lock().slot(rank, generation).is_some_and(|slot| slot.connection == connection);
                 // A worker that was started again, or connected to again, has another connection by now.
+                let is_current = self.shared.lock().slot(rank, generation).is_some_and(|slot| slot.is_on(connection));
                 if is_current && let Some(node) = self.node(self.lifecycle.node_of(rank)) {
                     let (world, shared) = (Arc::clone(&self.world), Arc::clone(&self.shared));
                     let reach = repair::reach_worker(world, shared, node, rank, generation);
@@ -447,6 +447,7 @@ async fn run_timers(shared: Arc<Shared>) {
         let next = shared.lock().scheduler.next_timeout();
         let next = next.map_or_else(|| Instant::now() + IDLE, Instant::from_std);
         tokio::select! {
+            biased;
             () = tokio::time::sleep_until(next) => shared.act(|state, now| state.scheduler.on_timeout(now)),
             () = shared.earlier.notified() => {}
         }

@@ -133,6 +133,7 @@ impl World {
             greeted
         };
         let connected = tokio::select! {
+            biased;
             greeted = greeted => greeted?,
             exit = shared.exited(rank, generation) => return Err(ended_early(rank, &exit)),
         };

@@ -19,18 +19,26 @@ use crate::remote::Remote;
 pub struct Checked {
     inner: Arc<dyn Provider>,
     most: Duration,
+    /// Makes its waits other than those of others.
+    salt: u64,
 }
 
 impl Checked {
     /// Wraps a provider.
     pub fn new(inner: Arc<dyn Provider>) -> Self {
-        Self { inner, most: Duration::MAX }
+        Self { inner, most: Duration::MAX, salt: rand::random() }
     }
 
     /// Lets no call take longer than this, tries and waits between them together.
     #[must_use]
     pub fn deadline(mut self, most: Duration) -> Self {
         self.most = most;
+        self
+    }
+
+    /// Waits as another one of the same pool does: what a simulation plays is the same each time.
+    pub(crate) fn of_pool(mut self, pool: &PoolId) -> Self {
+        self.salt = mixed(0, pool.as_str());
         self
     }
 
@@ -75,7 +83,7 @@ impl Checked {
                     return Err(self.told(Error::new(ErrorKind::Timeout, message).temporary(), &call, tries));
                 }
             };
-            let next = Instant::now() + jittered(pause);
+            let next = Instant::now() + jittered(pause, mixed(self.salt.wrapping_add(tries.into()), call.on));
             if error.status() != ErrorStatus::Temporary || tries == TRIES || next >= deadline {
                 return Err(self.told(error, &call, tries));
             }
@@ -211,8 +219,19 @@ fn shown(offer: &Offer) -> String {
 }
 
 /// Between half and all of it, so that many who wait do not come back together.
-fn jittered(pause: Duration) -> Duration {
-    pause.mul_f64(rand::random_range(0.5..1.0))
+fn jittered(pause: Duration, salt: u64) -> Duration {
+    let share = (salt >> 11) as f64 / (1_u64 << 53) as f64;
+    pause.mul_f64(0.5 + share / 2.0)
+}
+
+/// A number that depends on all bits of both.
+fn mixed(salt: u64, text: &str) -> u64 {
+    text.bytes().map(u64::from).chain([0]).fold(salt, |state, byte| {
+        let state = (state ^ byte).wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let state = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let state = (state ^ (state >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        state ^ (state >> 31)
+    })
 }
 
 const MINUTE: Duration = Duration::from_secs(60);
@@ -293,6 +312,16 @@ mod tests {
         let answers = Mutex::new(vec![Err(busy()), Err(busy()), Ok(())]);
         let (done, calls) = terminate(Scripted { answers, ..Scripted::default() }).await;
         assert_eq!((done.is_ok(), calls), (true, 3));
+    }
+
+    #[test]
+    fn waits_differ_and_are_within_their_bounds() {
+        let pause = Duration::from_secs(8);
+        let waits: Vec<_> = (0..100).map(|salt| jittered(pause, mixed(salt, "m"))).collect();
+        assert!(waits.iter().all(|wait| (pause / 2..=pause).contains(wait)), "{waits:?}");
+        let early = waits.iter().filter(|wait| **wait < pause * 3 / 4).count();
+        assert!((25..75).contains(&early), "{early} of 100 are in the first half");
+        assert_ne!(jittered(pause, mixed(1, "a")), jittered(pause, mixed(1, "b")));
     }
 
     #[tokio::test(start_paused = true)]

@@ -1,6 +1,6 @@
 //! A provider whose machines are in this process, and that does what a script says.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -65,9 +65,9 @@ pub trait Script: Fate {
         Turn::Works(Duration::ZERO)
     }
 
-    /// How a node's machine ends before its time, and when, counted from its launch.
-    fn death(&self, node: u32) -> Option<(Duration, Death)> {
-        let _ = node;
+    /// How the `machine`-th machine (from 0) of a node ends before its time, and when, counted from its launch.
+    fn death(&self, node: u32, machine: u32) -> Option<(Duration, Death)> {
+        let _ = (node, machine);
         None
     }
 }
@@ -117,6 +117,13 @@ impl FakeProvider {
         lock(&self.0.state).machines.len()
     }
 
+    /// How many of them took the place of another one.
+    pub fn replaced(&self) -> usize {
+        let state = lock(&self.0.state);
+        let nodes: BTreeSet<_> = state.machines.values().map(|fake| fake.machine.node).collect();
+        state.machines.len() - nodes.len()
+    }
+
     /// The nodes on which an agent or a worker runs.
     pub fn running(&self) -> Vec<MachineId> {
         let state = lock(&self.0.state);
@@ -143,11 +150,13 @@ impl FakeProvider {
             return fake.machine.clone();
         }
         let index = request.node.0;
+        let before = state.machines.values().filter(|fake| fake.machine.node == request.node);
+        let number = before.map(|fake| fake.node.succeed()).count() as u32;
         let fate: Arc<dyn Fate> = Arc::<dyn Script>::clone(&self.0.script);
         let node = FakeNode::new(index, fate, Arc::clone(&self.0.witness));
-        let machine = Machine::new(request, id.clone(), format!("10.0.0.{}", index + 1), "/fake");
+        let machine = Machine::new(request, id.clone(), format!("10.0.{number}.{}", index + 1), "/fake");
         state.machines.insert(id.clone(), Fake { machine: machine.clone(), node: node.clone(), gone: None });
-        if let Some((after, death)) = self.0.script.death(index) {
+        if let Some((after, death)) = self.0.script.death(index, number) {
             let inner = Arc::downgrade(&self.0);
             tokio::spawn(async move {
                 sleep(after).await;

@@ -1,6 +1,7 @@
 //! The node's side of the worker protocol in this process: an agent and its workers, over byte streams that are no sockets.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::hash::{Hash, Hasher};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -81,6 +82,8 @@ impl Fate for Faultless {
 pub struct Witness {
     runs: Mutex<BTreeMap<Bytes, u32>>,
     wrongs: Mutex<Vec<String>>,
+    trace: Mutex<u64>,
+    origin: Mutex<Option<Instant>>,
 }
 
 /// A node: its agent and its workers. Clones are one node.
@@ -103,6 +106,8 @@ struct State {
     agent: bool,
     /// Nothing on the node answers any more, and nothing tells.
     frozen: bool,
+    /// Another machine has its place.
+    succeeded: bool,
     lease: Option<Instant>,
     client: Option<Sender>,
     connections: u64,
@@ -137,6 +142,19 @@ impl Witness {
     /// How often tasks with these arguments were begun.
     pub fn begun(&self, args: &[u8]) -> u32 {
         lock(&self.runs).get(args).copied().unwrap_or_default()
+    }
+
+    /// A number that stands for all that the nodes were told, and when: the same for two plays that are the same.
+    pub fn trace(&self) -> u64 {
+        *lock(&self.trace)
+    }
+
+    fn saw(&self, node: u32, frame: &Frame) {
+        let mut hasher = std::hash::DefaultHasher::new();
+        // On a paused clock this is a whole number of milliseconds from its start.
+        let origin = lock(&self.origin).get_or_insert_with(Instant::now).elapsed();
+        (*lock(&self.trace), node, origin, &frame.head[..], &frame.body[..]).hash(&mut hasher);
+        *lock(&self.trace) = hasher.finish();
     }
 
     pub(crate) fn wrong(&self, what: String) {
@@ -188,6 +206,11 @@ impl FakeNode {
         links.for_each(|link| link.close());
         drop(state);
         self.0.changed.notify_waiters();
+    }
+
+    /// Another machine was launched for the node: this one is to get no task any more.
+    pub fn succeed(&self) {
+        lock(&self.0.state).succeeded = true;
     }
 
     /// Nothing answers any more, and no connection ends: a machine that is stopped, or cut off without a word.
@@ -248,6 +271,7 @@ impl FakeNode {
         for number in 0.. {
             let gone = self.until(|state| !state.frozen && !self.is_there(state, worker, pid, connection));
             let frame = tokio::select! {
+                biased;
                 frame = reader.next(&mut waiting) => frame,
                 () = gone => break,
             };
@@ -263,6 +287,7 @@ impl FakeNode {
             if !self.is_there(&state, worker, pid, connection) {
                 break;
             }
+            self.0.witness.saw(self.0.node, &frame);
             let understood = match worker {
                 None => self.on_agent_frame(&mut state, &sender, frame),
                 Some(worker) => self.on_worker_frame(&mut state, worker, &sender, frame),
@@ -392,6 +417,9 @@ impl FakeNode {
                 rmp::decode::read_array_len(&mut rest).ok()?;
                 let mut next = || rmp::decode::read_int::<u64, _>(&mut rest).ok();
                 let (_, task, reference, acknowledged) = (next()?, next()?, next()? as u32, next()?);
+                if state.succeeded {
+                    self.0.witness.wrong(format!("task {task} came to a machine of node {node} that was replaced"));
+                }
                 if !worker.loaded.contains(&reference) {
                     self.0.witness.wrong(format!("task {task} came before its source"));
                 }
@@ -534,6 +562,7 @@ impl FakeNode {
                 return self.end();
             }
             tokio::select! {
+                biased;
                 () = sleep_until(lease) => {}
                 () = self.until(|state| state.lease != Some(lease)) => {}
             }

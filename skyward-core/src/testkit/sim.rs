@@ -1,7 +1,7 @@
 //! The whole pool on a paused clock, with faults drawn from a seed.
 //!
 //! [`run`] plays one seed: a pool on a [`FakeProvider`] gets tasks, cancels some, and ends, while machines fail to start, never answer, freeze or die, connections are cut with the frames in
-//! them, and frames come late or twice. No socket, no process, no thread: hours pass in milliseconds.
+//! them, and frames come late or twice. Machines that are lost are replaced. No socket, no process, no thread: hours pass in milliseconds.
 //!
 //! ```
 //! skyward_core::testkit::sim::run(7).unwrap();
@@ -16,6 +16,7 @@ use tokio::time::{Instant, sleep, timeout};
 use super::fake_provider::{Death, FakeProvider, Script, Turn};
 use super::fake_worker::{Fate, Work};
 use crate::error::{Error, ErrorKind};
+use crate::ids::PoolId;
 use crate::payload::{Args, Outcome, RetryPolicy, Source, Target, Task, TaskHandle, TaskOptions};
 use crate::plugin::plugin;
 use crate::pool::{ComputePool, Pool};
@@ -49,6 +50,10 @@ pub struct Seen {
     pub failed: usize,
     /// Machines that were started.
     pub machines: usize,
+    /// Those of them that took the place of another one.
+    pub replaced: usize,
+    /// Stands for all that the nodes were told, and when: the same each time the seed is played.
+    pub trace: u64,
     /// How long it took on the paused clock.
     pub took: Duration,
 }
@@ -56,9 +61,9 @@ pub struct Seen {
 /// Plays one seed.
 ///
 /// After each step it holds that no task has two outcomes and none of another task's, that a task never comes to a worker that has it, or before its source, and that no generation is started beside an
-/// older one. At the end it holds that each task had an outcome, that no machine, agent or worker is left, that nothing of the pool goes on, and that all of it ended within a bound.
+/// older one, and no task comes to a machine whose place another one has. At the end it holds that each task had an outcome, that no machine, agent or worker is left, that nothing of the pool goes on, and that all of it ended within a bound.
 ///
-/// Everything that is drawn is the same each time. Which of several things that are due at the same moment goes first is not.
+/// Two plays of a seed are the same, to the order of what is due at the same moment.
 ///
 /// # Errors
 ///
@@ -81,7 +86,9 @@ pub fn run(seed: u64) -> Result<Seen, Broken> {
         }
         seen.took = started.elapsed();
         seen.machines = provider.launched();
+        seen.replaced = provider.replaced();
         settled(&provider).await.map_err(broken)?;
+        seen.trace = provider.witness().trace();
         Ok(seen)
     })
 }
@@ -134,6 +141,7 @@ async fn play(seed: Seed, provider: &FakeProvider, seen: &mut Seen) -> Result<()
     let least = if joined { nodes } else { 1 + seed.below("least", 0, 0, u64::from(nodes)) as u32 };
     let mut builder = Pool::builder()
         .provider(provider.clone())
+        .id(PoolId::new("p-simulated"))
         .nodes(Nodes::partial(least, nodes))
         .workers_per_node(1 + seed.below("workers", 0, 0, 3) as u32)
         .limits(Limits { stall: seed.chance("stall", 0, 0, 3).then_some(STALL), ..limits() });
@@ -155,8 +163,10 @@ async fn play(seed: Seed, provider: &FakeProvider, seen: &mut Seen) -> Result<()
     seen.ready = true;
     let count = seed.below("tasks", 0, 0, 40);
     let mut waiting = Vec::new();
+    // Most pools live for a minute, so that their machines die while they serve.
+    let pause = if seed.chance("pause", u64::MAX, 0, 3) { 200 } else { 3_000 };
     for number in 0..count {
-        sleep(seed.time("pause", number, 0, 200)).await;
+        sleep(seed.time("pause", number, 0, pause)).await;
         let args = Args::new().with("n", &number).encode().map_err(|error| error.to_string())?;
         let options =
             TaskOptions::default().timeout(TASK).retry(RetryPolicy::times(seed.below("retry", number, 0, 3) as u32));
@@ -248,7 +258,8 @@ async fn wait(
         Err(error) => {
             // A task is sent to a worker that is idle. A node that is lost, or another worker that never enters its hooks, may keep it from beginning there; nothing else.
             let hooks = seed.chance("hooks", u64::MAX, 0, 3);
-            let healthy = hooks && (0..MOST_NODES).all(|node| seed.death(node).is_none());
+            let immortal = |node| (0..provider.launched() as u32).all(|machine| seed.death(node, machine).is_none());
+            let healthy = hooks && (0..MOST_NODES).all(immortal);
             if healthy && error.kind() == ErrorKind::Timeout && provider.witness().begun(&args) == 0 {
                 return Err(format!("task {number} was sent, and no worker began it: {error}"));
             }
@@ -381,7 +392,11 @@ impl Fate for Seed {
 
 impl Script for Seed {
     fn launch(&self, node: u32, call: u32) -> Turn {
-        self.turn("launch", node, call)
+        // A machine that is to take the place of another one often cannot be had.
+        match call > 0 && self.fault("relaunch", node.into(), call.into(), 5) {
+            true => Turn::Fails,
+            false => self.turn("launch", node, call),
+        }
     }
 
     fn connect(&self, node: u32, call: u32) -> Turn {
@@ -403,16 +418,19 @@ impl Script for Seed {
         }
     }
 
-    fn death(&self, node: u32) -> Option<(Duration, Death)> {
-        if !self.fault("death", node.into(), 0, 5) {
+    fn death(&self, node: u32, machine: u32) -> Option<(Duration, Death)> {
+        let (node, machine) = (u64::from(node), u64::from(machine) << 8);
+        if !self.fault("death", node, machine, 2) {
             return None;
         }
-        let death = match self.below("death", node.into(), 1, 3) {
+        let death = match self.below("death", node, machine + 1, 3) {
             0 => Death::Machine,
             1 => Death::Agent,
             _ => Death::Freezes,
         };
-        Some((self.time("death", node.into(), 2, 20_000), death))
+        // Some machines hardly come up, others die in the middle of their work.
+        let latest = if self.chance("death", node, machine + 2, 8) { 3_000 } else { LATEST_DEATH.as_millis() as u64 };
+        Some((self.time("death", node, machine + 3, latest), death))
     }
 }
 
@@ -438,4 +456,4 @@ const SHUTDOWN: Duration = Duration::from_secs(60);
 const BACKGROUND: Duration = Duration::from_secs(600);
 /// Longer than all deadlines of a pool with its tasks one after another.
 const BOUND: Duration = Duration::from_secs(4 * 3600);
-const LATEST_DEATH: Duration = Duration::from_secs(60);
+const LATEST_DEATH: Duration = Duration::from_secs(40);
