@@ -32,7 +32,11 @@ struct Table<'o> {
 
 #[tokio::main]
 async fn main() -> skyward::Result<()> {
-    let options = options();
+    // As a service calls: from a task of the runtime. The thread that waits for `main` is one more to wake.
+    tokio::spawn(measure(options())).await.unwrap_or_else(|error| std::panic::resume_unwind(error.into_panic()))
+}
+
+async fn measure(options: Options) -> skyward::Result<()> {
     let mut table = Table { options: &options, rows: Map::new() };
     calls::measure(&mut table).await?;
     values::measure(&mut table).await?;

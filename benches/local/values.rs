@@ -8,7 +8,7 @@ use super::calls::SHUTDOWN;
 use super::{Table, numpy, timed, two_workers};
 
 #[skyward::compute]
-fn same_bytes(data: Vec<u8>) -> Bytes {
+fn same_bytes(data: &[u8]) -> Bytes {
     "return data"
 }
 
@@ -37,7 +37,7 @@ async fn bytes(pool: &Pool, times: usize) -> skyward::Result<f64> {
     let data = vec![7_u8; SIZE];
     let mut best = f64::MAX;
     for _ in 0..times {
-        let (back, took) = timed(async { same_bytes(data.clone()).run(pool).await }).await?;
+        let (back, took) = timed(async { same_bytes(&data).run(pool).await }).await?;
         assert_eq!(back.len(), SIZE);
         best = best.min(took.as_secs_f64());
     }

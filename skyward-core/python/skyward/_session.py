@@ -24,6 +24,8 @@ _decode_source = msgspec.msgpack.Decoder(Source).decode
 _EMPTY: Final = memoryview(b"\x80")
 _PIECES: Final = 512
 """Pieces that one system call takes; systems allow 1024."""
+_SEND_BUFFER: Final = 1 << 20
+"""Large results leave in fewer turns of both sides."""
 _PATIENCE: Final = 1 << 16
 """While an answer cannot be sent, tasks are still taken in up to this number, so that client and worker never wait
 for each other."""
@@ -182,6 +184,7 @@ class Session:
         self._drop()
         connection = raise_descriptor(connection)
         connection.setblocking(False)
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SEND_BUFFER)
         self._connection = connection
         self._reader = _wire.FrameReader(self.max_frame, _decode_message)
         self._greeted = False

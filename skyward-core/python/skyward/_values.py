@@ -22,6 +22,8 @@ Buffer = bytes | bytearray | memoryview
 _LARGE: Final = 1 << 16
 """Binary data from this size on is sent from its own memory instead of being copied into the message."""
 
+_MAPS: Final = frozenset({0xDE, 0xDF})
+"""The first byte of a map of many entries, and of one whose count was not known when it was begun."""
 _SCALARS: Final = frozenset({type(None), bool, int, float, str, bytes})
 _KEYS: Final = frozenset({str, int})
 _encode = msgspec.msgpack.Encoder().encode
@@ -183,7 +185,7 @@ def decode(packed: memoryview) -> Any:
 
 def decode_owned(packed: memoryview) -> Any:
     """The same for memory that is the caller's to keep: arrays lie in it."""
-    if not packed or packed[0] & 0xF0 != 0x80:
+    if not packed or (packed[0] & 0xF0 != 0x80 and packed[0] not in _MAPS):
         return _decode_owned(packed)
     return {name: _member(memoryview(raw)) for name, raw in _decode_members(packed).items()}
 

@@ -208,3 +208,20 @@ def test_a_field_that_was_never_set_is_named() -> None:
     value = Point(1)
     del value.x
     assert refused([value]) == ("[0].x", "tests.test_values.Point")
+
+
+@pytest.mark.parametrize("start", [b"\x82", b"\xde\x00\x02", b"\xdf\x00\x00\x00\x02"])
+def test_large_bytes_are_copied_into_huge_pages_whatever_the_form_of_the_map(
+    start: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copied = []
+
+    def to_bytes(data: memoryview) -> bytes:
+        copied.append(len(data))
+        return bytes(data)
+
+    monkeypatch.setattr(_values, "to_bytes", to_bytes)
+    data = b"\x07" * (1 << 20)
+    arrived = back(start + packed({"a": 1, "b": data})[1:], owned=True)
+    assert arrived == {"a": 1, "b": data}
+    assert copied == [len(data)]

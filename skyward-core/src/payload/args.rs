@@ -5,6 +5,7 @@ use std::any::Any;
 use bytes::Bytes;
 use serde::Serialize;
 
+use super::memory::{LARGE, Memory};
 use crate::error::{Error, ErrorKind, Result};
 
 /// Named arguments in their wire form: a MessagePack map of name to value.
@@ -16,10 +17,12 @@ use crate::error::{Error, ErrorKind, Result};
 /// assert!(args.len() > 10);
 /// # Ok::<(), skyward_core::Error>(())
 /// ```
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub struct Args {
     /// A `map32` header, whose count is set at the end, and the entries.
     buffer: Vec<u8>,
+    /// One entry more, whose bytes are many, behind a gap for the others.
+    large: Option<Memory>,
     count: u32,
     failure: Option<Error>,
 }
@@ -27,7 +30,7 @@ pub struct Args {
 impl Args {
     /// No arguments.
     pub fn new() -> Self {
-        Self { buffer: vec![MAP32, 0, 0, 0, 0], count: 0, failure: None }
+        Self { buffer: vec![MAP32, 0, 0, 0, 0], large: None, count: 0, failure: None }
     }
 
     /// Adds an argument. A value that cannot be serialised makes [`encode`](Self::encode) fail, so nothing of the call is sent.
@@ -49,7 +52,14 @@ impl Args {
 
     /// Adds an argument that arrives as Python's `bytes`, without a look at each of them.
     #[must_use]
-    pub fn with_bytes(self, name: &str, bytes: &[u8]) -> Self {
+    pub fn with_bytes(mut self, name: &str, bytes: &[u8]) -> Self {
+        if self.large.is_none()
+            && let Some(large) = large_entry(name, bytes)
+        {
+            self.large = Some(large);
+            self.count += 1;
+            return self;
+        }
         self.push(name, "bytes", |buffer| rmp::encode::write_bin(buffer, bytes))
     }
 
@@ -63,7 +73,17 @@ impl Args {
             return Err(failure);
         }
         self.buffer[1..HEADER].copy_from_slice(&self.count.to_be_bytes());
-        Ok(self.buffer.into())
+        let Some(mut large) = self.large else { return Ok(self.buffer.into()) };
+        match GAP.checked_sub(self.buffer.len()) {
+            Some(start) => {
+                large.filled_mut()[start..GAP].copy_from_slice(&self.buffer);
+                Ok(large.freeze().slice(start..))
+            }
+            None => {
+                self.buffer.extend_from_slice(&large.filled_mut()[GAP..]);
+                Ok(self.buffer.into())
+            }
+        }
     }
 
     fn push<E: std::fmt::Display>(
@@ -92,12 +112,38 @@ impl Args {
     }
 }
 
+impl Clone for Args {
+    fn clone(&self) -> Self {
+        let mut buffer = self.buffer.clone();
+        if let Some(large) = &self.large {
+            buffer.extend_from_slice(&large.filled()[GAP..]);
+        }
+        Self { buffer, large: None, count: self.count, failure: self.failure.clone() }
+    }
+}
+
 impl Default for Args {
     fn default() -> Self {
         Self::new()
     }
 }
 
+/// An entry of bytes that are many; none where it is better copied behind the others.
+fn large_entry(name: &str, bytes: &[u8]) -> Option<Memory> {
+    if bytes.len() < LARGE {
+        return None;
+    }
+    let mut start = vec![0; GAP];
+    rmp::encode::write_str(&mut start, name).ok()?;
+    rmp::encode::write_bin_len(&mut start, u32::try_from(bytes.len()).ok()?).ok()?;
+    let mut large = Memory::allocate(start.len() + bytes.len())?;
+    large.extend(&start);
+    large.extend(bytes);
+    Some(large)
+}
+
+/// Room for the other arguments before large bytes.
+const GAP: usize = 64 << 10;
 const MAP32: u8 = 0xdf;
 const HEADER: usize = 5;
 
@@ -109,6 +155,33 @@ mod tests {
     fn arguments_are_a_map_and_bytes_are_not_a_list() {
         let bytes = Args::new().with("a", &1_u8).with("b", &vec![7_u8; 3]).encode().unwrap();
         assert_eq!(&bytes[..], b"\xdf\0\0\0\x02\xa1a\x01\xa1b\xc4\x03\x07\x07\x07");
+    }
+
+    #[test]
+    fn large_bytes_stand_among_the_others_whatever_their_number_and_size() {
+        #[derive(serde::Deserialize)]
+        struct Decoded {
+            a: u8,
+            b0: Bytes,
+            b1: Option<Bytes>,
+            c: String,
+        }
+
+        let bytes: Vec<u8> = (0..LARGE + 5).map(|index| (index % 251) as u8).collect();
+        let text = "x".repeat(2 * GAP);
+        for (other, copies) in [("small", 1), (&*text, 1), ("small", 2)] {
+            let mut args = Args::new().with("a", &1_u8).with_bytes("b0", &bytes);
+            if copies == 2 {
+                args = args.with("b1", &bytes);
+            }
+            let args = args.with_borrowed("c", other);
+            let cloned = args.clone().encode().unwrap();
+            for encoded in [args.encode().unwrap(), cloned] {
+                let decoded: Decoded = crate::payload::value::decode(&encoded).unwrap();
+                assert!(decoded.a == 1 && decoded.b0 == bytes && decoded.c == other);
+                assert_eq!(decoded.b1.map(|b1| b1 == bytes), (copies == 2).then_some(true));
+            }
+        }
     }
 
     #[test]

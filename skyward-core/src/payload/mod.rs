@@ -2,6 +2,7 @@
 
 mod args;
 mod build;
+pub(crate) mod memory;
 pub mod metadata;
 mod output;
 mod pending;

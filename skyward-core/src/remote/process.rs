@@ -156,7 +156,11 @@ impl Remote for Process {
     async fn open(&self, socket: &str) -> Result<ByteStream> {
         let failed = |why: String| Error::new(ErrorKind::Io, format!("cannot connect to {socket}: {why}")).temporary();
         match timeout(OPEN, UnixStream::connect(socket)).await {
-            Ok(Ok(stream)) => Ok(Box::new(stream)),
+            Ok(Ok(stream)) => {
+                // Large values cross in fewer turns of both sides; what the system refuses is only slower.
+                let _ = rustix::net::sockopt::set_socket_send_buffer_size(&stream, SEND_BUFFER);
+                Ok(Box::new(stream))
+            }
             Ok(Err(error)) => Err(failed(error.to_string()).with_source(error)),
             Err(_) => Err(failed(format!("no answer within {OPEN:?}"))),
         }
@@ -283,6 +287,7 @@ const CHUNK: usize = 16 << 10;
 const LINGER: Duration = Duration::from_millis(200);
 const REAP: Duration = Duration::from_secs(5);
 const PUT: Duration = Duration::from_secs(60);
+const SEND_BUFFER: usize = 1 << 20;
 const OPEN: Duration = Duration::from_secs(10);
 
 #[cfg(test)]

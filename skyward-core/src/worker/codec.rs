@@ -3,6 +3,7 @@
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 
 use crate::error::{Error, ErrorKind, Result};
+use crate::payload::memory::{LARGE, Memory};
 
 /// A frame: a head that is a MessagePack array, and a body that the framing does not look into.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -13,11 +14,22 @@ pub struct Frame {
     pub body: Bytes,
 }
 
-/// Cuts a byte stream into frames. Feed it through [`buffer`](Self::buffer), then take frames until there is none.
+/// Cuts a byte stream into frames. Put received bytes into its [`room`](Self::room), then take frames until there is none.
 #[derive(Debug)]
 pub struct Decoder {
     buffer: BytesMut,
+    /// The frame under way, whose body is large: nothing but that is to come.
+    large: Option<(Bytes, Memory)>,
     max_body: usize,
+}
+
+/// Where received bytes go.
+#[derive(Debug)]
+pub enum Room<'d> {
+    /// Behind what it holds.
+    Buffer(&'d mut BytesMut),
+    /// To the front; [`Decoder::advance`] is told how many.
+    Body(&'d mut [u8]),
 }
 
 impl Frame {
@@ -45,17 +57,27 @@ impl Frame {
 impl Decoder {
     /// A decoder that refuses bodies over `max_body` bytes.
     pub fn new(max_body: usize) -> Self {
-        Self { buffer: BytesMut::new(), max_body }
+        Self { buffer: BytesMut::new(), large: None, max_body }
     }
 
-    /// Where received bytes go, with room for what the frame under way still needs.
-    pub fn buffer(&mut self) -> &mut BytesMut {
-        let missing = match self.lengths() {
-            Some((head, body)) => (PREFIX + head + body).saturating_sub(self.buffer.len()),
-            None => 0,
-        };
-        self.buffer.reserve(missing.max(READ_CHUNK));
-        &mut self.buffer
+    /// Room for received bytes: all that the frame under way still needs, and some more where it is small.
+    pub fn room(&mut self) -> Room<'_> {
+        let whole = self.lengths().map_or(0, |(head, body)| PREFIX + head + body);
+        if let Some((_, body)) = &mut self.large {
+            return Room::Body(body.rest());
+        }
+        let missing = whole.saturating_sub(self.buffer.len());
+        if self.buffer.capacity() - self.buffer.len() < missing.max(READ_LEAST) {
+            self.buffer.reserve(missing.max(READ_CHUNK));
+        }
+        Room::Buffer(&mut self.buffer)
+    }
+
+    /// So many bytes were put into [`Room::Body`].
+    pub fn advance(&mut self, count: usize) {
+        if let Some((_, body)) = &mut self.large {
+            body.advance(count);
+        }
     }
 
     /// The next whole frame, or `None` when more bytes are needed.
@@ -64,6 +86,13 @@ impl Decoder {
     ///
     /// [`ErrorKind::Protocol`] for lengths out of bounds; the stream is of no use then.
     pub fn next_frame(&mut self) -> Result<Option<Frame>> {
+        if let Some((head, mut body)) = self.large.take() {
+            if body.rest().is_empty() {
+                return Ok(Some(Frame { head, body: body.freeze() }));
+            }
+            self.large = Some((head, body));
+            return Ok(None);
+        }
         let Some((head, body)) = self.lengths() else { return Ok(None) };
         if head > MAX_HEAD || body > self.max_body {
             return Err(Error::new(
@@ -73,6 +102,9 @@ impl Decoder {
             .with_hint("raise `Limits::max_frame` if the values are meant to be that large"));
         }
         if self.buffer.len() < PREFIX + head + body {
+            if body >= LARGE && self.buffer.len() >= PREFIX + head {
+                self.begin_large(head, body);
+            }
             return Ok(None);
         }
         self.buffer.advance(PREFIX);
@@ -83,7 +115,17 @@ impl Decoder {
 
     /// Whether a frame has begun and not ended.
     pub fn is_mid_frame(&self) -> bool {
-        !self.buffer.is_empty()
+        self.large.is_some() || !self.buffer.is_empty()
+    }
+
+    /// Has the rest of a large body received where it stays. What has arrived is at most what one read takes.
+    fn begin_large(&mut self, head: usize, body: usize) {
+        // Without such memory it comes to lie in the buffer, as a small one does.
+        let Some(mut memory) = Memory::allocate(body) else { return };
+        self.buffer.advance(PREFIX);
+        let head = self.buffer.split_to(head).freeze();
+        memory.extend(&self.buffer.split());
+        self.large = Some((head, memory));
     }
 
     fn lengths(&self) -> Option<(usize, usize)> {
@@ -101,6 +143,8 @@ pub const MAX_HEAD: usize = 1 << 20;
 pub const INLINE_BODY: usize = 16 << 10;
 const PREFIX: usize = 8;
 const READ_CHUNK: usize = 64 << 10;
+/// With less room than this a new chunk is begun.
+const READ_LEAST: usize = 8 << 10;
 
 #[cfg(test)]
 mod tests {
@@ -114,22 +158,48 @@ mod tests {
 
     #[test]
     fn frames_come_out_whole_however_the_bytes_arrive() {
-        let stream =
-            [frame(b"\x91\x01", b""), frame(b"\x92\x02\x03", b"body"), frame(b"\x91\x04", &[9; 70_000])].concat();
-        for chunk in [1, 3, 7, 4096, stream.len()] {
-            let mut decoder = Decoder::new(1 << 20);
-            let mut frames = Vec::new();
-            for part in stream.chunks(chunk) {
-                decoder.buffer().extend_from_slice(part);
+        let small = [frame(b"\x91\x01", b""), frame(b"\x92\x02\x03", b"body"), frame(b"\x91\x04", &[9; 70_000])];
+        for chunk in [1, 3, 7, 4096, 100_000] {
+            let frames = decode(&small.concat(), chunk, 1 << 20);
+            assert_eq!(frames.len(), 3, "in chunks of {chunk}");
+            assert_eq!(&frames[1].body[..], b"body");
+            assert_eq!(frames[2].body.len(), 70_000);
+        }
+    }
+
+    #[test]
+    fn large_bodies_come_out_whole_with_what_is_around_them() {
+        let body: Vec<u8> = (0..LARGE + 1234).map(|index| (index / 7) as u8).collect();
+        let around = [frame(b"\x91\x01", b"before"), frame(b"\x91\x02", &body), frame(b"\x91\x03", b"after")].concat();
+        for chunk in [1000, 65_536, LARGE, around.len()] {
+            let frames = decode(&around, chunk, 1 << 30);
+            assert_eq!(frames.len(), 3, "in chunks of {chunk}");
+            assert_eq!((&frames[0].body[..], &frames[2].body[..]), (&b"before"[..], &b"after"[..]));
+            assert!(frames[1].body == body && &frames[1].head[..] == b"\x91\x02", "in chunks of {chunk}");
+        }
+    }
+
+    fn decode(stream: &[u8], chunk: usize, max_body: usize) -> Vec<Frame> {
+        let mut decoder = Decoder::new(max_body);
+        let mut frames = Vec::new();
+        for mut part in stream.chunks(chunk) {
+            while !part.is_empty() {
+                match decoder.room() {
+                    Room::Buffer(buffer) => buffer.extend_from_slice(std::mem::take(&mut part)),
+                    Room::Body(rest) => {
+                        let count = rest.len().min(part.len());
+                        rest[..count].copy_from_slice(&part[..count]);
+                        decoder.advance(count);
+                        part = &part[count..];
+                    }
+                }
                 while let Some(frame) = decoder.next_frame().unwrap() {
                     frames.push(frame);
                 }
             }
-            assert_eq!(frames.len(), 3, "in chunks of {chunk}");
-            assert_eq!(&frames[1].body[..], b"body");
-            assert_eq!(frames[2].body.len(), 70_000);
-            assert!(!decoder.is_mid_frame());
         }
+        assert!(!decoder.is_mid_frame());
+        frames
     }
 
     #[test]

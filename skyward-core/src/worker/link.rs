@@ -10,7 +10,7 @@ use std::time::Duration;
 use bytes::{Buf, Bytes};
 use tokio::io::{AsyncReadExt, AsyncWrite, ReadHalf, WriteHalf};
 
-use super::codec::{Decoder, Frame, INLINE_BODY};
+use super::codec::{Decoder, Frame, INLINE_BODY, Room};
 use crate::error::{Error, ErrorKind, Result};
 use crate::remote::ByteStream;
 
@@ -145,7 +145,7 @@ impl Reader {
                 return Ok(true);
             }
             let in_frame = self.decoder.is_mid_frame();
-            let read = self.stream.read_buf(self.decoder.buffer());
+            let read = self.receive();
             let read = if in_frame {
                 // Each side writes a frame at once: what does not come is no frame, or its way is blocked, and another connection helps.
                 tokio::time::timeout(STALLED, read).await.map_err(|_| stalled())?
@@ -155,6 +155,17 @@ impl Reader {
             let read = read.map_err(|error| lost("read from").with_source(error))?;
             if read == 0 {
                 return if self.decoder.is_mid_frame() { Err(lost("read from")) } else { Ok(false) };
+            }
+        }
+    }
+
+    async fn receive(&mut self) -> std::io::Result<usize> {
+        match self.decoder.room() {
+            Room::Buffer(buffer) => self.stream.read_buf(buffer).await,
+            Room::Body(rest) => {
+                let count = self.stream.read(rest).await?;
+                self.decoder.advance(count);
+                Ok(count)
             }
         }
     }
