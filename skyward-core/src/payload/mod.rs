@@ -17,6 +17,7 @@ pub use output::{Output, Streaming};
 pub use pending::{Join, PendingCompute, join_all};
 pub use retry::RetryPolicy;
 pub use source::{ComputeFn, Source, SourceFile, StaticSource};
+pub(crate) use task::Meter;
 pub use task::{ItemSender, Outcome, Target, Task, TaskHandle, TaskOptions, TaskReply, Value};
 #[cfg(feature = "ndarray")]
 pub use value::Array;

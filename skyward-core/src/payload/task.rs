@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -113,7 +114,12 @@ pub struct TaskHandle {
     items: Option<mpsc::Receiver<Value>>,
     cancel: Option<CancelOnDrop>,
     taken: Option<OnTaken>,
+    meter: Option<Meter>,
 }
+
+/// How large the results of some tasks are: as the largest of the last few.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Meter(Arc<AtomicUsize>);
 
 /// The other end of a [`TaskHandle`]: what a [`ComputePool`](crate::pool::ComputePool) answers through.
 #[derive(Debug)]
@@ -187,7 +193,10 @@ impl TaskHandle {
     pub fn new(id: TaskId, cancel: impl FnOnce() + Send + Sync + 'static) -> (Self, TaskReply) {
         let (sender, outcome) = oneshot::channel();
         let cancel = CancelOnDrop(Some(Box::new(cancel)));
-        (Self { id, outcome, items: None, cancel: Some(cancel), taken: None }, TaskReply { outcome: sender })
+        (
+            Self { id, outcome, items: None, cancel: Some(cancel), taken: None, meter: None },
+            TaskReply { outcome: sender },
+        )
     }
 
     /// The same for a stream: at most `window` items are on their way.
@@ -209,6 +218,12 @@ impl TaskHandle {
         self
     }
 
+    /// The same, with a meter that is told of the result's size.
+    pub(crate) fn metered(mut self, meter: Meter) -> Self {
+        self.meter = Some(meter);
+        self
+    }
+
     /// The task's number in its pool.
     pub fn id(&self) -> TaskId {
         self.id
@@ -226,6 +241,9 @@ impl TaskHandle {
     pub async fn outcome(mut self) -> Outcome {
         let outcome = (&mut self.outcome).await;
         self.disarm();
+        if let (Some(meter), Ok(Ok(value))) = (&self.meter, &outcome) {
+            meter.add(value.bytes.len());
+        }
         outcome.unwrap_or_else(|_| Err(gone()))
     }
 
@@ -265,6 +283,18 @@ impl TaskHandle {
     }
 }
 
+impl Meter {
+    /// Bytes of a result, where one has come.
+    pub(crate) fn read(&self) -> Option<usize> {
+        self.0.load(Ordering::Relaxed).checked_sub(1)
+    }
+
+    fn add(&self, bytes: usize) {
+        let kept = self.read().unwrap_or_default();
+        self.0.store(bytes.max(kept - kept.div_ceil(8)).saturating_add(1), Ordering::Relaxed);
+    }
+}
+
 impl TaskReply {
     /// Gives the outcome. It is `false` when nobody waits any more.
     pub fn send(self, outcome: Outcome) -> bool {
@@ -300,7 +330,7 @@ fn gone() -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::sync::atomic::AtomicBool;
 
     fn handle() -> (TaskHandle, TaskReply, Arc<AtomicBool>) {
         let cancelled = Arc::new(AtomicBool::new(false));

@@ -11,7 +11,7 @@ use futures_util::stream::{FuturesUnordered, StreamExt};
 
 use super::ComputePool;
 use crate::error::Result;
-use crate::payload::{Output, PendingCompute, Target};
+use crate::payload::{Meter, Output, PendingCompute, Target};
 
 /// Calls over many items; for every [`ComputePool`].
 pub trait ComputePoolExt: ComputePool {
@@ -43,13 +43,22 @@ pub trait ComputePoolExt: ComputePool {
         }
     }
 
-    /// Runs all calls, and gives each result as it comes, with the index of its call.
+    /// Runs all calls, and gives each result as it comes, with the index of its call. A reader that is slow holds the calls up: only so many are under way.
     fn map_unordered<T, I>(&self, calls: I) -> Mapped<'_, Self, I::IntoIter, T>
     where
         T: Output,
         I: IntoIterator<Item = PendingCompute<T>>,
     {
-        Mapped { pool: self, calls: Some(calls.into_iter()), next: 0, bytes: 0, running: FuturesUnordered::new() }
+        let least = self.status().workers.len().saturating_mul(PER_WORKER).clamp(LEAST, WINDOW);
+        Mapped {
+            pool: self,
+            calls: Some(calls.into_iter()),
+            next: 0,
+            bytes: 0,
+            least,
+            results: Meter::default(),
+            running: FuturesUnordered::new(),
+        }
     }
 }
 
@@ -62,6 +71,10 @@ pub struct Mapped<'p, P: ?Sized, I, T> {
     next: usize,
     /// Of the arguments under way.
     bytes: usize,
+    /// Calls under way that keep the workers busy, however large their values are.
+    least: usize,
+    /// How large results are, so that no more calls are under way than a reader has room for that is slow.
+    results: Meter,
     running: FuturesUnordered<BoxFuture<'p, (usize, usize, Result<T>)>>,
 }
 
@@ -75,12 +88,12 @@ where
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         let this = &mut *self;
-        while this.running.len() < WINDOW && (this.bytes < WINDOW_BYTES || this.running.len() < LEAST) {
+        while this.running.len() < this.window() {
             let Some(call) = this.calls.as_mut().and_then(Iterator::next) else {
                 this.calls = None;
                 break;
             };
-            let (index, pool) = (this.next, this.pool);
+            let (index, pool, results) = (this.next, this.pool, this.results.clone());
             this.next += 1;
             let task = call.into_task();
             let bytes = task.as_ref().map_or(0, |task| task.args.len());
@@ -88,7 +101,7 @@ where
             this.running.push(Box::pin(async move {
                 let result = match task {
                     Ok(task) => match pool.submit(task, Target::Any).await {
-                        Ok(handle) => T::receive(handle).await,
+                        Ok(handle) => T::receive(handle.metered(results)).await,
                         Err(error) => Err(error),
                     },
                     Err(error) => Err(error),
@@ -107,6 +120,17 @@ where
     }
 }
 
+impl<P: ?Sized, I, T> Mapped<'_, P, I, T> {
+    /// Calls that may be under way: many while they and their results are small.
+    fn window(&self) -> usize {
+        match self.results.read() {
+            Some(bytes) if self.bytes < WINDOW_BYTES => (WINDOW_BYTES / bytes.max(1)).clamp(self.least, WINDOW),
+            // Nothing is known of the results, or the arguments are large.
+            _ => self.least,
+        }
+    }
+}
+
 /// Nothing in it is pinned.
 impl<P: ?Sized, I, T> Unpin for Mapped<'_, P, I, T> {}
 
@@ -118,6 +142,7 @@ impl<P: ?Sized, I, T> fmt::Debug for Mapped<'_, P, I, T> {
 
 /// Calls under way at once.
 const WINDOW: usize = 1024;
-/// Bytes of arguments under way at once, beyond which there are no more calls than keep a few workers busy.
+/// Bytes of arguments, and of results, under way at once, beyond which there are no more calls than keep the workers busy.
 const WINDOW_BYTES: usize = 64 << 20;
+const PER_WORKER: usize = 2;
 const LEAST: usize = 4;

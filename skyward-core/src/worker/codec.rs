@@ -14,7 +14,7 @@ pub struct Frame {
     pub body: Bytes,
 }
 
-/// Cuts a byte stream into frames. Put received bytes into its [`room`](Self::room), then take frames until there is none.
+/// Cuts a byte stream into frames. Feed it through [`buffer`](Self::buffer) or [`room`](Self::room), then take frames until there is none.
 #[derive(Debug)]
 pub struct Decoder {
     buffer: BytesMut,
@@ -60,17 +60,25 @@ impl Decoder {
         Self { buffer: BytesMut::new(), large: None, max_body }
     }
 
-    /// Room for received bytes: all that the frame under way still needs, and some more where it is small.
-    pub fn room(&mut self) -> Room<'_> {
-        let whole = self.lengths().map_or(0, |(head, body)| PREFIX + head + body);
-        if let Some((_, body)) = &mut self.large {
-            return Room::Body(body.rest());
-        }
+    /// Where received bytes go, with room for what the frame under way still needs.
+    pub fn buffer(&mut self) -> &mut BytesMut {
+        // What comes within a large body begins with no lengths.
+        let lengths = if self.large.is_none() { self.lengths() } else { None };
+        let whole = lengths.map_or(0, |(head, body)| PREFIX + head + body);
         let missing = whole.saturating_sub(self.buffer.len());
         if self.buffer.capacity() - self.buffer.len() < missing.max(READ_LEAST) {
             self.buffer.reserve(missing.max(READ_CHUNK));
         }
-        Room::Buffer(&mut self.buffer)
+        &mut self.buffer
+    }
+
+    /// The same, or the place where the rest of a large body stays: it need not be copied there.
+    pub fn room(&mut self) -> Room<'_> {
+        if self.large.is_none() {
+            return Room::Buffer(self.buffer());
+        }
+        let rest = self.large.as_mut().map(|(_, body)| body.rest());
+        Room::Body(rest.unwrap_or_default())
     }
 
     /// So many bytes were put into [`Room::Body`].
@@ -87,6 +95,8 @@ impl Decoder {
     /// [`ErrorKind::Protocol`] for lengths out of bounds; the stream is of no use then.
     pub fn next_frame(&mut self) -> Result<Option<Frame>> {
         if let Some((head, mut body)) = self.large.take() {
+            let count = body.rest().len().min(self.buffer.len());
+            body.extend(&self.buffer.split_to(count));
             if body.rest().is_empty() {
                 return Ok(Some(Frame { head, body: body.freeze() }));
             }
@@ -118,7 +128,7 @@ impl Decoder {
         self.large.is_some() || !self.buffer.is_empty()
     }
 
-    /// Has the rest of a large body received where it stays. What has arrived is at most what one read takes.
+    /// Has the rest of a large body received where it stays.
     fn begin_large(&mut self, head: usize, body: usize) {
         // Without such memory it comes to lie in the buffer, as a small one does.
         let Some(mut memory) = Memory::allocate(body) else { return };
@@ -182,10 +192,13 @@ mod tests {
     fn decode(stream: &[u8], chunk: usize, max_body: usize) -> Vec<Frame> {
         let mut decoder = Decoder::new(max_body);
         let mut frames = Vec::new();
-        for mut part in stream.chunks(chunk) {
+        for (index, mut part) in stream.chunks(chunk).enumerate() {
             while !part.is_empty() {
                 match decoder.room() {
                     Room::Buffer(buffer) => buffer.extend_from_slice(std::mem::take(&mut part)),
+                    Room::Body(_) if index % 3 == 0 => {
+                        decoder.buffer().extend_from_slice(std::mem::take(&mut part));
+                    }
                     Room::Body(rest) => {
                         let count = rest.len().min(part.len());
                         rest[..count].copy_from_slice(&part[..count]);
