@@ -1,5 +1,7 @@
 //! Whoever is slow holds up nobody else, and makes nothing grow without a bound.
 
+#![allow(clippy::unwrap_used, clippy::panic, reason = "the helpers of tests are not tests themselves")]
+
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
