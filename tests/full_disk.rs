@@ -107,4 +107,4 @@ async fn client() {
 }
 
 const PAGE: u64 = 4096;
-const MOST: u64 = 64 << 20;
+const MOST: u64 = 8 << 20;
