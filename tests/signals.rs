@@ -48,7 +48,7 @@ async fn while_the_pool_starts() {
                 assert_eq!((fault.victim, fault.signal), (Victim::Agent, "STOP"));
                 let mut events = pool.events();
                 fault.wait_until_noticed(&mut events).await;
-                fault.assert_outcome(soon("a task ends", own_pid().run_on(&pool, ON_NODE_1)).await.map(drop));
+                soon("a task after it", own_pid().run_on(&pool, ON_NODE_1)).await.unwrap();
                 pool.shutdown(END).await.unwrap();
             }
         }
@@ -77,16 +77,8 @@ async fn while_it_is_idle() {
         fault.wait_until_noticed(&mut events).await;
         let after = soon("a task after it", own_pid().run_on(&pool, ON_NODE_1)).await;
         let other = soon("a task elsewhere", own_pid().run_on(&pool, Target::Rank(Rank(0)))).await;
-        match fault.victim {
-            Victim::Worker => {
-                assert_ne!(after.unwrap(), before, "a fresh worker takes it");
-                other.unwrap();
-            }
-            Victim::Agent => {
-                fault.assert_outcome(after.map(drop));
-                fault.assert_outcome(other.map(drop));
-            }
-        }
+        assert_ne!(after.unwrap(), before, "{fault:?}: a fresh worker takes it");
+        other.unwrap();
         pool.shutdown(END).await.unwrap();
         assert_nothing_left(&process.pool);
     }))
@@ -123,16 +115,15 @@ async fn while_tasks_run() {
         let (running, waiting, elsewhere, ()) = soon("every task has an outcome", all).await;
         match fault.victim {
             Victim::Worker => {
-                fault.assert_outcome(running.map(drop));
-                waiting.unwrap();
-                elsewhere.unwrap();
+                fault.assert_task_error(&running.unwrap_err());
             }
+            // It was lost by no fault of its own, and is tried again on the machine that takes the node's place.
             Victim::Agent => {
-                for outcome in [running, waiting, elsewhere] {
-                    fault.assert_outcome(outcome.map(drop));
-                }
+                running.unwrap();
             }
         }
+        waiting.unwrap();
+        elsewhere.unwrap();
         pool.shutdown(END).await.unwrap();
         assert_nothing_left(&process.pool);
     }))
@@ -214,19 +205,13 @@ impl Fault {
         assert!(error.kind() == kind && text.contains(words), "{self:?}: {:?}: {text}", error.kind());
     }
 
-    /// What a task of node 1 may end with.
-    fn assert_outcome(self, outcome: skyward::Result<()>) {
-        let (error, text) = match outcome {
-            Ok(()) if self.victim == Victim::Agent => return,
-            Ok(()) => panic!("{self:?}: it returned"),
-            Err(error) => (error.clone(), error.to_string()),
+    /// What the task fails with that a worker ran.
+    fn assert_task_error(self, error: &Error) {
+        let right = match self.signal {
+            "KILL" => error.exit() == Some(&WorkerExit::Signal(9)) && error.message().contains("rank 1"),
+            _ => error.kind() == ErrorKind::Timeout,
         };
-        let right = match (self.victim, self.signal) {
-            (Victim::Worker, "KILL") => error.exit() == Some(&WorkerExit::Signal(9)) && text.contains("rank 1"),
-            (Victim::Worker, _) => error.kind() == ErrorKind::Timeout,
-            (Victim::Agent, _) => error.kind() == ErrorKind::NodeLost && text.contains("node 1"),
-        };
-        assert!(right, "{self:?}: {:?}: {text}", error.kind());
+        assert!(right, "{self:?}: {:?}: {error}", error.kind());
     }
 }
 
