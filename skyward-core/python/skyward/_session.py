@@ -217,7 +217,7 @@ class Session:
             return
         except _wire.ProtocolError as error:
             self._refuse(error.number, str(error))
-        except msgspec.DecodeError as error:
+        except _wire.UNREADABLE as error:
             self._refuse(_wire.LOAD, f"a payload cannot be understood: {error}")
         except OSError as error:
             self._broken(error)

@@ -59,6 +59,8 @@ _SMALL: Final = 1 << 18
 """Size of the shared buffer. A frame that does not fit gets memory of its own."""
 
 _encode = msgspec.msgpack.Encoder().encode
+UNREADABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError, ValueError)
+"""What a decoder raises for bytes that it does not take; the third one for lists within lists without end."""
 _decode_list = msgspec.msgpack.Decoder(list).decode
 
 
@@ -175,7 +177,7 @@ class FrameReader:
     def _head(self, packed: memoryview) -> Any:
         try:
             return self._decode(packed)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, ValueError) as error:
+        except UNREADABLE as error:
             raise _explain(packed, error) from None
 
 
@@ -183,7 +185,7 @@ def _explain(packed: memoryview, error: Exception) -> ProtocolError:
     """Why a head is refused, with the number of its message and, for a greeting, the version."""
     try:
         head = _decode_list(packed)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, ValueError):
+    except UNREADABLE:
         return ProtocolError(f"a frame's head is not a MessagePack array: {error}")
     if not head or type(head[0]) is not int:
         return ProtocolError("a frame's head does not start with a message number")

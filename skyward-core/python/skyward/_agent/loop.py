@@ -225,7 +225,7 @@ class Agent:
                 self._request(connection, message, number, body)
             except Refusal as refusal:
                 connection.send([_wire.ERROR, number, str(refusal)])
-            except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            except _wire.UNREADABLE as error:
                 raise _wire.ProtocolError(
                     f"the body of message {number} cannot be understood: {error}", number
                 ) from None

@@ -1,0 +1,133 @@
+"""Whatever a client sends to a worker or an agent, it costs that client its connection and nobody else anything."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import msgspec
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+
+from skyward import _values, _wire
+
+from .client import AgentClient, Frames, WorkerClient
+from .conftest import Node
+
+DEEP = b"\x91" * 20_000 + b"\xc0"
+"""More lists in each other than Python follows."""
+
+plain = st.none() | st.booleans() | st.integers(-(1 << 63), (1 << 64) - 1) | st.floats() | st.text(max_size=8)
+anything = st.recursive(
+    plain | st.binary(max_size=8),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=6), inner, max_size=4),
+    max_leaves=8,
+)
+numbers = st.integers(0, 3) | st.integers(0, 1 << 63)
+fields = st.lists(
+    numbers | numbers.map(float) | st.text(max_size=8) | st.lists(numbers, max_size=3) | anything, max_size=7
+)
+bodies = st.binary(max_size=60) | anything.map(msgspec.msgpack.encode) | st.just(DEEP)
+
+
+def frames(known: list[int]) -> st.SearchStrategy[bytes]:
+    """Frames of these messages, most of them wrong, and bytes that are no frames."""
+    of_message = st.builds(
+        lambda number, rest, body: _wire.frame([number, *rest], body), st.sampled_from(known), fields, bodies
+    )
+    too_long = st.builds(_wire.HEADER.pack, st.integers(0, 1 << 31), st.integers(0, (1 << 32) - 1))
+    of_bytes = st.builds(
+        lambda head, body: _wire.HEADER.pack(len(head), len(body)) + head + body, st.binary(max_size=20), bodies
+    )
+    return of_message | too_long | of_bytes | st.binary(max_size=30)
+
+
+def raw(head: bytes, body: bytes = b"") -> bytes:
+    """A frame whose head is not looked at."""
+    return _wire.HEADER.pack(len(head), len(body)) + head + body
+
+
+FEW = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+# Without `Bye`, which is meant to end a worker.
+TO_WORKER = [_wire.ATTACH, _wire.LOAD, _wire.RUN, _wire.ACK, _wire.CREDIT, _wire.CANCEL, 0, 72]
+# Without what is meant to end an agent: `Shutdown`, and `Ping`, whose lease may be over at once.
+TO_AGENT = [_wire.HELLO, _wire.START, _wire.RESERVE_PORT, _wire.SIGNAL, _wire.STOP, _wire.LOGS, 0, 9]
+DEEP_SOURCE = b"\x82\xa5entry\xa4main\xa1x" + DEEP
+
+
+def test_a_worker_outlives_every_client(node: Node) -> None:
+    """One worker meets all of them, and still answers."""
+    path = str(node.ready("def main(): return 7").socket.getpeername())
+    tasks = itertools.count(1 << 40)
+
+    @FEW
+    @given(st.booleans(), st.lists(frames(TO_WORKER), max_size=4))
+    @example(True, [raw(b"\x93\x44\x01" + DEEP)])
+    @example(True, [_wire.frame([_wire.LOAD, 2, "d"], DEEP_SOURCE)])
+    @example(True, [_wire.frame([_wire.LOAD, 2, "d"], DEEP)])
+    @example(True, [_wire.frame([_wire.RUN, 1, 1, 0, 0, None], DEEP)])
+    @example(True, [_wire.frame([_wire.RUN, 1, 9, 0, 0, None])])
+    @example(True, [_wire.frame([_wire.RUN, 1, 1, 0, 1 << 62, None]), _wire.frame([_wire.CREDIT, 1, (1 << 63) - 1])])
+    def meet(greets: bool, sent: list[bytes]) -> None:
+        client = WorkerClient(path) if greets else Frames(path)
+        send(client, sent)
+        client.close()
+        worker = WorkerClient(path)
+        assert worker.hello()[0][5]
+        worker.load(1, "def main(): return 7")
+        # A number that no hostile client is likely to have given to a task of its own.
+        worker.task = next(tasks)
+        assert worker.call(1) == 7
+        worker.send([_wire.ACK, worker.acknowledged])
+        worker.close()
+
+    meet()
+
+
+def test_an_agent_outlives_every_client(node: Node) -> None:
+    """One agent meets all of them, and still answers."""
+    path = str(node.folder / "agent.sock")
+    node.agent.close()
+
+    @FEW
+    @given(st.booleans(), st.lists(frames(TO_AGENT), max_size=4))
+    @example(True, [raw(b"\x92\x03\x01" + DEEP)])
+    @example(True, [_wire.frame([_wire.START, 1, [0]], b"\x81\xa1x" + DEEP)])
+    @example(True, [_wire.frame([_wire.START, 1, [0]], DEEP)])
+    @example(True, [_wire.frame([_wire.LOGS, (1 << 63) - 1, (1 << 63) - 1, (1 << 63) - 1, (1 << 63) - 1])])
+    def meet(greets: bool, sent: list[bytes]) -> None:
+        client = AgentClient(node.folder) if greets else Frames(path)
+        send(client, sent)
+        client.close()
+        agent = AgentClient(node.folder)
+        agent.send([_wire.PING, 1, 60.0])
+        agent.expect(_wire.PONG)
+        agent.close()
+
+    meet()
+
+
+def send(client: Frames, sent: list[bytes]) -> None:
+    """Send all of it, unless the other side has had enough."""
+    try:
+        for data in sent:
+            client.socket.sendall(data)
+    except OSError:
+        pass
+
+
+@settings(max_examples=500, deadline=None)
+@given(st.binary(max_size=80) | anything.map(msgspec.msgpack.encode))
+def test_a_value_is_read_or_refused(data: bytes) -> None:
+    """What was read is written as a value that is read as the same."""
+    try:
+        value = _values.decode(memoryview(data))
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, ValueError, TypeError, OverflowError):
+        return
+    try:
+        parts = _values.encode(value)
+    except _values.EncodeError:
+        # Keys may be what no value of a payload has as a key.
+        return
+    again: Any = _values.decode(memoryview(b"".join(bytes(part) for part in parts)))
+    assert repr(again) == repr(value)
