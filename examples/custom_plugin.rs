@@ -3,13 +3,16 @@
 //! ```sh
 //! cargo run --example custom_plugin
 //! ```
+//!
+//! `tests/custom_plugin.rs` has both pass the conformance suite of the testkit; `docs/plugins-writing.md` goes through it.
 
 use skyward::prelude::*;
 
 /// Keeps a cache that lives as long as the worker, and counts the tasks of each worker.
 #[derive(Debug)]
-struct TaskCounter {
-    first: u64,
+pub struct TaskCounter {
+    /// What it counts from.
+    pub first: u64,
 }
 
 impl Plugin for TaskCounter {
@@ -48,6 +51,18 @@ def around_task(config):
     yield
 "#;
 
+/// The same form without a type of its own.
+pub fn greeting() -> impl Plugin {
+    plugin("greeting").env("GREETING", "hi").around_app(
+        "
+        def around_app(config):
+            print('the worker begins')
+            yield
+            print('the worker ends')
+        ",
+    )
+}
+
 #[skyward::compute]
 fn count() -> (u64, String, String) {
     r#"
@@ -59,17 +74,9 @@ fn count() -> (u64, String, String) {
 
 #[tokio::main]
 async fn main() -> skyward::Result<()> {
-    let greeting = plugin("greeting").env("GREETING", "hi").around_app(
-        "from contextlib import contextmanager\n\
-         @contextmanager\n\
-         def around_app(config):\n\
-         \x20   print('the worker begins')\n\
-         \x20   yield\n\
-         \x20   print('the worker ends')\n",
-    );
     Pool::builder()
         .plugin(TaskCounter { first: 10 })
-        .plugin(greeting)
+        .plugin(greeting())
         .terminal(Terminal::auto())
         .scope(async |pool| {
             for wanted in 11..14 {

@@ -12,6 +12,9 @@ mod payloads {}
 #[doc = include_str!("../docs/plugins.md")]
 mod plugins {}
 
+#[doc = include_str!("../docs/plugins-writing.md")]
+mod plugins_writing {}
+
 #[doc = include_str!("../docs/pools.md")]
 mod pools {}
 
