@@ -28,6 +28,10 @@ pub mod pool;
 #[cfg(feature = "testkit")]
 pub mod testkit;
 
+#[cfg(any(test, fuzzing))]
+#[doc(hidden)]
+pub mod fuzzing;
+
 #[cfg(feature = "terminal")]
 pub mod terminal;
 

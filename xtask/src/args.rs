@@ -5,6 +5,7 @@ use anyhow::{Result, anyhow, bail};
 use crate::bench::Bench;
 use crate::bench::rows::ROWS;
 use crate::chaos::Options;
+use crate::fuzz::Fuzz;
 use crate::step::Step;
 
 /// What is asked for.
@@ -15,6 +16,7 @@ pub(crate) enum Command {
     Test(Vec<Step>),
     Chaos(Options),
     Bench(Bench),
+    Fuzz(Fuzz),
 }
 
 /// Reads the arguments after the program's name.
@@ -24,8 +26,9 @@ pub(crate) fn parse(arguments: impl IntoIterator<Item = String>, all: &[Step]) -
         Some("test") => parse_test(arguments, all),
         Some("chaos") => parse_chaos(arguments),
         Some("bench") => parse_bench(arguments),
+        Some("fuzz") => parse_fuzz(arguments),
         None | Some("help" | "-h" | "--help") => Ok(Command::Help),
-        Some(other) => bail!("there is no command {other:?}; there are: test, chaos, bench, help"),
+        Some(other) => bail!("there is no command {other:?}; there are: test, chaos, bench, fuzz, help"),
     }
 }
 
@@ -56,6 +59,27 @@ fn parse_test(mut arguments: impl Iterator<Item = String>, all: &[Step]) -> Resu
         bail!("--only and --skip leave no step to run");
     }
     Ok(Command::Test(steps))
+}
+
+fn parse_fuzz(mut arguments: impl Iterator<Item = String>) -> Result<Command> {
+    let mut fuzz = Fuzz::default();
+    while let Some(argument) = arguments.next() {
+        let (flag, value) = match argument.split_once('=') {
+            Some((flag, value)) => (flag, Some(value.to_owned())),
+            None => (argument.as_str(), None),
+        };
+        match flag {
+            "--help" | "-h" => return Ok(Command::Help),
+            "--seconds" => {
+                let value = value.or_else(|| arguments.next()).unwrap_or_default();
+                let seconds = value.parse().ok().filter(|seconds| *seconds > 0);
+                fuzz.seconds = seconds.ok_or_else(|| anyhow!("--seconds needs a number above 0, and not {value:?}"))?;
+            }
+            other if other.starts_with('-') => bail!("`fuzz` does not know {other:?}; it knows --seconds"),
+            program => fuzz.programs.push(program.to_owned()),
+        }
+    }
+    Ok(Command::Fuzz(fuzz))
 }
 
 fn parse_chaos(mut arguments: impl Iterator<Item = String>) -> Result<Command> {
@@ -146,6 +170,9 @@ cargo xtask bench local --only ROW,…  just these rows
 cargo xtask bench local --quick       one round, fewer repetitions
 cargo xtask bench local --ours        without the peers
 
+cargo xtask fuzz                      looks for bytes that a decoder does not stand, a minute for each
+cargo xtask fuzz values --seconds 600 just this one, longer
+
 What a step needs and the machine lacks is installed into the user's cache folder, if a package registry has it.
 The exit code is 0 when every step passed or was skipped, and when chaos cost nothing; 1 otherwise; 2 for a wrong command line.
 A benchmark fails by no figure.
@@ -163,7 +190,9 @@ mod tests {
     fn names(arguments: &[&str]) -> Result<Vec<&'static str>> {
         match parse(arguments.iter().map(|argument| (*argument).to_owned()), &steps())? {
             Command::Test(steps) => Ok(steps.iter().map(|step| step.name).collect()),
-            Command::Help | Command::List | Command::Chaos(_) | Command::Bench(_) => bail!("no steps"),
+            Command::Help | Command::List | Command::Chaos(_) | Command::Bench(_) | Command::Fuzz(_) => {
+                bail!("no steps")
+            }
         }
     }
 
@@ -184,9 +213,25 @@ mod tests {
     }
 
     #[test]
+    fn programs_to_fuzz_are_named_with_their_time() {
+        let fuzz = |arguments: &[&str]| {
+            let words = ["fuzz"].iter().chain(arguments).map(|word| (*word).to_owned());
+            match parse(words, &steps())? {
+                Command::Fuzz(fuzz) => Ok(fuzz),
+                _ => bail!("something else"),
+            }
+        };
+        assert_eq!(fuzz(&[]).unwrap(), Fuzz::default());
+        let wanted = Fuzz { programs: vec!["values".into(), "frames".into()], seconds: 5 };
+        assert_eq!(fuzz(&["values", "--seconds", "5", "frames"]).unwrap(), wanted);
+        assert!(fuzz(&["--seconds", "0"]).unwrap_err().to_string().contains("above 0"));
+        assert!(fuzz(&["--fast"]).unwrap_err().to_string().contains("--seconds"));
+    }
+
+    #[test]
     fn a_wrong_command_line_says_what_there_is() {
         let message = |arguments: &[&str]| names(arguments).unwrap_err().to_string();
-        assert!(message(&["tset"]).ends_with("there are: test, chaos, bench, help"));
+        assert!(message(&["tset"]).ends_with("there are: test, chaos, bench, fuzz, help"));
         assert!(message(&["test", "--only", "fromat"]).ends_with("there are: format, test, e2e"));
         assert!(message(&["test", "--only"]).contains("--only format,clippy"));
         assert!(message(&["test", "--fast"]).contains("--only, --skip, --list"));

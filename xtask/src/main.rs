@@ -11,6 +11,7 @@ mod documents;
 mod environment;
 mod examples;
 mod features;
+mod fuzz;
 mod leftovers;
 mod metadata;
 mod process;
@@ -45,6 +46,7 @@ fn run() -> anyhow::Result<bool> {
             }
         }
         Command::Chaos(options) => return chaos::local(&Context::discover()?, options),
+        Command::Fuzz(fuzz) => return fuzz::run(&fuzz, &Context::discover()?),
         Command::Bench(bench) => bench::run(&bench, &Context::discover()?)?,
         Command::Test(steps) => return step::run_all(&steps, &Context::discover()?),
     }
@@ -55,7 +57,7 @@ fn run() -> anyhow::Result<bool> {
 fn steps() -> Vec<Step> {
     [rust::lint_steps(), python::steps(), documents::steps(), dependencies::steps(), deny::steps()]
         .into_iter()
-        .chain([rust::test_steps(), features::steps(), chaos::steps(), examples::steps()])
+        .chain([rust::test_steps(), fuzz::steps(), features::steps(), chaos::steps(), examples::steps()])
         .flatten()
         .collect()
 }

@@ -134,7 +134,8 @@ fn blocks(text: &str) -> Vec<Block<'_>> {
                 blocks.push(Block { kind, line: at + 1, lines: lines[first..end].to_vec() });
                 at = end + 1;
             }
-            None => at += 1,
+            // Nor does a block that begins later in this comment have an end.
+            None => at = first + comment,
         }
     }
     blocks
@@ -198,6 +199,12 @@ mod tests {
         ] {
             assert_eq!(read(text), Metadata::default(), "{text}");
         }
+    }
+
+    #[test]
+    fn a_comment_full_of_openings_is_looked_at_once() {
+        // Once for each of them would take minutes.
+        assert_eq!(read(&"# /// script\n".repeat(400_000)), Metadata::default());
     }
 
     #[test]

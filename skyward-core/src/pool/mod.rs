@@ -28,6 +28,8 @@ use async_trait::async_trait;
 
 pub use builder::PoolBuilder;
 pub use handle::Pool;
+#[cfg(any(test, fuzzing))]
+pub(crate) use ledger::Page as LedgerPage;
 pub use map::{ComputePoolExt, Mapped};
 pub use reap::{Elsewhere, Ended, Left, Reaped, reap};
 pub use status::{NodeStatus, PoolPhase, PoolStatus, WorkerStatus};

@@ -60,14 +60,17 @@ impl Decoder {
         Self { buffer: BytesMut::new(), large: None, max_body }
     }
 
-    /// Where received bytes go, with room for what the frame under way still needs.
+    /// Where received bytes go, with room for what the frame under way still needs. A length is not believed before the bytes come: there is room for some, and for a
+    /// multiple of what has arrived, so that a large body is seldom moved.
     pub fn buffer(&mut self) -> &mut BytesMut {
         // What comes within a large body begins with no lengths.
         let lengths = if self.large.is_none() { self.lengths() } else { None };
         let whole = lengths.map_or(0, |(head, body)| PREFIX + head + body);
         let missing = whole.saturating_sub(self.buffer.len());
-        if self.buffer.capacity() - self.buffer.len() < missing.max(READ_LEAST) {
-            self.buffer.reserve(missing.max(READ_CHUNK));
+        let most = (self.buffer.len() * 3).max(UNSEEN);
+        let enough = if missing <= most { missing } else { 0 };
+        if self.buffer.capacity() - self.buffer.len() < enough.max(READ_LEAST) {
+            self.buffer.reserve(missing.clamp(READ_CHUNK, most));
         }
         &mut self.buffer
     }
@@ -155,6 +158,8 @@ const PREFIX: usize = 8;
 const READ_CHUNK: usize = 64 << 10;
 /// With less room than this a new chunk is begun.
 const READ_LEAST: usize = 8 << 10;
+/// What a length alone makes room for.
+const UNSEEN: usize = 16 << 20;
 
 #[cfg(test)]
 mod tests {
@@ -213,6 +218,25 @@ mod tests {
         }
         assert!(!decoder.is_mid_frame());
         frames
+    }
+
+    #[test]
+    fn a_length_makes_no_room_for_what_has_not_come() {
+        let mut decoder = Decoder::new(1 << 30);
+        decoder.buffer().extend_from_slice(&[1, 0, 0, 0, 0, 0, 0, 0x3f]);
+        assert!(decoder.next_frame().unwrap().is_none());
+        assert!(decoder.buffer().capacity() < 32 << 20, "{}", decoder.buffer().capacity());
+        // What comes is made room for, in few steps.
+        let mut steps = 0;
+        for _ in 0..(64 << 20) / READ_CHUNK {
+            let before = decoder.buffer.capacity();
+            // As a read does, which fills the room that there is.
+            let room = decoder.buffer();
+            let count = READ_CHUNK.min(room.capacity() - room.len());
+            room.extend_from_slice(&[0; READ_CHUNK][..count]);
+            steps += u32::from(decoder.buffer.capacity() != before);
+        }
+        assert!(steps < 6, "{steps}");
     }
 
     #[test]

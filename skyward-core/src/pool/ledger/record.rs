@@ -113,6 +113,37 @@ impl Page {
     }
 }
 
+#[cfg(any(test, fuzzing))]
+impl Page {
+    /// Reads bytes as they are, and line by line with the right checksums; what was read is written and read again as the same.
+    #[allow(clippy::unwrap_used, reason = "what does not hold ends the program that looks for it")]
+    pub(crate) fn check(bytes: &[u8]) {
+        Self::read(bytes).check_round();
+        let mut lines = Vec::new();
+        for json in bytes.split(|byte| *byte == b'\n') {
+            lines.extend_from_slice(sum(json).as_bytes());
+            lines.push(b' ');
+            lines.extend_from_slice(json);
+            lines.push(b'\n');
+        }
+        Self::read(&lines).check_round();
+    }
+
+    #[allow(clippy::unwrap_used, reason = "as above")]
+    fn check_round(mut self) {
+        // Left out where they are written.
+        self.machines.iter_mut().for_each(|machine| machine.facts.clear());
+        self.damaged = 0;
+        let machines = self.machines.iter().cloned().map(|machine| Record::Fact { machine, at: 0 });
+        let intents = self.intents.iter().cloned().map(Record::Intent);
+        let mut bytes = Vec::new();
+        for record in self.head.iter().cloned().map(Record::Pool).chain(intents).chain(machines) {
+            record.write_line(&mut bytes).unwrap();
+        }
+        assert_eq!(Self::read(&bytes), self);
+    }
+}
+
 /// Seconds since 1970.
 pub(crate) fn now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
