@@ -215,7 +215,9 @@ impl FakeNode {
 
     /// Nothing answers any more, and no connection ends: a machine that is stopped, or cut off without a word.
     pub fn freeze(&self) {
-        lock(&self.0.state).frozen = true;
+        // What has ended does not come back as something that is silent.
+        let there = self.is_running();
+        lock(&self.0.state).frozen = there;
     }
 
     /// Connects to the socket at this path: the agent's, or a worker's.
