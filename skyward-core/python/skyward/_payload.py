@@ -62,12 +62,12 @@ class Payload:
     def _load(self) -> Callable[..., Any]:
         if self.main not in self.files:
             raise PayloadError(f"the payload has no file {self.main}; it has {', '.join(sorted(self.files))}")
-        if not self._modules:
+        if self not in _FINDER.payloads:
             self._name_modules()
             self._keep()
-        main = next(name for name, path in self._modules.items() if path == self.main)
-        if self not in _FINDER.payloads:
+            # From here on the names are this payload's, also when it fails to load or is interrupted meanwhile.
             _FINDER.payloads.append(self)
+        main = next(name for name, path in self._modules.items() if path == self.main)
         try:
             module: Any = sys.modules.get(main) or __import__(main, fromlist=["*"])
         except BaseException:
@@ -125,10 +125,10 @@ class Payload:
         """A module name that neither a library nor another payload has: a payload may well be called `jax.py`."""
         library = name in sys.stdlib_module_names or PathFinder.find_spec(name) is not None
         self._own_name = "" if library else name
-        if not library and name not in sys.modules:
+        if not library and not _is_taken(name):
             return name
         short = f"{name}_{self.digest[:8]}"
-        return short if short not in sys.modules else f"{name}_{self.digest}"
+        return short if not _is_taken(short) else f"{name}_{self.digest}"
 
     def _forget(self) -> None:
         """Take the modules out again, so that the next call of a payload that failed to load starts afresh."""
@@ -170,6 +170,11 @@ class Payload:
             if name in self._modules and name != importer.get("__name__"):
                 return name
         return self._root if top == self._own_name else ""
+
+
+def _is_taken(name: str) -> bool:
+    """Whether a module has this name, or a payload that is not loaded at the moment."""
+    return name in sys.modules or any(name in payload._modules for payload in _FINDER.payloads)
 
 
 def adopt() -> None:

@@ -156,6 +156,18 @@ def test_a_payload_that_failed_to_load_starts_afresh() -> None:
     assert payload.function()() == 2
 
 
+def test_a_payload_does_not_get_the_code_of_one_that_failed_to_load() -> None:
+    broken = make({"job.py": "import sys\nif not hasattr(sys, 'mended'): raise OSError\ndef main():\n    return 'broken'\n"})
+    with pytest.raises(OSError):
+        broken.function()
+    assert run({"job.py": "def main():\n    return 'sound'\n"}) == "sound"
+    sys.mended = True  # type: ignore[attr-defined]
+    try:
+        assert broken.function()() == "broken"
+    finally:
+        del sys.mended  # type: ignore[attr-defined]
+
+
 @pytest.mark.parametrize(
     ("files", "main", "entry", "message"),
     [
