@@ -217,7 +217,12 @@ impl Listener {
         let error = loop {
             for frame in frames.drain(..) {
                 match FromAgent::decode(frame) {
-                    Ok(message) => self.on_message(message),
+                    Ok(message) => {
+                        if let FromAgent::Exited { generation, worker, pid, .. } = message {
+                            self.shared.on_leaving(self.rank(worker), Generation(generation), pid).await;
+                        }
+                        self.on_message(message);
+                    }
                     Err(error) => {
                         tracing::error!(pool = %self.shared.pool, node = self.node.0, %error, "a message of the agent was dropped")
                     }
@@ -235,6 +240,8 @@ impl Listener {
                 }
             }
         };
+        // Its workers may have ended with it, and what they answered before that counts.
+        self.shared.heard(self.rank(0).0..self.rank(self.workers_per_node).0).await;
         // Before the command, which whoever does not know this connection yet drops.
         let _ = self.gone.set(error);
         self.shared.command(Command::AgentGone { node: self.node, connection: self.connection });

@@ -67,6 +67,20 @@ impl Shared {
         })
     }
 
+    /// A worker process is gone: what it has answered before that is heard first, so that what it had done is not taken for undone.
+    pub(crate) async fn on_leaving(&self, rank: Rank, generation: Generation, pid: u32) {
+        let known = self.act(|state, _| {
+            let known = state.slot(rank, generation).is_some_and(|slot| slot.pid == Some(pid) && slot.exited.is_none());
+            if known {
+                state.scheduler.on_leaving(rank);
+            }
+            known
+        });
+        if known {
+            self.heard(rank.0..rank.0 + 1).await;
+        }
+    }
+
     /// A worker process is gone. An agent may tell it twice.
     pub(crate) fn on_exited(&self, rank: Rank, generation: Generation, pid: u32, exit: &WorkerExit) {
         let known = self.act(|state, now| {
@@ -83,6 +97,9 @@ impl Shared {
             slot.pid = None;
             if let Some(link) = slot.link.take() {
                 link.close();
+            }
+            if slot.reading.take().is_some() {
+                state.scheduler.on_unheard(rank);
             }
             state.scheduler.on_lost(now, rank, &told);
             Some(told)

@@ -4,9 +4,10 @@
 //! the caller. The lock is never held across an await or a system call that can block.
 
 use std::collections::HashMap;
+use std::ops::Range;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, broadcast, mpsc};
 use tokio::task::AbortHandle;
@@ -72,6 +73,8 @@ pub(crate) struct WorkerSlot {
     pub(super) before: Option<u32>,
     /// Reads what it sends.
     pub(crate) reader: Option<AbortHandle>,
+    /// The connection that is being read.
+    pub(super) reading: Option<u64>,
     /// Where it listens on its node.
     pub(crate) socket: String,
     pub(super) exited: Option<WorkerExit>,
@@ -254,6 +257,25 @@ impl Shared {
         }
     }
 
+    /// Waits until all that these workers have answered is taken in, up to the end of their connections; not for long, since the connections of workers that live do not end.
+    pub(crate) async fn heard(&self, ranks: Range<u32>) {
+        let heard = self.until(|state| {
+            let ranks = ranks.start as usize..(ranks.end as usize).min(state.workers.len());
+            state.workers[ranks].iter().all(|slot| slot.reading.is_none()).then_some(())
+        });
+        let _ = tokio::time::timeout(HEARD, heard).await;
+    }
+
+    /// A connection to a worker has been read to its end.
+    pub(crate) fn on_read(&self, rank: Rank, generation: Generation, connection: u64) {
+        if let Some(slot) = self.lock().slot(rank, generation)
+            && slot.reading == Some(connection)
+        {
+            slot.reading = None;
+        }
+        self.ended.notify_waiters();
+    }
+
     /// A node's machine is given up: its workers are gone for the pool, whatever becomes of them.
     pub(crate) fn on_node_lost(&self, node: NodeIndex, cause: &Error) {
         let lost = self.act(|state, now| {
@@ -264,6 +286,9 @@ impl Shared {
             for (rank, slot) in slots {
                 if slot.pid.is_some() {
                     lost.push(Rank(rank as u32));
+                }
+                if slot.reading.is_some() {
+                    state.scheduler.on_unheard(Rank(rank as u32));
                 }
                 slot.leave(exit.clone());
             }
@@ -387,6 +412,7 @@ impl WorkerSlot {
             pid: None,
             before: None,
             reader: None,
+            reading: None,
             socket: String::new(),
             exited: None,
             killed: None,
@@ -426,6 +452,7 @@ impl WorkerSlot {
         if let Some(link) = self.link.take() {
             link.close();
         }
+        self.reading = None;
         if let Some(reader) = self.reader.take() {
             reader.abort();
         }
@@ -444,5 +471,7 @@ pub(crate) fn closed() -> Error {
         .with_hint("dispatch inside the pool's scope, before `shutdown`")
 }
 
+/// How long the last answers of a worker may be on their way when its end is known.
+const HEARD: Duration = Duration::from_millis(500);
 /// Events that a reader may lag behind before it misses some.
 const EVENTS: usize = 4096;

@@ -238,6 +238,7 @@ async fn greet(
         slot.link = Some(sender);
         slot.connection += 1;
         let connection = slot.connection;
+        slot.reading = Some(connection);
         for task in missed {
             state.scheduler.on_missing(now, rank, TaskId(task));
         }
@@ -282,6 +283,7 @@ async fn read(shared: Arc<Shared>, rank: Rank, generation: Generation, (mut read
         }
     };
     tracing::debug!(pool = %shared.pool, rank = rank.0, ?error, "the connection to the worker ended");
+    shared.on_read(rank, generation, connection);
     shared.command(Command::WorkerDisconnected { rank, generation, connection });
 }
 

@@ -43,7 +43,7 @@ impl Scheduler {
                 self.gangs.pop_front();
                 continue;
             };
-            let idle = self.workers.iter().all(|worker| worker.ready && worker.sent.is_empty());
+            let idle = self.workers.iter().all(|worker| worker.ready && !worker.leaving && worker.sent.is_empty());
             if !idle || gang.waiting < gang.members.len() {
                 return;
             }

@@ -144,6 +144,8 @@ impl Scheduler {
         let worker = &mut self.workers[rank.0 as usize];
         debug_assert!(worker.sent.is_empty());
         worker.ready = true;
+        worker.leaving = false;
+        worker.unheard = false;
         self.nodes[worker.node].on_ready(now);
         self.refresh(rank);
         self.fill_all(now);
@@ -206,6 +208,17 @@ impl Scheduler {
             self.wait(now, id);
             self.begin_front(now, rank);
         }
+    }
+
+    /// A worker process is gone, and what it has answered before is still being read. It gets no more tasks.
+    pub fn on_leaving(&mut self, rank: Rank) {
+        self.workers[rank.0 as usize].leaving = true;
+        self.refresh(rank);
+    }
+
+    /// A worker is lost before all that it has answered was read: any of its tasks may have begun, and not only the first that has no answer.
+    pub fn on_unheard(&mut self, rank: Rank) {
+        self.workers[rank.0 as usize].unheard = true;
     }
 
     /// A worker process is gone.
@@ -402,6 +415,8 @@ impl Scheduler {
     pub(super) fn end_world(&mut self, now: Instant) {
         for rank in self.ranks() {
             if self.joined && self.is_ready(rank) {
+                // It lives, and goes on until it is stopped.
+                self.on_unheard(rank);
                 self.lose(now, rank, Error::worker_exited(rank, WorkerExit::WorldEnded));
             }
         }
@@ -432,18 +447,27 @@ impl Scheduler {
     fn lose(&mut self, now: Instant, rank: Rank, error: Error) {
         let worker = &mut self.workers[rank.0 as usize];
         worker.ready = false;
+        let unheard = std::mem::take(&mut worker.unheard);
         let mut sent = std::mem::take(&mut worker.sent);
         self.forget_ending(rank);
         self.refresh(rank);
         let running = sent.pop_front();
         for id in sent.into_iter().rev() {
-            if let Some(task) = self.tasks.get_mut(&id) {
-                task.sent_to = None;
-                if task.abandoned {
-                    self.tasks.remove(&id);
-                } else {
-                    self.queue_front(id);
-                }
+            let Some(task) = self.tasks.get_mut(&id) else { continue };
+            if unheard && !task.abandoned {
+                // It is not known to be at fault.
+                let by_itself =
+                    error.exit().is_some_and(|exit| !exit.is_node_loss() && *exit != WorkerExit::WorldEnded);
+                let lost = if by_itself { Error::worker_exited(rank, WorkerExit::Unreachable) } else { error.clone() };
+                self.disarm(id);
+                self.settle(now, id, Err(lost));
+                continue;
+            }
+            task.sent_to = None;
+            if task.abandoned {
+                self.tasks.remove(&id);
+            } else {
+                self.queue_front(id);
             }
         }
         if let Some(id) = running {

@@ -94,10 +94,13 @@ impl Scheduler {
 
     fn takes_more(&self, rank: Rank) -> bool {
         let worker = &self.workers[rank.0 as usize];
-        let Some(last) = worker.sent.back() else { return worker.ready };
+        if !worker.ready || worker.leaving {
+            return false;
+        }
+        let Some(last) = worker.sent.back() else { return true };
         // Nothing waits behind a stream or a gang: how long they take says nothing of the next task.
         let alone = |task: &super::state::TaskState| task.streaming || task.gang.is_some();
-        worker.ready && worker.sent.len() < depth(&worker.average) && !self.tasks.get(last).is_some_and(alone)
+        worker.sent.len() < depth(&worker.average) && !self.tasks.get(last).is_some_and(alone)
     }
 
     /// Takes the oldest task that this worker may run and that no gang stands before.

@@ -39,6 +39,10 @@ pub struct Scheduler {
 pub(super) struct Worker {
     pub(super) node: usize,
     pub(super) ready: bool,
+    /// It is going to be lost, and gets no more tasks.
+    pub(super) leaving: bool,
+    /// Not all that it has answered could be read, so any of its tasks may have begun.
+    pub(super) unheard: bool,
     /// What was sent and has not returned, in order: the first one runs.
     pub(super) sent: VecDeque<TaskId>,
     pub(super) average: Average,

@@ -148,6 +148,50 @@ fn raised(rank: u32) -> Error {
     })
 }
 
+/// A worker with three tasks, of which it has the last two in advance.
+fn three_on_one() -> (Story, [TaskId; 3]) {
+    let mut story = Story::new(1, 1, false);
+    for _ in 0..64 {
+        let id = story.submit(Target::Any);
+        story.scheduler.on_returned(story.now, Rank(0), id, Ok(Value::new(vec![], Rank(0))), 1);
+        story.step();
+    }
+    let ids = [0; 3].map(|_| story.submit(Target::Any));
+    assert_eq!(story.scheduler.sent(Rank(0)).collect::<Vec<_>>(), ids);
+    (story, ids)
+}
+
+#[test]
+fn a_worker_that_leaves_gets_no_more_and_what_it_has_answered_counts() {
+    let (mut story, [first, second, third]) = three_on_one();
+    story.scheduler.on_leaving(Rank(0));
+    let late = story.submit(Target::Any);
+    assert_eq!(story.done(0), first);
+    assert_eq!(story.scheduler.sent(Rank(0)).collect::<Vec<_>>(), [second, third]);
+    story.lost(0);
+    assert!(story.finished[&first].is_ok());
+    assert_eq!(story.finished[&second].as_ref().unwrap_err().exit(), Some(&WorkerExit::Signal(11)));
+    // Neither began, and neither is tried again: they are sent for the first time.
+    assert!(!story.actions.iter().any(|action| matches!(action, Action::Retried { .. })));
+    story.ready();
+    assert_eq!(story.done(0), third);
+    assert_eq!(story.running(0), Some(late));
+}
+
+#[test]
+fn what_may_have_begun_on_a_worker_that_was_not_heard_out_is_told_as_tried_again() {
+    let (mut story, [first, second, third]) = three_on_one();
+    story.scheduler.on_unheard(Rank(0));
+    story.lost(0);
+    assert!(story.finished[&first].is_err());
+    let again = |task| {
+        story.actions.iter().any(|action| matches!(action, Action::Retried { task: other, .. } if *other == task))
+    };
+    assert!(again(second) && again(third));
+    story.ready();
+    assert_eq!(story.scheduler.sent(Rank(0)).collect::<Vec<_>>(), [second, third]);
+}
+
 #[test]
 fn tasks_go_to_idle_workers_and_the_rest_waits_in_order() {
     let mut story = Story::new(2, 1, false);
