@@ -157,7 +157,9 @@ def test_a_payload_that_failed_to_load_starts_afresh() -> None:
 
 
 def test_a_payload_does_not_get_the_code_of_one_that_failed_to_load() -> None:
-    broken = make({"job.py": "import sys\nif not hasattr(sys, 'mended'): raise OSError\ndef main():\n    return 'broken'\n"})
+    broken = make(
+        {"job.py": "import sys\nif not hasattr(sys, 'mended'): raise OSError\ndef main():\n    return 'broken'\n"}
+    )
     with pytest.raises(OSError):
         broken.function()
     assert run({"job.py": "def main():\n    return 'sound'\n"}) == "sound"
