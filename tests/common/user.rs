@@ -148,7 +148,7 @@ pub(crate) fn signal(name: &str, pid: &str) {
 
 /// Waits, without a runtime, until this is so.
 #[track_caller]
-pub(crate) fn until(what: &str, reached: impl Fn() -> bool) {
+pub(crate) fn until(what: &str, mut reached: impl FnMut() -> bool) {
     let end = Instant::now() + PATIENCE;
     while !reached() {
         assert!(Instant::now() < end, "not within {PATIENCE:?}: {what}");
