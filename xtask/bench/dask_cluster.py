@@ -8,18 +8,9 @@ from typing import TypeVar
 import dask
 import numpy as np
 from distributed import Client, LocalCluster
-from measure import SIZE, Table, gib_per_second, p50_us, per_second
+from measure import SIZE, Table, gib_per_second, nothing, p50_us, per_second, same
 
 T = TypeVar("T")
-
-
-def nothing(_: int = 0) -> None:
-    """Do nothing."""
-
-
-def same(value: T) -> T:
-    """Give back what came."""
-    return value
 
 
 def main() -> None:

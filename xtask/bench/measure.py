@@ -1,11 +1,13 @@
-"""What the peers' programs share: the command line, rounds of calls, and the line of JSON at the end."""
+"""What the peers share: what they call, the command line, rounds of calls, the line of JSON at the end."""
 
 import argparse
 import json
 import statistics
 from collections.abc import Callable
 from time import perf_counter
-from typing import Any
+from typing import Any, TypeVar
+
+T = TypeVar("T")
 
 SIZE = 64 << 20
 """Bytes of a large value."""
@@ -41,6 +43,15 @@ class Table:
     def print(self) -> None:
         """Print what was measured, as the last line."""
         print(json.dumps(self.rows), flush=True)
+
+
+def nothing(_: int = 0) -> None:
+    """Do nothing."""
+
+
+def same(value: T) -> T:
+    """Give back what came."""
+    return value
 
 
 def p50_us(call: Callable[[], Any], count: int) -> float:

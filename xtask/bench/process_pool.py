@@ -2,21 +2,9 @@
 
 from concurrent.futures import ProcessPoolExecutor
 from time import perf_counter
-from typing import TypeVar
 
 import numpy as np
-from measure import SIZE, Table, gib_per_second, p50_us, per_second
-
-T = TypeVar("T")
-
-
-def nothing(_: int = 0) -> None:
-    """Do nothing."""
-
-
-def same(value: T) -> T:
-    """Give back what came."""
-    return value
+from measure import SIZE, Table, gib_per_second, nothing, p50_us, per_second, same
 
 
 def main() -> None:
