@@ -8,14 +8,14 @@ mod common;
 
 use std::time::Duration;
 
-use common::scene::{Scene, Victim};
+use common::scene::{Entered, Scene, Victim};
 use common::{assert_nothing_left, python, soon};
 use futures_util::future::join_all;
 use skyward::error::{Error, ErrorKind, WorkerExit};
 use skyward::event::{EventItem, Events, PoolEvent};
 use skyward::ids::{NodeIndex, Rank};
 use skyward::payload::{PendingCompute, Target};
-use skyward::pool::ComputePool;
+use skyward::pool::{ComputePool, Pool};
 use skyward::spec::Limits;
 
 /// What happens to node 1, on which rank 1 is.
@@ -60,11 +60,7 @@ async fn while_the_pool_starts() {
 #[tokio::test]
 async fn while_it_is_idle() {
     join_all(FAULTS.map(async |fault| {
-        let scene = Scene::new();
-        scene.open("enter");
-        scene.open("leave");
-        let pool = scene.pool(|limits| fault.limits(limits)).start().await.unwrap();
-        let process = scene.entered().await;
+        let (_scene, pool, process) = fault.ready().await;
         let before = own_pid().run_on(&pool, ON_NODE_1).await.unwrap();
         let mut events = pool.events();
         process.signal(fault.victim, fault.signal).await;
@@ -88,11 +84,7 @@ async fn while_it_is_idle() {
 #[tokio::test]
 async fn while_tasks_run() {
     join_all(FAULTS.map(async |fault| {
-        let scene = Scene::new();
-        scene.open("enter");
-        scene.open("leave");
-        let pool = scene.pool(|limits| fault.limits(limits)).start().await.unwrap();
-        let process = scene.entered().await;
+        let (scene, pool, process) = fault.ready().await;
         let wait = |name: &str, seconds| -> PendingCompute<u32> {
             let call: PendingCompute<u32> =
                 python(WAIT).arg("begun", scene.gate(name)).arg("gate", scene.gate("go")).into();
@@ -170,6 +162,16 @@ async fn while_it_ends() {
 }
 
 impl Fault {
+    /// A pool that is ready for this fault, and whose hooks nothing holds.
+    async fn ready(self) -> (Scene, Pool, Entered) {
+        let scene = Scene::new();
+        scene.open("enter");
+        scene.open("leave");
+        let pool = scene.pool(|limits| self.limits(limits)).start().await.unwrap();
+        let process = scene.entered().await;
+        (scene, pool, process)
+    }
+
     /// What has to run out in this case is short.
     fn limits(self, limits: &mut Limits) {
         match (self.victim, self.signal) {

@@ -151,7 +151,7 @@ impl Scheduler {
         self.fill_all(now);
     }
 
-    /// A worker answered a task. `user_error` is whether the payload raised.
+    /// A worker answered a task.
     pub fn on_returned(&mut self, now: Instant, rank: Rank, id: TaskId, outcome: Outcome, micros: u64) {
         let worker = &mut self.workers[rank.0 as usize];
         let Some(place) = worker.sent.iter().position(|sent| *sent == id) else { return };
