@@ -1,15 +1,25 @@
 //! Reach one machine: run a command, put bytes, open a byte stream.
 
+#[cfg(feature = "docker")]
+pub(crate) mod docker;
+mod lines;
 mod process;
+#[cfg(feature = "ssh")]
+pub mod ssh;
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use bytes::Bytes;
 use tokio::io::{AsyncRead, AsyncWrite};
 
+#[cfg(feature = "docker")]
+pub use docker::Container;
 pub use process::Process;
+#[cfg(feature = "ssh")]
+pub use ssh::Ssh;
 
 use crate::error::Result;
 
@@ -64,7 +74,8 @@ pub trait Remote: fmt::Debug + Send + Sync + 'static {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Io`](crate::error::ErrorKind::Io), temporary, when nothing listens there.
+    /// [`ErrorKind::Io`](crate::error::ErrorKind::Io), temporary, when nothing listens there; [`ErrorKind::NotFound`](crate::error::ErrorKind::NotFound) when the machine is known to
+    /// be gone for good.
     ///
     /// # Cancel safety
     ///
@@ -72,8 +83,8 @@ pub trait Remote: fmt::Debug + Send + Sync + 'static {
     async fn open(&self, socket: &str) -> Result<ByteStream>;
 }
 
-/// A command line with its environment and deadline.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// A command line with its environment and deadline. Its `Debug` shows neither the values of variables nor what is written to it: they may be secret.
+#[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Command {
     /// The program and its arguments.
@@ -81,7 +92,7 @@ pub struct Command {
     /// Variables beside those that the machine has.
     pub env: BTreeMap<String, String>,
     /// What is written to its standard input.
-    pub stdin: Vec<u8>,
+    pub stdin: Bytes,
     /// How long it may run.
     pub deadline: Duration,
 }
@@ -92,7 +103,7 @@ impl Command {
         Self {
             argv: argv.into_iter().map(Into::into).collect(),
             env: BTreeMap::new(),
-            stdin: Vec::new(),
+            stdin: Bytes::new(),
             deadline: Duration::from_secs(60),
         }
     }
@@ -112,7 +123,7 @@ impl Command {
     /// Sets standard input.
     #[must_use]
     pub fn stdin(mut self, bytes: impl Into<Vec<u8>>) -> Self {
-        self.stdin = bytes.into();
+        self.stdin = Bytes::from(bytes.into());
         self
     }
 
@@ -121,6 +132,17 @@ impl Command {
     pub fn deadline(mut self, deadline: Duration) -> Self {
         self.deadline = deadline;
         self
+    }
+}
+
+impl fmt::Debug for Command {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Command")
+            .field("argv", &self.argv)
+            .field("env", &self.env.keys())
+            .field("stdin", &format_args!("{} bytes", self.stdin.len()))
+            .field("deadline", &self.deadline)
+            .finish()
     }
 }
 
@@ -145,5 +167,17 @@ impl CommandOutput {
     /// Whether it exited with 0.
     pub fn success(&self) -> bool {
         self.status == 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn debug_shows_neither_values_nor_input() {
+        let command = Command::script("env").env("TOKEN", "hunter2").stdin("hunter3");
+        let shown = format!("{command:?}");
+        assert!(shown.contains("TOKEN") && shown.contains("7 bytes") && !shown.contains("hunter"), "{shown}");
     }
 }

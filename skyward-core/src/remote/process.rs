@@ -14,6 +14,7 @@ use tokio::net::UnixStream;
 use tokio::process::{Child, ChildStdin};
 use tokio::time::{Instant, timeout, timeout_at};
 
+use super::lines::{Lines, shown};
 use super::{ByteStream, Command, CommandOutput, OnLine, Remote};
 use crate::error::{Error, ErrorKind, Result};
 
@@ -105,7 +106,7 @@ impl Remote for Process {
                 status
             };
             let output = async {
-                tokio::join!(feed(stdin, &command.stdin), out.read(stdout), err.read(stderr));
+                tokio::join!(feed(stdin, &command.stdin), read(&mut out, stdout), read(&mut err, stderr));
             };
             tokio::pin!(exit, output);
             let both = async {
@@ -186,62 +187,11 @@ impl Drop for Group {
     }
 }
 
-/// Hands on lines as they come and keeps the end of what came.
-struct Lines<'a> {
-    on_line: OnLine<'a>,
-    tail: Vec<u8>,
-    line: Vec<u8>,
-}
-
-impl<'a> Lines<'a> {
-    fn new(on_line: OnLine<'a>) -> Self {
-        Self { on_line, tail: Vec::new(), line: Vec::new() }
-    }
-
-    async fn read(&mut self, pipe: Option<impl AsyncRead + Unpin>) {
-        let Some(mut pipe) = pipe else { return };
-        let mut chunk = vec![0; CHUNK];
-        while let Ok(count @ 1..) = pipe.read(&mut chunk).await {
-            self.push(&chunk[..count]);
-        }
-    }
-
-    fn push(&mut self, bytes: &[u8]) {
-        self.tail.extend_from_slice(bytes);
-        // Cut at twice the size, so that each byte is moved once on average.
-        if self.tail.len() > 2 * TAIL {
-            self.tail.drain(..self.tail.len() - TAIL);
-        }
-        for piece in bytes.split_inclusive(|byte| *byte == b'\n') {
-            self.line.extend_from_slice(piece);
-            if piece.ends_with(b"\n") || self.line.len() > LINE {
-                self.flush();
-            }
-        }
-    }
-
-    fn flush(&mut self) {
-        let end = self.line.iter().rposition(|byte| !matches!(byte, b'\n' | b'\r')).map_or(0, |last| last + 1);
-        (self.on_line)(&String::from_utf8_lossy(&self.line[..end]));
-        self.line.clear();
-    }
-
-    fn finish(&mut self) {
-        if !self.line.is_empty() {
-            self.flush();
-        }
-        let excess = self.tail.len().saturating_sub(TAIL);
-        self.tail.drain(..excess);
-    }
-
-    fn text(&self) -> String {
-        String::from_utf8_lossy(&self.tail).into_owned()
-    }
-
-    fn last_line(&self) -> Option<&str> {
-        let start = self.tail.iter().rposition(|byte| *byte == b'\n' && !self.tail.ends_with(b"\n"));
-        let text = std::str::from_utf8(&self.tail[start.unwrap_or(0)..]).ok()?;
-        text.lines().rev().find(|line| !line.trim().is_empty())
+async fn read(lines: &mut Lines<'_>, pipe: Option<impl AsyncRead + Unpin>) {
+    let Some(mut pipe) = pipe else { return };
+    let mut chunk = vec![0; CHUNK];
+    while let Ok(count @ 1..) = pipe.read(&mut chunk).await {
+        lines.push(&chunk[..count]);
     }
 }
 
@@ -270,19 +220,6 @@ fn code_of(status: ExitStatus) -> i32 {
     status.code().or(status.signal().map(|signal| 128 + signal)).unwrap_or(-1)
 }
 
-/// The command for a message: a script's text is long, and its name is not in it.
-fn shown(argv: &[String]) -> String {
-    let text = argv.join(" ");
-    match text.char_indices().nth(80) {
-        Some((end, _)) => format!("{}…", &text[..end]),
-        None => text,
-    }
-}
-
-/// What is kept of each of standard output and standard error, in bytes.
-const TAIL: usize = 256 << 10;
-/// A line longer than this is handed on in parts.
-const LINE: usize = 64 << 10;
 const CHUNK: usize = 16 << 10;
 const LINGER: Duration = Duration::from_millis(200);
 const REAP: Duration = Duration::from_secs(5);

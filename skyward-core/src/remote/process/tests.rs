@@ -5,6 +5,7 @@ use tokio::io::AsyncBufReadExt;
 use tokio::sync::mpsc;
 
 use super::*;
+use crate::remote::lines::TAIL;
 
 const LONG: Duration = Duration::from_secs(20);
 
@@ -82,7 +83,7 @@ async fn the_end_of_much_output_is_kept() {
 async fn standard_input_variables_and_folder_reach_the_command() {
     let folder = tempdir();
     let process = Process::new().env("A", "machine").env("B", "machine").folder(&folder.0);
-    let command = Command::script("cat; echo $A $B; pwd").stdin(*b"in\n").env("B", "command");
+    let command = Command::script("cat; echo $A $B; pwd").stdin("in\n").env("B", "command");
     let output = process.run(&command, &|_| {}).await.unwrap();
     assert_eq!(output.stdout, format!("in\nmachine command\n{}\n", folder.0.canonicalize().unwrap().display()));
 }

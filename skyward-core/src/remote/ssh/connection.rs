@@ -1,0 +1,212 @@
+//! One connection to a host: many channels.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use russh::client::{self, DisconnectReason, Handle, Msg};
+use russh::keys::PublicKeyOrCertificate;
+use russh::{Channel, ChannelOpenFailure, ChannelWriteHalf, Sig};
+use tokio::sync::{mpsc, watch};
+use tokio::time::timeout;
+
+use super::stream::Stream;
+use super::trust::Trust;
+use crate::error::Error;
+
+/// A connection that is logged in. Its task ends with it and its channels.
+pub(super) struct Connection {
+    handle: Handle<Client>,
+    lost: Lost,
+    endings: mpsc::UnboundedSender<Ending>,
+}
+
+/// Why a connection ended, as soon as it did.
+pub(super) type Lost = watch::Receiver<Option<String>>;
+
+/// A channel that is to be closed: whoever drops one cannot wait for that.
+pub(super) struct Ending {
+    half: ChannelWriteHalf<Msg>,
+    /// Whether what runs in it is to be killed.
+    kill: bool,
+}
+
+/// Why a channel was not opened.
+#[derive(Debug)]
+pub(super) enum Refusal {
+    /// The connection is gone, for this reason.
+    Lost(String),
+    /// The server does not want to.
+    Server(ChannelOpenFailure),
+}
+
+/// What a session asks its client.
+pub(super) struct Client {
+    trust: Trust,
+    lost: watch::Sender<Option<String>>,
+}
+
+/// What ends a session.
+#[derive(Debug)]
+pub(super) enum SessionError {
+    Protocol(russh::Error),
+    HostKey(Error),
+}
+
+/// A channel whose program is killed when it is dropped.
+pub(super) struct Running {
+    half: Option<ChannelWriteHalf<Msg>>,
+    kill: AtomicBool,
+    endings: mpsc::UnboundedSender<Ending>,
+}
+
+impl Connection {
+    /// Takes over a session that is logged in.
+    pub(super) fn new(handle: Handle<Client>, lost: Lost) -> Self {
+        let (endings, ended) = mpsc::unbounded_channel();
+        tokio::spawn(close_all(ended));
+        Self { handle, lost, endings }
+    }
+
+    pub(super) fn is_lost(&self) -> bool {
+        self.handle.is_closed()
+    }
+
+    /// Why it was lost.
+    pub(super) fn reason(&self) -> String {
+        reason(&self.lost)
+    }
+
+    pub(super) fn lost(&self) -> Lost {
+        self.lost.clone()
+    }
+
+    /// A channel that can run a program.
+    pub(super) async fn session(&self) -> Result<Channel<Msg>, Refusal> {
+        self.told(self.handle.channel_open_session().await)
+    }
+
+    /// A stream to a Unix socket on the host.
+    pub(super) async fn to_socket(&self, path: &str) -> Result<Stream, Refusal> {
+        let channel = self.told(self.handle.channel_open_direct_streamlocal(path).await)?;
+        Ok(self.stream(channel, Vec::new()))
+    }
+
+    /// A stream to a port that the host can reach.
+    pub(super) async fn to_port(&self, address: &str, port: u16) -> Result<Stream, Refusal> {
+        let opened = self.handle.channel_open_direct_tcpip(address, port.into(), "127.0.0.1", 0).await;
+        Ok(self.stream(self.told(opened)?, Vec::new()))
+    }
+
+    /// Makes a channel a stream; `first` was read from it already.
+    pub(super) fn stream(&self, channel: Channel<Msg>, first: Vec<u8>) -> Stream {
+        let (read, write) = channel.split();
+        Stream::new(read, self.running(write, false), self.lost(), first.into())
+    }
+
+    /// Closes a channel, and kills what runs in it, when that is dropped.
+    pub(super) fn running(&self, half: ChannelWriteHalf<Msg>, kill: bool) -> Running {
+        Running { half: Some(half), kill: kill.into(), endings: self.endings.clone() }
+    }
+
+    fn told<T>(&self, result: Result<T, russh::Error>) -> Result<T, Refusal> {
+        result.map_err(|error| match error {
+            russh::Error::ChannelOpenFailure(failure) => Refusal::Server(failure),
+            _ => Refusal::Lost(self.reason()),
+        })
+    }
+}
+
+impl std::fmt::Debug for Connection {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Connection").field("lost", &self.is_lost()).finish_non_exhaustive()
+    }
+}
+
+impl Client {
+    pub(super) fn new(trust: Trust) -> (Self, Lost) {
+        let (lost, told) = watch::channel(None);
+        (Self { trust, lost }, told)
+    }
+}
+
+impl client::Handler for Client {
+    type Error = SessionError;
+
+    async fn check_server_key(&mut self, presented: &PublicKeyOrCertificate) -> Result<bool, SessionError> {
+        self.trust.check(presented).map(|()| true).map_err(SessionError::HostKey)
+    }
+
+    async fn disconnected(&mut self, reason: DisconnectReason<SessionError>) -> Result<(), SessionError> {
+        let (told, result) = match reason {
+            DisconnectReason::ReceivedDisconnect(info) => (format!("the server ended it: {}", info.message), Ok(())),
+            DisconnectReason::Error(error) => (error.to_string(), Err(error)),
+        };
+        self.lost.send_replace(Some(told));
+        result
+    }
+}
+
+impl From<russh::Error> for SessionError {
+    fn from(error: russh::Error) -> Self {
+        Self::Protocol(error)
+    }
+}
+
+impl std::fmt::Display for SessionError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::HostKey(error) => f.write_str(error.message()),
+            Self::Protocol(russh::Error::KeepaliveTimeout | russh::Error::InactivityTimeout) => {
+                f.write_str("it did not answer any more")
+            }
+            Self::Protocol(russh::Error::Disconnect | russh::Error::HUP) => f.write_str("the server closed it"),
+            Self::Protocol(error) => write!(f, "{error}"),
+        }
+    }
+}
+
+impl Running {
+    pub(super) fn half(&self) -> Option<&ChannelWriteHalf<Msg>> {
+        self.half.as_ref()
+    }
+
+    /// What ran has ended by itself.
+    pub(super) fn ended(&self) {
+        self.kill.store(false, Ordering::Relaxed);
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if let Some(half) = self.half.take() {
+            // Without its connection there is nothing to close.
+            let _ = self.endings.send(Ending { half, kill: *self.kill.get_mut() });
+        }
+    }
+}
+
+/// Why a connection ended.
+pub(super) fn reason(lost: &Lost) -> String {
+    lost.borrow().clone().unwrap_or_else(|| "it was closed".into())
+}
+
+/// Lasts as long as the connection or a channel of it.
+async fn close_all(mut ended: mpsc::UnboundedReceiver<Ending>) {
+    while let Some(Ending { half, kill }) = ended.recv().await {
+        let close = async {
+            if kill {
+                // A server that does not know this request leaves it to the program's own watch, which sees that the channel is closed.
+                let _ = half.signal(Sig::KILL).await;
+            }
+            let _ = half.close().await;
+        };
+        let _ = timeout(CLOSE, close).await;
+    }
+}
+
+/// How long a close request may wait for its turn.
+const CLOSE: Duration = Duration::from_secs(5);
+
+/// Shared by whoever uses it.
+pub(super) type Shared = Arc<Connection>;

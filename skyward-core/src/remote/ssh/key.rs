@@ -1,0 +1,140 @@
+//! Keys to log in with.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use russh::keys::{PrivateKey, decode_secret_key};
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::spec::Secret;
+
+/// A key to log in with: of a file, of memory, or all keys of an SSH agent.
+///
+/// Ed25519 and ECDSA keys are read from files and memory; an agent may hold others, such as RSA keys.
+#[derive(Debug, Clone)]
+pub struct Key(pub(super) Source);
+
+#[derive(Debug, Clone)]
+pub(super) enum Source {
+    File { path: PathBuf, passphrase: Option<Secret> },
+    Memory { pem: Secret, passphrase: Option<Secret> },
+    Agent { socket: Option<PathBuf> },
+}
+
+impl Key {
+    /// A private key's file, as `ssh-keygen` writes it. A leading `~` is the client's home folder.
+    pub fn file(path: impl Into<PathBuf>) -> Self {
+        Self(Source::File { path: path.into(), passphrase: None })
+    }
+
+    /// The text of a private key's file.
+    pub fn memory(pem: impl Into<Secret>) -> Self {
+        Self(Source::Memory { pem: pem.into(), passphrase: None })
+    }
+
+    /// All keys of the agent that `SSH_AUTH_SOCK` names.
+    pub fn agent() -> Self {
+        Self(Source::Agent { socket: None })
+    }
+
+    /// All keys of the agent that listens on this socket.
+    pub fn agent_at(socket: impl Into<PathBuf>) -> Self {
+        Self(Source::Agent { socket: Some(socket.into()) })
+    }
+
+    /// Sets what the key is encrypted with; an agent needs none.
+    #[must_use]
+    pub fn passphrase(mut self, secret: impl Into<Secret>) -> Self {
+        match &mut self.0 {
+            Source::File { passphrase, .. } | Source::Memory { passphrase, .. } => *passphrase = Some(secret.into()),
+            Source::Agent { .. } => {}
+        }
+        self
+    }
+
+    /// What is tried when nothing is said: the agent and the usual files, those that are there.
+    pub(super) fn usual() -> Vec<Self> {
+        let agent = std::env::var_os("SSH_AUTH_SOCK").map(|_| Self::agent());
+        let files = ["~/.ssh/id_ed25519", "~/.ssh/id_ecdsa"].into_iter().filter(|path| home(Path::new(path)).is_file());
+        agent.into_iter().chain(files.map(Self::file)).collect()
+    }
+}
+
+/// Reads and decrypts a key; `name` is what messages call it.
+pub(super) async fn read_file(path: &Path, passphrase: Option<&Secret>) -> Result<Arc<PrivateKey>> {
+    let path = home(path);
+    let name = path.display().to_string();
+    let pem = tokio::fs::read_to_string(&path).await.map_err(|error| {
+        Error::new(ErrorKind::InvalidSpec, format!("cannot read the key {name}: {error}")).with_source(error)
+    })?;
+    decode(pem.into(), passphrase.cloned(), name).await
+}
+
+/// Decrypts a key. That takes a tenth of a second on purpose, so a thread of its own does it.
+pub(super) async fn decode(pem: Secret, passphrase: Option<Secret>, name: String) -> Result<Arc<PrivateKey>> {
+    let decode = move || decode_now(&pem, passphrase.as_ref(), &name).map(Arc::new);
+    tokio::task::spawn_blocking(decode).await.unwrap_or_else(|error| {
+        Err(Error::new(ErrorKind::InvalidSpec, "reading a key was interrupted").with_source(error))
+    })
+}
+
+/// The path with the client's home folder for a leading `~`.
+pub(super) fn home(path: &Path) -> PathBuf {
+    match (path.strip_prefix("~"), std::env::home_dir()) {
+        (Ok(rest), Some(home)) => home.join(rest),
+        _ => path.to_path_buf(),
+    }
+}
+
+fn decode_now(pem: &Secret, passphrase: Option<&Secret>, name: &str) -> Result<PrivateKey> {
+    let failed = |why: &str, hint: &str| {
+        Error::new(ErrorKind::InvalidSpec, format!("cannot use the key {name}: {why}")).with_hint(hint)
+    };
+    if pem.expose().trim_start().starts_with("ssh-") {
+        return Err(failed("it is a public key", "name the private one: the file without `.pub`"));
+    }
+    let decoded = decode_secret_key(pem.expose(), passphrase.map(Secret::expose));
+    let new = "make one: `ssh-keygen -t ed25519`";
+    // Errors of the decoder are not passed on: they may quote what they read.
+    let key = match decoded {
+        Ok(key) if key.is_encrypted() => Err(failed("it is encrypted", "give its passphrase: `.passphrase(…)`")),
+        Ok(key) => Ok(key),
+        Err(russh::keys::Error::KeyIsEncrypted) => {
+            Err(failed("it is encrypted", "give its passphrase: `.passphrase(…)`, or add it to an agent: `ssh-add`"))
+        }
+        Err(russh::keys::Error::UnsupportedKeyType { key_type_string, .. }) => {
+            Err(failed(&format!("keys of type {key_type_string} are not supported"), new))
+        }
+        Err(_) if passphrase.is_some() => Err(failed("the passphrase does not open it", "check the passphrase")),
+        Err(_) => Err(failed("it is no private key that can be read", new)),
+    }?;
+    if key.algorithm().is_rsa() {
+        return Err(failed(
+            "RSA keys can only be used through an agent",
+            "make an Ed25519 key: `ssh-keygen -t ed25519`; or add the key to an agent: `ssh-add`",
+        ));
+    }
+    Ok(key)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_key_that_cannot_be_used_says_why_and_shows_nothing_of_itself() {
+        let public = decode("ssh-ed25519 AAAA me".into(), None, "key".into()).await.unwrap_err();
+        assert!(public.message().contains("it is a public key"), "{public}");
+        let text = "-----BEGIN OPENSSH PRIVATE KEY-----\nc2VjcmV0\n-----END OPENSSH PRIVATE KEY-----\n";
+        let broken = decode(text.into(), None, "key".into()).await.unwrap_err();
+        assert!(!format!("{broken:?}").contains("c2VjcmV0"), "{broken:?}");
+        let gone = read_file(Path::new("/no/such/key"), None).await.unwrap_err();
+        assert!(gone.message().contains("/no/such/key"), "{gone}");
+    }
+
+    #[test]
+    fn what_opens_a_key_is_not_shown() {
+        let key = Key::memory("PRIVATE").passphrase("hunter2");
+        assert!(!format!("{key:?}").contains("PRIVATE") && !format!("{key:?}").contains("hunter2"));
+    }
+}

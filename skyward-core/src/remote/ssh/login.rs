@@ -1,0 +1,195 @@
+//! Logging in with keys.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use russh::client::{AuthResult, Handle};
+use russh::keys::agent::AgentIdentity;
+use russh::keys::agent::client::{AgentClient, AgentStream};
+use russh::keys::{HashAlg, PrivateKey, PrivateKeyWithHashAlg, PublicKey};
+use russh::{AgentAuthError, MethodSet};
+use tokio::net::UnixStream;
+
+use super::connection::Client;
+use super::key::{self, Key, Source};
+use super::target::Target;
+use super::trust::shown;
+use crate::error::{Error, ErrorKind, Result};
+
+/// Tries the keys of a target, one after another.
+///
+/// # Errors
+///
+/// [`ErrorKind::Login`] with what was tried and what the server accepts; [`ErrorKind::InvalidSpec`] for a key that cannot be used at all.
+///
+/// # Cancel safety
+///
+/// The session is of no more use.
+pub(super) async fn log_in(handle: &mut Handle<Client>, target: &Target) -> Result<()> {
+    let user = target.login()?;
+    let usual = target.keys.is_empty();
+    let keys = if usual { Key::usual() } else { target.keys.clone() };
+    let mut attempt = Attempt { handle, target, user, tried: Vec::new(), accepted: None, partial: false };
+    for Key(source) in &keys {
+        let done = match source {
+            Source::Agent { socket } => attempt.agent(socket.as_deref(), usual).await?,
+            Source::File { path, passphrase } => match key::read_file(path, passphrase.as_ref()).await {
+                Ok(key) => attempt.key(key, &path.display().to_string()).await?,
+                // What was not named need not be of use.
+                Err(error) if usual => attempt.unusable(error.message()),
+                Err(error) => return Err(error),
+            },
+            Source::Memory { pem, passphrase } => {
+                let key = key::decode(pem.clone(), passphrase.clone(), "of memory".into()).await?;
+                attempt.key(key, "of memory").await?
+            }
+        };
+        if done {
+            return Ok(());
+        }
+    }
+    Err(attempt.failed())
+}
+
+struct Attempt<'a> {
+    handle: &'a mut Handle<Client>,
+    target: &'a Target,
+    user: String,
+    tried: Vec<String>,
+    /// What the server said it accepts.
+    accepted: Option<MethodSet>,
+    partial: bool,
+}
+
+impl Attempt<'_> {
+    async fn key(&mut self, key: Arc<PrivateKey>, name: &str) -> Result<bool> {
+        self.tried.push(format!("{} of {name}", shown(key.public_key())));
+        let result = self.handle.authenticate_publickey(self.user.clone(), PrivateKeyWithHashAlg::new(key, None)).await;
+        self.answered(result.map_err(|error| error.to_string()))
+    }
+
+    async fn agent(&mut self, socket: Option<&Path>, usual: bool) -> Result<bool> {
+        let path = socket.map(Into::into).or_else(|| std::env::var_os("SSH_AUTH_SOCK")).unwrap_or_default();
+        let name = format!("the agent at {}", Path::new(&path).display());
+        let keys = async {
+            let stream = UnixStream::connect(&path).await?;
+            let mut agent = AgentClient::connect(stream);
+            // An agent may bind keys to hosts; one that does not know the request has none that are bound.
+            if let Some(binding) = self.handle.agent_session_binding() {
+                let _ = agent.bind_session(binding, false).await;
+            }
+            let identities = agent.request_identities().await?;
+            Ok::<_, russh::keys::Error>((agent, identities))
+        };
+        let (mut agent, identities) = match keys.await {
+            Ok(found) => found,
+            Err(error) if usual => return Ok(self.unusable(&format!("{name} cannot be asked: {error}"))),
+            Err(error) => {
+                let message = format!("{name} cannot be asked for keys: {error}");
+                return Err(Error::new(ErrorKind::InvalidSpec, message)
+                    .with_hint("start one, `eval $(ssh-agent)`, and add a key to it, `ssh-add`; SSH_AUTH_SOCK has to name its socket"));
+            }
+        };
+        if identities.is_empty() {
+            return Ok(self.unusable(&format!("{name} has no keys: `ssh-add`")));
+        }
+        for identity in &identities {
+            if self.identity(&mut agent, identity, &name).await? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    async fn identity<S: AgentStream + Send + Unpin>(
+        &mut self,
+        agent: &mut AgentClient<S>,
+        identity: &AgentIdentity,
+        name: &str,
+    ) -> Result<bool> {
+        let user = self.user.clone();
+        let result = match identity {
+            AgentIdentity::PublicKey { key, .. } => {
+                self.tried.push(format!("{} of {name}", shown(key)));
+                let hash = self.hash(key).await;
+                self.handle.authenticate_publickey_with(user, key.clone(), hash, agent).await
+            }
+            AgentIdentity::Certificate { certificate, .. } => {
+                let key = PublicKey::from(certificate.public_key().clone());
+                self.tried.push(format!("the certificate of {} of {name}", shown(&key)));
+                let hash = self.hash(&key).await;
+                self.handle.authenticate_certificate_with(user, certificate.clone(), hash, agent).await
+            }
+        };
+        match result {
+            // An agent may hold a key that it does not use without its user's leave.
+            Err(AgentAuthError::Key(error)) => {
+                if let Some(last) = self.tried.last_mut() {
+                    last.push_str(&format!(" (the agent does not sign: {error})"));
+                }
+                Ok(false)
+            }
+            result => self.answered(result.map_err(|error| error.to_string())),
+        }
+    }
+
+    /// The digest that an RSA key signs with; the server says which it takes.
+    async fn hash(&self, key: &PublicKey) -> Option<HashAlg> {
+        if !key.algorithm().is_rsa() {
+            return None;
+        }
+        self.handle.best_supported_rsa_hash().await.ok().flatten().unwrap_or(Some(HashAlg::Sha512))
+    }
+
+    fn unusable(&mut self, why: &str) -> bool {
+        self.tried.push(why.to_owned());
+        false
+    }
+
+    fn answered(&mut self, result: Result<AuthResult, String>) -> Result<bool> {
+        match result {
+            Ok(AuthResult::Success) => Ok(true),
+            // Without a session there is no answer either.
+            Ok(AuthResult::Failure { .. }) if self.handle.is_closed() => Err(self.ended()),
+            Ok(AuthResult::Failure { remaining_methods, partial_success }) => {
+                self.accepted = Some(remaining_methods);
+                self.partial |= partial_success;
+                Ok(false)
+            }
+            Err(_) => Err(self.ended()),
+        }
+    }
+
+    fn ended(&self) -> Error {
+        let message = format!("{} ended the connection while {} logged in", self.target, self.user);
+        let error = Error::new(ErrorKind::Login, message).with_context("tried", self.all_tried());
+        if self.tried.len() > 1 {
+            error.with_hint("a server ends the connection after some keys that it does not take, often 6: name the right one, `.key(Key::file(…))`")
+        } else {
+            error.temporary()
+        }
+    }
+
+    fn failed(&self) -> Error {
+        let methods: Vec<&str> = self.accepted.iter().flat_map(|methods| methods.iter().map(Into::into)).collect();
+        let message = format!("{} does not let {} in", self.target, self.user);
+        let error = Error::new(ErrorKind::Login, message)
+            .with_context("tried", self.all_tried())
+            .with_context("it accepts", if methods.is_empty() { "nothing it told".into() } else { methods.join(", ") });
+        if self.partial {
+            error.with_hint("the server took the key and wants something more, such as a one-time password; only keys are supported")
+        } else if !methods.is_empty() && !methods.contains(&"publickey") {
+            error.with_hint("the server does not accept keys for this user")
+        } else if self.tried.is_empty() {
+            error.with_hint(
+                "there is no key to log in with: name one, `.key(Key::file(…))`, or add one to an agent, `ssh-add`",
+            )
+        } else {
+            error.with_hint("check the user's name, and that one of these keys is in ~/.ssh/authorized_keys there")
+        }
+    }
+
+    fn all_tried(&self) -> String {
+        if self.tried.is_empty() { "no key".into() } else { self.tried.join("; ") }
+    }
+}

@@ -1,0 +1,62 @@
+//! Puts files on a host.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use bytes::Bytes;
+use sha2::{Digest, Sha256};
+
+use super::exec::Program;
+use crate::error::{Error, ErrorKind};
+use crate::remote::CommandOutput;
+use crate::spec::hex;
+
+/// A program that puts these bytes at `path`, unless they are there already.
+pub(super) async fn program(path: &str, bytes: &[u8], mode: u32) -> Result<Program, String> {
+    if !path.starts_with('/') || path.ends_with('/') {
+        return Err("it is no absolute path of a file".into());
+    }
+    let bytes = Bytes::copy_from_slice(bytes);
+    let digest = {
+        let bytes = bytes.clone();
+        // Of a large file it takes a second.
+        tokio::task::spawn_blocking(move || hex(&Sha256::digest(&bytes))).await.map_err(|error| error.to_string())?
+    };
+    let env: BTreeMap<String, String> = [
+        ("path", path.to_owned()),
+        ("mode", format!("{mode:o}")),
+        ("digest", digest),
+        ("size", bytes.len().to_string()),
+    ]
+    .map(|(key, value)| (key.to_owned(), value))
+    .into();
+    let argv = ["sh", "-euc", SCRIPT].map(str::to_owned);
+    Ok(Program::new(&argv, &env, bytes)?.gated("skyward-send"))
+}
+
+/// Why a file was not put.
+pub(super) fn failed(path: &str, host: &str, output: &CommandOutput) -> Error {
+    let said = output.stderr.lines().last().unwrap_or_default().trim();
+    let lower = output.stderr.to_lowercase();
+    let error = |why: &str| Error::new(ErrorKind::Bootstrap, format!("cannot write {path} on {host}: {why}"));
+    if lower.contains("no space left") || lower.contains("quota exceeded") {
+        return error("the disk is full").with_context("it says", said).with_hint("free some space there: `df -h`");
+    }
+    if lower.contains("permission denied") || lower.contains("read-only file system") {
+        return error("the folder cannot be written to").with_context("it says", said);
+    }
+    if lower.contains("shasum") && lower.contains("not found") {
+        return error("the host has no `sha256sum` to check it with").with_hint("install coreutils there");
+    }
+    error(if said.is_empty() { "its shell fails" } else { said }).with_context("exit", output.status)
+}
+
+/// How long a file of this size may take: as long as a slow line needs.
+pub(super) fn deadline(size: usize) -> Duration {
+    LEAST + Duration::from_secs(size as u64 / SLOW)
+}
+
+const SCRIPT: &str = include_str!("scripts/put.sh");
+const LEAST: Duration = Duration::from_secs(60);
+/// Bytes per second.
+const SLOW: u64 = 128 << 10;

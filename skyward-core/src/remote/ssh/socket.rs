@@ -1,0 +1,86 @@
+//! Streams to Unix sockets on a host: forwarded by its server, or else through a program on it.
+
+use russh::{ChannelMsg, ChannelOpenFailure};
+
+use super::connection::{Connection, Refusal};
+use super::exec::{after_mark, launched, quoted};
+use super::stream::Stream;
+
+/// Why there is no stream.
+pub(super) enum NoStream {
+    Refused(Refusal),
+    /// Nothing listens there, in the host's words.
+    Nobody(String),
+    /// The server forbids it, and the host has no program that could do it.
+    NoBridge,
+    /// It answers something else.
+    Strange(String),
+}
+
+/// Whether the server does not forward streams, rather than that nothing listens.
+pub(super) fn forbids(failure: &ChannelOpenFailure) -> Option<bool> {
+    match failure {
+        ChannelOpenFailure::AdministrativelyProhibited | ChannelOpenFailure::UnknownChannelType => Some(true),
+        // OpenSSH answers the same when it forbids it and when nothing listens.
+        ChannelOpenFailure::ConnectFailed => None,
+        _ => Some(false),
+    }
+}
+
+/// A stream through a program on the host that joins its input and output to the socket.
+pub(super) async fn bridge(connection: &Connection, socket: &str) -> Result<Stream, NoStream> {
+    let mut channel = connection.session().await.map_err(NoStream::Refused)?;
+    let lost = || NoStream::Refused(Refusal::Lost(connection.reason()));
+    let values = quoted(socket).and_then(|socket| Ok((socket, quoted(BRIDGE)?, quoted(SCRIPT)?)));
+    let (name, program, script) = values.map_err(NoStream::Nobody)?;
+    let text = format!("socket={name}; bridge={program}; eval {script}\n");
+    if channel.exec(true, launched(LINE)).await.is_err() || channel.data_bytes(text.into_bytes()).await.is_err() {
+        return Err(lost());
+    }
+    let mut said = Vec::new();
+    let mut complaint = Vec::new();
+    loop {
+        match channel.wait().await {
+            Some(ChannelMsg::Data { data }) => said.extend_from_slice(&data),
+            Some(ChannelMsg::ExtendedData { data, .. }) => complaint.extend_from_slice(&data),
+            Some(ChannelMsg::Failure) => return Err(NoStream::NoBridge),
+            Some(ChannelMsg::Eof | ChannelMsg::Close) => {
+                drop(connection.running(channel.split().1, false));
+                return Err(NoStream::Strange(last_line(&complaint).or(last_line(&said)).unwrap_or_default()));
+            }
+            Some(_) => {}
+            None => return Err(lost()),
+        }
+        if said.len() + complaint.len() > MOST {
+            drop(connection.running(channel.split().1, false));
+            return Err(NoStream::Strange("much text, and no word of the bridge".into()));
+        }
+        let Some((line, rest)) = after_mark(&said).and_then(split_line) else { continue };
+        if line == b"skyward-open" {
+            let rest = rest.to_vec();
+            return Ok(connection.stream(channel, rest));
+        }
+        let line = String::from_utf8_lossy(line).into_owned();
+        drop(connection.running(channel.split().1, false));
+        return Err(match line.strip_prefix("skyward-refused ") {
+            Some(why) => NoStream::Nobody(why.to_owned()),
+            None if line == "skyward-none" => NoStream::NoBridge,
+            None => NoStream::Strange(line),
+        });
+    }
+}
+
+fn split_line(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
+    let end = bytes.iter().position(|byte| *byte == b'\n')?;
+    Some((&bytes[..end], &bytes[end + 1..]))
+}
+
+fn last_line(bytes: &[u8]) -> Option<String> {
+    String::from_utf8_lossy(bytes).lines().rev().map(str::trim).find(|line| !line.is_empty()).map(str::to_owned)
+}
+
+const LINE: &str = include_str!("scripts/line.sh");
+const SCRIPT: &str = include_str!("scripts/bridge.sh");
+const BRIDGE: &str = include_str!("scripts/bridge.py");
+/// What may be written before the bridge says a word, in bytes.
+const MOST: usize = 64 << 10;

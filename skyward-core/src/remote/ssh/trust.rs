@@ -1,0 +1,256 @@
+//! Whether a host is the one that is meant: what is known of its keys, against what it presents.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use russh::keys::{Algorithm, Certificate, EcdsaCurve, HashAlg, PublicKey, PublicKeyOrCertificate};
+
+use super::host_keys::{HostKeys, Source};
+use super::key::home;
+use super::known_hosts::{self, Role};
+use super::target::Target;
+use crate::error::{Error, ErrorKind, Result};
+
+/// What is known of a host's keys.
+#[derive(Debug, Clone)]
+pub(super) struct Trust {
+    /// The host, for messages.
+    host: String,
+    /// Its name alone, as a certificate has it.
+    address: String,
+    known: Vec<Known>,
+    /// Where was looked.
+    sources: Vec<String>,
+}
+
+#[derive(Debug, Clone)]
+struct Known {
+    role: Role,
+    key: Identity,
+    origin: String,
+}
+
+#[derive(Debug, Clone)]
+enum Identity {
+    Key(PublicKey),
+    Fingerprint(String),
+}
+
+impl Trust {
+    /// Reads what is known of a host.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::InvalidSpec`] for a pinned key that is none and a file that cannot be read.
+    ///
+    /// # Cancel safety
+    ///
+    /// Only reads.
+    pub(super) async fn of(target: &Target) -> Result<Self> {
+        let HostKeys { sources } = &target.host_keys;
+        let mut trust = Self {
+            host: target.to_string(),
+            address: target.address.to_lowercase(),
+            known: Vec::new(),
+            sources: Vec::new(),
+        };
+        for source in sources {
+            match source {
+                Source::Pinned(text) => {
+                    trust.known.push(Known { role: Role::Own, key: pinned(text)?, origin: "pinned".into() });
+                    trust.sources.push("a pinned key".into());
+                }
+                Source::File(path, required) => {
+                    let path = home(path);
+                    match tokio::fs::read(&path).await {
+                        // Comments may be in any encoding.
+                        Ok(text) => {
+                            trust.add_file(&path.display().to_string(), &String::from_utf8_lossy(&text), target)
+                        }
+                        Err(error) if error.kind() == std::io::ErrorKind::NotFound && !required => {}
+                        Err(error) => {
+                            let message = format!("cannot read the known hosts {}: {error}", path.display());
+                            return Err(Error::new(ErrorKind::InvalidSpec, message).with_source(error));
+                        }
+                    }
+                    trust.sources.push(path.display().to_string());
+                }
+            }
+        }
+        Ok(trust)
+    }
+
+    /// The algorithms to ask for: those of the known keys first, so that the host shows one that can be compared; then the others, so that an unknown key is seen and told.
+    pub(super) fn algorithms(&self) -> Vec<Algorithm> {
+        let own = self.known.iter().filter(|known| known.role == Role::Own);
+        let mut algorithms: Vec<_> =
+            own.filter_map(|known| known.key.algorithm()).filter(|one| usable().contains(one)).collect();
+        algorithms.extend(usable());
+        let mut seen = Vec::new();
+        algorithms.retain(|one| !seen.contains(one) && (seen.push(one.clone()), true).1);
+        algorithms
+    }
+
+    /// The same for certificates; none where no authority is known.
+    pub(super) fn certificate_algorithms(&self) -> Vec<Algorithm> {
+        if self.known.iter().any(|known| known.role == Role::Authority) { usable().to_vec() } else { Vec::new() }
+    }
+
+    /// Whether what the host presents is what is expected of it.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::HostKey`] with both fingerprints and where the expectation is from.
+    pub(super) fn check(&self, presented: &PublicKeyOrCertificate) -> Result<()> {
+        match presented {
+            PublicKeyOrCertificate::PublicKey { key, .. } => self.check_key(key),
+            PublicKeyOrCertificate::Certificate(certificate) => self.check_certificate(certificate),
+        }
+    }
+
+    fn check_key(&self, key: &PublicKey) -> Result<()> {
+        self.check_revoked(key)?;
+        let own: Vec<_> = self.with_role(Role::Own).collect();
+        if own.iter().any(|known| known.key.is(key)) {
+            return Ok(());
+        }
+        Err(if own.is_empty() { self.unknown(key) } else { self.mismatch(key, &own) })
+    }
+
+    fn check_certificate(&self, certificate: &Certificate) -> Result<()> {
+        let key = PublicKey::from(certificate.public_key().clone());
+        let authority = PublicKey::from(certificate.signature_key().clone());
+        self.check_revoked(&key)?;
+        self.check_revoked(&authority)?;
+        let authorities: Vec<_> = self.with_role(Role::Authority).collect();
+        if !authorities.iter().any(|known| known.key.is(&authority)) {
+            let message = format!(
+                "{} presents a certificate of the authority {}, which is not trusted: expected {}",
+                self.host,
+                shown(&authority),
+                list(&authorities)
+            );
+            return Err(Error::new(ErrorKind::HostKey, message).with_hint(COMPARE));
+        }
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_secs());
+        let principals = certificate.valid_principals();
+        let why = if !certificate.cert_type().is_host() {
+            "it is no host's".to_owned()
+        } else if principals.is_empty() {
+            "it names no host".to_owned()
+        } else if !principals.iter().any(|name| name.to_lowercase() == self.address) {
+            format!("it is for {}", principals.join(", "))
+        } else if certificate.critical_options().iter().next().is_some() {
+            "it has critical options, which no host's may have".to_owned()
+        } else if certificate.validate_at(now, [&authority.fingerprint(HashAlg::Sha256)]).is_err() {
+            "it is not valid now, or its signature is wrong".to_owned()
+        } else {
+            return Ok(());
+        };
+        let message =
+            format!("the certificate that {} presents, of key {}, cannot be used: {why}", self.host, shown(&key));
+        Err(Error::new(ErrorKind::HostKey, message)
+            .with_hint("let the authority sign the host's key anew, for its name"))
+    }
+
+    fn check_revoked(&self, key: &PublicKey) -> Result<()> {
+        match self.with_role(Role::Revoked).find(|known| known.key.is(key)) {
+            None => Ok(()),
+            Some(known) => {
+                let message =
+                    format!("{} presents the key {}, which is revoked ({})", self.host, shown(key), known.origin);
+                Err(Error::new(ErrorKind::HostKey, message)
+                    .with_hint("somebody may stand in for the host; whoever runs it has to give it a new key"))
+            }
+        }
+    }
+
+    fn mismatch(&self, key: &PublicKey, own: &[&Known]) -> Error {
+        let message = format!(
+            "{} is not the host that is expected: it presents {}, expected {}",
+            self.host,
+            shown(key),
+            list(own)
+        );
+        let only_rsa = own.iter().all(|known| known.key.algorithm().is_some_and(|algorithm| algorithm.is_rsa()));
+        Error::new(ErrorKind::HostKey, message).with_hint(if only_rsa { NO_RSA } else { COMPARE })
+    }
+
+    fn unknown(&self, key: &PublicKey) -> Error {
+        let sources = if self.sources.is_empty() { "nothing".into() } else { self.sources.join(", ") };
+        let message = format!("{} is not known: it presents {}, and nothing is expected of it", self.host, shown(key));
+        let authorities = self.with_role(Role::Authority).count();
+        let error = Error::new(ErrorKind::HostKey, message).with_context("looked in", sources);
+        if authorities > 0 {
+            return error.with_hint("its name has a certificate authority, but the host shows no certificate of it");
+        }
+        error.with_hint("compare the fingerprint with the host's own, `ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub` there; then pin the key, `HostKeys::pinned(…)`, or add it to known_hosts")
+    }
+
+    fn with_role(&self, role: Role) -> impl Iterator<Item = &Known> {
+        self.known.iter().filter(move |known| known.role == role)
+    }
+
+    fn add_file(&mut self, path: &str, text: &str, target: &Target) {
+        for line in known_hosts::lines(text, &known_hosts::name(&target.address, target.port)) {
+            let origin = format!("{path} line {}", line.number);
+            self.known.push(Known { role: line.role, key: Identity::Key(line.key), origin });
+        }
+    }
+}
+
+impl Identity {
+    fn is(&self, key: &PublicKey) -> bool {
+        match self {
+            Self::Key(own) => own.key_data() == key.key_data(),
+            Self::Fingerprint(own) => *own == key.fingerprint(HashAlg::Sha256).to_string(),
+        }
+    }
+
+    fn algorithm(&self) -> Option<Algorithm> {
+        match self {
+            Self::Key(key) => Some(key.algorithm()),
+            Self::Fingerprint(_) => None,
+        }
+    }
+
+    fn shown(&self) -> String {
+        match self {
+            Self::Key(key) => shown(key),
+            Self::Fingerprint(text) => text.clone(),
+        }
+    }
+}
+
+/// The type and fingerprint of a key.
+pub(super) fn shown(key: &PublicKey) -> String {
+    format!("{} ({})", key.fingerprint(HashAlg::Sha256), key.algorithm())
+}
+
+fn list(known: &[&Known]) -> String {
+    let shown: Vec<_> = known.iter().map(|known| format!("{} [{}]", known.key.shown(), known.origin)).collect();
+    shown.join(" or ")
+}
+
+fn pinned(text: &str) -> Result<Identity> {
+    let text = text.trim();
+    let wrong = || {
+        Error::new(ErrorKind::InvalidSpec, format!("the pinned host key `{}` is none", text.chars().take(60).collect::<String>()))
+            .with_hint("give the line of the host's /etc/ssh/ssh_host_ed25519_key.pub, `ssh-ed25519 AAAA…`, or its fingerprint, `SHA256:…`")
+    };
+    if let Some(digest) = text.strip_prefix("SHA256:") {
+        let digest = digest.trim_end_matches('=');
+        let is_one =
+            digest.len() == 43 && digest.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"+/".contains(&byte));
+        return if is_one { Ok(Identity::Fingerprint(format!("SHA256:{digest}"))) } else { Err(wrong()) };
+    }
+    PublicKey::from_openssh(text).map(Identity::Key).map_err(|_| wrong())
+}
+
+/// What can be verified. RSA is not among it: the crate for it has a known hole, see the decision about SSH.
+fn usable() -> [Algorithm; 4] {
+    let ecdsa = |curve| Algorithm::Ecdsa { curve };
+    [Algorithm::Ed25519, ecdsa(EcdsaCurve::NistP256), ecdsa(EcdsaCurve::NistP384), ecdsa(EcdsaCurve::NistP521)]
+}
+
+const COMPARE: &str = "either the host was installed anew, or somebody stands in for it: ask whoever runs it for its fingerprint, and change what is expected only when they agree";
+const NO_RSA: &str = "RSA host keys are not supported, and no other is known of this host: compare the fingerprint with the host's own, `ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub` there, and add that key";

@@ -1,0 +1,91 @@
+//! Files: whole or not at all, and not twice.
+
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::process::Command as Process;
+
+use skyward_core::error::ErrorKind;
+use skyward_core::remote::Remote;
+
+use crate::site::{connect, server, until};
+use crate::sshd::Options;
+
+fn names(folder: &Path) -> Vec<String> {
+    fs::read_dir(folder).unwrap().flatten().map(|entry| entry.file_name().into_string().unwrap()).collect()
+}
+
+#[tokio::test]
+async fn a_file_that_is_there_already_stays_and_gets_its_mode() {
+    let Some(sshd) = server(&Options::new()) else { return };
+    let remote = connect(&sshd).await;
+    let path = sshd.path("a/b'c/file");
+    let text = path.to_str().unwrap();
+    let bytes = vec![7; 1 << 20];
+    remote.put(text, &bytes, 0o600).await.unwrap();
+    let first = fs::metadata(&path).unwrap();
+    remote.put(text, &bytes, 0o755).await.unwrap();
+    let again = fs::metadata(&path).unwrap();
+    assert_eq!((first.ino(), again.permissions().mode() & 0o7777), (again.ino(), 0o755));
+    remote.put(text, b"other", 0o600).await.unwrap();
+    assert_eq!(fs::read(&path).unwrap(), b"other");
+    remote.put(text, b"", 0o600).await.unwrap();
+    assert_eq!(fs::read(&path).unwrap(), b"");
+    assert_eq!(names(path.parent().unwrap()), ["file"]);
+}
+
+#[tokio::test]
+async fn a_file_that_is_given_up_leaves_the_old_one_and_no_part() {
+    let Some(sshd) = server(&Options::new()) else { return };
+    let remote = connect(&sshd).await;
+    let folder = sshd.path("files");
+    let path = folder.join("file");
+    let text = path.to_str().unwrap();
+    remote.put(text, b"old", 0o600).await.unwrap();
+    let bytes = vec![7; 64 << 20];
+    {
+        let mut put = std::pin::pin!(remote.put(text, &bytes, 0o600));
+        tokio::select! {
+            ended = &mut put => panic!("done already: {ended:?}"),
+            () = until("a part is there", || names(&folder).len() == 2) => {}
+        }
+    }
+    until("the part is gone", || names(&folder) == ["file"]).await;
+    assert_eq!(fs::read(&path).unwrap(), b"old");
+}
+
+#[tokio::test]
+async fn a_full_disk_and_a_folder_that_is_none_are_named() {
+    let Some(sshd) = server(&Options::new()) else { return };
+    let remote = connect(&sshd).await;
+    let error = remote.put("/proc/none/file", b"x", 0o600).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Bootstrap);
+    assert!(error.message().starts_with("cannot write /proc/none/file on "), "{error}");
+    assert!(remote.put("relative", b"x", 0o600).await.is_err());
+    let Some(disk) = Disk::new(sshd.path("disk")) else {
+        eprintln!("skipped in part: only root can mount a small disk");
+        return;
+    };
+    let path = disk.0.join("file");
+    remote.put(path.to_str().unwrap(), b"old", 0o600).await.unwrap();
+    let error = remote.put(path.to_str().unwrap(), &vec![7; 1 << 20], 0o600).await.unwrap_err();
+    assert!(error.message().contains("the disk is full") && error.hint().unwrap().contains("df"), "{error}");
+    assert_eq!((fs::read(&path).unwrap(), names(&disk.0)), (b"old".to_vec(), vec!["file".to_owned()]));
+}
+
+/// A disk of 64 KiB.
+struct Disk(PathBuf);
+
+impl Disk {
+    fn new(folder: PathBuf) -> Option<Self> {
+        fs::create_dir(&folder).unwrap();
+        let mount = Process::new("mount").args(["-t", "tmpfs", "-o", "size=64k", "none"]).arg(&folder).output();
+        mount.is_ok_and(|output| output.status.success()).then_some(Self(folder))
+    }
+}
+
+impl Drop for Disk {
+    fn drop(&mut self) {
+        let _ = Process::new("umount").arg("-l").arg(&self.0).status();
+    }
+}

@@ -1,0 +1,127 @@
+//! Keys of files, memory and agents, and what is said when none is taken.
+
+use std::process::{Child, Command, Stdio};
+
+use skyward_core::error::{Error, ErrorKind, ErrorStatus};
+use skyward_core::remote::Ssh;
+use skyward_core::remote::ssh::{HostKeys, Key, Target};
+
+use crate::site::{server, until};
+use crate::sshd::{Options, Sshd};
+
+fn with(sshd: &Sshd, keys: impl IntoIterator<Item = Key>) -> Target {
+    let target = Target::new(sshd.address()).port(sshd.port()).user(sshd.user());
+    keys.into_iter().fold(target.host_keys(HostKeys::pinned(sshd.host_key())), Target::key)
+}
+
+async fn refused(target: Target) -> Error {
+    let error = Ssh::connect(target).await.expect_err("it was let in");
+    assert_eq!(error.status(), ErrorStatus::Permanent, "{error}");
+    error
+}
+
+struct Agent(Child);
+
+impl Drop for Agent {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// An agent of its own with these keys.
+async fn agent(sshd: &Sshd, keys: &[&str]) -> (Agent, std::path::PathBuf) {
+    let socket = sshd.path("agent");
+    let child = Command::new("ssh-agent").arg("-D").arg("-a").arg(&socket).stdout(Stdio::null()).spawn().unwrap();
+    let agent = Agent(child);
+    until("the agent listens", || std::os::unix::net::UnixStream::connect(&socket).is_ok()).await;
+    for key in keys {
+        let mut add = Command::new("ssh-add");
+        let added = add.arg("-q").arg(sshd.path(key)).env("SSH_AUTH_SOCK", &socket).stderr(Stdio::null()).status();
+        assert!(added.unwrap().success());
+    }
+    (agent, socket)
+}
+
+#[tokio::test]
+async fn keys_of_files_and_memory_are_taken_encrypted_ones_with_their_passphrase() {
+    let Some(maker) = server(&Options::new()) else { return };
+    maker.keygen(&["-q", "-t", "ed25519", "-N", "open sesame", "-f"], "locked").unwrap();
+    let public = std::fs::read_to_string(maker.path("locked.pub")).unwrap();
+    let Some(sshd) = server(&Options::new().authorized(public.trim())) else { return };
+    let locked = maker.path("locked");
+    let text = std::fs::read_to_string(&locked).unwrap();
+    for key in [
+        Key::file(sshd.client_key()),
+        Key::memory(std::fs::read_to_string(sshd.client_key()).unwrap()),
+        Key::file(&locked).passphrase("open sesame"),
+        Key::memory(text).passphrase("open sesame"),
+    ] {
+        Ssh::connect(with(&sshd, [key])).await.unwrap();
+    }
+    for (key, why) in [
+        (Key::file(&locked), "it is encrypted"),
+        (Key::file(&locked).passphrase("close sesame"), "the passphrase does not open it"),
+        (Key::file(sshd.path("host.pub")), "it is a public key"),
+        (Key::file(sshd.path("config")), "no private key"),
+        (Key::file(sshd.path("none")), "none"),
+    ] {
+        let error = refused(with(&sshd, [key])).await;
+        assert_eq!(error.kind(), ErrorKind::InvalidSpec);
+        let text = format!("{error:?}");
+        assert!(text.contains(why) && !text.contains("sesame"), "{text}");
+    }
+}
+
+#[tokio::test]
+async fn an_agents_keys_are_tried_one_after_another() {
+    let Some(maker) = server(&Options::new()) else { return };
+    maker.make_key("stranger", "ed25519").unwrap();
+    maker.keygen(&["-q", "-t", "rsa", "-b", "2048", "-N", "", "-f"], "rsa").unwrap();
+    let public = std::fs::read_to_string(maker.path("rsa.pub")).unwrap();
+    let Some(sshd) = server(&Options::new().authorized(public.trim())) else { return };
+    let (_agent, socket) = agent(&maker, &["stranger", "rsa"]).await;
+    Ssh::connect(with(&sshd, [Key::agent_at(&socket)])).await.unwrap();
+    // Over a file, such a key cannot be used, and that is said.
+    let error = refused(with(&sshd, [Key::file(maker.path("rsa"))])).await;
+    assert!(error.to_string().contains("RSA"), "{error}");
+    let error = refused(with(&sshd, [Key::agent_at(maker.path("no-agent"))])).await;
+    assert!(error.message().contains("no-agent"), "{error}");
+}
+
+#[tokio::test]
+async fn a_login_that_fails_says_what_was_tried_and_what_is_accepted() {
+    let Some(sshd) = server(&Options::new()) else { return };
+    sshd.make_key("a", "ed25519").unwrap();
+    sshd.make_key("b", "ecdsa").unwrap();
+    let error = refused(with(&sshd, ["a", "b"].map(|name| Key::file(sshd.path(name))))).await;
+    assert_eq!(error.kind(), ErrorKind::Login);
+    let text = error.to_string();
+    for name in ["a", "b"] {
+        let fingerprint = sshd.keygen(&["-l", "-f"], &format!("{name}.pub")).unwrap();
+        let fingerprint = fingerprint.split(' ').nth(1).unwrap();
+        assert!(text.contains(fingerprint) && text.contains(&sshd.path(name).display().to_string()), "{text}");
+    }
+    assert!(text.contains("it accepts: publickey") && text.contains(&sshd.user()), "{text}");
+}
+
+#[tokio::test]
+async fn a_server_that_wants_more_than_a_key_is_named_so() {
+    // Two keys, one after another.
+    let Some(sshd) = server(&Options::new().line("AuthenticationMethods publickey,publickey")) else { return };
+    let error = refused(with(&sshd, [Key::file(sshd.client_key())])).await;
+    assert_eq!(error.kind(), ErrorKind::Login);
+    assert!(error.hint().unwrap().contains("something more"), "{error}");
+}
+
+#[tokio::test]
+async fn too_many_keys_end_the_connection_and_that_is_said() {
+    let Some(sshd) = server(&Options::new().line("MaxAuthTries 2")) else { return };
+    let names = ["a", "b", "c"];
+    for name in names {
+        sshd.make_key(name, "ed25519").unwrap();
+    }
+    let error = refused(with(&sshd, names.map(|name| Key::file(sshd.path(name))))).await;
+    assert_eq!(error.kind(), ErrorKind::Login);
+    assert!(error.hint().unwrap().contains("after some keys"), "{error}");
+}

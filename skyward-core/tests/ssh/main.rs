@@ -1,0 +1,16 @@
+//! Hosts that are reached by SSH, against real OpenSSH servers on this machine.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "the helpers of tests are not tests themselves")]
+
+#[path = "../support/sshd.rs"]
+mod sshd;
+
+mod commands;
+mod conformance;
+mod cut;
+mod files;
+mod login;
+mod loss;
+mod site;
+mod streams;
+mod trust;

@@ -1,0 +1,107 @@
+//! What the tests have in common: a server, and a target that fits it.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use skyward_core::remote::ssh::{HostKeys, Key, Target};
+use skyward_core::remote::{ByteStream, Command, Remote, Ssh};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::UnixListener;
+
+use crate::sshd::{Options, Sshd};
+
+/// Starts a server, or prints why the test is skipped.
+pub(crate) fn server(options: &Options) -> Option<Sshd> {
+    if let Err(why) = Sshd::program() {
+        eprintln!("skipped: {why}");
+        return None;
+    }
+    Some(Sshd::start(options).unwrap())
+}
+
+/// The target that reaches it, with its key pinned.
+pub(crate) fn target(sshd: &Sshd) -> Target {
+    Target::new(sshd.address())
+        .port(sshd.port())
+        .user(sshd.user())
+        .key(Key::file(sshd.client_key()))
+        .host_keys(HostKeys::pinned(sshd.host_key()))
+}
+
+/// A connection to it.
+pub(crate) async fn connect(sshd: &Sshd) -> Ssh {
+    Ssh::connect(target(sshd)).await.unwrap_or_else(|error| panic!("{error:?}\n{}", sshd.log()))
+}
+
+/// Waits until something holds.
+pub(crate) async fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    let end = Instant::now() + PATIENCE;
+    while !holds() {
+        assert!(Instant::now() < end, "not after {PATIENCE:?}: {what}");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+/// Runs a script, and gives what it wrote to standard output.
+pub(crate) async fn shell(remote: &Ssh, script: &str) -> String {
+    let output = remote.run(&Command::script(script), &|_| {}).await.unwrap();
+    assert!(output.success(), "{output:?}");
+    output.stdout
+}
+
+/// Whether a process is there and is not a zombie.
+pub(crate) fn lives(pid: &str) -> bool {
+    std::fs::read_to_string(format!("/proc/{pid}/stat"))
+        .is_ok_and(|stat| !stat.rsplit(") ").next().unwrap_or("").starts_with('Z'))
+}
+
+/// Longer than anything here takes.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A service on a Unix socket that sends back what it gets.
+pub(crate) struct Echo {
+    path: PathBuf,
+    open: Arc<AtomicUsize>,
+}
+
+impl Echo {
+    pub(crate) fn start(path: PathBuf) -> Self {
+        let listener = UnixListener::bind(&path).unwrap();
+        let open = Arc::new(AtomicUsize::new(0));
+        let count = Arc::clone(&open);
+        tokio::spawn(async move {
+            while let Ok((mut peer, _)) = listener.accept().await {
+                let count = Arc::clone(&count);
+                count.fetch_add(1, Ordering::SeqCst);
+                tokio::spawn(async move {
+                    let (mut read, mut write) = peer.split();
+                    let _ = tokio::io::copy(&mut read, &mut write).await;
+                    count.fetch_sub(1, Ordering::SeqCst);
+                });
+            }
+        });
+        Self { path, open }
+    }
+
+    pub(crate) fn path(&self) -> &str {
+        self.path.to_str().unwrap()
+    }
+
+    /// How many connections it has.
+    pub(crate) fn open(&self) -> usize {
+        self.open.load(Ordering::SeqCst)
+    }
+
+    /// Whether a stream reaches it.
+    pub(crate) async fn check(&self, stream: &mut ByteStream) {
+        let round = async {
+            stream.write_all(b"ping").await?;
+            let mut back = [0; 4];
+            stream.read_exact(&mut back).await?;
+            Ok::<_, std::io::Error>(back)
+        };
+        assert_eq!(&tokio::time::timeout(PATIENCE, round).await.unwrap().unwrap(), b"ping");
+    }
+}

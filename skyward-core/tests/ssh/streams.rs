@@ -1,0 +1,105 @@
+//! Streams to sockets: forwarded by the server, or else through what the host has.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use skyward_core::error::{ErrorKind, ErrorStatus};
+use skyward_core::remote::Remote;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::time::timeout;
+
+use crate::site::{Echo, PATIENCE, connect, server, shell, until};
+use crate::sshd::{Options, Sshd};
+
+/// A server that forwards no streams, on which nothing is found that could do it instead.
+fn bare() -> Option<(Sshd, Home)> {
+    let home = Home(std::env::temp_dir().join(format!("skyward-home-{:08x}", rand::random::<u32>())));
+    let bin = home.0.join("bin");
+    fs::create_dir_all(&bin).unwrap();
+    for program in ["sh", "bash", "head", "grep", "cat"] {
+        let path =
+            ["/usr/bin", "/bin"].map(|folder| Path::new(folder).join(program)).into_iter().find(|path| path.exists());
+        symlink(path.unwrap(), bin.join(program)).unwrap();
+    }
+    // With another home folder, no start-up file sets the search path again.
+    let options = Options::new().without_streams().env("PATH", bin.to_str().unwrap());
+    Some((server(&options.env("HOME", home.0.to_str().unwrap()))?, home))
+}
+
+struct Home(PathBuf);
+
+impl Drop for Home {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+#[tokio::test]
+async fn a_megabyte_goes_round_through_each_kind_of_stream_and_an_end_is_an_end() {
+    for options in [Options::new(), Options::new().without_streams()] {
+        let Some(sshd) = server(&options) else { return };
+        let remote = connect(&sshd).await;
+        let echo = Echo::start(sshd.path("s"));
+        let stream = remote.open(echo.path()).await.unwrap();
+        let (mut read, mut write) = tokio::io::split(stream);
+        let bytes: Vec<u8> = (0..=255).cycle().take(8 << 20).collect();
+        let sent = async {
+            write.write_all(&bytes).await.unwrap();
+            write.shutdown().await.unwrap();
+        };
+        let mut back = Vec::new();
+        let (_, received) = tokio::join!(sent, timeout(PATIENCE, read.read_to_end(&mut back)));
+        assert_eq!(received.unwrap().unwrap(), bytes.len());
+        assert!(back == bytes);
+    }
+}
+
+#[tokio::test]
+async fn where_the_server_forwards_nothing_a_program_joins_the_socket_and_goes_with_the_stream() {
+    let Some(sshd) = server(&Options::new().without_streams()) else { return };
+    let remote = connect(&sshd).await;
+    let echo = Echo::start(sshd.path("s"));
+    for _ in 0..3 {
+        let mut stream = remote.open(echo.path()).await.unwrap();
+        echo.check(&mut stream).await;
+        drop(stream);
+        until("the other end sees the end", || echo.open() == 0).await;
+    }
+    let error = remote.open(sshd.path("nobody").to_str().unwrap()).await.err().unwrap();
+    assert_eq!((error.kind(), error.status()), (ErrorKind::Io, ErrorStatus::Temporary));
+    // A socket that nobody listens on any more.
+    drop(std::os::unix::net::UnixListener::bind(sshd.path("old")).unwrap());
+    let error = remote.open(sshd.path("old").to_str().unwrap()).await.err().unwrap();
+    assert_eq!((error.kind(), error.status()), (ErrorKind::Io, ErrorStatus::Temporary));
+    assert!(error.message().contains("refused"), "{error}");
+}
+
+#[tokio::test]
+async fn without_a_program_for_it_that_is_said_and_an_environments_python_is_found() {
+    let Some((sshd, home)) = bare() else { return };
+    let remote = connect(&sshd).await;
+    let echo = Echo::start(sshd.path("s"));
+    let error = remote.open(echo.path()).await.err().unwrap();
+    assert_eq!((error.kind(), error.status()), (ErrorKind::Bootstrap, ErrorStatus::Permanent), "{error}");
+    assert!(error.hint().unwrap().contains("AllowStreamLocalForwarding"), "{error}");
+    let bin = home.0.join(".cache/skyward/envs/some/bin");
+    fs::create_dir_all(&bin).unwrap();
+    symlink("/usr/bin/python3", bin.join("python")).unwrap();
+    let mut stream = remote.open(echo.path()).await.unwrap();
+    echo.check(&mut stream).await;
+}
+
+#[tokio::test]
+async fn a_stream_that_is_read_late_does_not_keep_the_others() {
+    let Some(sshd) = server(&Options::new()) else { return };
+    let remote = connect(&sshd).await;
+    let echo = Echo::start(sshd.path("s"));
+    let mut late = remote.open(echo.path()).await.unwrap();
+    // All of it comes back, and waits in the client: less than what one stream may hold before the connection waits for its reader.
+    timeout(Duration::from_secs(20), late.write_all(&[0; 16 << 20])).await.unwrap().unwrap();
+    assert_eq!(shell(&remote, "echo on").await, "on\n");
+    let mut other = remote.open(echo.path()).await.unwrap();
+    echo.check(&mut other).await;
+}

@@ -1,0 +1,341 @@
+//! OpenSSH servers for tests: as this user, on addresses of this machine alone, each with a key and a log of its own.
+//!
+//! The standard library alone, so that any program of the project can take the file in with `#[path]`.
+
+// Each program uses a part of it.
+#![allow(dead_code)]
+
+use std::fs;
+use std::io;
+use std::net::{TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+/// A server that runs. Dropping it ends the server, its sessions and what they started, and removes its files.
+#[derive(Debug)]
+pub(crate) struct Sshd {
+    program: PathBuf,
+    folder: PathBuf,
+    address: String,
+    port: u16,
+    within: Vec<String>,
+    listener: Option<Child>,
+    /// Sessions whose listener has ended.
+    orphans: Vec<u32>,
+}
+
+/// What a server is to be like.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Options {
+    address: Option<String>,
+    lines: Vec<String>,
+    env: Vec<String>,
+    key_type: Option<&'static str>,
+    authorized: Vec<String>,
+    within: Vec<String>,
+}
+
+impl Options {
+    /// A server that allows everything that the client needs, to whoever has its client key.
+    pub(crate) fn new() -> Self {
+        Self::default()
+    }
+
+    /// Listens on this address of the loopback interface, or another one of this machine.
+    pub(crate) fn address(mut self, address: impl Into<String>) -> Self {
+        self.address = Some(address.into());
+        self
+    }
+
+    /// Adds a line to its configuration; of a setting that is there twice, OpenSSH takes the first, and these lines come first.
+    pub(crate) fn line(mut self, line: impl Into<String>) -> Self {
+        self.lines.push(line.into());
+        self
+    }
+
+    /// Forwards no streams to Unix sockets.
+    pub(crate) fn without_streams(self) -> Self {
+        self.line("AllowStreamLocalForwarding no")
+    }
+
+    /// Forwards nothing at all.
+    pub(crate) fn without_forwarding(self) -> Self {
+        self.line("DisableForwarding yes")
+    }
+
+    /// Sets a variable for whatever it starts.
+    pub(crate) fn env(mut self, name: &str, value: &str) -> Self {
+        self.env.push(format!("\"{name}={value}\""));
+        self
+    }
+
+    /// The type of its host key, `ed25519` if nothing is said.
+    pub(crate) fn key_type(mut self, key_type: &'static str) -> Self {
+        self.key_type = Some(key_type);
+        self
+    }
+
+    /// Runs the server by these words before its command, such as `ip netns exec NAME`.
+    pub(crate) fn within(mut self, words: &[&str]) -> Self {
+        self.within = words.iter().map(|word| (*word).to_owned()).collect();
+        self
+    }
+
+    /// Lets in whoever has this key too: a line of `authorized_keys`.
+    pub(crate) fn authorized(mut self, line: impl Into<String>) -> Self {
+        self.authorized.push(line.into());
+        self
+    }
+}
+
+impl Sshd {
+    /// Where the server's program is, or why there is none.
+    pub(crate) fn program() -> Result<PathBuf, String> {
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        let folders = std::env::split_paths(&path).chain(["/usr/sbin", "/usr/local/sbin", "/sbin"].map(PathBuf::from));
+        let found = folders.map(|folder| folder.join("sshd")).find(|program| program.is_file());
+        found.ok_or_else(|| "there is no OpenSSH server here: `sudo apt-get install -y openssh-server`".to_owned())
+    }
+
+    /// Starts a server and waits until it listens.
+    pub(crate) fn start(options: &Options) -> io::Result<Self> {
+        let program = Self::program().map_err(io::Error::other)?;
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let id = std::process::id();
+        let folder = std::env::temp_dir().join(format!("skyward-sshd-{id}-{number}"));
+        fs::create_dir(&folder)?;
+        let address = options
+            .address
+            .clone()
+            .unwrap_or_else(|| format!("127.{}.{}.{}", 16 + id / 250 % 200, 1 + id % 250, 1 + number % 250));
+        // An address that is not here is that of another network, where no port is taken.
+        let free = if options.within.is_empty() { address.as_str() } else { "127.0.0.1" };
+        let port = TcpListener::bind((free, 0))?.local_addr()?.port();
+        // From here on dropping it removes the folder.
+        let within = options.within.clone();
+        let mut sshd = Self { program, folder, address, port, within, listener: None, orphans: Vec::new() };
+        sshd.make_key("host", options.key_type.unwrap_or("ed25519"))?;
+        sshd.make_key("client", "ed25519")?;
+        let mut authorized = fs::read_to_string(sshd.path("client.pub"))?;
+        for line in &options.authorized {
+            authorized += &format!("{line}\n");
+        }
+        fs::write(sshd.path("authorized_keys"), authorized)?;
+        fs::write(sshd.path("config"), sshd.config(options))?;
+        sshd.listen()?;
+        Ok(sshd)
+    }
+
+    /// The address that it listens on.
+    pub(crate) fn address(&self) -> &str {
+        &self.address
+    }
+
+    /// The port that it listens on.
+    pub(crate) fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// Whom it lets in: this user.
+    pub(crate) fn user(&self) -> String {
+        let told = Command::new("id").arg("-un").output();
+        told.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned()).unwrap_or_default()
+    }
+
+    /// The private key that it lets in.
+    pub(crate) fn client_key(&self) -> PathBuf {
+        self.path("client")
+    }
+
+    /// Its host key, as in its `.pub` file: type, key, comment.
+    pub(crate) fn host_key(&self) -> String {
+        fs::read_to_string(self.path("host.pub")).unwrap_or_default().trim().to_owned()
+    }
+
+    /// A folder of its own for a test's files; it goes with the server.
+    pub(crate) fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// What it wrote, for when a test fails.
+    pub(crate) fn log(&self) -> String {
+        fs::read_to_string(self.path("log")).unwrap_or_default()
+    }
+
+    /// The processes of its sessions, those that speak SSH, not what runs in them.
+    pub(crate) fn sessions(&self) -> Vec<u32> {
+        let all = processes();
+        let mut found: Vec<u32> = all.iter().map(|one| one.id).filter(|id| self.orphans.contains(id)).collect();
+        let listener = self.listener.as_ref().map(Child::id);
+        found.extend(listener);
+        let mut at = 0;
+        while at < found.len() {
+            let children = all.iter().filter(|one| one.parent == found[at] && one.name.starts_with("sshd"));
+            let children: Vec<_> = children.map(|one| one.id).filter(|id| !found.contains(id)).collect();
+            found.extend(children);
+            at += 1;
+        }
+        found.retain(|id| Some(*id) != listener);
+        found
+    }
+
+    /// Sends a signal to all its sessions: `KILL`, `STOP`, `CONT`. Gives how many there were.
+    pub(crate) fn signal_sessions(&self, signal: &str) -> usize {
+        let sessions = self.sessions();
+        send(signal, &sessions);
+        sessions.len()
+    }
+
+    /// Sends a signal to the process that takes connections.
+    pub(crate) fn signal_listener(&self, signal: &str) {
+        if let Some(listener) = &self.listener {
+            send(signal, &[listener.id()]);
+        }
+    }
+
+    /// Ends the process that takes connections, and all sessions: as when the host goes down.
+    pub(crate) fn stop(&mut self) {
+        self.stop_listening();
+        send("KILL", &self.orphans);
+        self.orphans.clear();
+    }
+
+    /// Ends the process that takes connections; sessions go on.
+    pub(crate) fn stop_listening(&mut self) {
+        self.orphans = self.sessions();
+        if let Some(mut listener) = self.listener.take() {
+            let _ = listener.kill();
+            let _ = listener.wait();
+        }
+    }
+
+    /// Whether there is a process that takes connections, be it stopped.
+    pub(crate) fn is_listening(&self) -> bool {
+        self.listener.is_some()
+    }
+
+    /// Listens again, on the same port.
+    pub(crate) fn listen(&mut self) -> io::Result<()> {
+        if fs::metadata("/run").is_ok_and(|run| !run.permissions().readonly()) {
+            // As root it wants this folder, which the system makes at its own start of the service.
+            let _ = fs::create_dir("/run/sshd");
+        }
+        let log = fs::File::options().create(true).append(true).open(self.path("log"))?;
+        let mut words = self.within.iter().map(PathBuf::from).chain([self.program.clone()]);
+        let mut listener = Command::new(words.next().unwrap_or_default())
+            .args(words)
+            .args(["-D", "-e", "-f"])
+            .arg(self.path("config"))
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(log)
+            .spawn()?;
+        let end = Instant::now() + PATIENCE;
+        while TcpStream::connect((self.address.as_str(), self.port)).is_err() {
+            let ended = listener.try_wait()?;
+            if ended.is_some() || Instant::now() > end {
+                let _ = listener.kill();
+                let _ = listener.wait();
+                return Err(io::Error::other(format!("sshd does not listen: {}", self.log())));
+            }
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        self.listener = Some(listener);
+        Ok(())
+    }
+
+    /// Gives it another host key and lets it listen anew; sessions go on.
+    pub(crate) fn change_host_key(&mut self) -> io::Result<()> {
+        for name in ["host", "host.pub"] {
+            fs::remove_file(self.path(name))?;
+        }
+        self.make_key("host", "ed25519")?;
+        self.stop_listening();
+        self.listen()
+    }
+
+    /// Makes a key pair in its folder: `name` and `name.pub`.
+    pub(crate) fn make_key(&self, name: &str, key_type: &str) -> io::Result<PathBuf> {
+        self.keygen(&["-q", "-t", key_type, "-N", "", "-C", name, "-f"], name)?;
+        Ok(self.path(name))
+    }
+
+    /// Runs `ssh-keygen` with these arguments, the last being a file in its folder.
+    pub(crate) fn keygen(&self, arguments: &[&str], file: &str) -> io::Result<String> {
+        let output = Command::new("ssh-keygen").args(arguments).arg(self.path(file)).stdin(Stdio::null()).output()?;
+        if !output.status.success() {
+            return Err(io::Error::other(format!("ssh-keygen: {}", String::from_utf8_lossy(&output.stderr))));
+        }
+        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+    }
+
+    /// A file in its folder.
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.folder.join(name)
+    }
+
+    fn config(&self, options: &Options) -> String {
+        let own = [
+            format!("ListenAddress {}", self.address),
+            format!("Port {}", self.port),
+            format!("HostKey {}", self.path("host").display()),
+            format!("AuthorizedKeysFile {}", self.path("authorized_keys").display()),
+            "PidFile none".into(),
+            // The folders above are not this user's alone.
+            "StrictModes no".into(),
+            "UsePAM no".into(),
+            "PasswordAuthentication no".into(),
+            "KbdInteractiveAuthentication no".into(),
+            "UseDNS no".into(),
+            "LogLevel ERROR".into(),
+            "MaxStartups 200".into(),
+            "PerSourceMaxStartups none".into(),
+        ];
+        let mut lines = options.lines.clone();
+        lines.extend(own);
+        if !options.env.is_empty() {
+            lines.push(format!("SetEnv {}", options.env.join(" ")));
+        }
+        lines.join("\n") + "\n"
+    }
+}
+
+impl Drop for Sshd {
+    fn drop(&mut self) {
+        self.stop();
+        let _ = fs::remove_dir_all(&self.folder);
+    }
+}
+
+/// A process of this machine.
+struct Process {
+    id: u32,
+    parent: u32,
+    name: String,
+}
+
+fn processes() -> Vec<Process> {
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let ids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    ids.filter_map(|id: u32| {
+        let stat = fs::read_to_string(format!("/proc/{id}/stat")).ok()?;
+        let (name, rest) = stat.split_once(" (")?.1.rsplit_once(") ")?;
+        let mut fields = rest.split(' ');
+        let is_gone = fields.next()? == "Z";
+        let parent = fields.next()?.parse().ok()?;
+        (!is_gone).then(|| Process { id, parent, name: name.to_owned() })
+    })
+    .collect()
+}
+
+fn send(signal: &str, processes: &[u32]) {
+    if !processes.is_empty() {
+        let ids = processes.iter().map(u32::to_string);
+        let _ = Command::new("kill").arg(format!("-{signal}")).args(ids).stderr(Stdio::null()).status();
+    }
+}
+
+static NUMBER: AtomicU32 = AtomicU32::new(0);
+const PATIENCE: Duration = Duration::from_secs(10);
