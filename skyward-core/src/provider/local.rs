@@ -2,7 +2,7 @@
 
 mod claims;
 mod folders;
-mod host;
+pub(super) mod host;
 mod marked;
 
 use std::path::PathBuf;
@@ -14,6 +14,7 @@ use self::claims::DEVICES;
 use self::folders::Folders;
 use self::host::Look;
 use self::marked::Looks;
+use super::models::is_kind;
 use super::{LaunchRequest, Machine, MachineStatus, Offer, Provider, Requirements};
 use crate::error::{Error, ErrorKind, Result};
 use crate::ids::{MachineId, PoolId};
@@ -164,7 +165,7 @@ fn fitted(mut offer: Offer, requirements: &Requirements) -> Option<Offer> {
     if let Some(wanted) = &requirements.accelerator {
         let has = offer.accelerator.as_mut()?;
         let memory = wanted.memory_gib.is_none_or(|memory| has.memory_gib.is_some_and(|has| has >= memory));
-        if !host::is_kind(&has.kind, &wanted.kind) || has.count < wanted.count || !memory {
+        if !is_kind(&has.kind, &wanted.kind) || has.count < wanted.count || !memory {
             return None;
         }
         has.count = wanted.count;

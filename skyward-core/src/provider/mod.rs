@@ -1,7 +1,17 @@
 //! Obtain and release machines.
 
 mod checked;
+#[cfg(feature = "docker")]
+mod docker;
+#[cfg(feature = "ssh")]
+mod hosts;
+#[cfg_attr(
+    not(any(feature = "ssh", feature = "docker")),
+    allow(dead_code, reason = "on this host the client's end is seen")
+)]
+pub(crate) mod keeper;
 mod local;
+mod models;
 mod types;
 
 use std::fmt;
@@ -9,6 +19,10 @@ use std::fmt;
 use async_trait::async_trait;
 
 pub use checked::Checked;
+#[cfg(feature = "docker")]
+pub use docker::Docker;
+#[cfg(feature = "ssh")]
+pub use hosts::{Host, Hosts};
 pub use local::Local;
 pub use types::{LaunchRequest, Machine, MachineStatus, Offer, Requirements};
 

@@ -93,6 +93,9 @@ pub struct Machine {
     pub folder: String,
     /// Whether it runs on the client's own host, so that its agent can watch the client's process.
     pub on_client_host: bool,
+    /// Whether a keeper on it ends it unless the file `lease` in its folder is touched: by the pool while the machine is made ready, by its agent from then on.
+    #[serde(default)]
+    pub keeper: bool,
     /// Whatever else the provider wants to remember.
     pub facts: BTreeMap<String, String>,
 }
@@ -108,6 +111,7 @@ impl Machine {
             address: address.into(),
             folder: folder.into(),
             on_client_host: false,
+            keeper: false,
             facts: BTreeMap::new(),
         }
     }

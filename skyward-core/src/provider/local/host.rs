@@ -3,10 +3,11 @@
 use std::process::{Command, Stdio};
 
 use crate::provider::Offer;
+use crate::provider::models::{Model, kind_of, parse_smi};
 use crate::spec::Accelerator;
 
 /// This host without accelerators, and then each kind of accelerator that it has.
-pub(super) fn offers(look: Look) -> Vec<Offer> {
+pub(in crate::provider) fn offers(look: Look) -> Vec<Offer> {
     let cpus = std::thread::available_parallelism().map_or(1, |cpus| u32::try_from(cpus.get()).unwrap_or(u32::MAX));
     let plain = Offer::new("host", "this host", cpus, memory_gib());
     let mut offers = vec![plain.clone()];
@@ -30,7 +31,7 @@ pub(super) fn offers(look: Look) -> Vec<Offer> {
 }
 
 /// The accelerators that a node may be given, as `CUDA_VISIBLE_DEVICES` names them.
-pub(super) fn devices() -> Vec<String> {
+pub(in crate::provider) fn devices() -> Vec<String> {
     chosen_devices().unwrap_or_else(|| (0..models(Look::Close).len()).map(|index| index.to_string()).collect())
 }
 
@@ -48,22 +49,11 @@ fn chosen_devices() -> Option<Vec<String>> {
 
 /// How closely to look for accelerators.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Look {
+pub(in crate::provider) enum Look {
     /// What the driver's files say: at once, without memory.
     Quick,
     /// What the driver's tool says: it may take a second.
     Close,
-}
-
-/// Whether an accelerator of the host is the one that is asked for.
-pub(super) fn is_kind(has: &str, wanted: &str) -> bool {
-    let plain = |text: &str| text.chars().filter(char::is_ascii_alphanumeric).collect::<String>().to_ascii_uppercase();
-    plain(has) == plain(wanted)
-}
-
-struct Model {
-    name: String,
-    memory_gib: Option<u32>,
 }
 
 fn models(look: Look) -> Vec<Model> {
@@ -85,27 +75,6 @@ fn models(look: Look) -> Vec<Model> {
     })
 }
 
-fn parse_smi(text: &str) -> Vec<Model> {
-    text.lines()
-        .filter_map(|line| line.rsplit_once(','))
-        .map(|(name, mebibytes)| Model {
-            name: name.trim().to_owned(),
-            // The driver keeps some for itself: an 80 GB card shows 79.6 GiB or 81559 MiB.
-            memory_gib: mebibytes.trim().parse::<f64>().ok().map(|mebibytes| (mebibytes / 1024.0).round() as u32),
-        })
-        .collect()
-}
-
-/// The field's name for a model: `H100` for `NVIDIA H100 80GB HBM3`.
-fn kind_of(model: &str) -> String {
-    let mut words = model.split([' ', '-']).filter(|word| !MAKERS.contains(&word.to_ascii_uppercase().as_str()));
-    match words.next() {
-        Some(line @ ("RTX" | "GTX")) => format!("{line}{}", words.next().unwrap_or_default()),
-        Some(word) => word.to_owned(),
-        None => model.to_owned(),
-    }
-}
-
 fn memory_gib() -> u32 {
     let limit =
         std::fs::read_to_string("/sys/fs/cgroup/memory.max").ok().and_then(|text| text.trim().parse::<u64>().ok());
@@ -118,34 +87,9 @@ fn memory_gib() -> u32 {
     u32::try_from((bytes + (1 << 29)) >> 30).unwrap_or(u32::MAX)
 }
 
-const MAKERS: [&str; 4] = ["NVIDIA", "TESLA", "GEFORCE", "QUADRO"];
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn models_have_the_fields_names() {
-        for (model, kind) in [
-            ("NVIDIA H100 80GB HBM3", "H100"),
-            ("NVIDIA H200", "H200"),
-            ("NVIDIA A100-SXM4-80GB", "A100"),
-            ("Tesla T4", "T4"),
-            ("NVIDIA GeForce RTX 4090", "RTX4090"),
-            ("NVIDIA RTX A6000", "RTXA6000"),
-        ] {
-            assert_eq!(kind_of(model), kind);
-        }
-        assert!(is_kind("RTX4090", "rtx 4090"));
-        assert!(!is_kind("A100", "A10"));
-    }
-
-    #[test]
-    fn the_tool_is_read() {
-        let models = parse_smi("NVIDIA H200, 143771\nNVIDIA H200, [N/A]\n");
-        assert_eq!(models.iter().map(|model| model.memory_gib).collect::<Vec<_>>(), [Some(140), None]);
-        assert_eq!(models[0].name, "NVIDIA H200");
-    }
 
     #[test]
     fn this_host_has_something() {

@@ -7,12 +7,15 @@ use rustix::process::{Pid, PidfdFlags, Signal, getuid, pidfd_open, pidfd_send_si
 
 use crate::ids::MachineId;
 
-/// The environment variable that names the machine a process belongs to.
-pub(super) const MARK: &str = "SKYWARD_MACHINE";
+pub(super) use crate::provider::keeper::MARK;
 
-/// The marks that processes of this user carry, in one look at all of them. Zombies carry none.
+/// The marks that processes of this user carry. Zombies carry none.
 pub(super) fn marks() -> BTreeSet<String> {
-    ids().filter_map(mark_of).collect()
+    let look = || ids().filter_map(mark_of);
+    let first: BTreeSet<String> = look().collect();
+    // One that was just replacing its program has an environment again.
+    std::thread::sleep(PAUSE);
+    first.into_iter().chain(look()).collect()
 }
 
 /// How often to look before it is believed that there is nothing.

@@ -1,0 +1,159 @@
+//! What a host has, and which of it is free.
+
+use super::host::Host;
+use crate::provider::models::{Model, is_kind, kind_of, parse_smi};
+use crate::provider::{Offer, Requirements};
+use crate::spec::Accelerator;
+
+/// What a host says about itself.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Facts {
+    pub(super) cpus: u32,
+    pub(super) memory_gib: u32,
+    pub(super) devices: Vec<Model>,
+    pub(super) taken: Vec<Taken>,
+}
+
+/// A slot that somebody has.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Taken {
+    pub(super) slot: String,
+    pub(super) pool: String,
+}
+
+impl Facts {
+    /// Reads what `facts.sh` says.
+    pub(super) fn read(text: &str) -> Self {
+        let mut facts = Self::default();
+        let mut kibibytes = u64::MAX;
+        for line in text.lines() {
+            let Some((name, value)) = line.strip_prefix("skyward-").and_then(|line| line.split_once(' ')) else {
+                continue;
+            };
+            match name {
+                "cpus" => facts.cpus = value.parse().unwrap_or(1),
+                "memory_kib" => kibibytes = kibibytes.min(value.parse().unwrap_or(u64::MAX)),
+                "device" => facts.devices.extend(parse_smi(value)),
+                _ => {}
+            }
+        }
+        // A host sold with 16 GiB shows a little less.
+        let gibibytes = if kibibytes == u64::MAX { 0 } else { (kibibytes + (1 << 19)) >> 20 };
+        facts.memory_gib = u32::try_from(gibibytes).unwrap_or(u32::MAX);
+        facts.taken = Taken::read(text);
+        facts
+    }
+
+    /// What a node on this host gets: a slot's share.
+    pub(super) fn share(&self, host: &Host) -> Offer {
+        let slots = host.slots.max(1);
+        let mut offer = Offer::new("host", "the hosts", (self.cpus / slots).max(1), self.memory_gib / slots);
+        offer.accelerator = self.accelerator(host).filter(|all| all.count >= slots).map(|mut all| {
+            all.count /= slots;
+            all
+        });
+        offer
+    }
+
+    /// The accelerators of the host, as `CUDA_VISIBLE_DEVICES` names them.
+    pub(super) fn devices(&self, host: &Host) -> Vec<String> {
+        let count = self.accelerator(host).map_or(0, |accelerator| accelerator.count);
+        (0..count).map(|index| index.to_string()).collect()
+    }
+
+    /// All accelerators of the host, if they are of one kind; a host that mixes them says which to use.
+    fn accelerator(&self, host: &Host) -> Option<Accelerator> {
+        if let Some(told) = &host.accelerator {
+            return Some(told.clone());
+        }
+        let kind = kind_of(&self.devices.first()?.name);
+        let same = self.devices.iter().all(|device| kind_of(&device.name) == kind);
+        let mut found = Accelerator::new(kind, u32::try_from(self.devices.len()).unwrap_or(u32::MAX));
+        found.memory_gib = self.devices.iter().filter_map(|device| device.memory_gib).min();
+        same.then_some(found)
+    }
+}
+
+impl Taken {
+    /// The slots that a script found taken.
+    pub(super) fn read(text: &str) -> Vec<Self> {
+        let taken = text.lines().filter_map(|line| line.strip_prefix("skyward-taken "));
+        let taken = taken.map(|line| line.split_once(' ').unwrap_or((line, "")));
+        taken.map(|(slot, pool)| Self { slot: slot.to_owned(), pool: pool.to_owned() }).collect()
+    }
+
+    /// For messages.
+    pub(super) fn told(all: &[Self]) -> String {
+        let each = all.iter().map(|taken| match taken.pool.as_str() {
+            "" => format!("slot {} is taken", taken.slot),
+            pool => format!("slot {} is taken by pool {pool}", taken.slot),
+        });
+        each.collect::<Vec<_>>().join(", ")
+    }
+}
+
+/// Whether a slot's share does for these requirements.
+pub(super) fn fits(share: &Offer, requirements: &Requirements) -> bool {
+    let enough = |has: u32, wanted: Option<u32>| wanted.is_none_or(|wanted| has >= wanted);
+    let accelerator = requirements.accelerator.as_ref().is_none_or(|wanted| {
+        share.accelerator.as_ref().is_some_and(|has| {
+            let memory = wanted.memory_gib.is_none_or(|memory| has.memory_gib.is_none_or(|has| has >= memory));
+            is_kind(&has.kind, &wanted.kind) && has.count >= wanted.count && memory
+        })
+    });
+    accelerator && enough(share.cpus, requirements.cpus) && enough(share.memory_gib, requirements.memory_gib)
+}
+
+/// One offer for all hosts that do: each has at least so much.
+pub(super) fn offer(shares: &[Offer], requirements: &Requirements) -> Option<Offer> {
+    let cpus = shares.iter().map(|share| share.cpus).min()?;
+    let memory_gib = shares.iter().map(|share| share.memory_gib).min()?;
+    let mut offer = Offer::new("host", "the hosts", cpus, memory_gib);
+    offer.accelerator.clone_from(&requirements.accelerator);
+    Some(offer)
+}
+
+/// What a machine of this offer needs.
+pub(super) fn needs(offer: &Offer) -> Requirements {
+    Requirements { accelerator: offer.accelerator.clone(), cpus: Some(offer.cpus), memory_gib: Some(offer.memory_gib) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TOLD: &str = "skyward-cpus 8\nskyward-memory_kib 65600000\nskyward-memory_kib 16000000\nskyward-device NVIDIA H100 80GB HBM3, 81559\nskyward-device NVIDIA H100 80GB HBM3, 81559\nskyward-taken 0 p-a\nskyward-taken 2 \n";
+
+    #[test]
+    fn a_host_is_understood_and_divided_among_its_slots() {
+        let facts = Facts::read(TOLD);
+        assert_eq!((facts.cpus, facts.memory_gib, facts.devices.len()), (8, 15, 2));
+        assert_eq!(Taken::told(&facts.taken), "slot 0 is taken by pool p-a, slot 2 is taken");
+        let share = facts.share(&Host::new("h").slots(2));
+        assert_eq!((share.cpus, share.memory_gib), (4, 7));
+        assert_eq!(share.accelerator, Some(Accelerator::new("H100", 1).with_memory_gib(80)));
+        assert_eq!(facts.share(&Host::new("h").slots(3)).accelerator, None);
+        assert_eq!(facts.devices(&Host::new("h")), ["0", "1"]);
+        assert_eq!(facts.devices(&Host::new("h").accelerator(Accelerator::new("A100", 1))), ["0"]);
+    }
+
+    #[test]
+    fn an_offer_is_what_each_of_the_hosts_that_do_has() {
+        let wants = Requirements { accelerator: Some(Accelerator::new("h100", 1)), ..Requirements::default() };
+        let shares = [1, 2].map(|slots| Facts::read(TOLD).share(&Host::new("h").slots(slots)));
+        assert!(shares.iter().all(|share| fits(share, &wants)));
+        let offer = offer(&shares, &wants).unwrap();
+        assert_eq!((offer.cpus, offer.memory_gib, &offer.accelerator), (4, 7, &wants.accelerator));
+        assert!(shares.iter().all(|share| fits(share, &needs(&offer))));
+        assert!(!fits(&shares[0], &Requirements { cpus: Some(9), ..Requirements::default() }));
+        assert!(!fits(
+            &shares[1],
+            &Requirements { accelerator: Some(Accelerator::new("H100", 2)), ..Requirements::default() }
+        ));
+        assert!(!fits(
+            &shares[1],
+            &Requirements { accelerator: Some(Accelerator::new("H200", 1)), ..Requirements::default() }
+        ));
+        assert_eq!(super::offer(&[], &wants), None);
+    }
+}

@@ -1,0 +1,355 @@
+//! Nodes on hosts that somebody has already.
+
+mod facts;
+mod host;
+mod on_machine;
+mod record;
+mod site;
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use async_trait::async_trait;
+use futures_util::FutureExt;
+use futures_util::future::{BoxFuture, Shared, join_all};
+use tokio::time::timeout;
+
+use self::on_machine::OnMachine;
+use self::site::{Claim, Site};
+use super::{LaunchRequest, Machine, MachineStatus, Offer, Provider, Requirements};
+use crate::error::{Error, ErrorKind, ErrorStatus, Result};
+use crate::ids::{LaunchId, MachineId, PoolId};
+use crate::remote::{Remote, Ssh};
+
+pub use self::host::Host;
+
+/// Nodes on hosts that are reached by SSH: a lab's machines, a rented server.
+///
+/// A node has a slot of a host, a folder there, and the processes that carry its mark in their environment. The slot is claimed on the host itself, by a lock that a keeper
+/// holds: no two clients ever share one, and when a client is gone its claims end with their lease. A host needs Linux, an SSH server, and what every Debian
+/// has: a shell, coreutils, util-linux, grep, sed and awk.
+///
+/// ```no_run
+/// use skyward_core::provider::{Host, Hosts};
+/// use skyward_core::remote::ssh::Key;
+///
+/// let key = || Key::file("~/.ssh/id_ed25519");
+/// let hosts = Hosts::new([
+///     Host::new("gpu1").user("alice").key(key()),
+///     Host::new("gpu2").user("alice").key(key()).slots(2),
+/// ]);
+/// ```
+#[derive(Debug, Clone)]
+pub struct Hosts(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    sites: Vec<Arc<Site>>,
+    known: Mutex<Known>,
+}
+
+/// What this value has done; what is on the hosts is asked there.
+#[derive(Debug, Default)]
+struct Known {
+    /// Pools that were prepared here, so that nobody else launches for them, with the machines that they may have.
+    pools: BTreeMap<PoolId, BTreeMap<MachineId, Machine>>,
+    /// Launches that are not done. Those that nobody waits for any more may have happened all the same, and are brought to their end before anything is told about their pool.
+    launches: BTreeMap<LaunchId, Launching>,
+}
+
+#[derive(Debug)]
+struct Launching {
+    pool: PoolId,
+    /// How many wait for it.
+    waiting: u32,
+    done: Shared<BoxFuture<'static, Result<Machine>>>,
+}
+
+impl Hosts {
+    /// Nodes on these hosts. Nothing is connected to yet.
+    pub fn new(hosts: impl IntoIterator<Item = Host>) -> Self {
+        let sites = hosts.into_iter().map(|host| Arc::new(Site::new(host))).collect();
+        Self(Arc::new(Inner { sites, known: Mutex::default() }))
+    }
+
+    /// The hosts, if the list makes sense.
+    fn checked(&self) -> Result<&[Arc<Site>]> {
+        let invalid = |message: String, hint: &str| Err(Error::new(ErrorKind::InvalidSpec, message).with_hint(hint));
+        if self.0.sites.is_empty() {
+            return invalid("the list of hosts is empty".into(), "name one: `Hosts::new([Host::new(\"gpu1\")])`");
+        }
+        let mut labels = BTreeSet::new();
+        for Site { label, host, .. } in self.0.sites.iter().map(Arc::as_ref) {
+            if label.contains(|c: char| c.is_whitespace() || c.is_control() || c == '/') {
+                return invalid(
+                    format!("`{label}` is no address of a host"),
+                    "a host has a name, `gpu1`, or an address, `10.0.0.1`",
+                );
+            }
+            if !labels.insert(label) {
+                return invalid(
+                    format!("the host {label} is listed twice"),
+                    "list it once, and let it carry more nodes: `.slots(2)`",
+                );
+            }
+            if host.slots == 0 {
+                return invalid(format!("the host {label} has no slot"), "leave it out, or give it one: `.slots(1)`");
+            }
+        }
+        Ok(&self.0.sites)
+    }
+
+    fn site(&self, machine: &MachineId) -> Result<&Arc<Site>> {
+        let host = record::host_of(machine).unwrap_or_default();
+        self.0.sites.iter().find(|site| site.label == host).ok_or_else(|| {
+            let given: Vec<_> = self.0.sites.iter().map(|site| site.label.as_str()).collect();
+            Error::new(
+                ErrorKind::NotFound,
+                format!("the machine {machine} is on the host `{host}`, which is not listed"),
+            )
+            .with_context("listed", given.join(", "))
+            .with_hint("list that host too, with the same user and port")
+        })
+    }
+
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.0.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Brings launches to their end that nobody waits for any more.
+    async fn settle(&self, pool: &PoolId) {
+        let dropped: Vec<_> = {
+            let known = self.known();
+            let dropped = known.launches.iter().filter(|(_, launch)| launch.pool == *pool && launch.waiting == 0);
+            dropped.map(|(id, launch)| (id.clone(), launch.done.clone())).collect()
+        };
+        join_all(dropped.into_iter().map(|(id, done)| async move {
+            if let Ok(machine) = done.await {
+                self.remember(&machine);
+            }
+            let mut known = self.known();
+            if known.launches.get(&id).is_some_and(|launch| launch.waiting == 0) {
+                known.launches.remove(&id);
+            }
+        }))
+        .await;
+    }
+
+    /// A machine of a pool that was prepared here.
+    fn remember(&self, machine: &Machine) {
+        if let Some(machines) = self.known().pools.get_mut(&machine.pool) {
+            machines.insert(machine.id.clone(), machine.clone());
+        }
+    }
+}
+
+#[async_trait]
+impl Provider for Hosts {
+    fn name(&self) -> &str {
+        "hosts"
+    }
+
+    /// The hosts, whatever their order.
+    fn identity(&self) -> Option<String> {
+        let labels: BTreeSet<_> = self.0.sites.iter().map(|site| site.label.as_str()).collect();
+        Some(labels.into_iter().collect::<Vec<_>>().join(","))
+    }
+
+    async fn offers(&self, requirements: &Requirements) -> Result<Vec<Offer>> {
+        let sites = self.checked()?;
+        let close = requirements.accelerator.is_some();
+        let all = join_all(sites.iter().map(|site| site.facts(close))).await;
+        let (mut shares, mut refused) = (Vec::new(), Vec::new());
+        for (site, facts) in sites.iter().zip(all) {
+            match facts {
+                Ok(facts) => {
+                    let share = facts.share(&site.host);
+                    if facts.taken.len() as u32 >= site.host.slots {
+                        refused.push((site.label.clone(), facts::Taken::told(&facts.taken)));
+                    } else if facts::fits(&share, requirements) {
+                        shares.push(share);
+                    }
+                }
+                Err(error) => {
+                    tracing::warn!(host = site.label, %error, "a host is left out");
+                    refused.push((site.label.clone(), error.to_string()));
+                }
+            }
+        }
+        match facts::offer(&shares, requirements) {
+            Some(offer) => Ok(vec![offer]),
+            None if refused.is_empty() => Ok(Vec::new()),
+            None => Err(none_free("no host can carry a node", &refused)),
+        }
+    }
+
+    async fn prepare(&self, pool: &PoolId) -> Result<()> {
+        self.checked()?;
+        self.known().pools.entry(pool.clone()).or_default();
+        Ok(())
+    }
+
+    async fn launch(&self, request: &LaunchRequest) -> Result<Machine> {
+        let sites = self.checked()?.to_vec();
+        let done = {
+            let mut known = self.known();
+            let launch = known.launches.entry(request.launch.clone()).or_insert_with(|| Launching {
+                pool: request.pool.clone(),
+                waiting: 0,
+                done: claim(sites, request.clone()).boxed().shared(),
+            });
+            launch.waiting += 1;
+            launch.done.clone()
+        };
+        let mut waiting = Waiting { hosts: self, launch: &request.launch, done: false };
+        let result = done.await;
+        waiting.done = true;
+        if let Ok(machine) = &result {
+            self.remember(machine);
+        }
+        result
+    }
+
+    async fn inspect(&self, machines: &[MachineId]) -> Result<Vec<MachineStatus>> {
+        let mut by_site: BTreeMap<&str, (&Arc<Site>, Vec<&MachineId>)> = BTreeMap::new();
+        for machine in machines {
+            let site = self.site(machine)?;
+            by_site.entry(&site.label).or_insert_with(|| (site, Vec::new())).1.push(machine);
+        }
+        let asked = by_site.values().map(|(site, machines)| async move {
+            let told = match site.unreachable() {
+                Some(error) => Err(error),
+                None => site.inspect(machines).await,
+            };
+            told.unwrap_or_else(|error| {
+                tracing::warn!(host = site.label, %error, "it cannot be said whether machines are gone");
+                BTreeMap::new()
+            })
+        });
+        let states: BTreeMap<String, MachineStatus> = join_all(asked).await.into_iter().flatten().collect();
+        // What cannot be asked is not gone.
+        let state = |machine: &MachineId| states.get(machine.as_str()).copied().unwrap_or(MachineStatus::Running);
+        Ok(machines.iter().map(state).collect())
+    }
+
+    async fn connect(&self, machine: &Machine) -> Result<Box<dyn Remote>> {
+        let site = self.site(&machine.id)?;
+        let is_first = machine.facts.get(record::SLOT).is_some_and(|slot| slot == "0");
+        let ssh = if is_first { site.ssh.clone() } else { Ssh::new(site.host.target.clone()) };
+        Ok(Box::new(OnMachine::new(Arc::new(ssh), machine.clone())))
+    }
+
+    async fn terminate(&self, machine: &MachineId) -> Result<()> {
+        self.site(machine)?.end(machine).await?;
+        for machines in self.known().pools.values_mut() {
+            machines.remove(machine);
+        }
+        Ok(())
+    }
+
+    async fn teardown(&self, pool: &PoolId) -> Result<()> {
+        for machine in self.list(pool).await? {
+            self.terminate(&machine.id).await?;
+        }
+        self.known().pools.remove(pool);
+        Ok(())
+    }
+
+    async fn list(&self, pool: &PoolId) -> Result<Vec<Machine>> {
+        self.settle(pool).await;
+        let sites = self.checked()?;
+        let owned = &self.known().pools.get(pool).cloned();
+        let asked = sites.iter().map(|site| async move {
+            match site.unreachable().filter(|_| owned.is_some()) {
+                Some(error) => Err(error),
+                None => site.list(pool).await,
+            }
+        });
+        let mut machines = Vec::new();
+        for (site, listed) in sites.iter().zip(join_all(asked).await) {
+            match (listed, owned) {
+                (Ok(listed), _) => machines.extend(listed),
+                // What was launched from here is known, and nobody else launches for this pool.
+                (Err(error), Some(known)) => {
+                    tracing::warn!(host = site.label, %error, "a host cannot list its machines");
+                    let there = known.values().filter(|machine| record::host_of(&machine.id) == Some(&site.label));
+                    machines.extend(there.cloned());
+                }
+                (Err(error), None) => return Err(error.with_context("host", &site.label)),
+            }
+        }
+        machines.sort_by(|a, b| (a.node, &a.id).cmp(&(b.node, &b.id)));
+        Ok(machines)
+    }
+}
+
+/// Somebody who waits for a launch.
+struct Waiting<'a> {
+    hosts: &'a Hosts,
+    launch: &'a LaunchId,
+    done: bool,
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        let mut known = self.hosts.known();
+        if let Some(launch) = known.launches.get_mut(self.launch) {
+            launch.waiting = launch.waiting.saturating_sub(1);
+            // One that nobody asks about any more is not kept for its result.
+            if self.done && launch.waiting == 0 {
+                known.launches.remove(self.launch);
+            }
+        }
+    }
+}
+
+/// Claims a slot on one of the hosts. Each node begins with another host, so that those of a pool do not meet; one that was not reached a moment ago comes last.
+async fn claim(sites: Vec<Arc<Site>>, request: LaunchRequest) -> Result<Machine> {
+    let first = request.node.0 as usize % sites.len();
+    let mut order: Vec<_> = sites[first..].iter().chain(&sites[..first]).collect();
+    order.sort_by_key(|site| site.unreachable().is_some());
+    let needs = facts::needs(&request.offer);
+    let mut refused = Vec::new();
+    let mut cause: Option<Error> = None;
+    let mut later = false;
+    // One that does not answer keeps nobody from the others: it is waited for when these have no room. What it claims all the same ends with its lease.
+    let mut left: VecDeque<_> = order.into_iter().map(|site| (site, true)).collect();
+    while let Some((site, is_first)) = left.pop_front() {
+        let claimed = async {
+            let facts = site.known(needs.accelerator.is_some()).await?;
+            if !facts::fits(&facts.share(&site.host), &needs) {
+                return Ok(Claim::Full("it does not have what is asked for".into()));
+            }
+            site.claim(&request, &facts.devices(&site.host)).await
+        };
+        let claimed = match is_first && !left.is_empty() {
+            true => timeout(site::ANSWER, claimed).await,
+            false => Ok(claimed.await),
+        };
+        match claimed {
+            Err(_) => left.push_back((site, false)),
+            Ok(Ok(Claim::Made(machine))) => return Ok(machine),
+            Ok(Ok(Claim::Full(why))) => {
+                later |= why.starts_with("slot");
+                refused.push((site.label.clone(), why));
+            }
+            Ok(Err(error)) => {
+                later |= error.status() == ErrorStatus::Temporary;
+                refused.push((site.label.clone(), error.to_string()));
+                cause.get_or_insert(error);
+            }
+        }
+    }
+    let error = none_free(&format!("no host has a free slot for node {}", request.node), &refused);
+    let error = if later { error.temporary() } else { error };
+    Err(match cause {
+        Some(cause) => error.with_source(cause),
+        None => error,
+    })
+}
+
+fn none_free(message: &str, refused: &[(String, String)]) -> Error {
+    let each: Vec<_> = refused.iter().map(|(host, why)| format!("{host}: {why}")).collect();
+    Error::new(ErrorKind::Provider, format!("{message}: {}", each.join("; ")))
+        .with_hint("wait until a slot is free, list more hosts, or let a host carry more nodes: `.slots(2)`")
+}

@@ -1,0 +1,70 @@
+//! A machine on a host: what runs there carries its mark.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+
+use super::record::DEVICES;
+use crate::error::{Error, ErrorKind, Result};
+use crate::provider::Machine;
+use crate::provider::keeper::MARK;
+use crate::remote::{ByteStream, Command, CommandOutput, OnLine, Remote};
+
+/// Runs commands in the machine's folder, with its mark and its accelerators in their environment; none in a folder that is gone.
+#[derive(Debug)]
+pub(super) struct OnMachine {
+    remote: Arc<dyn Remote>,
+    machine: Machine,
+}
+
+impl OnMachine {
+    pub(super) fn new(remote: Arc<dyn Remote>, machine: Machine) -> Self {
+        Self { remote, machine }
+    }
+}
+
+#[async_trait]
+impl Remote for OnMachine {
+    fn describe(&self) -> String {
+        self.remote.describe()
+    }
+
+    async fn run(&self, command: &Command, on_line: OnLine<'_>) -> Result<CommandOutput> {
+        let Some(program) = command.argv.first() else {
+            return Err(Error::new(ErrorKind::Bootstrap, "the command is empty"));
+        };
+        let mut wrapped = command.clone();
+        wrapped.argv = ["sh", "-c", ENTER, self.machine.folder.as_str()].map(str::to_owned).to_vec();
+        wrapped.argv.extend(command.argv.iter().cloned());
+        wrapped.env.insert(MARK.to_owned(), self.machine.id.to_string());
+        if let Some(devices) = self.machine.facts.get(DEVICES) {
+            wrapped.env.entry(DEVICES.to_owned()).or_insert_with(|| devices.clone());
+        }
+        let output = self.remote.run(&wrapped, on_line).await?;
+        let said = |what: &str| output.status == 127 && output.stderr.trim_end().ends_with(what);
+        if said(GONE) {
+            let message = format!("the machine {} is gone: its folder {} is", self.machine.id, self.machine.folder);
+            return Err(Error::new(ErrorKind::Bootstrap, message));
+        }
+        if said(NO_PROGRAM) {
+            let message = format!("cannot run `{program}` on {}: there is no such program", self.describe());
+            return Err(Error::new(ErrorKind::Bootstrap, message));
+        }
+        Ok(output)
+    }
+
+    async fn put(&self, path: &str, bytes: &[u8], mode: u32) -> Result<()> {
+        self.remote.put(path, bytes, mode).await
+    }
+
+    async fn open(&self, socket: &str) -> Result<ByteStream> {
+        self.remote.open(socket).await
+    }
+}
+
+/// Becomes a command within the machine's folder.
+const ENTER: &str = r#"cd "$0" 2>/dev/null || { echo "skyward: the machine is gone" >&2; exit 127; }
+command -v "$1" >/dev/null 2>&1 || { echo "skyward: no such program" >&2; exit 127; }
+exec "$@""#;
+const GONE: &str = "skyward: the machine is gone";
+const NO_PROGRAM: &str = "skyward: no such program";

@@ -1,0 +1,24 @@
+# What this host has, and who has its slots. The lines before this one set: look.
+echo "skyward-cpus $(nproc)"
+read -r key kib rest </proc/meminfo
+[ "$key" != MemTotal: ] || echo "skyward-memory_kib $kib"
+{ read -r limit </sys/fs/cgroup/memory.max; } 2>/dev/null || limit=max
+[ "$limit" = max ] || echo "skyward-memory_kib $((limit / 1024))"
+if [ -e /proc/driver/nvidia ]; then
+    if [ "$look" = close ] && found=$(nvidia-smi --query-gpu=name,memory.total --format=csv,noheader,nounits 2>/dev/null); then
+        echo "$found" | sed 's/^/skyward-device /'
+    else
+        sed -n 's/^Model: *\(.*\)/skyward-device \1, ?/p' /proc/driver/nvidia/gpus/*/information 2>/dev/null || :
+    fi
+fi
+slot=0
+while [ "$slot" -lt "$slots" ]; do
+    for file in "$claims/slot-$slot".*; do
+        if [ -s "$file" ] && held "$file"; then
+            look_up "$file" pool
+            echo "skyward-taken $slot $said"
+            break
+        fi
+    done
+    slot=$((slot + 1))
+done

@@ -1,0 +1,223 @@
+//! One host with its connection, and what is asked of it.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use sha2::{Digest, Sha256};
+use tokio::time::Instant;
+
+use super::facts::{Facts, Taken};
+use super::host::Host;
+use super::record;
+use crate::error::{Error, ErrorKind, ErrorStatus, Result};
+use crate::ids::{MachineId, PoolId};
+use crate::provider::keeper::{self, ENDING, KEEPING};
+use crate::provider::{LaunchRequest, Machine, MachineStatus};
+use crate::remote::{Command, CommandOutput, Remote, Ssh};
+use crate::spec::hex;
+
+/// A host of the list.
+#[derive(Debug)]
+pub(super) struct Site {
+    pub(super) host: Host,
+    /// Its name in ids and messages.
+    pub(super) label: String,
+    /// The connection for all questions, and for the machine in its first slot.
+    pub(super) ssh: Ssh,
+    /// When and why it could not be reached the last time.
+    unreachable: Mutex<Option<(Instant, Error)>>,
+    facts: Mutex<Option<Facts>>,
+}
+
+/// What became of a claim.
+#[derive(Debug)]
+pub(super) enum Claim {
+    Made(Machine),
+    /// No slot is free, or too few accelerators, for this reason.
+    Full(String),
+}
+
+impl Site {
+    pub(super) fn new(host: Host) -> Self {
+        let ssh = Ssh::new(host.target.clone());
+        Self { label: host.to_string(), host, ssh, unreachable: Mutex::default(), facts: Mutex::default() }
+    }
+
+    /// What the host has. `close` asks the accelerators' driver too, which may take a second.
+    pub(super) async fn facts(&self, close: bool) -> Result<Facts> {
+        let look = if close && self.host.accelerator.is_none() { "close" } else { "quick" };
+        let told = self.ask("tell what it has", &[("look", look)], FACTS, QUESTION).await?;
+        let facts = Facts::read(&told.stdout);
+        *lock(&self.facts) = Some(facts.clone());
+        Ok(facts)
+    }
+
+    /// What the host had when it was last asked.
+    pub(super) async fn known(&self, close: bool) -> Result<Facts> {
+        let known = lock(&self.facts).clone();
+        match known {
+            Some(facts) => Ok(facts),
+            None => self.facts(close).await,
+        }
+    }
+
+    /// Claims a slot for a launch, or finds the one that it has.
+    pub(super) async fn claim(&self, request: &LaunchRequest, devices: &[String]) -> Result<Claim> {
+        let machine = record::machine_id(&request.launch, &self.label)?;
+        let name = folder_name(&machine);
+        let wanted = request.offer.accelerator.as_ref().map_or(0, |accelerator| accelerator.count).to_string();
+        let [_, pause, looks] = keeper::arguments("", request.lease);
+        let (node, devices) = (request.node.to_string(), devices.join(" "));
+        let header = [
+            ("machine", machine.as_str()),
+            ("name", &name),
+            ("launch", request.launch.as_str()),
+            ("pool", record::simple(request.pool.as_str())?),
+            ("node", &node),
+            ("pause", &pause),
+            ("looks", &looks),
+            ("devices", &devices),
+            ("wanted", &wanted),
+            ("ending", ENDING),
+            ("keeper", KEEPING),
+        ];
+        let told = self.ask("claim a slot", &header, CLAIM, CLAIMING).await?;
+        if told.status == FULL {
+            let taken = Taken::read(&told.stdout);
+            let short = told.stdout.lines().find_map(|line| line.strip_prefix("skyward-short "));
+            return Ok(Claim::Full(match short {
+                Some(short) => format!("{short} of {wanted} accelerators are missing"),
+                None => Taken::told(&taken),
+            }));
+        }
+        let made = record::machines(&told.stdout, &self.host).pop();
+        made.map(Claim::Made).ok_or_else(|| {
+            Error::new(ErrorKind::Provider, format!("{} did not say which machine was claimed", self.label))
+                .with_context("it said", told.stdout.lines().last().unwrap_or("nothing"))
+        })
+    }
+
+    /// The machines of a pool that are on this host.
+    pub(super) async fn list(&self, pool: &PoolId) -> Result<Vec<Machine>> {
+        let header = [("pool", record::simple(pool.as_str())?)];
+        let told = self.ask("list its machines", &header, &format!("{ENDING}{LIST}"), QUESTION).await?;
+        Ok(record::machines(&told.stdout, &self.host))
+    }
+
+    /// The state of machines of this host.
+    pub(super) async fn inspect(&self, machines: &[&MachineId]) -> Result<BTreeMap<String, MachineStatus>> {
+        let named: Vec<_> = machines.iter().map(|machine| format!("{machine}/{}", folder_name(machine))).collect();
+        let header = [("machines", named.join(" "))];
+        let header = header.each_ref().map(|(name, value)| (*name, value.as_str()));
+        let told = self.ask("tell the state of machines", &header, &format!("{ENDING}{INSPECT}"), QUESTION).await?;
+        let states = told.stdout.lines().filter_map(|line| line.strip_prefix("skyward-state ")?.split_once(' '));
+        let states = states.map(|(machine, state)| {
+            let state = match state {
+                "running" => MachineStatus::Running,
+                "gone" => MachineStatus::Gone,
+                _ => MachineStatus::Ending,
+            };
+            (machine.to_owned(), state)
+        });
+        Ok(states.collect())
+    }
+
+    /// Ends a machine and gives its slot back.
+    pub(super) async fn end(&self, machine: &MachineId) -> Result<()> {
+        let name = folder_name(machine);
+        let header = [("machine", machine.as_str()), ("name", &name)];
+        self.ask("end a machine", &header, &format!("{ENDING}{END}"), CLAIMING).await.map(|_| ())
+    }
+
+    /// Why it could not be reached a moment ago.
+    pub(super) fn unreachable(&self) -> Option<Error> {
+        let unreachable = lock(&self.unreachable);
+        let (since, error) = unreachable.as_ref()?;
+        (since.elapsed() < MOMENT).then(|| error.clone())
+    }
+
+    async fn ask(&self, what: &str, header: &[(&str, &str)], script: &str, limit: Duration) -> Result<CommandOutput> {
+        let mut text = String::new();
+        let slots = self.host.slots.to_string();
+        let base = self.host.folder.as_deref().unwrap_or_default().trim_end_matches('/');
+        for (name, value) in [("base", base), ("slots", slots.as_str())].iter().chain(header) {
+            text.push_str(&format!("{name}={}\n", quoted(value)));
+        }
+        text.push_str(PLACE);
+        text.push_str(script);
+        let asked = Asked { site: self, since: Instant::now(), answered: false };
+        let result = self.ssh.run(&Command::script(text).deadline(limit), &|_| {}).await;
+        let output = asked.answer(result)?;
+        if output.success() || output.status == FULL {
+            return Ok(output);
+        }
+        let last = |text: &str| text.lines().rev().find(|line| !line.trim().is_empty()).map(str::to_owned);
+        let why = last(&output.stderr).unwrap_or_else(|| format!("exit status {}", output.status));
+        let why = why.strip_prefix("error: ").unwrap_or(&why);
+        let error = Error::new(ErrorKind::Provider, format!("{} could not {what}: {why}", self.label));
+        Err(match why.contains("No space left") {
+            true => error.with_hint(
+                "its folder's disk is full: make room, or give the host another folder, `.folder(\"/path\")`",
+            ),
+            false => error.temporary(),
+        })
+    }
+}
+
+/// A question under way.
+struct Asked<'a> {
+    site: &'a Site,
+    since: Instant,
+    answered: bool,
+}
+
+impl Asked<'_> {
+    fn answer<T>(mut self, result: Result<T>) -> Result<T> {
+        self.answered = true;
+        let failed = result.as_ref().err().filter(|error| error.status() == ErrorStatus::Temporary);
+        *lock(&self.site.unreachable) = failed.map(|error| (Instant::now(), error.clone()));
+        result
+    }
+}
+
+/// Whoever gives a question up after a while has waited for a host that does not answer.
+impl Drop for Asked<'_> {
+    fn drop(&mut self) {
+        let waited = self.since.elapsed();
+        if !self.answered && waited >= ANSWER / 2 {
+            let message = format!("{} did not answer within {waited:?}", self.site.label);
+            *lock(&self.site.unreachable) = Some((Instant::now(), Error::new(ErrorKind::Timeout, message).temporary()));
+        }
+    }
+}
+
+/// The last component of a machine's folder: short, because sockets lie below it.
+fn folder_name(machine: &MachineId) -> String {
+    hex(&Sha256::digest(machine.as_str())[..5])
+}
+
+fn quoted(text: &str) -> String {
+    format!("'{}'", text.replace('\'', r"'\''"))
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+const PLACE: &str = include_str!("scripts/place.sh");
+const FACTS: &str = include_str!("scripts/facts.sh");
+const CLAIM: &str = include_str!("scripts/claim.sh");
+const LIST: &str = include_str!("scripts/list.sh");
+const INSPECT: &str = include_str!("scripts/inspect.sh");
+const END: &str = include_str!("scripts/end.sh");
+/// The exit status by which a script says that nothing is free.
+const FULL: i32 = 75;
+/// What a host gets to answer, connecting included.
+const QUESTION: Duration = Duration::from_secs(20);
+/// The same, where processes may have to end first.
+const CLAIMING: Duration = Duration::from_secs(45);
+/// How long a host is waited for when another one can be asked instead.
+pub(super) const ANSWER: Duration = Duration::from_secs(8);
+/// How long a host that could not be reached is tried last.
+const MOMENT: Duration = Duration::from_secs(10);

@@ -1,0 +1,59 @@
+# The processes of a machine carry its mark, the variable SKYWARD_MACHINE, in their environment; what clears it still has a parent.
+
+# The ids of the processes of machine $1, without those that only wait to be reaped. Only what this user may see.
+members() (
+    cd /proc
+    marked=$(grep -slzxF -e "SKYWARD_MACHINE=$1" [0-9]*/environ || :)
+    [ -n "$marked" ] || exit 0
+    { echo "$marked"; grep -sE -e '^(State|PPid):' [0-9]*/status || :; } | awk -F '[/: \t]+' '
+        $2 == "environ" { member[$1] }
+        $3 == "PPid" { parent[$1] = $4 }
+        $3 == "State" && $4 ~ /^[ZX]/ { ended[$1] }
+        END {
+            do {
+                more = 0
+                for (id in parent)
+                    if (!(id in member) && parent[id] in member) {
+                        member[id]
+                        more = 1
+                    }
+            } while (more)
+            for (id in member)
+                if (id in parent && !(id in ended))
+                    print id
+        }'
+)
+
+# Ends them, and returns when $2 looks find none: two, to be sure, since one that is just replacing its program has no environment to read for a moment. Fails when
+# some are left after many looks.
+end_members() (
+    clean=0
+    looks=0
+    while [ "$clean" -lt "$2" ]; do
+        left=$(members "$1")
+        if [ -z "$left" ]; then
+            clean=$((clean + 1))
+            continue
+        fi
+        clean=0
+        kill -9 $left 2>/dev/null || :
+        looks=$((looks + 1))
+        if [ "$looks" -ge 300 ]; then
+            echo "processes that do not end:" $left >&2
+            exit 1
+        fi
+        sleep 0.02 2>/dev/null || sleep 1
+    done
+)
+
+# Ends machine $1 and removes its folder $2.
+end_machine() {
+    end_members "$1" 1 || return 1
+    # A payload may have left what cannot be removed as it is.
+    rm -rf "$2" 2>/dev/null || {
+        find "$2" -type d -exec chmod u+rwx {} \; 2>/dev/null || :
+        rm -rf "$2" || return 1
+    }
+    # What was started just before its folder went; nothing can be started in one that is gone.
+    end_members "$1" 2
+}

@@ -1,0 +1,254 @@
+//! Slots are claimed on the hosts: who has one, and what becomes of it when its client, its keeper or its host is gone.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use skyward_core::error::{ErrorKind, ErrorStatus};
+use skyward_core::ids::PoolId;
+use skyward_core::provider::{Checked, Host, Hosts, MachineStatus, Provider, Requirements};
+use skyward_core::remote::ssh::{HostKeys, Key, Target};
+use skyward_core::spec::Accelerator;
+
+use crate::scene::{LONG, SHORT, Scene, Tool, kill, lives, request, start, state, wait};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn of_two_clients_that_race_for_one_slot_one_gets_it() {
+    let Some(scene) = Scene::new(1) else { return };
+    let clients: Vec<_> = (0..4).map(|_| (scene.hosts(1), PoolId::random())).collect();
+    let launches = clients.iter().map(|(hosts, pool)| async move { hosts.launch(&request(pool, 0, LONG)).await });
+    let results = futures_util::future::join_all(launches).await;
+    let winners: Vec<_> = results.iter().filter_map(|result| result.as_ref().ok()).collect();
+    assert_eq!(winners.len(), 1, "{results:?}");
+    for error in results.iter().filter_map(|result| result.as_ref().err()) {
+        assert_eq!((error.kind(), error.status()), (ErrorKind::Provider, ErrorStatus::Temporary), "{error}");
+        assert!(error.message().contains(&format!("slot 0 is taken by pool {}", winners[0].pool)), "{error}");
+    }
+    // Whoever has none is told so before anything else is done for it, and again has one when it is free.
+    let error = clients[0].0.offers(&Requirements::default()).await.unwrap_err();
+    assert!(error.message().contains("slot 0 is taken by pool"), "{error}");
+    clients[0].0.terminate(&winners[0].id).await.unwrap();
+    assert_eq!(clients[0].0.offers(&Requirements::default()).await.unwrap().len(), 1);
+    let next = PoolId::random();
+    let machine = clients[1].0.launch(&request(&next, 0, LONG)).await.unwrap();
+    clients[1].0.terminate(&machine.id).await.unwrap();
+    assert_eq!(scene.machines(0).len(), 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nodes_fill_the_slots_of_all_hosts_and_no_more() {
+    let Some(scene) = Scene::new(2) else { return };
+    let hosts = scene.hosts(2);
+    let pool = PoolId::random();
+    hosts.prepare(&pool).await.unwrap();
+    let requests: Vec<_> = (0..5).map(|node| request(&pool, node, LONG)).collect();
+    let results = futures_util::future::join_all(requests.iter().map(|request| hosts.launch(request))).await;
+    let machines: Vec<_> = results.iter().filter_map(|result| result.as_ref().ok()).collect();
+    assert_eq!(machines.len(), 4, "{results:?}");
+    assert_eq!((scene.machines(0).len(), scene.machines(1).len()), (2, 2));
+    assert_eq!(hosts.list(&pool).await.unwrap().len(), 4);
+    hosts.teardown(&pool).await.unwrap();
+    assert_eq!((scene.machines(0).len(), scene.machines(1).len()), (0, 0));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_claim_of_a_client_that_is_gone_ends_with_its_lease() {
+    let Some(scene) = Scene::new(1) else { return };
+    let hosts = scene.hosts(1);
+    let machine = hosts.launch(&request(&PoolId::random(), 0, SHORT)).await.unwrap();
+    let process = start(&hosts, &machine).await;
+    drop(hosts);
+    wait("the process ended", || !lives(process));
+    wait("the folder is gone", || scene.machines(0).is_empty());
+    let again = scene.hosts(1);
+    assert_eq!(state(&again, &machine).await, MachineStatus::Gone);
+    let next = again.launch(&request(&PoolId::random(), 0, LONG)).await.unwrap();
+    again.terminate(&next.id).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_killed_keeper_leaves_is_ended_by_whoever_claims_next() {
+    let Some(scene) = Scene::new(1) else { return };
+    let hosts = scene.hosts(1);
+    let machine = hosts.launch(&request(&PoolId::random(), 0, LONG)).await.unwrap();
+    let process = start(&hosts, &machine).await;
+    kill("KILL", scene.keeper(0, 0));
+    wait("the keeper is gone", || !lives(scene.keeper(0, 0)));
+    assert_eq!(state(&hosts, &machine).await, MachineStatus::Ending);
+    let other = scene.hosts(1);
+    let next = other.launch(&request(&PoolId::random(), 0, LONG)).await.unwrap();
+    assert!(!lives(process), "a process of the machine before outlived it");
+    assert_eq!(state(&other, &machine).await, MachineStatus::Gone);
+    assert_eq!(state(&other, &next).await, MachineStatus::Running);
+    other.terminate(&next.id).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_machine_ends_also_when_its_keeper_is_killed_or_stopped() {
+    let Some(scene) = Scene::new(1) else { return };
+    let hosts = scene.hosts(1);
+    for signal in ["KILL", "STOP"] {
+        let machine = hosts.launch(&request(&PoolId::random(), 0, LONG)).await.unwrap();
+        let process = start(&hosts, &machine).await;
+        kill(signal, scene.keeper(0, 0));
+        hosts.terminate(&machine.id).await.unwrap();
+        assert!(!lives(process));
+        assert_eq!(state(&hosts, &machine).await, MachineStatus::Gone);
+        assert_eq!(scene.machines(0).len(), 0);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_host_that_cannot_be_reached_is_left_out_and_is_not_said_to_be_gone() {
+    let Some(mut scene) = Scene::new(2) else { return };
+    let hosts = scene.hosts(1);
+    let pool = PoolId::random();
+    hosts.prepare(&pool).await.unwrap();
+    let machine = hosts.launch(&request(&pool, 0, LONG)).await.unwrap();
+    scene.servers[0].stop();
+
+    assert_eq!(state(&hosts, &machine).await, MachineStatus::Running);
+    assert_eq!(hosts.list(&pool).await.unwrap(), std::slice::from_ref(&machine));
+    let error = hosts.terminate(&machine.id).await.unwrap_err();
+    assert_eq!(error.status(), ErrorStatus::Temporary, "{error}");
+    // Somebody who did not launch it cannot know.
+    let stranger = scene.hosts(1);
+    stranger.list(&pool).await.unwrap_err();
+    assert_eq!(stranger.offers(&Requirements::default()).await.unwrap().len(), 1);
+    let second = hosts.launch(&request(&pool, 2, LONG)).await.unwrap();
+    assert_eq!(scene.machines(1).len(), 1, "the slot of the host that is there is used");
+    let error = hosts.launch(&request(&pool, 1, LONG)).await.unwrap_err();
+    let (gone, taken) = (scene.host(0).to_string(), format!("slot 0 is taken by pool {pool}"));
+    assert!(error.message().contains(&gone) && error.message().contains(&taken), "{error}");
+
+    scene.servers[0].listen().unwrap();
+    hosts.terminate(&machine.id).await.unwrap();
+    hosts.terminate(&second.id).await.unwrap();
+    assert_eq!(hosts.list(&pool).await.unwrap(), []);
+    assert_eq!(scene.machines(0).len(), 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_host_that_does_not_answer_keeps_no_node_from_another() {
+    let Some(scene) = Scene::new(2) else { return };
+    // It is not seen to be away before a question to it ends.
+    let sshd = &scene.servers[0];
+    let first = Target::new(sshd.address()).port(sshd.port()).user(sshd.user()).key(Key::file(sshd.client_key()));
+    let first = first.host_keys(HostKeys::pinned(sshd.host_key())).silence(LONG).connect_within(LONG);
+    let first = Host::from(first).folder(scene.base(0).to_str().unwrap());
+    let hosts = Hosts::new([first, scene.host(1)].map(|host| host.slots(2)));
+    let pool = PoolId::random();
+    hosts.prepare(&pool).await.unwrap();
+    hosts.launch(&request(&pool, 0, LONG)).await.unwrap();
+    let of_first = |signal| {
+        scene.servers[0].signal_listener(signal);
+        scene.servers[0].signal_sessions(signal);
+    };
+    of_first("STOP");
+    // As a pool whose patience is shorter than that of a question; node 2 begins with the same host as node 0.
+    let patient = Checked::new(Arc::new(hosts.clone())).deadline(Duration::from_secs(40));
+    patient.launch(&request(&pool, 2, LONG)).await.unwrap();
+    assert_eq!(scene.machines(1).len(), 1);
+    of_first("CONT");
+    hosts.teardown(&pool).await.unwrap();
+    assert_eq!((scene.machines(0).len(), scene.machines(1).len()), (0, 0));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_just_looks_at_a_slot_does_not_hold_it() {
+    let Some(scene) = Scene::new(1) else { return };
+    let hosts = scene.hosts(1);
+    let pool = PoolId::random();
+    let machine = hosts.launch(&request(&pool, 0, LONG)).await.unwrap();
+    hosts.terminate(&machine.id).await.unwrap();
+    // As a question of another client does.
+    let looks = std::fs::File::open(scene.claim(0, 0)).unwrap();
+    looks.lock_shared().unwrap();
+    assert_eq!(hosts.offers(&Requirements::default()).await.unwrap().len(), 1);
+    let (client, request) = (hosts.clone(), request(&pool, 1, LONG));
+    let launch = tokio::spawn(async move { client.launch(&request).await });
+    wait("the claim waits until nobody looks", || scene.is_waited_for(0, 0));
+    drop(looks);
+    let machine = launch.await.unwrap().unwrap();
+    hosts.terminate(&machine.id).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stopped_keeper_is_ended_where_sleep_knows_no_fractions() {
+    let sleep = Tool::new("sleep", "case $1 in *.*) exit 1 ;; esac\nexec /bin/sleep \"$@\"");
+    let Some(scene) = Scene::with(1, &sleep.options()) else { return };
+    let hosts = scene.hosts(1);
+    let machine = hosts.launch(&request(&PoolId::random(), 0, LONG)).await.unwrap();
+    let process = start(&hosts, &machine).await;
+    kill("STOP", scene.keeper(0, 0));
+    hosts.terminate(&machine.id).await.unwrap();
+    assert!(!lives(process));
+    assert_eq!(state(&hosts, &machine).await, MachineStatus::Gone);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn accelerators_are_given_to_one_node_each() {
+    let Some(scene) = Scene::new(1) else { return };
+    let hosts = Hosts::new([scene.host(0).slots(2).accelerator(Accelerator::new("H100", 4))]);
+    let wants = |count| {
+        let mut requirements = Requirements::default();
+        requirements.accelerator = Some(Accelerator::new("h100", count));
+        requirements
+    };
+    assert_eq!(hosts.offers(&wants(3)).await.unwrap(), [], "a slot's share are two");
+    let offer = hosts.offers(&wants(2)).await.unwrap().remove(0);
+    let pool = PoolId::random();
+    let mut given = Vec::new();
+    for node in 0..2 {
+        let mut request = request(&pool, node, LONG);
+        request.offer = offer.clone();
+        let machine = hosts.launch(&request).await.unwrap();
+        let remote = hosts.connect(&machine).await.unwrap();
+        let script = skyward_core::remote::Command::script("echo $CUDA_VISIBLE_DEVICES");
+        given.push(remote.run(&script, &|_| {}).await.unwrap().stdout.trim().to_owned());
+    }
+    assert_eq!(given, ["0,1", "2,3"]);
+    hosts.teardown(&pool).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_list_that_makes_no_sense_is_refused_before_anything_is_asked() {
+    let refused = |hosts: Vec<skyward_core::provider::Host>| async {
+        let error = Hosts::new(hosts).offers(&Requirements::default()).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidSpec, "{error}");
+        error.message().to_owned()
+    };
+    let host = skyward_core::provider::Host::new;
+    assert_eq!(refused(vec![]).await, "the list of hosts is empty");
+    assert_eq!(refused(vec![host("a"), host("a")]).await, "the host a:22 is listed twice");
+    assert_eq!(refused(vec![host("a").slots(0)]).await, "the host a:22 has no slot");
+    assert_eq!(refused(vec![host("a b")]).await, "`a b:22` is no address of a host");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_launch_whose_session_is_killed_leaves_what_is_listed_or_nothing() {
+    let Some(scene) = Scene::new(1) else { return };
+    for kills in [0, 2, 5_u32] {
+        let hosts = scene.hosts(1);
+        let pool = PoolId::random();
+        hosts.prepare(&pool).await.unwrap();
+        hosts.offers(&Requirements::default()).await.unwrap();
+        let request = request(&pool, 0, SHORT);
+        let launch = hosts.launch(&request);
+        let break_it = async {
+            for _ in 0..kills * 8 {
+                tokio::task::yield_now().await;
+            }
+            tokio::time::sleep(Duration::from_millis(4 * u64::from(kills))).await;
+            scene.servers[0].signal_sessions("KILL");
+        };
+        let (launched, ()) = tokio::join!(launch, break_it);
+        drop(hosts);
+        // Whatever was made, its lease is not renewed.
+        let again = scene.hosts(1);
+        let next = PoolId::random();
+        wait("nothing is left", || scene.machines(0).is_empty());
+        let machine = again.launch(&self::request(&next, 0, LONG)).await.unwrap();
+        assert_eq!(again.list(&pool).await.unwrap(), [], "{launched:?}");
+        again.terminate(&machine.id).await.unwrap();
+    }
+}

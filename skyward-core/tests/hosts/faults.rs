@@ -1,0 +1,128 @@
+//! What happens to a node on a host while a task runs there: its worker or its agent is stopped, its disk is full.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use skyward_core::error::{ErrorKind, WorkerExit};
+use skyward_core::event::{EventItem, Events, PoolEvent};
+use skyward_core::ids::{NodeIndex, Rank};
+use skyward_core::payload::{RetryPolicy, Target};
+use skyward_core::pool::ComputePool;
+
+use crate::disk::Disk;
+use crate::pool::{builder, parent, work};
+use crate::scene::{Scene, kill, lives, wait};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_worker_that_is_stopped_is_ended_with_its_task_and_another_takes_its_place() {
+    let Some(scene) = Scene::new(2) else { return };
+    builder(&scene, Duration::from_secs(60))
+        .scope(async |pool| {
+            let mut events = pool.events();
+            let gate = scene.servers[1].path("never");
+            let on = Target::Rank(Rank(1));
+            let call = work(1, gate.to_str().unwrap()).timeout(Duration::from_secs(3));
+            let stop = async { stopped(begun(&gate)) };
+            let (outcome, worker) = tokio::join!(call.run_on(pool, on), stop);
+            assert_eq!(outcome.unwrap_err().kind(), ErrorKind::Timeout);
+            let exit = told(&mut events, |event| match event {
+                PoolEvent::WorkerExited { rank: Rank(1), exit } => Some(exit.clone()),
+                PoolEvent::NodeLost { error, .. } => panic!("the node was given up: {error}"),
+                _ => None,
+            });
+            assert_eq!(exit.await, WorkerExit::Killed);
+            assert_ne!(work(2, "").run_on(pool, on).await?.1, worker);
+            assert!(!lives(worker));
+            Ok(())
+        })
+        .await
+        .unwrap();
+    assert_eq!((scene.machines(0).len(), scene.machines(1).len()), (0, 0));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_whose_agent_is_stopped_is_ended_with_its_worker_and_claimed_anew() {
+    let Some(scene) = Scene::new(2) else { return };
+    let lease = Duration::from_secs(8);
+    builder(&scene, lease)
+        .scope(async |pool| {
+            let mut events = pool.events();
+            let gate = scene.servers[1].path("go");
+            let call = work(1, gate.to_str().unwrap()).retry(RetryPolicy::never().node_lost(1));
+            let fault = async {
+                let worker = begun(&gate);
+                let agent = stopped(parent(worker));
+                let cause = told(&mut events, |event| match event {
+                    PoolEvent::NodeLost { node: NodeIndex(1), error } => Some(error.to_string()),
+                    _ => None,
+                });
+                let cause = cause.await;
+                assert!(cause.starts_with("the agent did not answer for 8s"), "{cause}");
+                told(&mut events, |event| matches!(event, PoolEvent::NodeReplaced { .. }).then_some(())).await;
+                assert!(!lives(worker) && !lives(agent), "they outlived their machine");
+                std::fs::write(&gate, "").unwrap();
+                worker
+            };
+            let (outcome, worker) = tokio::join!(call.run_on(pool, Target::Rank(Rank(1))), fault);
+            assert_ne!(outcome?.1, worker);
+            Ok(())
+        })
+        .await
+        .unwrap();
+    assert_eq!((scene.machines(0).len(), scene.machines(1).len()), (0, 0));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_host_whose_disk_is_full_says_so_and_carries_a_node_when_there_is_room() {
+    let Some(scene) = Scene::new(1) else { return };
+    let base = scene.base(0);
+    std::fs::create_dir(&base).unwrap();
+    let Some(disk) = Disk::mount(&base, PAGE) else { return };
+    disk.fill();
+    let (mut size, mut errors) = (PAGE, Vec::new());
+    loop {
+        let ran = builder(&scene, Duration::from_secs(60)).nodes(1).scope(async |pool| work(1, "").run(pool).await);
+        let Err(error) = ran.await else { break };
+        let left: Vec<_> = scene.machines(0).into_iter().filter(|path| !path.ends_with("filler")).collect();
+        assert!(left.is_empty(), "{left:?}: {error}");
+        errors.push(error.to_string());
+        size += PAGE;
+        assert!(size < MOST, "it never fits: {errors:#?}");
+        disk.resize(size);
+    }
+    assert!(errors.iter().all(|error| error.contains("No space left on device")), "{errors:#?}");
+    let claim = errors.first().unwrap();
+    assert!(claim.contains("could not claim a slot") && claim.contains("its folder's disk is full"), "{claim}");
+}
+
+/// The process of the worker that has begun to wait at a gate.
+fn begun(gate: &Path) -> u32 {
+    let file = PathBuf::from(format!("{}.begun", gate.display()));
+    let read = || std::fs::read_to_string(&file).ok()?.trim().parse().ok();
+    wait("the task began", || read().is_some());
+    read().unwrap()
+}
+
+/// Stops a process; its id.
+fn stopped(process: u32) -> u32 {
+    kill("STOP", process);
+    process
+}
+
+/// What is wanted of the events to come.
+async fn told<T>(events: &mut Events, wanted: impl Fn(&PoolEvent) -> Option<T>) -> T {
+    let told = async {
+        while let Some(item) = events.next().await {
+            if let EventItem::Event(event) = item
+                && let Some(found) = wanted(&event)
+            {
+                return found;
+            }
+        }
+        panic!("the pool ended");
+    };
+    tokio::time::timeout(Duration::from_secs(120), told).await.unwrap()
+}
+
+const PAGE: u64 = 4096;
+const MOST: u64 = 1 << 20;

@@ -1,0 +1,23 @@
+//! The provider of hosts, against real OpenSSH servers on this machine.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "the helpers of tests are not tests themselves")]
+
+mod claims;
+#[path = "../../../tests/common/disk.rs"]
+mod disk;
+mod faults;
+mod ownership;
+mod pool;
+mod scene;
+#[path = "../support/sshd.rs"]
+mod sshd;
+
+use skyward_core::testkit::provider_suite;
+
+use self::scene::Scene;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn hosts_hold_the_contract_of_providers() {
+    let Some(scene) = Scene::new(2) else { return };
+    provider_suite::all(&scene.hosts(2), &scene.hosts(2)).await.unwrap();
+}

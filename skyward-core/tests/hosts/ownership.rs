@@ -1,0 +1,112 @@
+//! What a client leaves on hosts that is killed, and what reap makes of it. The client and who reaps are processes of their own: this program, started again with a role.
+
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::time::Duration;
+
+use skyward_core::payload::{Args, PendingCompute, Source};
+use skyward_core::pool::Pool;
+use skyward_core::provider::{Host, Hosts, Provider};
+use skyward_core::remote::ssh::{HostKeys, Key};
+use skyward_core::spec::{Limits, Nodes};
+
+use crate::scene::{LONG, Scene, lives, request};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn reap_ends_what_a_killed_client_left_long_before_its_lease() {
+    let Some(scene) = Scene::new(2) else { return };
+    let mut client = command(&scene, "client").spawn().unwrap();
+    let mut lines = BufReader::new(client.stdout.take().unwrap()).lines().map(Result::unwrap);
+    let mut said = |word: &str| lines.find_map(|line| Some(line.strip_prefix(word)?.to_owned())).unwrap();
+    let (pool, processes) = (said("pool "), said("processes "));
+    let processes: Vec<u32> = processes.split(' ').map(|pid| pid.parse().unwrap()).collect();
+    assert_eq!(reap(&scene), [format!("alive {pool}")], "what has an owner is left alone");
+    client.kill().unwrap();
+    client.wait().unwrap();
+    assert_eq!((scene.machines(0).len(), scene.machines(1).len()), (1, 1));
+    assert!(processes.iter().all(|pid| lives(*pid)), "nothing but the lease ends them by itself");
+
+    assert_eq!(reap(&scene), [format!("ended {pool} 2")]);
+    assert_eq!(processes.into_iter().filter(|pid| lives(*pid)).collect::<Vec<u32>>(), [0; 0]);
+    assert_eq!((scene.machines(0).len(), scene.machines(1).len()), (0, 0));
+    assert!(reap(&scene).is_empty());
+    let (hosts, next) = (scene.hosts(1), skyward_core::ids::PoolId::random());
+    for node in 0..2 {
+        hosts.launch(&request(&next, node, LONG)).await.unwrap();
+    }
+    hosts.teardown(&next).await.unwrap();
+}
+
+/// This program in a role, as a user with a ledger of its own.
+fn command(scene: &Scene, role: &str) -> Command {
+    let hosts: Vec<_> = (0..scene.servers.len()).map(|server| told(scene, server)).collect();
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command
+        .args(["ownership::role", "--exact", "--ignored", "--nocapture"])
+        .env(ROLE, role)
+        .env(HOSTS, hosts.join("\n"))
+        .env("SKYWARD_STATE_DIR", scene.servers[0].path("state"))
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped());
+    command
+}
+
+fn reap(scene: &Scene) -> Vec<String> {
+    let output = command(scene, "reap").output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.success(), "{text}");
+    text.lines().filter_map(|line| Some(line.strip_prefix("said ")?.to_owned())).collect()
+}
+
+/// A host in words for another process.
+fn told(scene: &Scene, server: usize) -> String {
+    let sshd = &scene.servers[server];
+    let (key, base) = (sshd.client_key(), scene.base(server));
+    let words = [sshd.address(), &sshd.port().to_string(), &sshd.user(), key.to_str().unwrap(), base.to_str().unwrap()];
+    format!("{} {}", words.join(" "), sshd.host_key())
+}
+
+fn host(told: &str) -> Host {
+    let words: Vec<&str> = told.splitn(6, ' ').collect();
+    let [address, port, user, key, base, host_key] = words[..] else { panic!("{told}") };
+    let host = Host::new(address).port(port.parse().unwrap()).user(user).key(Key::file(key));
+    host.host_keys(HostKeys::pinned(host_key)).folder(base)
+}
+
+/// What the test starts this program for.
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "a role that the other tests play"]
+async fn role() {
+    println!();
+    let told = std::env::var(HOSTS).unwrap();
+    let hosts = Hosts::new(told.lines().map(host));
+    if std::env::var(ROLE).unwrap() == "reap" {
+        let reaped = skyward_core::reap([Arc::new(hosts) as Arc<dyn Provider>]).await.unwrap();
+        reaped.ended.iter().for_each(|ended| println!("said ended {} {}", ended.pool, ended.machines.len()));
+        reaped.elsewhere.iter().for_each(|other| println!("said alive {}", other.pool));
+        reaped.left.iter().for_each(|left| println!("said left {} {}", left.pool, left.error));
+        return;
+    }
+    let mut limits = Limits::default();
+    limits.lease = LONG;
+    limits.grace = Duration::from_secs(1);
+    let pool = Pool::builder().provider(hosts).nodes(Nodes::fixed(2)).limits(limits).start().await.unwrap();
+    println!("pool {}", pool.id());
+    let source = Arc::new(Source::file("children.py", CHILDREN, "children"));
+    let call: PendingCompute<Vec<u32>> = PendingCompute::new(source, Args::new());
+    let processes = call.broadcast(&pool).await.unwrap().concat();
+    println!("processes {}", processes.iter().map(u32::to_string).collect::<Vec<_>>().join(" "));
+    std::future::pending().await
+}
+
+/// The ids of the agent, the worker and two processes that it leaves, one of them in a session of its own.
+const CHILDREN: &str = "
+import os, subprocess
+
+def children():
+    left = [subprocess.Popen(['sleep', '3600'], start_new_session=apart).pid for apart in (False, True)]
+    return [os.getppid(), os.getpid(), *left]
+";
+const ROLE: &str = "SKYWARD_TEST_ROLE";
+const HOSTS: &str = "SKYWARD_TEST_HOSTS";

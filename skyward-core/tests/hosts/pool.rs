@@ -1,0 +1,187 @@
+//! A whole pool on two hosts, with real Python: what is cut comes back, what is lost is replaced, and nothing is left.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use skyward_core::event::{EventItem, PoolEvent};
+use skyward_core::ids::Rank;
+use skyward_core::payload::{Args, PendingCompute, RetryPolicy, Source, Target};
+use skyward_core::plugin::plugin;
+use skyward_core::pool::{ComputePool, Pool, PoolBuilder};
+use skyward_core::spec::{Limits, Nodes};
+
+use crate::scene::{Scene, Tool, kill, lives, wait};
+
+const PAYLOAD: &str = "
+import os, time
+
+def work(number, until):
+    print('begun', number, flush=True)
+    if until:
+        with open(f'{until}.part', 'w') as file:
+            file.write(str(os.getpid()))
+        os.rename(f'{until}.part', f'{until}.begun')
+    while until and not os.path.exists(until):
+        time.sleep(0.01)
+    print('done', number, flush=True)
+    return [number, os.getpid(), os.environ['SKYWARD_MACHINE']]
+";
+
+pub(crate) type Answer = (u32, u32, String);
+
+/// Says that it has begun, beside the file that it waits for if there is one.
+pub(crate) fn work(number: u32, until: &str) -> PendingCompute<Answer> {
+    let source = Arc::new(Source::file("work.py", PAYLOAD, "work"));
+    PendingCompute::new(source, Args::new().with("number", &number).with("until", &until.to_owned()))
+}
+
+pub(crate) fn builder(scene: &Scene, lease: Duration) -> PoolBuilder {
+    let mut limits = Limits::default();
+    limits.lease = lease;
+    limits.grace = Duration::from_secs(1);
+    Pool::builder().provider(scene.hosts(1)).nodes(Nodes::fixed(2)).limits(limits)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pool_on_two_hosts_returns_results_and_leaves_nothing() {
+    let Some(scene) = Scene::new(2) else { return };
+    let answers =
+        builder(&scene, Duration::from_secs(60)).scope(async |pool| work(7, "").broadcast(pool).await).await.unwrap();
+    assert_eq!(answers.iter().map(|answer| answer.0).collect::<Vec<_>>(), [7, 7]);
+    assert_ne!(answers[0].2, answers[1].2);
+    assert!(answers.iter().all(|answer| !lives(answer.1)));
+    for server in 0..2 {
+        assert_eq!(scene.machines(server).len(), 0);
+        wait("its sessions ended", || scene.servers[server].sessions().is_empty());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lease_is_renewed_while_its_machine_is_made_ready_and_never_made_anew() {
+    let touch = Tool::new("touch", "echo \"$@\" >>\"$0.log\"\nexec /usr/bin/touch \"$@\"");
+    let renewals = || {
+        let log = std::fs::read_to_string(touch.path("touch.log")).unwrap_or_default();
+        log.lines().filter(|line| line.ends_with("/lease")).count()
+    };
+    let Some(scene) = Scene::with(1, &touch.options()) else { return };
+    let gate = scene.servers[0].path("never");
+    let waits = plugin("waits").bootstrap(format!("until [ -e {} ]; do sleep 0.1; done", gate.display()));
+    let pool = builder(&scene, Duration::from_secs(8)).nodes(1).plugin(waits);
+    let start = tokio::spawn(pool.start());
+    // There are four in the time of a lease.
+    wait("it is renewed for longer than it lasts", || renewals() > 6);
+    let [machine] = &scene.machines(0)[..] else { panic!("the machine has ended") };
+    let keeper = scene.keeper(0, 0);
+    kill("STOP", keeper);
+    std::fs::remove_file(machine.join("lease")).unwrap();
+    let before = renewals();
+    wait("a renewal has come and gone", || renewals() > before + 1);
+    assert!(!machine.join("lease").exists(), "a lease that was taken away is there again");
+    kill("CONT", keeper);
+    wait("the machine ended without its lease", || !machine.exists());
+    start.abort();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_under_way_when_a_connection_was_cut_arrives_once() {
+    let Some(scene) = Scene::new(2) else { return };
+    let go = scene.servers[0].path("go").to_str().unwrap().to_owned();
+    builder(&scene, Duration::from_secs(60))
+        .scope(async |pool| {
+            let mut events = pool.events();
+            let both = async {
+                tokio::join!(
+                    work(1, &go).run_on(pool, Target::Rank(Rank(0))),
+                    work(2, &go).run_on(pool, Target::Rank(Rank(1)))
+                )
+            };
+            let cut = async {
+                let (mut text, mut begun, mut lost, mut back) = (String::new(), 0, 0, 0);
+                while let Some(item) = events.next().await {
+                    let EventItem::Event(event) = item else { continue };
+                    match &*event {
+                        PoolEvent::Output(output) => {
+                            text.push_str(&String::from_utf8_lossy(&output.bytes));
+                            let now = text.matches("begun").count();
+                            if now == 2 && begun < 2 {
+                                assert!(scene.servers[1].signal_sessions("KILL") > 0);
+                            }
+                            begun = now;
+                            if text.matches("done").count() == 2 {
+                                break;
+                            }
+                        }
+                        PoolEvent::NodeDisconnected { .. } => lost += 1,
+                        PoolEvent::NodeReconnected { .. } => {
+                            back += 1;
+                            std::fs::write(&go, "").unwrap();
+                        }
+                        PoolEvent::NodeLost { error, .. } => panic!("the node was given up: {error}"),
+                        PoolEvent::TaskRetried { error, .. } => panic!("a task was tried again: {error}"),
+                        _ => {}
+                    }
+                }
+                (text, lost, back)
+            };
+            let ((one, two), (text, lost, back)) = tokio::join!(both, cut);
+            assert_eq!((one?.0, two?.0), (1, 2));
+            assert_eq!((lost, back), (1, 1));
+            assert_eq!(text.lines().count(), 4, "each line arrives once: {text}");
+            Ok(())
+        })
+        .await
+        .unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_whose_agent_is_killed_is_claimed_anew() {
+    let Some(scene) = Scene::new(2) else { return };
+    builder(&scene, Duration::from_secs(60))
+        .scope(async |pool| {
+            let first = work(1, "").run_on(pool, Target::Rank(Rank(1))).await?;
+            kill("KILL", parent(first.1));
+            // Until then it may well answer once more.
+            wait("its worker ended with it", || !lives(first.1));
+            let retries = RetryPolicy::never().node_lost(5).crash(5);
+            let second = work(2, "").retry(retries).run_on(pool, Target::Rank(Rank(1))).await?;
+            assert_ne!(first.2, second.2, "the second task ran on another machine");
+            assert!(!lives(first.1));
+            Ok(())
+        })
+        .await
+        .unwrap();
+    assert_eq!((scene.machines(0).len(), scene.machines(1).len()), (0, 0));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_host_that_is_down_loses_its_node_to_another_and_its_machine_ends_by_itself() {
+    let Some(mut scene) = Scene::new(3) else { return };
+    let pool = builder(&scene, Duration::from_secs(3)).start().await.unwrap();
+    let mut events = pool.events();
+    let first = work(1, "").run_on(&pool, Target::Rank(Rank(1))).await.unwrap();
+    assert_eq!(scene.machines(1).len(), 1);
+    scene.servers[1].stop();
+    let replaced = async {
+        while let Some(item) = events.next().await {
+            if let EventItem::Event(event) = item
+                && let PoolEvent::NodeReplaced { .. } = &*event
+            {
+                return;
+            }
+        }
+        panic!("the pool ended");
+    };
+    tokio::time::timeout(Duration::from_secs(120), replaced).await.unwrap();
+    let second = work(2, "").run_on(&pool, Target::Rank(Rank(1))).await.unwrap();
+    assert_ne!(first.2, second.2);
+    wait("the machine ended by its lease", || scene.machines(1).is_empty() && !lives(first.1));
+    scene.servers[1].listen().unwrap();
+    pool.shutdown(Duration::from_secs(30)).await.unwrap();
+    assert_eq!((scene.machines(0).len(), scene.machines(2).len()), (0, 0));
+}
+
+/// The process that started this one: a worker's agent.
+pub(crate) fn parent(pid: u32) -> u32 {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+    stat.rsplit(") ").next().unwrap().split(' ').nth(1).unwrap().parse().unwrap()
+}

@@ -1,0 +1,158 @@
+//! Servers that stand for hosts, each with a folder of its own for claims and machines.
+
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use skyward_core::ids::{Attempt, LaunchId, NodeIndex, PoolId};
+use skyward_core::provider::{Host, Hosts, LaunchRequest, Machine, MachineStatus, Offer, Provider};
+use skyward_core::remote::Command;
+use skyward_core::remote::ssh::{HostKeys, Key};
+
+use crate::sshd::{Options, Sshd};
+
+/// What a test runs against; it ends with all that was started on it.
+pub(crate) struct Scene {
+    pub(crate) servers: Vec<Sshd>,
+}
+
+impl Scene {
+    /// So many servers, or nothing where there is no server to start.
+    pub(crate) fn new(count: usize) -> Option<Self> {
+        Self::with(count, &Options::new())
+    }
+
+    /// The same, with servers that are like this.
+    pub(crate) fn with(count: usize, options: &Options) -> Option<Self> {
+        if let Err(why) = Sshd::program() {
+            println!("skipped: {why}");
+            return None;
+        }
+        let servers = (0..count).map(|_| Sshd::start(options).unwrap()).collect();
+        Some(Self { servers })
+    }
+
+    /// A provider of its own connections, as another process would have it.
+    pub(crate) fn hosts(&self, slots: u32) -> Hosts {
+        Hosts::new((0..self.servers.len()).map(|server| self.host(server).slots(slots)))
+    }
+
+    pub(crate) fn host(&self, server: usize) -> Host {
+        let sshd = &self.servers[server];
+        Host::new(sshd.address())
+            .port(sshd.port())
+            .user(sshd.user())
+            .key(Key::file(sshd.client_key()))
+            .host_keys(HostKeys::pinned(sshd.host_key()))
+            .folder(self.base(server).to_str().unwrap())
+    }
+
+    /// Where a host has its claims and machines.
+    pub(crate) fn base(&self, server: usize) -> PathBuf {
+        self.servers[server].folder().join("s")
+    }
+
+    /// The folders of machines on a host.
+    pub(crate) fn machines(&self, server: usize) -> Vec<PathBuf> {
+        let entries = std::fs::read_dir(self.base(server)).into_iter().flatten().flatten();
+        entries.map(|entry| entry.path()).filter(|path| !path.ends_with("claims")).collect()
+    }
+
+    /// The file of a slot.
+    pub(crate) fn claim(&self, server: usize, slot: u32) -> PathBuf {
+        let claims = std::fs::read_dir(self.base(server).join("claims")).unwrap().flatten().map(|entry| entry.path());
+        let is_of = |path: &PathBuf| path.file_name().unwrap().to_str().unwrap().starts_with(&format!("slot-{slot}."));
+        claims.into_iter().find(is_of).unwrap()
+    }
+
+    /// Whether somebody waits for the lock of a slot.
+    pub(crate) fn is_waited_for(&self, server: usize, slot: u32) -> bool {
+        let inode = format!(":{} ", self.claim(server, slot).metadata().unwrap().ino());
+        let locks = std::fs::read_to_string("/proc/locks").unwrap();
+        locks.lines().any(|lock| lock.contains(" -> ") && lock.contains(&inode))
+    }
+
+    /// The keeper of the machine in a slot.
+    pub(crate) fn keeper(&self, server: usize, slot: u32) -> u32 {
+        let record = std::fs::read_to_string(self.claim(server, slot)).unwrap();
+        record.lines().find_map(|line| line.strip_prefix("keeper ")).unwrap().parse().unwrap()
+    }
+}
+
+/// A program that the servers' hosts have in the place of their own; it goes with this.
+pub(crate) struct Tool(PathBuf);
+
+impl Tool {
+    /// A shell script.
+    pub(crate) fn new(name: &str, script: &str) -> Self {
+        let folder = std::env::temp_dir().join(format!("skyward-tool-{}", PoolId::random()));
+        std::fs::create_dir(&folder).unwrap();
+        std::fs::write(folder.join(name), format!("#!/bin/sh\n{script}\n")).unwrap();
+        std::fs::set_permissions(folder.join(name), PermissionsExt::from_mode(0o755)).unwrap();
+        Self(folder)
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+
+    pub(crate) fn options(&self) -> Options {
+        Options::new().env("PATH", &format!("{}:/usr/local/bin:/usr/bin:/bin", self.0.display()))
+    }
+}
+
+impl Drop for Tool {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// A request whose machine lives for this long without a renewal.
+pub(crate) fn request(pool: &PoolId, node: u32, lease: Duration) -> LaunchRequest {
+    let node = NodeIndex(node);
+    LaunchRequest::new(
+        LaunchId::of(pool, node, Attempt(1)),
+        pool.clone(),
+        node,
+        Offer::new("host", "the hosts", 1, 0),
+        lease,
+    )
+}
+
+/// Starts something on a machine that outlives the command that starts it; its process id.
+pub(crate) async fn start(hosts: &Hosts, machine: &Machine) -> u32 {
+    let remote = hosts.connect(machine).await.unwrap();
+    let script = "setsid sleep 600 >/dev/null 2>&1 </dev/null & echo $!";
+    let output = remote.run(&Command::script(script), &|_| {}).await.unwrap();
+    output.stdout.trim().parse().unwrap()
+}
+
+pub(crate) async fn state(hosts: &Hosts, machine: &Machine) -> MachineStatus {
+    hosts.inspect(std::slice::from_ref(&machine.id)).await.unwrap()[0]
+}
+
+/// Waits for what must come.
+#[track_caller]
+pub(crate) fn wait(what: &str, holds: impl Fn() -> bool) {
+    let end = Instant::now() + Duration::from_secs(60);
+    while !holds() {
+        assert!(Instant::now() < end, "it never came that {what}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+pub(crate) fn lives(pid: u32) -> bool {
+    std::fs::read_to_string(format!("/proc/{pid}/stat"))
+        .is_ok_and(|stat| !stat.rsplit(") ").next().unwrap_or("").starts_with('Z'))
+}
+
+pub(crate) fn kill(signal: &str, pid: u32) {
+    assert!(
+        std::process::Command::new("kill").args([format!("-{signal}"), pid.to_string()]).status().unwrap().success()
+    );
+}
+
+/// A lease that no test sees the end of.
+pub(crate) const LONG: Duration = Duration::from_secs(3600);
+/// A lease that ends while a test waits.
+pub(crate) const SHORT: Duration = Duration::from_millis(800);
