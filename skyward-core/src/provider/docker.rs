@@ -1,0 +1,385 @@
+//! Nodes that are containers of a Docker engine.
+
+mod cache;
+mod container;
+mod gpus;
+mod image;
+mod network;
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bollard::models::ContainerSummary;
+use bollard::query_parameters::{
+    CreateContainerOptionsBuilder, ListContainersOptionsBuilder, RemoveContainerOptionsBuilder,
+};
+use futures_util::future::try_join_all;
+use tokio::sync::RwLock;
+use tokio::time::Instant;
+
+use self::container::{Options, POOL};
+use self::image::ImageFacts;
+use super::{LaunchRequest, Machine, MachineStatus, Offer, Provider, Requirements};
+use crate::error::{Error, ErrorKind, Result};
+use crate::ids::{MachineId, PoolId};
+use crate::remote::Remote;
+use crate::remote::docker::{Container, Engine, Fault, fault, reason};
+use crate::spec::Accelerator;
+
+/// Nodes that are containers of a Docker engine: of 20.10 or newer, or of what speaks its API.
+///
+/// The engine is the one that `DOCKER_HOST` names, or else this host's. It need not be on this host: all that passes between the client and a container goes through the
+/// engine's socket. The image needs a POSIX shell with the usual tools, and Python of at least 3.10 or a way to get it; what a pool's image asks for is installed in the
+/// container. An image that the engine does not have is pulled.
+///
+/// A pool has a network of its own, in which its nodes reach each other. The containers, the network and nothing else are labelled with the pool, and removed with it. A container
+/// whose lease is not renewed ends by itself, and is removed by the engine.
+///
+/// # The environment is built once
+///
+/// Environments are kept in a volume, one for each image and user of it, named `skyward-cache-…`: the next container finds them there. The volumes stay when a pool ends, and are
+/// removed by [`clear_cache`](Self::clear_cache), or by hand with `docker volume rm`.
+///
+/// ```no_run
+/// # async fn run() -> skyward_core::Result<()> {
+/// use skyward_core::pool::Pool;
+/// use skyward_core::provider::Docker;
+///
+/// let pool = Pool::builder().provider(Docker::new("python:3.13-slim").cpus(2.0).memory_mib(4096)).nodes(2).start().await?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug, Clone)]
+pub struct Docker {
+    engine: Engine,
+    options: Options,
+    accelerators: Option<Accelerator>,
+    /// Containers of a pool that are being made: whoever lists them waits for these.
+    making: Arc<Mutex<HashMap<PoolId, Arc<RwLock<()>>>>>,
+    /// Held while accelerators are chosen, and while an image is pulled.
+    choosing: Arc<tokio::sync::Mutex<()>>,
+}
+
+impl Docker {
+    /// Containers of this image, as `docker pull` names it.
+    pub fn new(image: impl Into<String>) -> Self {
+        Self {
+            engine: Engine::new(None),
+            options: Options::new(image.into()),
+            accelerators: None,
+            making: Arc::default(),
+            choosing: Arc::default(),
+        }
+    }
+
+    /// Another engine than the one that `DOCKER_HOST` names: `unix:///path/of/its/socket`.
+    #[must_use]
+    pub fn engine(mut self, url: &str) -> Self {
+        self.engine = Engine::new(Some(url));
+        self
+    }
+
+    /// The CPU cores that each node may use, in parts if need be. Without it, all of the engine's.
+    #[must_use]
+    pub fn cpus(mut self, cpus: f64) -> Self {
+        self.options.cpus = Some(cpus);
+        self
+    }
+
+    /// The memory that each node may use, in MiB; it gets no swap beside it. Without it, all of the engine's.
+    #[must_use]
+    pub fn memory_mib(mut self, mebibytes: u64) -> Self {
+        self.options.memory_mib = Some(mebibytes);
+        self
+    }
+
+    /// The size of `/dev/shm` in MiB, which data loaders use to pass batches on. Without it, half of the memory; it takes only what is used.
+    #[must_use]
+    pub fn shm_mib(mut self, mebibytes: u64) -> Self {
+        self.options.shm_mib = Some(mebibytes);
+        self
+    }
+
+    /// Which accelerators the engine's host has, where the client cannot see them: an engine on another host.
+    #[must_use]
+    pub fn accelerators(mut self, accelerators: Accelerator) -> Self {
+        self.accelerators = Some(accelerators);
+        self
+    }
+
+    /// Runs everything in the containers as this user, `name` or `uid:gid`. Without it, as the image says.
+    #[must_use]
+    pub fn user(mut self, user: impl Into<String>) -> Self {
+        self.options.user = Some(user.into());
+        self
+    }
+
+    /// Sets a variable in the containers, which `docker inspect` shows: no secret. Secrets belong to the pool's image.
+    #[must_use]
+    pub fn env(mut self, key: &str, value: &str) -> Self {
+        self.options.env.push(format!("{key}={value}"));
+        self
+    }
+
+    /// Shows a folder of the engine's host in the containers, to read and to write.
+    #[must_use]
+    pub fn bind(mut self, source: impl Into<String>, target: impl Into<String>) -> Self {
+        self.options.binds.push((source.into(), target.into()));
+        self
+    }
+
+    /// Keeps a folder of the containers in memory, with at most this many MiB.
+    #[must_use]
+    pub fn tmpfs(mut self, target: impl Into<String>, mebibytes: u64) -> Self {
+        self.options.tmpfs.push((target.into(), mebibytes));
+        self
+    }
+
+    /// Adds a label to the containers.
+    #[must_use]
+    pub fn label(mut self, key: impl Into<String>, value: impl Into<String>) -> Self {
+        self.options.labels.push((key.into(), value.into()));
+        self
+    }
+
+    /// Removes the volumes with environments that no container uses, of all images; how many. The next pool builds its environment anew.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Provider`] when the engine cannot be asked.
+    ///
+    /// # Cancel safety
+    ///
+    /// May be called again.
+    pub async fn clear_cache(&self) -> Result<usize> {
+        cache::clear(&self.engine, soon()).await
+    }
+
+    /// The containers with this label, also those that do not run.
+    async fn containers(&self, label: String) -> Result<Vec<ContainerSummary>> {
+        let filters = HashMap::from([("label".to_owned(), vec![label])]);
+        let options = ListContainersOptionsBuilder::new().all(true).filters(&filters).build();
+        let listed = self.engine.ask("list its containers", soon(), |docker| {
+            let options = options.clone();
+            async move { docker.list_containers(Some(options)).await }
+        });
+        provider(listed.await)
+    }
+
+    /// The lock that is held, to read, while a container of the pool is made.
+    fn making(&self, pool: &PoolId) -> Arc<RwLock<()>> {
+        let mut making = self.making.lock().unwrap_or_else(PoisonError::into_inner);
+        making.retain(|_, lock| Arc::strong_count(lock) > 1);
+        Arc::clone(making.entry(pool.clone()).or_default())
+    }
+
+    /// Makes the container and starts it, unless it is there and runs.
+    async fn make(&self, request: &LaunchRequest, image: &ImageFacts) -> Result<()> {
+        // Two launches do not choose the same accelerators.
+        let choosing = match &request.offer.accelerator {
+            Some(_) => Some(Arc::clone(&self.choosing).lock_owned().await),
+            None => None,
+        };
+        let devices = match &request.offer.accelerator {
+            Some(wanted) => {
+                gpus::free(request, wanted.count, &self.containers(POOL.to_owned()).await?, self.accelerators.as_ref())
+                    .await?
+            }
+            None => Vec::new(),
+        };
+        let name = container::name(&request.launch);
+        let body = container::body(&self.options, request, image, &devices);
+        let options = CreateContainerOptionsBuilder::new().name(&name).build();
+        let this = self.clone();
+        let guard = self.making(&request.pool).read_owned().await;
+        // In a task of its own: the engine makes it also when nobody waits for its answer any more, and nobody could know until when. It is started there too, because a
+        // container that does not run has no lease by which it would end.
+        let made = tokio::spawn(async move {
+            let _held = (guard, choosing);
+            let docker = this.engine.api().await?;
+            match docker.create_container(Some(options), body).await {
+                Ok(_) => this.start(&name).await.map(|()| Made::New),
+                Err(error) if fault(&error) == Fault::Busy => Ok(Made::There),
+                Err(error) => Err(this.engine.told("make a container", &error)),
+            }
+        });
+        match made.await {
+            Ok(Ok(Made::New)) => Ok(()),
+            Ok(Ok(Made::There)) => {
+                // Its name is taken from the moment on in which somebody else begins to make it.
+                drop(self.making(&request.pool).write().await);
+                self.start(&container::name(&request.launch)).await
+            }
+            Ok(Err(error)) => Err(error),
+            Err(error) => {
+                Err(Error::new(ErrorKind::Provider, "the making of a container was interrupted").with_source(error))
+            }
+        }
+    }
+
+    /// Starts the container, if it does not run.
+    async fn start(&self, name: &str) -> Result<()> {
+        let docker = self.engine.api().await?;
+        let Err(error) = docker.start_container(name, None).await else { return Ok(()) };
+        if fault(&error) != Fault::Gone {
+            // Of no use, and what is not running has no lease.
+            let _ = self.remove(name).await;
+        }
+        let told = self.engine.told("start a container", &error);
+        Err(match container::start_hint(&reason(&error)) {
+            Some(hint) => told.with_hint(hint),
+            None => told,
+        })
+    }
+
+    /// Ends a container at once, and removes it with what it wrote.
+    async fn remove(&self, name: &str) -> Result<()> {
+        let options = RemoveContainerOptionsBuilder::new().force(true).v(true).build();
+        let docker = self.engine.api().await?;
+        match docker.remove_container(name, Some(options)).await {
+            Ok(()) => Ok(()),
+            Err(error) if fault(&error) == Fault::Gone => Ok(()),
+            // The engine removes it already, because it has ended.
+            Err(error) if fault(&error) == Fault::Busy && reason(&error).contains("in progress") => Ok(()),
+            Err(error) => Err(self.engine.told("remove a container", &error)),
+        }
+    }
+}
+
+#[async_trait]
+impl Provider for Docker {
+    fn name(&self) -> &str {
+        "docker"
+    }
+
+    /// Where the engine is.
+    fn identity(&self) -> Option<String> {
+        Some(self.engine.url().to_owned())
+    }
+
+    async fn offers(&self, requirements: &Requirements) -> Result<Vec<Offer>> {
+        let info =
+            provider(self.engine.ask("tell what it has", soon(), |docker| async move { docker.info().await }).await)?;
+        if let Some(os) = info.os_type.filter(|os| os != "linux") {
+            let message =
+                format!("the Docker engine at {} runs containers of {os}, and nodes are Linux", self.engine.url());
+            return Err(Error::new(ErrorKind::Provider, message).with_hint("switch the engine to Linux containers"));
+        }
+        let cpus = self.options.cpus.map_or(info.ncpu.unwrap_or(1), |cpus| cpus.floor().max(1.0) as i64);
+        let total = info.mem_total.unwrap_or(0) as u64 >> 20;
+        let memory = self.options.memory_mib.unwrap_or(total).min(total);
+        // A host sold with 16 GiB has a little less.
+        let memory_gib = u32::try_from((memory + (1 << 9)) >> 10).unwrap_or(u32::MAX);
+        let place = info.name.unwrap_or_else(|| self.engine.url().to_owned());
+        let plain = Offer::new("container", place, u32::try_from(cpus).unwrap_or(u32::MAX), memory_gib);
+        let enough = |has: u32, wanted: Option<u32>| wanted.is_none_or(|wanted| has >= wanted);
+        if !enough(plain.cpus, requirements.cpus) || !enough(plain.memory_gib, requirements.memory_gib) {
+            return Ok(Vec::new());
+        }
+        match &requirements.accelerator {
+            None => Ok(vec![plain]),
+            Some(wanted) => Ok(gpus::offers(plain, wanted, self.accelerators.as_ref()).await),
+        }
+    }
+
+    async fn prepare(&self, pool: &PoolId) -> Result<()> {
+        let _alone = self.choosing.lock().await;
+        provider(network::make(&self.engine, pool, soon()).await)
+    }
+
+    async fn launch(&self, request: &LaunchRequest) -> Result<Machine> {
+        let image = provider(image::ensure(&self.engine, &self.options, &self.choosing).await)?;
+        provider(self.make(request, &image).await)?;
+        let found = self.containers(container::launch_label(&request.launch)).await?;
+        found.iter().find_map(container::machine).ok_or_else(|| {
+            let name = container::name(&request.launch);
+            Error::new(ErrorKind::Provider, format!("the container {name} was removed while it was started"))
+        })
+    }
+
+    async fn inspect(&self, machines: &[MachineId]) -> Result<Vec<MachineStatus>> {
+        if machines.is_empty() {
+            return Ok(Vec::new());
+        }
+        let containers = self.containers(POOL.to_owned()).await?;
+        let state = |machine: &MachineId| {
+            let found = containers.iter().find(|found| container::is_named(found, machine.as_str()));
+            found.map_or(MachineStatus::Gone, container::state)
+        };
+        Ok(machines.iter().map(state).collect())
+    }
+
+    async fn connect(&self, machine: &Machine) -> Result<Box<dyn Remote>> {
+        let containers = self.containers(container::launch_label(&machine.launch)).await?;
+        let found = containers.iter().find(|found| container::is_named(found, machine.id.as_str()));
+        match found.map(container::state) {
+            Some(MachineStatus::Running) => {
+                let remote = Container::of(self.engine.clone(), machine.id.as_str()).env(MARK, machine.id.as_str());
+                Ok(Box::new(match machine.facts.get(container::USER) {
+                    Some(user) => remote.user(user),
+                    None => remote,
+                }))
+            }
+            Some(MachineStatus::Starting) => {
+                Err(Error::new(ErrorKind::Provider, format!("the container {} does not run yet", machine.id))
+                    .temporary())
+            }
+            _ => Err(Error::new(ErrorKind::Provider, format!("the container {} is gone", machine.id))
+                .with_hint("its lease ran out, or somebody removed it: `docker events --since 10m` says when")),
+        }
+    }
+
+    async fn terminate(&self, machine: &MachineId) -> Result<()> {
+        // What has another name was not made here, and is nobody's to remove.
+        if !container::is_ours(machine) {
+            return Ok(());
+        }
+        provider(self.remove(machine.as_str()).await)
+    }
+
+    async fn teardown(&self, pool: &PoolId) -> Result<()> {
+        let machines = self.list(pool).await?;
+        try_join_all(machines.iter().map(|machine| self.terminate(&machine.id))).await?;
+        provider(network::remove(&self.engine, pool, soon()).await)
+    }
+
+    async fn list(&self, pool: &PoolId) -> Result<Vec<Machine>> {
+        // What is being made will be there.
+        drop(self.making(pool).write().await);
+        let containers = self.containers(format!("{POOL}={pool}")).await?;
+        let mut machines: Vec<_> = containers.iter().filter_map(container::machine).collect();
+        machines.sort_by_key(|machine| machine.node);
+        Ok(machines)
+    }
+}
+
+/// Who made a container.
+enum Made {
+    New,
+    There,
+}
+
+/// The provider's own error for one of the way to the engine.
+fn provider<T>(asked: Result<T>) -> Result<T> {
+    asked.map_err(|error| {
+        if error.kind() == ErrorKind::Provider {
+            return error;
+        }
+        let told = Error::new(ErrorKind::Provider, error.message());
+        let told = if error.status() == crate::error::ErrorStatus::Temporary { told.temporary() } else { told };
+        match error.hint() {
+            Some(hint) => told.with_hint(hint),
+            None => told,
+        }
+    })
+}
+
+/// When an engine that cannot be reached is given up; who asks tries again.
+fn soon() -> Instant {
+    Instant::now() + Duration::from_secs(20)
+}
+
+/// Marks the processes of a machine.
+const MARK: &str = "SKYWARD_MACHINE";

@@ -1,0 +1,106 @@
+//! The image of the containers: there, or pulled.
+
+use std::time::Duration;
+
+use bollard::query_parameters::CreateImageOptionsBuilder;
+use futures_util::stream::StreamExt;
+use tokio::sync::Mutex;
+use tokio::time::Instant;
+
+use super::container::Options;
+use crate::error::{Error, ErrorKind, Result};
+use crate::remote::docker::{Engine, reason};
+
+/// What of an image matters for its containers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct ImageFacts {
+    /// By its content.
+    pub(super) id: String,
+    /// Who its commands run as; empty for the superuser.
+    pub(super) user: String,
+}
+
+/// What is known of the image, which is pulled if the engine does not have it; once, however many wait for it.
+pub(super) async fn ensure(engine: &Engine, options: &Options, alone: &Mutex<()>) -> Result<ImageFacts> {
+    if let Some(facts) = facts(engine, options).await? {
+        return Ok(facts);
+    }
+    let _alone = alone.lock().await;
+    if let Some(facts) = facts(engine, options).await? {
+        return Ok(facts);
+    }
+    pull(engine, &options.image).await?;
+    facts(engine, options).await?.ok_or_else(|| {
+        Error::new(ErrorKind::Provider, format!("the image {} was pulled and is not there", options.image)).temporary()
+    })
+}
+
+async fn facts(engine: &Engine, options: &Options) -> Result<Option<ImageFacts>> {
+    let deadline = Instant::now() + LOOK;
+    let name = options.image.as_str();
+    let inspected = engine.ask("tell of an image", deadline, |docker| async move { docker.inspect_image(name).await });
+    match inspected.await {
+        Ok(found) => {
+            let user = options.user.clone().or_else(|| found.config.and_then(|config| config.user)).unwrap_or_default();
+            Ok(Some(ImageFacts { id: found.id.unwrap_or_else(|| name.to_owned()), user }))
+        }
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+async fn pull(engine: &Engine, image: &str) -> Result<()> {
+    tracing::info!(image, "the engine does not have the image; it is pulled");
+    let (name, tag) = split(image);
+    let options = CreateImageOptionsBuilder::new().from_image(name).tag(tag).build();
+    let mut steps = engine.api().await?.create_image(Some(options), None, None);
+    let mut told = Instant::now();
+    let failed = |why: &str| {
+        Error::new(ErrorKind::Provider, format!("the image {image} is not there, and cannot be pulled: {why}")).with_hint(
+            "is its name right? A registry that asks who you are: `docker login` and `docker pull` first; a machine without a registry: `docker load` or `docker import`",
+        )
+    };
+    while let Some(step) = steps.next().await {
+        let step = step.map_err(|error| failed(&reason(&error)))?;
+        if let Some(error) = step.error_detail.and_then(|detail| detail.message) {
+            return Err(failed(&error));
+        }
+        let progress = step.progress_detail.and_then(|progress| Some((progress.current?, progress.total?)));
+        if told.elapsed() >= TELL {
+            told = Instant::now();
+            let (current, total) = progress.unwrap_or_default();
+            tracing::info!(image, layer = step.id, current, total, "{}", step.status.unwrap_or_default());
+        }
+    }
+    Ok(())
+}
+
+/// The name and the tag, which may be a digest; an engine that is asked for no tag pulls all of them.
+fn split(image: &str) -> (&str, &str) {
+    if let Some((name, digest)) = image.split_once('@') {
+        return (name, digest);
+    }
+    match image.rsplit_once(':') {
+        // The port of a registry is no tag.
+        Some((name, tag)) if !tag.contains('/') => (name, tag),
+        _ => (image, "latest"),
+    }
+}
+
+const LOOK: Duration = Duration::from_secs(20);
+/// Between two lines about how far a pull is.
+const TELL: Duration = Duration::from_secs(2);
+
+#[cfg(test)]
+mod tests {
+    use super::split;
+
+    #[test]
+    fn names_have_tags_digests_and_ports() {
+        assert_eq!(split("python"), ("python", "latest"));
+        assert_eq!(split("python:3.13-slim"), ("python", "3.13-slim"));
+        assert_eq!(split("localhost:5000/team/node"), ("localhost:5000/team/node", "latest"));
+        assert_eq!(split("localhost:5000/node:2"), ("localhost:5000/node", "2"));
+        assert_eq!(split("node:2@sha256:00"), ("node:2", "sha256:00"));
+    }
+}

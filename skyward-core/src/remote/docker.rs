@@ -1,0 +1,332 @@
+//! A container, reached by commands that its engine starts in it.
+
+mod ending;
+mod engine;
+mod exec;
+
+use std::fmt;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use sha2::{Digest, Sha256};
+use tokio::io::AsyncWriteExt;
+use tokio::time::{Instant, timeout_at};
+
+pub(crate) use engine::{Engine, Fault, fault, reason};
+
+use self::ending::Ending;
+use self::exec::{Exec, ExecStream, Written};
+use super::lines::{Lines, shown};
+use super::{ByteStream, Command, CommandOutput, OnLine, Remote};
+use crate::error::{Error, ErrorKind, Result};
+use crate::spec::hex;
+
+/// A running container, reached through its engine: no daemon is needed in its image, only a POSIX shell with the usual tools, and Python for byte streams.
+///
+/// A command gets its variables and its input by standard input, so that no secret is on a command line or in what the engine tells of a container. Each operation has a
+/// connection of its own; while the engine cannot be reached, as when it starts again, it is tried until the deadline.
+///
+/// [`open`](Remote::open) starts a small program in the container that joins its own input and output with the socket. It runs with the container's Python, or with one of an
+/// environment that a pool has built there.
+#[derive(Clone)]
+pub struct Container {
+    engine: Engine,
+    id: String,
+    user: String,
+    env: Vec<String>,
+}
+
+impl Container {
+    /// A container of the engine that `DOCKER_HOST` names, or else of this host's, by its id or name.
+    pub fn new(id: impl Into<String>) -> Self {
+        Self::of(Engine::new(None), id)
+    }
+
+    pub(crate) fn of(engine: Engine, id: impl Into<String>) -> Self {
+        Self { engine, id: id.into(), user: String::new(), env: Vec::new() }
+    }
+
+    /// Runs commands as this user, in the engine's words: `user`, `uid:gid`. Without it, as the container's own.
+    #[must_use]
+    pub fn user(mut self, user: impl Into<String>) -> Self {
+        self.user = user.into();
+        self
+    }
+
+    /// Sets a variable for every command, which the engine may tell: no secret.
+    #[must_use]
+    pub fn env(mut self, key: &str, value: &str) -> Self {
+        self.env.push(format!("{key}={value}"));
+        self
+    }
+
+    async fn start(&self, argv: Vec<String>, deadline: Instant) -> Result<Exec> {
+        Exec::start(&self.engine, &self.id, &self.user, self.env.clone(), argv, deadline).await
+    }
+
+    /// An error of the way to the container as what an operation on the machine is to tell.
+    fn told(&self, error: Error, kind: ErrorKind, what: &str) -> Error {
+        let kind = if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::Timeout) { error.kind() } else { kind };
+        let told = Error::new(kind, format!("cannot {what} in {}: {}", self.describe(), error.message()));
+        let told = if error.status() == crate::error::ErrorStatus::Temporary { told.temporary() } else { told };
+        match error.hint() {
+            Some(hint) => told.with_hint(hint),
+            None => told,
+        }
+    }
+
+    /// Runs a script that needs none of the machine's variables, and gives its output.
+    async fn small(&self, script: &str, args: &[&str], stdin: &[u8], deadline: Duration) -> Result<CommandOutput> {
+        let head = ["sh", "-euc", script, "skyward"];
+        let command = Command::new(head.iter().chain(args).copied()).stdin(stdin.to_vec()).deadline(deadline);
+        self.run(&command, &|_| {}).await
+    }
+}
+
+#[async_trait]
+impl Remote for Container {
+    fn describe(&self) -> String {
+        format!("container {}", self.id)
+    }
+
+    async fn run(&self, command: &Command, on_line: OnLine<'_>) -> Result<CommandOutput> {
+        let deadline = Instant::now() + command.deadline;
+        let (mut out, mut err) = (Lines::new(on_line), Lines::new(on_line));
+        let what = || format!("run `{}`", shown(&command.argv));
+        if command.argv.is_empty() {
+            return Err(Error::new(ErrorKind::Bootstrap, "the command is empty"));
+        }
+        let token = format!("skyward{:032x}", rand::random::<u128>());
+        let mut argv: Vec<_> = ["sh", "-c", COURIER, "skyward", &token].map(str::to_owned).into();
+        argv.push(command.stdin.len().to_string());
+        argv.extend(command.argv.iter().cloned());
+        let ended = async {
+            let mut exec =
+                self.start(argv, deadline).await.map_err(|error| self.told(error, ErrorKind::Bootstrap, &what()))?;
+            let mut head = variables(command, &token)?;
+            head.push_str(&token);
+            head.push('\n');
+            let mut courier = Courier {
+                exec: &mut exec,
+                head: Bytes::from(head),
+                input: &command.stdin,
+                out: Ending::new(&token),
+                err: Ending::new(&token),
+            };
+            match courier.attend(&mut out, &mut err).await {
+                Ok(status) => {
+                    // Seen; what it left behind may stay. If this does not arrive, so will not what it would prevent.
+                    let _ = exec.input().write_all(b"\n").await;
+                    Ok(status)
+                }
+                Err(why) => Err(why),
+            }
+        };
+        let ended = timeout_at(deadline, ended).await;
+        out.finish();
+        err.finish();
+        let last = || err.last_line().or(out.last_line()).unwrap_or("nothing").to_owned();
+        match ended {
+            Ok(Ok(status)) => Ok(CommandOutput::new(status, out.text(), err.text())),
+            Ok(Err(Broken::Refused(text))) => {
+                Err(Error::new(ErrorKind::Bootstrap, format!("cannot {} in {}: {text}", what(), self.describe()))
+                    .with_hint("the image needs a POSIX shell, `sh`, with the usual tools"))
+            }
+            Ok(Err(Broken::Lost(why))) => {
+                let message = format!(
+                    "{} ended, or its engine did, while it ran `{}`{why}",
+                    self.describe(),
+                    shown(&command.argv)
+                );
+                Err(Error::new(ErrorKind::Bootstrap, message).temporary().with_context("last line", last()))
+            }
+            Ok(Err(Broken::Told(error))) => Err(error),
+            Err(_) => Err(Error::new(
+                ErrorKind::Timeout,
+                format!("`{}` did not end within {:?} and was ended", shown(&command.argv), command.deadline),
+            )
+            .with_context("last line", last())),
+        }
+    }
+
+    async fn put(&self, path: &str, bytes: &[u8], mode: u32) -> Result<()> {
+        let deadline = PUT + Duration::from_secs(bytes.len() as u64 >> 20);
+        let (mode, length, digest) = (format!("{mode:o}"), bytes.len().to_string(), hex(&Sha256::digest(bytes)));
+        if bytes.len() >= LARGE {
+            let there = self.small(THERE, &[path, &mode, &digest], &[], deadline).await?;
+            if there.success() {
+                return Ok(());
+            }
+        }
+        let new = format!("{:016x}", rand::random::<u64>());
+        let written = self.small(PUT_SCRIPT, &[path, &mode, &length, &new], bytes, deadline).await?;
+        if written.success() {
+            return Ok(());
+        }
+        let why = written.stderr.lines().last().unwrap_or("it was ended").to_owned();
+        Err(Error::new(ErrorKind::Bootstrap, format!("cannot write {path} in {}: {why}", self.describe())))
+    }
+
+    async fn open(&self, socket: &str) -> Result<ByteStream> {
+        let deadline = Instant::now() + OPEN;
+        let what = format!("connect to {socket}");
+        let argv = ["sh", "-c", OPEN_SCRIPT, "skyward", socket, BRIDGE].map(str::to_owned).into();
+        let mut exec = self.start(argv, deadline).await.map_err(|error| self.told(error, ErrorKind::Io, &what))?;
+        let mut complaint = Vec::new();
+        let connected = async {
+            loop {
+                match exec.written().await {
+                    Some(Ok(Written::Out(bytes))) if bytes.starts_with(b"+") => return Ok(bytes.slice(1..)),
+                    Some(Ok(Written::Out(bytes) | Written::Err(bytes))) => complaint.extend_from_slice(&bytes),
+                    Some(Ok(Written::Refusal(text))) => return Err(text),
+                    Some(Err(error)) => return Err(error.to_string()),
+                    None => {
+                        let said = String::from_utf8_lossy(&complaint).trim().to_owned();
+                        return Err(if said.is_empty() { ENDED.to_owned() } else { said });
+                    }
+                }
+            }
+        };
+        let why = match timeout_at(deadline, connected).await {
+            Ok(Ok(rest)) => return Ok(Box::new(ExecStream::new(exec, rest))),
+            Ok(Err(why)) => why,
+            Err(_) => format!("no answer within {OPEN:?}"),
+        };
+        Err(Error::new(ErrorKind::Io, format!("cannot {what} in {}: {why}", self.describe())).temporary())
+    }
+}
+
+impl fmt::Debug for Container {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Container({} at {})", self.id, self.engine.url())
+    }
+}
+
+/// A command while it runs.
+struct Courier<'a> {
+    exec: &'a mut Exec,
+    /// The variables.
+    head: Bytes,
+    input: &'a [u8],
+    out: Ending,
+    err: Ending,
+}
+
+/// How it went wrong.
+enum Broken {
+    /// The engine could not start it.
+    Refused(String),
+    /// The streams ended before it did.
+    Lost(String),
+    Told(Error),
+}
+
+impl From<Error> for Broken {
+    fn from(error: Error) -> Self {
+        Self::Told(error)
+    }
+}
+
+impl Courier<'_> {
+    /// Feeds the command, and listens until it has ended; its exit status.
+    async fn attend(&mut self, out: &mut Lines<'_>, err: &mut Lines<'_>) -> Result<i32, Broken> {
+        std::future::poll_fn(|context| {
+            self.feed(context);
+            loop {
+                match self.exec.poll_written(context) {
+                    Poll::Pending => return Poll::Pending,
+                    Poll::Ready(Some(Ok(Written::Out(bytes)))) => out.push(&self.out.push(&bytes)),
+                    Poll::Ready(Some(Ok(Written::Err(bytes)))) => err.push(&self.err.push(&bytes)),
+                    Poll::Ready(Some(Ok(Written::Refusal(text)))) => return Poll::Ready(Err(Broken::Refused(text))),
+                    Poll::Ready(Some(Err(error))) => return Poll::Ready(Err(Broken::Lost(format!(": {error}")))),
+                    Poll::Ready(None) => {
+                        out.push(&self.out.rest());
+                        err.push(&self.err.rest());
+                        return Poll::Ready(Err(Broken::Lost(String::new())));
+                    }
+                }
+                if let (Some(status), Some(_)) = (self.out.status(), self.err.status()) {
+                    return Poll::Ready(Ok(status));
+                }
+            }
+        })
+        .await
+    }
+
+    /// Writes what can be written now. A command need not read all of its input: when that fails, its end is still to be heard.
+    fn feed(&mut self, context: &mut Context<'_>) {
+        loop {
+            let next: &[u8] = if self.head.is_empty() { self.input } else { &self.head };
+            if next.is_empty() {
+                return;
+            }
+            match self.exec.input().poll_write(context, next) {
+                Poll::Ready(Ok(count @ 1..)) if self.head.is_empty() => self.input = &self.input[count..],
+                Poll::Ready(Ok(count @ 1..)) => drop(self.head.split_to(count)),
+                Poll::Ready(_) => {
+                    self.head.clear();
+                    self.input = &[];
+                }
+                Poll::Pending => return,
+            }
+        }
+    }
+}
+
+/// The command's variables as lines of shell.
+fn variables(command: &Command, token: &str) -> Result<String> {
+    let mut lines = format!("export SKYWARD_RUN={token}\n");
+    for (key, value) in &command.env {
+        let name =
+            key.chars().enumerate().all(|(at, c)| c == '_' || c.is_ascii_alphabetic() || at > 0 && c.is_ascii_digit());
+        if key.is_empty() || !name || value.contains('\0') {
+            return Err(Error::new(
+                ErrorKind::Bootstrap,
+                format!("a shell cannot have a variable of the name {key:?}, or not of its value"),
+            ));
+        }
+        lines.push_str(&format!("export {key}='{}'\n", value.replace('\'', r"'\''")));
+    }
+    Ok(lines)
+}
+
+const COURIER: &str = include_str!("docker/courier.sh");
+const BRIDGE: &str = include_str!("docker/bridge.py");
+/// Exits with 0 when the file is there as it is to be.
+const THERE: &str = r#"
+[ "$(stat -c %a "$1" 2>/dev/null)" = "$2" ] || exit 1
+sum=$(sha256sum <"$1" 2>/dev/null) || exit 1
+[ "${sum%% *}" = "$3" ]
+"#;
+const PUT_SCRIPT: &str = r#"
+mkdir -p "${1%/*}"
+new="${1%/*}/.${1##*/}.$4"
+umask 077
+trap 'rm -f "$new"' EXIT
+cat >"$new"
+if [ "$(wc -c <"$new")" -ne "$3" ]; then
+    echo "only a part of it arrived" >&2
+    exit 1
+fi
+chmod "$2" "$new"
+mv -f "$new" "$1"
+trap - EXIT
+"#;
+const OPEN_SCRIPT: &str = r#"
+for python in python3 "${SKYWARD_CACHE_DIR:-${XDG_CACHE_HOME:-$HOME/.cache}/skyward}"/envs/*/bin/python; do
+    ! command -v "$python" >/dev/null || exec "$python" -I -S -c "$2" "$1"
+done
+echo "there is no Python to carry it" >&2
+exit 1
+"#;
+/// Whatever goes wrong in the container itself says so.
+const ENDED: &str = "the container ended, or its engine did, before there was an answer";
+/// From this size on it is worth a look whether a file is there already.
+const LARGE: usize = 256 << 10;
+const PUT: Duration = Duration::from_secs(60);
+const OPEN: Duration = Duration::from_secs(10);
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,250 @@
+//! A Docker engine: where it is, and what it means by what it answers.
+
+use std::fmt;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bollard::{ClientVersion, Docker};
+use tokio::sync::OnceCell;
+use tokio::time::{Instant, sleep, timeout};
+
+use crate::error::{Error, ErrorKind, Result};
+
+/// A Docker engine, connected to when it is first asked for something. Each request has a connection of its own, so one that broke is no matter for the next.
+#[derive(Clone)]
+pub(crate) struct Engine {
+    url: Arc<str>,
+    docker: Arc<OnceCell<Docker>>,
+}
+
+/// What an engine means by an error.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Fault {
+    /// The engine itself cannot be reached, now or at all.
+    Unreachable,
+    /// What was named is not there, or a container does not run any more.
+    Gone,
+    /// Somebody else is at it, or a container is paused.
+    Busy,
+    /// It failed, or refused.
+    Refused,
+}
+
+impl Engine {
+    /// The engine at this URL, or else the one that `DOCKER_HOST` names, or else the one of this host.
+    pub(crate) fn new(url: Option<&str>) -> Self {
+        let named = || std::env::var("DOCKER_HOST").ok().filter(|url| !url.is_empty());
+        let url = url.map(str::to_owned).or_else(named).unwrap_or_else(|| DEFAULT.to_owned());
+        Self { url: url.into(), docker: Arc::default() }
+    }
+
+    /// Where it is.
+    pub(crate) fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// What can be asked of it.
+    pub(crate) async fn api(&self) -> Result<&Docker> {
+        self.docker.get_or_try_init(|| self.connect()).await
+    }
+
+    async fn connect(&self) -> Result<Docker> {
+        let Some(path) = self.url.strip_prefix("unix://") else {
+            let message = format!("cannot reach a Docker engine at {}: only Unix sockets are spoken to", self.url);
+            return Err(Error::new(ErrorKind::Provider, message).with_hint(
+                "forward the socket of a remote engine through SSH, which authenticates both sides: `ssh -N -L /tmp/docker.sock:/var/run/docker.sock user@host`, and DOCKER_HOST=unix:///tmp/docker.sock",
+            ));
+        };
+        if !Path::new(path).exists() {
+            return Err(self.unreachable(io::ErrorKind::NotFound).with_context("tried", "to connect"));
+        }
+        let oldest = ClientVersion { major_version: OLDEST.0, minor_version: OLDEST.1 };
+        let docker = Docker::connect_with_unix(path, REQUEST.as_secs(), &oldest)
+            .map_err(|error| self.told("be connected to", &error))?;
+        let version = docker.version().await.map_err(|error| self.told("tell its version", &error))?;
+        let newest = version.api_version.as_deref().and_then(numbers);
+        if newest.is_some_and(|newest| newest < OLDEST) {
+            let message = format!(
+                "the Docker engine at {} speaks version {} of its API, and {}.{} is needed",
+                self.url,
+                version.api_version.unwrap_or_default(),
+                OLDEST.0,
+                OLDEST.1
+            );
+            return Err(
+                Error::new(ErrorKind::Provider, message).with_hint("it is Docker Engine 20.10 or newer that has it")
+            );
+        }
+        // An engine gives up old versions in time: from the oldest that it takes on, whatever is used here means the same.
+        let least = version.min_api_version.as_deref().and_then(numbers).unwrap_or(OLDEST).max(OLDEST);
+        let spoken = ClientVersion { major_version: least.0, minor_version: least.1 };
+        Docker::connect_with_unix(path, REQUEST.as_secs(), &spoken)
+            .map_err(|error| self.told("be connected to", &error))
+    }
+
+    /// Asks something that may be asked again while the engine cannot be reached, until the deadline.
+    pub(crate) async fn ask<T, F>(&self, what: &str, deadline: Instant, request: impl Fn(Docker) -> F) -> Result<T>
+    where
+        F: Future<Output = Result<T, bollard::errors::Error>>,
+    {
+        let mut pause = FIRST_PAUSE;
+        loop {
+            let asked = async {
+                let docker = self.api().await?.clone();
+                request(docker).await.map_err(|error| self.told(what, &error))
+            };
+            let left = deadline.saturating_duration_since(Instant::now());
+            let error = match timeout(left, asked).await {
+                Ok(Ok(answer)) => return Ok(answer),
+                Ok(Err(error)) => error,
+                Err(_) => {
+                    let message = format!("the Docker engine at {} did not {what} in time", self.url);
+                    return Err(Error::new(ErrorKind::Timeout, message).temporary());
+                }
+            };
+            if error.kind() != ErrorKind::Io || Instant::now() + pause >= deadline {
+                return Err(error);
+            }
+            sleep(pause).await;
+            pause = (pause * 2).min(LONGEST_PAUSE);
+        }
+    }
+
+    /// The error for a request that failed. [`ErrorKind::Io`]: the engine could not be reached; [`ErrorKind::NotFound`]: what was named is gone.
+    pub(crate) fn told(&self, what: &str, error: &bollard::errors::Error) -> Error {
+        let told = |kind, why: String| Error::new(kind, format!("the Docker engine did not {what}: {why}"));
+        match fault(error) {
+            Fault::Unreachable => self
+                .unreachable(io_kind(error).unwrap_or(io::ErrorKind::Other))
+                .with_context("tried", format!("to {what}")),
+            Fault::Gone => told(ErrorKind::NotFound, reason(error)),
+            Fault::Busy => told(ErrorKind::Provider, reason(error)).temporary(),
+            Fault::Refused => told(ErrorKind::Provider, reason(error)),
+        }
+    }
+
+    fn unreachable(&self, kind: io::ErrorKind) -> Error {
+        let message = format!("cannot reach the Docker engine at {}", self.url);
+        let error = |why: &str| Error::new(ErrorKind::Io, format!("{message}: {why}"));
+        match kind {
+            io::ErrorKind::NotFound => Error::new(ErrorKind::Provider, format!("{message}: there is no such socket"))
+                .with_hint("is Docker installed, and does it run? `docker info` says; DOCKER_HOST=unix://PATH names another socket"),
+            io::ErrorKind::PermissionDenied => {
+                Error::new(ErrorKind::Provider, format!("{message}: this user may not use it"))
+                    .with_hint("add the user to the group `docker` and log in again, or use a rootless engine and name its socket: DOCKER_HOST=unix://$XDG_RUNTIME_DIR/docker.sock")
+            }
+            io::ErrorKind::ConnectionRefused => error("nothing listens there").temporary().with_hint("does the engine run? `systemctl status docker`"),
+            _ => error("the connection broke").temporary(),
+        }
+    }
+}
+
+impl fmt::Debug for Engine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Engine({})", self.url)
+    }
+}
+
+/// What an engine means by it.
+pub(crate) fn fault(error: &bollard::errors::Error) -> Fault {
+    use bollard::errors::Error as Answer;
+    match error {
+        Answer::DockerResponseServerError { status_code: 404, .. } => Fault::Gone,
+        Answer::DockerResponseServerError { status_code: 409, message } if message.contains("is not running") => {
+            Fault::Gone
+        }
+        Answer::DockerResponseServerError { status_code: 409, .. } => Fault::Busy,
+        Answer::RequestTimeoutError => Fault::Busy,
+        Answer::SocketNotFoundError(_) => Fault::Unreachable,
+        other if io_kind(other).is_some() => Fault::Unreachable,
+        _ => Fault::Refused,
+    }
+}
+
+/// The engine's own words.
+pub(crate) fn reason(error: &bollard::errors::Error) -> String {
+    match error {
+        bollard::errors::Error::DockerResponseServerError { message, .. } => message.trim().to_owned(),
+        other => other.to_string(),
+    }
+}
+
+/// What went wrong on the way to the engine, if that is it.
+fn io_kind(error: &bollard::errors::Error) -> Option<io::ErrorKind> {
+    // It passes for its own source, and so is not among its sources.
+    if let bollard::errors::Error::IOError { err } = error {
+        return Some(err.kind());
+    }
+    let mut next: Option<&(dyn std::error::Error + 'static)> = Some(error);
+    while let Some(error) = next {
+        if let Some(error) = error.downcast_ref::<io::Error>() {
+            return Some(error.kind());
+        }
+        next = error.source();
+    }
+    None
+}
+
+fn numbers(version: &str) -> Option<(usize, usize)> {
+    let (major, minor) = version.split_once('.')?;
+    Some((major.parse().ok()?, minor.parse().ok()?))
+}
+
+const DEFAULT: &str = "unix:///var/run/docker.sock";
+/// That of Docker Engine 20.10.
+const OLDEST: (usize, usize) = (1, 41);
+/// What one request may take, unless its caller is in more of a hurry.
+const REQUEST: Duration = Duration::from_secs(120);
+const FIRST_PAUSE: Duration = Duration::from_millis(50);
+const LONGEST_PAUSE: Duration = Duration::from_secs(2);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn an_engine_that_is_not_there_is_told_with_what_to_do() {
+        let folder = std::env::temp_dir().join(format!("skye{:08x}", rand::random::<u32>()));
+        std::fs::create_dir(&folder).unwrap();
+        let socket = folder.join("s");
+        let url = format!("unix://{}", socket.display());
+        let told = async |url: &str| {
+            let soon = Instant::now() + Duration::from_millis(200);
+            Engine::new(Some(url))
+                .ask("answer", soon, |docker| async move { docker.version().await })
+                .await
+                .unwrap_err()
+        };
+        let absent = told(&url).await;
+        assert_eq!(absent.message(), format!("cannot reach the Docker engine at {url}: there is no such socket"));
+        assert!(absent.hint().unwrap().contains("docker info"), "{absent}");
+        // Bound and dropped: the file is there, and nobody listens.
+        drop(std::os::unix::net::UnixListener::bind(&socket).unwrap());
+        let silent = told(&url).await;
+        assert!(silent.message().ends_with("nothing listens there"), "{silent}");
+        assert_eq!(silent.status(), crate::error::ErrorStatus::Temporary);
+        std::fs::remove_dir_all(&folder).unwrap();
+        let remote = told("tcp://127.0.0.1:2375").await;
+        assert!(
+            remote.message().contains("only Unix sockets") && remote.hint().unwrap().contains("ssh -N -L"),
+            "{remote}"
+        );
+    }
+
+    #[test]
+    fn refusals_are_told_apart() {
+        let answer = |status_code, message: &str| {
+            let message = message.to_owned();
+            fault(&bollard::errors::Error::DockerResponseServerError { status_code, message })
+        };
+        assert_eq!(answer(404, "No such container: x"), Fault::Gone);
+        assert_eq!(answer(409, "Container 1 is not running"), Fault::Gone);
+        assert_eq!(answer(409, "Container 1 is paused, unpause the container before exec"), Fault::Busy);
+        assert_eq!(answer(500, "no space left on device"), Fault::Refused);
+        let denied = bollard::errors::Error::IOError { err: io::ErrorKind::PermissionDenied.into() };
+        assert_eq!(fault(&denied), Fault::Unreachable);
+        assert!(Engine::new(Some("unix:///x")).told("answer", &denied).hint().unwrap().contains("group `docker`"));
+    }
+}

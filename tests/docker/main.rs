@@ -1,0 +1,256 @@
+//! Pools whose nodes are containers, and what happens to containers: killed, paused, cut off, out of memory, out of disk, left by their client.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "the helpers of tests are not tests themselves")]
+
+#[path = "../common/mod.rs"]
+mod common;
+#[path = "../../skyward-core/tests/support/docker.rs"]
+mod engine;
+mod faults;
+mod paused;
+mod secrets;
+
+use std::time::{Duration, Instant};
+
+use common::user::{ROLE, User, until};
+use common::{limits, python, soon};
+use skyward::error::{ErrorKind, WorkerExit};
+use skyward::event::{EventItem, Events, PoolEvent};
+use skyward::ids::{NodeIndex, PoolId, Rank};
+use skyward::payload::{PendingCompute, RetryPolicy, Target};
+use skyward::pool::{ComputePool, Pool, PoolBuilder};
+use skyward::provider::{Docker, MachineStatus, Provider};
+
+fn pool(docker: Docker, nodes: u32) -> PoolBuilder {
+    let mut limits = limits();
+    limits.lease = Duration::from_secs(20);
+    Pool::builder().provider(docker).nodes(nodes).limits(limits)
+}
+
+fn who() -> PendingCompute<(String, u32)> {
+    python("import os, socket\ndef f():\n    return socket.gethostname(), os.getuid()\n").into()
+}
+
+/// The first container of a node.
+fn container(pool: &Pool, node: u32) -> String {
+    format!("skyward-{}-n{node}-a1", pool.id())
+}
+
+async fn replaced(events: &mut Events, node: u32) -> String {
+    let wait = async {
+        while let Some(item) = events.next().await {
+            let EventItem::Event(event) = item else { continue };
+            if let PoolEvent::NodeReplaced { node: of, machine, .. } = &*event
+                && *of == NodeIndex(node)
+            {
+                return machine.to_string();
+            }
+        }
+        panic!("the pool ended");
+    };
+    soon("the node is replaced", wait).await
+}
+
+/// The bytes that each process of a container has read and written that stands between its client and a worker.
+fn bridges(container: &str) -> Vec<u64> {
+    let said = engine::inside(container, BRIDGES).unwrap();
+    let bytes = |line: &str| line.split(' ').map(|number| number.parse::<u64>().unwrap()).sum();
+    said.lines().map(bytes).collect()
+}
+
+fn docker(args: &[&str]) {
+    engine::ask(args).unwrap();
+}
+
+async fn ended(pool: Pool) {
+    let id = pool.id().clone();
+    pool.shutdown(Duration::from_secs(30)).await.unwrap();
+    assert_eq!(engine::left(id.as_str()), Vec::<String>::new());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_containers_run_payloads_and_are_gone() {
+    let Some(image) = engine::node_image() else { return };
+    let begin = Instant::now();
+    let pool = pool(Docker::new(image), 2).start().await.unwrap();
+    println!("ready after {:?}", begin.elapsed());
+    let found = who().broadcast(&pool).await.unwrap();
+    println!("first results after {:?}", begin.elapsed());
+    assert_eq!(found, [("node-0".to_owned(), 0), ("node-1".to_owned(), 0)]);
+    let large: PendingCompute<bytes::Bytes> =
+        python("def f(data):\n    return data\n").arg("data", bytes::Bytes::from(vec![7; 64 << 20])).into();
+    let begin = Instant::now();
+    assert_eq!(large.run(&pool).await.unwrap().len(), 64 << 20);
+    println!("64 MiB there and back after {:?}", begin.elapsed());
+    // The workers have read and written it themselves.
+    let passed: Vec<u64> = (0..2).flat_map(|node| bridges(&container(&pool, node))).collect();
+    println!("what has passed through each process between: {passed:?} bytes");
+    assert!(!passed.is_empty() && passed.iter().all(|bytes| *bytes < 16 << 20), "{passed:?}");
+    let mut took: Vec<_> = Vec::new();
+    for _ in 0..1000 {
+        let begin = Instant::now();
+        who().run(&pool).await.unwrap();
+        took.push(begin.elapsed());
+    }
+    took.sort();
+    println!("a call took {:?} (median of 1000)", took[500]);
+    let begin = Instant::now();
+    ended(pool).await;
+    println!("gone after {:?}", begin.elapsed());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_image_whose_user_is_not_the_superuser_does() {
+    let Some(image) = engine::node_image() else { return };
+    let pool = pool(Docker::new(image).user("1234:1234"), 1).start().await.unwrap();
+    assert_eq!(who().run(&pool).await.unwrap().1, 1234);
+    ended(pool).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_container_that_is_killed_is_replaced_at_once() {
+    let Some(image) = engine::node_image() else { return };
+    let pool = pool(Docker::new(image), 2).start().await.unwrap();
+    let (mut events, container) = (pool.events(), container(&pool, 1));
+    let begin = Instant::now();
+    docker(&["kill", &container]);
+    let other = replaced(&mut events, 1).await;
+    assert_ne!(other, container);
+    // Far below the lease, half of which is waited for what may come back.
+    println!("replaced after {:?}", begin.elapsed());
+    let on = who().run_on(&pool, Target::Rank(Rank(1))).await.unwrap();
+    assert_eq!(on.0, "node-1");
+    ended(pool).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_container_that_is_paused_or_cut_off_for_a_while_goes_on() {
+    let Some(image) = engine::node_image() else { return };
+    let pool = pool(Docker::new(image), 1).start().await.unwrap();
+    let container = container(&pool, 0);
+    docker(&["pause", &container]);
+    let waiting = tokio::spawn({
+        let pool = pool.clone();
+        async move { who().run(&pool).await }
+    });
+    assert!(!waiting.is_finished());
+    docker(&["unpause", &container]);
+    assert_eq!(soon("the call is answered", waiting).await.unwrap().unwrap().0, "node-0");
+    let network = format!("skyward-{}", pool.id());
+    docker(&["network", "disconnect", &network, &container]);
+    assert_eq!(who().run(&pool).await.unwrap().0, "node-0", "the way to a container is not its network");
+    docker(&["network", "connect", &network, &container]);
+    ended(pool).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_container_that_was_never_started_is_found_and_removed() {
+    let Some(image) = engine::node_image() else { return };
+    let docker = Docker::new(&image);
+    let pool = PoolId::random();
+    docker.prepare(&pool).await.unwrap();
+    let name = format!("skyward-{pool}-n0-a1");
+    let labels = [format!("skyward.pool={pool}"), format!("skyward.launch={pool}-n0-a1"), "skyward.node=0".to_owned()];
+    let mut args = vec!["create", "--name", &name];
+    labels.iter().for_each(|label| args.extend(["--label", label]));
+    engine::ask(&[args.as_slice(), &[&image, "true"]].concat()).unwrap();
+    let machines = docker.list(&pool).await.unwrap();
+    assert_eq!(machines.len(), 1, "{machines:?}");
+    assert_eq!(docker.inspect(&[machines[0].id.clone()]).await.unwrap(), [MachineStatus::Starting]);
+    docker.teardown(&pool).await.unwrap();
+    assert_eq!(engine::left(pool.as_str()), Vec::<String>::new());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_worker_without_memory_is_told_as_that() {
+    let Some(image) = engine::node_image() else { return };
+    let pool = pool(Docker::new(image).memory_mib(256), 1).start().await.unwrap();
+    let greedy: PendingCompute<u64> = python("def f():\n    return len(bytearray(b'x' * (1 << 29)))\n").into();
+    let error = greedy.retry(RetryPolicy::never()).run(&pool).await.unwrap_err();
+    assert_eq!((error.kind(), error.exit()), (ErrorKind::WorkerExited, Some(&WorkerExit::OutOfMemory)), "{error}");
+    assert_eq!(who().run(&pool).await.unwrap().0, "node-0");
+    ended(pool).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_machine_without_disk_is_told_as_that() {
+    let Some(image) = engine::node_image() else { return };
+    let full = Docker::new(image).tmpfs("/skyward/cache", 1);
+    let error = pool(full, 1).start().await.unwrap_err();
+    assert!(error.to_string().contains("space"), "{error}");
+}
+
+#[tokio::test]
+async fn an_image_that_cannot_be_had_is_told_with_what_to_do() {
+    if engine::node_image().is_none() {
+        return;
+    }
+    let error = pool(Docker::new("127.0.0.1:9/no/such:image"), 1).start().await.unwrap_err();
+    assert!(error.message().contains("127.0.0.1:9/no/such:image is not there, and cannot be pulled"), "{error}");
+    assert!(error.hint().unwrap().contains("docker pull"), "{error}");
+}
+
+#[test]
+fn a_client_that_is_killed_leaves_nothing_after_the_lease() {
+    if engine::node_image().is_none() {
+        return;
+    }
+    let mut user = User::new();
+    let (client, pool) = user.start_until("idle", "pool ");
+    user.kill(client);
+    until("the containers end with their lease", || engine::left(&pool).iter().all(|left| left.starts_with("network")));
+    assert_eq!(user.run("reap"), format!("ended {pool}"));
+    assert_eq!(engine::left(&pool), Vec::<String>::new());
+}
+
+#[test]
+fn a_client_that_is_killed_while_it_starts_leaves_what_reap_finds() {
+    if engine::node_image().is_none() {
+        return;
+    }
+    // The network; a container that is made; one that runs.
+    for stage in ["network", "container", "Up"] {
+        let mut user = User::new();
+        let client = user.start("idle");
+        let mut pool = String::new();
+        until(stage, || {
+            pool = user.pools().first().map(ToString::to_string).unwrap_or_default();
+            !pool.is_empty() && engine::left(&pool).iter().any(|left| left.contains(stage))
+        });
+        user.kill(client);
+        user.run("reap");
+        assert_eq!(engine::left(&pool), Vec::<String>::new(), "killed when there was: {stage}");
+        assert!(!user.pools().contains(&PoolId::new(pool)), "{stage}");
+    }
+}
+
+#[test]
+#[ignore = "a client of the other tests"]
+fn client() {
+    let Some(image) = engine::node_image() else { return };
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    match std::env::var(ROLE).as_deref() {
+        Ok("idle") => runtime.block_on(async {
+            let mut limits = limits();
+            limits.lease = Duration::from_secs(2);
+            let pool = Pool::builder().provider(Docker::new(image)).nodes(2).limits(limits).start().await.unwrap();
+            println!("\npool {}", pool.id());
+            std::future::pending::<()>().await;
+        }),
+        Ok("reap") => runtime.block_on(async {
+            let reaped = skyward::pool::reap([std::sync::Arc::new(Docker::new(image)) as _]).await.unwrap();
+            for ended in &reaped.ended {
+                println!("\nsaid ended {}", ended.pool);
+            }
+            assert!(reaped.left.is_empty(), "{reaped}");
+        }),
+        other => panic!("no such role: {other:?}"),
+    }
+}
+
+/// The words are written so that this script itself is not found by them.
+const BRIDGES: &str = r#"
+for process in $(grep -lzE "hand[_]over" /proc/[0-9]*/cmdline); do
+    awk '/^[rw]char/ { printf "%s%s", gap, $2; gap = " " } END { print "" }' "${process%/cmdline}/io"
+done
+"#;
