@@ -6,13 +6,21 @@
 //! | where, in `$SKYWARD_CACHE_DIR` or `${XDG_CACHE_HOME:-~/.cache}/skyward` | what |
 //! |---|---|
 //! | `uv/<version>` | uv, where the machine has none that is new enough |
+//! | `downloads`, `pythons` | what uv keeps, where the user's own folders for that cannot be used |
 //! | `envs/<content hash>` | an environment; its file `.ready`, written last, lists the installed packages |
 //! | `worker/<digest>` | the worker package, compiled |
 //!
-//! uv downloads an interpreter only when the machine has none that suits, and may (`UV_PYTHON_DOWNLOADS`). The machine's settings for pip hold for uv where uv has none of its own: `PIP_INDEX_URL`,
-//! `PIP_CERT`, `REQUESTS_CA_BUNDLE`.
+//! Without that variable, a folder on which no program may run, that cannot be written to, or with next to no space is not used but `/var/tmp/skyward-<user id>`.
+//!
+//! A machine needs a POSIX shell and what every Debian has. An interpreter and the image's Debian packages come from `apt-get`, where this user is root or may be by `sudo` without a password,
+//! and never on the client's own host; without that, uv downloads an interpreter if it may (`UV_PYTHON_DOWNLOADS`). uv comes from the package index, by curl, wget or Python of the machine, or else
+//! by those of the client, which puts it there; its digest is pinned.
+//!
+//! The machine's settings for pip hold for uv where uv has none of its own: `PIP_INDEX_URL`, `PIP_CERT`, `REQUESTS_CA_BUNDLE`, and `index-url` and `cert` in pip.conf. The client's settings are not those of another machine, and
+//! stay with it: what its nodes need is said in the [`Image`](crate::spec::Image): indexes, credentials, certificates.
 
 mod cause;
+mod fetch;
 mod inputs;
 mod package;
 mod plan;

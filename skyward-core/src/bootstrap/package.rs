@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
 
+use bytes::Bytes;
 use sha2::{Digest, Sha256};
 
 use crate::spec::hex;
@@ -16,7 +17,8 @@ pub(super) const NEEDS: &[&str] = &["msgspec>=0.19,<1"];
 #[derive(Debug)]
 pub(super) struct Package {
     pub(super) digest: String,
-    pub(super) json: Vec<u8>,
+    /// Shared by all machines that it is put on.
+    pub(super) json: Bytes,
 }
 
 impl Package {
@@ -31,6 +33,6 @@ impl Package {
         let files: BTreeMap<_, _> = files.iter().copied().collect();
         // A map of texts always has a JSON form.
         let json = serde_json::to_vec(&files).unwrap_or_default();
-        Self { digest: hex(&Sha256::digest(&json)[..10]), json }
+        Self { digest: hex(&Sha256::digest(&json)[..10]), json: json.into() }
     }
 }

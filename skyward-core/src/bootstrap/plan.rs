@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use sha2::{Digest, Sha256};
 
 use super::inputs::{InputFile, Inputs, Pins};
@@ -26,6 +27,12 @@ pub struct Plan {
     pub check: Step,
     /// Files for the working folder.
     pub files: Vec<InputFile>,
+    /// Run on the client's host: obtains uv for a machine that cannot. It needs the variable `arch` in front.
+    pub fetch: Step,
+    /// Where a machine expects what `fetch` obtained.
+    pub wheel: String,
+    /// Whether the machine is the client's own host, and so has its settings.
+    pub on_client_host: bool,
     /// Certificate authorities and the path where the steps expect them.
     pub certificates: Option<(String, Arc<[u8]>)>,
     /// The machine's own folder.
@@ -42,14 +49,14 @@ pub struct Plan {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Step {
-    /// Its name in events and messages: `packages`, `uv`, `environment`, `worker`, `setup`, `agent`.
+    /// Its name in events and messages: `packages`, `python`, `uv`, `environment`, `worker`, `setup`, `agent`.
     pub name: &'static str,
     /// What it runs, in a few words, for messages.
     pub command: String,
     /// The script, for `sh -eu`.
     pub script: String,
     /// The script's standard input.
-    pub stdin: Arc<[u8]>,
+    pub stdin: Bytes,
     /// Variables that are not shown.
     pub secrets: BTreeMap<String, Secret>,
     /// How long it may take.
@@ -83,6 +90,10 @@ impl Plan {
         let mut installer = common.clone();
         set(&mut installer, "uv_version", UV_VERSION);
         set(&mut installer, "certificates", certificates.as_ref().map_or("", |(path, _)| path));
+        set(&mut installer, "folder", folder);
+        set(&mut installer, "may_install", if machine.on_client_host { "" } else { "1" });
+        set(&mut installer, "lock_wait", &(limits.environment / 6).min(LOCK_WAIT).as_secs().to_string());
+        set(&mut installer, "python_request", &python_request(image));
         set(&mut installer, "check", &check(image, inputs));
         installer.push_str(INSTALLER);
 
@@ -90,26 +101,35 @@ impl Plan {
             name,
             command: command.to_owned(),
             script,
-            stdin: Arc::default(),
+            stdin: Bytes::new(),
             secrets: BTreeMap::new(),
             deadline,
         };
         let mut steps = Vec::new();
         if !image.apt.is_empty() {
-            steps.push(step("packages", "dpkg-query -W", format!("{common}{PACKAGES}"), SHORT));
+            let command = format!("apt-get install {}", image.apt.join(" "));
+            steps.push(step("packages", &command, format!("{installer}{PACKAGES}"), limits.environment));
         }
-        let mut uv = step("uv", "pip install uv", format!("{installer}{UV}"), limits.environment);
+        if interpreter(image).is_empty() && !machine.on_client_host {
+            steps.push(step("python", "apt-get install python3", format!("{installer}{PYTHON}"), limits.environment));
+        }
+        let mut uv = step("uv", "fetch uv", format!("{installer}{FETCH}{UV}"), limits.environment);
         uv.stdin = UV_REQUIREMENT.as_bytes().into();
-        uv.secrets = secrets(image);
+        uv.secrets = index_address(image);
+        let mut fetch = step("uv", "fetch uv", String::new(), limits.environment);
+        set(&mut fetch.script, "uv_version", UV_VERSION);
+        fetch.script.push_str(FETCH);
+        fetch.script.push_str(CLIENT);
+        fetch.secrets = uv.secrets.clone();
         steps.push(uv);
         let script = format!("{installer}{}{ENVIRONMENT}", environment_header(image, inputs));
         let mut environment = step("environment", "uv pip install", script, limits.environment);
-        environment.stdin = inputs.hashed_text().unwrap_or_default().as_bytes().into();
+        environment.stdin = inputs.hashed_text().unwrap_or_default().to_owned().into();
         environment.secrets = secrets(image);
         steps.push(environment);
         let script = format!("{common}unpack={}\n{WORKER}", quoted(UNPACK));
         let mut worker = step("worker", "python unpack.py", script, SHORT);
-        worker.stdin = package.json.as_slice().into();
+        worker.stdin = package.json.clone();
         steps.push(worker);
 
         let home = format!("{common}folder={}\n", quoted(folder));
@@ -125,6 +145,9 @@ impl Plan {
             start: step("agent", "python -m skyward.agent", agent(""), SHORT),
             check: step("agent", "python -m skyward.agent", agent("1"), SHORT),
             steps,
+            fetch,
+            wheel: format!("{folder}/uv.whl"),
+            on_client_host: machine.on_client_host,
             files: inputs.files.clone(),
             certificates,
             folder: folder.to_owned(),
@@ -167,7 +190,6 @@ fn environment_header(image: &Image, inputs: &Inputs) -> String {
     let extras: Vec<_> =
         bound.iter().enumerate().filter(|(_, (package, _))| !named.contains(package)).map(|(at, _)| at).collect();
     let mut header = String::new();
-    set(&mut header, "python_request", &python_request(image));
     set(&mut header, "project", &project(image, &bound, &extras));
     let listed: Vec<_> = extras.iter().map(|at| format!("bound{at}={}", bound[*at].0)).collect();
     set(&mut header, "extras", &listed.join(" "));
@@ -241,6 +263,24 @@ fn secrets(image: &Image) -> BTreeMap<String, Secret> {
         .collect()
 }
 
+/// The address of the image's default index with user and password in it.
+fn index_address(image: &Image) -> BTreeMap<String, Secret> {
+    let Some(url) = &image.default_index else { return BTreeMap::new() };
+    let encoded = |text: &str| -> String {
+        let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.~".contains(&byte);
+        text.bytes()
+            .map(|byte| if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") })
+            .collect()
+    };
+    let address = match (image.credentials.get(Image::DEFAULT_INDEX), url.split_once("://")) {
+        (Some(known), Some((scheme, rest))) => {
+            format!("{scheme}://{}:{}@{rest}", encoded(&known.username), encoded(known.password.expose()))
+        }
+        _ => url.clone(),
+    };
+    BTreeMap::from([("SKYWARD_INDEX".to_owned(), Secret::new(address))])
+}
+
 fn image_env(image: &Image) -> String {
     image.env.iter().map(|(key, value)| format!("export {key}={}\n", quoted(value))).collect()
 }
@@ -280,6 +320,9 @@ fn toml_text(text: &str) -> String {
 const COMMON: &str = include_str!("scripts/common.sh");
 const INSTALLER: &str = include_str!("scripts/installer.sh");
 const PACKAGES: &str = include_str!("scripts/packages.sh");
+const PYTHON: &str = include_str!("scripts/python.sh");
+const FETCH: &str = include_str!("scripts/fetch.sh");
+const CLIENT: &str = include_str!("scripts/client.sh");
 const UV: &str = include_str!("scripts/uv.sh");
 const ENVIRONMENT: &str = include_str!("scripts/environment.sh");
 const WORKER: &str = include_str!("scripts/worker.sh");
@@ -287,10 +330,12 @@ const UNPACK: &str = include_str!("scripts/unpack.py");
 const SETUP: &str = include_str!("scripts/setup.sh");
 const AGENT: &str = include_str!("scripts/agent.sh");
 /// The uv that is obtained where there is none, with the digests of its wheels.
-const UV_REQUIREMENT: &str = include_str!("scripts/uv.txt");
+pub(super) const UV_REQUIREMENT: &str = include_str!("scripts/uv.txt");
 const UV_VERSION: &str = "0.13.8";
 /// Changes with the form of an environment's folder.
 const LAYOUT: u32 = 1;
+/// How long the locks of apt are waited for: a machine's own updates, after its first start, take minutes.
+const LOCK_WAIT: Duration = Duration::from_secs(300);
 /// For steps that download nothing.
 const SHORT: Duration = Duration::from_secs(60);
 

@@ -1,11 +1,13 @@
 //! Executes a plan.
 
-use std::time::{Duration, Instant};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant, SystemTime};
 
 use serde::Deserialize;
 
 use super::Ready;
-use super::cause::{explain, output_error};
+use super::cause::{Seen, explain, output_error};
+use super::fetch::fetch;
 use super::plan::{Plan, Step};
 use crate::error::{Error, ErrorKind, Result};
 use crate::remote::{Command, CommandOutput, Remote};
@@ -17,7 +19,7 @@ use crate::spec::satisfies;
 pub enum StepEvent {
     /// A step began.
     Started {
-        /// Its name: `files`, `packages`, `uv`, `environment`, `worker`, `setup`, `agent`.
+        /// Its name: `files`, `packages`, `python`, `uv`, `environment`, `worker`, `setup`, `agent`.
         step: &'static str,
     },
     /// The step that runs wrote a line.
@@ -77,8 +79,9 @@ impl Bootstrap<'_> {
             let needed: Vec<_> = needed.split(' ').collect();
             self.put_certificates().await?;
             for step in &self.plan.steps {
-                // uv is a means to the environment.
-                if needed.contains(&step.name) || step.name == "uv" && needed.contains(&"environment") {
+                // An interpreter and uv are means to the environment.
+                let means = matches!(step.name, "python" | "uv") && needed.contains(&"environment");
+                if needed.contains(&step.name) || means {
                     let output = self.required(step).await?;
                     self.check_python(&output)?;
                 }
@@ -90,30 +93,49 @@ impl Bootstrap<'_> {
     }
 
     async fn required(&self, step: &Step) -> Result<CommandOutput> {
-        let output = self.step(step).await?;
+        let mut output = self.step(step).await?;
+        if let Some(arch) = marked(&output.stdout, "fetch").filter(|_| output.status == NOT_READY) {
+            let on_line = |line: &str| self.told(step, line);
+            let wheel = fetch(self.plan, arch, &on_line).await.map_err(|error| self.placed(step, error))?;
+            self.told(step, &format!("putting uv on the machine ({} MiB)", wheel.len() >> 20));
+            self.remote.put(&self.plan.wheel, &wheel, 0o600).await.map_err(|error| self.placed(step, error))?;
+            output = self.step(step).await?;
+        }
         if output.success() { Ok(output) } else { Err(self.explained(step, &output)) }
     }
 
     async fn step(&self, step: &Step) -> Result<CommandOutput> {
         let name = step.name;
-        let mut command = Command::script(step.script.clone()).stdin(step.stdin.to_vec()).deadline(step.deadline);
+        let mut command = Command::script(step.script.clone()).deadline(step.deadline);
+        command.stdin = step.stdin.clone();
         for (key, value) in &step.secrets {
             command = command.env(key, value.expose());
         }
         (self.on_event)(StepEvent::Started { step: name });
         let started = Instant::now();
+        let last = Mutex::new(String::new());
         let on_line = |line: &str| {
-            // What the scripts and the agent say to this module is nobody else's.
-            let internal = line.starts_with(MARK) || name == "agent" && line.starts_with('{');
-            if !internal {
-                (self.on_event)(StepEvent::Line { step: name, line: line.to_owned() });
+            self.told(step, line);
+            if !line.trim().is_empty() && !line.starts_with(MARK) {
+                *last.lock().unwrap_or_else(PoisonError::into_inner) = line.to_owned();
             }
         };
-        let output = self.remote.run(&command, &on_line).await.map_err(|error| error.with_context("step", name))?;
+        let output = self.remote.run(&command, &on_line).await.map_err(|error| {
+            let last = last.lock().unwrap_or_else(PoisonError::into_inner);
+            self.placed(step, if error.kind() == ErrorKind::Timeout { too_slow(step, &last, error) } else { error })
+        })?;
         if output.success() || output.status == NOT_READY {
             (self.on_event)(StepEvent::Finished { step: name, took: started.elapsed() });
         }
         Ok(output)
+    }
+
+    fn told(&self, step: &Step, line: &str) {
+        // What the scripts and the agent say to this module is nobody else's.
+        let internal = line.starts_with(MARK) || step.name == "agent" && line.starts_with('{');
+        if !internal {
+            (self.on_event)(StepEvent::Line { step: step.name, line: line.to_owned() });
+        }
     }
 
     async fn put_files(&self) -> Result<()> {
@@ -151,8 +173,32 @@ impl Bootstrap<'_> {
     }
 
     fn explained(&self, step: &Step, output: &CommandOutput) -> Error {
-        explain(step, self.plan, output).with_context("machine", self.remote.describe())
+        let settings = SETTINGS.iter().copied().filter(|name| std::env::var_os(name).is_some());
+        let seen = Seen {
+            now: SystemTime::now(),
+            settings: if self.plan.on_client_host { Vec::new() } else { settings.collect() },
+        };
+        explain(step, self.plan, output, &seen).with_context("machine", self.remote.describe())
     }
+
+    fn placed(&self, step: &Step, error: Error) -> Error {
+        error.with_context("step", step.name).with_context("machine", self.remote.describe())
+    }
+}
+
+fn too_slow(step: &Step, last: &str, error: Error) -> Error {
+    let message = format!("the step `{}` did not end within {:?}, and was ended", step.name, step.deadline);
+    let hint = match step.name {
+        "packages" | "python" | "uv" | "environment" => {
+            "a slow mirror or a slow disk? What was finished is kept, so that the next start has less to do; `Limits::environment` gives more time"
+        }
+        _ => "is the machine overloaded, or its disk very slow?",
+    };
+    Error::new(ErrorKind::Timeout, message)
+        .with_context("command", &step.command)
+        .with_context("last line", if last.is_empty() { "none" } else { last })
+        .with_hint(hint)
+        .with_source(error)
 }
 
 fn ready(plan: &Plan, output: &CommandOutput) -> Option<Ready> {
@@ -189,6 +235,9 @@ fn work_dir(plan: &Plan) -> String {
     format!("{}/work", plan.folder)
 }
 
+/// By which a client's own tools know their index and their certificates.
+const SETTINGS: [&str; 6] =
+    ["UV_DEFAULT_INDEX", "UV_INDEX_URL", "PIP_INDEX_URL", "SSL_CERT_FILE", "PIP_CERT", "REQUESTS_CA_BUNDLE"];
 const MARK: &str = "skyward-";
 /// The exit status by which a script says that something is needed before it.
 const NOT_READY: i32 = 75;

@@ -52,6 +52,32 @@ impl Site {
         self.with_env("PATH", &path)
     }
 
+    /// Only ordinary commands are in `PATH`, and a Python without pip.
+    pub(crate) fn with_python_alone(self) -> Self {
+        let site = self.with_only(&["python3"]);
+        let path = site.root.join("bin/python3");
+        let python = std::fs::read_link(&path).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        let script = format!("#!/bin/sh\n[ \"${{2:-}}\" != pip ] || exit 1\nexec {} \"$@\"\n", python.display());
+        std::fs::write(&path, script).unwrap();
+        std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+        site
+    }
+
+    /// Only ordinary commands are in `PATH`, and this one; none where this host does not have it.
+    pub(crate) fn with_tool(self, tool: &str) -> Option<Self> {
+        let site = match tool {
+            "nothing" => return Some(self.with_only(&[])),
+            "python3" => return Some(self.with_python_alone()),
+            tool => self.with_only(&[tool]),
+        };
+        let there = site.root.join("bin").join(tool).exists();
+        if !there {
+            eprintln!("skipped: this host has no {tool}");
+        }
+        there.then_some(site)
+    }
+
     pub(crate) async fn machine(&self, node: u32) -> Machine {
         let launch = LaunchId::of(&self.pool, NodeIndex(node), Attempt(1));
         let offer = Offer::new("host", "this host", 1, 1);
@@ -222,8 +248,36 @@ impl Drop for Index {
     }
 }
 
-const ORDINARY: [&str; 15] =
-    ["sh", "uname", "id", "cut", "getent", "mkdir", "mktemp", "rm", "mv", "cat", "flock", "grep", "sed", "tr", "ls"];
+/// What every Debian has.
+const ORDINARY: [&str; 27] = [
+    "sh",
+    "uname",
+    "id",
+    "cut",
+    "getent",
+    "mkdir",
+    "mktemp",
+    "rm",
+    "mv",
+    "cat",
+    "flock",
+    "grep",
+    "sed",
+    "tr",
+    "ls",
+    "chmod",
+    "date",
+    "df",
+    "env",
+    "gzip",
+    "head",
+    "od",
+    "sha256sum",
+    "stat",
+    "tail",
+    "tee",
+    "wc",
+];
 
 const WHEEL: &str = r#"
 import pathlib, sys, zipfile

@@ -1,6 +1,7 @@
 use std::collections::BTreeMap;
-use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, UNIX_EPOCH};
+
+use bytes::Bytes;
 
 use super::*;
 use crate::bootstrap::Inputs;
@@ -10,6 +11,10 @@ use crate::provider::{LaunchRequest, Machine, Offer};
 use crate::spec::{Image, Limits};
 
 fn explained(name: &'static str, stderr: &str, stdout: &str) -> Error {
+    ended(1, name, stderr, stdout)
+}
+
+fn ended(status: i32, name: &'static str, stderr: &str, stdout: &str) -> Error {
     let (pool, node) = (PoolId::new("p-x"), NodeIndex(0));
     let offer = Offer::new("host", "here", 1, 1);
     let request = LaunchRequest::new(LaunchId::of(&pool, node, Attempt(1)), pool, node, offer, Duration::ZERO);
@@ -20,11 +25,13 @@ fn explained(name: &'static str, stderr: &str, stdout: &str) -> Error {
         name,
         command: "the command".into(),
         script: String::new(),
-        stdin: Arc::default(),
+        stdin: Bytes::new(),
         secrets: BTreeMap::new(),
         deadline: Duration::from_secs(1),
     };
-    explain(&step, &plan, &CommandOutput::new(1, stdout, stderr))
+    let now = UNIX_EPOCH + Duration::from_secs(1_800_000_000);
+    let seen = Seen { now, settings: vec!["PIP_INDEX_URL", "SSL_CERT_FILE"] };
+    explain(&step, &plan, &CommandOutput::new(status, stdout, stderr), &seen)
 }
 
 /// What tools of several versions say, and what is made of it.
@@ -116,25 +123,150 @@ fn causes_are_told_apart() {
             "used as it is",
             "pip install 'numpy==99.0' 'keras[jax]>=3'",
         ),
-        ("uv", "error: there is neither uv nor python3 on this machine", "uv is missing", "python3-venv"),
         ("uv", "ERROR: THESE PACKAGES DO NOT MATCH THE HASHES FROM THE REQUIREMENTS FILE.", "another uv", "unchanged"),
         (
             "packages",
-            "error: not installed: git libgl1",
-            "Debian packages are missing",
+            "error: not installed: git libgl1; the user sky is not root, and sudo wants a password",
+            "Debian packages are missing, and the user sky is not root, and sudo wants a password",
             "sudo apt-get install -y git libgl1",
+        ),
+        (
+            "packages",
+            "error: not installed: git; this machine has no apt-get",
+            "Debian packages are missing, and this machine has no apt-get",
+            "Debian or Ubuntu",
+        ),
+        (
+            "python",
+            "W: Failed to fetch http://deb.example/debian/dists/bookworm/InRelease  Temporary failure resolving 'deb.example'\nW: Some index files failed to download.\nE: Unable to locate package python3",
+            "deb.example cannot be reached: its name cannot be resolved",
+            "sources.list",
+        ),
+        (
+            "packages",
+            "E: Failed to fetch http://deb.example/debian/pool/p.deb  Could not connect to deb.example:80 (192.0.2.1), connection timed out",
+            "deb.example cannot be reached: it does not answer in time",
+            "Acquire::http::Proxy",
+        ),
+        (
+            "packages",
+            "E: Unable to locate package skyward-none",
+            "the machine's mirrors have no Debian package skyward-none",
+            "apt-cache policy",
+        ),
+        (
+            "python",
+            "E: Could not get lock /var/lib/dpkg/lock-frontend.\nerror: apt is locked by process 812 (unattended-upgr), and was for 300s",
+            "apt is locked by process 812 (unattended-upgr)",
+            "updates",
+        ),
+        (
+            "packages",
+            "E: dpkg was interrupted, you must manually run 'sudo dpkg --configure -a' to correct the problem.",
+            "cut short",
+            "sudo dpkg --configure -a",
+        ),
+        (
+            "packages",
+            "E: Unmet dependencies. Try 'apt --fix-broken install' with no packages (or specify a solution).",
+            "contradict",
+            "--fix-broken",
+        ),
+        (
+            "packages",
+            "E: You don't have enough free space in /var/cache/apt/archives/.",
+            "the disk is full",
+            "df -h /var",
+        ),
+        (
+            "python",
+            "E: Release file for http://deb.example/debian/dists/bookworm/InRelease is not valid yet (invalid for another 20d 3h). Updates for this repository will not be applied.",
+            "the clock of the machine is off: it is 20 days behind the client's, so that what deb.example shows is not valid yet",
+            "timedatectl",
+        ),
+        (
+            "environment",
+            "error: Failed to fetch: `https://index.example/simple/numpy/`\n  cause: invalid peer certificate: NotValidYet",
+            "the clock of the machine is off: it is 20 days behind the client's, so that what index.example shows is not valid yet",
+            "timedatectl",
+        ),
+        (
+            "uv",
+            "curl: (6) Could not resolve host: index.example",
+            "index.example cannot be reached: its name cannot be resolved",
+            "this host has PIP_INDEX_URL, which the machine does not get",
+        ),
+        (
+            "uv",
+            "wget: unable to resolve host address ‘index.example’",
+            "index.example cannot be reached: its name cannot be resolved",
+            ".default_index(",
+        ),
+        (
+            "uv",
+            "curl: (7) Failed to connect to index.example port 443: No route to host",
+            "index.example cannot be reached: the machine has no route to it",
+            "network",
+        ),
+        (
+            "uv",
+            "curl: (60) SSL certificate problem: unable to get local issuer certificate",
+            "the certificate of the index is not trusted",
+            "this host has SSL_CERT_FILE, which the machine does not get",
+        ),
+        (
+            "uv",
+            "error: uv's wheel does not match the hashes of the pinned one: hash mismatch",
+            "another uv",
+            "unchanged",
+        ),
+        ("uv", "error: the index has no uv 0.13.8 for s390x", "the package index has no uv", "PyPI"),
+        (
+            "uv",
+            "error: programs cannot be run from /home/sky/.cache/skyward: its file system is mounted noexec",
+            "no program may be run from /home/sky/.cache/skyward",
+            "SKYWARD_CACHE_DIR",
+        ),
+        (
+            "worker",
+            "ImportError: /x/msgspec/_core.so: failed to map segment from shared object: Operation not permitted",
+            "mounted noexec",
+            "SKYWARD_CACHE_DIR",
+        ),
+        ("uv", "sh: 40: flock: not found", "no `flock`", "util-linux"),
+        (
+            "environment",
+            "ImportError: /lib/x86_64-linux-gnu/libc.so.6: version `GLIBC_2.34' not found (required by /x/_core.so)",
+            "glibc) is too old",
+            "newer Debian",
+        ),
+        (
+            "environment",
+            "error: No solution found\n  cause: Because numpy==99.0 has no wheels with a matching platform tag (e.g., `musllinux_1_2_x86_64`), it cannot be used.",
+            "musl, as in Alpine\nlook at: numpy==99.0",
+            "Debian or Ubuntu",
         ),
     ];
     for (name, stderr, message, hint) in table {
-        let error =
-            explained(name, stderr, "skyward-found cpython-3.12.1-linux /a\nskyward-found cpython-3.11.7-linux /b\n");
-        assert_eq!(error.kind(), ErrorKind::Environment);
+        // 20 days ago.
+        let stdout =
+            "skyward-found cpython-3.12.1-linux /a\nskyward-found cpython-3.11.7-linux /b\nskyward-clock 1798272000\n";
+        let error = explained(name, stderr, stdout);
+        assert_eq!(error.kind(), if name == "worker" { ErrorKind::Bootstrap } else { ErrorKind::Environment });
         assert!(error.message().contains(message), "{stderr}\n=> {error}");
         assert!(error.hint().is_some_and(|found| found.contains(hint)), "{stderr}\n=> {error}");
         // The tool's own words are there too.
         let words = stderr.lines().last().unwrap().trim();
         assert!(error.message().contains(words), "{words}\n=> {error}");
     }
+}
+
+#[test]
+fn the_exit_status_tells_what_the_text_does_not() {
+    let noexec = ended(126, "uv", "sh: 418: /x/uv/bin/uv: Permission denied", "");
+    assert!(noexec.message().contains("its file system is mounted noexec"), "{noexec}");
+    let memory = ended(137, "environment", "", "Resolved 40 packages in 1s");
+    assert!(memory.message().contains("the machine ran out of memory"), "{memory}");
 }
 
 #[test]
@@ -171,4 +303,30 @@ fn a_full_disk_is_told_with_the_folder_that_is_on_it() {
     assert!(!error.message().contains("skyward-cache"), "{error}");
     let other = explained("environment", "error: Failed to build `numpy==99.0`", "skyward-cache /x/cache\n");
     assert!(!other.context().iter().any(|(key, _)| *key == "cache"), "{other}");
+}
+
+#[test]
+fn a_machine_without_python_is_told_what_to_install_and_why_that_was_not_done() {
+    let stderr = "error: No interpreter found for Python >=3.14 in search path";
+    let error = explained(
+        "environment",
+        stderr,
+        "skyward-no-apt the user sky is not root, and there is no sudo\nskyward-system debian\n",
+    );
+    assert!(error.message().contains("it has: none that works"), "{error}");
+    assert!(error.message().contains("because the user sky is not root, and there is no sudo"), "{error}");
+    assert!(error.hint().is_some_and(|hint| hint.contains("`sudo apt-get install -y python3`")), "{error}");
+    let alpine =
+        explained("environment", stderr, "skyward-no-apt this machine has no apt-get\nskyward-system alpine\n");
+    assert!(alpine.hint().is_some_and(|hint| hint.contains("`sudo apk add python3`")), "{alpine}");
+    let old = explained("environment", stderr, "skyward-found cpython-3.9.2-linux-x86_64-gnu /usr/bin/python3\n");
+    assert!(old.message().contains("too old: it has 3.9.2, the worker needs 3.10"), "{old}");
+}
+
+#[test]
+fn what_is_not_valid_with_a_right_clock_is_not_blamed_on_it() {
+    let stderr = "error: Failed to fetch: `https://index.example/simple/`\n  cause: invalid peer certificate: Expired";
+    let error = explained("environment", stderr, "skyward-clock 1799999990\n");
+    assert!(error.message().contains("what index.example shows is not valid any more"), "{error}");
+    assert!(!error.message().contains("clock"), "{error}");
 }

@@ -15,6 +15,12 @@ fn plan(image: &Image, inputs: &Inputs) -> Plan {
     Plan::with_package(image, inputs, &machine(), &["echo hi".into()], &Limits::default(), &package)
 }
 
+fn plan_of_client_host(image: &Image) -> Plan {
+    let mut machine = machine();
+    machine.on_client_host = true;
+    Plan::with_package(image, &Inputs::default(), &machine, &[], &Limits::default(), &Package::new(&[]))
+}
+
 fn step<'a>(plan: &'a Plan, name: &str) -> &'a Step {
     plan.steps.iter().find(|step| step.name == name).unwrap()
 }
@@ -27,7 +33,7 @@ fn header(script: &str) -> &str {
 #[test]
 fn a_plain_image_needs_uv_an_environment_and_the_worker() {
     let plan = plan(&Image::new().pip(["numpy>=2"]), &Inputs::default());
-    assert_eq!(plan.steps.iter().map(|step| step.name).collect::<Vec<_>>(), ["uv", "environment", "worker"]);
+    assert_eq!(plan.steps.iter().map(|step| step.name).collect::<Vec<_>>(), ["python", "uv", "environment", "worker"]);
     assert_eq!(
         header(&plan.start.script),
         "key=b094c6ffc25f8ed56767\ndigest=a56b8789ac98542dc9cf\ninterpreter=''\napt=''\n"
@@ -55,8 +61,7 @@ fn the_environment_is_asked_for_as_a_project() {
     assert!(environment.script.contains(&header));
     assert_eq!(
         header,
-        r#"python_request='==3.12.*,>=3.12.1'
-project='[project]
+        r#"project='[project]
 name = "skyward-image"
 version = "0"
 requires-python = ">=3.10"
@@ -90,6 +95,7 @@ worker_needs='msgspec>=0.19,<1'
         environment.secrets.keys().collect::<Vec<_>>(),
         ["UV_INDEX_PY_TORCH_CPU_PASSWORD", "UV_INDEX_PY_TORCH_CPU_USERNAME"]
     );
+    assert!(environment.script.contains("\npython_request='==3.12.*,>=3.12.1'\n"));
     assert!(!format!("{plan:?}").contains("hunter2"));
     assert!(plan.steps.iter().all(|step| !step.script.contains("hunter2")));
 }
@@ -131,11 +137,34 @@ fn packages_certificates_files_variables_and_plugin_commands_have_their_places()
 
 #[test]
 fn an_agent_on_the_clients_host_watches_the_client() {
-    let mut machine = machine();
-    machine.on_client_host = true;
-    let package = Package::new(&[]);
-    let plan = Plan::with_package(&Image::new(), &Inputs::default(), &machine, &[], &Limits::default(), &package);
+    let plan = plan_of_client_host(&Image::new());
     assert!(plan.start.script.ends_with(&format!(" --owner-pid {}\n", std::process::id())));
+}
+
+#[test]
+fn nothing_is_installed_into_the_clients_own_system() {
+    let image = Image::new().apt(["git"]);
+    let steps = |plan: &Plan| plan.steps.iter().map(|step| step.name).collect::<Vec<_>>();
+    let client = plan_of_client_host(&image);
+    assert_eq!(steps(&client), ["packages", "uv", "environment", "worker"]);
+    assert!(client.steps.iter().take(3).all(|step| step.script.contains("\nmay_install=''\n")));
+    let other = plan(&image, &Inputs::default());
+    assert_eq!(steps(&other), ["packages", "python", "uv", "environment", "worker"]);
+    assert!(other.steps.iter().take(4).all(|step| step.script.contains("\nmay_install=1\n")));
+    // An interpreter that is named is there, or it is an error.
+    let named = plan(&Image::new().python("/opt/python"), &Inputs::default());
+    assert_eq!(steps(&named), ["uv", "environment", "worker"]);
+}
+
+#[test]
+fn uv_comes_from_the_images_index_with_its_password_in_no_script() {
+    let image = Image::new().default_index("https://mirror.example/simple").credentials("default", "me@x", "p w/1");
+    let plan = plan(&image, &Inputs::default());
+    for step in [step(&plan, "uv"), &plan.fetch] {
+        assert_eq!(step.secrets["SKYWARD_INDEX"].expose(), "https://me%40x:p%20w%2F1@mirror.example/simple");
+    }
+    assert!(plan.steps.iter().chain([&plan.fetch]).all(|step| !step.script.contains("p%20w")));
+    assert!(!format!("{plan:?}").contains("p%20w"));
 }
 
 #[test]

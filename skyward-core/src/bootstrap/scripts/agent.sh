@@ -7,7 +7,8 @@ if [ -n "$need" ]; then
     echo "skyward-need$need"
     exit 75
 fi
-mkdir -p "$folder/work"
+# The agent makes it itself.
+[ -z "$check_only" ] || mkdir -p "$folder/work"
 printf 'skyward-python %s\nskyward-path %s\n' "$python" "$path"
 [ -z "$check_only" ] || exit 0
 unset PYTHONHOME

@@ -1,7 +1,54 @@
 # Where things are on the machine. The lines before this one set: key digest interpreter apt.
 : "${HOME:=$(getent passwd "$(id -u)" | cut -d: -f6)}"
 arch=$(uname -m)
-cache=${SKYWARD_CACHE_DIR:-${XDG_CACHE_HOME:-$HOME/.cache}/skyward}
+
+# Whether programs can be kept in a folder: it can be written to, and is not mounted noexec. Found out once.
+holds_programs() {
+    [ ! -e "$1/.holds-programs" ] || return 0
+    (
+        umask 077
+        mkdir -p "$1" && printf '#!/bin/sh\n' >"$1/.try-$$" && chmod 700 "$1/.try-$$" && "$1/.try-$$"
+        runs=$?
+        rm -f "$1/.try-$$"
+        [ "$runs" = 0 ] && : >"$1/.holds-programs"
+    ) 2>/dev/null
+}
+
+# The KiB that are free where a folder is.
+free_space() {
+    set -- $(df -Pk "$1" 2>/dev/null | tail -n 1)
+    echo "${4:-0}"
+}
+
+# Whether a folder that anybody can make is this user's.
+is_own() {
+    [ ! -L "$1" ] && { [ ! -e "$1" ] || [ -O "$1" ]; }
+}
+
+# The folder for what is made once: the user's own, or another where that cannot be had, cannot hold programs, or has no space. What was chosen once stays.
+own_cache=${XDG_CACHE_HOME:-$HOME/.cache}
+find_cache() {
+    cache=${SKYWARD_CACHE_DIR:-$own_cache/skyward}
+    [ -z "${SKYWARD_CACHE_DIR:-}" ] && [ ! -e "$cache/.holds-programs" ] || return 0
+    other=/var/tmp/skyward-$(id -u)
+    if [ -e "$other/.holds-programs" ] && is_own "$other"; then
+        cache=$other
+        return
+    fi
+    for least in 524288 0; do
+        for cache in "$own_cache/skyward" "$other"; do
+            if [ "$cache" = "$other" ] && ! is_own "$other"; then
+                continue
+            elif holds_programs "$cache"; then
+                [ "$(free_space "$cache")" -lt "$least" ] || return 0
+                rm -f "$cache/.holds-programs"
+            fi
+        done
+    done
+    cache=$own_cache/skyward
+}
+
+find_cache
 echo "skyward-cache $cache"
 env=$cache/envs/$key-$arch
 worker=$cache/worker/$digest

@@ -1,6 +1,7 @@
 # Builds the environment, once for all who want the same. The lines before this one set: python_request project extras check index lock.
 # It is built where it stays, because the files in it name their own place; `.ready` is written last, and without it nobody uses it.
 find_uv || uv=
+make_cache
 mkdir -p "$cache/envs"
 build=$cache/envs/.build-$key-$arch
 alone "$cache/envs/.lock-$key-$arch"
@@ -11,7 +12,10 @@ fi
 rm -rf "$env" "$build" "$cache"/worker/*/.ready-"$key-$arch"
 mkdir -p "$build"
 cd "$build"
-trap 'cd /; rm -rf "$build"' EXIT
+trap 'tell_state; cd /; rm -rf "$build"' EXIT
+# What is built here may have to run, which the folder for temporary files need not allow.
+mkdir "$build/tmp"
+export TMPDIR="$build/tmp"
 # A shell's own printf may not say why it cannot write.
 printf '%s' "$project" | cat >pyproject.toml
 [ -z "$lock" ] || cat >"$lock"
@@ -83,6 +87,8 @@ else
     "$uv" venv --no-project --python "$python_request" "$env" || {
         status=$?
         "$uv" python list --only-installed 2>/dev/null | sed 's/^/skyward-found /'
+        echo "skyward-no-apt $(why_not_apt)"
+        [ ! -e /etc/os-release ] || sed -n 's/^ID=/skyward-system /p' /etc/os-release | tr -d '"'
         exit $status
     }
     case $lock in

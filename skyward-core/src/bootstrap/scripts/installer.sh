@@ -1,5 +1,26 @@
-# uv and its settings. The lines before this one set: uv_version certificates.
+# uv and its settings, and the machine's own installer. The lines before this one set: uv_version certificates folder may_install lock_wait.
 own_uv=$cache/uv/$uv_version-$arch/bin/uv
+
+# Makes the folder for what is made once, or says why it does not do.
+make_cache() {
+    mkdir -p "$cache"
+    if ! holds_programs "$cache"; then
+        # The tools say why they cannot write.
+        echo '#!/bin/sh' | cat >"$cache/.try"
+        rm -f "$cache/.try"
+        echo "error: programs cannot be run from $cache: its file system is mounted noexec" >&2
+        exit 1
+    fi
+    if [ -d "$folder" ] && [ "$(free_space "$folder")" -lt 65536 ]; then
+        echo "warning: $(($(free_space "$folder") / 1024)) MiB are free at $folder, where the output of the workers is kept"
+    fi
+}
+
+# For the message of a step that fails.
+tell_state() {
+    echo "skyward-clock $(date +%s)"
+    echo "skyward-disk $(($(free_space "$cache") / 1024)) MiB free at $cache"
+}
 
 # Whether this uv is 0.7 or newer.
 fits() {
@@ -21,18 +42,36 @@ find_uv() {
     [ -x "$uv" ]
 }
 
+find_python3() {
+    python3=$(command -v python3 || command -v python || true)
+    [ -n "$python3" ] && "$python3" -c 'import sys; sys.exit(sys.version_info < (3, 4))' 2>/dev/null
+}
+
+# A setting of pip that is in one of its files.
+pip_setting() {
+    for file in "${PIP_CONFIG_FILE:-}" "${XDG_CONFIG_HOME:-$HOME/.config}/pip/pip.conf" "$HOME/.pip/pip.conf" /etc/xdg/pip/pip.conf /etc/pip.conf; do
+        value=
+        [ ! -r "$file" ] || [ -d "$file" ] || value=$(sed -n "s/^$1 *[=:] *//p" "$file" | head -n 1)
+        if [ -n "$value" ]; then
+            echo "$value"
+            return
+        fi
+    done
+}
+
 # The settings that pip has on this machine hold for uv too, where uv has none of its own.
 use_settings_of_pip() {
     if [ -z "${SSL_CERT_FILE:-}" ]; then
-        for bundle in "${PIP_CERT:-}" "${REQUESTS_CA_BUNDLE:-}" "${CURL_CA_BUNDLE:-}"; do
+        for bundle in "${PIP_CERT:-}" "${REQUESTS_CA_BUNDLE:-}" "${CURL_CA_BUNDLE:-}" "$(pip_setting cert)"; do
             if [ -f "$bundle" ]; then
                 export SSL_CERT_FILE="$bundle"
                 break
             fi
         done
     fi
-    if [ -n "${PIP_INDEX_URL:-}" ] && [ -z "${UV_DEFAULT_INDEX:-}${UV_INDEX_URL:-}" ]; then
-        export UV_DEFAULT_INDEX="$PIP_INDEX_URL"
+    if [ -z "${UV_DEFAULT_INDEX:-}${UV_INDEX_URL:-}" ] && [ ! -e "${XDG_CONFIG_HOME:-$HOME/.config}/uv/uv.toml" ] && [ ! -e /etc/uv/uv.toml ]; then
+        index_of_pip=${PIP_INDEX_URL:-$(pip_setting 'index[-_]url')}
+        [ -z "$index_of_pip" ] || export UV_DEFAULT_INDEX="$index_of_pip"
     fi
     unset UV_SYSTEM_PYTHON UV_PYTHON UV_TARGET UV_PROJECT_ENVIRONMENT PYTHONHOME
 }
@@ -47,5 +86,76 @@ trust_certificates() {
     export SSL_CERT_FILE="$certificates.all" PIP_CERT="$certificates.all"
 }
 
+# Where the user's own folder for such things cannot be used, what uv keeps goes to the one that can.
+keep_downloads() {
+    if (mkdir -p "$own_cache" && [ -w "$own_cache" ]) 2>/dev/null && [ "$cache" != "${other:-}" ]; then
+        return
+    fi
+    export UV_CACHE_DIR="${UV_CACHE_DIR:-$cache/downloads}" UV_PYTHON_INSTALL_DIR="${UV_PYTHON_INSTALL_DIR:-$cache/pythons}"
+}
+
+# Why nothing can be installed by apt-get, or nothing.
+why_not_apt() {
+    if [ -z "$may_install" ]; then
+        echo "nothing is installed into the client's own system"
+    elif ! command -v apt-get >/dev/null; then
+        echo "this machine has no apt-get"
+    elif [ "$(id -u)" != 0 ] && ! command -v sudo >/dev/null; then
+        echo "the user $(id -un 2>/dev/null || id -u) is not root, and there is no sudo"
+    elif [ "$(id -u)" != 0 ] && ! sudo -n true 2>/dev/null; then
+        echo "the user $(id -un 2>/dev/null || id -u) is not root, and sudo wants a password"
+    fi
+}
+
+as_root() {
+    if [ "$(id -u)" = 0 ]; then
+        "$@"
+    else
+        sudo -n "$@"
+    fi
+}
+
+# Runs apt-get once no other process holds its locks, as the machine's own updates do.
+apt_get() {
+    waited=0
+    while ! try_apt_get "$@"; do
+        if ! grep -qiE 'could not get lock|unable to lock|unable to acquire the dpkg' "$new/said"; then
+            return 1
+        fi
+        holder=$(sed -n 's/.*held by process \([0-9]*\) (\([^)]*\)).*/process \1 (\2)/p' "$new/said" | head -n 1)
+        if [ "$waited" -ge "$lock_wait" ]; then
+            echo "error: apt is locked by ${holder:-another process}, and was for ${lock_wait}s" >&2
+            exit 1
+        fi
+        [ "$((waited % 15))" != 0 ] || echo "apt is locked by ${holder:-another process}; waiting for it"
+        sleep 1
+        waited=$((waited + 1))
+    done
+}
+
+# What it says goes out as it comes; what it says of errors also to a file. No daemon that it starts gets the lock of this script.
+try_apt_get() {
+    : >"$new/status"
+    {
+        {
+            as_root env PATH="$PATH:/usr/local/sbin:/usr/sbin:/sbin" DEBIAN_FRONTEND=noninteractive NEEDRESTART_MODE=l APT_LISTCHANGES_FRONTEND=none LC_ALL=C \
+                apt-get -q -y -o Acquire::Retries=2 -o Acquire::http::Timeout=30 -o Acquire::https::Timeout=30 -o Acquire::Languages=none \
+                -o Dpkg::Use-Pty=0 -o Dpkg::Options::=--force-confdef -o Dpkg::Options::=--force-confold $trusted "$@" </dev/null 2>&1 >&3 9>&- || echo $? >"$new/status"
+        } | tee "$new/said" >&2
+    } 3>&1
+    [ ! -s "$new/status" ]
+}
+
+# Installs Debian packages. Lists of one mirror that cannot be renewed, as of one that is gone, need not matter.
+apt_install() {
+    trusted=
+    [ -z "$certificates" ] || trusted="-o Acquire::https::CAInfo=$SSL_CERT_FILE -o APT::Sandbox::User=root"
+    [ -n "$listed" ] || apt_get update || echo "not all lists of packages could be renewed"
+    listed=yes
+    apt_get install --no-install-recommends "$@"
+}
+
+listed=
 use_settings_of_pip
 trust_certificates
+keep_downloads

@@ -1,4 +1,4 @@
-# Gets uv: the machine's own, or the pinned one from the package index, through the pip of the machine's Python.
+# Gets uv: the machine's own, or the pinned one, from the package index by curl, wget or python3, or else from the client, which puts it there.
 # The lines before this one set: check.
 if find_uv; then
     echo "uv is here: $uv"
@@ -8,31 +8,74 @@ if [ -n "$interpreter" ] && [ -z "$check" ] && "$interpreter" -c 'import msgspec
     echo "uv is not needed"
     exit
 fi
+make_cache
 mkdir -p "$cache/uv"
 alone "$cache/uv/.lock"
 if find_uv; then
     exit
 fi
-python3=$(command -v python3 || command -v python || true)
-if [ -z "$python3" ]; then
-    echo "error: there is neither uv nor python3 on this machine" >&2
+new=$(mktemp -d "$cache/uv/.new-XXXXXX")
+trap 'tell_state; rm -rf "$new"' EXIT
+cat >"$new/uv.txt"
+wheel=$folder/uv.whl
+
+# A number in a file, its lowest byte first.
+number() {
+    set -- $(od -An -v -tu1 -j "$2" -N "$3" "$1")
+    echo $(($1 + ${2:-0} * 256 + ${3:-0} * 65536 + ${4:-0} * 16777216))
+}
+
+part() {
+    tail -c +$(($2 + 1)) "$1" | head -c "$3"
+}
+
+# One file of a zip archive, on a machine without a tool for that: what is compressed, between the head and the sums that gzip expects.
+unzipped() {
+    end=$(($(wc -c <"$1") - 22))
+    left=$(number "$1" $((end + 10)) 2)
+    at=$(number "$1" $((end + 16)) 4)
+    while [ "$left" -gt 0 ]; do
+        length=$(number "$1" $((at + 28)) 2)
+        if [ "$(part "$1" $((at + 46)) "$length")" = "$2" ]; then
+            begin=$(number "$1" $((at + 42)) 4)
+            begin=$((begin + 30 + $(number "$1" $((begin + 26)) 2) + $(number "$1" $((begin + 28)) 2)))
+            {
+                printf '\037\213\010\0\0\0\0\0\0\003'
+                part "$1" "$begin" "$(number "$1" $((at + 20)) 4)"
+                part "$1" $((at + 16)) 4
+                part "$1" $((at + 24)) 4
+            } | gzip -dc
+            return
+        fi
+        at=$((at + 46 + length + $(number "$1" $((at + 30)) 2) + $(number "$1" $((at + 32)) 2)))
+        left=$((left - 1))
+    done
+    echo "error: the wheel has no $2" >&2
+    return 1
+}
+
+# The image's index, with its password, is where packages come from.
+[ -z "${SKYWARD_INDEX:-}" ] || export UV_DEFAULT_INDEX="$SKYWARD_INDEX"
+if [ ! -e "$wheel" ]; then
+    if ! can_fetch; then
+        echo "this machine has no python3, curl or wget to obtain uv with; the client is asked for it"
+        echo "skyward-fetch $arch"
+        exit 75
+    fi
+    echo "obtaining uv $uv_version"
+    wheel=$new/uv.whl
+    fetch_wheel "$wheel"
+fi
+sum=$(sha256sum "$wheel")
+if ! grep -q "sha256:${sum%% *}" "$new/uv.txt"; then
+    rm -f "$wheel"
+    echo "error: uv's wheel does not match the hashes of the pinned one: hash mismatch" >&2
     exit 1
 fi
-new=$(mktemp -d "$cache/uv/.new-XXXXXX")
-trap 'rm -rf "$new"' EXIT
-cat >"$new/uv.txt"
-export PIP_ROOT_USER_ACTION=ignore PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_REQUIRE_VIRTUALENV=0
-unset PIP_USER PIP_TARGET PIP_PREFIX
-pip="$python3 -m pip"
-if ! $pip --version >/dev/null 2>&1; then
-    if ! "$python3" -m venv "$new/venv" >/dev/null 2>&1; then
-        echo "error: $python3 has neither pip nor venv, and uv cannot be obtained without one of them" >&2
-        exit 1
-    fi
-    pip="$new/venv/bin/python -m pip"
-fi
-echo "obtaining uv $uv_version"
-$pip install --quiet --no-input --no-deps --only-binary :all: --require-hashes --target "$new/uv" -r "$new/uv.txt"
+mkdir -p "$new/uv/bin"
+unzipped "$wheel" "uv-$uv_version.data/scripts/uv" >"$new/uv/bin/uv"
+chmod 755 "$new/uv/bin/uv"
+rm -f "$wheel"
 "$new/uv/bin/uv" --version
 rm -rf "$cache/uv/$uv_version-$arch"
 mv "$new/uv" "$cache/uv/$uv_version-$arch"

@@ -1,0 +1,130 @@
+//! Causes that lie in the interpreter or the packages that are asked for.
+
+use std::collections::BTreeSet;
+
+use super::{Cause, Said, between};
+use crate::spec::{OLDEST, satisfies};
+
+pub(super) fn of_python(said: &Said<'_>) -> Option<Cause> {
+    let (text, plan) = (said.text, said.plan);
+    let has = |signs: &[&str]| said.has(signs);
+    if has(&["there is no interpreter at"]) {
+        let path = between(text, "there is no interpreter at ", &[" "]).unwrap_or_default();
+        return Some(Cause::new(
+            format!("there is no interpreter at {path}"),
+            "give the path that it has on the machine, or let one be found: `.python(\"auto\")`",
+        ));
+    }
+    if has(&["it is too old: the worker needs"]) {
+        return Some(Cause::new(
+            "the interpreter is older than Python 3.10",
+            "give a newer one, or let one be found: `.python(\"auto\")`",
+        ));
+    }
+    let missing =
+        has(&["no interpreter found", "python-build-standalone", "failed to inspect python interpreter", "cpython-3"])
+            && !has(&["no solution found", "failed to build"]);
+    if !missing {
+        return None;
+    }
+    let wanted = if plan.requires_python.is_empty() {
+        String::new()
+    } else {
+        format!(" (the payload requires {})", plan.requires_python.join(","))
+    };
+    let found: BTreeSet<_> = said
+        .output
+        .stdout
+        .lines()
+        .filter_map(|line| line.strip_prefix("skyward-found cpython-")?.split('-').next())
+        .collect();
+    let hint = "install one, ask for a version that is there: `.python(\"3.12\")`, or name an interpreter by its path";
+    if found.is_empty() {
+        let why = said.marked("no-apt").filter(|why| !why.is_empty());
+        let why = why.map(|why| format!("; it was not installed, because {why}")).unwrap_or_default();
+        return Some(Cause::new(
+            format!(
+                "the machine has no Python that suits{wanted}, and uv cannot download one; it has: none that works{why}"
+            ),
+            format!("install one: {}; or let uv download it: UV_PYTHON_INSTALL_MIRROR names where from", command(said)),
+        ));
+    }
+    let versions = found.iter().copied().collect::<Vec<_>>().join(", ");
+    if found.iter().all(|version| satisfies(version, OLDEST) == Some(false)) {
+        return Some(Cause::new(
+            format!(
+                "the Python of the machine is too old: it has {versions}, the worker needs 3.10 or newer, and uv cannot download one"
+            ),
+            "take a newer release of its system, or install a newer Python beside the old one",
+        ));
+    }
+    Some(Cause::new(
+        format!("the machine has no Python that suits{wanted}, and uv cannot download one; it has: {versions}"),
+        hint,
+    ))
+}
+
+/// How an interpreter is installed on such a system.
+fn command(said: &Said<'_>) -> &'static str {
+    match said.marked("system").unwrap_or_default() {
+        "alpine" => "`sudo apk add python3`",
+        "arch" => "`sudo pacman -S python`",
+        "fedora" | "rhel" | "centos" | "rocky" | "almalinux" | "amzn" => "`sudo dnf install -y python3.12`",
+        _ => "`sudo apt-get install -y python3`",
+    }
+}
+
+pub(super) fn of_packages(said: &Said<'_>) -> Option<Cause> {
+    let (text, plan) = (said.text, said.plan);
+    let has = |signs: &[&str]| said.has(signs);
+    if has(&["does not have all that the image asks for"])
+        || has(&["packages were unavailable because the network was disabled"])
+    {
+        let list: Vec<_> = plan.requirements.iter().map(|requirement| format!("'{requirement}'")).collect();
+        return Some(Cause::of_packages(
+            "the interpreter is used as it is, and does not have all that the image asks for",
+            format!(
+                "install it there: `python -m pip install {}`; or let an environment be built: `.python(\"auto\")`",
+                list.join(" ")
+            ),
+        ));
+    }
+    if has(&["failed to parse", "expected package name"]) {
+        return Some(Cause::of_packages(
+            "a requirement cannot be read",
+            "write it as `name`, `name>=1.2,<2` or `name[extra]==1.2`",
+        ));
+    }
+    if has(&["failed to build", "build backend returned an error"]) {
+        let package = between(text, "Failed to build `", &["`"])
+            .map(|package| format!("`{package}`"))
+            .unwrap_or("a package".into());
+        return Some(Cause::of_packages(
+            format!("{package} has no wheel for this Python and machine, and building it failed"),
+            "ask for a version that has a wheel (a newer one, or with another `.python(…)`), or add what the build needs: `.apt([\"build-essential\"])`",
+        ));
+    }
+    if has(&["was not found in the package registry", "was not found in the provided package locations"]) {
+        let name = between(text, "Because ", &[" was not found"]).unwrap_or_default();
+        return Some(Cause::of_packages(
+            format!("no index has a package `{name}`"),
+            "check its spelling; if it is on an index of its own, add that: `.index(PackageIndex::new(name, url))`",
+        ));
+    }
+    if has(&["hash mismatch", "do not match the hashes"]) {
+        return Some(Cause::of_packages("a file is not the one that the lock names", "lock again, or check the index"));
+    }
+    if has(&["no wheels with a matching", "no usable wheels", "requires-python", "does not satisfy python"]) {
+        return Some(Cause::of_packages(
+            "a package does not support this Python or machine",
+            "ask for another Python: `.python(\"3.12\")`",
+        ));
+    }
+    if has(&["there is no version of"]) {
+        let name = between(text, "there is no version of ", &[" "]).unwrap_or_default();
+        return Some(Cause::of_packages(format!("there is no version `{name}`"), "ask for one that exists"));
+    }
+    has(&["unsatisfiable", "no solution found"]).then(|| {
+        Cause::of_packages("no versions satisfy all requirements", "loosen one of those that contradict each other")
+    })
+}

@@ -1,0 +1,138 @@
+//! Causes that lie in the machine itself: its disk and folders, its package manager, its libraries.
+
+use super::{Cause, Said, between};
+
+/// A disk that is full, a folder that cannot be written to or holds no programs.
+pub(super) fn of_folder(said: &Said<'_>) -> Option<Cause> {
+    if said.has(&["no space left on device", "os error 28", "disk quota exceeded", "os error 122", "enough free space"])
+    {
+        let folder = &said.plan.folder;
+        let hint = match said.step {
+            "packages" | "python" => "free some space in /var: `df -h /var`, `sudo apt-get clean`".to_owned(),
+            "agent" | "setup" => format!("free some space where the machine's own folder is: `df -h {folder}`"),
+            _ => "free some space, or set SKYWARD_CACHE_DIR (environments) and UV_CACHE_DIR (downloads) to folders on another disk: `df -h`".to_owned(),
+        };
+        return Some(Cause::of_disk("the disk is full", hint));
+    }
+    // What the shell ends with where it finds a program and may not run it.
+    let not_run = said.output.status == 126 && said.has(&["permission denied"]);
+    if not_run || said.has(&["is mounted noexec", "failed to map segment from shared object"]) {
+        let folder = between(said.text, "cannot be run from ", &[":"]).unwrap_or("its folder for environments");
+        return Some(Cause::of_disk(
+            format!("no program may be run from {folder}: its file system is mounted noexec"),
+            "set SKYWARD_CACHE_DIR on the machine to a folder where programs may run: `findmnt -o TARGET,OPTIONS`",
+        ));
+    }
+    let refused =
+        said.has(&["read-only file system", "permission denied", "cannot create", "os error 13", "os error 30"]);
+    (refused && !said.has(&["failed to build"])).then(|| {
+        Cause::of_disk(
+            "a folder cannot be written to",
+            "set SKYWARD_CACHE_DIR to a folder of your own; if it is uv's own cache, UV_CACHE_DIR",
+        )
+    })
+}
+
+/// What keeps apt-get from installing, but for the network.
+pub(super) fn of_apt(said: &Said<'_>) -> Option<Cause> {
+    if said.has(&["error: apt is locked by"]) {
+        let holder = between(said.text, "error: apt is locked by ", &[", and was"]).unwrap_or("another process");
+        return Some(Cause::passing(
+            format!("apt is locked by {holder}"),
+            "the machine's own updates hold it for minutes after its first start; look at it: `ps -ef | grep -E 'apt|dpkg'`",
+        ));
+    }
+    if let Some(missing) = between(said.text, "error: not installed:", &[";"]) {
+        let why = between(said.text, "; ", &[]).unwrap_or("none may be installed");
+        return Some(Cause::new(
+            format!("Debian packages are missing, and {why}"),
+            if said.has(&["no apt-get"]) {
+                "run the pool on machines with Debian or Ubuntu, or leave `.apt(…)` out".to_owned()
+            } else {
+                format!("sudo apt-get install -y {missing}")
+            },
+        ));
+    }
+    if !said.is_of_apt() {
+        return None;
+    }
+    if said.has(&["dpkg was interrupted", "dpkg --configure -a"]) {
+        return Some(Cause::new(
+            "an earlier installation on the machine was cut short",
+            "run this on it: `sudo dpkg --configure -a`",
+        ));
+    }
+    if said.has(&["unmet dependencies", "fix-broken", "held broken packages"]) {
+        return Some(Cause::new(
+            "the Debian packages of the machine contradict each other",
+            "run this on it: `sudo apt-get --fix-broken install`",
+        ));
+    }
+    None
+}
+
+/// A package that apt-get does not know; what says so may also come of lists that could not be renewed.
+fn of_name(said: &Said<'_>) -> Option<Cause> {
+    let unknown = said.has(&["unable to locate package", "has no installation candidate", "couldn't find any package"]);
+    (said.is_of_apt() && unknown).then(|| {
+        let name = between(said.text, "Unable to locate package ", &[" "])
+            .or_else(|| between(said.text, "Package '", &["'"]))
+            .unwrap_or("of that name");
+        Cause::new(
+            format!("the machine's mirrors have no Debian package {name}"),
+            "check its spelling, and whether its name is the same in the machine's release: `apt-cache policy NAME`",
+        )
+    })
+}
+
+/// A C library that is too old, or another one; memory.
+pub(super) fn of_libraries(said: &Said<'_>) -> Option<Cause> {
+    if said.has(&["version `glibc_", "version 'glibc_"]) {
+        return Some(Cause::of_packages(
+            "the C library of the machine (glibc) is too old for a package",
+            "take a newer Debian or Ubuntu, or ask for an older version of the package",
+        ));
+    }
+    let musl = said.has(&["platform tag (e.g., `musllinux", "on linux (`musllinux", "ld-musl", "libc.musl"]);
+    if musl {
+        return Some(Cause::of_packages(
+            "a package has no wheel for the C library of the machine, musl, as in Alpine",
+            "take a machine or an image with Debian or Ubuntu",
+        ));
+    }
+    (said.output.status == 137 || said.has(&["cannot allocate memory", "os error 12)"])).then(|| {
+        Cause::new(
+            "the machine ran out of memory",
+            "take one with more memory, or end what uses it; what the kernel ended is said by `dmesg`",
+        )
+    })
+}
+
+/// What is missing of the machine's own tools.
+pub(super) fn of_tools(said: &Said<'_>) -> Option<Cause> {
+    if let Some(cause) = of_name(said) {
+        return Some(cause);
+    }
+    if said.has(&["do not match the hashes", "hash mismatch"]) {
+        return Some(Cause::new(
+            "the index gives another uv than the one that is pinned",
+            "put uv 0.7 or newer into PATH, or use an index that passes files on unchanged",
+        ));
+    }
+    if said.has(&["error: the index has no uv"]) {
+        return Some(Cause::new(
+            "the package index has no uv for this machine",
+            "put uv 0.7 or newer into its PATH, or use an index that has all of PyPI",
+        ));
+    }
+    let tool = ["flock", "sha256sum", "od", "gzip", "getent", "stat"]
+        .into_iter()
+        .find(|tool| said.has(&[&format!("{tool}: not found"), &format!("{tool}: command not found")]))?;
+    let package = match tool {
+        "flock" => "util-linux",
+        "gzip" => "gzip",
+        "getent" => "libc-bin",
+        _ => "coreutils",
+    };
+    Some(Cause::new(format!("the machine has no `{tool}`"), format!("install {package} on it")))
+}

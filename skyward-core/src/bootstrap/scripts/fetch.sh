@@ -1,0 +1,69 @@
+# Fetches uv's wheel from the package index with curl, wget or python3. It runs on machines, and on the client's host for machines that cannot. Set before: uv_version arch.
+
+can_fetch() {
+    command -v curl >/dev/null || command -v wget >/dev/null || command -v python3 >/dev/null
+}
+
+# Fetches an address into a file. A password in it is in no argument, which others could read, and in nothing that is said.
+get() {
+    {
+        { fetch "$@" 2>&1 >&3 || : >"$2.failed"; } | sed 's#://[^/@ ]*@#://#g' >&2
+    } 3>&1
+    [ ! -e "$2.failed" ]
+}
+
+fetch() {
+    if command -v curl >/dev/null; then
+        printf 'url = "%s"\n' "$1" |
+            curl -fsSL --retry 2 --connect-timeout 20 --speed-limit 1000 --speed-time 60 ${SSL_CERT_FILE:+--cacert "$SSL_CERT_FILE"} -K - -o "$2"
+    elif command -v wget >/dev/null; then
+        printf '%s\n' "$1" | wget -nv --no-http-keep-alive --tries 2 --timeout 60 ${SSL_CERT_FILE:+--ca-certificate="$SSL_CERT_FILE"} -i - -O "$2"
+    else
+        printf '%s' "$1" | python3 -c "$get" "$2"
+    fi
+}
+
+get='
+import base64, shutil, sys, urllib.error, urllib.parse, urllib.request
+address = urllib.parse.urlsplit(sys.stdin.read())
+user, at, host = address.netloc.rpartition("@")
+request = urllib.request.Request(address._replace(netloc=host).geturl())
+if at:
+    name = urllib.parse.unquote(user).encode()
+    request.add_unredirected_header("Authorization", "Basic " + base64.b64encode(name).decode())
+try:
+    with urllib.request.urlopen(request, timeout=60) as answer, open(sys.argv[1], "wb") as file:
+        shutil.copyfileobj(answer, file)
+except OSError as error:
+    sys.exit(f"error: cannot fetch {request.full_url}: {error}")
+'
+
+# Fetches the wheel into a file: the one that needs no library of the machine, where there is such a one.
+fetch_wheel() {
+    base=${UV_DEFAULT_INDEX:-${UV_INDEX_URL:-${PIP_INDEX_URL:-https://pypi.org/simple}}}
+    case $base in
+        http*://* | file://*) ;;
+        # uv takes a name before the address.
+        *=*) base=${base#*=} ;;
+    esac
+    base=${base%/}/uv/
+    get "$base" "$1.index"
+    names=$(tr "\"'" '\n\n' <"$1.index" | grep -E "uv-$uv_version-py3-none-[^/]*_$arch\.whl(#|\$)" || true)
+    link=$(printf '%s\n' "$names" | grep musllinux | head -n 1 || true)
+    [ -n "$link" ] || link=$(printf '%s\n' "$names" | grep manylinux | head -n 1 || true)
+    if [ -z "$link" ]; then
+        echo "error: the index has no uv $uv_version for $arch" >&2
+        return 1
+    fi
+    link=${link%%#*}
+    host=${base#*://}
+    host=${host%%/*}
+    scheme=${base%%://*}
+    case $link in
+        *://*) [ "${link#*://"${host#*@}"/}" = "$link" ] || link=$scheme://$host/${link#*://*/} ;;
+        /*) link=$scheme://$host$link ;;
+        *) link=$base$link ;;
+    esac
+    get "$link" "$1"
+    rm -f "$1.index"
+}

@@ -1,0 +1,156 @@
+//! Makes bare Debian machines ready: containers in which there is no Python, and more is wrong.
+
+#![allow(clippy::unwrap_used, reason = "helpers of tests, too, may fail the test")]
+
+mod container;
+
+use std::time::Duration;
+
+use skyward_core::bootstrap::StepEvent;
+use skyward_core::error::{ErrorKind, ErrorStatus};
+use skyward_core::spec::{Image, Limits};
+
+use crate::container::Container;
+
+/// Leaves a test where there is no container to be had.
+macro_rules! container {
+    ($image:expr $(, $option:expr)*) => {
+        match Container::start($image, &[$($option),*]) {
+            Some(container) => container,
+            None => return,
+        }
+    };
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn root_gets_python_by_apt_and_the_next_start_needs_no_network() {
+    // What is small or runs no programs must not matter where nothing large is kept and nothing is run.
+    let machine = container!("skyward-bare", "--tmpfs", "/tmp:noexec,size=24m");
+    let image = Image::new().pip(["iniconfig==2.0.0"]);
+    let (ready, events) = machine.make_ready(&image).await;
+    let ready = ready.unwrap();
+    assert_eq!(steps(&events), ["agent", "python", "uv", "environment", "worker", "agent"]);
+    assert!(said(&events, "Setting up python3"), "what apt says is heard");
+    assert!(ready.python.starts_with("/root/.cache/skyward/envs/"), "{ready:?}");
+    let import = format!("PYTHONPATH={} {} -c 'import iniconfig, msgspec, skyward'", ready.python_path, ready.python);
+    machine.sh(&import);
+
+    machine.cut_off();
+    let (ready, events) = machine.make_ready(&image).await;
+    ready.unwrap();
+    assert_eq!((steps(&events), machine.calls()), (vec!["agent"], vec!["run"]));
+    // The same machine cannot build another one, and says why.
+    let error = machine.make_ready(&Image::new().pip(["iniconfig==1.1.1"])).await.0.unwrap_err();
+    assert!(error.message().contains("cannot be reached: its name cannot be resolved"), "{error}");
+    assert_eq!((error.kind(), error.status()), (ErrorKind::Environment, ErrorStatus::Temporary));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_user_with_sudo_gets_packages_once_apt_is_free() {
+    let machine = container!("skyward-node");
+    machine.sh("apt-get -qq update && apt-get -qq -y install --no-install-recommends sudo >/dev/null 2>&1");
+    let machine = machine.used_by_sky();
+    machine.sh("echo 'sky ALL=(ALL) NOPASSWD: ALL' >/etc/sudoers.d/sky");
+    machine.sh(&hold_lock("/var/lib/dpkg/lock-frontend"));
+    let release = |event: &StepEvent| {
+        if matches!(event, StepEvent::Line { line, .. } if line.contains("waiting for it")) {
+            machine.sh("kill $(cat /tmp/holder)");
+        }
+    };
+    let (ready, events) = machine.make_ready_in(&Image::new().apt(["ed"]), Limits::default(), &release).await;
+    let ready = ready.unwrap();
+    assert_eq!(steps(&events), ["agent", "packages", "python", "uv", "environment", "worker", "agent"]);
+    assert!(ready.python.starts_with("/home/sky/.cache/skyward/envs/"), "{ready:?}");
+    assert!(said(&events, "apt is locked by process"));
+    machine.sh("test -x /usr/bin/ed");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_user_without_sudo_gets_uv_from_the_client_and_is_told_what_to_install() {
+    let machine = container!("skyward-bare").used_by_sky();
+    let (ready, events) = machine.make_ready(&Image::new()).await;
+    let error = ready.unwrap_err();
+    assert_eq!(steps(&events), ["agent", "python", "uv", "uv", "environment"]);
+    assert!(said(&events, "uv 0."), "uv runs: {events:?}");
+    assert_eq!(error.kind(), ErrorKind::Environment);
+    assert!(error.message().contains("it has: none that works"), "{error}");
+    assert!(error.message().contains("because the user sky is not root, and there is no sudo"), "{error}");
+    assert!(error.hint().unwrap().contains("`sudo apt-get install -y python3`"), "{error}");
+
+    let error = machine.make_ready(&Image::new().apt(["git"])).await.0.unwrap_err();
+    assert!(error.message().contains("Debian packages are missing, and the user sky is not root"), "{error}");
+    assert_eq!(error.hint(), Some("sudo apt-get install -y git"), "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lock_of_apt_that_is_not_given_back_is_told_with_its_holder() {
+    let machine = container!("skyward-bare");
+    machine.sh(&hold_lock("/var/lib/apt/lists/lock"));
+    let mut limits = Limits::default();
+    limits.environment = Duration::from_secs(30);
+    let error = machine.make_ready_in(&Image::new(), limits, &|_| {}).await.0.unwrap_err();
+    assert!(error.message().contains("apt is locked by process"), "{error}");
+    assert!(error.message().contains("(perl)"), "{error}");
+    assert_eq!((error.kind(), error.status()), (ErrorKind::Environment, ErrorStatus::Temporary));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_machine_without_a_network_names_what_it_cannot_reach() {
+    let machine = container!("skyward-bare", "--network", "none");
+    let error = machine.make_ready(&Image::new()).await.0.unwrap_err();
+    assert!(error.message().contains("cannot be reached: its name cannot be resolved"), "{error}");
+    assert!(error.context().contains(&("step", "python".into())), "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_folder_that_does_not_do_is_told_or_another_one_is_used() {
+    let machine = container!(
+        "skyward-bare",
+        "--tmpfs",
+        "/home/sky/.cache:noexec,mode=777",
+        "--tmpfs",
+        "/small:size=40m,mode=777,exec"
+    )
+    .used_by_sky();
+    let error = machine.make_ready(&Image::new()).await.0.unwrap_err();
+    assert!(error.message().contains("no Python"), "{error}");
+    assert!(machine.sh("ls /var/tmp/skyward-*/uv").starts_with("0."), "uv runs from another folder");
+    // That one may be anybody's, if not this user's.
+    machine.sh("rm -r /var/tmp/skyward-*; mkdir -m 777 /var/tmp/skyward-$(id -u sky)");
+    let error = machine.make_ready(&Image::new()).await.0.unwrap_err();
+    assert!(error.message().contains("no program may be run from /home/sky/.cache/skyward"), "{error}");
+
+    let machine = machine.with_env("SKYWARD_CACHE_DIR", "/home/sky/.cache/skyward");
+    let error = machine.make_ready(&Image::new()).await.0.unwrap_err();
+    assert!(error.message().contains("no program may be run from /home/sky/.cache/skyward"), "{error}");
+
+    let machine = machine.with_env("SKYWARD_CACHE_DIR", "/small/cache");
+    let error = machine.make_ready(&Image::new()).await.0.unwrap_err();
+    assert!(error.message().contains("the disk is full"), "{error}");
+    let free = error.context().iter().find(|(key, _)| *key == "disk").map(|(_, value)| value.as_str());
+    assert!(free.is_some_and(|free| free.ends_with("MiB free at /small/cache")), "{error}");
+}
+
+/// The names of the steps that began, in order.
+fn steps(events: &[StepEvent]) -> Vec<&'static str> {
+    let started = |event: &StepEvent| match event {
+        StepEvent::Started { step } => Some(*step),
+        _ => None,
+    };
+    events.iter().filter_map(started).collect()
+}
+
+fn said(events: &[StepEvent], text: &str) -> bool {
+    events.iter().any(|event| matches!(event, StepEvent::Line { line, .. } if line.contains(text)))
+}
+
+/// A script that holds a lock as apt and dpkg do, by a process whose id is in a file.
+fn hold_lock(file: &str) -> String {
+    format!(
+        "mkfifo /tmp/held; perl -e '
+            use Fcntl; open(my $f, \">>\", \"{file}\") or die;
+            my $lock = pack(\"s s x4 q q i x4\", F_WRLCK, 0, 0, 0, 0); fcntl($f, F_SETLK, $lock) or die;
+            open(my $id, \">\", \"/tmp/holder\"); print $id $$; close $id; open(my $held, \">\", \"/tmp/held\"); close $held; sleep 600;
+        ' </dev/null >/dev/null 2>&1 & cat /tmp/held"
+    )
+}
