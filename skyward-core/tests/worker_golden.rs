@@ -4,6 +4,7 @@
 
 use bytes::Bytes;
 use serde_json::Value;
+use skyward_core::payload::TraceContext;
 use skyward_core::worker::codec::{Decoder, Frame};
 use skyward_core::worker::message::{FromAgent, FromWorker, Signal, ToAgent, ToWorker};
 
@@ -66,7 +67,11 @@ fn encode(golden: &Golden, body: Bytes) -> (Vec<u8>, Bytes) {
         67 => {
             let (task, reference, acknowledged, credit) = (number(1), small(2), number(3), small(4));
             let gang = head.get(6).is_none_or(|gang| gang == true);
-            ToWorker::Run { task, reference, acknowledged, credit, trace: head[5].as_str(), gang, args: body }.encode()
+            let trace = head[5].as_array().map(|fields| {
+                let text = |at: usize| fields[at].as_str().unwrap();
+                TraceContext::new(text(0)).unwrap().with_state(text(1)).unwrap()
+            });
+            ToWorker::Run { task, reference, acknowledged, credit, trace: trace.as_ref(), gang, args: body }.encode()
         }
         68 => ToWorker::Ack { sequence: number(1) }.encode(),
         69 => ToWorker::Credit { task: number(1), items: small(2) }.encode(),

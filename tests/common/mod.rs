@@ -5,6 +5,7 @@
 
 pub(crate) mod disk;
 pub(crate) mod scene;
+pub(crate) mod search;
 pub(crate) mod user;
 
 use std::path::PathBuf;
@@ -85,7 +86,7 @@ pub(crate) fn assert_nothing_left(pool: &PoolId) {
 }
 
 /// Where the ledger of this process is.
-fn ledger() -> PathBuf {
+pub(crate) fn ledger() -> PathBuf {
     let from = |variable| std::env::var_os(variable).filter(|value| !value.is_empty()).map(PathBuf::from);
     let standard = || from("XDG_STATE_HOME").or_else(|| Some(std::env::home_dir()?.join(".local/state")));
     from("SKYWARD_STATE_DIR").or_else(|| Some(standard()?.join("skyward"))).unwrap().join("ledger")

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from ._output import compute, redirect_output, silent, stderr, stdout
     from ._progress import progress
     from ._shard import is_head, shard
+    from ._trace import trace_context
 
 __version__ = "0.1.0"
 
@@ -31,6 +32,7 @@ __all__ = [
     "silent",
     "stderr",
     "stdout",
+    "trace_context",
 ]
 
 _HOMES = {
@@ -47,6 +49,7 @@ _HOMES = {
     "silent": "_output",
     "stderr": "_output",
     "stdout": "_output",
+    "trace_context": "_trace",
 }
 
 

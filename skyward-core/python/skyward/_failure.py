@@ -7,6 +7,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Final
 
+from ._conceal import concealed
 from ._hooks import HookError
 from ._values import EncodeError, TooLargeError
 
@@ -150,6 +151,7 @@ def _text(value: object) -> str:
 
 
 def _printable(text: str) -> str:
+    text = concealed(text)
     if len(text) > _LONGEST:
         half = _LONGEST // 2
         text = f"{text[:half]}\n… {len(text) - _LONGEST} characters left out …\n{text[-half:]}"

@@ -2,7 +2,7 @@
 
 # No postponed annotations here: the decoders are made from them when a worker starts, and resolving text takes longer.
 
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
 import msgspec
 
@@ -87,6 +87,8 @@ class StartSpec(msgspec.Struct):
     cluster: Cluster
     launcher: list[str] = []
     env: dict[str, str] = {}
+    secrets: dict[str, str] = {}
+    """More of the workers' environment, kept nowhere else."""
     cwd: str | None = None
 
 
@@ -106,6 +108,10 @@ class Attach(msgspec.Struct, tag=_wire.ATTACH, array_like=True):
     generation: Count
     acknowledged: Count
     awaited: list[Awaited]
+
+
+class Adopt(msgspec.Struct, tag=_wire.ADOPT, array_like=True):
+    """The connection goes on over the two descriptors that come with the message."""
 
 
 class Load(msgspec.Struct, tag=_wire.LOAD, array_like=True):
@@ -131,7 +137,8 @@ class Run(msgspec.Struct, tag=_wire.RUN, array_like=True):
     payload: Count
     acknowledged: Count
     credit: Count
-    trace: Any = None
+    trace: tuple[str, str] | None = None
+    """`traceparent` and `tracestate`, which may be empty."""
     gang: bool = True
 
 
@@ -159,4 +166,4 @@ class Bye(msgspec.Struct, tag=_wire.BYE, array_like=True):
 
 
 ToAgent = Hello | Start | ReservePort | Signal | Stop | Ping | Logs | Shutdown
-ToWorker = Run | Attach | Load | Ack | Credit | Cancel | Bye
+ToWorker = Run | Attach | Load | Ack | Credit | Cancel | Bye | Adopt

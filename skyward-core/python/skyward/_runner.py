@@ -7,10 +7,10 @@ from collections.abc import Callable
 from types import CoroutineType, GeneratorType
 from typing import Any, Protocol
 
-from . import _state
 from ._failure import failure_map, misfit, simple_failure
 from ._hooks import Hook, HookError, Stack
 from ._payload import Payload
+from ._trace import belong
 from ._values import Buffer, EncodeError, encode
 
 
@@ -44,16 +44,19 @@ class Runner:
         self.missed = False
         self.busy = False
         self.interrupted = False
+        self.trace: tuple[str, str] | None = None
 
     def run(
         self,
         payload: Payload,
         arguments: dict[str, Any],
-        trace: Any,
+        trace: tuple[str, str] | None,
         stream: Stream | None,
     ) -> tuple[list[Buffer] | None, dict[str, Any]]:
         """One call: the encoded result and an empty map, or None and the failure map."""
-        _state.trace = trace
+        if trace != self.trace:
+            self.trace = trace
+            belong(trace)
         self.interrupted = False
         function: Callable[..., Any] | None = None
         stack = Stack() if self.hooks else None

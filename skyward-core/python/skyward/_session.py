@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import select
 import socket
 from collections import deque
 from itertools import islice
+from time import perf_counter_ns
 from typing import Any, Final
 
 import msgspec
 
 from . import _values, _wire
 from ._failure import simple_failure
-from ._messages import Ack, Attach, Awaited, Cancel, Credit, Load, Run, Source, ToWorker
+from ._messages import Ack, Adopt, Attach, Awaited, Cancel, Credit, Load, Run, Source, ToWorker
 from ._payload import Payload
+from ._pipes import Opening, Pipes
 from ._values import Buffer
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -29,6 +32,10 @@ _SEND_BUFFER: Final = 1 << 20
 _PATIENCE: Final = 1 << 16
 """While an answer cannot be sent, tasks are still taken in up to this number, so that client and worker never wait
 for each other."""
+
+_ALERT_NS: Final = 100_000
+"""How long a worker that has just answered looks for its next task before it sleeps. Whoever calls one task after
+another has the next one here sooner than a sleeping process, on a processor that sleeps as well, is awake again."""
 
 
 class LostDescriptorsError(Exception):
@@ -85,7 +92,9 @@ class Session:
         self._sequence = 0
         self._retained: deque[tuple[int, int, list[Buffer], int]] = deque()
         self._listener = listener
-        self._connection: socket.socket | None = None
+        self._connection: socket.socket | Pipes | None = None
+        self._opening: Opening | None = None
+        """The connection, until its client has said hello."""
         self._reader = _wire.FrameReader(max_frame, _decode_message)
         self._greeted = False
         self._pumping = False
@@ -102,6 +111,16 @@ class Session:
     def poll(self) -> list[tuple[int, int]]:
         """Wait until something arrives; what `attend` is to be given."""
         return self._poll.poll()
+
+    def poll_alert(self) -> list[tuple[int, int]]:
+        """The same, at first without going to sleep: see `_ALERT_NS`."""
+        poll, end = self._poll.poll, perf_counter_ns() + _ALERT_NS
+        while perf_counter_ns() < end:
+            events = poll(0)
+            if events:
+                return events
+            os.sched_yield()
+        return poll()
 
     def wait(self) -> None:
         """Wait until something arrives, and take it in."""
@@ -186,6 +205,7 @@ class Session:
         connection.setblocking(False)
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SEND_BUFFER)
         self._connection = connection
+        self._opening = Opening(connection)
         self._reader = _wire.FrameReader(self.max_frame, _decode_message)
         self._greeted = False
         self._poll.register(connection, select.POLLIN)
@@ -194,9 +214,18 @@ class Session:
     def _drop(self) -> None:
         connection, self._connection = self._connection, None
         self._outbox.clear()
+        self._end_opening()
         if connection is not None:
             self._poll.unregister(connection)
+            if type(connection) is Pipes:
+                with contextlib.suppress(KeyError):
+                    self._poll.unregister(connection.outgoing)
             connection.close()
+
+    def _end_opening(self) -> None:
+        if self._opening is not None:
+            self._opening.close()
+            self._opening = None
 
     def _read(self) -> None:
         connection = self._connection
@@ -205,7 +234,7 @@ class Session:
         self._pumping = True
         try:
             while connection is not None and connection is self._connection:
-                count = self._reader.fill(connection)
+                count = self._reader.fill(self._opening or connection)
                 if count == 0:
                     self._drop()
                     return
@@ -244,13 +273,16 @@ class Session:
                         raise TypeError("the arguments are not a map")
                 except Exception as error:
                     failure = simple_failure("arguments", f"the arguments cannot be decoded: {error}", path="")
-            if message.credit:
-                self.streams[message.task] = Stream(message.credit)
-            self.queue.append((message, arguments, failure))
             if self._retained:
                 self._acknowledge(message.acknowledged)
+            if message.credit:
+                # After the acknowledgement: a task that comes again has had an answer here, which ended its stream.
+                self.streams[message.task] = Stream(message.credit)
+            self.queue.append((message, arguments, failure))
         elif type(message) is Attach:
             self._attach(message)
+        elif type(message) is Adopt:
+            self._adopt()
         elif not self._greeted:
             raise _wire.ProtocolError("the first message must be Hello")
         elif type(message) is Ack:
@@ -270,6 +302,15 @@ class Session:
         else:
             self.leaving = True
 
+    def _adopt(self) -> None:
+        """Go on over the descriptors that came with the message."""
+        pipes = self._opening.pipes(move_descriptor) if self._opening is not None else None
+        if pipes is None or self._connection is None:
+            raise _wire.ProtocolError("two descriptors come with this message, before any other", _wire.ADOPT)
+        self._poll.unregister(self._connection)
+        self._connection, self._opening = pipes, None
+        self._poll.register(pipes, select.POLLIN)
+
     def _attach(self, hello: Attach) -> None:
         """A client's `Hello`: send again what it does not have, and tell it what was lost."""
         if hello.version != _wire.PROTOCOL:
@@ -278,6 +319,7 @@ class Session:
             text = f"the worker belongs to generation {self._generation}, not {hello.generation}"
             raise _wire.ProtocolError(text, _wire.ATTACH)
         self._greeted = True
+        self._end_opening()
         self._send([_wire.frame(self._hello, self._hello_body)])
         self._acknowledge(hello.acknowledged)
         wanted = {awaited.task: awaited for awaited in hello.awaited}
@@ -363,18 +405,25 @@ class Session:
         while self._outbox and not self._sending and not self._pumping:
             self._send(self._outbox.popleft())
 
-    def _send_when_possible(self, connection: socket.socket, rest: deque[memoryview]) -> int:
+    def _send_when_possible(self, connection: socket.socket | Pipes, rest: deque[memoryview]) -> int:
         """Wait until the client takes more; meanwhile take in what it sends, or a client that replaces it."""
         may_read = len(self.queue) < _PATIENCE
-        self._poll.modify(connection, select.POLLOUT | (select.POLLIN if may_read else 0))
+        wanted = select.POLLIN if may_read else 0
+        incoming = outgoing = connection.fileno()
+        if type(connection) is Pipes:
+            outgoing = connection.outgoing
+            self._poll.modify(incoming, wanted)
+            self._poll.register(outgoing, select.POLLOUT)
+        else:
+            self._poll.modify(incoming, select.POLLOUT | wanted)
         try:
             for descriptor, event in self._poll.poll():
-                if descriptor != connection.fileno():
+                if descriptor not in (incoming, outgoing):
                     self._accept()
                     continue
-                if event & select.POLLIN and may_read:
+                if event & wanted or descriptor != outgoing:
                     self._read()
-                if connection is self._connection and event & ~select.POLLIN:
+                if connection is self._connection and descriptor == outgoing and event & ~select.POLLIN:
                     return connection.sendmsg(list(islice(rest, _PIECES)))
         except BlockingIOError:
             pass
@@ -383,7 +432,9 @@ class Session:
                 self._broken(error)
         finally:
             if connection is self._connection:
-                self._poll.modify(connection, select.POLLIN)
+                self._poll.modify(incoming, select.POLLIN)
+                if outgoing != incoming:
+                    self._poll.unregister(outgoing)
         return 0
 
     def _broken(self, error: OSError) -> None:
@@ -397,10 +448,15 @@ class Session:
 
 def raise_descriptor(opened: socket.socket) -> socket.socket:
     """The same socket at a high descriptor, out of the way of payloads that close the low ones."""
+    return socket.socket(fileno=move_descriptor(opened.detach()))
+
+
+def move_descriptor(descriptor: int) -> int:
+    """The same as a high descriptor; the low one is closed."""
     import fcntl
 
-    moved = socket.socket(fileno=fcntl.fcntl(opened.fileno(), fcntl.F_DUPFD_CLOEXEC, high_descriptor()))
-    opened.close()
+    moved = fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, high_descriptor())
+    os.close(descriptor)
     return moved
 
 

@@ -10,8 +10,5 @@ cluster: dict[str, Any] | None = None
 progress: int | None = None
 """The file through which the payload says that it goes on; None outside of a worker."""
 
-trace: Any = None
-"""The trace context of the task that runs, as the client sent it; None without one."""
-
 gang: bool = True
 """Whether all ranks run the task that runs at the same time; one that runs alone must not wait for the others."""

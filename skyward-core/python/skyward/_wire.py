@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterator
-from socket import socket
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import msgspec
 
@@ -48,6 +47,7 @@ ACK: Final = 68
 CREDIT: Final = 69
 CANCEL: Final = 70
 BYE: Final = 71
+ADOPT: Final = 72
 
 # Worker to client.
 WORKER_HELLO: Final = 97
@@ -84,6 +84,13 @@ def prefix(head: list[Any], body_length: int) -> bytes:
     return HEADER.pack(len(packed), body_length) + packed
 
 
+class Source(Protocol):
+    """What can be received from."""
+
+    def recv_into(self, buffer: memoryview, /) -> int:
+        """Receive once; the number of bytes, 0 at the end of the stream."""
+
+
 class FrameReader:
     """Cuts what arrives on a socket into frames.
 
@@ -110,7 +117,7 @@ class FrameReader:
         self._big_got = 0
         self._big_head = 0
 
-    def fill(self, source: socket) -> int:
+    def fill(self, source: Source) -> int:
         """Receive once; the number of bytes, 0 at the end of the stream.
 
         Raises:

@@ -101,6 +101,7 @@ def _boot(arguments: _Arguments) -> Agent:
     folder = arguments.folder
     os.makedirs(folder, mode=0o700, exist_ok=True)
     os.chmod(folder, 0o700)
+    os.makedirs(f"{folder}/work", exist_ok=True)
     os.chdir(folder)
     os.umask(0o077)
     _lock(folder)

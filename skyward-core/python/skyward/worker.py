@@ -19,6 +19,7 @@ import msgspec
 
 from . import _hooks, _payload, _state, _wire
 from ._complaint import complain
+from ._conceal import conceal
 from ._failure import failure_map, simple_failure
 from ._runner import Runner, flush
 from ._session import LostDescriptorsError, Session, Task, high_descriptor, raise_descriptor
@@ -93,13 +94,14 @@ class Worker:
     def serve(self) -> None:
         """Run tasks until the client or the agent ends it."""
         session = self.session
-        queue_is_stale = False
+        queue_is_stale = answered = False
         while True:
             if session.queue and session.retained_bytes <= self.retain_bytes:
                 if queue_is_stale:
                     session.pump()
                 if session.queue:
                     queue_is_stale = self.execute(session.queue.popleft())
+                    answered = True
                 if session.lost:
                     raise LostDescriptorsError("that of its connection")
                 continue
@@ -107,8 +109,8 @@ class Worker:
             if session.leaving:
                 self.waiting = False
                 return
-            events = session.poll()
-            self.waiting = False
+            events = session.poll_alert() if answered else session.poll()
+            answered = self.waiting = False
             session.attend(events)
 
     def execute(self, task: Task) -> bool:
@@ -220,6 +222,7 @@ def main() -> None:
     spec = _read_spec()
     listener = raise_descriptor(socket.socket(fileno=int(os.environ.pop("SKYWARD_LISTEN_FD"))))
     listener.setblocking(False)
+    conceal(spec.get("secrets") or ())
     _state.cluster = spec["cluster"]
     if sys.path[0] == os.getcwd():
         # Files in the working folder can be imported, but hide no library's module.

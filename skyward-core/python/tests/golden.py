@@ -26,6 +26,7 @@ _SPEC = {
     "python": "/usr/bin/python3",
     "launcher": [],
     "env": {"KERAS_BACKEND": "jax"},
+    "secrets": {"HF_TOKEN": "hunter2"},
     "cwd": "/tmp",
     "cluster": {
         "node": 0,
@@ -55,6 +56,7 @@ _SPEC = {
     "max_frame": 1 << 30,
     "retain_bytes": 1 << 28,
 }
+_TRACE = ["00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", "vendor=1"]
 _FACTS = {"cpus": 2, "memory_bytes": 25_000_000_000, "hostname": "node0"}
 
 
@@ -108,7 +110,7 @@ def frames() -> list[dict[str, Any]]:
         ("hello_again", "client_to_worker", [_wire.ATTACH, 1, 1, 41, [[7, 0, 0], [8, 3, 16]]], b""),
         ("load", "client_to_worker", [_wire.LOAD, 1, "0123456789abcdef"], _packed(_LOAD)),
         ("run", "client_to_worker", [_wire.RUN, 1 << 40, 1, 41, 0, None], _packed({"x": 1})),
-        ("run_stream", "client_to_worker", [_wire.RUN, 9, 1, 41, 16, "00-0af7-b7ad-01"], b"\x80"),
+        ("run_stream", "client_to_worker", [_wire.RUN, 9, 1, 41, 16, _TRACE], b"\x80"),
         ("run_alone", "client_to_worker", [_wire.RUN, 10, 1, 41, 0, None, False], b"\x80"),
         ("ack", "client_to_worker", [_wire.ACK, 42], b""),
         ("credit", "client_to_worker", [_wire.CREDIT, 9, 8], b""),

@@ -201,6 +201,23 @@ def test_children_of_a_worker_that_lives_are_left_alone(node: Node) -> None:
     assert all(gone(pid) for pid in other)
 
 
+def test_each_renewal_of_the_lease_is_one_of_the_lease_file(make_node: Callable[..., Node]) -> None:
+    node = make_node(lease=60.0)
+    lease = node.folder / "lease"
+    node.agent.send([_wire.PING, 1, 60.0])
+    node.agent.expect(_wire.PONG)
+    assert not lease.exists()  # who removes it ends the machine: it is never made anew
+
+    node = make_node(lease=60.0)
+    lease = node.folder / "lease"
+    lease.write_bytes(b"")
+    for sequence in (1, 2):
+        os.utime(lease, (0, 0))
+        node.agent.send([_wire.PING, sequence, 60.0])
+        node.agent.expect(_wire.PONG)
+        assert lease.stat().st_mtime > 0
+
+
 def test_the_lease_ends_everything(make_node: Callable[..., Node]) -> None:
     node = make_node(lease=60.0)
     node.ready()

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import array
 import os
+import select
 import socket
 import threading
 from pathlib import Path
+from typing import cast
 
 import msgspec
 import pytest
@@ -14,6 +17,25 @@ from skyward import _wire
 from skyward._session import Session
 
 from .client import DEADLINE, WorkerClient
+
+
+class PipesOfClient:
+    """What a client has to have of a socket, over two pipes."""
+
+    def __init__(self, incoming: int, outgoing: int, carrier: socket.socket) -> None:
+        self.incoming, self.outgoing, self.carrier = incoming, outgoing, carrier
+        carrier.settimeout(DEADLINE)
+
+    def recv_into(self, buffer: memoryview) -> int:
+        assert select.select([self.incoming], [], [], DEADLINE)[0], "nothing arrived"
+        return os.readv(self.incoming, [buffer])
+
+    def sendall(self, data: bytes) -> None:
+        assert os.write(self.outgoing, data) == len(data)
+
+    def close(self) -> None:
+        os.close(self.incoming)
+        os.close(self.outgoing)
 
 
 class Ends:
@@ -29,6 +51,23 @@ class Ends:
         self.client = WorkerClient(str(folder / "s"))
         self.session.wait()
         self.client.hello()
+
+    def over_pipes(self, folder: Path) -> WorkerClient:
+        """Another client, which hands the session two pipes and talks over them."""
+        client = WorkerClient(str(folder / "s"))
+        self.session.wait()
+        inward, outward = os.pipe(), os.pipe()
+        carrier = socket.socket(socket.AF_UNIX)
+        carrier.connect(str(folder / "s"))
+        self.session.wait()
+        passed = array.array("i", [inward[0], outward[1]])
+        carrier.sendmsg([_wire.frame([_wire.ADOPT])], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, passed)])
+        for descriptor in passed:
+            os.close(descriptor)
+        self.session.wait()
+        client.close()
+        client.socket = cast("socket.socket", PipesOfClient(outward[0], inward[1], carrier))
+        return client
 
     def in_background(self, parts: list[bytes]) -> threading.Thread:
         """Send a result that the client does not take yet."""
@@ -78,3 +117,61 @@ def test_a_client_that_replaces_one_that_does_not_read_gets_everything(ends: End
     assert second.outcome(2)[1]["kind"] == "unknown"
     sender.join(DEADLINE)
     assert not sender.is_alive()
+
+
+def attach(client: WorkerClient, ends: Ends, awaited: list[list[int]]) -> None:
+    client.send([_wire.ATTACH, 1, 1, 0, awaited])
+    ends.session.wait()
+    client.expect(_wire.WORKER_HELLO)
+
+
+def test_a_connection_goes_on_over_descriptors(ends: Ends, tmp_path: Path) -> None:
+    client = ends.over_pipes(tmp_path)
+    attach(client, ends, [])
+    client.send([_wire.RUN, 7, 1, 0, 0, None], msgspec.msgpack.encode({}))
+    client.send([_wire.CANCEL, 7])
+    ends.session.wait()
+    assert client.outcome(7)[1]["kind"] == "cancelled"
+    large = b"\xc6" + (8 << 20).to_bytes(4, "big") + bytes(8 << 20)
+    sender = threading.Thread(target=ends.session.result, args=(1, 0, 0, 0, [large]), daemon=True)
+    sender.start()
+    assert len(client.outcome(1)[1]) == 8 << 20
+    sender.join(DEADLINE)
+    assert not sender.is_alive()
+    pipes = cast("PipesOfClient", client.socket)
+    pipes.close()
+    ends.session.wait()
+    assert pipes.carrier.recv(1) == b"", "whoever carried the descriptors is told of the end"
+
+
+def test_a_client_over_descriptors_that_does_not_read_is_replaced(ends: Ends, tmp_path: Path) -> None:
+    client = ends.over_pipes(tmp_path)
+    attach(client, ends, [])
+    large = b"\xc6" + (8 << 20).to_bytes(4, "big") + bytes(8 << 20)
+    sender = threading.Thread(target=ends.session.result, args=(1, 0, 0, 0, [large]), daemon=True)
+    sender.start()
+    pipes = cast("PipesOfClient", client.socket)
+    assert select.select([pipes.incoming], [], [], DEADLINE)[0]
+    second = WorkerClient(str(tmp_path / "s"), awaited=[[1, 0, 0]])
+    second.hello()
+    assert len(second.outcome(1)[1]) == 8 << 20
+    sender.join(DEADLINE)
+    assert not sender.is_alive()
+    assert pipes.carrier.recv(1) == b""
+
+
+@pytest.mark.parametrize("count", [0, 1, 3])
+def test_other_than_two_descriptors_are_refused_and_closed(ends: Ends, tmp_path: Path, count: int) -> None:
+    carrier = socket.socket(socket.AF_UNIX)
+    carrier.settimeout(DEADLINE)
+    carrier.connect(str(tmp_path / "s"))
+    ends.session.wait()
+    read, write = os.pipe()
+    passed = array.array("i", [write] * count)
+    ancillary = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, passed)] if count else []
+    carrier.sendmsg([_wire.frame([_wire.ADOPT])], ancillary)
+    os.close(write)
+    ends.session.wait()
+    assert carrier.recv(1 << 16), "it is told why"
+    assert carrier.recv(1) == b""
+    assert os.read(read, 1) == b"", "nobody has the other end"

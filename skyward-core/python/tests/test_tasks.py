@@ -255,6 +255,18 @@ def test_items_that_were_dropped_are_a_lost_stream(node: Node) -> None:
     assert second.call(2) == 1
 
 
+def test_a_stream_that_never_arrived_is_one_when_it_comes_again(node: Node) -> None:
+    first = node.ready(COUNTER)
+    first.close()
+    second = WorkerClient(node.started[0][2], awaited=[[1, 0, 4]])
+    second.hello()
+    assert second.outcome(1)[1]["kind"] == "unknown"
+    task = second.start(1, 4, n=2)
+    assert task == 1  # the same, which says with its number that the failure has come
+    assert second.outcome(task)[0][0] == _wire.RESULT
+    assert [item[0][2] for item in second.seen] == [0, 1]
+
+
 def test_a_stream_that_nobody_awaits_any_more_makes_way(node: Node) -> None:
     first = node.ready(COUNTER)
     first.start(1, 1, n=6)

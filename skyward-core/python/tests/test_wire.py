@@ -34,7 +34,7 @@ class Pieces:
 def read(data: bytes, sizes: list[int], max_body: int = 1 << 30) -> list[tuple[list[Any], bytes, bool]]:
     reader, pieces = FrameReader(max_body), Pieces(data, sizes)
     found = []
-    while reader.fill(pieces):  # type: ignore[arg-type]
+    while reader.fill(pieces):
         found += [(head, bytes(body), owned) for head, body, owned in reader.frames()]
     return found
 
@@ -102,7 +102,7 @@ def test_messages_are_checked_before_they_reach_the_code(head: object, number: i
     decode = msgspec.msgpack.Decoder(_messages.ToAgent).decode
     packed = msgspec.msgpack.encode(head)
     reader = FrameReader(decode=decode)
-    reader.fill(Pieces(_wire.HEADER.pack(len(packed), 0) + packed, []))  # type: ignore[arg-type]
+    reader.fill(Pieces(_wire.HEADER.pack(len(packed), 0) + packed, []))
     with pytest.raises(ProtocolError) as caught:
         list(reader.frames())
     assert caught.value.number == number

@@ -9,6 +9,7 @@ mod pending;
 mod retry;
 mod source;
 mod task;
+mod trace;
 pub mod value;
 
 pub use args::Args;
@@ -19,6 +20,8 @@ pub use retry::RetryPolicy;
 pub use source::{ComputeFn, Source, SourceFile, StaticSource};
 pub(crate) use task::Meter;
 pub use task::{ItemSender, Outcome, Target, Task, TaskHandle, TaskOptions, TaskReply, Value};
+pub use trace::TraceContext;
+pub(crate) use trace::TraceSource;
 #[cfg(feature = "ndarray")]
 pub use value::Array;
 pub use value::{Element, Tensor};

@@ -10,7 +10,7 @@ use futures_core::future::BoxFuture;
 use futures_util::future::try_join_all;
 
 use super::task::{Target, Task, TaskOptions};
-use super::{Args, Output, RetryPolicy, Source};
+use super::{Args, Output, RetryPolicy, Source, TraceContext};
 use crate::error::Result;
 use crate::pool::ComputePool;
 
@@ -31,6 +31,7 @@ pub struct PendingCompute<T> {
     source: Arc<Source>,
     args: Args,
     options: TaskOptions,
+    trace: Option<TraceContext>,
     output: PhantomData<fn() -> T>,
 }
 
@@ -55,7 +56,7 @@ pub fn join_all<T: Output>(calls: impl IntoIterator<Item = PendingCompute<T>>) -
 impl<T: Output> PendingCompute<T> {
     /// A call of this source with these arguments.
     pub fn new(source: Arc<Source>, args: Args) -> Self {
-        Self { source, args, options: TaskOptions::default(), output: PhantomData }
+        Self { source, args, options: TaskOptions::default(), trace: None, output: PhantomData }
     }
 
     /// Bounds how long it may run, counted from its start on a worker.
@@ -76,6 +77,12 @@ impl<T: Output> PendingCompute<T> {
         self
     }
 
+    /// Says which trace it belongs to, in the place of what the pool's [`trace_context`](crate::pool::PoolBuilder::trace_context) says.
+    pub fn trace(mut self, trace: TraceContext) -> Self {
+        self.trace = Some(trace);
+        self
+    }
+
     /// What is called.
     pub fn source(&self) -> &Arc<Source> {
         &self.source
@@ -87,7 +94,8 @@ impl<T: Output> PendingCompute<T> {
     ///
     /// [`ErrorKind::Argument`](crate::error::ErrorKind::Argument) when an argument cannot be serialised.
     pub fn into_task(self) -> Result<Task> {
-        Ok(Task::new(self.source, self.args.encode()?).with_options(self.options).with_streaming(T::STREAMING))
+        let task = Task::new(self.source, self.args.encode()?).with_options(self.options);
+        Ok(task.with_streaming(T::STREAMING).with_trace(self.trace))
     }
 
     /// Runs it on whichever worker is free first.
@@ -138,7 +146,8 @@ impl<T: Output> PendingCompute<T> {
 
 impl<T> Clone for PendingCompute<T> {
     fn clone(&self) -> Self {
-        Self { source: Arc::clone(&self.source), args: self.args.clone(), options: self.options, output: PhantomData }
+        let (source, trace) = (Arc::clone(&self.source), self.trace.clone());
+        Self { source, args: self.args.clone(), options: self.options, trace, output: PhantomData }
     }
 }
 

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use serde::Serialize;
 use tokio::sync::{mpsc, oneshot};
 
-use super::{RetryPolicy, Source};
+use super::{RetryPolicy, Source, TraceContext};
 use crate::error::{Error, ErrorKind, Result};
 use crate::ids::{NodeIndex, Rank, TaskId};
 
@@ -25,6 +25,8 @@ pub struct Task {
     pub streaming: bool,
     /// Deadlines and retries.
     pub options: TaskOptions,
+    /// The trace that it belongs to. None: the pool's [`trace_context`](crate::pool::PoolBuilder::trace_context) says.
+    pub trace: Option<TraceContext>,
 }
 
 /// Deadlines and retries of a task. What is not said is as the pool says for all its tasks: [`PoolBuilder::tasks`](crate::pool::PoolBuilder::tasks).
@@ -170,13 +172,20 @@ impl TaskOptions {
 impl Task {
     /// A call with default options.
     pub fn new(source: Arc<Source>, args: Bytes) -> Self {
-        Self { source, args, streaming: false, options: TaskOptions::default() }
+        Self { source, args, streaming: false, options: TaskOptions::default(), trace: None }
     }
 
     /// The same with these options.
     #[must_use]
     pub fn with_options(mut self, options: TaskOptions) -> Self {
         self.options = options;
+        self
+    }
+
+    /// The same as a part of this trace.
+    #[must_use]
+    pub fn with_trace(mut self, trace: Option<TraceContext>) -> Self {
+        self.trace = trace;
         self
     }
 

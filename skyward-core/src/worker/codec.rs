@@ -21,6 +21,8 @@ pub struct Decoder {
     /// The frame under way, whose body is large: nothing but that is to come.
     large: Option<(Bytes, Memory)>,
     max_body: usize,
+    /// How much room is made at once. It grows with what comes, so that a link without traffic holds little.
+    chunk: usize,
 }
 
 /// Where received bytes go.
@@ -57,7 +59,8 @@ impl Frame {
 impl Decoder {
     /// A decoder that refuses bodies over `max_body` bytes.
     pub fn new(max_body: usize) -> Self {
-        Self { buffer: BytesMut::new(), large: None, max_body }
+        // Before the first read there is no room, as when all of it was filled.
+        Self { buffer: BytesMut::new(), large: None, max_body, chunk: FIRST_CHUNK / 2 }
     }
 
     /// Where received bytes go, with room for what the frame under way still needs. A length is not believed before the bytes come: there is room for some, and for a
@@ -69,8 +72,12 @@ impl Decoder {
         let missing = whole.saturating_sub(self.buffer.len());
         let most = (self.buffer.len() * 3).max(UNSEEN);
         let enough = if missing <= most { missing } else { 0 };
-        if self.buffer.capacity() - self.buffer.len() < enough.max(READ_LEAST) {
-            self.buffer.reserve(missing.clamp(READ_CHUNK, most));
+        let room = self.buffer.capacity() - self.buffer.len();
+        if room == 0 {
+            self.chunk = (self.chunk * 2).min(READ_CHUNK);
+        }
+        if room < enough.max(self.chunk / 8) {
+            self.buffer.reserve(missing.clamp(self.chunk, most));
         }
         &mut self.buffer
     }
@@ -155,9 +162,8 @@ pub const MAX_HEAD: usize = 1 << 20;
 /// A body up to this size is copied behind its head, so that both leave in one write.
 pub const INLINE_BODY: usize = 16 << 10;
 const PREFIX: usize = 8;
+const FIRST_CHUNK: usize = 2 << 10;
 const READ_CHUNK: usize = 64 << 10;
-/// With less room than this a new chunk is begun.
-const READ_LEAST: usize = 8 << 10;
 /// What a length alone makes room for.
 const UNSEEN: usize = 16 << 20;
 
@@ -237,6 +243,25 @@ mod tests {
             steps += u32::from(decoder.buffer.capacity() != before);
         }
         assert!(steps < 6, "{steps}");
+    }
+
+    #[test]
+    fn the_room_grows_where_it_is_filled() {
+        let one = frame(b"\x91\x01", b"");
+        let mut decoder = Decoder::new(10);
+        for _ in 0..1000 {
+            decoder.buffer().extend_from_slice(&one);
+            assert!(decoder.next_frame().unwrap().is_some());
+        }
+        assert!(decoder.buffer().capacity() <= FIRST_CHUNK, "{}", decoder.buffer().capacity());
+        let mut many = one.iter().cycle();
+        for _ in 0..8 {
+            let buffer = decoder.buffer();
+            let room = buffer.capacity() - buffer.len();
+            buffer.extend(many.by_ref().take(room));
+            while decoder.next_frame().unwrap().is_some() {}
+        }
+        assert!(decoder.buffer().capacity() >= READ_CHUNK, "{}", decoder.buffer().capacity());
     }
 
     #[test]

@@ -57,14 +57,28 @@ impl Sender {
     ///
     /// [`ErrorKind::Payload`] for a head or body that no frame holds.
     pub fn push(&self, head: &[u8], body: Bytes) -> Result<()> {
-        let mut bytes = Frame::prefix(head, body.len())?;
+        self.push_in_parts(head, [body])
+    }
+
+    /// The same, for a body that lies in several places: what is large stays there.
+    ///
+    /// # Errors
+    ///
+    /// As [`push`](Self::push).
+    pub fn push_in_parts<const N: usize>(&self, head: &[u8], body: [Bytes; N]) -> Result<()> {
+        let length = body.iter().map(Bytes::len).sum();
+        let mut bytes = Frame::prefix(head, length)?;
         let mut outbox = lock(&self.0.0);
-        if body.len() <= INLINE_BODY {
-            bytes.extend_from_slice(&body);
+        for part in body {
+            if part.len() <= INLINE_BODY {
+                bytes.extend_from_slice(&part);
+            } else {
+                outbox.push(bytes.split().freeze());
+                outbox.push(part);
+            }
+        }
+        if !bytes.is_empty() {
             outbox.push(bytes.freeze());
-        } else {
-            outbox.push(bytes.freeze());
-            outbox.push(body);
         }
         Ok(())
     }

@@ -8,7 +8,9 @@ use serde::{Deserialize, Serialize};
 
 use super::codec::Frame;
 use crate::error::{Error, ErrorKind, Result};
+use crate::payload::TraceContext;
 use crate::plugin::Hook;
+use crate::spec::Secrets;
 
 /// What the client and the node speak.
 pub const PROTOCOL_VERSION: u32 = 1;
@@ -21,7 +23,7 @@ const ERROR: u32 = 41;
 #[allow(missing_docs, reason = "docs/protocol.md names the fields")]
 pub enum ToAgent {
     Hello { pool: String, max_frame: usize },
-    Start { generation: u64, workers: Vec<u32>, spec: Box<StartSpec> },
+    Start { generation: u64, workers: Vec<u32>, spec: Box<StartSpec>, peers: Peers },
     ReservePort { request: u64 },
     Signal { generation: u64, worker: u32, signal: Signal },
     Stop { generation: u64, workers: Vec<u32>, grace: f64 },
@@ -75,12 +77,35 @@ pub struct StartedWorker {
 #[derive(Debug, Clone, PartialEq)]
 #[allow(missing_docs, reason = "docs/protocol.md names the fields")]
 pub enum ToWorker<'a> {
-    Hello { generation: u64, acknowledged: u64, awaited: &'a [(u64, u64, u32)] },
-    Load { reference: u32, digest: &'a str, body: Bytes },
-    Run { task: u64, reference: u32, acknowledged: u64, credit: u32, trace: Option<&'a str>, gang: bool, args: Bytes },
-    Ack { sequence: u64 },
-    Credit { task: u64, items: u32 },
-    Cancel { task: u64 },
+    Hello {
+        generation: u64,
+        acknowledged: u64,
+        awaited: &'a [(u64, u64, u32)],
+    },
+    Load {
+        reference: u32,
+        digest: &'a str,
+        body: Bytes,
+    },
+    Run {
+        task: u64,
+        reference: u32,
+        acknowledged: u64,
+        credit: u32,
+        trace: Option<&'a TraceContext>,
+        gang: bool,
+        args: Bytes,
+    },
+    Ack {
+        sequence: u64,
+    },
+    Credit {
+        task: u64,
+        items: u32,
+    },
+    Cancel {
+        task: u64,
+    },
     Bye,
 }
 
@@ -145,16 +170,18 @@ pub struct StartSpec {
     pub launcher: Vec<String>,
     /// The workers' environment, beside the agent's.
     pub env: BTreeMap<String, String>,
+    /// More of it, which the agent hands to the workers' environment and keeps nowhere.
+    pub(crate) secrets: Secrets,
     /// The workers' working folder.
     pub cwd: String,
-    /// The cluster as the workers see it.
-    pub cluster: Cluster,
     /// The hooks, outermost first.
     pub hooks: Vec<StartHook>,
     /// The largest body of a frame.
     pub max_frame: usize,
     /// How many bytes of unacknowledged results a worker keeps.
     pub retain_bytes: usize,
+    /// The cluster as the workers see it. It comes last, and the peers last in it.
+    pub cluster: Cluster,
 }
 
 /// The cluster as a worker sees it: what is really there.
@@ -168,13 +195,18 @@ pub struct Cluster {
     pub head_port: u16,
     pub job_id: String,
     pub addr: String,
-    pub peers: Vec<Peer>,
     pub accelerators: u32,
     pub total_accelerators: u32,
     pub accelerator: Option<crate::spec::Accelerator>,
     pub network: Network,
     pub generation: u64,
+    /// Empty here: [`Peers`] come in its place.
+    pub(crate) peers: [Peer; 0],
 }
+
+/// The nodes of a cluster, as all of them are told: encoded once, and shared by what is sent to each.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Peers(Bytes);
 
 /// A node of the cluster.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -216,7 +248,7 @@ impl ToAgent {
         }
     }
 
-    /// Head and body.
+    /// Head and body; the body goes on with what [`shared`](Self::shared) gives.
     ///
     /// # Errors
     ///
@@ -225,9 +257,11 @@ impl ToAgent {
         let number = self.number();
         let head = match self {
             Self::Hello { pool, max_frame } => pack(&(number, PROTOCOL_VERSION, pool, max_frame))?,
-            Self::Start { generation, workers, spec } => {
+            Self::Start { generation, workers, spec, .. } => {
                 let mut body = Vec::new();
                 crate::payload::value::encode_into(&mut body, spec).map_err(|error| protocol("start spec", &error))?;
+                // The empty list, in whose place the peers come.
+                body.pop();
                 return Ok((pack(&(number, generation, workers))?, body.into()));
             }
             Self::ReservePort { request } => pack(&(number, request))?,
@@ -238,6 +272,27 @@ impl ToAgent {
             Self::Shutdown { grace } => pack(&(number, grace))?,
         };
         Ok((head, Bytes::new()))
+    }
+
+    /// The end of the body, which is the same for many nodes.
+    pub fn shared(&self) -> Bytes {
+        match self {
+            Self::Start { peers, .. } => peers.0.clone(),
+            _ => Bytes::new(),
+        }
+    }
+}
+
+impl Peers {
+    /// Encodes them.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Protocol`] when one cannot be encoded.
+    pub fn new(peers: &[Peer]) -> Result<Self> {
+        let mut encoded = Vec::new();
+        crate::payload::value::encode_into(&mut encoded, &peers).map_err(|error| protocol("peer", &error))?;
+        Ok(Self(encoded.into()))
     }
 }
 
@@ -253,11 +308,13 @@ impl ToWorker<'_> {
                 (pack(&(65, PROTOCOL_VERSION, generation, acknowledged, awaited))?, Bytes::new())
             }
             Self::Load { reference, digest, body } => (pack(&(66, reference, digest))?, body),
-            Self::Run { task, reference, acknowledged, credit, trace, gang: true, args } => {
-                (pack(&(67, task, reference, acknowledged, credit, trace))?, args)
-            }
-            Self::Run { task, reference, acknowledged, credit, trace, gang: false, args } => {
-                (pack(&(67, task, reference, acknowledged, credit, trace, false))?, args)
+            Self::Run { task, reference, acknowledged, credit, trace, gang, args } => {
+                let trace = trace.map(|trace| (trace.parent(), trace.state().unwrap_or_default()));
+                let head = match gang {
+                    true => pack(&(67, task, reference, acknowledged, credit, trace))?,
+                    false => pack(&(67, task, reference, acknowledged, credit, trace, false))?,
+                };
+                (head, args)
             }
             Self::Ack { sequence } => (pack(&(68, sequence))?, Bytes::new()),
             Self::Credit { task, items } => (pack(&(69, task, items))?, Bytes::new()),
@@ -407,6 +464,43 @@ mod tests {
         assert_eq!(pong, FromAgent::Pong { sequence: 7 });
         let result = FromWorker::decode(frame(pack(&(98, 1, 2, 3, 4, 5, [6])).unwrap())).unwrap();
         assert!(matches!(result, FromWorker::Result { end: TaskEnd { sequence: 1, micros: 5, .. }, .. }));
+    }
+
+    #[test]
+    fn peers_are_the_end_of_a_start_spec() {
+        let peers = [("10.0.0.1", 0), ("10.0.0.2", 1)].map(|(addr, node)| Peer { node, addr: addr.into() });
+        let cluster = Cluster {
+            node: 1,
+            total_nodes: 2,
+            workers_per_node: 1,
+            head_addr: "10.0.0.1".into(),
+            head_port: 4242,
+            job_id: "p-1".into(),
+            addr: "10.0.0.2".into(),
+            accelerators: 0,
+            total_accelerators: 0,
+            accelerator: None,
+            network: Network::default(),
+            generation: 1,
+            peers: [],
+        };
+        let spec = StartSpec {
+            python: "python".into(),
+            launcher: Vec::new(),
+            env: BTreeMap::new(),
+            secrets: Secrets::default(),
+            cwd: "/work".into(),
+            hooks: Vec::new(),
+            max_frame: 1,
+            retain_bytes: 1,
+            cluster,
+        };
+        let peers = Peers::new(&peers).unwrap();
+        let start = ToAgent::Start { generation: 1, workers: vec![0], spec: Box::new(spec), peers };
+        let (_, body) = start.encode().unwrap();
+        let body: serde_json::Value = rmp_serde::from_slice(&[body, start.shared()].concat()).unwrap();
+        let told = serde_json::json!([{"node": 0, "addr": "10.0.0.1"}, {"node": 1, "addr": "10.0.0.2"}]);
+        assert_eq!((&body["cluster"]["peers"], &body["python"]), (&told, &"python".into()), "{body}");
     }
 
     #[test]

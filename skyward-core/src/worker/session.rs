@@ -58,10 +58,8 @@ impl Session {
         };
         self.acknowledge_all();
         let acknowledged = self.acknowledged;
-        send(
-            ToWorker::Run { task: id.0, reference, acknowledged, credit, trace: None, gang, args: task.args.clone() }
-                .encode()?,
-        );
+        let (trace, args) = (task.trace.as_ref(), task.args.clone());
+        send(ToWorker::Run { task: id.0, reference, acknowledged, credit, trace, gang, args }.encode()?);
         Ok(())
     }
 

@@ -39,6 +39,8 @@ class Agent:
         self.workers = Workers(folder, machine)
         self.pool: str | None = None
         self.why_ended = ""
+        self._kept = True
+        """Whether there may be a lease file in the machine's folder, which is the working folder."""
         self._owner: int | None = None
         """The owner's process, where its end must be looked for."""
         self._listener = listener
@@ -240,6 +242,7 @@ class Agent:
             raise _wire.ProtocolError("the first message must be Hello", number)
         if type(message) is Ping:
             self.lease = message.lease
+            self._tell_keeper()
         self._renew()
         if type(message) is Ping:
             connection.send([_wire.PONG, message.sequence])
@@ -258,6 +261,15 @@ class Agent:
 
     def _renew(self) -> None:
         self.deadline = monotonic() + self.lease
+
+    def _tell_keeper(self) -> None:
+        """Renew the lease file of whatever else ends this machine, where there is such a thing."""
+        if self._kept:
+            try:
+                os.utime("lease")
+            except OSError as error:
+                # Who removes it ends the machine; otherwise the next renewal may do better.
+                self._kept = not isinstance(error, FileNotFoundError)
 
     def _greet(self, connection: Connection, hello: Hello) -> None:
         if hello.version != _wire.PROTOCOL:
@@ -279,6 +291,11 @@ class Agent:
     def _start(self, start: Start, body: memoryview) -> None:
         generation, indexes = start.generation, start.workers
         spec, whole = _decode_spec(body), msgspec.msgpack.decode(body)
+        whole["secrets"] = list(spec.secrets)
+        if spec.secrets:
+            # The buffer in which they arrived lives as long as the connection; the spec is forgotten when this returns.
+            body[:] = bytes(len(body))
+            _leave_no_core()
         started = self.workers.start(generation, indexes, spec, whole)
         for worker in started:
             self._tails.follow(worker)
@@ -393,6 +410,16 @@ def log(text: str) -> None:
         os.write(2, f"{stamp} {text}\n".encode())
     except OSError:
         pass  # a full disk is no reason to leave workers alone
+
+
+def _leave_no_core() -> None:
+    """Write no memory to a disk when this process or a worker crashes; a payload may change that for itself."""
+    import resource
+
+    most = resource.getrlimit(resource.RLIMIT_CORE)[1]
+    # A limit of 0 would still let a program have it to which the system hands such files.
+    least = 1 if most == resource.RLIM_INFINITY else min(1, most)
+    resource.setrlimit(resource.RLIMIT_CORE, (least, most))
 
 
 def _boot_facts() -> dict[str, Any]:

@@ -90,7 +90,8 @@ class Worker:
         listener = socket.socket(socket.AF_UNIX)
         try:
             listener.bind(self.socket_path)
-            os.chmod(self.socket_path, 0o600)
+            # The sticky bit says that a connection may go on over descriptors: see `Adopt`.
+            os.chmod(self.socket_path, 0o1600)
             listener.listen(128)
         except OSError:
             listener.close()
@@ -100,7 +101,7 @@ class Worker:
     def _environment(
         self, spec: StartSpec, cluster: Mapping[str, Any], inherited: Mapping[str, str], listener: int
     ) -> dict[str, str]:
-        full = {**inherited, **spec.env}
+        full = {**inherited, **spec.env, **spec.secrets}
         paths = [
             _PACKAGE_ROOT,
             *(p for p in full.get("PYTHONPATH", "").split(os.pathsep) if p and p != _PACKAGE_ROOT),
