@@ -32,3 +32,20 @@ mod recovery {}
 
 #[doc = include_str!("../docs/cancellation.md")]
 mod cancellation {}
+
+#[doc = include_str!("../docs/secrets.md")]
+mod secrets {}
+
+#[doc = include_str!("../docs/observability.md")]
+mod observability {}
+
+#[cfg(feature = "ssh")]
+#[doc = include_str!("../docs/ssh-hosts.md")]
+mod ssh_hosts {}
+
+#[cfg(feature = "docker")]
+#[doc = include_str!("../docs/docker.md")]
+mod docker {}
+
+#[doc = include_str!("../docs/costs.md")]
+mod costs {}

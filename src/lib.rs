@@ -47,6 +47,8 @@
 //! | `plugins` | yes | [`plugins`]: JAX, Keras, PyTorch |
 //! | `terminal` | yes | [`Terminal`]: progress and output for people, when asked for |
 //! | `ndarray` | no | arrays to and from `ndarray` |
+//! | `metrics` | no | what pools do, as numbers for the crate `metrics` |
+//! | `docker` | no | `provider::Docker`: nodes that are containers |
 
 #[cfg(doctest)]
 mod doctests;
@@ -99,6 +101,10 @@ pub mod prelude {
     pub use skyward_core::payload::{Payload, PendingCompute, RetryPolicy, Streaming, Target, TaskOptions, join_all};
     pub use skyward_core::plugin::{Hook, HookKind, Plugin, plugin};
     pub use skyward_core::pool::{ComputePool, ComputePoolExt, Pool};
+    #[cfg(feature = "docker")]
+    pub use skyward_core::provider::Docker;
+    #[cfg(feature = "ssh")]
+    pub use skyward_core::provider::{Host, Hosts};
     pub use skyward_core::provider::{Local, Provider};
     pub use skyward_core::spec::{Accelerator, ClusterInfo, Image, Limits, Nodes};
     #[cfg(feature = "terminal")]

@@ -78,6 +78,10 @@ pub enum ErrorKind {
     Environment,
     /// A machine could not be made ready.
     Bootstrap,
+    /// A host does not prove that it is the one that is meant.
+    HostKey,
+    /// A host does not let the client in.
+    Login,
     /// A provider refused or failed.
     Provider,
     /// A plugin's hook raised or did not return in time.

@@ -116,6 +116,18 @@ pub enum PoolEvent {
         /// How.
         exit: WorkerExit,
     },
+    /// The connection to a node was lost, and it is tried to have it again. What runs there goes on; what it answers and writes waits there.
+    NodeDisconnected {
+        /// Which one.
+        node: NodeIndex,
+        /// Why.
+        error: Error,
+    },
+    /// The connection to a node is there again, and nothing was lost with it.
+    NodeReconnected {
+        /// Which one.
+        node: NodeIndex,
+    },
     /// A node is lost, or the machine that was to replace it is. Unless the pool gives up, another one is launched.
     NodeLost {
         /// Which one.
@@ -132,7 +144,35 @@ pub enum PoolEvent {
         /// The address at which the other nodes reach it.
         address: String,
     },
-    /// A lost machine is not confirmed gone. It stays on record, is tried again when the pool ends, and ends by its lease if it can.
+    /// A further machine could not be made ready, or was lost before it joined. The pool goes on without it, and may try another one.
+    NodeFailed {
+        /// The number by which the provider knows it.
+        node: NodeIndex,
+        /// Why.
+        error: Error,
+    },
+    /// A further node has come to a pool that serves, and its workers take tasks; in a joined world, all workers do.
+    NodeJoined {
+        /// Which one it is in the pool.
+        node: NodeIndex,
+        /// Its machine.
+        machine: MachineId,
+        /// The address at which the other nodes reach it.
+        address: String,
+    },
+    /// A node is to leave: it takes nothing new, and its machine is ended when it has finished what it has.
+    NodeLeaving {
+        /// Which one.
+        node: NodeIndex,
+    },
+    /// The pool has another number of nodes than before: those that came take tasks, and the machines of those that left are confirmed gone.
+    Resized {
+        /// How many nodes there are.
+        nodes: u32,
+        /// How many workers.
+        workers: u32,
+    },
+    /// A machine that was lost or given back is not confirmed gone. It stays on record, is tried again when the pool ends, and ends by its lease if it can.
     NodeLeft {
         /// The node it was.
         node: NodeIndex,

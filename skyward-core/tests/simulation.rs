@@ -22,7 +22,12 @@ fn what_was_mended_stays_mended() {
     // A pool that was to end while it tried to reach the workers of a machine that is silent.
     // An agent's answer that came after its request was given up, and was taken for that to the next.
     // A fake machine that froze after its end.
-    for seed in [2953, 3429, 5762, 17459] {
+    // A gang whose callers had given up one after another, for which a world waited for ever.
+    // A node that was to leave and, connected again, seemed to stay.
+    // A task that a lost worker had not begun, while its node was to leave and the others were idle.
+    // Nodes that were lost before or after they were told to leave, and of which the status said nothing.
+    // A machine that was not wanted any more, and had the number of another node that was just being stopped.
+    for seed in [2953, 3429, 5762, 17459, 441, 976, 11342, 19684, 29119] {
         sim::run(seed).unwrap_or_else(|broken| panic!("{broken}"));
     }
 }
@@ -49,19 +54,23 @@ fn no_seed_breaks_an_invariant() {
     let virtual_time: Duration = played.iter().map(|seen| seen.took).sum();
     let sum = |what: fn(&sim::Seen) -> usize| played.iter().map(what).sum::<usize>();
     println!(
-        "{count} seeds: {virtual_time:?} in {:?}; {} pools were ready; of {} tasks {} returned and {} failed, on {} machines, of which {} took the place of another",
+        "{count} seeds: {virtual_time:?} in {:?}; {} pools were ready; of {} tasks {} returned and {} failed, on {} machines, of which {} took the place of another; {} sizes were asked for and reached, {} pools had more nodes than they began with",
         started.elapsed(),
         sum(|seen| seen.ready.into()),
         sum(|seen| seen.tasks),
         sum(|seen| seen.returned),
         sum(|seen| seen.failed),
         sum(|seen| seen.machines),
-        sum(|seen| seen.replaced)
+        sum(|seen| seen.replaced),
+        sum(|seen| seen.resized),
+        sum(|seen| seen.grown.into())
     );
     // What never gets far finds nothing.
     assert!(sum(|seen| seen.ready.into()) as u64 * 3 > count, "most pools do not become ready");
     assert!(sum(|seen| seen.returned) > sum(|seen| seen.failed), "most tasks fail");
     assert!(sum(|seen| seen.replaced) as u64 * 6 > count, "hardly a machine is replaced");
+    assert!(sum(|seen| seen.resized) as u64 * 6 > count, "hardly a size is reached");
+    assert!(sum(|seen| seen.grown.into()) as u64 * 20 > count, "hardly a pool grows");
     assert!(sum(|seen| seen.failed) > 0, "no task fails: there are no faults");
 }
 

@@ -1,7 +1,7 @@
 //! The link to a node's agent: requests and their answers, and what the agent tells by itself.
 
 use std::collections::VecDeque;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use crate::ids::{Generation, NodeIndex, Rank};
 use crate::remote::ByteStream;
 use crate::worker::codec::Frame;
 use crate::worker::link::{Reader, Sender, Writer, link};
-use crate::worker::message::{FromAgent, PROTOCOL_VERSION, StartSpec, StartedWorker, ToAgent};
+use crate::worker::message::{FromAgent, PROTOCOL_VERSION, Peers, StartSpec, StartedWorker, ToAgent};
 
 /// A node's agent.
 #[derive(Debug)]
@@ -28,13 +28,15 @@ pub(crate) struct Agent {
     gone: Arc<OnceLock<Error>>,
     lease: Duration,
     answers: Mutex<mpsc::UnboundedReceiver<FromAgent>>,
+    /// Which node it is, in the pool.
+    node: Arc<AtomicU32>,
     tasks: [AbortHandle; 3],
 }
 
 /// Turns what an agent tells into what the pool does.
 struct Listener {
     shared: Arc<Shared>,
-    node: NodeIndex,
+    node: Arc<AtomicU32>,
     workers_per_node: u32,
     connection: u64,
     gone: Arc<OnceLock<Error>>,
@@ -66,9 +68,10 @@ impl Agent {
         let (answers, received) = mpsc::unbounded_channel();
         let connection = shared.next_connection.fetch_add(1, Ordering::Relaxed);
         let gone = Arc::new(OnceLock::new());
+        let node = Arc::new(AtomicU32::new(node.0));
         let listener = Listener {
             shared: Arc::clone(shared),
-            node,
+            node: Arc::clone(&node),
             workers_per_node,
             connection,
             gone: Arc::clone(&gone),
@@ -81,7 +84,12 @@ impl Agent {
             write,
             super::driver::spawn(listener.run(reader, waiting)).abort_handle(),
         ];
-        Ok(Self { sender, connection, gone, lease, answers: Mutex::new(received), tasks })
+        Ok(Self { sender, connection, gone, lease, answers: Mutex::new(received), node, tasks })
+    }
+
+    /// Its node gets a place in the pool. Before that no worker runs there, and nothing of it is told.
+    pub(crate) fn take_place(&self, node: NodeIndex) {
+        self.node.store(node.0, Ordering::Relaxed);
     }
 
     pub(crate) fn sender(&self) -> Sender {
@@ -125,11 +133,11 @@ impl Agent {
         &self,
         generation: Generation,
         workers: Vec<u32>,
-        spec: StartSpec,
+        (spec, peers): (StartSpec, Peers),
         received: impl Fn(u32) -> [u64; 2],
         deadline: Duration,
     ) -> Result<Vec<StartedWorker>> {
-        let start = ToAgent::Start { generation: generation.0, workers, spec: Box::new(spec) };
+        let start = ToAgent::Start { generation: generation.0, workers, spec: Box::new(spec), peers };
         let started = self
             .request(&start, deadline, |answer| match answer {
                 FromAgent::Started { workers, generation: of } if of == generation.0 => Ok(workers),
@@ -169,7 +177,7 @@ impl Agent {
 
     fn push(&self, message: &ToAgent) -> Result<()> {
         let (head, body) = message.encode()?;
-        self.sender.push(&head, body)
+        self.sender.push_in_parts(&head, [body, message.shared()])
     }
 
     async fn request<T>(
@@ -224,7 +232,7 @@ impl Listener {
                         self.on_message(message);
                     }
                     Err(error) => {
-                        tracing::error!(pool = %self.shared.pool, node = self.node.0, %error, "a message of the agent was dropped")
+                        tracing::error!(pool = %self.shared.pool, node = self.node().0, %error, "a message of the agent was dropped")
                     }
                 }
             }
@@ -235,6 +243,7 @@ impl Listener {
                 Ok(Ok(false)) => break Error::new(ErrorKind::Io, "the agent ended its connection"),
                 Ok(Err(error)) => break error,
                 Err(_) => {
+                    self.shared.metrics.lease_silent();
                     let silent = format!("the agent did not answer for {lease:?}");
                     break Error::new(ErrorKind::Timeout, silent).with_exit(WorkerExit::LeaseEnded);
                 }
@@ -244,7 +253,7 @@ impl Listener {
         self.shared.heard(self.rank(0).0..self.rank(self.workers_per_node).0).await;
         // Before the command, which whoever does not know this connection yet drops.
         let _ = self.gone.set(error);
-        self.shared.command(Command::AgentGone { node: self.node, connection: self.connection });
+        self.shared.command(Command::AgentGone { node: self.node(), connection: self.connection });
     }
 
     fn on_message(&self, message: FromAgent) {
@@ -270,7 +279,7 @@ impl Listener {
             FromAgent::Stacks { generation, worker, text } => {
                 self.shared.on_stacks(self.rank(worker), Generation(generation), &text);
             }
-            FromAgent::Pong { sequence } if sequence != CHECK => {}
+            FromAgent::Pong { sequence } if sequence != CHECK => self.shared.metrics.lease_renewed(),
             answer => {
                 // Nobody waits for an answer that came too late.
                 let _ = self.answers.send(answer);
@@ -278,8 +287,12 @@ impl Listener {
         }
     }
 
+    fn node(&self) -> NodeIndex {
+        NodeIndex(self.node.load(Ordering::Relaxed))
+    }
+
     fn rank(&self, worker: u32) -> Rank {
-        Rank(self.node.0 * self.workers_per_node + worker)
+        Rank(self.node().0 * self.workers_per_node + worker)
     }
 }
 

@@ -1,14 +1,18 @@
 //! From a blueprint to nodes with agents, and to workers that have entered their hooks.
 
 use std::any::Any;
+use std::future::Future;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 
-use futures_util::future::try_join_all;
+use futures_util::FutureExt;
+use futures_util::future::{BoxFuture, try_join_all};
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use tokio::time::Instant;
 
 use super::cleanup::Cleanup;
-use super::node::{Launch, Node, Prepared, Recipe};
+use super::node::{Declared, Launch, Node, Prepared, Recipe};
 use super::shared::{Shared, WorkerSlot};
 use super::status::PoolPhase;
 use super::world::World;
@@ -30,15 +34,43 @@ pub(crate) struct Blueprint {
     pub(crate) cluster: ClusterInfo,
     pub(crate) image: Image,
     pub(crate) plugins: PluginSet,
+    pub(crate) declared: Declared,
 }
 
 /// A pool whose workers have entered their hooks.
-#[derive(Debug)]
 pub(crate) struct Started {
     pub(crate) nodes: Vec<Arc<Node>>,
     pub(crate) world: Arc<World>,
     /// How further nodes are made.
     pub(crate) recipe: Arc<Recipe>,
+    /// How many nodes it is to have.
+    pub(crate) wanted: Nodes,
+    /// Machines that are not ready yet.
+    pub(crate) late: Vec<Late>,
+    /// Machines that could not be made ready.
+    pub(crate) failed: Vec<(NodeIndex, Error)>,
+}
+
+/// A machine that is being made ready; the pool may start without it.
+pub(crate) struct Late {
+    pub(crate) launch: Launch,
+    pub(crate) deadline: Instant,
+    pub(crate) prepared: BoxFuture<'static, Result<Prepared>>,
+}
+
+/// Nodes in the order of their indices, and what is not one yet.
+struct Machines {
+    prepared: Vec<Prepared>,
+    late: Vec<Late>,
+    failed: Vec<(NodeIndex, Error)>,
+}
+
+impl Future for Late {
+    type Output = (Launch, Result<Prepared>);
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        self.prepared.poll_unpin(context).map(|prepared| (self.launch, prepared))
+    }
 }
 
 /// What plugins hold for the life of the pool.
@@ -47,6 +79,7 @@ pub(crate) type Guards = Vec<Box<dyn Any + Send + Sync>>;
 impl Blueprint {
     /// Launches the machines, makes them ready, and starts the first generation of workers.
     pub(crate) async fn bring_up(&self, shared: &Arc<Shared>, cleanup: &Cleanup) -> Result<Started> {
+        let began = Instant::now();
         let mut guards = Guards::new();
         for plugin in self.plugins.iter() {
             let guard = tokio::time::timeout(shared.limits.start, plugin.around_pool(&self.cluster)).await;
@@ -62,30 +95,33 @@ impl Blueprint {
         let offer = self.provider.choose(&self.requirements).await?;
         cleanup.arm().await?;
         self.provider.prepare(&shared.pool).await?;
-        let recipe = Recipe {
+        let recipe = Arc::new(Recipe {
             provider: self.provider.clone(),
             offer,
             cluster: self.cluster.clone(),
             image: self.image.clone(),
             inputs,
             plugins: self.plugins.clone(),
-        };
-        let prepared = self.prepare_nodes(shared, cleanup, &recipe).await?;
+            declared: self.declared.clone(),
+        });
+        let Machines { prepared, late, failed } = self.prepare_nodes(shared, cleanup, &recipe).await?;
 
         let count = prepared.len() as u32;
         let mut cluster = self.cluster.clone();
         cluster.nodes = count;
         let per_node = cluster.workers_per_node;
-        let joined = self.plugins.joins_world(&cluster);
+        // By what it is to be, so that it stays so when the rest has come.
+        let joined = self.declared.joined;
         {
             let mut state = shared.lock();
             state.scheduler = Scheduler::new(count, per_node, joined, shared.limits);
+            state.scheduler.set_apart(prepared.iter().all(|prepared| !prepared.machine.on_client_host));
             state.workers_per_node = per_node;
             let slot = || WorkerSlot::new(Generation(0), shared.limits.max_frame);
             state.workers = (0..count * per_node).map(|_| slot()).collect();
         }
         let connects = prepared.into_iter().zip(0..);
-        let connects = connects.map(|(prepared, index)| prepared.connect(shared, NodeIndex(index), per_node));
+        let connects = connects.map(|(prepared, index)| prepared.join(shared, NodeIndex(index), per_node));
         let nodes: Vec<Arc<Node>> = try_join_all(connects).await?.into_iter().map(Arc::new).collect();
         {
             let mut state = shared.lock();
@@ -96,31 +132,37 @@ impl Blueprint {
         let ranks: Vec<Rank> = (0..count * per_node).map(Rank).collect();
         world.start(shared, &nodes, Generation(1), &ranks).await?;
         shared.lock().phase = PoolPhase::Ready;
+        shared.metrics.started(began.elapsed());
         shared.emit(PoolEvent::PoolReady { nodes: count, workers: count * per_node });
-        Ok(Started { nodes, world: Arc::new(world), recipe: Arc::new(recipe) })
+        Ok(Started { nodes, world: Arc::new(world), recipe, wanted: self.nodes, late, failed })
     }
 
     /// As many nodes as there are to be, in the order of their indices.
-    async fn prepare_nodes(&self, shared: &Arc<Shared>, cleanup: &Cleanup, recipe: &Recipe) -> Result<Vec<Prepared>> {
+    async fn prepare_nodes(&self, shared: &Arc<Shared>, cleanup: &Cleanup, recipe: &Arc<Recipe>) -> Result<Machines> {
         let limits = &shared.limits;
         let wanted = self.nodes.wanted();
         let content = Instant::now() + limits.start / 2;
         let deadline = Instant::now() + limits.start + limits.environment;
         let launches = (0..wanted).map(|node| Launch::first(NodeIndex(node)));
         cleanup.intend(launches.clone().map(|launch| (launch.id(shared), launch.as_node))).await?;
-        let mut pending: FuturesUnordered<_> = launches.map(|launch| recipe.prepare(shared, cleanup, launch)).collect();
+        let prepare = |launch: Launch| {
+            let (recipe, shared, cleanup) = (Arc::clone(recipe), Arc::clone(shared), cleanup.clone());
+            let prepared = async move { recipe.prepare(&shared, &cleanup, launch).await };
+            Late { launch, deadline, prepared: prepared.boxed() }
+        };
+        let mut pending: FuturesUnordered<Late> = launches.map(prepare).collect();
         let mut prepared = Vec::new();
-        let mut failure = None;
+        let mut failed: Vec<(NodeIndex, Error)> = Vec::new();
         loop {
             let enough = prepared.len() as u32 >= self.nodes.least();
             // A pool that is content with fewer nodes waits for the rest until half of its time has passed.
             let until = if enough { content } else { deadline };
             match tokio::time::timeout_at(until, pending.next()).await {
-                Ok(Some(Ok(node))) => prepared.push(node),
-                Ok(Some(Err(error))) if self.nodes.least() == wanted => return Err(error),
-                Ok(Some(Err(error))) => {
+                Ok(Some((_, Ok(node)))) => prepared.push(node),
+                Ok(Some((_, Err(error)))) if self.nodes.least() == wanted => return Err(error),
+                Ok(Some((launch, Err(error)))) => {
                     tracing::warn!(pool = %shared.pool, %error, "a node could not be made ready");
-                    failure = Some(error);
+                    failed.push((launch.as_node, error));
                 }
                 Ok(None) => break,
                 Err(_) if enough => break,
@@ -142,12 +184,12 @@ impl Blueprint {
                     self.nodes.least()
                 ),
             );
-            return Err(match failure {
-                Some(cause) => error.with_source(cause),
+            return Err(match failed.pop() {
+                Some((_, cause)) => error.with_source(cause),
                 None => error,
             });
         }
         prepared.sort_by_key(|prepared| prepared.machine.node);
-        Ok(prepared)
+        Ok(Machines { prepared, late: pending.into_iter().collect(), failed })
     }
 }

@@ -13,15 +13,17 @@ use super::bring_up::Blueprint;
 use super::cleanup::{Cleanup, LastResort};
 use super::driver::Driver;
 use super::handle::Pool;
-use super::shared::{Shared, closed};
+use super::metrics::Metrics;
+use super::node::Declared;
+use super::shared::{Settings, Shared, closed};
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::Events;
 use crate::ids::PoolId;
 use crate::payload::metadata::Metadata;
-use crate::payload::{ComputeFn, Output, PendingCompute, Source, TaskOptions};
+use crate::payload::{ComputeFn, Output, PendingCompute, Source, TaskOptions, TraceContext, TraceSource};
 use crate::plugin::{Plugin, PluginSet};
 use crate::provider::{Checked, Local, Provider, Requirements};
-use crate::spec::{Accelerator, ClusterInfo, Image, Limits, Nodes};
+use crate::spec::{Accelerator, ClusterInfo, Image, Limits, Nodes, Secrets};
 #[cfg(feature = "terminal")]
 use crate::terminal::Terminal;
 
@@ -50,6 +52,7 @@ pub struct PoolBuilder {
     limits: Limits,
     tasks: TaskOptions,
     sources: Vec<Arc<Source>>,
+    trace: Option<TraceSource>,
     id: Option<PoolId>,
     #[cfg(feature = "terminal")]
     terminal: Option<Terminal>,
@@ -67,6 +70,7 @@ impl PoolBuilder {
             limits: Limits::default(),
             tasks: TaskOptions::default(),
             sources: Vec::new(),
+            trace: None,
             id: None,
             #[cfg(feature = "terminal")]
             terminal: None,
@@ -154,6 +158,19 @@ impl PoolBuilder {
     /// The same for a call that was put together by Rust code.
     pub fn payload_of<T: Output>(mut self, call: &PendingCompute<T>) -> Self {
         self.sources.push(Arc::clone(call.source()));
+        self
+    }
+
+    /// Says which trace each task belongs to that does not say it itself: it is called when a task is submitted, within the task's span, which is below the caller's. Payloads
+    /// see it as `sky.trace_context()` and in their environment.
+    ///
+    /// ```
+    /// # use skyward_core::{payload::TraceContext, pool::Pool};
+    /// # fn headers() -> Vec<(String, String)> { Vec::new() }
+    /// let builder = Pool::builder().trace_context(|| TraceContext::from_carrier(headers()));
+    /// ```
+    pub fn trace_context(mut self, source: impl Fn() -> Option<TraceContext> + Send + Sync + 'static) -> Self {
+        self.trace = Some(TraceSource::new(source));
         self
     }
 
@@ -251,9 +268,16 @@ impl PoolBuilder {
         let mut blueprint = self.blueprint()?;
         let pool = self.id.clone().unwrap_or_else(PoolId::random);
         blueprint.provider = blueprint.provider.of_pool(&pool);
-        let span = tracing::info_span!("pool", pool = %pool, provider = self.provider.name());
+        let span = tracing::info_span!(target: "skyward::pool", "pool", pool = %pool, provider = self.provider.name());
         let (commands, received) = mpsc::unbounded_channel();
-        let shared = Shared::new(pool.clone(), self.limits, self.tasks, commands);
+        let settings = Settings {
+            limits: self.limits,
+            defaults: self.tasks,
+            secrets: Secrets::new(blueprint.image.secrets.clone()),
+            trace: self.trace.clone(),
+            metrics: Metrics::new(self.provider.name()),
+        };
+        let shared = Shared::new(pool.clone(), settings, commands);
         let screen = self.show(shared.events(), &span);
         let cleanup = Cleanup::new(Arc::new(blueprint.provider.clone()), pool);
         let last_resort = LastResort { cleanup: cleanup.clone(), shared: Arc::clone(&shared) };
@@ -300,16 +324,7 @@ impl PoolBuilder {
             return Err(Error::new(ErrorKind::InvalidSpec, "each node has 0 workers")
                 .with_hint("a node without workers runs nothing: `.workers_per_node(1)`"));
         }
-        if self.nodes.wanted().checked_mul(workers).is_none_or(|all| all > MOST_WORKERS) {
-            return Err(Error::new(
-                ErrorKind::InvalidSpec,
-                format!(
-                    "{} nodes with {workers} workers each are more than {MOST_WORKERS} workers",
-                    self.nodes.wanted()
-                ),
-            )
-            .with_hint("start several pools"));
-        }
+        check_workers(self.nodes, workers)?;
         let limits = &self.limits;
         for (name, value) in [
             ("start", limits.start),
@@ -317,6 +332,7 @@ impl PoolBuilder {
             ("hooks", limits.hooks),
             ("lease", limits.lease),
             ("shutdown", limits.shutdown),
+            ("idle", limits.idle),
             ("stall", limits.stall.unwrap_or(Duration::MAX)),
         ] {
             if value.is_zero() {
@@ -324,6 +340,11 @@ impl PoolBuilder {
                     "a deadline of zero has passed before anything can happen; the default suits most pools",
                 ));
             }
+        }
+        if limits.backlog == 0 {
+            return Err(Error::new(ErrorKind::InvalidSpec, "`Limits::backlog` is zero").with_hint(
+                "an elastic pool grows by a node when so many tasks wait for each of its workers: at least 1",
+            ));
         }
         if limits.poison == 0 {
             return Err(Error::new(ErrorKind::InvalidSpec, "`Limits::poison` is zero")
@@ -339,6 +360,7 @@ impl PoolBuilder {
                 .and_then(|metadata| metadata.merge_into(image))
                 .map_err(|error| error.with_context("payload", source.main()))?;
         }
+        let declared = Declared { image: image.clone(), joined: self.plugins.joins_world(&cluster) };
         let image = self.plugins.transform(image, &cluster)?;
         image.validate()?;
         Ok(Blueprint {
@@ -348,8 +370,19 @@ impl PoolBuilder {
             cluster,
             image,
             plugins: self.plugins.clone(),
+            declared,
         })
     }
+}
+
+/// Whether a pool of these nodes has no more workers than it may.
+pub(super) fn check_workers(nodes: Nodes, per_node: u32) -> Result<()> {
+    let most = nodes.most();
+    if most.checked_mul(per_node).is_none_or(|all| all > MOST_WORKERS) {
+        let what = format!("{most} nodes with {per_node} workers each are more than {MOST_WORKERS} workers");
+        return Err(Error::new(ErrorKind::InvalidSpec, what).with_hint("start several pools"));
+    }
+    Ok(())
 }
 
 /// Workers of one pool, at most: their broadcasts must fit the queue's count.

@@ -126,12 +126,16 @@ impl Cleanup {
     async fn end_some(&self, end: Instant, only: Option<NodeIndex>, gone: impl Fn(&Machine)) -> Result<()> {
         let mut pause = Duration::from_millis(2);
         loop {
-            let machines = self.live().await;
+            let now = Instant::now();
+            // A provider that cannot list all does not keep what is known from being ended.
+            let (mut machines, unlisted) = self.live().await;
             let round = async {
-                let mut machines = machines?;
                 machines.retain(|machine| only.is_none_or(|node| machine.node == node));
-                let ended = join_all(machines.iter().map(|machine| self.provider.terminate(&machine.id))).await;
-                let failed = ended.into_iter().find_map(Result::err);
+                let ended = join_all(machines.iter().map(|machine| self.provider.terminate(&machine.id)));
+                // One that cannot be reached does not keep the others from being seen to be gone.
+                let ended =
+                    tokio::time::timeout_at(now + end.saturating_duration_since(now) / 2 + LEAST / 2, ended).await;
+                let failed = ended.unwrap_or_default().into_iter().find_map(Result::err);
                 let ids: Vec<MachineId> = machines.iter().map(|machine| machine.id.clone()).collect();
                 let states = self.provider.inspect(&ids).await?;
                 let left: Vec<Machine> = machines
@@ -147,6 +151,9 @@ impl Cleanup {
                     })
                     .collect();
                 if left.is_empty() {
+                    if let Some(error) = unlisted {
+                        return Err(error);
+                    }
                     return match only {
                         None => self.provider.teardown(&self.pool).await,
                         Some(_) => Ok(()),
@@ -183,14 +190,18 @@ impl Cleanup {
     }
 
     /// What was launched, and what the provider knows beside it: a launch whose answer never came.
-    async fn live(&self) -> Result<Vec<Machine>> {
+    async fn live(&self) -> (Vec<Machine>, Option<Error>) {
         let mut machines = lock(&self.machines).clone();
-        for machine in self.provider.list(&self.pool).await? {
+        let listed = match self.provider.list(&self.pool).await {
+            Ok(listed) => listed,
+            Err(error) => return (machines, Some(error)),
+        };
+        for machine in listed {
             if !machines.iter().any(|other| other.id == machine.id) {
                 machines.push(machine);
             }
         }
-        Ok(machines)
+        (machines, None)
     }
 
     async fn end_agents(&self, shared: &Arc<Shared>, nodes: &[Arc<Node>], deadline: Duration) {

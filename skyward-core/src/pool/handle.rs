@@ -9,7 +9,7 @@ use tokio::sync::oneshot;
 use super::ComputePool;
 use super::builder::PoolBuilder;
 use super::driver::Command;
-use super::shared::Shared;
+use super::shared::{Shared, closed};
 use super::status::PoolStatus;
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::Events;
@@ -58,13 +58,11 @@ impl ComputePool for Pool {
         self.0.0.events()
     }
 
-    async fn resize(&self, _: Nodes) -> Result<()> {
-        let status = self.status();
-        Err(Error::new(
-            ErrorKind::InvalidSpec,
-            format!("the pool has {} nodes, and its size cannot change yet", status.nodes.len()),
-        )
-        .with_hint("start another pool of the size you need"))
+    async fn resize(&self, nodes: Nodes) -> Result<()> {
+        let (done, changed) = oneshot::channel();
+        self.0.0.command(Command::Resize { nodes, done });
+        // Without the driver there is no pool any more.
+        changed.await.unwrap_or_else(|_| Err(closed()))
     }
 
     async fn shutdown(&self, deadline: Duration) -> Result<()> {

@@ -1,11 +1,11 @@
 //! The way back: what workers answer, how they end, what they write.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::shared::{Shared, State};
 use crate::error::{Error, ErrorKind, Result, WorkerExit};
 use crate::event::{Output, OutputStream, PoolEvent};
-use crate::ids::{Generation, Rank, TaskId};
+use crate::ids::{Generation, NodeIndex, Rank, TaskId};
 use crate::payload::{Outcome, Value};
 use crate::worker::codec::Frame;
 use crate::worker::message::{FromWorker, TaskEnd, ToWorker};
@@ -55,6 +55,7 @@ impl Shared {
                             && let Some(items) = &entry.items
                         {
                             entry.next_item += 1;
+                            self.metrics.received(value.len());
                             state.scheduler.on_progress(now, rank);
                             // The worker sends no more than it has credit for, which is the channel's room; a caller that is gone cancels.
                             let _ = items.try_send(Value::new(value, rank));
@@ -152,7 +153,8 @@ impl Shared {
             if state.slot(rank, generation).is_some() {
                 state.scheduler.on_progress(tokio::time::Instant::now().into_std(), rank);
             }
-            let node = state.scheduler.node_of(rank);
+            // Of a node that has left too.
+            let node = NodeIndex(rank.0 / state.workers_per_node.max(1));
             let (parts, earlier) = match state.slot(rank, generation) {
                 Some(slot) => {
                     slot.received[stream as usize] = offset + bytes.len() as u64;
@@ -193,6 +195,10 @@ impl Shared {
         }
         slot.marks[0].end(id, end.stdout);
         slot.marks[1].end(id, end.stderr);
+        self.metrics.answered(end.micros, bytes);
+        if let Some(entry) = state.tasks.get_mut(&id) {
+            entry.ran = Some(Duration::from_micros(end.micros));
+        }
         if outcome.is_ok() && self.events.receiver_count() > 0 {
             self.emit(PoolEvent::TaskFinished { task: id, rank, micros: end.micros });
         }

@@ -24,6 +24,8 @@ enum NodePhase {
     Away,
     /// Its machine is given up; another one is made ready.
     Lost,
+    /// It has left the pool, or is about to.
+    Gone,
 }
 
 /// Something that takes time. The same job never runs twice at once: the later one takes the place of the earlier.
@@ -40,6 +42,12 @@ pub(crate) enum Job {
     Examine(Workers),
     /// Connect to a worker again.
     ReachWorker(Rank),
+    /// Make a further machine ready. The provider's number stands for it, since it has no place in the pool yet.
+    Add(NodeIndex),
+    /// End the workers of a node that leaves, with the time to leave their hooks.
+    Stop(NodeIndex),
+    /// End the machine of a node that has left, or that is not wanted any more; by the provider's number.
+    Dismiss(NodeIndex),
 }
 
 /// What is started together.
@@ -118,6 +126,9 @@ impl Lifecycle {
 
     /// A node's machine is given up. That it is to be replaced is said by [`on_replace`](Self::on_replace).
     pub(crate) fn on_node_lost(&mut self, node: NodeIndex) -> Vec<Step> {
+        if self.phase(node) == Some(NodePhase::Gone) {
+            return Vec::new();
+        }
         self.set(node, NodePhase::Lost);
         let mut steps = vec![Step::End(Job::ReachAgent(node)), Step::End(Job::Replace(node))];
         for rank in self.ranks_of(node) {
@@ -147,6 +158,45 @@ impl Lifecycle {
     pub(crate) fn on_replaced(&mut self, node: NodeIndex) -> Vec<Step> {
         self.set(node, NodePhase::Up);
         self.go_on()
+    }
+
+    /// A node has come: at the end, or at the place of one that is gone. Its workers are started.
+    pub(crate) fn on_added(&mut self, node: NodeIndex) -> Vec<Step> {
+        if node.0 as usize == self.nodes.len() {
+            self.nodes.push(NodePhase::Up);
+        }
+        self.set(node, NodePhase::Up);
+        self.due.extend(self.ranks_of(node));
+        self.go_on()
+    }
+
+    /// A node that leaves has nothing more to do: what is under way for it is given up.
+    pub(crate) fn on_drained(&mut self, node: NodeIndex) -> Vec<Step> {
+        self.set(node, NodePhase::Gone);
+        self.due.retain(|rank| rank.0 / self.workers_per_node.max(1) != node.0);
+        let mut steps = vec![Step::End(Job::ReachAgent(node)), Step::End(Job::Replace(node))];
+        for rank in self.ranks_of(node) {
+            let one = Workers::One(rank);
+            steps.extend([Job::ReachWorker(rank), Job::Start(one), Job::Examine(one)].map(Step::End));
+        }
+        steps
+    }
+
+    /// So many nodes are left.
+    pub(crate) fn on_removed(&mut self, rows: u32) {
+        self.nodes.truncate(rows as usize);
+    }
+
+    /// A world has nodes up to this number from now on, and is started as its next generation. Of those that stay, what is lost is still to be replaced.
+    pub(crate) fn on_reshaped(&mut self, stay: u32, nodes: u32) -> Vec<Step> {
+        let gone: Vec<NodeIndex> = (stay..self.nodes.len() as u32).map(NodeIndex).collect();
+        let mut steps: Vec<Step> = gone.into_iter().flat_map(|node| self.on_drained(node)).collect();
+        steps.extend([Job::Start(Workers::World), Job::Examine(Workers::World)].map(Step::End));
+        self.nodes.truncate(stay as usize);
+        self.nodes.resize(nodes as usize, NodePhase::Up);
+        self.all_due();
+        steps.extend(self.go_on());
+        steps
     }
 
     /// Starts what is due and can be.

@@ -5,21 +5,29 @@ mod bring_up;
 mod builder;
 mod cleanup;
 mod driver;
+mod elastic;
 mod handle;
 mod inbound;
 mod jobs;
 mod ledger;
 mod lifecycle;
 mod map;
+mod metrics;
 mod node;
 mod output;
 mod perform;
 mod reap;
 mod refused;
+mod renewal;
 mod repair;
+mod resize;
+mod serving;
 mod shared;
+mod sizing;
 mod status;
+mod steps;
 mod submit;
+mod waiting;
 mod world;
 
 use std::time::Duration;
@@ -33,6 +41,7 @@ pub(crate) use ledger::Page as LedgerPage;
 pub use map::{ComputePoolExt, Mapped};
 pub use reap::{Elsewhere, Ended, Left, Reaped, reap};
 pub use status::{NodeStatus, PoolPhase, PoolStatus, WorkerStatus};
+pub use waiting::WaitingFor;
 
 use crate::error::Result;
 use crate::event::Events;
@@ -73,11 +82,18 @@ pub trait ComputePool: Send + Sync + 'static {
     /// What happens from now on.
     fn events(&self) -> Events;
 
-    /// Changes the number of nodes.
+    /// Changes the number of nodes, and waits until the pool has as many: for more, until their workers take tasks; for fewer, until the machines of those that leave are confirmed gone.
+    ///
+    /// The last nodes are those that leave, never node 0. They finish what they run and what was submitted for them by name, however long that takes, and take nothing new.
+    /// A joined world changes as its next generation, when it has finished the gangs and tasks that it runs and the gangs that were submitted before; a gang that is submitted meanwhile waits until then,
+    /// and has one task for each rank that there is then.
+    ///
+    /// [`Nodes::fixed`] ends the scaling of an elastic pool, [`Nodes::elastic`] begins it. A later call takes the place of an earlier one that is still under way.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::InvalidSpec`](crate::error::ErrorKind::InvalidSpec) where the pool cannot change its size.
+    /// [`ErrorKind::InvalidSpec`](crate::error::ErrorKind::InvalidSpec) for a size that the pool or its plugins cannot have; what kept machines from being made ready, after some tries: the pool goes on with those that it has;
+    /// [`ErrorKind::Cancelled`](crate::error::ErrorKind::Cancelled) when a later call took its place; [`ErrorKind::Closed`](crate::error::ErrorKind::Closed) when the pool is shutting down.
     ///
     /// # Cancel safety
     ///

@@ -3,9 +3,13 @@
 use std::sync::Arc;
 
 use super::agent::Agent;
+use super::builder::check_workers;
 use super::cleanup::Cleanup;
+use super::renewal::renew;
 use super::shared::Shared;
 use super::status::NodeStatus;
+use super::steps::Steps;
+use super::waiting::Making;
 use super::world::ANSWER;
 use crate::bootstrap::{self, Inputs, Plan, Ready, StepEvent};
 use crate::error::{Error, ErrorKind, Result};
@@ -14,7 +18,7 @@ use crate::ids::{Attempt, LaunchId, NodeIndex};
 use crate::plugin::PluginSet;
 use crate::provider::{Checked, LaunchRequest, Machine, Offer, Provider};
 use crate::remote::Remote;
-use crate::spec::{ClusterInfo, Image};
+use crate::spec::{ClusterInfo, Image, Nodes};
 
 /// What all nodes of a pool are made by.
 #[derive(Debug)]
@@ -25,6 +29,16 @@ pub(crate) struct Recipe {
     pub(crate) image: Image,
     pub(crate) inputs: Inputs,
     pub(crate) plugins: PluginSet,
+    pub(crate) declared: Declared,
+}
+
+/// What a pool was asked for, by which it is known what sizes it can have.
+#[derive(Debug, Clone)]
+pub(crate) struct Declared {
+    /// Before the plugins added to it.
+    pub(crate) image: Image,
+    /// Whether all workers are one world.
+    pub(crate) joined: bool,
 }
 
 /// One machine for a node.
@@ -37,12 +51,14 @@ pub(crate) struct Launch {
     pub(crate) attempt: Attempt,
 }
 
-/// A machine on which an agent listens.
+/// A machine with a running agent, which is no node of the pool yet.
 #[derive(Debug)]
 pub(crate) struct Prepared {
     pub(crate) machine: Machine,
     remote: Arc<dyn Remote>,
     ready: Ready,
+    /// Its index is the one that the machine was launched for.
+    agent: Agent,
 }
 
 /// A machine with a running agent.
@@ -56,33 +72,70 @@ pub(crate) struct Node {
 }
 
 impl Recipe {
+    /// Whether the pool, made as it was, can come to have another size.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::InvalidSpec`] or [`ErrorKind::Plugins`], with what to do.
+    pub(crate) fn check_size(&self, nodes: Nodes) -> Result<()> {
+        check_workers(nodes, self.cluster.workers_per_node)?;
+        let mut cluster = self.cluster.clone().with_elastic(nodes.is_elastic());
+        cluster.nodes = nodes.wanted();
+        self.plugins.check(&cluster)?;
+        // A world of one node is one still.
+        let joins = self.plugins.joins_world(&cluster) && !self.declared.joined;
+        let same = !joins && self.plugins.transform(self.declared.image.clone(), &cluster)? == self.image;
+        if same {
+            return Ok(());
+        }
+        let size = if nodes.is_elastic() { "an elastic size".to_owned() } else { format!("{} nodes", cluster.nodes) };
+        Err(Error::new(
+            ErrorKind::InvalidSpec,
+            format!("the pool's plugins prepare {size} in another way than the size with which it was started"),
+        )
+        .with_hint("start another pool of the size you need"))
+    }
+
     /// Launches a machine that is on record already, makes it ready, and starts its agent.
     pub(crate) async fn prepare(&self, shared: &Arc<Shared>, cleanup: &Cleanup, launch: Launch) -> Result<Prepared> {
         let node = launch.node;
+        let steps = Steps::new(shared, launch);
+        let making = Making::begin(shared, launch);
         shared.emit(PoolEvent::NodeLaunching { node });
         let id = launch.id(shared);
         let request =
             LaunchRequest::new(id, shared.pool.clone(), launch.as_node, self.offer.clone(), shared.limits.lease);
-        let machine = self.provider.launch(&request).await?;
+        let machine = steps.time("launch", self.provider.launch(&request)).await?;
+        steps.on_machine(&machine.id);
         cleanup.add(machine.clone()).await?;
         let event = PoolEvent::NodeLaunched { node, machine: machine.id.clone(), address: machine.address.clone() };
         shared.emit(event);
-        let remote: Arc<dyn Remote> = Arc::from(self.provider.connect(&machine).await?);
+        making.step("connect");
+        let remote: Arc<dyn Remote> = Arc::from(steps.time("connect", self.provider.connect(&machine)).await?);
         let setup = self.plugins.bootstrap(&self.cluster);
         let plan = Plan::new(&self.image, &self.inputs, &machine, &setup, &shared.limits);
-        let on_event = |event: StepEvent| match event {
-            StepEvent::Started { step } => shared.emit(PoolEvent::BootstrapStep { node, step }),
-            // The agent's first line is for this program.
-            StepEvent::Line { step: "agent", .. } => {}
-            StepEvent::Line { step, line } => shared.emit(PoolEvent::BootstrapLine { node, step, line }),
-            StepEvent::Finished { step, took } => {
-                tracing::debug!(pool = %shared.pool, node = node.0, step, ?took, "step finished")
+        let on_event = |event: StepEvent| {
+            if let StepEvent::Started { step } = event {
+                making.step(step);
             }
+            steps.on_event(event);
         };
-        let ready = bootstrap::run(remote.as_ref(), &plan, &on_event)
-            .await
-            .map_err(|error| error.with_context("node", node))?;
-        Ok(Prepared { machine, remote, ready })
+        let make = async {
+            let ready = bootstrap::run(remote.as_ref(), &plan, &on_event).await?;
+            // At once, whatever the other nodes still need: from now on this connection renews the lease.
+            let agent = connect(shared, remote.as_ref(), &ready, node, self.cluster.workers_per_node).await?;
+            Ok((ready, agent))
+        };
+        let made = tokio::select! {
+            biased;
+            made = make => made,
+            never = renew(remote.as_ref(), &machine, shared.limits.lease) => match never {},
+        };
+        let (ready, agent) = made.map_err(|error: Error| {
+            steps.on_failure();
+            error.with_context("node", node)
+        })?;
+        Ok(Prepared { machine, remote, ready, agent })
     }
 }
 
@@ -98,10 +151,14 @@ impl Launch {
 }
 
 impl Prepared {
-    /// Connects to the agent.
-    pub(crate) async fn connect(self, shared: &Arc<Shared>, index: NodeIndex, workers_per_node: u32) -> Result<Node> {
-        let Self { machine, remote, ready } = self;
-        let agent = connect(shared, remote.as_ref(), &ready, index, workers_per_node).await?;
+    /// Becomes a node of the pool.
+    pub(crate) async fn join(self, shared: &Arc<Shared>, index: NodeIndex, workers_per_node: u32) -> Result<Node> {
+        let Self { machine, remote, ready, agent } = self;
+        let agent = match agent.gone() {
+            None => agent,
+            Some(_) => connect(shared, remote.as_ref(), &ready, index, workers_per_node).await?,
+        };
+        agent.take_place(index);
         Ok(Node { index, machine, remote, ready, agent })
     }
 }
@@ -114,9 +171,15 @@ impl Node {
         Ok(Self { index: self.index, machine, remote, ready, agent })
     }
 
+    /// A machine that came to a pool that serves gets its place there.
+    pub(crate) fn take_place(&mut self, index: NodeIndex) {
+        self.index = index;
+        self.agent.take_place(index);
+    }
+
     pub(crate) fn status(&self) -> NodeStatus {
         let (machine, address) = (self.machine.id.clone(), self.machine.address.clone());
-        NodeStatus { node: self.index, machine, address, ready: true }
+        NodeStatus { node: self.index, machine, address, ready: true, leaving: false }
     }
 }
 

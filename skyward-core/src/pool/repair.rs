@@ -10,7 +10,7 @@ use super::cleanup::Cleanup;
 use super::lifecycle::Workers;
 use super::node::{Launch, Node, Recipe};
 use super::shared::Shared;
-use super::world::{ANSWER, World};
+use super::world::{ANSWER, NotStarted, World};
 use crate::error::{Error, ErrorKind, Result, WorkerExit};
 use crate::event::PoolEvent;
 use crate::ids::{Generation, NodeIndex, Rank};
@@ -25,7 +25,8 @@ pub(super) async fn reach_agent(shared: Arc<Shared>, node: Arc<Node>, workers_pe
             Ok(node) => return Ok(node),
             Err(error) => error,
         };
-        if Instant::now() + pause >= end {
+        // A machine that is known to be gone does not come back.
+        if error.kind() == ErrorKind::NotFound || Instant::now() + pause >= end {
             return Err(error);
         }
         tokio::time::sleep(pause).await;
@@ -82,23 +83,18 @@ pub(super) async fn replace(
         tracing::error!(pool = %shared.pool, node = node.0, %error, "a lost machine is not confirmed gone");
         shared.emit(PoolEvent::NodeLeft { node, error });
     }
-    let limit = shared.limits.start + shared.limits.environment;
-    let make = async {
-        cleanup.intend(std::iter::once((launch.id(&shared), launch.as_node))).await?;
-        let prepared = recipe.prepare(&shared, &cleanup, launch).await?;
-        let made = prepared.connect(&shared, node, workers_per_node).await?;
-        if node == NodeIndex(0) {
+    let made = make(recipe, cleanup, Arc::clone(&shared), launch, workers_per_node).await;
+    let made = match made {
+        Ok(made) if node == NodeIndex(0) => {
             // The port was reserved on the head that is lost.
-            let port = made.agent.reserve_port(ANSWER).await?;
-            let mut state = shared.lock();
-            state.rendezvous = Some((state.generation, port));
+            made.agent.reserve_port(ANSWER).await.map(|port| {
+                let mut state = shared.lock();
+                state.rendezvous = Some((state.generation, port));
+                made
+            })
         }
-        Ok(made)
+        made => made,
     };
-    let made = tokio::time::timeout(limit, make).await.unwrap_or_else(|_| {
-        let hint = "`Limits::start` and `Limits::environment` give more time";
-        Err(Error::new(ErrorKind::Timeout, format!("it was not ready after {limit:?}")).with_hint(hint))
-    });
     made.map_err(|error| {
         Error::new(
             error.kind(),
@@ -108,23 +104,46 @@ pub(super) async fn replace(
     })
 }
 
+/// Makes a further machine ready, on record first, and connects to its agent.
+pub(super) async fn make(
+    recipe: Arc<Recipe>,
+    cleanup: Cleanup,
+    shared: Arc<Shared>,
+    launch: Launch,
+    workers_per_node: u32,
+) -> Result<Node> {
+    let limit = shared.limits.start + shared.limits.environment;
+    let make = async {
+        cleanup.intend(std::iter::once((launch.id(&shared), launch.as_node))).await?;
+        let prepared = recipe.prepare(&shared, &cleanup, launch).await?;
+        prepared.join(&shared, launch.node, workers_per_node).await
+    };
+    tokio::time::timeout(limit, make).await.unwrap_or_else(|_| {
+        let hint = "`Limits::start` and `Limits::environment` give more time";
+        Err(Error::new(ErrorKind::Timeout, format!("it was not ready after {limit:?}")).with_hint(hint))
+    })
+}
+
 /// Starts workers again, those that still run among them: a world as its next generation.
 pub(super) async fn start(
     world: Arc<World>,
     shared: Arc<Shared>,
     nodes: Vec<Arc<Node>>,
     workers: Workers,
-) -> Result<()> {
+) -> std::result::Result<(), NotStarted> {
     let per_node = world.cluster.workers_per_node;
     let generation = shared.lock().generation;
+    let of = |rank: Rank| NodeIndex(rank.0 / per_node.max(1));
     match workers {
         Workers::World => {
-            stop(&shared, &nodes, (0..per_node).collect()).await?;
+            let stopped = stop(&shared, &nodes, (0..per_node).collect()).await;
+            stopped.map_err(|error| NotStarted { node: NodeIndex(0), error })?;
             let ranks: Vec<Rank> = (0..nodes.len() as u32 * per_node).map(Rank).collect();
             world.start(&shared, &nodes, Generation(generation.0 + 1), &ranks).await
         }
         Workers::One(rank) => {
-            stop(&shared, &nodes, vec![rank.0 % per_node]).await?;
+            let stopped = stop(&shared, &nodes, vec![rank.0 % per_node]).await;
+            stopped.map_err(|error| NotStarted { node: of(rank), error })?;
             world.start(&shared, &nodes, generation, &[rank]).await
         }
     }

@@ -3,7 +3,7 @@
 //! A call goes from its caller through the scheduler into the worker's socket without another task of the runtime having to wake; its answer goes from the link's reader to
 //! the caller. The lock is never held across an await or a system call that can block.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,16 +13,18 @@ use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, broadcast, mpsc};
 use tokio::task::AbortHandle;
 
 use super::driver::Command;
+use super::metrics::Metrics;
 use super::node::Node;
 use super::output::Marks;
 use super::refused::{Content, Refused};
 use super::status::{NodeStatus, PoolPhase, PoolStatus, WorkerStatus};
+use super::waiting::Waits;
 use crate::error::{Error, ErrorKind, Result, WorkerExit};
 use crate::event::{EventItem, Events, PoolEvent};
 use crate::ids::{Generation, NodeIndex, PoolId, Rank, TaskId};
-use crate::payload::{ItemSender, Outcome, Task, TaskOptions, TaskReply};
+use crate::payload::{ItemSender, Outcome, Task, TaskOptions, TaskReply, TraceSource};
 use crate::scheduler::Scheduler;
-use crate::spec::Limits;
+use crate::spec::{Limits, Secrets};
 use crate::worker::link::Sender;
 use crate::worker::message::{Signal, ToAgent, ToWorker};
 use crate::worker::session::Session;
@@ -32,6 +34,11 @@ pub(crate) struct Shared {
     pub(crate) limits: Limits,
     /// What tasks do not say themselves.
     pub(super) defaults: TaskOptions,
+    /// What the workers' environment holds and nothing else.
+    pub(crate) secrets: Secrets,
+    /// Which trace tasks belong to that do not say it themselves.
+    pub(super) trace: Option<TraceSource>,
+    pub(crate) metrics: Metrics,
     state: Mutex<State>,
     pub(super) refused: Mutex<Refused>,
     pub(super) events: broadcast::Sender<Arc<PoolEvent>>,
@@ -46,6 +53,15 @@ pub(crate) struct Shared {
     pub(super) ended: Notify,
 }
 
+/// What a pool is told when it starts.
+pub(crate) struct Settings {
+    pub(crate) limits: Limits,
+    pub(crate) defaults: TaskOptions,
+    pub(crate) secrets: Secrets,
+    pub(crate) trace: Option<TraceSource>,
+    pub(crate) metrics: Metrics,
+}
+
 pub(crate) struct State {
     pub(crate) scheduler: Scheduler,
     pub(crate) phase: PoolPhase,
@@ -58,6 +74,11 @@ pub(crate) struct State {
     /// The agents' links, by node.
     pub(crate) agents: Vec<Option<Sender>>,
     pub(super) tasks: HashMap<TaskId, Entry>,
+    /// How many of them a worker has begun.
+    pub(super) running: usize,
+    pub(crate) waits: Waits,
+    /// How many bytes the workers of ranks that have left had written, in which generation.
+    written: BTreeMap<u32, (Generation, [u64; 2])>,
     timeout: Option<Instant>,
 }
 
@@ -95,8 +116,16 @@ pub(crate) struct Entry {
     pub(super) next_item: u64,
     /// All ranks run it at the same time.
     pub(super) gang: bool,
+    /// Since when it waits for a worker to begin.
+    pub(super) since: Instant,
+    /// When the worker began that has it.
+    pub(super) began: Option<Instant>,
+    /// How long the payload ran, when its worker has said so.
+    pub(super) ran: Option<Duration>,
     /// From the call to its outcome, with the worker that had it last.
     pub(super) span: tracing::Span,
+    /// The try that runs.
+    pub(super) attempt: tracing::Span,
     pub(super) _room: OwnedSemaphorePermit,
 }
 
@@ -110,12 +139,8 @@ pub(crate) struct After {
 }
 
 impl Shared {
-    pub(crate) fn new(
-        pool: PoolId,
-        limits: Limits,
-        defaults: TaskOptions,
-        commands: mpsc::UnboundedSender<Command>,
-    ) -> Arc<Self> {
+    pub(crate) fn new(pool: PoolId, settings: Settings, commands: mpsc::UnboundedSender<Command>) -> Arc<Self> {
+        let Settings { limits, defaults, secrets, trace, metrics } = settings;
         let state = State {
             scheduler: Scheduler::new(0, 0, false, limits),
             phase: PoolPhase::Starting,
@@ -126,6 +151,9 @@ impl Shared {
             workers_per_node: 0,
             agents: Vec::new(),
             tasks: HashMap::new(),
+            running: 0,
+            waits: Waits::default(),
+            written: BTreeMap::new(),
             timeout: None,
         };
         Arc::new(Self {
@@ -133,6 +161,9 @@ impl Shared {
             state: Mutex::new(state),
             refused: Mutex::default(),
             defaults,
+            secrets,
+            trace,
+            metrics,
             events: broadcast::channel(EVENTS).0,
             room: Arc::new(Semaphore::new(limits.max_queued)),
             next_task: AtomicU64::new(1),
@@ -149,15 +180,22 @@ impl Shared {
         // The runtime's clock, which tests can pause.
         let now = tokio::time::Instant::now().into_std();
         let mut after = After::default();
-        let (result, earlier) = {
+        let (result, earlier, released) = {
             let mut state = self.lock();
+            let held = state.scheduler.is_held();
             let result = change(&mut state, now);
             self.perform(&mut state, now, &mut after);
+            let released = held && !state.scheduler.is_held();
             let timeout = state.scheduler.next_timeout();
             let earlier = timeout.is_some_and(|at| state.timeout.is_none_or(|armed| at < armed));
             state.timeout = timeout;
-            (result, earlier)
+            self.metrics.tasks(state.tasks.len().saturating_sub(state.running), state.running);
+            (result, earlier, released)
         };
+        if released {
+            // Whoever waits for the world's size to change.
+            self.ended.notify_waiters();
+        }
         for sender in &after.flush {
             sender.flush();
         }
@@ -181,6 +219,7 @@ impl Shared {
 
     /// Tells whoever listens.
     pub(crate) fn emit(&self, event: PoolEvent) {
+        self.metrics.on_event(&event);
         // Without a reader there is nobody to tell.
         let _ = self.events.send(Arc::new(event));
     }
@@ -216,6 +255,7 @@ impl Shared {
         status.workers = workers.collect();
         status.generation = state.generation;
         status.nodes = state.nodes.clone();
+        status.waiting_for = state.waiting_for();
         status.queued = state.scheduler.queued();
         status.running = status.workers.iter().filter(|worker| worker.task.is_some()).count();
         status
@@ -246,7 +286,7 @@ impl Shared {
             .await;
     }
 
-    async fn until<T>(&self, mut reached: impl FnMut(&mut State) -> Option<T>) -> T {
+    pub(super) async fn until<T>(&self, mut reached: impl FnMut(&mut State) -> Option<T>) -> T {
         loop {
             let mut ended = std::pin::pin!(self.ended.notified());
             ended.as_mut().enable();
@@ -260,8 +300,9 @@ impl Shared {
     /// Waits until all that these workers have answered is taken in, up to the end of their connections; not for long, since the connections of workers that live do not end.
     pub(crate) async fn heard(&self, ranks: Range<u32>) {
         let heard = self.until(|state| {
-            let ranks = ranks.start as usize..(ranks.end as usize).min(state.workers.len());
-            state.workers[ranks].iter().all(|slot| slot.reading.is_none()).then_some(())
+            // The agent of a node that is not yet in the pool has no workers.
+            let workers = state.workers.get(ranks.start as usize..(ranks.end as usize).min(state.workers.len()));
+            workers.unwrap_or_default().iter().all(|slot| slot.reading.is_none()).then_some(())
         });
         let _ = tokio::time::timeout(HEARD, heard).await;
     }
@@ -298,6 +339,7 @@ impl Shared {
             if let Some(status) = state.nodes.get_mut(node.0 as usize) {
                 status.ready = false;
             }
+            state.waits.lost(node, cause.message());
             state.scheduler.on_node_lost(now, node, cause);
             lost.into_iter().map(move |rank| (rank, exit.clone()))
         });
@@ -330,8 +372,37 @@ impl Shared {
             *agent = Some(node.agent.sender());
         }
         if let Some(status) = state.nodes.get_mut(index) {
+            let leaving = status.leaving;
             *status = node.status();
+            status.leaving = leaving;
         }
+        state.waits.over(node.index);
+    }
+
+    /// A further node has its place. Its workers are to be started.
+    pub(crate) fn add_node(&self, node: &Node) {
+        self.act(|state, _| state.add_node(node, self.limits.max_frame));
+    }
+
+    /// A node has left the pool, and so many rows are left.
+    pub(crate) fn remove_node(&self, node: NodeIndex, rows: u32) {
+        self.act(|state, _| {
+            state.leave(node);
+            state.scheduler.remove_node(node, rows);
+            state.truncate(rows);
+        });
+        self.ended.notify_waiters();
+    }
+
+    /// An idle world has its first `stay` nodes and these from now on.
+    pub(crate) fn reshape(&self, stay: u32, joined: &[Node]) {
+        self.act(|state, now| {
+            (stay..state.nodes.len() as u32).for_each(|node| state.leave(NodeIndex(node)));
+            state.truncate(stay);
+            state.scheduler.reshape(now, stay);
+            joined.iter().for_each(|node| state.add_node(node, self.limits.max_frame));
+        });
+        self.ended.notify_waiters();
     }
 
     /// Ends a worker's process tree, for this reason.
@@ -361,6 +432,58 @@ impl State {
             (id.0, entry.next_item, credit)
         });
         tasks.collect()
+    }
+
+    /// A node comes in, behind the others or in the place of one that has left.
+    fn add_node(&mut self, node: &Node, max_frame: usize) {
+        let index = node.index.0 as usize;
+        self.scheduler.add_node(node.index);
+        if index == self.nodes.len() {
+            self.nodes.push(node.status());
+            self.agents.push(None);
+            for _ in 0..self.workers_per_node {
+                let written = self.written.get(&(self.workers.len() as u32)).copied();
+                let mut slot = WorkerSlot::new(Generation(0), max_frame);
+                if let Some((generation, earlier)) = written {
+                    // A worker of this rank has written before, in the same life of the pool.
+                    (slot.generation, slot.earlier) = (generation, earlier);
+                    (slot.exited, slot.output_ended) = (Some(WorkerExit::Preempted), true);
+                }
+                self.workers.push(slot);
+            }
+        }
+        self.nodes[index] = node.status();
+        self.agents[index] = Some(node.agent.sender());
+        self.waits.over(node.index);
+    }
+
+    /// A node has left: what still comes from there is not heard.
+    fn leave(&mut self, node: NodeIndex) {
+        let first = (node.0 * self.workers_per_node) as usize;
+        for (rank, slot) in self.workers.iter_mut().enumerate().skip(first).take(self.workers_per_node as usize) {
+            slot.leave(WorkerExit::Preempted);
+            let written = std::array::from_fn(|stream| slot.earlier[stream] + slot.received[stream]);
+            self.written.insert(rank as u32, (slot.generation, written));
+        }
+        if let Some(agent) = self.agents.get_mut(node.0 as usize) {
+            *agent = None;
+        }
+        if let Some(status) = self.nodes.get_mut(node.0 as usize) {
+            status.ready = false;
+        }
+        self.waits.over(node);
+    }
+
+    fn truncate(&mut self, rows: u32) {
+        self.nodes.truncate(rows as usize);
+        self.agents.truncate(rows as usize);
+        self.workers.truncate((rows * self.workers_per_node) as usize);
+    }
+
+    pub(crate) fn set_leaving(&mut self, node: NodeIndex, leaving: bool) {
+        if let Some(status) = self.nodes.get_mut(node.0 as usize) {
+            status.leaving = leaving;
+        }
     }
 
     pub(super) fn may_submit(&self) -> Result<()> {

@@ -1,5 +1,6 @@
 //! How a pool stands.
 
+use super::waiting::WaitingFor;
 use crate::ids::{Generation, MachineId, NodeIndex, PoolId, Rank, TaskId};
 
 /// A pool's state at one moment.
@@ -20,6 +21,8 @@ pub struct PoolStatus {
     pub queued: usize,
     /// Tasks that a worker has.
     pub running: usize,
+    /// What it waits for; nothing, when all that it is to have takes tasks.
+    pub waiting_for: Vec<WaitingFor>,
 }
 
 /// Where a pool is in its life.
@@ -48,6 +51,8 @@ pub struct NodeStatus {
     pub address: String,
     /// Whether its machine is there. Where it is lost, machine and address are those of the lost one until another takes its place.
     pub ready: bool,
+    /// Whether it is to leave the pool, and finishes what it has.
+    pub leaving: bool,
 }
 
 /// A worker at one moment.
@@ -69,6 +74,15 @@ pub struct WorkerStatus {
 impl PoolStatus {
     /// The status of a pool without nodes; for pools of your own.
     pub fn new(pool: PoolId, phase: PoolPhase) -> Self {
-        Self { pool, phase, generation: Generation(0), nodes: Vec::new(), workers: Vec::new(), queued: 0, running: 0 }
+        Self {
+            pool,
+            phase,
+            generation: Generation(0),
+            nodes: Vec::new(),
+            workers: Vec::new(),
+            queued: 0,
+            running: 0,
+            waiting_for: Vec::new(),
+        }
     }
 }

@@ -24,7 +24,7 @@ impl Shared {
         self.act(|state, now| {
             state.may_submit()?;
             let (options, streaming) = (entry.task.options, entry.task.streaming);
-            state.tasks.insert(id, entry);
+            state.tasks.insert(id, Entry { since: now, ..entry });
             let submitted = state.scheduler.submit(now, id, target, options, streaming);
             if submitted.is_err() {
                 state.tasks.remove(&id);
@@ -37,7 +37,34 @@ impl Shared {
     /// Takes a task for every worker.
     pub(crate) async fn submit_all(self: &Arc<Self>, mut task: Task) -> Result<Vec<TaskHandle>> {
         self.admit(&mut task)?;
-        let count = self.lock().workers.len();
+        loop {
+            let count = self.workers_of_broadcast(&mut task).await?;
+            if let Some(handles) = self.submit_to_all(&mut task, count).await? {
+                return Ok(handles);
+            }
+        }
+    }
+
+    /// How many workers a broadcast goes to. A joined world whose size is to change takes none until it has.
+    async fn workers_of_broadcast(&self, task: &mut Task) -> Result<usize> {
+        let settled = self.until(|state| {
+            let count = state.scheduler.active_workers() as usize;
+            (!state.scheduler.is_held()).then_some(count)
+        });
+        let Some(longest) = task.options.queue_timeout else { return Ok(settled.await) };
+        let began = Instant::now();
+        let count = tokio::time::timeout(longest, settled).await.map_err(|_| {
+            let what = format!("the task was not started within {longest:?}: the world is to have another size, and finishes what it has");
+            Error::new(ErrorKind::QueueTimeout, what)
+                .temporary()
+                .with_hint("`.queue_timeout(…)` bounds the wait for a worker; give it more")
+        })?;
+        task.options.queue_timeout = Some(longest.saturating_sub(began.elapsed()));
+        Ok(count)
+    }
+
+    /// Takes a task for so many workers; none, if there are others by now.
+    async fn submit_to_all(self: &Arc<Self>, task: &mut Task, count: usize) -> Result<Option<Vec<TaskHandle>>> {
         if count > self.limits.max_queued {
             return Err(Error::new(
                 ErrorKind::InvalidSpec,
@@ -45,7 +72,7 @@ impl Shared {
             )
             .with_hint("raise `Limits::max_queued` to the number of workers or more"));
         }
-        let mut room = self.take_room(count as u32, &mut task).await?;
+        let mut room = self.take_room(count as u32, task).await?;
         let mut handles = Vec::with_capacity(count);
         let mut entries = Vec::with_capacity(count);
         for _ in 0..count {
@@ -55,22 +82,27 @@ impl Shared {
             entries.push((id, entry));
         }
         let (options, streaming) = (task.options, task.streaming);
-        self.act(|state, now| {
+        let taken = self.act(|state, now| {
             state.may_submit()?;
+            if state.scheduler.is_held() || state.scheduler.active_workers() as usize != count {
+                return Ok::<_, Error>(false);
+            }
             let ids: Vec<TaskId> = entries.iter().map(|(id, _)| *id).collect();
-            state.tasks.extend(entries);
+            state.tasks.extend(entries.into_iter().map(|(id, entry)| (id, Entry { since: now, ..entry })));
             if state.scheduler.is_joined() {
                 state.scheduler.submit_gang(now, &ids, options, streaming);
-                return Ok(());
+                return Ok(true);
             }
             ids.iter().enumerate().try_for_each(|(rank, id)| {
                 state.scheduler.submit(now, *id, Target::Rank(Rank(rank as u32)), options, streaming)
-            })
+            })?;
+            Ok(true)
         })?;
-        Ok(handles)
+        // Not while the state is locked: a handle that is dropped cancels its task.
+        Ok(taken.then_some(handles))
     }
 
-    fn entry(self: &Arc<Self>, task: Task, room: OwnedSemaphorePermit, gang: bool) -> (TaskId, TaskHandle, Entry) {
+    fn entry(self: &Arc<Self>, mut task: Task, room: OwnedSemaphorePermit, gang: bool) -> (TaskId, TaskHandle, Entry) {
         let id = TaskId(self.next_task.fetch_add(1, Ordering::Relaxed));
         let shared = Arc::downgrade(self);
         let cancel = {
@@ -94,8 +126,18 @@ impl Shared {
             (handle, reply, None)
         };
         let none = tracing::field::Empty;
-        let span = tracing::debug_span!("task", pool = %self.pool, task = id.0, entry = task.source.entry(), node = none, rank = none);
-        (id, handle, Entry { task, reply, items, next_item: 0, gang, span, _room: room })
+        let span = tracing::debug_span!(
+            target: "skyward::task", "task", pool = %self.pool, task = id.0, entry = task.source.entry(),
+            node = none, rank = none, attempts = none, queued_us = none, outcome = none, otel.status_code = none,
+        );
+        if let (None, Some(source)) = (&task.trace, &self.trace) {
+            task.trace = span.in_scope(|| source.get());
+        }
+        let attempt = tracing::Span::none();
+        let since = Instant::now().into_std();
+        let (began, ran) = (None, None);
+        let entry = Entry { task, reply, items, next_item: 0, gang, since, began, ran, span, attempt, _room: room };
+        (id, handle, entry)
     }
 
     /// The caller took an item of a stream: the generator may make one more.

@@ -11,6 +11,7 @@ use super::bring_up::Guards;
 use super::driver::{self, Command};
 use super::node::Node;
 use super::shared::Shared;
+use super::status::NodeStatus;
 use crate::error::{Error, ErrorKind, RemoteError, Result, WorkerExit};
 use crate::event::PoolEvent;
 use crate::ids::{Generation, NodeIndex, Rank, TaskId};
@@ -18,7 +19,7 @@ use crate::plugin::PluginSet;
 use crate::spec::ClusterInfo;
 use crate::worker::link::{Reader, link};
 use crate::worker::message::{
-    Cluster, Failure, FromWorker, Network, Peer, StartHook, StartSpec, StartedWorker, ToWorker,
+    Cluster, Failure, FromWorker, Network, Peer, Peers, StartHook, StartSpec, StartedWorker, ToWorker,
 };
 
 /// What all generations of a pool have in common.
@@ -30,6 +31,46 @@ pub(crate) struct World {
     pub(crate) _guards: Guards,
 }
 
+/// The nodes as their workers are told of them.
+#[derive(Debug)]
+struct Roster {
+    peers: Peers,
+    total: u32,
+    /// Its address.
+    head: String,
+    /// Those that are not in it, because they leave.
+    leaving: Vec<NodeIndex>,
+}
+
+impl Roster {
+    /// Of a node that is lost the last address is known; in a world none is while it is started. One that leaves counts only for itself: `up_to` names it.
+    fn of(shared: &Shared, up_to: Option<NodeIndex>) -> Result<Self> {
+        let counts = |peer: &NodeStatus| !peer.leaving || up_to.is_some_and(|node| peer.node <= node);
+        let (peers, leaving): (Vec<Peer>, Vec<NodeIndex>) = {
+            let state = shared.lock();
+            let peers = state.nodes.iter().filter(|peer| counts(peer));
+            let leaving = state.nodes.iter().filter(|peer| !counts(peer)).map(|peer| peer.node);
+            (peers.map(|peer| Peer { node: peer.node.0, addr: peer.address.clone() }).collect(), leaving.collect())
+        };
+        let head = peers.first().map(|head| head.addr.clone()).unwrap_or_default();
+        Ok(Self { total: peers.len() as u32, peers: Peers::new(&peers)?, head, leaving })
+    }
+}
+
+/// Why workers could not be started.
+#[derive(Debug)]
+pub(crate) struct NotStarted {
+    /// The node on which it failed first.
+    pub(crate) node: NodeIndex,
+    pub(crate) error: Error,
+}
+
+impl From<NotStarted> for Error {
+    fn from(failed: NotStarted) -> Self {
+        failed.error
+    }
+}
+
 impl World {
     /// Starts these ranks, which are on these nodes, as workers of a generation, and waits until all of them have entered their hooks. A new generation needs the head among the nodes.
     pub(crate) async fn start(
@@ -38,9 +79,28 @@ impl World {
         nodes: &[Arc<Node>],
         generation: Generation,
         ranks: &[Rank],
-    ) -> Result<()> {
+    ) -> std::result::Result<(), NotStarted> {
+        let (number, workers) = (generation.0, ranks.len());
+        // Not entered: what is spawned here lives on, and would keep it open.
+        let failed = tracing::field::Empty;
+        let span = tracing::info_span!(target: "skyward::pool", "workers", generation = number, workers, otel.status_code = failed);
+        let began = Instant::now();
+        let started = self.start_all(shared, nodes, generation, ranks).await;
+        match &started {
+            Ok(()) => shared.metrics.step("workers", began.elapsed()),
+            Err(_) => drop(span.record("otel.status_code", "ERROR")),
+        }
+        started
+    }
+
+    async fn start_all(
+        &self,
+        shared: &Arc<Shared>,
+        nodes: &[Arc<Node>],
+        generation: Generation,
+        ranks: &[Rank],
+    ) -> std::result::Result<(), NotStarted> {
         let deadline = Instant::now() + shared.limits.hooks;
-        let per_node = self.cluster.workers_per_node;
         shared.emit(PoolEvent::GenerationStarting { generation, workers: ranks.len() as u32 });
         let known = shared.lock().rendezvous.filter(|(of, _)| *of == generation);
         let port = match known {
@@ -48,8 +108,12 @@ impl World {
             Some((_, port)) => port,
             None => {
                 let head = nodes.iter().find(|node| node.index == NodeIndex(0));
-                let head = head.ok_or_else(|| Error::new(ErrorKind::Start, "the pool's head is not there"))?;
-                head.agent.reserve_port(ANSWER).await.map_err(|error| lost_if_silent(head, error))?
+                let head = head.ok_or_else(|| Error::new(ErrorKind::Start, "the pool's head is not there"));
+                let port = match head {
+                    Ok(head) => head.agent.reserve_port(ANSWER).await.map_err(|error| lost_if_silent(head, error)),
+                    Err(error) => Err(error),
+                };
+                port.map_err(|error| NotStarted { node: NodeIndex(0), error })?
             }
         };
         {
@@ -62,21 +126,12 @@ impl World {
                 }
             }
         }
-        let starts = nodes.iter().map(|node| async move {
-            let of_node: Vec<u32> =
-                ranks.iter().filter(|rank| rank.0 / per_node == node.index.0).map(|rank| rank.0 % per_node).collect();
-            if of_node.is_empty() {
-                return Ok(());
-            }
-            let spec = self.spec(shared, node, generation, port);
-            let received = |worker| {
-                let rank = Rank(node.index.0 * per_node + worker);
-                shared.lock().slot(rank, generation).map_or([0; 2], |slot| slot.received)
-            };
-            let started = node.agent.start(generation, of_node, spec, received, ANSWER).await;
-            let started = started.map_err(|error| lost_if_silent(node, error))?;
-            try_join_all(started.iter().map(|worker| self.connect(shared, node, generation, worker))).await?;
-            Ok::<(), Error>(())
+        let cluster = self.cluster_of(shared);
+        let roster = Roster::of(shared, None);
+        let roster = roster.map_err(|error| NotStarted { node: NodeIndex(0), error })?;
+        let starts = nodes.iter().map(|node| async {
+            let started = self.start_on(shared, (&cluster, &roster), node, generation, port, ranks).await;
+            started.map_err(|error| NotStarted { node: node.index, error })
         });
         let started = tokio::time::timeout_at(deadline, try_join_all(starts)).await;
         match started {
@@ -85,18 +140,48 @@ impl World {
         }
     }
 
+    /// Starts those of the ranks that are on this node.
+    async fn start_on(
+        &self,
+        shared: &Arc<Shared>,
+        (cluster, roster): (&ClusterInfo, &Roster),
+        node: &Node,
+        generation: Generation,
+        port: u16,
+        ranks: &[Rank],
+    ) -> Result<()> {
+        let per_node = cluster.workers_per_node;
+        let of_node: Vec<u32> =
+            ranks.iter().filter(|rank| rank.0 / per_node == node.index.0).map(|rank| rank.0 % per_node).collect();
+        if of_node.is_empty() {
+            return Ok(());
+        }
+        let spec = match roster.leaving.iter().any(|leaving| *leaving <= node.index) {
+            false => self.spec(shared, (cluster, roster), node, generation, port),
+            true => self.spec(shared, (cluster, &Roster::of(shared, Some(node.index))?), node, generation, port),
+        };
+        let received = |worker| {
+            let rank = Rank(node.index.0 * per_node + worker);
+            shared.lock().slot(rank, generation).map_or([0; 2], |slot| slot.received)
+        };
+        let started = node.agent.start(generation, of_node, spec, received, ANSWER).await;
+        let started = started.map_err(|error| lost_if_silent(node, error))?;
+        try_join_all(started.iter().map(|worker| self.connect(shared, node, generation, worker))).await.map(|_| ())
+    }
+
     /// Which workers have not entered their hooks when the deadline has passed.
-    fn stragglers(&self, shared: &Shared, ranks: &[Rank]) -> Error {
+    fn stragglers(&self, shared: &Shared, ranks: &[Rank]) -> NotStarted {
         let state = shared.lock();
-        let missing: Vec<String> =
-            ranks.iter().filter(|rank| !state.scheduler.is_ready(**rank)).map(ToString::to_string).collect();
+        let late: Vec<Rank> = ranks.iter().filter(|rank| !state.scheduler.is_ready(**rank)).copied().collect();
+        let node = late.first().map_or(NodeIndex(0), |rank| state.scheduler.node_of(*rank));
+        let missing: Vec<String> = late.iter().map(ToString::to_string).collect();
         let plugins: Vec<&str> = self
             .plugins
             .iter()
             .filter(|plugin| plugin.around_app(&self.cluster).is_some())
             .map(|plugin| plugin.name())
             .collect();
-        Error::new(
+        let error = Error::new(
             ErrorKind::Hook,
             format!(
                 "{} of {} workers had not entered their hooks after {:?}: rank {} (hooks: {})",
@@ -104,7 +189,8 @@ impl World {
                 if plugins.is_empty() { "none".to_owned() } else { plugins.join(", ") }
             ),
         )
-        .with_hint("the workers' output says how far they came; a rank that cannot reach the head's address waits in the rendezvous; `Limits::hooks` gives more time")
+        .with_hint("the workers' output says how far they came; a rank that cannot reach the head's address waits in the rendezvous; `Limits::hooks` gives more time");
+        NotStarted { node, error }
     }
 
     /// Connects to a started worker; it says hello when its hooks are entered.
@@ -143,43 +229,56 @@ impl World {
         Ok(())
     }
 
-    fn spec(&self, shared: &Shared, node: &Node, generation: Generation, port: u16) -> StartSpec {
-        // Of a node that is lost the last address is known; in a world none is while it is started.
-        let peers: Vec<Peer> =
-            shared.lock().nodes.iter().map(|peer| Peer { node: peer.node.0, addr: peer.address.clone() }).collect();
-        let total = peers.len() as u32;
+    /// The cluster with the nodes that there are.
+    fn cluster_of(&self, shared: &Shared) -> ClusterInfo {
+        let mut cluster = self.cluster.clone();
+        cluster.nodes = shared.lock().nodes.iter().filter(|node| !node.leaving).count() as u32;
+        cluster
+    }
+
+    fn spec(
+        &self,
+        shared: &Shared,
+        (cluster, roster): (&ClusterInfo, &Roster),
+        node: &Node,
+        generation: Generation,
+        port: u16,
+    ) -> (StartSpec, Peers) {
+        let total = roster.total;
         let accelerators = self.cluster.accelerator.as_ref().map_or(0, |accelerator| accelerator.count);
         let interpreter = vec![node.ready.python.clone(), "-m".into(), "skyward.worker".into()];
-        let command = self.plugins.launcher(interpreter.clone(), &self.cluster);
+        let command = self.plugins.launcher(interpreter.clone(), cluster);
         let launcher = command.strip_suffix(&interpreter[..]).map(<[String]>::to_vec).unwrap_or_default();
-        StartSpec {
+        let spec = StartSpec {
             python: node.ready.python.clone(),
             launcher,
             env: node.ready.env.clone(),
+            secrets: shared.secrets.clone(),
             cwd: node.ready.work_dir.clone(),
+            hooks: self.hooks(cluster),
+            max_frame: shared.limits.max_frame,
+            retain_bytes: RETAIN_BYTES,
             cluster: Cluster {
                 node: node.index.0,
                 total_nodes: total,
                 workers_per_node: self.cluster.workers_per_node,
-                head_addr: peers.first().map(|head| head.addr.clone()).unwrap_or_default(),
+                head_addr: roster.head.clone(),
                 head_port: port,
                 job_id: shared.pool.to_string(),
                 addr: node.machine.address.clone(),
-                peers,
                 accelerators,
                 total_accelerators: accelerators * total,
                 accelerator: self.cluster.accelerator.clone(),
                 network: Network::default(),
                 generation: generation.0,
+                peers: [],
             },
-            hooks: self.hooks(),
-            max_frame: shared.limits.max_frame,
-            retain_bytes: RETAIN_BYTES,
-        }
+        };
+        (spec, roster.peers.clone())
     }
 
-    fn hooks(&self) -> Vec<StartHook> {
-        let hooks = self.plugins.hooks(&self.cluster).into_iter();
+    fn hooks(&self, cluster: &ClusterInfo) -> Vec<StartHook> {
+        let hooks = self.plugins.hooks(cluster).into_iter();
         hooks.map(|(plugin, hook)| StartHook { plugin, hook }).collect()
     }
 }

@@ -130,6 +130,7 @@ impl Scheduler {
             }
         }
         self.release(first);
+        self.forget_empty(first);
     }
 
     fn retry_gang(&mut self, now: Instant, first: TaskId, failed: TaskId, error: Error) {
@@ -211,7 +212,12 @@ impl Scheduler {
         self.finish(id, outcome);
         let Some(gang) = self.gang_table.get_mut(&first) else { return };
         gang.members.retain(|(_, member)| *member != id);
-        if gang.members.is_empty() {
+        self.forget_empty(first);
+    }
+
+    /// Nobody waits for any of its members any more.
+    fn forget_empty(&mut self, first: TaskId) {
+        if self.gang_table.get(&first).is_some_and(|gang| gang.members.is_empty()) {
             self.unwatch(first);
             self.gang_table.remove(&first);
             self.gangs.retain(|queued| *queued != first);

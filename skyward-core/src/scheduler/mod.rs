@@ -5,13 +5,16 @@
 //! - Behind a running task a worker gets more only while its tasks are short (see [`policy::depth`]), so that a long task never holds others that another worker could run.
 //! - When a worker of a joined world is lost, the world ends: every worker is started again, and what may be tried again is.
 //! - A worker that is lost while it runs a task is that task's doing, and only tasks fail by it. Workers that are lost one after another while they run nothing end the pool.
-//! - A node that is lost is replaced; so often in a row without a task returning, and then the pool gives up.
+//! - A node that is lost is replaced; so often in a row without a task returning, and then the pool gives up. One whose workers cannot be started while those of the others can is sick, and as good as lost.
+//! - A node that is to leave runs what it has and what was submitted for it by name, and takes nothing else. A world whose size is to change finishes the gangs that it has first, and takes no other.
 
 mod ending;
 mod gang;
+mod loss;
 mod nodes;
 pub mod policy;
 mod queue;
+mod size;
 mod stall;
 mod state;
 mod tries;
@@ -22,7 +25,7 @@ mod tests;
 
 use std::time::Instant;
 
-use crate::error::{Error, ErrorKind, Result, WorkerExit};
+use crate::error::{Error, ErrorKind, Result};
 use crate::ids::{Attempt, NodeIndex, Rank, TaskId};
 use crate::payload::{Outcome, Target, TaskOptions};
 
@@ -100,6 +103,20 @@ pub enum Action {
         /// Which node.
         node: NodeIndex,
     },
+    /// The node's machine is of no use: its workers cannot be started. It is to be taken for lost.
+    NodeSick {
+        /// Which node.
+        node: NodeIndex,
+        /// What the last start failed with.
+        error: Error,
+    },
+    /// A node that is to leave has nothing more to do.
+    NodeDrained {
+        /// Which node.
+        node: NodeIndex,
+    },
+    /// A world whose size is to change has nothing more to do.
+    WorldIdle,
 }
 
 impl Scheduler {
@@ -127,6 +144,7 @@ impl Scheduler {
     /// Takes a gang: one task per rank, in the order of ranks.
     pub fn submit_gang(&mut self, now: Instant, ids: &[TaskId], options: TaskOptions, streaming: bool) {
         debug_assert_eq!(ids.len(), self.workers.len());
+        debug_assert!(!self.held);
         let gang = ids.first().copied();
         for (rank, id) in ids.iter().enumerate() {
             self.insert(*id, Target::Rank(Rank(rank as u32)), options, streaming, gang);
@@ -141,9 +159,10 @@ impl Scheduler {
 
     /// A worker has entered its hooks.
     pub fn on_ready(&mut self, now: Instant, rank: Rank) {
-        let worker = &mut self.workers[rank.0 as usize];
+        let Some(worker) = self.workers.get_mut(rank.0 as usize) else { return };
         debug_assert!(worker.sent.is_empty());
         worker.ready = true;
+        worker.idle_since = Some(now);
         worker.leaving = false;
         worker.unheard = false;
         self.nodes[worker.node].on_ready(now);
@@ -159,7 +178,8 @@ impl Scheduler {
         let worker = &mut self.workers[rank.0 as usize];
         worker.sent.remove(place);
         worker.average.add(micros);
-        self.nodes[worker.node].barren = 0;
+        worker.idle_since = Some(now);
+        self.nodes[worker.node].on_returned();
         if place == 0 {
             self.forget_ending(rank);
         }
@@ -210,49 +230,6 @@ impl Scheduler {
         }
     }
 
-    /// A worker process is gone, and what it has answered before is still being read. It gets no more tasks.
-    pub fn on_leaving(&mut self, rank: Rank) {
-        self.workers[rank.0 as usize].leaving = true;
-        self.refresh(rank);
-    }
-
-    /// A worker is lost before all that it has answered was read: any of its tasks may have begun, and not only the first that has no answer.
-    pub fn on_unheard(&mut self, rank: Rank) {
-        self.workers[rank.0 as usize].unheard = true;
-    }
-
-    /// A worker process is gone.
-    pub fn on_lost(&mut self, now: Instant, rank: Rank, exit: &WorkerExit) {
-        if !self.workers[rank.0 as usize].ready {
-            return;
-        }
-        // What it ran is to blame; without a task it is the environment, or the machine.
-        let barren = self.workers[rank.0 as usize].sent.is_empty() && !exit.is_node_loss();
-        self.lose(now, rank, Error::worker_exited(rank, exit.clone()));
-        self.end_world(now);
-        if barren {
-            self.start_again(rank, |times| {
-                let what = format!(
-                    "workers were lost {times} times while they ran no task, without one task returning in between; the last one {exit}"
-                );
-                Error::new(ErrorKind::WorkerExited, what)
-            });
-        } else {
-            self.restart(rank);
-        }
-    }
-
-    /// A worker that was to be started again could not be.
-    pub fn on_start_failed(&mut self, rank: Rank, error: &Error) {
-        self.start_again(rank, |times| {
-            let what = format!(
-                "workers were lost or could not be started again {times} times without one task returning in between: {}",
-                error.message()
-            );
-            Error::new(error.kind(), what).with_source(error.clone())
-        });
-    }
-
     /// A task's caller does not wait any more.
     pub fn cancel(&mut self, now: Instant, id: TaskId) {
         let error = Error::new(ErrorKind::Cancelled, "the task was cancelled: its caller does not wait any more");
@@ -295,6 +272,7 @@ impl Scheduler {
             }
         }
         self.clear();
+        self.held = false;
         // What comes after the first failure is its consequence.
         self.failed.get_or_insert(error);
     }
@@ -307,6 +285,7 @@ impl Scheduler {
             self.abandon(now, id, error.clone());
         }
         self.failed = Some(error.clone());
+        self.held = false;
         self.ranks().filter(|rank| !self.workers[rank.0 as usize].sent.is_empty()).collect()
     }
 
@@ -317,6 +296,7 @@ impl Scheduler {
 
     /// What is to be done since the last call.
     pub fn take_actions(&mut self, into: &mut Vec<Action>) {
+        self.tell_departures();
         into.append(&mut self.actions);
     }
 
@@ -336,8 +316,8 @@ impl Scheduler {
     }
 
     fn resolve(&self, target: Target) -> Result<Target> {
-        let nodes = self.by_node.len() as u32;
-        let workers = self.workers.len() as u32;
+        let nodes = self.active;
+        let workers = nodes * self.workers_per_node;
         match target {
             Target::Any => Ok(target),
             Target::Head => Ok(Target::Rank(Rank(0))),
@@ -409,71 +389,6 @@ impl Scheduler {
     fn finish(&mut self, id: TaskId, outcome: Outcome) {
         self.tasks.remove(&id);
         self.actions.push(Action::Finish { task: id, outcome });
-    }
-
-    /// In a joined world the loss of one worker is that of all.
-    pub(super) fn end_world(&mut self, now: Instant) {
-        for rank in self.ranks() {
-            if self.joined && self.is_ready(rank) {
-                // It lives, and goes on until it is stopped.
-                self.on_unheard(rank);
-                self.lose(now, rank, Error::worker_exited(rank, WorkerExit::WorldEnded));
-            }
-        }
-    }
-
-    /// Has a worker started again that is lost for no task's doing, and with it its world; or gives up, where that has been of no use.
-    fn start_again(&mut self, rank: Rank, why: impl FnOnce(u32) -> Error) {
-        if self.failed.is_some() {
-            return;
-        }
-        self.barren_restarts += 1;
-        if self.barren_restarts > policy::MAX_BARREN_RESTARTS {
-            let hint = "look at the workers' output: the environment or the machine is broken";
-            self.fail(why(self.barren_restarts).with_hint(hint));
-        } else {
-            self.restart(rank);
-        }
-    }
-
-    pub(super) fn restart(&mut self, rank: Rank) {
-        self.actions.push(match self.joined {
-            true => Action::RestartWorld { lost: rank },
-            false => Action::RestartWorker { rank },
-        });
-    }
-
-    /// A worker's tasks when it is lost: the running one failed by it, the others never began.
-    fn lose(&mut self, now: Instant, rank: Rank, error: Error) {
-        let worker = &mut self.workers[rank.0 as usize];
-        worker.ready = false;
-        let unheard = std::mem::take(&mut worker.unheard);
-        let mut sent = std::mem::take(&mut worker.sent);
-        self.forget_ending(rank);
-        self.refresh(rank);
-        let running = sent.pop_front();
-        for id in sent.into_iter().rev() {
-            let Some(task) = self.tasks.get_mut(&id) else { continue };
-            if unheard && !task.abandoned {
-                // It is not known to be at fault.
-                let by_itself =
-                    error.exit().is_some_and(|exit| !exit.is_node_loss() && *exit != WorkerExit::WorldEnded);
-                let lost = if by_itself { Error::worker_exited(rank, WorkerExit::Unreachable) } else { error.clone() };
-                self.disarm(id);
-                self.settle(now, id, Err(lost));
-                continue;
-            }
-            task.sent_to = None;
-            if task.abandoned {
-                self.tasks.remove(&id);
-            } else {
-                self.queue_front(id);
-            }
-        }
-        if let Some(id) = running {
-            self.disarm(id);
-            self.settle(now, id, Err(error));
-        }
     }
 
     /// The first task of a worker begins about now.

@@ -11,12 +11,24 @@ use crate::ids::{NodeIndex, TaskId};
 pub(super) struct Record {
     /// Machines that it has lost since one of its tasks returned.
     pub(super) barren: u32,
+    /// How often in a row its workers were lost idle, or could not be started.
+    pub(super) sick: u32,
     ready_since: Option<Instant>,
+    /// It takes nothing that is not for it by name.
+    pub(super) leaving: bool,
+    /// That it has nothing more to do was said.
+    pub(super) told: bool,
 }
 
 impl Record {
     pub(super) fn on_ready(&mut self, now: Instant) {
         self.ready_since.get_or_insert(now);
+    }
+
+    /// One of its workers returned a task.
+    pub(super) fn on_returned(&mut self) {
+        self.barren = 0;
+        self.sick = 0;
     }
 
     /// Its machine is lost, or could not be replaced. Gives how often in a row that has happened.
@@ -25,6 +37,7 @@ impl Record {
         if since.is_some_and(|since| now.saturating_duration_since(since) >= policy::SOUND) {
             self.barren = 0;
         }
+        self.sick = 0;
         self.barren += 1;
         self.barren
     }
@@ -39,6 +52,11 @@ impl Scheduler {
             }
         }
         self.end_world(now);
+        self.hand_on(now);
+        if self.is_leaving(node) && !self.joined {
+            // It has no other machine to come, and what was for it alone has no other place.
+            return self.fail_own(now, node, cause);
+        }
         let Some(record) = self.nodes.get_mut(node.0 as usize).filter(|_| self.failed.is_none()) else { return };
         let times = record.on_lost(now);
         if times > policy::MAX_BARREN_REPLACEMENTS {

@@ -35,6 +35,9 @@ const MAX_DEPTH: usize = 256;
 /// Workers lost in a row without one task returning, before the pool gives up.
 pub const MAX_BARREN_RESTARTS: u32 = 5;
 
+/// Starts of its workers that may fail in a row before a node is taken for sick, where the other nodes are not.
+pub const MAX_SICK: u32 = 3;
+
 /// Machines that a node may lose in a row without one of its tasks returning, before the pool gives up.
 pub const MAX_BARREN_REPLACEMENTS: u32 = 3;
 

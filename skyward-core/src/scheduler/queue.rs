@@ -77,7 +77,9 @@ impl Scheduler {
 
     /// Keeps `open` true after a change of a worker.
     pub(super) fn refresh(&mut self, rank: Rank) {
-        let takes_more = self.takes_more(rank);
+        // One that leaves looks for its own tasks alone.
+        let leaving = self.nodes[self.workers[rank.0 as usize].node].leaving;
+        let takes_more = !leaving && self.takes_more(rank);
         let worker = &mut self.workers[rank.0 as usize];
         let entry = takes_more.then_some(worker.sent.len());
         if worker.listed == entry {
@@ -106,10 +108,16 @@ impl Scheduler {
     /// Takes the oldest task that this worker may run and that no gang stands before.
     fn next_for(&mut self, rank: Rank) -> Option<TaskId> {
         let node = self.workers[rank.0 as usize].node;
+        let leaving = self.nodes[node].leaving;
+        if self.held && !leaving {
+            return None;
+        }
         let barrier = self.gangs.front().copied().unwrap_or(TaskId(u64::MAX));
-        let queues = [&mut self.any, &mut self.by_rank[rank.0 as usize], &mut self.by_node[node]];
-        let queue = queues
+        let any = (!leaving).then_some(&mut self.any);
+        let own = [&mut self.by_rank[rank.0 as usize], &mut self.by_node[node]];
+        let queue = any
             .into_iter()
+            .chain(own)
             .filter(|queue| queue.front().is_some_and(|id| *id < barrier))
             .min_by_key(|queue| queue.front().copied())?;
         queue.pop_front()

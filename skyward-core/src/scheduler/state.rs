@@ -30,6 +30,15 @@ pub struct Scheduler {
     pub(super) timers: Timers,
     pub(super) actions: Vec<Action>,
     pub(super) joined: bool,
+    pub(super) workers_per_node: u32,
+    /// The nodes that take what comes, which are the first ones; behind them are those that leave.
+    pub(super) active: u32,
+    /// A world's size is to change: what it has is finished, and nothing else begun.
+    pub(super) held: bool,
+    /// That it is idle was said.
+    pub(super) told_idle: bool,
+    /// The machines are not the client's own host, so that another one may be sound where this one is sick.
+    pub(super) apart: bool,
     pub(super) limits: Limits,
     pub(super) barren_restarts: u32,
     pub(super) failed: Option<Error>,
@@ -46,6 +55,8 @@ pub(super) struct Worker {
     /// What was sent and has not returned, in order: the first one runs.
     pub(super) sent: VecDeque<TaskId>,
     pub(super) average: Average,
+    /// When it last became ready, or returned a task.
+    pub(super) idle_since: Option<Instant>,
     /// What it was told to end.
     pub(super) ending: Option<Ending>,
     /// Its entry in `open`.
@@ -91,13 +102,11 @@ pub(super) struct Timers(BTreeSet<(Instant, Timer)>);
 impl Scheduler {
     /// A scheduler for so many nodes with so many workers each, none of them ready. `joined`: all workers are one world.
     pub fn new(nodes: u32, workers_per_node: u32, joined: bool, limits: Limits) -> Self {
-        let workers = (0..nodes).flat_map(|node| (0..workers_per_node).map(move |_| node as usize));
-        let workers: Vec<_> = workers.map(|node| Worker { node, ..Worker::default() }).collect();
-        Self {
-            by_rank: workers.iter().map(|_| VecDeque::new()).collect(),
-            by_node: (0..nodes).map(|_| VecDeque::new()).collect(),
-            nodes: (0..nodes).map(|_| Record::default()).collect(),
-            workers,
+        let mut scheduler = Self {
+            by_rank: Vec::new(),
+            by_node: Vec::new(),
+            nodes: Vec::new(),
+            workers: Vec::new(),
             tasks: HashMap::new(),
             any: VecDeque::new(),
             gangs: VecDeque::new(),
@@ -106,10 +115,17 @@ impl Scheduler {
             timers: Timers::default(),
             actions: Vec::new(),
             joined,
+            workers_per_node,
+            active: 0,
+            held: false,
+            told_idle: false,
+            apart: false,
             limits,
             barren_restarts: 0,
             failed: None,
-        }
+        };
+        (0..nodes).for_each(|node| scheduler.add_node(NodeIndex(node)));
+        scheduler
     }
 
     /// Whether all workers are one world.

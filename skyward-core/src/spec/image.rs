@@ -40,10 +40,13 @@ pub struct Image {
     /// User and password of indexes, by the index's name; [`Image::DEFAULT_INDEX`] is the default one. They are not serialised.
     #[serde(skip)]
     pub credentials: BTreeMap<String, IndexCredentials>,
-    /// Debian packages that the machine must have.
+    /// Debian packages that the machine must have, or gets where the user may install them.
     pub apt: Vec<String>,
     /// Environment variables of the workers.
     pub env: BTreeMap<String, String>,
+    /// Environment variables of the workers whose values are secret. They are not serialised.
+    #[serde(skip)]
+    pub secrets: BTreeMap<String, Secret>,
     /// Files put beside the payload, into the worker's working folder.
     pub files: Vec<IncludedFile>,
     /// A requirements file or lock file (`requirements.txt`, `pylock.toml`), read when the pool starts.
@@ -147,7 +150,7 @@ impl Image {
         self
     }
 
-    /// Adds Debian packages that the machine must have. On the client's own host they are only looked for, never installed.
+    /// Adds Debian packages that the machine must have. They are installed where the user is root or may be, by `sudo` without a password. On the client's own host they are only looked for.
     #[must_use]
     pub fn apt<S: Into<String>>(mut self, packages: impl IntoIterator<Item = S>) -> Self {
         self.apt.extend(packages.into_iter().map(Into::into));
@@ -158,6 +161,21 @@ impl Image {
     #[must_use]
     pub fn env(mut self, key: impl Into<String>, value: impl Into<String>) -> Self {
         self.env.insert(key.into(), value.into());
+        self
+    }
+
+    /// Sets an environment variable of the workers whose value is secret: it goes to each worker's environment over the pool's own connection, and to no command
+    /// line, file, log, event, error or record. Commands that make the machine ready do not get it.
+    ///
+    /// ```
+    /// use skyward_core::spec::{Image, Secret};
+    ///
+    /// let image = Image::new().secret("HF_TOKEN", Secret::new("hunter2"));
+    /// assert!(!format!("{image:?}").contains("hunter2"));
+    /// ```
+    #[must_use]
+    pub fn secret(mut self, key: impl Into<String>, value: impl Into<Secret>) -> Self {
+        self.secrets.insert(key.into(), value.into());
         self
     }
 
@@ -207,7 +225,7 @@ impl Image {
     }
 
     /// A digest of what gets installed: Python, requirements, indexes, and `requirements`, the content of the requirements file. Images with the same digest share
-    /// one environment. What does not change what is installed (variables, files, certificates, credentials) and order where it has no meaning do not enter.
+    /// one environment. What does not change what is installed (variables, secrets, files, certificates, credentials) and order where it has no meaning do not enter.
     pub fn content_hash(&self, requirements: Option<&str>) -> String {
         let sorted = |list: &[String]| {
             let mut list: Vec<_> = list.iter().map(|text| text.split_whitespace().collect::<String>()).collect();
@@ -287,7 +305,7 @@ mod tests {
         let differs = |other: Image| assert_ne!(other.content_hash(None), base);
         same(Image::new().pip(["b", "a >= 1", "b"]).requires_python(">=3.11"));
         same(image.clone().env("A", "1").file("/x", "x").certificate("/ca.pem").apt(["git"]));
-        same(image.clone().credentials("default", "me", "hunter2"));
+        same(image.clone().credentials("default", "me", "hunter2").secret("TOKEN", "hunter2"));
         differs(image.clone().pip(["c"]));
         differs(image.clone().python("3.12"));
         differs(image.clone().default_index("https://example.com/simple"));
@@ -306,8 +324,8 @@ mod tests {
     }
 
     #[test]
-    fn credentials_are_shown_nowhere() {
-        let image = Image::new().credentials("default", "me", "hunter2");
+    fn credentials_and_secrets_are_shown_nowhere() {
+        let image = Image::new().credentials("default", "me", "hunter2").secret("TOKEN", "hunter2");
         assert!(!format!("{image:?}").contains("hunter2"));
         assert!(!serde_json::to_string(&image).unwrap().contains("hunter2"));
     }

@@ -29,6 +29,13 @@ pub(super) fn check(image: &Image) -> Result<()> {
     for (key, value) in &image.env {
         check_variable(key, value)?;
     }
+    for (key, value) in &image.secrets {
+        check_variable(key, value.expose())?;
+        if image.env.contains_key(key) {
+            return Err(invalid(format!("the variable `{key}` is set twice: with `.env` and with `.secret`"))
+                .with_hint("set it once; with `.secret` where its value is not to be shown"));
+        }
+    }
     for file in &image.files {
         check_target(&file.source, &file.target)?;
     }
@@ -272,6 +279,10 @@ mod tests {
             (Image::new().env("1A", "1"), "environment variable"),
             (Image::new().env("SKYWARD_LISTEN_FD", "1"), "belongs to the worker"),
             (Image::new().env("A", "\0"), "zero byte"),
+            (Image::new().secret("A-B", "pw@tok@"), "environment variable"),
+            (Image::new().secret("SKYWARD_RANK", "pw@tok@"), "belongs to the worker"),
+            (Image::new().secret("A", "pw@tok@\0"), "zero byte"),
+            (Image::new().env("A", "1").secret("A", "pw@tok@"), "set twice"),
             (Image::new().file("/a", "/etc/passwd"), "outside"),
             (Image::new().file("/a", "x/../../y"), "outside"),
             (Image::new().file("/a", ""), "outside"),

@@ -24,6 +24,10 @@ pub struct Limits {
     /// How many workers one task may end before it is taken for poison: it fails with [`ErrorKind::Poisoned`](crate::error::ErrorKind::Poisoned) whatever its retries allow, and the same
     /// payload with the same arguments is not taken again by this pool. At least 1.
     pub poison: u32,
+    /// How long a node of an elastic pool is without a task before it is given back.
+    pub idle: Duration,
+    /// How many tasks for each of its workers must wait before an elastic pool grows by a node. At least 1.
+    pub backlog: u32,
     /// The largest value on the wire, in bytes: arguments, results, sources.
     pub max_frame: usize,
     /// Tasks that may wait in the pool; `submit` waits while there are more.
@@ -41,6 +45,8 @@ impl Default for Limits {
             shutdown: Duration::from_secs(30),
             stall: None,
             poison: 3,
+            idle: Duration::from_secs(120),
+            backlog: 1,
             max_frame: 1 << 30,
             max_queued: 10_000,
         }

@@ -16,6 +16,7 @@ pub use limits::Limits;
 pub use nodes::Nodes;
 pub(crate) use requirement::{normalised, requirement_name, satisfies};
 pub use secret::Secret;
+pub(crate) use secret::Secrets;
 
 /// The cluster as plugins see it: what is asked for, before any machine exists.
 #[derive(Debug, Clone, PartialEq, Eq)]

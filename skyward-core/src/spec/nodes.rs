@@ -17,14 +17,14 @@ use crate::error::{Error, ErrorKind, Result};
 pub enum Nodes {
     /// Just so many: the pool is ready when all of them are.
     Fixed(u32),
-    /// `wanted` nodes; the pool starts with those that are ready when the start deadline's half has passed, if they are at least `least`.
+    /// `wanted` nodes; the pool starts with those that are ready when the start deadline's half has passed, if they are at least `least`. The others join when they are ready.
     Partial {
         /// With fewer than this the pool does not start.
         least: u32,
         /// What is asked for.
         wanted: u32,
     },
-    /// Between `min` and `max` nodes. Declared, and not scaled yet: the pool has `min` nodes.
+    /// Between `min` and `max` nodes: the pool starts with `min`, grows while tasks wait, and gives back nodes that have been idle for [`Limits::idle`](super::Limits::idle); never node 0.
     Elastic {
         /// The fewest.
         min: u32,
@@ -67,7 +67,16 @@ impl Nodes {
         }
     }
 
-    /// Whether the number may change during the pool's life.
+    /// The most that it comes to.
+    pub fn most(&self) -> u32 {
+        match *self {
+            Self::Fixed(count) => count,
+            Self::Partial { wanted, .. } => wanted,
+            Self::Elastic { max, .. } => max,
+        }
+    }
+
+    /// Whether the number changes by itself during the pool's life.
     pub fn is_elastic(&self) -> bool {
         matches!(self, Self::Elastic { .. })
     }
@@ -96,8 +105,8 @@ impl Nodes {
                 format!("the elastic pool has at least {min} and at most {max} nodes"),
                 "the first number is the smaller one: `Nodes::elastic(min, max)`",
             ),
-            nodes if nodes.wanted() > Self::MOST => invalid(
-                format!("the pool has {} nodes, and {} is the most", nodes.wanted(), Self::MOST),
+            nodes if nodes.most() > Self::MOST => invalid(
+                format!("the pool has {} nodes, and {} is the most", nodes.most(), Self::MOST),
                 "start several pools",
             ),
             _ => Ok(()),
@@ -133,6 +142,7 @@ mod tests {
             Nodes::elastic(0, 4),
             Nodes::elastic(4, 2),
             Nodes::fixed(Nodes::MOST + 1),
+            Nodes::elastic(1, Nodes::MOST + 1),
         ] {
             let error = nodes.validate().unwrap_err();
             assert_eq!(error.kind(), ErrorKind::InvalidSpec, "{nodes:?}");

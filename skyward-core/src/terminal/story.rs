@@ -149,6 +149,12 @@ impl Story {
                     shows.push(Show::Note(format!("the worker of rank {rank} {}", exit.trim_end_matches(','))));
                 }
             }
+            PoolEvent::NodeDisconnected { node, error } => {
+                shows.push(Show::Note(format!("the connection to node {node} was lost: {}", error.message())));
+            }
+            PoolEvent::NodeReconnected { node } => {
+                shows.push(Show::Note(format!("the connection to node {node} is there again")));
+            }
             PoolEvent::NodeLost { node, error } => {
                 self.nodes.remove(node);
                 shows.push(Show::Note(format!("node {node} is lost: {}", error.message())));
@@ -156,6 +162,20 @@ impl Story {
             PoolEvent::NodeReplaced { node, machine, address } => {
                 self.nodes.remove(node);
                 shows.push(Show::Note(format!("node {node} is there again: machine {machine} at {address}")));
+            }
+            PoolEvent::NodeFailed { node, error } => {
+                self.nodes.remove(node);
+                shows.push(Show::Note(format!("a further machine, {node}, could not be had: {}", error.message())));
+            }
+            PoolEvent::NodeJoined { node, machine, address } => {
+                self.nodes.clear();
+                shows.push(Show::Note(format!("node {node} has joined: machine {machine} at {address}")));
+            }
+            PoolEvent::NodeLeaving { node } => shows.push(Show::Step(format!("node {node} is to leave"))),
+            PoolEvent::Resized { nodes, workers } => {
+                self.workers = None;
+                let (nodes, workers) = (count(*nodes, "node"), count(*workers, "worker"));
+                shows.push(Show::Note(format!("the pool has {nodes} and {workers} now")));
             }
             PoolEvent::NodeLeft { node, error } => {
                 shows.push(Show::Note(format!("node {node}: its machine may still be there: {}", error.message())));

@@ -167,6 +167,11 @@ pub fn transform_only_adds(plugin: &dyn Plugin) -> Result<(), Violation> {
             missing("files", &before.files, &after.files, &mut lost);
             missing("requires-python", &before.requires_python, &after.requires_python, &mut lost);
             missing("certificates", &before.certificates, &after.certificates, &mut lost);
+            for (key, value) in &before.secrets {
+                if after.secrets.get(key) != Some(value) {
+                    lost.push(format!("the secret {key}"));
+                }
+            }
             for (key, value) in &before.env {
                 if after.env.get(key) != Some(value) {
                     lost.push(format!("the variable {key} {value:?} → {:?}", after.env.get(key)));
@@ -304,7 +309,8 @@ fn images() -> [Image; 2] {
         .index(PackageIndex::new("own", "https://packages.example/simple").only(["alpha"]))
         .apt(["zstd", "curl"])
         .env("OMP_NUM_THREADS", "3")
-        .env("ZETA", "a b");
+        .env("ZETA", "a b")
+        .secret("TOKEN", "hunter2");
     [Image::new(), full]
 }
 

@@ -1,7 +1,7 @@
 //! The whole pool on a paused clock, with faults drawn from a seed.
 //!
 //! [`run`] plays one seed: a pool on a [`FakeProvider`] gets tasks, cancels some, and ends, while machines fail to start, never answer, freeze or die, connections are cut with the frames in
-//! them, and frames come late or twice. Machines that are lost are replaced. No socket, no process, no thread: hours pass in milliseconds.
+//! them, and frames come late or twice. Machines that are lost are replaced, pools grow and shrink by themselves or because it is asked for, and machines that come late join. No socket, no process, no thread: hours pass in milliseconds.
 //!
 //! ```
 //! skyward_core::testkit::sim::run(7).unwrap();
@@ -19,7 +19,7 @@ use crate::error::{Error, ErrorKind};
 use crate::ids::PoolId;
 use crate::payload::{Args, Outcome, RetryPolicy, Source, Target, Task, TaskHandle, TaskOptions};
 use crate::plugin::plugin;
-use crate::pool::{ComputePool, Pool};
+use crate::pool::{ComputePool, Pool, PoolPhase, PoolStatus};
 use crate::spec::{Limits, Nodes};
 
 /// What a seed stands for; every draw depends on the seed and on what it is for, never on the order of draws.
@@ -52,6 +52,10 @@ pub struct Seen {
     pub machines: usize,
     /// Those of them that took the place of another one.
     pub replaced: usize,
+    /// Whether the pool had more nodes at some time than when it was ready.
+    pub grown: bool,
+    /// Sizes that were asked for while it served, and reached.
+    pub resized: usize,
     /// Stands for all that the nodes were told, and when: the same each time the seed is played.
     pub trace: u64,
     /// How long it took on the paused clock.
@@ -139,12 +143,18 @@ async fn play(seed: Seed, provider: &FakeProvider, seen: &mut Seen) -> Result<()
     let joined = seed.chance("joined", 0, 0, 3);
     let nodes = 1 + seed.below("nodes", 0, 0, MOST_NODES.into()) as u32;
     let least = if joined { nodes } else { 1 + seed.below("least", 0, 0, u64::from(nodes)) as u32 };
+    // A third of the pools grows and shrinks by itself, unless its workers are one world.
+    let size = match !joined && seed.chance("elastic", 0, 0, 3) {
+        true => Nodes::elastic(least, nodes),
+        false => Nodes::partial(least, nodes),
+    };
+    let idle = Duration::from_secs(2) + seed.time("idle", 0, 0, 20_000);
     let mut builder = Pool::builder()
         .provider(provider.clone())
         .id(PoolId::new("p-simulated"))
-        .nodes(Nodes::partial(least, nodes))
+        .nodes(size)
         .workers_per_node(1 + seed.below("workers", 0, 0, 3) as u32)
-        .limits(Limits { stall: seed.chance("stall", 0, 0, 3).then_some(STALL), ..limits() });
+        .limits(Limits { stall: seed.chance("stall", 0, 0, 3).then_some(STALL), idle, ..limits() });
     if joined {
         builder = builder.plugin(plugin("world").joins_world());
     }
@@ -161,8 +171,11 @@ async fn play(seed: Seed, provider: &FakeProvider, seen: &mut Seen) -> Result<()
         Err(error) => return told(&error).and_then(|()| left(provider)),
     };
     seen.ready = true;
+    let began = pool.status().nodes.len();
     let count = seed.below("tasks", 0, 0, 40);
     let mut waiting = Vec::new();
+    let mut resizes = Vec::new();
+    let mut bounds = (1, nodes);
     // Most pools live for a minute, so that their machines die while they serve.
     let pause = if seed.chance("pause", u64::MAX, 0, 3) { 200 } else { 3_000 };
     for number in 0..count {
@@ -192,6 +205,17 @@ async fn play(seed: Seed, provider: &FakeProvider, seen: &mut Seen) -> Result<()
             }
             Err(error) => told(&error)?,
         }
+        if seed.fault("resize", number, 0, 12) {
+            let wanted = 1 + seed.below("resize", number, 1, MOST_NODES.into()) as u32;
+            bounds.1 = bounds.1.max(wanted);
+            let size = match !joined && seed.chance("resize", number, 2, 4) {
+                true => Nodes::elastic(1, wanted),
+                false => Nodes::fixed(wanted),
+            };
+            resizes.push(tokio::spawn(resize(pool.clone(), size)));
+        }
+        sized(&pool.status(), bounds)?;
+        seen.grown |= pool.status().nodes.len() > began;
         let wrongs = provider.witness().wrongs();
         if !wrongs.is_empty() {
             return Err(wrongs.join("; "));
@@ -206,6 +230,9 @@ async fn play(seed: Seed, provider: &FakeProvider, seen: &mut Seen) -> Result<()
             None => {}
         }
     }
+    for resize in resizes {
+        seen.resized += usize::from(resize.await.map_err(|error| error.to_string())??);
+    }
     let ended = match ended {
         Some(ended) => ended,
         None => end(seed, pool.clone()).await,
@@ -216,6 +243,35 @@ async fn play(seed: Seed, provider: &FakeProvider, seen: &mut Seen) -> Result<()
         End::Ended => left(provider),
         End::Failed(error) => Err(format!("the pool did not end: {error}")),
     }
+}
+
+/// Asks for another size; whether the pool has come to it.
+async fn resize(pool: Pool, size: Nodes) -> Result<bool, String> {
+    match pool.resize(size).await {
+        Ok(()) => Ok(true),
+        Err(error) => told(&error).map(|()| false),
+    }
+}
+
+/// What holds of a pool's size at any time.
+fn sized(status: &PoolStatus, (least, most): (u32, u32)) -> Result<(), String> {
+    if status.phase != PoolPhase::Ready {
+        return Ok(());
+    }
+    let there = status.nodes.iter().filter(|node| !node.leaving).count() as u32;
+    let last = status.nodes.iter().position(|node| node.leaving).unwrap_or(status.nodes.len());
+    if there < least || there > most || last as u32 != there {
+        return Err(format!("the pool has {there} nodes, and is to have {least} to {most}: {:?}", status.nodes));
+    }
+    let per_node = status.workers.len() / status.nodes.len().max(1);
+    if status.workers.len() != per_node * status.nodes.len() {
+        return Err(format!("{} nodes have {} workers", status.nodes.len(), status.workers.len()));
+    }
+    let idle = status.waiting_for.is_empty() && status.workers.iter().any(|worker| !worker.ready);
+    if idle {
+        return Err(format!("workers take no tasks, and the pool waits for nothing: {status:?}"));
+    }
+    Ok(())
 }
 
 /// How a pool came to its end.
@@ -259,7 +315,7 @@ async fn wait(
             // A task is sent to a worker that is idle. A node that is lost, or another worker that never enters its hooks, may keep it from beginning there; nothing else.
             let hooks = seed.chance("hooks", u64::MAX, 0, 3);
             let immortal = |node| (0..provider.launched() as u32).all(|machine| seed.death(node, machine).is_none());
-            let healthy = hooks && (0..MOST_NODES).all(immortal);
+            let healthy = hooks && (0..MOST_MACHINES).all(immortal);
             if healthy && error.kind() == ErrorKind::Timeout && provider.witness().begun(&args) == 0 {
                 return Err(format!("task {number} was sent, and no worker began it: {error}"));
             }
@@ -447,6 +503,8 @@ impl fmt::Display for Broken {
 impl std::error::Error for Broken {}
 
 const MOST_NODES: u32 = 4;
+/// The numbers that the provider knows nodes by are below this.
+const MOST_MACHINES: u32 = 16;
 /// How long a task may run.
 const TASK: Duration = Duration::from_secs(30);
 /// How long a gang may be without progress, which is less than its tasks may run.

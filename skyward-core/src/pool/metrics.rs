@@ -1,0 +1,326 @@
+//! What a pool tells as numbers (feature `metrics`); [`table`] has their meaning. Most follow the events, and the others are told where calls pass.
+
+mod handle;
+mod table;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use handle::{Counter, Histogram, Label, Level};
+
+use crate::error::{Cause, Error, ErrorKind, WorkerExit};
+use crate::event::PoolEvent;
+use crate::ids::{Generation, NodeIndex, Rank};
+use crate::payload::Outcome;
+
+/// The numbers of one pool. Handles are made once, of whichever recorder there is when the pool starts.
+#[derive(Debug)]
+pub(crate) struct Metrics {
+    provider: String,
+    nodes: [Level; PHASES.len()],
+    workers_ready: Level,
+    queued: Level,
+    running: Level,
+    returned: Counter,
+    cancelled: Counter,
+    failed: [Counter; FAILURES.len()],
+    retries: [Counter; Cause::ALL.len()],
+    task_seconds: Histogram,
+    queue_seconds: Histogram,
+    overhead_seconds: Histogram,
+    sent_bytes: Counter,
+    received_bytes: Counter,
+    output_bytes: Counter,
+    start_seconds: Histogram,
+    replaced: Counter,
+    left: Counter,
+    generations: Counter,
+    renewals: Counter,
+    silences: Counter,
+    seen: Mutex<Seen>,
+}
+
+/// What follows from the events so far.
+#[derive(Debug, Default)]
+struct Seen {
+    nodes: BTreeMap<NodeIndex, Phase>,
+    ready: BTreeSet<Rank>,
+    generation: Option<Generation>,
+    steps: BTreeMap<&'static str, Histogram>,
+    lost: BTreeMap<&'static str, Counter>,
+    exits: BTreeMap<&'static str, Counter>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    Starting,
+    Up,
+    Lost,
+    Ending,
+}
+
+impl Metrics {
+    /// Those of a pool with this provider.
+    pub(crate) fn new(provider: &str) -> Self {
+        handle::describe();
+        let of = ("provider", provider);
+        let counter = |metric| handle::counter(metric, &[of]);
+        let histogram = |metric| handle::histogram(metric, &[of]);
+        let tasks = |outcome, cause| handle::counter(&table::TASKS, &[of, ("outcome", outcome), ("cause", cause)]);
+        let level = |metric| Level::new(metric, &[of]);
+        Self {
+            nodes: PHASES.map(|phase| Level::new(&table::NODES, &[of, ("phase", phase)])),
+            workers_ready: level(&table::WORKERS_READY),
+            queued: level(&table::TASKS_QUEUED),
+            running: level(&table::TASKS_RUNNING),
+            returned: tasks("returned", "none"),
+            cancelled: tasks("cancelled", "none"),
+            failed: FAILURES.map(|cause| tasks("failed", cause)),
+            retries: std::array::from_fn(|cause| handle::counter(&table::RETRIES, &[of, ("cause", FAILURES[cause])])),
+            task_seconds: histogram(&table::TASK_SECONDS),
+            queue_seconds: histogram(&table::QUEUE_SECONDS),
+            overhead_seconds: histogram(&table::OVERHEAD_SECONDS),
+            sent_bytes: counter(&table::SENT_BYTES),
+            received_bytes: counter(&table::RECEIVED_BYTES),
+            output_bytes: counter(&table::OUTPUT_BYTES),
+            start_seconds: histogram(&table::START_SECONDS),
+            replaced: counter(&table::NODES_REPLACED),
+            left: counter(&table::NODES_LEFT),
+            generations: counter(&table::GENERATIONS),
+            renewals: counter(&table::LEASE_RENEWALS),
+            silences: counter(&table::LEASE_SILENCES),
+            seen: Mutex::default(),
+            provider: provider.to_owned(),
+        }
+    }
+
+    /// How many tasks wait and run.
+    pub(crate) fn tasks(&self, queued: usize, running: usize) {
+        self.queued.set(queued);
+        self.running.set(running);
+    }
+
+    /// A worker began with a task that has waited for this long.
+    pub(crate) fn began(&self, waited: Duration) {
+        self.queue_seconds.record(waited.as_secs_f64());
+    }
+
+    /// A worker answered: its payload has run so many microseconds, and the value has so many bytes.
+    pub(crate) fn answered(&self, micros: u64, bytes: usize) {
+        self.task_seconds.record(Duration::from_micros(micros).as_secs_f64());
+        self.received(bytes);
+    }
+
+    /// A try was over this long after its worker had begun, of which the payload has run so long.
+    pub(crate) fn tried(&self, took: Duration, ran: Duration) {
+        self.overhead_seconds.record(took.saturating_sub(ran).as_secs_f64());
+    }
+
+    /// A task has ended for its caller.
+    pub(crate) fn ended(&self, outcome: &Outcome) {
+        match outcome {
+            Ok(_) => self.returned.increment(1),
+            Err(error) if error.kind() == ErrorKind::Cancelled => self.cancelled.increment(1),
+            Err(error) => self.failed[failure(error)].increment(1),
+        }
+    }
+
+    pub(crate) fn sent(&self, bytes: usize) {
+        self.sent_bytes.increment(bytes as u64);
+    }
+
+    pub(crate) fn received(&self, bytes: usize) {
+        self.received_bytes.increment(bytes as u64);
+    }
+
+    /// The pool takes tasks.
+    pub(crate) fn started(&self, took: Duration) {
+        self.start_seconds.record(took.as_secs_f64());
+    }
+
+    /// A step of making a node ready is done.
+    pub(crate) fn step(&self, step: &'static str, took: Duration) {
+        let mut seen = self.seen();
+        let histogram = seen.steps.entry(step).or_insert_with(|| {
+            handle::histogram(&table::STEP_SECONDS, &[("provider", &self.provider), ("step", step)])
+        });
+        histogram.record(took.as_secs_f64());
+    }
+
+    /// An agent has confirmed that its lease is renewed.
+    pub(crate) fn lease_renewed(&self) {
+        self.renewals.increment(1);
+    }
+
+    /// An agent has confirmed nothing for as long as its lease.
+    pub(crate) fn lease_silent(&self) {
+        self.silences.increment(1);
+    }
+
+    /// Something was told to whoever listens.
+    pub(crate) fn on_event(&self, event: &PoolEvent) {
+        match event {
+            // Those of each call, which are told only when somebody listens.
+            PoolEvent::TaskStarted { .. } | PoolEvent::TaskFinished { .. } => {}
+            PoolEvent::Output(output) => self.output_bytes.increment(output.bytes.len() as u64),
+            PoolEvent::TaskRetried { error, .. } => {
+                if let Some(cause) = Cause::of(error) {
+                    self.retries[cause.index()].increment(1);
+                }
+            }
+            PoolEvent::NodeLaunching { node } => self.turn(*node, Phase::Starting),
+            PoolEvent::PoolReady { nodes, .. } => {
+                let mut seen = self.seen();
+                seen.nodes = (0..*nodes).map(|node| (NodeIndex(node), Phase::Up)).collect();
+                self.tell(&seen);
+            }
+            PoolEvent::NodeLost { node, error } => {
+                let cause = loss(error);
+                let mut seen = self.seen();
+                let lost = seen.lost.entry(cause).or_insert_with(|| self.counter(&table::NODES_LOST, ("cause", cause)));
+                lost.increment(1);
+                seen.nodes.insert(*node, Phase::Lost);
+                self.tell(&seen);
+            }
+            PoolEvent::NodeReplaced { node, .. } => {
+                self.replaced.increment(1);
+                self.turn(*node, Phase::Up);
+            }
+            PoolEvent::NodeJoined { node, .. } => self.turn(*node, Phase::Up),
+            PoolEvent::NodeLeaving { node } => self.turn(*node, Phase::Ending),
+            PoolEvent::NodeFailed { node, .. } => {
+                let mut seen = self.seen();
+                // The number that the provider knows may be another node's in the pool.
+                if seen.nodes.get(node) == Some(&Phase::Starting) {
+                    seen.nodes.remove(node);
+                }
+                self.tell(&seen);
+            }
+            PoolEvent::Resized { nodes, .. } => {
+                let mut seen = self.seen();
+                seen.nodes.retain(|node, _| node.0 < *nodes);
+                for node in (0..*nodes).map(NodeIndex) {
+                    seen.nodes.entry(node).or_insert(Phase::Up);
+                }
+                self.tell(&seen);
+            }
+            PoolEvent::NodeLeft { .. } => self.left.increment(1),
+            PoolEvent::GenerationStarting { generation, .. } => {
+                let mut seen = self.seen();
+                if seen.generation.replace(*generation) != Some(*generation) {
+                    // All workers are started anew. Within a generation it is single ones.
+                    self.generations.increment(1);
+                    seen.ready.clear();
+                }
+                self.tell(&seen);
+            }
+            PoolEvent::WorkerReady { rank, .. } => {
+                let mut seen = self.seen();
+                seen.ready.insert(*rank);
+                self.tell(&seen);
+            }
+            PoolEvent::WorkerExited { rank, exit } => {
+                let how = end(exit);
+                let mut seen = self.seen();
+                let exits = seen.exits.entry(how).or_insert_with(|| self.counter(&table::WORKER_EXITS, ("exit", how)));
+                exits.increment(1);
+                seen.ready.remove(rank);
+                self.tell(&seen);
+            }
+            PoolEvent::Draining => {
+                let mut seen = self.seen();
+                seen.nodes.values_mut().for_each(|phase| *phase = Phase::Ending);
+                self.tell(&seen);
+            }
+            PoolEvent::NodeGone { node, .. } => {
+                let mut seen = self.seen();
+                if seen.nodes.get(node) == Some(&Phase::Ending) {
+                    seen.nodes.remove(node);
+                }
+                self.tell(&seen);
+            }
+            PoolEvent::Closed => {
+                let mut seen = self.seen();
+                seen.nodes.clear();
+                seen.ready.clear();
+                self.tell(&seen);
+            }
+            _ => {}
+        }
+    }
+
+    fn turn(&self, node: NodeIndex, phase: Phase) {
+        let mut seen = self.seen();
+        seen.nodes.insert(node, phase);
+        self.tell(&seen);
+    }
+
+    fn tell(&self, seen: &Seen) {
+        for (phase, level) in [Phase::Starting, Phase::Up, Phase::Lost, Phase::Ending].into_iter().zip(&self.nodes) {
+            level.set(seen.nodes.values().filter(|of| **of == phase).count());
+        }
+        self.workers_ready.set(seen.ready.len());
+    }
+
+    fn counter(&self, metric: &table::Metric, label: Label<'_>) -> Counter {
+        handle::counter(metric, &[("provider", &self.provider), label])
+    }
+
+    fn seen(&self) -> std::sync::MutexGuard<'_, Seen> {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The place in [`FAILURES`] of what a task failed with.
+fn failure(error: &Error) -> usize {
+    let other = match error.kind() {
+        ErrorKind::Timeout => 0,
+        ErrorKind::QueueTimeout => 1,
+        ErrorKind::Closed => 2,
+        _ => 3,
+    };
+    Cause::of(error).map_or(Cause::ALL.len() + other, Cause::index)
+}
+
+/// Why a node was lost, as a label.
+fn loss(error: &Error) -> &'static str {
+    match (error.exit(), error.kind()) {
+        (Some(WorkerExit::LeaseEnded), _) => "lease",
+        (Some(WorkerExit::Preempted), _) => "preempted",
+        (Some(WorkerExit::Unreachable), _) | (None, ErrorKind::Timeout) => "unreachable",
+        (Some(WorkerExit::AgentGone), _) | (None, ErrorKind::Io) => "agent",
+        _ => "other",
+    }
+}
+
+/// How a worker ended, as a label.
+fn end(exit: &WorkerExit) -> &'static str {
+    match exit {
+        WorkerExit::Code(_) => "code",
+        WorkerExit::Signal(_) => "signal",
+        WorkerExit::OutOfMemory => "out_of_memory",
+        WorkerExit::Killed | WorkerExit::Unreachable => "killed",
+        WorkerExit::WorldEnded => "ended",
+        WorkerExit::AgentGone | WorkerExit::LeaseEnded | WorkerExit::Preempted => "lost",
+    }
+}
+
+const PHASES: [&str; 4] = ["starting", "up", "lost", "ending"];
+/// Why tasks fail: first the causes, by their index.
+const FAILURES: [&str; Cause::ALL.len() + 4] = [
+    "crash",
+    "out_of_memory",
+    "node_lost",
+    "preempted",
+    "peer_lost",
+    "stall",
+    "raised",
+    "timeout",
+    "queue_timeout",
+    "closed",
+    "other",
+];
+
+#[cfg(test)]
+mod tests;

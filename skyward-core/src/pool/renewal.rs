@@ -1,0 +1,99 @@
+//! Renews the lease of a machine that has no agent yet, if something looks at it.
+
+use std::convert::Infallible;
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
+use tokio::time::{Instant, MissedTickBehavior, interval_at};
+
+use crate::provider::Machine;
+use crate::provider::keeper::LEASE_FILE;
+use crate::remote::{Command, Remote};
+
+/// Renews it until the future is dropped. A renewal that takes long is of use for as long as the lease lasts, and the next does not wait for it: it may be lost.
+pub(super) async fn renew(remote: &dyn Remote, machine: &Machine, lease: Duration) -> Infallible {
+    if !machine.keeper {
+        return std::future::pending().await;
+    }
+    let pause = lease / 4;
+    // Never made anew: who removes the lease ends the machine.
+    let touch = Command::new(["touch".to_owned(), "-c".to_owned(), format!("{}/{LEASE_FILE}", machine.folder)]);
+    let touch = touch.deadline(lease);
+    let mut ticks = interval_at(Instant::now() + pause, pause);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut renewals = FuturesUnordered::new();
+    loop {
+        tokio::select! {
+            biased;
+            _ = ticks.tick() => renewals.push(remote.run(&touch, &|_| {})),
+            Some(Err(error)) = renewals.next() => {
+                // The step that runs meets the same, and tells.
+                tracing::debug!(machine = %machine.id, %error, "the lease could not be renewed");
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use async_trait::async_trait;
+    use tokio::time::{sleep, timeout};
+
+    use super::*;
+    use crate::error::{Error, ErrorKind, Result};
+    use crate::ids::{Attempt, LaunchId, MachineId, NodeIndex, PoolId};
+    use crate::provider::{LaunchRequest, Offer};
+    use crate::remote::{ByteStream, CommandOutput, OnLine};
+
+    /// Takes so long for a command, and loses the first one; when the others were done.
+    #[derive(Debug)]
+    struct Slow(Duration, Mutex<Vec<Instant>>);
+
+    #[async_trait]
+    impl Remote for Slow {
+        fn describe(&self) -> String {
+            "slow".into()
+        }
+
+        async fn run(&self, command: &Command, _: OnLine<'_>) -> Result<CommandOutput> {
+            let first = self.1.lock().unwrap().is_empty();
+            if first {
+                self.1.lock().unwrap().push(Instant::now());
+                return std::future::pending().await;
+            }
+            let late = |_| Error::new(ErrorKind::Timeout, "late");
+            timeout(command.deadline, sleep(self.0)).await.map_err(late)?;
+            self.1.lock().unwrap().push(Instant::now());
+            Ok(CommandOutput::new(0, "", ""))
+        }
+
+        async fn put(&self, _: &str, _: &[u8], _: u32) -> Result<()> {
+            std::future::pending().await
+        }
+
+        async fn open(&self, _: &str) -> Result<ByteStream> {
+            std::future::pending().await
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_lease_is_renewed_over_a_way_that_is_slow_and_loses_a_renewal() {
+        let lease = Duration::from_secs(8);
+        let pool = PoolId::random();
+        let launch = LaunchId::of(&pool, NodeIndex(0), Attempt(1));
+        let request = LaunchRequest::new(launch, pool, NodeIndex(0), Offer::new("one", "here", 1, 1), lease);
+        let mut machine = Machine::new(&request, MachineId::new("one"), "", "/one");
+        machine.keeper = true;
+        let remote = Slow(lease / 2, Mutex::default());
+        let begin = Instant::now();
+        let _ = timeout(lease * 4, renew(&remote, &machine, lease)).await;
+        let done = remote.1.into_inner().unwrap();
+        let times = [&[begin], &done[1..], &[Instant::now()]].concat();
+        let longest = times.windows(2).map(|pair| pair[1] - pair[0]).max().unwrap();
+        // The keeper waits a little longer than the lease.
+        assert!(longest <= lease, "{longest:?} without a renewal: {times:?}");
+    }
+}

@@ -1,0 +1,194 @@
+use super::*;
+
+fn machines(numbers: &[u32]) -> Vec<NodeIndex> {
+    numbers.iter().copied().map(NodeIndex).collect()
+}
+
+fn pool(joined: bool, nodes: u32) -> Sizing {
+    Sizing::new(joined, nodes, (0..nodes).map(NodeIndex).collect(), std::iter::empty())
+}
+
+fn launch(machine: u32) -> SizeStep {
+    SizeStep::Launch { machine: NodeIndex(machine) }
+}
+
+fn forget(machine: u32) -> SizeStep {
+    SizeStep::Forget { machine: NodeIndex(machine) }
+}
+
+fn join(node: u32, machine: u32) -> SizeStep {
+    SizeStep::Join { node: NodeIndex(node), machine: NodeIndex(machine) }
+}
+
+fn leave(node: u32) -> SizeStep {
+    SizeStep::Leave { node: NodeIndex(node) }
+}
+
+fn stop(node: u32) -> SizeStep {
+    SizeStep::Stop { node: NodeIndex(node) }
+}
+
+fn remove(node: u32, machine: u32, rows: u32) -> SizeStep {
+    SizeStep::Remove { node: NodeIndex(node), machine: NodeIndex(machine), rows }
+}
+
+#[test]
+fn further_machines_get_their_places_in_the_order_in_which_they_are_ready() {
+    let mut pool = pool(false, 1);
+    assert_eq!(pool.set_target(3), [launch(1), launch(2)]);
+    assert_eq!(pool.on_ready(NodeIndex(2)), [join(1, 2)]);
+    assert!(!pool.is_settled());
+    assert_eq!(pool.on_ready(NodeIndex(1)), [join(2, 1)]);
+    assert!(pool.is_settled());
+    assert_eq!((pool.members(), pool.coming()), (3, 0));
+}
+
+#[test]
+fn the_last_nodes_leave_when_they_have_finished_and_the_first_never() {
+    let mut pool = pool(false, 3);
+    assert_eq!(pool.set_target(0), [leave(2), leave(1)]);
+    assert_eq!(pool.target(), 1);
+    assert_eq!(pool.on_drained(NodeIndex(1)), [stop(1)]);
+    assert_eq!(pool.on_drained(NodeIndex(1)), [], "it is told once");
+    assert_eq!(pool.on_stopped(NodeIndex(1)), [remove(1, 1, 3)], "the one behind it is there still");
+    pool.on_dismissed(NodeIndex(1), true);
+    assert_eq!(pool.on_drained(NodeIndex(2)), [stop(2)]);
+    assert_eq!(pool.on_stopped(NodeIndex(2)), [remove(2, 2, 1)]);
+    assert!(!pool.is_settled(), "its machine is not confirmed gone");
+    pool.on_dismissed(NodeIndex(2), true);
+    assert!(pool.is_settled());
+    assert_eq!(pool.on_drained(NodeIndex(0)), []);
+}
+
+#[test]
+fn nodes_that_have_not_begun_to_end_stay_when_they_are_wanted_again() {
+    let mut pool = pool(false, 4);
+    pool.set_target(1);
+    pool.on_drained(NodeIndex(2));
+    assert_eq!(
+        pool.set_target(4),
+        [SizeStep::Stay { node: NodeIndex(1) }, launch(4), launch(5)],
+        "2 ends, and 3 cannot be without it"
+    );
+    assert_eq!(pool.on_ready(NodeIndex(4)), [], "its place is not free");
+    assert_eq!(
+        pool.on_stopped(NodeIndex(2)),
+        [remove(2, 2, 4), join(2, 4), SizeStep::Stay { node: NodeIndex(3) }, forget(5)]
+    );
+}
+
+#[test]
+fn what_comes_and_is_not_wanted_is_given_up_before_anything_that_is_there() {
+    let mut pool = pool(false, 2);
+    pool.set_target(5);
+    assert_eq!(pool.set_target(3), [forget(4), forget(3)]);
+    assert_eq!(pool.set_target(1), [leave(1), forget(2)]);
+    assert_eq!(pool.on_ready(NodeIndex(2)), []);
+}
+
+#[test]
+fn numbers_of_machines_are_not_used_again_before_they_are_gone() {
+    let mut pool = pool(false, 1);
+    assert_eq!(pool.set_target(2), [launch(1)]);
+    pool.set_target(1);
+    assert_eq!(pool.set_target(2), [launch(2)]);
+    pool.set_target(1);
+    pool.on_dismissed(NodeIndex(1), true);
+    pool.on_dismissed(NodeIndex(2), false);
+    assert_eq!(pool.set_target(3), [launch(1), launch(3)], "nobody knows whether 2 is gone");
+}
+
+#[test]
+fn machines_that_cannot_be_had_are_tried_three_times_and_the_rest_goes_on() {
+    let mut pool = pool(false, 1);
+    assert_eq!(pool.set_target(2), [launch(1)]);
+    for machine in 1..3 {
+        assert_eq!(pool.on_failed(NodeIndex(machine)), [forget(machine), launch(machine + 1)]);
+    }
+    assert_eq!(pool.on_failed(NodeIndex(3)), [forget(3)]);
+    assert!(pool.has_given_up());
+    (1..4).for_each(|machine| pool.on_dismissed(NodeIndex(machine), true));
+    assert!(pool.is_settled());
+    assert_eq!(pool.set_target(2), [launch(1)], "it is tried anew when it is asked for anew");
+}
+
+#[test]
+fn a_world_changes_at_once_when_all_that_come_are_ready_and_it_is_idle() {
+    let mut pool = pool(true, 2);
+    assert_eq!(pool.set_target(4), [launch(2), launch(3)]);
+    assert_eq!(pool.on_ready(NodeIndex(3)), []);
+    assert_eq!(pool.on_ready(NodeIndex(2)), [SizeStep::Hold]);
+    assert!(!pool.is_settled());
+    let reshape = SizeStep::Reshape { stay: 2, left: vec![], join: machines(&[2, 3]) };
+    assert_eq!(pool.on_world_idle(), [reshape]);
+    assert!(pool.is_settled());
+    assert_eq!(pool.set_target(1), [leave(3), leave(2), leave(1), SizeStep::Hold]);
+    let reshape = SizeStep::Reshape { stay: 1, left: machines(&[1, 2, 3]), join: vec![] };
+    assert_eq!(pool.on_world_idle(), [reshape]);
+    assert_eq!(pool.on_world_idle(), []);
+}
+
+#[test]
+fn a_world_that_need_not_change_any_more_goes_on() {
+    let mut pool = pool(true, 2);
+    assert_eq!(pool.set_target(1), [leave(1), SizeStep::Hold]);
+    assert_eq!(pool.set_target(2), [SizeStep::Stay { node: NodeIndex(1) }, SizeStep::Release]);
+    pool.set_target(3);
+    assert_eq!(pool.on_ready(NodeIndex(2)), [SizeStep::Hold]);
+    assert_eq!(pool.on_failed(NodeIndex(2)), [forget(2), launch(3), SizeStep::Release]);
+}
+
+/// Random stories: members are the first rows without a gap, node 0 is never told to leave, and every story comes to rest at its target.
+#[test]
+fn every_story_comes_to_rest_with_as_many_nodes_as_were_asked_for() {
+    for seed in 0..2000_u64 {
+        let mut draw = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+        let mut below = |bound: u64| {
+            draw ^= draw << 13;
+            draw ^= draw >> 7;
+            draw ^= draw << 17;
+            draw % bound
+        };
+        let joined = below(2) == 0;
+        let mut pool = pool(joined, 1 + below(4) as u32);
+        let mut open: Vec<SizeStep> = Vec::new();
+        for round in 0..200 {
+            let steps = match round < 40 && below(4) == 0 {
+                true => pool.set_target(below(6) as u32),
+                false if open.is_empty() => break,
+                false => match open.remove(below(open.len() as u64) as usize) {
+                    SizeStep::Launch { machine } if round < 40 && below(4) == 0 => pool.on_failed(machine),
+                    SizeStep::Launch { machine } => pool.on_ready(machine),
+                    SizeStep::Leave { node } => pool.on_drained(node),
+                    SizeStep::Stop { node } => pool.on_stopped(node),
+                    SizeStep::Hold => pool.on_world_idle(),
+                    SizeStep::Forget { machine } | SizeStep::Remove { machine, .. } => {
+                        pool.on_dismissed(machine, true);
+                        Vec::new()
+                    }
+                    SizeStep::Reshape { left, .. } => {
+                        left.into_iter().for_each(|machine| pool.on_dismissed(machine, true));
+                        Vec::new()
+                    }
+                    SizeStep::Join { .. } | SizeStep::Stay { .. } | SizeStep::Release => Vec::new(),
+                },
+            };
+            for step in &steps {
+                match step {
+                    SizeStep::Leave { node } => assert!(node.0 > 0, "seed {seed}"),
+                    SizeStep::Reshape { stay, .. } => assert!(*stay > 0, "seed {seed}"),
+                    SizeStep::Stay { node } => open.retain(|step| *step != leave(node.0)),
+                    SizeStep::Forget { machine } => open.retain(|step| *step != launch(machine.0)),
+                    SizeStep::Release => open.retain(|step| *step != SizeStep::Hold),
+                    _ => {}
+                }
+            }
+            // What is drained in a world is told for the world.
+            open.extend(steps.into_iter().filter(|step| !joined || !matches!(step, SizeStep::Leave { .. })));
+        }
+        assert_eq!(open, [], "seed {seed}: {pool:?}");
+        assert!(pool.is_settled(), "seed {seed}: {pool:?}");
+        let settled = pool.members() == pool.target() || pool.has_given_up();
+        assert!(settled && pool.members() > 0, "seed {seed}: {pool:?}");
+    }
+}

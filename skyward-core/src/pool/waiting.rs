@@ -1,0 +1,191 @@
+//! What a pool waits for.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::sync::Arc;
+
+use super::node::Launch;
+use super::shared::{Shared, State};
+use crate::ids::NodeIndex;
+
+/// Something that a pool waits for; it displays as a few words.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum WaitingFor {
+    /// A machine is being launched.
+    Machine {
+        /// The node that it is to be; of one that comes to a pool that serves, the number by which the provider knows it.
+        node: NodeIndex,
+    },
+    /// A machine is there, and made ready: reached, its environment built, its agent started.
+    Environment {
+        /// As in [`Machine`](Self::Machine).
+        node: NodeIndex,
+        /// What is done: `connect`, or a step as [`PoolEvent::BootstrapStep`](crate::event::PoolEvent::BootstrapStep) names it.
+        step: &'static str,
+    },
+    /// Workers of a node are being started, and enter their hooks.
+    Hooks {
+        /// Which node.
+        node: NodeIndex,
+        /// How many do not take tasks yet.
+        workers: u32,
+    },
+    /// A node is lost, and gets another machine.
+    Replacement {
+        /// Which node.
+        node: NodeIndex,
+        /// Why it was lost.
+        cause: String,
+    },
+    /// The connection to a node was lost, and is tried again.
+    Connection {
+        /// Which node.
+        node: NodeIndex,
+    },
+    /// A node is to leave, and finishes what it has, if it has anything.
+    Tasks {
+        /// Which node.
+        node: NodeIndex,
+    },
+    /// A joined world is to have another size, and finishes what it has.
+    World,
+    /// A machine of a node that has left is being ended.
+    End {
+        /// The number by which the provider knows it.
+        node: NodeIndex,
+    },
+}
+
+/// What is under way beside what the tables of the pool show.
+#[derive(Debug, Default)]
+pub(crate) struct Waits {
+    /// By the number at the provider: the node for those who watch, and what is done.
+    making: BTreeMap<NodeIndex, (NodeIndex, Option<&'static str>)>,
+    lost: BTreeMap<NodeIndex, String>,
+    away: BTreeSet<NodeIndex>,
+    ending: BTreeSet<NodeIndex>,
+}
+
+/// A machine is being made ready for as long as this lives.
+#[derive(Debug)]
+pub(crate) struct Making {
+    shared: Arc<Shared>,
+    launch: Launch,
+}
+
+/// A machine is being ended for as long as this lives.
+#[derive(Debug)]
+pub(crate) struct Ending {
+    shared: Arc<Shared>,
+    machine: NodeIndex,
+}
+
+impl Waits {
+    pub(crate) fn lost(&mut self, node: NodeIndex, cause: &str) {
+        self.away.remove(&node);
+        self.lost.insert(node, cause.to_owned());
+    }
+
+    pub(crate) fn away(&mut self, node: NodeIndex) {
+        self.away.insert(node);
+    }
+
+    /// The node has a machine whose agent is connected, or has left.
+    pub(crate) fn over(&mut self, node: NodeIndex) {
+        self.away.remove(&node);
+        self.lost.remove(&node);
+    }
+}
+
+impl Making {
+    pub(crate) fn begin(shared: &Arc<Shared>, launch: Launch) -> Self {
+        shared.lock().waits.making.insert(launch.as_node, (launch.node, None));
+        Self { shared: Arc::clone(shared), launch }
+    }
+
+    pub(crate) fn step(&self, step: &'static str) {
+        self.shared.lock().waits.making.insert(self.launch.as_node, (self.launch.node, Some(step)));
+    }
+}
+
+impl Drop for Making {
+    fn drop(&mut self) {
+        self.shared.lock().waits.making.remove(&self.launch.as_node);
+    }
+}
+
+impl Ending {
+    pub(crate) fn begin(shared: &Arc<Shared>, machine: NodeIndex) -> Self {
+        shared.lock().waits.ending.insert(machine);
+        Self { shared: Arc::clone(shared), machine }
+    }
+}
+
+impl Drop for Ending {
+    fn drop(&mut self) {
+        self.shared.lock().waits.ending.remove(&self.machine);
+    }
+}
+
+impl State {
+    /// What the pool waits for, the machines first.
+    pub(super) fn waiting_for(&self) -> Vec<WaitingFor> {
+        let waits = &self.waits;
+        let mut all: Vec<WaitingFor> = waits
+            .making
+            .values()
+            .map(|(node, step)| match *step {
+                None => WaitingFor::Machine { node: *node },
+                Some(step) => WaitingFor::Environment { node: *node, step },
+            })
+            .collect();
+        for (index, status) in self.nodes.iter().enumerate() {
+            let node = status.node;
+            // One that was lost before it was told to leave gets a machine for what it still has to do.
+            let lost = waits.lost.get(&node);
+            if status.leaving && (lost.is_none() || self.scheduler.is_drained(node)) {
+                // One that has left, while another one behind it has not, is nothing to wait for.
+                let leaves = status.ready || lost.is_some();
+                all.extend(leaves.then_some(WaitingFor::Tasks { node }));
+                continue;
+            }
+            if let Some(cause) = lost {
+                all.push(WaitingFor::Replacement { node, cause: cause.clone() });
+                continue;
+            }
+            if waits.away.contains(&node) {
+                all.push(WaitingFor::Connection { node });
+            }
+            let first = index as u32 * self.workers_per_node;
+            let ranks = (first..first + self.workers_per_node).map(crate::ids::Rank);
+            let workers = ranks.filter(|rank| !self.scheduler.is_ready(*rank)).count() as u32;
+            if workers > 0 {
+                all.push(WaitingFor::Hooks { node, workers });
+            }
+        }
+        all.extend(self.scheduler.is_held().then_some(WaitingFor::World));
+        all.extend(waits.ending.iter().map(|node| WaitingFor::End { node: *node }));
+        all
+    }
+}
+
+impl fmt::Display for WaitingFor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Machine { node } => write!(f, "a machine for node {node} is being launched"),
+            Self::Environment { node, step } => write!(f, "the machine of node {node} is being made ready: {step}"),
+            Self::Hooks { node, workers: 1 } => {
+                write!(f, "1 worker of node {node} is being started and enters its hooks")
+            }
+            Self::Hooks { node, workers } => {
+                write!(f, "{workers} workers of node {node} are being started and enter their hooks")
+            }
+            Self::Replacement { node, cause } => write!(f, "node {node} is lost and being replaced: {cause}"),
+            Self::Connection { node } => write!(f, "the connection to node {node} is being resumed"),
+            Self::Tasks { node } => write!(f, "node {node} is to leave and finishes what it has"),
+            Self::World => f.write_str("the world is to have another size and finishes what it has"),
+            Self::End { node } => write!(f, "the machine of node {node}, which has left, is being ended"),
+        }
+    }
+}

@@ -1,0 +1,135 @@
+//! What becomes of a worker's tasks when it is lost, and of the worker.
+
+use std::time::Instant;
+
+use super::{Action, Scheduler, policy};
+use crate::error::{Error, ErrorKind, WorkerExit};
+use crate::ids::{NodeIndex, Rank};
+
+impl Scheduler {
+    /// A worker process is gone, and what it has answered before is still being read. It gets no more tasks.
+    pub fn on_leaving(&mut self, rank: Rank) {
+        self.workers[rank.0 as usize].leaving = true;
+        self.refresh(rank);
+    }
+
+    /// A worker is lost before all that it has answered was read: any of its tasks may have begun, and not only the first that has no answer.
+    pub fn on_unheard(&mut self, rank: Rank) {
+        self.workers[rank.0 as usize].unheard = true;
+    }
+
+    /// A worker process is gone.
+    pub fn on_lost(&mut self, now: Instant, rank: Rank, exit: &WorkerExit) {
+        if !self.workers[rank.0 as usize].ready {
+            return;
+        }
+        // What it ran is to blame; without a task it is the environment, or the machine.
+        let barren = self.workers[rank.0 as usize].sent.is_empty() && !exit.is_node_loss();
+        self.lose(now, rank, Error::worker_exited(rank, exit.clone()));
+        self.end_world(now);
+        self.hand_on(now);
+        if barren {
+            self.start_again(rank, |times| {
+                let what = format!(
+                    "workers were lost {times} times while they ran no task, without one task returning in between; the last one {exit}"
+                );
+                Error::new(ErrorKind::WorkerExited, what)
+            });
+        } else {
+            self.restart(rank);
+        }
+    }
+
+    /// A worker that was to be started again could not be.
+    pub fn on_start_failed(&mut self, rank: Rank, error: &Error) {
+        self.start_again(rank, |times| {
+            let what = format!(
+                "workers were lost or could not be started again {times} times without one task returning in between: {}",
+                error.message()
+            );
+            Error::new(error.kind(), what).with_source(error.clone())
+        });
+    }
+
+    /// In a joined world the loss of one worker is that of all.
+    pub(super) fn end_world(&mut self, now: Instant) {
+        for rank in self.ranks() {
+            if self.joined && self.is_ready(rank) {
+                // It lives, and goes on until it is stopped.
+                self.on_unheard(rank);
+                self.lose(now, rank, Error::worker_exited(rank, WorkerExit::WorldEnded));
+            }
+        }
+    }
+
+    /// Has a worker started again that is lost for no task's doing, and with it its world; or gives up, where that has been of no use.
+    fn start_again(&mut self, rank: Rank, why: impl FnOnce(u32) -> Error) {
+        let Some(node) = self.workers.get(rank.0 as usize).map(|worker| worker.node) else { return };
+        if self.failed.is_some() {
+            return;
+        }
+        self.barren_restarts += 1;
+        self.nodes[node].sick += 1;
+        let times = self.nodes[node].sick;
+        let alone = self.nodes.iter().filter(|record| record.sick > 0).count() == 1;
+        if times > policy::MAX_SICK && alone && (self.apart || self.active > 1) {
+            // Where all are sick it is not the machines.
+            self.barren_restarts = 0;
+            self.nodes[node].sick = 0;
+            return self.actions.push(Action::NodeSick { node: NodeIndex(node as u32), error: why(times) });
+        }
+        if self.barren_restarts > policy::MAX_BARREN_RESTARTS {
+            let hint = "look at the workers' output: the environment or the machine is broken";
+            self.fail(why(self.barren_restarts).with_hint(hint));
+        } else {
+            self.restart(rank);
+        }
+    }
+
+    pub(super) fn restart(&mut self, rank: Rank) {
+        self.actions.push(match self.joined {
+            true => Action::RestartWorld { lost: rank },
+            false => Action::RestartWorker { rank },
+        });
+    }
+
+    /// What a lost worker had not begun goes to others that are idle: nothing else may ever make them look, and one that leaves does not come back for it. A joined world starts anew as a whole.
+    pub(super) fn hand_on(&mut self, now: Instant) {
+        if !self.joined {
+            self.fill_all(now);
+        }
+    }
+
+    /// A worker's tasks when it is lost: the running one failed by it, the others never began.
+    pub(super) fn lose(&mut self, now: Instant, rank: Rank, error: Error) {
+        let worker = &mut self.workers[rank.0 as usize];
+        worker.ready = false;
+        let unheard = std::mem::take(&mut worker.unheard);
+        let mut sent = std::mem::take(&mut worker.sent);
+        self.forget_ending(rank);
+        self.refresh(rank);
+        let running = sent.pop_front();
+        for id in sent.into_iter().rev() {
+            let Some(task) = self.tasks.get_mut(&id) else { continue };
+            if unheard && !task.abandoned {
+                // It is not known to be at fault.
+                let by_itself =
+                    error.exit().is_some_and(|exit| !exit.is_node_loss() && *exit != WorkerExit::WorldEnded);
+                let lost = if by_itself { Error::worker_exited(rank, WorkerExit::Unreachable) } else { error.clone() };
+                self.disarm(id);
+                self.settle(now, id, Err(lost));
+                continue;
+            }
+            task.sent_to = None;
+            if task.abandoned {
+                self.tasks.remove(&id);
+            } else {
+                self.queue_front(id);
+            }
+        }
+        if let Some(id) = running {
+            self.disarm(id);
+            self.settle(now, id, Err(error));
+        }
+    }
+}

@@ -1,0 +1,178 @@
+use super::super::policy;
+use super::super::tests::Story;
+use super::*;
+use crate::payload::{Target, TaskOptions};
+
+fn leave(story: &mut Story, node: u32) {
+    story.scheduler.leave(NodeIndex(node));
+    story.step();
+}
+
+fn drained(story: &Story, of: u32) -> bool {
+    story.has(|action| matches!(action, Action::NodeDrained { node } if node.0 == of))
+}
+
+fn idle(story: &Story) -> bool {
+    story.has(|action| matches!(action, Action::WorldIdle))
+}
+
+#[test]
+fn a_node_that_leaves_finishes_what_is_its_own_and_takes_nothing_else() {
+    let mut story = Story::new(2, 1, false);
+    let running = [story.submit(Target::Any), story.submit(Target::Any)];
+    let own = [story.submit(Target::Rank(Rank(1))), story.submit(Target::Node(NodeIndex(1)))];
+    let any = story.submit(Target::Any);
+    leave(&mut story, 1);
+    assert!(!drained(&story, 1));
+    for task in [running[1], own[0]] {
+        assert_eq!(story.done(1), task);
+        assert!(!drained(&story, 1));
+    }
+    assert_eq!(story.done(1), own[1]);
+    assert!(drained(&story, 1) && story.running(1).is_none(), "task {any} is for those that stay");
+    assert_eq!((story.done(0), story.running(0)), (running[0], Some(any)));
+    for target in [Target::Rank(Rank(1)), Target::Node(NodeIndex(1))] {
+        let refused = story.scheduler.submit(story.now, TaskId(99), target, TaskOptions::default(), false);
+        assert_eq!(refused.unwrap_err().kind(), ErrorKind::NotFound);
+    }
+    story.scheduler.remove_node(NodeIndex(1), 1);
+    story.step();
+    assert_eq!(story.scheduler.active_workers(), 1);
+}
+
+#[test]
+fn a_task_that_comes_goes_to_a_node_that_stays_whatever_the_load() {
+    let mut story = Story::new(2, 1, false);
+    leave(&mut story, 1);
+    let [first, second] = [story.submit(Target::Any), story.submit(Target::Any)];
+    assert_eq!((story.running(0), story.running(1)), (Some(first), None));
+    story.scheduler.stay(story.now, NodeIndex(1));
+    story.step();
+    assert_eq!(story.running(1), Some(second), "it stays after all");
+}
+
+#[test]
+fn a_node_that_is_lost_while_it_leaves_is_not_replaced_and_its_own_tasks_fail() {
+    let mut story = Story::new(2, 1, false);
+    let running = story.submit(Target::Rank(Rank(1)));
+    let own = story.submit(Target::Rank(Rank(1)));
+    leave(&mut story, 1);
+    story.node_lost(1);
+    assert!(drained(&story, 1) && !story.has(|action| matches!(action, Action::ReplaceNode { .. })));
+    for task in [running, own] {
+        assert_eq!(story.finished[&task].as_ref().unwrap_err().kind(), ErrorKind::NodeLost);
+    }
+}
+
+#[test]
+fn a_world_whose_size_changes_finishes_its_gangs_and_begins_nothing_else() {
+    let mut story = Story::new(3, 1, true);
+    let gangs = [story.gang(), story.gang()];
+    let any = story.submit(Target::Any);
+    leave(&mut story, 2);
+    story.scheduler.hold();
+    story.step();
+    assert!(!idle(&story) && !drained(&story, 1), "a world goes as a whole");
+    for gang in gangs {
+        for rank in 0..3 {
+            assert!(!idle(&story));
+            assert_eq!(story.done(rank), gang[rank as usize]);
+        }
+    }
+    assert!(idle(&story) && (0..3).all(|rank| story.running(rank).is_none()));
+    story.scheduler.reshape(story.now, 2);
+    story.scheduler.add_node(NodeIndex(2));
+    story.scheduler.add_node(NodeIndex(3));
+    story.step();
+    assert_eq!(story.running(0), None, "its workers are started again");
+    story.ready();
+    assert_eq!((story.running(0), story.scheduler.active_workers()), (Some(any), 4));
+    story.done(0);
+    let gang = story.gang();
+    assert_eq!((gang.len(), story.running(3)), (4, Some(gang[3])));
+}
+
+#[test]
+fn a_world_that_goes_on_after_all_takes_what_waited() {
+    let mut story = Story::new(2, 1, true);
+    story.scheduler.hold();
+    story.step();
+    assert!(idle(&story));
+    let any = story.submit(Target::Any);
+    assert_eq!(story.running(0), None);
+    story.scheduler.release_world(story.now);
+    story.step();
+    assert_eq!(story.running(0), Some(any));
+}
+
+#[test]
+fn a_gang_that_is_tried_again_keeps_its_world_as_it_is() {
+    let mut story = Story::new(2, 1, true);
+    let gang = story.gang_with(crate::payload::RetryPolicy::times(1));
+    story.scheduler.hold();
+    story.lost(0);
+    assert!(!idle(&story));
+    story.ready();
+    assert_eq!([story.done(0), story.done(1)], gang[..]);
+    assert!(idle(&story));
+}
+
+#[test]
+fn a_gang_that_nobody_waits_for_any_more_keeps_no_world_from_changing() {
+    for returned in 0..2 {
+        let mut story = Story::new(2, 1, true);
+        let gang = story.gang();
+        story.scheduler.hold();
+        story.done(returned);
+        gang.iter().for_each(|id| story.scheduler.cancel(story.now, *id));
+        story.step();
+        assert!(!idle(&story), "rank {} is not back", 1 - returned);
+        story.done(1 - returned);
+        assert!(idle(&story));
+    }
+}
+
+#[test]
+fn a_node_is_idle_since_its_last_task_returned() {
+    let mut story = Story::new(1, 2, false);
+    let began = story.now;
+    assert_eq!(story.scheduler.idle_since(NodeIndex(0)), Some(began));
+    story.submit(Target::Any);
+    assert_eq!(story.scheduler.idle_since(NodeIndex(0)), None);
+    story.now += std::time::Duration::from_secs(5);
+    story.done(0);
+    assert_eq!(story.scheduler.idle_since(NodeIndex(0)), Some(story.now));
+    story.lost(1);
+    assert_eq!(story.scheduler.idle_since(NodeIndex(0)), None, "a worker is being started");
+}
+
+/// The pool of so many nodes after the workers of its last one could not be started so often; whether the node is said to be sick.
+fn after_failed_starts(nodes: u32, apart: bool, times: u32) -> (Story, bool) {
+    let mut story = Story::new(nodes, 1, false);
+    story.scheduler.set_apart(apart);
+    let last = Rank(nodes - 1);
+    let mut sick = false;
+    for _ in 0..times {
+        // The others work on, and what they return says nothing of this one.
+        if nodes > 1 {
+            story.submit(Target::Rank(Rank(0)));
+            story.done(0);
+        }
+        story.scheduler.on_start_failed(last, &Error::new(ErrorKind::Start, "the device is gone"));
+        story.step();
+        sick = story.has(|action| matches!(action, Action::NodeSick { node, .. } if node.0 == last.0));
+    }
+    (story, sick)
+}
+
+#[test]
+fn a_node_whose_workers_cannot_be_started_is_sick_where_another_machine_may_help() {
+    for (nodes, apart) in [(2, false), (2, true), (1, true)] {
+        let (story, sick) = after_failed_starts(nodes, apart, policy::MAX_SICK);
+        assert!(!sick && story.has(|action| matches!(action, Action::RestartWorker { .. })));
+        let (story, sick) = after_failed_starts(nodes, apart, policy::MAX_SICK + 1);
+        assert!(sick && story.scheduler.failure().is_none(), "{nodes} nodes");
+    }
+    let (story, sick) = after_failed_starts(1, false, policy::MAX_BARREN_RESTARTS + 1);
+    assert!(!sick && story.scheduler.failure().is_some(), "the client's own host is as sick with another folder");
+}
