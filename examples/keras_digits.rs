@@ -1,11 +1,17 @@
-//! Trains Keras on a JAX cluster of this host: scikit-learn's handwritten digits, sharded over the nodes, one world, equal weights everywhere.
+//! Trains Keras on a JAX cluster: scikit-learn's handwritten digits, sharded over the nodes, one world, equal weights everywhere.
 //!
 //! ```sh
-//! cargo run --release --example keras_digits                       # two nodes, a table
-//! cargo run --release --example keras_digits -- --nodes 4 --json   # the last line is JSON
+//! cargo run --release --example keras_digits                         # two nodes on this host, a table
+//! cargo run --release --example keras_digits -- --nodes 4 --json     # the last line is JSON
+//! cargo run --release --example keras_digits -- --provider docker    # two containers
+//! cargo run --release --example keras_digits -- --provider ssh --host alice@gpu1 --host alice@gpu2:2222
 //! ```
 
+mod machines;
+
 use std::time::Instant;
+
+use machines::Machines;
 
 use serde::{Deserialize, Serialize};
 use skyward::prelude::*;
@@ -27,6 +33,7 @@ struct Report {
 fn train(epochs: u32, batch_size: u32) -> Report;
 
 struct Options {
+    machines: Machines,
     nodes: u32,
     epochs: u32,
     json: bool,
@@ -37,7 +44,7 @@ async fn main() -> skyward::Result<()> {
     let options = options();
     let begin = Instant::now();
     let (reports, start, train_seconds) = Pool::builder()
-        .provider(Local::default())
+        .shared_provider(options.machines.provider())
         .nodes(options.nodes)
         .payload::<train>()
         .plugin(plugins::jax())
@@ -87,7 +94,7 @@ fn print_table(reports: &[Report]) {
 }
 
 fn options() -> Options {
-    let mut options = Options { nodes: 2, epochs: 12, json: false };
+    let mut options = Options { machines: Machines::default(), nodes: 2, epochs: 12, json: false };
     let mut words = std::env::args().skip(1);
     while let Some(word) = words.next() {
         let mut number = || words.next().and_then(|value| value.parse().ok());
@@ -98,10 +105,13 @@ fn options() -> Options {
                 options.json = true;
                 Some(())
             }
-            _ => None,
+            other => options.machines.read(other, &mut words),
         };
         if known.is_none() {
-            eprintln!("usage: keras_digits [--nodes N] [--epochs N] [--json]; cannot read `{word}`");
+            eprintln!(
+                "usage: keras_digits [--nodes N] [--epochs N] [--json] {}; cannot read `{word}`",
+                Machines::USAGE
+            );
             std::process::exit(2);
         }
     }

@@ -1,22 +1,16 @@
 //! Calls that do nothing: one at a time, many at once, to all workers.
 
-use std::time::Instant;
-
 use skyward::prelude::*;
 
-use super::{Table, median, timed, two_workers};
+use super::common::calls::{SHUTDOWN, nothing, pipelined, round_trip, warm_up};
+use super::common::{Table, median, timed};
+use super::two_workers;
 
-#[skyward::compute]
-pub(crate) fn nothing() {
-    ""
-}
-
-pub(crate) async fn measure(table: &mut Table<'_>) -> skyward::Result<()> {
+pub(crate) async fn measure(table: &mut Table) -> skyward::Result<()> {
     let (one_by_one, many, all) = (table.times(20_000), table.times(200_000), table.times(1_000_000));
     if ["call_p50_us", "calls_per_s", "map_1m_s"].iter().any(|row| table.wants(row)) {
         let pool = two_workers().start().await?;
-        // The schedulers of both sides learn how short the calls are.
-        pool.map((0..5_000).map(|_| nothing())).await?;
+        warm_up(&pool).await?;
         table.row("call_p50_us", round_trip(&pool, one_by_one)).await?;
         table.row("calls_per_s", pipelined(&pool, many)).await?;
         if !table.options.quick {
@@ -33,22 +27,6 @@ pub(crate) async fn measure(table: &mut Table<'_>) -> skyward::Result<()> {
     Ok(())
 }
 
-async fn round_trip(pool: &Pool, count: usize) -> skyward::Result<f64> {
-    let mut micros = Vec::with_capacity(count);
-    for _ in 0..count {
-        let begin = Instant::now();
-        nothing().run(pool).await?;
-        micros.push(begin.elapsed().as_secs_f64() * 1e6);
-    }
-    Ok(median(micros))
-}
-
-async fn pipelined(pool: &Pool, count: usize) -> skyward::Result<f64> {
-    let (results, took) = timed(pool.map((0..count).map(|_| nothing()))).await?;
-    assert_eq!(results.len(), count);
-    Ok(count as f64 / took.as_secs_f64())
-}
-
 async fn broadcast(pool: &Pool, count: usize) -> skyward::Result<f64> {
     let mut micros = Vec::with_capacity(count);
     for _ in 0..count {
@@ -57,5 +35,3 @@ async fn broadcast(pool: &Pool, count: usize) -> skyward::Result<f64> {
     }
     Ok(median(micros))
 }
-
-pub(crate) const SHUTDOWN: std::time::Duration = std::time::Duration::from_secs(30);

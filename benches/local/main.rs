@@ -5,71 +5,39 @@
 //! ```
 
 mod calls;
-mod idle;
-mod start;
+#[path = "../common/mod.rs"]
+mod common;
 mod training;
 mod values;
 
-use std::future::Future;
-use std::time::{Duration, Instant};
-
-use serde_json::{Map, Value};
+use common::idle::Rows;
+use common::{Options, Table};
+use skyward::pool::PoolBuilder;
 use skyward::prelude::*;
 use skyward::spec::Image;
 
-/// What is asked for.
-struct Options {
-    /// Rows; all when empty.
-    only: Vec<String>,
-    quick: bool,
-}
-
-/// What was measured, in the order in which it was.
-struct Table<'o> {
-    options: &'o Options,
-    rows: Map<String, Value>,
-}
-
 #[tokio::main]
 async fn main() -> skyward::Result<()> {
+    let (options, _) = Options::read("local");
     // As a service calls: from a task of the runtime. The thread that waits for `main` is one more to wake.
-    tokio::spawn(measure(options())).await.unwrap_or_else(|error| std::panic::resume_unwind(error.into_panic()))
+    tokio::spawn(measure(options)).await.unwrap_or_else(|error| std::panic::resume_unwind(error.into_panic()))
 }
 
 async fn measure(options: Options) -> skyward::Result<()> {
-    let mut table = Table { options: &options, rows: Map::new() };
+    let mut table = Table::new(options);
     calls::measure(&mut table).await?;
     values::measure(&mut table).await?;
-    start::measure(&mut table).await?;
+    let times = table.times(9).max(3);
+    table.row("warm_start_s", async { Ok(common::start::warm(two_workers, times).await?.0) }).await?;
     training::measure(&mut table).await?;
-    idle::measure(&mut table).await?;
-    println!("{}", Value::Object(table.rows));
+    let rows = Rows { ready: Some("idle_1000_ready_s"), cpu: None, kib: "idle_kib_per_node" };
+    common::idle::measure(&mut table, rows).await?;
+    table.print();
     Ok(())
 }
 
-impl Table<'_> {
-    fn wants(&self, row: &str) -> bool {
-        self.options.only.is_empty() || self.options.only.iter().any(|wanted| wanted == row)
-    }
-
-    /// Measures a row, unless it is not asked for.
-    async fn row(&mut self, name: &str, measured: impl Future<Output = skyward::Result<f64>>) -> skyward::Result<()> {
-        if self.wants(name) {
-            let value = measured.await?;
-            eprintln!("{name:<24} {value:.3}");
-            self.rows.insert(name.to_owned(), value.into());
-        }
-        Ok(())
-    }
-
-    /// How often something is done: less when it has to be quick.
-    fn times(&self, count: usize) -> usize {
-        if self.options.quick { (count / 10).max(2) } else { count }
-    }
-}
-
 /// Two workers, as the peers have.
-fn two_workers() -> skyward::pool::PoolBuilder {
+fn two_workers() -> PoolBuilder {
     Pool::builder().provider(Local::default()).nodes(2)
 }
 
@@ -77,36 +45,4 @@ fn two_workers() -> skyward::pool::PoolBuilder {
 fn numpy() -> Image {
     // One thread each: two programs that share two cores are to be compared, not their thread pools.
     Image::new().pip(["numpy"]).env("OMP_NUM_THREADS", "1").env("OPENBLAS_NUM_THREADS", "1")
-}
-
-async fn timed<T>(what: impl Future<Output = skyward::Result<T>>) -> skyward::Result<(T, Duration)> {
-    let begin = Instant::now();
-    let value = what.await?;
-    Ok((value, begin.elapsed()))
-}
-
-fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
-}
-
-fn options() -> Options {
-    let mut options = Options { only: Vec::new(), quick: false };
-    let mut words = std::env::args().skip(1);
-    while let Some(word) = words.next() {
-        match word.as_str() {
-            "--quick" => options.quick = true,
-            "--only" => {
-                let rows = words.next().unwrap_or_default();
-                options.only.extend(rows.split(',').filter(|row| !row.is_empty()).map(str::to_owned));
-            }
-            // From `cargo bench`.
-            "--bench" => {}
-            other => {
-                eprintln!("usage: local [--only ROW,…] [--quick]; cannot read `{other}`");
-                std::process::exit(2);
-            }
-        }
-    }
-    options
 }

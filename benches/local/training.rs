@@ -7,8 +7,9 @@ use skyward::prelude::*;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 
-use super::calls::SHUTDOWN;
-use super::{Table, median, numpy};
+use super::common::calls::SHUTDOWN;
+use super::common::{Table, median};
+use super::numpy;
 
 #[skyward::compute(python = "benches/local/training.py")]
 fn train(steps: u32) -> f64;
@@ -21,7 +22,7 @@ fn interpreter() -> String {
     "
 }
 
-pub(crate) async fn measure(table: &mut Table<'_>) -> skyward::Result<()> {
+pub(crate) async fn measure(table: &mut Table) -> skyward::Result<()> {
     let pairs = table.times(10).max(4);
     table.row("train_overhead_pct", overhead(pairs)).await
 }

@@ -1,8 +1,8 @@
 //! A client: callers that dispatch all kinds of tasks at the same time, each with a number of its own, and check what comes back.
 
 use std::process::ExitCode;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures_util::StreamExt;
@@ -13,11 +13,13 @@ use skyward::error::{Error, ErrorKind};
 use skyward::payload::{Output, Payload, PendingCompute, RetryPolicy, Streaming};
 use skyward::plugin::{Hook, HookKind, Plugin};
 use skyward::pool::{ComputePool, ComputePoolExt, Pool};
+use skyward::provider::{Docker, Host, Hosts, Local};
+use skyward::remote::ssh::{HostKeys, Key};
 use skyward::spec::{ClusterInfo, Limits};
 use tokio::time::{Instant, timeout};
 
 use crate::recorder::{Recorder, say, tell_retries};
-use crate::words::{Answer, LEASE, Line, Script};
+use crate::words::{Answer, LEASE, Line, Provider, Script};
 
 /// Plays the script; the exit code says only whether it could be read.
 pub(crate) async fn play(script: &str) -> ExitCode {
@@ -29,10 +31,13 @@ pub(crate) async fn play(script: &str) -> ExitCode {
         }
     };
     let mut limits = Limits::default();
+    limits.start = Duration::from_secs(20);
+    limits.shutdown = Duration::from_secs(10);
     limits.grace = Duration::from_millis(300);
     limits.hooks = Duration::from_secs(10);
     limits.lease = Duration::from_millis(LEASE);
     let builder = Pool::builder().nodes(script.nodes).workers_per_node(script.workers_per_node).limits(limits);
+    let builder = builder.shared_provider(provider(&script.provider, script.slots));
     let builder = if script.joined { builder.plugin(Sockets { hangs: script.hangs }) } else { builder };
     let mut retries = None;
     let ended = builder
@@ -68,6 +73,47 @@ pub(crate) async fn play(script: &str) -> ExitCode {
     ExitCode::SUCCESS
 }
 
+/// Starts a pool and ends it, so that others find the environment of its workers.
+pub(crate) async fn warm(wanted: &str) -> ExitCode {
+    let Some(provider) = read(wanted) else { return ExitCode::FAILURE };
+    match Pool::builder().shared_provider(provider).scope(async |_| Ok(())).await {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{error:?}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// The provider that is named, if it can be read.
+pub(crate) fn read(wanted: &str) -> Option<Arc<dyn skyward::provider::Provider>> {
+    match serde_json::from_str(wanted) {
+        Ok(wanted) => Some(provider(&wanted, 1)),
+        Err(error) => {
+            eprintln!("the provider cannot be read: {error}");
+            None
+        }
+    }
+}
+
+/// Where the machines come from.
+fn provider(wanted: &Provider, slots: u32) -> Arc<dyn skyward::provider::Provider> {
+    match wanted {
+        Provider::Local => Arc::new(Local::default()),
+        Provider::Docker { image, label, bind } => {
+            Arc::new(Docker::new(image).label(&label.0, &label.1).bind(&bind.0, &bind.1))
+        }
+        Provider::Ssh { hosts } => Arc::new(Hosts::new(hosts.iter().map(|host| {
+            Host::new(&host.address)
+                .port(host.port)
+                .user(&host.user)
+                .key(Key::file(&host.key))
+                .host_keys(HostKeys::pinned(&host.host_key))
+                .slots(slots)
+        }))),
+    }
+}
+
 struct Caller {
     pool: Recorder,
     script: Arc<Script>,
@@ -92,7 +138,7 @@ impl Caller {
                     self.one(millis, RetryPolicy::times(2)).await;
                 }
                 50..60 => self.stream().await,
-                60..70 => self.map().await,
+                60..70 => self.map(until).await,
                 70..90 => self.each_rank().await,
                 90..95 => self.dropped().await,
                 _ => self.litter().await,
@@ -107,13 +153,13 @@ impl Caller {
     async fn one(&mut self, millis: u64, retry: RetryPolicy) {
         let (number, call) = self.call::<Own>("sleep");
         let call: PendingCompute<Own> = call.arg("millis", millis).into();
-        let outcome = within(limited(call).retry(retry).run(&self.pool)).await;
+        let outcome = within(&self.pool, self.limited(call).retry(retry).run(&self.pool)).await;
         answer(number, 0, outcome, |(returned, _)| *returned == number);
     }
 
     async fn litter(&mut self) {
         let (number, call) = self.call::<Own>("litter");
-        let outcome = within(limited(call.into()).run(&self.pool)).await;
+        let outcome = within(&self.pool, self.limited(call.into()).run(&self.pool)).await;
         answer(number, 0, outcome, |(returned, _)| *returned == number);
     }
 
@@ -122,7 +168,7 @@ impl Caller {
         let count: u64 = self.random.random_range(1..60);
         let call: PendingCompute<Streaming<(u64, u64)>> = call.arg("count", count).into();
         let read = async {
-            let mut stream = limited(call).run(&self.pool).await?;
+            let mut stream = self.limited(call).run(&self.pool).await?;
             let mut next = 0;
             while let Some(item) = stream.next().await {
                 if item? != (number, next) {
@@ -132,23 +178,25 @@ impl Caller {
             }
             Ok(next == count)
         };
-        let outcome = within(read).await;
+        let outcome = within(&self.pool, read).await;
         answer(number, 0, outcome, |whole| *whole);
     }
 
-    async fn map(&mut self) {
+    /// Calls that are made when there is room for them, and none any more when the time is over: a map that goes on while a pool has no workers waits for each of its calls
+    /// in turn, longer than any of them may take.
+    async fn map(&mut self, until: Instant) {
         let count = self.random.random_range(2..600);
-        let mut numbers = Vec::new();
-        let mut calls = Vec::new();
-        for _ in 0..count {
-            let (number, call) = self.call::<Own>("sleep");
-            numbers.push(Some(number));
-            calls.push(limited(call.arg("millis", 0_u64).into()));
-        }
+        let made = Mutex::new(Vec::new());
+        let calls = (0..count).map_while(|_| {
+            let (number, call) = (Instant::now() < until).then(|| self.call::<Own>("sleep"))?;
+            lock(&made).push(Some(number));
+            Some(self.limited(call.arg("millis", 0_u64).into()))
+        });
         let mut mapped = self.pool.map_unordered(calls);
         let read = async {
             while let Some((index, outcome)) = mapped.next().await {
-                match numbers.get_mut(index).and_then(Option::take) {
+                let number = lock(&made).get_mut(index).and_then(Option::take);
+                match number {
                     Some(number) => answer(number, 0, Some(outcome), |(returned, _)| *returned == number),
                     None => say(&Line::Answered {
                         call: 0,
@@ -159,10 +207,10 @@ impl Caller {
             }
             Ok(())
         };
-        let _ = within(read).await;
+        let _ = within(&self.pool, read).await;
         drop(mapped);
-        for number in numbers.into_iter().flatten() {
-            say(&Line::Answered { call: number, member: 0, outcome: Answer::Lost });
+        for number in std::mem::take(&mut *lock(&made)).into_iter().flatten() {
+            say(&Line::Answered { call: number, member: 0, outcome: Answer::Left });
         }
     }
 
@@ -187,7 +235,7 @@ impl Caller {
         ranks: u32,
         fits: impl Fn(u32, &T) -> bool,
     ) {
-        let handles = match limited(call).into_task() {
+        let handles = match self.limited(call).into_task() {
             Ok(task) => self.pool.submit_all(task).await,
             Err(error) => Err(error),
         };
@@ -196,7 +244,7 @@ impl Caller {
                 let each = handles.into_iter().enumerate().map(|(rank, handle)| {
                     let (rank, fits) = (rank as u32, &fits);
                     async move {
-                        let outcome = within(T::receive(handle)).await;
+                        let outcome = within(&self.pool, T::receive(handle)).await;
                         answer(number, rank, outcome, |value| fits(rank, value));
                         Ok::<(), Error>(())
                     }
@@ -212,9 +260,18 @@ impl Caller {
         let (number, call) = self.call::<Own>("sleep");
         let call: PendingCompute<Own> = call.arg("millis", 5000_u64).into();
         let patience = Duration::from_millis(self.random.random_range(0..150));
-        match timeout(patience, limited(call).run(&self.pool)).await {
+        match timeout(patience, self.limited(call).run(&self.pool)).await {
             Ok(outcome) => answer(number, 0, Some(outcome), |_| false),
             Err(_) => say(&Line::Answered { call: number, member: 0, outcome: Answer::Dropped }),
+        }
+    }
+
+    /// No task waits for ever for a worker that was stopped, or for a node that others cannot reach any more.
+    fn limited<T: Output>(&self, call: PendingCompute<T>) -> PendingCompute<T> {
+        let call = call.timeout(Duration::from_secs(2));
+        match self.script.provider {
+            Provider::Local => call,
+            Provider::Docker { .. } | Provider::Ssh { .. } => call.queue_timeout(Duration::from_secs(12)),
         }
     }
 
@@ -225,14 +282,17 @@ impl Caller {
     }
 }
 
-/// No task waits for ever for a worker that was stopped.
-fn limited<T: Output>(call: PendingCompute<T>) -> PendingCompute<T> {
-    call.timeout(Duration::from_secs(2))
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The outcome, or none within the deadline.
-async fn within<T>(outcome: impl Future<Output = skyward::Result<T>>) -> Option<skyward::Result<T>> {
-    timeout(DEADLINE, outcome).await.ok()
+/// The outcome, or none within the deadline: then what the pool says of itself is left for whoever looks into it.
+async fn within<T>(pool: &Recorder, outcome: impl Future<Output = skyward::Result<T>>) -> Option<skyward::Result<T>> {
+    let outcome = timeout(DEADLINE, outcome).await.ok();
+    if outcome.is_none() {
+        eprintln!("{:#?}", pool.status());
+    }
+    outcome
 }
 
 fn answer<T>(call: u64, member: u32, outcome: Option<skyward::Result<T>>, fits: impl Fn(&T) -> bool) {
@@ -254,6 +314,7 @@ fn is_explained(error: &Error) -> bool {
         ErrorKind::WorkerExited
         | ErrorKind::NodeLost
         | ErrorKind::Timeout
+        | ErrorKind::QueueTimeout
         | ErrorKind::Cancelled
         | ErrorKind::Closed
         | ErrorKind::Hook

@@ -1,6 +1,6 @@
-//! The clients of `cargo xtask chaos local`, which starts this program in many rounds and kills it, its agents and its workers at random moments.
+//! The clients of `cargo xtask chaos`, which starts this program in many rounds and kills it, its machines, agents and workers at random moments.
 //!
-//! `client SCRIPT` starts a pool, keeps it busy and says what happens; `reap` ends what a killed client left. Without arguments it does nothing.
+//! `client SCRIPT` starts a pool, keeps it busy and says what happens; `warm PROVIDER` has an environment built for it; `reap PROVIDER` ends what a killed client left. Without arguments it does nothing.
 
 mod client;
 mod recorder;
@@ -14,17 +14,19 @@ async fn main() -> ExitCode {
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     match arguments.as_slice() {
         ["client", script] => client::play(script).await,
-        ["reap"] => reap().await,
+        ["warm", provider] => client::warm(provider).await,
+        ["reap", provider] => reap(provider).await,
         _ => {
-            println!("`cargo xtask chaos local` starts this program; by itself it has nothing to do");
+            println!("`cargo xtask chaos` starts this program; by itself it has nothing to do");
             ExitCode::SUCCESS
         }
     }
 }
 
 /// Says a line for each pool that could not be ended.
-async fn reap() -> ExitCode {
-    match skyward::reap([]).await {
+async fn reap(provider: &str) -> ExitCode {
+    let Some(provider) = client::read(provider) else { return ExitCode::FAILURE };
+    match skyward::reap([provider]).await {
         Ok(reaped) => {
             reaped.left.iter().for_each(|left| println!("left {}: {}", left.pool, left.error));
             reaped.elsewhere.iter().for_each(|other| println!("alive {}", other.pool));

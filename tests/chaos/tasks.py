@@ -14,7 +14,7 @@ def ran(call: int, log: str) -> int:
     """Leave a line for this execution; the rank that it runs on."""
     info = sky.instance_info()
     rank = info.global_worker_index
-    file = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    file = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
     os.write(file, f"{call} {rank} {info.generation} {os.getpid()}\n".encode())
     os.close(file)
     return rank

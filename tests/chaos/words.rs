@@ -1,14 +1,19 @@
 //! What the program that makes faults and its clients say to each other. Both compile this file: the one that makes faults depends on no crate of ours.
 
+use std::path::PathBuf;
+
 use serde::{Deserialize, Serialize};
 
 /// What a client is to do.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Script {
+    pub(crate) provider: Provider,
     /// What its tasks are drawn from.
     pub(crate) seed: u64,
     pub(crate) nodes: u32,
     pub(crate) workers_per_node: u32,
+    /// How many nodes a host may carry, where nodes are on hosts.
+    pub(crate) slots: u32,
     /// Whether a plugin joins the workers into one world.
     pub(crate) joined: bool,
     /// What a rank of the world does when it sees that a peer is gone: hang, as some frameworks do, or raise.
@@ -19,6 +24,30 @@ pub(crate) struct Script {
     pub(crate) busy: u64,
     /// Where each execution of a task leaves a line: `<call> <rank> <generation> <pid>`.
     pub(crate) executions: String,
+}
+
+/// Where a client gets its machines.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Provider {
+    /// This host.
+    Local,
+    /// Containers of an image, with a label, and with a folder of the host at one of their own.
+    Docker { image: String, label: (String, String), bind: (String, String) },
+    /// These hosts.
+    Ssh { hosts: Vec<Host> },
+}
+
+/// A host that is reached by SSH.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Host {
+    pub(crate) address: String,
+    pub(crate) port: u16,
+    pub(crate) user: String,
+    /// Where the client's key is.
+    pub(crate) key: PathBuf,
+    /// As in a `.pub` file.
+    pub(crate) host_key: String,
 }
 
 /// What a client says, a line of JSON each.
@@ -55,6 +84,8 @@ pub(crate) enum Answer {
     Wrong(String),
     /// Not within its deadline.
     Lost,
+    /// Its map was given up before it had one: lost, if the pool has taken it by then.
+    Left,
 }
 
 /// How long a node lives without a word from its client, in milliseconds.

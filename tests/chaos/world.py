@@ -85,10 +85,12 @@ def around_app(config: dict[str, Any]) -> Iterator[None]:
             peer.sendall(b"+")
     elif others:
         while not peers:
-            with contextlib.suppress(ConnectionRefusedError):
-                peers.append(socket.create_connection(place))
+            # Not listening yet, or not to be reached for a while.
+            with contextlib.suppress(OSError):
+                peers.append(socket.create_connection(place, timeout=1.0))
             if not peers:
                 time.sleep(0.01)
+        peers[0].settimeout(None)
         if not peers[0].recv(1):
             raise ConnectionError("rank 0 was gone before all ranks had come")
     builtins.chaos_world = World(peers, is_head, bool(config["hangs"]))  # type: ignore[attr-defined]

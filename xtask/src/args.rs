@@ -3,9 +3,11 @@
 use anyhow::{Result, anyhow, bail};
 
 use crate::bench::Bench;
-use crate::bench::rows::ROWS;
-use crate::chaos::Options;
+use crate::bench::rows::{LOCAL, SUITES};
+use crate::chaos::{Options, Place};
+use crate::demo::{Demo, MOST_NODES};
 use crate::fuzz::Fuzz;
+use crate::nodes;
 use crate::step::Step;
 
 /// What is asked for.
@@ -16,7 +18,9 @@ pub(crate) enum Command {
     Test(Vec<Step>),
     Chaos(Options),
     Bench(Bench),
+    Demo(Demo),
     Fuzz(Fuzz),
+    Image,
 }
 
 /// Reads the arguments after the program's name.
@@ -26,9 +30,14 @@ pub(crate) fn parse(arguments: impl IntoIterator<Item = String>, all: &[Step]) -
         Some("test") => parse_test(arguments, all),
         Some("chaos") => parse_chaos(arguments),
         Some("bench") => parse_bench(arguments),
+        Some("demo") => parse_demo(arguments),
         Some("fuzz") => parse_fuzz(arguments),
+        Some("image") => match arguments.next() {
+            None => Ok(Command::Image),
+            Some(other) => bail!("`image` takes no {other:?}"),
+        },
         None | Some("help" | "-h" | "--help") => Ok(Command::Help),
-        Some(other) => bail!("there is no command {other:?}; there are: test, chaos, bench, fuzz, help"),
+        Some(other) => bail!("there is no command {other:?}; there are: test, chaos, bench, demo, fuzz, image, help"),
     }
 }
 
@@ -83,12 +92,15 @@ fn parse_fuzz(mut arguments: impl Iterator<Item = String>) -> Result<Command> {
 }
 
 fn parse_chaos(mut arguments: impl Iterator<Item = String>) -> Result<Command> {
-    match arguments.next().as_deref() {
-        Some("local") => {}
-        Some("--help" | "-h") => return Ok(Command::Help),
-        other => bail!("`chaos` needs to know where the pools are, and not {:?}; it knows: local", other.unwrap_or("")),
+    let name = arguments.next().unwrap_or_default();
+    if matches!(name.as_str(), "--help" | "-h") {
+        return Ok(Command::Help);
     }
-    let mut options = Options::default();
+    let Some(place) = Place::ALL.into_iter().find(|place| place.name() == name) else {
+        let known = Place::ALL.map(Place::name).join(", ");
+        bail!("`chaos` needs to know where the pools are, and not {name:?}; it knows: {known}");
+    };
+    let mut options = Options { place, ..Options::default() };
     while let Some(argument) = arguments.next() {
         let (flag, value) = match argument.split_once('=') {
             Some((flag, value)) => (flag.to_owned(), Some(value.to_owned())),
@@ -113,25 +125,59 @@ fn parse_chaos(mut arguments: impl Iterator<Item = String>) -> Result<Command> {
 }
 
 fn parse_bench(mut arguments: impl Iterator<Item = String>) -> Result<Command> {
-    match arguments.next().as_deref() {
-        Some("local") => {}
-        Some("help" | "-h" | "--help") => return Ok(Command::Help),
-        other => bail!("`bench` needs to know what: bench local (not {})", other.unwrap_or("nothing")),
+    let named = arguments.next();
+    if matches!(named.as_deref(), Some("help" | "-h" | "--help")) {
+        return Ok(Command::Help);
     }
+    let Some(suite) = SUITES.iter().find(|suite| Some(suite.name) == named.as_deref()) else {
+        let all: Vec<_> = SUITES.iter().map(|suite| format!("bench {}", suite.name)).collect();
+        bail!("`bench` needs to know what: {} (not {})", all.join(", "), named.as_deref().unwrap_or("nothing"));
+    };
+    let name = suite.name;
     let (mut only, mut quick, mut ours) = (Vec::new(), false, false);
     while let Some(argument) = arguments.next() {
         match argument.as_str() {
             "--quick" => quick = true,
-            "--ours" => ours = true,
+            // The others measure what theirs is measured beside in the same program.
+            "--ours" if *suite == LOCAL => ours = true,
             "--only" => {
                 let list = arguments.next().unwrap_or_default();
-                only.extend(chosen("row", &list, ROWS.iter().map(|row| row.name))?);
+                only.extend(chosen("row", &list, suite.rows.iter().map(|row| row.name))?);
             }
-            other => bail!("`bench local` does not know {other:?}; it knows --only, --quick, --ours"),
+            other if *suite == LOCAL => {
+                bail!("`bench {name}` does not know {other:?}; it knows --only, --quick, --ours")
+            }
+            other => bail!("`bench {name}` does not know {other:?}; it knows --only, --quick"),
         }
     }
-    let rows: Vec<_> = ROWS.iter().filter(|row| only.is_empty() || only.contains(&row.name)).collect();
-    Ok(Command::Bench(Bench { rows, quick, ours }))
+    let rows: Vec<_> = suite.rows.iter().filter(|row| only.is_empty() || only.contains(&row.name)).collect();
+    Ok(Command::Bench(Bench { suite, rows, quick, ours }))
+}
+
+fn parse_demo(mut arguments: impl Iterator<Item = String>) -> Result<Command> {
+    let place = match arguments.next().as_deref() {
+        Some("docker") => nodes::Place::Docker,
+        Some("ssh") => nodes::Place::Ssh,
+        Some("help" | "-h" | "--help") => return Ok(Command::Help),
+        other => bail!("`demo` needs to know where: demo docker, demo ssh (not {})", other.unwrap_or("nothing")),
+    };
+    let mut demo = Demo { place, nodes: 2 };
+    while let Some(argument) = arguments.next() {
+        let (flag, value) = match argument.split_once('=') {
+            Some((flag, value)) => (flag, Some(value.to_owned())),
+            None => (argument.as_str(), None),
+        };
+        match flag {
+            "--nodes" => {
+                let value = value.or_else(|| arguments.next()).unwrap_or_default();
+                let nodes = value.parse().ok().filter(|nodes| (1..=MOST_NODES).contains(nodes));
+                demo.nodes =
+                    nodes.ok_or_else(|| anyhow!("--nodes needs a number from 1 to {MOST_NODES}, and not {value:?}"))?;
+            }
+            other => bail!("`demo` does not know {other:?}; it knows --nodes"),
+        }
+    }
+    Ok(Command::Demo(demo))
 }
 
 fn named(list: &str, all: &[Step]) -> Result<Vec<&'static str>> {
@@ -161,6 +207,8 @@ cargo xtask test --only format,test   just these steps
 cargo xtask test --skip e2e,examples  all steps but these
 
 cargo xtask chaos local               200 rounds of pools on this host, whose workers, agents and clients are killed and stopped
+cargo xtask chaos docker              the same over containers, which are also paused, and cut off from their network
+cargo xtask chaos ssh                 the same over SSH hosts, whose servers are killed and stopped, and whose packets are lost
     --rounds 20 --seed 7              so many, drawn from this number
     --seed 7 --only 13                round 13 of these alone
     --jobs 4                          so many rounds at the same time
@@ -169,9 +217,16 @@ cargo xtask bench local               ours beside Ray, Dask and a process pool o
 cargo xtask bench local --only ROW,…  just these rows
 cargo xtask bench local --quick       one round, fewer repetitions
 cargo xtask bench local --ours        without the peers
+cargo xtask bench ssh                 nodes that are reached by SSH, beside `ssh` and beside processes started by hand
+cargo xtask bench docker              nodes that are containers, beside what the engine does alone
+
+cargo xtask demo ssh --nodes 2        makes SSH servers on this host, trains Keras on them, and removes them
+cargo xtask demo docker --nodes 2     makes an image, trains Keras in two containers of it, and removes them
 
 cargo xtask fuzz                      looks for bytes that a decoder does not stand, a minute for each
 cargo xtask fuzz values --seconds 600 just this one, longer
+
+cargo xtask image                     makes the images of nodes that are containers, unless the Docker engine has them; prints their names
 
 What a step needs and the machine lacks is installed into the user's cache folder, if a package registry has it.
 The exit code is 0 when every step passed or was skipped, and when chaos cost nothing; 1 otherwise; 2 for a wrong command line.
@@ -190,7 +245,13 @@ mod tests {
     fn names(arguments: &[&str]) -> Result<Vec<&'static str>> {
         match parse(arguments.iter().map(|argument| (*argument).to_owned()), &steps())? {
             Command::Test(steps) => Ok(steps.iter().map(|step| step.name).collect()),
-            Command::Help | Command::List | Command::Chaos(_) | Command::Bench(_) | Command::Fuzz(_) => {
+            Command::Help
+            | Command::List
+            | Command::Chaos(_)
+            | Command::Bench(_)
+            | Command::Demo(_)
+            | Command::Fuzz(_)
+            | Command::Image => {
                 bail!("no steps")
             }
         }
@@ -213,6 +274,34 @@ mod tests {
     }
 
     #[test]
+    fn rows_belong_to_their_suite() {
+        let bench = |line: &str| match parse(line.split(' ').map(str::to_owned), &steps())? {
+            Command::Bench(bench) => Ok(bench.rows.iter().map(|row| row.name).collect::<Vec<_>>()),
+            _ => bail!("no bench"),
+        };
+        assert_eq!(bench("bench ssh --only ssh_bulk_mib_s").unwrap(), ["ssh_bulk_mib_s"]);
+        assert_eq!(bench("bench docker").unwrap().len(), 5);
+        let message = |line: &str| bench(line).unwrap_err().to_string();
+        assert!(message("bench docker --only call_p50_us").contains("docker_call_p50_us"));
+        assert!(message("bench ssh --ours").ends_with("it knows --only, --quick"));
+        assert!(message("bench moon").contains("bench local, bench ssh, bench docker (not moon)"));
+    }
+
+    #[test]
+    fn a_demo_is_told_where_and_on_how_many_nodes() {
+        let demo = |line: &str| match parse(line.split(' ').map(str::to_owned), &steps())? {
+            Command::Demo(demo) => Ok(demo),
+            _ => bail!("no demo"),
+        };
+        assert_eq!(demo("demo ssh").unwrap(), Demo { place: nodes::Place::Ssh, nodes: 2 });
+        assert_eq!(demo("demo docker --nodes 3").unwrap(), Demo { place: nodes::Place::Docker, nodes: 3 });
+        let message = |line: &str| demo(line).unwrap_err().to_string();
+        assert!(message("demo").contains("demo docker, demo ssh (not nothing)"));
+        assert!(message("demo ssh --nodes 0").contains("from 1 to"));
+        assert!(message("demo ssh --fast").contains("--nodes"));
+    }
+
+    #[test]
     fn programs_to_fuzz_are_named_with_their_time() {
         let fuzz = |arguments: &[&str]| {
             let words = ["fuzz"].iter().chain(arguments).map(|word| (*word).to_owned());
@@ -231,7 +320,7 @@ mod tests {
     #[test]
     fn a_wrong_command_line_says_what_there_is() {
         let message = |arguments: &[&str]| names(arguments).unwrap_err().to_string();
-        assert!(message(&["tset"]).ends_with("there are: test, chaos, bench, fuzz, help"));
+        assert!(message(&["tset"]).ends_with("there are: test, chaos, bench, demo, fuzz, image, help"));
         assert!(message(&["test", "--only", "fromat"]).ends_with("there are: format, test, e2e"));
         assert!(message(&["test", "--only"]).contains("--only format,clippy"));
         assert!(message(&["test", "--fast"]).contains("--only, --skip, --list"));
@@ -245,13 +334,14 @@ mod tests {
     #[test]
     fn chaos_is_told_where_how_long_and_from_which_seed() {
         let chaos = |line: &str| match parse(line.split(' ').map(str::to_owned), &steps())? {
-            Command::Chaos(options) => Ok((options.rounds, options.seed, options.only, options.jobs > 0)),
+            Command::Chaos(options) => Ok((options.place, options.rounds, options.seed, options.only)),
             _ => bail!("no chaos"),
         };
-        assert_eq!(chaos("chaos local").unwrap(), (200, 1, None, true));
-        assert_eq!(chaos("chaos local --rounds 5 --seed=9 --only 3").unwrap(), (5, 9, Some(3), true));
+        assert_eq!(chaos("chaos local").unwrap(), (Place::Local, 200, 1, None));
+        assert_eq!(chaos("chaos docker --rounds 5 --seed=9 --only 3").unwrap(), (Place::Docker, 5, 9, Some(3)));
+        assert_eq!(chaos("chaos ssh --seed 2").unwrap(), (Place::Ssh, 200, 2, None));
         let message = |line: &str| chaos(line).unwrap_err().to_string();
-        assert!(message("chaos moon").ends_with("it knows: local"));
+        assert!(message("chaos moon").ends_with("it knows: local, docker, ssh"));
         assert!(message("chaos local --rounds many").contains("needs a number"));
         assert!(message("chaos local --rounds 0").contains("nothing is played"));
         assert!(message("chaos local --fast").contains("--rounds, --seed, --only, --jobs"));

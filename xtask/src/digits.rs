@@ -51,6 +51,13 @@ pub(crate) fn check(context: &Context, checks: &mut Checks, deadline: Duration) 
     Ok(())
 }
 
+/// Whether the last line of its output is what it promises for so many nodes.
+pub(crate) fn check_reports(output: &str, nodes: usize) -> Result<()> {
+    let digits = read(output)?;
+    digits.samples(nodes, None)?;
+    Ok(())
+}
+
 fn run(context: &Context, nodes: usize) -> Run {
     let run = context.cargo(["run", "--quiet", "--example", EXAMPLE, "--", "--json", "--nodes"]);
     run.args([nodes.to_string()])

@@ -4,6 +4,7 @@ mod args;
 mod bench;
 mod chaos;
 mod context;
+mod demo;
 mod deny;
 mod dependencies;
 mod digits;
@@ -12,11 +13,17 @@ mod environment;
 mod examples;
 mod features;
 mod fuzz;
+mod image;
+mod interrupt;
 mod leftovers;
 mod metadata;
+mod nodes;
+mod openssh;
 mod process;
 mod python;
 mod rust;
+#[path = "../../skyward-core/tests/support/sshd.rs"]
+mod sshd;
 mod step;
 mod tally;
 
@@ -45,9 +52,14 @@ fn run() -> anyhow::Result<bool> {
                 println!("{:<14} {}", step.name, step.about);
             }
         }
-        Command::Chaos(options) => return chaos::local(&Context::discover()?, options),
+        Command::Chaos(options) => return chaos::run(&Context::discover()?, options),
         Command::Fuzz(fuzz) => return fuzz::run(&fuzz, &Context::discover()?),
         Command::Bench(bench) => bench::run(&bench, &Context::discover()?)?,
+        Command::Image => match image::Images::ensure(&Context::discover()?)? {
+            Ok(images) => println!("{}\n{}", images.node, images.bare),
+            Err(reason) => println!("SKIPPED: {reason}"),
+        },
+        Command::Demo(demo) => return demo::run(demo, &Context::discover()?),
         Command::Test(steps) => return step::run_all(&steps, &Context::discover()?),
     }
     Ok(true)
@@ -55,9 +67,9 @@ fn run() -> anyhow::Result<bool> {
 
 /// In the order in which they run: what is quick to fail comes first.
 fn steps() -> Vec<Step> {
-    [rust::lint_steps(), python::steps(), documents::steps(), dependencies::steps(), deny::steps()]
+    [rust::lint_steps(), python::steps(), documents::steps(), dependencies::steps(), deny::steps(), image::steps()]
         .into_iter()
-        .chain([rust::test_steps(), fuzz::steps(), features::steps(), chaos::steps(), examples::steps()])
+        .chain([rust::test_steps(), fuzz::steps(), features::steps(), chaos::steps(), examples::steps(), demo::steps()])
         .flatten()
         .collect()
 }

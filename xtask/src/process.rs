@@ -13,6 +13,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, bail};
 use rustix::process::{Pid, Signal, kill_process};
 
+use crate::interrupt;
+
 /// A command to run.
 pub(crate) struct Run {
     program: OsString,
@@ -121,13 +123,13 @@ impl Run {
             if let Some(status) = child.try_wait()? {
                 return Ok(status);
             }
+            if interrupt::asked() {
+                end(child)?;
+                bail!("{self} was interrupted");
+            }
             thread::sleep(POLL);
         }
-        for pid in family(child.id()) {
-            // One that is gone already is what is wanted.
-            let _ = kill_process(pid, Signal::KILL);
-        }
-        child.wait()?;
+        end(child)?;
         bail!("{self} was ended after {} seconds, its deadline", self.deadline.as_secs())
     }
 }
@@ -172,6 +174,16 @@ fn collect(lines: &Receiver<String>) -> (String, bool) {
             Err(RecvTimeoutError::Timeout) => return (output, true),
         }
     }
+}
+
+/// Kills a command with all that it started.
+fn end(child: &mut Child) -> Result<()> {
+    for pid in family(child.id()) {
+        // One that is gone already is what is wanted.
+        let _ = kill_process(pid, Signal::KILL);
+    }
+    child.wait()?;
+    Ok(())
 }
 
 /// A process and all that descend from it, parents first.

@@ -4,6 +4,7 @@ use anyhow::{Context as _, Result};
 
 use crate::context::Context;
 use crate::metadata::Package;
+use crate::openssh;
 use crate::process::Run;
 use crate::step::{Checks, Outcome, Step};
 
@@ -93,8 +94,9 @@ fn test_targets(context: &Context, names: &[&str]) -> Run {
     cargo_test(context).args(names.iter().flat_map(|name| ["--test", name]))
 }
 
-/// The same packages and features in every test step, so that nothing is built twice; and no stop at the first failure.
+/// The same packages and features in every test step, so that nothing is built twice; and no stop at the first failure. What they need of the system is there then.
 fn cargo_test(context: &Context) -> Run {
+    openssh::ensure();
     context.cargo(["test", "--workspace", "--all-features", "--no-fail-fast"])
 }
 

@@ -134,7 +134,8 @@ impl Tasks {
                         counts.wrong += 1;
                         problems.push(format!("{name}: wrong: {why}"));
                     }
-                    Answer::Lost => {
+                    Answer::Left if !submitted.contains(key) => {}
+                    Answer::Lost | Answer::Left => {
                         counts.lost += 1;
                         problems.push(format!("{name}: lost, no outcome within its deadline"));
                     }
@@ -231,6 +232,9 @@ mod tests {
         let counts = count(&lines, "1 0 1 77\n", false);
         assert_eq!((counts.lost, counts.orphaned), (0, 1));
         assert_eq!(count(&[submitted(1, &[10], false), answered(1, 0, Answer::Lost)], "", true).lost, 1);
+        let left = answered(1, 0, Answer::Left);
+        assert_eq!(count(&[submitted(1, &[10], false), left.clone()], "", true).lost, 1);
+        assert_eq!(count(&[left], "", true).lost, 0);
     }
 
     #[test]

@@ -1,6 +1,7 @@
-//! `cargo xtask chaos local`: pools of this host whose workers, agents and clients are killed and stopped at random moments, and what that cost.
+//! `cargo xtask chaos`: pools whose workers, agents, machines and clients are killed, stopped and cut off at random moments, and what that cost.
 
 mod count;
+mod place;
 mod plan;
 mod processes;
 mod round;
@@ -17,6 +18,8 @@ use anyhow::{Context as _, Result, bail};
 use serde::Deserialize;
 
 use self::count::Counts;
+use self::place::Ground;
+pub(crate) use self::place::Place;
 use self::plan::Plan;
 use self::round::Played;
 use crate::context::Context;
@@ -25,6 +28,8 @@ use crate::step::{Outcome, Step};
 /// What to play.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Options {
+    /// Where.
+    pub(crate) place: Place,
     /// How many rounds, from the first on.
     pub(crate) rounds: u64,
     /// What everything is drawn from.
@@ -38,36 +43,58 @@ pub(crate) struct Options {
 impl Default for Options {
     fn default() -> Self {
         let jobs = thread::available_parallelism().map_or(2, usize::from) * 2;
-        Self { rounds: 200, seed: 1, only: None, jobs: jobs.min(MOST_JOBS) }
+        Self { place: Place::Local, rounds: 200, seed: 1, only: None, jobs: jobs.min(MOST_JOBS) }
     }
 }
 
 pub(crate) fn steps() -> Vec<Step> {
-    vec![Step {
-        name: "chaos",
-        about: "a few rounds in which workers, agents and clients are killed and stopped",
-        run: |context| {
-            let client = build(context, &["--workspace", "--all-features"])?;
-            let counts = play(&client, Options { rounds: 6, seed: 1, ..Options::default() });
-            // Rounds in which nothing happens find nothing.
-            if counts.is_clean() && counts.faults > 0 && counts.returned > 0 {
-                return Ok(Outcome::passed(counts.to_string()));
-            }
-            bail!("{counts}");
+    vec![
+        Step {
+            name: "chaos",
+            about: "a few rounds in which workers, agents and clients are killed and stopped",
+            run: |context| step(context, Place::Local, 6),
         },
-    }]
+        Step {
+            name: "chaos-docker",
+            about: "a few such rounds over containers",
+            run: |context| step(context, Place::Docker, 4),
+        },
+        Step {
+            name: "chaos-ssh",
+            about: "a few such rounds over SSH hosts",
+            run: |context| step(context, Place::Ssh, 4),
+        },
+    ]
+}
+
+fn step(context: &Context, place: Place, rounds: u64) -> Result<Outcome> {
+    let client = build(context, &["--workspace", "--all-features"])?;
+    let ground = match place.prepare(context, &client)? {
+        Ok(ground) => ground,
+        Err(reason) => return Ok(Outcome::skipped(reason)),
+    };
+    let counts = play(&client, ground.as_ref(), Options { place, rounds, ..Options::default() });
+    // Rounds in which nothing happens find nothing.
+    if counts.is_clean() && counts.faults > 0 && counts.returned > 0 {
+        return Ok(Outcome::passed(counts.to_string()));
+    }
+    bail!("{counts}");
 }
 
 /// Plays rounds; the last line of standard output are the counts. `true` when nothing was lost, doubled or left.
-pub(crate) fn local(context: &Context, options: Options) -> Result<bool> {
+pub(crate) fn run(context: &Context, options: Options) -> Result<bool> {
     eprintln!("building the clients");
     let client = build(context, &["--release", "--package=skyward", "--no-default-features"])?;
-    let counts = play(&client, options);
+    let ground = match options.place.prepare(context, &client)? {
+        Ok(ground) => ground,
+        Err(reason) => bail!("no rounds can be played: {reason}"),
+    };
+    let counts = play(&client, ground.as_ref(), options);
     println!("{counts}");
     Ok(counts.is_clean())
 }
 
-fn play(client: &Path, options: Options) -> Counts {
+fn play(client: &Path, ground: &dyn Ground, options: Options) -> Counts {
     let rounds = match options.only {
         Some(round) => round..round + 1,
         None => 0..options.rounds,
@@ -80,13 +107,17 @@ fn play(client: &Path, options: Options) -> Counts {
         for _ in 0..options.jobs.max(1) {
             let (sender, next, end) = (sender.clone(), &next, rounds.end);
             scope.spawn(move || {
+                if let Err(error) = ground.enter() {
+                    eprintln!("no rounds can be played here: {error:#}");
+                    return;
+                }
                 loop {
                     let round = next.fetch_add(1, Ordering::Relaxed);
                     if round >= end {
                         return;
                     }
-                    let plan = Plan::draw(options.seed, round);
-                    if sender.send(round::play(client, round, &plan)).is_err() {
+                    let plan = Plan::draw(options.place, options.seed, round);
+                    if sender.send(round::play(client, options.place, ground, round, &plan)).is_err() {
                         return;
                     }
                 }
@@ -94,9 +125,11 @@ fn play(client: &Path, options: Options) -> Counts {
         }
         drop(sender);
         for played in played {
-            if !played.counts.is_clean() {
+            // Who plays one round wants to see it.
+            if !played.counts.is_clean() || options.only.is_some() {
                 eprintln!("{played}");
-                eprintln!("play it again: cargo xtask chaos local --seed {} --only {}", options.seed, played.round);
+                let Options { place, seed, .. } = options;
+                eprintln!("play it again: cargo xtask chaos {} --seed {seed} --only {}", place.name(), played.round);
             }
             counts += &played.counts;
             if counts.rounds.is_multiple_of(20) {

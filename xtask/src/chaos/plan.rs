@@ -6,7 +6,8 @@ use std::time::Duration;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
-use super::words::Script;
+use super::place::{Place, Victim};
+use super::words::{Provider, Script};
 
 /// A round: a pool, what it is busy with, and the faults.
 #[derive(Debug, Clone)]
@@ -38,13 +39,6 @@ pub(crate) enum Moment {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Victim {
-    Worker,
-    Agent,
-    Client,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum How {
     Kill,
     /// For good.
@@ -57,39 +51,41 @@ pub(crate) enum How {
 
 impl Plan {
     /// What is drawn for a round is the same each time, and does not depend on other rounds.
-    pub(crate) fn draw(seed: u64, round: u64) -> Self {
+    pub(crate) fn draw(place: Place, seed: u64, round: u64) -> Self {
         let mut random = SmallRng::seed_from_u64(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ round);
         let script = Script {
+            // Both are told when the machines of the round are known.
+            provider: Provider::Local,
+            executions: String::new(),
             seed: random.random(),
-            nodes: random.random_range(1..=3),
+            nodes: random.random_range(place.nodes()),
             workers_per_node: random.random_range(1..=2),
+            slots: if place == Place::Ssh { random.random_range(1..=2) } else { 1 },
             joined: round % 2 == 1,
             hangs: random.random(),
             callers: random.random_range(2..=8),
             busy: random.random_range(300..1500),
-            executions: String::new(),
         };
-        let faults = (0..random.random_range(1..=3)).map(|_| Fault::draw(&mut random, script.busy)).collect();
+        let faults = (0..random.random_range(1..=3)).map(|_| Fault::draw(place, &mut random, script.busy)).collect();
         Self { script, faults }
     }
 }
 
 impl Fault {
-    fn draw(random: &mut SmallRng, busy: u64) -> Self {
+    fn draw(place: Place, random: &mut SmallRng, busy: u64) -> Self {
         let (after, longest) = match random.random_range(0..100) {
             0..20 => (Moment::Start, 700),
             20..90 => (Moment::Ready, busy),
             _ => (Moment::Ending, 200),
         };
-        let victim = match random.random_range(0..100) {
-            0..50 => Victim::Worker,
-            50..80 => Victim::Agent,
-            _ => Victim::Client,
-        };
+        let victim = place.victim(random.random_range(0..100));
         let how = match random.random_range(0..100) {
-            0..20 if victim != Victim::Client => How::KillUnseen(Duration::from_millis(random.random_range(5..300))),
-            0..55 => How::Kill,
-            55..75 => How::Stop,
+            0..25 if victim == Victim::Network => How::Stop,
+            0..20 if !matches!(victim, Victim::Client | Victim::Network) => {
+                How::KillUnseen(Duration::from_millis(random.random_range(5..300)))
+            }
+            0..55 if victim != Victim::Network => How::Kill,
+            55..75 if victim != Victim::Network => How::Stop,
             _ => How::Pause(Duration::from_millis(random.random_range(10..5000))),
         };
         let delay = Duration::from_millis(random.random_range(0..longest));
@@ -113,11 +109,6 @@ impl fmt::Display for Plan {
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { after, delay, victim, how, .. } = self;
-        let victim = match victim {
-            Victim::Worker => "a worker",
-            Victim::Agent => "an agent",
-            Victim::Client => "the client",
-        };
         match how {
             How::Kill => write!(f, "kill {victim}")?,
             How::Stop => write!(f, "stop {victim} for good")?,
@@ -134,22 +125,29 @@ mod tests {
 
     #[test]
     fn what_is_drawn_is_the_same_each_time() {
-        assert_eq!(Plan::draw(7, 3).to_string(), Plan::draw(7, 3).to_string());
-        assert_ne!(Plan::draw(7, 3).to_string(), Plan::draw(8, 3).to_string());
-        assert_ne!(Plan::draw(7, 3).to_string(), Plan::draw(7, 5).to_string());
+        for place in Place::ALL {
+            let drawn = |seed, round| Plan::draw(place, seed, round).to_string();
+            assert_eq!(drawn(7, 3), drawn(7, 3));
+            assert_ne!(drawn(7, 3), drawn(8, 3));
+            assert_ne!(drawn(7, 3), drawn(7, 5));
+        }
     }
 
     #[test]
     fn all_that_can_happen_is_drawn() {
-        let plans: Vec<Plan> = (0..200).map(|round| Plan::draw(1, round)).collect();
-        assert_eq!(plans.iter().filter(|plan| plan.script.joined).count(), 100);
-        let faults: Vec<Fault> = plans.iter().flat_map(|plan| plan.faults.clone()).collect();
-        for victim in [Victim::Worker, Victim::Agent, Victim::Client] {
-            for after in [Moment::Start, Moment::Ready, Moment::Ending] {
-                assert!(faults.iter().any(|fault| fault.victim == victim && fault.after == after));
+        for place in Place::ALL {
+            let plans: Vec<Plan> = (0..500).map(|round| Plan::draw(place, 1, round)).collect();
+            assert_eq!(plans.iter().filter(|plan| plan.script.joined).count(), 250);
+            let faults: Vec<Fault> = plans.iter().flat_map(|plan| plan.faults.clone()).collect();
+            for (victim, _) in place.victims() {
+                for after in [Moment::Start, Moment::Ready, Moment::Ending] {
+                    assert!(faults.iter().any(|fault| fault.victim == *victim && fault.after == after), "{victim}");
+                }
             }
             for how in ["kill", "for good", "s "] {
-                assert!(faults.iter().any(|fault| fault.victim == victim && fault.to_string().contains(how)));
+                for victim in [Victim::Worker, Victim::Agent, Victim::Client] {
+                    assert!(faults.iter().any(|fault| fault.victim == victim && fault.to_string().contains(how)));
+                }
             }
         }
     }

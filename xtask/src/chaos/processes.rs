@@ -1,61 +1,50 @@
-//! The processes of a round, found by marks that they inherit in their environment.
+//! The processes of a round, found by what they inherit: a mark in their environment, or the container that they are in.
 
 use std::collections::BTreeSet;
 use std::fs;
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use super::plan::Victim;
+use super::place::{Target, Victim};
 
 /// A process of a pool, or one that such a process has started.
 #[derive(Debug, Clone)]
 pub(crate) struct Process {
     pub(crate) pid: u32,
-    pub(crate) command: String,
+    pub(crate) parent: u32,
+    pub(crate) arguments: Vec<String>,
     /// The kernel's letter: `T` is a stopped one.
-    pub(crate) state: char,
-    /// It belongs to a machine.
-    of_machine: bool,
-    marked: bool,
-    parent: u32,
+    state: char,
 }
 
-/// All processes that carry the mark of a round, and all below them; without its client.
-pub(crate) fn of_round(mark: &str, client: u32) -> Vec<Process> {
+/// All processes that carry the mark of a round, and all below them.
+pub(crate) fn marked(mark: &str) -> Vec<Process> {
     let mark = format!("{MARK}={mark}");
-    let all: Vec<Process> = fs::read_dir("/proc")
+    family(|process| {
+        let environment = fs::read(format!("/proc/{}/environ", process.pid)).unwrap_or_default();
+        environment.split(|byte| *byte == 0).any(|variable| variable == mark.as_bytes())
+    })
+}
+
+/// The processes that are chosen, and all below them.
+pub(crate) fn family(chosen: impl Fn(&Process) -> bool) -> Vec<Process> {
+    let mut all: Vec<Process> = fs::read_dir("/proc")
         .into_iter()
         .flatten()
         .flatten()
-        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
-        .filter(|pid| *pid != client)
-        .filter_map(|pid| read(pid, &mark))
+        .filter_map(|entry| read(entry.file_name().to_str()?.parse().ok()?))
         .collect();
-    let mut found: BTreeSet<u32> = all.iter().filter(|process| process.marked).map(|process| process.pid).collect();
+    all.sort_by_key(|process| process.pid);
+    let mut found: BTreeSet<u32> = all.iter().filter(|process| chosen(process)).map(|process| process.pid).collect();
     loop {
         let before = found.len();
         let below: Vec<u32> =
             all.iter().filter(|process| found.contains(&process.parent)).map(|process| process.pid).collect();
         found.extend(below);
         if found.len() == before {
-            return all.into_iter().filter(|process| found.contains(&process.pid)).collect();
+            all.retain(|process| found.contains(&process.pid));
+            return all;
         }
-    }
-}
-
-impl Process {
-    /// Whether a fault can hit it.
-    pub(crate) fn is(&self, victim: Victim) -> bool {
-        let module = match victim {
-            Victim::Worker => "skyward.worker",
-            Victim::Agent => "skyward.agent",
-            Victim::Client => return false,
-        };
-        self.of_machine && self.command.split(' ').any(|word| word == module)
-    }
-
-    pub(crate) fn is_stopped(&self) -> bool {
-        self.state == 'T'
     }
 }
 
@@ -65,7 +54,41 @@ pub(crate) fn signal(pid: u32, signal: Signal) -> bool {
     pid.is_some_and(|pid| kill_process(pid, signal).is_ok())
 }
 
-fn read(pid: u32, mark: &str) -> Option<Process> {
+impl Process {
+    /// Whether it runs this module of the worker's package.
+    pub(crate) fn runs(&self, module: &str) -> bool {
+        self.arguments.windows(2).any(|words| words == ["-m", module])
+    }
+
+    /// As something that can be hit.
+    pub(crate) fn target(&self) -> Target {
+        let stopped = if self.state == 'T' { ", stopped" } else { "" };
+        // Some have a script among their arguments.
+        let line = self.arguments.join(" ").replace('\n', " ");
+        let line: String = line.chars().take(LONGEST_NAME).collect();
+        Target::Process { pid: self.pid, name: format!("{line} ({}{stopped})", self.pid) }
+    }
+}
+
+impl Victim {
+    /// Whether it is this process; those that are known by what they run.
+    pub(crate) fn is(self, process: &Process) -> bool {
+        match self {
+            Self::Worker => process.runs("skyward.worker"),
+            Self::Agent => process.runs("skyward.agent"),
+            // `sh FOLDER/keeper …`, or in a container `sh -c SCRIPT keeper …`.
+            Self::Keeper => match process.arguments.as_slice() {
+                [shell, script, ..] if shell == "sh" && script.ends_with("/keeper") => true,
+                [shell, _, _, name, ..] => shell == "sh" && name == "keeper",
+                _ => false,
+            },
+            Self::Connection => process.arguments.iter().any(|word| word.starts_with(BRIDGE)),
+            _ => false,
+        }
+    }
+}
+
+fn read(pid: u32) -> Option<Process> {
     let folder = format!("/proc/{pid}");
     let stat = fs::read_to_string(format!("{folder}/stat")).ok()?;
     // The name before the last parenthesis may hold anything.
@@ -75,14 +98,14 @@ fn read(pid: u32, mark: &str) -> Option<Process> {
     if matches!(state, 'Z' | 'X') {
         return None;
     }
-    let environment = fs::read(format!("{folder}/environ")).unwrap_or_default();
-    let mut variables = environment.split(|byte| *byte == 0);
-    let marked = variables.any(|variable| variable == mark.as_bytes());
-    let of_machine = environment.split(|byte| *byte == 0).any(|variable| variable.starts_with(b"SKYWARD_MACHINE="));
-    let command =
-        String::from_utf8_lossy(&fs::read(format!("{folder}/cmdline")).unwrap_or_default()).replace('\0', " ");
-    Some(Process { pid, command: command.trim().to_owned(), state, of_machine, marked, parent })
+    let line = fs::read(format!("{folder}/cmdline")).unwrap_or_default();
+    let arguments = line.split(|byte| *byte == 0).filter(|word| !word.is_empty());
+    let arguments = arguments.map(|word| String::from_utf8_lossy(word).into_owned()).collect();
+    Some(Process { pid, parent, arguments, state })
 }
 
+const LONGEST_NAME: usize = 160;
+/// How the program begins that joins the streams of a connection to a container with a socket in it.
+const BRIDGE: &str = "\"\"\"Joins standard input and output with a Unix socket";
 /// The variable that all processes of a round inherit.
 pub(crate) const MARK: &str = "SKYWARD_CHAOS";

@@ -9,12 +9,11 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rustix::process::Signal;
-
 use super::count::{Counts, Tasks};
-use super::plan::{Fault, How, Moment, Plan, Victim};
-use super::processes::{self, Process};
-use super::words::{LEASE, Line};
+use super::place::{Act, Ground, Machines, Place, Target, Victim, names};
+use super::plan::{Fault, How, Moment, Plan};
+use super::processes;
+use super::words::{LEASE, Line, Script};
 
 /// A round that was played.
 pub(crate) struct Played {
@@ -28,6 +27,8 @@ pub(crate) struct Played {
 
 struct Round<'a> {
     client_program: &'a Path,
+    place: Place,
+    machines: Box<dyn Machines>,
     folder: PathBuf,
     mark: String,
     begin: Instant,
@@ -35,9 +36,14 @@ struct Round<'a> {
     lines: Receiver<Line>,
     tasks: Tasks,
     ended: bool,
+    /// It said that all machines are gone.
+    ended_well: bool,
     /// The client was killed, or stopped for good.
     client_gone: bool,
-    agent_hit: bool,
+    /// What was killed, or stopped for good.
+    lost: Vec<Fault>,
+    /// A machine could not be reached at times, so its end could not be seen to.
+    was_away: bool,
     counts: Counts,
     history: Vec<String>,
     problems: Vec<String>,
@@ -51,15 +57,14 @@ struct Due {
 
 enum What {
     Hit(Fault),
-    /// A process goes on.
-    Continue(u32),
+    Continue(Target),
 }
 
 /// Plays a round to its end, and ends whatever it has left.
-pub(crate) fn play(client: &Path, round: u64, plan: &Plan) -> Played {
+pub(crate) fn play(client: &Path, place: Place, ground: &dyn Ground, round: u64, plan: &Plan) -> Played {
     // Sockets lie below it, and their paths must be short.
     let folder = std::env::temp_dir().join(format!("sc{}-{round}", process::id()));
-    let mut played = match Round::start(client, folder.clone(), round, plan) {
+    let mut played = match Round::start(client, place, ground, folder.clone(), round, plan) {
         Ok(mut begun) => {
             begun.play(&plan.faults);
             begun.finish();
@@ -71,7 +76,7 @@ pub(crate) fn play(client: &Path, round: u64, plan: &Plan) -> Played {
             counts: Counts { stuck: 1, ..Counts::default() },
             plan: plan.to_string(),
             history: Vec::new(),
-            problems: vec![format!("the client cannot be started: {error}")],
+            problems: vec![format!("the round cannot be started: {error:#}")],
             kept: folder.clone(),
         },
     };
@@ -83,12 +88,19 @@ pub(crate) fn play(client: &Path, round: u64, plan: &Plan) -> Played {
 }
 
 impl<'a> Round<'a> {
-    fn start(client_program: &'a Path, folder: PathBuf, round: u64, plan: &Plan) -> anyhow::Result<Self> {
+    fn start(
+        client_program: &'a Path,
+        place: Place,
+        ground: &dyn Ground,
+        folder: PathBuf,
+        round: u64,
+        plan: &Plan,
+    ) -> anyhow::Result<Self> {
         fs::create_dir_all(folder.join("state"))?;
-        let mut script = plan.script.clone();
-        script.executions = folder.join("executions").to_string_lossy().into_owned();
         let mark = format!("{}.{round}", process::id());
-        let mut client = command(client_program, &folder, &mark)
+        let machines = ground.machines(&folder, &mark)?;
+        let script = Script { provider: machines.provider(), executions: machines.executions(), ..plan.script.clone() };
+        let mut client = command(client_program, &folder, &mark, machines.as_ref())
             .args(["client", &serde_json::to_string(&script)?])
             .stderr(File::create(folder.join("stderr"))?)
             .spawn()?;
@@ -107,6 +119,8 @@ impl<'a> Round<'a> {
         }
         Ok(Self {
             client_program,
+            place,
+            machines,
             folder,
             mark,
             begin: Instant::now(),
@@ -114,8 +128,10 @@ impl<'a> Round<'a> {
             lines,
             tasks: Tasks::default(),
             ended: false,
+            ended_well: false,
             client_gone: false,
-            agent_hit: false,
+            lost: Vec::new(),
+            was_away: false,
             counts: Counts::default(),
             history: Vec::new(),
             problems: Vec::new(),
@@ -135,27 +151,19 @@ impl<'a> Round<'a> {
                     match &line {
                         Line::Ready => self.plan(&mut due, faults, Moment::Ready),
                         Line::Ending => self.plan(&mut due, faults, Moment::Ending),
-                        Line::Ended { error } => {
-                            self.note(format!("the scope ended: {}", error.as_deref().unwrap_or("well")));
-                            self.ended = true;
-                        }
                         _ => {}
                     }
-                    self.tasks.on_line(&line);
+                    self.on_line(&line);
                     continue;
                 }
                 // Its output is closed: it is gone.
-                Err(RecvTimeoutError::Disconnected) => return,
+                Err(RecvTimeoutError::Disconnected) => return self.go_on(due),
                 Err(RecvTimeoutError::Timeout) => {}
             }
             if let Some(Due { what, .. }) = due.pop_if(|due| due.at <= Instant::now()) {
                 match what {
                     What::Hit(fault) => due.extend(self.hit(fault)),
-                    What::Continue(pid) => {
-                        let was =
-                            if processes::signal(pid, Signal::CONT) { "goes on" } else { "was gone before it went on" };
-                        self.note(format!("process {pid} {was}"));
-                    }
+                    What::Continue(target) => self.goes_on(&target),
                 }
                 if self.client_gone && due.is_empty() {
                     return;
@@ -168,6 +176,34 @@ impl<'a> Round<'a> {
         }
     }
 
+    /// What was stopped for a while goes on at its time, although there is no client any more: what ends a machine without one may be among it.
+    fn go_on(&mut self, mut due: Vec<Due>) {
+        due.sort_by_key(|due| due.at);
+        for Due { at, what } in due {
+            if let What::Continue(target) = what {
+                thread::sleep(at.saturating_duration_since(Instant::now()));
+                self.goes_on(&target);
+            }
+        }
+    }
+
+    fn goes_on(&mut self, target: &Target) {
+        let was = match self.machines.act(target, Act::Continue) {
+            true => "goes on",
+            false => "was gone before it went on",
+        };
+        self.note(format!("{target} {was}"));
+    }
+
+    fn on_line(&mut self, line: &Line) {
+        if let Line::Ended { error } = line {
+            self.note(format!("the scope ended: {}", error.as_deref().unwrap_or("well")));
+            self.ended = true;
+            self.ended_well = error.is_none();
+        }
+        self.tasks.on_line(line);
+    }
+
     fn plan(&mut self, due: &mut Vec<Due>, faults: &[Fault], moment: Moment) {
         self.note(format!("{moment:?}"));
         let now = Instant::now();
@@ -177,59 +213,73 @@ impl<'a> Round<'a> {
 
     /// Kills or stops; gives when a stopped one goes on.
     fn hit(&mut self, fault: Fault) -> Option<Due> {
-        let Some((pid, name)) = self.find(fault) else {
+        let Some(target) = self.find(fault) else {
             self.note(format!("{fault}: there was none"));
             return None;
         };
-        let client = self.client.id();
+        let client = self.client();
         let hit = match fault.how {
-            How::Kill => processes::signal(pid, Signal::KILL),
-            How::Stop | How::Pause(_) => processes::signal(pid, Signal::STOP),
+            How::Kill => self.machines.act(&target, Act::Kill),
+            How::Stop | How::Pause(_) => self.machines.act(&target, Act::Stop),
             // The worker goes through what it was sent before, and nobody reads its answers.
             How::KillUnseen(time) => {
-                processes::signal(client, Signal::STOP) && {
+                self.machines.act(&client, Act::Stop) && {
                     thread::sleep(time / 2);
-                    processes::signal(pid, Signal::KILL)
+                    self.machines.act(&target, Act::Kill)
                 }
             }
         };
         if !hit {
-            processes::signal(client, Signal::CONT);
-            self.note(format!("{fault}: process {pid} was gone"));
+            self.machines.act(&client, Act::Continue);
+            self.note(format!("{fault}: it was gone, {target}"));
             return None;
         }
-        self.note(format!("{fault}: process {pid}, {name}"));
+        self.note(format!("{fault}: {target}"));
         self.counts.faults += 1;
-        match fault.victim {
-            Victim::Client => self.client_gone |= !matches!(fault.how, How::Pause(_)),
-            Victim::Agent => self.agent_hit = true,
-            Victim::Worker => {}
+        self.was_away |= fault.victim.leads_to_machines(self.place);
+        if !matches!(fault.how, How::Pause(_)) {
+            self.client_gone |= fault.victim == Victim::Client;
+            self.lost.push(fault);
         }
         match fault.how {
-            How::Pause(time) => Some(Due { at: Instant::now() + time, what: What::Continue(pid) }),
+            How::Pause(time) => Some(Due { at: Instant::now() + time, what: What::Continue(target) }),
             How::KillUnseen(time) => Some(Due { at: Instant::now() + time / 2, what: What::Continue(client) }),
+            // As whatever watches over a host's services does.
+            How::Kill if fault.victim == Victim::Listener => {
+                Some(Due { at: Instant::now() + SERVICE, what: What::Continue(target) })
+            }
             How::Kill | How::Stop => None,
         }
     }
 
-    fn find(&self, fault: Fault) -> Option<(u32, String)> {
+    fn find(&self, fault: Fault) -> Option<Target> {
         if fault.victim == Victim::Client {
-            return Some((self.client.id(), "the client".into()));
+            return Some(self.client());
         }
-        let mut found = processes::of_round(&self.mark, self.client.id());
-        found.retain(|process| process.is(fault.victim));
-        found.sort_by_key(|process| process.pid);
+        let mut found = self.machines.find(fault.victim);
         let count = found.len();
-        (count > 0).then(|| (found[fault.which % count].pid, found[fault.which % count].command.clone()))
+        (count > 0).then(|| found.swap_remove(fault.which % count))
+    }
+
+    fn client(&self) -> Target {
+        Target::Process { pid: self.client.id(), name: "the client".into() }
+    }
+
+    /// What still runs of the machines.
+    fn running(&self) -> Vec<Target> {
+        let mut running = self.machines.running();
+        running.retain(|target| !matches!(target, Target::Process { pid, .. } if *pid == self.client.id()));
+        running
     }
 
     /// Waits for what has to end by itself, ends the rest, and counts.
     fn finish(&mut self) {
+        self.machines.heal();
         if self.client_gone {
             self.check_layers();
         }
         if !self.ended {
-            processes::signal(self.client.id(), Signal::KILL);
+            self.machines.act(&self.client(), Act::Kill);
         }
         let status = self.client.wait();
         if !self.ended && !self.client_gone && self.counts.stuck == 0 {
@@ -238,29 +288,39 @@ impl<'a> Round<'a> {
         }
         // What it said before its end.
         while let Ok(line) = self.lines.recv_timeout(Duration::from_secs(5)) {
-            self.ended |= matches!(line, Line::Ended { .. });
-            self.tasks.on_line(&line);
+            self.on_line(&line);
+        }
+        if self.ended && !self.ended_well && self.counts.faults == 0 {
+            // Rounds without a pool would find nothing, and be clean.
+            self.counts.wrong += 1;
+            self.problems.push("the scope ended with an error, and nothing had been hit".into());
         }
         if !self.ended {
             self.reap();
+        } else if self.was_away && !self.ended_well {
+            // It has said what it could not end.
+            self.check_layers();
+            self.reap();
         }
         self.look_for_leftovers();
-        self.tasks.on_executions(&fs::read_to_string(self.folder.join("executions")).unwrap_or_default());
+        self.tasks.on_executions(&self.machines.executed());
+        self.machines.clear();
         let (counts, problems) = self.tasks.count(self.ended || self.counts.stuck > 0);
         self.counts += &counts;
         self.problems.extend(problems);
     }
 
-    /// Without its client a node ends by itself: its agent watches the owner, and where that is only stopped, the lease. Not where a fault hit an agent too.
+    /// Without its client a machine ends by itself, unless faults have hit all that would end it.
     fn check_layers(&mut self) {
+        let guarded = self.place.ends_alone(&self.lost);
         let end = Instant::now() + Duration::from_millis(LEASE) + MARGIN;
         loop {
-            let left = processes::of_round(&self.mark, self.client.id());
-            if left.is_empty() || (self.agent_hit && Instant::now() + MARGIN > end) {
+            let left = self.running();
+            if left.is_empty() || (!guarded && Instant::now() + MARGIN > end) {
                 return;
             }
             if Instant::now() > end {
-                self.left("still run without their client", left.iter().map(shown).collect());
+                self.left("still run without their client", left.iter().map(Target::to_string).collect());
                 return;
             }
             thread::sleep(POLL);
@@ -268,8 +328,11 @@ impl<'a> Round<'a> {
     }
 
     fn reap(&mut self) {
-        let output =
-            command(self.client_program, &self.folder, &self.mark).arg("reap").stderr(Stdio::inherit()).output();
+        let provider = serde_json::to_string(&self.machines.provider()).unwrap_or_default();
+        let output = command(self.client_program, &self.folder, &self.mark, self.machines.as_ref())
+            .args(["reap", &provider])
+            .stderr(Stdio::inherit())
+            .output();
         match output {
             Ok(output) if output.status.success() => {
                 let said = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -283,20 +346,18 @@ impl<'a> Round<'a> {
     }
 
     fn look_for_leftovers(&mut self) {
-        let left = processes::of_round(&self.mark, self.client.id());
-        self.left("still run", left.iter().map(shown).collect());
-        left.iter().for_each(|process| {
-            processes::signal(process.pid, Signal::KILL);
-        });
-        let names = |folder: &str, wanted: fn(&str) -> bool| {
-            let entries = fs::read_dir(self.folder.join(folder)).into_iter().flatten().flatten();
-            let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
-            names.filter(|name| wanted(name)).collect::<Vec<_>>()
-        };
-        let machines = names("run", |name| name.starts_with("p-"));
-        let records = names("state/ledger", |name| name.ends_with(".ledger"));
-        self.left("are folders of pools", machines);
-        self.left("are still on record", records);
+        let left = self.running();
+        self.left("still run", left.iter().map(Target::to_string).collect());
+        let end = Instant::now() + MARGIN;
+        while !self.machines.passing().is_empty() && Instant::now() < end {
+            thread::sleep(POLL);
+        }
+        let left = self.machines.passing();
+        self.left("still run for a client that is gone", left.iter().map(Target::to_string).collect());
+        for (what, things) in self.machines.left() {
+            self.left(what, things);
+        }
+        self.left("are still on record", names(&self.folder.join("state/ledger"), |name| name.ends_with(".ledger")));
     }
 
     fn left(&mut self, what: &str, things: Vec<String>) {
@@ -312,9 +373,10 @@ impl<'a> Round<'a> {
 }
 
 /// The clients' program, as a user of its own: with folders for its ledger and its machines.
-fn command(program: &Path, folder: &Path, mark: &str) -> Command {
+pub(super) fn command(program: &Path, folder: &Path, mark: &str, machines: &dyn Machines) -> Command {
     let mut command = Command::new(program);
     command
+        .envs(machines.env())
         .env("SKYWARD_STATE_DIR", folder.join("state"))
         .env("SKYWARD_RUNTIME_DIR", folder.join("run"))
         .env(processes::MARK, mark)
@@ -323,21 +385,17 @@ fn command(program: &Path, folder: &Path, mark: &str) -> Command {
     command
 }
 
-fn shown(process: &Process) -> String {
-    let stopped = if process.is_stopped() { ", stopped" } else { "" };
-    format!("{} ({}{stopped})", process.command, process.pid)
-}
-
 /// What failed, and when what was done.
 impl fmt::Display for Played {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "\nround {} failed: {}", self.round, self.plan)?;
+        let how = if self.counts.is_clean() { "went well" } else { "failed" };
+        writeln!(f, "\nround {} {how}: {}", self.round, self.plan)?;
         self.history.iter().try_for_each(|line| writeln!(f, "{line}"))?;
         self.problems.iter().take(MOST_SHOWN).try_for_each(|problem| writeln!(f, "  {problem}"))?;
         if self.problems.len() > MOST_SHOWN {
             writeln!(f, "  and {} more", self.problems.len() - MOST_SHOWN)?;
         }
-        write!(f, "kept in {}", self.kept.display())
+        if self.counts.is_clean() { Ok(()) } else { write!(f, "kept in {}", self.kept.display()) }
     }
 }
 
@@ -345,5 +403,10 @@ impl fmt::Display for Played {
 const PATIENCE: Duration = Duration::from_secs(120);
 /// How much later than its lease a node may end on a host that is busy.
 const MARGIN: Duration = Duration::from_secs(10);
+/// When a listener that was killed is there again.
+const SERVICE: Duration = Duration::from_secs(1);
 const POLL: Duration = Duration::from_millis(20);
 const MOST_SHOWN: usize = 20;
+
+#[cfg(test)]
+mod tests;

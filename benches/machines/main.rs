@@ -1,0 +1,49 @@
+//! Our side of `cargo xtask bench ssh` and `bench docker`, and beside it what `ssh` and the engine do alone: one line of JSON.
+//!
+//! ```sh
+//! cargo bench --features testkit --bench machines -- ssh --only ssh_call_p50_us --quick
+//! cargo bench --features testkit --bench machines -- docker IMAGE
+//! ```
+
+#[path = "../common/mod.rs"]
+mod common;
+mod docker;
+mod engine;
+mod openssh;
+mod ssh;
+#[path = "../../skyward-core/tests/support/sshd.rs"]
+mod sshd;
+
+use std::io;
+
+use common::{Options, Table};
+use skyward::error::{Error, ErrorKind};
+
+#[tokio::main]
+async fn main() -> skyward::Result<()> {
+    let (options, words) = Options::read(USAGE);
+    let table = Table::new(options);
+    // As a service calls: from a task of the runtime. The thread that waits for `main` is one more to wake.
+    let measured = match words.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        ["ssh"] => tokio::spawn(ssh::measure(table)),
+        ["docker", image] => tokio::spawn(docker::measure(table, image.to_owned())),
+        _ => {
+            eprintln!("usage: {USAGE}");
+            std::process::exit(2);
+        }
+    };
+    measured.await.unwrap_or_else(|error| std::panic::resume_unwind(error.into_panic()))
+}
+
+/// Work that blocks, for what is measured beside ours.
+async fn blocking<T: Send + 'static>(work: impl FnOnce() -> io::Result<T> + Send + 'static) -> skyward::Result<T> {
+    let done = tokio::task::spawn_blocking(work).await;
+    done.unwrap_or_else(|error| std::panic::resume_unwind(error.into_panic())).map_err(beside)
+}
+
+/// The error of what ours is measured beside.
+fn beside(error: io::Error) -> Error {
+    Error::new(ErrorKind::Io, format!("what ours is measured beside failed: {error}")).with_source(error)
+}
+
+const USAGE: &str = "machines ssh|docker IMAGE";

@@ -1,0 +1,282 @@
+//! Where pools are, and what of them a fault can hit: the one place that tells providers apart.
+
+mod docker;
+mod local;
+mod ssh;
+
+use std::fmt;
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Result, bail};
+use rustix::process::Signal;
+
+use super::plan::{Fault, How};
+use super::processes;
+use super::round::command;
+use super::words::Provider;
+use crate::context::Context;
+
+/// Where pools are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// This host.
+    Local,
+    /// Containers of a Docker engine.
+    Docker,
+    /// OpenSSH servers on addresses of this host.
+    Ssh,
+}
+
+/// What a fault can hit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Victim {
+    Worker,
+    Agent,
+    /// What ends a machine when its lease is over.
+    Keeper,
+    /// A process through which the client reaches something on a machine.
+    Connection,
+    /// What takes new connections.
+    Listener,
+    /// A machine as a whole.
+    Machine,
+    /// The network between a machine and others: stopped, it loses all packets.
+    Network,
+    Client,
+}
+
+/// What all rounds of a run share.
+pub(crate) trait Ground: Sync {
+    /// Prepares a thread, which is going to play rounds one after the other.
+    fn enter(&self) -> Result<()> {
+        Ok(())
+    }
+
+    /// The machines of a round: none yet. What it needs of its own goes into the folder, and all its processes get the mark.
+    fn machines(&self, folder: &Path, mark: &str) -> Result<Box<dyn Machines>>;
+}
+
+/// The machines of one round.
+pub(crate) trait Machines {
+    /// What its client is told.
+    fn provider(&self) -> Provider;
+
+    /// What its client has in its environment.
+    fn env(&self) -> Vec<(&'static str, String)> {
+        Vec::new()
+    }
+
+    /// Where tasks leave a line for each execution, as they see it.
+    fn executions(&self) -> String;
+
+    /// The lines that they have left.
+    fn executed(&self) -> String;
+
+    /// What can be hit now, always in the same order. The round's client, and nothing else, is left to the round.
+    fn find(&self, victim: Victim) -> Vec<Target>;
+
+    /// Does it, if what is to be hit is still there.
+    fn act(&mut self, target: &Target, act: Act) -> bool {
+        target.signal(act)
+    }
+
+    /// Makes machines reachable again, whatever was done to what leads to them.
+    fn heal(&mut self) {}
+
+    /// What still runs of machines.
+    fn running(&self) -> Vec<Target>;
+
+    /// What ends soon after the connection of whoever has started it.
+    fn passing(&self) -> Vec<Target> {
+        Vec::new()
+    }
+
+    /// What else is left, by what it is.
+    fn left(&self) -> Vec<(&'static str, Vec<String>)>;
+
+    /// Ends what is left.
+    fn clear(&mut self) {
+        for target in self.running() {
+            self.act(&target, Act::Kill);
+        }
+    }
+}
+
+/// Something that can be hit.
+#[derive(Debug, Clone)]
+pub(crate) enum Target {
+    Process {
+        pid: u32,
+        name: String,
+    },
+    /// Something else of this machine of the round.
+    Machine {
+        victim: Victim,
+        id: String,
+    },
+}
+
+/// What is done to it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Act {
+    Kill,
+    Stop,
+    Continue,
+}
+
+impl Place {
+    /// All there are.
+    pub(crate) const ALL: [Self; 3] = [Self::Local, Self::Docker, Self::Ssh];
+
+    /// As it is called on the command line.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Local => "local",
+            Self::Docker => "docker",
+            Self::Ssh => "ssh",
+        }
+    }
+
+    /// What can be hit there, and how often it is among a hundred faults.
+    pub(crate) fn victims(self) -> &'static [(Victim, u32)] {
+        match self {
+            Self::Local => &[(Victim::Worker, 50), (Victim::Agent, 30), (Victim::Client, 20)],
+            Self::Docker => &[
+                (Victim::Worker, 20),
+                (Victim::Agent, 15),
+                (Victim::Keeper, 10),
+                (Victim::Connection, 10),
+                (Victim::Machine, 15),
+                (Victim::Network, 15),
+                (Victim::Client, 15),
+            ],
+            Self::Ssh => &[
+                (Victim::Worker, 20),
+                (Victim::Agent, 15),
+                (Victim::Keeper, 10),
+                (Victim::Connection, 15),
+                (Victim::Listener, 10),
+                (Victim::Network, 15),
+                (Victim::Client, 15),
+            ],
+        }
+    }
+
+    /// The one that a number below a hundred stands for.
+    pub(crate) fn victim(self, number: u32) -> Victim {
+        let mut below = 0;
+        let chosen = self.victims().iter().find(|(_, share)| {
+            below += share;
+            number < below
+        });
+        chosen.map_or(Victim::Client, |(victim, _)| *victim)
+    }
+
+    /// Whether machines end without their client after these faults: something is left that ends them, and can itself end.
+    pub(crate) fn ends_alone(self, faults: &[Fault]) -> bool {
+        let lost = |victim| faults.iter().any(|fault| fault.victim == victim);
+        let stopped = |victim| faults.iter().any(|fault| fault.victim == victim && fault.how == How::Stop);
+        match self {
+            Self::Local => !lost(Victim::Agent),
+            Self::Docker => !(stopped(Victim::Keeper) || stopped(Victim::Machine)),
+            Self::Ssh => !(stopped(Victim::Keeper) || lost(Victim::Keeper) && lost(Victim::Agent)),
+        }
+    }
+
+    /// How many nodes its pools have.
+    pub(crate) fn nodes(self) -> std::ops::RangeInclusive<u32> {
+        match self {
+            Self::Local => 1..=3,
+            Self::Docker | Self::Ssh => 2..=2,
+        }
+    }
+
+    /// Makes what all rounds share, with the program of their clients. The inner error is the reason why there can be no rounds here.
+    pub(crate) fn prepare(self, context: &Context, client: &Path) -> Result<Result<Box<dyn Ground>, String>> {
+        match self {
+            Self::Local => Ok(Ok(Box::new(local::Host))),
+            Self::Docker => docker::prepare(context, client),
+            Self::Ssh => ssh::prepare(context, client),
+        }
+    }
+}
+
+impl Victim {
+    /// Whether a machine may be out of reach when a fault hits it, so that its client cannot end it.
+    pub(crate) fn leads_to_machines(self, place: Place) -> bool {
+        // An engine does not need a container's network to end it.
+        place == Place::Ssh && matches!(self, Self::Connection | Self::Listener | Self::Network)
+    }
+}
+
+impl Target {
+    /// For what is a process on this host.
+    fn signal(&self, act: Act) -> bool {
+        match self {
+            Self::Process { pid, .. } => processes::signal(*pid, act.signal()),
+            Self::Machine { .. } => false,
+        }
+    }
+}
+
+impl Act {
+    /// What a process gets.
+    fn signal(self) -> Signal {
+        match self {
+            Self::Kill => Signal::KILL,
+            Self::Stop => Signal::STOP,
+            Self::Continue => Signal::CONT,
+        }
+    }
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Process { name, .. } => f.write_str(name),
+            Self::Machine { victim, id } => write!(f, "{victim} {id}"),
+        }
+    }
+}
+
+impl fmt::Display for Victim {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Worker => "a worker",
+            Self::Agent => "an agent",
+            Self::Keeper => "a keeper",
+            Self::Connection => "a connection",
+            Self::Listener => "a listener",
+            Self::Machine => "a machine",
+            Self::Network => "a network",
+            Self::Client => "the client",
+        })
+    }
+}
+
+/// Has the environment of the workers built, where rounds will find it.
+fn warm(ground: &dyn Ground, client: &Path) -> Result<()> {
+    let mark = format!("{}.warm", std::process::id());
+    let folder = std::env::temp_dir().join(format!("sc{mark}"));
+    let mut machines = ground.machines(&folder, &mark)?;
+    let provider = serde_json::to_string(&machines.provider())?;
+    let output = command(client, &folder, &mark, machines.as_ref()).args(["warm", &provider]).output()?;
+    machines.clear();
+    fs::remove_dir_all(folder)?;
+    if !output.status.success() {
+        bail!(
+            "no environment can be built: {}{}",
+            String::from_utf8_lossy(&output.stdout),
+            String::from_utf8_lossy(&output.stderr)
+        );
+    }
+    Ok(())
+}
+
+/// The names in a folder.
+pub(crate) fn names(folder: &Path, wanted: impl Fn(&str) -> bool) -> Vec<String> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
+    names.filter(|name| wanted(name)).collect()
+}

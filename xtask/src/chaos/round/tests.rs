@@ -1,0 +1,89 @@
+use std::os::unix::fs::PermissionsExt;
+use std::sync::{Arc, Mutex};
+
+use super::super::words::Provider;
+use super::*;
+
+/// One machine, of which it is known what was done to it.
+#[derive(Clone)]
+struct One {
+    folder: PathBuf,
+    done: Arc<Mutex<Vec<Act>>>,
+}
+
+impl Ground for One {
+    fn machines(&self, _: &Path, _: &str) -> anyhow::Result<Box<dyn Machines>> {
+        Ok(Box::new(self.clone()))
+    }
+}
+
+impl Machines for One {
+    fn provider(&self) -> Provider {
+        Provider::Local
+    }
+
+    fn executions(&self) -> String {
+        String::new()
+    }
+
+    fn executed(&self) -> String {
+        String::new()
+    }
+
+    fn find(&self, victim: Victim) -> Vec<Target> {
+        vec![Target::Machine { victim, id: "one".into() }]
+    }
+
+    fn act(&mut self, target: &Target, act: Act) -> bool {
+        if matches!(target, Target::Machine { .. }) {
+            self.done.lock().unwrap().push(act);
+            fs::write(self.folder.join("hit"), []).unwrap();
+        }
+        true
+    }
+
+    fn running(&self) -> Vec<Target> {
+        Vec::new()
+    }
+
+    fn left(&self) -> Vec<(&'static str, Vec<String>)> {
+        Vec::new()
+    }
+}
+
+/// Plays a round whose client is a script. Gives what was done to the machine.
+fn played(name: &str, script: impl FnOnce(&Path) -> String, faults: Vec<Fault>) -> (Played, Vec<Act>) {
+    let folder = std::env::temp_dir().join(format!("scr{}-{name}", process::id()));
+    fs::create_dir_all(&folder).unwrap();
+    let client = folder.join("client");
+    fs::write(&client, format!("#!/bin/sh\n{}\n", script(&folder))).unwrap();
+    fs::set_permissions(&client, fs::Permissions::from_mode(0o755)).unwrap();
+    let ground = One { folder: folder.clone(), done: Arc::default() };
+    let plan = Plan { faults, ..Plan::draw(Place::Local, 1, 0) };
+    let played = play(&client, Place::Local, &ground, name.len() as u64, &plan);
+    let done = ground.done.lock().unwrap().clone();
+    fs::remove_dir_all(&folder).unwrap();
+    let _ = fs::remove_dir_all(&played.kept);
+    (played, done)
+}
+
+#[test]
+fn what_was_stopped_for_a_while_goes_on_after_its_client_is_gone() {
+    let how = How::Pause(Duration::from_millis(300));
+    let fault = Fault { after: Moment::Start, delay: Duration::ZERO, victim: Victim::Machine, which: 0, how };
+    // It ends as soon as the machine is hit.
+    let script = |folder: &Path| format!("until [ -e '{}/hit' ]; do :; done", folder.display());
+    let (played, done) = played("gone", script, vec![fault]);
+    assert_eq!(done, [Act::Stop, Act::Continue], "{:?}", played.history);
+}
+
+#[test]
+fn a_pool_that_fails_although_nothing_was_hit_is_no_clean_round() {
+    let said = |error: &str| {
+        let script = format!(r#"echo '{{"ended":{{"error":{error}}}}}'"#);
+        played(&format!("said{error}").replace('"', ""), |_| script, Vec::new()).0.counts
+    };
+    assert_eq!(said(r#""no network""#).wrong, 1);
+    let well = said("null");
+    assert!(well.is_clean(), "{well}");
+}

@@ -1,0 +1,133 @@
+//! `cargo xtask demo`: makes nodes on this host, trains the main example on them, and removes them again.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, anyhow, bail};
+
+use crate::context::Context;
+use crate::digits;
+use crate::interrupt;
+use crate::nodes::{Nodes, Place};
+use crate::process::Run;
+use crate::step::{Outcome, Step};
+
+/// What is asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Demo {
+    pub(crate) place: Place,
+    pub(crate) nodes: usize,
+}
+
+/// Examples that are built, and a ledger for them, apart from the user's own.
+struct Stage<'a> {
+    context: &'a Context,
+    profile: &'static [&'static str],
+    records: PathBuf,
+}
+
+pub(crate) fn steps() -> Vec<Step> {
+    vec![Step {
+        name: "machines",
+        about: "the main example on SSH servers and in containers that are made for it",
+        run: machines,
+    }]
+}
+
+/// Trains, and prints the example's JSON as the last line. `false` when it failed; what was made is removed in any case.
+pub(crate) fn run(demo: Demo, context: &Context) -> Result<bool> {
+    interrupt::watch()?;
+    let trained = Nodes::make(demo.place, demo.nodes, context).and_then(|made| {
+        let nodes = made.map_err(|reason| anyhow!("{reason}"))?;
+        if !nodes.image.is_empty() {
+            println!(
+                "for the next time there stay: the image {}, and a volume {VOLUME}… with the environment",
+                nodes.image
+            );
+        }
+        Stage::set(context, &["--release"])?.train(&nodes, demo.nodes)
+    });
+    match trained {
+        Ok(line) => println!("\n{line}"),
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+fn machines(context: &Context) -> Result<Outcome> {
+    let (mut trained, mut skipped) = (Vec::new(), Vec::new());
+    for place in [Place::Ssh, Place::Docker] {
+        match Nodes::make(place, FEW, context)? {
+            Ok(nodes) => {
+                Stage::set(context, &[])?.train(&nodes, FEW).with_context(|| place.to_string())?;
+                trained.push(place.to_string());
+            }
+            Err(reason) => skipped.push(format!("not {place}: {reason}")),
+        }
+    }
+    if trained.is_empty() {
+        return Ok(Outcome::skipped(skipped.join("; ")));
+    }
+    let note = [trained, skipped].concat();
+    Ok(Outcome::passed(note.join("; ")))
+}
+
+impl<'a> Stage<'a> {
+    /// Builds the examples.
+    fn set(context: &'a Context, profile: &'static [&'static str]) -> Result<Self> {
+        let build = context.cargo(["build", "--example=keras_digits", "--example=reap"]);
+        build.args(profile).check()?;
+        let records = context.scratch().join(format!("demo-{}", process::id()));
+        fs::create_dir_all(&records).with_context(|| format!("cannot make the folder {}", records.display()))?;
+        Ok(Self { context, profile, records })
+    }
+
+    /// Trains on so many nodes; the example's last line. When it returns, nothing that the example started is left.
+    fn train(self, nodes: &Nodes, count: usize) -> Result<String> {
+        let train = self.example(digits::EXAMPLE).args(["--json", "--nodes", &count.to_string()]);
+        let trained = train.args(&nodes.arguments).deadline(DEADLINE).check();
+        // What follows is done also after a signal.
+        interrupt::forget();
+        // After a client that has ended by itself there is nothing.
+        let reaped = self.example("reap").args(&nodes.arguments).deadline(REAP).check();
+        let output = match (trained, reaped) {
+            (Ok(trained), Ok(reaped)) if reaped.output.contains(NOTHING) => trained.output,
+            (Ok(_), Ok(reaped)) => bail!("the example has left something behind: {}", reaped.output.trim()),
+            (Err(error), Ok(_)) => return self.clear().and(Err(error)),
+            (_, Err(error)) => {
+                let records = self.records.display();
+                return Err(error
+                    .context(format!("what the example has left could not be ended; its records are in {records}")));
+            }
+        };
+        self.clear()?;
+        digits::check_reports(&output, count)?;
+        Ok(output.lines().last().unwrap_or_default().to_owned())
+    }
+
+    fn example(&self, name: &str) -> Run {
+        let run = self.context.cargo(["run", "--quiet", "--example", name]).args(self.profile).args(["--"]);
+        run.quiet_env("SKYWARD_STATE_DIR", &self.records)
+    }
+
+    fn clear(self) -> Result<()> {
+        fs::remove_dir_all(&self.records).with_context(|| format!("cannot remove {}", self.records.display()))
+    }
+}
+
+/// More share a machine badly.
+pub(crate) const MOST_NODES: usize = 16;
+/// For the step.
+const FEW: usize = 2;
+/// What `reap` says when a client has left nothing.
+const NOTHING: &str = "nothing was left behind";
+/// How the names of the volumes begin in which containers share environments.
+const VOLUME: &str = "skyward-cache-";
+/// The first run downloads the packages of the environment.
+const DEADLINE: Duration = Duration::from_secs(20 * 60);
+const REAP: Duration = Duration::from_secs(5 * 60);

@@ -1,0 +1,30 @@
+//! Ctrl-C and its like, for commands that have something to remove before they end.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use anyhow::{Context as _, Result};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+
+/// From now on a signal does not end this program but the command that it runs.
+pub(crate) fn watch() -> Result<()> {
+    for signal in [SIGINT, SIGTERM, SIGHUP] {
+        signal_hook::flag::register(signal, Arc::clone(asked_flag())).context("cannot watch for signals")?;
+    }
+    Ok(())
+}
+
+/// Whether there was one.
+pub(crate) fn asked() -> bool {
+    asked_flag().load(Ordering::Relaxed)
+}
+
+/// What was begun is over: what follows may run commands again.
+pub(crate) fn forget() {
+    asked_flag().store(false, Ordering::Relaxed);
+}
+
+fn asked_flag() -> &'static Arc<AtomicBool> {
+    static ASKED: OnceLock<Arc<AtomicBool>> = OnceLock::new();
+    ASKED.get_or_init(Arc::default)
+}
