@@ -51,7 +51,7 @@ impl Environment {
             fs::read_to_string(&requirements).with_context(|| format!("cannot read {}", requirements.display()))?;
         let python = Interpreter::find()?;
         let mut hash = DefaultHasher::new();
-        (&text, &python.identity).hash(&mut hash);
+        (&text, &python.identity, tools.is_some().then_some(UV_INSTALL)).hash(&mut hash);
         let folder = context.cache.join(format!("{name}-{:016x}", hash.finish()));
         fs::create_dir_all(&context.cache)
             .with_context(|| format!("cannot make the folder {}", context.cache.display()))?;
@@ -109,7 +109,10 @@ fn build_with_pip(python: &Interpreter, folder: &Path, requirements: &Path) -> R
 /// uv links packages out of its cache instead of copying gigabytes.
 fn build_with_uv(uv: &Path, python: &Interpreter, folder: &Path, requirements: &Path) -> Result<()> {
     Run::new(uv).args(["venv", "--quiet", "--python"]).args([&python.path, folder]).check()?;
-    let install = Run::new(uv).args(["pip", "install", "--quiet", "--require-hashes", "--python"]).args([folder]);
+    let install = Run::new(uv).args(UV_INSTALL).args(["--python"]).args([folder]);
     install.args(["--requirement"]).args([requirements]).check()?;
     Ok(())
 }
+
+/// With bytecode, since what runs in the environment writes none: without it each process compiles torch or Keras anew, which takes it longer than the test.
+const UV_INSTALL: [&str; 5] = ["pip", "install", "--quiet", "--require-hashes", "--compile-bytecode"];
