@@ -14,6 +14,7 @@ use tokio::time::Instant;
 use super::cleanup::Cleanup;
 use super::node::{Declared, Launch, Node, Prepared, Recipe};
 use super::shared::{Shared, WorkerSlot};
+use super::sizing::MachineNumber;
 use super::status::PoolPhase;
 use super::world::World;
 use crate::bootstrap::Inputs;
@@ -48,7 +49,7 @@ pub(crate) struct Started {
     /// Machines that are not ready yet.
     pub(crate) late: Vec<Late>,
     /// Machines that could not be made ready.
-    pub(crate) failed: Vec<(NodeIndex, Error)>,
+    pub(crate) failed: Vec<(MachineNumber, Error)>,
 }
 
 /// A machine that is being made ready; the pool may start without it.
@@ -62,7 +63,7 @@ pub(crate) struct Late {
 struct Machines {
     prepared: Vec<Prepared>,
     late: Vec<Late>,
-    failed: Vec<(NodeIndex, Error)>,
+    failed: Vec<(MachineNumber, Error)>,
 }
 
 impl Future for Late {
@@ -144,7 +145,7 @@ impl Blueprint {
         let content = Instant::now() + limits.start / 2;
         let deadline = Instant::now() + limits.start + limits.environment;
         let launches = (0..wanted).map(|node| Launch::first(NodeIndex(node)));
-        cleanup.intend(launches.clone().map(|launch| (launch.id(shared), launch.as_node))).await?;
+        cleanup.intend(launches.clone().map(|launch| (launch.id(shared), launch.machine))).await?;
         let prepare = |launch: Launch| {
             let (recipe, shared, cleanup) = (Arc::clone(recipe), Arc::clone(shared), cleanup.clone());
             let prepared = async move { recipe.prepare(&shared, &cleanup, launch).await };
@@ -152,7 +153,7 @@ impl Blueprint {
         };
         let mut pending: FuturesUnordered<Late> = launches.map(prepare).collect();
         let mut prepared = Vec::new();
-        let mut failed: Vec<(NodeIndex, Error)> = Vec::new();
+        let mut failed: Vec<(MachineNumber, Error)> = Vec::new();
         loop {
             let enough = prepared.len() as u32 >= self.nodes.least();
             // A pool that is content with fewer nodes waits for the rest until half of its time has passed.
@@ -162,7 +163,7 @@ impl Blueprint {
                 Ok(Some((_, Err(error)))) if self.nodes.least() == wanted => return Err(error),
                 Ok(Some((launch, Err(error)))) => {
                     tracing::warn!(pool = %shared.pool, %error, "a node could not be made ready");
-                    failed.push((launch.as_node, error));
+                    failed.push((launch.machine, error));
                 }
                 Ok(None) => break,
                 Err(_) if enough => break,

@@ -9,9 +9,10 @@ use tokio::time::Instant;
 use super::ledger::{Ledger, PoolLedger};
 use super::node::Node;
 use super::shared::Shared;
+use super::sizing::MachineNumber;
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::PoolEvent;
-use crate::ids::{LaunchId, MachineId, NodeIndex, PoolId};
+use crate::ids::{LaunchId, MachineId, PoolId};
 use crate::provider::{Machine, MachineStatus, Provider};
 
 /// What a pool has to end. Clones share one list of machines.
@@ -52,9 +53,9 @@ impl Cleanup {
     }
 
     /// Machines are going to be launched.
-    pub(crate) async fn intend(&self, launches: impl Iterator<Item = (LaunchId, NodeIndex)>) -> Result<()> {
+    pub(crate) async fn intend(&self, launches: impl Iterator<Item = (LaunchId, MachineNumber)>) -> Result<()> {
         match &self.ledger {
-            Some(ledger) => ledger.intend(launches.collect()).await,
+            Some(ledger) => ledger.intend(launches.map(|(launch, number)| (launch, number.0)).collect()).await,
             None => Ok(()),
         }
     }
@@ -106,14 +107,14 @@ impl Cleanup {
         self.end_some(end, None, gone).await
     }
 
-    /// Ends what there is of one node's machines, by the number that the provider knows, and takes it off the record when it is confirmed gone.
-    pub(crate) async fn retire(&self, node: NodeIndex, end: Instant, gone: impl Fn(&Machine)) -> Result<()> {
+    /// Ends what there is of the machines of one number, and takes it off the record when it is confirmed gone.
+    pub(crate) async fn retire(&self, number: MachineNumber, end: Instant, gone: impl Fn(&Machine)) -> Result<()> {
         let ended = Mutex::new(Vec::new());
         let note = |machine: &Machine| {
             lock(&ended).push(machine.id.clone());
             gone(machine);
         };
-        let retired = self.end_some(end, Some(node), note).await;
+        let retired = self.end_some(end, Some(number), note).await;
         if let Some(ledger) = &self.ledger
             && let Err(error) = ledger.gone(ended.into_inner().unwrap_or_else(PoisonError::into_inner)).await
         {
@@ -123,14 +124,14 @@ impl Cleanup {
         retired
     }
 
-    async fn end_some(&self, end: Instant, only: Option<NodeIndex>, gone: impl Fn(&Machine)) -> Result<()> {
+    async fn end_some(&self, end: Instant, only: Option<MachineNumber>, gone: impl Fn(&Machine)) -> Result<()> {
         let mut pause = Duration::from_millis(2);
         loop {
             let now = Instant::now();
             // A provider that cannot list all does not keep what is known from being ended.
             let (mut machines, unlisted) = self.live().await;
             let round = async {
-                machines.retain(|machine| only.is_none_or(|node| machine.node == node));
+                machines.retain(|machine| only.is_none_or(|number| machine.node == number.0));
                 let ended = join_all(machines.iter().map(|machine| self.provider.terminate(&machine.id)));
                 // One that cannot be reached does not keep the others from being seen to be gone.
                 let ended =

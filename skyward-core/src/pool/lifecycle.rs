@@ -4,6 +4,7 @@
 
 use std::collections::BTreeSet;
 
+use super::sizing::MachineNumber;
 use crate::ids::{NodeIndex, Rank};
 
 /// The nodes of a pool that serves, and what waits for them.
@@ -42,12 +43,12 @@ pub(crate) enum Job {
     Examine(Workers),
     /// Connect to a worker again.
     ReachWorker(Rank),
-    /// Make a further machine ready. The provider's number stands for it, since it has no place in the pool yet.
-    Add(NodeIndex),
+    /// Make a further machine ready, which has no place in the pool yet.
+    Add(MachineNumber),
     /// End the workers of a node that leaves, with the time to leave their hooks.
     Stop(NodeIndex),
-    /// End the machine of a node that has left, or that is not wanted any more; by the provider's number.
-    Dismiss(NodeIndex),
+    /// End the machine of a node that has left, or that is not wanted any more.
+    Dismiss(MachineNumber),
 }
 
 /// What is started together.

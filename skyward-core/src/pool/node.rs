@@ -7,6 +7,7 @@ use super::builder::check_workers;
 use super::cleanup::Cleanup;
 use super::renewal::renew;
 use super::shared::Shared;
+use super::sizing::MachineNumber;
 use super::status::NodeStatus;
 use super::steps::Steps;
 use super::waiting::Making;
@@ -46,8 +47,8 @@ pub(crate) struct Declared {
 pub(crate) struct Launch {
     /// The node in the pool, for those who watch.
     pub(crate) node: NodeIndex,
-    /// The node by which the provider knows it: of a pool that is content with fewer nodes than it wanted, it can be another.
-    pub(crate) as_node: NodeIndex,
+    /// What the provider is told: of a pool that is content with fewer nodes than it wanted, it can be another number than the node's.
+    pub(crate) machine: MachineNumber,
     pub(crate) attempt: Attempt,
 }
 
@@ -104,7 +105,7 @@ impl Recipe {
         shared.emit(PoolEvent::NodeLaunching { node });
         let id = launch.id(shared);
         let request =
-            LaunchRequest::new(id, shared.pool.clone(), launch.as_node, self.offer.clone(), shared.limits.lease);
+            LaunchRequest::new(id, shared.pool.clone(), launch.machine.0, self.offer.clone(), shared.limits.lease);
         let machine = steps.time("launch", self.provider.launch(&request)).await?;
         steps.on_machine(&machine.id);
         cleanup.add(machine.clone()).await?;
@@ -142,11 +143,11 @@ impl Recipe {
 impl Launch {
     /// The first one of a node.
     pub(crate) fn first(node: NodeIndex) -> Self {
-        Self { node, as_node: node, attempt: Attempt(1) }
+        Self { node, machine: MachineNumber(node), attempt: Attempt(1) }
     }
 
     pub(crate) fn id(&self, shared: &Shared) -> LaunchId {
-        LaunchId::of(&shared.pool, self.as_node, self.attempt)
+        LaunchId::of(&shared.pool, self.machine.0, self.attempt)
     }
 }
 

@@ -79,7 +79,7 @@ pub(super) async fn replace(
     let gone = |machine: &crate::provider::Machine| {
         shared.emit(PoolEvent::NodeGone { node, machine: machine.id.clone() });
     };
-    if let Err(error) = cleanup.retire(launch.as_node, end, gone).await {
+    if let Err(error) = cleanup.retire(launch.machine, end, gone).await {
         tracing::error!(pool = %shared.pool, node = node.0, %error, "a lost machine is not confirmed gone");
         shared.emit(PoolEvent::NodeLeft { node, error });
     }
@@ -114,7 +114,7 @@ pub(super) async fn make(
 ) -> Result<Node> {
     let limit = shared.limits.start + shared.limits.environment;
     let make = async {
-        cleanup.intend(std::iter::once((launch.id(&shared), launch.as_node))).await?;
+        cleanup.intend(std::iter::once((launch.id(&shared), launch.machine))).await?;
         let prepared = recipe.prepare(&shared, &cleanup, launch).await?;
         prepared.join(&shared, launch.node, workers_per_node).await
     };

@@ -16,7 +16,7 @@ use super::node::{Launch, Node};
 use super::repair;
 use super::serving::{End, Fresh, Place, Serving};
 use super::shared::Shared;
-use super::sizing::{SizeStep, Sizing};
+use super::sizing::{MachineNumber, SizeStep, Sizing};
 use super::waiting::Ending;
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::PoolEvent;
@@ -29,10 +29,10 @@ pub(super) struct Growth {
     elastic: Option<Elastic>,
     /// When an elastic pool is looked at.
     look_at: Instant,
-    /// The last launch for each number at the provider.
-    attempts: BTreeMap<NodeIndex, Attempt>,
+    /// The last launch for each number.
+    attempts: BTreeMap<MachineNumber, Attempt>,
     /// Further machines that are ready, and have no place yet.
-    ready: BTreeMap<NodeIndex, Node>,
+    ready: BTreeMap<MachineNumber, Node>,
     /// Who waits for the size, and for how many nodes at least.
     waiter: Option<(u32, oneshot::Sender<Result<()>>)>,
     /// Why the last machine could not be had.
@@ -46,8 +46,8 @@ impl Growth {
         joined: bool,
         nodes: Nodes,
         workers_per_node: u32,
-        machines: Vec<NodeIndex>,
-        coming: impl Iterator<Item = NodeIndex> + Clone,
+        machines: Vec<MachineNumber>,
+        coming: impl Iterator<Item = MachineNumber> + Clone,
         shared: &Shared,
     ) -> Self {
         let told = machines.len() as u32;
@@ -64,8 +64,8 @@ impl Growth {
         }
     }
 
-    /// The next launch for a number at the provider: none is ever used twice.
-    pub(super) fn next_attempt(&mut self, machine: NodeIndex) -> Attempt {
+    /// The next launch for a number: none is ever used twice.
+    pub(super) fn next_attempt(&mut self, machine: MachineNumber) -> Attempt {
         let attempt = self.attempts.entry(machine).or_insert(Attempt(0));
         attempt.0 += 1;
         *attempt
@@ -132,7 +132,7 @@ impl Serving {
         }
     }
 
-    pub(super) fn on_add_ready(&mut self, machine: NodeIndex, node: Node) {
+    pub(super) fn on_add_ready(&mut self, machine: MachineNumber, node: Node) {
         if let Some(error) = node.agent.gone().cloned() {
             return self.on_add_failed(machine, error);
         }
@@ -144,9 +144,9 @@ impl Serving {
         self.size(steps);
     }
 
-    pub(super) fn on_add_failed(&mut self, machine: NodeIndex, error: Error) {
-        tracing::warn!(pool = %self.shared.pool, node = machine.0, %error, "a further machine could not be made ready");
-        self.shared.emit(PoolEvent::NodeFailed { node: machine, error: error.clone() });
+    pub(super) fn on_add_failed(&mut self, machine: MachineNumber, error: Error) {
+        tracing::warn!(pool = %self.shared.pool, node = machine.0.0, %error, "a further machine could not be made ready");
+        self.shared.emit(PoolEvent::NodeFailed { node: machine.0, error: error.clone() });
         self.growth.error = Some(error);
         let steps = self.growth.sizing.on_failed(machine);
         if self.growth.sizing.has_given_up()
@@ -188,10 +188,10 @@ impl Serving {
         }
     }
 
-    pub(super) fn on_dismissed(&mut self, machine: NodeIndex, dismissed: Result<()>) {
+    pub(super) fn on_dismissed(&mut self, machine: MachineNumber, dismissed: Result<()>) {
         if let Err(error) = &dismissed {
-            tracing::error!(pool = %self.shared.pool, node = machine.0, %error, "a machine that was given back is not confirmed gone");
-            self.shared.emit(PoolEvent::NodeLeft { node: machine, error: error.clone() });
+            tracing::error!(pool = %self.shared.pool, node = machine.0.0, %error, "a machine that was given back is not confirmed gone");
+            self.shared.emit(PoolEvent::NodeLeft { node: machine.0, error: error.clone() });
         }
         self.growth.sizing.on_dismissed(machine, dismissed.is_ok());
     }
@@ -238,7 +238,7 @@ impl Serving {
         let per_node = self.world.cluster.workers_per_node;
         match step {
             SizeStep::Launch { machine } => {
-                let launch = Launch { node: machine, as_node: machine, attempt: self.growth.next_attempt(machine) };
+                let launch = Launch { node: machine.0, machine, attempt: self.growth.next_attempt(machine) };
                 let (recipe, cleanup, shared) =
                     (Arc::clone(&self.recipe), self.cleanup.clone(), Arc::clone(&self.shared));
                 let add = repair::make(recipe, cleanup, shared, launch, per_node);
@@ -247,7 +247,7 @@ impl Serving {
             SizeStep::Forget { machine } => {
                 self.jobs.end(Job::Add(machine));
                 let node = self.growth.ready.remove(&machine).map(Arc::new);
-                self.dismiss(machine, machine, node);
+                self.dismiss(machine, machine.0, node);
             }
             SizeStep::Join { node, machine } => {
                 let Some(mut joined) = self.growth.ready.remove(&machine) else { return };
@@ -315,9 +315,9 @@ impl Serving {
     /// Gives a node that has joined its place.
     fn seat(&mut self, node: Node) {
         let index = node.index;
-        let as_node = node.machine.node;
-        let attempt = self.growth.attempts.get(&as_node).copied().unwrap_or(Attempt(1));
-        let place = Place { launch: Launch { node: index, as_node, attempt }, node: Some(Arc::new(node)) };
+        let machine = MachineNumber(node.machine.node);
+        let attempt = self.growth.attempts.get(&machine).copied().unwrap_or(Attempt(1));
+        let place = Place { launch: Launch { node: index, machine, attempt }, node: Some(Arc::new(node)) };
         match self.nodes.get_mut(index.0 as usize) {
             Some(vacant) => *vacant = place,
             None => self.nodes.push(place),
@@ -332,7 +332,7 @@ impl Serving {
     }
 
     /// Ends a machine that is not wanted any more.
-    fn dismiss(&mut self, machine: NodeIndex, node: NodeIndex, there: Option<Arc<Node>>) {
+    fn dismiss(&mut self, machine: MachineNumber, node: NodeIndex, there: Option<Arc<Node>>) {
         let (shared, cleanup) = (Arc::clone(&self.shared), self.cleanup.clone());
         let (generation, per_node) = (shared.lock().generation, self.world.cluster.workers_per_node);
         self.jobs.begin(Job::Dismiss(machine), async move {
@@ -371,7 +371,7 @@ async fn stop(shared: &Shared, node: &Node, generation: Generation, per_node: u3
 async fn dismiss(
     shared: &Arc<Shared>,
     cleanup: &Cleanup,
-    machine: NodeIndex,
+    machine: MachineNumber,
     node: NodeIndex,
     there: Option<Arc<Node>>,
     generation: Generation,

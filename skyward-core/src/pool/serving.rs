@@ -12,6 +12,7 @@ use super::node::{Launch, Node, Recipe};
 use super::repair;
 use super::resize::Growth;
 use super::shared::{Shared, closed};
+use super::sizing::MachineNumber;
 use super::world::{NotStarted, World};
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::PoolEvent;
@@ -68,11 +69,11 @@ impl Serving {
         let per_node = world.cluster.workers_per_node;
         let joined = shared.lock().scheduler.is_joined();
         let place = |node: Arc<Node>| {
-            let launch = Launch { node: node.index, as_node: node.machine.node, attempt: Attempt(1) };
+            let launch = Launch { node: node.index, machine: MachineNumber(node.machine.node), attempt: Attempt(1) };
             Place { launch, node: Some(node) }
         };
-        let machines = nodes.iter().map(|node| node.machine.node).collect();
-        let coming = late.iter().map(|late| late.launch.as_node).chain(failed.iter().map(|(node, _)| *node));
+        let machines = nodes.iter().map(|node| MachineNumber(node.machine.node)).collect();
+        let coming = late.iter().map(|late| late.launch.machine).chain(failed.iter().map(|(machine, _)| *machine));
         let growth = Growth::new(joined, wanted, per_node, machines, coming, shared);
         let mut serving = Self {
             shared: Arc::clone(shared),
@@ -86,12 +87,12 @@ impl Serving {
             growth,
         };
         for late in late {
-            let machine = late.launch.as_node;
+            let machine = late.launch.machine;
             let add = super::resize::connect_late(Arc::clone(shared), late, per_node);
             serving.jobs.begin(Job::Add(machine), async move { End::Added(add.await.map(Box::new)) });
         }
-        for (node, error) in failed {
-            serving.on_add_failed(node, error);
+        for (machine, error) in failed {
+            serving.on_add_failed(machine, error);
         }
         serving
     }
@@ -280,7 +281,7 @@ impl Serving {
             }
             Job::Replace(index) => {
                 let Some(place) = self.nodes.get_mut(index.0 as usize) else { return };
-                place.launch.attempt = self.growth.next_attempt(place.launch.as_node);
+                place.launch.attempt = self.growth.next_attempt(place.launch.machine);
                 let (recipe, cleanup, launch) = (Arc::clone(&self.recipe), self.cleanup.clone(), place.launch);
                 let replace = repair::replace(recipe, cleanup, shared, launch, per_node);
                 self.jobs.begin(job, async move { End::Node(replace.await.map(Box::new)) });

@@ -9,18 +9,22 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::ids::NodeIndex;
 
+/// The number by which the provider knows a machine, as that of a node: a node of the pool's start has its machine's number, one that comes later can have another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct MachineNumber(pub(crate) NodeIndex);
+
 /// The nodes that there are, that come and that leave.
 #[derive(Debug)]
 pub(crate) struct Sizing {
     joined: bool,
     target: u32,
     rows: Vec<Row>,
-    /// Further machines, by the provider's number: whether they are ready.
-    coming: BTreeMap<NodeIndex, bool>,
-    /// Machines that are being ended, by the provider's number.
-    leaving: BTreeSet<NodeIndex>,
+    /// Further machines: whether they are ready.
+    coming: BTreeMap<MachineNumber, bool>,
+    /// Machines that are being ended.
+    leaving: BTreeSet<MachineNumber>,
     /// The numbers of machines that are not confirmed gone.
-    left: BTreeSet<NodeIndex>,
+    left: BTreeSet<MachineNumber>,
     /// Machines that could not be made ready since the target was set.
     failures: u32,
     /// The world was told to finish what it has.
@@ -30,8 +34,7 @@ pub(crate) struct Sizing {
 /// A place in the pool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Row {
-    /// The provider's number of its machine.
-    machine: NodeIndex,
+    machine: MachineNumber,
     phase: Phase,
 }
 
@@ -50,11 +53,11 @@ enum Phase {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum SizeStep {
     /// Make a further machine ready: [`Sizing::on_ready`] or [`Sizing::on_failed`] says what became of it.
-    Launch { machine: NodeIndex },
+    Launch { machine: MachineNumber },
     /// It is not wanted any more: give up making it ready, and end it.
-    Forget { machine: NodeIndex },
+    Forget { machine: MachineNumber },
     /// A machine that is ready gets its place, and its workers are started.
-    Join { node: NodeIndex, machine: NodeIndex },
+    Join { node: NodeIndex, machine: MachineNumber },
     /// A node is to leave when it has nothing more to do.
     Leave { node: NodeIndex },
     /// It stays after all.
@@ -62,13 +65,19 @@ pub(crate) enum SizeStep {
     /// Stop the workers of a node that has nothing more to do.
     Stop { node: NodeIndex },
     /// A node has left: so many rows are left; its machine is to be ended.
-    Remove { node: NodeIndex, machine: NodeIndex, rows: u32 },
+    Remove { node: NodeIndex, machine: MachineNumber, rows: u32 },
     /// Have the world finish what it has, and take nothing else.
     Hold,
     /// It need not.
     Release,
     /// The world is idle: of its nodes the first `stay` stay, and these machines join behind them.
-    Reshape { stay: u32, left: Vec<NodeIndex>, join: Vec<NodeIndex> },
+    Reshape { stay: u32, left: Vec<MachineNumber>, join: Vec<MachineNumber> },
+}
+
+impl MachineNumber {
+    pub(crate) fn of(number: u32) -> Self {
+        Self(NodeIndex(number))
+    }
 }
 
 impl Sizing {
@@ -76,8 +85,8 @@ impl Sizing {
     pub(crate) fn new(
         joined: bool,
         target: u32,
-        nodes: Vec<NodeIndex>,
-        coming: impl Iterator<Item = NodeIndex>,
+        nodes: Vec<MachineNumber>,
+        coming: impl Iterator<Item = MachineNumber>,
     ) -> Self {
         let rows = nodes.into_iter().map(|machine| Row { machine, phase: Phase::Member }).collect();
         Self {
@@ -125,7 +134,7 @@ impl Sizing {
     }
 
     /// A further machine is ready.
-    pub(crate) fn on_ready(&mut self, machine: NodeIndex) -> Vec<SizeStep> {
+    pub(crate) fn on_ready(&mut self, machine: MachineNumber) -> Vec<SizeStep> {
         if let Some(ready) = self.coming.get_mut(&machine) {
             *ready = true;
             self.failures = 0;
@@ -134,7 +143,7 @@ impl Sizing {
     }
 
     /// A further machine could not be made ready, or was lost before it got its place.
-    pub(crate) fn on_failed(&mut self, machine: NodeIndex) -> Vec<SizeStep> {
+    pub(crate) fn on_failed(&mut self, machine: MachineNumber) -> Vec<SizeStep> {
         let mut steps = Vec::new();
         if self.coming.remove(&machine).is_some() {
             self.failures += 1;
@@ -180,9 +189,9 @@ impl Sizing {
         }
         self.held = false;
         let stay = self.members();
-        let left: Vec<NodeIndex> = self.rows.split_off(stay as usize).into_iter().map(|row| row.machine).collect();
+        let left: Vec<MachineNumber> = self.rows.split_off(stay as usize).into_iter().map(|row| row.machine).collect();
         self.leaving.extend(&left);
-        let join: Vec<NodeIndex> =
+        let join: Vec<MachineNumber> =
             self.coming.iter().filter(|(_, ready)| **ready).map(|(machine, _)| *machine).collect();
         self.coming.retain(|_, ready| !*ready);
         self.rows.extend(join.iter().map(|machine| Row { machine: *machine, phase: Phase::Member }));
@@ -192,7 +201,7 @@ impl Sizing {
     }
 
     /// A machine that was to be ended is gone, or nobody knows.
-    pub(crate) fn on_dismissed(&mut self, machine: NodeIndex, gone: bool) {
+    pub(crate) fn on_dismissed(&mut self, machine: MachineNumber, gone: bool) {
         self.leaving.remove(&machine);
         if !gone {
             self.left.insert(machine);
@@ -278,14 +287,14 @@ impl Sizing {
     }
 
     /// The lowest number that no machine has.
-    fn free(&self) -> NodeIndex {
-        let taken = |machine: &NodeIndex| {
+    fn free(&self) -> MachineNumber {
+        let taken = |machine: &MachineNumber| {
             self.rows.iter().any(|row| row.phase != Phase::Vacant && row.machine == *machine)
                 || self.coming.contains_key(machine)
                 || self.leaving.contains(machine)
                 || self.left.contains(machine)
         };
-        (0..).map(NodeIndex).find(|machine| !taken(machine)).unwrap_or(NodeIndex(u32::MAX))
+        (0..).map(MachineNumber::of).find(|machine| !taken(machine)).unwrap_or(MachineNumber::of(u32::MAX))
     }
 
     fn phase(&self, node: NodeIndex) -> Option<Phase> {

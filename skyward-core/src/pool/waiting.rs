@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use super::node::Launch;
 use super::shared::{Shared, State};
+use super::sizing::MachineNumber;
 use crate::ids::NodeIndex;
 
 /// Something that a pool waits for; it displays as a few words.
@@ -60,11 +61,11 @@ pub enum WaitingFor {
 /// What is under way beside what the tables of the pool show.
 #[derive(Debug, Default)]
 pub(crate) struct Waits {
-    /// By the number at the provider: the node for those who watch, and what is done.
-    making: BTreeMap<NodeIndex, (NodeIndex, Option<&'static str>)>,
+    /// The node for those who watch, and what is done.
+    making: BTreeMap<MachineNumber, (NodeIndex, Option<&'static str>)>,
     lost: BTreeMap<NodeIndex, String>,
     away: BTreeSet<NodeIndex>,
-    ending: BTreeSet<NodeIndex>,
+    ending: BTreeSet<MachineNumber>,
 }
 
 /// A machine is being made ready for as long as this lives.
@@ -78,7 +79,7 @@ pub(crate) struct Making {
 #[derive(Debug)]
 pub(crate) struct Ending {
     shared: Arc<Shared>,
-    machine: NodeIndex,
+    machine: MachineNumber,
 }
 
 impl Waits {
@@ -100,23 +101,23 @@ impl Waits {
 
 impl Making {
     pub(crate) fn begin(shared: &Arc<Shared>, launch: Launch) -> Self {
-        shared.lock().waits.making.insert(launch.as_node, (launch.node, None));
+        shared.lock().waits.making.insert(launch.machine, (launch.node, None));
         Self { shared: Arc::clone(shared), launch }
     }
 
     pub(crate) fn step(&self, step: &'static str) {
-        self.shared.lock().waits.making.insert(self.launch.as_node, (self.launch.node, Some(step)));
+        self.shared.lock().waits.making.insert(self.launch.machine, (self.launch.node, Some(step)));
     }
 }
 
 impl Drop for Making {
     fn drop(&mut self) {
-        self.shared.lock().waits.making.remove(&self.launch.as_node);
+        self.shared.lock().waits.making.remove(&self.launch.machine);
     }
 }
 
 impl Ending {
-    pub(crate) fn begin(shared: &Arc<Shared>, machine: NodeIndex) -> Self {
+    pub(crate) fn begin(shared: &Arc<Shared>, machine: MachineNumber) -> Self {
         shared.lock().waits.ending.insert(machine);
         Self { shared: Arc::clone(shared), machine }
     }
@@ -165,7 +166,7 @@ impl State {
             }
         }
         all.extend(self.scheduler.is_held().then_some(WaitingFor::World));
-        all.extend(waits.ending.iter().map(|node| WaitingFor::End { node: *node }));
+        all.extend(waits.ending.iter().map(|machine| WaitingFor::End { node: machine.0 }));
         all
     }
 }
