@@ -118,6 +118,46 @@ impl Script for Slow {
     }
 }
 
+/// The first process of the machine ends while it says hello.
+#[derive(Debug)]
+struct EndsGreeting;
+
+impl Fate for EndsGreeting {
+    fn work(&self, args: &[u8], run: u32) -> Work {
+        Faultless.work(args, run)
+    }
+
+    fn hooks(&self, node: u32, worker: u32, generation: u64) -> Option<Duration> {
+        Faultless.hooks(node, worker, generation)
+    }
+
+    fn delay(&self, node: u32, frame: u64) -> Duration {
+        Faultless.delay(node, frame)
+    }
+
+    fn cut(&self, node: u32, connection: u64, frame: u64) -> bool {
+        Faultless.cut(node, connection, frame)
+    }
+
+    fn repeats(&self, node: u32) -> bool {
+        Faultless.repeats(node)
+    }
+
+    fn ends_greeting(&self, _: u32, _: u32, start: u32) -> bool {
+        start == 1
+    }
+}
+
+impl Script for EndsGreeting {}
+
+#[tokio::test(start_paused = true)]
+async fn a_worker_that_ends_while_it_says_hello_is_not_taken_for_one_that_takes_tasks() {
+    let provider = FakeProvider::new(std::sync::Arc::new(EndsGreeting));
+    let error = Pool::builder().provider(provider.clone()).nodes(1).start().await.err().unwrap();
+    assert!(error.to_string().contains("before it took a task"), "{error}");
+    assert!(provider.machines().is_empty(), "{:?}", provider.machines());
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_start_that_is_stopped_at_any_moment_has_left_nothing_when_it_returns() {
     let (mut stopped, mut started) = (0, 0);

@@ -223,7 +223,18 @@ impl World {
             greeted = greeted => greeted?,
             exit = shared.exited(rank, generation) => return Err(ended_early(rank, &exit)),
         };
-        shared.act(|state, now| state.scheduler.on_ready(now, rank));
+        let ended = shared.act(|state, now| {
+            let Some(slot) = state.slot(rank, generation) else { return Some(WorkerExit::WorldEnded) };
+            // Its end may have been told while its hello was on the way, and is not told again.
+            let ended = slot.exited.clone();
+            if ended.is_none() {
+                state.scheduler.on_ready(now, rank);
+            }
+            ended
+        });
+        if let Some(exit) = ended {
+            return Err(ended_early(rank, &exit));
+        }
         shared.emit(PoolEvent::WorkerReady { rank, node: node.index, pid: worker.pid });
         listen(shared, rank, generation, connected);
         Ok(())
@@ -332,7 +343,7 @@ async fn greet(
         // What was sent after the hello was written went the old way, and stands in no list of what is awaited.
         let missed = state.awaited(rank).into_iter().map(|(task, ..)| task);
         let missed: Vec<u64> = missed.filter(|task| awaited.iter().all(|(known, ..)| known != task)).collect();
-        let slot = state.slot(rank, generation)?;
+        let slot = state.slot(rank, generation).filter(|slot| slot.exited.is_none())?;
         slot.session.on_reconnect();
         slot.link = Some(sender);
         slot.connection += 1;

@@ -444,6 +444,10 @@ impl Fate for Seed {
     fn repeats(&self, node: u32) -> bool {
         self.chance("repeats", node.into(), 0, 2)
     }
+
+    fn ends_greeting(&self, node: u32, worker: u32, start: u32) -> bool {
+        self.fault("greeting", (u64::from(node) << 16) + u64::from(worker), start.into(), 60)
+    }
 }
 
 impl Script for Seed {
