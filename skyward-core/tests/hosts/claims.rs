@@ -186,6 +186,30 @@ async fn a_stopped_keeper_is_ended_where_sleep_knows_no_fractions() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_keeper_one_of_whose_shells_is_stopped_while_it_ends_the_machine_gives_the_slot_back() {
+    let grep = Tool::new("grep", "sleep 0.3\nexec /bin/grep \"$@\"");
+    let Some(scene) = Scene::with(1, &grep.options()) else { return };
+    let hosts = scene.hosts(1);
+    let machine = hosts.launch(&request(&PoolId::random(), 0, LONG)).await.unwrap();
+    let process = start(&hosts, &machine).await;
+    let keeper = scene.keeper(0, 0);
+    let (client, id) = (hosts.clone(), machine.id.clone());
+    let ended = tokio::spawn(async move { client.terminate(&id).await });
+    // While it looks for processes it waits for a shell of its own.
+    let shell = || {
+        let children = std::fs::read_to_string(format!("/proc/{keeper}/task/{keeper}/children")).ok()?;
+        let program = |id: &str| std::fs::read(format!("/proc/{id}/comm")).ok();
+        children.split_whitespace().find(|id| program(id).as_deref() == Some(b"sh\n"))?.parse().ok()
+    };
+    wait("the keeper ends the machine", || shell().is_some());
+    kill("STOP", shell().unwrap());
+    ended.await.unwrap().unwrap();
+    assert!(!lives(process));
+    assert_eq!(state(&hosts, &machine).await, MachineStatus::Gone);
+    assert_eq!(hosts.offers(&Requirements::default()).await.unwrap().len(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn accelerators_are_given_to_one_node_each() {
     let Some(scene) = Scene::new(1) else { return };
     let hosts = Hosts::new([scene.host(0).slots(2).accelerator(Accelerator::new("H100", 4))]);

@@ -23,8 +23,8 @@ is_its_own() {
 }
 
 if held "$file" && is_its_own; then
-    # One that is stopped hears nothing, and has nothing left to do.
-    kill -KILL "$keeper" 2>/dev/null || :
+    # One that is stopped hears nothing, and has nothing left to do. Its own shells are of its group: one of them that is stopped holds the claim without it.
+    kill -s KILL -- "-$keeper" 2>/dev/null || :
     if ! released "$file" 10 && is_its_own; then
         echo "error: the keeper of the machine does not end: process $keeper" >&2
         exit 1
