@@ -34,6 +34,6 @@ keep() {
 asked=
 trap 'asked=1' TERM INT
 trap '' HUP
-# The lock is this process's alone: what it starts does not hold it.
+# The programs that it starts do not hold the lock; the shells that it forks do.
 keep "$1" "$2" "$3" "${4:-}" 9>&-
 exit 0
