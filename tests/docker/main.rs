@@ -100,6 +100,24 @@ async fn two_containers_run_payloads_and_are_gone() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_network_whose_making_was_given_up_is_one_network_and_goes_with_its_pool() {
+    let Some(image) = engine::node_image() else { return };
+    let docker = Docker::new(image);
+    let pool = PoolId::random();
+    for millis in [1, 3, 9, 27] {
+        let _ = tokio::time::timeout(Duration::from_millis(millis), docker.prepare(&pool)).await;
+    }
+    docker.prepare(&pool).await.unwrap();
+    assert_eq!(engine::left(pool.as_str()), [format!("network skyward-{pool}")]);
+    docker.teardown(&pool).await.unwrap();
+    for millis in [1, 3, 9, 27] {
+        let _ = tokio::time::timeout(Duration::from_millis(millis), docker.prepare(&pool)).await;
+        docker.teardown(&pool).await.unwrap();
+        assert!(engine::left(pool.as_str()).is_empty(), "given up after {millis} ms");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_image_whose_user_is_not_the_superuser_does() {
     let Some(image) = engine::node_image() else { return };
     let pool = pool(Docker::new(image).user("1234:1234"), 1).start().await.unwrap();

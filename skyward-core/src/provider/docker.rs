@@ -56,7 +56,7 @@ pub struct Docker {
     engine: Engine,
     options: Options,
     accelerators: Option<Accelerator>,
-    /// Containers of a pool that are being made: whoever lists them waits for these.
+    /// Held while a pool's network is made, and, to read, while a container is: whoever lists them waits for these.
     making: Arc<Mutex<HashMap<PoolId, Arc<RwLock<()>>>>>,
     /// Held while accelerators are chosen, and while an image is pulled.
     choosing: Arc<tokio::sync::Mutex<()>>,
@@ -168,7 +168,7 @@ impl Docker {
         provider(listed.await)
     }
 
-    /// The lock that is held, to read, while a container of the pool is made.
+    /// The lock that is held while the network of the pool is made, and, to read, while a container is.
     fn making(&self, pool: &PoolId) -> Arc<RwLock<()>> {
         let mut making = self.making.lock().unwrap_or_else(PoisonError::into_inner);
         making.retain(|_, lock| Arc::strong_count(lock) > 1);
@@ -285,8 +285,16 @@ impl Provider for Docker {
     }
 
     async fn prepare(&self, pool: &PoolId) -> Result<()> {
-        let _alone = self.choosing.lock().await;
-        provider(network::make(&self.engine, pool, soon()).await)
+        let (this, pool) = (self.clone(), pool.clone());
+        let guard = self.making(&pool).write_owned().await;
+        // In a task of its own, as a container: who makes it again, or removes it, must find what the engine was asked for.
+        let made = tokio::spawn(async move {
+            let _alone = guard;
+            network::make(&this.engine, &pool, soon()).await
+        });
+        provider(made.await.unwrap_or_else(|error| {
+            Err(Error::new(ErrorKind::Provider, "the making of a network was interrupted").with_source(error))
+        }))
     }
 
     async fn launch(&self, request: &LaunchRequest) -> Result<Machine> {

@@ -24,13 +24,15 @@ impl Orphan {
         Self { pool, page, path, _file: file }
     }
 
-    /// How long to go on looking, after `looked`, for a machine that was asked for and is not known: neither on record nor among those in `known`.
+    /// How long to go on looking, after `looked`, for a machine that was asked for and is not known: neither on record nor among those in `known`. Where none was asked for, the
+    /// client was killed while the provider prepared the pool, and what was asked for then may still come.
     ///
     /// The times on record are for people, and decide nothing: the clock may have been set since.
     pub(crate) fn unsettled(&self, known: impl Fn(&LaunchId) -> bool, looked: Duration) -> Duration {
         let facts = &self.page.machines;
         let told = |launch| known(launch) || facts.iter().any(|machine| machine.launch == *launch);
-        match self.page.intents.iter().all(|intent| told(&intent.launch)) {
+        let intents = &self.page.intents;
+        match !intents.is_empty() && intents.iter().all(|intent| told(&intent.launch)) {
             true => Duration::ZERO,
             false => SETTLED.saturating_sub(looked),
         }

@@ -138,6 +138,22 @@ async fn a_clock_that_was_set_changes_neither_what_is_ended_nor_how_long_it_take
     }
 }
 
+#[tokio::test(start_paused = true)]
+async fn what_a_provider_was_just_preparing_is_removed_when_it_comes() {
+    let (scratch, pool) = (Scratch::new(), PoolId::random());
+    scratch.write(&pool, &lines(vec![head(&pool, "cloud", Some("here"))]));
+    let cloud = Arc::new(Cloud { name: "cloud", ..Cloud::default() });
+    let given = [&cloud];
+    let reap = reap_with(&scratch, &given);
+    let come = async {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        cloud.torn_down.load(Ordering::Relaxed)
+    };
+    let (reaped, before) = tokio::join!(reap, come);
+    assert_eq!(reaped.ended.len(), 1, "{reaped}");
+    assert!(cloud.torn_down.load(Ordering::Relaxed) > before, "what came after a second is there still");
+}
+
 #[tokio::test]
 async fn a_pool_of_a_newer_version_is_left_with_a_word_and_keeps_no_other_from_being_ended() {
     let (scratch, _, machines) = left_behind();
