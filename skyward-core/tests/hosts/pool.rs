@@ -18,9 +18,10 @@ import os, time
 def work(number, until):
     print('begun', number, flush=True)
     if until:
-        with open(f'{until}.part', 'w') as file:
+        part = f'{until}.{os.getpid()}'
+        with open(part, 'w') as file:
             file.write(str(os.getpid()))
-        os.rename(f'{until}.part', f'{until}.begun')
+        os.rename(part, f'{until}.begun')
     while until and not os.path.exists(until):
         time.sleep(0.01)
     print('done', number, flush=True)
@@ -123,7 +124,9 @@ async fn what_was_under_way_when_a_connection_was_cut_arrives_once() {
                 }
                 (text, lost, back)
             };
-            let ((one, two), (text, lost, back)) = tokio::join!(both, cut);
+            // Without an end of both tasks the output of both does not come.
+            let (both, cut) = tokio::join!(both, tokio::time::timeout(Duration::from_secs(120), cut));
+            let ((one, two), (text, lost, back)) = (both, cut.expect("the output of both tasks comes"));
             assert_eq!((one?.0, two?.0), (1, 2));
             assert_eq!((lost, back), (1, 1));
             assert_eq!(text.lines().count(), 4, "each line arrives once: {text}");
