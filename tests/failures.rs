@@ -6,13 +6,13 @@ mod common;
 
 use std::time::Duration;
 
-use common::{limits, pool, processes_of, python};
+use common::{limits, pool, processes_of, python, signal, soon};
 use skyward::error::{Cause, Error, ErrorKind, ErrorStatus, WorkerExit};
 use skyward::event::{EventItem, PoolEvent};
 use skyward::ids::Rank;
 use skyward::payload::{PendingCompute, RetryPolicy, Streaming, Target, TaskOptions};
 use skyward::plugin::{Plugin, plugin};
-use skyward::pool::{ComputePool, Pool};
+use skyward::pool::{ComputePool, ComputePoolExt, Pool};
 use skyward::spec::{ClusterInfo, Image};
 
 /// Runs one call on a pool of one node, and gives its error.
@@ -29,8 +29,8 @@ async fn nothing_is_started_for_what_cannot_be() {
         Pool::builder().limits(limits)
     };
     for (builder, words) in [
-        (changed(|limits| limits.poison = 0), "`Limits::poison` is zero"),
-        (changed(|limits| limits.stall = Some(Duration::ZERO)), "`Limits::stall` is zero"),
+        (changed(|limits| limits.poison = 0), "`Limits::poison` is 0; it can be 1 or more"),
+        (changed(|limits| limits.stall = Some(Duration::ZERO)), "`Limits::stall` is 0ns; it can be 1ms or more"),
         (pool(0), "0 nodes"),
         (pool(1).workers_per_node(0), "0 workers"),
         (pool(1).image(Image::new().pip(["not a requirement ==="])), "not a requirement"),
@@ -318,6 +318,32 @@ async fn a_task_over_its_timeout_is_ended_on_the_node_too() {
             let error = stubborn.timeout(Duration::from_millis(200)).run(pool).await.unwrap_err();
             assert_eq!(error.kind(), ErrorKind::Timeout);
             assert_ne!(pid.run(pool).await?, before, "what does not heed it is killed, and the worker replaced");
+            Ok(())
+        })
+        .await
+        .unwrap();
+}
+
+#[tokio::test]
+async fn a_worker_that_is_stopped_before_it_begins_its_tasks_is_replaced_and_they_run() {
+    let rank: PendingCompute<i64> = python("import os\ndef f():\n    return os.getpid()\n").into();
+    pool(1)
+        .scope(async |pool| {
+            // After short calls several are sent to the worker at once.
+            let before = pool.map((0..200).map(|_| rank.clone())).await?[0];
+            signal("STOP", before as u32).await;
+            let mut sent = Vec::new();
+            for _ in 0..5 {
+                let task = rank.clone().timeout(Duration::from_secs(2)).into_task()?;
+                sent.push(pool.submit(task, Target::Rank(Rank(0))).await?);
+            }
+            let mut outcomes = Vec::new();
+            for call in sent {
+                outcomes.push(soon("a call has its outcome", call.outcome()).await.map_err(|error| error.kind()));
+            }
+            assert_eq!(outcomes[0].as_ref().err(), Some(&ErrorKind::Timeout));
+            assert!(outcomes[1..].iter().all(Result::is_ok), "{outcomes:?}");
+            assert_ne!(rank.run(pool).await?, before, "another process");
             Ok(())
         })
         .await

@@ -3,16 +3,21 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "the helpers of tests are not tests themselves")]
 
 mod common;
+#[path = "../skyward-core/tests/support/printed.rs"]
+mod printed;
 #[path = "common/recorder.rs"]
 mod recorder;
 #[path = "common/traces.rs"]
 mod traces;
 
+use std::collections::BTreeMap;
 use std::hash::{BuildHasher, Hasher, RandomState};
+use std::process::Stdio;
 use std::sync::OnceLock;
 
 use common::scene::Folder;
 use common::search::search;
+use common::user::{ROLE, User, finish};
 use common::{assert_nothing_left, ledger, limits, pool, python, soon, until};
 use recorder::Recorder;
 use skyward::error::{ErrorKind, WorkerExit};
@@ -123,6 +128,65 @@ async fn a_secret_is_in_the_workers_environment_and_nowhere_else() {
     assert!(!traces.text().contains(&token));
     assert!(traces.text().contains("is no use"), "all that is traced is looked at");
     assert_nothing_left(&id);
+}
+
+#[test]
+fn what_a_service_keeps_in_its_environment_reaches_no_process_of_a_node() {
+    let user = User::new();
+    let text = || format!("{:016x}", RandomState::new().build_hasher().finish());
+    let mut service = user.command("service");
+    let service = service.env("AWS_SECRET_ACCESS_KEY", text()).env("SKY_TEST_TOKEN", text()).env("SKY_TEST_GIVEN", "7");
+    let said = finish(service.env("SKY_TEST_OTHER", text()).stdin(Stdio::null()).spawn().unwrap());
+    assert_eq!(
+        said,
+        "the key is in the service alone\n\
+         the token is in the service and its workers alone\n\
+         a payload sees SKY_TEST_GIVEN, SKY_TEST_TOKEN\n\
+         a command sees SKY_TEST_GIVEN\n\
+         both have PATH and HOME"
+    );
+}
+
+/// What the tests start this program for.
+#[tokio::test]
+#[ignore = "a role that the other tests play"]
+async fn client() {
+    assert_eq!(std::env::var(ROLE).unwrap(), "service");
+    let (key, token) = (std::env::var("AWS_SECRET_ACCESS_KEY").unwrap(), std::env::var("SKY_TEST_TOKEN").unwrap());
+    let folder = Folder::new();
+    let (run, seen) = (folder.gate("r"), folder.gate("seen"));
+    let look = plugin("look").bootstrap(format!("env -0 >{seen}"));
+    let image = Image::new().secret("SKY_TEST_TOKEN", Secret::from_env("SKY_TEST_TOKEN").unwrap());
+    let local = Local::new().runtime_dir(&run).inherit(["SKY_TEST_GIVEN"]);
+    let pool = Pool::builder().provider(local).nodes(2).limits(limits()).image(image).plugin(look);
+    let pool = pool.start().await.unwrap();
+    let call: PendingCompute<BTreeMap<String, String>> =
+        python("import os\ndef f():\n    return {**os.environ}\n").into();
+    let payload = call.run(&pool).await.unwrap();
+    let command = std::fs::read_to_string(&seen).unwrap();
+    let command = command.split_terminator('\0').filter_map(|line| line.split_once('='));
+    let command: BTreeMap<String, String> = command.map(|(name, value)| (name.into(), value.into())).collect();
+
+    let own = std::process::id();
+    let mut workers: Vec<u32> = pool.status().workers.iter().filter_map(|worker| worker.pid).chain([own]).collect();
+    workers.sort_unstable();
+    println!();
+    for (what, text, expected, holders) in
+        [("key", &key, vec![own], "the service"), ("token", &token, workers, "the service and its workers")]
+    {
+        let found = search(&Process::new(), text, &[&run], "").await;
+        assert_eq!((&found.files, &found.commands), (&Vec::new(), &Vec::new()), "{what}");
+        assert_eq!(found.environments, expected, "processes that have the {what}; {own} is the service");
+        println!("said the {what} is in {holders} alone");
+    }
+    for (what, environment) in [("payload", &payload), ("command", &command)] {
+        let names: Vec<&str> = environment.keys().map(String::as_str).collect();
+        let ours = names.iter().filter(|name| name.starts_with("SKY_TEST_") || name.starts_with("AWS_"));
+        println!("said a {what} sees {}", ours.copied().collect::<Vec<_>>().join(", "));
+        assert!(["PATH", "HOME"].iter().all(|name| names.contains(name)), "{what}: {names:?}");
+    }
+    println!("said both have PATH and HOME");
+    pool.shutdown(limits().shutdown).await.unwrap();
 }
 
 #[tokio::test]
@@ -269,6 +333,13 @@ async fn failed_tasks_and_steps_are_marked() {
         failed.iter().any(|failed| failed.closed && step.contains(&format!("step: {}", failed.field("step")))),
         "{step}: {failed:?}"
     );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_task_prints_comes_before_its_outcome() {
+    let pool = pool(2).start().await.unwrap();
+    printed::printed_before_outcome(&pool, 30).await;
+    pool.shutdown(limits().shutdown).await.unwrap();
 }
 
 /// Numbers of the provider `local`.

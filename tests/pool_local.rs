@@ -3,9 +3,10 @@
 mod common;
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::time::Duration;
 
-use common::{limits, pool, python};
+use common::{limits, pool, python, soon, unique, until};
 use skyward::event::{EventItem, OutputStream, PoolEvent};
 use skyward::ids::{NodeIndex, Rank};
 use skyward::payload::{Payload, PendingCompute, Streaming, Target, join_all};
@@ -65,6 +66,48 @@ async fn map_keeps_the_order_and_unordered_gives_each_index_once() {
         })
         .await
         .unwrap();
+}
+
+/// Begins a file, and ends when another one is there.
+fn hold(path: &Path) -> PendingCompute<()> {
+    python(
+        "import os, time\ndef f(path):\n    open(path + '.began', 'w').close()\n    end = time.monotonic() + 300\n    while not os.path.exists(path + '.end') and time.monotonic() < end:\n        time.sleep(0.01)\n",
+    )
+    .arg("path", path.to_path_buf())
+    .into()
+}
+
+#[tokio::test]
+async fn short_calls_that_wait_behind_a_long_one_run_on_another_worker() {
+    let folder = std::env::temp_dir().join(format!("skyward-recall-{}-{}", std::process::id(), unique()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let (other, long) = (folder.join("other"), folder.join("long"));
+    let there = |path: &Path, what: &str| path.with_extension(what).exists();
+    let end = |path: &Path| std::fs::write(path.with_extension("end"), "").unwrap();
+    pool(2)
+        .scope(async |pool| {
+            // Both workers are known to have short calls, and one is busy when the long one comes.
+            pool.map((0..1000).map(|n| add(n, 1))).await?;
+            let held = pool.submit(hold(&other).into_task()?, Target::Rank(Rank(1))).await?;
+            until("the other worker is busy", || there(&other, "began")).await;
+            let runs = pool.submit(hold(&long).into_task()?, Target::Any).await?;
+            let mut short = Vec::new();
+            for n in 0..100 {
+                short.push(pool.submit(add(n, 1).into_task()?, Target::Any).await?);
+            }
+            until("the long call has begun", || there(&long, "began")).await;
+            end(&other);
+            held.outcome().await?;
+            for call in short {
+                assert_eq!(soon("a short call returns", call.outcome()).await?.rank, Rank(1));
+            }
+            end(&long);
+            assert_eq!(runs.outcome().await?.rank, Rank(0));
+            Ok(())
+        })
+        .await
+        .unwrap();
+    std::fs::remove_dir_all(&folder).unwrap();
 }
 
 #[tokio::test]

@@ -4,103 +4,12 @@
 
 mod common;
 
-use std::sync::{Arc, Mutex};
-
-use async_trait::async_trait;
 use common::{limits, python};
 use skyward::event::{EventItem, PoolEvent};
-use skyward::ids::{MachineId, PoolId};
 use skyward::payload::{PendingCompute, Streaming};
 use skyward::pool::{ComputePool, Pool};
-use skyward::provider::{LaunchRequest, Local, Machine, MachineStatus, Offer, Provider, Requirements};
-use skyward::remote::{ByteStream, Command, CommandOutput, OnLine, Remote};
-use tokio::task::AbortHandle;
-
-/// Nodes of this host whose connections, to agents and to workers, can be cut.
-#[derive(Debug, Clone, Default)]
-struct Cuttable {
-    local: Local,
-    cables: Arc<Mutex<Vec<AbortHandle>>>,
-}
-
-#[derive(Debug)]
-struct CuttableRemote {
-    inner: Box<dyn Remote>,
-    cables: Arc<Mutex<Vec<AbortHandle>>>,
-}
-
-impl Cuttable {
-    fn cut(&self) -> usize {
-        let cables: Vec<_> = self.cables.lock().unwrap().drain(..).collect();
-        cables.iter().for_each(AbortHandle::abort);
-        cables.len()
-    }
-}
-
-#[async_trait]
-impl Provider for Cuttable {
-    fn name(&self) -> &str {
-        "cuttable"
-    }
-
-    async fn offers(&self, requirements: &Requirements) -> skyward::Result<Vec<Offer>> {
-        self.local.offers(requirements).await
-    }
-
-    async fn prepare(&self, pool: &PoolId) -> skyward::Result<()> {
-        self.local.prepare(pool).await
-    }
-
-    async fn launch(&self, request: &LaunchRequest) -> skyward::Result<Machine> {
-        self.local.launch(request).await
-    }
-
-    async fn inspect(&self, machines: &[MachineId]) -> skyward::Result<Vec<MachineStatus>> {
-        self.local.inspect(machines).await
-    }
-
-    async fn connect(&self, machine: &Machine) -> skyward::Result<Box<dyn Remote>> {
-        let inner = self.local.connect(machine).await?;
-        Ok(Box::new(CuttableRemote { inner, cables: Arc::clone(&self.cables) }))
-    }
-
-    async fn terminate(&self, machine: &MachineId) -> skyward::Result<()> {
-        self.local.terminate(machine).await
-    }
-
-    async fn teardown(&self, pool: &PoolId) -> skyward::Result<()> {
-        self.local.teardown(pool).await
-    }
-
-    async fn list(&self, pool: &PoolId) -> skyward::Result<Vec<Machine>> {
-        self.local.list(pool).await
-    }
-}
-
-#[async_trait]
-impl Remote for CuttableRemote {
-    fn describe(&self) -> String {
-        self.inner.describe()
-    }
-
-    async fn run(&self, command: &Command, on_line: OnLine<'_>) -> skyward::Result<CommandOutput> {
-        self.inner.run(command, on_line).await
-    }
-
-    async fn put(&self, path: &str, bytes: &[u8], mode: u32) -> skyward::Result<()> {
-        self.inner.put(path, bytes, mode).await
-    }
-
-    async fn open(&self, socket: &str) -> skyward::Result<ByteStream> {
-        let mut far = self.inner.open(socket).await?;
-        let (near, mut cable) = tokio::io::duplex(4096);
-        let carry = tokio::spawn(async move {
-            let _ = tokio::io::copy_bidirectional(&mut cable, &mut far).await;
-        });
-        self.cables.lock().unwrap().push(carry.abort_handle());
-        Ok(Box::new(near))
-    }
-}
+use skyward::provider::Local;
+use skyward::testkit::cuttable::Cuttable;
 
 #[tokio::test]
 async fn a_task_goes_on_while_its_connection_is_cut_and_answers_once() {
@@ -111,7 +20,7 @@ async fn a_task_goes_on_while_its_connection_is_cut_and_answers_once() {
     )
     .arg("gate", gate.to_str().unwrap().to_owned())
     .into();
-    let provider = Cuttable::default();
+    let provider = Cuttable::new(Local::default());
     Pool::builder()
         .provider(provider.clone())
         .limits(limits())
@@ -139,7 +48,7 @@ async fn a_task_goes_on_while_its_connection_is_cut_and_answers_once() {
 #[tokio::test]
 async fn a_stream_goes_on_where_it_was_cut() {
     let count: PendingCompute<Streaming<u64>> = python("def f(n):\n    yield from range(n)\n").arg("n", 500).into();
-    let provider = Cuttable::default();
+    let provider = Cuttable::new(Local::default());
     Pool::builder()
         .provider(provider.clone())
         .limits(limits())
@@ -167,7 +76,7 @@ async fn what_is_written_after_the_agents_connection_was_cut_arrives_once_and_th
     )
     .arg("gate", gate.to_str().unwrap().to_owned())
     .into();
-    let provider = Cuttable::default();
+    let provider = Cuttable::new(Local::default());
     Pool::builder()
         .provider(provider.clone())
         .limits(limits())

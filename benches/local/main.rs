@@ -7,6 +7,7 @@
 mod calls;
 #[path = "../common/mod.rs"]
 mod common;
+mod queue;
 mod training;
 mod values;
 
@@ -32,6 +33,7 @@ async fn measure(options: Options) -> skyward::Result<()> {
     training::measure(&mut table).await?;
     let rows = Rows { ready: Some("idle_1000_ready_s"), cpu: None, kib: "idle_kib_per_node" };
     common::idle::measure(&mut table, rows).await?;
+    queue::measure(&mut table).await?;
     table.print();
     Ok(())
 }

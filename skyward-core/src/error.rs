@@ -42,7 +42,8 @@ struct Inner {
     remote: Option<RemoteError>,
     exit: Option<WorkerExit>,
     tries: Vec<Try>,
-    stacks: Vec<RankStacks>,
+    /// Shared by the errors of a gang's members, as they may be long.
+    stacks: Option<Arc<[RankStacks]>>,
     source: Option<Arc<dyn std::error::Error + Send + Sync>>,
 }
 
@@ -96,6 +97,8 @@ pub enum ErrorKind {
     Closed,
     /// Something that was named does not exist: a rank, a node.
     NotFound,
+    /// A provider is another one than the one on record: another engine at the same path, another machine.
+    Identity,
     /// The node answered something that it should not have.
     Protocol,
     /// The operating system refused something on this host.
@@ -142,7 +145,7 @@ impl Error {
             remote: None,
             exit: None,
             tries: Vec::new(),
-            stacks: Vec::new(),
+            stacks: None,
             source: None,
         }))
     }
@@ -198,7 +201,7 @@ impl Error {
         }
         Self::new(ErrorKind::Stalled, format!("no rank of the gang made progress for {silent:?}: {places}"))
             .with_hint("a rank that never reaches a collective keeps all others in it; a payload that computes in silence says that it goes on with `sky.progress()`; `Limits::stall` gives more time")
-            .edit(|inner| inner.stacks = stacks)
+            .edit(|inner| inner.stacks = Some(stacks.into()))
     }
 
     /// Adds how each try ended.
@@ -272,7 +275,14 @@ impl Error {
 
     /// Where each rank of a gang was that made no progress ([`ErrorKind::Stalled`]); empty for other errors.
     pub fn stacks(&self) -> &[RankStacks] {
-        &self.0.stacks
+        self.0.stacks.as_deref().unwrap_or_default()
+    }
+
+    /// About how many bytes its texts have. Of the stacks it counts one rank's part, as each rank has such an error.
+    pub(crate) fn size(&self) -> usize {
+        let remote = self.0.remote.as_ref().map_or(0, |remote| remote.message.len() + remote.traceback.len());
+        let stacks: usize = self.stacks().iter().map(|one| one.text.len()).sum();
+        self.message().len() + remote + stacks / self.stacks().len().max(1)
     }
 
     fn edit(mut self, change: impl FnOnce(&mut Inner)) -> Self {
@@ -291,7 +301,7 @@ impl fmt::Display for Error {
         if let Some(remote) = self.0.remote.as_ref().filter(|remote| !remote.traceback.is_empty()) {
             write!(f, "\n{}", remote.traceback.trim_end())?;
         }
-        stacks::write(&self.0.stacks, f)?;
+        stacks::write(self.stacks(), f)?;
         for one in &self.0.tries {
             write!(f, "\n{one}")?;
         }

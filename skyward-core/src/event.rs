@@ -3,6 +3,7 @@
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use bytes::Bytes;
 use futures_core::Stream;
@@ -179,6 +180,13 @@ pub enum PoolEvent {
         /// Why nobody knows.
         error: Error,
     },
+    /// The runtime in which the pool was started was blocked, and leases were renewed late. Machines end themselves when a renewal is late by three quarters of the lease.
+    RuntimeBlocked {
+        /// How much later than it was due the runtime ran what was due; it was blocked for at least as long.
+        late: Duration,
+        /// [`Limits::lease`](crate::spec::Limits::lease).
+        lease: Duration,
+    },
     /// The pool began to end.
     Draining,
     /// A machine is confirmed gone.
@@ -188,8 +196,25 @@ pub enum PoolEvent {
         /// Its id at the provider.
         machine: MachineId,
     },
-    /// Nothing of the pool is left.
+    /// The pool has ended. What could not be confirmed gone is the error of [`shutdown`](crate::pool::ComputePool::shutdown).
     Closed,
+}
+
+impl PoolEvent {
+    /// About how many bytes it keeps beside its own.
+    pub(crate) fn size(&self) -> usize {
+        match self {
+            Self::Output(output) => output.bytes.len(),
+            Self::BootstrapLine { line, .. } => line.len(),
+            Self::TaskFailed { error, .. }
+            | Self::TaskRetried { error, .. }
+            | Self::NodeDisconnected { error, .. }
+            | Self::NodeLost { error, .. }
+            | Self::NodeFailed { error, .. }
+            | Self::NodeLeft { error, .. } => error.size(),
+            _ => 0,
+        }
+    }
 }
 
 /// Bytes that a worker wrote, exactly as it wrote them.

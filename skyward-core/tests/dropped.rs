@@ -80,14 +80,6 @@ impl Fate for Slow {
     fn delay(&self, _: u32, _: u64) -> Duration {
         Duration::from_millis(3)
     }
-
-    fn cut(&self, _: u32, _: u64, _: u64) -> bool {
-        false
-    }
-
-    fn repeats(&self, _: u32) -> bool {
-        false
-    }
 }
 
 impl Script for Slow {
@@ -392,20 +384,8 @@ impl Fate for Cuttable {
         Slow.work(args, run)
     }
 
-    fn hooks(&self, _: u32, _: u32, _: u64) -> Option<Duration> {
-        Some(Duration::ZERO)
-    }
-
-    fn delay(&self, _: u32, _: u64) -> Duration {
-        Duration::ZERO
-    }
-
     fn cut(&self, _: u32, _: u64, _: u64) -> bool {
         self.0.swap(false, Ordering::SeqCst)
-    }
-
-    fn repeats(&self, _: u32) -> bool {
-        false
     }
 }
 

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use serde_json::Value;
 use skyward_core::payload::TraceContext;
 use skyward_core::worker::codec::{Decoder, Frame};
-use skyward_core::worker::message::{FromAgent, FromWorker, Signal, ToAgent, ToWorker};
+use skyward_core::worker::message::{Awaited, FromAgent, FromWorker, Signal, ToAgent, ToWorker, WorkerHello};
 
 #[derive(serde::Deserialize)]
 struct Golden {
@@ -55,27 +55,30 @@ fn encode(golden: &Golden, body: Bytes) -> (Vec<u8>, Bytes) {
         2 => return (rmp_serde::to_vec(&golden.head).unwrap(), body),
         3 => ToAgent::ReservePort { request: number(1) }.encode(),
         4 => ToAgent::Signal { generation: number(1), worker: small(2), signal: Signal::Interrupt }.encode(),
-        5 => ToAgent::Stop { generation: number(1), workers: numbers(2), grace: float(3) }.encode(),
+        5 => ToAgent::Stop { request: number(1), generation: number(2), workers: numbers(3), grace: float(4) }.encode(),
         6 => ToAgent::Ping { sequence: number(1), lease: float(2) }.encode(),
         7 => ToAgent::Logs { generation: number(1), worker: small(2), stdout: number(3), stderr: number(4) }.encode(),
-        8 => ToAgent::Shutdown { grace: float(1) }.encode(),
+        8 => ToAgent::Shutdown { request: number(1), grace: float(2) }.encode(),
+        9 => ToAgent::Recall { generation: number(1), worker: small(2), pid: small(3), upto: number(4) }.encode(),
         65 => {
-            let awaited: Vec<(u64, u64, u32)> = serde_json::from_value(head[4].clone()).unwrap();
-            ToWorker::Hello { generation: number(2), acknowledged: number(3), awaited: &awaited }.encode()
+            let streams: Vec<(u64, u64, u64)> = serde_json::from_value(head[4].clone()).unwrap();
+            let awaited = |(run, arrived, granted)| Awaited { run, arrived, granted };
+            let streams: Vec<Awaited> = streams.into_iter().map(awaited).collect();
+            ToWorker::Hello { generation: number(2), acknowledged: number(3), streams: &streams }.encode()
         }
-        66 => ToWorker::Load { reference: small(1), digest: head[2].as_str().unwrap(), body }.encode(),
+        66 => ToWorker::Load { slot: small(1), digest: head[2].as_str().unwrap(), body }.encode(),
         67 => {
-            let (task, reference, acknowledged, credit) = (number(1), small(2), number(3), small(4));
+            let (run, slot, acknowledged, granted) = (number(1), small(2), number(3), number(4));
             let gang = head.get(6).is_none_or(|gang| gang == true);
             let trace = head[5].as_array().map(|fields| {
                 let text = |at: usize| fields[at].as_str().unwrap();
                 TraceContext::new(text(0)).unwrap().with_state(text(1)).unwrap()
             });
-            ToWorker::Run { task, reference, acknowledged, credit, trace: trace.as_ref(), gang, args: body }.encode()
+            ToWorker::Run { run, slot, acknowledged, granted, trace: trace.as_ref(), gang, args: body }.encode()
         }
         68 => ToWorker::Ack { sequence: number(1) }.encode(),
-        69 => ToWorker::Credit { task: number(1), items: small(2) }.encode(),
-        70 => ToWorker::Cancel { task: number(1) }.encode(),
+        69 => ToWorker::Credit(Awaited { run: number(1), granted: number(2), arrived: number(3) }).encode(),
+        70 => ToWorker::Cancel { run: number(1) }.encode(),
         71 => ToWorker::Bye.encode(),
         other => panic!("{}: message {other} is not one that the client sends", golden.name),
     }
@@ -87,26 +90,32 @@ fn check_agent(golden: &Golden, frame: Frame) {
     let head = &golden.head;
     match message {
         FromAgent::Hello { version, pid, python } => {
-            assert_eq!((version, pid, python.as_str()), (1, 4242, head[3].as_str().unwrap()));
+            assert_eq!((version, pid, python.as_str()), (2, 4242, head[3].as_str().unwrap()));
         }
-        FromAgent::Started { generation, workers } => {
-            assert_eq!((generation, workers[0].pid), (1, 4243));
-            assert_eq!(workers[0].socket, head[2][0][2].as_str().unwrap());
+        FromAgent::Started { request, generation, workers } => {
+            assert_eq!((request, generation, workers[0].pid), (5, 1, 4243));
+            assert_eq!(workers[0].socket, head[3][0][2].as_str().unwrap());
         }
         FromAgent::Port { request, port } => assert_eq!((request, port), (7, 41234)),
-        FromAgent::Exited { code, signal, out_of_memory, .. } => {
+        FromAgent::Exited { code, signal, out_of_memory, begun, .. } => {
             assert_eq!(code.map(i64::from), head[4].as_i64());
             assert_eq!(signal.map(i64::from), head[5].as_i64());
             assert_eq!(Some(out_of_memory), head[6].as_bool());
+            assert_eq!(Some(begun), head[7].as_u64());
         }
         FromAgent::Pong { sequence } => assert_eq!(Some(sequence), head[1].as_u64()),
         FromAgent::Log { stream, offset, bytes, .. } => {
             assert_eq!((stream, offset, &bytes[..]), (1, 70000, &unhex(&golden.body_hex)[..]));
         }
         FromAgent::LogEnd { stdout, stderr, .. } => assert_eq!((stdout, stderr), (70006, 0)),
-        FromAgent::Stopped { workers, .. } => assert_eq!(workers, [0, 1]),
-        FromAgent::Error { refused, text } => assert_eq!((refused, text.as_str()), (2, head[2].as_str().unwrap())),
-        FromAgent::Bye => assert_eq!(head[0], 42),
+        FromAgent::Stopped { request, workers, .. } => assert_eq!((request, workers), (6, vec![0, 1])),
+        FromAgent::Error { refused, text, request } => {
+            assert_eq!((refused, text.as_str(), request), (2, head[2].as_str().unwrap(), 5));
+        }
+        FromAgent::Bye { request } => assert_eq!((&head[0], request), (&42.into(), 8)),
+        FromAgent::Recalled { generation, worker, pid, upto, begun } => {
+            assert_eq!((generation, worker, pid, upto, begun), (1, 0, 4243, 70_000, 300));
+        }
         FromAgent::Progress { generation, worker } => assert_eq!((generation, worker), (1, 0)),
         FromAgent::Stacks { generation, worker, text } => {
             assert_eq!((generation, worker, &text[..]), (1, 0, &unhex(&golden.body_hex)[..]));
@@ -118,19 +127,20 @@ fn check_worker(golden: &Golden, frame: Frame) {
     let message = FromWorker::decode(frame).unwrap_or_else(|error| panic!("{}: {error}", golden.name));
     let head = &golden.head;
     match message {
-        FromWorker::Hello { ready, failure, .. } => {
-            assert_eq!(Some(ready), head[5].as_bool());
-            assert_eq!(failure.is_some(), !ready);
+        FromWorker::Hello(WorkerHello { version, pid, generation, rank, received, failure, .. }) => {
+            assert_eq!((version, pid, generation, rank), (2, 4243, 1, 0));
+            assert_eq!(Some(received), head[7].as_u64());
+            assert_eq!(Some(failure.is_none()), head[5].as_bool());
             assert!(failure.is_none_or(|failure| failure.kind == "hook" && failure.plugin.is_some()));
         }
         FromWorker::Result { end, .. } => {
-            assert_eq!((end.sequence, end.task, end.stdout, end.stderr, end.micros), (42, 9, 100, 0, 250));
+            assert_eq!((end.sequence, end.run, end.stdout, end.stderr, end.micros), (42, 9, 100, 0, 250));
         }
         FromWorker::Failure { end, failure } => {
             assert_eq!(end.sequence, 42);
             assert_eq!(failure.kind, "exception");
         }
-        FromWorker::Item { task, index, value } => assert_eq!((task, index, &value[..]), (9, 0, &[1][..])),
+        FromWorker::Item { run, index, value } => assert_eq!((run, index, &value[..]), (9, 0, &[1][..])),
     }
 }
 

@@ -147,6 +147,7 @@ fn from_body(body: &LitStr, signature: &Signature, errors: &mut Errors) -> Optio
 
 fn inline_errors(inline: &Inline) -> Vec<String> {
     let mut errors = inline.module.syntax_errors();
+    errors.extend(inline.module.unknown_names());
     errors.extend(metadata::check(&inline.module.text).into_iter().map(|(line, message)| {
         let text = inline.module.text.lines().nth(line - 1).unwrap_or("");
         let number = inline.first_line as usize + line - 1;

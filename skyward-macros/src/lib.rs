@@ -41,7 +41,7 @@ use proc_macro::TokenStream;
 /// # What is checked when the crate compiles
 ///
 /// The files are there and are Python; the entry is there; the arguments fit its parameters by name; generators are declared as such; the metadata
-/// (PEP 723) of the main file is well-formed. No Python interpreter is needed for that.
+/// (PEP 723) of the main file is well-formed; what is named of `skyward`, where that is imported plainly, is there, and its functions take the keywords that they are given. No Python interpreter is needed for that.
 ///
 /// # The type of the same name
 ///

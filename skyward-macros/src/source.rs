@@ -67,6 +67,7 @@ impl Files {
         let mut found = Vec::new();
         for file in &self.files {
             found.extend(file.module.syntax_errors());
+            found.extend(file.module.unknown_names());
         }
         let main = self.main();
         found.extend(metadata::check(&main.text).into_iter().map(|(line, message)| {

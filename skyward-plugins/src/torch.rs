@@ -7,7 +7,7 @@ use skyward_core::error::{Error, ErrorKind, Result};
 use skyward_core::plugin::{Hook, HookKind, Plugin};
 use skyward_core::spec::{Accelerator, ClusterInfo, Image, PackageIndex, Python};
 
-use crate::requirement::requirement;
+use crate::requirement::{asks_for, requirement};
 
 /// Installs PyTorch and joins all workers of the pool into one process group; see [`torch`].
 #[derive(Debug, Clone)]
@@ -44,12 +44,14 @@ pub enum Collectives {
 /// accelerator too, but has CUDA's libraries with it (measured for 2.15: 5 GB unpacked). It is the default everywhere because the smaller builds are only in PyTorch's own package index,
 /// which a node may not reach. Where it can, choose `torch().cuda("cpu")` for nodes without an accelerator: it has none of that.
 ///
+/// NumPy is installed too, where the image does not name it: torch does not require it, but `.numpy()` and tensors as arguments and results need it.
+///
 /// ```
 /// use skyward_core::plugin::Plugin;
 /// use skyward_core::spec::{ClusterInfo, Image};
 ///
 /// let image = skyward_plugins::torch().cuda("cpu").transform(Image::new(), &ClusterInfo::new(2, 1))?;
-/// assert_eq!(image.pip, ["torch"]);
+/// assert_eq!(image.pip, ["torch", "numpy"]);
 /// assert_eq!(image.indexes[0].url, "https://download.pytorch.org/whl/cpu");
 /// # Ok::<(), skyward_core::Error>(())
 /// ```
@@ -105,6 +107,16 @@ impl Torch {
     pub fn collective_timeout(mut self, timeout: Duration) -> Self {
         self.collective_timeout = Some(timeout);
         self
+    }
+
+    /// NumPy in a version that this torch was built for: those before 2.3 know no NumPy 2.
+    fn numpy(&self) -> &'static str {
+        let exact = self.version.as_deref().map(|version| version.trim().trim_start_matches("==").trim_start());
+        let mut parts = exact.unwrap_or_default().split('.').map(str::parse::<u32>);
+        match (parts.next(), parts.next()) {
+            (Some(Ok(major)), Some(Ok(minor))) if (major, minor) < (2, 3) => "numpy<2",
+            _ => "numpy",
+        }
     }
 
     /// Where torch comes from, if not from the default index.
@@ -166,7 +178,9 @@ impl Plugin for Torch {
                 "choose one for ROCm: `plugins::torch().cuda(\"rocm6.4\")`",
             );
         }
+        let named = asks_for(&image.pip, "numpy");
         let image = image.pip([requirement("torch", None, self.version.as_deref())?]);
+        let image = if named { image } else { image.pip([self.numpy()]) };
         Ok(match url {
             Some(url) => image.index(PackageIndex::new("pytorch", url).only(FROM_INDEX.iter().copied())),
             None => image,
@@ -226,7 +240,7 @@ mod tests {
 
     fn url(plugin: &Torch, cluster: &ClusterInfo) -> Option<String> {
         let image = plugin.transform(Image::new(), cluster).unwrap();
-        assert_eq!(image.pip, ["torch"]);
+        assert_eq!(image.pip, ["torch", "numpy"]);
         image.indexes.first().map(|index| {
             assert_eq!(index.packages, FROM_INDEX);
             index.url.trim_start_matches("https://download.pytorch.org/whl/").to_owned()
@@ -252,6 +266,23 @@ mod tests {
         }
         let mirror = torch().cuda("cu126").index("https://mirror.example/torch");
         assert_eq!(url(&mirror, &cpus()).as_deref(), Some("https://mirror.example/torch"));
+    }
+
+    #[test]
+    fn numpy_is_there_in_a_version_that_suits() {
+        for (version, expected) in [
+            (None, ["torch", "numpy"]),
+            (Some("2.9.1"), ["torch==2.9.1", "numpy"]),
+            (Some("2.3.0"), ["torch==2.3.0", "numpy"]),
+            (Some("2.2.2"), ["torch==2.2.2", "numpy<2"]),
+            (Some("== 1.13.1"), ["torch== 1.13.1", "numpy<2"]),
+            (Some(">=2.2,<3"), ["torch>=2.2,<3", "numpy"]),
+        ] {
+            let plugin = version.into_iter().fold(torch(), Torch::version);
+            assert_eq!(plugin.transform(Image::new(), &cpus()).unwrap().pip, expected);
+        }
+        let pinned = torch().transform(Image::new().pip(["NumPy==1.26.4"]), &cpus()).unwrap();
+        assert_eq!(pinned.pip, ["NumPy==1.26.4", "torch"]);
     }
 
     #[test]

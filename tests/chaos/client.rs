@@ -16,8 +16,10 @@ use skyward::pool::{ComputePool, ComputePoolExt, Pool};
 use skyward::provider::{Docker, Host, Hosts, Local};
 use skyward::remote::ssh::{HostKeys, Key};
 use skyward::spec::{ClusterInfo, Limits};
+use tokio::runtime::Handle;
 use tokio::time::{Instant, timeout};
 
+use crate::freeze::freeze;
 use crate::recorder::{Recorder, say, tell_retries};
 use crate::words::{Answer, LEASE, Line, Provider, Script};
 
@@ -46,6 +48,11 @@ pub(crate) async fn play(script: &str) -> ExitCode {
             say(&Line::Ready);
             let calls = Arc::new(AtomicU64::new(1));
             let until = Instant::now() + Duration::from_millis(script.busy);
+            if let Some((after, time)) = script.freeze {
+                // As a service does that computes or waits on the runtime's threads.
+                let (after, time) = (Duration::from_millis(after), Duration::from_millis(time));
+                freeze(Handle::current(), THREADS, after, time);
+            }
             let callers = (0..script.callers).map(|number| {
                 let seed = script.seed ^ (u64::from(number) + 1) << 32;
                 let caller = Caller {
@@ -128,6 +135,7 @@ impl Caller {
     async fn run(mut self, until: Instant) {
         while Instant::now() < until {
             match self.random.random_range(0..100) {
+                0..15 if self.script.long => self.hold().await,
                 0..20 => self.one(0, RetryPolicy::default()).await,
                 20..35 => {
                     let millis = self.random.random_range(20..200);
@@ -157,6 +165,15 @@ impl Caller {
         answer(number, 0, outcome, |(returned, _)| *returned == number);
     }
 
+    /// A task that runs for longer than a connection may be cut.
+    async fn hold(&mut self) {
+        let (number, call) = self.call::<Own>("hold");
+        let (millis, native) = (self.random.random_range(1500..4000_u64), self.random.random::<bool>());
+        let call: PendingCompute<Own> = call.arg("millis", millis).arg("native", native).into();
+        let outcome = within(&self.pool, self.limited(call).timeout(LONG).run(&self.pool)).await;
+        answer(number, 0, outcome, |(returned, _)| *returned == number);
+    }
+
     async fn litter(&mut self) {
         let (number, call) = self.call::<Own>("litter");
         let outcome = within(&self.pool, self.limited(call.into()).run(&self.pool)).await;
@@ -166,9 +183,10 @@ impl Caller {
     async fn stream(&mut self) {
         let (number, call) = self.call::<Streaming<(u64, u64)>>("stream");
         let count: u64 = self.random.random_range(1..60);
-        let call: PendingCompute<Streaming<(u64, u64)>> = call.arg("count", count).into();
+        let pause: u64 = if self.script.long { self.random.random_range(1..40) } else { 2 };
+        let call: PendingCompute<Streaming<(u64, u64)>> = call.arg("count", count).arg("pause", pause).into();
         let read = async {
-            let mut stream = self.limited(call).run(&self.pool).await?;
+            let mut stream = self.limited(call).timeout(LONG).run(&self.pool).await?;
             let mut next = 0;
             while let Some(item) = stream.next().await {
                 if item? != (number, next) {
@@ -344,5 +362,9 @@ impl Plugin for Sockets {
     }
 }
 
+/// Threads of the runtime.
+pub(crate) const THREADS: usize = 2;
+/// What a task that runs for seconds gets.
+const LONG: Duration = Duration::from_secs(20);
 /// From a task's call to its outcome: longer than all its tries and the starts between them.
 const DEADLINE: Duration = Duration::from_secs(45);

@@ -3,12 +3,14 @@
 //! `client SCRIPT` starts a pool, keeps it busy and says what happens; `warm PROVIDER` has an environment built for it; `reap PROVIDER` ends what a killed client left. Without arguments it does nothing.
 
 mod client;
+#[path = "../../skyward-core/tests/support/freeze.rs"]
+mod freeze;
 mod recorder;
 mod words;
 
 use std::process::ExitCode;
 
-#[tokio::main(worker_threads = 2)]
+#[tokio::main(worker_threads = 2)] // `client::THREADS`
 async fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();

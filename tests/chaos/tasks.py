@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import subprocess
 import time
@@ -28,11 +29,22 @@ def sleep(call: int, log: str, millis: int) -> tuple[int, int]:
     return call, rank
 
 
-def stream(call: int, log: str, count: int) -> Iterator[tuple[int, int]]:
-    """Give so many items."""
+def hold(call: int, log: str, millis: int, native: bool) -> tuple[int, int]:
+    """Run for a while, in Python or in native code that keeps the interpreter's lock."""
+    rank = ran(call, log)
+    usleep = ctypes.PyDLL(None).usleep
+    end = time.monotonic() + millis / 1000
+    while (left := end - time.monotonic()) > 0:
+        # A signal ends the native call early.
+        usleep(int(left * 1e6) + 1 if native else 500)
+    return call, rank
+
+
+def stream(call: int, log: str, count: int, pause: int) -> Iterator[tuple[int, int]]:
+    """Give so many items, with so many milliseconds before each."""
     ran(call, log)
     for index in range(count):
-        time.sleep(0.002)
+        time.sleep(pause / 1000)
         yield call, index
 
 

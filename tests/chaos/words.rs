@@ -22,6 +22,10 @@ pub(crate) struct Script {
     pub(crate) callers: u32,
     /// For how long they do, in milliseconds.
     pub(crate) busy: u64,
+    /// Whether some tasks run for seconds, in Python and in native code that does not return to it.
+    pub(crate) long: bool,
+    /// When the client's runtime is blocked, counted from the start of the callers, and for how long, in milliseconds.
+    pub(crate) freeze: Option<(u64, u64)>,
     /// Where each execution of a task leaves a line: `<call> <rank> <generation> <pid>`.
     pub(crate) executions: String,
 }

@@ -2,12 +2,15 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "the helpers of tests are not tests themselves")]
 
+mod cache;
 #[path = "../common/mod.rs"]
 mod common;
 #[path = "../../skyward-core/tests/support/docker.rs"]
 mod engine;
 mod faults;
 mod paused;
+#[path = "../../skyward-core/tests/support/printed.rs"]
+mod printed;
 mod secrets;
 
 use std::time::{Duration, Instant};
@@ -94,6 +97,7 @@ async fn two_containers_run_payloads_and_are_gone() {
     }
     took.sort();
     println!("a call took {:?} (median of 1000)", took[500]);
+    printed::printed_before_outcome(&pool, 5).await;
     let begin = Instant::now();
     ended(pool).await;
     println!("gone after {:?}", begin.elapsed());
@@ -254,6 +258,13 @@ fn client() {
             let pool = Pool::builder().provider(Docker::new(image)).nodes(2).limits(limits).start().await.unwrap();
             println!("\npool {}", pool.id());
             std::future::pending::<()>().await;
+        }),
+        Ok("build") => runtime.block_on(async {
+            let mut limits = limits();
+            limits.lease = Duration::from_secs(2);
+            let environment = skyward::spec::Image::new().pip(["numpy"]);
+            let pool = Pool::builder().provider(cache::client(&image)).image(environment).limits(limits);
+            pool.start().await.unwrap();
         }),
         Ok("reap") => runtime.block_on(async {
             let reaped = skyward::pool::reap([std::sync::Arc::new(Docker::new(image)) as _]).await.unwrap();

@@ -9,6 +9,7 @@ use anyhow::{Context as _, Result, anyhow, bail};
 
 use crate::context::Context;
 use crate::digits;
+use crate::examples::Built;
 use crate::interrupt;
 use crate::nodes::{Nodes, Place};
 use crate::process::Run;
@@ -22,9 +23,8 @@ pub(crate) struct Demo {
 }
 
 /// Examples that are built, and a ledger for them, apart from the user's own.
-struct Stage<'a> {
-    context: &'a Context,
-    profile: &'static [&'static str],
+struct Stage {
+    built: Built,
     records: PathBuf,
 }
 
@@ -47,7 +47,7 @@ pub(crate) fn run(demo: Demo, context: &Context) -> Result<bool> {
                 nodes.image
             );
         }
-        Stage::set(context, &["--release"])?.train(&nodes, demo.nodes)
+        Stage::set(context, Built::for_users(context, &EXAMPLES)?)?.train(&nodes, demo.nodes)
     });
     match trained {
         Ok(line) => println!("\n{line}"),
@@ -64,7 +64,9 @@ fn machines(context: &Context) -> Result<Outcome> {
     for place in [Place::Ssh, Place::Docker] {
         match Nodes::make(place, FEW, context)? {
             Ok(nodes) => {
-                Stage::set(context, &[])?.train(&nodes, FEW).with_context(|| place.to_string())?;
+                Stage::set(context, Built::for_tests(context)?)?
+                    .train(&nodes, FEW)
+                    .with_context(|| place.to_string())?;
                 trained.push(place.to_string());
             }
             Err(reason) => skipped.push(format!("not {place}: {reason}")),
@@ -77,14 +79,11 @@ fn machines(context: &Context) -> Result<Outcome> {
     Ok(Outcome::passed(note.join("; ")))
 }
 
-impl<'a> Stage<'a> {
-    /// Builds the examples.
-    fn set(context: &'a Context, profile: &'static [&'static str]) -> Result<Self> {
-        let build = context.cargo(["build", "--example=keras_digits", "--example=reap"]);
-        build.args(profile).check()?;
+impl Stage {
+    fn set(context: &Context, built: Built) -> Result<Self> {
         let records = context.scratch().join(format!("demo-{}", process::id()));
         fs::create_dir_all(&records).with_context(|| format!("cannot make the folder {}", records.display()))?;
-        Ok(Self { context, profile, records })
+        Ok(Self { built, records })
     }
 
     /// Trains on so many nodes; the example's last line. When it returns, nothing that the example started is left.
@@ -94,7 +93,7 @@ impl<'a> Stage<'a> {
         // What follows is done also after a signal.
         interrupt::forget();
         // After a client that has ended by itself there is nothing.
-        let reaped = self.example("reap").args(&nodes.arguments).deadline(REAP).check();
+        let reaped = self.example(REAP).args(&nodes.arguments).deadline(REAP_DEADLINE).check();
         let output = match (trained, reaped) {
             (Ok(trained), Ok(reaped)) if reaped.output.contains(NOTHING) => trained.output,
             (Ok(_), Ok(reaped)) => bail!("the example has left something behind: {}", reaped.output.trim()),
@@ -111,8 +110,7 @@ impl<'a> Stage<'a> {
     }
 
     fn example(&self, name: &str) -> Run {
-        let run = self.context.cargo(["run", "--quiet", "--example", name]).args(self.profile).args(["--"]);
-        run.quiet_env("SKYWARD_STATE_DIR", &self.records)
+        self.built.run(name).quiet_env("SKYWARD_STATE_DIR", &self.records)
     }
 
     fn clear(self) -> Result<()> {
@@ -120,6 +118,10 @@ impl<'a> Stage<'a> {
     }
 }
 
+/// Ends what a client has left.
+const REAP: &str = "reap";
+/// What a demo runs.
+const EXAMPLES: [&str; 2] = [digits::EXAMPLE, REAP];
 /// More share a machine badly.
 pub(crate) const MOST_NODES: usize = 16;
 /// For the step.
@@ -130,4 +132,4 @@ const NOTHING: &str = "nothing was left behind";
 const VOLUME: &str = "skyward-cache-";
 /// The first run downloads the packages of the environment.
 const DEADLINE: Duration = Duration::from_secs(20 * 60);
-const REAP: Duration = Duration::from_secs(5 * 60);
+const REAP_DEADLINE: Duration = Duration::from_secs(5 * 60);

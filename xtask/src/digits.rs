@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, ensure};
 use serde::Deserialize;
 
-use crate::context::Context;
+use crate::examples::Built;
 use crate::process::Run;
 use crate::step::Checks;
 
@@ -34,17 +34,17 @@ struct Seconds {
 }
 
 /// Runs the example on one, two and four nodes, and on none.
-pub(crate) fn check(context: &Context, checks: &mut Checks, deadline: Duration) -> Result<()> {
+pub(crate) fn check(built: &Built, checks: &mut Checks, deadline: Duration) -> Result<()> {
     let mut whole = None;
     for nodes in [1, 2, 4] {
-        let output = checks.run_leaving_nothing(run(context, nodes).deadline(deadline))?;
+        let output = checks.run_leaving_nothing(run(built, nodes).deadline(deadline))?;
         let samples = read(&output).and_then(|digits| digits.samples(nodes, whole));
         match samples {
             Ok(samples) => whole = whole.or(Some(samples)),
             Err(error) => checks.fail(format!("{EXAMPLE} on {nodes} nodes: {error:#}")),
         }
     }
-    let none = run(context, 0).deadline(deadline).finish()?;
+    let none = run(built, 0).deadline(deadline).finish()?;
     if none.status.success() || !none.output.contains("0 nodes") {
         checks.fail(format!("{EXAMPLE} on 0 nodes does not fail with a word about it"));
     }
@@ -58,9 +58,8 @@ pub(crate) fn check_reports(output: &str, nodes: usize) -> Result<()> {
     Ok(())
 }
 
-fn run(context: &Context, nodes: usize) -> Run {
-    let run = context.cargo(["run", "--quiet", "--example", EXAMPLE, "--", "--json", "--nodes"]);
-    run.args([nodes.to_string()])
+fn run(built: &Built, nodes: usize) -> Run {
+    built.run(EXAMPLE).args(["--json", "--nodes", &nodes.to_string()])
 }
 
 fn read(output: &str) -> Result<Digits> {

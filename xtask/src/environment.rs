@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
 
+use crate::console::say;
 use crate::context::Context;
 use crate::process::Run;
 
@@ -62,7 +63,7 @@ impl Environment {
             if folder.exists() {
                 fs::remove_dir_all(&folder).context("cannot remove a Python environment that was left half built")?;
             }
-            println!("installing the Python {name} into {}", folder.display());
+            say!("installing the Python {name} into {}", folder.display());
             match tools {
                 Some(tools) => build_with_uv(&tools.program("uv"), &python, &folder, &requirements)?,
                 None => build_with_pip(&python, &folder, &requirements)?,

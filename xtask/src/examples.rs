@@ -1,12 +1,14 @@
 //! Every example runs, and asserts by its exit code what it claims.
 
 use std::fs;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::Result;
 
 use crate::context::Context;
 use crate::digits;
+use crate::process::Run;
 use crate::step::{Checks, Outcome, Step};
 
 pub(crate) fn steps() -> Vec<Step> {
@@ -15,7 +17,7 @@ pub(crate) fn steps() -> Vec<Step> {
 
 fn examples(context: &Context) -> Result<Outcome> {
     let mut checks = Checks::default();
-    checks.run(&context.cargo(["build", "--examples"]))?;
+    let built = Built::for_tests(context)?;
     // What the user's own clients left is not for a test to end, or to fail by.
     let state = context.scratch().join("examples-state");
     if state.exists() {
@@ -23,11 +25,7 @@ fn examples(context: &Context) -> Result<Outcome> {
     }
     let mut names = Vec::new();
     for example in context.workspace.facade()?.targets("example") {
-        let run = context.cargo(["run", "--quiet", "--example", &example.name]);
-        let run = match example.required_features.as_slice() {
-            [] => run,
-            features => run.args(["--features", &features.join(",")]),
-        };
+        let run = built.run(&example.name);
         let arguments = ARGUMENTS.iter().find(|(name, _)| *name == example.name);
         let run = arguments.map_or(&[][..], |(_, arguments)| arguments).iter().fold(run, |run, word| run.args([word]));
         let run = run.deadline(DEADLINE);
@@ -38,12 +36,43 @@ fn examples(context: &Context) -> Result<Outcome> {
         return Ok(Outcome::skipped("there is no example"));
     }
     if names.contains(&digits::EXAMPLE) {
-        digits::check(context, &mut checks, DEADLINE)?;
+        digits::check(&built, &mut checks, DEADLINE)?;
     }
     checks.outcome(names.join(", "))
 }
 
+/// Examples that are built, as programs to run.
+pub(crate) struct Built {
+    folder: PathBuf,
+    root: PathBuf,
+}
+
+impl Built {
+    /// With the features that the tests are built with, so that nothing is compiled anew.
+    pub(crate) fn for_tests(context: &Context) -> Result<Self> {
+        context.cargo(["build", "--workspace", "--all-features", "--examples"]).check()?;
+        Ok(Self::in_profile(context, "debug"))
+    }
+
+    /// As a reader of the README builds them.
+    pub(crate) fn for_users(context: &Context, names: &[&str]) -> Result<Self> {
+        let build = context.cargo(["build", "--release"]);
+        build.args(names.iter().map(|name| format!("--example={name}"))).check()?;
+        Ok(Self::in_profile(context, "release"))
+    }
+
+    /// One of them, started in the root of the repository.
+    pub(crate) fn run(&self, name: &str) -> Run {
+        Run::new(self.folder.join(name)).dir(&self.root)
+    }
+
+    fn in_profile(context: &Context, profile: &str) -> Self {
+        let folder = context.workspace.target_directory.join(profile).join("examples");
+        Self { folder, root: context.root.clone() }
+    }
+}
+
 /// What examples are given that would not end by themselves.
-const ARGUMENTS: &[(&str, &[&str])] = &[("embed_in_service", &["--", "--once"])];
+const ARGUMENTS: &[(&str, &[&str])] = &[("embed_in_service", &["--once"])];
 /// With an empty cache an example first downloads the packages of its environment.
 const DEADLINE: Duration = Duration::from_secs(15 * 60);

@@ -3,6 +3,7 @@
 mod args;
 mod bench;
 mod chaos;
+mod console;
 mod context;
 mod demo;
 mod deny;
@@ -20,6 +21,7 @@ mod metadata;
 mod nodes;
 mod openssh;
 mod process;
+mod programs;
 mod python;
 mod rust;
 #[path = "../../skyward-core/tests/support/sshd.rs"]
@@ -65,7 +67,7 @@ fn run() -> anyhow::Result<bool> {
     Ok(true)
 }
 
-/// In the order in which they run: what is quick to fail comes first.
+/// In the order in which they run, but for those that run beside others: what is quick to fail comes first.
 fn steps() -> Vec<Step> {
     [rust::lint_steps(), python::steps(), documents::steps(), dependencies::steps(), deny::steps(), image::steps()]
         .into_iter()

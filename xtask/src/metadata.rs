@@ -37,8 +37,6 @@ pub(crate) struct Dependency {
 pub(crate) struct Target {
     pub(crate) name: String,
     kind: Vec<String>,
-    #[serde(default, rename = "required-features")]
-    pub(crate) required_features: Vec<String>,
 }
 
 impl Workspace {

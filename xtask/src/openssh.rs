@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::console::say;
 use crate::process::Run;
 use crate::sshd::Sshd;
 
@@ -23,7 +24,7 @@ pub(crate) fn ensure() {
         let Some(program) = words.next() else { return };
         let install = Run::new(program).args(words).deadline(Duration::from_secs(300)).check();
         if let Err(error) = install {
-            println!("the OpenSSH server cannot be installed: {error:#}");
+            say!("the OpenSSH server cannot be installed: {error:#}");
             return;
         }
     }

@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, bail};
 use rustix::process::{Pid, Signal, kill_process};
 
+use crate::console::{Console, say};
 use crate::interrupt;
 
 /// A command to run.
@@ -79,7 +80,7 @@ impl Run {
 
     /// Runs it and shows its output, whatever its exit code.
     pub(crate) fn finish(&self) -> Result<Finished> {
-        println!("$ {self}");
+        say!("$ {self}");
         let (reader, writer) = io::pipe()?;
         let mut command = self.command();
         command.stdout(writer.try_clone()?).stderr(writer);
@@ -148,12 +149,13 @@ impl std::fmt::Display for Run {
 /// Prints lines as they come, and passes them on.
 fn show_lines(reader: PipeReader) -> Receiver<String> {
     let (sender, receiver) = mpsc::channel();
+    let console = Console::current();
     thread::spawn(move || {
         let mut reader = BufReader::new(reader);
         let mut line = Vec::new();
         while matches!(reader.read_until(b'\n', &mut line), Ok(1..)) {
             let text = String::from_utf8_lossy(&line).into_owned();
-            print!("{text}");
+            console.write(&text);
             if sender.send(text).is_err() {
                 return;
             }

@@ -1,11 +1,14 @@
 //! Format, lints and tests of the Rust code.
 
+use std::path::Path;
+
 use anyhow::{Context as _, Result};
 
 use crate::context::Context;
 use crate::metadata::Package;
 use crate::openssh;
 use crate::process::Run;
+use crate::programs;
 use crate::step::{Checks, Outcome, Step};
 
 pub(crate) fn lint_steps() -> Vec<Step> {
@@ -44,7 +47,8 @@ fn test(context: &Context) -> Result<Outcome> {
     let mut checks = Checks::default();
     let members = context.workspace.packages.iter().filter(|package| package.name != FACADE);
     let names: Vec<&str> = members.flat_map(integration_tests).filter(|name| !is_ui(name)).collect();
-    checks.run_leaving_nothing(test_targets(context, &names).args(["--lib", "--bins"]))?;
+    checks.run_leaving_nothing(cargo_test(context).args(["--lib", "--bins"]))?;
+    run_programs(context, &names, |folder| folder != context.root, &mut checks)?;
     checks.tested()
 }
 
@@ -73,31 +77,42 @@ fn ui(context: &Context) -> Result<Outcome> {
     }
     let names: Vec<&str> =
         context.workspace.packages.iter().flat_map(integration_tests).filter(|name| is_ui(name)).collect();
-    run_tests(context, &names)
-}
-
-fn e2e(context: &Context) -> Result<Outcome> {
-    let names: Vec<&str> = integration_tests(context.workspace.facade()?).filter(|name| !is_ui(name)).collect();
-    run_tests(context, &names)
-}
-
-fn run_tests(context: &Context, names: &[&str]) -> Result<Outcome> {
     if names.is_empty() {
         return Ok(Outcome::skipped("the workspace has no such test"));
     }
     let mut checks = Checks::default();
-    checks.run_leaving_nothing(test_targets(context, names))?;
+    checks.run_leaving_nothing(cargo_test(context).args(test_targets(&names)))?;
     checks.tested()
 }
 
-fn test_targets(context: &Context, names: &[&str]) -> Run {
-    cargo_test(context).args(names.iter().flat_map(|name| ["--test", name]))
+fn e2e(context: &Context) -> Result<Outcome> {
+    let names: Vec<&str> = integration_tests(context.workspace.facade()?).filter(|name| !is_ui(name)).collect();
+    let mut checks = Checks::default();
+    run_programs(context, &names, |folder| folder == context.root, &mut checks)?;
+    checks.tested()
 }
 
-/// The same packages and features in every test step, so that nothing is built twice; and no stop at the first failure. What they need of the system is there then.
+/// Runs the tests of these names whose package lies in a folder that is wanted: they wait for most of their time, so several run at once.
+fn run_programs(
+    context: &Context,
+    names: &[&str],
+    is_wanted: impl Fn(&Path) -> bool,
+    checks: &mut Checks,
+) -> Result<()> {
+    openssh::ensure();
+    let mut built = programs::build(context, EVERYTHING.into_iter().chain(test_targets(names)))?;
+    built.retain(|program| is_wanted(&program.folder));
+    programs::run(built, AT_ONCE, checks)
+}
+
+fn test_targets<'a>(names: &[&'a str]) -> impl Iterator<Item = &'a str> {
+    names.iter().flat_map(|name| ["--test", *name])
+}
+
+/// Tests, without a stop at the first failure. What they need of the system is there then.
 fn cargo_test(context: &Context) -> Run {
     openssh::ensure();
-    context.cargo(["test", "--workspace", "--all-features", "--no-fail-fast"])
+    context.cargo(["test", "--no-fail-fast"]).args(EVERYTHING)
 }
 
 fn integration_tests(package: &Package) -> impl Iterator<Item = &str> {
@@ -109,3 +124,7 @@ fn is_ui(name: &str) -> bool {
 }
 
 const FACADE: &str = "skyward";
+/// The same packages and features in every test step, so that nothing is built twice.
+const EVERYTHING: [&str; 2] = ["--workspace", "--all-features"];
+/// Test programs that run at the same time.
+const AT_ONCE: usize = 2;

@@ -1,9 +1,12 @@
-//! Steps: what `cargo xtask test` is made of, and how their outcomes are told.
+//! Steps: what `cargo xtask test` is made of, in which order they run, and how their outcomes are reported.
 
+use std::sync::mpsc;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 
+use crate::console::{Console, say};
 use crate::context::Context;
 use crate::process::Run;
 use crate::tally::Tally;
@@ -72,6 +75,13 @@ impl Checks {
         Ok(finished.output)
     }
 
+    /// Adds what others have run.
+    pub(crate) fn absorb(&mut self, other: Self) {
+        self.run += other.run;
+        self.failures.extend(other.failures);
+        self.tally += other.tally;
+    }
+
     /// Takes note of a failure that no command told.
     pub(crate) fn fail(&mut self, message: impl Into<String>) {
         self.failures.push(message.into());
@@ -96,23 +106,58 @@ impl Checks {
     }
 }
 
-/// Runs all of them, also after a failure; `true` when none failed.
+/// Runs all of them, also after a failure; `true` when none failed. Those that [`BESIDE`] names run beside the others, one after the other.
 pub(crate) fn run_all(steps: &[Step], context: &Context) -> Result<bool> {
     let begin = Instant::now();
-    let mut report = Vec::new();
-    for (index, step) in steps.iter().enumerate() {
-        println!("\n== {}/{} {}: {}", index + 1, steps.len(), step.name, step.about);
-        let begin = Instant::now();
-        let outcome = (step.run)(context);
-        let elapsed = begin.elapsed();
-        println!("-- {}: {} ({:.1} s)", step.name, Told(&outcome), elapsed.as_secs_f64());
-        report.push((step.name, outcome, elapsed));
-    }
+    let (ended, beside_ended) = mpsc::channel();
+    let (beside, ahead): (Vec<&Step>, Vec<&Step>) = steps.iter().partition(|step| BESIDE.contains(&step.name));
+    // With nothing to run beside, the output of a step is shown as it comes.
+    let (beside, ahead) = if ahead.is_empty() { (ahead, beside) } else { (beside, ahead) };
+    let names: Vec<&str> = beside.iter().map(|step| step.name).collect();
+    let mut report = thread::scope(|scope| {
+        scope.spawn(|| {
+            for step in beside {
+                let (done, text) = Console::hold(|| run_one(step, context));
+                Console::default().write(&text);
+                if ended.send(done).is_err() {
+                    return;
+                }
+            }
+            drop(ended);
+        });
+        let mut report = Vec::new();
+        for step in ahead {
+            // What a step needs of one that runs beside it is there before it begins.
+            while let Some((_, needed)) = NEEDS.iter().find(|(name, _)| *name == step.name)
+                && names.contains(needed)
+                && !report.iter().any(|(name, _, _)| name == needed)
+                && let Ok(done) = beside_ended.recv()
+            {
+                report.push(done);
+            }
+            report.push(run_one(step, context));
+        }
+        report.extend(beside_ended.iter());
+        report
+    });
+    report.sort_by_key(|(name, _, _)| steps.iter().position(|step| step.name == *name));
     print_summary(&report, begin.elapsed());
     Ok(report.iter().all(|(_, outcome, _)| outcome.is_ok()))
 }
 
-fn print_summary(report: &[(&str, Result<Outcome>, Duration)], elapsed: Duration) {
+/// A step's name, how it ended, and how long it took.
+type Report = (&'static str, Result<Outcome>, Duration);
+
+fn run_one(step: &Step, context: &Context) -> Report {
+    say!("\n== {}: {}", step.name, step.about);
+    let begin = Instant::now();
+    let outcome = (step.run)(context);
+    let elapsed = begin.elapsed();
+    say!("-- {}: {} ({:.1} s)", step.name, Told(&outcome), elapsed.as_secs_f64());
+    (step.name, outcome, elapsed)
+}
+
+fn print_summary(report: &[Report], elapsed: Duration) {
     println!("\n{:<14} {:>8}  result", "step", "seconds");
     let mut tally = Tally::default();
     for (name, outcome, elapsed) in report {
@@ -141,9 +186,52 @@ impl std::fmt::Display for Told<'_> {
     }
 }
 
+/// Steps that do not build in the folder that the others build in, or wait for most of their time: they run beside the others, which compile and then wait for
+/// machines.
+const BESIDE: [&str; 10] = [
+    "python-lint",
+    "documents",
+    "dependencies",
+    "deny",
+    "advisories",
+    "image",
+    "python-test",
+    "ui",
+    "fuzz",
+    "features",
+];
+/// Steps that skip tests for want of what another step makes.
+const NEEDS: [(&str, &str); 1] = [("test", "image")];
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn step(name: &'static str, run: fn(&Context) -> Result<Outcome>) -> Step {
+        Step { name, about: "", run }
+    }
+
+    #[test]
+    fn steps_run_beside_others_and_after_what_they_need() {
+        let context = Context::discover().unwrap();
+        let made = context.scratch().join("step-made");
+        let _ = std::fs::remove_file(&made);
+        std::fs::create_dir_all(context.scratch()).unwrap();
+        let steps = [
+            step("image", |context| {
+                std::fs::write(context.scratch().join("step-made"), "")?;
+                Ok(Outcome::passed(""))
+            }),
+            step("test", |context| {
+                anyhow::ensure!(context.scratch().join("step-made").exists(), "it did not wait");
+                Ok(Outcome::passed(""))
+            }),
+            step("deny", |_| bail!("it broke")),
+        ];
+        assert!(run_all(&steps[..2], &context).unwrap());
+        assert!(!run_all(&steps, &context).unwrap());
+        assert!(!run_all(&steps[2..], &context).unwrap());
+    }
 
     fn shell(script: &str) -> Run {
         Run::new("sh").args(["-c", script])

@@ -30,28 +30,31 @@ def cpu(pid: int) -> float:
 
 def round_trip(worker: WorkerClient, calls: int = 20_000) -> list[float]:
     """Microseconds of each call, sorted."""
-    run = _wire.frame([_wire.RUN, 1, 1, 0, 0, None], b"\x80")
     times = []
     send, receive = worker.socket.send, worker.socket.recv
     worker.socket.settimeout(None)
-    for _ in range(calls):
+    for number in range(worker.task + 1, worker.task + 1 + calls):
+        run = _wire.frame([_wire.RUN, number, 1, 0, 0, None], b"\x80")
         began = perf_counter()
         send(run)
         receive(4096)
         times.append((perf_counter() - began) * 1e6)
+    worker.task += calls
     worker.send([_wire.ACK, 1 << 40])
     return sorted(times)
 
 
 def pipelined(worker: WorkerClient, calls: int = 300_000) -> float:
     """Calls per second."""
-    run = _wire.frame([_wire.RUN, 1, 1, 1 << 40, 0, None], b"\x80")
+    numbers = range(worker.task + 1, worker.task + 1 + calls)
+    frames = [_wire.frame([_wire.RUN, number, 1, 1 << 40, 0, None], b"\x80") for number in numbers]
+    worker.task += calls
     answers = 0
     began = perf_counter()
 
     def feed() -> None:
-        for _ in range(calls // 1000):
-            worker.socket.sendall(run * 1000)
+        for first in range(0, calls, 1000):
+            worker.socket.sendall(b"".join(frames[first : first + 1000]))
 
     feeder = threading.Thread(target=feed)
     feeder.start()
@@ -69,9 +72,8 @@ def bulk(worker: WorkerClient, size: int = 64 << 20) -> float:
     body = b"\x81\xa1x\xc6" + size.to_bytes(4, "big") + bytes(size)
     best = 0.0
     for _ in range(6):
-        head = _wire.frame([_wire.RUN, 1, 2, 1 << 40, 0, None], b"")
-        start = _wire.prefix([_wire.RUN, 1, 2, 1 << 40, 0, None], len(body))
-        del head
+        worker.task += 1
+        start = _wire.prefix([_wire.RUN, worker.task, 2, 1 << 40, 0, None], len(body))
         began = perf_counter()
         worker.socket.sendall(start)
         worker.socket.sendall(body)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from . import integrations
     from ._cluster import Accelerator, InstanceInfo, Network, Peer, instance_info
-    from ._output import compute, redirect_output, silent, stderr, stdout
+    from ._output import compute, function, redirect_output, silent, stderr, stdout
     from ._progress import progress
     from ._shard import is_head, shard
     from ._trace import trace_context
@@ -23,6 +23,7 @@ __all__ = [
     "Network",
     "Peer",
     "compute",
+    "function",
     "instance_info",
     "integrations",
     "is_head",
@@ -44,6 +45,7 @@ _HOMES = {
     "is_head": "_shard",
     "shard": "_shard",
     "compute": "_output",
+    "function": "_output",
     "progress": "_progress",
     "redirect_output": "_output",
     "silent": "_output",
@@ -60,10 +62,19 @@ def __getattr__(name: str) -> Any:
     if name == "integrations":
         return import_module(".integrations", __name__)
     if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        raise AttributeError(_unknown(__name__, name, __all__))
     value = getattr(import_module(f".{_HOMES[name]}", __name__), name)
     globals()[name] = value
     return value
+
+
+def _unknown(module: str, name: str, known: list[str]) -> str:
+    """What to say of a name that a module does not have."""
+    from difflib import get_close_matches
+
+    close = get_close_matches(name, known, 1)
+    hint = f"; did you mean {close[0]!r}?" if close else ""
+    return f"module {module!r} has no attribute {name!r}{hint}"
 
 
 def __dir__() -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -88,18 +88,33 @@ class InstanceInfo:
 
     @classmethod
     def parse(cls, cluster: Mapping[str, Any]) -> InstanceInfo:
-        """From the `cluster` map of a start spec."""
+        """From the `cluster` map that a worker gets, whose peers are in a file.
+
+        Raises:
+            OSError: the file of the peers cannot be read.
+        """
         accelerator = cluster.get("accelerator")
         network = cluster.get("network") or {}
         known = {name: cluster[name] for name in _PLAIN if cluster.get(name) is not None}
         return cls(
             **known,
-            peers=tuple(Peer(peer["node"], peer["addr"]) for peer in cluster.get("peers") or ()),
+            peers=tuple(Peer(peer["node"], peer["addr"]) for peer in _peers(cluster)),
             accelerator=Accelerator(**{k: accelerator[k] for k in ("kind", "count", "memory_gib") if k in accelerator})
             if accelerator
             else None,
             network=Network(network.get("interface")),
         )
+
+
+def _peers(cluster: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
+    path = cluster.get("peers_file")
+    if path is None:
+        return cluster.get("peers") or ()
+    import json
+
+    with open(path, "rb") as file:
+        peers: list[Mapping[str, Any]] = json.load(file)
+    return peers
 
 
 _PLAIN = (

@@ -10,7 +10,10 @@ from . import _wire
 
 Count = Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)]
 """A number of something, an index or an offset."""
-Seconds = Annotated[float, msgspec.Meta(ge=0, le=1e7)]
+Slot = Annotated[int, msgspec.Meta(ge=0, lt=_wire.SLOTS)]
+"""The place of a payload among those that a worker keeps."""
+Seconds = Annotated[float, msgspec.Meta(ge=0, le=1e9)]
+"""A deadline or a lease; the client sends 30 years where there is no limit."""
 _LINES: Final = 10_000_000
 
 
@@ -25,6 +28,7 @@ class Hello(msgspec.Struct, tag=_wire.HELLO, array_like=True):
 class Start(msgspec.Struct, tag=_wire.START, array_like=True):
     """Start workers of a generation."""
 
+    request: Count
     generation: Count
     workers: list[Count]
 
@@ -46,6 +50,7 @@ class Signal(msgspec.Struct, tag=_wire.SIGNAL, array_like=True):
 class Stop(msgspec.Struct, tag=_wire.STOP, array_like=True):
     """Stop workers."""
 
+    request: Count
     generation: Count
     workers: list[Count]
     grace: Seconds
@@ -70,7 +75,18 @@ class Logs(msgspec.Struct, tag=_wire.LOGS, array_like=True):
 class Shutdown(msgspec.Struct, tag=_wire.SHUTDOWN, array_like=True):
     """End everything."""
 
+    request: Count
     grace: Seconds
+
+
+class Recall(msgspec.Struct, tag=_wire.RECALL, array_like=True):
+    """Keep a worker from beginning runs."""
+
+    generation: Count
+    worker: Count
+    pid: Count
+    upto: Count
+    """Runs up to this number that have not begun must not begin."""
 
 
 class Cluster(msgspec.Struct):
@@ -93,12 +109,13 @@ class StartSpec(msgspec.Struct):
 
 
 class Awaited(msgspec.Struct, array_like=True):
-    """A task that the client still awaits."""
+    """A run whose items the client still awaits."""
 
-    task: Count
-    index: Count = 0
-    """The first item that the client does not have."""
-    credit: Count | None = None
+    run: Count
+    arrived: Count
+    """The items before this index have arrived."""
+    granted: Count
+    """The items before this index may be sent."""
 
 
 class Attach(msgspec.Struct, tag=_wire.ATTACH, array_like=True):
@@ -107,7 +124,7 @@ class Attach(msgspec.Struct, tag=_wire.ATTACH, array_like=True):
     version: int
     generation: Count
     acknowledged: Count
-    awaited: list[Awaited]
+    streams: list[Awaited]
 
 
 class Adopt(msgspec.Struct, tag=_wire.ADOPT, array_like=True):
@@ -115,9 +132,9 @@ class Adopt(msgspec.Struct, tag=_wire.ADOPT, array_like=True):
 
 
 class Load(msgspec.Struct, tag=_wire.LOAD, array_like=True):
-    """A payload; its body is a `Source`."""
+    """A payload takes a slot, in the place of the one that is there; its body is a `Source`."""
 
-    payload: Count
+    slot: Slot
     digest: str
 
 
@@ -133,10 +150,12 @@ class Source(msgspec.Struct):
 class Run(msgspec.Struct, tag=_wire.RUN, array_like=True):
     """Run a task."""
 
-    task: Count
+    run: Count
+    """The runs that a worker gets in its life are numbered from 1."""
     payload: Count
     acknowledged: Count
-    credit: Count
+    granted: Count
+    """How many items of a stream may be sent; 0: it is none."""
     trace: tuple[str, str] | None = None
     """`traceparent` and `tracestate`, which may be empty."""
     gang: bool = True
@@ -149,21 +168,22 @@ class Ack(msgspec.Struct, tag=_wire.ACK, array_like=True):
 
 
 class Credit(msgspec.Struct, tag=_wire.CREDIT, array_like=True):
-    """Allow further items."""
+    """How far the client has come with the items of a run."""
 
-    task: Count
-    items: Count
+    run: Count
+    granted: Count
+    arrived: Count
 
 
 class Cancel(msgspec.Struct, tag=_wire.CANCEL, array_like=True):
-    """Cancel a task."""
+    """Cancel a run."""
 
-    task: Count
+    run: Count
 
 
 class Bye(msgspec.Struct, tag=_wire.BYE, array_like=True):
     """Leave the hooks and end."""
 
 
-ToAgent = Hello | Start | ReservePort | Signal | Stop | Ping | Logs | Shutdown
+ToAgent = Hello | Start | ReservePort | Signal | Stop | Ping | Logs | Shutdown | Recall
 ToWorker = Run | Attach | Load | Ack | Credit | Cancel | Bye | Adopt

@@ -65,6 +65,10 @@ def compute(function: Callable[..., Any] | None = None, /, **options: Any) -> An
     return function
 
 
+function = compute
+"""The same as `compute`."""
+
+
 def _limited(only: Only, out: bool, err: bool) -> Callable[[Callable[P, R]], Callable[P, R]]:
     if isinstance(only, str) and only != "head":
         raise ValueError(f'only must be "head", a rank, ranks, or a function of the instance info, not {only!r}')

@@ -29,8 +29,7 @@ class PayloadError(ImportError):
 class Payload:
     """One version of a payload's source; loads itself at its first call."""
 
-    def __init__(self, reference: int, digest: str, source: Source) -> None:
-        self.reference = reference
+    def __init__(self, digest: str, source: Source) -> None:
         self.digest = digest
         self.source = source
         self.entry = source.entry
@@ -90,7 +89,7 @@ class Payload:
         folder = os.environ.get("SKYWARD_PAYLOADS")
         if folder is None:
             return
-        kept = [self.reference, self.digest, self.source, self._root, self._own_name, self._modules]
+        kept = [self.digest, self.source, self._root, self._own_name, self._modules]
         try:
             os.makedirs(folder, mode=0o700, exist_ok=True)
             with open(f"{folder}/{self._root}.new", "wb") as file:
@@ -129,6 +128,24 @@ class Payload:
             return name
         short = f"{name}_{self.digest[:8]}"
         return short if not _is_taken(short) else f"{name}_{self.digest}"
+
+    def release(self) -> None:
+        """Let go of the modules, for good unless the payload comes again: nothing finds them any more."""
+        if self not in _FINDER.payloads:
+            return
+        _FINDER.payloads.remove(self)
+        self._forget()
+        self._function = None
+        import linecache
+
+        for path in self.files:
+            if not any(other.owns(path) for other in _FINDER.payloads):
+                linecache.cache.pop(path, None)
+        if folder := os.environ.get("SKYWARD_PAYLOADS"):
+            try:
+                os.unlink(f"{folder}/{self._root}.payload")
+            except OSError:
+                pass  # it could not be kept either
 
     def _forget(self) -> None:
         """Take the modules out again, so that the next call of a payload that failed to load starts afresh."""
@@ -183,9 +200,9 @@ def adopt() -> None:
     for name in os.listdir(folder) if folder and os.path.isdir(folder) else ():
         if name.endswith(".payload"):
             with open(f"{folder}/{name}", "rb") as file:
-                kept = msgspec.msgpack.decode(file.read(), type=tuple[int, str, Source, str, str, dict[str, str]])
-            reference, digest, source, root, own_name, modules = kept
-            payload = Payload(reference, digest, source)
+                kept = msgspec.msgpack.decode(file.read(), type=tuple[str, Source, str, str, dict[str, str]])
+            digest, source, root, own_name, modules = kept
+            payload = Payload(digest, source)
             payload._root, payload._own_name, payload._modules = root, own_name, modules
             _FINDER.payloads.append(payload)
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from types import CoroutineType, GeneratorType
 from typing import Any, Protocol
 
+from . import _fork, _state, _world
 from ._failure import failure_map, misfit, simple_failure
 from ._hooks import Hook, HookError, Stack
 from ._payload import Payload
@@ -62,6 +63,8 @@ class Runner:
         stack = Stack() if self.hooks else None
         try:
             try:
+                # Not while busy: an interrupt must not come half way.
+                _world.show(_state.gang)
                 self.busy = True
                 if self.missed:
                     self.look()
@@ -74,12 +77,16 @@ class Runner:
                 if stream is not None:
                     self._stream(value, stream)
                     value = None
+                if _fork.is_child:
+                    _fork.end(None)
                 if stack is not None:
                     self._leave(stack, None)
                 self.busy = False
                 return encode(value), {}
             except BaseException as error:
                 self.busy = False
+                if _fork.is_child:
+                    _fork.end(error)
                 if stack is not None:
                     self.busy = True
                     failure = stack.leave(error)

@@ -16,7 +16,7 @@ import msgspec
 
 from . import _values, _wire
 from ._failure import simple_failure
-from ._messages import Ack, Adopt, Attach, Awaited, Cancel, Credit, Load, Run, Source, ToWorker
+from ._messages import Ack, Adopt, Attach, Cancel, Credit, Load, Run, Source, ToWorker
 from ._payload import Payload
 from ._pipes import Opening, Pipes
 from ._values import Buffer
@@ -32,6 +32,8 @@ _SEND_BUFFER: Final = 1 << 20
 _PATIENCE: Final = 1 << 16
 """While an answer cannot be sent, tasks are still taken in up to this number, so that client and worker never wait
 for each other."""
+_MOST_SKIPPED: Final = 1 << 20
+"""Runs that a client may leave out, because nobody waits for them any more."""
 
 _ALERT_NS: Final = 100_000
 """How long a worker that has just answered looks for its next task before it sleeps. Whoever calls one task after
@@ -42,23 +44,24 @@ class LostDescriptorsError(Exception):
     """The payload closed descriptors that belong to the worker."""
 
 
-Task = tuple[Run, dict[str, Any], dict[str, Any] | None]
-"""A `Run` that has arrived, its arguments, and what to answer instead of running it. (A class costs more.)"""
+Task = tuple[Run, Payload | None, dict[str, Any], dict[str, Any] | None]
+"""A `Run` that has arrived, its payload and arguments, and what to answer instead of running it. (A class costs
+more.)"""
 
 
 class Stream:
-    """The items of one task: how many may be sent, and those that a client that comes back may ask for again."""
+    """The items of one run: how many may be sent, and those that are not known to have arrived."""
 
-    __slots__ = ("items", "limit", "next", "window")
+    __slots__ = ("items", "limit", "next")
 
-    def __init__(self, credit: int) -> None:
-        self.limit = credit
-        self.window = credit
+    def __init__(self, granted: int) -> None:
+        self.limit = granted
         self.next = 0
         self.items: deque[tuple[int, list[Buffer]]] = deque()
 
-    def trim(self, arrived: int) -> None:
-        """Forget the items before index `arrived`."""
+    def advance(self, granted: int, arrived: int) -> None:
+        """Take note of how far the client is: both numbers only grow, so late and repeated ones change nothing."""
+        self.limit = max(self.limit, granted)
         while self.items and self.items[0][0] < arrived:
             self.items.popleft()
 
@@ -75,13 +78,16 @@ class Session:
             max_frame: most bytes that a body may have, in either direction.
         """
         self.queue: deque[Task] = deque()
+        self.received = 0
+        """Runs up to this number have arrived."""
         self.payloads: dict[int, Payload] = {}
+        """By slot."""
+        self.evicted: list[Payload] = []
+        """What has lost its slot; see `release_evicted`."""
         self.streams: dict[int, Stream] = {}
         self.running: int | None = None
         self.cancelled = False
-        """The running task was cancelled, or nobody awaits it any more."""
-        self.verdict: dict[str, Any] | None = None
-        """What to answer for the running task, however it ends."""
+        """The running task was cancelled."""
         self.leaving = False
         self.lost = False
         self.retained_bytes = 0
@@ -108,6 +114,19 @@ class Session:
         """Set the `Hello` that clients get. Before this, none may be waited for."""
         self._hello, self._hello_body = hello, body
 
+    def detach(self) -> None:
+        """Close the connection and the listener in a forked child, whose parent goes on with them."""
+        self._poll = select.poll()
+        self._greeted = False
+        # A generator that goes on in the child ends where it would wait for credit.
+        self.cancelled = True
+        connection, self._connection = self._connection, None
+        for opened in (self._opening, connection, self._listener):
+            if opened is not None:
+                # The payload may have closed it already.
+                with contextlib.suppress(OSError):
+                    opened.close()
+
     def poll(self) -> list[tuple[int, int]]:
         """Wait until something arrives; what `attend` is to be given."""
         return self._poll.poll()
@@ -130,35 +149,49 @@ class Session:
         """Take in what has arrived, without waiting."""
         self.attend(self._poll.poll(0))
 
-    def result(self, task: int, out: int, err: int, micros: int, parts: list[Buffer]) -> None:
-        """Answer a task with its value."""
-        self._finish(_wire.RESULT, task, out, err, micros, parts)
+    @property
+    def is_alone(self) -> bool:
+        """Whether there is no connection."""
+        return self._connection is None
 
-    def failure(self, task: int, out: int, err: int, micros: int, failure: dict[str, Any]) -> None:
-        """Answer a task with a failure map."""
-        self._finish(_wire.FAILURE, task, out, err, micros, [_encode(failure)])
+    def release_evicted(self) -> None:
+        """Release the payloads that have lost their slots, but for those that a waiting run still needs."""
+        evicted, self.evicted = self.evicted, []
+        for payload in evicted:
+            if any(task[1] is payload for task in self.queue):
+                self.evicted.append(payload)
+            elif payload not in self.payloads.values():
+                payload.release()
 
-    def item(self, task: int, parts: list[Buffer]) -> None:
-        """Send the next item of a task that streams.
+    def result(self, run: int, out: int, err: int, micros: int, parts: list[Buffer]) -> None:
+        """Answer a run with its value."""
+        self._finish(_wire.RESULT, run, out, err, micros, parts)
+
+    def failure(self, run: int, out: int, err: int, micros: int, failure: dict[str, Any]) -> None:
+        """Answer a run with a failure map."""
+        self._finish(_wire.FAILURE, run, out, err, micros, [_encode(failure)])
+
+    def item(self, run: int, parts: list[Buffer]) -> None:
+        """Send the next item of a run that streams.
 
         Raises:
             TooLargeError: the item is larger than a frame may be.
         """
-        stream = self.streams[task]
+        stream = self.streams[run]
         length = sum(map(len, parts))
         if length > self.max_frame:
             raise _values.TooLargeError(f"item {stream.next} has {length} bytes, and a frame may have {self.max_frame}")
-        frame = [_wire.prefix([_wire.ITEM, task, stream.next], length), *parts]
+        frame = [_wire.prefix([_wire.ITEM, run, stream.next], length), *parts]
         stream.items.append((stream.next, frame))
         stream.next += 1
         self._send(frame)
 
-    def may_send(self, task: int) -> bool:
+    def may_send(self, run: int) -> bool:
         """Whether the stream has credit left."""
-        stream = self.streams[task]
+        stream = self.streams[run]
         return stream.next < stream.limit
 
-    def _finish(self, number: int, task: int, out: int, err: int, micros: int, parts: list[Buffer]) -> None:
+    def _finish(self, number: int, run: int, out: int, err: int, micros: int, parts: list[Buffer]) -> None:
         length = len(parts[0]) if len(parts) == 1 else sum(map(len, parts))
         if length > self.max_frame:
             text = f"the result has {length} bytes, and a frame may have {self.max_frame}"
@@ -166,21 +199,21 @@ class Session:
             number, parts = _wire.FAILURE, [_encode(failure)]
             length = len(parts[0])
         self._sequence = sequence = self._sequence + 1
-        head = _encode([number, sequence, task, out, err, micros])
+        head = _encode([number, sequence, run, out, err, micros])
         start = _wire.HEADER.pack(len(head), length)
         small = len(parts) == 1 and length < 1 << 16
         parts = [b"".join((start, head, parts[0]))] if small else [start + head, *parts]
-        self._retained.append((sequence, task, parts, length))
+        self._retained.append((sequence, run, parts, length))
         self.retained_bytes += length
         self._send(parts)
 
     def _acknowledge(self, sequence: int) -> None:
         retained = self._retained
         while retained and retained[0][0] <= sequence:
-            _, task, _, length = retained.popleft()
+            _, run, _, length = retained.popleft()
             self.retained_bytes -= length
             if self.streams:
-                self.streams.pop(task, None)
+                self.streams.pop(run, None)
 
     def attend(self, events: list[tuple[int, int]]) -> None:
         """Look after the sockets that `poll` names."""
@@ -194,10 +227,15 @@ class Session:
                 self._accept()
 
     def _accept(self) -> None:
-        try:
-            connection, _ = self._listener.accept()
-        except (BlockingIOError, ConnectionAbortedError):
-            return
+        # Several may wait: a client that got no answer while a task ran has come again. The last one counts.
+        while True:
+            try:
+                connection, _ = self._listener.accept()
+            except (BlockingIOError, ConnectionAbortedError):
+                return
+            self._replace(connection)
+
+    def _replace(self, connection: socket.socket) -> None:
         # What the old client sent before it was replaced has arrived, and is not lost.
         self._read()
         self._drop()
@@ -264,6 +302,15 @@ class Session:
 
     def _handle(self, message: ToWorker, body: memoryview, owned: bool) -> None:
         if type(message) is Run and self._greeted:
+            if self._retained:
+                self._acknowledge(message.acknowledged)
+            if message.run != self.received + 1:
+                if message.run <= self.received:
+                    return  # it came over the connection before
+                if message.run - self.received > _MOST_SKIPPED:
+                    text = f"run {message.run} came after run {self.received}"
+                    raise _wire.ProtocolError(text, _wire.RUN)
+            self.received = message.run
             arguments: dict[str, Any] = {}
             failure = None
             if body != _EMPTY:
@@ -273,12 +320,9 @@ class Session:
                         raise TypeError("the arguments are not a map")
                 except Exception as error:
                     failure = simple_failure("arguments", f"the arguments cannot be decoded: {error}", path="")
-            if self._retained:
-                self._acknowledge(message.acknowledged)
-            if message.credit:
-                # After the acknowledgement: a task that comes again has had an answer here, which ended its stream.
-                self.streams[message.task] = Stream(message.credit)
-            self.queue.append((message, arguments, failure))
+            if message.granted:
+                self.streams[message.run] = Stream(message.granted)
+            self.queue.append((message, self.payloads.get(message.payload), arguments, failure))
         elif type(message) is Attach:
             self._attach(message)
         elif type(message) is Adopt:
@@ -288,19 +332,26 @@ class Session:
         elif type(message) is Ack:
             self._acknowledge(message.sequence)
         elif type(message) is Credit:
-            stream = self.streams.get(message.task)
+            stream = self.streams.get(message.run)
             if stream is not None:
-                stream.limit += message.items
-                stream.trim(stream.limit - stream.window)
+                stream.advance(message.granted, message.arrived)
         elif type(message) is Cancel:
-            self._cancel(message.task)
+            self._cancel(message.run)
         elif type(message) is Load:
-            payload = Payload(message.payload, message.digest, _decode_source(body))
-            known = self.payloads.get(message.payload)
-            if known is None or known.digest != payload.digest:
-                self.payloads[message.payload] = payload
+            self._load(message, body)
         else:
             self.leaving = True
+
+    def _load(self, message: Load, body: memoryview) -> None:
+        """Give a payload its slot. One that is there, in any slot, stays the same, with the state of its modules."""
+        old = self.payloads.get(message.slot)
+        if old is not None and old.digest == message.digest:
+            return
+        known = (*self.payloads.values(), *self.evicted)
+        payload = next((payload for payload in known if payload.digest == message.digest), None)
+        self.payloads[message.slot] = payload or Payload(message.digest, _decode_source(body))
+        if old is not None:
+            self.evicted.append(old)
 
     def _adopt(self) -> None:
         """Go on over the descriptors that came with the message."""
@@ -312,7 +363,7 @@ class Session:
         self._poll.register(pipes, select.POLLIN)
 
     def _attach(self, hello: Attach) -> None:
-        """A client's `Hello`: send again what it does not have, and tell it what was lost."""
+        """A client's `Hello`: say what has arrived, and send again what the client does not have."""
         if hello.version != _wire.PROTOCOL:
             raise _wire.ProtocolError(_wire.other_version(hello.version), _wire.ATTACH)
         if hello.generation != self._generation:
@@ -320,51 +371,26 @@ class Session:
             raise _wire.ProtocolError(text, _wire.ATTACH)
         self._greeted = True
         self._end_opening()
-        self._send([_wire.frame(self._hello, self._hello_body)])
+        self._send([_wire.frame([*self._hello, self.received], self._hello_body)])
         self._acknowledge(hello.acknowledged)
-        wanted = {awaited.task: awaited for awaited in hello.awaited}
-        self.queue = deque(task for task in self.queue if task[0].task in wanted)
-        answered = {task for _, task, _, _ in self._retained}
-        if self.running is not None and self.running not in wanted:
-            self.cancelled = True
-        lost: list[tuple[int, str]] = []
-        for task, awaited in wanted.items():
-            stream = self.streams.get(task)
-            if stream is not None and not self._resume(stream, awaited):
-                text = f"items of the stream from index {awaited.index} on are no longer here"
-                if task == self.running:
-                    self.cancelled, self.verdict = True, simple_failure("unknown", text)
-                else:
-                    lost.append((task, text))
+        for awaited in hello.streams:
+            stream = self.streams.get(awaited.run)
+            if stream is not None:
+                stream.advance(awaited.granted, awaited.arrived)
+                for _, parts in list(stream.items):
+                    self._send(parts)
         for _, _, parts, _ in list(self._retained):
             self._send(parts)
-        known = answered | {task[0].task for task in self.queue} | {self.running}
-        lost += [(task, "the worker does not know the task: it never arrived") for task in wanted if task not in known]
-        for task, text in lost:
-            self.failure(task, 0, 0, 0, simple_failure("unknown", text))
 
-    def _resume(self, stream: Stream, awaited: Awaited) -> bool:
-        """Send the items again that the client does not have; whether all of them are still here."""
-        index = awaited.index
-        oldest = stream.items[0][0] if stream.items else stream.next
-        if index < oldest or index > stream.next:
-            return False
-        stream.trim(index)
-        if awaited.credit is not None:
-            stream.limit = index + awaited.credit
-        for _, parts in list(stream.items):
-            self._send(parts)
-        return True
-
-    def _cancel(self, task: int) -> None:
-        if task == self.running:
+    def _cancel(self, run: int) -> None:
+        if run == self.running:
             self.cancelled = True
             return
-        for waiting in self.queue:
-            if waiting[0].task == task:
-                self.queue.remove(waiting)
+        for place, waiting in enumerate(self.queue):
+            if waiting[0].run == run:
+                del self.queue[place]
                 text = "the task was cancelled before it began"
-                self.failure(task, 0, 0, 0, simple_failure("cancelled", text))
+                self.failure(run, 0, 0, 0, simple_failure("cancelled", text))
                 return
 
     def _send(self, parts: list[Buffer]) -> None:

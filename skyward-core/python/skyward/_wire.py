@@ -10,9 +10,11 @@ import msgspec
 
 from ._memory import allocate
 
-PROTOCOL: Final = 1
+PROTOCOL: Final = 2
 MAX_HEAD: Final = 1 << 20
 MAX_FRAME: Final = 1 << 30
+SLOTS: Final = 256
+"""Payloads that a worker keeps."""
 HEADER: Final = struct.Struct("<II")
 
 # Client to agent.
@@ -24,6 +26,7 @@ STOP: Final = 5
 PING: Final = 6
 LOGS: Final = 7
 SHUTDOWN: Final = 8
+RECALL: Final = 9
 
 # Agent to client.
 AGENT_HELLO: Final = 33
@@ -38,6 +41,7 @@ ERROR: Final = 41
 AGENT_BYE: Final = 42
 PROGRESS: Final = 43
 STACKS: Final = 44
+RECALLED: Final = 45
 
 # Client to worker.
 ATTACH: Final = 65

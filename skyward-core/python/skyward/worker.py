@@ -7,9 +7,11 @@ from . import _bytecode
 
 # isort: on
 import _signal  # type: ignore[import-not-found]
+import contextlib
 import os
 import signal
 import socket
+import struct
 import sys
 from time import perf_counter_ns
 from types import FrameType
@@ -17,7 +19,7 @@ from typing import Any, Final, cast
 
 import msgspec
 
-from . import _hooks, _payload, _state, _wire
+from . import _fork, _hooks, _payload, _state, _wire, _world
 from ._complaint import complain
 from ._conceal import conceal
 from ._failure import failure_map, simple_failure
@@ -30,6 +32,8 @@ EXIT_HOOK: Final = 3
 EXIT_DESCRIPTORS: Final = 4
 """Exit code of a worker whose descriptors the payload closed."""
 
+_INDEX: Final = struct.Struct("<I")
+_RECALLED: Final = simple_failure("recalled", "the client took the task back before it began")
 _STALE_NS: Final = 1_000_000
 """After a task that took this long, the connection is looked at before the next: it may hold a `Cancel`."""
 
@@ -51,11 +55,21 @@ class Worker:
         self.failure: dict[str, Any] | None = None
         self.retain_bytes: int = spec.get("retain_bytes") or 1 << 28
         self.session = Session(listener, self.generation, spec.get("max_frame") or _wire.MAX_FRAME)
+        self.account = _account(spec.get("account"))
+        """Two numbers that the agent sees: the run that was begun last, and the last one that must not begin."""
         self.waiting = False
         self.terminated = False
-        self._handlers = (self.on_interrupt, self.on_terminate)
+        self._handlers = (self.on_interrupt, self.on_terminate, self.on_attend)
+        signals = (signal.SIGINT, signal.SIGTERM, signal.SIGURG)
+        self._forks = _fork.Forks(dict(zip(signals, self._handlers, strict=True)), self.session.detach)
         self.out = _keep(1)
         self.err = _keep(2)
+        self.out_end = self.err_end = 0
+        """How long the output files were when the last task ended."""
+        self.index = _INDEX.pack(cluster["worker"])
+        self.wake: int | None = None
+        with contextlib.suppress(KeyError, OSError):
+            self.wake = _open(spec["wake"], os.O_NONBLOCK)
 
     def _has_signals(self) -> bool:
         # The module `signal` wraps this in an enumeration, which takes longer than all the rest of a call.
@@ -69,6 +83,10 @@ class Worker:
         """
         signal.signal(signal.SIGINT, self._handlers[0])
         signal.signal(signal.SIGTERM, self._handlers[1])
+        # The agent has the worker look at its connection. Unlike an interrupt, this is no payload's business: where
+        # it can, a system call goes on.
+        signal.signal(signal.SIGURG, self._handlers[2])
+        signal.siginterrupt(signal.SIGURG, False)
 
     def enter(self) -> None:
         """Enter the hooks around the app; the `Hello` then tells how it went."""
@@ -102,6 +120,8 @@ class Worker:
                 if session.queue:
                     queue_is_stale = self.execute(session.queue.popleft())
                     answered = True
+                    if session.evicted:
+                        session.release_evicted()
                 if session.lost:
                     raise LostDescriptorsError("that of its connection")
                 continue
@@ -117,31 +137,40 @@ class Worker:
         """Run one task and answer it; whether it took long."""
         began = perf_counter_ns()
         session = self.session
-        run, arguments, refusal = task
-        identity = run.task
+        run, payload, arguments, refusal = task
+        identity = run.run
+        account = self.account
+        recalled = identity <= account[1]
+        if not recalled:
+            # The agent writes the second number and then reads the first, this side the other way round: so either
+            # the agent sees that the run has begun, or the recall is seen here.
+            account[0] = identity
+            recalled = identity <= account[1]
+        if recalled:
+            session.failure(identity, 0, 0, 0, _RECALLED)
+            return False
         session.running = identity
         _state.gang = run.gang
         session.cancelled = False
-        session.verdict = None
         parts: list[Buffer] | None = None
         failure = refusal or self.failure
-        payload = session.payloads.get(run.payload)
         if failure is None:
             if payload is None:
-                failure = simple_failure("unknown", f"payload {run.payload} was never loaded here")
+                failure = simple_failure("unknown", f"slot {run.payload} had no payload when the task came")
             else:
                 stream = _Output(session, identity) if identity in session.streams else None
                 parts, failure = self.runner.run(payload, arguments, run.trace, stream)
                 if not self._has_signals():
                     self.take_signals()
-        if session.verdict is not None:
-            parts, failure = None, session.verdict
         flush()
         session.running = None
         try:
             out, err = os.lseek(self.out, 0, os.SEEK_END), os.lseek(self.err, 0, os.SEEK_END)
         except OSError:
             raise LostDescriptorsError("those of its output files") from None
+        if out != self.out_end or err != self.err_end:
+            self.out_end, self.err_end = out, err
+            self.wake_agent()
         took = perf_counter_ns() - began
         if took > _STALE_NS:
             self.take_signals()
@@ -151,8 +180,20 @@ class Worker:
             session.failure(identity, out, err, took // 1000, failure)
         return took > _STALE_NS
 
+    def wake_agent(self) -> None:
+        """Have the agent send what the task has printed; otherwise it would look at the files a little later."""
+        if self.wake is not None:
+            try:
+                os.write(self.wake, self.index)
+            except OSError:
+                pass  # the pipe is full, so the agent is about to look; or the payload has closed it
+
     def leave(self) -> int:
         """Leave the hooks; the exit code."""
+        try:
+            _world.leave()
+        except Exception as error:
+            complain(f"what a task that ran alone has left could not be ended: {error}")
         failure = self.stack.leave()
         if failure is None:
             return 0
@@ -161,10 +202,17 @@ class Worker:
 
     def on_interrupt(self, number: int, frame: FrameType | None) -> None:
         """SIGINT: raise in the payload, if the task that runs was cancelled."""
+        if self._forks.defer(frame):
+            return
         if self.runner.busy:
             self.look()
         else:
             self.runner.missed = True
+
+    def on_attend(self, number: int, frame: FrameType | None) -> None:
+        """SIGURG: look at the connection. The client has it sent again where this is no time for it."""
+        if self.runner.busy and not self._forks.is_within(frame):
+            self.look()
 
     def look(self) -> None:
         """See whether the task that runs is to end.
@@ -189,31 +237,45 @@ class Worker:
         """SIGTERM: end after leaving the hooks; a task that runs is interrupted first."""
         self.session.leaving = self.terminated = True
         self.session.queue.clear()
-        if self.waiting:
+        if self.waiting and not self._forks.defer(frame):
             self.waiting = False
             raise _Leave
         self.on_interrupt(number, frame)
+
+    def on_unraisable(self, unraisable: sys.UnraisableHookArgs) -> None:
+        """An exception was raised where Python can only print it: in a finalizer, or a callback of `fork`.
+
+        For the interrupt of a task this would mean that the task goes on.
+        """
+        if isinstance(unraisable.exc_value, KeyboardInterrupt) and self.runner.busy and self.runner.interrupted:
+            self.runner.interrupted = False
+            _fork.send_again()
+        else:
+            sys.__unraisablehook__(unraisable)
 
 
 class _Output:
     """The stream of one task's items."""
 
-    def __init__(self, session: Session, task: int) -> None:
+    def __init__(self, session: Session, run: int) -> None:
         self.session = session
-        self.task = task
+        self.run = run
 
     def wait(self) -> bool:
         """Wait for credit; False when the task was cancelled."""
         session = self.session
+        if session.is_alone:
+            # Nobody gets the items before a client has come back.
+            session.pump()
         while not session.cancelled and not session.leaving:
-            if session.may_send(self.task):
+            if session.may_send(self.run):
                 return True
             session.wait()
         return False
 
     def put(self, parts: list[Buffer]) -> None:
         """Send one item."""
-        self.session.item(self.task, parts)
+        self.session.item(self.run, parts)
 
 
 def main() -> None:
@@ -229,9 +291,10 @@ def main() -> None:
         sys.path.append(sys.path.pop(0))
     _set_up_output(spec.get("stacks"))
     if progress := spec.get("progress"):
-        _state.progress = _open(progress)
+        _state.progress = _open(progress, os.O_CREAT)
     worker = Worker(spec, listener)
     worker.take_signals()
+    sys.unraisablehook = worker.on_unraisable
     try:
         worker.enter()
         worker.serve()
@@ -269,13 +332,26 @@ def _set_up_output(stacks: str | None) -> None:
 
     descriptor = _keep(2)
     faulthandler.enable(descriptor)
-    asked = descriptor if stacks is None else _open(stacks, os.O_APPEND)
+    asked = descriptor if stacks is None else _open(stacks, os.O_CREAT | os.O_APPEND)
     faulthandler.register(signal.SIGUSR1, asked, all_threads=True, chain=False)
 
 
-def _open(path: str, flags: int = 0) -> int:
+def _account(path: str | None) -> memoryview:
+    """The numbers that the agent made a file for; a private pair where there is no agent."""
+    import mmap
+
+    if path is None:
+        return memoryview(bytearray(16)).cast("Q")
+    descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    try:
+        return memoryview(mmap.mmap(descriptor, 16)).cast("Q")
+    finally:
+        os.close(descriptor)
+
+
+def _open(path: str, flags: int) -> int:
     """A file of the worker's own, at a high descriptor."""
-    low = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | flags, 0o600)
+    low = os.open(path, os.O_WRONLY | os.O_CLOEXEC | flags, 0o600)
     high = _keep(low)
     os.close(low)
     return high

@@ -92,14 +92,17 @@ class Frames:
 class WorkerClient(Frames):
     """A connection to one worker."""
 
-    def __init__(self, path: str, generation: int = 1, acknowledged: int = 0, awaited: Any = ()) -> None:
+    def __init__(self, path: str, generation: int = 1, acknowledged: int = 0, streams: Any = ()) -> None:
         super().__init__(path)
-        self.send([_wire.ATTACH, _wire.PROTOCOL, generation, acknowledged, list(awaited)])
+        self.send([_wire.ATTACH, _wire.PROTOCOL, generation, acknowledged, list(streams)])
         self.task = 0
+        """The number of the run that was sent last; a worker counts them for as long as it lives."""
         self.acknowledged = 0
+        self.gang = True
 
     def hello(self) -> tuple[list[Any], Any]:
         head, body = self.expect(_wire.WORKER_HELLO)
+        self.task = max(self.task, head[7])
         return head, msgspec.msgpack.decode(body) if body else None
 
     def load(
@@ -117,7 +120,7 @@ class WorkerClient(Frames):
     def start(self, reference: int, credit: int = 0, /, **arguments: Any) -> int:
         self.task += 1
         body = msgspec.msgpack.encode(arguments)
-        self.send([_wire.RUN, self.task, reference, self.acknowledged, credit, None], body)
+        self.send([_wire.RUN, self.task, reference, self.acknowledged, credit, None, self.gang], body)
         return self.task
 
     def outcome(self, task: int) -> tuple[list[Any], Any]:
@@ -160,16 +163,16 @@ class AgentClient(Frames):
     def start(self, spec: dict[str, Any], workers: list[int] | None = None) -> list[list[Any]]:
         """Start workers; a list of index, pid and socket path."""
         generation = spec["cluster"]["generation"]
-        self.send([_wire.START, generation, workers or [0]], msgspec.msgpack.encode(spec))
+        self.send([_wire.START, 1, generation, workers or [0]], msgspec.msgpack.encode(spec))
         while True:
             head, _ = self.receive()
             if head[0] == _wire.STARTED:
-                return head[2]  # type: ignore[no-any-return]
+                return head[3]  # type: ignore[no-any-return]
             assert head[0] != _wire.ERROR, head
             self.seen.append((head, b""))
 
     def shutdown(self, grace: float = 2.0) -> None:
-        self.send([_wire.SHUTDOWN, grace])
+        self.send([_wire.SHUTDOWN, 2, grace])
         self.expect(_wire.AGENT_BYE)
 
 

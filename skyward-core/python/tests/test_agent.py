@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+import textwrap
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from time import monotonic
@@ -43,8 +44,8 @@ def main(count):
 
 
 def test_the_line_and_the_hello(node: Node) -> None:
-    assert node.line == {"pid": node.line["pid"], "protocol": 1, "python": sys.version.split()[0]}
-    assert node.agent.facts[1:4] == [1, node.line["pid"], sys.version.split()[0]]
+    assert node.line == {"pid": node.line["pid"], "protocol": 2, "python": sys.version.split()[0]}
+    assert node.agent.facts[1:4] == [2, node.line["pid"], sys.version.split()[0]]
     facts = node.agent.facts[4]
     assert facts["cpus"] >= 1
     assert facts["memory_bytes"] > 1 << 20
@@ -98,7 +99,7 @@ def test_starting_answers_with_sockets_that_accept(node: Node) -> None:
     ],
 )
 def test_a_start_that_fails_says_what_is_missing(node: Node, spec: dict[str, Any], text: str) -> None:
-    node.agent.send([_wire.START, 1, [0]], msgspec.msgpack.encode(start_spec(**spec)))
+    node.agent.send([_wire.START, 1, 1, [0]], msgspec.msgpack.encode(start_spec(**spec)))
     head, _ = node.agent.expect(_wire.ERROR)
     assert head[1] == _wire.START
     assert text in head[2]
@@ -107,7 +108,7 @@ def test_a_start_that_fails_says_what_is_missing(node: Node, spec: dict[str, Any
 
 def test_a_start_that_does_not_fit_is_refused(node: Node) -> None:
     def refused(generation: int) -> str:
-        node.agent.send([_wire.START, generation, [0]], msgspec.msgpack.encode(start_spec(generation)))
+        node.agent.send([_wire.START, 3, generation, [0]], msgspec.msgpack.encode(start_spec(generation)))
         return str(node.agent.expect(_wire.ERROR)[0][2])
 
     node.ready(generation=2)
@@ -137,7 +138,7 @@ def test_signals_that_come_too_early_do_no_harm(node: Node) -> None:
 
 def test_generations_follow_each_other(node: Node) -> None:
     node.ready()
-    node.agent.send([_wire.STOP, 1, [0], 10.0])
+    node.agent.send([_wire.STOP, 1, 1, [0], 10.0])
     node.agent.expect(_wire.STOPPED)
     worker = node.ready("def main():\n    return 2\n", generation=2)
     assert worker.call(1) == 2
@@ -151,20 +152,20 @@ def test_stop_kills_what_does_not_listen(node: Node) -> None:
     worker.start(1)
     node.agent.send([_wire.LOGS, 1, 0, 0, 0])
     node.agent.expect(_wire.LOG)
-    node.agent.send([_wire.STOP, 1, [0], 0.1])
-    assert node.agent.expect(_wire.EXITED)[0][4:] == [None, signal.SIGKILL, False]
-    assert node.agent.expect(_wire.STOPPED)[0][1:] == [1, [0]]
+    node.agent.send([_wire.STOP, 7, 1, [0], 0.1])
+    assert node.agent.expect(_wire.EXITED)[0][4:7] == [None, signal.SIGKILL, False]
+    assert node.agent.expect(_wire.STOPPED)[0][1:] == [7, 1, [0]]
 
 
 def test_stop_of_workers_that_do_not_run_is_answered(node: Node) -> None:
-    node.agent.send([_wire.STOP, 9, [0, 1], 1.0])
-    assert node.agent.expect(_wire.STOPPED)[0] == [_wire.STOPPED, 9, [0, 1]]
+    node.agent.send([_wire.STOP, 4, 9, [0, 1], 1.0])
+    assert node.agent.expect(_wire.STOPPED)[0] == [_wire.STOPPED, 4, 9, [0, 1]]
 
 
 def test_kill_is_told_by_its_signal(node: Node) -> None:
     node.ready()
     node.agent.send([_wire.SIGNAL, 1, 0, "kill"])
-    assert node.agent.expect(_wire.EXITED)[0][1:] == [1, 0, node.pid, None, 9, False]
+    assert node.agent.expect(_wire.EXITED)[0][1:] == [1, 0, node.pid, None, 9, False, 0]
     node.agent.send([_wire.SIGNAL, 1, 7, "kill"])
     assert "no worker 7" in node.agent.expect(_wire.ERROR)[0][2]
     node.agent.send([_wire.SIGNAL, 1, 0, "tickle"])
@@ -180,7 +181,7 @@ def test_children_left_behind_are_ended(make_node: Callable[..., Node], how: str
         worker.send([_wire.BYE])
         node.agent.expect(_wire.EXITED)
     elif how == "stop":
-        node.agent.send([_wire.STOP, 1, [0], 10.0])
+        node.agent.send([_wire.STOP, 1, 1, [0], 10.0])
         node.agent.expect(_wire.STOPPED)
     elif how == "shutdown":
         node.agent.shutdown()
@@ -232,7 +233,7 @@ def test_the_lease_ends_everything(make_node: Callable[..., Node]) -> None:
 def test_any_frame_renews_the_lease(make_node: Callable[..., Node]) -> None:
     node = make_node(lease=0.6)
     for _ in range(4):
-        node.agent.send([_wire.STOP, 1, [0], 0.0])
+        node.agent.send([_wire.STOP, 1, 1, [0], 0.0])
         node.agent.expect(_wire.STOPPED)
         # Three of these waits are longer than the lease; the agent's end would be readable.
         assert select.select([node.agent.socket], [], [], 0.25) == ([], [], [])
@@ -272,12 +273,12 @@ def test_a_new_client_replaces_the_old_and_misses_no_exit(node: Node) -> None:
     assert new.expect(_wire.EXITED)[0][4] == 5
     new.close()
     again = AgentClient(node.folder)
-    assert again.expect(_wire.EXITED)[0][1:] == [1, 0, node.pid, 5, None, False]
+    assert again.expect(_wire.EXITED)[0][1:] == [1, 0, node.pid, 5, None, False, 1]
 
 
 def test_another_pools_client_is_refused(node: Node) -> None:
     other = Frames(str(node.folder / "agent.sock"))
-    other.send([_wire.HELLO, 1, "other", 1 << 30])
+    other.send([_wire.HELLO, 2, "other", 1 << 30])
     assert "belongs to pool pool" in other.expect(_wire.ERROR)[0][2]
     assert other.at_end()
     node.agent.send([_wire.PING, 1, 60.0])
@@ -308,11 +309,11 @@ def test_garbage_gets_an_error_and_never_ends_the_agent(node: Node, data: bytes)
 @pytest.mark.parametrize(
     ("head", "body"),
     [
-        ([_wire.START, 1, [0]], b"\xc1"),
-        ([_wire.START, 1, [0]], b"\x80"),
-        ([_wire.START, "x", 3], b"\x80"),
+        ([_wire.START, 1, 1, [0]], b"\xc1"),
+        ([_wire.START, 1, 1, [0]], b"\x80"),
+        ([_wire.START, 1, "x", 3], b"\x80"),
         ([_wire.LOGS, 1], b""),
-        ([_wire.STOP, 1, [0], "soon"], b""),
+        ([_wire.STOP, 1, 1, [0], "soon"], b""),
         ([200], b""),
     ],
 )
@@ -420,7 +421,7 @@ def test_out_of_memory_is_told(small_group: Path, node: Node) -> None:
     (small_group / "cgroup.procs").write_text(str(node.line["pid"]))
     worker = node.ready("def main():\n    return len(bytearray(1 << 29))\n")
     worker.start(1)
-    assert node.agent.expect(_wire.EXITED)[0][4:] == [None, signal.SIGKILL, True]
+    assert node.agent.expect(_wire.EXITED)[0][4:7] == [None, signal.SIGKILL, True]
     node.agent.shutdown()
     assert gone(node.line["pid"])
 
@@ -480,3 +481,69 @@ def test_an_owner_is_looked_for_where_it_cannot_be_watched(folder: Path) -> None
     owner.kill()
     owner.wait()
     assert agent.at_end()
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/environ"), reason="the limit is that of Linux")
+def test_a_worker_of_ten_thousand_nodes_starts_and_its_children_know_all_of_them(node: Node) -> None:
+    source = """
+    import subprocess, sys
+    import skyward as sky
+
+    CHILD = "import skyward as sky; info = sky.instance_info(); print(len(info.peers), info.peers[-1].addr)"
+
+    def main():
+        peers = sky.instance_info().peers
+        child = subprocess.run([sys.executable, "-c", CHILD], check=True, capture_output=True, text=True)
+        return [[peer.node, peer.addr] for peer in (peers[0], peers[-1])], len(peers), child.stdout.split()
+    """
+    peers = [{"node": index, "addr": f"10.0.{index // 256}.{index % 256}"} for index in range(10_000)]
+    worker = node.ready(textwrap.dedent(source), cluster={"total_nodes": len(peers), "peers": peers})
+    ends = [[0, "10.0.0.0"], [9_999, "10.0.39.15"]]
+    assert worker.call(1) == [ends, 10_000, ["10000", "10.0.39.15"]]
+
+
+def test_a_worker_that_is_started_again_knows_the_nodes_that_there_are_by_then(node: Node) -> None:
+    source = "import skyward as sky\ndef main():\n    return [peer.addr for peer in sky.instance_info().peers]\n"
+    assert node.ready(source).call(1) == ["127.0.0.1"]
+    node.agent.send([_wire.STOP, 1, 1, [0], 0.0])
+    node.agent.expect(_wire.STOPPED)
+    assert node.ready(source, cluster={"peers": [{"node": 0, "addr": "127.0.0.2"}]}).call(1) == ["127.0.0.2"]
+
+
+@pytest.mark.parametrize("lease", [30 * 365 * 86400.0, 25 * 86400.0])
+def test_a_lease_may_be_longer_than_any_wait_of_the_system(make_node: Callable[..., Node], lease: float) -> None:
+    node = make_node(lease=lease)
+    node.agent.send([_wire.PING, 1, lease])
+    assert node.agent.expect(_wire.PONG)[0][1] == 1
+    worker = node.ready("def main():\n    return 1\n")
+    assert worker.call(1) == 1
+    node.agent.send([_wire.STOP, 1, 1, [0], lease])
+    node.agent.expect(_wire.STOPPED)
+
+
+def test_what_a_task_has_printed_is_sent_when_it_ends(folder: Path) -> None:
+    # This agent does not look at the files by itself.
+    patient = (
+        "import runpy, sys; from skyward._agent import logs; logs.SOON = logs.LATE = 3600.0; sys.argv[0] = 'agent';"
+        "runpy.run_module('skyward.agent', run_name='__main__')"
+    )
+    subprocess.run(
+        [sys.executable, "-c", patient, "--dir", str(folder), "--addr", "127.0.0.1", "--lease", "60"],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        check=True,
+        timeout=20,
+        stdout=subprocess.DEVNULL,
+    )
+    agent = AgentClient(folder)
+    [[_, pid, path]] = agent.start(start_spec())
+    worker = WorkerClient(path)
+    worker.load(1, "import os\ndef main(text):\n    os.write(1, text.encode())\n    if text == 'last': os._exit(1)\n")
+    agent.send([_wire.LOGS, 1, 0, 0, 0])
+    worker.call(1, text="no line")
+    assert agent.expect(_wire.LOG) == ([_wire.LOG, 1, 0, 1, 0], b"no line")
+    worker.start(1, text="last")
+    agent.expect(_wire.LOG_END)
+    kinds = [head[0] for head, _ in agent.seen]
+    assert kinds == [_wire.LOG, _wire.EXITED], "the last words come before the end"
+    agent.shutdown()
+    assert gone(pid)

@@ -53,6 +53,7 @@ def test_arguments_that_cannot_be_decoded(node: Node) -> None:
     ):
         worker.send([_wire.RUN, task, 1, 0, 0, None], body)
         assert worker.outcome(task)[1]["kind"] == "arguments"
+        worker.task = task
     assert worker.call(1, a=1) == 1
 
 
@@ -164,7 +165,7 @@ def test_what_the_payload_does_to_its_surroundings_does_not_stop_the_worker(node
     )
     for what in ("close", "stdout", "signals", "thread", "chdir"):
         assert worker.call(1, what=what) == what
-    node.agent.send([_wire.STOP, 1, [0], 20.0])
+    node.agent.send([_wire.STOP, 1, 1, [0], 20.0])
     head, _ = node.agent.expect(_wire.EXITED)
     assert head[4:6] == [0, None]
 
@@ -173,7 +174,7 @@ def test_a_worker_whose_descriptors_were_closed_says_so_and_ends(node: Node) -> 
     worker = node.ready("import os\ndef main():\n    os.closerange(3, 1 << 16)\n")
     worker.start(1)
     head, _ = node.agent.expect(_wire.EXITED)
-    assert head[4:] == [4, None, False]
+    assert head[4:7] == [4, None, False]
     assert b"closed descriptors" in (node.folder / "g1" / "w0.err").read_bytes()
 
 
@@ -202,8 +203,8 @@ def test_garbage_ends_the_connection_and_not_the_worker(node: Node) -> None:
 @pytest.mark.parametrize(
     ("first", "text"),
     [
-        ([_wire.ATTACH, 2, 1, 0, []], "version 1"),
-        ([_wire.ATTACH, 1, 7, 0, []], "generation 1"),
+        ([_wire.ATTACH, 3, 1, 0, []], "version 2"),
+        ([_wire.ATTACH, 2, 7, 0, []], "generation 1"),
         ([_wire.BYE], "Hello"),
     ],
 )
@@ -273,7 +274,7 @@ def test_progress_is_told(node: Node) -> None:
     assert node.agent.quiet(0.3), "said twice at once is said once"
     # A worker without its descriptors ends, but not by an error of this call.
     worker.start(1, descriptors=True)
-    assert node.agent.expect(_wire.EXITED)[0][4:] == [4, None, False]
+    assert node.agent.expect(_wire.EXITED)[0][4:7] == [4, None, False]
 
 
 def test_progress_outside_of_a_worker_does_nothing() -> None:
@@ -286,7 +287,7 @@ def test_a_crash_leaves_its_stack_in_the_output(node: Node) -> None:
     worker = node.ready("import ctypes\ndef main():\n    ctypes.string_at(0)\n")
     worker.start(1)
     head, _ = node.agent.expect(_wire.EXITED)
-    assert head[4:] == [None, signal.SIGSEGV, False]
+    assert head[4:7] == [None, signal.SIGSEGV, False]
     assert b"Segmentation fault" in (node.folder / "g1" / "w0.err").read_bytes()
 
 

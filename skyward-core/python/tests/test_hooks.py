@@ -67,7 +67,7 @@ def test_hooks_are_entered_in_order_and_left_in_reverse(node: Node) -> None:
     assert worker.call(1) == ["enter a", "enter b"]
     worker.send([_wire.BYE])
     head, _ = node.agent.expect(_wire.EXITED)
-    assert head[4:] == [0, None, False]
+    assert head[4:7] == [0, None, False]
     assert (node.folder / "g1" / "w0.out").read_text() == "leave b\nleave a\n"
 
 
@@ -120,7 +120,7 @@ def test_an_app_hook_that_raises_is_told_in_the_hello(node: Node, bad: dict[str,
     # Whoever sends work all the same learns why it cannot run.
     worker.load(1, PAYLOAD)
     assert worker.failure(1)["kind"] == "hook"
-    node.agent.send([_wire.STOP, 1, [0], 10.0])
+    node.agent.send([_wire.STOP, 1, 1, [0], 10.0])
     assert node.agent.expect(_wire.EXITED)[0][4:6] == [0, None]
     assert "leave a" in (node.folder / "g1" / "w0.out").read_text()
 
@@ -139,7 +139,7 @@ def test_a_hook_that_exits_is_a_failure(node: Node) -> None:
 def test_a_hook_that_raises_when_left_is_an_exit_code(node: Node) -> None:
     worker = node.ready(hooks=[hook("a"), hook("b", fail="exit")])
     worker.send([_wire.BYE])
-    assert node.agent.expect(_wire.EXITED)[0][4:] == [3, None, False]
+    assert node.agent.expect(_wire.EXITED)[0][4:7] == [3, None, False]
     assert "cannot leave b" in (node.folder / "g1" / "w0.err").read_text()
     assert "leave a" in (node.folder / "g1" / "w0.out").read_text()
 
@@ -152,10 +152,10 @@ def test_a_stopped_worker_leaves_its_hooks(node: Node) -> None:
     task = worker.start(2)
     node.agent.send([_wire.LOGS, 1, 0, 0, 0])
     node.agent.expect(_wire.LOG)
-    node.agent.send([_wire.STOP, 1, [0], 20.0])
+    node.agent.send([_wire.STOP, 7, 1, [0], 20.0])
     assert worker.outcome(task)[1]["kind"] == "cancelled"
-    assert node.agent.expect(_wire.EXITED)[0][4:] == [0, None, False]
-    assert node.agent.expect(_wire.STOPPED)[0][1:] == [1, [0]]
+    assert node.agent.expect(_wire.EXITED)[0][4:7] == [0, None, False]
+    assert node.agent.expect(_wire.STOPPED)[0][1:] == [7, 1, [0]]
     assert (node.folder / "g1" / "w0.out").read_text() == "began\nleave a\n"
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from typing import Any
 
 import msgspec
@@ -51,14 +50,13 @@ FEW = settings(max_examples=60, deadline=None, suppress_health_check=list(Health
 # Without `Bye`, which is meant to end a worker.
 TO_WORKER = [_wire.ATTACH, _wire.LOAD, _wire.RUN, _wire.ACK, _wire.CREDIT, _wire.CANCEL, 0, 72]
 # Without what is meant to end an agent: `Shutdown`, and `Ping`, whose lease may be over at once.
-TO_AGENT = [_wire.HELLO, _wire.START, _wire.RESERVE_PORT, _wire.SIGNAL, _wire.STOP, _wire.LOGS, 0, 9]
+TO_AGENT = [_wire.HELLO, _wire.START, _wire.RESERVE_PORT, _wire.SIGNAL, _wire.STOP, _wire.LOGS, _wire.RECALL, 0, 10]
 DEEP_SOURCE = b"\x82\xa5entry\xa4main\xa1x" + DEEP
 
 
 def test_a_worker_outlives_every_client(node: Node) -> None:
     """One worker meets all of them, and still answers."""
     path = str(node.ready("def main(): return 7").socket.getpeername())
-    tasks = itertools.count(1 << 40)
 
     @FEW
     @given(st.booleans(), st.lists(frames(TO_WORKER), max_size=4))
@@ -67,7 +65,7 @@ def test_a_worker_outlives_every_client(node: Node) -> None:
     @example(True, [_wire.frame([_wire.LOAD, 2, "d"], DEEP)])
     @example(True, [_wire.frame([_wire.RUN, 1, 1, 0, 0, None], DEEP)])
     @example(True, [_wire.frame([_wire.RUN, 1, 9, 0, 0, None])])
-    @example(True, [_wire.frame([_wire.RUN, 1, 1, 0, 1 << 62, None]), _wire.frame([_wire.CREDIT, 1, (1 << 63) - 1])])
+    @example(True, [_wire.frame([_wire.RUN, 1, 1, 0, 1 << 62, None]), _wire.frame([_wire.CREDIT, 1, (1 << 63) - 1, 0])])
     def meet(greets: bool, sent: list[bytes]) -> None:
         client = WorkerClient(path) if greets else Frames(path)
         send(client, sent)
@@ -75,8 +73,6 @@ def test_a_worker_outlives_every_client(node: Node) -> None:
         worker = WorkerClient(path)
         assert worker.hello()[0][5]
         worker.load(1, "def main(): return 7")
-        # A number that no hostile client is likely to have given to a task of its own.
-        worker.task = next(tasks)
         assert worker.call(1) == 7
         worker.send([_wire.ACK, worker.acknowledged])
         worker.close()
@@ -92,8 +88,8 @@ def test_an_agent_outlives_every_client(node: Node) -> None:
     @FEW
     @given(st.booleans(), st.lists(frames(TO_AGENT), max_size=4))
     @example(True, [raw(b"\x92\x03\x01" + DEEP)])
-    @example(True, [_wire.frame([_wire.START, 1, [0]], b"\x81\xa1x" + DEEP)])
-    @example(True, [_wire.frame([_wire.START, 1, [0]], DEEP)])
+    @example(True, [_wire.frame([_wire.START, 1, 1, [0]], b"\x81\xa1x" + DEEP)])
+    @example(True, [_wire.frame([_wire.START, 1, 1, [0]], DEEP)])
     @example(True, [_wire.frame([_wire.LOGS, (1 << 63) - 1, (1 << 63) - 1, (1 << 63) - 1, (1 << 63) - 1])])
     def meet(greets: bool, sent: list[bytes]) -> None:
         client = AgentClient(node.folder) if greets else Frames(path)

@@ -96,6 +96,22 @@ def test_compute_is_the_function_itself() -> None:
     assert sky.compute(speak) is speak
     assert sky.compute(timeout=3)(speak) is speak
     assert sky.compute()(speak) is speak
+    assert sky.function(speak) is sky.function(timeout=3)(speak) is sky.function()(speak) is speak
+
+
+@pytest.mark.parametrize(
+    ("module", "name", "hint"),
+    [
+        (sky, "shrad", "; did you mean 'shard'?"),
+        (sky, "lightning", ""),
+        (sky.integrations, "torhc", "; did you mean 'torch'?"),
+        (sky.integrations, "elsewhere", ""),
+    ],
+)
+def test_a_name_that_is_not_there_comes_with_the_nearest_one(module: Any, name: str, hint: str) -> None:
+    with pytest.raises(AttributeError) as raised:
+        getattr(module, name)
+    assert str(raised.value) == f"module '{module.__name__}' has no attribute '{name}'{hint}"
 
 
 def test_names_are_found_and_unknown_ones_are_not() -> None:

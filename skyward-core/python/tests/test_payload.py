@@ -31,7 +31,7 @@ def _clean() -> Iterator[None]:
 
 def make(files: dict[str, str], main: str = "", entry: str = "main", first_line: int = 1) -> Payload:
     source = Source(entry, main or next(iter(files)), list(files.items()), first_line)
-    return Payload(1, f"{next(_numbers):08x}" * 4, source)
+    return Payload(f"{next(_numbers):08x}" * 4, source)
 
 
 def run(files: dict[str, str], main: str = "", entry: str = "main") -> Any:

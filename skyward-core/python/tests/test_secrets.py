@@ -69,11 +69,11 @@ def test_the_frame_that_brought_a_secret_is_overwritten(node: Node) -> None:
 
 def test_a_start_that_is_refused_does_not_tell_it(node: Node) -> None:
     node.agent.send(
-        [_wire.START, 1, [0]], msgspec.msgpack.encode(start_spec(secrets={"TEST_TOKEN": TOKEN}, python="/no"))
+        [_wire.START, 1, 1, [0]], msgspec.msgpack.encode(start_spec(secrets={"TEST_TOKEN": TOKEN}, python="/no"))
     )
     head, _ = node.agent.expect(_wire.ERROR)
     assert TOKEN not in head[2]
-    node.agent.send([_wire.START, 1, [0]], msgspec.msgpack.encode(start_spec(secrets={"TEST_TOKEN": [TOKEN]})))
+    node.agent.send([_wire.START, 1, 1, [0]], msgspec.msgpack.encode(start_spec(secrets={"TEST_TOKEN": [TOKEN]})))
     head, _ = node.agent.expect(_wire.ERROR)
     assert TOKEN not in head[2]
     assert TOKEN not in (node.folder / "agent.log").read_text()

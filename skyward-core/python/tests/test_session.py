@@ -47,7 +47,7 @@ class Ends:
         listener.listen()
         listener.setblocking(False)
         self.session = Session(listener, 1, 1 << 30)
-        self.session.greet_with([_wire.WORKER_HELLO, 1, os.getpid(), 1, 0, True, "3"], b"")
+        self.session.greet_with([_wire.WORKER_HELLO, 2, os.getpid(), 1, 0, True, "3"], b"")
         self.client = WorkerClient(str(folder / "s"))
         self.session.wait()
         self.client.hello()
@@ -111,16 +111,15 @@ def test_a_result_of_many_pieces(ends: Ends) -> None:
 def test_a_client_that_replaces_one_that_does_not_read_gets_everything(ends: Ends, tmp_path: Path) -> None:
     large = b"\xc6" + (8 << 20).to_bytes(4, "big") + bytes(8 << 20)
     sender = ends.in_background([large])
-    second = WorkerClient(str(tmp_path / "s"), awaited=[[1, 0, 0], [2, 0, 0]])
+    second = WorkerClient(str(tmp_path / "s"))
     second.hello()
     assert len(second.outcome(1)[1]) == 8 << 20
-    assert second.outcome(2)[1]["kind"] == "unknown"
     sender.join(DEADLINE)
     assert not sender.is_alive()
 
 
-def attach(client: WorkerClient, ends: Ends, awaited: list[list[int]]) -> None:
-    client.send([_wire.ATTACH, 1, 1, 0, awaited])
+def attach(client: WorkerClient, ends: Ends, streams: list[list[int]]) -> None:
+    client.send([_wire.ATTACH, 2, 1, 0, streams])
     ends.session.wait()
     client.expect(_wire.WORKER_HELLO)
 
@@ -152,7 +151,7 @@ def test_a_client_over_descriptors_that_does_not_read_is_replaced(ends: Ends, tm
     sender.start()
     pipes = cast("PipesOfClient", client.socket)
     assert select.select([pipes.incoming], [], [], DEADLINE)[0]
-    second = WorkerClient(str(tmp_path / "s"), awaited=[[1, 0, 0]])
+    second = WorkerClient(str(tmp_path / "s"))
     second.hello()
     assert len(second.outcome(1)[1]) == 8 << 20
     sender.join(DEADLINE)

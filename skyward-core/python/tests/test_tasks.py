@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 
 import pytest
 
@@ -12,7 +13,7 @@ from skyward._messages import Source
 from skyward._payload import Payload
 from skyward._runner import Runner
 
-from .client import WorkerClient, gone
+from .client import DEADLINE, WorkerClient, gone
 from .conftest import Node
 
 
@@ -56,7 +57,7 @@ def test_a_generator_runs_while_it_has_credit(node: Node) -> None:
     worker = node.ready("def main(n):\n    for i in range(n):\n        print(i)\n        yield i\n")
     task = worker.start(1, 2, n=5)
     assert [worker.expect(_wire.ITEM)[0] for _ in range(2)] == [[100, task, 0], [100, task, 1]]
-    worker.send([_wire.CREDIT, task, 10])
+    worker.send([_wire.CREDIT, task, 10, 2])
     assert [worker.expect(_wire.ITEM)[1] for _ in range(3)] == [b"\x02", b"\x03", b"\x04"]
     head, value = worker.outcome(task)
     assert (head[0], value) == (_wire.RESULT, None)
@@ -79,23 +80,22 @@ def test_a_reconnected_client_gets_what_it_has_not_acknowledged(node: Node) -> N
     tasks = [first.start(1, x=x) for x in range(3)]
     assert [first.outcome(task)[1] for task in tasks] == [0, 1, 2]
     first.close()
-    second = WorkerClient(node.started[0][2], acknowledged=1, awaited=[[tasks[1], 0, 0], [tasks[2], 0, 0], [99, 0, 0]])
-    second.hello()
-    again = [second.receive() for _ in range(3)]
-    assert [(head[0], head[1], head[2]) for head, _ in again[:2]] == [(98, 2, tasks[1]), (98, 3, tasks[2])]
-    assert again[2][0][:3] == [99, 4, 99]
-    assert b"unknown" in again[2][1]
+    second = WorkerClient(node.started[0][2], acknowledged=1)
+    assert second.hello()[0][7] == 3, "the runs that have arrived"
+    again = [second.receive() for _ in range(2)]
+    assert [(head[0], head[1], head[2]) for head, _ in again] == [(98, 2, tasks[1]), (98, 3, tasks[2])]
+    assert second.quiet()
 
 
 def test_the_death_of_a_worker_is_told(node: Node) -> None:
     worker = node.ready("import os\ndef main():\n    os._exit(7)\n")
     worker.start(1)
     exited, _ = node.agent.expect(_wire.EXITED)
-    assert exited[1:] == [1, 0, node.pid, 7, None, False]
+    assert exited[1:] == [1, 0, node.pid, 7, None, False, 1]
     worker = node.ready("import os, signal\ndef main():\n    os.kill(os.getpid(), signal.SIGSEGV)\n", index=1)
     worker.start(1)
     exited, _ = node.agent.expect(_wire.EXITED)
-    assert exited[1:] == [1, 1, node.pid, None, signal.SIGSEGV, False]
+    assert exited[1:] == [1, 1, node.pid, None, signal.SIGSEGV, False, 1]
 
 
 def test_shutdown_ends_agent_and_worker(node: Node) -> None:
@@ -161,7 +161,7 @@ def test_an_interrupt_between_two_lines_of_the_worker_is_not_lost() -> None:
         raise KeyboardInterrupt
 
     runner = Runner([], look)
-    payload = Payload(1, "0", Source("main", "x.py", [("x.py", "def main():\n    return 1\n")]))
+    payload = Payload("0", Source("main", "x.py", [("x.py", "def main():\n    return 1\n")]))
     runner.missed = True
     assert runner.run(payload, {}, None, None)[1]["kind"] == "cancelled"
     assert runner.run(payload, {}, None, None) == ([b"\x01"], {})
@@ -173,7 +173,7 @@ def test_an_interrupt_between_two_lines_of_the_worker_is_not_lost() -> None:
         def put(self, parts: object) -> None:
             runner.missed = True
 
-    endless = Payload(1, "1", Source("main", "y.py", [("y.py", "def main():\n    while True: yield 1\n")]))
+    endless = Payload("1", Source("main", "y.py", [("y.py", "def main():\n    while True: yield 1\n")]))
     assert runner.run(endless, {}, None, Pipe())[1]["kind"] == "cancelled"
 
 
@@ -182,7 +182,7 @@ def test_a_cancel_over_a_new_connection_reaches_the_running_task(node: Node) -> 
     running = worker.start(1)
     began(node)
     worker.close()
-    again = WorkerClient(node.started[0][2], awaited=[[running, 0, 0]])
+    again = WorkerClient(node.started[0][2])
     again.send([_wire.CANCEL, running])
     node.agent.send([_wire.SIGNAL, 1, 0, "interrupt"])
     again.hello()
@@ -219,10 +219,10 @@ def test_a_stream_goes_on_after_a_reconnect(node: Node) -> None:
     assert [first.expect(_wire.ITEM)[0][2] for _ in range(4)] == [0, 1, 2, 3]
     first.close()
     # Two of the four had arrived as far as the client knows; it has room for three from there on.
-    second = WorkerClient(node.started[0][2], awaited=[[task, 2, 3]])
+    second = WorkerClient(node.started[0][2], streams=[[task, 2, 5]])
     second.hello()
     assert [second.expect(_wire.ITEM)[0][2] for _ in range(3)] == [2, 3, 4]
-    second.send([_wire.CREDIT, task, 5])
+    second.send([_wire.CREDIT, task, 10, 5])
     assert second.expect(_wire.ITEM)[0][2] == 5
     assert second.outcome(task)[0][0] == _wire.RESULT
 
@@ -232,67 +232,162 @@ def test_a_stream_that_ended_unseen_is_sent_again_with_its_result(node: Node) ->
     task = first.start(1, 10, n=4)
     first.outcome(task)
     first.close()
-    second = WorkerClient(node.started[0][2], awaited=[[task, 1, 10]])
+    second = WorkerClient(node.started[0][2], streams=[[task, 1, 10]])
     second.hello()
     head, _ = second.outcome(task)
     assert head[1] == 1
     assert [item[0][2] for item in second.seen] == [1, 2, 3]
 
 
-def test_items_that_were_dropped_are_a_lost_stream(node: Node) -> None:
-    first = node.ready(COUNTER)
-    task = first.start(1, 2, n=6)
-    for credit in (2, 0):
-        for _ in range(2):
-            first.expect(_wire.ITEM)
-        first.send([_wire.CREDIT, task, credit])
-    first.close()
-    second = WorkerClient(node.started[0][2], awaited=[[task, 0, 2]])
+def test_credit_that_is_repeated_late_or_small_changes_nothing(node: Node) -> None:
+    worker = node.ready(COUNTER)
+    task = worker.start(1, 2, n=6)
+    for credit in ([4, 2], [4, 2], [3, 1], [0, 0]):
+        worker.send([_wire.CREDIT, task, *credit])
+    assert [worker.expect(_wire.ITEM)[0][2] for _ in range(4)] == [0, 1, 2, 3]
+    assert worker.quiet()
+    worker.close()
+    second = WorkerClient(node.started[0][2], streams=[[task, 3, 3]])
     second.hello()
-    failure = second.outcome(task)[1]
-    assert (failure["kind"], "index 0" in failure["message"]) == ("unknown", True)
-    second.load(2, "def main():\n    return 1\n", main="two.py")
-    assert second.call(2) == 1
-
-
-def test_a_stream_that_never_arrived_is_one_when_it_comes_again(node: Node) -> None:
-    first = node.ready(COUNTER)
-    first.close()
-    second = WorkerClient(node.started[0][2], awaited=[[1, 0, 4]])
-    second.hello()
-    assert second.outcome(1)[1]["kind"] == "unknown"
-    task = second.start(1, 4, n=2)
-    assert task == 1  # the same, which says with its number that the failure has come
+    assert second.expect(_wire.ITEM)[0][2] == 3
+    assert second.quiet(), "the smaller grant takes nothing back, and gives nothing"
+    second.send([_wire.CREDIT, task, 9, 4])
+    assert [second.expect(_wire.ITEM)[0][2] for _ in range(2)] == [4, 5]
     assert second.outcome(task)[0][0] == _wire.RESULT
-    assert [item[0][2] for item in second.seen] == [0, 1]
 
 
-def test_a_stream_that_nobody_awaits_any_more_makes_way(node: Node) -> None:
-    first = node.ready(COUNTER)
-    first.start(1, 1, n=6)
-    first.expect(_wire.ITEM)
-    first.close()
-    second = WorkerClient(node.started[0][2])
-    second.task = 10
+def test_items_wait_for_a_client_that_comes_back_while_there_is_credit(node: Node) -> None:
+    worker = node.ready(
+        "import time\ndef main(fifo):\n    yield 0\n    open(fifo).read()\n    yield 1\n    open(fifo).read()\n"
+    )
+    fifo = node.folder / "gate"
+    os.mkfifo(fifo)
+    task = worker.start(1, 9, fifo=str(fifo))
+    worker.expect(_wire.ITEM)
+    worker.close()
+    second = WorkerClient(node.started[0][2], streams=[[task, 1, 9]])
+    with open(fifo, "w"):
+        pass
     second.hello()
-    second.load(2, "def main():\n    return 1\n", main="two.py")
-    assert second.call(2) == 1
+    assert second.expect(_wire.ITEM)[0][2] == 1
+    with open(fifo, "w"):
+        pass
+    assert second.outcome(task)[0][0] == _wire.RESULT
 
 
-def test_tasks_that_nobody_awaits_any_more_are_dropped(node: Node) -> None:
+def test_a_run_that_comes_twice_is_one(node: Node) -> None:
+    worker = node.ready("n = 0\ndef main():\n    global n\n    n += 1\n    return n\n")
+    assert worker.call(1) == 1
+    worker.close()
+    second = WorkerClient(node.started[0][2], acknowledged=1)
+    assert second.hello()[0][7] == 1
+    second.send([_wire.RUN, 1, 1, 1, 0, None], b"\x80")
+    assert second.call(1) == 2
+    assert second.acknowledged == 2
+
+
+def test_what_waits_on_a_worker_outlives_its_connection(node: Node) -> None:
     worker = node.ready(GATED)
     fifo = node.folder / "gate"
     os.mkfifo(fifo)
     tasks = [worker.start(1, x=0, fifo=str(fifo)), worker.start(1, x=1), worker.start(1, x=2)]
     began(node)
     worker.close()
-    again = WorkerClient(node.started[0][2], awaited=[[tasks[0], 0, 0], [tasks[2], 0, 0]])
+    again = WorkerClient(node.started[0][2])
     with open(fifo, "w"):
         pass
+    assert again.hello()[0][7] == 3
+    assert [again.outcome(task)[1] for task in tasks] == [0, 1, 2]
+
+
+def test_what_has_not_begun_is_recalled_and_never_begins(node: Node) -> None:
+    worker = node.ready(GATED)
+    fifo = node.folder / "gate"
+    os.mkfifo(fifo)
+    tasks = [worker.start(1, x=0, fifo=str(fifo)), *(worker.start(1, x=x) for x in range(1, 4))]
+    began(node)
+    for _ in range(2):
+        node.agent.send([_wire.RECALL, 1, 0, node.pid, tasks[2]])
+        assert node.agent.expect(_wire.RECALLED)[0][1:] == [1, 0, node.pid, tasks[2], tasks[0]]
+    node.agent.send([_wire.RECALL, 1, 0, node.pid + 1, tasks[3]])
+    later = worker.start(1, x=4)
+    with open(fifo, "w"):
+        pass
+    assert [worker.outcome(tasks[n])[1] for n in (0, 3)] == [0, 3]
+    assert [worker.outcome(tasks[n])[1]["kind"] for n in (1, 2)] == ["recalled", "recalled"]
+    assert worker.outcome(later)[1] == 4
+    assert (node.folder / "g1" / "w0.out").read_text() == "began\n0\n3\n4\n"
+
+
+def test_an_exit_says_what_had_begun_and_a_new_worker_begins_at_nothing(node: Node) -> None:
+    worker = node.ready(GATED)
+    fifo = node.folder / "gate"
+    os.mkfifo(fifo)
+    worker.start(1, x=0, fifo=str(fifo))
+    worker.start(1, x=2)
+    began(node)
+    node.agent.send([_wire.SIGNAL, 1, 0, "kill"])
+    assert node.agent.expect(_wire.EXITED)[0][4:] == [None, 9, False, 1]
+    fresh = node.ready("def main():\n    return 1\n")
+    node.agent.send([_wire.RECALL, 1, 0, node.pid, 0])
+    assert node.agent.expect(_wire.RECALLED)[0][4:] == [0, 0]
+    assert fresh.call(1) == 1
+
+
+def test_a_loop_is_brought_to_its_connection_and_a_wait_in_native_code_is_left_alone(node: Node) -> None:
+    worker = node.ready(
+        "import ctypes, os, time\n"
+        "def main(native, fifo):\n    print('began', flush=True)\n"
+        "    if native:\n        return ctypes.PyDLL(None).usleep(900_000)\n"
+        "    while not os.path.exists(fifo): pass\n    return 'done'\n"
+    )
+    gate = node.folder / "gate"
+    task = worker.start(1, native=False, fifo=str(gate))
+    began(node)
+    worker.close()
+    again = WorkerClient(node.started[0][2])
+    until = time.monotonic() + DEADLINE
+    while again.quiet(0.02):
+        assert time.monotonic() < until, "the worker does not look at its connection"
+        node.agent.send([_wire.SIGNAL, 1, 0, "attend"])
     again.hello()
-    assert again.outcome(tasks[0])[1] == 0
-    assert again.outcome(tasks[2])[1] == 2
-    assert (node.folder / "g1" / "w0.out").read_text() == "began\n0\n2\n"
+    gate.touch()
+    assert again.outcome(task)[1] == "done"
+    task = again.start(1, native=True, fifo="")
+    node.agent.send([_wire.LOGS, 1, 0, 6, 0])
+    assert node.agent.expect(_wire.LOG)[1].endswith(b"began\n")
+    while again.quiet(0.02):
+        node.agent.send([_wire.SIGNAL, 1, 0, "attend"])
+    assert again.outcome(task)[1] == 0, "it slept for its whole time"
+
+
+def test_a_payload_keeps_its_modules_for_as_long_as_it_has_a_slot(node: Node) -> None:
+    text = "n = 0\ndef main():\n    global n\n    n += 1\n    return n\n"
+    worker = node.ready(text)
+    assert worker.call(1) == 1
+    worker.close()
+    worker = WorkerClient(node.started[0][2], acknowledged=1)
+    worker.hello()
+    worker.load(1, text)
+    assert worker.call(1) == 2
+    worker.load(2, text)
+    assert worker.call(2) == 3, "in another slot too"
+    worker.load(1, "def main():\n    return 'other'\n", main="other.py")
+    assert (worker.call(1), worker.call(2)) == ("other", 4)
+
+
+def test_payloads_that_lost_their_slots_are_released(node: Node) -> None:
+    worker = node.ready()
+    count = "import gc, sys\nclass Held: ...\nheld = Held()\nNUMBER = {n}\ndef main():\n"
+    count += "    gc.collect()\n    names = [n for n in sys.modules if n.startswith('dynamic')]\n"
+    count += "    return len(names), sum(type(o).__name__ == 'Held' for o in gc.get_objects())\n"
+    for n in range(3 * _wire.SLOTS):
+        worker.load(n % _wire.SLOTS, count.replace("{n}", str(n)), main="dynamic.py")
+        worker.start(n % _wire.SLOTS)
+    worker.outcome(worker.task - 1)
+    assert worker.outcome(worker.task)[1] == [_wire.SLOTS, _wire.SLOTS]
+    kept = list((node.folder / "g1" / "w0.payloads").iterdir())
+    assert len(kept) <= _wire.SLOTS
 
 
 def test_requests_that_a_client_left_behind_are_taken_in(node: Node) -> None:
@@ -306,7 +401,7 @@ def test_requests_that_a_client_left_behind_are_taken_in(node: Node) -> None:
     with open(fifo, "w"):
         pass
     # The worker finds the connection broken when it answers the first; all four are answered all the same.
-    again = WorkerClient(node.started[0][2], awaited=[[task, 0, 0] for task in (first, *rest)])
+    again = WorkerClient(node.started[0][2])
     again.hello()
     assert [again.outcome(task)[1] for task in (first, *rest)] == [0, 1, 2, 3]
 
@@ -331,7 +426,7 @@ def test_a_client_that_does_not_read_is_replaced(node: Node) -> None:
     first = node.ready("def main():\n    return bytes(8 << 20)\n")
     task = first.start(1)
     # The worker cannot get rid of this result: nobody reads.
-    second = WorkerClient(node.started[0][2], awaited=[[task, 0, 0]])
+    second = WorkerClient(node.started[0][2])
     second.hello()
     assert len(second.outcome(task)[1]) == 8 << 20
 

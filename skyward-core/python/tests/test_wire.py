@@ -95,7 +95,7 @@ def test_malformed_frames_are_refused(data: bytes) -> None:
         ([_wire.PING, 1, float("inf")], _wire.PING, "$[2]"),
         ([_wire.LOGS, 1, 0, -1, 0], _wire.LOGS, "$[3]"),
         ([_wire.LOGS, 1, 0, 1 << 63, 0], _wire.LOGS, ""),
-        ([_wire.HELLO, 2, {"of": "another version"}], _wire.HELLO, "version 1"),
+        ([_wire.HELLO, 3, {"of": "another version"}], _wire.HELLO, "version 2"),
     ],
 )
 def test_messages_are_checked_before_they_reach_the_code(head: object, number: int, text: str) -> None:

@@ -1,9 +1,13 @@
 //! The client's files that an image names, read once per pool before anything starts.
 
 use std::fmt;
-use std::os::unix::fs::PermissionsExt;
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+
+use bytes::Bytes;
+use rustix::fs::OFlags;
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::spec::Image;
@@ -16,8 +20,8 @@ pub struct Inputs {
     pub requirements: Option<Pins>,
     /// Certificate authorities, PEM.
     pub certificates: Vec<u8>,
-    /// Files for the workers' working folder.
-    pub files: Vec<InputFile>,
+    /// Files for the workers' working folder, as a tar archive; empty when there are none. They travel in one piece: each file on its own would cost a round trip.
+    pub files: Bytes,
 }
 
 /// What pins packages beside the image's own list.
@@ -30,31 +34,19 @@ pub enum Pins {
     Pylock(String),
 }
 
-/// A file for the workers' working folder.
-#[derive(Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct InputFile {
-    /// Where it goes, relative to the working folder.
-    pub target: String,
-    /// Its permissions.
-    pub mode: u32,
-    /// Its content.
-    pub bytes: Arc<[u8]>,
-}
-
 impl Inputs {
-    /// Reads what the image names.
+    /// Reads what the image names. Links are followed. It waits for the disk: a runtime runs it as a blocking task.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::InvalidSpec`] for a file that is missing, of the wrong sort, or too large.
+    /// [`ErrorKind::InvalidSpec`] for a file that is missing, no regular file (a pipe, a socket, a device), of the wrong sort, or too large.
     pub fn read(image: &Image) -> Result<Self> {
         let mut inputs = Self::default();
         if let Some(path) = &image.requirements {
             inputs.requirements = Some(read_requirements(path)?);
         }
         for path in &image.certificates {
-            let pem = read(path)?;
+            let pem = read(path)?.0;
             if !pem.windows(PEM.len()).any(|window| window == PEM) {
                 return Err(invalid(format!("{} holds no certificate", path.display())).with_hint(
                     "give a file in PEM form; from DER: `openssl x509 -inform der -in ca.der -out ca.pem`",
@@ -63,11 +55,17 @@ impl Inputs {
             inputs.certificates.extend(pem);
             inputs.certificates.push(b'\n');
         }
-        let mut size = 0;
+        let mut files = Files { archive: tar::Builder::new(Vec::new()), size: 0, any: false };
         for file in &image.files {
-            add(&file.source, file.target.trim_end_matches('/'), &mut inputs.files, &mut size, 0)?;
+            files.add(&file.source, file.target.trim_end_matches('/'), 0)?;
         }
+        inputs.files = files.finish()?;
         Ok(inputs)
+    }
+
+    /// Whether the image names no file at all.
+    pub(crate) fn are_none(image: &Image) -> bool {
+        image.requirements.is_none() && image.certificates.is_empty() && image.files.is_empty()
     }
 
     /// The text that enters the image's [content hash](Image::content_hash).
@@ -83,14 +81,64 @@ impl fmt::Debug for Inputs {
         f.debug_struct("Inputs")
             .field("requirements", &requirements)
             .field("certificates", &certificates.len())
-            .field("files", files)
+            .field("files", &files.len())
             .finish()
     }
 }
 
-impl fmt::Debug for InputFile {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} ({} bytes, {:o})", self.target, self.bytes.len(), self.mode)
+/// The files for the working folder, as they are read.
+struct Files {
+    archive: tar::Builder<Vec<u8>>,
+    size: u64,
+    any: bool,
+}
+
+impl Files {
+    /// Adds a file, or a folder with all that is in it.
+    fn add(&mut self, source: &Path, target: &str, depth: usize) -> Result<()> {
+        if std::fs::metadata(source).map_err(|error| unreadable(source, error))?.is_dir() {
+            return self.add_folder(source, target, depth);
+        }
+        let (bytes, mode) = read(source)?;
+        self.size += bytes.len() as u64;
+        if self.size > LARGEST {
+            return Err(too_large("the image's files have".into()));
+        }
+        let mut header = tar::Header::new_gnu();
+        header.set_mode(mode);
+        header.set_size(bytes.len() as u64);
+        self.any = true;
+        let added = self.archive.append_data(&mut header, target, bytes.as_slice());
+        added
+            .map_err(|error| invalid(format!("{} cannot be included as {target}", source.display())).with_source(error))
+    }
+
+    fn add_folder(&mut self, source: &Path, target: &str, depth: usize) -> Result<()> {
+        if depth > DEEPEST {
+            return Err(invalid(format!("{} is too deep to include", source.display()))
+                .with_hint("does a link in it lead back to it?"));
+        }
+        let entries = std::fs::read_dir(source).and_then(Iterator::collect::<io::Result<Vec<_>>>);
+        let mut entries: Vec<PathBuf> =
+            entries.map_err(|error| unreadable(source, error))?.iter().map(std::fs::DirEntry::path).collect();
+        entries.sort();
+        for entry in entries {
+            let name = entry.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            if name != "__pycache__" {
+                self.add(&entry, &format!("{target}/{name}"), depth + 1)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn finish(self) -> Result<Bytes> {
+        if !self.any {
+            return Ok(Bytes::new());
+        }
+        let archive = self.archive.into_inner();
+        archive
+            .map(Bytes::from)
+            .map_err(|error| invalid("the image's files cannot be packed".into()).with_source(error))
     }
 }
 
@@ -154,42 +202,33 @@ fn written_out(path: &Path, depth: usize) -> Result<String> {
     Ok(out)
 }
 
-fn add(source: &Path, target: &str, files: &mut Vec<InputFile>, size: &mut u64, depth: usize) -> Result<()> {
-    let metadata = std::fs::metadata(source).map_err(|error| unreadable(source, error))?;
-    if metadata.is_dir() {
-        if depth > DEEPEST {
-            return Err(invalid(format!("{} is too deep to include", source.display()))
-                .with_hint("does a link in it lead back to it?"));
-        }
-        let entries = std::fs::read_dir(source).and_then(Iterator::collect::<std::io::Result<Vec<_>>>);
-        let mut entries: Vec<PathBuf> =
-            entries.map_err(|error| unreadable(source, error))?.iter().map(std::fs::DirEntry::path).collect();
-        entries.sort();
-        for entry in entries {
-            let name = entry.file_name().unwrap_or_default().to_string_lossy().into_owned();
-            if name != "__pycache__" {
-                add(&entry, &format!("{target}/{name}"), files, size, depth + 1)?;
-            }
-        }
-        return Ok(());
-    }
-    *size += metadata.len();
-    if *size > LARGEST {
-        return Err(invalid(format!("the image's files have more than {} MiB in total", LARGEST >> 20))
-            .with_hint("keep data where the nodes can read it themselves, and include only code and small files"));
-    }
-    let bytes = read(source)?.into();
-    files.push(InputFile { target: target.to_owned(), mode: metadata.permissions().mode() & 0o777, bytes });
-    Ok(())
-}
-
 fn text(path: &Path) -> Result<String> {
-    String::from_utf8(read(path)?)
+    String::from_utf8(read(path)?.0)
         .map_err(|error| invalid(format!("{} is not UTF-8 text", path.display())).with_source(error))
 }
 
-fn read(path: &Path) -> Result<Vec<u8>> {
-    std::fs::read(path).map_err(|error| unreadable(path, error))
+/// What a regular file holds, and its permissions.
+fn read(path: &Path) -> Result<(Vec<u8>, u32)> {
+    // A pipe is opened only when somebody writes to it, unless one does not wait.
+    let flags = OFlags::NONBLOCK.bits() as i32;
+    let file = File::options().read(true).custom_flags(flags).open(path).map_err(|error| unreadable(path, error))?;
+    // Of what was opened: by its name it may be something else by now.
+    let metadata = file.metadata().map_err(|error| unreadable(path, error))?;
+    if !metadata.is_file() {
+        return Err(invalid(format!("the image names {}, which is no regular file", path.display()))
+            .with_hint("a pipe, a socket or a device may never end: copy what it holds into a file, and name that"));
+    }
+    let mut bytes = Vec::new();
+    let read = file.take(LARGEST + 1).read_to_end(&mut bytes).map_err(|error| unreadable(path, error))?;
+    if read as u64 > LARGEST {
+        return Err(too_large(format!("{} has", path.display())));
+    }
+    Ok((bytes, metadata.permissions().mode() & 0o777))
+}
+
+fn too_large(what: String) -> Error {
+    invalid(format!("{what} more than {} MiB", LARGEST >> 20))
+        .with_hint("keep data where the nodes can read it themselves, and include only code and small files")
 }
 
 /// What is in the folder says more than that the file is not.
@@ -258,9 +297,43 @@ mod tests {
         std::fs::set_permissions(folder.path("pkg/sub/run.sh"), std::fs::Permissions::from_mode(0o755)).unwrap();
         let image = Image::new().include(folder.path("pkg")).file(folder.path("one"), "deep/down");
         let files = Inputs::read(&image).unwrap().files;
-        let shown: Vec<_> =
-            files.iter().map(|file| (file.target.as_str(), &file.bytes[..], file.mode & 0o100)).collect();
-        assert_eq!(shown, [("pkg/a.py", &b"a"[..], 0), ("pkg/sub/run.sh", b"b", 0o100), ("deep/down", b"1", 0)]);
+        let mut archive = tar::Archive::new(&files[..]);
+        let shown = archive.entries().unwrap().map(|entry| {
+            let mut entry = entry.unwrap();
+            let mut text = String::new();
+            entry.read_to_string(&mut text).unwrap();
+            (entry.path().unwrap().display().to_string(), text, entry.header().mode().unwrap() & 0o100)
+        });
+        let expected = [("pkg/a.py", "a", 0), ("pkg/sub/run.sh", "b", 0o100), ("deep/down", "1", 0)];
+        let expected = expected.map(|(path, text, mode)| (path.to_owned(), text.to_owned(), mode));
+        assert_eq!(shown.collect::<Vec<_>>(), expected);
+    }
+
+    #[test]
+    fn what_is_no_regular_file_is_refused_and_waited_for_by_nobody() {
+        let folder = Folder::with(&[("pkg/a.py", "a")]);
+        let (pipe, socket, link) = (folder.path("pkg/pipe"), folder.path("socket"), folder.path("link"));
+        let mode = rustix::fs::Mode::from_raw_mode(0o600);
+        rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, mode, 0).unwrap();
+        let _listener = std::os::unix::net::UnixListener::bind(&socket).unwrap();
+        std::os::unix::fs::symlink(&pipe, &link).unwrap();
+        let images = [
+            Image::new().include(folder.path("pkg")),
+            Image::new().requirements(&pipe),
+            Image::new().certificate(&link),
+            Image::new().file(&socket, "socket"),
+            Image::new().file("/dev/zero", "zero"),
+        ];
+        let (done, read) = std::sync::mpsc::channel();
+        std::thread::spawn(move || {
+            images.iter().for_each(|image| drop(done.send(Inputs::read(image))));
+        });
+        for what in ["a pipe in a folder", "a pipe", "a link to a pipe", "a socket", "a device"] {
+            let error = read.recv_timeout(std::time::Duration::from_secs(30)).expect(what).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::InvalidSpec, "{what}: {error}");
+            // A socket cannot even be opened.
+            assert!(error.message().contains("no regular file") || what == "a socket", "{what}: {error}");
+        }
     }
 
     #[test]

@@ -10,10 +10,12 @@
 //! | `envs/<content hash>` | an environment; its file `.ready`, written last, lists the installed packages |
 //! | `worker/<digest>` | the worker package, compiled |
 //!
+//! A machine that can only read this folder has [a builder](crate::remote::Remote::builder), which makes the missing part of it.
+//!
 //! Without that variable, a folder on which no program may run, that cannot be written to, or with next to no space is not used but `/var/tmp/skyward-<user id>`.
 //!
 //! A machine needs a POSIX shell and what every Debian has. An interpreter and the image's Debian packages come from `apt-get`, where this user is root or may be by `sudo` without a password,
-//! and never on the client's own host; without that, uv downloads an interpreter if it may (`UV_PYTHON_DOWNLOADS`). uv comes from the package index, by curl, wget or Python of the machine, or else
+//! and never on the client's own host; without that, uv downloads an interpreter if it may (`UV_PYTHON_DOWNLOADS`). uv comes from the package index, by curl, wget or Python of the machine, or, where it has none of them or does not reach the index,
 //! by those of the client, which puts it there; its digest is pinned.
 //!
 //! The machine's settings for pip hold for uv where uv has none of its own: `PIP_INDEX_URL`, `PIP_CERT`, `REQUESTS_CA_BUNDLE`, and `index-url` and `cert` in pip.conf. The client's settings are not those of another machine, and
@@ -28,7 +30,7 @@ mod run;
 
 use std::collections::BTreeMap;
 
-pub use inputs::{InputFile, Inputs, Pins};
+pub use inputs::{Inputs, Pins};
 pub use plan::{Plan, Step};
 pub use run::{StepEvent, run};
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use sha2::{Digest, Sha256};
 
-use super::inputs::{InputFile, Inputs, Pins};
+use super::inputs::{Inputs, Pins};
 use super::package::{NEEDS, Package};
 use crate::provider::Machine;
 use crate::spec::{Image, Limits, OLDEST, Python, Secret, hex, normalised, requirement_name};
@@ -25,8 +25,8 @@ pub struct Plan {
     pub start: Step,
     /// Like `start`, and starts nothing.
     pub check: Step,
-    /// Files for the working folder.
-    pub files: Vec<InputFile>,
+    /// Unpacks the files for the working folder, and the archive that it expects, with its path. None: there are no files.
+    pub files: Option<(Step, String, Bytes)>,
     /// Run on the client's host: obtains uv for a machine that cannot. It needs the variable `arch` in front.
     pub fetch: Step,
     /// Where a machine expects what `fetch` obtained.
@@ -133,6 +133,10 @@ impl Plan {
         steps.push(worker);
 
         let home = format!("{common}folder={}\n", quoted(folder));
+        let files = (!inputs.files.is_empty()).then(|| {
+            let script = format!("folder={}\n{FILES}", quoted(folder));
+            (step("files", "tar -x", script, SHORT), format!("{folder}/files.tar"), inputs.files.clone())
+        });
         let setup = setup.iter().map(|command| {
             let script = format!("{home}{SETUP}{}{command}\n", image_env(image));
             step("setup", command, script, limits.environment)
@@ -148,7 +152,7 @@ impl Plan {
             fetch,
             wheel: format!("{folder}/uv.whl"),
             on_client_host: machine.on_client_host,
-            files: inputs.files.clone(),
+            files,
             certificates,
             folder: folder.to_owned(),
             requires_python: image.requires_python.clone(),
@@ -327,6 +331,7 @@ const UV: &str = include_str!("scripts/uv.sh");
 const ENVIRONMENT: &str = include_str!("scripts/environment.sh");
 const WORKER: &str = include_str!("scripts/worker.sh");
 const UNPACK: &str = include_str!("scripts/unpack.py");
+const FILES: &str = include_str!("scripts/files.sh");
 const SETUP: &str = include_str!("scripts/setup.sh");
 const AGENT: &str = include_str!("scripts/agent.sh");
 /// The uv that is obtained where there is none, with the digests of its wheels.

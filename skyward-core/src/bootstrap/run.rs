@@ -75,28 +75,56 @@ impl Bootstrap<'_> {
             if output.status != NOT_READY {
                 return if output.success() { Ok(output) } else { Err(self.explained(step, &output)) };
             }
-            let needed = marked(&output.stdout, "need").unwrap_or_default();
-            let needed: Vec<_> = needed.split(' ').collect();
-            self.put_certificates().await?;
-            for step in &self.plan.steps {
-                // An interpreter and uv are means to the environment.
-                let means = matches!(step.name, "python" | "uv") && needed.contains(&"environment");
-                if needed.contains(&step.name) || means {
-                    let output = self.required(step).await?;
-                    self.check_python(&output)?;
-                }
-            }
+            self.make(&needs_of(&output)).await?;
         }
         let message = format!("{} does not become ready: what was made is gone again", self.remote.describe());
         Err(Error::new(ErrorKind::Bootstrap, message)
             .with_hint("does something remove files from the cache folder? Set SKYWARD_CACHE_DIR to another one"))
     }
 
+    /// Runs the steps that make what is needed. Those whose results pools share run on the machine's builder, where it has one.
+    async fn make(&self, needed: &[&str]) -> Result<()> {
+        self.put_certificates().await?;
+        self.make_on_machine(needed, |name| !SHARED.contains(&name)).await?;
+        if !needed.iter().any(|name| SHARED.contains(name)) {
+            return Ok(());
+        }
+        let Some(builder) = self.remote.builder().await? else {
+            return self.make_on_machine(needed, |name| SHARED.contains(&name)).await;
+        };
+        // Another machine may have built it meanwhile, or the interpreter alone was missing.
+        let output = self.step(&self.plan.check).await?;
+        let left = output.status == NOT_READY && needs_of(&output).iter().any(|name| SHARED.contains(name));
+        if left {
+            let bootstrap = Bootstrap { remote: builder.as_ref(), plan: self.plan, on_event: self.on_event };
+            Box::pin(bootstrap.until_ready(&self.plan.check)).await?;
+        }
+        Ok(())
+    }
+
+    async fn make_on_machine(&self, needed: &[&str], which: impl Fn(&str) -> bool) -> Result<()> {
+        for step in self.plan.steps.iter().filter(|step| which(step.name)) {
+            // An interpreter and uv are means to the environment.
+            let means = matches!(step.name, "python" | "uv") && needed.contains(&"environment");
+            if needed.contains(&step.name) || means {
+                let output = self.required(step).await?;
+                self.check_python(&output)?;
+            }
+        }
+        Ok(())
+    }
+
     async fn required(&self, step: &Step) -> Result<CommandOutput> {
         let mut output = self.step(step).await?;
         if let Some(arch) = marked(&output.stdout, "fetch").filter(|_| output.status == NOT_READY) {
             let on_line = |line: &str| self.told(step, line);
-            let wheel = fetch(self.plan, arch, &on_line).await.map_err(|error| self.placed(step, error))?;
+            let wheel = fetch(self.plan, arch, &on_line).await.map_err(|error| {
+                // What the machine itself met is what is to be mended, where it could have obtained it.
+                match marked(&output.stdout, "unreached") {
+                    Some(_) => self.explained(step, &output).with_source(error),
+                    None => self.placed(step, error),
+                }
+            })?;
             self.told(step, &format!("putting uv on the machine ({} MiB)", wheel.len() >> 20));
             self.remote.put(&self.plan.wheel, &wheel, 0o600).await.map_err(|error| self.placed(step, error))?;
             output = self.step(step).await?;
@@ -139,16 +167,17 @@ impl Bootstrap<'_> {
     }
 
     async fn put_files(&self) -> Result<()> {
-        if self.plan.files.is_empty() {
-            return Ok(());
-        }
-        (self.on_event)(StepEvent::Started { step: "files" });
+        let Some((step, path, archive)) = &self.plan.files else { return Ok(()) };
+        (self.on_event)(StepEvent::Started { step: step.name });
         let started = Instant::now();
-        for file in &self.plan.files {
-            let path = format!("{}/{}", work_dir(self.plan), file.target);
-            self.remote.put(&path, &file.bytes, file.mode).await?;
+        self.remote.put(path, archive, 0o600).await.map_err(|error| self.placed(step, error))?;
+        let command = Command::script(step.script.clone()).deadline(step.deadline);
+        let output = self.remote.run(&command, &|line| self.told(step, line)).await;
+        let output = output.map_err(|error| self.placed(step, error))?;
+        if !output.success() {
+            return Err(self.explained(step, &output));
         }
-        (self.on_event)(StepEvent::Finished { step: "files", took: started.elapsed() });
+        (self.on_event)(StepEvent::Finished { step: step.name, took: started.elapsed() });
         Ok(())
     }
 
@@ -226,6 +255,11 @@ fn ready(plan: &Plan, output: &CommandOutput) -> Option<Ready> {
     })
 }
 
+/// What a script says is missing.
+fn needs_of(output: &CommandOutput) -> Vec<&str> {
+    marked(&output.stdout, "need").unwrap_or_default().split(' ').collect()
+}
+
 /// What a script says under this name.
 pub(super) fn marked<'a>(stdout: &'a str, name: &str) -> Option<&'a str> {
     stdout.lines().find_map(|line| line.strip_prefix(MARK)?.strip_prefix(name)?.strip_prefix(' '))
@@ -239,7 +273,87 @@ fn work_dir(plan: &Plan) -> String {
 const SETTINGS: [&str; 6] =
     ["UV_DEFAULT_INDEX", "UV_INDEX_URL", "PIP_INDEX_URL", "SSL_CERT_FILE", "PIP_CERT", "REQUESTS_CA_BUNDLE"];
 const MARK: &str = "skyward-";
+/// The steps whose results are in the cache, which several pools use.
+const SHARED: [&str; 3] = ["uv", "environment", "worker"];
 /// The exit status by which a script says that something is needed before it.
 const NOT_READY: i32 = 75;
 /// An environment that is built anew invalidates the worker package that was compiled for it, and so on: each round has less to do.
 const ROUNDS: u32 = 4;
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use async_trait::async_trait;
+
+    use super::*;
+    use crate::bootstrap::Inputs;
+    use crate::ids::{Attempt, LaunchId, MachineId, NodeIndex, PoolId};
+    use crate::provider::{LaunchRequest, Machine, Offer};
+    use crate::remote::{ByteStream, OnLine, Process};
+    use crate::spec::{Image, Limits};
+
+    /// This host, which counts what it is asked.
+    #[derive(Debug, Default)]
+    struct Counted(Process, AtomicUsize);
+
+    #[async_trait]
+    impl Remote for Counted {
+        fn describe(&self) -> String {
+            self.0.describe()
+        }
+
+        async fn run(&self, command: &Command, on_line: OnLine<'_>) -> Result<CommandOutput> {
+            self.1.fetch_add(1, Ordering::Relaxed);
+            self.0.run(command, on_line).await
+        }
+
+        async fn put(&self, path: &str, bytes: &[u8], mode: u32) -> Result<()> {
+            self.1.fetch_add(1, Ordering::Relaxed);
+            self.0.put(path, bytes, mode).await
+        }
+
+        async fn open(&self, socket: &str) -> Result<ByteStream> {
+            self.0.open(socket).await
+        }
+
+        async fn builder(&self) -> Result<Option<Box<dyn Remote>>> {
+            self.0.builder().await
+        }
+    }
+
+    #[tokio::test]
+    async fn a_thousand_files_travel_in_one_piece_with_names_modes_and_content() {
+        let root = std::env::temp_dir().join(format!("sky-{:08x}", rand::random::<u32>()));
+        let long = format!("{}/{}", "deep".repeat(30), "name".repeat(40));
+        let names: Vec<String> = (0..1_000).map(|number| format!("{}/{number}", number % 7)).chain([long]).collect();
+        for (number, name) in names.iter().enumerate() {
+            let path = root.join("data").join(name);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(&path, number.to_string()).unwrap();
+            let mode = if number % 2 == 0 { 0o644 } else { 0o755 };
+            std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).unwrap();
+        }
+        let inputs = Inputs::read(&Image::new().include(root.join("data"))).unwrap();
+        let (pool, node) = (PoolId::random(), NodeIndex(0));
+        let launch = LaunchId::of(&pool, node, Attempt(1));
+        let request = LaunchRequest::new(launch, pool, node, Offer::new("one", "here", 1, 1), Duration::ZERO);
+        let machine = Machine::new(&request, MachineId::new("m"), "", root.join("n 0").display().to_string());
+        let plan = Plan::new(&Image::new(), &inputs, &machine, &[], &Limits::default());
+        let remote = Counted::default();
+        // A machine that is made ready once more gets them once more.
+        for round in 1..3 {
+            Bootstrap { remote: &remote, plan: &plan, on_event: &|_| {} }.put_files().await.unwrap();
+            assert_eq!(remote.1.load(Ordering::Relaxed), 2 * round, "whatever the number of files");
+            for (number, name) in names.iter().enumerate() {
+                let path = root.join("n 0/work/data").join(name);
+                assert_eq!(std::fs::read_to_string(&path).unwrap(), number.to_string());
+                let mode = std::fs::metadata(&path).unwrap().permissions().mode() & 0o777;
+                assert_eq!(mode, if number % 2 == 0 { 0o644 } else { 0o755 }, "{name}");
+            }
+            assert!(!root.join("n 0/files.tar").exists());
+        }
+        std::fs::remove_dir_all(&root).unwrap();
+    }
+}

@@ -5,11 +5,10 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use tokio::sync::{Mutex, mpsc};
 use tokio::task::AbortHandle;
-use tokio::time::Instant;
 
 use super::driver::Command;
+use super::requests::Requests;
 use super::shared::Shared;
 use crate::error::{Error, ErrorKind, Result, WorkerExit};
 use crate::event::OutputStream;
@@ -27,7 +26,7 @@ pub(crate) struct Agent {
     pub(crate) connection: u64,
     gone: Arc<OnceLock<Error>>,
     lease: Duration,
-    answers: Mutex<mpsc::UnboundedReceiver<FromAgent>>,
+    requests: Arc<Requests>,
     /// Which node it is, in the pool.
     node: Arc<AtomicU32>,
     tasks: [AbortHandle; 3],
@@ -40,7 +39,7 @@ struct Listener {
     workers_per_node: u32,
     connection: u64,
     gone: Arc<OnceLock<Error>>,
-    answers: mpsc::UnboundedSender<FromAgent>,
+    requests: Arc<Requests>,
 }
 
 impl Agent {
@@ -65,7 +64,7 @@ impl Agent {
             return Err(unexpected("Hello", &first));
         };
         tracing::debug!(pool = %shared.pool, node = node.0, pid, python, "agent connected");
-        let (answers, received) = mpsc::unbounded_channel();
+        let requests = Arc::new(Requests::default());
         let connection = shared.next_connection.fetch_add(1, Ordering::Relaxed);
         let gone = Arc::new(OnceLock::new());
         let node = Arc::new(AtomicU32::new(node.0));
@@ -75,16 +74,16 @@ impl Agent {
             workers_per_node,
             connection,
             gone: Arc::clone(&gone),
-            answers,
+            requests: Arc::clone(&requests),
         };
         let lease = shared.limits.lease;
-        let renew = renew(sender.clone(), lease);
+        let renew = renew(sender.clone(), Arc::clone(&requests), lease);
         let tasks = [
             super::driver::spawn(renew).abort_handle(),
             write,
             super::driver::spawn(listener.run(reader, waiting)).abort_handle(),
         ];
-        Ok(Self { sender, connection, gone, lease, answers: Mutex::new(received), node, tasks })
+        Ok(Self { sender, connection, gone, lease, requests, node, tasks })
     }
 
     /// Its node gets a place in the pool. Before that no worker runs there, and nothing of it is told.
@@ -103,12 +102,11 @@ impl Agent {
 
     /// Whether it answers. It need do nothing for that.
     pub(crate) async fn check(&self, deadline: Duration) -> Result<()> {
-        let ping = ToAgent::Ping { sequence: CHECK, lease: self.lease.as_secs_f64() };
-        self.request(&ping, deadline, |answer| match answer {
+        let lease = self.lease.as_secs_f64();
+        match self.request(|sequence| ToAgent::Ping { sequence, lease }, deadline).await? {
             FromAgent::Pong { .. } => Ok(()),
-            other => Err(other),
-        })
-        .await
+            other => Err(unexpected("Pong", &other)),
+        }
     }
 
     /// Has all output told from where it has arrived: a new connection gets none by itself.
@@ -121,11 +119,10 @@ impl Agent {
 
     /// Reserves a port on the node for a rendezvous.
     pub(crate) async fn reserve_port(&self, deadline: Duration) -> Result<u16> {
-        self.request(&ToAgent::ReservePort { request: 1 }, deadline, |answer| match answer {
+        match self.request(|request| ToAgent::ReservePort { request }, deadline).await? {
             FromAgent::Port { port, .. } => Ok(port),
-            other => Err(other),
-        })
-        .await
+            other => Err(unexpected("Port", &other)),
+        }
     }
 
     /// Starts workers, and subscribes to their output from where `received` says it has arrived.
@@ -137,13 +134,12 @@ impl Agent {
         received: impl Fn(u32) -> [u64; 2],
         deadline: Duration,
     ) -> Result<Vec<StartedWorker>> {
-        let start = ToAgent::Start { generation: generation.0, workers, spec: Box::new(spec), peers };
-        let started = self
-            .request(&start, deadline, |answer| match answer {
-                FromAgent::Started { workers, generation: of } if of == generation.0 => Ok(workers),
-                other => Err(other),
-            })
-            .await?;
+        let start =
+            |request| ToAgent::Start { request, generation: generation.0, workers, spec: Box::new(spec), peers };
+        let started = match self.request(start, deadline).await? {
+            FromAgent::Started { workers, .. } => workers,
+            other => return Err(unexpected("Started", &other)),
+        };
         for worker in &started {
             self.follow(generation, worker.worker, received(worker.worker))?;
         }
@@ -158,21 +154,20 @@ impl Agent {
         grace: Duration,
         deadline: Duration,
     ) -> Result<()> {
-        let stop = ToAgent::Stop { generation: generation.0, workers, grace: grace.as_secs_f64() };
-        self.request(&stop, deadline, |answer| match answer {
-            FromAgent::Stopped { generation: of, .. } if of == generation.0 => Ok(()),
-            other => Err(other),
-        })
-        .await
+        let (generation, grace) = (generation.0, grace.as_secs_f64());
+        match self.request(|request| ToAgent::Stop { request, generation, workers, grace }, deadline).await? {
+            FromAgent::Stopped { .. } => Ok(()),
+            other => Err(unexpected("Stopped", &other)),
+        }
     }
 
     /// Ends the agent and all that it started.
     pub(crate) async fn shutdown(&self, grace: Duration, deadline: Duration) -> Result<()> {
-        self.request(&ToAgent::Shutdown { grace: grace.as_secs_f64() }, deadline, |answer| match answer {
-            FromAgent::Bye => Ok(()),
-            other => Err(other),
-        })
-        .await
+        let grace = grace.as_secs_f64();
+        match self.request(|request| ToAgent::Shutdown { request, grace }, deadline).await? {
+            FromAgent::Bye { .. } => Ok(()),
+            other => Err(unexpected("Bye", &other)),
+        }
     }
 
     fn push(&self, message: &ToAgent) -> Result<()> {
@@ -180,34 +175,20 @@ impl Agent {
         self.sender.push_in_parts(&head, [body, message.shared()])
     }
 
-    async fn request<T>(
-        &self,
-        message: &ToAgent,
-        deadline: Duration,
-        read: impl Fn(FromAgent) -> Result<T, FromAgent>,
-    ) -> Result<T> {
-        let mut answers = self.answers.lock().await;
-        self.push(message)?;
+    /// Sends a request, and waits for the answer that has its number.
+    async fn request(&self, message: impl FnOnce(u64) -> ToAgent, deadline: Duration) -> Result<FromAgent> {
+        let request = self.requests.begin();
+        self.push(&message(request.number()))?;
         self.sender.flush();
-        let end = Instant::now() + deadline;
-        loop {
-            return match tokio::time::timeout_at(end, answers.recv()).await {
-                Ok(Some(FromAgent::Error { text, refused })) if refused == message.number() => {
-                    Err(Error::new(ErrorKind::Start, format!("the node's agent refused: {text}")))
-                }
-                Ok(Some(answer)) => match read(answer) {
-                    Ok(read) => Ok(read),
-                    Err(other) => {
-                        // The answer to an earlier request, for which nobody waits any more.
-                        tracing::debug!(answer = ?other, "a late answer of the agent was dropped");
-                        continue;
-                    }
-                },
-                Ok(None) => Err(Error::new(ErrorKind::Io, "the connection to the node's agent is lost").temporary()),
-                Err(_) => {
-                    Err(Error::new(ErrorKind::Timeout, format!("the node's agent did not answer within {deadline:?}")))
-                }
-            };
+        match tokio::time::timeout(deadline, request.answer()).await {
+            Ok(Some(FromAgent::Error { text, .. })) => {
+                Err(Error::new(ErrorKind::Start, format!("the node's agent refused: {text}")))
+            }
+            Ok(Some(answer)) => Ok(answer),
+            Ok(None) => Err(Error::new(ErrorKind::Io, "the connection to the node's agent is lost").temporary()),
+            Err(_) => {
+                Err(Error::new(ErrorKind::Timeout, format!("the node's agent did not answer within {deadline:?}")))
+            }
         }
     }
 }
@@ -251,20 +232,22 @@ impl Listener {
         };
         // Its workers may have ended with it, and what they answered before that counts.
         self.shared.heard(self.rank(0).0..self.rank(self.workers_per_node).0).await;
-        // Before the command, which whoever does not know this connection yet drops.
+        // First: whoever waits for an answer looks here why there is none, and whoever does not know this
+        // connection yet drops the command.
         let _ = self.gone.set(error);
+        self.requests.close();
         self.shared.command(Command::AgentGone { node: self.node(), connection: self.connection });
     }
 
     fn on_message(&self, message: FromAgent) {
         match message {
-            FromAgent::Exited { generation, worker, pid, code, signal, out_of_memory } => {
+            FromAgent::Exited { generation, worker, pid, code, signal, out_of_memory, begun } => {
                 let exit = match (out_of_memory, signal, code) {
                     (true, ..) => WorkerExit::OutOfMemory,
                     (_, Some(signal), _) => WorkerExit::Signal(signal),
                     (_, None, code) => WorkerExit::Code(code.unwrap_or_default()),
                 };
-                self.shared.on_exited(self.rank(worker), Generation(generation), pid, &exit);
+                self.shared.on_exited(self.rank(worker), Generation(generation), pid, &exit, begun);
             }
             FromAgent::Log { generation, worker, stream, offset, bytes } => {
                 let stream = if stream == 1 { OutputStream::Stdout } else { OutputStream::Stderr };
@@ -279,10 +262,24 @@ impl Listener {
             FromAgent::Stacks { generation, worker, text } => {
                 self.shared.on_stacks(self.rank(worker), Generation(generation), &text);
             }
-            FromAgent::Pong { sequence } if sequence != CHECK => self.shared.metrics.lease_renewed(),
-            answer => {
-                // Nobody waits for an answer that came too late.
-                let _ = self.answers.send(answer);
+            FromAgent::Recalled { generation, worker, pid, upto, begun } => {
+                self.shared.on_recalled(self.rank(worker), Generation(generation), pid, upto, begun);
+            }
+            FromAgent::Hello { .. } => {}
+            FromAgent::Pong { sequence } => {
+                // Unless somebody waits for it, it is the answer to a renewal.
+                if self.requests.end(sequence, message).is_some() {
+                    self.shared.metrics.lease_renewed();
+                }
+            }
+            FromAgent::Started { request, .. }
+            | FromAgent::Port { request, .. }
+            | FromAgent::Stopped { request, .. }
+            | FromAgent::Error { request, .. }
+            | FromAgent::Bye { request } => {
+                if let Some(late) = self.requests.end(request, message) {
+                    tracing::debug!(pool = %self.shared.pool, answer = ?late, "nobody waits for an answer of the agent");
+                }
             }
         }
     }
@@ -297,12 +294,12 @@ impl Listener {
 }
 
 /// Renews the node's lease for as long as the link lives.
-async fn renew(sender: Sender, lease: Duration) {
+async fn renew(sender: Sender, requests: Arc<Requests>, lease: Duration) {
     let mut ticks = tokio::time::interval(lease / 4);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-    for sequence in 1.. {
+    loop {
         ticks.tick().await;
-        let ping = ToAgent::Ping { sequence, lease: lease.as_secs_f64() };
+        let ping = ToAgent::Ping { sequence: requests.number(), lease: lease.as_secs_f64() };
         let pushed = ping.encode().and_then(|(head, body)| sender.push(&head, body));
         if pushed.is_err() {
             return;
@@ -315,9 +312,6 @@ async fn write(writer: Writer) {
     // The reader sees the same loss, and tells.
     let _ = writer.run().await;
 }
-
-/// The number of a ping that somebody waits for; renewals of the lease have others.
-const CHECK: u64 = 0;
 
 fn unexpected(wanted: &str, got: &FromAgent) -> Error {
     Error::new(ErrorKind::Protocol, format!("the node's agent answered {got:?} where {wanted} was due"))

@@ -5,6 +5,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, try_join_all};
@@ -12,7 +13,9 @@ use futures_util::stream::{FuturesUnordered, StreamExt};
 use tokio::time::Instant;
 
 use super::cleanup::Cleanup;
+use super::driver;
 use super::node::{Declared, Launch, Node, Prepared, Recipe};
+use super::repair;
 use super::shared::{Shared, WorkerSlot};
 use super::sizing::MachineNumber;
 use super::status::PoolPhase;
@@ -20,7 +23,7 @@ use super::world::World;
 use crate::bootstrap::Inputs;
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::PoolEvent;
-use crate::ids::{Generation, NodeIndex, Rank};
+use crate::ids::{Generation, NodeIndex};
 use crate::plugin::PluginSet;
 use crate::provider::{Checked, Provider, Requirements};
 use crate::scheduler::Scheduler;
@@ -92,7 +95,7 @@ impl Blueprint {
                 )
             })??);
         }
-        let inputs = Inputs::read(&self.image)?;
+        let inputs = self.read_inputs(shared.limits.start).await?;
         let offer = self.provider.choose(&self.requirements).await?;
         cleanup.arm().await?;
         self.provider.prepare(&shared.pool).await?;
@@ -129,13 +132,33 @@ impl Blueprint {
             state.agents = nodes.iter().map(|node| Some(node.agent.sender())).collect();
             state.nodes = nodes.iter().map(|node| node.status()).collect();
         }
-        let world = World { cluster, plugins: self.plugins.clone(), _guards: guards };
-        let ranks: Vec<Rank> = (0..count * per_node).map(Rank).collect();
-        world.start(shared, &nodes, Generation(1), &ranks).await?;
-        shared.lock().phase = PoolPhase::Ready;
+        let world = Arc::new(World { cluster, plugins: self.plugins.clone(), _guards: guards });
+        let nodes = repair::start_first(&world, &self.provider, shared, nodes).await?;
+        shared.enter(PoolPhase::Ready);
         shared.metrics.started(began.elapsed());
         shared.emit(PoolEvent::PoolReady { nodes: count, workers: count * per_node });
-        Ok(Started { nodes, world: Arc::new(world), recipe, wanted: self.nodes, late, failed })
+        Ok(Started { nodes, world, recipe, wanted: self.nodes, late, failed })
+    }
+
+    /// Reads the client's files that the image names, on a thread on which nobody else waits.
+    async fn read_inputs(&self, deadline: Duration) -> Result<Inputs> {
+        if Inputs::are_none(&self.image) {
+            return Ok(Inputs::default());
+        }
+        let image = self.image.clone();
+        let read = driver::spawn_blocking(move || Inputs::read(&image));
+        match tokio::time::timeout(deadline, read).await {
+            Ok(Ok(inputs)) => inputs,
+            Ok(Err(error)) => {
+                Err(Error::new(ErrorKind::Start, "the image's files could not be read").with_source(error))
+            }
+            Err(_) => {
+                Err(Error::new(ErrorKind::Timeout, format!("the image's files were not read within {deadline:?}"))
+                    .with_hint(
+                        "is one of them on a network file system that does not answer? `Limits::start` gives more time",
+                    ))
+            }
+        }
     }
 
     /// As many nodes as there are to be, in the order of their indices.
@@ -168,11 +191,11 @@ impl Blueprint {
                 Ok(None) => break,
                 Err(_) if enough => break,
                 Err(_) => {
-                    return Err(Error::new(
-                        ErrorKind::Start,
-                        format!("{} of {wanted} nodes were ready after {:?}", prepared.len(), limits.start + limits.environment),
-                    )
-                    .with_hint("`Limits::start` and `Limits::environment` give more time; `Nodes::partial` is content with fewer nodes"));
+                    let ready = prepared.len();
+                    let message =
+                        format!("{ready} of {wanted} nodes were ready after {:?}", limits.start + limits.environment);
+                    let error = Error::new(ErrorKind::Start, message).with_hint("`Limits::start` and `Limits::environment` give more time; `Nodes::partial` is content with fewer nodes");
+                    return Err(shared.lock().waits.explain(error, None));
                 }
             }
         }

@@ -2,7 +2,6 @@
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
-use std::time::Duration;
 
 use futures_util::FutureExt;
 use tokio::sync::{mpsc, oneshot};
@@ -10,12 +9,13 @@ use tokio::task::JoinHandle;
 use tracing::Instrument;
 
 use super::bring_up::Blueprint;
-use super::cleanup::{Cleanup, LastResort};
+use super::cleanup::Cleanup;
 use super::driver::Driver;
 use super::handle::Pool;
 use super::metrics::Metrics;
 use super::node::Declared;
 use super::shared::{Settings, Shared, closed};
+use super::supervisor::Supervisor;
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::Events;
 use crate::ids::PoolId;
@@ -132,7 +132,7 @@ impl PoolBuilder {
 
     /// Deadlines and bounds.
     pub fn limits(mut self, limits: Limits) -> Self {
-        self.limits = limits;
+        self.limits = limits.countable();
         self
     }
 
@@ -279,16 +279,12 @@ impl PoolBuilder {
         };
         let shared = Shared::new(pool.clone(), settings, commands);
         let screen = self.show(shared.events(), &span);
-        let cleanup = Cleanup::new(Arc::new(blueprint.provider.clone()), pool);
-        let last_resort = LastResort { cleanup: cleanup.clone(), shared: Arc::clone(&shared) };
-        let driver = Driver::new(Arc::clone(&shared), received, cleanup, screen);
+        let cleanup = Cleanup::new(blueprint.provider.clone(), pool);
+        let supervisor = Supervisor::new(Arc::clone(&shared), cleanup.clone());
+        let handle = Pool::new(Arc::clone(&shared), cleanup.clone());
+        let driver = Driver::new(shared, received, cleanup, screen);
         let (ready, up) = oneshot::channel();
-        let handle = Pool::new(shared);
-        let run = async move {
-            let _last_resort = last_resort;
-            driver.run(blueprint, ready).await;
-        };
-        super::driver::spawn(run.instrument(span));
+        super::driver::spawn(supervisor.run(driver, blueprint, ready).instrument(span));
         let up = tokio::select! {
             biased;
             // Without a receiver the driver ends what it has started.
@@ -298,7 +294,11 @@ impl PoolBuilder {
         match up {
             Some(Ok(Ok(()))) => Ok(Some(handle)),
             Some(Ok(Err(error))) => Err(error),
-            Some(Err(_)) => Err(Error::new(ErrorKind::Closed, "the runtime ended before the pool was ready")),
+            // Without its driver a pool does not become ready; what it started is being ended.
+            Some(Err(_)) => Err(match crate::pool::ComputePool::shutdown(&handle, deadline).await {
+                Ok(()) => handle.refusal(),
+                Err(left) => handle.refusal().with_context("cleanup", left),
+            }),
             None => crate::pool::ComputePool::shutdown(&handle, deadline).await.map(|()| None),
         }
     }
@@ -325,31 +325,7 @@ impl PoolBuilder {
                 .with_hint("a node without workers runs nothing: `.workers_per_node(1)`"));
         }
         check_workers(self.nodes, workers)?;
-        let limits = &self.limits;
-        for (name, value) in [
-            ("start", limits.start),
-            ("environment", limits.environment),
-            ("hooks", limits.hooks),
-            ("lease", limits.lease),
-            ("shutdown", limits.shutdown),
-            ("idle", limits.idle),
-            ("stall", limits.stall.unwrap_or(Duration::MAX)),
-        ] {
-            if value.is_zero() {
-                return Err(Error::new(ErrorKind::InvalidSpec, format!("`Limits::{name}` is zero")).with_hint(
-                    "a deadline of zero has passed before anything can happen; the default suits most pools",
-                ));
-            }
-        }
-        if limits.backlog == 0 {
-            return Err(Error::new(ErrorKind::InvalidSpec, "`Limits::backlog` is zero").with_hint(
-                "an elastic pool grows by a node when so many tasks wait for each of its workers: at least 1",
-            ));
-        }
-        if limits.poison == 0 {
-            return Err(Error::new(ErrorKind::InvalidSpec, "`Limits::poison` is zero")
-                .with_hint("a task is poison after it has ended so many workers: at least 1; `u32::MAX` for never"));
-        }
+        self.limits.check()?;
         let cluster = ClusterInfo::new(self.nodes.wanted(), workers)
             .with_accelerator(self.requirements.accelerator.clone())
             .with_elastic(self.nodes.is_elastic());
@@ -364,7 +340,7 @@ impl PoolBuilder {
         let image = self.plugins.transform(image, &cluster)?;
         image.validate()?;
         Ok(Blueprint {
-            provider: Checked::new(Arc::clone(&self.provider)).deadline(limits.start),
+            provider: Checked::new(Arc::clone(&self.provider)).deadline(self.limits.start),
             nodes: self.nodes,
             requirements: self.requirements.clone(),
             cluster,

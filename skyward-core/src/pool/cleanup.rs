@@ -13,28 +13,63 @@ use super::sizing::MachineNumber;
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::PoolEvent;
 use crate::ids::{LaunchId, MachineId, PoolId};
-use crate::provider::{Machine, MachineStatus, Provider};
+use crate::provider::{Checked, Machine, MachineStatus, Provider};
 
 /// What a pool has to end. Clones share one list of machines.
 #[derive(Debug, Clone)]
 pub(crate) struct Cleanup {
-    provider: Arc<dyn Provider>,
+    provider: Checked,
     pool: PoolId,
     machines: Arc<Mutex<Vec<Machine>>>,
     prepared: Arc<Mutex<bool>>,
     /// None where there is nothing that another client could have to end.
     ledger: Option<PoolLedger>,
+    /// What gives more time, as an error names it.
+    setting: Option<&'static str>,
+}
+
+/// What a round has left.
+#[derive(Debug, Default)]
+struct Left {
+    machines: Vec<MachineId>,
+    /// Whether there may be more, because the provider did not list the pool's machines.
+    unlisted: bool,
+    /// What the provider is asked to do.
+    doing: &'static str,
+    /// The last error.
+    cause: Option<Error>,
+    /// What the call that is under way failed with before it was tried again.
+    heard: Arc<Mutex<Option<Error>>>,
+}
+
+impl Left {
+    fn is_nothing(&self) -> bool {
+        self.machines.is_empty() && !self.unlisted
+    }
+
+    /// The error of what the provider did not do in time, with what it said meanwhile.
+    fn unanswered(&self, doing: &str) -> Error {
+        let message = format!("the provider did not {doing} in time");
+        match lock(&self.heard).take() {
+            Some(heard) => {
+                let message = format!("{message}; before, it failed with: {}", heard.message());
+                Error::new(ErrorKind::Timeout, message).with_source(heard)
+            }
+            None => Error::new(ErrorKind::Timeout, message),
+        }
+    }
 }
 
 impl Cleanup {
-    pub(crate) fn new(provider: Arc<dyn Provider>, pool: PoolId) -> Self {
+    pub(crate) fn new(provider: Checked, pool: PoolId) -> Self {
         let ledger = provider.outlives_client().then(PoolLedger::default);
-        Self { provider, pool, machines: Arc::default(), prepared: Arc::default(), ledger }
+        let setting = Some("`Limits::shutdown`, or the deadline that `shutdown` is called with,");
+        Self { provider, pool, machines: Arc::default(), prepared: Arc::default(), ledger, setting }
     }
 
     /// Machines that another client left. Its ledger is not this one's to write.
-    pub(crate) fn of_orphan(provider: Arc<dyn Provider>, pool: PoolId, machines: Vec<Machine>) -> Self {
-        Self { machines: Arc::new(Mutex::new(machines)), ledger: None, ..Self::new(provider, pool) }
+    pub(crate) fn of_orphan(provider: Checked, pool: PoolId, machines: Vec<Machine>) -> Self {
+        Self { machines: Arc::new(Mutex::new(machines)), ledger: None, setting: None, ..Self::new(provider, pool) }
     }
 
     /// From now on there may be something at the provider; on record first, so that another client can end it if this one cannot.
@@ -45,7 +80,7 @@ impl Cleanup {
         };
         let ledger = Ledger::of_user()?;
         *lock(&self.prepared) = true;
-        let opened = pool_ledger.open(ledger, &self.pool, self.provider.as_ref()).await;
+        let opened = pool_ledger.open(ledger, &self.pool, &self.provider).await;
         if opened.is_err() {
             *lock(&self.prepared) = false;
         }
@@ -63,6 +98,11 @@ impl Cleanup {
     /// Whether there is nothing left to end.
     pub(crate) fn is_done(&self) -> bool {
         !*lock(&self.prepared)
+    }
+
+    /// The machines that were launched and are not confirmed gone.
+    pub(crate) fn unconfirmed(&self) -> Vec<MachineId> {
+        lock(&self.machines).iter().map(|machine| machine.id.clone()).collect()
     }
 
     /// A machine was launched.
@@ -93,7 +133,7 @@ impl Cleanup {
     }
 
     /// Ends the machines, and forgets the pool when they are gone.
-    async fn end_all(&self, end: Instant, gone: impl Fn(&Machine)) -> Result<()> {
+    pub(super) async fn end_all(&self, end: Instant, gone: impl Fn(&Machine)) -> Result<()> {
         self.end_machines(end, gone).await?;
         if let Some(ledger) = &self.ledger {
             ledger.forget().await;
@@ -125,84 +165,115 @@ impl Cleanup {
     }
 
     async fn end_some(&self, end: Instant, only: Option<MachineNumber>, gone: impl Fn(&Machine)) -> Result<()> {
+        let limit = end.saturating_duration_since(Instant::now());
         let mut pause = Duration::from_millis(2);
+        let mut left = Left::default();
+        let heard = Arc::clone(&left.heard);
+        let provider = self.provider.reporting(move |error| *lock(&heard) = Some(error.clone()));
         loop {
-            let now = Instant::now();
-            // A provider that cannot list all does not keep what is known from being ended.
-            let (mut machines, unlisted) = self.live().await;
-            let round = async {
-                machines.retain(|machine| only.is_none_or(|number| machine.node == number.0));
-                let ended = join_all(machines.iter().map(|machine| self.provider.terminate(&machine.id)));
-                // One that cannot be reached does not keep the others from being seen to be gone.
-                let ended =
-                    tokio::time::timeout_at(now + end.saturating_duration_since(now) / 2 + LEAST / 2, ended).await;
-                let failed = ended.unwrap_or_default().into_iter().find_map(Result::err);
-                let ids: Vec<MachineId> = machines.iter().map(|machine| machine.id.clone()).collect();
-                let states = self.provider.inspect(&ids).await?;
-                let left: Vec<Machine> = machines
-                    .into_iter()
-                    .zip(states)
-                    .filter_map(|(machine, state)| match state {
-                        MachineStatus::Gone => {
-                            gone(&machine);
-                            lock(&self.machines).retain(|other| other.id != machine.id);
-                            None
-                        }
-                        _ => Some(machine),
-                    })
-                    .collect();
-                if left.is_empty() {
-                    if let Some(error) = unlisted {
-                        return Err(error);
-                    }
-                    return match only {
-                        None => self.provider.teardown(&self.pool).await,
-                        Some(_) => Ok(()),
-                    };
-                }
-                let names: Vec<String> = left.iter().map(|machine| machine.id.to_string()).collect();
-                let error = Error::new(
-                    ErrorKind::Provider,
-                    format!("{} of the pool's machines are not confirmed gone: {}", left.len(), names.join(", ")),
-                )
-                .with_context("provider", self.provider.name())
-                .with_hint("their lease ends them; look at the provider's own list until it does");
-                Err(match failed {
-                    Some(cause) => error.with_source(cause),
-                    None => error,
-                })
-            };
-            let result = tokio::time::timeout_at(end.max(Instant::now() + LEAST), round).await;
-            let error = match result {
-                Ok(Ok(())) => return Ok(()),
-                Ok(Err(error)) => error,
-                Err(_) => Error::new(
-                    ErrorKind::Timeout,
-                    "the provider did not confirm in time that the pool's machines are gone",
-                )
-                .with_context("provider", self.provider.name()),
-            };
+            let round = self.round(&provider, end, only, &gone, &mut left);
+            match tokio::time::timeout_at(end.max(Instant::now() + LEAST), round).await {
+                Ok(Ok(())) if left.is_nothing() => return Ok(()),
+                Ok(Ok(())) => {}
+                Ok(Err(error)) => left.cause = Some(error),
+                Err(_) => left.cause = Some(left.unanswered(left.doing)),
+            }
             if Instant::now() + pause >= end {
-                return Err(error);
+                return Err(self.not_gone(left, limit));
             }
             tokio::time::sleep(pause).await;
             pause = (pause * 2).min(Duration::from_millis(500));
         }
     }
 
-    /// What was launched, and what the provider knows beside it: a launch whose answer never came.
-    async fn live(&self) -> (Vec<Machine>, Option<Error>) {
-        let mut machines = lock(&self.machines).clone();
-        let listed = match self.provider.list(&self.pool).await {
-            Ok(listed) => listed,
-            Err(error) => return (machines, Some(error)),
-        };
-        for machine in listed {
-            if !machines.iter().any(|other| other.id == machine.id) {
-                machines.push(machine);
+    /// Ends once what there is, and looks what of it is left.
+    async fn round(
+        &self,
+        provider: &Checked,
+        end: Instant,
+        only: Option<MachineNumber>,
+        gone: impl Fn(&Machine),
+        left: &mut Left,
+    ) -> Result<()> {
+        let is_meant = |machine: &Machine| only.is_none_or(|number| machine.node == number.0);
+        let mut machines: Vec<Machine> = lock(&self.machines).iter().filter(|one| is_meant(one)).cloned().collect();
+        left.machines = machines.iter().map(|machine| machine.id.clone()).collect();
+        left.doing = "list or end the pool's machines";
+        // One that cannot be reached does not keep the others from being seen to be gone, nor does a provider that cannot list all.
+        let now = Instant::now();
+        let half = now + end.saturating_duration_since(now) / 2 + LEAST / 2;
+        let (listed, failed) = futures_util::future::join(
+            tokio::time::timeout_at(half, provider.list(&self.pool)),
+            terminate(provider, &machines, half, left),
+        )
+        .await;
+        let mut cause = failed;
+        match listed {
+            Ok(Ok(listed)) => {
+                left.unlisted = false;
+                let known: Vec<_> = machines.iter().map(|machine| machine.id.clone()).collect();
+                // A launch whose answer never came.
+                let beside = listed.into_iter().filter(|machine| is_meant(machine) && !known.contains(&machine.id));
+                let beside: Vec<Machine> = beside.collect();
+                left.machines.extend(beside.iter().map(|machine| machine.id.clone()));
+                cause = cause.or(terminate(provider, &beside, half, left).await);
+                machines.extend(beside);
+            }
+            Ok(Err(error)) => {
+                left.unlisted = true;
+                cause = cause.or(Some(error));
+            }
+            Err(_) => {
+                left.unlisted = true;
+                cause = cause.or_else(|| Some(left.unanswered("list the pool's machines")));
             }
         }
-        (machines, None)
+        left.cause = cause.or(left.cause.take());
+        left.doing = "report the state of the pool's machines";
+        let states = provider.inspect(&left.machines).await?;
+        let mut there = Vec::new();
+        for (machine, state) in machines.iter().zip(states) {
+            if state == MachineStatus::Gone {
+                gone(machine);
+                lock(&self.machines).retain(|other| other.id != machine.id);
+            } else {
+                there.push(machine.id.clone());
+            }
+        }
+        left.machines = there;
+        if !left.is_nothing() || only.is_some() {
+            return Ok(());
+        }
+        left.doing = "remove what the pool's machines shared";
+        provider.teardown(&self.pool).await
+    }
+
+    /// The error of machines that are not confirmed gone: which, for how long it was tried, and what stands against it.
+    fn not_gone(&self, left: Left, limit: Duration) -> Error {
+        let name = self.provider.name();
+        let names: Vec<&str> = left.machines.iter().take(MOST_NAMES).map(MachineId::as_str).collect();
+        let more = left.machines.len().saturating_sub(MOST_NAMES);
+        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+        let message = match names.len() {
+            0 if left.unlisted => "it is not known whether machines of the pool are left".to_owned(),
+            0 => "the pool's machines are gone, and what they shared is not".to_owned(),
+            _ => {
+                let count = left.machines.len();
+                format!("{count} of the pool's machines are not confirmed gone: {}{more}", names.join(", "))
+            }
+        };
+        let mut hint = "their lease ends them; look at the provider's own list until it does".to_owned();
+        if let Some(setting) = self.setting {
+            hint += &format!("; {setting} gives more time");
+        }
+        let error = Error::new(ErrorKind::Provider, message)
+            .with_context("provider", name)
+            .with_context("given up after", format!("{limit:.0?}"))
+            .with_hint(hint);
+        match left.cause {
+            Some(cause) => error.with_context("cause", cause.message()).with_source(cause),
+            None => error,
+        }
     }
 
     async fn end_agents(&self, shared: &Arc<Shared>, nodes: &[Arc<Node>], deadline: Duration) {
@@ -229,30 +300,12 @@ impl Cleanup {
     }
 }
 
-/// Ends the machines from a thread of its own, and the waits of callers, when the pool's driver was dropped in the middle: its runtime ended.
-#[derive(Debug)]
-pub(crate) struct LastResort {
-    pub(crate) cleanup: Cleanup,
-    pub(crate) shared: Arc<Shared>,
-}
-
-impl Drop for LastResort {
-    fn drop(&mut self) {
-        let error =
-            Error::new(ErrorKind::Closed, "the runtime in which the pool was started has ended, and the pool with it");
-        self.shared.close_queue();
-        self.shared.act(|state, _| state.scheduler.fail(error));
-        if self.cleanup.is_done() {
-            return;
-        }
-        let cleanup = self.cleanup.clone();
-        // Without a thread or a runtime there is still the lease.
-        let _ = std::thread::Builder::new().name("skyward-cleanup".into()).spawn(move || {
-            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-            if let Ok(runtime) = runtime {
-                let _ = runtime.block_on(cleanup.end_all(Instant::now() + LAST_RESORT, |_| ()));
-            }
-        });
+/// Ends machines; the error of one that could not be.
+async fn terminate(provider: &Checked, machines: &[Machine], until: Instant, left: &Left) -> Option<Error> {
+    let ended = join_all(machines.iter().map(|machine| provider.terminate(&machine.id)));
+    match tokio::time::timeout_at(until, ended).await {
+        Ok(ended) => ended.into_iter().find_map(Result::err),
+        Err(_) => Some(left.unanswered("end the machines")),
     }
 }
 
@@ -262,8 +315,9 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 
 /// What ending the machines gets even when the deadline has passed already.
 const LEAST: Duration = Duration::from_secs(2);
+/// How many machines an error names.
+const MOST_NAMES: usize = 16;
 const OUTPUT: Duration = Duration::from_secs(5);
-const LAST_RESORT: Duration = Duration::from_secs(30);
 
 #[cfg(test)]
 mod tests {
@@ -275,7 +329,7 @@ mod tests {
         for outlives in [true, false] {
             let mut provider = Cloud::default();
             provider.outlives = outlives;
-            let cleanup = Cleanup::new(Arc::new(provider), PoolId::random());
+            let cleanup = Cleanup::new(Checked::new(Arc::new(provider)), PoolId::random());
             assert_eq!(cleanup.ledger.is_some(), outlives);
             if !outlives {
                 cleanup.arm().await.unwrap();

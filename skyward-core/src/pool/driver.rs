@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot};
-use tokio::task::JoinHandle;
+use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::Instant;
 use tracing::Instrument;
 
@@ -13,11 +13,11 @@ use super::bring_up::Blueprint;
 use super::cleanup::Cleanup;
 use super::lifecycle::Workers;
 use super::node::Node;
+use super::pulse::watch_runtime;
 use super::serving::Serving;
 use super::shared::{Shared, closed};
 use super::status::PoolPhase;
 use crate::error::{Error, ErrorKind, Result};
-use crate::event::PoolEvent;
 use crate::ids::{Generation, NodeIndex, Rank};
 use crate::spec::Nodes;
 
@@ -52,7 +52,6 @@ pub(crate) enum Command {
     },
     Shutdown {
         deadline: Duration,
-        done: Option<oneshot::Sender<Result<()>>>,
     },
 }
 
@@ -61,7 +60,6 @@ pub(crate) struct Driver {
     shared: Arc<Shared>,
     commands: mpsc::UnboundedReceiver<Command>,
     cleanup: Cleanup,
-    waiters: Vec<oneshot::Sender<Result<()>>>,
     deadline: Option<Duration>,
     /// Shows events on the terminal.
     screen: Option<JoinHandle<()>>,
@@ -76,6 +74,12 @@ where
     tokio::spawn(future.in_current_span())
 }
 
+/// Runs on a thread what waits for the system, within the caller's span.
+pub(super) fn spawn_blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> JoinHandle<T> {
+    let span = tracing::Span::current();
+    tokio::task::spawn_blocking(move || span.in_scope(work))
+}
+
 impl Driver {
     pub(crate) fn new(
         shared: Arc<Shared>,
@@ -83,14 +87,17 @@ impl Driver {
         cleanup: Cleanup,
         screen: Option<JoinHandle<()>>,
     ) -> Self {
-        Self { shared, commands, cleanup, waiters: Vec::new(), deadline: None, screen }
+        Self { shared, commands, cleanup, deadline: None, screen }
     }
 
     /// Brings the pool up, tells whether it is ready, runs it, and ends it. Whatever happens, the end is reached.
     pub(crate) async fn run(mut self, blueprint: Blueprint, mut ready: oneshot::Sender<Result<()>>) {
         let shared = Arc::clone(&self.shared);
         let cleanup = self.cleanup.clone();
-        let timers = spawn(run_timers(Arc::clone(&shared)));
+        // They end with the driver, however that ends.
+        let mut timers = JoinSet::new();
+        timers.spawn(run_timers(Arc::clone(&shared)).in_current_span());
+        timers.spawn(watch_runtime(Arc::clone(&shared)).in_current_span());
         let up = tokio::select! {
             biased;
             up = blueprint.bring_up(&shared, &cleanup) => up,
@@ -113,7 +120,6 @@ impl Driver {
                 }
             }
         }
-        timers.abort();
     }
 
     /// Answers what happens until the pool is to end.
@@ -124,9 +130,8 @@ impl Driver {
             tokio::select! {
                 biased;
                 command = self.commands.recv() => match command {
-                    Some(Command::Shutdown { deadline, done }) => {
+                    Some(Command::Shutdown { deadline }) => {
                         self.deadline = Some(deadline);
-                        self.waiters.extend(done);
                         return;
                     }
                     Some(command) => serving.on_command(command),
@@ -141,40 +146,24 @@ impl Driver {
     /// Ends everything that was started; gives back the error that the pool failed with, if it did.
     async fn end(&mut self, nodes: Vec<Arc<Node>>, error: Option<Error>) -> Option<Error> {
         let deadline = self.deadline.unwrap_or(self.shared.limits.shutdown);
-        self.shared.emit(PoolEvent::Draining);
+        self.shared.enter(PoolPhase::Draining);
         self.shared.close_queue();
-        self.shared.act(|state, now| {
-            state.phase = PoolPhase::Draining;
-            let reason = error.clone().unwrap_or_else(|| {
-                Error::new(ErrorKind::Closed, "the pool was shut down before the task ended")
-                    .with_hint("await the tasks before the scope ends, or give `shutdown` to a pool that has none")
-            });
-            state.scheduler.drain(now, &reason)
+        let reason = error.clone().unwrap_or_else(|| {
+            Error::new(ErrorKind::Closed, "the pool was shut down before the task ended")
+                .with_hint("await the tasks before the scope ends, or give `shutdown` to a pool that has none")
         });
+        self.shared.act_in_slices(|state, now| state.scheduler.drain(now, &reason)).await;
         let ended = self.cleanup.end(&self.shared, nodes, deadline).await;
         self.shared.act(|state, now| {
-            state.phase = PoolPhase::Closed;
-            state.nodes.clear();
-            state.agents.clear();
             state.scheduler.drain(now, &closed());
+            state.held.release_all();
         });
-        self.shared.emit(PoolEvent::Closed);
+        self.shared.enter(PoolPhase::Closed);
         if let Some(screen) = self.screen.take() {
             // The last lines are to be seen before the caller goes on; a terminal that is stuck is not waited for.
             let _ = tokio::time::timeout(SCREEN, screen).await;
         }
-        while let Ok(command) = self.commands.try_recv() {
-            match command {
-                Command::Shutdown { done: Some(done), .. } => self.waiters.push(done),
-                Command::Resize { done, .. } => {
-                    let _ = done.send(Err(closed()));
-                }
-                _ => {}
-            }
-        }
-        for waiter in self.waiters.drain(..) {
-            let _ = waiter.send(ended.clone());
-        }
+        self.shared.conclude(ended.clone());
         if let Err(left) = &ended {
             tracing::error!(pool = %self.shared.pool, error = %left, "not everything could be ended");
         }
@@ -194,14 +183,22 @@ impl std::fmt::Debug for Driver {
 /// Fires the scheduler's timers.
 async fn run_timers(shared: Arc<Shared>) {
     loop {
-        let next = shared.lock().scheduler.next_timeout();
-        let next = next.map_or_else(|| Instant::now() + IDLE, Instant::from_std);
+        let next = next_timeout(&shared).unwrap_or_else(|| Instant::now() + IDLE);
         tokio::select! {
             biased;
-            () = tokio::time::sleep_until(next) => shared.act(|state, now| state.scheduler.on_timeout(now)),
+            () = tokio::time::sleep_until(next) => {
+                shared.act_in_slices(|state, now| state.scheduler.on_timeout(now)).await;
+                if next_timeout(&shared).is_some_and(|next| next <= Instant::now()) {
+                    tokio::task::yield_now().await;
+                }
+            }
             () = shared.earlier.notified() => {}
         }
     }
+}
+
+fn next_timeout(shared: &Shared) -> Option<Instant> {
+    shared.lock().next_timeout().map(Instant::from_std)
 }
 
 /// What the terminal gets to show the last events.

@@ -2,13 +2,20 @@
 
 use std::time::{Duration, Instant};
 
-use super::shared::{Shared, State};
+use tokio::sync::mpsc::error::TrySendError;
+
+use super::held::Unread;
+use super::metrics::Metrics;
+use super::outbox::Told;
+use super::shared::{After, Entry, Shared, State};
 use crate::error::{Error, ErrorKind, Result, WorkerExit};
 use crate::event::{Output, OutputStream, PoolEvent};
 use crate::ids::{Generation, NodeIndex, Rank, TaskId};
 use crate::payload::{Outcome, Value};
 use crate::worker::codec::Frame;
-use crate::worker::message::{FromWorker, TaskEnd, ToWorker};
+use crate::worker::link::Sender;
+use crate::worker::message::{FromWorker, Signal, TaskEnd, ToWorker};
+use crate::worker::session::Outgoing;
 
 impl Shared {
     /// Handles what a worker sent over a connection. What comes over one that is over is not heard.
@@ -20,7 +27,8 @@ impl Shared {
         frames: &mut Vec<Frame>,
     ) -> Result<()> {
         let messages = frames.drain(..).map(FromWorker::decode).collect::<Result<Vec<_>>>()?;
-        self.act(|state, now| {
+        let mut after = After::default();
+        let taken = self.act(|state, now| {
             for message in messages {
                 let slot = state.slot(rank, generation).filter(|slot| slot.connection == connection);
                 let Some(slot) = slot else { return Ok(()) };
@@ -38,34 +46,79 @@ impl Shared {
                         let outcome = Ok(Value::new(value.clone(), rank));
                         self.on_end(state, now, rank, end, value.len(), outcome);
                     }
-                    FromWorker::Failure { end, failure } if failure.kind == "unknown" => {
-                        if let Some(slot) = state.slot(rank, generation) {
-                            slot.session.on_result(end.sequence, 0);
+                    FromWorker::Failure { end, failure } if failure.kind == "recalled" => {
+                        let is_recalled = slot.session.is_recalled(end.run);
+                        // Otherwise its agent has said so already.
+                        if let Some(id) = slot.session.on_result(end.sequence, end.run, 0).task {
+                            state.on_not_begun(now, rank, &[id]);
                         }
-                        state.scheduler.on_missing(now, rank, TaskId(end.task));
+                        if !is_recalled {
+                            tracing::error!(
+                                pool = %self.pool, rank = rank.0, run = end.run,
+                                "the worker refuses a task that was not recalled and is ended: its payload has written to its account"
+                            );
+                            state.signal(rank, Signal::Kill, &mut after);
+                        }
                     }
                     FromWorker::Failure { end, failure } => {
                         let node = state.scheduler.node_of(rank);
                         let outcome = Err(super::world::task_error(&failure, node, rank));
                         self.on_end(state, now, rank, end, 0, outcome);
                     }
-                    FromWorker::Item { task, index, value } => {
-                        if let Some(entry) = state.tasks.get_mut(&TaskId(task))
-                            && index == entry.next_item
-                            && let Some(items) = &entry.items
-                        {
-                            entry.next_item += 1;
-                            self.metrics.received(value.len());
-                            state.scheduler.on_progress(now, rank);
-                            // The worker sends no more than it has credit for, which is the channel's room; a caller that is gone cancels.
-                            let _ = items.try_send(Value::new(value, rank));
-                        }
+                    FromWorker::Item { run, index, value } => {
+                        let Some(id) = slot.session.task(run) else { continue };
+                        self.on_item(state, now, (rank, id), index, value)?;
                     }
-                    FromWorker::Hello { .. } => {}
+                    FromWorker::Hello(_) => {}
                 }
             }
             Ok(())
-        })
+        });
+        after.flush.iter().for_each(Sender::flush);
+        taken
+    }
+
+    /// A worker has another connection, and runs up to `received` have arrived there: it gets the others, and is told again what was cancelled. The connection's number.
+    ///
+    /// # Errors
+    ///
+    /// The worker has ended, or something cannot be sent.
+    pub(crate) fn on_worker_connected(
+        &self,
+        rank: Rank,
+        generation: Generation,
+        link: &Sender,
+        received: u64,
+    ) -> Result<u64> {
+        let connected = self.act(|state, now| {
+            let State { workers, tasks, bytes, .. } = state;
+            let slot = workers.get_mut(rank.0 as usize).filter(|slot| slot.generation == generation);
+            let ended = || Error::new(ErrorKind::Io, format!("the worker of rank {rank} has ended"));
+            let slot = slot.filter(|slot| slot.exited.is_none()).ok_or_else(ended)?;
+            let mut pushed = Ok(());
+            let send = |(head, body): Outgoing| {
+                bytes.0 += body.len();
+                pushed = std::mem::replace(&mut pushed, Ok(())).and_then(|()| link.push(&head, body));
+            };
+            let unsent = slot.session.on_connected(received, |task| tasks.get(&task).map(Entry::call), send);
+            slot.link = Some(link.clone());
+            slot.connection += 1;
+            let connection = slot.connection;
+            slot.reading = Some(connection);
+            for (task, error) in unsent {
+                state.scheduler.on_returned(now, rank, task, Err(error), 0);
+            }
+            pushed?;
+            // What was granted since the hello went out is lost with the old connection.
+            for awaited in state.streams(rank) {
+                let (head, body) = ToWorker::Credit(awaited).encode()?;
+                link.push(&head, body)?;
+            }
+            state.scheduler.on_connected(now, rank);
+            Ok(connection)
+        });
+        link.flush();
+        connected
     }
 
     /// A worker process is gone: what it has answered before that is heard first, so that what it had done is not taken for undone.
@@ -83,7 +136,9 @@ impl Shared {
     }
 
     /// A worker process is gone. An agent may tell it twice.
-    pub(crate) fn on_exited(&self, rank: Rank, generation: Generation, pid: u32, exit: &WorkerExit) {
+    ///
+    /// `begun` is the last of the runs that it has begun: what it was sent after that has surely not begun, and goes elsewhere without a word.
+    pub(crate) fn on_exited(&self, rank: Rank, generation: Generation, pid: u32, exit: &WorkerExit, begun: u64) {
         let known = self.act(|state, now| {
             let slot = state.slot(rank, generation)?;
             // Before the process of this slot is known, it may be the one before it that is told again.
@@ -92,17 +147,25 @@ impl Shared {
                 return None;
             }
             // A kill that was asked for is told by its reason.
-            let told = slot.killed.take().filter(|_| *exit == WorkerExit::Signal(9)).unwrap_or_else(|| exit.clone());
+            let killed = slot.killed.take().filter(|_| *exit == WorkerExit::Signal(9));
+            // A kill was asked for because of the first task of its worker, whatever began after that.
+            let by_itself = killed.is_none();
+            let told = killed.unwrap_or_else(|| exit.clone());
             slot.exited = Some(told.clone());
             slot.before = Some(pid);
             slot.pid = None;
             if let Some(link) = slot.link.take() {
                 link.close();
             }
-            if slot.reading.take().is_some() {
-                state.scheduler.on_unheard(rank);
-            }
-            state.scheduler.on_lost(now, rank, &told);
+            // What its reader has in hand already is of a connection that is over, and its task is lost or elsewhere.
+            slot.connection += 1;
+            slot.reading = None;
+            slot.recall = None;
+            let not_begun = slot.session.take_back(begun, u64::MAX);
+            let last = slot.session.task(begun).filter(|_| by_itself);
+            state.scheduler.on_leaving(rank);
+            state.on_not_begun(now, rank, &not_begun);
+            state.scheduler.on_lost(now, rank, &told, last);
             Some(told)
         });
         if let Some(exit) = known {
@@ -111,12 +174,31 @@ impl Shared {
         }
     }
 
+    /// A worker begins none of the runs up to `upto` that come after `begun`.
+    pub(crate) fn on_recalled(&self, rank: Rank, generation: Generation, pid: u32, upto: u64, begun: u64) {
+        self.act(|state, now| {
+            let Some(slot) = state.slot(rank, generation).filter(|slot| slot.pid == Some(pid)) else { return };
+            slot.recall.take_if(|asked| *asked <= upto);
+            // The first one counts as started, and its deadline runs: a worker that is connected refuses it itself.
+            // A worker that is stopped never does. If its tasks were taken back and sent again each time, none would
+            // ever reach its deadline, and nobody would end the worker.
+            let first = slot.reading.and_then(|_| slot.session.sent().next()).map_or(0, |(run, _)| run);
+            let not_begun = slot.session.take_back(begun.max(first), upto);
+            state.on_not_begun(now, rank, &not_begun);
+        });
+        self.ended.notify_waiters();
+    }
+
     /// All that an exited worker wrote has arrived.
     pub(crate) fn on_output_end(&self, rank: Rank, generation: Generation) {
-        if let Some(slot) = self.lock().slot(rank, generation) {
+        self.act(|state, _| {
+            let Some(slot) = state.slot(rank, generation) else { return };
             // The end of a worker that this one has replaced says nothing of this one.
             slot.output_ended = slot.exited.is_some();
-        }
+            if slot.output_ended {
+                state.held.release(rank);
+            }
+        });
         self.ended.notify_waiters();
     }
 
@@ -178,30 +260,63 @@ impl Shared {
             self.emit(PoolEvent::Output(output));
             at += length;
         }
+        self.on_told(rank, generation, stream, offset + bytes.len() as u64);
+    }
+
+    /// An item of a stream. The worker counts them, and sends no more than there is room for.
+    fn on_item(
+        &self,
+        state: &mut State,
+        now: Instant,
+        (rank, id): (Rank, TaskId),
+        index: u64,
+        value: bytes::Bytes,
+    ) -> Result<()> {
+        let Some(entry) = state.tasks.get_mut(&id) else { return Ok(()) };
+        let Some(items) = entry.items.as_ref().filter(|_| index >= entry.next_item) else { return Ok(()) };
+        let length = value.len();
+        // A caller that is gone cancels.
+        let fits = |value| !matches!(items.try_send(Value::new(value, rank)), Err(TrySendError::Full(_)));
+        if index > entry.next_item || !fits(value) {
+            let what = format!("rank {rank} sent item {index} of task {id} where item {} was due", entry.next_item);
+            return Err(Error::new(ErrorKind::Protocol, what));
+        }
+        entry.next_item += 1;
+        state.bytes.1 += length;
+        state.scheduler.on_progress(now, rank);
+        Ok(())
     }
 
     fn on_end(&self, state: &mut State, now: Instant, rank: Rank, end: TaskEnd, bytes: usize, outcome: Outcome) {
-        let id = TaskId(end.task);
         let Some(slot) = state.workers.get_mut(rank.0 as usize) else { return };
-        let (new, acknowledge) = slot.session.on_result(end.sequence, bytes);
-        if let (Some(sequence), Some(link)) = (acknowledge, &slot.link)
+        let answer = slot.session.on_result(end.sequence, end.run, bytes);
+        if let (Some(sequence), Some(link)) = (answer.acknowledge, &slot.link)
             && let Ok((head, body)) = (ToWorker::Ack { sequence }).encode()
             && link.push(&head, body).is_ok()
         {
             link.flush();
         }
-        if !new {
-            return;
-        }
-        slot.marks[0].end(id, end.stdout);
-        slot.marks[1].end(id, end.stderr);
-        self.metrics.answered(end.micros, bytes);
+        // A worker of a world that has ended may still answer: its task was lost with the world.
+        let Some(id) = answer.task.filter(|id| state.scheduler.has(rank, *id)) else { return };
+        let [stdout, stderr] = &mut slot.marks;
+        let wrote = stdout.end(id, end.stdout) | stderr.end(id, end.stderr);
+        let unread = Unread { rank, generation: slot.generation, ends: [end.stdout, end.stderr] };
+        let unread = Some(unread).filter(|unread| wrote && !slot.has_told(unread));
         if let Some(entry) = state.tasks.get_mut(&id) {
             entry.ran = Some(Duration::from_micros(end.micros));
+            entry.unread = unread;
         }
-        if outcome.is_ok() && self.events.receiver_count() > 0 {
-            self.emit(PoolEvent::TaskFinished { task: id, rank, micros: end.micros });
+        if Metrics::RECORDED {
+            state.told.push(Told::Answered { micros: end.micros, bytes });
+        }
+        if outcome.is_ok() && self.events.has_readers() {
+            let finished = PoolEvent::TaskFinished { task: id, rank, micros: end.micros };
+            state.tell_after(now, unread, Told::Event(finished));
         }
         state.scheduler.on_returned(now, rank, id, outcome, end.micros);
     }
 }
+
+#[cfg(test)]
+#[path = "inbound_tests.rs"]
+mod tests;

@@ -44,12 +44,19 @@ pub(crate) struct Metrics {
 /// What follows from the events so far.
 #[derive(Debug, Default)]
 struct Seen {
-    nodes: BTreeMap<NodeIndex, Phase>,
+    nodes: Nodes,
     ready: BTreeSet<Rank>,
     generation: Option<Generation>,
     steps: BTreeMap<&'static str, Histogram>,
     lost: BTreeMap<&'static str, Counter>,
     exits: BTreeMap<&'static str, Counter>,
+}
+
+/// The phase of each node, and how many are in each: a pool of thousands is not counted anew at each event.
+#[derive(Debug, Default)]
+struct Nodes {
+    phases: BTreeMap<NodeIndex, Phase>,
+    counts: [usize; PHASES.len()],
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -60,7 +67,34 @@ enum Phase {
     Ending,
 }
 
+impl Nodes {
+    fn set(&mut self, node: NodeIndex, phase: Phase) {
+        if let Some(before) = self.phases.insert(node, phase) {
+            self.counts[before as usize] -= 1;
+        }
+        self.counts[phase as usize] += 1;
+    }
+
+    /// The node is not there any more, if it was in this phase.
+    fn remove(&mut self, node: NodeIndex, phase: Phase) {
+        if self.phases.get(&node) == Some(&phase) {
+            self.phases.remove(&node);
+            self.counts[phase as usize] -= 1;
+        }
+    }
+
+    /// Changes many at once.
+    fn change(&mut self, change: impl FnOnce(&mut BTreeMap<NodeIndex, Phase>)) {
+        change(&mut self.phases);
+        self.counts = [0; PHASES.len()];
+        self.phases.values().for_each(|phase| self.counts[*phase as usize] += 1);
+    }
+}
+
 impl Metrics {
+    /// Whether there can be anybody who records them.
+    pub(crate) const RECORDED: bool = cfg!(feature = "metrics");
+
     /// Those of a pool with this provider.
     pub(crate) fn new(provider: &str) -> Self {
         handle::describe();
@@ -172,7 +206,8 @@ impl Metrics {
             PoolEvent::NodeLaunching { node } => self.turn(*node, Phase::Starting),
             PoolEvent::PoolReady { nodes, .. } => {
                 let mut seen = self.seen();
-                seen.nodes = (0..*nodes).map(|node| (NodeIndex(node), Phase::Up)).collect();
+                let up = (0..*nodes).map(|node| (NodeIndex(node), Phase::Up));
+                seen.nodes.change(|phases| *phases = up.collect());
                 self.tell(&seen);
             }
             PoolEvent::NodeLost { node, error } => {
@@ -180,7 +215,7 @@ impl Metrics {
                 let mut seen = self.seen();
                 let lost = seen.lost.entry(cause).or_insert_with(|| self.counter(&table::NODES_LOST, ("cause", cause)));
                 lost.increment(1);
-                seen.nodes.insert(*node, Phase::Lost);
+                seen.nodes.set(*node, Phase::Lost);
                 self.tell(&seen);
             }
             PoolEvent::NodeReplaced { node, .. } => {
@@ -192,17 +227,17 @@ impl Metrics {
             PoolEvent::NodeFailed { node, .. } => {
                 let mut seen = self.seen();
                 // The number that the provider knows may be another node's in the pool.
-                if seen.nodes.get(node) == Some(&Phase::Starting) {
-                    seen.nodes.remove(node);
-                }
+                seen.nodes.remove(*node, Phase::Starting);
                 self.tell(&seen);
             }
             PoolEvent::Resized { nodes, .. } => {
                 let mut seen = self.seen();
-                seen.nodes.retain(|node, _| node.0 < *nodes);
-                for node in (0..*nodes).map(NodeIndex) {
-                    seen.nodes.entry(node).or_insert(Phase::Up);
-                }
+                seen.nodes.change(|phases| {
+                    phases.retain(|node, _| node.0 < *nodes);
+                    for node in (0..*nodes).map(NodeIndex) {
+                        phases.entry(node).or_insert(Phase::Up);
+                    }
+                });
                 self.tell(&seen);
             }
             PoolEvent::NodeLeft { .. } => self.left.increment(1),
@@ -230,19 +265,17 @@ impl Metrics {
             }
             PoolEvent::Draining => {
                 let mut seen = self.seen();
-                seen.nodes.values_mut().for_each(|phase| *phase = Phase::Ending);
+                seen.nodes.change(|phases| phases.values_mut().for_each(|phase| *phase = Phase::Ending));
                 self.tell(&seen);
             }
             PoolEvent::NodeGone { node, .. } => {
                 let mut seen = self.seen();
-                if seen.nodes.get(node) == Some(&Phase::Ending) {
-                    seen.nodes.remove(node);
-                }
+                seen.nodes.remove(*node, Phase::Ending);
                 self.tell(&seen);
             }
             PoolEvent::Closed => {
                 let mut seen = self.seen();
-                seen.nodes.clear();
+                seen.nodes.change(BTreeMap::clear);
                 seen.ready.clear();
                 self.tell(&seen);
             }
@@ -252,13 +285,13 @@ impl Metrics {
 
     fn turn(&self, node: NodeIndex, phase: Phase) {
         let mut seen = self.seen();
-        seen.nodes.insert(node, phase);
+        seen.nodes.set(node, phase);
         self.tell(&seen);
     }
 
     fn tell(&self, seen: &Seen) {
-        for (phase, level) in [Phase::Starting, Phase::Up, Phase::Lost, Phase::Ending].into_iter().zip(&self.nodes) {
-            level.set(seen.nodes.values().filter(|of| **of == phase).count());
+        for (count, level) in seen.nodes.counts.iter().zip(&self.nodes) {
+            level.set(*count);
         }
         self.workers_ready.set(seen.ready.len());
     }

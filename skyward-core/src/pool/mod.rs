@@ -6,20 +6,27 @@ mod builder;
 mod cleanup;
 mod driver;
 mod elastic;
+mod events;
 mod handle;
+mod held;
 mod inbound;
 mod jobs;
 mod ledger;
+mod life;
 mod lifecycle;
+pub(crate) mod lock;
 mod map;
 mod metrics;
 mod node;
+mod outbox;
 mod output;
 mod perform;
+mod pulse;
 mod reap;
 mod refused;
 mod renewal;
 mod repair;
+mod requests;
 mod resize;
 mod serving;
 mod shared;
@@ -27,6 +34,7 @@ mod sizing;
 mod status;
 mod steps;
 mod submit;
+mod supervisor;
 mod waiting;
 mod world;
 
@@ -105,7 +113,8 @@ pub trait ComputePool: Send + Sync + 'static {
     ///
     /// # Errors
     ///
-    /// When the deadline passes or a provider fails before every machine is confirmed gone; the error names those that are left.
+    /// When the deadline passes or a provider fails before every machine is confirmed gone; the error names those that are left. That holds also for a pool whose driver has panicked, or whose runtime
+    /// has ended: its machines are ended all the same.
     ///
     /// # Cancel safety
     ///

@@ -1,6 +1,7 @@
 //! A machine that is made a node: launched, reached, with its environment, and an agent that listens.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::agent::Agent;
 use super::builder::check_workers;
@@ -106,13 +107,14 @@ impl Recipe {
         let id = launch.id(shared);
         let request =
             LaunchRequest::new(id, shared.pool.clone(), launch.machine.0, self.offer.clone(), shared.limits.lease);
-        let machine = steps.time("launch", self.provider.launch(&request)).await?;
+        let provider = self.provider.reporting(making.trouble());
+        let machine = steps.time("launch", provider.launch(&request)).await?;
         steps.on_machine(&machine.id);
         cleanup.add(machine.clone()).await?;
         let event = PoolEvent::NodeLaunched { node, machine: machine.id.clone(), address: machine.address.clone() };
         shared.emit(event);
         making.step("connect");
-        let remote: Arc<dyn Remote> = Arc::from(steps.time("connect", self.provider.connect(&machine)).await?);
+        let remote: Arc<dyn Remote> = Arc::from(steps.time("connect", provider.connect(&machine)).await?);
         let setup = self.plugins.bootstrap(&self.cluster);
         let plan = Plan::new(&self.image, &self.inputs, &machine, &setup, &shared.limits);
         let on_event = |event: StepEvent| {
@@ -124,7 +126,7 @@ impl Recipe {
         let make = async {
             let ready = bootstrap::run(remote.as_ref(), &plan, &on_event).await?;
             // At once, whatever the other nodes still need: from now on this connection renews the lease.
-            let agent = connect(shared, remote.as_ref(), &ready, node, self.cluster.workers_per_node).await?;
+            let agent = connect_first(shared, remote.as_ref(), &ready, node, self.cluster.workers_per_node).await?;
             Ok((ready, agent))
         };
         let made = tokio::select! {
@@ -157,7 +159,7 @@ impl Prepared {
         let Self { machine, remote, ready, agent } = self;
         let agent = match agent.gone() {
             None => agent,
-            Some(_) => connect(shared, remote.as_ref(), &ready, index, workers_per_node).await?,
+            Some(_) => connect_first(shared, remote.as_ref(), &ready, index, workers_per_node).await?,
         };
         agent.take_place(index);
         Ok(Node { index, machine, remote, ready, agent })
@@ -184,6 +186,26 @@ impl Node {
     }
 }
 
+/// Connects to an agent that runs: a connection that is cut before the agent answers is opened again, a few times.
+async fn connect_first(
+    shared: &Arc<Shared>,
+    remote: &dyn Remote,
+    ready: &Ready,
+    index: NodeIndex,
+    workers_per_node: u32,
+) -> Result<Agent> {
+    for pause in AGAIN {
+        match connect(shared, remote, ready, index, workers_per_node).await {
+            Err(error) if error.kind() == ErrorKind::Io => {
+                tracing::debug!(pool = %shared.pool, node = index.0, %error, "the agent is not reached yet");
+                tokio::time::sleep(pause).await;
+            }
+            connected => return connected,
+        }
+    }
+    connect(shared, remote, ready, index, workers_per_node).await
+}
+
 async fn connect(
     shared: &Arc<Shared>,
     remote: &dyn Remote,
@@ -199,3 +221,6 @@ async fn connect(
         .await
         .map_err(|_| Error::new(ErrorKind::Timeout, format!("the agent of node {index} did not answer")))?
 }
+
+/// The pauses between tries to connect to an agent that was just started.
+const AGAIN: [Duration; 3] = [Duration::from_millis(50), Duration::from_millis(250), Duration::from_secs(1)];

@@ -12,12 +12,14 @@ pub(crate) struct Marks {
 }
 
 impl Marks {
-    /// A task ended when so many bytes had been written.
-    pub(crate) fn end(&mut self, task: TaskId, offset: u64) {
-        if offset > self.last {
+    /// A task ended when so many bytes had been written. Whether any of them may be its own.
+    pub(crate) fn end(&mut self, task: TaskId, offset: u64) -> bool {
+        let wrote = offset > self.last;
+        if wrote {
             self.ends.push_back((offset, task));
             self.last = offset;
         }
+        wrote
     }
 
     /// Splits the bytes from `offset` on, `length` of them, by the tasks that wrote them: lengths with tasks. What lies behind the last known end was written by the `running` task.
@@ -58,9 +60,7 @@ mod tests {
         let mut marks = Marks::default();
         let (a, b, c) = (TaskId(1), TaskId(2), TaskId(3));
         assert_eq!(marks.split(0, 4, Some(a)), [(4, Some(a))]);
-        marks.end(a, 10);
-        marks.end(b, 10);
-        marks.end(c, 15);
+        assert_eq!([marks.end(a, 10), marks.end(b, 10), marks.end(c, 15)], [true, false, true]);
         assert_eq!(marks.split(4, 20, None), [(6, Some(a)), (5, Some(c)), (9, None)]);
         assert_eq!(marks.split(24, 1, None), [(1, None)]);
     }

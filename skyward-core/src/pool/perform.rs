@@ -1,25 +1,26 @@
 //! Does what the scheduler says: frames to workers, outcomes to callers, commands to the driver.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use super::driver::Command;
 use super::lifecycle::Workers;
+use super::outbox::Told;
 use super::shared::{After, Entry, Shared, State};
-use super::submit::STREAM_WINDOW;
-use crate::error::{Error, ErrorKind, WorkerExit};
-use crate::event::PoolEvent;
-use crate::ids::{Attempt, Rank};
-use crate::payload::{Outcome, Task};
+use crate::error::WorkerExit;
+use crate::ids::{Attempt, Rank, TaskId};
 use crate::scheduler::Action;
 use crate::worker::message::{Signal, ToWorker};
+use crate::worker::session::Outgoing;
 
 impl Shared {
-    pub(crate) fn perform(&self, state: &mut State, now: Instant, after: &mut After) {
+    /// Does a slice of what the scheduler has to do, and all that it says meanwhile. Gives whether it has more.
+    pub(crate) fn perform(&self, state: &mut State, now: Instant, after: &mut After) -> bool {
+        state.scheduler.work(now);
         let mut actions = Vec::new();
         loop {
             state.scheduler.take_actions(&mut actions);
             if actions.is_empty() {
-                return;
+                return state.scheduler.has_work();
             }
             for action in actions.drain(..) {
                 self.perform_one(state, now, action, after);
@@ -29,73 +30,36 @@ impl Shared {
 
     fn perform_one(&self, state: &mut State, now: Instant, action: Action, after: &mut After) {
         match action {
-            Action::Send { rank, task } => {
-                let (Some(entry), Some(slot)) = (state.tasks.get_mut(&task), state.workers.get_mut(rank.0 as usize))
-                else {
-                    return;
-                };
-                let Some(link) = slot.link.clone() else { return };
-                let credit = if entry.items.is_some() { STREAM_WINDOW } else { 0 };
-                entry.next_item = 0;
-                let mut pushed = Ok(());
-                let ran = slot.session.run(task, &entry.task, credit, entry.gang, |(head, body)| {
-                    self.metrics.sent(body.len());
-                    pushed = std::mem::replace(&mut pushed, Ok(())).and_then(|()| link.push(&head, body));
-                });
-                if let Err(error) = ran.and(pushed) {
-                    state.scheduler.on_returned(now, rank, task, Err(error), 0);
-                }
-                after.flush.push(link);
-            }
-            Action::Started { rank, task, attempt } => {
-                let node = state.scheduler.node_of(rank).0;
-                if let Some(entry) = state.tasks.get_mut(&task) {
-                    let waited = now.saturating_duration_since(entry.since);
-                    if entry.began.replace(now).is_none() {
-                        state.running += 1;
-                        self.metrics.began(waited);
-                    }
-                    entry.on_started(node, rank, attempt, waited);
-                }
-                if self.events.receiver_count() > 0 {
-                    self.emit(PoolEvent::TaskStarted { task, attempt, rank });
-                }
-            }
+            Action::Send { rank, task } => state.send(now, rank, task, after),
+            Action::Started { rank, task, attempt } => state.start(now, rank, task, attempt),
             Action::Finish { task, outcome } => {
                 let Some(mut entry) = state.tasks.remove(&task) else { return };
-                self.end_try(state, now, &mut entry);
-                let outcome = outcome.map_err(|error| named(error, &entry.task));
-                self.metrics.ended(&outcome);
-                entry.on_finished(&outcome);
-                match &outcome {
-                    Ok(_) => {}
-                    Err(error) if error.kind() == ErrorKind::Cancelled => {
-                        self.emit(PoolEvent::TaskCancelled { task });
-                    }
-                    Err(error) => {
-                        self.emit(PoolEvent::TaskFailed { task, error: error.clone() });
-                        if error.kind() == ErrorKind::Poisoned {
-                            after.refused.push((entry.task.clone(), error.clone()));
-                        }
-                    }
-                }
-                after.replies.push((entry.reply, outcome));
+                state.running -= usize::from(entry.began.is_some());
+                state.told.extend(entry.end_try(now));
+                let unread = entry.unread.take();
+                state.tell_after(now, unread, Told::Finished { task, entry, outcome });
             }
             Action::Retried { task, attempt, error } => {
-                if let Some(mut entry) = state.tasks.remove(&task) {
-                    self.end_try(state, now, &mut entry);
-                    entry.on_retried(attempt, &error);
-                    state.tasks.insert(task, Entry { since: now, ..entry });
-                }
-                self.emit(PoolEvent::TaskRetried { task, attempt, error });
+                let Some(entry) = state.tasks.get_mut(&task) else { return };
+                state.running -= usize::from(entry.began.is_some());
+                let tried = entry.end_try(now);
+                entry.since = now;
+                entry.unread = None;
+                let spans = entry.spans.clone();
+                state.told.extend(tried);
+                state.told.push(Told::Retried { task, attempt, error, spans });
             }
             Action::Cancel { rank, task, interrupt } => {
-                state.push_to_worker(rank, ToWorker::Cancel { task: task.0 }, after);
+                let run = state.workers.get(rank.0 as usize).and_then(|slot| slot.session.run_of(task));
+                if let Some(run) = run {
+                    state.push_to_worker(rank, ToWorker::Cancel { run }, after);
+                }
                 if interrupt {
                     state.signal(rank, Signal::Interrupt, after);
                 }
             }
             Action::Kill { rank } => state.kill(rank, WorkerExit::Killed, after),
+            Action::Recall { rank } => state.recall(rank, after),
             Action::Inspect { rank, task } => {
                 let waits_for_reader = state
                     .tasks
@@ -111,7 +75,7 @@ impl Shared {
             }
             Action::RestartWorker { rank } => self.command(Command::Restart(Workers::One(rank))),
             Action::RestartWorld { lost } => {
-                tracing::warn!(pool = %self.pool, rank = lost.0, "a worker of the world was lost: all are started again");
+                state.told.push(Told::WorldLost(lost));
                 self.command(Command::Restart(Workers::World));
             }
             Action::ReplaceNode { node } => self.command(Command::Replace(node)),
@@ -122,58 +86,43 @@ impl Shared {
     }
 }
 
-impl Shared {
-    /// A try at a task is over, if a worker had begun with it.
-    fn end_try(&self, state: &mut State, now: Instant, entry: &mut Entry) {
-        let (began, ran) = (entry.began.take(), entry.ran.take());
-        state.running -= usize::from(began.is_some());
-        if let (Some(began), Some(ran)) = (began, ran) {
-            self.metrics.tried(now.saturating_duration_since(began), ran);
-            entry.attempt.record("ran_us", ran.as_micros() as u64);
-        }
-        entry.attempt = tracing::Span::none();
-    }
-}
-
-/// The spans of a task: `task`, from its submission to its outcome, and within it `attempt`, from its beginning on a worker to the end of the try.
-impl Entry {
-    fn on_started(&mut self, node: u32, rank: Rank, attempt: Attempt, waited: Duration) {
-        if self.span.is_disabled() {
+impl State {
+    fn send(&mut self, now: Instant, rank: Rank, task: TaskId, after: &mut After) {
+        let (Some(entry), Some(slot)) = (self.tasks.get_mut(&task), self.workers.get_mut(rank.0 as usize)) else {
             return;
-        }
-        self.span.record("node", node).record("rank", rank.0).record("attempts", attempt.0);
-        self.span.record("queued_us", waited.as_micros() as u64);
-        let none = tracing::field::Empty;
-        self.attempt = tracing::debug_span!(
-            target: "skyward::task", parent: &self.span, "attempt", attempt = attempt.0, node, rank = rank.0, ran_us = none,
-        );
-    }
-
-    fn on_retried(&self, attempt: Attempt, error: &Error) {
-        tracing::warn!(target: "skyward::task", parent: &self.span, attempt = attempt.0, error = error.message(), "tried again");
-    }
-
-    fn on_finished(&self, outcome: &Outcome) {
-        if self.span.is_disabled() {
-            return;
-        }
-        let told = match outcome {
-            Ok(_) => "returned",
-            Err(error) if error.kind() == ErrorKind::Cancelled => "cancelled",
-            Err(error) => {
-                tracing::debug!(target: "skyward::task", parent: &self.span, error = error.message(), "failed");
-                self.span.record("otel.status_code", "ERROR");
-                "failed"
-            }
         };
-        self.span.record("outcome", told);
+        entry.next_item = 0;
+        let (bytes, link) = (&mut self.bytes.0, &slot.link);
+        let mut push = |(head, body): Outgoing| {
+            let Some(link) = link else { return };
+            *bytes += body.len();
+            // What does not go out with this connection does with the next.
+            let _ = link.push(&head, body);
+        };
+        let run = slot.session.run(task, entry.call(), link.is_some().then_some(&mut push));
+        after.flush.extend(slot.link.clone());
+        match run {
+            Ok(run) => entry.run = Some((rank, run)),
+            Err(error) => self.scheduler.on_returned(now, rank, task, Err(error), 0),
+        }
+    }
+
+    fn start(&mut self, now: Instant, rank: Rank, task: TaskId, attempt: Attempt) {
+        let Some(entry) = self.tasks.get_mut(&task) else { return };
+        let node = self.scheduler.node_of(rank);
+        let waited = now.saturating_duration_since(entry.since);
+        let first = entry.began.replace(now).is_none();
+        self.running += usize::from(first);
+        let spans = entry.spans.clone();
+        self.told.push(Told::Began { task, attempt, node, rank, waited, spans, first });
     }
 }
 
-/// The error of a task that failed by what it is says which payload it was.
-fn named(error: Error, task: &Task) -> Error {
-    if error.tries().is_empty() && !matches!(error.kind(), ErrorKind::Poisoned | ErrorKind::Stalled) {
-        return error;
+impl Entry {
+    /// A try at a task is over, if a worker had begun with it.
+    fn end_try(&mut self, now: Instant) -> Option<Told> {
+        let (began, ran) = (self.began.take()?, self.ran.take()?);
+        let took = now.saturating_duration_since(began);
+        Some(Told::Tried { took, ran, spans: self.spans.clone() })
     }
-    error.with_context("entry", task.source.entry()).with_context("payload", task.source.main())
 }

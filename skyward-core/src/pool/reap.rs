@@ -61,7 +61,8 @@ pub struct Left {
 /// Ends what clients of this user left on this host's providers when they were killed: the pools of the ledger whose client is gone, with the machines that are in the
 /// ledger and those in the provider's own list. A pool whose client lives is left alone.
 ///
-/// Each pool is ended through the provider of the same name, and [identity](Provider::identity) where it has one, among those given and [`Local`]. A pool is
+/// Each pool is ended through the provider of the same name, and [identity](Provider::identity) where it has one, among those given and [`Local`]. A provider of the same name and
+/// another identity (another engine at the same path, another machine that has the same state folder) is asked nothing: [`ErrorKind::Identity`] in [`Reaped::left`]. A pool is
 /// forgotten only when the provider has confirmed that its machines are gone and has removed what they shared. It is safe to call this at any time, in several processes at once.
 ///
 /// The ledger is in `$SKYWARD_STATE_DIR/ledger`, or else in `skyward/ledger` in `$XDG_STATE_HOME` or `~/.local/state`.
@@ -118,13 +119,21 @@ async fn end(orphan: Orphan, given: &[Arc<dyn Provider>]) -> Result<Ended, Left>
     let pool = orphan.pool.clone();
     let left = |error| Left { pool: pool.clone(), error };
     let (name, providers) = match &orphan.page.head {
-        Some(head) => (head.provider.clone(), vec![provider_of(head, given).map_err(left)?]),
+        Some(head) => (head.provider.clone(), vec![provider_of(head, given).await.map_err(left)?]),
         // Without its first record the pool may be at any of them.
         None => (String::new(), given.iter().cloned().chain([Arc::new(Local::new()) as _]).collect()),
     };
     let mut machines = Vec::new();
+    let mut failed = None;
     for provider in providers {
-        machines.extend(end_at(&orphan, provider).await.map_err(left)?);
+        match end_at(&orphan, provider).await {
+            Ok(ended) => machines.extend(ended),
+            // The others end what they have all the same.
+            Err(error) => failed = failed.or(Some(error)),
+        }
+    }
+    if let Some(error) = failed {
+        return Err(left(error));
     }
     let forgotten = tokio::task::spawn_blocking(move || orphan.forget()).await;
     match forgotten {
@@ -136,7 +145,7 @@ async fn end(orphan: Orphan, given: &[Arc<dyn Provider>]) -> Result<Ended, Left>
 
 /// Ends the pool's machines at one provider.
 async fn end_at(orphan: &Orphan, provider: Arc<dyn Provider>) -> Result<Vec<MachineId>> {
-    let provider: Arc<dyn Provider> = Arc::new(Checked::new(provider));
+    let provider = Checked::new(provider);
     let started = Instant::now();
     let deadline = started + PATIENCE;
     // Asked once before the patience of a cleanup begins: what fails for good fails at once.
@@ -162,29 +171,52 @@ async fn end_at(orphan: &Orphan, provider: Arc<dyn Provider>) -> Result<Vec<Mach
     }
 }
 
-fn provider_of(head: &Head, given: &[Arc<dyn Provider>]) -> Result<Arc<dyn Provider>> {
-    let same = |provider: &&Arc<dyn Provider>| {
-        let other = provider.identity();
-        provider.name() == head.provider && (other.is_none() || head.identity.is_none() || other == head.identity)
-    };
-    if let Some(provider) = given.iter().find(same) {
-        return Ok(Arc::clone(provider));
+/// The provider that the pool is at. What another one says of the pool's machines is no word about them.
+async fn provider_of(head: &Head, given: &[Arc<dyn Provider>]) -> Result<Arc<dyn Provider>> {
+    let wanted = shown(&head.provider, head.identity.as_deref());
+    let mut others = Vec::new();
+    let mut silent = None;
+    for provider in given {
+        if provider.name() != head.provider {
+            others.push(shown(provider.name(), None));
+            continue;
+        }
+        let identity = match Checked::new(Arc::clone(provider)).identity().await {
+            Ok(identity) => identity,
+            // It may be another one.
+            Err(error) => {
+                silent = silent.or(Some(error));
+                continue;
+            }
+        };
+        if identity.is_none() || head.identity.is_none() || identity == head.identity {
+            return Ok(Arc::clone(provider));
+        }
+        others.push(shown(provider.name(), identity.as_deref()));
     }
     let local = Local::new();
-    if head.provider == local.name() {
-        return Ok(Arc::new(match &head.identity {
-            Some(folder) => local.runtime_dir(folder),
-            None => local,
-        }));
+    let known = match &head.identity {
+        Some(identity) => Local::of_identity(identity),
+        None => Some(local.clone()),
+    };
+    if let Some(known) = known.filter(|known| known.name() == head.provider) {
+        return Ok(Arc::new(known));
     }
-    let wanted = shown(&head.provider, head.identity.as_deref());
-    let names: Vec<_> = given
-        .iter()
-        .map(|provider| shown(provider.name(), provider.identity().as_deref()))
-        .chain(["local".into()])
-        .collect();
+    if let Some(error) = silent {
+        return Err(error);
+    }
+    others.push(shown(local.name(), local.identity().await?.as_deref()));
+    let same = others.iter().filter(|other| other.starts_with(&shown(&head.provider, None))).cloned();
+    let same: Vec<String> = same.collect();
+    if !same.is_empty() {
+        return Err(Error::new(
+            ErrorKind::Identity,
+            format!("its machines are at {wanted}, and what was asked is {}", same.join(", ")),
+        )
+        .with_hint("the record is kept: `reap` where the pool was started, with the provider that it was started with; if that is gone for good, remove the pool's file from the ledger"));
+    }
     Err(Error::new(ErrorKind::NotFound, format!("its machines are at {wanted}, and that provider was not given"))
-        .with_context("given", names.join(", "))
+        .with_context("given", others.join(", "))
         .with_hint(format!("give `reap` the provider {wanted}")))
 }
 

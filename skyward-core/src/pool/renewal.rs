@@ -27,9 +27,13 @@ pub(super) async fn renew(remote: &dyn Remote, machine: &Machine, lease: Duratio
         tokio::select! {
             biased;
             _ = ticks.tick() => renewals.push(remote.run(&touch, &|_| {})),
-            Some(Err(error)) = renewals.next() => {
-                // The step that runs meets the same, and tells.
-                tracing::debug!(machine = %machine.id, %error, "the lease could not be renewed");
+            // Each that ends, also well: those beside it go on only while they are polled, and one of them may be
+            // what connects for all.
+            Some(renewed) = renewals.next() => {
+                if let Err(error) = renewed {
+                    // The step that runs meets the same, and tells.
+                    tracing::debug!(machine = %machine.id, %error, "the lease could not be renewed");
+                }
             }
         }
     }
@@ -77,16 +81,16 @@ mod tests {
         async fn open(&self, _: &str) -> Result<ByteStream> {
             std::future::pending().await
         }
+
+        async fn builder(&self) -> Result<Option<Box<dyn Remote>>> {
+            Ok(None)
+        }
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_lease_is_renewed_over_a_way_that_is_slow_and_loses_a_renewal() {
         let lease = Duration::from_secs(8);
-        let pool = PoolId::random();
-        let launch = LaunchId::of(&pool, NodeIndex(0), Attempt(1));
-        let request = LaunchRequest::new(launch, pool, NodeIndex(0), Offer::new("one", "here", 1, 1), lease);
-        let mut machine = Machine::new(&request, MachineId::new("one"), "", "/one");
-        machine.keeper = true;
+        let machine = machine(lease);
         let remote = Slow(lease / 2, Mutex::default());
         let begin = Instant::now();
         let _ = timeout(lease * 4, renew(&remote, &machine, lease)).await;
@@ -95,5 +99,66 @@ mod tests {
         let longest = times.windows(2).map(|pair| pair[1] - pair[0]).max().unwrap();
         // The keeper waits a little longer than the lease.
         assert!(longest <= lease, "{longest:?} without a renewal: {times:?}");
+    }
+
+    /// The first command takes longer than the pause between two; the others take many short steps. When those were done.
+    #[derive(Debug, Default)]
+    struct Stepwise(Mutex<(u32, Vec<Instant>)>);
+
+    #[async_trait]
+    impl Remote for Stepwise {
+        fn describe(&self) -> String {
+            "stepwise".into()
+        }
+
+        async fn run(&self, _: &Command, _: OnLine<'_>) -> Result<CommandOutput> {
+            let number = {
+                let mut state = self.0.lock().unwrap();
+                state.0 += 1;
+                state.0
+            };
+            if number == 1 {
+                sleep(Duration::from_millis(2500)).await;
+            } else {
+                for _ in 0..10 {
+                    sleep(Duration::from_millis(100)).await;
+                }
+                self.0.lock().unwrap().1.push(Instant::now());
+            }
+            Ok(CommandOutput::new(0, "", ""))
+        }
+
+        async fn put(&self, _: &str, _: &[u8], _: u32) -> Result<()> {
+            std::future::pending().await
+        }
+
+        async fn open(&self, _: &str) -> Result<ByteStream> {
+            std::future::pending().await
+        }
+
+        async fn builder(&self) -> Result<Option<Box<dyn Remote>>> {
+            Ok(None)
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_renewal_goes_on_when_the_one_before_it_has_ended() {
+        let lease = Duration::from_secs(8);
+        let machine = machine(lease);
+        let remote = Stepwise::default();
+        let begin = Instant::now();
+        let _ = timeout(lease, renew(&remote, &machine, lease)).await;
+        let done = remote.0.into_inner().unwrap().1;
+        // It began with the second tick, and nothing keeps it from its second of steps.
+        assert!(done[0] - begin < Duration::from_millis(5100), "{:?}", done[0] - begin);
+    }
+
+    fn machine(lease: Duration) -> Machine {
+        let pool = PoolId::random();
+        let launch = LaunchId::of(&pool, NodeIndex(0), Attempt(1));
+        let request = LaunchRequest::new(launch, pool, NodeIndex(0), Offer::new("one", "here", 1, 1), lease);
+        let mut machine = Machine::new(&request, MachineId::new("one"), "", "/one");
+        machine.keeper = true;
+        machine
     }
 }

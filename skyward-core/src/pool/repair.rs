@@ -10,18 +10,33 @@ use super::cleanup::Cleanup;
 use super::lifecycle::Workers;
 use super::node::{Launch, Node, Recipe};
 use super::shared::Shared;
-use super::world::{ANSWER, NotStarted, World};
+use super::world::{ANSWER, NotStarted, World, lost_if_silent};
 use crate::error::{Error, ErrorKind, Result, WorkerExit};
 use crate::event::PoolEvent;
 use crate::ids::{Generation, NodeIndex, Rank};
+use crate::provider::Checked;
 
-/// Connects to an agent again whose connection was lost. On the client's own host a socket at which nobody listens says at once that nobody ever will.
-pub(super) async fn reach_agent(shared: Arc<Shared>, node: Arc<Node>, workers_per_node: u32) -> Result<Node> {
+/// Connects to an agent again whose connection was lost, unless the provider reports its machine as ending or gone: it is asked at once, and again for as long as it takes.
+pub(super) async fn reach_agent(
+    provider: Checked,
+    shared: Arc<Shared>,
+    node: Arc<Node>,
+    workers_per_node: u32,
+) -> Result<Node> {
+    tokio::select! {
+        biased;
+        reached = reconnect_agent(&shared, &node, workers_per_node) => reached,
+        gone = provider.until_gone(&node.machine.id, Duration::ZERO) => Err(gone),
+    }
+}
+
+/// Connects to an agent again. On the client's own host a socket at which nobody listens says at once that nobody ever will.
+async fn reconnect_agent(shared: &Arc<Shared>, node: &Node, workers_per_node: u32) -> Result<Node> {
     let patience = if node.machine.on_client_host { AT_HAND } else { shared.limits.lease / 2 };
     let end = Instant::now() + patience;
     let mut pause = SHORTEST;
     loop {
-        let error = match node.reconnect(&shared, workers_per_node).await {
+        let error = match node.reconnect(shared, workers_per_node).await {
             Ok(node) => return Ok(node),
             Err(error) => error,
         };
@@ -34,7 +49,8 @@ pub(super) async fn reach_agent(shared: Arc<Shared>, node: Arc<Node>, workers_pe
     }
 }
 
-/// Connects to a worker again whose connection was lost. If its process is gone its agent tells; one that lives and cannot be reached is ended.
+/// Connects to a worker again whose connection was lost. If its process is gone its agent tells; one that runs something is waited for, however long that takes; one that lives, runs nothing and
+/// cannot be reached is ended.
 ///
 /// # Errors
 ///
@@ -46,22 +62,32 @@ pub(super) async fn reach_worker(
     rank: Rank,
     generation: Generation,
 ) -> Result<()> {
-    let connected = tokio::select! {
+    tokio::select! {
         biased;
         _ = shared.exited(rank, generation) => return Ok(()),
-        connected = reconnect(&world, &shared, &node, rank, generation) => connected,
-    };
-    let Err(error) = connected else {
-        tracing::info!(pool = %shared.pool, rank = rank.0, "the connection to the worker was lost, and is there again");
-        return Ok(());
-    };
-    tracing::warn!(pool = %shared.pool, rank = rank.0, %error, "the worker cannot be reached and is ended");
+        () = reconnect(&world, &shared, &node, rank, generation) => {
+            tracing::info!(pool = %shared.pool, rank = rank.0, "the connection to the worker was lost, and is there again");
+            return Ok(());
+        }
+        () = until_idle(&shared, rank, generation) => {}
+    }
+    tracing::warn!(pool = %shared.pool, rank = rank.0, "the worker runs nothing, cannot be reached and is ended");
     shared.kill(rank, WorkerExit::Unreachable);
     match tokio::time::timeout(shared.limits.grace + STOP, shared.exited(rank, generation)).await {
         Ok(_) => Ok(()),
         Err(_) => {
             let what = format!("the worker of rank {rank} cannot be reached, and its agent does not end it");
-            Err(Error::new(ErrorKind::Timeout, what).with_source(error))
+            Err(Error::new(ErrorKind::Timeout, what))
+        }
+    }
+}
+
+/// Waits until a worker that does not answer is known to run nothing. What it has not begun goes elsewhere meanwhile.
+async fn until_idle(shared: &Shared, rank: Rank, generation: Generation) {
+    loop {
+        tokio::time::sleep(UNANSWERED).await;
+        if !shared.is_busy(rank, generation).await {
+            return;
         }
     }
 }
@@ -113,15 +139,20 @@ pub(super) async fn make(
     workers_per_node: u32,
 ) -> Result<Node> {
     let limit = shared.limits.start + shared.limits.environment;
-    let make = async {
+    let mut make = std::pin::pin!(async {
         cleanup.intend(std::iter::once((launch.id(&shared), launch.machine))).await?;
         let prepared = recipe.prepare(&shared, &cleanup, launch).await?;
         prepared.join(&shared, launch.node, workers_per_node).await
-    };
-    tokio::time::timeout(limit, make).await.unwrap_or_else(|_| {
-        let hint = "`Limits::start` and `Limits::environment` give more time";
-        Err(Error::new(ErrorKind::Timeout, format!("it was not ready after {limit:?}")).with_hint(hint))
-    })
+    });
+    match tokio::time::timeout(limit, make.as_mut()).await {
+        Ok(made) => made,
+        Err(_) => {
+            // What it waited for is known for as long as it is not dropped.
+            let error = Error::new(ErrorKind::Timeout, format!("it was not ready after {limit:?}"))
+                .with_hint("`Limits::start` and `Limits::environment` give more time");
+            Err(shared.lock().waits.explain(error, Some(launch.machine)))
+        }
+    }
 }
 
 /// Starts workers again, those that still run among them: a world as its next generation.
@@ -149,6 +180,58 @@ pub(super) async fn start(
     }
 }
 
+/// Starts the first workers of a pool. Where the connection to an agent is cut meanwhile and the agent can be reached
+/// again, the workers start anew, as the next generation: the answer that says which of them run was lost.
+///
+/// # Errors
+///
+/// Workers do not start for another reason, the agent cannot be reached again, or connections are cut for longer than
+/// [`Limits::hooks`](crate::spec::Limits::hooks).
+pub(super) async fn start_first(
+    world: &Arc<World>,
+    provider: &Checked,
+    shared: &Arc<Shared>,
+    mut nodes: Vec<Arc<Node>>,
+) -> Result<Vec<Arc<Node>>> {
+    let per_node = world.cluster.workers_per_node;
+    let end = Instant::now() + shared.limits.hooks;
+    let ranks: Vec<Rank> = (0..nodes.len() as u32 * per_node).map(Rank).collect();
+    let mut started = world.start(shared, &nodes, Generation(1), &ranks).await;
+    while let Err(NotStarted { error, .. }) = started {
+        let may_be_cut = matches!(error.kind(), ErrorKind::NodeLost | ErrorKind::Io) && Instant::now() < end;
+        let silent = if may_be_cut { silent(nodes.clone()).await } else { Vec::new() };
+        // An agent that is silent for long is no connection that was cut.
+        if silent.is_empty() || silent.iter().any(|(.., cause)| cause.kind() != ErrorKind::Io) {
+            return Err(error);
+        }
+        for (index, _, cause) in silent {
+            let node = &mut nodes[index.0 as usize];
+            *node = Arc::new(reach_first(provider, shared, node, per_node, cause).await?);
+        }
+        // Those that were ready are stopped, not lost.
+        shared.act(|state, _| nodes.iter().for_each(|node| state.scheduler.retire(node.index)));
+        started = start(Arc::clone(world), Arc::clone(shared), nodes.clone(), Workers::World).await;
+    }
+    Ok(nodes)
+}
+
+/// Connects to an agent again while the first workers start; `cause` is how its connection ended.
+async fn reach_first(
+    provider: &Checked,
+    shared: &Arc<Shared>,
+    node: &Arc<Node>,
+    workers_per_node: u32,
+    cause: Error,
+) -> Result<Node> {
+    tracing::warn!(pool = %shared.pool, node = node.index.0, error = %cause, "the connection to the agent was lost while the workers were started");
+    shared.emit(PoolEvent::NodeDisconnected { node: node.index, error: cause.clone() });
+    let reached = reach_agent(provider.clone(), Arc::clone(shared), Arc::clone(node), workers_per_node).await;
+    let reached = reached.map_err(|error| lost_if_silent(node, cause.with_context("connecting again", error)))?;
+    shared.on_agent_back(&reached);
+    shared.emit(PoolEvent::NodeReconnected { node: node.index });
+    Ok(reached)
+}
+
 /// Ends workers of these nodes at once.
 pub(super) async fn stop(shared: &Shared, nodes: &[Arc<Node>], workers: Vec<u32>) -> Result<()> {
     let generation = shared.lock().generation;
@@ -166,23 +249,27 @@ pub(super) async fn silent(nodes: Vec<Arc<Node>>) -> Vec<(NodeIndex, u64, Error)
     join_all(checks).await.into_iter().flatten().collect()
 }
 
-/// Connects to a worker again, several times if need be.
-async fn reconnect(world: &World, shared: &Arc<Shared>, node: &Node, rank: Rank, generation: Generation) -> Result<()> {
-    let mut pause = SHORTEST;
-    loop {
-        match world.reconnect(shared, node, rank, generation).await {
-            Err(_) if pause < LONGEST => {
-                tokio::time::sleep(pause).await;
-                pause *= 2;
-            }
-            result => return result,
+/// Connects to a worker again, however often it takes. A connection that stands is kept for long, since one that is given up stays in the worker's queue until it comes to it.
+async fn reconnect(world: &World, shared: &Arc<Shared>, node: &Node, rank: Rank, generation: Generation) {
+    let (mut pause, mut patience) = (SHORTEST, PATIENCE);
+    while let Err(error) = world.reconnect(shared, node, rank, generation, patience).await {
+        tracing::debug!(pool = %shared.pool, rank = rank.0, %error, "the worker is not reached yet");
+        if error.kind() == ErrorKind::Timeout {
+            patience = (patience * 2).min(LONGEST_PATIENCE);
         }
+        tokio::time::sleep(pause).await;
+        pause = (pause * 2).min(LONGEST);
     }
 }
 
 const SHORTEST: Duration = Duration::from_millis(10);
 /// The longest pause between two tries to have a connection again.
 const LONGEST: Duration = Duration::from_secs(5);
+/// How long a connection stands on which a worker does not answer: first, and at most.
+const PATIENCE: Duration = Duration::from_secs(60);
+const LONGEST_PATIENCE: Duration = Duration::from_secs(900);
+/// After this time it is asked whether a worker that does not answer runs something, and again after each such time.
+const UNANSWERED: Duration = Duration::from_secs(15);
 /// How long an agent on the client's own host is looked for.
 const AT_HAND: Duration = Duration::from_millis(100);
 /// What an agent gets to end process trees, beside the grace.

@@ -265,8 +265,8 @@ impl Serving {
                     state.set_leaving(node, true);
                 });
             }
-            SizeStep::Stay { node } => self.shared.act(|state, now| {
-                state.scheduler.stay(now, node);
+            SizeStep::Stay { node } => self.shared.act(|state, _| {
+                state.scheduler.stay(node);
                 state.set_leaving(node, false);
             }),
             SizeStep::Stop { node } => {
@@ -288,7 +288,7 @@ impl Serving {
                 self.dismiss(machine, node, left);
             }
             SizeStep::Hold => self.shared.act(|state, _| state.scheduler.hold()),
-            SizeStep::Release => self.shared.act(|state, now| state.scheduler.release_world(now)),
+            SizeStep::Release => self.shared.act(|state, _| state.scheduler.release_world()),
             SizeStep::Reshape { stay, left, join } => {
                 let leaving: Vec<_> = self.nodes.drain(stay as usize..).map(|place| place.node).collect();
                 for (at, (machine, node)) in left.into_iter().zip(leaving).enumerate() {
@@ -344,11 +344,13 @@ impl Serving {
 
 /// A machine that was asked for when the pool started, and is not ready yet.
 pub(super) async fn connect_late(shared: Arc<Shared>, late: Late, workers_per_node: u32) -> Result<Node> {
-    let deadline = late.deadline;
-    let (launch, prepared) = tokio::time::timeout_at(deadline, late).await.map_err(|_| {
-        Error::new(ErrorKind::Timeout, "it was not ready in time")
-            .with_hint("`Limits::start` and `Limits::environment` give more time")
-    })?;
+    let (deadline, machine) = (late.deadline, late.launch.machine);
+    let mut late = std::pin::pin!(late);
+    let Ok((launch, prepared)) = tokio::time::timeout_at(deadline, late.as_mut()).await else {
+        let error = Error::new(ErrorKind::Timeout, "it was not ready in time")
+            .with_hint("`Limits::start` and `Limits::environment` give more time");
+        return Err(shared.lock().waits.explain(error, Some(machine)));
+    };
     prepared?.join(&shared, launch.node, workers_per_node).await
 }
 

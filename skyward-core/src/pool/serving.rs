@@ -270,7 +270,7 @@ impl Serving {
             Job::ReachAgent(index) => {
                 let Some(node) = self.node(index) else { return };
                 let cause = node.agent.gone().cloned();
-                let reach = repair::reach_agent(shared, node, per_node);
+                let reach = repair::reach_agent(self.recipe.provider.clone(), shared, node, per_node);
                 self.jobs.begin(job, async move {
                     // What ended the connection says more than that there is none; why there is none tells an agent that is gone from a machine that cannot be reached.
                     End::Node(reach.await.map(Box::new).map_err(|error| match cause {

@@ -3,31 +3,37 @@
 //! A call goes from its caller through the scheduler into the worker's socket without another task of the runtime having to wake; its answer goes from the link's reader to
 //! the caller. The lock is never held across an await or a system call that can block.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, broadcast, mpsc};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::task::AbortHandle;
 
 use super::driver::Command;
+use super::events::EventBuffer;
+use super::held::{Held, Unread};
+use super::life::Life;
+use super::lock::Locked;
 use super::metrics::Metrics;
 use super::node::Node;
+use super::outbox::{Outbox, Spans, Told};
 use super::output::Marks;
-use super::refused::{Content, Refused};
+use super::refused::Refused;
 use super::status::{NodeStatus, PoolPhase, PoolStatus, WorkerStatus};
 use super::waiting::Waits;
 use crate::error::{Error, ErrorKind, Result, WorkerExit};
-use crate::event::{EventItem, Events, PoolEvent};
+use crate::event::{Events, PoolEvent};
 use crate::ids::{Generation, NodeIndex, PoolId, Rank, TaskId};
-use crate::payload::{ItemSender, Outcome, Task, TaskOptions, TaskReply, TraceSource};
+use crate::payload::{ItemSender, Task, TaskOptions, TaskReply, TraceSource};
 use crate::scheduler::Scheduler;
+use crate::scheduler::table::TaskTable;
 use crate::spec::{Limits, Secrets};
 use crate::worker::link::Sender;
-use crate::worker::message::{Signal, ToAgent, ToWorker};
-use crate::worker::session::Session;
+use crate::worker::message::{Awaited, Signal, ToAgent, ToWorker};
+use crate::worker::session::{Call, Session};
 
 pub(crate) struct Shared {
     pub(crate) pool: PoolId,
@@ -41,7 +47,8 @@ pub(crate) struct Shared {
     pub(crate) metrics: Metrics,
     state: Mutex<State>,
     pub(super) refused: Mutex<Refused>,
-    pub(super) events: broadcast::Sender<Arc<PoolEvent>>,
+    pub(super) events: EventBuffer,
+    pub(super) outbox: Outbox,
     pub(super) room: Arc<Semaphore>,
     pub(super) next_task: AtomicU64,
     /// Numbers the connections to agents.
@@ -64,7 +71,7 @@ pub(crate) struct Settings {
 
 pub(crate) struct State {
     pub(crate) scheduler: Scheduler,
-    pub(crate) phase: PoolPhase,
+    pub(super) life: Life,
     pub(crate) generation: Generation,
     /// The port on the head at which a generation's workers meet.
     pub(crate) rendezvous: Option<(Generation, u16)>,
@@ -73,13 +80,21 @@ pub(crate) struct State {
     pub(crate) workers_per_node: u32,
     /// The agents' links, by node.
     pub(crate) agents: Vec<Option<Sender>>,
-    pub(super) tasks: HashMap<TaskId, Entry>,
+    pub(super) tasks: TaskTable<Entry>,
     /// How many of them a worker has begun.
     pub(super) running: usize,
     pub(crate) waits: Waits,
+    /// Outcomes whose output has not arrived.
+    pub(super) held: Held<Told>,
     /// How many bytes the workers of ranks that have left had written, in which generation.
     written: BTreeMap<u32, (Generation, [u64; 2])>,
     timeout: Option<Instant>,
+    /// What is to be told when it is unlocked.
+    pub(super) told: Vec<Told>,
+    /// Bytes that were sent and received since that was told.
+    pub(super) bytes: (usize, usize),
+    /// How many tasks were said to wait and run.
+    counted: (usize, usize),
 }
 
 /// What the client knows of the worker of a rank.
@@ -99,11 +114,17 @@ pub(crate) struct WorkerSlot {
     /// Where it listens on its node.
     pub(crate) socket: String,
     pub(super) exited: Option<WorkerExit>,
+    /// Up to which run its agent was asked to recall, and has not answered.
+    pub(super) recall: Option<u64>,
     /// Why it was told to be killed.
     pub(super) killed: Option<WorkerExit>,
     pub(super) output_ended: bool,
     /// How many bytes of each descriptor have arrived from this machine.
     pub(crate) received: [u64; 2],
+    /// How many of them have been emitted.
+    pub(super) told: [u64; 2],
+    /// Output did not arrive in time: nothing waits for it until some does.
+    pub(super) mute: bool,
     /// How many had arrived from the machines before it, in the same generation.
     pub(super) earlier: [u64; 2],
     pub(super) marks: [Marks; 2],
@@ -114,6 +135,8 @@ pub(crate) struct Entry {
     pub(super) reply: TaskReply,
     pub(super) items: Option<ItemSender>,
     pub(super) next_item: u64,
+    /// Which worker has it, as which run.
+    pub(super) run: Option<(Rank, u64)>,
     /// All ranks run it at the same time.
     pub(super) gang: bool,
     /// Since when it waits for a worker to begin.
@@ -122,20 +145,16 @@ pub(crate) struct Entry {
     pub(super) began: Option<Instant>,
     /// How long the payload ran, when its worker has said so.
     pub(super) ran: Option<Duration>,
-    /// From the call to its outcome, with the worker that had it last.
-    pub(super) span: tracing::Span,
-    /// The try that runs.
-    pub(super) attempt: tracing::Span,
+    /// What its worker had written when it ended, if some of that is still to come.
+    pub(super) unread: Option<Unread>,
+    pub(super) spans: Option<Arc<Spans>>,
     pub(super) _room: OwnedSemaphorePermit,
 }
 
 /// What is done after the lock is released.
 #[derive(Default)]
 pub(crate) struct After {
-    pub(super) replies: Vec<(TaskReply, Outcome)>,
     pub(super) flush: Vec<Sender>,
-    /// Tasks that are not to be taken again.
-    pub(super) refused: Vec<(Task, Error)>,
 }
 
 impl Shared {
@@ -143,18 +162,22 @@ impl Shared {
         let Settings { limits, defaults, secrets, trace, metrics } = settings;
         let state = State {
             scheduler: Scheduler::new(0, 0, false, limits),
-            phase: PoolPhase::Starting,
+            life: Life::default(),
             generation: Generation(0),
             rendezvous: None,
             nodes: Vec::new(),
             workers: Vec::new(),
             workers_per_node: 0,
             agents: Vec::new(),
-            tasks: HashMap::new(),
+            tasks: TaskTable::default(),
             running: 0,
             waits: Waits::default(),
+            held: Held::default(),
             written: BTreeMap::new(),
             timeout: None,
+            told: Vec::new(),
+            bytes: (0, 0),
+            counted: (0, 0),
         };
         Arc::new(Self {
             pool,
@@ -164,8 +187,9 @@ impl Shared {
             secrets,
             trace,
             metrics,
-            events: broadcast::channel(EVENTS).0,
-            room: Arc::new(Semaphore::new(limits.max_queued)),
+            events: EventBuffer::new(),
+            outbox: Outbox::default(),
+            room: Arc::new(Semaphore::new(limits.max_queued.min(Semaphore::MAX_PERMITS))),
             next_task: AtomicU64::new(1),
             next_connection: AtomicU64::new(1),
             limits,
@@ -175,22 +199,43 @@ impl Shared {
         })
     }
 
-    /// Runs a change of the state, and does what the scheduler says.
+    /// Runs a change of the state, and does what the scheduler says. Where that is much it is done in slices, between which the state is free.
     pub(crate) fn act<T>(&self, change: impl FnOnce(&mut State, Instant) -> T) -> T {
+        let (result, mut more) = self.act_once(change);
+        while more {
+            more = self.act_once(|_, _| ()).1;
+        }
+        result
+    }
+
+    /// The same; other tasks of the runtime go on between the slices.
+    pub(crate) async fn act_in_slices<T>(&self, change: impl FnOnce(&mut State, Instant) -> T) -> T {
+        let (result, mut more) = self.act_once(change);
+        while more {
+            tokio::task::yield_now().await;
+            more = self.act_once(|_, _| ()).1;
+        }
+        result
+    }
+
+    /// A change, and a slice of what the scheduler has to do; whether it has more.
+    fn act_once<T>(&self, change: impl FnOnce(&mut State, Instant) -> T) -> (T, bool) {
         // The runtime's clock, which tests can pause.
         let now = tokio::time::Instant::now().into_std();
         let mut after = After::default();
-        let (result, earlier, released) = {
+        let (result, more, earlier, released) = {
             let mut state = self.lock();
             let held = state.scheduler.is_held();
             let result = change(&mut state, now);
-            self.perform(&mut state, now, &mut after);
+            let more = self.perform(&mut state, now, &mut after);
+            state.tell_held(now);
             let released = held && !state.scheduler.is_held();
-            let timeout = state.scheduler.next_timeout();
+            let timeout = state.next_timeout();
             let earlier = timeout.is_some_and(|at| state.timeout.is_none_or(|armed| at < armed));
             state.timeout = timeout;
-            self.metrics.tasks(state.tasks.len().saturating_sub(state.running), state.running);
-            (result, earlier, released)
+            state.tell_numbers();
+            self.outbox.put(&mut state.told);
+            (result, more, earlier, released)
         };
         if released {
             // Whoever waits for the world's size to change.
@@ -199,17 +244,11 @@ impl Shared {
         for sender in &after.flush {
             sender.flush();
         }
-        for (task, error) in after.refused {
-            let content = Content::of(&task);
-            self.refused().add(content, error);
-        }
-        for (reply, outcome) in after.replies {
-            reply.send(outcome);
-        }
+        self.empty_outbox();
         if earlier {
             self.earlier.notify_one();
         }
-        result
+        (result, more)
     }
 
     /// What is not taken any more.
@@ -217,26 +256,13 @@ impl Shared {
         self.refused.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Tells whoever listens.
-    pub(crate) fn emit(&self, event: PoolEvent) {
-        self.metrics.on_event(&event);
-        // Without a reader there is nobody to tell.
-        let _ = self.events.send(Arc::new(event));
-    }
-
     pub(crate) fn events(&self) -> Events {
-        let closed = self.lock().phase == PoolPhase::Closed;
-        let receiver = (!closed).then(|| self.events.subscribe());
-        Events::new(futures_util::stream::unfold(receiver, |receiver| async move {
-            let mut receiver = receiver?;
-            match receiver.recv().await {
-                // Handles may keep the channel open; nothing comes after this.
-                Ok(event) if matches!(*event, PoolEvent::Closed) => Some((EventItem::Event(event), None)),
-                Ok(event) => Some((EventItem::Event(event), Some(receiver))),
-                Err(broadcast::error::RecvError::Lagged(missed)) => Some((EventItem::Missed(missed), Some(receiver))),
-                Err(broadcast::error::RecvError::Closed) => None,
-            }
-        }))
+        // In this order: whoever subscribes before the pool is closed also receives that it is.
+        let events = self.events.subscribe();
+        match self.lock().life.phase() {
+            PoolPhase::Closed => Events::new(futures_util::stream::empty()),
+            _ => events,
+        }
     }
 
     pub(crate) fn status(&self) -> PoolStatus {
@@ -251,7 +277,7 @@ impl Shared {
                 task: state.scheduler.sent(rank).next(),
             }
         });
-        let mut status = PoolStatus::new(self.pool.clone(), state.phase);
+        let mut status = PoolStatus::new(self.pool.clone(), state.life.phase());
         status.workers = workers.collect();
         status.generation = state.generation;
         status.nodes = state.nodes.clone();
@@ -261,12 +287,12 @@ impl Shared {
         status
     }
 
-    /// The state; a panic while it was locked leaves tables that are still whole enough to end everything.
-    pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    /// The state.
+    pub(crate) fn lock(&self) -> Locked<'_> {
+        Locked::of(&self.state)
     }
 
-    /// Tells the driver. A driver that is gone has ended everything already.
+    /// Sends the driver a command. One that is gone takes none: see [`Life`].
     pub(crate) fn command(&self, command: Command) {
         let _ = self.commands.send(command);
     }
@@ -325,11 +351,9 @@ impl Shared {
             let mut lost = Vec::new();
             let exit = cause.exit().filter(|exit| exit.is_node_loss()).cloned().unwrap_or(WorkerExit::AgentGone);
             for (rank, slot) in slots {
+                state.held.release(Rank(rank as u32));
                 if slot.pid.is_some() {
                     lost.push(Rank(rank as u32));
-                }
-                if slot.reading.is_some() {
-                    state.scheduler.on_unheard(Rank(rank as u32));
                 }
                 slot.leave(exit.clone());
             }
@@ -352,16 +376,28 @@ impl Shared {
     /// An agent has another connection: over it comes what workers write, and what it was told while it had none is told again.
     pub(crate) fn on_agent_back(&self, node: &Node) {
         self.set_node(node);
-        self.act(|state, now| {
+        let mut after = After::default();
+        let unfollowed = self.act(|state, now| {
             let first = node.index.0 * state.workers_per_node;
+            let mut unfollowed = Vec::new();
             for (worker, slot) in (0..state.workers_per_node).zip(state.workers.iter().skip(first as usize)) {
                 let wrote = slot.pid.is_some() || slot.exited.is_some() && !slot.output_ended;
                 if wrote && let Err(error) = node.agent.follow(slot.generation, worker, slot.received) {
-                    tracing::warn!(pool = %self.pool, node = node.index.0, worker, %error, "its output is not followed");
+                    unfollowed.push((worker, error));
+                }
+            }
+            for rank in first..first + state.workers_per_node {
+                if state.workers.get(rank as usize).is_some_and(|slot| slot.recall.is_some()) {
+                    state.recall(Rank(rank), &mut after);
                 }
             }
             state.scheduler.on_agent_back(now, node.index);
+            unfollowed
         });
+        after.flush.iter().for_each(Sender::flush);
+        for (worker, error) in unfollowed {
+            tracing::warn!(pool = %self.pool, node = node.index.0, worker, %error, "its output is not followed");
+        }
     }
 
     /// A node has a machine, or its agent another connection.
@@ -396,10 +432,10 @@ impl Shared {
 
     /// An idle world has its first `stay` nodes and these from now on.
     pub(crate) fn reshape(&self, stay: u32, joined: &[Node]) {
-        self.act(|state, now| {
+        self.act(|state, _| {
             (stay..state.nodes.len() as u32).for_each(|node| state.leave(NodeIndex(node)));
             state.truncate(stay);
-            state.scheduler.reshape(now, stay);
+            state.scheduler.reshape(stay);
             joined.iter().for_each(|node| state.add_node(node, self.limits.max_frame));
         });
         self.ended.notify_waiters();
@@ -407,8 +443,30 @@ impl Shared {
 
     /// Ends a worker's process tree, for this reason.
     pub(crate) fn kill(&self, rank: Rank, reason: WorkerExit) {
+        self.tell(|state, after| state.kill(rank, reason, after));
+    }
+
+    /// Has a worker that computes look at its connection.
+    pub(crate) fn attend(&self, rank: Rank) {
+        self.tell(|state, after| state.signal(rank, Signal::Attend, after));
+    }
+
+    /// Asks for what a worker has not begun; whether it has begun something that it has not answered.
+    pub(crate) async fn is_busy(&self, rank: Rank, generation: Generation) -> bool {
+        let asked = self.lock().slot(rank, generation).map_or(0, |slot| slot.session.last());
+        self.tell(|state, after| state.recall(rank, after));
+        self.until(|state| {
+            let slot = state.slot(rank, generation)?;
+            let answered = slot.recall.is_none() || slot.exited.is_some();
+            answered.then(|| slot.session.sent().any(|(run, _)| run <= asked))
+        })
+        .await
+    }
+
+    /// Sends what a change of the state leaves to send.
+    fn tell(&self, change: impl FnOnce(&mut State, &mut After)) {
         let mut after = After::default();
-        self.lock().kill(rank, reason, &mut after);
+        change(&mut self.lock(), &mut after);
         after.flush.iter().for_each(Sender::flush);
     }
 
@@ -424,14 +482,11 @@ impl State {
         self.workers.get_mut(rank.0 as usize).filter(|slot| slot.generation == generation)
     }
 
-    /// What a rank's worker still owes an answer for: task, next item, credit. Also for what was cancelled: only its answer says that the worker is done with it.
-    pub(crate) fn awaited(&self, rank: Rank) -> Vec<(u64, u64, u32)> {
-        let tasks = self.scheduler.sent(rank).map(|id| {
-            let Some(entry) = self.tasks.get(&id) else { return (id.0, 0, 0) };
-            let credit = entry.items.as_ref().map_or(0, |items| items.capacity() as u32);
-            (id.0, entry.next_item, credit)
-        });
-        tasks.collect()
+    /// How far the client has come with the streams that a rank's worker runs.
+    pub(crate) fn streams(&self, rank: Rank) -> Vec<Awaited> {
+        let Some(slot) = self.workers.get(rank.0 as usize) else { return Vec::new() };
+        let awaited = |(run, task)| Some(self.tasks.get(&task)?.items()?.awaited(run));
+        slot.session.sent().filter_map(awaited).collect()
     }
 
     /// A node comes in, behind the others or in the place of one that has left.
@@ -462,6 +517,7 @@ impl State {
         let first = (node.0 * self.workers_per_node) as usize;
         for (rank, slot) in self.workers.iter_mut().enumerate().skip(first).take(self.workers_per_node as usize) {
             slot.leave(WorkerExit::Preempted);
+            self.held.release(Rank(rank as u32));
             let written = std::array::from_fn(|stream| slot.earlier[stream] + slot.received[stream]);
             self.written.insert(rank as u32, (slot.generation, written));
         }
@@ -486,11 +542,46 @@ impl State {
         }
     }
 
+    /// A worker has not begun these tasks, and never will.
+    pub(super) fn on_not_begun(&mut self, now: Instant, rank: Rank, tasks: &[TaskId]) {
+        for task in tasks {
+            if let Some(entry) = self.tasks.get_mut(task) {
+                entry.run = None;
+                self.running -= usize::from(entry.began.take().is_some());
+            }
+        }
+        self.scheduler.on_not_begun(now, rank, tasks);
+    }
+
+    /// Has the agent of a worker keep it from beginning what it was sent so far; [`Shared::on_recalled`] takes the answer.
+    pub(super) fn recall(&mut self, rank: Rank, after: &mut After) {
+        let Some(slot) = self.workers.get_mut(rank.0 as usize) else { return };
+        let Some(pid) = slot.pid else { return };
+        let upto = slot.session.recall();
+        slot.recall = Some(upto);
+        self.push_to_agent(rank, |generation, worker| ToAgent::Recall { generation, worker, pid, upto }, after);
+    }
+
+    /// What has changed of the numbers.
+    fn tell_numbers(&mut self) {
+        if !Metrics::RECORDED {
+            return;
+        }
+        let (sent, received) = std::mem::take(&mut self.bytes);
+        if sent + received > 0 {
+            self.told.push(Told::Bytes { sent, received });
+        }
+        let (queued, running) = (self.tasks.len().saturating_sub(self.running), self.running);
+        if std::mem::replace(&mut self.counted, (queued, running)) != (queued, running) {
+            self.told.push(Told::Tasks { queued, running });
+        }
+    }
+
     pub(super) fn may_submit(&self) -> Result<()> {
-        match (self.scheduler.failure(), self.phase) {
-            (Some(error), PoolPhase::Ready) => Err(error.clone()),
-            (None, PoolPhase::Ready) => Ok(()),
-            _ => Err(closed()),
+        match (self.life.phase(), self.scheduler.failure()) {
+            (PoolPhase::Ready, None) => Ok(()),
+            (PoolPhase::Ready, Some(error)) => Err(error.clone()),
+            _ => Err(self.life.refusal()),
         }
     }
 
@@ -511,16 +602,47 @@ impl State {
     }
 
     pub(super) fn signal(&mut self, rank: Rank, signal: Signal, after: &mut After) {
+        self.push_to_agent(rank, |generation, worker| ToAgent::Signal { generation, worker, signal }, after);
+    }
+
+    /// Tells the agent of a worker something of that, which its generation and its number on the node name.
+    fn push_to_agent(&mut self, rank: Rank, message: impl FnOnce(u64, u32) -> ToAgent, after: &mut After) {
         let Some(generation) = self.workers.get(rank.0 as usize).map(|slot| slot.generation.0) else { return };
         let node = self.scheduler.node_of(rank).0;
         let worker = rank.0 - node * self.workers_per_node;
         let Some(Some(agent)) = self.agents.get(node as usize) else { return };
-        let message = ToAgent::Signal { generation, worker, signal };
-        if let Ok((head, body)) = message.encode()
+        if let Ok((head, body)) = message(generation, worker).encode()
             && agent.push(&head, body).is_ok()
         {
             after.flush.push(agent.clone());
         }
+    }
+}
+
+impl Entry {
+    /// What its worker is to run.
+    pub(super) fn call(&self) -> Call<'_> {
+        let granted = self.items().map_or(0, |items| items.awaited(0).granted);
+        Call { task: &self.task, granted, gang: self.gang }
+    }
+
+    /// Its stream, if it is one.
+    pub(super) fn items(&self) -> Option<Items<'_>> {
+        self.items.as_ref().map(|channel| Items { channel, arrived: self.next_item })
+    }
+}
+
+/// The client's end of a stream.
+pub(crate) struct Items<'e> {
+    channel: &'e ItemSender,
+    arrived: u64,
+}
+
+impl Items<'_> {
+    /// How far the client has come: what has arrived, and beyond that what there is room for.
+    pub(super) fn awaited(&self, run: u64) -> Awaited {
+        let granted = self.arrived + self.channel.capacity() as u64;
+        Awaited { run, arrived: self.arrived, granted }
     }
 }
 
@@ -538,9 +660,12 @@ impl WorkerSlot {
             reading: None,
             socket: String::new(),
             exited: None,
+            recall: None,
             killed: None,
             output_ended: false,
             received: [0; 2],
+            told: [0; 2],
+            mute: false,
             earlier: [0; 2],
             marks: Default::default(),
         }
@@ -556,7 +681,8 @@ impl WorkerSlot {
         };
         let before = self.pid.or(self.before).filter(|_| !moved);
         let connection = self.connection + 1;
-        Self { received, earlier, before, connection, ..Self::new(generation, max_frame) }
+        let told = if moved || self.generation != generation { [0; 2] } else { self.told };
+        Self { received, told, earlier, before, connection, ..Self::new(generation, max_frame) }
     }
 
     /// Whether its worker is there, as far as is known, and this is the latest connection to it.
@@ -596,5 +722,3 @@ pub(crate) fn closed() -> Error {
 
 /// How long the last answers of a worker may be on their way when its end is known.
 const HEARD: Duration = Duration::from_millis(500);
-/// Events that a reader may lag behind before it misses some.
-const EVENTS: usize = 4096;

@@ -35,7 +35,7 @@ pub enum PoolPhase {
     Ready,
     /// It ends what it started.
     Draining,
-    /// Nothing of it is left.
+    /// It has ended. What could not be confirmed gone is the error of [`shutdown`](super::ComputePool::shutdown).
     Closed,
 }
 

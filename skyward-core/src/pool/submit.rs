@@ -6,8 +6,9 @@ use std::sync::{Arc, Weak};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
 
+use super::outbox::Spans;
 use super::refused::Content;
-use super::shared::{After, Entry, Shared, closed};
+use super::shared::{After, Entry, Shared};
 use crate::error::{Error, ErrorKind, Result};
 use crate::ids::{Rank, TaskId};
 use crate::payload::{Target, Task, TaskHandle};
@@ -88,7 +89,9 @@ impl Shared {
                 return Ok::<_, Error>(false);
             }
             let ids: Vec<TaskId> = entries.iter().map(|(id, _)| *id).collect();
-            state.tasks.extend(entries.into_iter().map(|(id, entry)| (id, Entry { since: now, ..entry })));
+            for (id, entry) in entries {
+                state.tasks.insert(id, Entry { since: now, ..entry });
+            }
             if state.scheduler.is_joined() {
                 state.scheduler.submit_gang(now, &ids, options, streaming);
                 return Ok(true);
@@ -133,10 +136,11 @@ impl Shared {
         if let (None, Some(source)) = (&task.trace, &self.trace) {
             task.trace = span.in_scope(|| source.get());
         }
-        let attempt = tracing::Span::none();
+        let spans = Spans::of(span);
         let since = Instant::now().into_std();
-        let (began, ran) = (None, None);
-        let entry = Entry { task, reply, items, next_item: 0, gang, since, began, ran, span, attempt, _room: room };
+        let (began, ran, run, unread) = (None, None, None, None);
+        let entry =
+            Entry { task, reply, items, next_item: 0, run, gang, since, began, ran, unread, spans, _room: room };
         (id, handle, entry)
     }
 
@@ -145,11 +149,12 @@ impl Shared {
         let mut after = After::default();
         {
             let mut state = self.lock();
-            let ranks = 0..state.workers.len() as u32;
-            let Some(rank) = ranks.map(Rank).find(|rank| state.scheduler.sent(*rank).next() == Some(id)) else {
-                return;
-            };
-            state.push_to_worker(rank, ToWorker::Credit { task: id.0, items: 1 }, &mut after);
+            let awaited = state.tasks.get(&id).and_then(|entry| {
+                let (rank, run) = entry.run?;
+                Some((rank, entry.items()?.awaited(run)))
+            });
+            let Some((rank, awaited)) = awaited else { return };
+            state.push_to_worker(rank, ToWorker::Credit(awaited), &mut after);
         }
         for sender in after.flush {
             Sender::flush(&sender);
@@ -163,7 +168,7 @@ impl Shared {
             return Ok(room);
         }
         let room = Arc::clone(&self.room).acquire_many_owned(count);
-        let Some(longest) = task.options.queue_timeout else { return room.await.map_err(|_| closed()) };
+        let Some(longest) = task.options.queue_timeout else { return room.await.map_err(|_| self.refusal()) };
         let began = Instant::now();
         let room = tokio::time::timeout(longest, room).await.map_err(|_| {
             Error::new(
@@ -174,7 +179,7 @@ impl Shared {
             .with_hint("`.queue_timeout(…)` bounds the wait for a worker; give it more, or the pool more workers")
         })?;
         task.options.queue_timeout = Some(longest.saturating_sub(began.elapsed()));
-        room.map_err(|_| closed())
+        room.map_err(|_| self.refusal())
     }
 
     /// Takes the pool's options where the task has none, and refuses what is not to be run.

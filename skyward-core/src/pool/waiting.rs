@@ -7,6 +7,7 @@ use std::sync::Arc;
 use super::node::Launch;
 use super::shared::{Shared, State};
 use super::sizing::MachineNumber;
+use crate::error::Error;
 use crate::ids::NodeIndex;
 
 /// Something that a pool waits for; it displays as a few words.
@@ -61,11 +62,20 @@ pub enum WaitingFor {
 /// What is under way beside what the tables of the pool show.
 #[derive(Debug, Default)]
 pub(crate) struct Waits {
-    /// The node for those who watch, and what is done.
-    making: BTreeMap<MachineNumber, (NodeIndex, Option<&'static str>)>,
+    making: BTreeMap<MachineNumber, Made>,
     lost: BTreeMap<NodeIndex, String>,
     away: BTreeSet<NodeIndex>,
     ending: BTreeSet<MachineNumber>,
+}
+
+/// What is done to make a machine ready.
+#[derive(Debug)]
+struct Made {
+    /// The node for those who watch.
+    node: NodeIndex,
+    step: Option<&'static str>,
+    /// What the step failed with the last time; it is tried again.
+    trouble: Option<Error>,
 }
 
 /// A machine is being made ready for as long as this lives.
@@ -92,6 +102,21 @@ impl Waits {
         self.away.insert(node);
     }
 
+    /// Adds to the error of machines that were not ready in time what each of them waited for, and what that failed with the last time; `only` names one of them.
+    pub(crate) fn explain(&self, error: Error, only: Option<MachineNumber>) -> Error {
+        let late = self.making.iter().filter(|(machine, _)| only.is_none_or(|only| only == **machine));
+        let late: Vec<&Made> = late.map(|(_, made)| made).collect();
+        let mut told: Vec<String> = late.iter().take(MOST_LATE).map(|made| made.to_string()).collect();
+        if late.len() > MOST_LATE {
+            told.push(format!("and {} more", late.len() - MOST_LATE));
+        }
+        let error = if told.is_empty() { error } else { error.with_context("waited for", told.join("; ")) };
+        match late.iter().find_map(|made| made.trouble.clone()) {
+            Some(cause) => error.with_source(cause),
+            None => error,
+        }
+    }
+
     /// The node has a machine whose agent is connected, or has left.
     pub(crate) fn over(&mut self, node: NodeIndex) {
         self.away.remove(&node);
@@ -99,14 +124,43 @@ impl Waits {
     }
 }
 
+impl Made {
+    fn waiting_for(&self) -> WaitingFor {
+        match self.step {
+            None => WaitingFor::Machine { node: self.node },
+            Some(step) => WaitingFor::Environment { node: self.node, step },
+        }
+    }
+}
+
+impl fmt::Display for Made {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.trouble {
+            Some(trouble) => write!(f, "{}, which fails with: {}", self.waiting_for(), trouble.message()),
+            None => self.waiting_for().fmt(f),
+        }
+    }
+}
+
 impl Making {
     pub(crate) fn begin(shared: &Arc<Shared>, launch: Launch) -> Self {
-        shared.lock().waits.making.insert(launch.machine, (launch.node, None));
+        shared.lock().waits.making.insert(launch.machine, Made { node: launch.node, step: None, trouble: None });
         Self { shared: Arc::clone(shared), launch }
     }
 
     pub(crate) fn step(&self, step: &'static str) {
-        self.shared.lock().waits.making.insert(self.launch.machine, (self.launch.node, Some(step)));
+        let made = Made { node: self.launch.node, step: Some(step), trouble: None };
+        self.shared.lock().waits.making.insert(self.launch.machine, made);
+    }
+
+    /// Notes what the present step fails with, while it is tried again.
+    pub(crate) fn trouble(&self) -> impl Fn(&Error) + Send + Sync + 'static {
+        let (shared, machine) = (Arc::clone(&self.shared), self.launch.machine);
+        move |error| {
+            if let Some(made) = shared.lock().waits.making.get_mut(&machine) {
+                made.trouble = Some(error.clone());
+            }
+        }
     }
 }
 
@@ -133,14 +187,7 @@ impl State {
     /// What the pool waits for, the machines first.
     pub(super) fn waiting_for(&self) -> Vec<WaitingFor> {
         let waits = &self.waits;
-        let mut all: Vec<WaitingFor> = waits
-            .making
-            .values()
-            .map(|(node, step)| match *step {
-                None => WaitingFor::Machine { node: *node },
-                Some(step) => WaitingFor::Environment { node: *node, step },
-            })
-            .collect();
+        let mut all: Vec<WaitingFor> = waits.making.values().map(Made::waiting_for).collect();
         for (index, status) in self.nodes.iter().enumerate() {
             let node = status.node;
             // One that was lost before it was told to leave gets a machine for what it still has to do.
@@ -190,3 +237,6 @@ impl fmt::Display for WaitingFor {
         }
     }
 }
+
+/// How many machines an error names that were not ready in time.
+const MOST_LATE: usize = 8;

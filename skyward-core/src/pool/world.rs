@@ -1,10 +1,11 @@
 //! One life of the workers: started together, connected, hooks entered.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::try_join_all;
+use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
 use super::bring_up::Guards;
@@ -14,13 +15,14 @@ use super::shared::Shared;
 use super::status::NodeStatus;
 use crate::error::{Error, ErrorKind, RemoteError, Result, WorkerExit};
 use crate::event::PoolEvent;
-use crate::ids::{Generation, NodeIndex, Rank, TaskId};
+use crate::ids::{Generation, NodeIndex, Rank};
 use crate::plugin::PluginSet;
 use crate::spec::ClusterInfo;
 use crate::worker::link::{Reader, link};
 use crate::worker::message::{
     Cluster, Failure, FromWorker, Network, Peer, Peers, StartHook, StartSpec, StartedWorker, ToWorker,
 };
+use crate::worker::session;
 
 /// What all generations of a pool have in common.
 #[derive(Debug)]
@@ -129,8 +131,17 @@ impl World {
         let cluster = self.cluster_of(shared);
         let roster = Roster::of(shared, None);
         let roster = roster.map_err(|error| NotStarted { node: NodeIndex(0), error })?;
-        let starts = nodes.iter().map(|node| async {
-            let started = self.start_on(shared, (&cluster, &roster), node, generation, port, ranks).await;
+        let per_node = cluster.workers_per_node;
+        let mut of_nodes: BTreeMap<NodeIndex, Vec<u32>> = BTreeMap::new();
+        for rank in ranks {
+            of_nodes.entry(NodeIndex(rank.0 / per_node)).or_default().push(rank.0 % per_node);
+        }
+        // Each start has all peers in it, and what many links have not written yet is in memory.
+        let room = Semaphore::new(STARTS);
+        let (cluster, roster, room) = (&cluster, &roster, &room);
+        let mine = nodes.iter().filter_map(|node| Some((node, of_nodes.remove(&node.index)?)));
+        let starts = mine.map(|(node, workers)| async move {
+            let started = self.start_on(shared, (cluster, roster), node, generation, port, (workers, room)).await;
             started.map_err(|error| NotStarted { node: node.index, error })
         });
         let started = tokio::time::timeout_at(deadline, try_join_all(starts)).await;
@@ -140,7 +151,7 @@ impl World {
         }
     }
 
-    /// Starts those of the ranks that are on this node.
+    /// Starts these workers of a node.
     async fn start_on(
         &self,
         shared: &Arc<Shared>,
@@ -148,14 +159,11 @@ impl World {
         node: &Node,
         generation: Generation,
         port: u16,
-        ranks: &[Rank],
+        (workers, room): (Vec<u32>, &Semaphore),
     ) -> Result<()> {
         let per_node = cluster.workers_per_node;
-        let of_node: Vec<u32> =
-            ranks.iter().filter(|rank| rank.0 / per_node == node.index.0).map(|rank| rank.0 % per_node).collect();
-        if of_node.is_empty() {
-            return Ok(());
-        }
+        // Nobody closes it.
+        let sending = room.acquire().await.ok();
         let spec = match roster.leaving.iter().any(|leaving| *leaving <= node.index) {
             false => self.spec(shared, (cluster, roster), node, generation, port),
             true => self.spec(shared, (cluster, &Roster::of(shared, Some(node.index))?), node, generation, port),
@@ -164,7 +172,8 @@ impl World {
             let rank = Rank(node.index.0 * per_node + worker);
             shared.lock().slot(rank, generation).map_or([0; 2], |slot| slot.received)
         };
-        let started = node.agent.start(generation, of_node, spec, received, ANSWER).await;
+        let started = node.agent.start(generation, workers, spec, received, ANSWER).await;
+        drop(sending);
         let started = started.map_err(|error| lost_if_silent(node, error))?;
         try_join_all(started.iter().map(|worker| self.connect(shared, node, generation, worker))).await.map(|_| ())
     }
@@ -207,7 +216,7 @@ impl World {
             slot.socket = worker.socket.clone();
         }
         let greeted = async {
-            let greeted = greet(shared, node, generation, worker, rank).await;
+            let greeted = greet_persistently(shared, node, generation, worker, rank).await;
             if let Err(error) = &greeted
                 && error.kind() == ErrorKind::Io
             {
@@ -295,13 +304,34 @@ impl World {
 }
 
 /// An agent that does not answer, or cannot be asked, is gone, and its node with it. What it refuses is another matter.
-fn lost_if_silent(node: &Node, error: Error) -> Error {
+pub(crate) fn lost_if_silent(node: &Node, error: Error) -> Error {
     match error.kind() {
         ErrorKind::Io | ErrorKind::Timeout => {
             Error::new(ErrorKind::NodeLost, format!("node {} was lost while its workers were started", node.index))
                 .with_source(error)
         }
         _ => error,
+    }
+}
+
+/// Exchanges hellos with a worker that is being started. A connection that is cut before the worker answers is opened
+/// again, for a while; meanwhile the agent reports a worker that has ended.
+async fn greet_persistently(
+    shared: &Arc<Shared>,
+    node: &Node,
+    generation: Generation,
+    worker: &StartedWorker,
+    rank: Rank,
+) -> Result<(Reader, u64)> {
+    let mut pause = AGAIN;
+    loop {
+        let error = match greet(shared, node, generation, worker, rank).await {
+            Err(error) if error.kind() == ErrorKind::Io && pause <= LONGEST_AGAIN => error,
+            greeted => return greeted,
+        };
+        tracing::debug!(pool = %shared.pool, rank = rank.0, %error, "the worker is not reached yet");
+        tokio::time::sleep(pause).await;
+        pause *= 2;
     }
 }
 
@@ -319,43 +349,25 @@ async fn greet(
         // The reader sees the same loss, and tells.
         let _ = writer.run().await;
     });
-    let (received, awaited) = {
+    let (acknowledged, streams) = {
         let mut state = shared.lock();
-        let awaited = state.awaited(rank);
-        (state.slot(rank, generation).map_or(0, |slot| slot.session.received()), awaited)
+        let acknowledged = state.slot(rank, generation).map_or(0, |slot| slot.session.received());
+        (acknowledged, state.streams(rank))
     };
-    let (head, body) =
-        ToWorker::Hello { generation: generation.0, acknowledged: received, awaited: &awaited }.encode()?;
+    let (head, body) = ToWorker::Hello { generation: generation.0, acknowledged, streams: &streams }.encode()?;
     sender.push(&head, body)?;
     sender.flush();
     let mut waiting = VecDeque::new();
-    match FromWorker::decode(reader.next(&mut waiting).await?)? {
-        FromWorker::Hello { ready: true, .. } => {}
-        FromWorker::Hello { failure, .. } => return Err(hook_error(&failure.unwrap_or_default(), rank)),
-        other => {
-            return Err(Error::new(
-                ErrorKind::Protocol,
-                format!("the worker of rank {rank} answered {other:?} where Hello was due"),
-            ));
-        }
+    let first = FromWorker::decode(reader.next(&mut waiting).await?)?;
+    let FromWorker::Hello(hello) = first else {
+        let what = format!("the worker of rank {rank} answered {first:?} where Hello was due");
+        return Err(Error::new(ErrorKind::Protocol, what));
+    };
+    session::check_hello(&hello, worker.pid, generation, rank)?;
+    if let Some(failure) = hello.failure {
+        return Err(hook_error(&failure, rank));
     }
-    let connection = shared.act(|state, now| {
-        // What was sent after the hello was written went the old way, and stands in no list of what is awaited.
-        let missed = state.awaited(rank).into_iter().map(|(task, ..)| task);
-        let missed: Vec<u64> = missed.filter(|task| awaited.iter().all(|(known, ..)| known != task)).collect();
-        let slot = state.slot(rank, generation).filter(|slot| slot.exited.is_none())?;
-        slot.session.on_reconnect();
-        slot.link = Some(sender);
-        slot.connection += 1;
-        let connection = slot.connection;
-        slot.reading = Some(connection);
-        for task in missed {
-            state.scheduler.on_missing(now, rank, TaskId(task));
-        }
-        state.scheduler.on_connected(now, rank);
-        Some(connection)
-    });
-    let connection = connection.unwrap_or_default();
+    let connection = shared.on_worker_connected(rank, generation, &sender, hello.received)?;
     if !waiting.is_empty() {
         shared.on_frames(rank, generation, connection, &mut waiting.into())?;
     }
@@ -398,19 +410,34 @@ async fn read(shared: Arc<Shared>, rank: Rank, generation: Generation, (mut read
 }
 
 impl World {
-    /// Connects again to a worker whose connection was lost while its process lives.
+    /// Connects again to a worker whose connection was lost while its process lives. It says hello when it comes to it: the connection stands for so long.
     pub(crate) async fn reconnect(
         &self,
         shared: &Arc<Shared>,
         node: &Node,
         rank: Rank,
         generation: Generation,
+        patience: Duration,
     ) -> Result<()> {
         let known = shared.lock().slot(rank, generation).and_then(|slot| Some((slot.pid?, slot.socket.clone())));
         let Some((pid, socket)) = known else { return Ok(()) };
         let worker = StartedWorker { worker: rank.0 % self.cluster.workers_per_node, pid, socket };
-        let greeted = tokio::time::timeout(shared.limits.grace, greet(shared, node, generation, &worker, rank));
-        let connected = greeted.await.map_err(|_| Error::new(ErrorKind::Timeout, "the worker did not answer"))??;
+        // One that computes answers when it is brought to look at its connection, or has returned.
+        let attend = async {
+            let mut pause = ATTEND;
+            loop {
+                tokio::time::sleep(pause).await;
+                shared.attend(rank);
+                pause = (pause * 2).min(LONGEST_ATTEND);
+            }
+        };
+        let greeted = tokio::time::timeout(patience, greet(shared, node, generation, &worker, rank));
+        let connected = tokio::select! {
+            biased;
+            greeted = greeted => greeted,
+            () = attend => return Ok(()),
+        };
+        let connected = connected.map_err(|_| Error::new(ErrorKind::Timeout, "the worker did not answer"))??;
         listen(shared, rank, generation, connected);
         Ok(())
     }
@@ -482,5 +509,14 @@ fn hook_error(failure: &Failure, rank: Rank) -> Error {
 
 /// How long an agent may take to answer; it does nothing but fork.
 pub(crate) const ANSWER: Duration = Duration::from_secs(30);
+/// Until a worker that does not answer is brought to look at its connection for the first time; then twice as long each time, up to a bound.
+const ATTEND: Duration = Duration::from_millis(20);
+const LONGEST_ATTEND: Duration = Duration::from_secs(1);
+/// The pauses between greetings of a worker that is being started: the first and the longest. Each is twice as long as
+/// the one before.
+const AGAIN: Duration = Duration::from_millis(10);
+const LONGEST_AGAIN: Duration = Duration::from_secs(2);
+/// Nodes whose start is on its way at once.
+const STARTS: usize = 128;
 /// Results that a worker keeps until they are acknowledged.
 const RETAIN_BYTES: usize = 256 << 20;

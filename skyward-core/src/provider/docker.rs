@@ -1,5 +1,6 @@
 //! Nodes that are containers of a Docker engine.
 
+mod builder;
 mod cache;
 mod container;
 mod gpus;
@@ -11,7 +12,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use bollard::models::ContainerSummary;
+use bollard::errors::Error as Answer;
+use bollard::models::{ContainerSummary, SystemInfo, SystemVersion};
 use bollard::query_parameters::{
     CreateContainerOptionsBuilder, ListContainersOptionsBuilder, RemoveContainerOptionsBuilder,
 };
@@ -19,13 +21,14 @@ use futures_util::future::try_join_all;
 use tokio::sync::RwLock;
 use tokio::time::Instant;
 
-use self::container::{Options, POOL};
+use self::builder::OnNode;
+use self::container::{Node, Options, POOL};
 use self::image::ImageFacts;
-use super::{LaunchRequest, Machine, MachineStatus, Offer, Provider, Requirements};
+use super::{LaunchRequest, Machine, MachineStatus, Offer, Provider, Requirements, client};
 use crate::error::{Error, ErrorKind, Result};
 use crate::ids::{MachineId, PoolId};
 use crate::remote::Remote;
-use crate::remote::docker::{Container, Engine, Fault, fault, reason};
+use crate::remote::docker::{Engine, Fault, fault, reason};
 use crate::spec::Accelerator;
 
 /// Nodes that are containers of a Docker engine: of 20.10 or newer, or of what speaks its API.
@@ -39,7 +42,8 @@ use crate::spec::Accelerator;
 ///
 /// # The environment is built once
 ///
-/// Environments are kept in a volume, one for each image and user of it, named `skyward-cache-…`: the next container finds them there. The volumes stay when a pool ends, and are
+/// Environments are kept in a volume, one for each image and user of it, named `skyward-cache-…`: the next container finds them there. Containers that run payloads can only read it; a
+/// container that runs none builds what is missing, and is removed then. The volumes stay when a pool ends, and are
 /// removed by [`clear_cache`](Self::clear_cache), or by hand with `docker volume rm`.
 ///
 /// ```no_run
@@ -60,6 +64,8 @@ pub struct Docker {
     making: Arc<Mutex<HashMap<PoolId, Arc<RwLock<()>>>>>,
     /// Held while accelerators are chosen, and while an image is pulled.
     choosing: Arc<tokio::sync::Mutex<()>>,
+    /// Held, by the cache's name, while one of the machines builds in it.
+    building: Arc<Mutex<HashMap<String, Arc<tokio::sync::Mutex<()>>>>>,
 }
 
 impl Docker {
@@ -71,6 +77,7 @@ impl Docker {
             accelerators: None,
             making: Arc::default(),
             choosing: Arc::default(),
+            building: Arc::default(),
         }
     }
 
@@ -163,7 +170,14 @@ impl Docker {
         let options = ListContainersOptionsBuilder::new().all(true).filters(&filters).build();
         let listed = self.engine.ask("list its containers", soon(), |docker| {
             let options = options.clone();
-            async move { docker.list_containers(Some(options)).await }
+            async move {
+                match docker.list_containers(Some(options)).await {
+                    Err(Answer::JsonDataError { contents, message, column }) => {
+                        container::listed(&contents).ok_or(Answer::JsonDataError { contents, message, column })
+                    }
+                    listed => listed,
+                }
+            }
         });
         provider(listed.await)
     }
@@ -175,48 +189,87 @@ impl Docker {
         Arc::clone(making.entry(pool.clone()).or_default())
     }
 
+    /// The lock that is held while one of this client's machines builds in a cache.
+    fn building(&self, cache: &str) -> Arc<tokio::sync::Mutex<()>> {
+        let mut building = self.building.lock().unwrap_or_else(PoisonError::into_inner);
+        building.retain(|_, lock| Arc::strong_count(lock) > 1);
+        Arc::clone(building.entry(cache.to_owned()).or_default())
+    }
+
     /// Makes the container and starts it, unless it is there and runs.
     async fn make(&self, request: &LaunchRequest, image: &ImageFacts) -> Result<()> {
-        // Two launches do not choose the same accelerators.
-        let choosing = match &request.offer.accelerator {
-            Some(_) => Some(Arc::clone(&self.choosing).lock_owned().await),
-            None => None,
-        };
-        let devices = match &request.offer.accelerator {
-            Some(wanted) => {
-                gpus::free(request, wanted.count, &self.containers(POOL.to_owned()).await?, self.accelerators.as_ref())
-                    .await?
-            }
-            None => Vec::new(),
-        };
         let name = container::name(&request.launch);
-        let body = container::body(&self.options, request, image, &devices);
-        let options = CreateContainerOptionsBuilder::new().name(&name).build();
-        let this = self.clone();
-        let guard = self.making(&request.pool).read_owned().await;
-        // In a task of its own: the engine makes it also when nobody waits for its answer any more, and nobody could know until when. It is started there too, because a
-        // container that does not run has no lease by which it would end.
-        let made = tokio::spawn(async move {
-            let _held = (guard, choosing);
-            let docker = this.engine.api().await?;
-            match docker.create_container(Some(options), body).await {
-                Ok(_) => this.start(&name).await.map(|()| Made::New),
-                Err(error) if fault(&error) == Fault::Busy => Ok(Made::There),
-                Err(error) => Err(this.engine.told("make a container", &error)),
-            }
-        });
-        match made.await {
-            Ok(Ok(Made::New)) => Ok(()),
-            Ok(Ok(Made::There)) => {
-                // Its name is taken from the moment on in which somebody else begins to make it.
-                drop(self.making(&request.pool).write().await);
-                self.start(&container::name(&request.launch)).await
-            }
-            Ok(Err(error)) => Err(error),
-            Err(error) => {
+        for _ in 0..CHOICES {
+            // Two launches of this client do not choose the same accelerators.
+            let choosing = match &request.offer.accelerator {
+                Some(_) => Some(Arc::clone(&self.choosing).lock_owned().await),
+                None => None,
+            };
+            let devices = match &request.offer.accelerator {
+                Some(wanted) => {
+                    let all = gpus::all(self.accelerators.as_ref()).await;
+                    gpus::choose(request, wanted.count, &all, &self.containers(POOL.to_owned()).await?)?
+                }
+                None => Vec::new(),
+            };
+            let body = container::body(&self.options, request, image, &devices);
+            let options = CreateContainerOptionsBuilder::new().name(&name).build();
+            let (this, of) = (self.clone(), name.clone());
+            let guard = self.making(&request.pool).read_owned().await;
+            // In a task of its own: the engine makes it also when nobody waits for its answer any more, and nobody could know until when. It is started there too, because a
+            // container that does not run has no lease by which it would end.
+            let made = tokio::spawn(async move {
+                let _held = (guard, choosing);
+                let docker = this.engine.api().await?;
+                match docker.create_container(Some(options), body).await {
+                    Ok(_) if devices.is_empty() => this.start(&of).await.map(|()| Made::New),
+                    Ok(_) => this.start_with_devices(&of).await,
+                    Err(error) if fault(&error) == Fault::Busy => Ok(Made::There),
+                    Err(error) => Err(this.engine.told("make a container", &error)),
+                }
+            });
+            let made = made.await.unwrap_or_else(|error| {
                 Err(Error::new(ErrorKind::Provider, "the making of a container was interrupted").with_source(error))
+            });
+            match made? {
+                Made::New => return Ok(()),
+                Made::There => {
+                    // Its name is taken from the moment on in which somebody else begins to make it.
+                    drop(self.making(&request.pool).write().await);
+                    if request.offer.accelerator.is_none() {
+                        return self.start(&name).await;
+                    }
+                    // Whoever made it may not have come to look whether another one has its accelerators.
+                    if !matches!(self.start_with_devices(&name).await?, Made::Taken) {
+                        return Ok(());
+                    }
+                }
+                Made::Taken => {}
             }
+            tracing::debug!(container = name, "its accelerators are another container's");
         }
+        let message = format!("other containers took the accelerators that were free for node {}", request.node);
+        Err(Error::new(ErrorKind::Provider, message).temporary())
+    }
+
+    /// Starts a container unless another one has its accelerators, which a client that chose at the same time may have given to both. Then it is removed.
+    async fn start_with_devices(&self, name: &str) -> Result<Made> {
+        let started = async {
+            for stage in [gpus::Stage::Made, gpus::Stage::Started] {
+                if gpus::is_taken(name, &self.containers(POOL.to_owned()).await?, stage) {
+                    return Ok(Made::Taken);
+                }
+                if stage == gpus::Stage::Made {
+                    self.start(name).await?;
+                }
+            }
+            Ok(Made::New)
+        };
+        let started = started.await;
+        if !matches!(started, Ok(Made::New)) {
+            self.remove(name).await?;
+        }
+        started
     }
 
     /// Starts the container, if it does not run.
@@ -254,9 +307,22 @@ impl Provider for Docker {
         "docker"
     }
 
-    /// Where the engine is.
-    fn identity(&self) -> Option<String> {
-        Some(self.engine.url().to_owned())
+    /// The engine, by its own id, and this machine: only here is it known whether a client lives.
+    async fn identity(&self) -> Result<Option<String>> {
+        let url = self.engine.url();
+        let asked = self
+            .engine
+            .ask("tell its id", soon(), |docker| async move { Ok((docker.version().await?, docker.info().await?)) });
+        let (version, info) = provider(asked.await)?;
+        let engine = engine_identity(&version, &info).ok_or_else(|| {
+            let message = format!("the Docker engine at {url} has no id, by which it would be found again");
+            Error::new(ErrorKind::Provider, message)
+        })?;
+        Ok(Some(format!("engine {engine} at {url}, for {}", client::machine())))
+    }
+
+    fn outlives_client(&self) -> bool {
+        true
     }
 
     async fn offers(&self, requirements: &Requirements) -> Result<Vec<Offer>> {
@@ -314,7 +380,13 @@ impl Provider for Docker {
         let containers = self.containers(POOL.to_owned()).await?;
         let state = |machine: &MachineId| {
             let found = containers.iter().find(|found| container::is_named(found, machine.as_str()));
-            found.map_or(MachineStatus::Gone, container::state)
+            // What builds for it is of it, and no machine by itself.
+            let rest = || containers.iter().any(|found| container::machine(found).is_some_and(|of| of.id == *machine));
+            match found {
+                Some(found) => container::state(found),
+                None if rest() => MachineStatus::Ending,
+                None => MachineStatus::Gone,
+            }
         };
         Ok(machines.iter().map(state).collect())
     }
@@ -323,13 +395,13 @@ impl Provider for Docker {
         let containers = self.containers(container::launch_label(&machine.launch)).await?;
         let found = containers.iter().find(|found| container::is_named(found, machine.id.as_str()));
         match found.map(container::state) {
-            Some(MachineStatus::Running) => {
-                let remote = Container::of(self.engine.clone(), machine.id.as_str()).env(MARK, machine.id.as_str());
-                Ok(Box::new(match machine.facts.get(container::USER) {
-                    Some(user) => remote.user(user),
-                    None => remote,
-                }))
-            }
+            Some(MachineStatus::Running) => match found.and_then(Node::of) {
+                Some(node) => Ok(Box::new(OnNode::new(self.clone(), node))),
+                None => Err(Error::new(
+                    ErrorKind::Provider,
+                    format!("the container {} was made by another version of this library", machine.id),
+                )),
+            },
             Some(MachineStatus::Starting) => {
                 Err(Error::new(ErrorKind::Provider, format!("the container {} does not run yet", machine.id))
                     .temporary())
@@ -344,7 +416,9 @@ impl Provider for Docker {
         if !container::is_ours(machine) {
             return Ok(());
         }
-        provider(self.remove(machine.as_str()).await)
+        let builder = container::builder_of(machine);
+        let (builder, node) = tokio::join!(self.remove(&builder), self.remove(machine.as_str()));
+        provider(node.and(builder))
     }
 
     async fn teardown(&self, pool: &PoolId) -> Result<()> {
@@ -357,9 +431,21 @@ impl Provider for Docker {
         // What is being made will be there.
         drop(self.making(pool).write().await);
         let containers = self.containers(format!("{POOL}={pool}")).await?;
-        let mut machines: Vec<_> = containers.iter().filter_map(container::machine).collect();
-        machines.sort_by_key(|machine| machine.node);
+        // A builder is listed as its machine, and only where that is gone.
+        let (builders, nodes): (Vec<_>, Vec<_>) = containers.iter().partition(|found| container::is_builder(found));
+        let mut machines: Vec<_> = nodes.into_iter().chain(builders).filter_map(container::machine).collect();
+        machines.sort_by(|a, b| (a.node, &a.id).cmp(&(b.node, &b.id)));
+        machines.dedup_by(|a, b| a.id == b.id);
         Ok(machines)
+    }
+}
+
+/// What tells an engine from others: its own id. Podman's makes up another one for each answer, and is told by its host and its folder.
+fn engine_identity(version: &SystemVersion, info: &SystemInfo) -> Option<String> {
+    let is_podman = version.components.iter().flatten().any(|component| component.name.contains("Podman"));
+    match is_podman {
+        true => Some(format!("Podman in {} on `{}`", info.docker_root_dir.as_ref()?, info.name.as_ref()?)),
+        false => info.id.clone().filter(|id| !id.is_empty()),
     }
 }
 
@@ -367,6 +453,8 @@ impl Provider for Docker {
 enum Made {
     New,
     There,
+    /// Nobody: another container has its accelerators.
+    Taken,
 }
 
 /// The provider's own error for one of the way to the engine.
@@ -389,5 +477,10 @@ fn soon() -> Instant {
     Instant::now() + Duration::from_secs(20)
 }
 
+/// How often accelerators are chosen that another client chooses too.
+const CHOICES: usize = 3;
 /// Marks the processes of a machine.
 const MARK: &str = "SKYWARD_MACHINE";
+
+#[cfg(test)]
+mod tests;

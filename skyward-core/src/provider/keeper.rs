@@ -2,13 +2,18 @@
 
 use std::time::Duration;
 
-/// The keeper, for `sh`: `sh -c SCRIPT keeper` with [`arguments`], and after them the mark of the machine's processes where there is no container that ends them.
-#[cfg(any(test, feature = "docker"))]
+/// The keeper, for a shell: `bash --norc --posix -c SCRIPT keeper` with [`arguments`], and after them the mark of the
+/// machine's processes where there is no container that ends them, and what it keeps from being cleaned by age.
 pub(crate) const KEEPER: &str = concat!(include_str!("scripts/ending.sh"), include_str!("scripts/keeper.sh"));
 
-/// The keeper without the functions of [`ENDING`], which have to stand before it.
-#[cfg(feature = "ssh")]
-pub(crate) const KEEPING: &str = include_str!("scripts/keeper.sh");
+/// Starts a keeper with the shell that needs the fewest processes: `sh -c START SCRIPT` with [`arguments`].
+#[cfg(feature = "docker")]
+pub(crate) const START: &str =
+    r#"! command -v bash >/dev/null || exec bash --norc --posix -c "$0" keeper "$@"; exec sh -c "$0" keeper "$@""#;
+
+/// The variable that a keeper has which took the place of one that could start no process.
+#[cfg(feature = "docker")]
+pub(crate) const AGAIN: &str = "SKYWARD_KEEPER_SAME";
 
 /// The functions that end a machine, for scripts that do it without its keeper.
 #[cfg(feature = "ssh")]

@@ -26,6 +26,9 @@ use crate::remote::{Process, Remote};
 /// own in 127.0.0.0/8, so that several nodes are several addresses. Nodes share the host's cores and memory; accelerators that are asked for are given to
 /// one node only.
 ///
+/// Of the client's environment variables, processes on a node get those that a program needs to run and to install packages, as the guide's page on pools lists them, and those that
+/// [`inherit`](Local::inherit) names; workers get those of the image too.
+///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> skyward_core::Result<()> {
@@ -39,6 +42,7 @@ use crate::remote::{Process, Remote};
 #[derive(Debug, Clone, Default)]
 pub struct Local {
     root: Option<PathBuf>,
+    inherited: Vec<String>,
 }
 
 impl Local {
@@ -54,6 +58,26 @@ impl Local {
         self
     }
 
+    /// Passes these variables of the client's environment on to all processes of its nodes, where they are set. A name may end with `*`, which stands for any rest.
+    ///
+    /// What a payload alone needs, and nobody else may see, is better a [secret of the image](crate::spec::Image::secret).
+    ///
+    /// ```
+    /// use skyward_core::provider::Local;
+    ///
+    /// let local = Local::new().inherit(["MLFLOW_TRACKING_URI", "DATA_*"]);
+    /// ```
+    #[must_use]
+    pub fn inherit(mut self, names: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        self.inherited.extend(names.into_iter().map(Into::into));
+        self
+    }
+
+    /// The one whose machines are where this identity says, if that is on this machine.
+    pub(crate) fn of_identity(identity: &str) -> Option<Self> {
+        Folders::root_of(identity).map(|root| Self::new().runtime_dir(root))
+    }
+
     fn folders(&self) -> Folders {
         Folders::new(self.root.as_deref())
     }
@@ -65,9 +89,13 @@ impl Provider for Local {
         "local"
     }
 
-    /// The folder of its machines.
-    fn identity(&self) -> Option<String> {
-        self.folders().identity()
+    /// The folder of its machines, and this machine.
+    async fn identity(&self) -> Result<Option<String>> {
+        Ok(self.folders().identity())
+    }
+
+    fn outlives_client(&self) -> bool {
+        true
     }
 
     async fn offers(&self, requirements: &Requirements) -> Result<Vec<Offer>> {
@@ -114,11 +142,10 @@ impl Provider for Local {
             let message = format!("the machine {} is gone: its folder {} is", machine.id, folder.display());
             return Err(Error::new(ErrorKind::Provider, message));
         }
-        let process = Process::new().env(marked::MARK, machine.id.as_str()).folder(folder);
-        Ok(Box::new(match machine.facts.get(DEVICES) {
-            Some(devices) => process.env(DEVICES, devices),
-            None => process,
-        }))
+        let process = Process::new().inherit(&self.inherited).env(marked::MARK, machine.id.as_str()).folder(folder);
+        // Other nodes share this host: one that asked for no accelerator sees none.
+        let devices = machine.facts.get(DEVICES).map_or("", String::as_str);
+        Ok(Box::new(process.env(DEVICES, devices)))
     }
 
     async fn terminate(&self, machine: &MachineId) -> Result<()> {

@@ -1,8 +1,10 @@
 //! Obtain and release machines.
 
 mod checked;
+pub(crate) mod client;
 #[cfg(feature = "docker")]
 mod docker;
+mod forward;
 #[cfg(feature = "ssh")]
 mod hosts;
 #[cfg_attr(
@@ -49,21 +51,34 @@ use crate::remote::Remote;
 /// - `list` finds every live machine of a pool from the provider's own records, not from this process's memory, as `launch` gave it; and none of another pool.
 /// - `inspect` answers for each machine, in the order asked.
 /// - `inspect` never reports `Gone` for a machine that may still be starting.
+/// - `inspect` reports `Unknown`, or fails, where it cannot be asked now, and never guesses: a pool gives a machine up when it is reported as ending or gone.
+/// - `connect` fails with a temporary error while the machine may still be starting; it is called again until [`Limits::start`](crate::spec::Limits::start) has passed, or until
+///   `inspect` reports the machine as ending or gone.
+///
+/// # Wrappers
+///
+/// No method has a default, so the compiler names each method that a wrapper of another provider does not forward. An [`Arc`](std::sync::Arc) and a [`Box`] of a provider, also of
+/// a `dyn Provider`, are providers themselves.
 #[async_trait]
 pub trait Provider: fmt::Debug + Send + Sync + 'static {
     /// Its name in messages and in the ledger: `local`, `docker`, `aws`.
     fn name(&self) -> &str;
 
-    /// What tells it from other providers of its name, such as an account and a region: in the ledger, so that [`reap`](crate::pool::reap) asks the right one. No secret.
-    fn identity(&self) -> Option<String> {
-        None
-    }
+    /// What tells it from other providers of its name, such as an account and a region, or the id of an engine: in the ledger, so that [`reap`](crate::pool::reap) asks the right
+    /// one. A machine that another one does not list must have another identity. No secret.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Provider`](crate::error::ErrorKind::Provider) when it has to be asked and cannot be.
+    ///
+    /// # Cancel safety
+    ///
+    /// Starts nothing.
+    async fn identity(&self) -> Result<Option<String>>;
 
     /// Whether its machines can be there after the client's process is gone, as they can nearly everywhere. If they cannot, because they are only pretended within that
     /// process, nothing of them is put into the ledger.
-    fn outlives_client(&self) -> bool {
-        true
-    }
+    fn outlives_client(&self) -> bool;
 
     /// What could be launched for these requirements, the best first. Empty: nothing fits.
     ///
@@ -98,11 +113,11 @@ pub trait Provider: fmt::Debug + Send + Sync + 'static {
     /// Dropping the future leaves at most a machine that `list` finds.
     async fn launch(&self, request: &LaunchRequest) -> Result<Machine>;
 
-    /// The state of many machines at once, in the order asked.
+    /// The state of many machines at once, in the order asked; [`MachineStatus::Unknown`] for those that cannot be asked about now, while others can.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Provider`](crate::error::ErrorKind::Provider) when the provider cannot be asked.
+    /// [`ErrorKind::Provider`](crate::error::ErrorKind::Provider) when the provider cannot be asked at all.
     ///
     /// # Cancel safety
     ///
@@ -113,7 +128,8 @@ pub trait Provider: fmt::Debug + Send + Sync + 'static {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Provider`](crate::error::ErrorKind::Provider), temporary while the machine may still be starting.
+    /// Temporary while the machine may still be starting: then it is called again. Any other error is final, such as [`ErrorKind::Login`](crate::error::ErrorKind::Login) and
+    /// [`ErrorKind::HostKey`](crate::error::ErrorKind::HostKey).
     ///
     /// # Cancel safety
     ///

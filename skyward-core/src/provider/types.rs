@@ -121,6 +121,8 @@ impl Machine {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum MachineStatus {
+    /// It cannot be said now, because what knows the machine cannot be asked. Nothing is concluded from it.
+    Unknown,
     /// Asked for; not reachable yet.
     Starting,
     /// There.

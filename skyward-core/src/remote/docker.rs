@@ -196,6 +196,10 @@ impl Remote for Container {
         };
         Err(Error::new(ErrorKind::Io, format!("cannot {what} in {}: {why}", self.describe())).temporary())
     }
+
+    async fn builder(&self) -> Result<Option<Box<dyn Remote>>> {
+        Ok(None)
+    }
 }
 
 impl fmt::Debug for Container {
@@ -329,4 +333,4 @@ const PUT: Duration = Duration::from_secs(60);
 const OPEN: Duration = Duration::from_secs(10);
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -42,6 +42,8 @@ impl<T: AsyncRead + AsyncWrite + Send + Unpin> DuplexStream for T {}
 /// - Dropping the future of `run` ends the command and its children.
 /// - `put` is atomic: a reader sees the old content or the new, never a part.
 /// - Every operation ends within its deadline.
+///
+/// No method has a default: a wrapper that does not forward one would change what the machine does without a word.
 #[async_trait]
 pub trait Remote: fmt::Debug + Send + Sync + 'static {
     /// What it reaches, for messages: `this host`, `alice@gpu1:22`.
@@ -81,6 +83,20 @@ pub trait Remote: fmt::Debug + Send + Sync + 'static {
     ///
     /// Dropping the future leaves no connection.
     async fn open(&self, socket: &str) -> Result<ByteStream>;
+
+    /// The place that builds what machines of several pools share, where this machine can only read it. It has the machine's folder and sees the same cache, it runs no payload, and
+    /// it ends when the value is dropped. The call waits while another machine of this client builds in the same cache.
+    ///
+    /// `None`: the machine builds for itself.
+    ///
+    /// # Errors
+    ///
+    /// As [`run`](Self::run).
+    ///
+    /// # Cancel safety
+    ///
+    /// Starts nothing: the place is made by the first operation on it.
+    async fn builder(&self) -> Result<Option<Box<dyn Remote>>>;
 }
 
 /// A command line with its environment and deadline. Its `Debug` shows neither the values of variables nor what is written to it: they may be secret.
@@ -127,10 +143,10 @@ impl Command {
         self
     }
 
-    /// Sets the deadline.
+    /// Sets the deadline, to [`Limits::LONGEST`](crate::spec::Limits::LONGEST) at most.
     #[must_use]
     pub fn deadline(mut self, deadline: Duration) -> Self {
-        self.deadline = deadline;
+        self.deadline = deadline.min(crate::spec::Limits::LONGEST);
         self
     }
 }

@@ -1,5 +1,7 @@
 //! This host.
 
+mod inherited;
+
 use std::collections::BTreeMap;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::ExitStatusExt;
@@ -34,10 +36,12 @@ use crate::error::{Error, ErrorKind, Result};
 pub struct Process {
     env: BTreeMap<String, String>,
     folder: Option<PathBuf>,
+    inherited: Vec<String>,
 }
 
 impl Process {
-    /// This host as the client sees it: its environment variables, its working folder.
+    /// This host as the client sees it: its working folder, and of its environment what a program needs to run and to install packages. The guide's page on pools has the
+    /// list; keys and tokens of the client are not on it.
     pub fn new() -> Self {
         Self::default()
     }
@@ -46,6 +50,28 @@ impl Process {
     #[must_use]
     pub fn env(mut self, key: impl Into<String>, value: impl Into<String>) -> Self {
         self.env.insert(key.into(), value.into());
+        self
+    }
+
+    /// Passes these variables of the client's environment on, where they are set. A name may end with `*`, which stands for any rest.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> skyward_core::Result<()> {
+    /// use skyward_core::remote::{Command, Process, Remote};
+    ///
+    /// let cargo = Command::script("echo ${CARGO_PKG_NAME-none}");
+    /// let output = Process::new().run(&cargo, &|_| {}).await?;
+    /// assert_eq!(output.stdout, "none\n");
+    ///
+    /// let output = Process::new().inherit(["CARGO_*"]).run(&cargo, &|_| {}).await?;
+    /// assert_eq!(output.stdout, "skyward-core\n");
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn inherit(mut self, names: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        self.inherited.extend(names.into_iter().map(Into::into));
         self
     }
 
@@ -61,6 +87,8 @@ impl Process {
         let mut process = tokio::process::Command::new(program);
         process
             .args(&command.argv[1..])
+            .env_clear()
+            .envs(inherited::inherited(&self.inherited))
             .envs(&self.env)
             .envs(&command.env)
             .stdin(if command.stdin.is_empty() { Stdio::null() } else { Stdio::piped() })
@@ -165,6 +193,10 @@ impl Remote for Process {
             Ok(Err(error)) => Err(failed(error.to_string()).with_source(error)),
             Err(_) => Err(failed(format!("no answer within {OPEN:?}"))),
         }
+    }
+
+    async fn builder(&self) -> Result<Option<Box<dyn Remote>>> {
+        Ok(None)
     }
 }
 

@@ -32,6 +32,7 @@ impl Scheduler {
 
     /// A worker has a new connection: what it was told over the old one may be lost.
     pub fn on_connected(&mut self, now: Instant, rank: Rank) {
+        self.recall_again(rank);
         let sent: Vec<TaskId> = self.sent(rank).collect();
         for (place, id) in sent.into_iter().enumerate() {
             if !self.tasks.get(&id).is_some_and(|task| task.abandoned) {
@@ -78,12 +79,6 @@ mod tests {
     use crate::error::{Error, ErrorKind};
     use crate::payload::{RetryPolicy, Target};
 
-    fn later(story: &mut Story, after: Duration) {
-        story.now += after;
-        story.scheduler.on_timeout(story.now);
-        story.step();
-    }
-
     fn interrupted(story: &Story) -> bool {
         story.has(|action| matches!(action, Action::Cancel { interrupt: true, .. }))
     }
@@ -106,9 +101,9 @@ mod tests {
         story.step();
         for pause in [50, 100, 200] {
             assert!(interrupted(&story));
-            later(&mut story, Duration::from_millis(pause - 1));
+            story.later(Duration::from_millis(pause - 1));
             assert!(!interrupted(&story));
-            later(&mut story, Duration::from_millis(1));
+            story.later(Duration::from_millis(1));
         }
         let cancelled = Err(Error::new(ErrorKind::Cancelled, "interrupted"));
         story.scheduler.on_returned(story.now, Rank(0), id, cancelled, 10);
@@ -143,22 +138,22 @@ mod tests {
         story.scheduler.on_returned(story.now, Rank(0), gang[0], cancelled, 10);
         story.step();
         assert_eq!((story.running(0), story.running(1)), (Some(gang[0]), Some(gang[1])));
-        later(&mut story, GRACE);
+        story.later(GRACE);
         assert!(!interrupted(&story));
         assert!(!story.has(|action| matches!(action, Action::Kill { .. })));
     }
 
     #[test]
-    fn a_member_that_is_to_run_again_and_never_arrived_is_back() {
+    fn a_member_that_is_to_run_again_and_never_began_is_back() {
         let mut story = Story::new(2, 1, true);
         let gang = retried(&mut story);
-        story.scheduler.on_missing(story.now, Rank(0), gang[0]);
+        story.scheduler.on_not_begun(story.now, Rank(0), &gang[..1]);
         story.step();
         let sent = |story: &Story, rank| {
             story.has(|action| matches!(action, Action::Send { rank: Rank(to), .. } if *to == rank))
         };
         assert!(sent(&story, 0) && sent(&story, 1), "the gang starts anew, as a whole");
-        later(&mut story, GRACE);
+        story.later(GRACE);
         assert!(!story.has(|action| matches!(action, Action::Kill { .. })));
     }
 }

@@ -1,229 +1,395 @@
-//! Gangs: tasks that must run at the same time, one per rank. What happens to one of them decides for all: they start together, and are tried again together or not at all.
+//! Gangs: tasks that must run at the same time, one per rank. What happens to one of them decides for all: they start together or not at all, and are tried again together or not at all.
 
 use std::time::{Duration, Instant};
 
 use super::stall::Watch;
-use super::state::{TaskState, Timer};
+use super::state::{Membership, Place, TaskState, Timer};
+use super::table::{Linked, Links};
 use super::tries::{Next, Tries};
 use super::{Action, Scheduler};
 use crate::error::{Error, ErrorKind, WorkerExit};
-use crate::ids::{Rank, TaskId};
-use crate::payload::{Outcome, Value};
+use crate::ids::{Attempt, Rank, TaskId};
+use crate::payload::{Outcome, TaskOptions, Value};
 
-/// The tasks of a gang that have no outcome yet.
-#[derive(Debug, Default)]
+/// The tasks of a gang; it lives until each has its outcome.
+#[derive(Debug)]
 pub(super) struct Gang {
-    pub(super) members: Vec<(Rank, TaskId)>,
-    /// Members that wait to be started; the gang starts when all of them do.
-    pub(super) waiting: usize,
-    /// Values that were returned, kept back until all members have returned: until then the gang may have to run again.
-    pub(super) held: Vec<(TaskId, Value)>,
-    /// Members that raised while others run: perhaps only because a peer is gone, which is told a little later.
-    pub(super) suspects: Vec<(TaskId, Error)>,
-    pub(super) tries: Tries,
-    /// It is to run again as soon as all members are back.
-    pub(super) retrying: bool,
-    /// What a member failed with for good: the others are on their own, and those that are lost with it fail with the same.
-    pub(super) failure: Option<Error>,
+    /// By rank.
+    members: Vec<Member>,
+    phase: GangPhase,
+    /// Members that have no outcome yet.
+    left: usize,
+    /// Members that a worker has.
+    running: usize,
+    /// Those whose outcome is kept back.
+    kept: Vec<Rank>,
+    tries: Tries,
+    links: Links,
     pub(super) watch: Option<Watch>,
 }
 
+/// Where a gang is. It is in the queue of gangs while it waits, the first time or again, and starts only from there, with all of its members.
+#[derive(Debug)]
+enum GangPhase {
+    /// It waits for every worker to be idle.
+    Waiting,
+    /// Its workers have it.
+    Running,
+    /// A try has failed. It starts again when so many members are back from their workers, and every worker is idle.
+    Again { away: usize },
+    /// It failed for good with this: its members are on their own, and those that are lost with it fail with the same.
+    Failed(Error),
+}
+
+#[derive(Debug)]
+struct Member {
+    id: TaskId,
+    state: MemberState,
+}
+
+#[derive(Debug)]
+enum MemberState {
+    /// It waits for its outcome.
+    Open,
+    /// It returned, which is kept back until all have: until then the gang may have to run again.
+    Returned(Value),
+    /// It raised while others run: perhaps only because a peer is gone, which is told a little later.
+    Raised(Error),
+    /// Its caller has its outcome.
+    Ended,
+}
+
 impl Scheduler {
-    pub(super) fn enqueue_gang(&mut self, ids: &[TaskId]) {
-        let Some(first) = ids.first() else { return };
-        let members: Vec<_> = ids.iter().enumerate().map(|(rank, id)| (Rank(rank as u32), *id)).collect();
-        self.gang_table.insert(*first, Gang { waiting: members.len(), members, ..Gang::default() });
-        self.gangs.push_back(*first);
+    /// Takes a gang: one task per rank, in the order of ranks.
+    pub fn submit_gang(&mut self, now: Instant, ids: &[TaskId], options: TaskOptions, streaming: bool) {
+        debug_assert_eq!(ids.len(), self.workers.len());
+        debug_assert!(!self.held);
+        let Some(first) = ids.first().copied() else { return };
+        for (rank, id) in ids.iter().enumerate() {
+            let rank = Rank(rank as u32);
+            let member = Membership { first, rank };
+            self.insert(*id, crate::payload::Target::Rank(rank), options, streaming, Some(member));
+        }
+        self.gang_table.insert(first, Gang::new(ids));
+        self.gangs.push_back(&mut self.gang_table, first);
+        self.start_gang(now);
+        // The gang waits as one, if it does.
+        if self.gang_table.get(&first).is_some_and(Gang::waits) {
+            self.wait(now, first);
+        }
     }
 
-    /// Starts the gang in front if all its members wait and every worker is idle.
+    /// The gang in front, if all its members wait and every worker is idle.
+    pub(super) fn next_gang(&self) -> Option<TaskId> {
+        let idle = self.counts.idle == self.workers.len() && self.failed.is_none();
+        self.gangs.front().filter(|first| idle && self.gang_table.get(first).is_some_and(Gang::is_whole))
+    }
+
+    /// Starts the gang in front if it can. Whatever makes a worker idle calls this.
     pub(super) fn start_gang(&mut self, now: Instant) {
-        while let Some(first) = self.gangs.front().copied() {
-            let Some(gang) = self.gang_table.get_mut(&first) else {
-                self.gangs.pop_front();
-                continue;
-            };
-            let idle = self.workers.iter().all(|worker| worker.ready && !worker.leaving && worker.sent.is_empty());
-            if !idle || gang.waiting < gang.members.len() {
-                return;
-            }
-            gang.waiting = 0;
-            gang.retrying = false;
-            let members = gang.members.clone();
-            self.gangs.pop_front();
-            for (rank, id) in members {
-                self.send(now, rank, id);
-            }
-            self.watch(now, first);
+        let Some(first) = self.next_gang() else { return };
+        let Some(gang) = self.gang_table.get_mut(&first) else { return };
+        gang.phase = GangPhase::Running;
+        gang.running = gang.members.len();
+        let ids: Vec<TaskId> = gang.members.iter().map(|member| member.id).collect();
+        self.gangs.remove(&mut self.gang_table, first);
+        for (rank, id) in ids.into_iter().enumerate() {
+            self.send(now, Rank(rank as u32), id);
         }
+        self.watch(now, first);
     }
 
     /// A member's worker answered, or was lost.
-    pub(super) fn settle_member(&mut self, now: Instant, first: TaskId, id: TaskId, outcome: Outcome) {
-        if self.tasks.get(&id).is_none_or(|task| task.abandoned) {
+    pub(super) fn settle_member(&mut self, now: Instant, of: Membership, id: TaskId, outcome: Outcome) {
+        let Some(task) = self.tasks.get_mut(&id) else { return };
+        task.place = Place::Gang;
+        let (abandoned, streaming, retry) = (task.abandoned, task.streaming, task.retry());
+        if abandoned {
             self.tasks.remove(&id);
-            return;
         }
-        let others_run = self.others_run(first, id);
+        let first = of.first;
         let Some(gang) = self.gang_table.get_mut(&first) else { return };
-        if gang.retrying {
-            gang.waiting += 1;
+        gang.running -= 1;
+        if let Some(watch) = &mut gang.watch {
+            watch.leave(of.rank);
+        }
+        if abandoned {
             return;
         }
-        match outcome {
-            // A stream is not tried again, and its reader waits for its end.
-            Ok(value) if self.tasks.get(&id).is_some_and(|task| task.streaming) => {
-                self.finish_member(first, id, Ok(value))
+        let error = match (outcome, &mut gang.phase) {
+            (_, GangPhase::Again { away }) => {
+                *away -= 1;
+                return;
             }
-            Ok(value) => {
-                gang.held.push((id, value));
-                if gang.failure.is_some() || gang.held.len() + gang.suspects.len() == gang.members.len() {
+            // A stream is not tried again, and its reader waits for its end.
+            (Ok(value), _) if streaming => return self.finish_member(of, Ok(value)),
+            (Ok(value), _) => {
+                gang.keep(of.rank, MemberState::Returned(value));
+                if gang.is_failed() || gang.kept.len() == gang.left {
                     self.release(first);
                 }
+                return;
             }
-            Err(error) => {
-                let retry = self.tasks.get(&id).map(TaskState::retry).unwrap_or_default();
-                let error = if gang.failure.is_some() {
-                    error
-                } else {
-                    match gang.tries.next(first, error, retry, self.limits.poison) {
-                        Next::Again(_, error) => return self.retry_gang(now, first, id, error),
-                        Next::Over(error) => error,
-                    }
-                };
-                if gang.failure.is_none() && error.kind() == ErrorKind::Remote && others_run {
-                    return self.suspect(now, first, id, error);
-                }
-                let cause = gang.failure.get_or_insert_with(|| error.clone()).clone();
-                let error = if error.exit() == Some(&WorkerExit::WorldEnded) { cause } else { error };
-                self.finish_member(first, id, Err(error));
-                self.release(first);
-            }
+            (Err(error), GangPhase::Failed(_)) => error,
+            (Err(error), _) => match gang.tries.next(first, error, retry, self.limits.poison) {
+                Next::Again(attempt, error) => return self.begin_again(now, first, attempt, &error, true),
+                Next::Over(error) => error,
+            },
+        };
+        if !gang.is_failed() && error.kind() == ErrorKind::Remote && gang.running > 0 {
+            // Where a peer has died, its death is the cause, and what a collective raised because of it is not.
+            gang.keep(of.rank, MemberState::Raised(error));
+            self.timers.add(now, SUSPICION, Timer::Suspicion(first));
+            return;
         }
+        let cause = gang.fail(&error);
+        let error = if error.exit() == Some(&WorkerExit::WorldEnded) { cause } else { error };
+        self.finish_member(of, Err(error));
+        self.release(first);
     }
 
     /// No peer was lost: what the members raised is what they failed with.
     pub(super) fn end_suspicion(&mut self, first: TaskId) {
-        if self.gang_table.get(&first).is_some_and(|gang| !gang.suspects.is_empty()) {
+        let Some(gang) = self.gang_table.get(&first) else { return };
+        let raised = |rank: &Rank| matches!(gang.members[rank.0 as usize].state, MemberState::Raised(_));
+        if gang.kept.iter().any(raised) {
             self.release(first);
         }
     }
 
-    /// A member's caller does not wait any more. A gang that waits cannot run without it.
-    pub(super) fn leave_gang(&mut self, first: TaskId, id: TaskId) {
-        let Some(gang) = self.gang_table.get_mut(&first) else { return };
-        gang.members.retain(|(_, member)| *member != id);
-        gang.held.retain(|(member, _)| *member != id);
-        gang.suspects.retain(|(member, _)| *member != id);
-        let cancelled = || Error::new(ErrorKind::Cancelled, "another task of the gang was cancelled");
-        gang.failure.get_or_insert_with(cancelled);
-        if gang.waiting > 0 {
-            let others: Vec<TaskId> = gang.members.iter().map(|(_, member)| *member).collect();
-            let others =
-                others.into_iter().filter(|other| self.tasks.get(other).is_some_and(|task| task.sent_to.is_none()));
-            for other in others.collect::<Vec<_>>() {
-                let error = Error::new(
-                    ErrorKind::Cancelled,
-                    "the task was cancelled: another task of its gang was, before the gang started",
-                );
-                self.finish_member(first, other, Err(error));
-            }
+    /// A member's caller has its outcome before the member has: a gang that waits cannot run without it, and ends; one that runs cannot be tried again.
+    pub(super) fn leave_gang(&mut self, now: Instant, of: Membership) {
+        let Some(gang) = self.gang_table.get_mut(&of.first) else { return };
+        gang.end(of.rank);
+        if gang.waits() {
+            let error = Error::new(
+                ErrorKind::Cancelled,
+                "the task was cancelled: another task of its gang was, before the gang started",
+            );
+            return self.fail_gang(now, of.first, &error);
         }
-        self.release(first);
-        self.forget_empty(first);
+        gang.fail(&Error::new(ErrorKind::Cancelled, "another task of the gang was cancelled"));
+        self.release(of.first);
+        self.forget_empty(of.first);
     }
 
-    fn retry_gang(&mut self, now: Instant, first: TaskId, failed: TaskId, error: Error) {
+    /// The gang is tried again, as a whole. Those that still run are interrupted, where their workers live.
+    fn begin_again(&mut self, now: Instant, first: TaskId, attempt: Attempt, error: &Error, interrupt: bool) {
         self.unwatch(first);
         let Some(gang) = self.gang_table.get_mut(&first) else { return };
-        gang.retrying = true;
-        gang.held.clear();
-        gang.suspects.clear();
-        let attempt = gang.tries.attempt;
-        let members = gang.members.clone();
-        gang.waiting = 0;
-        for (rank, id) in members {
+        gang.phase = GangPhase::Again { away: gang.running };
+        gang.kept.clear();
+        let mut ids = Vec::with_capacity(gang.members.len());
+        for member in &mut gang.members {
+            debug_assert!(!matches!(member.state, MemberState::Ended), "a gang without a member is not tried again");
+            member.state = MemberState::Open;
+            ids.push(member.id);
+        }
+        self.gangs.push_front(&mut self.gang_table, first);
+        for id in ids {
             self.disarm(id);
             let Some(task) = self.tasks.get_mut(&id) else { continue };
             task.tries.attempt = attempt;
-            let running = id != failed && task.sent_to.is_some();
+            let place = task.place;
             self.actions.push(Action::Retried { task: id, attempt, error: error.clone() });
-            if running {
+            if let (Place::Worker(rank), true) = (place, interrupt) {
                 self.interrupt(now, rank, id);
-            } else if let Some(gang) = self.gang_table.get_mut(&first) {
-                gang.waiting += 1;
             }
         }
-        self.gangs.push_front(first);
         self.wait(now, first);
         self.start_gang(now);
+    }
+
+    /// A gang that made no progress is tried again or fails. Its world is ended with it.
+    pub(super) fn settle_stalled(&mut self, now: Instant, first: TaskId, running: TaskId, error: Error) {
+        let retry = self.tasks.get(&running).map(TaskState::retry).unwrap_or_default();
+        let Some(gang) = self.gang_table.get_mut(&first) else { return };
+        if gang.is_failed() {
+            return;
+        }
+        match gang.tries.next(first, error, retry, self.limits.poison) {
+            Next::Again(attempt, error) => self.begin_again(now, first, attempt, &error, false),
+            Next::Over(error) => drop(gang.fail(&error)),
+        }
     }
 
     /// Ends all members of a gang with one error: those that wait do not start, those that run are told to end.
     pub(super) fn fail_gang(&mut self, now: Instant, first: TaskId, error: &Error) {
         self.unwatch(first);
+        self.unqueue_gang(first);
         let Some(gang) = self.gang_table.remove(&first) else { return };
-        self.gangs.retain(|queued| *queued != first);
-        for (_, id) in gang.members {
-            if let Some(task) = self.tasks.get_mut(&id) {
-                task.gang = None;
-            }
-            self.abandon(now, id, error.clone());
+        for member in gang.members {
+            self.abandon(now, member.id, error.clone());
         }
+        self.lift_barrier(now);
     }
 
-    /// Whether a gang begins anew as soon as all of its members are back.
-    pub(super) fn is_retrying(&self, first: Option<TaskId>) -> bool {
-        first.and_then(|first| self.gang_table.get(&first)).is_some_and(|gang| gang.retrying)
+    /// Whether a gang begins again as soon as all of its members are back.
+    pub(super) fn is_retrying(&self, of: Option<Membership>) -> bool {
+        let gang = of.and_then(|of| self.gang_table.get(&of.first));
+        gang.is_some_and(|gang| matches!(gang.phase, GangPhase::Again { .. }))
     }
 
-    fn others_run(&self, first: TaskId, id: TaskId) -> bool {
-        let runs = |member: &TaskId| self.tasks.get(member).is_some_and(|task| task.sent_to.is_some());
-        self.gang_table
-            .get(&first)
-            .is_some_and(|gang| gang.members.iter().any(|(_, member)| *member != id && runs(member)))
-    }
-
-    /// Keeps an error back for a moment: where a peer has died, its death is the cause, and what a collective raised because of it is not.
-    fn suspect(&mut self, now: Instant, first: TaskId, id: TaskId, error: Error) {
-        if let Some(gang) = self.gang_table.get_mut(&first) {
-            gang.suspects.push((id, error));
-            self.timers.add(now, SUSPICION, Timer::Suspicion(first));
-        }
+    /// The members of a gang that a worker has.
+    pub(super) fn running_of(&self, first: TaskId) -> Vec<(Rank, TaskId)> {
+        let members = self.gang_table.get(&first).map(|gang| gang.members.as_slice()).unwrap_or_default();
+        let place = |member: &Member| self.tasks.get(&member.id).map(|task| task.place);
+        let rank = |member: &Member| match place(member)? {
+            Place::Worker(rank) => Some((rank, member.id)),
+            _ => None,
+        };
+        members.iter().filter_map(rank).collect()
     }
 
     /// Gives the callers what was kept back.
     fn release(&mut self, first: TaskId) {
         let Some(gang) = self.gang_table.get_mut(&first) else { return };
-        let suspects = std::mem::take(&mut gang.suspects);
-        if let Some((_, error)) = suspects.first() {
-            gang.failure.get_or_insert_with(|| error.clone());
+        let kept = std::mem::take(&mut gang.kept);
+        let mut outcomes = Vec::with_capacity(kept.len());
+        for rank in kept {
+            let member = &mut gang.members[rank.0 as usize];
+            match std::mem::replace(&mut member.state, MemberState::Open) {
+                MemberState::Returned(value) => outcomes.push((rank, Ok(value))),
+                MemberState::Raised(error) => outcomes.push((rank, Err(error))),
+                ended => member.state = ended,
+            }
         }
-        let lost = gang.failure.clone().filter(|failure| failure.exit().is_some());
-        for (id, value) in std::mem::take(&mut gang.held) {
-            self.finish_member(first, id, Ok(value));
+        if let Some(Err(error)) = outcomes.iter().map(|(_, outcome)| outcome).find(|outcome| outcome.is_err()) {
+            gang.fail(error);
         }
-        for (id, error) in suspects {
-            self.finish_member(first, id, Err(lost.clone().unwrap_or(error)));
+        let lost = match &gang.phase {
+            GangPhase::Failed(error) if error.exit().is_some() => Some(error.clone()),
+            _ => None,
+        };
+        for (rank, outcome) in outcomes {
+            let outcome = outcome.map_err(|error| lost.clone().unwrap_or(error));
+            self.finish_member(Membership { first, rank }, outcome);
         }
     }
 
-    fn finish_member(&mut self, first: TaskId, id: TaskId, outcome: Outcome) {
+    fn finish_member(&mut self, of: Membership, outcome: Outcome) {
+        let Some(gang) = self.gang_table.get_mut(&of.first) else { return };
+        let id = gang.members[of.rank.0 as usize].id;
+        gang.end(of.rank);
         self.finish(id, outcome);
-        let Some(gang) = self.gang_table.get_mut(&first) else { return };
-        gang.members.retain(|(_, member)| *member != id);
-        self.forget_empty(first);
+        self.forget_empty(of.first);
     }
 
     /// Nobody waits for any of its members any more.
     fn forget_empty(&mut self, first: TaskId) {
-        if self.gang_table.get(&first).is_some_and(|gang| gang.members.is_empty()) {
+        if self.gang_table.get(&first).is_some_and(|gang| gang.left == 0) {
             self.unwatch(first);
+            self.unqueue_gang(first);
             self.gang_table.remove(&first);
-            self.gangs.retain(|queued| *queued != first);
         }
+    }
+
+    fn unqueue_gang(&mut self, first: TaskId) {
+        if self.gang_table.get(&first).is_some_and(Gang::waits) {
+            self.gangs.remove(&mut self.gang_table, first);
+        }
+    }
+
+    /// A gang that waited is gone: what it kept from starting may start.
+    fn lift_barrier(&mut self, now: Instant) {
+        self.start_gang(now);
+        self.look_all();
+    }
+}
+
+impl Gang {
+    fn new(ids: &[TaskId]) -> Self {
+        Self {
+            members: ids.iter().map(|id| Member { id: *id, state: MemberState::Open }).collect(),
+            phase: GangPhase::Waiting,
+            left: ids.len(),
+            running: 0,
+            kept: Vec::new(),
+            tries: Tries::default(),
+            links: Links::default(),
+            watch: None,
+        }
+    }
+
+    pub(super) fn size(&self) -> usize {
+        self.members.len()
+    }
+
+    pub(super) fn running(&self) -> usize {
+        self.running
+    }
+
+    #[cfg(any(test, debug_assertions))]
+    pub(super) fn ids(&self) -> impl Iterator<Item = TaskId> + '_ {
+        self.members.iter().map(|member| member.id)
+    }
+
+    /// Whether one that waits has all of its members, and what is counted is there.
+    #[cfg(any(test, debug_assertions))]
+    pub(super) fn is_possible(&self) -> bool {
+        let open = self.members.iter().filter(|member| matches!(member.state, MemberState::Open)).count();
+        let ended = self.members.iter().filter(|member| matches!(member.state, MemberState::Ended)).count();
+        let away = match self.phase {
+            GangPhase::Again { away } => away,
+            GangPhase::Waiting => 0,
+            _ => self.running,
+        };
+        away == self.running
+            && self.left == self.members.len() - ended
+            && self.kept.len() == self.left - open
+            && (!self.waits() || open == self.members.len())
+    }
+
+    /// Whether it is in the queue of gangs.
+    pub(super) fn waits(&self) -> bool {
+        matches!(self.phase, GangPhase::Waiting | GangPhase::Again { .. })
+    }
+
+    /// Whether all of its members wait.
+    fn is_whole(&self) -> bool {
+        matches!(self.phase, GangPhase::Waiting | GangPhase::Again { away: 0 })
+    }
+
+    fn is_failed(&self) -> bool {
+        matches!(self.phase, GangPhase::Failed(_))
+    }
+
+    /// It is not tried again. Gives what it failed with first.
+    fn fail(&mut self, error: &Error) -> Error {
+        match &self.phase {
+            GangPhase::Failed(first) => first.clone(),
+            _ => {
+                self.phase = GangPhase::Failed(error.clone());
+                error.clone()
+            }
+        }
+    }
+
+    fn keep(&mut self, rank: Rank, state: MemberState) {
+        self.members[rank.0 as usize].state = state;
+        self.kept.push(rank);
+    }
+
+    fn end(&mut self, rank: Rank) {
+        let member = &mut self.members[rank.0 as usize];
+        if !matches!(std::mem::replace(&mut member.state, MemberState::Ended), MemberState::Ended) {
+            self.left -= 1;
+        }
+    }
+}
+
+impl Linked for Gang {
+    fn links(&self) -> &Links {
+        &self.links
+    }
+
+    fn links_mut(&mut self) -> &mut Links {
+        &mut self.links
     }
 }
 
 /// How much later than a peer's error the end of a process may be told.
 const SUSPICION: Duration = Duration::from_secs(1);
+
+#[cfg(test)]
+mod tests;

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use super::{Action, Scheduler, policy};
 use crate::error::{Error, ErrorKind, WorkerExit};
-use crate::ids::{NodeIndex, Rank};
+use crate::ids::{NodeIndex, Rank, TaskId};
 
 impl Scheduler {
     /// A worker process is gone, and what it has answered before is still being read. It gets no more tasks.
@@ -13,21 +13,17 @@ impl Scheduler {
         self.refresh(rank);
     }
 
-    /// A worker is lost before all that it has answered was read: any of its tasks may have begun, and not only the first that has no answer.
-    pub fn on_unheard(&mut self, rank: Rank) {
-        self.workers[rank.0 as usize].unheard = true;
-    }
-
-    /// A worker process is gone.
-    pub fn on_lost(&mut self, now: Instant, rank: Rank, exit: &WorkerExit) {
+    /// A worker process is gone. Each task that it still has may have begun; `last` is the one that began last, where that is known.
+    pub fn on_lost(&mut self, now: Instant, rank: Rank, exit: &WorkerExit, last: Option<TaskId>) {
         if !self.workers[rank.0 as usize].ready {
             return;
         }
         // What it ran is to blame; without a task it is the environment, or the machine.
         let barren = self.workers[rank.0 as usize].sent.is_empty() && !exit.is_node_loss();
-        self.lose(now, rank, Error::worker_exited(rank, exit.clone()));
-        self.end_world(now);
-        self.hand_on(now);
+        self.lose(rank, Error::worker_exited(rank, exit.clone()), last);
+        self.end_world();
+        self.hand_on();
+        self.work(now);
         if barren {
             self.start_again(rank, |times| {
                 let what = format!(
@@ -52,12 +48,10 @@ impl Scheduler {
     }
 
     /// In a joined world the loss of one worker is that of all.
-    pub(super) fn end_world(&mut self, now: Instant) {
+    pub(super) fn end_world(&mut self) {
         for rank in self.ranks() {
             if self.joined && self.is_ready(rank) {
-                // It lives, and goes on until it is stopped.
-                self.on_unheard(rank);
-                self.lose(now, rank, Error::worker_exited(rank, WorkerExit::WorldEnded));
+                self.lose(rank, Error::worker_exited(rank, WorkerExit::WorldEnded), None);
             }
         }
     }
@@ -87,6 +81,9 @@ impl Scheduler {
     }
 
     pub(super) fn restart(&mut self, rank: Rank) {
+        if self.failed.is_some() {
+            return;
+        }
         self.actions.push(match self.joined {
             true => Action::RestartWorld { lost: rank },
             false => Action::RestartWorker { rank },
@@ -94,42 +91,27 @@ impl Scheduler {
     }
 
     /// What a lost worker had not begun goes to others that are idle: nothing else may ever make them look, and one that leaves does not come back for it. A joined world starts anew as a whole.
-    pub(super) fn hand_on(&mut self, now: Instant) {
+    pub(super) fn hand_on(&mut self) {
         if !self.joined {
-            self.fill_all(now);
+            self.look_all();
         }
     }
 
-    /// A worker's tasks when it is lost: the running one failed by it, the others never began.
-    pub(super) fn lose(&mut self, now: Instant, rank: Rank, error: Error) {
+    /// A worker's tasks when it is lost. One of them failed by it: `last`, or the first where the last that began is not known. The others are not at fault: those before `last` had
+    /// returned and their answers were lost with the worker, so they are retried as lost and do not count as ends of a worker.
+    pub(super) fn lose(&mut self, rank: Rank, error: Error, last: Option<TaskId>) {
         let worker = &mut self.workers[rank.0 as usize];
         worker.ready = false;
-        let unheard = std::mem::take(&mut worker.unheard);
-        let mut sent = std::mem::take(&mut worker.sent);
+        let sent = std::mem::take(&mut worker.sent);
         self.forget_ending(rank);
         self.refresh(rank);
-        let running = sent.pop_front();
+        let failed = last.filter(|id| sent.contains(id)).or_else(|| sent.front().copied());
+        let by_itself = error.exit().is_some_and(|exit| !exit.is_node_loss() && *exit != WorkerExit::WorldEnded);
+        let behind = if by_itself { Error::worker_exited(rank, WorkerExit::Unreachable) } else { error.clone() };
+        // From the last to the first, so that those that are tried again stand in front of all others in their order.
         for id in sent.into_iter().rev() {
-            let Some(task) = self.tasks.get_mut(&id) else { continue };
-            if unheard && !task.abandoned {
-                // It is not known to be at fault.
-                let by_itself =
-                    error.exit().is_some_and(|exit| !exit.is_node_loss() && *exit != WorkerExit::WorldEnded);
-                let lost = if by_itself { Error::worker_exited(rank, WorkerExit::Unreachable) } else { error.clone() };
-                self.disarm(id);
-                self.settle(now, id, Err(lost));
-                continue;
-            }
-            task.sent_to = None;
-            if task.abandoned {
-                self.tasks.remove(&id);
-            } else {
-                self.queue_front(id);
-            }
-        }
-        if let Some(id) = running {
-            self.disarm(id);
-            self.settle(now, id, Err(error));
+            let error = if failed == Some(id) { &error } else { &behind };
+            self.leave_behind(id, error.clone());
         }
     }
 }

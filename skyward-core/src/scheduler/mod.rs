@@ -8,15 +8,22 @@
 //! - A node that is lost is replaced; so often in a row without a task returning, and then the pool gives up. One whose workers cannot be started while those of the others can is sick, and as good as lost.
 //! - A node that is to leave runs what it has and what was submitted for it by name, and takes nothing else. A world whose size is to change finishes the gangs that it has first, and takes no other.
 
+mod action;
+mod backlog;
 mod ending;
 mod gang;
 mod loss;
 mod nodes;
+mod outcome;
 pub mod policy;
 mod queue;
+mod recall;
+#[cfg(any(test, debug_assertions))]
+mod sanity;
 mod size;
 mod stall;
 mod state;
+pub(crate) mod table;
 mod tries;
 mod waiting;
 
@@ -26,98 +33,11 @@ mod tests;
 use std::time::Instant;
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::ids::{Attempt, NodeIndex, Rank, TaskId};
+use crate::ids::{NodeIndex, Rank, TaskId};
 use crate::payload::{Outcome, Target, TaskOptions};
 
+pub use action::Action;
 pub use state::Scheduler;
-use tries::Next;
-
-/// What the owner of a [`Scheduler`] has to do, in this order.
-#[derive(Debug, Clone)]
-pub enum Action {
-    /// Send the task to the worker.
-    Send {
-        /// Which worker.
-        rank: Rank,
-        /// Which task.
-        task: TaskId,
-    },
-    /// The worker begins with the task about now.
-    Started {
-        /// Which worker.
-        rank: Rank,
-        /// Which task.
-        task: TaskId,
-        /// Which try.
-        attempt: Attempt,
-    },
-    /// Give the task's caller its outcome, and forget the task's arguments.
-    Finish {
-        /// Which task.
-        task: TaskId,
-        /// How it ended.
-        outcome: Outcome,
-    },
-    /// The task is tried again.
-    Retried {
-        /// Which task.
-        task: TaskId,
-        /// The try that comes.
-        attempt: Attempt,
-        /// Why the one before failed.
-        error: Error,
-    },
-    /// Tell the worker to drop or to end the task.
-    Cancel {
-        /// Which worker.
-        rank: Rank,
-        /// Which task.
-        task: TaskId,
-        /// Whether it is running, so that the agent has to interrupt the worker.
-        interrupt: bool,
-    },
-    /// End the worker's whole process tree: it did not heed an interrupt.
-    Kill {
-        /// Which worker.
-        rank: Rank,
-    },
-    /// Ask the worker where it is: [`Scheduler::on_stacks`] takes the answer.
-    Inspect {
-        /// Which worker.
-        rank: Rank,
-        /// What it runs.
-        task: TaskId,
-    },
-    /// Start this worker again.
-    RestartWorker {
-        /// Which worker.
-        rank: Rank,
-    },
-    /// End every worker and start all of them together, as a new generation.
-    RestartWorld {
-        /// The first that was lost, or that is to be ended.
-        lost: Rank,
-    },
-    /// End what is left of this node's machine, launch another, and start its workers there; in a joined world all workers.
-    ReplaceNode {
-        /// Which node.
-        node: NodeIndex,
-    },
-    /// The node's machine is of no use: its workers cannot be started. It is to be taken for lost.
-    NodeSick {
-        /// Which node.
-        node: NodeIndex,
-        /// What the last start failed with.
-        error: Error,
-    },
-    /// A node that is to leave has nothing more to do.
-    NodeDrained {
-        /// Which node.
-        node: NodeIndex,
-    },
-    /// A world whose size is to change has nothing more to do.
-    WorldIdle,
-}
 
 impl Scheduler {
     /// Takes a task.
@@ -141,22 +61,6 @@ impl Scheduler {
         Ok(())
     }
 
-    /// Takes a gang: one task per rank, in the order of ranks.
-    pub fn submit_gang(&mut self, now: Instant, ids: &[TaskId], options: TaskOptions, streaming: bool) {
-        debug_assert_eq!(ids.len(), self.workers.len());
-        debug_assert!(!self.held);
-        let gang = ids.first().copied();
-        for (rank, id) in ids.iter().enumerate() {
-            self.insert(*id, Target::Rank(Rank(rank as u32)), options, streaming, gang);
-        }
-        self.enqueue_gang(ids);
-        self.fill_all(now);
-        // The gang waits as one, if it does.
-        if let Some(first) = gang.filter(|first| self.tasks.get(first).is_some_and(|task| task.sent_to.is_none())) {
-            self.wait(now, first);
-        }
-    }
-
     /// A worker has entered its hooks.
     pub fn on_ready(&mut self, now: Instant, rank: Rank) {
         let Some(worker) = self.workers.get_mut(rank.0 as usize) else { return };
@@ -164,10 +68,11 @@ impl Scheduler {
         worker.ready = true;
         worker.idle_since = Some(now);
         worker.leaving = false;
-        worker.unheard = false;
+        worker.long = false;
         self.nodes[worker.node].on_ready(now);
         self.refresh(rank);
-        self.fill_all(now);
+        self.start_gang(now);
+        self.fill(now, rank);
     }
 
     /// A worker answered a task.
@@ -177,57 +82,20 @@ impl Scheduler {
         self.on_progress(now, rank);
         let worker = &mut self.workers[rank.0 as usize];
         worker.sent.remove(place);
+        worker.long = false;
         worker.average.add(micros);
         worker.idle_since = Some(now);
         self.nodes[worker.node].on_returned();
+        self.disarm(id);
+        self.barren_restarts = 0;
         if place == 0 {
             self.forget_ending(rank);
-        }
-        self.barren_restarts = 0;
-        // A gang that goes lifts the barrier for every worker.
-        let gangs = !self.gangs.is_empty();
-        self.disarm(id);
-        self.settle(now, id, outcome);
-        if place == 0 {
             self.begin_front(now, rank);
         }
         self.refresh(rank);
-        if gangs || !self.gangs.is_empty() {
-            self.fill_all(now);
-        } else {
-            self.fill(now, rank);
-        }
-    }
-
-    /// A worker does not know a task that was sent to it: the frame was lost with its connection. It is sent again; that is no further try.
-    pub fn on_missing(&mut self, now: Instant, rank: Rank, id: TaskId) {
-        let worker = &mut self.workers[rank.0 as usize];
-        let Some(place) = worker.sent.iter().position(|sent| *sent == id) else { return };
-        worker.sent.remove(place);
-        if place == 0 {
-            self.forget_ending(rank);
-        }
-        let unwanted = self.tasks.get(&id).is_none_or(|task| task.abandoned || self.is_retrying(task.gang));
-        if unwanted {
-            // Nobody waits for it, or all of its gang begin anew; and the worker has never seen it.
-            self.disarm(id);
-            self.settle(now, id, Err(Error::new(ErrorKind::Cancelled, "the task was cancelled before it began")));
-            if place == 0 {
-                self.begin_front(now, rank);
-            }
-            self.refresh(rank);
-            return self.fill_all(now);
-        }
-        let worker = &mut self.workers[rank.0 as usize];
-        worker.sent.push_back(id);
-        let passed = place == 0 && worker.sent.len() > 1;
-        self.actions.push(Action::Send { rank, task: id });
-        if passed {
-            // The worker runs the one behind it now: the time that counts is that one's.
-            self.disarm(id);
-            self.wait(now, id);
-            self.begin_front(now, rank);
-        }
+        self.settle(now, id, outcome);
+        self.start_gang(now);
+        self.fill(now, rank);
     }
 
     /// A task's caller does not wait any more.
@@ -238,7 +106,9 @@ impl Scheduler {
 
     /// Does what is due.
     pub fn on_timeout(&mut self, now: Instant) {
-        while let Some(timer) = self.timers.pop_due(now) {
+        // What is due at the same moment is done in slices, too.
+        for _ in 0..backlog::SLICE {
+            let Some(timer) = self.timers.pop_due(now) else { return };
             match timer {
                 state::Timer::Queue(id) => self.on_waited_too_long(now, id),
                 state::Timer::Run(id) => {
@@ -249,6 +119,7 @@ impl Scheduler {
                 }
                 state::Timer::Stall(first) => self.on_stall_timer(now, first),
                 state::Timer::Suspicion(first) => self.end_suspicion(first),
+                state::Timer::Recall(rank) => self.on_recall_timer(now, rank),
                 state::Timer::Again(rank) => self.on_still_running(now, rank),
                 state::Timer::Grace(rank) => self.on_grace_over(rank),
             }
@@ -260,33 +131,23 @@ impl Scheduler {
         self.timers.next()
     }
 
-    /// Ends everything: every task that waits or runs fails with this error, and no task is taken.
+    /// Ends everything: every task that waits or runs fails with this error, and no task is taken. Most of that is left to [`work`](Self::work).
     pub fn fail(&mut self, error: Error) {
-        let mut ids: Vec<TaskId> = self.tasks.keys().copied().collect();
-        ids.sort_unstable();
-        for id in ids {
-            if let Some(task) = self.tasks.remove(&id)
-                && !task.abandoned
-            {
-                self.actions.push(Action::Finish { task: id, outcome: Err(error.clone()) });
-            }
-        }
-        self.clear();
-        self.held = false;
         // What comes after the first failure is its consequence.
-        self.failed.get_or_insert(error);
+        self.failed.get_or_insert_with(|| error.clone());
+        self.end_all(error);
     }
 
-    /// Waiting tasks fail with this error; running ones are interrupted and fail with it too. Gives the workers that are busy.
-    pub fn drain(&mut self, now: Instant, error: &Error) -> Vec<Rank> {
-        let mut ids: Vec<TaskId> = self.tasks.keys().copied().collect();
-        ids.sort_unstable();
-        for id in ids {
-            self.abandon(now, id, error.clone());
-        }
+    /// Waiting tasks fail with this error; running ones are interrupted and fail with it too. Most of that is left to [`work`](Self::work).
+    pub fn drain(&mut self, now: Instant, error: &Error) {
         self.failed = Some(error.clone());
-        self.held = false;
-        self.ranks().filter(|rank| !self.workers[rank.0 as usize].sent.is_empty()).collect()
+        for rank in self.ranks() {
+            let running = self.workers[rank.0 as usize].sent.front().copied();
+            if let Some(running) = running {
+                self.end_task(now, running, error.clone());
+            }
+        }
+        self.end_all(error.clone());
     }
 
     /// What the pool cannot take tasks for, if it cannot.
@@ -294,20 +155,19 @@ impl Scheduler {
         self.failed.as_ref()
     }
 
-    /// What is to be done since the last call.
-    pub fn take_actions(&mut self, into: &mut Vec<Action>) {
-        self.tell_departures();
-        into.append(&mut self.actions);
-    }
-
     /// Tasks that wait for a worker.
     pub fn queued(&self) -> usize {
-        self.tasks.values().filter(|task| task.sent_to.is_none()).count()
+        self.tasks.len().saturating_sub(self.counts.sent)
     }
 
     /// The tasks that a worker has, the running one first.
     pub fn sent(&self, rank: Rank) -> impl Iterator<Item = TaskId> + '_ {
         self.workers.get(rank.0 as usize).into_iter().flat_map(|worker| worker.sent.iter().copied())
+    }
+
+    /// Whether a worker has this task.
+    pub fn has(&self, rank: Rank, id: TaskId) -> bool {
+        self.sent(rank).any(|sent| sent == id)
     }
 
     /// Whether a worker takes tasks.
@@ -328,94 +188,5 @@ impl Scheduler {
             Target::Rank(rank) => Err(Error::new(ErrorKind::NotFound, format!("the pool has no rank {rank}"))
                 .with_hint(format!("its ranks are 0 to {}", workers.saturating_sub(1)))),
         }
-    }
-
-    /// Ends a task for its caller; a worker that has it is told, and gets the grace to heed.
-    fn abandon(&mut self, now: Instant, id: TaskId, error: Error) {
-        let Some(task) = self.tasks.get_mut(&id) else { return };
-        if task.abandoned {
-            return;
-        }
-        task.abandoned = true;
-        let (sent_to, gang) = (task.sent_to, task.gang);
-        self.disarm(id);
-        self.actions.push(Action::Finish { task: id, outcome: Err(error) });
-        if let Some(first) = gang {
-            self.leave_gang(first, id);
-        }
-        match sent_to {
-            None => {
-                self.unqueue(id);
-                self.tasks.remove(&id);
-                self.fill_all(now);
-            }
-            Some(rank) => {
-                let interrupt = self.workers[rank.0 as usize].sent.front() == Some(&id);
-                if interrupt {
-                    self.interrupt(now, rank, id);
-                } else {
-                    self.actions.push(Action::Cancel { rank, task: id, interrupt });
-                }
-            }
-        }
-    }
-
-    /// Gives a task its outcome, or tries it again.
-    fn settle(&mut self, now: Instant, id: TaskId, outcome: Outcome) {
-        let Some(task) = self.tasks.get_mut(&id) else { return };
-        task.sent_to = None;
-        if let Some(first) = task.gang {
-            return self.settle_member(now, first, id, outcome);
-        }
-        if task.abandoned {
-            self.tasks.remove(&id);
-            return;
-        }
-        let error = match outcome {
-            Ok(value) => return self.finish(id, Ok(value)),
-            Err(error) => error,
-        };
-        match task.tries.next(id, error, task.retry(), self.limits.poison) {
-            Next::Again(attempt, error) => {
-                self.actions.push(Action::Retried { task: id, attempt, error });
-                self.queue_front(id);
-                self.wait(now, id);
-                self.place(now, id);
-            }
-            Next::Over(error) => self.finish(id, Err(error)),
-        }
-    }
-
-    fn finish(&mut self, id: TaskId, outcome: Outcome) {
-        self.tasks.remove(&id);
-        self.actions.push(Action::Finish { task: id, outcome });
-    }
-
-    /// The first task of a worker begins about now.
-    fn begin_front(&mut self, now: Instant, rank: Rank) {
-        let Some(id) = self.workers[rank.0 as usize].sent.front().copied() else { return };
-        let Some(task) = self.tasks.get_mut(&id) else { return };
-        if task.abandoned {
-            // It was cancelled while it waited on the worker; the worker may be past the point where it reads that.
-            return self.interrupt(now, rank, id);
-        }
-        self.actions.push(Action::Started { rank, task: id, attempt: task.tries.attempt });
-        if let Some(waited) = task.timer.take() {
-            self.timers.remove(waited);
-        }
-        if let Some(timeout) = task.options.timeout {
-            task.timer = self.timers.add(now, timeout, state::Timer::Run(id));
-        }
-    }
-
-    /// What the task waits for has come.
-    fn disarm(&mut self, id: TaskId) {
-        if let Some(timer) = self.tasks.get_mut(&id).and_then(|task| task.timer.take()) {
-            self.timers.remove(timer);
-        }
-    }
-
-    fn ranks(&self) -> impl Iterator<Item = Rank> + use<> {
-        (0..self.workers.len() as u32).map(Rank)
     }
 }

@@ -2,6 +2,7 @@
 
 use std::time::Instant;
 
+use super::table::List;
 use super::{Action, Scheduler, policy};
 use crate::error::{Error, ErrorKind};
 use crate::ids::{NodeIndex, TaskId};
@@ -14,6 +15,8 @@ pub(super) struct Record {
     /// How often in a row its workers were lost idle, or could not be started.
     pub(super) sick: u32,
     ready_since: Option<Instant>,
+    /// Tasks that wait for a worker of this node, whichever.
+    pub(super) queue: List,
     /// It takes nothing that is not for it by name.
     pub(super) leaving: bool,
     /// That it has nothing more to do was said.
@@ -46,13 +49,14 @@ impl Record {
 impl Scheduler {
     /// A node's machine is lost, or the one that was to replace it. What ran there is tried again by its cause, or fails.
     pub fn on_node_lost(&mut self, now: Instant, node: NodeIndex, cause: &Error) {
-        for rank in self.ranks() {
-            if self.node_of(rank) == node && self.is_ready(rank) {
-                self.lose(now, rank, Error::node_lost(node, rank, cause.clone()));
+        for rank in self.ranks_of(node) {
+            if self.is_ready(rank) {
+                self.lose(rank, Error::node_lost(node, rank, cause.clone()), None);
             }
         }
-        self.end_world(now);
-        self.hand_on(now);
+        self.end_world();
+        self.hand_on();
+        self.work(now);
         if self.is_leaving(node) && !self.joined {
             // It has no other machine to come, and what was for it alone has no other place.
             return self.fail_own(now, node, cause);
@@ -77,10 +81,7 @@ impl Scheduler {
 
     /// The connection to a node's agent was lost, and is there again. What the agent was told meanwhile it may not have heard: what is to end is told once more.
     pub fn on_agent_back(&mut self, now: Instant, node: NodeIndex) {
-        for rank in self.ranks() {
-            if self.node_of(rank) != node {
-                continue;
-            }
+        for rank in self.ranks_of(node) {
             let Some(id) = self.sent(rank).next() else { continue };
             if self.is_to_end(id) {
                 self.forget_ending(rank);
@@ -91,7 +92,6 @@ impl Scheduler {
     /// Whether a task that a worker has is not to go on there: nobody waits for it, or its gang is to run again.
     fn is_to_end(&self, id: TaskId) -> bool {
         let Some(task) = self.tasks.get(&id) else { return false };
-        let gang = task.gang.and_then(|first| self.gang_table.get(&first));
-        task.abandoned || gang.is_some_and(|gang| gang.retrying)
+        task.abandoned || self.is_retrying(task.gang)
     }
 }

@@ -20,7 +20,7 @@ impl Average {
     }
 }
 
-/// How many tasks a worker may have, the running one among them. A task that waits on a busy worker cannot be moved to another, so together they are to take no longer
+/// How many tasks a worker may have, the running one among them. A task that waits on a busy worker has to be recalled before another can run it, so together they are to take no longer
 /// than two milliseconds; what is not known is taken to be long.
 pub fn depth(average: &Average) -> usize {
     if average.count == 0 {
@@ -28,6 +28,9 @@ pub fn depth(average: &Average) -> usize {
     }
     ((AHEAD_MICROS / average.micros.max(1.0)) as usize).clamp(1, MAX_DEPTH)
 }
+
+/// A task that has run for so long is no longer short: what waits behind it is recalled. Well above what a whole worker's queue of short tasks takes, so that a pause of the machine is not taken for a long task.
+pub const LONG: Duration = Duration::from_millis(50);
 
 const AHEAD_MICROS: f64 = 2000.0;
 const MAX_DEPTH: usize = 256;

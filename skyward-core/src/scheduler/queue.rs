@@ -2,134 +2,145 @@
 
 use std::time::Instant;
 
-use super::policy::depth;
+use super::nodes::Record;
+use super::policy::{LONG, depth};
+use super::state::{Place, TaskState, Worker};
+use super::table::List;
 use super::{Action, Scheduler};
 use crate::ids::{Rank, TaskId};
 use crate::payload::Target;
 
 impl Scheduler {
     pub(super) fn enqueue(&mut self, id: TaskId) {
-        if let Some(queue) = self.queue_of(id) {
-            queue.push_back(id);
-        }
+        self.queue_at(id, List::push_back);
     }
 
     /// Puts a task back in front: it came before all that wait.
     pub(super) fn queue_front(&mut self, id: TaskId) {
-        if let Some(queue) = self.queue_of(id) {
-            queue.push_front(id);
-        }
+        self.queue_at(id, List::push_front);
     }
 
+    /// Takes a task out of its queue.
     pub(super) fn unqueue(&mut self, id: TaskId) {
-        if let Some(queue) = self.queue_of(id)
-            && let Some(place) = queue.iter().position(|queued| *queued == id)
-        {
-            queue.remove(place);
+        let Some(task) = self.tasks.get(&id).filter(|task| task.place == Place::Queue) else { return };
+        let target = task.target;
+        if let Some(queue) = queue_of(target, &mut self.any, &mut self.nodes, &mut self.workers) {
+            queue.remove(&mut self.tasks, id);
+        }
+        let node = match target {
+            Target::Rank(rank) => self.node_of(rank),
+            Target::Node(node) => node,
+            _ => return,
+        };
+        if self.is_leaving(node) {
+            self.departing.push(node);
         }
     }
 
     /// A task came into a queue: the workers that may take it look.
     pub(super) fn place(&mut self, now: Instant, id: TaskId) {
         match self.tasks.get(&id).map(|task| task.target) {
-            Some(Target::Rank(rank)) => self.fill(now, rank),
+            Some(Target::Rank(rank)) => {
+                self.fill(now, rank);
+            }
             Some(Target::Node(node)) => {
-                let ranks: Vec<Rank> = self.ranks().filter(|rank| self.node_of(*rank) == node).collect();
-                for rank in ranks {
+                for rank in self.ranks_of(node) {
                     self.fill(now, rank);
                 }
             }
             _ => {
-                if let Some((_, rank)) = self.open.first().copied() {
+                while let Some((_, rank)) = self.open.first().copied() {
                     self.fill(now, rank);
+                    // Where it turns out that its task is long, it takes nothing, and the next one looks.
+                    let worker = &self.workers[rank.0 as usize];
+                    if !worker.long || worker.listed.is_some() {
+                        return;
+                    }
                 }
             }
         }
     }
 
-    pub(super) fn fill_all(&mut self, now: Instant) {
-        self.start_gang(now);
-        for rank in self.ranks() {
-            self.fill(now, rank);
+    /// Gives a worker what it may have, and says how much that was.
+    pub(super) fn fill(&mut self, now: Instant, rank: Rank) -> usize {
+        let worker = &mut self.workers[rank.0 as usize];
+        let runs = worker.began.filter(|_| !worker.sent.is_empty() && !worker.long);
+        if runs.is_some_and(|began| now.saturating_duration_since(began) >= LONG) {
+            worker.long = true;
+            self.refresh(rank);
         }
-    }
-
-    /// Gives a worker what it may have.
-    pub(super) fn fill(&mut self, now: Instant, rank: Rank) {
+        let mut sent = 0;
         while self.takes_more(rank) {
             let Some(id) = self.next_for(rank) else { break };
             self.send(now, rank, id);
+            sent += 1;
         }
+        sent
     }
 
     pub(super) fn send(&mut self, now: Instant, rank: Rank, id: TaskId) {
         let Some(task) = self.tasks.get_mut(&id) else { return };
-        task.sent_to = Some(rank);
+        task.place = Place::Worker(rank);
         let worker = &mut self.workers[rank.0 as usize];
         worker.sent.push_back(id);
-        let first = worker.sent.len() == 1;
         self.actions.push(Action::Send { rank, task: id });
-        if first {
+        if worker.sent.len() == 1 {
             self.begin_front(now, rank);
+        } else {
+            self.watch_length(now, rank);
         }
         self.refresh(rank);
     }
 
-    /// Keeps `open` true after a change of a worker.
-    pub(super) fn refresh(&mut self, rank: Rank) {
-        // One that leaves looks for its own tasks alone.
-        let leaving = self.nodes[self.workers[rank.0 as usize].node].leaving;
-        let takes_more = !leaving && self.takes_more(rank);
-        let worker = &mut self.workers[rank.0 as usize];
-        let entry = takes_more.then_some(worker.sent.len());
-        if worker.listed == entry {
-            return;
-        }
-        if let Some(load) = worker.listed {
-            self.open.remove(&(load, rank));
-        }
-        if let Some(load) = entry {
-            self.open.insert((load, rank));
-        }
-        worker.listed = entry;
-    }
-
-    fn takes_more(&self, rank: Rank) -> bool {
+    pub(super) fn takes_more(&self, rank: Rank) -> bool {
         let worker = &self.workers[rank.0 as usize];
         if !worker.ready || worker.leaving {
             return false;
         }
         let Some(last) = worker.sent.back() else { return true };
         // Nothing waits behind a stream or a gang: how long they take says nothing of the next task.
-        let alone = |task: &super::state::TaskState| task.streaming || task.gang.is_some();
-        worker.sent.len() < depth(&worker.average) && !self.tasks.get(last).is_some_and(alone)
+        let alone = |task: &TaskState| task.streaming || task.gang.is_some();
+        !worker.long && worker.sent.len() < depth(&worker.average) && !self.tasks.get(last).is_some_and(alone)
     }
 
     /// Takes the oldest task that this worker may run and that no gang stands before.
     fn next_for(&mut self, rank: Rank) -> Option<TaskId> {
         let node = self.workers[rank.0 as usize].node;
         let leaving = self.nodes[node].leaving;
-        if self.held && !leaving {
+        if self.held && !leaving || self.failed.is_some() {
             return None;
         }
-        let barrier = self.gangs.front().copied().unwrap_or(TaskId(u64::MAX));
+        let barrier = self.gangs.front().unwrap_or(TaskId(u64::MAX));
         let any = (!leaving).then_some(&mut self.any);
-        let own = [&mut self.by_rank[rank.0 as usize], &mut self.by_node[node]];
+        let own = [&mut self.workers[rank.0 as usize].queue, &mut self.nodes[node].queue];
         let queue = any
             .into_iter()
             .chain(own)
-            .filter(|queue| queue.front().is_some_and(|id| *id < barrier))
-            .min_by_key(|queue| queue.front().copied())?;
-        queue.pop_front()
+            .filter(|queue| queue.front().is_some_and(|id| id < barrier))
+            .min_by_key(|queue| queue.front())?;
+        queue.pop_front(&mut self.tasks)
     }
 
-    fn queue_of(&mut self, id: TaskId) -> Option<&mut std::collections::VecDeque<TaskId>> {
-        let task = self.tasks.get(&id)?;
-        match task.target {
-            _ if task.gang.is_some() => None,
-            Target::Rank(rank) => self.by_rank.get_mut(rank.0 as usize),
-            Target::Node(node) => self.by_node.get_mut(node.0 as usize),
-            _ => Some(&mut self.any),
+    fn queue_at(&mut self, id: TaskId, add: fn(&mut List, &mut super::table::TaskTable<TaskState>, TaskId)) {
+        let Some(task) = self.tasks.get_mut(&id) else { return };
+        debug_assert!(task.gang.is_none(), "a gang waits as one");
+        task.place = Place::Queue;
+        let target = task.target;
+        if let Some(queue) = queue_of(target, &mut self.any, &mut self.nodes, &mut self.workers) {
+            add(queue, &mut self.tasks, id);
         }
+    }
+}
+
+fn queue_of<'a>(
+    target: Target,
+    any: &'a mut List,
+    nodes: &'a mut [Record],
+    workers: &'a mut [Worker],
+) -> Option<&'a mut List> {
+    match target {
+        Target::Rank(rank) => workers.get_mut(rank.0 as usize).map(|worker| &mut worker.queue),
+        Target::Node(node) => nodes.get_mut(node.0 as usize).map(|node| &mut node.queue),
+        _ => Some(any),
     }
 }

@@ -2,7 +2,6 @@
 //!
 //! Nodes are numbered without gaps, so those that leave are the last ones. In a joined world nodes come and go all at once, between two generations.
 
-use std::collections::VecDeque;
 use std::time::Instant;
 
 use super::nodes::Record;
@@ -46,14 +45,14 @@ impl Scheduler {
         self.active = node.0 + 1;
         let index = node.0 as usize;
         if index < self.nodes.len() {
+            let queue = std::mem::take(&mut self.nodes[index].queue);
             self.nodes[index] = Record::default();
+            self.nodes[index].queue = queue;
             return;
         }
         self.nodes.push(Record::default());
-        self.by_node.push(VecDeque::new());
         for _ in 0..self.workers_per_node {
             self.workers.push(Worker { node: index, ..Worker::default() });
-            self.by_rank.push(VecDeque::new());
         }
     }
 
@@ -64,17 +63,18 @@ impl Scheduler {
         record.leaving = true;
         record.told = false;
         self.active = node.0;
+        self.departing.push(node);
         self.refresh_node(node);
     }
 
     /// A node that was to leave stays after all.
-    pub fn stay(&mut self, now: Instant, node: NodeIndex) {
+    pub fn stay(&mut self, node: NodeIndex) {
         debug_assert_eq!(node.0, self.active);
         let Some(record) = self.nodes.get_mut(node.0 as usize) else { return };
         record.leaving = false;
         self.active = node.0 + 1;
         self.refresh_node(node);
-        self.fill_all(now);
+        self.look_all();
     }
 
     /// Whether a node is to leave.
@@ -88,7 +88,7 @@ impl Scheduler {
         self.is_leaving(node) && workers.iter().all(|worker| worker.sent.is_empty()) && !self.has_own(node)
     }
 
-    /// The workers of a node that leaves are stopped now: they are not lost.
+    /// The workers of a node are stopped now: they are not lost.
     pub fn retire(&mut self, node: NodeIndex) {
         for rank in self.ranks_of(node) {
             self.workers[rank.0 as usize].ready = false;
@@ -110,9 +110,9 @@ impl Scheduler {
     }
 
     /// The size does not change after all.
-    pub fn release_world(&mut self, now: Instant) {
+    pub fn release_world(&mut self) {
         self.held = false;
-        self.fill_all(now);
+        self.look_all();
     }
 
     /// Whether a world waits for its size to change.
@@ -124,16 +124,17 @@ impl Scheduler {
     pub fn is_world_idle(&self) -> bool {
         self.held
             && self.gang_table.is_empty()
-            && self.workers.iter().all(|worker| worker.sent.is_empty())
+            && self.counts.sent == 0
+            && self.backlog.lost.is_empty()
             && (self.active..self.nodes.len() as u32).all(|node| !self.has_own(NodeIndex(node)))
     }
 
     /// An idle world has its first `stay` nodes, and those that are added now; all workers are to be started, as its next generation.
-    pub fn reshape(&mut self, now: Instant, stay: u32) {
+    pub fn reshape(&mut self, stay: u32) {
         debug_assert!(self.is_world_idle());
         for rank in self.ranks() {
             if self.is_ready(rank) {
-                self.lose(now, rank, Error::worker_exited(rank, WorkerExit::WorldEnded));
+                self.lose(rank, Error::worker_exited(rank, WorkerExit::WorldEnded), None);
             }
         }
         self.truncate(stay);
@@ -142,9 +143,9 @@ impl Scheduler {
 
     /// Says which nodes that leave, and whether the world that waits, have nothing more to do.
     pub(super) fn tell_departures(&mut self) {
-        for node in (self.active..self.nodes.len() as u32).map(NodeIndex) {
-            if !self.joined && !self.nodes[node.0 as usize].told && self.is_drained(node) {
-                self.nodes[node.0 as usize].told = true;
+        for node in std::mem::take(&mut self.departing) {
+            if !self.joined && self.is_drained(node) && !std::mem::replace(&mut self.nodes[node.0 as usize].told, true)
+            {
                 self.actions.push(Action::NodeDrained { node });
             }
         }
@@ -156,15 +157,13 @@ impl Scheduler {
 
     /// What was submitted for a node alone that is lost while it leaves cannot be run.
     pub(super) fn fail_own(&mut self, now: Instant, node: NodeIndex, cause: &Error) {
-        let own: Vec<TaskId> = self
-            .ranks_of(node)
-            .flat_map(|rank| self.by_rank[rank.0 as usize].iter())
-            .chain(self.by_node.get(node.0 as usize).into_iter().flatten())
-            .copied()
-            .collect();
+        let what = format!("node {node} was lost while it was to leave the pool: {}", cause.message());
+        let error = Error::new(ErrorKind::NodeLost, what).with_source(cause.clone());
+        let ranks = self.ranks_of(node).map(|rank| &self.workers[rank.0 as usize].queue);
+        let queues = ranks.chain(self.nodes.get(node.0 as usize).map(|record| &record.queue));
+        let own: Vec<TaskId> = queues.flat_map(|queue| queue.iter(&self.tasks)).collect();
         for id in own {
-            let what = format!("node {node} was lost while it was to leave the pool: {}", cause.message());
-            self.abandon(now, id, Error::new(ErrorKind::NodeLost, what).with_source(cause.clone()));
+            self.abandon(now, id, error.clone());
         }
     }
 
@@ -177,8 +176,6 @@ impl Scheduler {
             self.refresh(rank);
         }
         self.workers.truncate(workers);
-        self.by_rank.truncate(workers);
-        self.by_node.truncate(rows);
         self.nodes.truncate(rows);
         self.active = self.active.min(nodes);
     }
@@ -187,7 +184,7 @@ impl Scheduler {
         self.ranks_of(node).for_each(|rank| self.refresh(rank));
     }
 
-    fn ranks_of(&self, node: NodeIndex) -> impl Iterator<Item = Rank> + use<> {
+    pub(super) fn ranks_of(&self, node: NodeIndex) -> impl Iterator<Item = Rank> + use<> {
         let (first, end) = (node.0 * self.workers_per_node, self.workers.len() as u32);
         (first.min(end)..(first + self.workers_per_node).min(end)).map(Rank)
     }
@@ -199,10 +196,9 @@ impl Scheduler {
 
     /// Whether tasks wait for this node, or for a worker of it, by name.
     fn has_own(&self, node: NodeIndex) -> bool {
-        let first = (node.0 * self.workers_per_node) as usize;
-        let ranks = self.by_rank.get(first..first + self.workers_per_node as usize).unwrap_or_default();
-        ranks.iter().any(|queue| !queue.is_empty())
-            || self.by_node.get(node.0 as usize).is_some_and(|queue| !queue.is_empty())
+        let workers = self.workers_of(node).unwrap_or_default();
+        workers.iter().any(|worker| !worker.queue.is_empty())
+            || self.nodes.get(node.0 as usize).is_some_and(|record| !record.queue.is_empty())
     }
 }
 

@@ -6,7 +6,6 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use super::state::Timer;
-use super::tries::Next;
 use super::{Action, Scheduler};
 use crate::error::{Error, RankStacks};
 use crate::ids::{Rank, TaskId};
@@ -18,8 +17,16 @@ pub(super) struct Watch {
     last: Instant,
     /// When the ranks were asked where they are.
     asked: Option<Instant>,
+    /// Of those that a worker has.
     answers: BTreeMap<Rank, String>,
     timer: Option<(Instant, Timer)>,
+}
+
+impl Watch {
+    /// A rank is back.
+    pub(super) fn leave(&mut self, rank: Rank) {
+        self.answers.remove(&rank);
+    }
 }
 
 impl Scheduler {
@@ -38,8 +45,8 @@ impl Scheduler {
         let Some(first) = self.gang_of(rank) else { return };
         let Some(watch) = self.watch_of(first).filter(|watch| watch.asked.is_some()) else { return };
         watch.answers.insert(rank, text);
-        let answered: Vec<Rank> = watch.answers.keys().copied().collect();
-        if self.running_of(first).iter().all(|(rank, _)| answered.contains(rank)) {
+        let answered = watch.answers.len();
+        if self.gang_table.get(&first).is_some_and(|gang| gang.running() <= answered) {
             self.conclude(now, first);
         }
     }
@@ -103,35 +110,9 @@ impl Scheduler {
 
     /// The world of a gang ends with it, and the gang is tried again or fails.
     fn end_stalled(&mut self, now: Instant, first: TaskId, error: Error) {
-        let Some(lost) = self.running_of(first).first().map(|(rank, _)| *rank) else { return };
-        let retry =
-            self.tasks.values().find(|task| task.gang == Some(first)).map(|task| task.retry()).unwrap_or_default();
-        let Some(gang) = self.gang_table.get_mut(&first) else { return };
-        if gang.failure.is_none() {
-            match gang.tries.next(first, error, retry, self.limits.poison) {
-                Next::Again(attempt, error) => {
-                    gang.retrying = true;
-                    gang.held.clear();
-                    gang.suspects.clear();
-                    let members = gang.members.clone();
-                    gang.waiting = 0;
-                    for (_, id) in members {
-                        self.disarm(id);
-                        let Some(task) = self.tasks.get_mut(&id) else { continue };
-                        task.tries.attempt = attempt;
-                        let is_back = task.sent_to.is_none();
-                        self.actions.push(Action::Retried { task: id, attempt, error: error.clone() });
-                        if let Some(gang) = self.gang_table.get_mut(&first).filter(|_| is_back) {
-                            gang.waiting += 1;
-                        }
-                    }
-                    self.gangs.push_front(first);
-                    self.wait(now, first);
-                }
-                Next::Over(error) => gang.failure = Some(error),
-            }
-        }
-        self.end_world(now);
+        let Some((lost, running)) = self.running_of(first).first().copied() else { return };
+        self.settle_stalled(now, first, running, error);
+        self.end_world();
         self.restart(lost);
     }
 
@@ -149,14 +130,7 @@ impl Scheduler {
     /// The gang whose task a worker runs.
     fn gang_of(&self, rank: Rank) -> Option<TaskId> {
         let running = self.workers.get(rank.0 as usize)?.sent.front()?;
-        self.tasks.get(running)?.gang
-    }
-
-    /// The members of a gang that a worker has.
-    fn running_of(&self, first: TaskId) -> Vec<(Rank, TaskId)> {
-        let members = self.gang_table.get(&first).map(|gang| gang.members.as_slice()).unwrap_or_default();
-        let runs = |id: &TaskId| self.tasks.get(id).is_some_and(|task| task.sent_to.is_some());
-        members.iter().filter(|(_, id)| runs(id)).copied().collect()
+        self.tasks.get(running)?.gang.map(|gang| gang.first)
     }
 }
 
@@ -185,9 +159,7 @@ mod tests {
     }
 
     fn later(story: &mut Story, seconds: u64) {
-        story.now += Duration::from_secs(seconds);
-        story.scheduler.on_timeout(story.now);
-        story.step();
+        story.later(Duration::from_secs(seconds));
     }
 
     fn asks(story: &Story) -> bool {

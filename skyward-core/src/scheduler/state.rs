@@ -1,13 +1,15 @@
 //! The scheduler's tables.
 
-use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeSet, VecDeque};
 use std::time::{Duration, Instant};
 
 use super::Action;
+use super::backlog::Backlog;
 use super::ending::Ending;
 use super::gang::Gang;
 use super::nodes::Record;
 use super::policy::Average;
+use super::table::{Linked, Links, List, TaskTable};
 use super::tries::Tries;
 use crate::error::Error;
 use crate::ids::{NodeIndex, Rank, TaskId};
@@ -19,14 +21,17 @@ use crate::spec::Limits;
 pub struct Scheduler {
     pub(super) workers: Vec<Worker>,
     pub(super) nodes: Vec<Record>,
-    pub(super) tasks: HashMap<TaskId, TaskState>,
-    pub(super) any: VecDeque<TaskId>,
-    pub(super) by_rank: Vec<VecDeque<TaskId>>,
-    pub(super) by_node: Vec<VecDeque<TaskId>>,
-    pub(super) gangs: VecDeque<TaskId>,
-    pub(super) gang_table: HashMap<TaskId, Gang>,
+    pub(super) tasks: TaskTable<TaskState>,
+    /// Tasks that any worker may run, in order. Those for one worker or one node wait there.
+    pub(super) any: List,
+    /// Gangs that wait to be started, in order.
+    pub(super) gangs: List,
+    /// By the first task of each.
+    pub(super) gang_table: TaskTable<Gang>,
     /// Workers that take more, the least busy first.
     pub(super) open: BTreeSet<(usize, Rank)>,
+    pub(super) counts: Counts,
+    pub(super) backlog: Backlog,
     pub(super) timers: Timers,
     pub(super) actions: Vec<Action>,
     pub(super) joined: bool,
@@ -37,6 +42,8 @@ pub struct Scheduler {
     pub(super) held: bool,
     /// That it is idle was said.
     pub(super) told_idle: bool,
+    /// Nodes that leave, and may have nothing more to do.
+    pub(super) departing: Vec<NodeIndex>,
     /// The machines are not the client's own host, so that another one may be sound where this one is sick.
     pub(super) apart: bool,
     pub(super) limits: Limits,
@@ -50,17 +57,39 @@ pub(super) struct Worker {
     pub(super) ready: bool,
     /// It is going to be lost, and gets no more tasks.
     pub(super) leaving: bool,
-    /// Not all that it has answered could be read, so any of its tasks may have begun.
-    pub(super) unheard: bool,
+    /// The task that it runs is long: nothing is sent ahead to it until it returns one.
+    pub(super) long: bool,
     /// What was sent and has not returned, in order: the first one runs.
     pub(super) sent: VecDeque<TaskId>,
+    /// When the first one began.
+    pub(super) began: Option<Instant>,
+    /// Tasks that wait for this worker alone.
+    pub(super) queue: List,
     pub(super) average: Average,
     /// When it last became ready, or returned a task.
     pub(super) idle_since: Option<Instant>,
     /// What it was told to end.
     pub(super) ending: Option<Ending>,
+    /// When it is looked at whether the task that it runs is long.
+    pub(super) recall: Option<(Instant, Timer)>,
+    /// It is to look for tasks: it is in the backlog.
+    pub(super) looks: bool,
     /// Its entry in `open`.
     pub(super) listed: Option<usize>,
+    /// What it is in the counts.
+    pub(super) counted: Counts,
+}
+
+/// How many workers, and how many tasks they have.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Counts {
+    pub(super) ready: usize,
+    /// Those that have tasks.
+    pub(super) busy: usize,
+    /// Those that take tasks and have none.
+    pub(super) idle: usize,
+    /// Tasks that workers have.
+    pub(super) sent: usize,
 }
 
 #[derive(Debug)]
@@ -68,16 +97,36 @@ pub(super) struct TaskState {
     pub(super) target: Target,
     pub(super) options: TaskOptions,
     pub(super) streaming: bool,
-    /// The gang's first task.
-    pub(super) gang: Option<TaskId>,
+    pub(super) gang: Option<Membership>,
     pub(super) tries: Tries,
-    pub(super) sent_to: Option<Rank>,
+    pub(super) place: Place,
+    pub(super) links: Links,
     /// Since when it waits to be started.
     pub(super) since: Option<Instant>,
     /// Which deadline runs: that of its start, or that of its end.
     pub(super) timer: Option<(Instant, Timer)>,
     /// Its caller has an outcome; only its worker has still to be done with it.
     pub(super) abandoned: bool,
+}
+
+/// A task's part in a gang.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Membership {
+    /// The gang's first task.
+    pub(super) first: TaskId,
+    pub(super) rank: Rank,
+}
+
+/// Where a task is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Place {
+    /// In the queue of its target.
+    Queue,
+    /// With its gang: it waits for the others to start, or what it returned is kept back.
+    Gang,
+    Worker(Rank),
+    /// In the backlog: its worker is lost.
+    Lost,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -90,6 +139,8 @@ pub(super) enum Timer {
     Again(Rank),
     /// Its grace is over.
     Grace(Rank),
+    /// The task that the worker runs may be long, and others wait behind it.
+    Recall(Rank),
     /// The gang is to have made progress, or its ranks to have said where they are.
     Stall(TaskId),
     /// The gang's errors are no longer kept back.
@@ -103,15 +154,15 @@ impl Scheduler {
     /// A scheduler for so many nodes with so many workers each, none of them ready. `joined`: all workers are one world.
     pub fn new(nodes: u32, workers_per_node: u32, joined: bool, limits: Limits) -> Self {
         let mut scheduler = Self {
-            by_rank: Vec::new(),
-            by_node: Vec::new(),
             nodes: Vec::new(),
             workers: Vec::new(),
-            tasks: HashMap::new(),
-            any: VecDeque::new(),
-            gangs: VecDeque::new(),
-            gang_table: HashMap::new(),
+            tasks: TaskTable::default(),
+            any: List::default(),
+            gangs: List::default(),
+            gang_table: TaskTable::default(),
             open: BTreeSet::new(),
+            counts: Counts::default(),
+            backlog: Backlog::default(),
             timers: Timers::default(),
             actions: Vec::new(),
             joined,
@@ -119,6 +170,7 @@ impl Scheduler {
             active: 0,
             held: false,
             told_idle: false,
+            departing: Vec::new(),
             apart: false,
             limits,
             barren_restarts: 0,
@@ -144,7 +196,7 @@ impl Scheduler {
         target: Target,
         options: TaskOptions,
         streaming: bool,
-        gang: Option<TaskId>,
+        gang: Option<Membership>,
     ) {
         let state = TaskState {
             target,
@@ -152,7 +204,8 @@ impl Scheduler {
             streaming,
             gang,
             tries: Tries::default(),
-            sent_to: None,
+            place: if gang.is_some() { Place::Gang } else { Place::Queue },
+            links: Links::default(),
             since: None,
             timer: None,
             abandoned: false,
@@ -161,17 +214,56 @@ impl Scheduler {
         debug_assert!(before.is_none(), "task ids are never used twice");
     }
 
-    pub(super) fn clear(&mut self) {
-        self.any.clear();
-        self.by_rank.iter_mut().for_each(VecDeque::clear);
-        self.by_node.iter_mut().for_each(VecDeque::clear);
-        self.gangs.clear();
-        self.gang_table.clear();
-        for worker in &mut self.workers {
-            worker.sent.clear();
-            worker.ending = None;
+    pub(super) fn ranks(&self) -> impl Iterator<Item = Rank> + use<> {
+        (0..self.workers.len() as u32).map(Rank)
+    }
+
+    /// Keeps `open` and the counts true after a change of a worker.
+    pub(super) fn refresh(&mut self, rank: Rank) {
+        let node = self.workers[rank.0 as usize].node;
+        // One that leaves looks for its own tasks alone.
+        let leaving = self.nodes[node].leaving;
+        if leaving {
+            self.departing.push(NodeIndex(node as u32));
         }
-        self.timers = Timers::default();
+        let takes_more = !leaving && self.takes_more(rank);
+        let worker = &mut self.workers[rank.0 as usize];
+        let counts = worker.counts();
+        self.counts.replace(worker.counted, counts);
+        worker.counted = counts;
+        let entry = takes_more.then_some(worker.sent.len());
+        if worker.listed == entry {
+            return;
+        }
+        if let Some(load) = worker.listed {
+            self.open.remove(&(load, rank));
+        }
+        if let Some(load) = entry {
+            self.open.insert((load, rank));
+        }
+        worker.listed = entry;
+    }
+}
+
+impl Worker {
+    pub(super) fn counts(&self) -> Counts {
+        let free = self.ready && !self.leaving && self.sent.is_empty();
+        Counts {
+            ready: usize::from(self.ready),
+            busy: usize::from(!self.sent.is_empty()),
+            idle: usize::from(free),
+            sent: self.sent.len(),
+        }
+    }
+}
+
+impl Counts {
+    /// What was counted as `before` counts as `after`.
+    pub(super) fn replace(&mut self, before: Self, after: Self) {
+        self.ready = self.ready - before.ready + after.ready;
+        self.busy = self.busy - before.busy + after.busy;
+        self.idle = self.idle - before.idle + after.idle;
+        self.sent = self.sent - before.sent + after.sent;
     }
 }
 
@@ -179,6 +271,16 @@ impl TaskState {
     /// What it is tried again after. What a stream has handed out cannot be taken back.
     pub(super) fn retry(&self) -> RetryPolicy {
         if self.streaming { RetryPolicy::never() } else { self.options.retry.unwrap_or_default() }
+    }
+}
+
+impl Linked for TaskState {
+    fn links(&self) -> &Links {
+        &self.links
+    }
+
+    fn links_mut(&mut self) -> &mut Links {
+        &mut self.links
     }
 }
 

@@ -1,10 +1,10 @@
 //! Tables of small stories, and random stories with the invariants checked after each step.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::time::Duration;
 
 use super::*;
-use crate::error::{RemoteError, WorkerExit};
+use crate::error::{Cause, RemoteError, WorkerExit};
 use crate::payload::{RetryPolicy, Value};
 use crate::spec::Limits;
 
@@ -39,7 +39,7 @@ impl Story {
         self.step();
     }
 
-    fn submit_with(&mut self, target: Target, options: TaskOptions) -> TaskId {
+    pub(super) fn submit_with(&mut self, target: Target, options: TaskOptions) -> TaskId {
         let id = TaskId(self.next);
         self.next += 1;
         self.scheduler.submit(self.now, id, target, options, false).unwrap();
@@ -71,7 +71,19 @@ impl Story {
     }
 
     pub(super) fn lost(&mut self, rank: u32) {
-        self.scheduler.on_lost(self.now, Rank(rank), &WorkerExit::Signal(11));
+        self.lost_with(rank, None);
+    }
+
+    /// The worker crashed, and had begun this task last.
+    fn lost_with(&mut self, rank: u32, last: Option<TaskId>) {
+        self.scheduler.on_lost(self.now, Rank(rank), &WorkerExit::Signal(11), last);
+        self.step();
+    }
+
+    /// The worker is about to be lost, and has surely not begun these.
+    fn not_begun(&mut self, rank: u32, ids: &[TaskId]) {
+        self.scheduler.on_leaving(Rank(rank));
+        self.scheduler.on_not_begun(self.now, Rank(rank), ids);
         self.step();
     }
 
@@ -85,9 +97,17 @@ impl Story {
         self.scheduler.sent(Rank(rank)).next()
     }
 
+    /// This time passes, and what is due then happens.
+    pub(super) fn later(&mut self, after: Duration) {
+        self.now += after;
+        self.scheduler.on_timeout(self.now);
+        self.step();
+    }
+
     /// Takes the actions, and checks that no task is finished twice.
     pub(super) fn step(&mut self) {
         self.actions.clear();
+        while self.scheduler.work(self.now) {}
         self.scheduler.take_actions(&mut self.actions);
         for action in &self.actions {
             if let Action::Finish { task, outcome } = action {
@@ -98,34 +118,12 @@ impl Story {
         self.check();
     }
 
-    /// Every task that has no outcome is in exactly one place; no worker has more than it may.
+    /// The tables hold, and what has an outcome is forgotten or only its worker is not done with it.
     fn check(&self) {
-        let scheduler = &self.scheduler;
-        let mut places: HashMap<TaskId, usize> = HashMap::new();
-        let queues = std::iter::once(&scheduler.any).chain(&scheduler.by_rank).chain(&scheduler.by_node);
-        for id in queues.flatten().chain(scheduler.workers.iter().flat_map(|worker| &worker.sent)) {
-            *places.entry(*id).or_default() += 1;
-        }
-        for gang in scheduler.gang_table.values() {
-            for (_, id) in &gang.members {
-                let task = scheduler.tasks.get(id);
-                let held = gang.held.iter().any(|(member, _)| member == id)
-                    || gang.suspects.iter().any(|(member, _)| member == id);
-                if task.is_some_and(|task| task.sent_to.is_none() && (gang.waiting > 0 || held)) {
-                    *places.entry(*id).or_default() += 1;
-                }
-            }
-        }
-        for (id, task) in &scheduler.tasks {
-            assert_eq!(places.get(id), Some(&1), "task {id} is in one place: {task:?} in {scheduler:?}");
-            assert_eq!(task.abandoned, self.finished.contains_key(id), "task {id}");
-        }
-        let known: HashSet<_> = scheduler.tasks.keys().collect();
-        assert!(places.keys().all(|id| known.contains(id)), "an unknown task is queued: {scheduler:?}");
-        for (rank, worker) in scheduler.workers.iter().enumerate() {
-            assert!(worker.ready || worker.sent.is_empty(), "a lost worker has tasks");
-            let listed = scheduler.open.iter().filter(|(_, open)| open.0 as usize == rank).count();
-            assert_eq!(listed, usize::from(worker.listed.is_some()));
+        self.scheduler.check();
+        for id in self.scheduler.tasks.keys() {
+            let task = self.scheduler.tasks.get(&id).unwrap();
+            assert_eq!(task.abandoned, self.finished.contains_key(&id), "task {id}");
         }
     }
 
@@ -168,6 +166,8 @@ fn a_worker_that_leaves_gets_no_more_and_what_it_has_answered_counts() {
     let late = story.submit(Target::Any);
     assert_eq!(story.done(0), first);
     assert_eq!(story.scheduler.sent(Rank(0)).collect::<Vec<_>>(), [second, third]);
+    story.not_begun(0, &[third]);
+    assert_eq!(story.running(0), Some(second), "it leaves, and gets nothing");
     story.lost(0);
     assert!(story.finished[&first].is_ok());
     assert_eq!(story.finished[&second].as_ref().unwrap_err().exit(), Some(&WorkerExit::Signal(11)));
@@ -179,9 +179,8 @@ fn a_worker_that_leaves_gets_no_more_and_what_it_has_answered_counts() {
 }
 
 #[test]
-fn what_may_have_begun_on_a_worker_that_was_not_heard_out_is_told_as_tried_again() {
+fn what_may_have_begun_on_a_lost_worker_is_told_as_tried_again() {
     let (mut story, [first, second, third]) = three_on_one();
-    story.scheduler.on_unheard(Rank(0));
     story.lost(0);
     assert!(story.finished[&first].is_err());
     let again = |task| {
@@ -190,6 +189,43 @@ fn what_may_have_begun_on_a_worker_that_was_not_heard_out_is_told_as_tried_again
     assert!(again(second) && again(third));
     story.ready();
     assert_eq!(story.scheduler.sent(Rank(0)).collect::<Vec<_>>(), [second, third]);
+}
+
+#[test]
+fn the_task_that_began_last_on_a_lost_worker_is_the_one_that_crashed() {
+    let (mut story, [first, second, third]) = three_on_one();
+    story.not_begun(0, &[third]);
+    story.lost_with(0, Some(second));
+    assert_eq!(story.finished[&second].as_ref().unwrap_err().exit(), Some(&WorkerExit::Signal(11)));
+    let retried = |wanted: TaskId| {
+        story.has(|action| match action {
+            Action::Retried { task, error, .. } => *task == wanted && Cause::of(error) == Some(Cause::NodeLost),
+            _ => false,
+        })
+    };
+    assert!(retried(first), "it had returned, and its answer was lost with the worker");
+    assert!(!retried(third), "it had not begun");
+    story.ready();
+    assert_eq!(story.scheduler.sent(Rank(0)).collect::<Vec<_>>(), [first, third]);
+    assert_eq!((story.done(0), story.done(0)), (first, third));
+}
+
+#[test]
+fn a_task_whose_answer_is_lost_with_its_worker_again_and_again_is_not_poison() {
+    let (mut story, ids) = three_on_one();
+    for id in ids {
+        story.scheduler.on_returned(story.now, Rank(0), id, Ok(Value::new(vec![], Rank(0))), 1);
+    }
+    let innocent = story.submit_with(Target::Any, TaskOptions::default().retry(RetryPolicy::times(100)));
+    for round in 0..2 * Limits::default().poison {
+        let crashes = story.submit(Target::Any);
+        assert_eq!(story.scheduler.sent(Rank(0)).collect::<Vec<_>>(), [innocent, crashes], "round {round}");
+        story.lost_with(0, Some(crashes));
+        assert_eq!(story.outcome(crashes), Some(Err(ErrorKind::WorkerExited)), "round {round}");
+        story.ready();
+    }
+    assert_eq!(story.done(0), innocent);
+    assert_eq!(story.outcome(innocent), Some(Ok(())));
 }
 
 #[test]
@@ -264,10 +300,32 @@ fn what_was_sent_ahead_and_never_began_is_not_blamed() {
     story.step();
     let ids: Vec<_> = (0..3).map(|_| story.submit(Target::Any)).collect();
     assert_eq!(story.scheduler.sent(Rank(0)).count(), 3, "short tasks are sent ahead");
+    story.not_begun(0, &ids[1..]);
     story.lost(0);
     assert_eq!(story.outcome(ids[0]), Some(Err(ErrorKind::WorkerExited)));
     story.ready();
     assert_eq!(story.scheduler.sent(Rank(0)).collect::<Vec<_>>(), ids[1..]);
+}
+
+#[test]
+fn what_a_worker_gives_back_goes_elsewhere_in_order_and_is_no_try() {
+    let (mut story, [first, second, third]) = three_on_one();
+    let queued = story.submit_with(Target::Rank(Rank(0)), TaskOptions::default().retry(RetryPolicy::never()));
+    story.scheduler.cancel(story.now, second);
+    story.step();
+    story.scheduler.on_not_begun(story.now, Rank(0), &[second, third, queued]);
+    story.step();
+    assert!(!story.has(|action| matches!(action, Action::Retried { .. })));
+    assert_eq!(story.scheduler.sent(Rank(0)).collect::<Vec<_>>(), [first], "nothing is sent ahead to it");
+    story.scheduler.add_node(NodeIndex(1));
+    story.ready();
+    assert_eq!(story.running(1), Some(third), "it was in front of the queue");
+    assert_eq!((story.done(0), story.running(0)), (first, Some(queued)));
+    let ahead = [0; 3].map(|_| story.submit(Target::Rank(Rank(0))));
+    story.scheduler.on_returned(story.now, Rank(0), queued, Ok(Value::new(vec![], Rank(0))), 1);
+    story.step();
+    assert_eq!(story.running(0), Some(ahead[0]));
+    assert_eq!(story.outcome(second), Some(Err(ErrorKind::Cancelled)));
 }
 
 #[test]
@@ -382,9 +440,7 @@ fn a_cancelled_task_gets_its_grace_and_then_its_worker_is_killed() {
     story.scheduler.cancel(story.now, running);
     story.step();
     assert!(story.has(|action| matches!(action, Action::Cancel { interrupt: true, .. })));
-    story.now += GRACE;
-    story.scheduler.on_timeout(story.now);
-    story.step();
+    story.later(GRACE);
     assert!(story.has(|action| matches!(action, Action::Kill { rank: Rank(0) })));
     story.lost(0);
     assert!(story.has(|action| matches!(action, Action::RestartWorker { .. })));
@@ -400,36 +456,33 @@ fn the_timeout_counts_from_the_start_and_not_from_the_queue() {
     story.now += Duration::from_secs(100);
     story.done(0);
     assert_eq!(story.scheduler.next_timeout(), Some(story.now + Duration::from_secs(10)));
-    story.now += Duration::from_secs(10);
-    story.scheduler.on_timeout(story.now);
-    story.step();
+    story.later(Duration::from_secs(10));
     assert_eq!(story.outcome(id), Some(Err(ErrorKind::Timeout)));
 }
 
 #[test]
-fn a_task_that_never_arrived_is_sent_again_and_is_the_same_try() {
+fn a_task_that_never_began_is_sent_again_and_is_the_same_try() {
     let mut story = Story::new(1, 1, false);
     let id = story.submit(Target::Any);
-    story.scheduler.on_missing(story.now, Rank(0), id);
+    story.scheduler.on_not_begun(story.now, Rank(0), &[id]);
     story.step();
     assert!(story.has(|action| matches!(action, Action::Send { rank: Rank(0), .. })));
+    assert!(!story.has(|action| matches!(action, Action::Retried { .. })));
     assert_eq!(story.done(0), id);
     assert_eq!(story.outcome(id), Some(Ok(())));
 }
 
 #[test]
-fn a_task_that_is_sent_again_lets_the_time_of_the_one_behind_it_begin() {
+fn a_task_that_never_began_lets_the_time_of_the_one_behind_it_begin() {
     let mut story = Story::new(1, 1, false);
     let short = story.submit(Target::Any);
     story.scheduler.on_returned(story.now, Rank(0), short, Ok(Value::new(vec![], Rank(0))), 1);
     let options = TaskOptions::default().timeout(Duration::from_secs(30));
     let (first, second) = (story.submit_with(Target::Any, options), story.submit_with(Target::Any, options));
-    story.scheduler.on_missing(story.now, Rank(0), first);
+    story.scheduler.on_not_begun(story.now, Rank(0), &[first]);
     story.step();
-    assert_eq!(story.scheduler.sent(Rank(0)).collect::<Vec<_>>(), [second, first]);
-    story.now += Duration::from_secs(30);
-    story.scheduler.on_timeout(story.now);
-    story.step();
+    assert_eq!(story.scheduler.sent(Rank(0)).collect::<Vec<_>>(), [second]);
+    story.later(Duration::from_secs(30));
     assert_eq!(story.outcome(second), Some(Err(ErrorKind::Timeout)));
     assert_eq!(story.outcome(first), None);
 }
@@ -457,13 +510,13 @@ fn a_worker_that_is_lost_with_its_node_is_no_crash_of_its_task() {
     let mut story = Story::new(1, 1, false);
     let id = story.submit(Target::Any);
     for exit in [WorkerExit::Unreachable, WorkerExit::LeaseEnded] {
-        story.scheduler.on_lost(story.now, Rank(0), &exit);
+        story.scheduler.on_lost(story.now, Rank(0), &exit, None);
         story.step();
         assert!(story.has(|action| matches!(action, Action::Retried { .. })), "{exit}");
         story.ready();
         assert_eq!(story.running(0), Some(id));
     }
-    story.scheduler.on_lost(story.now, Rank(0), &WorkerExit::AgentGone);
+    story.scheduler.on_lost(story.now, Rank(0), &WorkerExit::AgentGone, None);
     story.step();
     let error = story.finished[&id].as_ref().unwrap_err();
     assert_eq!((error.kind(), error.tries().len()), (ErrorKind::NodeLost, 3), "{error}");
@@ -522,11 +575,9 @@ fn tasks_that_are_killed_when_they_were_cancelled_do_not_end_the_pool() {
     for _ in 0..20 {
         let id = story.submit(Target::Any);
         story.scheduler.cancel(story.now, id);
-        story.now += GRACE;
-        story.scheduler.on_timeout(story.now);
-        story.step();
+        story.later(GRACE);
         assert!(story.has(|action| matches!(action, Action::Kill { rank: Rank(0) })));
-        story.scheduler.on_lost(story.now, Rank(0), &WorkerExit::Killed);
+        story.scheduler.on_lost(story.now, Rank(0), &WorkerExit::Killed, None);
         story.step();
         story.ready();
     }
@@ -534,17 +585,15 @@ fn tasks_that_are_killed_when_they_were_cancelled_do_not_end_the_pool() {
 }
 
 #[test]
-fn a_cancelled_task_that_never_arrived_is_dropped_and_not_sent_again() {
+fn a_cancelled_task_that_never_began_is_dropped_and_not_sent_again() {
     let mut story = Story::new(1, 1, false);
     let (lost, next) = (story.submit(Target::Any), story.submit(Target::Any));
     story.scheduler.cancel(story.now, lost);
-    story.scheduler.on_missing(story.now, Rank(0), lost);
+    story.scheduler.on_not_begun(story.now, Rank(0), &[lost]);
     story.step();
     assert!(!story.has(|action| matches!(action, Action::Send { task, .. } if *task == lost)));
     assert_eq!(story.running(0), Some(next), "what is behind it begins");
-    story.now += GRACE;
-    story.scheduler.on_timeout(story.now);
-    story.step();
+    story.later(GRACE);
     assert!(!story.has(|action| matches!(action, Action::Kill { .. })), "it is not killed for the other");
     assert_eq!(story.done(0), next);
 }
@@ -557,9 +606,7 @@ fn a_task_that_waits_too_long_says_what_for() {
     let (before, late) = (story.submit(Target::Any), story.submit_with(Target::Any, options));
     let on_rank = story.submit_with(Target::Rank(Rank(1)), options);
     assert_eq!(story.scheduler.next_timeout(), Some(story.now + Duration::from_secs(10)));
-    story.now += Duration::from_secs(10);
-    story.scheduler.on_timeout(story.now);
-    story.step();
+    story.later(Duration::from_secs(10));
     let error = story.finished[&late].as_ref().unwrap_err();
     assert_eq!(error.kind(), ErrorKind::QueueTimeout);
     assert_eq!(
@@ -595,9 +642,7 @@ fn a_task_that_waits_behind_another_on_its_worker_still_waits() {
     let options = TaskOptions::default().queue_timeout(Duration::from_secs(10));
     let (_, behind) = (story.submit(Target::Any), story.submit_with(Target::Any, options));
     assert_eq!(story.scheduler.sent(Rank(0)).nth(1), Some(behind));
-    story.now += Duration::from_secs(10);
-    story.scheduler.on_timeout(story.now);
-    story.step();
+    story.later(Duration::from_secs(10));
     assert_eq!(story.outcome(behind), Some(Err(ErrorKind::QueueTimeout)));
     assert!(story.has(|action| matches!(action, Action::Cancel { interrupt: false, .. })));
 }
@@ -613,9 +658,7 @@ fn a_gang_that_waits_too_long_fails_as_a_whole() {
     story.step();
     let behind = story.submit(Target::Any);
     assert_eq!(story.running(1), None, "rank 1 is kept for the gang");
-    story.now += Duration::from_secs(10);
-    story.scheduler.on_timeout(story.now);
-    story.step();
+    story.later(Duration::from_secs(10));
     for id in ids {
         let error = story.finished[&id].as_ref().unwrap_err();
         assert_eq!(error.kind(), ErrorKind::QueueTimeout);
@@ -738,9 +781,7 @@ fn what_was_to_end_is_told_again_when_the_agent_is_back() {
     story.scheduler.on_agent_back(story.now, NodeIndex(0));
     story.step();
     assert!(story.has(|action| matches!(action, Action::Cancel { task, interrupt: true, .. } if *task == id)));
-    story.now += GRACE;
-    story.scheduler.on_timeout(story.now);
-    story.step();
+    story.later(GRACE);
     assert!(story.has(|action| matches!(action, Action::Kill { rank: Rank(0) })));
 }
 
@@ -757,7 +798,7 @@ fn random_stories_keep_the_invariants() {
         let ranks = nodes * workers;
         for _ in 0..60 {
             let rank = random.random_range(0..ranks);
-            match random.random_range(0..12) {
+            match random.random_range(0..13) {
                 0 => drop(story.submit(Target::Any)),
                 1 => {
                     let options = TaskOptions::default()
@@ -784,14 +825,19 @@ fn random_stories_keep_the_invariants() {
                     let sent: Vec<TaskId> = story.scheduler.sent(Rank(rank)).collect();
                     if !sent.is_empty() {
                         let id = sent[random.random_range(0..sent.len())];
-                        story.scheduler.on_missing(story.now, Rank(rank), id);
+                        story.scheduler.on_not_begun(story.now, Rank(rank), &[id]);
                         story.step();
                     }
                 }
-                8 => {
-                    story.now += Duration::from_secs(1);
-                    story.scheduler.on_timeout(story.now);
+                11 => {
+                    // Those behind some place, as of a worker that is recalled or lost.
+                    let sent: Vec<TaskId> = story.scheduler.sent(Rank(rank)).collect();
+                    let begun = random.random_range(0..=sent.len());
+                    story.scheduler.on_not_begun(story.now, Rank(rank), &sent[begun..]);
                     story.step();
+                }
+                8 => {
+                    story.later(Duration::from_secs(1));
                 }
                 _ => {
                     if let Some(id) = story.running(rank) {

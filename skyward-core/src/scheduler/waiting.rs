@@ -3,7 +3,8 @@
 use std::time::Instant;
 
 use super::Scheduler;
-use super::state::Timer;
+use super::state::{Counts, Place, Timer};
+use super::table::Linked;
 use crate::error::{Error, ErrorKind};
 use crate::ids::{Rank, TaskId};
 use crate::payload::Target;
@@ -22,20 +23,18 @@ impl Scheduler {
     pub(super) fn on_waited_too_long(&mut self, now: Instant, id: TaskId) {
         let Some(task) = self.tasks.get(&id) else { return };
         let waited = task.since.map(|since| now.saturating_duration_since(since)).unwrap_or_default();
-        let before = match task.gang {
+        let gang = task.gang.map(|gang| gang.first);
+        let before = match gang {
             Some(first) => format!("{} before its gang", count(self.gangs_before(first), "gang")),
             None => format!("{} before it", count(self.tasks_before(id), "task")),
         };
         let error = Error::new(
             ErrorKind::QueueTimeout,
-            format!(
-                "the task was not started within {waited:?}: {before}, and {}",
-                self.waits_for(task.target, task.gang)
-            ),
+            format!("the task was not started within {waited:?}: {before}, and {}", self.waits_for(task.target, gang)),
         )
         .temporary()
         .with_hint("`.queue_timeout(…)` bounds the wait for a worker; give it more, or the pool more workers");
-        match task.gang {
+        match gang {
             Some(first) => self.fail_gang(now, first, &error),
             None => self.abandon(now, id, error),
         }
@@ -43,40 +42,47 @@ impl Scheduler {
 
     fn tasks_before(&self, id: TaskId) -> usize {
         let Some(task) = self.tasks.get(&id) else { return 0 };
-        let (queue, also_any) = match (task.sent_to, task.target) {
-            (Some(rank), _) => (&self.workers[rank.0 as usize].sent, false),
-            (None, Target::Rank(rank)) => (&self.by_rank[rank.0 as usize], true),
-            (None, Target::Node(node)) => (&self.by_node[node.0 as usize], true),
-            (None, _) => (&self.any, false),
-        };
+        if let Place::Worker(rank) = task.place {
+            return self.sent(rank).position(|sent| sent == id).unwrap_or_default();
+        }
+        let own = task.links.before(&self.tasks).take(COUNTED).count();
         // Queues are in the order of ids, but for what is tried again, which stands in front.
-        let own = queue.iter().position(|queued| *queued == id).unwrap_or_default();
-        let any = if also_any { self.any.iter().take_while(|queued| **queued < id).count() } else { 0 };
+        let also_any = matches!(task.target, Target::Rank(_) | Target::Node(_));
+        let any = self.any.iter(&self.tasks).take(COUNTED).take_while(|queued| also_any && *queued < id).count();
         own + any
     }
 
     fn gangs_before(&self, first: TaskId) -> usize {
-        self.gangs.iter().position(|queued| *queued == first).unwrap_or_default()
+        let links = self.gang_table.get(&first).map(|gang| *gang.links()).unwrap_or_default();
+        links.before(&self.gang_table).take(COUNTED).count()
     }
 
     /// What the pool is at, for a task that is not started.
     fn waits_for(&self, target: Target, gang: Option<TaskId>) -> String {
-        let ranks: Vec<Rank> = match (gang, target) {
-            (None, Target::Rank(rank)) => vec![rank],
-            (None, Target::Node(node)) => self.ranks().filter(|rank| self.node_of(*rank) == node).collect(),
-            _ => self.ranks().collect(),
-        };
-        let worker = |rank: &Rank| &self.workers[rank.0 as usize];
-        let starting = ranks.iter().filter(|rank| !worker(rank).ready).count();
-        let busy = ranks.iter().filter(|rank| !worker(rank).sent.is_empty()).count();
-        if let [rank] = ranks[..] {
-            return match worker(&rank).sent.front() {
+        let (mut workers, mut counts) = (self.workers.len(), self.counts);
+        let mut alone = (workers == 1).then_some(Rank(0));
+        match (gang, target) {
+            (None, Target::Rank(rank)) => alone = Some(rank),
+            (None, Target::Node(node)) => {
+                (workers, counts) = (0, Counts::default());
+                for rank in self.ranks_of(node) {
+                    workers += 1;
+                    counts.replace(Counts::default(), self.workers[rank.0 as usize].counted);
+                    alone = (workers == 1).then_some(rank);
+                }
+            }
+            _ => {}
+        }
+        if let Some(rank) = alone {
+            let worker = &self.workers[rank.0 as usize];
+            return match worker.sent.front() {
                 Some(running) => format!("the worker of rank {rank} ran task {running}"),
-                None if starting > 0 => format!("the worker of rank {rank} was being started"),
+                None if !worker.ready => format!("the worker of rank {rank} was being started"),
                 None => format!("the worker of rank {rank} was kept free for a gang"),
             };
         }
-        let mut text = format!("of {} workers {busy} ran tasks and {starting} were being started", ranks.len());
+        let (busy, starting) = (counts.busy, workers - counts.ready);
+        let mut text = format!("of {workers} workers {busy} ran tasks and {starting} were being started");
         if gang.is_none() && !self.gangs.is_empty() {
             text.push_str("; a gang waited for all of them");
         }
@@ -85,6 +91,10 @@ impl Scheduler {
 }
 
 fn count(number: usize, what: &str) -> String {
+    let more = if number >= COUNTED { "at least " } else { "" };
     let be = if number == 1 { "was" } else { "were" };
-    format!("{number} {what}{} {be}", if number == 1 { "" } else { "s" })
+    format!("{more}{number} {what}{} {be}", if number == 1 { "" } else { "s" })
 }
+
+/// As many as are counted of those in front of a task.
+const COUNTED: usize = 100;

@@ -1,8 +1,29 @@
 //! Deadlines and bounds.
 
+use std::fmt;
 use std::time::Duration;
 
+use crate::error::{Error, ErrorKind, Result};
+
 /// Deadlines and bounds of a pool; the defaults suit a local pool and a cluster alike.
+///
+/// [`Duration::MAX`] means no limit, and so do `u32::MAX` and `usize::MAX`. A pool refuses a limit that is too small to be of use when it is built, see [`check`](Self::check); one that is
+/// larger than anything that it bounds counts as that. No duration counts for more than [`Limits::LONGEST`].
+///
+/// ```
+/// use std::time::Duration;
+/// use skyward_core::spec::Limits;
+///
+/// let mut limits = Limits::default();
+/// limits.hooks = Duration::MAX;
+/// limits.max_queued = usize::MAX;
+/// limits.check()?;
+///
+/// limits.lease = Duration::from_millis(10);
+/// let error = limits.check().unwrap_err();
+/// assert_eq!(error.message(), "`Limits::lease` is 10ms; it can be 1s or more");
+/// # Ok::<(), skyward_core::Error>(())
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Limits {
@@ -12,9 +33,9 @@ pub struct Limits {
     pub environment: Duration,
     /// Entering the hooks of all workers: joining the world, importing frameworks.
     pub hooks: Duration,
-    /// What a cancelled task or a stopping worker gets before it is killed.
+    /// What a cancelled task or a stopping worker gets before it is killed; zero kills it at once.
     pub grace: Duration,
-    /// The node's countdown to self-termination, renewed by the client every quarter of it.
+    /// The node's countdown to self-termination, renewed by the client every quarter of it. At least 1 second.
     pub lease: Duration,
     /// What a scope takes at its end to end its machines.
     pub shutdown: Duration,
@@ -28,9 +49,9 @@ pub struct Limits {
     pub idle: Duration,
     /// How many tasks for each of its workers must wait before an elastic pool grows by a node. At least 1.
     pub backlog: u32,
-    /// The largest value on the wire, in bytes: arguments, results, sources.
+    /// The largest value on the wire, in bytes: arguments, results, sources. At least 1 MiB; more than 4 GiB counts as that.
     pub max_frame: usize,
-    /// Tasks that may wait in the pool; `submit` waits while there are more.
+    /// Tasks that may wait in the pool; `submit` waits while there are more. At least 1.
     pub max_queued: usize,
 }
 
@@ -52,3 +73,98 @@ impl Default for Limits {
         }
     }
 }
+
+impl Limits {
+    /// What [`Duration::MAX`] counts for: 30 years.
+    pub const LONGEST: Duration = Duration::from_secs(30 * 365 * 24 * 3600);
+
+    /// Checks that a pool can have these limits.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::InvalidSpec`] for a limit that is too small to be of use: the error names it, its value, and the values that it can have.
+    pub fn check(&self) -> Result<()> {
+        let deadline = "a shorter deadline has passed before anything can happen; the default suits most pools";
+        let lease = "a lease is renewed every quarter of it, over a network that may be slow for a moment";
+        for (name, value, least, hint) in [
+            ("start", self.start, SHORTEST, deadline),
+            ("environment", self.environment, SHORTEST, deadline),
+            ("hooks", self.hooks, SHORTEST, deadline),
+            ("lease", self.lease, SHORTEST_LEASE, lease),
+            ("shutdown", self.shutdown, SHORTEST, deadline),
+            ("stall", self.stall.unwrap_or(Duration::MAX), SHORTEST, "`None` watches no gang"),
+            ("idle", self.idle, SHORTEST, "an elastic pool would give nodes back between two tasks"),
+        ] {
+            at_least(name, value, least, hint)?;
+        }
+        at_least(
+            "poison",
+            self.poison,
+            1,
+            "a task is poison after it has ended so many workers; `u32::MAX` for never",
+        )?;
+        let backlog = "an elastic pool grows by a node when so many tasks wait for each of its workers";
+        at_least("backlog", self.backlog, 1, backlog)?;
+        at_least(
+            "max_queued",
+            self.max_queued,
+            1,
+            "a task waits in the queue before it runs; `usize::MAX` for no bound",
+        )?;
+        at_least("max_frame", Bytes(self.max_frame), Bytes(1 << 20), "it also bounds what workers are started with")
+    }
+
+    /// The same limits, each no larger than can be counted: what no machine lives to see is no limit.
+    pub(crate) fn countable(self) -> Self {
+        let Self {
+            start,
+            environment,
+            hooks,
+            grace,
+            lease,
+            shutdown,
+            stall,
+            poison,
+            idle,
+            backlog,
+            max_frame,
+            max_queued,
+        } = self;
+        Self {
+            start: start.min(Self::LONGEST),
+            environment: environment.min(Self::LONGEST),
+            hooks: hooks.min(Self::LONGEST),
+            grace: grace.min(Self::LONGEST),
+            lease: lease.min(Self::LONGEST),
+            shutdown: shutdown.min(Self::LONGEST),
+            stall: stall.map(|stall| stall.min(Self::LONGEST)),
+            poison,
+            idle: idle.min(Self::LONGEST),
+            backlog,
+            max_frame: max_frame.min(u32::MAX as usize),
+            max_queued,
+        }
+    }
+}
+
+/// A number of bytes, which shows as such.
+#[derive(Clone, Copy, PartialEq, PartialOrd)]
+struct Bytes(usize);
+
+impl fmt::Debug for Bytes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} bytes", self.0)
+    }
+}
+
+fn at_least<T: PartialOrd + fmt::Debug>(name: &str, value: T, least: T, hint: &str) -> Result<()> {
+    if value >= least {
+        return Ok(());
+    }
+    let what = format!("`Limits::{name}` is {value:?}; it can be {least:?} or more");
+    Err(Error::new(ErrorKind::InvalidSpec, what).with_hint(hint))
+}
+
+/// A timer knows nothing shorter.
+const SHORTEST: Duration = Duration::from_millis(1);
+const SHORTEST_LEASE: Duration = Duration::from_secs(1);

@@ -180,6 +180,10 @@ impl Story {
             PoolEvent::NodeLeft { node, error } => {
                 shows.push(Show::Note(format!("node {node}: its machine may still be there: {}", error.message())));
             }
+            PoolEvent::RuntimeBlocked { late, .. } => {
+                shows
+                    .push(Show::Note(format!("the runtime was blocked for {}: leases were renewed late", time(*late))));
+            }
             PoolEvent::Draining => {
                 self.ending = true;
                 self.nodes = self.alive.iter().map(|node| (*node, "ending".to_owned())).collect();

@@ -9,7 +9,7 @@ use tokio::time::{Instant, sleep};
 
 use super::fake_worker::{FakeNode, Fate, Faultless, Witness};
 use crate::error::{Error, ErrorKind, Result};
-use crate::ids::{MachineId, PoolId};
+use crate::ids::{MachineId, NodeIndex, PoolId};
 use crate::provider::{LaunchRequest, Machine, MachineStatus, Offer, Provider, Requirements};
 use crate::remote::{ByteStream, Command, CommandOutput, OnLine, Remote};
 
@@ -88,6 +88,8 @@ struct Inner {
 #[derive(Debug, Default)]
 struct State {
     machines: BTreeMap<MachineId, Fake>,
+    /// The machines of each node, in the order of their launches.
+    of_node: BTreeMap<NodeIndex, Vec<MachineId>>,
     calls: BTreeMap<(&'static str, u32), u32>,
 }
 
@@ -150,8 +152,11 @@ impl FakeProvider {
             return fake.machine.clone();
         }
         let index = request.node.0;
-        let before = state.machines.values().filter(|fake| fake.machine.node == request.node);
-        let number = before.map(|fake| fake.node.succeed()).count() as u32;
+        let before = state.of_node.entry(request.node).or_default();
+        before.push(id.clone());
+        let before = before[..before.len() - 1].to_vec();
+        let number = before.len() as u32;
+        before.iter().filter_map(|id| state.machines.get(id)).for_each(|fake| fake.node.succeed());
         let fate: Arc<dyn Fate> = Arc::<dyn Script>::clone(&self.0.script);
         let node = FakeNode::new(index, fate, Arc::clone(&self.0.witness));
         let machine = Machine::new(request, id.clone(), format!("10.0.{number}.{}", index + 1), "/fake");
@@ -191,6 +196,10 @@ impl Fake {
 impl Provider for FakeProvider {
     fn name(&self) -> &str {
         "fake"
+    }
+
+    async fn identity(&self) -> Result<Option<String>> {
+        Ok(None)
     }
 
     fn outlives_client(&self) -> bool {
@@ -318,6 +327,10 @@ impl Remote for FakeRemote {
     async fn open(&self, socket: &str) -> Result<ByteStream> {
         let stream = self.node.open(socket);
         stream.ok_or_else(|| Error::new(ErrorKind::Io, format!("nothing listens at {socket}")).temporary())
+    }
+
+    async fn builder(&self) -> Result<Option<Box<dyn Remote>>> {
+        Ok(None)
     }
 }
 

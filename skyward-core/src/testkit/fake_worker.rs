@@ -21,7 +21,9 @@ use crate::worker::message::PROTOCOL_VERSION;
 pub enum Work {
     /// Gives back its arguments after this time.
     Return(Duration),
-    /// Gives back its arguments so many times as the items of a stream, each after this time. It does not wait for its reader, so there are to be few, and they are not sent again.
+    /// Gives back its arguments after this time, in which the worker does not look at its connection.
+    Deaf(Duration),
+    /// Gives back its arguments so many times as the items of a stream, each after this time, as far as it has credit.
     Yield(u32, Duration),
     /// Raises after this time.
     Raise(Duration),
@@ -33,55 +35,51 @@ pub enum Work {
     UntilKilled,
 }
 
-/// What happens to a node by itself; the fake asks before each thing it does.
+/// What happens to a node by itself; the fake asks before each thing it does. What a fate does not say goes as on a
+/// node without faults, whose tasks give back their arguments at once.
 pub trait Fate: std::fmt::Debug + Send + Sync + 'static {
     /// What the task with these arguments does, at its `run`-th start (from 1) anywhere.
-    fn work(&self, args: &[u8], run: u32) -> Work;
+    fn work(&self, args: &[u8], run: u32) -> Work {
+        let _ = (args, run);
+        Work::Return(Duration::ZERO)
+    }
 
     /// How long a worker of this generation takes to enter its hooks; none: it never does.
-    fn hooks(&self, node: u32, worker: u32, generation: u64) -> Option<Duration>;
+    fn hooks(&self, node: u32, worker: u32, generation: u64) -> Option<Duration> {
+        let _ = (node, worker, generation);
+        Some(Duration::ZERO)
+    }
 
     /// How long the node takes over its `frame`-th frame (from 0) of a connection.
-    fn delay(&self, node: u32, frame: u64) -> Duration;
+    fn delay(&self, node: u32, frame: u64) -> Duration {
+        let _ = (node, frame);
+        Duration::ZERO
+    }
 
     /// Whether the connection is cut instead of handling its `frame`-th frame (from 0). `connection` counts all of the node's.
-    fn cut(&self, node: u32, connection: u64, frame: u64) -> bool;
+    fn cut(&self, node: u32, connection: u64, frame: u64) -> bool {
+        let _ = (node, connection, frame);
+        false
+    }
 
     /// Whether the agent tells everything twice that it may.
-    fn repeats(&self, node: u32) -> bool;
+    fn repeats(&self, node: u32) -> bool {
+        let _ = node;
+        false
+    }
 
-    /// Whether the `start`-th process of this worker's machine (from 1) is killed while it says hello: its end is known before its hello arrives. None is, unless this says so.
+    /// Whether the `start`-th process of this worker's machine (from 1) is killed while it says hello: its end is known before its hello arrives.
     fn ends_greeting(&self, node: u32, worker: u32, start: u32) -> bool {
         let _ = (node, worker, start);
         false
     }
 }
 
-/// A node without faults, whose tasks give back their arguments at once.
+/// A node without faults.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Faultless;
 
-impl Fate for Faultless {
-    fn work(&self, _: &[u8], _: u32) -> Work {
-        Work::Return(Duration::ZERO)
-    }
-
-    fn hooks(&self, _: u32, _: u32, _: u64) -> Option<Duration> {
-        Some(Duration::ZERO)
-    }
-
-    fn delay(&self, _: u32, _: u64) -> Duration {
-        Duration::ZERO
-    }
-
-    fn cut(&self, _: u32, _: u64, _: u64) -> bool {
-        false
-    }
-
-    fn repeats(&self, _: u32) -> bool {
-        false
-    }
-}
+impl Fate for Faultless {}
 
 /// What all fake nodes of a simulation have seen: how often each task was started, and what must never be seen.
 #[derive(Debug, Default)]
@@ -125,18 +123,41 @@ struct State {
 struct Worker {
     generation: u64,
     pid: u32,
+    rank: u32,
     alive: bool,
     ready: bool,
     client: Option<Sender>,
     /// The connection that replaced all before it.
     newest: u64,
-    loaded: BTreeSet<u32>,
+    loaded: BTreeMap<u32, String>,
+    /// Runs up to this number have arrived.
+    received: u64,
+    /// The last one that was begun, and the last that must not begin.
+    begun: u64,
+    recalled: u64,
     waiting: VecDeque<(u64, Bytes)>,
     running: Option<u64>,
+    /// It does not look at its connection.
+    deaf: bool,
+    streams: BTreeMap<u64, Stream>,
     cancelled: BTreeSet<u64>,
     interrupted: bool,
     sequence: u64,
     kept: VecDeque<(u64, u64, Frame)>,
+}
+
+#[derive(Debug, Default)]
+struct Stream {
+    granted: u64,
+    next: u64,
+    items: VecDeque<(u64, Frame)>,
+}
+
+impl Stream {
+    fn advance(&mut self, granted: u64, arrived: u64) {
+        self.granted = self.granted.max(granted);
+        self.items.retain(|(index, _)| *index >= arrived);
+    }
 }
 
 impl Witness {
@@ -288,6 +309,9 @@ impl FakeNode {
             if self.0.fate.cut(self.0.node, connection, number) {
                 break;
             }
+            if let Some(worker) = worker {
+                self.until(|state| state.workers.get(&worker).is_none_or(|worker| !worker.deaf || !worker.alive)).await;
+            }
             let mut state = lock(&self.0.state);
             if state.frozen {
                 continue;
@@ -326,26 +350,26 @@ impl FakeNode {
             1 => {
                 state.client = Some(sender.clone());
                 send(sender, &(33, PROTOCOL_VERSION, 1, "3.12.1", BTreeMap::<String, u32>::new()), Bytes::new());
-                let ended: Vec<(u32, u64, u32)> = state
-                    .workers
-                    .iter()
-                    .filter(|(_, worker)| !worker.alive)
-                    .map(|(number, worker)| (*number, worker.generation, worker.pid))
-                    .collect();
-                for (worker, generation, pid) in ended {
-                    send(sender, &exited(generation, worker, pid, None, Some(9)), Bytes::new());
+                let ended = state.workers.iter().filter(|(_, worker)| !worker.alive);
+                for (number, worker) in ended {
+                    send(sender, &exited(*number, worker, None, Some(9)), Bytes::new());
                 }
             }
             2 => {
-                let (_, generation, workers): (u32, u64, Vec<u32>) = read(head)?;
+                let (_, request, generation, workers): (u32, u64, u64, Vec<u32>) = read(head)?;
                 if state.workers.values().any(|worker| worker.alive && worker.generation < generation) {
                     self.0.witness.wrong(format!("generation {generation} was started beside an older one"));
                 }
+                let Spec { cluster } = rmp_serde::from_slice(&frame.body).ok()?;
+                let first = cluster.node * cluster.workers_per_node;
                 let started: Vec<(u32, u32, String)> = workers
                     .iter()
-                    .map(|worker| (*worker, self.start_worker(state, *worker, generation), format!("/fake/w{worker}")))
+                    .map(|worker| {
+                        let pid = self.start_worker(state, *worker, generation, first + worker);
+                        (*worker, pid, format!("/fake/w{worker}"))
+                    })
                     .collect();
-                send(sender, &(34, generation, started), Bytes::new());
+                send(sender, &(34, request, generation, started), Bytes::new());
             }
             3 => {
                 let (_, request): (u32, u64) = read(head)?;
@@ -365,13 +389,13 @@ impl FakeNode {
                 }
             }
             5 => {
-                let (_, generation, workers, _): (u32, u64, Vec<u32>, f64) = read(head)?;
+                let (_, request, generation, workers, _): (u32, u64, u64, Vec<u32>, f64) = read(head)?;
                 for worker in &workers {
                     if state.workers.get(worker).is_some_and(|it| it.alive && it.generation == generation) {
                         self.end_worker(state, *worker, Some(0), None);
                     }
                 }
-                send(sender, &(40, generation, workers), Bytes::new());
+                send(sender, &(40, request, generation, workers), Bytes::new());
             }
             6 => {
                 let (_, sequence, lease): (u32, u64, f64) = read(head)?;
@@ -380,11 +404,21 @@ impl FakeNode {
             }
             7 => {}
             8 => {
+                let (_, request, _): (u32, u64, f64) = read(head)?;
                 let alive: Vec<u32> =
                     state.workers.iter().filter(|(_, worker)| worker.alive).map(|(number, _)| *number).collect();
                 alive.into_iter().for_each(|worker| self.end_worker(state, worker, None, Some(9)));
-                send(sender, &(42,), Bytes::new());
+                send(sender, &(42, request), Bytes::new());
                 state.agent = false;
+            }
+            9 => {
+                let (_, generation, worker, pid, upto): (u32, u64, u32, u32, u64) = read(head)?;
+                if let Some(it) =
+                    state.workers.get_mut(&worker).filter(|it| it.generation == generation && it.pid == pid)
+                {
+                    it.recalled = it.recalled.max(upto);
+                    send(sender, &(45, generation, worker, pid, upto, it.begun), Bytes::new());
+                }
             }
             _ => return None,
         }
@@ -397,57 +431,59 @@ impl FakeNode {
         let head = &frame.head[..];
         match number(head)? {
             65 => {
-                let (_, _, generation, acknowledged, awaited): Greeting = read(head)?;
-                let hello = (97, PROTOCOL_VERSION, worker.pid, generation, node, true, "3.12.1");
+                let (_, _, _, acknowledged, streams): Greeting = read(head)?;
+                let hello =
+                    (97, PROTOCOL_VERSION, worker.pid, worker.generation, worker.rank, true, "3.12.1", worker.received);
                 if self.0.fate.ends_greeting(node, slot, worker.pid - FIRST_PID) {
                     self.end_worker(state, slot, None, Some(9));
                     send(sender, &hello, Bytes::new());
                     return Some(());
                 }
                 worker.client = Some(sender.clone());
-                worker.loaded.clear();
-                worker.kept.retain(|(sequence, ..)| *sequence > acknowledged);
+                worker.acknowledge(acknowledged);
                 send(sender, &hello, Bytes::new());
+                for (run, arrived, granted) in streams {
+                    if let Some(stream) = worker.streams.get_mut(&run) {
+                        stream.advance(granted, arrived);
+                        stream.items.iter().for_each(|(_, item)| push(sender, item.clone()));
+                    }
+                }
                 for (_, _, kept) in &worker.kept {
                     push(sender, kept.clone());
                 }
-                let awaited: Vec<u64> = awaited.into_iter().map(|(task, ..)| task).collect();
-                worker.waiting.retain(|(task, _)| awaited.contains(task));
-                for task in awaited {
-                    let known = worker.running == Some(task)
-                        || worker.waiting.iter().any(|(waiting, _)| *waiting == task)
-                        || worker.kept.iter().any(|(_, kept, _)| *kept == task);
-                    if !known {
-                        worker.answer(task, Err("unknown"));
-                    }
-                }
             }
             66 => {
-                let (_, reference, _): (u32, u32, String) = read(head)?;
-                worker.loaded.insert(reference);
+                let (_, slot, digest): (u32, u32, String) = read(head)?;
+                worker.loaded.insert(slot, digest);
             }
             67 => {
                 let mut rest = head;
                 rmp::decode::read_array_len(&mut rest).ok()?;
                 let mut next = || rmp::decode::read_int::<u64, _>(&mut rest).ok();
-                let (_, task, reference, acknowledged) = (next()?, next()?, next()? as u32, next()?);
+                let (_, run, slot, acknowledged, granted) = (next()?, next()?, next()? as u32, next()?, next()?);
                 if state.succeeded {
-                    self.0.witness.wrong(format!("task {task} came to a machine of node {node} that was replaced"));
+                    self.0.witness.wrong(format!("run {run} came to a machine of node {node} that was replaced"));
                 }
-                if !worker.loaded.contains(&reference) {
-                    self.0.witness.wrong(format!("task {task} came before its source"));
+                if !worker.loaded.contains_key(&slot) {
+                    self.0.witness.wrong(format!("run {run} came before its source"));
                 }
-                if worker.running == Some(task) || worker.waiting.iter().any(|(waiting, _)| *waiting == task) {
-                    self.0.witness.wrong(format!("task {task} came to a worker that has it already"));
+                worker.acknowledge(acknowledged);
+                if run > worker.received {
+                    worker.received = run;
+                    worker.waiting.push_back((run, frame.body));
+                    worker.streams.insert(run, Stream { granted, ..Stream::default() });
                 }
-                worker.kept.retain(|(sequence, ..)| *sequence > acknowledged);
-                worker.waiting.push_back((task, frame.body));
             }
             68 => {
                 let (_, acknowledged): (u32, u64) = read(head)?;
-                worker.kept.retain(|(sequence, ..)| *sequence > acknowledged);
+                worker.acknowledge(acknowledged);
             }
-            69 => {}
+            69 => {
+                let (_, run, granted, arrived): (u32, u64, u64, u64) = read(head)?;
+                if let Some(stream) = worker.streams.get_mut(&run) {
+                    stream.advance(granted, arrived);
+                }
+            }
             70 => {
                 let (_, task): (u32, u64) = read(head)?;
                 if worker.running == Some(task) {
@@ -463,10 +499,10 @@ impl FakeNode {
         Some(())
     }
 
-    fn start_worker(&self, state: &mut State, number: u32, generation: u64) -> u32 {
+    fn start_worker(&self, state: &mut State, number: u32, generation: u64, rank: u32) -> u32 {
         state.pids += 1;
         let pid = FIRST_PID + state.pids;
-        state.workers.insert(number, Worker { generation, pid, alive: true, ..Worker::default() });
+        state.workers.insert(number, Worker { generation, pid, rank, alive: true, ..Worker::default() });
         let node = self.clone();
         tokio::spawn(async move { node.work(number, pid, generation).await });
         pid
@@ -475,13 +511,14 @@ impl FakeNode {
     fn end_worker(&self, state: &mut State, number: u32, code: Option<i32>, signal: Option<i32>) {
         let Some(worker) = state.workers.get_mut(&number) else { return };
         worker.alive = false;
-        let (generation, pid) = (worker.generation, worker.pid);
         if let Some(link) = worker.client.take() {
             link.close();
         }
+        let generation = worker.generation;
+        let told = exited(number, worker, code, signal);
         let Some(agent) = &state.client else { return };
         for _ in 0..if self.0.fate.repeats(self.0.node) { 2 } else { 1 } {
-            send(agent, &exited(generation, number, pid, code, signal), Bytes::new());
+            send(agent, &told, Bytes::new());
         }
         send(agent, &(39, generation, number, 0, 0), Bytes::new());
     }
@@ -507,6 +544,11 @@ impl FakeNode {
                 let worker = state.workers.get_mut(&number);
                 worker.and_then(|worker| {
                     let (task, args) = worker.waiting.pop_front()?;
+                    if task <= worker.recalled {
+                        worker.answer(task, Err("recalled"));
+                        return None;
+                    }
+                    worker.begun = task;
                     worker.running = Some(task);
                     worker.interrupted = false;
                     Some((task, args))
@@ -514,17 +556,21 @@ impl FakeNode {
             };
             let Some((task, args)) = next else { continue };
             let work = self.0.fate.work(&args, self.0.witness.run(&args));
+            if let Some(worker) = lock(&self.0.state).workers.get_mut(&number) {
+                worker.deaf = matches!(work, Work::Deaf(_));
+            }
             let interrupted = self.until(|state| {
                 !me(state)
-                    || work != Work::UntilKilled && {
+                    || !matches!(work, Work::UntilKilled | Work::Deaf(_)) && {
                         let worker = &state.workers[&number];
                         worker.interrupted && worker.cancelled.contains(&task)
                     }
             });
             let time = match work {
-                Work::Yield(count, time) => Instant::now() + time * (count + 1),
-                Work::Return(time) | Work::Raise(time) | Work::Crash(time, _) => Instant::now() + time,
-                Work::UntilInterrupted | Work::UntilKilled => Instant::now() + FOR_EVER,
+                Work::Return(time) | Work::Deaf(time) | Work::Raise(time) | Work::Crash(time, _) => {
+                    Instant::now() + time
+                }
+                Work::Yield(..) | Work::UntilInterrupted | Work::UntilKilled => Instant::now() + FOR_EVER,
             };
             let ended = tokio::select! {
                 biased;
@@ -549,19 +595,31 @@ impl FakeNode {
             }
             if let Some(worker) = state.workers.get_mut(&number) {
                 worker.running = None;
+                worker.deaf = false;
                 worker.cancelled.remove(&task);
                 worker.answer(task, ended);
             }
+            drop(state);
+            self.0.changed.notify_waiters();
         }
     }
 
     /// Sends the items of a task that yields; of another one there is no end.
     async fn items(&self, number: u32, task: u64, work: Work, args: &Bytes) {
         let Work::Yield(count, time) = work else { return std::future::pending().await };
-        for index in 0..count {
+        for index in 0..u64::from(count) {
             sleep(time).await;
-            if let Some(client) = lock(&self.0.state).workers.get(&number).and_then(|worker| worker.client.as_ref()) {
-                send(client, &(100, task, index), args.clone());
+            let may = |worker: &Worker| worker.streams.get(&task).is_some_and(|stream| stream.next < stream.granted);
+            self.until(|state| !state.frozen && state.workers.get(&number).is_none_or(may)).await;
+            let mut state = lock(&self.0.state);
+            let Some(worker) = state.workers.get_mut(&number) else { return };
+            let item = Frame { head: pack(&(100, task, index)), body: args.clone() };
+            if let Some(client) = &worker.client {
+                push(client, item.clone());
+            }
+            if let Some(stream) = worker.streams.get_mut(&task) {
+                stream.next = index + 1;
+                stream.items.push_back((index, item));
             }
         }
     }
@@ -596,6 +654,12 @@ impl FakeNode {
 }
 
 impl Worker {
+    fn acknowledge(&mut self, sequence: u64) {
+        while let Some((_, run, _)) = self.kept.pop_front_if(|(kept, ..)| *kept <= sequence) {
+            self.streams.remove(&run);
+        }
+    }
+
     /// Keeps an answer until it is acknowledged, and sends it where there is somebody to send it to.
     fn answer(&mut self, task: u64, outcome: Result<Bytes, &'static str>) {
         self.sequence += 1;
@@ -624,12 +688,24 @@ struct Failure<'a> {
     traceback: &'a str,
 }
 
-/// Number, version, generation, acknowledged, and what is awaited: task, next item, credit.
-type Greeting = (u32, u32, u64, u64, Vec<(u64, u64, u32)>);
-type Exited = (u32, u64, u32, u32, Option<i32>, Option<i32>, bool);
+/// What is read of a start spec.
+#[derive(Deserialize)]
+struct Spec {
+    cluster: Cluster,
+}
 
-fn exited(generation: u64, worker: u32, pid: u32, code: Option<i32>, signal: Option<i32>) -> Exited {
-    (36, generation, worker, pid, code, signal, false)
+#[derive(Deserialize)]
+struct Cluster {
+    node: u32,
+    workers_per_node: u32,
+}
+
+/// Number, version, generation, acknowledged, and the streams: run, arrived, granted.
+type Greeting = (u32, u32, u64, u64, Vec<(u64, u64, u64)>);
+type Exited = (u32, u64, u32, u32, Option<i32>, Option<i32>, bool, u64);
+
+fn exited(number: u32, worker: &Worker, code: Option<i32>, signal: Option<i32>) -> Exited {
+    (36, worker.generation, number, worker.pid, code, signal, false, worker.begun)
 }
 
 fn send(to: &Sender, head: &impl Serialize, body: Bytes) {

@@ -2,6 +2,7 @@
 //!
 //! Each clause is one public function, so that a test names the clause it is about; `all` runs them one after another and prints a line for each.
 
+pub mod cuttable;
 pub mod fake_provider;
 pub mod fake_worker;
 pub mod plugin_suite;
@@ -10,4 +11,5 @@ pub mod remote_suite;
 pub mod sim;
 mod violation;
 
+pub use crate::pool::lock::holds;
 pub use violation::Violation;

@@ -1,5 +1,7 @@
 //! The contract of [`Provider`], one function for each clause.
 //!
+//! Clones of the value under test are the same provider; one that cannot be cloned is given as an `Arc`. Machines are reached through [`Checked`], as a pool reaches them.
+//!
 //! Each function starts its own pools under fresh ids, and ends whatever it started, also when the clause does not hold. The machines are real ones of the provider under test: at one that takes
 //! money the whole suite costs about twenty short-lived machines.
 //!
@@ -14,6 +16,7 @@
 //! ```
 
 use std::future::Future;
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::poll_fn;
@@ -23,8 +26,9 @@ use super::remote_suite;
 use super::violation::{Violation, told};
 use crate::error::Result as Answer;
 use crate::ids::{Attempt, LaunchId, MachineId, NodeIndex, PoolId};
-use crate::provider::{LaunchRequest, Machine, MachineStatus, Offer, Provider, Requirements};
+use crate::provider::{Checked, LaunchRequest, Machine, MachineStatus, Offer, Provider, Requirements};
 use crate::remote::{Command, Remote};
+use crate::spec::Limits;
 
 /// Checks every clause, of the provider's machines as [`Remote`]s too, and prints a line for each. `again` is another value of the same provider, as another process would make it.
 ///
@@ -35,7 +39,7 @@ use crate::remote::{Command, Remote};
 /// # Cancel safety
 ///
 /// Dropping the future may leave the machines of one clause; `list` of the provider shows them.
-pub async fn all(provider: &dyn Provider, again: &dyn Provider) -> Result<(), Vec<Violation>> {
+pub async fn all(provider: &(impl Provider + Clone), again: &(impl Provider + Clone)) -> Result<(), Vec<Violation>> {
     let mut broken = Vec::new();
     let subject = provider.name().to_owned();
     macro_rules! check {
@@ -86,7 +90,7 @@ pub async fn all(provider: &dyn Provider, again: &dyn Provider) -> Result<(), Ve
 /// # Cancel safety
 ///
 /// Starts nothing.
-pub async fn name_is_one_word(provider: &dyn Provider) -> Result<(), Violation> {
+pub async fn name_is_one_word(provider: &(impl Provider + Clone)) -> Result<(), Violation> {
     let (name, again) = (provider.name().to_owned(), provider.name());
     let good = name.starts_with(|c: char| c.is_ascii_lowercase())
         && name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-' || c == '_');
@@ -104,7 +108,7 @@ pub async fn name_is_one_word(provider: &dyn Provider) -> Result<(), Violation> 
 /// # Cancel safety
 ///
 /// Starts nothing.
-pub async fn offers_meet_the_requirements(provider: &dyn Provider) -> Result<(), Violation> {
+pub async fn offers_meet_the_requirements(provider: &(impl Provider + Clone)) -> Result<(), Violation> {
     let clause = "offers_meet_the_requirements";
     let all = ask(clause, "offers", provider.offers(&Requirements::default())).await?;
     let Some(largest) = all.iter().map(|offer| offer.cpus).max() else { return Ok(()) };
@@ -132,7 +136,7 @@ pub async fn offers_meet_the_requirements(provider: &dyn Provider) -> Result<(),
 /// # Cancel safety
 ///
 /// Dropping the future may leave the machine.
-pub async fn launch_answers_its_request(provider: &dyn Provider) -> Result<(), Violation> {
+pub async fn launch_answers_its_request(provider: &(impl Provider + Clone)) -> Result<(), Violation> {
     trial("launch_answers_its_request", provider, async |trial| {
         let request = trial.request(3).await?;
         let machine = trial.ask("launch", provider.launch(&request)).await?;
@@ -156,7 +160,7 @@ pub async fn launch_answers_its_request(provider: &dyn Provider) -> Result<(), V
 /// # Cancel safety
 ///
 /// Dropping the future may leave the machine.
-pub async fn launch_is_idempotent(provider: &dyn Provider) -> Result<(), Violation> {
+pub async fn launch_is_idempotent(provider: &(impl Provider + Clone)) -> Result<(), Violation> {
     trial("launch_is_idempotent", provider, async |trial| {
         let request = trial.request(0).await?;
         let (a, b) = tokio::join!(
@@ -181,7 +185,7 @@ pub async fn launch_is_idempotent(provider: &dyn Provider) -> Result<(), Violati
 /// # Cancel safety
 ///
 /// Dropping the future may leave the machines.
-pub async fn launches_differ(provider: &dyn Provider) -> Result<(), Violation> {
+pub async fn launches_differ(provider: &(impl Provider + Clone)) -> Result<(), Violation> {
     trial("launches_differ", provider, async |trial| {
         let (a, b) = (trial.launch(0).await?, trial.launch(1).await?);
         trial.require(a.id != b.id, || format!("both machines are {}", a.id))?;
@@ -200,7 +204,7 @@ pub async fn launches_differ(provider: &dyn Provider) -> Result<(), Violation> {
 /// # Cancel safety
 ///
 /// Dropping the future may leave a machine.
-pub async fn dropped_launch_is_listed(provider: &dyn Provider) -> Result<(), Violation> {
+pub async fn dropped_launch_is_listed(provider: &(impl Provider + Clone)) -> Result<(), Violation> {
     for polls in [1_u32, 2, 3, 5, 8, 13] {
         trial("dropped_launch_is_listed", provider, async |trial| {
             let request = trial.request(0).await?;
@@ -246,7 +250,7 @@ pub async fn dropped_launch_is_listed(provider: &dyn Provider) -> Result<(), Vio
 /// # Cancel safety
 ///
 /// Dropping the future may leave the machines.
-pub async fn inspect_answers_in_order(provider: &dyn Provider) -> Result<(), Violation> {
+pub async fn inspect_answers_in_order(provider: &(impl Provider + Clone)) -> Result<(), Violation> {
     trial("inspect_answers_in_order", provider, async |trial| {
         let (a, b) = (trial.launch(0).await?, trial.launch(1).await?);
         trial.terminate(&a.id).await?;
@@ -275,12 +279,12 @@ pub async fn inspect_answers_in_order(provider: &dyn Provider) -> Result<(), Vio
 /// # Cancel safety
 ///
 /// Dropping the future may leave the machine.
-pub async fn inspect_does_not_give_up_a_new_machine(provider: &dyn Provider) -> Result<(), Violation> {
+pub async fn inspect_does_not_give_up_a_new_machine(provider: &(impl Provider + Clone)) -> Result<(), Violation> {
     trial("inspect_does_not_give_up_a_new_machine", provider, async |trial| {
         let machine = trial.launch(0).await?;
         for _ in 0..LOOKS {
             let state = trial.state(&machine.id).await?;
-            trial.require(matches!(state, MachineStatus::Starting | MachineStatus::Running), || {
+            trial.require(!matches!(state, MachineStatus::Ending | MachineStatus::Gone), || {
                 format!("a machine that was just launched is {state:?}")
             })?;
             sleep(BRIEF).await;
@@ -299,7 +303,7 @@ pub async fn inspect_does_not_give_up_a_new_machine(provider: &dyn Provider) -> 
 /// # Cancel safety
 ///
 /// Dropping the future may leave the machines.
-pub async fn list_finds_what_was_launched(provider: &dyn Provider) -> Result<(), Violation> {
+pub async fn list_finds_what_was_launched(provider: &(impl Provider + Clone)) -> Result<(), Violation> {
     trial("list_finds_what_was_launched", provider, async |trial| {
         let mut launched = vec![trial.launch(0).await?, trial.launch(1).await?];
         let mut listed = trial.list().await?;
@@ -325,7 +329,10 @@ pub async fn list_finds_what_was_launched(provider: &dyn Provider) -> Result<(),
 /// # Cancel safety
 ///
 /// Dropping the future may leave the machine.
-pub async fn list_is_not_memory(provider: &dyn Provider, again: &dyn Provider) -> Result<(), Violation> {
+pub async fn list_is_not_memory(
+    provider: &(impl Provider + Clone),
+    again: &(impl Provider + Clone),
+) -> Result<(), Violation> {
     trial("list_is_not_memory", provider, async |trial| {
         let machine = trial.launch(0).await?;
         let listed = trial.ask("list, by another value of the provider", again.list(&trial.pool)).await?;
@@ -347,7 +354,7 @@ pub async fn list_is_not_memory(provider: &dyn Provider, again: &dyn Provider) -
 /// # Cancel safety
 ///
 /// Dropping the future may leave the machine.
-pub async fn terminate_is_idempotent(provider: &dyn Provider) -> Result<(), Violation> {
+pub async fn terminate_is_idempotent(provider: &(impl Provider + Clone)) -> Result<(), Violation> {
     trial("terminate_is_idempotent", provider, async |trial| {
         let machine = trial.launch(0).await?;
         trial.terminate(&machine.id).await?;
@@ -369,7 +376,7 @@ pub async fn terminate_is_idempotent(provider: &dyn Provider) -> Result<(), Viol
 /// # Cancel safety
 ///
 /// Dropping the future may leave the machine.
-pub async fn terminate_may_come_early(provider: &dyn Provider) -> Result<(), Violation> {
+pub async fn terminate_may_come_early(provider: &(impl Provider + Clone)) -> Result<(), Violation> {
     trial("terminate_may_come_early", provider, async |trial| {
         let request = trial.request(0).await?;
         let launch = timeout(LONGEST, provider.launch(&request));
@@ -404,7 +411,7 @@ pub async fn terminate_may_come_early(provider: &dyn Provider) -> Result<(), Vio
 /// # Cancel safety
 ///
 /// Dropping the future may leave the machine.
-pub async fn terminate_is_seen(provider: &dyn Provider) -> Result<(), Violation> {
+pub async fn terminate_is_seen(provider: &(impl Provider + Clone)) -> Result<(), Violation> {
     trial("terminate_is_seen", provider, async |trial| {
         let machine = trial.launch(0).await?;
         trial.terminate(&machine.id).await?;
@@ -426,7 +433,7 @@ pub async fn terminate_is_seen(provider: &dyn Provider) -> Result<(), Violation>
 /// # Cancel safety
 ///
 /// Dropping the future may leave the machine.
-pub async fn terminate_ends_what_runs(provider: &dyn Provider) -> Result<(), Violation> {
+pub async fn terminate_ends_what_runs(provider: &(impl Provider + Clone)) -> Result<(), Violation> {
     trial("terminate_ends_what_runs", provider, async |trial| {
         let machine = trial.launch(0).await?;
         if !machine.on_client_host {
@@ -452,7 +459,7 @@ pub async fn terminate_ends_what_runs(provider: &dyn Provider) -> Result<(), Vio
 /// # Cancel safety
 ///
 /// Dropping the future may leave what `prepare` made.
-pub async fn prepare_is_repeatable(provider: &dyn Provider) -> Result<(), Violation> {
+pub async fn prepare_is_repeatable(provider: &(impl Provider + Clone)) -> Result<(), Violation> {
     trial("prepare_is_repeatable", provider, async |trial| {
         trial.ask("prepare", provider.prepare(&trial.pool)).await?;
         trial.ask("prepare, again", provider.prepare(&trial.pool)).await
@@ -469,7 +476,7 @@ pub async fn prepare_is_repeatable(provider: &dyn Provider) -> Result<(), Violat
 /// # Cancel safety
 ///
 /// Dropping the future may leave the machine.
-pub async fn teardown_is_idempotent(provider: &dyn Provider) -> Result<(), Violation> {
+pub async fn teardown_is_idempotent(provider: &(impl Provider + Clone)) -> Result<(), Violation> {
     trial("teardown_is_idempotent", provider, async |trial| {
         trial.ask("teardown of a pool that never was", provider.teardown(&PoolId::random())).await?;
         // Dropped after one poll: it may have made anything, or nothing.
@@ -493,7 +500,7 @@ pub async fn teardown_is_idempotent(provider: &dyn Provider) -> Result<(), Viola
 /// # Cancel safety
 ///
 /// Dropping the future may leave the machines.
-pub async fn teardown_leaves_other_pools(provider: &dyn Provider) -> Result<(), Violation> {
+pub async fn teardown_leaves_other_pools(provider: &(impl Provider + Clone)) -> Result<(), Violation> {
     trial("teardown_leaves_other_pools", provider, async |here| {
         trial("teardown_leaves_other_pools", provider, async |there| {
             let (a, b) = (here.launch(0).await?, there.launch(0).await?);
@@ -501,7 +508,7 @@ pub async fn teardown_leaves_other_pools(provider: &dyn Provider) -> Result<(), 
             here.gone(&a.id).await?;
             here.ask("teardown", provider.teardown(&here.pool)).await?;
             let state = there.state(&b.id).await?;
-            let alive = matches!(state, MachineStatus::Starting | MachineStatus::Running);
+            let alive = !matches!(state, MachineStatus::Ending | MachineStatus::Gone);
             there.require(alive, || format!("with another pool's end the machine {} is {state:?}", b.id))
         })
         .await
@@ -518,7 +525,7 @@ pub async fn teardown_leaves_other_pools(provider: &dyn Provider) -> Result<(), 
 /// # Cancel safety
 ///
 /// Dropping the future may leave the machine.
-pub async fn connect_reaches_the_machine(provider: &dyn Provider) -> Result<(), Violation> {
+pub async fn connect_reaches_the_machine(provider: &(impl Provider + Clone)) -> Result<(), Violation> {
     trial("connect_reaches_the_machine", provider, async |trial| {
         let (a, b) = (trial.launch(0).await?, trial.launch(1).await?);
         for machine in [&a, &b] {
@@ -546,13 +553,13 @@ pub async fn connect_reaches_the_machine(provider: &dyn Provider) -> Result<(), 
 /// # Cancel safety
 ///
 /// Dropping the future may leave the machine.
-pub async fn connect_refuses_what_is_gone(provider: &dyn Provider) -> Result<(), Violation> {
+pub async fn connect_refuses_what_is_gone(provider: &(impl Provider + Clone)) -> Result<(), Violation> {
     trial("connect_refuses_what_is_gone", provider, async |trial| {
         let machine = trial.launch(0).await?;
         trial.terminate(&machine.id).await?;
         trial.gone(&machine.id).await?;
         let reached = async {
-            let remote = provider.connect(&machine).await?;
+            let remote = trial.checked.connect(&machine).await?;
             remote.run(&Command::script("echo here"), &|_| {}).await
         };
         match timeout(LONGEST, reached).await {
@@ -570,15 +577,19 @@ pub async fn connect_refuses_what_is_gone(provider: &dyn Provider) -> Result<(),
 struct Trial<'a> {
     clause: &'static str,
     provider: &'a dyn Provider,
+    /// The same provider as a pool asks it.
+    checked: Checked,
     pool: PoolId,
 }
 
 /// Checks a clause, and ends all that was started for it.
-async fn trial<'a, F>(clause: &'static str, provider: &'a dyn Provider, check: F) -> Result<(), Violation>
+async fn trial<'a, P, F>(clause: &'static str, provider: &'a P, check: F) -> Result<(), Violation>
 where
+    P: Provider + Clone,
     F: AsyncFnOnce(&Trial<'a>) -> Result<(), Violation>,
 {
-    let trial = Trial { clause, provider, pool: PoolId::random() };
+    let checked = Checked::new(Arc::new(provider.clone())).deadline(Limits::default().start);
+    let trial = Trial { clause, provider, checked, pool: PoolId::random() };
     let checked = check(&trial).await;
     let ended = trial.end().await;
     // What keeps it from ending is often the same that the clause is about.
@@ -602,21 +613,10 @@ impl Trial<'_> {
         self.ask("launch", self.provider.launch(&request)).await
     }
 
-    /// Tries again while the machine may still be starting.
+    /// Reaches the machine as a pool does: again and again while it may still be starting, unless the provider reports its end.
     async fn connect(&self, machine: &Machine) -> Result<Box<dyn Remote>, Violation> {
-        let end = Instant::now() + LONGEST;
-        loop {
-            match timeout(LONGEST, self.provider.connect(machine)).await {
-                Ok(Err(error))
-                    if error.status() == crate::error::ErrorStatus::Temporary && Instant::now() + PAUSE < end =>
-                {
-                    sleep(PAUSE).await;
-                }
-                Ok(Ok(remote)) => return Ok(remote),
-                Ok(Err(error)) => return Err(Violation::new(self.clause, format!("`connect` failed: {error}"))),
-                Err(_) => return Err(Violation::new(self.clause, format!("`connect` was not done after {LONGEST:?}"))),
-            }
-        }
+        let reached = self.checked.connect(machine).await;
+        reached.map_err(|error| Violation::new(self.clause, format!("`connect` failed: {error}")))
     }
 
     async fn list(&self) -> Result<Vec<Machine>, Violation> {
@@ -641,7 +641,7 @@ impl Trial<'_> {
             if state == MachineStatus::Gone {
                 return Ok(());
             }
-            self.require(state == MachineStatus::Ending, || {
+            self.require(matches!(state, MachineStatus::Ending | MachineStatus::Unknown), || {
                 format!("the machine {machine} was terminated and is {state:?}")
             })?;
             self.require(Instant::now() + pause < end, || {

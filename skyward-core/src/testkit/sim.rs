@@ -7,6 +7,7 @@
 //! skyward_core::testkit::sim::run(7).unwrap();
 //! ```
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,7 +17,8 @@ use tokio::time::{Instant, sleep, timeout};
 use super::fake_provider::{Death, FakeProvider, Script, Turn};
 use super::fake_worker::{Fate, Work};
 use crate::error::{Error, ErrorKind};
-use crate::ids::PoolId;
+use crate::event::{EventItem, Events, PoolEvent};
+use crate::ids::{Attempt, PoolId, TaskId};
 use crate::payload::{Args, Outcome, RetryPolicy, Source, Target, Task, TaskHandle, TaskOptions};
 use crate::plugin::plugin;
 use crate::pool::{ComputePool, Pool, PoolPhase, PoolStatus};
@@ -64,8 +66,9 @@ pub struct Seen {
 
 /// Plays one seed.
 ///
-/// After each step it holds that no task has two outcomes and none of another task's, that a task never comes to a worker that has it, or before its source, and that no generation is started beside an
-/// older one, and no task comes to a machine whose place another one has. At the end it holds that each task had an outcome, that no machine, agent or worker is left, that nothing of the pool goes on, and that all of it ended within a bound.
+/// After each step it holds that no task has two outcomes and none of another task's, that a task never comes to a worker that has it, or before its source, that no generation is started beside an
+/// older one, and that no task comes to a machine whose place another one has. At the end it holds that each task had an outcome, that each try at a gang was started with all of its members, that no
+/// machine, agent or worker is left, that nothing of the pool goes on, and that all of it ended within a bound.
 ///
 /// Two plays of a seed are the same, to the order of what is due at the same moment.
 ///
@@ -171,6 +174,8 @@ async fn play(seed: Seed, provider: &FakeProvider, seen: &mut Seen) -> Result<()
         Err(error) => return told(&error).and_then(|()| left(provider)),
     };
     seen.ready = true;
+    let starts = tokio::spawn(starts(pool.events()));
+    let mut gangs = Vec::new();
     let began = pool.status().nodes.len();
     let count = seed.below("tasks", 0, 0, 40);
     let mut waiting = Vec::new();
@@ -197,11 +202,18 @@ async fn play(seed: Seed, provider: &FakeProvider, seen: &mut Seen) -> Result<()
         match handles {
             Ok(handles) => {
                 seen.tasks += handles.len();
-                waiting.extend(
-                    handles
-                        .into_iter()
-                        .map(|handle| tokio::spawn(wait(seed, provider.clone(), number, args.clone(), handle))),
-                );
+                let members = handles.len() as u64;
+                if joined && members > 1 {
+                    gangs.push(handles.iter().map(TaskHandle::id).collect());
+                }
+                // In a third of the seeds callers of single members of a gang do not wait.
+                let leaves = seed.chance("leaves", u64::MAX, 0, 3) && seed.chance("leaves", number, 0, 3);
+                let leaver = leaves.then(|| seed.below("leaves", number, 1, members));
+                waiting.extend(handles.into_iter().zip(0..).map(|(handle, member)| {
+                    let leaves = leaver.filter(|leaver| members > 1 && *leaver == member);
+                    let leaves = leaves.map(|_| seed.time("leaves", number, 2, 2_000));
+                    tokio::spawn(wait(seed, provider.clone(), number, args.clone(), handle, leaves))
+                }));
             }
             Err(error) => told(&error)?,
         }
@@ -239,10 +251,35 @@ async fn play(seed: Seed, provider: &FakeProvider, seen: &mut Seen) -> Result<()
     };
     drop(pool);
     match ended {
-        End::Dropped => gone(provider).await,
-        End::Ended => left(provider),
-        End::Failed(error) => Err(format!("the pool did not end: {error}")),
+        End::Dropped => gone(provider).await?,
+        End::Ended => left(provider)?,
+        End::Failed(error) => return Err(format!("the pool did not end: {error}")),
     }
+    whole(&gangs, &starts.await.map_err(|error| error.to_string())?)
+}
+
+/// Which tries at each task were started.
+async fn starts(mut events: Events) -> BTreeMap<TaskId, BTreeSet<Attempt>> {
+    let mut starts: BTreeMap<_, BTreeSet<_>> = BTreeMap::new();
+    while let Some(item) = events.next().await {
+        if let EventItem::Event(event) = item
+            && let PoolEvent::TaskStarted { task, attempt, .. } = *event
+        {
+            starts.entry(task).or_default().insert(attempt);
+        }
+    }
+    starts
+}
+
+/// Each try at a gang was started with all of its members.
+fn whole(gangs: &[Vec<TaskId>], starts: &BTreeMap<TaskId, BTreeSet<Attempt>>) -> Result<(), String> {
+    for gang in gangs {
+        let tries: Vec<_> = gang.iter().map(|id| starts.get(id)).collect();
+        if tries.iter().any(|other| *other != tries[0]) {
+            return Err(format!("a gang was started without a member: {gang:?} were started at {tries:?}"));
+        }
+    }
+    Ok(())
 }
 
 /// Asks for another size; whether the pool has come to it.
@@ -299,9 +336,11 @@ async fn wait(
     number: u64,
     args: bytes::Bytes,
     handle: TaskHandle,
+    leaves: Option<Duration>,
 ) -> Result<Option<bool>, String> {
-    let outcome: Outcome = if seed.chance("cancel", number, 0, 8) {
-        match timeout(seed.time("cancel", number, 1, 5_000), handle.outcome()).await {
+    let leaves = leaves.or_else(|| seed.chance("cancel", number, 0, 8).then(|| seed.time("cancel", number, 1, 5_000)));
+    let outcome: Outcome = if let Some(after) = leaves {
+        match timeout(after, handle.outcome()).await {
             Ok(outcome) => outcome,
             Err(_) => return Ok(None),
         }

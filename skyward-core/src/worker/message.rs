@@ -1,4 +1,4 @@
-//! The messages of the protocol, version 1; `docs/protocol.md` says what they mean.
+//! The messages of the protocol, version 2; `docs/protocol.md` says what they mean.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use crate::plugin::Hook;
 use crate::spec::Secrets;
 
 /// What the client and the node speak.
-pub const PROTOCOL_VERSION: u32 = 1;
+pub const PROTOCOL_VERSION: u32 = 2;
 
 /// The message by which either side of a node refuses what it got.
 const ERROR: u32 = 41;
@@ -23,13 +23,14 @@ const ERROR: u32 = 41;
 #[allow(missing_docs, reason = "docs/protocol.md names the fields")]
 pub enum ToAgent {
     Hello { pool: String, max_frame: usize },
-    Start { generation: u64, workers: Vec<u32>, spec: Box<StartSpec>, peers: Peers },
+    Start { request: u64, generation: u64, workers: Vec<u32>, spec: Box<StartSpec>, peers: Peers },
     ReservePort { request: u64 },
     Signal { generation: u64, worker: u32, signal: Signal },
-    Stop { generation: u64, workers: Vec<u32>, grace: f64 },
+    Stop { request: u64, generation: u64, workers: Vec<u32>, grace: f64 },
     Ping { sequence: u64, lease: f64 },
     Logs { generation: u64, worker: u32, stdout: u64, stderr: u64 },
-    Shutdown { grace: f64 },
+    Shutdown { request: u64, grace: f64 },
+    Recall { generation: u64, worker: u32, pid: u32, upto: u64 },
 }
 
 /// What an agent does to a worker.
@@ -42,24 +43,82 @@ pub enum Signal {
     Kill,
     /// Has the stacks of all threads sent.
     Stacks,
+    /// Has a worker that computes look at its connection. No payload notices.
+    Attend,
 }
 
 /// From an agent to the client.
 #[derive(Debug, Clone, PartialEq)]
 #[allow(missing_docs, reason = "docs/protocol.md names the fields")]
 pub enum FromAgent {
-    Hello { version: u32, pid: u32, python: String },
-    Started { generation: u64, workers: Vec<StartedWorker> },
-    Port { request: u64, port: u16 },
-    Exited { generation: u64, worker: u32, pid: u32, code: Option<i32>, signal: Option<i32>, out_of_memory: bool },
-    Pong { sequence: u64 },
-    Log { generation: u64, worker: u32, stream: u8, offset: u64, bytes: Bytes },
-    LogEnd { generation: u64, worker: u32, stdout: u64, stderr: u64 },
-    Stopped { generation: u64, workers: Vec<u32> },
-    Error { refused: u32, text: String },
-    Bye,
-    Progress { generation: u64, worker: u32 },
-    Stacks { generation: u64, worker: u32, text: Bytes },
+    Hello {
+        version: u32,
+        pid: u32,
+        python: String,
+    },
+    Started {
+        request: u64,
+        generation: u64,
+        workers: Vec<StartedWorker>,
+    },
+    Port {
+        request: u64,
+        port: u16,
+    },
+    Exited {
+        generation: u64,
+        worker: u32,
+        pid: u32,
+        code: Option<i32>,
+        signal: Option<i32>,
+        out_of_memory: bool,
+        begun: u64,
+    },
+    Pong {
+        sequence: u64,
+    },
+    Log {
+        generation: u64,
+        worker: u32,
+        stream: u8,
+        offset: u64,
+        bytes: Bytes,
+    },
+    LogEnd {
+        generation: u64,
+        worker: u32,
+        stdout: u64,
+        stderr: u64,
+    },
+    Stopped {
+        request: u64,
+        generation: u64,
+        workers: Vec<u32>,
+    },
+    Error {
+        refused: u32,
+        text: String,
+        request: u64,
+    },
+    Bye {
+        request: u64,
+    },
+    Progress {
+        generation: u64,
+        worker: u32,
+    },
+    Stacks {
+        generation: u64,
+        worker: u32,
+        text: Bytes,
+    },
+    Recalled {
+        generation: u64,
+        worker: u32,
+        pid: u32,
+        upto: u64,
+        begun: u64,
+    },
 }
 
 /// A worker process that an agent started.
@@ -80,18 +139,18 @@ pub enum ToWorker<'a> {
     Hello {
         generation: u64,
         acknowledged: u64,
-        awaited: &'a [(u64, u64, u32)],
+        streams: &'a [Awaited],
     },
     Load {
-        reference: u32,
+        slot: u32,
         digest: &'a str,
         body: Bytes,
     },
     Run {
-        task: u64,
-        reference: u32,
+        run: u64,
+        slot: u32,
         acknowledged: u64,
-        credit: u32,
+        granted: u64,
         trace: Option<&'a TraceContext>,
         gang: bool,
         args: Bytes,
@@ -99,24 +158,51 @@ pub enum ToWorker<'a> {
     Ack {
         sequence: u64,
     },
-    Credit {
-        task: u64,
-        items: u32,
-    },
+    Credit(Awaited),
     Cancel {
-        task: u64,
+        run: u64,
     },
     Bye,
+}
+
+/// How far the client has come with the items of a run. Both numbers only grow, so that what is late or repeated does no harm.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Awaited {
+    /// Which run.
+    pub run: u64,
+    /// The items before this index have arrived.
+    pub arrived: u64,
+    /// The items before this index may be sent.
+    pub granted: u64,
 }
 
 /// From a worker to the client.
 #[derive(Debug, Clone, PartialEq)]
 #[allow(missing_docs, reason = "docs/protocol.md names the fields")]
 pub enum FromWorker {
-    Hello { version: u32, pid: u32, generation: u64, rank: u32, ready: bool, python: String, failure: Option<Failure> },
+    Hello(WorkerHello),
     Result { end: TaskEnd, value: Bytes },
     Failure { end: TaskEnd, failure: Failure },
-    Item { task: u64, index: u64, value: Bytes },
+    Item { run: u64, index: u64, value: Bytes },
+}
+
+/// The first message of a worker.
+#[derive(Debug, Clone, PartialEq)]
+pub struct WorkerHello {
+    /// What it speaks.
+    pub version: u32,
+    /// Its process.
+    pub pid: u32,
+    /// The world that it belongs to.
+    pub generation: u64,
+    /// Its rank there.
+    pub rank: u32,
+    /// The interpreter's version.
+    pub python: String,
+    /// The runs up to this number have arrived.
+    pub received: u64,
+    /// Why its hooks could not be entered, where they could not.
+    pub failure: Option<Failure>,
 }
 
 /// What a worker says of a task that ended.
@@ -124,8 +210,8 @@ pub enum FromWorker {
 pub struct TaskEnd {
     /// The number of this result on its worker, from 1.
     pub sequence: u64,
-    /// Which task.
-    pub task: u64,
+    /// Which run.
+    pub run: u64,
     /// Where standard output ended.
     pub stdout: u64,
     /// Where standard error ended.
@@ -245,6 +331,7 @@ impl ToAgent {
             Self::Ping { .. } => 6,
             Self::Logs { .. } => 7,
             Self::Shutdown { .. } => 8,
+            Self::Recall { .. } => 9,
         }
     }
 
@@ -257,19 +344,20 @@ impl ToAgent {
         let number = self.number();
         let head = match self {
             Self::Hello { pool, max_frame } => pack(&(number, PROTOCOL_VERSION, pool, max_frame))?,
-            Self::Start { generation, workers, spec, .. } => {
+            Self::Start { request, generation, workers, spec, .. } => {
                 let mut body = Vec::new();
                 crate::payload::value::encode_into(&mut body, spec).map_err(|error| protocol("start spec", &error))?;
                 // The empty list, in whose place the peers come.
                 body.pop();
-                return Ok((pack(&(number, generation, workers))?, body.into()));
+                return Ok((pack(&(number, request, generation, workers))?, body.into()));
             }
             Self::ReservePort { request } => pack(&(number, request))?,
             Self::Signal { generation, worker, signal } => pack(&(number, generation, worker, signal))?,
-            Self::Stop { generation, workers, grace } => pack(&(number, generation, workers, grace))?,
+            Self::Stop { request, generation, workers, grace } => pack(&(number, request, generation, workers, grace))?,
             Self::Ping { sequence, lease } => pack(&(number, sequence, lease))?,
             Self::Logs { generation, worker, stdout, stderr } => pack(&(number, generation, worker, stdout, stderr))?,
-            Self::Shutdown { grace } => pack(&(number, grace))?,
+            Self::Shutdown { request, grace } => pack(&(number, request, grace))?,
+            Self::Recall { generation, worker, pid, upto } => pack(&(number, generation, worker, pid, upto))?,
         };
         Ok((head, Bytes::new()))
     }
@@ -304,21 +392,22 @@ impl ToWorker<'_> {
     /// [`ErrorKind::Protocol`] when a part cannot be encoded.
     pub fn encode(self) -> Result<(Vec<u8>, Bytes)> {
         Ok(match self {
-            Self::Hello { generation, acknowledged, awaited } => {
-                (pack(&(65, PROTOCOL_VERSION, generation, acknowledged, awaited))?, Bytes::new())
+            Self::Hello { generation, acknowledged, streams } => {
+                let streams: Vec<_> = streams.iter().map(|at| (at.run, at.arrived, at.granted)).collect();
+                (pack(&(65, PROTOCOL_VERSION, generation, acknowledged, streams))?, Bytes::new())
             }
-            Self::Load { reference, digest, body } => (pack(&(66, reference, digest))?, body),
-            Self::Run { task, reference, acknowledged, credit, trace, gang, args } => {
+            Self::Load { slot, digest, body } => (pack(&(66, slot, digest))?, body),
+            Self::Run { run, slot, acknowledged, granted, trace, gang, args } => {
                 let trace = trace.map(|trace| (trace.parent(), trace.state().unwrap_or_default()));
                 let head = match gang {
-                    true => pack(&(67, task, reference, acknowledged, credit, trace))?,
-                    false => pack(&(67, task, reference, acknowledged, credit, trace, false))?,
+                    true => pack(&(67, run, slot, acknowledged, granted, trace))?,
+                    false => pack(&(67, run, slot, acknowledged, granted, trace, false))?,
                 };
                 (head, args)
             }
             Self::Ack { sequence } => (pack(&(68, sequence))?, Bytes::new()),
-            Self::Credit { task, items } => (pack(&(69, task, items))?, Bytes::new()),
-            Self::Cancel { task } => (pack(&(70, task))?, Bytes::new()),
+            Self::Credit(Awaited { run, arrived, granted }) => (pack(&(69, run, granted, arrived))?, Bytes::new()),
+            Self::Cancel { run } => (pack(&(70, run))?, Bytes::new()),
             Self::Bye => (pack(&(71,))?, Bytes::new()),
         })
     }
@@ -334,7 +423,7 @@ impl FromAgent {
         let mut head = Elements::of(&frame.head)?;
         Ok(match head.next::<u32>()? {
             33 => Self::Hello { version: head.next()?, pid: head.next()?, python: head.next()? },
-            34 => Self::Started { generation: head.next()?, workers: head.next()? },
+            34 => Self::Started { request: head.next()?, generation: head.next()?, workers: head.next()? },
             35 => {
                 let request = head.next()?;
                 let _address: String = head.next()?;
@@ -347,6 +436,7 @@ impl FromAgent {
                 code: head.next()?,
                 signal: head.next()?,
                 out_of_memory: head.next()?,
+                begun: head.next()?,
             },
             37 => Self::Pong { sequence: head.next()? },
             38 => Self::Log {
@@ -362,11 +452,18 @@ impl FromAgent {
                 stdout: head.next()?,
                 stderr: head.next()?,
             },
-            40 => Self::Stopped { generation: head.next()?, workers: head.next()? },
-            ERROR => Self::Error { refused: head.next()?, text: head.next()? },
-            42 => Self::Bye,
+            40 => Self::Stopped { request: head.next()?, generation: head.next()?, workers: head.next()? },
+            ERROR => Self::Error { refused: head.next()?, text: head.next()?, request: head.next()? },
+            42 => Self::Bye { request: head.next()? },
             43 => Self::Progress { generation: head.next()?, worker: head.next()? },
             44 => Self::Stacks { generation: head.next()?, worker: head.next()?, text: frame.body },
+            45 => Self::Recalled {
+                generation: head.next()?,
+                worker: head.next()?,
+                pid: head.next()?,
+                upto: head.next()?,
+                begun: head.next()?,
+            },
             other => return Err(unknown("agent", other)),
         })
     }
@@ -383,13 +480,18 @@ impl FromWorker {
         Ok(match head.next::<u32>()? {
             97 => {
                 let (version, pid, generation, rank) = (head.next()?, head.next()?, head.next()?, head.next()?);
-                let (ready, python) = (head.next()?, head.next()?);
+                if version != PROTOCOL_VERSION {
+                    // What follows is what that version says.
+                    let (python, received, failure) = (String::new(), 0, None);
+                    return Ok(Self::Hello(WorkerHello { version, pid, generation, rank, python, received, failure }));
+                }
+                let (ready, python, received) = (head.next()?, head.next()?, head.next()?);
                 let failure = if ready { None } else { Some(Failure::decode(&frame.body)?) };
-                Self::Hello { version, pid, generation, rank, ready, python, failure }
+                Self::Hello(WorkerHello { version, pid, generation, rank, python, received, failure })
             }
             98 => Self::Result { end: head.task_end()?, value: frame.body },
             99 => Self::Failure { end: head.task_end()?, failure: Failure::decode(&frame.body)? },
-            100 => Self::Item { task: head.next()?, index: head.next()?, value: frame.body },
+            100 => Self::Item { run: head.next()?, index: head.next()?, value: frame.body },
             ERROR => {
                 let (refused, text): (u32, String) = (head.next()?, head.next()?);
                 return Err(Error::new(ErrorKind::Protocol, format!("the worker refused message {refused}: {text}")));
@@ -417,7 +519,7 @@ impl<'a> Elements<'a> {
     /// By hand, because one comes back from every call.
     fn task_end(&mut self) -> Result<TaskEnd> {
         let mut number = || rmp::decode::read_int::<u64, _>(&mut self.0).map_err(|error| unreadable(&error));
-        Ok(TaskEnd { sequence: number()?, task: number()?, stdout: number()?, stderr: number()?, micros: number()? })
+        Ok(TaskEnd { sequence: number()?, run: number()?, stdout: number()?, stderr: number()?, micros: number()? })
     }
 }
 
@@ -496,7 +598,7 @@ mod tests {
             cluster,
         };
         let peers = Peers::new(&peers).unwrap();
-        let start = ToAgent::Start { generation: 1, workers: vec![0], spec: Box::new(spec), peers };
+        let start = ToAgent::Start { request: 1, generation: 1, workers: vec![0], spec: Box::new(spec), peers };
         let (_, body) = start.encode().unwrap();
         let body: serde_json::Value = rmp_serde::from_slice(&[body, start.shared()].concat()).unwrap();
         let told = serde_json::json!([{"node": 0, "addr": "10.0.0.1"}, {"node": 1, "addr": "10.0.0.2"}]);

@@ -4,3 +4,4 @@ pub mod codec;
 pub mod link;
 pub mod message;
 pub mod session;
+mod slots;

@@ -1,19 +1,29 @@
-//! The state of one worker's connection: which sources it has, what was acknowledged. No I/O.
+//! What a client and a worker have said to each other in the worker's life, over however many connections. No I/O.
+//!
+//! All numbers are absolute and only grow: runs are numbered from 1, results too, and the items of a run from 0. So whatever was lost with a connection, both sides say how far they are and go on
+//! from there; what comes twice changes nothing.
 
-use std::collections::HashMap;
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::message::ToWorker;
+use super::message::{PROTOCOL_VERSION, ToWorker, WorkerHello};
+use super::slots::Slots;
 use crate::error::{Error, ErrorKind, Result};
-use crate::ids::TaskId;
+use crate::ids::{Generation, Rank, TaskId};
 use crate::payload::{Source, Task};
 
-/// What the client knows of a worker process, across reconnects.
+/// What the client knows of a worker process.
 #[derive(Debug)]
 pub struct Session {
-    references: HashMap<String, u32>,
+    slots: Slots,
+    /// Runs that have no answer, in the order of their numbers.
+    sent: VecDeque<Sent>,
+    /// The number of the run that was sent last.
+    last: u64,
+    /// Runs up to this number may have been recalled.
+    recalled: u64,
     /// Results up to this number were handed on.
     received: u64,
     /// Results up to this number were acknowledged.
@@ -22,56 +32,112 @@ pub struct Session {
     max_frame: usize,
 }
 
+/// A run on the books.
+#[derive(Debug, Clone, Copy)]
+struct Sent {
+    run: u64,
+    task: TaskId,
+}
+
+/// What a worker is to run.
+#[derive(Debug, Clone, Copy)]
+pub struct Call<'a> {
+    /// The payload and its arguments.
+    pub task: &'a Task,
+    /// How many items of a stream may be sent; 0 if it is none.
+    pub granted: u64,
+    /// Whether all ranks run it at the same time.
+    pub gang: bool,
+}
+
+/// What a result is to the client.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Answer {
+    /// The task that it answers. None: it came before, or answers a run that was taken back.
+    pub task: Option<TaskId>,
+    /// An acknowledgement to send now, because much is kept on the node.
+    pub acknowledge: Option<u64>,
+}
+
 /// One frame to send.
 pub type Outgoing = (Vec<u8>, Bytes);
 
 impl Session {
     /// The session of a new worker process.
     pub fn new(max_frame: usize) -> Self {
-        Self { references: HashMap::new(), received: 0, acknowledged: 0, unacknowledged_bytes: 0, max_frame }
+        let (slots, sent) = (Slots::default(), VecDeque::new());
+        Self { slots, sent, last: 0, recalled: 0, received: 0, acknowledged: 0, unacknowledged_bytes: 0, max_frame }
     }
 
-    /// The frames that make the worker run a task: its source, once, and the call. `gang`: all ranks run it at the same time.
+    /// Puts a task on the books, with the next number, and gives the frames that make the worker run it: its payload, where the worker does not keep that, and the call.
+    /// Without a connection there is nowhere to send them: [`on_connected`](Self::on_connected) does.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Payload`] when source or arguments are larger than a frame.
-    pub fn run(
+    /// [`ErrorKind::Payload`] when source or arguments are larger than a frame. The task is not on the books then.
+    pub fn run(&mut self, id: TaskId, call: Call<'_>, send: Option<impl FnMut(Outgoing)>) -> Result<u64> {
+        self.check_size("arguments", call.task.args.len())?;
+        let run = self.last + 1;
+        match send {
+            Some(send) => self.send(run, call, send)?,
+            None => self.check_size("source", call.task.source.size())?,
+        }
+        self.last = run;
+        self.sent.push_back(Sent { run, task: id });
+        Ok(run)
+    }
+
+    /// A connection to the worker is there, and runs up to `received` have arrived: gives the frames of the others. `call` knows what to run for a task, unless nobody waits for it any more.
+    /// Such a task leaves the books where the worker never got it, and so does one that cannot be sent; these are returned with their errors.
+    pub fn on_connected<'a>(
         &mut self,
-        id: TaskId,
-        task: &Task,
-        credit: u32,
-        gang: bool,
+        received: u64,
+        mut call: impl FnMut(TaskId) -> Option<Call<'a>>,
         mut send: impl FnMut(Outgoing),
-    ) -> Result<()> {
-        self.check_size("arguments", task.args.len())?;
-        let reference = match self.references.get(task.source.digest()) {
-            Some(reference) => *reference,
+    ) -> Vec<(TaskId, Error)> {
+        self.slots.forget_after(received);
+        let mut unsent = Vec::new();
+        let first = self.sent.partition_point(|sent| sent.run <= received);
+        for sent in self.sent.split_off(first) {
+            let cancelled = || Error::new(ErrorKind::Cancelled, "the task was cancelled before it began");
+            match call(sent.task).ok_or_else(cancelled).and_then(|call| self.send(sent.run, call, &mut send)) {
+                Ok(()) => self.sent.push_back(sent),
+                Err(error) => unsent.push((sent.task, error)),
+            }
+        }
+        unsent
+    }
+
+    fn send(&mut self, run: u64, call: Call<'_>, mut send: impl FnMut(Outgoing)) -> Result<()> {
+        let source = &call.task.source;
+        let slot = match self.slots.get(source.digest(), run) {
+            Some(slot) => slot,
             None => {
-                let body = source_body(&task.source)?;
+                let body = source_body(source)?;
                 self.check_size("source", body.len())?;
-                let reference = self.references.len() as u32;
-                send(ToWorker::Load { reference, digest: task.source.digest(), body }.encode()?);
-                self.references.insert(task.source.digest().to_owned(), reference);
-                reference
+                let slot = self.slots.take(source.digest(), run);
+                send(ToWorker::Load { slot, digest: source.digest(), body }.encode()?);
+                slot
             }
         };
-        self.acknowledge_all();
-        let acknowledged = self.acknowledged;
-        let (trace, args) = (task.trace.as_ref(), task.args.clone());
-        send(ToWorker::Run { task: id.0, reference, acknowledged, credit, trace, gang, args }.encode()?);
+        let acknowledged = self.acknowledge_all();
+        let (trace, args) = (call.task.trace.as_ref(), call.task.args.clone());
+        let Call { granted, gang, .. } = call;
+        send(ToWorker::Run { run, slot, acknowledged, granted, trace, gang, args }.encode()?);
         Ok(())
     }
 
-    /// Takes note of a result. `false`: it came before, and is dropped. The second value is an acknowledgement to send now, because much is kept on the node.
-    pub fn on_result(&mut self, sequence: u64, bytes: usize) -> (bool, Option<u64>) {
+    /// Takes note of the result of a run.
+    pub fn on_result(&mut self, sequence: u64, run: u64, bytes: usize) -> Answer {
         if sequence <= self.received {
-            return (false, None);
+            return Answer { task: None, acknowledge: None };
         }
         self.received = sequence;
         self.unacknowledged_bytes += bytes;
         let due = self.unacknowledged_bytes >= ACK_BYTES || self.received - self.acknowledged >= ACK_RESULTS;
-        (true, due.then(|| self.acknowledge_all()))
+        let acknowledge = due.then(|| self.acknowledge_all());
+        let task = self.place(run).and_then(|place| self.sent.remove(place)).map(|sent| sent.task);
+        Answer { task, acknowledge }
     }
 
     /// Whether a result can have this number: the worker counts them, and sends none before the one that comes before it.
@@ -86,14 +152,55 @@ impl Session {
         self.acknowledged
     }
 
-    /// After a reconnect the worker's references are forgotten.
-    pub fn on_reconnect(&mut self) {
-        self.references.clear();
-    }
-
     /// Results up to this number were handed on.
     pub fn received(&self) -> u64 {
         self.received
+    }
+
+    /// The number of the run that was sent last; 0 before the first.
+    pub fn last(&self) -> u64 {
+        self.last
+    }
+
+    /// All runs so far are to be recalled; gives the number of the last one.
+    pub fn recall(&mut self) -> u64 {
+        self.recalled = self.last;
+        self.recalled
+    }
+
+    /// Whether a worker can say of this run that it was recalled.
+    pub fn is_recalled(&self, run: u64) -> bool {
+        run <= self.recalled
+    }
+
+    /// What is on the books, in the order in which the worker runs it: the number of each run, and its task.
+    pub fn sent(&self) -> impl Iterator<Item = (u64, TaskId)> + '_ {
+        self.sent.iter().map(|sent| (sent.run, sent.task))
+    }
+
+    /// The task of a run that is on the books.
+    pub fn task(&self, run: u64) -> Option<TaskId> {
+        self.place(run).map(|place| self.sent[place].task)
+    }
+
+    /// The run of a task that is on the books.
+    pub fn run_of(&self, task: TaskId) -> Option<u64> {
+        self.sent.iter().find(|sent| sent.task == task).map(|sent| sent.run)
+    }
+
+    /// Takes the tasks of runs off the books that are numbered above `begun` and up to `upto`: the worker has not begun them, and never will.
+    pub fn take_back(&mut self, begun: u64, upto: u64) -> Vec<TaskId> {
+        let first = self.sent.partition_point(|sent| sent.run <= begun);
+        let end = self.sent.partition_point(|sent| sent.run <= upto);
+        self.sent.drain(first..end.max(first)).map(|sent| sent.task).collect()
+    }
+
+    fn place(&self, run: u64) -> Option<usize> {
+        // Nearly always it is the one that comes first.
+        match self.sent.front() {
+            Some(first) if first.run == run => Some(0),
+            _ => self.sent.binary_search_by_key(&run, |sent| sent.run).ok(),
+        }
     }
 
     fn check_size(&self, what: &str, length: usize) -> Result<()> {
@@ -102,6 +209,35 @@ impl Session {
         }
         Err(too_large(what, length, self.max_frame))
     }
+}
+
+/// Whether it is this worker that says hello.
+///
+/// # Errors
+///
+/// [`ErrorKind::Protocol`] when its version, process, generation or rank is another.
+pub fn check_hello(hello: &WorkerHello, pid: u32, generation: Generation, rank: Rank) -> Result<()> {
+    let wrong = |what: &str, said: u64, due: u64| {
+        Error::new(
+            ErrorKind::Protocol,
+            format!("the worker of rank {rank} was due, and one of another {what} answered: {said}, not {due}"),
+        )
+    };
+    if hello.version != PROTOCOL_VERSION {
+        return Err(wrong("protocol version", hello.version.into(), PROTOCOL_VERSION.into())
+            .with_hint("the worker package on the node is of another version than this client"));
+    }
+    if hello.generation != generation.0 {
+        return Err(wrong("generation", hello.generation, generation.0));
+    }
+    if hello.rank != rank.0 {
+        return Err(wrong("rank", hello.rank.into(), rank.0.into()));
+    }
+    if hello.pid != pid {
+        return Err(wrong("process", hello.pid.into(), pid.into())
+            .with_hint("a plugin's launcher must replace itself with the worker (`exec`), not start it as a child"));
+    }
+    Ok(())
 }
 
 /// The error of a payload that does not fit into a frame.
@@ -134,44 +270,5 @@ const ACK_BYTES: usize = 16 << 20;
 const ACK_RESULTS: u64 = 256;
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::payload::Args;
-
-    fn task(text: &'static str) -> Task {
-        Task::new(Arc::new(Source::file("a.py", text, "f")), Args::new().encode().unwrap())
-    }
-
-    fn run(session: &mut Session, id: u64, task: &Task) -> Vec<u8> {
-        let mut numbers = Vec::new();
-        session.run(TaskId(id), task, 0, false, |(head, _)| numbers.push(head[1])).unwrap();
-        numbers
-    }
-
-    #[test]
-    fn a_source_is_sent_once_and_again_after_a_reconnect() {
-        let mut session = Session::new(1 << 20);
-        assert_eq!(run(&mut session, 1, &task("def f(): pass")), [66, 67]);
-        assert_eq!(run(&mut session, 2, &task("def f(): pass")), [67]);
-        assert_eq!(run(&mut session, 3, &task("def f(): 1")), [66, 67]);
-        session.on_reconnect();
-        assert_eq!(run(&mut session, 4, &task("def f(): 1")), [66, 67]);
-    }
-
-    #[test]
-    fn a_repeated_result_is_dropped_and_large_ones_are_acknowledged() {
-        let mut session = Session::new(1 << 20);
-        assert!(session.expects(1) && !session.expects(2));
-        assert_eq!(session.on_result(1, 10), (true, None));
-        assert!(session.expects(1) && session.expects(2) && !session.expects(u64::MAX));
-        assert_eq!(session.on_result(1, 10), (false, None));
-        assert_eq!(session.on_result(2, ACK_BYTES), (true, Some(2)));
-    }
-
-    #[test]
-    fn what_does_not_fit_a_frame_is_an_error_before_it_is_sent() {
-        let mut session = Session::new(8);
-        let error = session.run(TaskId(1), &task("def f(): pass"), 0, false, |_| panic!("sent")).unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::Payload);
-    }
-}
+#[path = "session_tests.rs"]
+mod tests;

@@ -106,7 +106,7 @@ impl Remote for Container {
 
     async fn run(&self, command: &Command, on_line: OnLine<'_>) -> Result<CommandOutput> {
         self.calls.lock().unwrap().push("run");
-        Process::new().run(&self.exec(command), on_line).await
+        Process::new().inherit(["DOCKER_*"]).run(&self.exec(command), on_line).await
     }
 
     async fn put(&self, path: &str, bytes: &[u8], mode: u32) -> Result<()> {
@@ -114,12 +114,16 @@ impl Remote for Container {
         let script =
             format!("mkdir -p \"${{1%/*}}\"; cat >\"$1.new\"; chmod {mode:o} \"$1.new\"; mv \"$1.new\" \"$1\"");
         let put = Command::new(["sh", "-euc", &script, "sh", path]).stdin(bytes.to_vec());
-        let output = Process::new().run(&self.exec(&put), &|_| {}).await?;
+        let output = Process::new().inherit(["DOCKER_*"]).run(&self.exec(&put), &|_| {}).await?;
         if output.success() { Ok(()) } else { Err(Error::new(ErrorKind::Bootstrap, output.stderr)) }
     }
 
     async fn open(&self, socket: &str) -> Result<ByteStream> {
         Err(Error::new(ErrorKind::Io, format!("nothing here opens {socket}")))
+    }
+
+    async fn builder(&self) -> Result<Option<Box<dyn Remote>>> {
+        Ok(None)
     }
 }
 

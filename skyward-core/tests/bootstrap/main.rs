@@ -419,6 +419,27 @@ async fn without_uv_it_is_fetched_by_what_there_is_or_comes_from_the_client() {
 }
 
 #[tokio::test]
+async fn uv_comes_from_the_client_where_the_machine_does_not_reach_the_index() {
+    needs_index!();
+    // The words and statuses of the tools where there is no route.
+    for (tool, says, status) in [
+        ("curl", "curl: (7) Failed to connect to pypi.org port 443: Network is unreachable", 7),
+        ("wget", "failed: Network is unreachable.", 4),
+    ] {
+        let site = Site::new().with_only(&["python3"]);
+        let script = format!("#!/bin/sh\necho '{says}' >&2\nexit {status}\n");
+        let path = site.root.join("bin").join(tool);
+        std::fs::write(&path, script).unwrap();
+        std::fs::set_permissions(&path, PermissionsExt::from_mode(0o755)).unwrap();
+        let (ready, events) = site.start(&Image::new(), 0).await;
+        ready.unwrap();
+        assert_eq!(lines_with(&events, "the client is asked for uv"), 1, "{tool}: {events:?}");
+        assert_eq!(lines_with(&events, "putting uv on the machine"), 1, "{tool}: {events:?}");
+        site.end().await;
+    }
+}
+
+#[tokio::test]
 async fn uv_is_fetched_from_an_index_with_a_password_and_is_the_one_that_is_pinned_or_none() {
     let pinned = include_str!("../../src/bootstrap/scripts/uv.txt").split([' ', '=']).nth(2).unwrap();
     for tool in ["curl", "wget", "python3"] {

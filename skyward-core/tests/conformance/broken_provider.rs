@@ -34,6 +34,7 @@ enum Fault {
     SecondTeardownFails,
     TeardownEndsAll,
     ConnectsAnywhere,
+    EndsUnreached,
     Resurrects,
 }
 
@@ -74,6 +75,14 @@ fn refused(what: &str) -> Error {
 impl Provider for Broken {
     fn name(&self) -> &str {
         if self.fault == Fault::NameChanges && self.count() % 2 == 1 { "other" } else { "broken" }
+    }
+
+    async fn identity(&self) -> Result<Option<String>> {
+        self.local.identity().await
+    }
+
+    fn outlives_client(&self) -> bool {
+        self.local.outlives_client()
     }
 
     async fn offers(&self, requirements: &Requirements) -> Result<Vec<Offer>> {
@@ -145,6 +154,10 @@ impl Provider for Broken {
     async fn connect(&self, machine: &Machine) -> Result<Box<dyn Remote>> {
         match self.fault {
             Fault::ConnectsAnywhere | Fault::LeavesProcesses => Ok(Box::new(Process::new())),
+            Fault::EndsUnreached => {
+                self.local.terminate(&machine.id).await?;
+                Err(refused("it does not answer yet").temporary())
+            }
             _ => self.local.connect(machine).await,
         }
     }
@@ -190,6 +203,17 @@ impl Provider for Broken {
             _ => self.local.list(pool).await,
         }
     }
+}
+
+#[tokio::test]
+async fn a_machine_that_ends_before_it_is_reached_is_found_at_once() {
+    let folder = Folder::new();
+    let broken = Broken::new(&folder, Fault::EndsUnreached);
+    // What is only retried is found after ten minutes.
+    let found = tokio::time::timeout(Duration::from_secs(60), suite::connect_reaches_the_machine(&broken)).await;
+    let violation = found.expect("it is still tried to reach the machine").unwrap_err();
+    assert_eq!(violation.clause, "connect_reaches_the_machine");
+    assert!(violation.found.contains("reports the machine") && violation.found.contains("as gone"), "{violation}");
 }
 
 /// Checks one clause of a provider with one fault.

@@ -88,6 +88,10 @@ impl Remote for Broken {
             _ => Process::new().open(socket).await,
         }
     }
+
+    async fn builder(&self) -> Result<Option<Box<dyn Remote>>> {
+        Ok(None)
+    }
 }
 
 macro_rules! finds {

@@ -6,11 +6,15 @@ mod claims;
 #[path = "../../../tests/common/disk.rs"]
 mod disk;
 mod faults;
+mod keepers;
 mod ownership;
 mod pool;
+#[path = "../support/printed.rs"]
+mod printed;
 mod scene;
 #[path = "../support/sshd.rs"]
 mod sshd;
+mod users;
 
 use skyward_core::testkit::provider_suite;
 

@@ -1,5 +1,6 @@
 //! A whole pool on two hosts, with real Python: what is cut comes back, what is lost is replaced, and nothing is left.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,9 +9,13 @@ use skyward_core::ids::Rank;
 use skyward_core::payload::{Args, PendingCompute, RetryPolicy, Source, Target};
 use skyward_core::plugin::plugin;
 use skyward_core::pool::{ComputePool, Pool, PoolBuilder};
+use skyward_core::provider::Hosts;
+use skyward_core::remote::ssh::{self, HostKeys, Key};
 use skyward_core::spec::{Limits, Nodes};
 
+use crate::printed::printed_before_outcome;
 use crate::scene::{Scene, Tool, kill, lives, wait};
+use crate::sshd::Options;
 
 const PAYLOAD: &str = "
 import os, time
@@ -46,8 +51,13 @@ pub(crate) fn builder(scene: &Scene, lease: Duration) -> PoolBuilder {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_pool_on_two_hosts_returns_results_and_leaves_nothing() {
     let Some(scene) = Scene::new(2) else { return };
-    let answers =
-        builder(&scene, Duration::from_secs(60)).scope(async |pool| work(7, "").broadcast(pool).await).await.unwrap();
+    let answers = builder(&scene, Duration::from_secs(60))
+        .scope(async |pool| {
+            printed_before_outcome(pool, 5).await;
+            work(7, "").broadcast(pool).await
+        })
+        .await
+        .unwrap();
     assert_eq!(answers.iter().map(|answer| answer.0).collect::<Vec<_>>(), [7, 7]);
     assert_ne!(answers[0].2, answers[1].2);
     assert!(answers.iter().all(|answer| !lives(answer.1)));
@@ -55,6 +65,25 @@ async fn a_pool_on_two_hosts_returns_results_and_leaves_nothing() {
         assert_eq!(scene.machines(server).len(), 0);
         wait("its sessions ended", || scene.servers[server].sessions().is_empty());
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn all_slots_of_a_host_behind_a_bastion_become_one_pool() {
+    // What OpenSSH has where its configuration says nothing.
+    let stock = Options::new().line("MaxStartups 10:30:100").line("MaxSessions 10");
+    let (Some(scene), Some(gate)) = (Scene::with(1, &stock), Scene::with(1, &stock)) else { return };
+    let sshd = &gate.servers[0];
+    let bastion = ssh::Target::new(sshd.address()).port(sshd.port()).user(sshd.user());
+    let bastion = bastion.key(Key::file(sshd.client_key())).host_keys(HostKeys::pinned(sshd.host_key()));
+    let hosts = Hosts::new([scene.host(0).slots(SLOTS).jump(bastion)]);
+    let mut limits = Limits::default();
+    // Each end reads all processes of the host, several times: with so many nodes on two cores that takes a while.
+    limits.shutdown = Duration::from_secs(180);
+    let pool = Pool::builder().provider(hosts).nodes(Nodes::fixed(SLOTS)).limits(limits);
+    let answers = pool.scope(async |pool| work(7, "").broadcast(pool).await).await.unwrap();
+    let machines: BTreeSet<String> = answers.into_iter().map(|(_, _, machine)| machine).collect();
+    assert_eq!(machines.len() as u32, SLOTS);
+    assert_eq!(scene.machines(0).len(), 0);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -188,3 +217,6 @@ pub(crate) fn parent(pid: u32) -> u32 {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
     stat.rsplit(") ").next().unwrap().split(' ').nth(1).unwrap().parse().unwrap()
 }
+
+/// More than a server lets log in at a time.
+const SLOTS: u32 = 64;

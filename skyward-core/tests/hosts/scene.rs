@@ -60,9 +60,9 @@ impl Scene {
 
     /// The file of a slot.
     pub(crate) fn claim(&self, server: usize, slot: u32) -> PathBuf {
-        let claims = std::fs::read_dir(self.base(server).join("claims")).unwrap().flatten().map(|entry| entry.path());
-        let is_of = |path: &PathBuf| path.file_name().unwrap().to_str().unwrap().starts_with(&format!("slot-{slot}."));
-        claims.into_iter().find(is_of).unwrap()
+        // Below the identity of the host.
+        let hosts = std::fs::read_dir(self.base(server).join("claims")).unwrap().flatten().map(|entry| entry.path());
+        hosts.map(|host| host.join(format!("slot-{slot}"))).find(|claim| claim.exists()).unwrap()
     }
 
     /// Whether somebody waits for the lock of a slot.
@@ -87,9 +87,15 @@ impl Tool {
     pub(crate) fn new(name: &str, script: &str) -> Self {
         let folder = std::env::temp_dir().join(format!("skyward-tool-{}", PoolId::random()));
         std::fs::create_dir(&folder).unwrap();
-        std::fs::write(folder.join(name), format!("#!/bin/sh\n{script}\n")).unwrap();
-        std::fs::set_permissions(folder.join(name), PermissionsExt::from_mode(0o755)).unwrap();
-        Self(folder)
+        let tool = Self(folder);
+        tool.add(name, script);
+        tool
+    }
+
+    /// Another one beside it.
+    pub(crate) fn add(&self, name: &str, script: &str) {
+        std::fs::write(self.path(name), format!("#!/bin/sh\n{script}\n")).unwrap();
+        std::fs::set_permissions(self.path(name), PermissionsExt::from_mode(0o755)).unwrap();
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {
@@ -98,6 +104,21 @@ impl Tool {
 
     pub(crate) fn options(&self) -> Options {
         Options::new().env("PATH", &format!("{}:/usr/local/bin:/usr/bin:/bin", self.0.display()))
+    }
+
+    /// The same, for hosts that have no bash. Nothing may be added afterwards: what is here then are links to the
+    /// programs of this machine.
+    pub(crate) fn options_without_bash(&self) -> Options {
+        for folder in ["/usr/local/bin", "/usr/bin", "/bin"] {
+            for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+                let name = entry.file_name();
+                if !["bash", "rbash"].iter().any(|shell| name == *shell) {
+                    // Of two with one name the first counts, and what the test has added comes before all.
+                    let _ = std::os::unix::fs::symlink(entry.path(), self.0.join(name));
+                }
+            }
+        }
+        Options::new().env("PATH", self.0.to_str().unwrap())
     }
 }
 

@@ -125,3 +125,18 @@ async fn too_many_keys_end_the_connection_and_that_is_said() {
     assert_eq!(error.kind(), ErrorKind::Login);
     assert!(error.hint().unwrap().contains("after some keys"), "{error}");
 }
+
+#[tokio::test]
+async fn a_server_that_ends_the_connection_at_the_first_refused_key_is_not_tried_again() {
+    let Some(sshd) = server(&Options::new().line("MaxAuthTries 1")) else { return };
+    sshd.make_key("stranger", "ed25519").unwrap();
+    let error = refused(with(&sshd, [Key::file(sshd.path("stranger"))])).await;
+    assert_eq!(error.kind(), ErrorKind::Login);
+    assert!(error.hint().unwrap().contains("MaxAuthTries"), "{error}");
+    let fingerprint = sshd.keygen(&["-l", "-f"], "stranger.pub").unwrap();
+    assert!(error.to_string().contains(fingerprint.split(' ').nth(1).unwrap()), "{error}");
+    assert!(error.to_string().contains("Too many authentication failures"), "{error}");
+    // Whoever counts failed logins, and bans who has too many, has seen one.
+    assert_eq!(sshd.log().matches("maximum authentication attempts exceeded").count(), 1, "{}", sshd.log());
+    Ssh::connect(with(&sshd, [Key::file(sshd.client_key())])).await.unwrap();
+}

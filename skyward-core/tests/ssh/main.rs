@@ -7,10 +7,12 @@ mod sshd;
 
 mod commands;
 mod conformance;
+mod crowd;
 mod cut;
 mod files;
 mod login;
 mod loss;
+mod phases;
 mod site;
 mod streams;
 mod trust;

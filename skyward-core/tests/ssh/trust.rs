@@ -132,6 +132,64 @@ async fn the_type_of_a_known_key_is_asked_for() {
 }
 
 #[tokio::test]
+async fn a_fingerprint_of_any_key_of_the_host_is_enough() {
+    let Some(maker) = server(&Options::new()) else { return };
+    let mut options = Options::new();
+    for key_type in ["ecdsa", "rsa"] {
+        let path = maker.make_key(key_type, key_type).unwrap();
+        options = options.line(format!("HostKey {}", path.display()));
+    }
+    let Some(sshd) = server(&options) else { return };
+    let own = [fingerprint(&sshd, "host.pub"), fingerprint(&maker, "ecdsa.pub"), fingerprint(&maker, "rsa.pub")];
+    for pin in &own {
+        trusted(target(&sshd).host_keys(HostKeys::pinned(pin.clone()))).await;
+    }
+    other_key(&sshd);
+    let other = fingerprint(&sshd, "other.pub");
+    let error = refused(target(&sshd).host_keys(HostKeys::pinned(other.clone()))).await.to_string();
+    assert!(own.iter().chain([&other]).all(|key| error.contains(key)), "{error}");
+}
+
+#[tokio::test]
+async fn a_host_that_has_an_rsa_key_alone_is_trusted_by_it() {
+    let Some(sshd) = server(&Options::new().key_type("rsa")) else { return };
+    let key = sshd.host_key();
+    assert!(key.starts_with("ssh-rsa "), "{key}");
+    trusted(target(&sshd).host_keys(HostKeys::pinned(key.clone()))).await;
+    trusted(target(&sshd).host_keys(HostKeys::pinned(fingerprint(&sshd, "host.pub")))).await;
+    trusted(target(&sshd).host_keys(known(&sshd, &format!("{} {key}\n", name(&sshd))))).await;
+    let other = sshd.make_key("other_rsa", "rsa").unwrap().with_extension("pub");
+    refused(target(&sshd).host_keys(HostKeys::pinned(fs::read_to_string(other).unwrap()))).await;
+}
+
+#[tokio::test]
+async fn an_rsa_authority_is_trusted_unless_it_signs_with_sha_1() {
+    let Some(maker) = server(&Options::new()) else { return };
+    maker.make_key("ca", "rsa").unwrap();
+    let authority = fs::read_to_string(maker.path("ca.pub")).unwrap();
+    let ca = maker.path("ca").display().to_string();
+    let address = format!("127.78.{}.1", 1 + std::process::id() % 250);
+    for (algorithm, is_trusted) in [("rsa-sha2-512", true), ("rsa-sha2-256", true), ("ssh-rsa", false)] {
+        for key_type in ["ed25519", "rsa"] {
+            let file = format!("{algorithm}-{key_type}");
+            let at = maker.make_key(&file, key_type).unwrap().display().to_string();
+            let sign = ["-q", "-s", &ca, "-t", algorithm, "-I", "a host", "-h", "-n", &address];
+            maker.keygen(&sign, &format!("{file}.pub")).unwrap();
+            let options = Options::new().address(&address).line(format!("HostKey {at}"));
+            let sshd = server(&options.line(format!("HostCertificate {at}-cert.pub"))).unwrap();
+            let target = target(&sshd).host_keys(known(&sshd, &format!("@cert-authority * {authority}")));
+            match is_trusted {
+                true => trusted(target).await,
+                false => {
+                    let error = refused(target).await.to_string();
+                    assert!(error.contains("its signature is wrong"), "{error}");
+                }
+            }
+        }
+    }
+}
+
+#[tokio::test]
 async fn a_host_with_a_certificate_is_trusted_by_its_authority_and_for_its_name_alone() {
     let Some(maker) = server(&Options::new()) else { return };
     maker.make_key("ca", "ed25519").unwrap();

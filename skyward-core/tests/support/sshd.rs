@@ -294,7 +294,9 @@ impl Sshd {
             "PerSourceMaxStartups none".into(),
         ];
         let mut lines = options.lines.clone();
-        lines.extend(own);
+        // Of this one OpenSSH takes the last line.
+        let is_limited = lines.iter().any(|line| line.starts_with("MaxStartups "));
+        lines.extend(own.into_iter().filter(|line| !(is_limited && line.starts_with("MaxStartups "))));
         if !options.env.is_empty() {
             lines.push(format!("SetEnv {}", options.env.join(" ")));
         }

@@ -6,6 +6,7 @@ use ruff_python_parser::{Mode, ParseOptions, Parsed, parse_unchecked};
 use ruff_text_size::{Ranged as _, TextRange, TextSize};
 
 use super::semantics::semantic_errors;
+use super::uses::unknown_names;
 
 /// A Python file and what the parser makes of it.
 pub(crate) struct Module {
@@ -71,6 +72,13 @@ impl Module {
         }
         errors.sort_by_key(|(range, _)| range.start());
         errors.into_iter().map(|(range, message)| self.show(range, &message)).collect()
+    }
+
+    /// What it names of the package `skyward` that is not there, shown as `syntax_errors` are.
+    pub(crate) fn unknown_names(&self) -> Vec<String> {
+        // Half a tree misleads.
+        let found = if self.is_valid() { unknown_names(self.statements()) } else { Vec::new() };
+        found.into_iter().map(|(range, message)| self.show(range, &message)).collect()
     }
 
     pub(crate) fn is_valid(&self) -> bool {

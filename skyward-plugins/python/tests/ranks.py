@@ -44,14 +44,17 @@ import atexit, json, os, sys, traceback
 from contextlib import ExitStack
 from importlib import import_module
 
+# As a worker does it: before the hooks change anything.
+from skyward import _state, _world
+
 spec = json.loads(sys.argv[1])
 hooks = [import_module("skyward_plugins." + name) for name, _ in spec["plugins"]]
 
 def task(function, gang=None):
     '\''One task, with the hooks around it.'\''
-    from skyward import _state
     if gang is not None:
         _state.gang = gang
+    _world.show(_state.gang)
     with ExitStack() as around:
         for module, (_, config) in zip(hooks, spec["plugins"]):
             if hasattr(module, "around_task"):
@@ -66,6 +69,7 @@ try:
         names = {"task": task}
         exec(compile(spec["body"], "body.py", "exec"), names)
         print("\\nRESULT " + json.dumps(names["result"]), flush=True)
+        _world.leave()
     exec(compile(spec["after"], "after.py", "exec"), {})
 except BaseException:
     traceback.print_exc()

@@ -49,6 +49,30 @@ def test_all_workers_are_ranks_of_one_process_group(nodes: int, workers: int) ->
             }
 
 
+def test_ddp_on_one_rank_alone_is_a_world_of_one() -> None:
+    body = """
+    import os, torch, torch.distributed as dist
+    from torch.nn.parallel import DistributedDataParallel
+    def train():
+        model = DistributedDataParallel(torch.nn.Linear(2, 1))
+        model(torch.ones(4, 2)).sum().backward()
+        total = torch.ones(1)
+        dist.all_reduce(total)
+        return [int(total), dist.get_rank(), os.environ.get("RANK"), os.environ.get("MASTER_ADDR")]
+    rank = dist.get_rank()
+    # The other rank runs nothing meanwhile: it waits in the next gang.
+    alone = task(train, gang=False) if rank == 1 else None
+    result = [alone, task(train, gang=True)]
+    """
+    after = "import torch.distributed as dist; assert not dist.is_initialized()"
+    with World(2) as world:
+        ranks = world.run(torch(), body=body, after=after)
+        assert [rank.code for rank in ranks] == [0, 0], [rank.error for rank in ranks]
+        address = world.addresses[0]
+        assert ranks[0].result == [None, [2, 0, "0", address]]
+        assert ranks[1].result == [[1, 0, None, None], [2, 1, "1", address]]
+
+
 def test_a_rank_that_does_not_come_is_named() -> None:
     with World(3) as world:
         head, other = world.run(torch(timeout=4.0), body="result = 1", ranks=[0, 2])

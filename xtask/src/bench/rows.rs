@@ -170,6 +170,7 @@ pub(crate) const LOCAL: Suite = Suite {
         Row::new("map_1m_s", Budget::None),
         Row::new("broadcast_8_p50_us", Budget::None),
         Row::new("idle_1000_ready_s", at_most(2.0)),
+        Row::new("queue_1m_hold_ms", at_most(20.0)),
         Row::new("idle_kib_per_node", at_most(100.0)),
     ],
 };

@@ -101,8 +101,9 @@ impl Tasks {
         }
     }
 
-    /// Counts, and says what is not as it should be. `client_lived`: it said so itself that it ended, so each task must have its outcome.
-    pub(crate) fn count(&self, client_lived: bool) -> (Counts, Vec<String>) {
+    /// Counts, and lists what must not be. `client_lived`: the client reported its own end, so each task must have its outcome. `only_cuts`: no process was
+    /// ended or stopped, so no task may fail with a worker or a node.
+    pub(crate) fn count(&self, client_lived: bool, only_cuts: bool) -> (Counts, Vec<String>) {
         let mut counts = Counts { retries: self.tries.values().sum(), ..Counts::default() };
         let mut problems = Vec::new();
         let members = self.calls.iter().flat_map(|(call, known)| (0..known.members).map(|member| (*call, member)));
@@ -127,6 +128,10 @@ impl Tasks {
             for answer in answers {
                 match answer {
                     Answer::Failed(_) if !submitted.contains(key) => {}
+                    Answer::Failed(kind) if only_cuts && ENDED.contains(&kind.as_str()) => {
+                        counts.wrong += 1;
+                        problems.push(format!("{name}: wrong: {kind}, and nothing but connections was hit"));
+                    }
                     Answer::Returned => counts.returned += 1,
                     Answer::Failed(_) => counts.failed += 1,
                     Answer::Dropped => counts.dropped += 1,
@@ -188,6 +193,9 @@ impl fmt::Display for Counts {
     }
 }
 
+/// Kinds of errors that say that a process has ended.
+const ENDED: [&str; 2] = ["WorkerExited", "NodeLost"];
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -204,7 +212,7 @@ mod tests {
         let mut tasks = Tasks::default();
         lines.iter().for_each(|line| tasks.on_line(line));
         tasks.on_executions(executions);
-        let (counts, problems) = tasks.count(client_lived);
+        let (counts, problems) = tasks.count(client_lived, false);
         assert_eq!(counts.is_clean(), problems.is_empty(), "{problems:?}");
         counts
     }
@@ -252,6 +260,16 @@ mod tests {
         assert_eq!(count(&lines, "", true).wrong, 1);
         let lines = [submitted(1, &[10], false), answered(1, 0, Answer::Returned)];
         assert_eq!(count(&lines, "", true).wrong, 1);
+    }
+
+    #[test]
+    fn a_cut_connection_explains_no_lost_worker() {
+        let mut tasks = Tasks::default();
+        tasks.on_line(&submitted(1, &[10, 11], true));
+        tasks.on_line(&answered(1, 0, Answer::Failed("WorkerExited".into())));
+        tasks.on_line(&answered(1, 1, Answer::Failed("Timeout".into())));
+        assert_eq!(tasks.count(true, false).0.wrong, 0);
+        assert_eq!(tasks.count(true, true).0.wrong, 1);
     }
 
     #[test]

@@ -15,7 +15,6 @@ use std::thread;
 use std::time::Instant;
 
 use anyhow::{Context as _, Result, bail};
-use serde::Deserialize;
 
 use self::count::Counts;
 use self::place::Ground;
@@ -23,6 +22,7 @@ pub(crate) use self::place::Place;
 use self::plan::Plan;
 use self::round::Played;
 use crate::context::Context;
+use crate::programs;
 use crate::step::{Outcome, Step};
 
 /// What to play.
@@ -140,25 +140,11 @@ fn play(client: &Path, ground: &dyn Ground, options: Options) -> Counts {
     counts
 }
 
-/// Builds the clients' program, and says where it is.
+/// Builds the clients' program, and returns its path.
 fn build(context: &Context, arguments: &[&str]) -> Result<PathBuf> {
-    #[derive(Deserialize)]
-    struct Message {
-        executable: Option<PathBuf>,
-        target: Option<Target>,
-    }
-    #[derive(Deserialize)]
-    struct Target {
-        name: String,
-    }
-    let cargo = context.cargo(["test", "--test=chaos", "--no-run", "--message-format=json"]);
-    let messages = cargo.args(arguments).read()?;
-    messages
-        .lines()
-        .filter_map(|line| serde_json::from_str::<Message>(line).ok())
-        .filter(|message| message.target.as_ref().is_some_and(|target| target.name == "chaos"))
-        .find_map(|message| message.executable)
-        .context("cargo did not say where it has put the chaos clients")
+    let built = programs::build(context, arguments.iter().copied().chain(["--test=chaos"]))?;
+    let client = built.into_iter().find(|program| program.name == "chaos");
+    Ok(client.context("cargo did not report where it has put the chaos clients")?.path)
 }
 
 /// More rounds at once disturb each other.

@@ -35,7 +35,7 @@ pub(crate) enum Victim {
     Agent,
     /// What ends a machine when its lease is over.
     Keeper,
-    /// A process through which the client reaches something on a machine.
+    /// What connects the client with an agent or a worker: a socket, or the process that carries its bytes. Killed, it is cut, and the client may connect again.
     Connection,
     /// What takes new connections.
     Listener,
@@ -141,7 +141,7 @@ impl Place {
     /// What can be hit there, and how often it is among a hundred faults.
     pub(crate) fn victims(self) -> &'static [(Victim, u32)] {
         match self {
-            Self::Local => &[(Victim::Worker, 50), (Victim::Agent, 30), (Victim::Client, 20)],
+            Self::Local => &[(Victim::Worker, 35), (Victim::Agent, 20), (Victim::Connection, 25), (Victim::Client, 20)],
             Self::Docker => &[
                 (Victim::Worker, 20),
                 (Victim::Agent, 15),

@@ -65,9 +65,26 @@ impl Plan {
             hangs: random.random(),
             callers: random.random_range(2..=8),
             busy: random.random_range(300..1500),
+            long: random.random_range(0..4) == 0,
+            freeze: (random.random_range(0..8) == 0)
+                .then(|| (random.random_range(0..1000), random.random_range(50..4000))),
         };
-        let faults = (0..random.random_range(1..=3)).map(|_| Fault::draw(place, &mut random, script.busy)).collect();
+        let mut faults: Vec<Fault> =
+            (0..random.random_range(1..=3)).map(|_| Fault::draw(place, &mut random, script.busy)).collect();
+        if script.long {
+            // In half of these rounds nothing else happens, so no task may fail.
+            if random.random() {
+                faults.clear();
+            }
+            faults.extend((0..random.random_range(2..=8)).map(|_| Fault::cut(&mut random)));
+        }
         Self { script, faults }
+    }
+
+    /// Whether nothing happens that ends a process or keeps it from answering.
+    pub(crate) fn only_cuts(&self) -> bool {
+        let cut = |fault: &Fault| fault.victim == Victim::Connection && fault.how == How::Kill;
+        self.script.freeze.is_none() && self.faults.iter().all(cut)
     }
 }
 
@@ -80,6 +97,8 @@ impl Fault {
         };
         let victim = place.victim(random.random_range(0..100));
         let how = match random.random_range(0..100) {
+            // A socket can only be cut.
+            _ if victim == Victim::Connection && place == Place::Local => How::Kill,
             0..25 if victim == Victim::Network => How::Stop,
             0..20 if !matches!(victim, Victim::Client | Victim::Network) => {
                 How::KillUnseen(Duration::from_millis(random.random_range(5..300)))
@@ -93,15 +112,30 @@ impl Fault {
     }
 }
 
+impl Fault {
+    /// A connection is cut while tasks run.
+    fn cut(random: &mut SmallRng) -> Self {
+        let delay = Duration::from_millis(random.random_range(0..4000));
+        let which = random.random_range(0..64);
+        Self { after: Moment::Ready, delay, victim: Victim::Connection, which, how: How::Kill }
+    }
+}
+
 impl fmt::Display for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Script { nodes, workers_per_node, joined, hangs, callers, busy, .. } = &self.script;
+        let Script { nodes, workers_per_node, joined, hangs, callers, busy, long, freeze, .. } = &self.script;
         let world = match (joined, hangs) {
             (false, _) => "no world",
             (true, true) => "a world that hangs without a peer",
             (true, false) => "a world that raises without a peer",
         };
         write!(f, "{nodes} nodes with {workers_per_node} workers, {world}, {callers} callers for {busy} ms")?;
+        if *long {
+            write!(f, ", long tasks")?;
+        }
+        if let Some((after, time)) = freeze {
+            write!(f, "; block the client's runtime for {time} ms {after} ms after Ready")?;
+        }
         self.faults.iter().try_for_each(|fault| write!(f, "; {fault}"))
     }
 }
@@ -138,6 +172,9 @@ mod tests {
         for place in Place::ALL {
             let plans: Vec<Plan> = (0..500).map(|round| Plan::draw(place, 1, round)).collect();
             assert_eq!(plans.iter().filter(|plan| plan.script.joined).count(), 250);
+            assert!(plans.iter().any(|plan| plan.script.freeze.is_some()));
+            let cut = |plan: &Plan| plan.only_cuts() && plan.script.long && !plan.script.joined;
+            assert!(plans.iter().any(cut));
             let faults: Vec<Fault> = plans.iter().flat_map(|plan| plan.faults.clone()).collect();
             for (victim, _) in place.victims() {
                 for after in [Moment::Start, Moment::Ready, Moment::Ending] {

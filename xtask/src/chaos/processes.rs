@@ -60,6 +60,11 @@ impl Process {
         self.arguments.windows(2).any(|words| words == ["-m", module])
     }
 
+    /// Whether it is the program of a round's client.
+    pub(crate) fn is_client(&self) -> bool {
+        self.arguments.get(1).is_some_and(|word| word == "client")
+    }
+
     /// As something that can be hit.
     pub(crate) fn target(&self) -> Target {
         let stopped = if self.state == 'T' { ", stopped" } else { "" };
@@ -76,10 +81,9 @@ impl Victim {
         match self {
             Self::Worker => process.runs("skyward.worker"),
             Self::Agent => process.runs("skyward.agent"),
-            // `sh FOLDER/keeper …`, or in a container `sh -c SCRIPT keeper …`.
+            // `bash -c SCRIPT keeper …`, or `sh` where there is no bash.
             Self::Keeper => match process.arguments.as_slice() {
-                [shell, script, ..] if shell == "sh" && script.ends_with("/keeper") => true,
-                [shell, _, _, name, ..] => shell == "sh" && name == "keeper",
+                [shell, _, _, name, ..] => matches!(shell.as_str(), "sh" | "bash") && name == "keeper",
                 _ => false,
             },
             Self::Connection => process.arguments.iter().any(|word| word.starts_with(BRIDGE)),

@@ -42,6 +42,8 @@ struct Round<'a> {
     client_gone: bool,
     /// What was killed, or stopped for good.
     lost: Vec<Fault>,
+    /// Nothing ends a process, or keeps one from answering.
+    only_cuts: bool,
     /// A machine could not be reached at times, so its end could not be seen to.
     was_away: bool,
     counts: Counts,
@@ -131,6 +133,7 @@ impl<'a> Round<'a> {
             ended_well: false,
             client_gone: false,
             lost: Vec::new(),
+            only_cuts: plan.only_cuts(),
             was_away: false,
             counts: Counts::default(),
             history: Vec::new(),
@@ -290,10 +293,10 @@ impl<'a> Round<'a> {
         while let Ok(line) = self.lines.recv_timeout(Duration::from_secs(5)) {
             self.on_line(&line);
         }
-        if self.ended && !self.ended_well && self.counts.faults == 0 {
+        if self.ended && !self.ended_well && self.only_cuts {
             // Rounds without a pool would find nothing, and be clean.
             self.counts.wrong += 1;
-            self.problems.push("the scope ended with an error, and nothing had been hit".into());
+            self.problems.push("the scope ended with an error, and nothing but connections had been hit".into());
         }
         if !self.ended {
             self.reap();
@@ -305,7 +308,7 @@ impl<'a> Round<'a> {
         self.look_for_leftovers();
         self.tasks.on_executions(&self.machines.executed());
         self.machines.clear();
-        let (counts, problems) = self.tasks.count(self.ended || self.counts.stuck > 0);
+        let (counts, problems) = self.tasks.count(self.ended || self.counts.stuck > 0, self.only_cuts);
         self.counts += &counts;
         self.problems.extend(problems);
     }

@@ -26,7 +26,7 @@ class Tail:
         self._progress = b""
 
     def advance(self, connection: Connection) -> bool:
-        """Send what has been written since; whether there was any.
+        """Send what has been written since, and that it was all if the worker has ended; whether there was any.
 
         Raises:
             OSError: the connection is broken.
@@ -34,6 +34,19 @@ class Tail:
         worker = self.worker
         # Looked at before the files: what is written after is not of this process.
         ended = worker.ended is not None
+        active = self.send(connection)
+        if ended and connection.may_log and not self.done:
+            self.done = True
+            connection.send([_wire.LOG_END, worker.generation, worker.index, *self.offsets])
+        return active
+
+    def send(self, connection: Connection) -> bool:
+        """Send what has been written since; whether there was any.
+
+        Raises:
+            OSError: the connection is broken.
+        """
+        worker = self.worker
         active = False
         for stream, file in enumerate(self._files):
             while connection.may_log:
@@ -48,9 +61,6 @@ class Tail:
         if progress != self._progress:
             self._progress = progress
             connection.send([_wire.PROGRESS, worker.generation, worker.index])
-        if ended and connection.may_log and not self.done:
-            self.done = True
-            connection.send([_wire.LOG_END, worker.generation, worker.index, *self.offsets])
         return active
 
     def close(self) -> None:
@@ -91,6 +101,16 @@ class Tails:
         """
         active = [tail.advance(connection) for tail in self._tails.values() if not tail.done]
         self._interval = SOON if any(active) else min(self._interval * 1.5, LATE)
+
+    def send(self, generation: int, index: int, connection: Connection) -> None:
+        """Send at once what one worker has written.
+
+        Raises:
+            OSError: the connection is broken.
+        """
+        tail = self._tails.get((generation, index))
+        if tail is not None and not tail.done and tail.send(connection):
+            self._interval = SOON
 
     def wait(self, connection: Connection) -> float | None:
         """Seconds until the files are to be looked at again; None while nobody follows, or the client is slow."""

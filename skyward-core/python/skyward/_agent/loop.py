@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import select
 import signal
 import socket
+import struct
 import sys
 from collections.abc import Callable
 from time import monotonic
@@ -14,17 +16,21 @@ from typing import Any, Final
 import msgspec
 
 from .. import _wire
-from .._messages import Hello, Logs, Ping, ReservePort, Shutdown, Signal, Start, StartSpec, Stop, ToAgent
+from .._messages import Hello, Logs, Ping, Recall, ReservePort, Shutdown, Signal, Start, StartSpec, Stop, ToAgent
 from . import tree
 from .client import Connection
 from .logs import Tails
-from .process import Worker
+from .process import WAKE, Worker
 from .stacks import Stacks
 from .workers import Refusal, Workers
 
 _SIGNALS: Final = {"interrupt": signal.SIGINT, "kill": signal.SIGKILL}
 _STACKS: Final = "stacks"
+_ATTEND: Final = "attend"
 _decode_spec: Final = msgspec.msgpack.Decoder(StartSpec).decode
+_LONGEST_WAIT: Final = 3600.0
+"""Seconds of one `poll`, which counts milliseconds in 31 bits: about 24 days."""
+_INDEX: Final = struct.Struct("<I")
 _FAREWELL: Final = 5.0
 """Seconds that a client may take over each piece of what is sent before the farewell."""
 
@@ -50,14 +56,16 @@ class Agent:
         self._tails = Tails()
         self._stacks = Stacks()
         self._log_at: float | None = None
-        self._stops: list[tuple[float, int, list[int]]] = []
-        """Deadline, generation and workers of each `Stop` that is not done."""
-        self._farewell: float | None = None
+        self._stops: list[tuple[float, int | None, int, list[int]]] = []
+        """Deadline, request if it is one, generation and workers of each stop that is not done."""
+        self._farewell: tuple[float, int] | None = None
+        """Deadline and request of the `Shutdown`."""
         self._port: socket.socket | None = None
         self._poll = select.poll()
         self._handlers: dict[int, Callable[[int], None]] = {}
         self._handle(listener.fileno(), self._accept)
         self._watch_children()
+        self._watch_tasks(f"{folder}/{WAKE}")
 
     def watch_owner(self, pid: int) -> None:
         """End when this process ends."""
@@ -100,7 +108,7 @@ class Agent:
             else:
                 self._log_at = min(self._log_at or now + wait, now + wait)
                 due.append(self._log_at)
-        return max(0.0, min(due) - monotonic()) * 1000 + 0.5
+        return min(max(0.0, min(due) - monotonic()), _LONGEST_WAIT) * 1000 + 0.5
 
     def _tick(self) -> None:
         now = monotonic()
@@ -114,22 +122,46 @@ class Agent:
         for asked, stacks in self._stacks.take(now):
             self._tell([_wire.STACKS, asked.generation, asked.index], stacks)
         for stop in list(self._stops):
-            _, generation, indexes = stop
+            _, request, generation, indexes = stop
             alive = [w for w in self.workers.named(generation, indexes) if w.ended is None]
             if not alive:
                 self._stops.remove(stop)
-                self.workers.end_trees(self.workers.named(generation, indexes))
-                self._tell([_wire.STOPPED, generation, indexes])
+                if request is not None:
+                    self._tell([_wire.STOPPED, request, generation, indexes])
             elif now >= stop[0]:
                 for worker in alive:
                     worker.signal(signal.SIGKILL)
                 # They are gone within moments; what does not end then hangs in the kernel.
-                self._stops[self._stops.index(stop)] = (now + 1.0, generation, indexes)
+                self._stops[self._stops.index(stop)] = (now + 1.0, request, generation, indexes)
         if self._farewell is not None and not self._stops:
-            self._say_bye()
+            self._say_bye(self._farewell[1])
         if self._log_at is not None and now >= self._log_at and self._client is not None:
             self._log_at = None
             self._guard(self._client, self._advance_logs)
+
+    def _watch_tasks(self, path: str) -> None:
+        """Send what a task has printed as soon as it has ended: its worker says so through a named pipe."""
+        try:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(path)
+            os.mkfifo(path, 0o600)
+            # Open for both, so that it does not end when no worker has it open.
+            wake = os.open(path, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
+        except OSError as error:
+            log(f"output is sent a little later, without a pipe for its workers: {error}")
+            return
+
+        def send(event: int) -> None:
+            said = os.read(wake, 4096)
+            for index in {index for (index,) in _INDEX.iter_unpack(said[: len(said) // 4 * 4])}:
+                self._send_output(self.workers.generation, index)
+
+        self._handle(wake, send)
+
+    def _send_output(self, generation: int, index: int) -> None:
+        client = self._client
+        if client is not None:
+            self._guard(client, lambda: self._tails.send(generation, index, client))
 
     def _advance_logs(self) -> None:
         if self._client is not None:
@@ -226,7 +258,7 @@ class Agent:
             try:
                 self._request(connection, message, number, body)
             except Refusal as refusal:
-                connection.send([_wire.ERROR, number, str(refusal)])
+                connection.send([_wire.ERROR, number, str(refusal), getattr(message, "request", 0)])
             except _wire.UNREADABLE as error:
                 raise _wire.ProtocolError(
                     f"the body of message {number} cannot be understood: {error}", number
@@ -250,14 +282,16 @@ class Agent:
             self._start(message, body)
         elif type(message) is ReservePort:
             self._reserve_port(message.request)
+        elif type(message) is Recall:
+            self._recall(message)
         elif type(message) is Signal:
             self._signal(message)
         elif type(message) is Stop:
-            self._stop(message.generation, message.workers, message.grace)
+            self._stop(message.request, message.generation, message.workers, message.grace)
         elif type(message) is Logs:
             self._follow(message)
         elif type(message) is Shutdown:
-            self._shut_down(message.grace)
+            self._shut_down(message.request, message.grace)
 
     def _renew(self) -> None:
         self.deadline = monotonic() + self.lease
@@ -299,7 +333,7 @@ class Agent:
         started = self.workers.start(generation, indexes, spec, whole)
         for worker in started:
             self._tails.follow(worker)
-        self._tell([_wire.STARTED, generation, [[w.index, w.pid, w.socket_path] for w in started]])
+        self._tell([_wire.STARTED, start.request, generation, [[w.index, w.pid, w.socket_path] for w in started]])
 
     def _reserve_port(self, request: int) -> None:
         if self._port is not None:
@@ -321,14 +355,24 @@ class Agent:
         if signal.name == _STACKS:
             self._stacks.ask(worker)
             return
+        if signal.name == _ATTEND:
+            worker.attend()
+            return
         if signal.name not in _SIGNALS:
-            raise Refusal(f"signal {signal.name!r} is not known; known are {', '.join(_SIGNALS)}, {_STACKS}")
+            raise Refusal(f"signal {signal.name!r} is not known; known are {', '.join(_SIGNALS)}, {_STACKS}, {_ATTEND}")
         worker.signal(_SIGNALS[signal.name])
 
-    def _stop(self, generation: int, indexes: list[int], grace: float) -> None:
+    def _recall(self, recall: Recall) -> None:
+        """Keep a worker from beginning runs, unless another process has its place by now."""
+        worker = self.workers.one(recall.generation, recall.worker)
+        if worker.pid == recall.pid:
+            begun = worker.account.recall(recall.upto)
+            self._tell([_wire.RECALLED, recall.generation, recall.worker, recall.pid, recall.upto, begun])
+
+    def _stop(self, request: int | None, generation: int, indexes: list[int], grace: float) -> None:
         for worker in self.workers.named(generation, indexes):
             worker.signal(signal.SIGTERM)
-        self._stops.append((monotonic() + max(grace, 0.0), generation, indexes))
+        self._stops.append((monotonic() + max(grace, 0.0), request, generation, indexes))
 
     def _follow(self, logs: Logs) -> None:
         worker = self.workers.one(logs.generation, logs.worker)
@@ -338,15 +382,15 @@ class Agent:
             raise Refusal(f"the output of worker {logs.worker} cannot be read: {error}") from None
         self._advance_logs()
 
-    def _shut_down(self, grace: float) -> None:
+    def _shut_down(self, request: int, grace: float) -> None:
         generations: dict[int, list[int]] = {}
         for worker in self.workers.alive():
             generations.setdefault(worker.generation, []).append(worker.index)
         for generation, indexes in generations.items():
-            self._stop(generation, indexes, grace)
-        self._farewell = monotonic() + grace
+            self._stop(None, generation, indexes, grace)
+        self._farewell = (monotonic() + grace, request)
 
-    def _say_bye(self) -> None:
+    def _say_bye(self, request: int) -> None:
         self.why_ended = "the client shut it down"
         self._end_all()
         client = self._client
@@ -358,7 +402,7 @@ class Agent:
             client.flush()
             while self._tails.wait(client) is not None:
                 self._tails.advance(client)
-            client.send([_wire.AGENT_BYE])
+            client.send([_wire.AGENT_BYE, request])
         except OSError as error:
             log(f"the client did not wait for the farewell: {error}")
 
@@ -389,6 +433,8 @@ class Agent:
             code, number, oom = worker.ended or (None, None, False)
             memory = ", out of memory" if oom else ""
             log(f"worker {worker.index} of generation {worker.generation} ended: code {code}, signal {number}{memory}")
+            # Its last words come before its end.
+            self._send_output(worker.generation, worker.index)
             self._tell(self._exited(worker))
             self._log_at = monotonic()
 
@@ -398,7 +444,8 @@ class Agent:
 
     @staticmethod
     def _exited(worker: Worker) -> list[Any]:
-        return [_wire.EXITED, worker.generation, worker.index, worker.pid, *(worker.ended or ())]
+        how = worker.ended or (None, None, False)
+        return [_wire.EXITED, worker.generation, worker.index, worker.pid, *how, worker.account.begun()]
 
 
 def log(text: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import socket
@@ -13,9 +14,13 @@ import msgspec
 from .. import _wire
 from .._messages import StartSpec
 from . import tree
+from .account import Account
 from .memory import OutOfMemory
 
 _PACKAGE_ROOT: Final = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+
+WAKE: Final = "wake"
+"""A named pipe in the agent's folder: a worker whose task has printed writes its index into it."""
 
 
 class StartError(Exception):
@@ -23,7 +28,7 @@ class StartError(Exception):
 
 
 class Worker:
-    """A worker process and its files: a socket, and in its generation's folder output, stacks and progress."""
+    """A worker process and its files: a socket, and in its generation's folder output, stacks, progress and more."""
 
     def __init__(self, folder: str, generation: int, index: int, memory: OutOfMemory) -> None:
         self.generation = generation
@@ -37,6 +42,9 @@ class Worker:
         self.logs = (f"{logs}/w{index}.out", f"{logs}/w{index}.err")
         self.stacks_path = f"{logs}/w{index}.stacks"
         self.progress_path = f"{logs}/w{index}.progress"
+        self._peers_path = f"{logs}/w{index}.peers"
+        self.account = Account(f"{logs}/w{index}.account")
+        self.wake_path = f"{folder}/{WAKE}"
         self._payloads = f"{logs}/w{index}.payloads"
         self.mark = f"SKYWARD_SLOT=g{generation}w{index}"
         self._memory = memory
@@ -61,7 +69,15 @@ class Worker:
 
     def _start(self, spec: StartSpec, whole: Mapping[str, Any], environment: Mapping[str, str]) -> None:
         cluster = {**whole["cluster"], "worker": self.index, "generation": self.generation}
-        files = {"stacks": self.stacks_path, "progress": self.progress_path}
+        # A variable of a process holds 128 KiB, and thousands of peers need more.
+        peers = msgspec.json.encode(cluster.pop("peers", []))
+        cluster["peers_file"] = self._peers_path
+        files = {
+            "stacks": self.stacks_path,
+            "progress": self.progress_path,
+            "account": self.account.path,
+            "wake": self.wake_path,
+        }
         stdin = _spool(
             _wire.frame([_wire.START, self.generation, [self.index]], _encode({**whole, **files, "cluster": cluster}))
         )
@@ -70,6 +86,8 @@ class Worker:
         os.makedirs(os.path.dirname(self.logs[0]), mode=0o700, exist_ok=True)
         listener = self._listen()
         try:
+            _replace(self._peers_path, peers)
+            self.account.make()
             for path in (self.stacks_path, self.progress_path):
                 os.close(os.open(path, flags, 0o600))
             out, err = (os.open(path, flags, 0o600) for path in self.logs)
@@ -130,10 +148,21 @@ class Worker:
             except ProcessLookupError:
                 pass
 
+    def attend(self) -> None:
+        """Have the worker look at its connection, if it computes.
+
+        One that waits in a system call is left alone: native code may not expect that this ends early. Python's own
+        waits come back to the worker by themselves, or with the next task.
+        """
+        running = tree.process(self.pid)
+        if self.ended is None and running is not None and running.state == "R":
+            self.signal(signal.SIGURG)
+
     def on_exit(self, status: int) -> None:
         """The process was reaped."""
         code = os.waitstatus_to_exitcode(status)
         ended_by = -code if code < 0 else None
+        self.account.close()
         oom = ended_by == signal.SIGKILL and not self.told_to_kill and self._memory.claim()
         self.ended = (None if code < 0 else code, ended_by, oom)
         try:
@@ -155,6 +184,17 @@ class Worker:
 
 
 _encode: Final = msgspec.msgpack.Encoder().encode
+
+
+def _replace(path: str, data: bytes) -> None:
+    """Write a file anew, unless it is the same; who reads the one before still sees all of that."""
+    with contextlib.suppress(OSError), open(path, "rb") as known:
+        if known.read(len(data) + 1) == data:
+            return
+    new = f"{path}.new"
+    with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600), "wb") as file:
+        file.write(data)
+    os.replace(new, path)
 
 
 def _spool(data: bytes) -> int:

@@ -6,13 +6,23 @@ import ctypes
 import os
 import signal
 import sys
-from collections.abc import Iterable
-from typing import Final
+from collections.abc import Iterable, Mapping
+from typing import Final, NamedTuple
 
 _SUBREAPER: Final = 36
 _PARENT_DEATH: Final = 1
 _LIBC: Final = ctypes.CDLL(None, use_errno=True)
 _LINUX: Final = sys.platform.startswith("linux")
+
+
+class Process(NamedTuple):
+    """What the process table says of a process."""
+
+    parent: int
+    group: int
+    state: str
+    start: int
+    """When it was started, in clock ticks since the boot: a number that is given out again has another."""
 
 
 def become_subreaper() -> None:
@@ -29,29 +39,30 @@ def die_with(parent: int) -> None:
             os._exit(1)
 
 
-def processes() -> dict[int, tuple[int, int, str]]:
-    """All processes that can be seen: pid → parent, process group, state."""
-    found: dict[int, tuple[int, int, str]] = {}
+def processes() -> dict[int, Process]:
+    """All processes that can be seen, by their numbers."""
     if not _LINUX:
-        return found
-    for name in os.listdir("/proc"):
-        if not name.isdigit():
-            continue
-        try:
-            with open(f"/proc/{name}/stat", "rb", buffering=0) as file:
-                # The command, in parentheses, may itself hold spaces and parentheses.
-                fields = file.read(1024).rpartition(b")")[2].split()
-        except OSError:
-            continue
-        found[int(name)] = (int(fields[1]), int(fields[2]), fields[0].decode())
-    return found
+        return {}
+    listed = ((int(name), process(int(name))) for name in os.listdir("/proc") if name.isdigit())
+    return {pid: found for pid, found in listed if found is not None}
 
 
-def descendants(roots: Iterable[int], table: dict[int, tuple[int, int, str]]) -> set[int]:
+def process(pid: int) -> Process | None:
+    """The process that has this number now."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb", buffering=0) as file:
+            # The command, in parentheses, may itself hold spaces and parentheses.
+            fields = file.read(1024).rpartition(b")")[2].split()
+    except OSError:
+        return None
+    return Process(int(fields[1]), int(fields[2]), fields[0].decode(), int(fields[19]))
+
+
+def descendants(roots: Iterable[int], table: Mapping[int, Process]) -> set[int]:
     """All processes below the roots, without the roots."""
     children: dict[int, list[int]] = {}
-    for pid, (parent, _, _) in table.items():
-        children.setdefault(parent, []).append(pid)
+    for pid, found_there in table.items():
+        children.setdefault(found_there.parent, []).append(pid)
     found: set[int] = set()
     stack = list(roots)
     while stack:
@@ -86,17 +97,53 @@ def alive(pid: int) -> bool:
     return True
 
 
-def kill(pids: Iterable[int]) -> None:
-    """SIGKILL; who is gone already is no error."""
+def exited() -> int | None:
+    """A child of this process that has ended. It keeps its number until it is waited for."""
+    try:
+        ended = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOWAIT | os.WNOHANG)
+    except ChildProcessError:
+        return None
+    return ended.si_pid if ended is not None else None
+
+
+def has_exited(pid: int) -> bool:
+    """Whether a child of this process has ended. It keeps its number until it is waited for."""
+    return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT | os.WNOHANG) is not None
+
+
+def kill(pids: Iterable[int], table: Mapping[int, Process]) -> None:
+    """SIGKILL to these processes of the table; who is gone already is no error."""
     for pid in pids:
         try:
-            os.kill(pid, signal.SIGKILL)
+            _kill(pid, table[pid])
         except OSError:
             pass
 
 
+def _kill(pid: int, known: Process) -> None:
+    """SIGKILL, unless the number has been given to another process since the table was read."""
+    try:
+        # It stands for one process: whoever has the number when it is compared is the one that is signalled.
+        descriptor = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return
+    except (AttributeError, OSError):
+        descriptor = None  # a system without such descriptors
+    try:
+        now = process(pid)
+        if now is None or now.start != known.start:
+            return
+        if descriptor is None:
+            os.kill(pid, signal.SIGKILL)
+        else:
+            signal.pidfd_send_signal(descriptor, signal.SIGKILL)
+    finally:
+        if descriptor is not None:
+            os.close(descriptor)
+
+
 def kill_group(group: int) -> None:
-    """SIGKILL to a process group."""
+    """SIGKILL to a process group, whose leader must not have been waited for: then its number may be another's."""
     try:
         os.killpg(group, signal.SIGKILL)
     except OSError:

@@ -94,43 +94,42 @@ class Workers:
             self._memory.look(now)
 
     def reap(self) -> list[Worker]:
-        """Collect processes that have ended, and end what ended workers have left behind; the workers among them."""
-        alive = {worker.pid: worker for worker in self.alive()}
+        """Collect processes that have ended; the workers among them. What those have left behind is ended first."""
         found: list[Worker] = []
-        while True:
-            try:
-                pid, status = os.waitpid(-1, os.WNOHANG)
-            except ChildProcessError:
-                break
-            if pid == 0:
-                break
-            worker = alive.get(pid)
-            if worker is not None:
-                worker.on_exit(status)
-                found.append(worker)
-        if found:
-            self.end_trees(found)
+        while (pid := tree.exited()) is not None:
+            alive = self.alive()
+            if all(worker.pid != pid for worker in alive):
+                os.waitpid(pid, os.WNOHANG)
+                continue
+            ended = [worker for worker in alive if tree.has_exited(worker.pid)]
+            self._end_trees(ended)
+            for worker in ended:
+                worker.on_exit(os.waitpid(worker.pid, 0)[1])
+            found += ended
         return found
 
-    def end_trees(self, workers: list[Worker]) -> None:
-        """Kill what workers that have ended left behind."""
-        for worker in workers:
-            tree.kill_group(worker.pid)
-        groups = {worker.pid for worker in workers}
-        marks = {worker.mark.encode() for worker in workers}
-        alive = {worker.pid for worker in self.alive()}
+    def _end_trees(self, ended: list[Worker]) -> None:
+        """Kill what these workers have left behind.
+
+        Nobody may have waited for them yet: that frees their numbers, and those of their groups.
+        """
+        groups = {worker.pid for worker in ended}
+        for group in groups:
+            tree.kill_group(group)
+        marks = {worker.mark.encode() for worker in ended}
+        alive = {worker.pid for worker in self.alive()} - groups
         for _ in range(_ROUNDS):
             table = tree.processes()
             below_living = tree.descendants(alive, table) | alive
             # Whoever left its parent is this process's child now. It belonged to an ended worker by its group or
             # its mark, and in any case when no worker is left to which it could belong.
             strays = tree.descendants([os.getpid()], table) - below_living
-            doomed = {p for p, (_, group, _) in table.items() if group in groups and p not in below_living}
+            doomed = {p for p, found in table.items() if found.group in groups and p not in below_living}
             doomed |= tree.marked(marks, strays) if alive else strays
-            doomed = {p for p in doomed if p in table and table[p][2] != "Z"}
+            doomed = {p for p in doomed if p in table and table[p].state != "Z"}
             if not doomed:
                 return
-            tree.kill(doomed)
+            tree.kill(doomed, table)
             self._reap_strays()
 
     def end_all(self) -> None:
@@ -142,18 +141,18 @@ class Workers:
         while monotonic() < until:
             table = tree.processes()
             found = tree.descendants([os.getpid()], table) | tree.marked(mark, table)
-            found = {p for p in found if table[p][2] != "Z"} - {os.getpid()}
+            found = {p for p in found if table[p].state != "Z"} - {os.getpid()}
             if not found:
                 return
-            tree.kill(found)
+            tree.kill(found, table)
             self._reap_strays()
             select.select((), (), (), 0.002)
 
     def _reap_strays(self) -> None:
         """Collect orphans that were killed, leaving the workers' own ends to `reap`."""
         alive = {worker.pid for worker in self.alive()}
-        for pid, (parent, _, state) in tree.processes().items():
-            if parent == os.getpid() and state == "Z" and pid not in alive:
+        for pid, found in tree.processes().items():
+            if found.parent == os.getpid() and found.state == "Z" and pid not in alive:
                 try:
                     os.waitpid(pid, os.WNOHANG)
                 except ChildProcessError:

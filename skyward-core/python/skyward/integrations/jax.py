@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable
 from typing import Any, ParamSpec, TypeVar, overload
 
+from .. import _world
 from .._cluster import InstanceInfo, instance_info
 from ._wrap import decorator, set_environment, together
 
@@ -38,6 +39,7 @@ def join(info: InstanceInfo) -> None:
         return
     address = f"[{info.head_addr}]" if ":" in info.head_addr else info.head_addr
     coordinator = f"{address}:{info.head_port}"
+    _world.join()
     set_environment(
         {
             "JAX_COORDINATOR_ADDRESS": coordinator,

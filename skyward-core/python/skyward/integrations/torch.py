@@ -6,6 +6,7 @@ import atexit
 from collections.abc import Callable
 from typing import Any, ParamSpec, TypeVar, overload
 
+from .. import _world
 from .._cluster import InstanceInfo, instance_info
 from ._wrap import decorator, set_environment, together
 
@@ -22,8 +23,8 @@ def torch(*, backend: str | None = None) -> Callable[[Callable[P, R]], Callable[
 def torch(function: Callable[..., Any] | None = None, /, *, backend: str | None = None) -> Any:
     """Join `torch.distributed` before the function runs; with or without arguments.
 
-    Nothing happens in a world of one, in a task that this worker runs alone, nor where the process
-    group exists already (a plugin made it, or an earlier call).
+    In a task that this worker runs alone the process group has one rank, whatever the world is. Nothing happens in a
+    pool of one worker, nor where the process group exists already (a plugin made it, or an earlier call).
 
     Args:
         function: what to decorate.
@@ -37,10 +38,12 @@ def torch(function: Callable[..., Any] | None = None, /, *, backend: str | None 
 
 
 def join(info: InstanceInfo, backend: str | None = None) -> None:
-    """Make the process group of all workers, if there are several and it does not exist."""
-    if not together(info):
+    """Make the process group of all workers, or of this one where it runs a task alone, if it does not exist."""
+    if info.total_workers == 1:
         return
-    set_world(info)
+    gang = together(info)
+    if gang:
+        set_world(info)
     import torch.distributed as dist
     from torch import cuda, device
 
@@ -53,6 +56,9 @@ def join(info: InstanceInfo, backend: str | None = None) -> None:
         index = info.worker % max(cuda.device_count(), 1)
         cuda.set_device(index)
         options["device_id"] = device("cuda", index)
+    if not gang:
+        _world.group_of_one(backend)
+        return
     dist.init_process_group(
         backend,
         init_method=f"tcp://{_host(info.head_addr)}:{info.head_port}",
@@ -71,6 +77,7 @@ def _leave(dist: Any) -> None:
 
 def set_world(info: InstanceInfo) -> None:
     """The variables by which PyTorch, and what builds on it, know the world."""
+    _world.join()
     set_environment(
         {
             "MASTER_ADDR": info.head_addr,

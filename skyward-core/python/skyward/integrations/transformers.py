@@ -24,7 +24,8 @@ def transformers(function: Callable[..., Any] | None = None, /, *, backend: str 
     """Tell `Trainer` and Accelerate of the world before the function runs; with or without arguments.
 
     They make the process group themselves, because only then do their own timeout and choice of backend hold. Without
-    an accelerator their use of the CPU is switched on, or every worker would silently train alone.
+    an accelerator their use of the CPU is switched on, or every worker would silently train alone. In a task that this
+    worker runs alone they find no world.
 
     Args:
         function: what to decorate.

@@ -122,15 +122,17 @@ fn an_interpreter_is_checked_for_what_the_image_asks_for() {
 #[test]
 fn packages_certificates_files_variables_and_plugin_commands_have_their_places() {
     let image = Image::new().apt(["git", "libgl1"]).env("A", "it's").certificate("/ca.pem");
-    let file = InputFile { target: "a".into(), mode: 0o644, bytes: b"x".as_slice().into() };
-    let inputs = Inputs { certificates: b"PEM".to_vec(), files: vec![file.clone()], ..Inputs::default() };
+    let archive = Bytes::from_static(b"tar");
+    let inputs = Inputs { certificates: b"PEM".to_vec(), files: archive.clone(), ..Inputs::default() };
     let plan = plan(&image, &inputs);
     assert_eq!(plan.steps[0].name, "packages");
     assert!(header(&plan.start.script).ends_with("apt='git libgl1'\n"));
     let (path, bytes) = plan.certificates.clone().unwrap();
     assert_eq!((path.as_str(), &bytes[..]), ("/run/sky ward/n0/certificates.pem", &b"PEM"[..]));
     assert!(step(&plan, "uv").script.contains("certificates='/run/sky ward/n0/certificates.pem'\n"));
-    assert_eq!(plan.files, [file]);
+    let (unpack, path, bytes) = plan.files.clone().unwrap();
+    assert_eq!((path.as_str(), bytes), ("/run/sky ward/n0/files.tar", archive));
+    assert!(unpack.script.starts_with("folder='/run/sky ward/n0'\n"), "{}", unpack.script);
     assert!(plan.setup[0].script.ends_with("export A='it'\\''s'\necho hi\n"));
     assert!(plan.check.script.contains("check_only=1\n") && plan.start.script.contains("check_only=''\n"));
 }

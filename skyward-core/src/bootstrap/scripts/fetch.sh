@@ -4,23 +4,35 @@ can_fetch() {
     command -v curl >/dev/null || command -v wget >/dev/null || command -v python3 >/dev/null
 }
 
-# Fetches an address into a file. A password in it is in no argument, which others could read, and in nothing that is said.
+# Fetches an address into a file; 22 when what answers there refuses, 1 when nothing does. A password in it is in no argument, which others could read, and in nothing that is said.
 get() {
     {
-        { fetch "$@" 2>&1 >&3 || : >"$2.failed"; } | sed 's#://[^/@ ]*@#://#g' >&2
+        { fetch "$@" 2>&1 >&3 || echo $? >"$2.failed"; } | sed 's#://[^/@ ]*@#://#g' >&2
     } 3>&1
-    [ ! -e "$2.failed" ]
+    [ ! -e "$2.failed" ] || return "$(cat "$2.failed")"
 }
 
 fetch() {
     if command -v curl >/dev/null; then
         printf 'url = "%s"\n' "$1" |
-            curl -fsSL --retry 2 --connect-timeout 20 --speed-limit 1000 --speed-time 60 ${SSL_CERT_FILE:+--cacert "$SSL_CERT_FILE"} -K - -o "$2"
+            curl -fsSL --retry 2 --connect-timeout 20 --speed-limit 1000 --speed-time 60 ${SSL_CERT_FILE:+--cacert "$SSL_CERT_FILE"} -K - -o "$2" ||
+            refused $? 22
     elif command -v wget >/dev/null; then
-        printf '%s\n' "$1" | wget -nv --no-http-keep-alive --tries 2 --timeout 60 ${SSL_CERT_FILE:+--ca-certificate="$SSL_CERT_FILE"} -i - -O "$2"
+        printf '%s\n' "$1" | wget -nv --no-http-keep-alive --tries 2 --timeout 60 ${SSL_CERT_FILE:+--ca-certificate="$SSL_CERT_FILE"} -i - -O "$2" ||
+            refused $? 6 8
     else
-        printf '%s' "$1" | python3 -c "$get" "$2"
+        printf '%s' "$1" | python3 -c "$get" "$2" || refused $? 22
     fi
+}
+
+# The status of `get`, from a tool's own and those by which the tool says that it was refused.
+refused() {
+    status=$1
+    shift
+    for one in "$@"; do
+        [ "$status" != "$one" ] || return 22
+    done
+    return 1
 }
 
 get='
@@ -35,10 +47,11 @@ try:
     with urllib.request.urlopen(request, timeout=60) as answer, open(sys.argv[1], "wb") as file:
         shutil.copyfileobj(answer, file)
 except OSError as error:
-    sys.exit(f"error: cannot fetch {request.full_url}: {error}")
+    print(f"error: cannot fetch {request.full_url}: {error}", file=sys.stderr)
+    sys.exit(22 if isinstance(error, urllib.error.HTTPError) else 1)
 '
 
-# Fetches the wheel into a file: the one that needs no library of the machine, where there is such a one.
+# Fetches the wheel into a file, with the status of `get`: the one that needs no library of the machine, where there is such a one.
 fetch_wheel() {
     base=${UV_DEFAULT_INDEX:-${UV_INDEX_URL:-${PIP_INDEX_URL:-https://pypi.org/simple}}}
     case $base in
@@ -47,13 +60,13 @@ fetch_wheel() {
         *=*) base=${base#*=} ;;
     esac
     base=${base%/}/uv/
-    get "$base" "$1.index"
+    get "$base" "$1.index" || return
     names=$(tr "\"'" '\n\n' <"$1.index" | grep -E "uv-$uv_version-py3-none-[^/]*_$arch\.whl(#|\$)" || true)
     link=$(printf '%s\n' "$names" | grep musllinux | head -n 1 || true)
     [ -n "$link" ] || link=$(printf '%s\n' "$names" | grep manylinux | head -n 1 || true)
     if [ -z "$link" ]; then
         echo "error: the index has no uv $uv_version for $arch" >&2
-        return 1
+        return 22
     fi
     link=${link%%#*}
     host=${base#*://}
@@ -64,6 +77,6 @@ fetch_wheel() {
         /*) link=$scheme://$host$link ;;
         *) link=$base$link ;;
     esac
-    get "$link" "$1"
+    get "$link" "$1" || return
     rm -f "$1.index"
 }

@@ -16,6 +16,18 @@ make_cache() {
     fi
 }
 
+# Begins an installation by apt-get, one of this host at a time. A machine that can only read the cache has its system for itself, and its own folder for what is needed meanwhile.
+begin_apt() {
+    scratch=$folder
+    [ "$SKYWARD_CACHE_MODE" = read ] || {
+        make_cache
+        scratch=$cache
+    }
+    alone "$scratch/.apt"
+    new=$(mktemp -d "$scratch/.apt-XXXXXX")
+    trap 'tell_state; rm -rf "$new"' EXIT
+}
+
 # For the message of a step that fails.
 tell_state() {
     echo "skyward-clock $(date +%s)"
@@ -88,6 +100,10 @@ trust_certificates() {
 
 # Where the user's own folder for such things cannot be used, what uv keeps goes to the one that can.
 keep_downloads() {
+    if [ "$SKYWARD_CACHE_MODE" = build ]; then
+        # What refers to the interpreter is used by machines that have only the cache of it, and cannot write what Python compiles.
+        export UV_PYTHON_INSTALL_DIR="$cache/pythons" UV_COMPILE_BYTECODE=1
+    fi
     if (mkdir -p "$own_cache" && [ -w "$own_cache" ]) 2>/dev/null && [ "$cache" != "${other:-}" ]; then
         return
     fi

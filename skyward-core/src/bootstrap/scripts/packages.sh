@@ -6,9 +6,6 @@ if [ -n "$why" ]; then
     echo "error: not installed:$missing; $why" >&2
     exit 1
 fi
-make_cache
-alone "$cache/.apt"
-new=$(mktemp -d "$cache/.apt-XXXXXX")
-trap 'tell_state; rm -rf "$new"' EXIT
+begin_apt
 echo "installing$missing"
 apt_install $missing

@@ -11,10 +11,7 @@ if [ -n "$why" ]; then
     echo "there is no Python, and none can be installed by apt-get: $why"
     exit 0
 fi
-make_cache
-alone "$cache/.apt"
-new=$(mktemp -d "$cache/.apt-XXXXXX")
-trap 'tell_state; rm -rf "$new"' EXIT
+begin_apt
 echo "installing python3"
 authorities=ca-certificates
 # Those that somebody has put there are not written over.

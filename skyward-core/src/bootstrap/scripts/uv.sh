@@ -64,7 +64,15 @@ if [ ! -e "$wheel" ]; then
     fi
     echo "obtaining uv $uv_version"
     wheel=$new/uv.whl
-    fetch_wheel "$wheel"
+    status=0
+    fetch_wheel "$wheel" || status=$?
+    if [ "$status" = 1 ]; then
+        echo "this machine does not reach the index; the client is asked for uv"
+        echo "skyward-unreached index"
+        echo "skyward-fetch $arch"
+        exit 75
+    fi
+    [ "$status" = 0 ] || exit 1
 fi
 sum=$(sha256sum "$wheel")
 if ! grep -q "sha256:${sum%% *}" "$new/uv.txt"; then

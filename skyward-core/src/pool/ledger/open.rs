@@ -46,7 +46,7 @@ impl PoolLedger {
             version: VERSION,
             pool: pool.clone(),
             provider: provider.name().to_owned(),
-            identity: provider.identity(),
+            identity: provider.identity().await?,
             owner: Owner::this(),
             at: now(),
         };

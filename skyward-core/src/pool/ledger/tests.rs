@@ -27,6 +27,10 @@ impl Scratch {
         std::fs::read(self.0.path(pool)).unwrap()
     }
 
+    pub(in crate::pool) fn path(&self, pool: &PoolId) -> PathBuf {
+        self.0.path(pool)
+    }
+
     fn orphan(&self) -> Orphan {
         match self.0.pools().unwrap().pop() {
             Some(Found::Orphan(orphan)) => orphan,
@@ -102,7 +106,7 @@ async fn a_pool_is_held_while_its_owner_lives_and_everybodys_after() {
     let head = orphan.page.head.as_ref().unwrap();
     assert_eq!(
         (head.provider.as_str(), &head.identity),
-        ("local", &crate::provider::Provider::identity(&Local::new()))
+        ("local", &crate::provider::Provider::identity(&Local::new()).await.unwrap())
     );
     assert_eq!((&orphan.page.machines[..], orphan.page.damaged), (&[machine][..], 0));
     // Whoever has it keeps others from it.

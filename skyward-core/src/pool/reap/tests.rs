@@ -19,6 +19,8 @@ pub(in crate::pool) struct Cloud {
     looks: AtomicUsize,
     /// Says that it ends machines, and does not.
     stuck: bool,
+    /// Answers with an error alone.
+    silent: bool,
     pub(in crate::pool) outlives: bool,
     torn_down: AtomicUsize,
     /// How often machines were ended, each with its id.
@@ -30,8 +32,9 @@ impl Provider for Cloud {
     fn name(&self) -> &str {
         self.name
     }
-    fn identity(&self) -> Option<String> {
-        self.identity.map(str::to_owned)
+    async fn identity(&self) -> Result<Option<String>> {
+        self.answers()?;
+        Ok(self.identity.map(str::to_owned))
     }
     fn outlives_client(&self) -> bool {
         self.outlives
@@ -67,8 +70,15 @@ impl Provider for Cloud {
         Ok(())
     }
     async fn list(&self, _: &PoolId) -> Result<Vec<Machine>> {
+        self.answers()?;
         let look = self.looks.fetch_add(1, Ordering::Relaxed);
         Ok(if look >= self.lists_from { self.machines.lock().unwrap().clone() } else { Vec::new() })
+    }
+}
+
+impl Cloud {
+    fn answers(&self) -> Result<()> {
+        if self.silent { Err(Error::new(ErrorKind::Provider, "it is down")) } else { Ok(()) }
     }
 }
 
@@ -187,7 +197,7 @@ async fn a_ledger_that_was_cut_off_at_any_byte_is_ended_or_told() {
         ]),
     ]
     .concat();
-    for cut in 0..=whole.len() {
+    let play = async |cut: usize| {
         let scratch = Scratch::new();
         scratch.write(&pool, &whole[..cut]);
         let cloud = Arc::new(Cloud { name: "cloud", machines: Mutex::new(machines.clone()), ..Cloud::default() });
@@ -200,7 +210,9 @@ async fn a_ledger_that_was_cut_off_at_any_byte_is_ended_or_told() {
         } else {
             assert_eq!((reaped.ended.len(), scratch.files()), (1, 0), "cut at {cut}: {reaped}");
         }
-    }
+    };
+    // Each reads all processes of this host several times, on threads of its own.
+    futures_util::stream::iter(0..=whole.len()).for_each_concurrent(32, play).await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -220,13 +232,92 @@ async fn a_pool_of_another_provider_or_account_is_left_and_says_which() {
     let other = Arc::new(Cloud { name: "cloud", identity: Some("there"), ..Cloud::default() });
     let reaped = reap_with(&scratch, &[&other]).await;
     let error = &reaped.left[0].error;
-    assert_eq!(error.kind(), ErrorKind::NotFound);
+    assert_eq!(error.kind(), ErrorKind::Identity);
     assert!(error.to_string().contains("`cloud` (here)") && error.to_string().contains("`cloud` (there)"), "{error}");
     assert!(other.ended.lock().unwrap().is_empty());
+    assert_eq!((other.looks.load(Ordering::Relaxed), scratch.files()), (0, 1), "its record is kept");
+    let unlike = Arc::new(Cloud { name: "fog", identity: Some("here"), ..Cloud::default() });
+    let error = &reap_with(&scratch, &[&unlike]).await.left[0].error;
+    assert_eq!(error.kind(), ErrorKind::NotFound);
+    assert!(error.to_string().contains("`cloud` (here)") && error.to_string().contains("`fog`"), "{error}");
     let right =
         Arc::new(Cloud { name: "cloud", identity: Some("here"), machines: Mutex::new(machines), ..Cloud::default() });
     assert_eq!(reap_with(&scratch, &[&other, &right]).await.ended.len(), 1);
     assert!(other.ended.lock().unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn a_provider_that_is_down_keeps_no_pool_of_another_one_from_being_ended() {
+    let (scratch, pool, machines) = left_behind();
+    let down = Arc::new(Cloud { name: "cloud", silent: true, ..Cloud::default() });
+    let up = |machines| {
+        Arc::new(Cloud { name: "cloud", identity: Some("here"), machines: Mutex::new(machines), ..Cloud::default() })
+    };
+    let reaped = reap_with(&scratch, &[&down, &up(Vec::new())]).await;
+    assert_eq!((reaped.ended.len(), scratch.files()), (1, 0), "{reaped}");
+    // It may be the one that has them.
+    let (scratch, ..) = left_behind();
+    let reaped = reap_with(&scratch, &[&down]).await;
+    assert!(reaped.left[0].error.message().contains("it is down"), "{reaped}");
+    assert_eq!(scratch.files(), 1);
+    // Without its first record a pool may be at any of them.
+    scratch.write(&pool, b"torn\n");
+    let up = up(machines);
+    let reaped = reap_with(&scratch, &[&down, &up]).await;
+    assert!(up.machines.lock().unwrap().is_empty(), "{reaped}");
+    assert!(reaped.left.iter().any(|left| left.pool == pool), "{reaped}");
+}
+
+/// The state folder is on a disk that several machines have.
+#[tokio::test]
+async fn pools_of_this_provider_on_another_machine_are_left() {
+    let scratch = Scratch::new();
+    let here = Local::new().identity().await.unwrap().unwrap();
+    let (folder, machine) = here.rsplit_once(" on ").unwrap();
+    assert!(machine.starts_with("machine "), "{here}");
+    // Also a record that does not say which machine.
+    for elsewhere in [format!("{folder} on machine 0000000000000000"), folder.to_owned()] {
+        let pool = PoolId::random();
+        let written = lines(vec![head(&pool, "local", Some(&elsewhere))]);
+        scratch.write(&pool, &written);
+        let reaped = reap_with(&scratch, &[]).await;
+        let error = &reaped.left[0].error;
+        assert_eq!(error.kind(), ErrorKind::Identity, "{error}");
+        assert!(error.message().contains(&elsewhere) && error.message().contains(&here), "{error}");
+        assert_eq!(scratch.read(&pool), written);
+        std::fs::remove_file(scratch.path(&pool)).unwrap();
+    }
+    let pool = PoolId::random();
+    let folder = std::env::temp_dir().join(format!("sky-other-{:08x}", rand::random::<u32>()));
+    let other = Local::new().runtime_dir(folder).identity().await.unwrap().unwrap();
+    scratch.write(&pool, &lines(vec![head(&pool, "local", Some(&other))]));
+    assert_eq!(reap_with(&scratch, &[]).await.ended.len(), 1, "another folder of this machine is found");
+}
+
+#[cfg(feature = "docker")]
+#[tokio::test]
+async fn a_pool_of_another_engine_at_the_same_path_is_left() {
+    use crate::provider::Docker;
+    use crate::remote::docker::tests::Pretended;
+    let (scratch, pool) = (Scratch::new(), PoolId::random());
+    let first = Pretended::with_id("AAAA");
+    let docker = Arc::new(Docker::new("image").engine(&first.url()));
+    let ledger = super::super::ledger::PoolLedger::default();
+    ledger.open(scratch.0.clone(), &pool, docker.as_ref()).await.unwrap();
+    let written = scratch.read(&pool);
+    // Its client is gone: nobody holds the file.
+    drop(ledger);
+    let second = first.replaced_by("BBBB");
+    let reaped =
+        reap_in(scratch.0.clone(), vec![Arc::new(Docker::new("image").engine(&second.url())) as _]).await.unwrap();
+    let error = &reaped.left[0].error;
+    assert_eq!(error.kind(), ErrorKind::Identity, "{error}");
+    assert!(error.message().contains("engine AAAA") && error.message().contains("engine BBBB"), "{error}");
+    assert_eq!(scratch.read(&pool), written);
+    let again = second.replaced_by("AAAA");
+    let reaped =
+        reap_in(scratch.0.clone(), vec![Arc::new(Docker::new("image").engine(&again.url())) as _]).await.unwrap();
+    assert_eq!((reaped.ended.len(), scratch.files()), (1, 0), "{reaped}");
 }
 
 #[tokio::test]

@@ -13,7 +13,8 @@ use crate::spec::hex;
 
 /// The volume for containers of an image: what is built in one of them fits the others.
 pub(super) fn volume(image: &ImageFacts) -> String {
-    format!("skyward-cache-{}", hex(&Sha256::digest(format!("{}\n{}", image.id, image.user))[..8]))
+    let content = format!("{}\n{}\n{LAYOUT}", image.id, image.user);
+    format!("skyward-cache-{}", hex(&Sha256::digest(content)[..8]))
 }
 
 /// Removes those that no container uses; how many.
@@ -37,3 +38,5 @@ pub(super) async fn clear(engine: &Engine, deadline: Instant) -> Result<usize> {
 
 /// On each of these volumes; its value is the image.
 pub(super) const LABEL: &str = "skyward.cache";
+/// Changes with who can write to a volume: nothing is read from one that payloads could write to.
+const LAYOUT: u32 = 2;

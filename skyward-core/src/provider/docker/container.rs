@@ -43,31 +43,61 @@ impl Options {
         }
     }
 
-    fn mounts(&self, image: &ImageFacts) -> Vec<Mount> {
-        let mount = |typ, target: &str| Mount { typ: Some(typ), target: Some(target.to_owned()), ..Mount::default() };
-        let label = HashMap::from([(cache::LABEL.to_owned(), self.image.clone())]);
-        let own = [
-            // On the engine's own disk: what is written often is slow to write into a container's layers.
-            (FOLDER, mount(MountType::VOLUME, FOLDER)),
-            (
-                CACHE,
-                Mount {
-                    source: Some(cache::volume(image)),
-                    volume_options: Some(MountVolumeOptions { labels: Some(label), ..MountVolumeOptions::default() }),
-                    ..mount(MountType::VOLUME, CACHE)
-                },
-            ),
-        ];
-        // What is asked for takes the place of what is not.
-        let taken = |target: &str| {
-            let mut others = self.binds.iter().map(|(_, other)| other).chain(self.tmpfs.iter().map(|(other, _)| other));
-            others.any(|other| other == target)
+    /// Whether nodes read a cache that pools share. One in memory is the node's own.
+    pub(super) fn shares_cache(&self) -> bool {
+        !self.is_in_memory(CACHE)
+    }
+
+    fn is_in_memory(&self, target: &str) -> bool {
+        self.tmpfs.iter().any(|(other, _)| other == target)
+    }
+
+    /// The cache that pools share: the volume, unless a folder of the host takes its place.
+    fn cache(&self, image: &ImageFacts, read_only: bool) -> Mount {
+        let bound = self.binds.iter().find(|(_, target)| target == CACHE);
+        let mount = match bound {
+            Some((source, _)) => Mount { source: Some(source.clone()), ..mount(MountType::BIND, CACHE) },
+            None => {
+                let label = HashMap::from([(cache::LABEL.to_owned(), self.image.clone())]);
+                let labelled = MountVolumeOptions { labels: Some(label), ..MountVolumeOptions::default() };
+                let source = Some(cache::volume(image));
+                Mount { source, volume_options: Some(labelled), ..mount(MountType::VOLUME, CACHE) }
+            }
         };
-        let binds = self
-            .binds
-            .iter()
-            .map(|(source, target)| Mount { source: Some(source.clone()), ..mount(MountType::BIND, target) });
-        own.into_iter().filter(|(target, _)| !taken(target)).map(|(_, mount)| mount).chain(binds).collect()
+        Mount { read_only: Some(read_only), ..mount }
+    }
+
+    /// The mounts of a node.
+    fn mounts(&self, image: &ImageFacts) -> Vec<Mount> {
+        let bound = |target: &str| self.binds.iter().any(|(_, other)| other == target);
+        // On the engine's own disk: what is written often is slow to write into a container's layers.
+        let folder = (!bound(FOLDER) && !self.is_in_memory(FOLDER)).then(|| mount(MountType::VOLUME, FOLDER));
+        let cache = self.shares_cache().then(|| self.cache(image, true));
+        let binds = self.binds.iter().filter(|(_, target)| target != CACHE);
+        let binds =
+            binds.map(|(source, target)| Mount { source: Some(source.clone()), ..mount(MountType::BIND, target) });
+        folder.into_iter().chain(cache).chain(binds).collect()
+    }
+
+    /// What all containers of a pool have in common.
+    fn host(&self, pool: &PoolId, memory_gib: u32) -> HostConfig {
+        let memory = self.memory_mib.map(bytes);
+        HostConfig {
+            auto_remove: Some(true),
+            // Reaps what is left behind by what has ended.
+            init: Some(true),
+            network_mode: Some(network::name(pool)),
+            nano_cpus: self.cpus.map(|cpus| (cpus * 1e9) as i64),
+            memory,
+            // No more than the memory: a node that swaps is slower than one that fails.
+            memory_swap: memory,
+            shm_size: self
+                .shm_mib
+                .or_else(|| Some((self.memory_mib.unwrap_or(u64::from(memory_gib) << 10) / 2).max(64)))
+                .map(bytes),
+            tmpfs: Some(self.tmpfs()),
+            ..HostConfig::default()
+        }
     }
 
     /// Folders in memory, in which programs may run as elsewhere.
@@ -77,7 +107,11 @@ impl Options {
     }
 }
 
-/// What the engine is asked to make.
+fn mount(typ: MountType, target: &str) -> Mount {
+    Mount { typ: Some(typ), target: Some(target.to_owned()), ..Mount::default() }
+}
+
+/// What the engine is asked to make for a node.
 pub(super) fn body(
     options: &Options,
     request: &LaunchRequest,
@@ -90,47 +124,79 @@ pub(super) fn body(
         (LAUNCH.into(), request.launch.to_string()),
         (NODE.into(), request.node.to_string()),
         (RUN_AS.into(), image.user.clone()),
+        (IMAGE.into(), image.id.clone()),
+        (LEASE.into(), request.lease.as_millis().to_string()),
     ]);
     if !devices.is_empty() {
         labels.insert(DEVICES.into(), devices.join(","));
     }
-    let mut env = options.env.clone();
-    env.push(format!("SKYWARD_CACHE_DIR={CACHE}"));
+    let mut env = environment(options, devices);
+    if options.shares_cache() {
+        env.push("SKYWARD_CACHE_MODE=read".into());
+    }
     let gpus = DeviceRequest {
         device_ids: Some(devices.to_vec()),
         capabilities: Some(vec![vec!["gpu".into()]]),
         ..DeviceRequest::default()
     };
-    let memory = options.memory_mib.map(bytes);
     let host = HostConfig {
-        auto_remove: Some(true),
-        // Reaps what is left behind by what has ended.
-        init: Some(true),
-        network_mode: Some(network::name(&request.pool)),
-        nano_cpus: options.cpus.map(|cpus| (cpus * 1e9) as i64),
-        memory,
-        // No more than the memory: a node that swaps is slower than one that fails.
-        memory_swap: memory,
-        shm_size: options
-            .shm_mib
-            .or_else(|| Some((options.memory_mib.unwrap_or(u64::from(request.offer.memory_gib) << 10) / 2).max(64)))
-            .map(bytes),
         mounts: Some(options.mounts(image)),
-        tmpfs: Some(options.tmpfs()),
         device_requests: (!devices.is_empty()).then(|| vec![gpus]),
-        ..HostConfig::default()
+        ..options.host(&request.pool, request.offer.memory_gib)
     };
-    let script = format!("owner={}\n{MAKE}{KEEPER}", quoted(&image.user));
     ContainerCreateBody {
-        image: Some(image.id.clone()),
         hostname: Some(format!("node-{}", request.node)),
-        // The keeper alone: everything else runs as the image's user.
-        user: Some("0:0".into()),
-        entrypoint: Some(["sh", "-c", &script, "keeper"].map(str::to_owned).into()),
-        cmd: Some(keeper::arguments(FOLDER, request.lease).into()),
-        env: Some(env),
         labels: Some(labels),
         host_config: Some(host),
+        ..kept(image, OWN, env, request.lease)
+    }
+}
+
+/// What the engine is asked to make to build environments for a node: like the node, but with a cache that can be written to, and without accelerators. The node's folder is its folder,
+/// and the node's lease its lease.
+pub(super) fn builder_body(options: &Options, node: &Node) -> ContainerCreateBody {
+    let mut labels = pool_labels(&node.pool);
+    labels.extend(options.labels.iter().cloned());
+    labels.extend([(BUILDS_FOR.into(), node.launch.to_string()), (NODE.into(), node.index.to_string())]);
+    let mut mounts = vec![options.cache(&node.image, false)];
+    let mut lease = node.lease;
+    if options.is_in_memory(FOLDER) {
+        // That is shared with nobody, nor is the lease in it.
+        mounts.push(mount(MountType::VOLUME, FOLDER));
+        lease = LONGEST_BUILD;
+    }
+    let host = HostConfig {
+        mounts: Some(mounts),
+        volumes_from: Some(vec![name(&node.launch)]),
+        tmpfs: Some(HashMap::new()),
+        ..options.host(&node.pool, 0)
+    };
+    let mut env = environment(options, &[]);
+    env.push("SKYWARD_CACHE_MODE=build".into());
+    ContainerCreateBody { labels: Some(labels), host_config: Some(host), ..kept(&node.image, OWN_CACHE, env, lease) }
+}
+
+/// The variables of a container with these accelerators. The user's come after what they may change.
+fn environment(options: &Options, devices: &[String]) -> Vec<String> {
+    let none = devices.is_empty().then(|| NO_ACCELERATORS.to_owned());
+    let own = format!("SKYWARD_CACHE_DIR={CACHE}");
+    none.into_iter().chain(options.env.iter().cloned()).chain([own]).collect()
+}
+
+/// What the container runtime of NVIDIA shows to a container that is to have none; the image may ask for all.
+const NO_ACCELERATORS: &str = "NVIDIA_VISIBLE_DEVICES=void";
+
+/// A container whose first process is a keeper, after the script `make`, which is run once.
+fn kept(image: &ImageFacts, make: &str, env: Vec<String>, lease: Duration) -> ContainerCreateBody {
+    let script =
+        format!("owner={}\nif [ -z \"${{{}+set}}\" ]; then\n{make}fi\n{KEEPER}", quoted(&image.user), keeper::AGAIN);
+    ContainerCreateBody {
+        image: Some(image.id.clone()),
+        // The keeper alone: everything else runs as the image's user.
+        user: Some("0:0".into()),
+        entrypoint: Some(["sh", "-c", keeper::START, &script].map(str::to_owned).into()),
+        cmd: Some(keeper::arguments(FOLDER, lease).into()),
+        env: Some(env),
         ..ContainerCreateBody::default()
     }
 }
@@ -141,19 +207,55 @@ pub(super) fn name(launch: &LaunchId) -> String {
     format!("{PREFIX}{}", launch.as_str().chars().map(plain).collect::<String>())
 }
 
+/// The container that builds environments for a machine.
+pub(super) fn builder_of(machine: &MachineId) -> String {
+    format!("{machine}{BUILDER}")
+}
+
 /// Whether a machine's id can be that of a container of this provider.
 pub(super) fn is_ours(machine: &MachineId) -> bool {
     machine.as_str().starts_with(PREFIX)
+}
+
+/// The name of a container, for people.
+pub(super) fn own_name(container: &ContainerSummary) -> Option<&str> {
+    container.names.iter().flatten().next().map(|name| name.trim_start_matches('/'))
 }
 
 pub(super) fn is_named(container: &ContainerSummary, name: &str) -> bool {
     container.names.iter().flatten().any(|other| other.strip_prefix('/') == Some(name))
 }
 
-/// The machine that a container is.
+/// What a node's container says of itself to who makes another one beside it.
+#[derive(Debug, Clone)]
+pub(super) struct Node {
+    pub(super) pool: PoolId,
+    pub(super) launch: LaunchId,
+    index: NodeIndex,
+    pub(super) image: ImageFacts,
+    lease: Duration,
+}
+
+impl Node {
+    /// None for a container that an older version made.
+    pub(super) fn of(container: &ContainerSummary) -> Option<Self> {
+        let labels = container.labels.as_ref()?;
+        let image = ImageFacts { id: labels.get(IMAGE)?.clone(), user: labels.get(RUN_AS)?.clone() };
+        Some(Self {
+            pool: PoolId::new(labels.get(POOL)?),
+            launch: LaunchId::new(labels.get(LAUNCH)?),
+            index: NodeIndex(labels.get(NODE)?.parse().ok()?),
+            image,
+            lease: Duration::from_millis(labels.get(LEASE)?.parse().ok()?),
+        })
+    }
+}
+
+/// The machine that a container is, or the one that it builds for.
 pub(super) fn machine(container: &ContainerSummary) -> Option<Machine> {
     let labels = container.labels.as_ref()?;
-    let (pool, launch) = (PoolId::new(labels.get(POOL)?), LaunchId::new(labels.get(LAUNCH)?));
+    let launch = labels.get(LAUNCH).or_else(|| labels.get(BUILDS_FOR))?;
+    let (pool, launch) = (PoolId::new(labels.get(POOL)?), LaunchId::new(launch));
     let node = NodeIndex(labels.get(NODE)?.parse().ok()?);
     let id = MachineId::new(name(&launch));
     let networks = container.network_settings.as_ref().and_then(|settings| settings.networks.as_ref());
@@ -162,10 +264,24 @@ pub(super) fn machine(container: &ContainerSummary) -> Option<Machine> {
     let request = LaunchRequest::new(launch, pool, node, Offer::new("container", "", 0, 0), Duration::ZERO);
     let mut machine = Machine::new(&request, id, address, FOLDER);
     machine.keeper = true;
-    if let Some(user) = labels.get(RUN_AS).filter(|user| !user.is_empty()) {
-        machine.facts.insert(USER.into(), user.clone());
-    }
     Some(machine)
+}
+
+/// The containers of a list that has states which Docker does not have: Podman's engine speaks Docker's API, and has some of its own.
+pub(super) fn listed(json: &str) -> Option<Vec<ContainerSummary>> {
+    let mut list: Vec<serde_json::Value> = serde_json::from_str(json).ok()?;
+    for container in &mut list {
+        let Some(state) = container.get_mut("State").filter(|state| state.is_string()) else { continue };
+        let known = match state.as_str().unwrap_or_default() {
+            "configured" | "initialized" => "created",
+            "stopped" => "exited",
+            other if other.parse::<ContainerSummaryStateEnum>().is_ok() => continue,
+            // Nothing is concluded from what is not known.
+            _ => "",
+        };
+        *state = known.into();
+    }
+    serde_json::from_value(list.into()).ok()
 }
 
 pub(super) fn state(container: &ContainerSummary) -> MachineStatus {
@@ -173,8 +289,15 @@ pub(super) fn state(container: &ContainerSummary) -> MachineStatus {
     match container.state {
         Some(State::CREATED) => MachineStatus::Starting,
         Some(State::EXITED | State::REMOVING | State::DEAD | State::STOPPING) => MachineStatus::Ending,
-        _ => MachineStatus::Running,
+        Some(State::RUNNING | State::PAUSED | State::RESTARTING) => MachineStatus::Running,
+        // A state that this version does not know.
+        Some(State::EMPTY) | None => MachineStatus::Unknown,
     }
+}
+
+/// Whether a container builds for a node, and is none itself.
+pub(super) fn is_builder(container: &ContainerSummary) -> bool {
+    container.labels.as_ref().is_some_and(|labels| labels.contains_key(BUILDS_FOR))
 }
 
 /// The labels of all that belongs to a pool.
@@ -211,25 +334,152 @@ fn quoted(text: &str) -> String {
     format!("'{}'", text.replace('\'', r"'\''"))
 }
 
-/// The folders, which are the engine's to make, for the user. The line before this one sets: owner.
-const MAKE: &str = r#"
+/// The node's folder, which the engine makes, for the user. The line before this one sets: owner.
+const OWN: &str = r#"
 : >"$1/lease"
 chmod 700 "$1"
 [ -z "$owner" ] || chown -R "$owner" "$1"
-[ -z "$owner" ] || chown "$owner" "$SKYWARD_CACHE_DIR"
+[ "${SKYWARD_CACHE_MODE:-}" = read ] || [ -z "$owner" ] || chown "$owner" "$SKYWARD_CACHE_DIR"
+"#;
+/// The cache, which the engine makes, for the user.
+const OWN_CACHE: &str = r#"
+[ -z "$owner" ] || chown "$owner" "$1" "$SKYWARD_CACHE_DIR"
 "#;
 const PREFIX: &str = "skyward-";
+/// At the end of the name of a container that builds.
+const BUILDER: &str = "-builder";
+/// What a builder may take that does not see the lease of its node.
+const LONGEST_BUILD: Duration = Duration::from_secs(3600);
 /// The machine's folder in each container.
 const FOLDER: &str = "/skyward/node";
 const CACHE: &str = "/skyward/cache";
 /// The label with the pool.
 pub(super) const POOL: &str = "skyward.pool";
 const LAUNCH: &str = "skyward.launch";
+/// The label with the launch whose node a container builds for.
+const BUILDS_FOR: &str = "skyward.builds-for";
+/// The label with the image, by its content.
+const IMAGE: &str = "skyward.image";
+/// The label with the lease, in milliseconds.
+const LEASE: &str = "skyward.lease";
 const NODE: &str = "skyward.node";
 /// The label with who started it.
 const CLIENT: &str = "skyward.client";
 const RUN_AS: &str = "skyward.run-as";
 /// The label with the accelerators that the container has.
 pub(super) const DEVICES: &str = "skyward.devices";
-/// The fact that holds who commands run as.
-pub(super) const USER: &str = "user";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ids::Attempt;
+
+    fn request() -> LaunchRequest {
+        let (pool, node) = (PoolId::new("p-x"), NodeIndex(1));
+        let launch = LaunchId::of(&pool, node, Attempt(2));
+        LaunchRequest::new(launch, pool, node, Offer::new("container", "here", 1, 1), Duration::from_secs(8))
+    }
+
+    fn image() -> ImageFacts {
+        ImageFacts { id: "sha256:00".into(), user: "1:1".into() }
+    }
+
+    /// The container of a node, and that of its builder.
+    fn bodies(options: &Options) -> (ContainerCreateBody, ContainerCreateBody) {
+        let body = body(options, &request(), &image(), &[]);
+        let summary = ContainerSummary { labels: body.labels.clone(), ..ContainerSummary::default() };
+        let builder = builder_body(options, &Node::of(&summary).unwrap());
+        (body, builder)
+    }
+
+    fn at<'a>(body: &'a ContainerCreateBody, target: &str) -> Option<&'a Mount> {
+        let mounts = body.host_config.as_ref().unwrap().mounts.as_ref().unwrap();
+        let mut found = mounts.iter().filter(|mount| mount.target.as_deref() == Some(target));
+        let first = found.next();
+        assert!(found.next().is_none(), "{target} is mounted twice");
+        first
+    }
+
+    fn variable<'a>(body: &'a ContainerCreateBody, name: &str) -> Option<&'a str> {
+        // The engine takes the last one.
+        let mut env = body.env.iter().flatten().rev().filter_map(|line| line.split_once('='));
+        env.find(|(key, _)| *key == name).map(|(_, value)| value)
+    }
+
+    #[test]
+    fn a_node_reads_the_cache_and_its_builder_writes_it() {
+        let mut bound = Options::new("i".into());
+        bound.binds.push(("/srv/cache".into(), CACHE.into()));
+        for options in [Options::new("i".into()), bound] {
+            let (node, builder) = bodies(&options);
+            let (read, written) = (at(&node, CACHE).unwrap(), at(&builder, CACHE).unwrap());
+            assert_eq!((read.read_only, written.read_only), (Some(true), Some(false)));
+            assert_eq!((&read.source, read.typ), (&written.source, written.typ));
+            assert_eq!(variable(&node, "SKYWARD_CACHE_MODE"), Some("read"));
+            assert_eq!(variable(&builder, "SKYWARD_CACHE_MODE"), Some("build"));
+            assert_eq!((&node.image, &node.cmd), (&builder.image, &builder.cmd));
+            let host = builder.host_config.unwrap();
+            assert_eq!(host.volumes_from.unwrap(), ["skyward-p-x-n1-a2"]);
+            assert!(host.device_requests.is_none());
+        }
+        let mut alone = Options::new("i".into());
+        alone.tmpfs.push((CACHE.into(), 1));
+        assert!(!alone.shares_cache());
+        let own = body(&alone, &request(), &image(), &[]);
+        assert!(at(&own, CACHE).is_none() && variable(&own, "SKYWARD_CACHE_MODE").is_none());
+    }
+
+    #[test]
+    fn a_container_sees_the_accelerators_that_it_was_given_and_no_others() {
+        const NAME: &str = "NVIDIA_VISIBLE_DEVICES";
+        let options = Options::new("i".into());
+        assert_eq!(variable(&body(&options, &request(), &image(), &[]), NAME), Some("void"));
+        let given = body(&options, &request(), &image(), &["0".to_owned(), "3".to_owned()]);
+        // The engine sets it, by what it is asked for.
+        assert_eq!(variable(&given, NAME), None);
+        assert_eq!(
+            given.host_config.unwrap().device_requests.unwrap()[0].device_ids,
+            Some(vec!["0".into(), "3".into()])
+        );
+        let mut all = options;
+        all.env.push(format!("{NAME}=all"));
+        assert_eq!(variable(&body(&all, &request(), &image(), &[]), NAME), Some("all"));
+    }
+
+    #[test]
+    fn each_state_of_docker_and_of_podman_is_read() {
+        let states = [
+            ("created", MachineStatus::Starting),
+            ("configured", MachineStatus::Starting),
+            ("initialized", MachineStatus::Starting),
+            ("running", MachineStatus::Running),
+            ("paused", MachineStatus::Running),
+            ("restarting", MachineStatus::Running),
+            ("something new", MachineStatus::Unknown),
+            ("stopping", MachineStatus::Ending),
+            ("stopped", MachineStatus::Ending),
+            ("exited", MachineStatus::Ending),
+            ("dead", MachineStatus::Ending),
+            ("removing", MachineStatus::Ending),
+        ];
+        for (text, status) in states {
+            let json = format!(r#"[{{"Id":"a","Names":["/x"],"State":{text:?}}},{{"Id":"b","State":"running"}}]"#);
+            let found = listed(&json).unwrap();
+            assert_eq!((state(&found[0]), is_named(&found[0], "x"), found.len()), (status, true, 2), "{text}");
+        }
+        assert!(listed("[{").is_none() && listed(r#"[{"Id":3}]"#).is_none());
+    }
+
+    #[test]
+    fn a_builder_belongs_to_its_machine_and_is_none_itself() {
+        let (node, builder) = bodies(&Options::new("i".into()));
+        let of = |body: ContainerCreateBody| ContainerSummary { labels: body.labels, ..ContainerSummary::default() };
+        let (node, builder) = (of(node), of(builder));
+        assert!(is_builder(&builder) && !is_builder(&node));
+        let ids = [&node, &builder].map(|found| machine(found).unwrap().id);
+        assert_eq!(ids[0], ids[1]);
+        assert_eq!(builder_of(&ids[0]), "skyward-p-x-n1-a2-builder");
+        // A launch is looked for by its label, and finds its node alone.
+        assert!(!builder.labels.as_ref().unwrap().contains_key(LAUNCH));
+    }
+}

@@ -4,11 +4,11 @@ use std::collections::BTreeSet;
 
 use bollard::models::ContainerSummary;
 
-use super::container::DEVICES;
+use super::container::{self, DEVICES};
 use crate::error::{Error, ErrorKind, Result};
 use crate::provider::local::host;
 use crate::provider::models::is_kind;
-use crate::provider::{LaunchRequest, Offer};
+use crate::provider::{LaunchRequest, MachineStatus, Offer};
 use crate::spec::Accelerator;
 
 /// The offer with the accelerators that are asked for, if the engine's host has them. Where nothing is said about them, it is taken for this host.
@@ -28,35 +28,73 @@ pub(super) async fn offers(plain: Offer, wanted: &Accelerator, told: Option<&Acc
     vec![Offer { accelerator: Some(given), ..plain }]
 }
 
-/// Accelerators that no other container has that a pool started.
-pub(super) async fn free(
-    request: &LaunchRequest,
-    wanted: u32,
-    containers: &[ContainerSummary],
-    told: Option<&Accelerator>,
-) -> Result<Vec<String>> {
-    let all: Vec<String> = match told {
+/// The accelerators of the engine's host.
+pub(super) async fn all(told: Option<&Accelerator>) -> Vec<String> {
+    match told {
         Some(told) => (0..told.count).map(|index| index.to_string()).collect(),
         None => blocking(host::devices).await.unwrap_or_default(),
-    };
-    choose(request, wanted, &all, containers)
+    }
 }
 
-fn choose(
+/// Accelerators that no other container has that a pool started; those that the launch's container has, where it is there.
+pub(super) fn choose(
     request: &LaunchRequest,
     wanted: u32,
     all: &[String],
     containers: &[ContainerSummary],
 ) -> Result<Vec<String>> {
-    let labels = containers.iter().filter_map(|container| container.labels.as_ref()?.get(DEVICES));
-    let taken: BTreeSet<&str> = labels.flat_map(|devices| devices.split(',')).collect();
+    let own = container::name(&request.launch);
+    if let Some(own) = containers.iter().find(|container| container::is_named(container, &own)) {
+        return Ok(devices(own).map(str::to_owned).collect());
+    }
+    let holders: Vec<_> = containers.iter().filter(|container| devices(container).next().is_some()).collect();
+    let taken: BTreeSet<&str> = holders.iter().flat_map(|container| devices(container)).collect();
     let free: Vec<String> = all.iter().filter(|device| !taken.contains(device.as_str())).cloned().collect();
     free.get(..wanted as usize).map(<[String]>::to_vec).ok_or_else(|| {
         let (node, has, left) = (request.node, all.len(), free.len());
         let message =
             format!("node {node} needs {wanted} accelerators; the engine's host has {has}, and {left} are free");
-        Error::new(ErrorKind::Provider, message).with_hint("ask for fewer nodes, or fewer accelerators on each")
+        let error = Error::new(ErrorKind::Provider, message);
+        if wanted as usize > has {
+            return error.with_hint("ask for fewer accelerators on each node");
+        }
+        let names: Vec<_> = holders.iter().filter_map(|container| container::own_name(container)).collect();
+        // A container that has them may just be ending.
+        error.temporary().with_context("held by", names.join(", ")).with_hint(
+            "wait until a pool that has them has ended, or ask for fewer nodes, or fewer accelerators on each",
+        )
     })
+}
+
+/// How far a container is when it is looked whether another one has its accelerators too.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Stage {
+    /// It is there, and does not run.
+    Made,
+    /// It runs, and nobody has been told of it.
+    Started,
+}
+
+/// Whether another container has an accelerator of this one and keeps it. Each client looks twice: when its container is made, and when it is started.
+///
+/// Of two containers the older stays; of the same second, the one with the smaller id. A container that already runs also stays when another one becomes visible only then, however
+/// old that is: its client may have looked for the last time. So at most one of the two stays.
+pub(super) fn is_taken(name: &str, containers: &[ContainerSummary], stage: Stage) -> bool {
+    let Some(own) = containers.iter().find(|container| container::is_named(container, name)) else { return false };
+    let wanted: BTreeSet<&str> = devices(own).collect();
+    let age = |container: &ContainerSummary| (container.created, container.id.clone());
+    containers.iter().filter(|other| other.id != own.id).any(|other| {
+        let state = container::state(other);
+        let runs_already = stage == Stage::Made && state == MachineStatus::Running;
+        state != MachineStatus::Ending
+            && devices(other).any(|device| wanted.contains(device))
+            && (runs_already || age(other) < age(own))
+    })
+}
+
+fn devices(container: &ContainerSummary) -> impl Iterator<Item = &str> {
+    let label = container.labels.as_ref().and_then(|labels| labels.get(DEVICES));
+    label.into_iter().flat_map(|devices| devices.split(','))
 }
 
 async fn found() -> Vec<Accelerator> {
@@ -74,6 +112,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+    use crate::error::ErrorStatus;
     use crate::ids::{Attempt, LaunchId, NodeIndex, PoolId};
 
     #[tokio::test]
@@ -90,18 +129,98 @@ mod tests {
         assert_eq!(offered("H100", 1).await, 0);
     }
 
+    fn request(node: u32) -> LaunchRequest {
+        let pool = PoolId::new("p");
+        let launch = LaunchId::of(&pool, NodeIndex(node), Attempt(1));
+        LaunchRequest::new(launch, pool, NodeIndex(node), Offer::new("c", "h", 1, 1), Duration::ZERO)
+    }
+
+    /// A container of a node, made at this second.
+    fn holding(node: u32, devices: &str, created: i64, state: &str) -> ContainerSummary {
+        let name = container::name(&request(node).launch);
+        ContainerSummary {
+            id: Some(format!("id{node}")),
+            names: Some(vec![format!("/{name}")]),
+            labels: Some(HashMap::from([(DEVICES.into(), devices.into())])),
+            created: Some(created),
+            state: state.parse().ok(),
+            ..ContainerSummary::default()
+        }
+    }
+
     #[test]
     fn accelerators_are_given_once() {
-        let pool = PoolId::new("p");
-        let launch = LaunchId::of(&pool, NodeIndex(1), Attempt(1));
-        let request = LaunchRequest::new(launch, pool, NodeIndex(1), Offer::new("c", "h", 1, 1), Duration::ZERO);
         let all = ["0", "1", "2"].map(str::to_owned);
-        let other = ContainerSummary {
-            labels: Some(HashMap::from([(DEVICES.into(), "0,2".into())])),
-            ..ContainerSummary::default()
-        };
-        assert_eq!(choose(&request, 1, &all, std::slice::from_ref(&other)).unwrap(), ["1"]);
-        let error = choose(&request, 2, &all, &[other]).unwrap_err();
+        let others = [holding(7, "0,2", 1, "running")];
+        assert_eq!(choose(&request(1), 1, &all, &others).unwrap(), ["1"]);
+        let error = choose(&request(1), 2, &all, &others).unwrap_err();
         assert_eq!(error.message(), "node 1 needs 2 accelerators; the engine's host has 3, and 1 are free");
+        assert_eq!(error.context(), [("held by", "skyward-p-n7-a1".to_owned())]);
+        // One that has them may just be ending, but a host does not get more of them.
+        assert_eq!(error.status(), ErrorStatus::Temporary);
+        assert_eq!(choose(&request(1), 4, &all, &[]).unwrap_err().status(), ErrorStatus::Permanent);
+    }
+
+    #[test]
+    fn a_launch_that_is_repeated_keeps_what_its_container_has() {
+        let all = ["0", "1"].map(str::to_owned);
+        let containers = [holding(1, "0,1", 1, "created")];
+        assert_eq!(choose(&request(1), 2, &all, &containers).unwrap(), ["0", "1"]);
+        assert!(choose(&request(2), 1, &all, &containers).is_err());
+    }
+
+    #[test]
+    fn the_older_of_two_containers_keeps_an_accelerator() {
+        use Stage::{Made, Started};
+        // The other's devices, second and state; the own second and stage; whether the own one goes. Ids are id1 (own) and id2.
+        let cases = [
+            ("1", 5, "running", 9, Made, false),
+            ("0", 5, "created", 9, Made, true),
+            ("0", 5, "running", 9, Started, true),
+            ("1,0", 9, "created", 5, Made, false),
+            ("0", 9, "running", 5, Started, false),
+            ("0", 5, "created", 5, Made, false),
+            // It may have been looked at for the last time before this one was there.
+            ("0", 9, "running", 5, Made, true),
+            ("0", 5, "exited", 9, Made, false),
+            ("0", 5, "removing", 9, Started, false),
+        ];
+        for case in cases {
+            let (devices, second, state, own, stage, goes) = case;
+            let containers = [holding(1, "0", own, "created"), holding(2, devices, second, state)];
+            assert_eq!(is_taken("skyward-p-n1-a1", &containers, stage), goes, "{case:?}");
+        }
+    }
+
+    /// Two clients choose at once: each makes its container, looks, starts it, and looks again; in each order of these steps at most one keeps the accelerator.
+    #[test]
+    fn in_no_order_of_steps_two_containers_keep_one_accelerator() {
+        for order in 0_u32..1 << 8 {
+            if order.count_ones() != 4 {
+                continue;
+            }
+            // Which of the two is older is known to the engine before it shows them.
+            for older in [1, 2] {
+                let mut shown: [Option<&str>; 2] = [None, None];
+                let mut at = [0; 2];
+                for step in 0..8 {
+                    let me = (order >> step & 1) as usize;
+                    let list = |shown: &[Option<&str>; 2]| -> Vec<ContainerSummary> {
+                        let nodes = (1..).zip(shown).filter_map(|(node, state)| Some((node, (*state)?)));
+                        nodes.map(|(node, state)| holding(node, "0", i64::from(node != older), state)).collect()
+                    };
+                    let name = format!("skyward-p-n{}-a1", me + 1);
+                    match at[me] {
+                        0 => shown[me] = Some("created"),
+                        1 if is_taken(&name, &list(&shown), Stage::Made) => (shown[me], at[me]) = (None, 9),
+                        2 => shown[me] = Some("running"),
+                        3 if is_taken(&name, &list(&shown), Stage::Started) => shown[me] = None,
+                        _ => {}
+                    }
+                    at[me] += 1;
+                }
+                assert!(shown.contains(&None), "both keep it: order {order:08b}, older {older}");
+            }
+        }
     }
 }

@@ -18,6 +18,7 @@ pub(super) struct Facts {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Taken {
     pub(super) slot: String,
+    /// The pool that has it, or `user` and the name of another user, whose pools nobody else is told.
     pub(super) pool: String,
 }
 
@@ -86,6 +87,7 @@ impl Taken {
     pub(super) fn told(all: &[Self]) -> String {
         let each = all.iter().map(|taken| match taken.pool.as_str() {
             "" => format!("slot {} is taken", taken.slot),
+            other if other.starts_with("user ") => format!("slot {} is taken by the {other}", taken.slot),
             pool => format!("slot {} is taken by pool {pool}", taken.slot),
         });
         each.collect::<Vec<_>>().join(", ")
@@ -122,13 +124,16 @@ pub(super) fn needs(offer: &Offer) -> Requirements {
 mod tests {
     use super::*;
 
-    const TOLD: &str = "skyward-cpus 8\nskyward-memory_kib 65600000\nskyward-memory_kib 16000000\nskyward-device NVIDIA H100 80GB HBM3, 81559\nskyward-device NVIDIA H100 80GB HBM3, 81559\nskyward-taken 0 p-a\nskyward-taken 2 \n";
+    const TOLD: &str = "skyward-cpus 8\nskyward-memory_kib 65600000\nskyward-memory_kib 16000000\nskyward-device NVIDIA H100 80GB HBM3, 81559\nskyward-device NVIDIA H100 80GB HBM3, 81559\nskyward-taken 0 p-a\nskyward-taken 2 \nskyward-taken 3 user bob\n";
 
     #[test]
     fn a_host_is_understood_and_divided_among_its_slots() {
         let facts = Facts::read(TOLD);
         assert_eq!((facts.cpus, facts.memory_gib, facts.devices.len()), (8, 15, 2));
-        assert_eq!(Taken::told(&facts.taken), "slot 0 is taken by pool p-a, slot 2 is taken");
+        assert_eq!(
+            Taken::told(&facts.taken),
+            "slot 0 is taken by pool p-a, slot 2 is taken, slot 3 is taken by the user bob"
+        );
         let share = facts.share(&Host::new("h").slots(2));
         assert_eq!((share.cpus, share.memory_gib), (4, 7));
         assert_eq!(share.accelerator, Some(Accelerator::new("H100", 1).with_memory_gib(80)));

@@ -74,7 +74,8 @@ impl Host {
     /// Keeps claims and machines in this folder on the host; a leading `~/` is the user's home there. Its path must be short, for sockets lie in it, and clients with different
     /// folders know nothing of each other's claims.
     ///
-    /// Otherwise it is the folder that `SKYWARD_RUNTIME_DIR` names on the host. Where it names none, machines are in `/tmp/skyward-<user id>`, and claims hold for all users of the host.
+    /// Otherwise it is the folder that `SKYWARD_RUNTIME_DIR` names on the host. Where it names none, machines are in `/tmp/skyward-<user id>`, and users of the host share its slots; records of claims are
+    /// private all the same.
     #[must_use]
     pub fn folder(mut self, folder: impl Into<String>) -> Self {
         self.folder = Some(folder.into());

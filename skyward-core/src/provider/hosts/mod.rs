@@ -2,6 +2,7 @@
 
 mod facts;
 mod host;
+mod logind;
 mod on_machine;
 mod record;
 mod site;
@@ -16,7 +17,7 @@ use tokio::time::timeout;
 
 use self::on_machine::OnMachine;
 use self::site::{Claim, Site};
-use super::{LaunchRequest, Machine, MachineStatus, Offer, Provider, Requirements};
+use super::{LaunchRequest, Machine, MachineStatus, Offer, Provider, Requirements, client};
 use crate::error::{Error, ErrorKind, ErrorStatus, Result};
 use crate::ids::{LaunchId, MachineId, PoolId};
 use crate::remote::{Remote, Ssh};
@@ -149,10 +150,15 @@ impl Provider for Hosts {
         "hosts"
     }
 
-    /// The hosts, whatever their order.
-    fn identity(&self) -> Option<String> {
+    /// The hosts, whatever their order, and this machine: on another one the same names may be other hosts.
+    async fn identity(&self) -> Result<Option<String>> {
         let labels: BTreeSet<_> = self.0.sites.iter().map(|site| site.label.as_str()).collect();
-        Some(labels.into_iter().collect::<Vec<_>>().join(","))
+        let labels: Vec<_> = labels.into_iter().collect();
+        Ok(Some(format!("{} from {}", labels.join(","), client::machine())))
+    }
+
+    fn outlives_client(&self) -> bool {
+        true
     }
 
     async fn offers(&self, requirements: &Requirements) -> Result<Vec<Offer>> {
@@ -227,8 +233,7 @@ impl Provider for Hosts {
             })
         });
         let states: BTreeMap<String, MachineStatus> = join_all(asked).await.into_iter().flatten().collect();
-        // What cannot be asked is not gone.
-        let state = |machine: &MachineId| states.get(machine.as_str()).copied().unwrap_or(MachineStatus::Running);
+        let state = |machine: &MachineId| states.get(machine.as_str()).copied().unwrap_or(MachineStatus::Unknown);
         Ok(machines.iter().map(state).collect())
     }
 

@@ -37,9 +37,9 @@ impl Remote for OnMachine {
         wrapped.argv = ["sh", "-c", ENTER, self.machine.folder.as_str()].map(str::to_owned).to_vec();
         wrapped.argv.extend(command.argv.iter().cloned());
         wrapped.env.insert(MARK.to_owned(), self.machine.id.to_string());
-        if let Some(devices) = self.machine.facts.get(DEVICES) {
-            wrapped.env.entry(DEVICES.to_owned()).or_insert_with(|| devices.clone());
-        }
+        // Other nodes may share the host: one that asked for no accelerator sees none.
+        let devices = self.machine.facts.get(DEVICES).cloned().unwrap_or_default();
+        wrapped.env.entry(DEVICES.to_owned()).or_insert(devices);
         let output = self.remote.run(&wrapped, on_line).await?;
         let said = |what: &str| output.status == 127 && output.stderr.trim_end().ends_with(what);
         if said(GONE) {
@@ -60,6 +60,10 @@ impl Remote for OnMachine {
     async fn open(&self, socket: &str) -> Result<ByteStream> {
         self.remote.open(socket).await
     }
+
+    async fn builder(&self) -> Result<Option<Box<dyn Remote>>> {
+        self.remote.builder().await
+    }
 }
 
 /// Becomes a command within the machine's folder.
@@ -68,3 +72,27 @@ command -v "$1" >/dev/null 2>&1 || { echo "skyward: no such program" >&2; exit 1
 exec "$@""#;
 const GONE: &str = "skyward: the machine is gone";
 const NO_PROGRAM: &str = "skyward: no such program";
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::ids::{LaunchId, MachineId, NodeIndex, PoolId};
+    use crate::provider::{LaunchRequest, Offer};
+    use crate::remote::Process;
+
+    #[tokio::test]
+    async fn a_node_sees_the_accelerators_that_it_was_given_and_no_others() {
+        let (launch, pool) = (LaunchId::new("l"), PoolId::new("p"));
+        let request = LaunchRequest::new(launch, pool, NodeIndex(0), Offer::new("o", "h", 1, 1), Duration::ZERO);
+        let folder = std::env::temp_dir().to_string_lossy().into_owned();
+        for (given, seen) in [(None, "\n"), (Some("2,3"), "2,3\n")] {
+            let mut machine = Machine::new(&request, MachineId::new("m"), "127.0.0.1", &folder);
+            machine.facts.extend(given.map(|given| (DEVICES.to_owned(), given.to_owned())));
+            let remote = OnMachine::new(Arc::new(Process::new()), machine);
+            let command = Command::script("echo ${CUDA_VISIBLE_DEVICES-all}");
+            assert_eq!(remote.run(&command, &|_| {}).await.unwrap().stdout, seen);
+        }
+    }
+}

@@ -1,6 +1,7 @@
 //! One host with its connection, and what is asked of it.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
@@ -9,10 +10,10 @@ use tokio::time::Instant;
 
 use super::facts::{Facts, Taken};
 use super::host::Host;
-use super::record;
+use super::{logind, record};
 use crate::error::{Error, ErrorKind, ErrorStatus, Result};
 use crate::ids::{MachineId, PoolId};
-use crate::provider::keeper::{self, ENDING, KEEPING};
+use crate::provider::keeper::{self, ENDING, KEEPER};
 use crate::provider::{LaunchRequest, Machine, MachineStatus};
 use crate::remote::{Command, CommandOutput, Remote, Ssh};
 use crate::spec::hex;
@@ -28,6 +29,8 @@ pub(super) struct Site {
     /// When and why it could not be reached the last time.
     unreachable: Mutex<Option<(Instant, Error)>>,
     facts: Mutex<Option<Facts>>,
+    /// Whether it was told that nodes of the host end with their connection.
+    warned: AtomicBool,
 }
 
 /// What became of a claim.
@@ -41,13 +44,23 @@ pub(super) enum Claim {
 impl Site {
     pub(super) fn new(host: Host) -> Self {
         let ssh = Ssh::new(host.target.clone());
-        Self { label: host.to_string(), host, ssh, unreachable: Mutex::default(), facts: Mutex::default() }
+        Self {
+            label: host.to_string(),
+            host,
+            ssh,
+            unreachable: Mutex::default(),
+            facts: Mutex::default(),
+            warned: AtomicBool::new(false),
+        }
     }
 
     /// What the host has. `close` asks the accelerators' driver too, which may take a second.
     pub(super) async fn facts(&self, close: bool) -> Result<Facts> {
         let look = if close && self.host.accelerator.is_none() { "close" } else { "quick" };
         let told = self.ask("tell what it has", &[("look", look)], FACTS, QUESTION).await?;
+        if logind::ends_processes(&told.stdout) && !self.warned.swap(true, Ordering::Relaxed) {
+            tracing::warn!(host = self.label, hint = logind::HINT, "nodes of this host end with their connection");
+        }
         let facts = Facts::read(&told.stdout);
         *lock(&self.facts) = Some(facts.clone());
         Ok(facts)
@@ -68,6 +81,8 @@ impl Site {
         let name = folder_name(&machine);
         let wanted = request.offer.accelerator.as_ref().map_or(0, |accelerator| accelerator.count).to_string();
         let [_, pause, looks] = keeper::arguments("", request.lease);
+        // For how long a machine may live after a renewal.
+        let period = (request.lease.as_secs().saturating_mul(5) / 4 + 2).to_string();
         let (node, devices) = (request.node.to_string(), devices.join(" "));
         let header = [
             ("machine", machine.as_str()),
@@ -77,10 +92,11 @@ impl Site {
             ("node", &node),
             ("pause", &pause),
             ("looks", &looks),
+            ("period", &period),
             ("devices", &devices),
             ("wanted", &wanted),
             ("ending", ENDING),
-            ("keeper", KEEPING),
+            ("keeper", KEEPER),
         ];
         let told = self.ask("claim a slot", &header, CLAIM, CLAIMING).await?;
         if told.status == FULL {
@@ -206,7 +222,7 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 }
 
 const PLACE: &str = include_str!("scripts/place.sh");
-const FACTS: &str = include_str!("scripts/facts.sh");
+const FACTS: &str = concat!(include_str!("scripts/logind.sh"), include_str!("scripts/facts.sh"));
 const CLAIM: &str = include_str!("scripts/claim.sh");
 const LIST: &str = include_str!("scripts/list.sh");
 const INSPECT: &str = include_str!("scripts/inspect.sh");

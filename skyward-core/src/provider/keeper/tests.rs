@@ -17,13 +17,24 @@ struct Kept {
 impl Kept {
     /// The lease is `looks` looks of 20 ms.
     fn new(shell: &[&str], looks: u32) -> Self {
+        Self::of(None, shell, looks)
+    }
+
+    /// The same, as another user of this host.
+    fn of(user: Option<u32>, shell: &[&str], looks: u32) -> Self {
         let mark = format!("test-{:016x}", rand::random::<u64>());
         let folder = std::env::temp_dir().join(format!("sky{:08x}", rand::random::<u32>()));
-        let marked = spawn("sh", &["-c", "trap '' TERM INT; exec sleep 600"], Some(&mark));
+        std::fs::create_dir(&folder).unwrap();
+        std::os::unix::fs::chown(&folder, user, user).unwrap();
+        let id = user.unwrap_or_default().to_string();
+        let becomes = ["setpriv", "--reuid", &id, "--regid", &id, "--clear-groups"];
+        let becomes = if user.is_some() { &becomes[..] } else { &[] };
+        let marked = [becomes, &["sh", "-c", "trap '' TERM INT; exec sleep 600"]].concat();
+        let marked = spawn(marked[0], &marked[1..], Some(&mark));
         let place = folder.to_str().unwrap();
         let looks = looks.to_string();
-        let script = [&shell[1..], &["-c", KEEPER, "keeper", place, "0.02", &looks, &mark]].concat();
-        let keeper = spawn(shell[0], &script, None);
+        let keeper = [becomes, shell, &["-c", KEEPER, "keeper", place, "0.02", &looks, &mark]].concat();
+        let keeper = spawn(keeper[0], &keeper[1..], None);
         let kept = Self { folder, keeper, marked };
         kept.wait("the lease is there", |kept| kept.lease().exists());
         kept
@@ -162,6 +173,64 @@ fn the_end_of_a_machine_is_not_that_of_its_neighbours() {
         unmarked.kill().unwrap();
         unmarked.wait().unwrap();
         assert_eq!(alive, [true; 3]);
+    }
+}
+
+#[test]
+fn a_keeper_that_can_start_no_process_goes_on_until_it_can() {
+    if !rustix::process::geteuid().is_root() {
+        println!("skipped: only root makes a process of a user who has no other");
+        return;
+    }
+    for shell in shells() {
+        // A limit of processes holds for all of a user, and not for root.
+        let user = (1 << 20) + rand::random::<u32>() % (1 << 20);
+        let id = user.to_string();
+        let mut kept = Kept::of(Some(user), &shell, 50);
+        let keeper = kept.keeper.id().to_string();
+        let limit = |count: &str| {
+            let mut set = Command::new("setpriv");
+            set.args(["--reuid", &id, "--regid", &id, "--clear-groups", "prlimit", "--pid", &keeper]);
+            let set = set.arg(format!("--nproc={count}:")).status().unwrap();
+            assert!(set.success());
+        };
+        limit("1");
+        // For longer than its lease, which is not renewed.
+        let end = Instant::now() + Duration::from_secs(3);
+        while Instant::now() < end {
+            assert!(lives(kept.keeper.id()) && lives(kept.marked.id()), "{shell:?} gave a machine up");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        limit("1000");
+        kept.ends();
+    }
+}
+
+#[test]
+fn a_keeper_touches_what_may_be_cleaned_by_age() {
+    for shell in shells() {
+        let folder = std::env::temp_dir().join(format!("sky{:08x}", rand::random::<u32>()));
+        let (record, share) = (folder.join("a record"), folder.join("a share"));
+        std::fs::create_dir_all(&share).unwrap();
+        std::fs::write(&record, "").unwrap();
+        let old = SystemTime::UNIX_EPOCH + Duration::from_secs(86400);
+        for path in [&record, &share] {
+            std::fs::File::open(path).unwrap().set_modified(old).unwrap();
+        }
+        let machine = folder.join("machine");
+        let paths = [&machine, &record, &share].map(|path| path.to_str().unwrap());
+        let arguments = ["-c", KEEPER, "keeper", paths[0], "0.02", "1000000", "test-none", paths[1], paths[2]];
+        let mut keeper = spawn(shell[0], &[&shell[1..], &arguments].concat(), None);
+        let end = Instant::now() + Duration::from_secs(30);
+        let is_old = |path: &PathBuf| path.metadata().unwrap().modified().unwrap() == old;
+        while (is_old(&record) || is_old(&share)) && Instant::now() < end {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        let touched = !is_old(&record) && !is_old(&share);
+        keeper.kill().unwrap();
+        keeper.wait().unwrap();
+        std::fs::remove_dir_all(&folder).unwrap();
+        assert!(touched, "{shell:?}");
     }
 }
 

@@ -14,7 +14,7 @@ use super::claims::{DEVICES, free_address, free_devices};
 use super::marked::user;
 use crate::error::{Error, ErrorKind, Result};
 use crate::ids::{LaunchId, MachineId, NodeIndex, PoolId};
-use crate::provider::{LaunchRequest, Machine, Offer};
+use crate::provider::{LaunchRequest, Machine, Offer, client};
 use crate::spec::hex;
 
 /// The folder that holds all pools of this user on this host.
@@ -40,9 +40,15 @@ impl Folders {
         }
     }
 
-    /// The root, wherever the process that reads this is.
+    /// The root, wherever the process that reads this is on this machine.
     pub(super) fn identity(&self) -> Option<String> {
-        std::path::absolute(&self.root).ok()?.into_os_string().into_string().ok()
+        let root = std::path::absolute(&self.root).ok()?.into_os_string().into_string().ok()?;
+        Some(format!("{root} on {}", client::machine()))
+    }
+
+    /// The root that an identity names, if it is on this machine.
+    pub(super) fn root_of(identity: &str) -> Option<&str> {
+        identity.strip_suffix(&client::machine())?.strip_suffix(" on ")
     }
 
     pub(super) fn pool(&self, pool: &PoolId) -> Result<PathBuf> {
@@ -80,6 +86,7 @@ impl Folders {
         let made = serde_json::to_vec_pretty(&machine)
             .map_err(io::Error::from)
             .and_then(|json| std::fs::write(new.join(RECORD), json))
+            .and_then(|()| check_room(&new))
             .and_then(|()| if folder.exists() { remove_all(&folder) } else { Ok(()) })
             .and_then(|()| std::fs::rename(&new, &folder));
         if made.is_err() {
@@ -225,6 +232,13 @@ fn make_private(folder: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(folder)
 }
 
+/// Fails where a node could not even start: its agent and its workers write small files before anything else.
+fn check_room(folder: &Path) -> io::Result<()> {
+    let file = folder.join("room");
+    std::fs::write(&file, vec![0; ROOM])?;
+    std::fs::remove_file(file)
+}
+
 /// Removes a folder, also what a payload left in it without permission to remove.
 fn remove_all(folder: &Path) -> io::Result<()> {
     match std::fs::remove_dir_all(folder) {
@@ -256,5 +270,7 @@ fn cannot(what: &str, path: &Path, error: io::Error) -> Error {
 /// Names the folder of all pools.
 const ROOT: &str = "SKYWARD_RUNTIME_DIR";
 const RECORD: &str = "machine.json";
+/// Bytes that a node of one worker writes until it is ready.
+const ROOM: usize = 64 << 10;
 /// A Unix socket's path has at most 107 bytes, and the agent's and workers' names below the folder need some.
 const LONGEST: usize = 60;

@@ -290,3 +290,14 @@ fn an_offer_is_cut_to_what_a_node_asks_for() {
     assert_eq!(fits(&Requirements { memory_gib: Some(65), ..Requirements::default() }), None);
     assert_eq!(fitted(Offer::new("host", "here", 8, 64), &wants(Accelerator::new("H200", 1))), None);
 }
+
+#[tokio::test]
+async fn a_node_sees_the_accelerators_that_it_was_given_and_no_others() {
+    let host = Host::new();
+    let pool = PoolId::random();
+    let plain = host.launch(&pool, 0).await;
+    assert_eq!(host.run(&plain, "echo ${CUDA_VISIBLE_DEVICES-all}").await, "\n");
+    let mut given = host.launch(&pool, 1).await;
+    given.facts.insert(DEVICES.into(), "2,3".into());
+    assert_eq!(host.run(&given, "echo ${CUDA_VISIBLE_DEVICES-all}").await, "2,3\n");
+}

@@ -1,15 +1,18 @@
 # The processes of a machine carry its mark, the variable SKYWARD_MACHINE, in their environment; what clears it still has a parent.
 
-# The ids of the processes of machine $1, without those that only wait to be reaped. Only what this user may see.
+# The ids of the processes of machine $1, without those that only wait to be reaped. Only what this user may see. Fails where no process can be started to look.
 members() (
     cd /proc
-    marked=$(grep -slzxF -e "SKYWARD_MACHINE=$1" [0-9]*/environ || :)
+    marked=$(grep -slzxF -e "SKYWARD_MACHINE=$1" [0-9]*/environ || [ "$?" -le 2 ]) || exit 1
     [ -n "$marked" ] || exit 0
-    { echo "$marked"; grep -sE -e '^(State|PPid):' [0-9]*/status || :; } | awk -F '[/: \t]+' '
+    { echo "$marked"; grep -sE -e '^(State|PPid):' [0-9]*/status || :; echo whole; } | awk -F '[/: \t]+' '
+        $1 == "whole" { whole = 1 }
         $2 == "environ" { member[$1] }
         $3 == "PPid" { parent[$1] = $4 }
         $3 == "State" && $4 ~ /^[ZX]/ { ended[$1] }
         END {
+            if (!whole)
+                exit 1
             do {
                 more = 0
                 for (id in parent)
@@ -30,7 +33,7 @@ end_members() (
     clean=0
     looks=0
     while [ "$clean" -lt "$2" ]; do
-        left=$(members "$1")
+        left=$(members "$1") || exit 1
         if [ -z "$left" ]; then
             clean=$((clean + 1))
             continue

@@ -10,7 +10,7 @@ use super::*;
 use crate::error::ErrorStatus;
 
 /// Answers requests on a socket of its own.
-struct Pretended {
+pub(crate) struct Pretended {
     folder: PathBuf,
     serving: JoinHandle<()>,
 }
@@ -18,19 +18,44 @@ struct Pretended {
 impl Pretended {
     /// Each command that is started says this, and ends.
     fn whose_commands_say(said: &'static [u8]) -> Self {
+        Self::new(said, "")
+    }
+
+    /// One of this id, which has nothing.
+    pub(crate) fn with_id(id: &'static str) -> Self {
+        Self::new(b"", id)
+    }
+
+    fn new(said: &'static [u8], id: &'static str) -> Self {
         let folder = std::env::temp_dir().join(format!("skyp{:08x}", rand::random::<u32>()));
         std::fs::create_dir(&folder).unwrap();
-        let listener = UnixListener::bind(folder.join("s")).unwrap();
-        let serving = tokio::spawn(async move {
-            while let Ok((stream, _)) = listener.accept().await {
-                tokio::spawn(answer(stream, said));
-            }
-        });
+        let serving = Self::serve(&folder, said, id);
         Self { folder, serving }
     }
 
+    fn serve(folder: &std::path::Path, said: &'static [u8], id: &'static str) -> JoinHandle<()> {
+        let listener = UnixListener::bind(folder.join("s")).unwrap();
+        tokio::spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                tokio::spawn(answer(stream, said, id));
+            }
+        })
+    }
+
+    /// Another one at the same path.
+    pub(crate) fn replaced_by(mut self, id: &'static str) -> Self {
+        self.serving.abort();
+        std::fs::remove_file(self.folder.join("s")).unwrap();
+        self.serving = Self::serve(&self.folder, b"", id);
+        self
+    }
+
+    pub(crate) fn url(&self) -> String {
+        format!("unix://{}/s", self.folder.display())
+    }
+
     fn container(&self) -> Container {
-        Container::of(Engine::new(Some(&format!("unix://{}/s", self.folder.display()))), "box")
+        Container::of(Engine::new(Some(&self.url())), "box")
     }
 }
 
@@ -41,28 +66,38 @@ impl Drop for Pretended {
     }
 }
 
-async fn answer(stream: UnixStream, said: &[u8]) {
+/// The head of a request, its content, and where the answer goes.
+pub(crate) async fn read_request(stream: UnixStream) -> Option<(BufReader<UnixStream>, String, Vec<u8>)> {
     let mut stream = BufReader::new(stream);
     let (mut head, mut length) = (String::new(), 0);
     while !head.ends_with("\r\n\r\n") {
         let mut line = String::new();
         if stream.read_line(&mut line).await.unwrap() == 0 {
-            return;
+            return None;
         }
         if let Some(number) = line.to_lowercase().strip_prefix("content-length:") {
             length = number.trim().parse().unwrap();
         }
         head.push_str(&line);
     }
-    stream.read_exact(&mut vec![0; length]).await.unwrap();
-    let json = |status: &str, body: &str| {
-        let length = body.len();
-        let head = format!("HTTP/1.1 {status}\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n");
-        format!("{head}Connection: close\r\n\r\n{body}").into_bytes()
-    };
+    let mut body = vec![0; length];
+    stream.read_exact(&mut body).await.unwrap();
+    Some((stream, head, body))
+}
+
+/// An answer with this JSON.
+pub(crate) fn answer_of(status: &str, json: &str) -> Vec<u8> {
+    let head = format!("HTTP/1.1 {status}\r\nContent-Type: application/json\r\nContent-Length: {}\r\n", json.len());
+    format!("{head}Connection: close\r\n\r\n{json}").into_bytes()
+}
+
+async fn answer(stream: UnixStream, said: &[u8], id: &str) {
+    let Some((mut stream, head, _)) = read_request(stream).await else { return };
     let answer = match head.split(' ').nth(1).unwrap() {
-        path if path.ends_with("/version") => json("200 OK", r#"{"ApiVersion":"1.41","MinAPIVersion":"1.41"}"#),
-        path if path.ends_with("/containers/box/exec") => json("201 Created", r#"{"Id":"one"}"#),
+        path if path.ends_with("/version") => answer_of("200 OK", r#"{"ApiVersion":"1.41","MinAPIVersion":"1.41"}"#),
+        path if path.ends_with("/info") => answer_of("200 OK", &format!(r#"{{"ID":"{id}"}}"#)),
+        path if path.contains("/containers/json") || path.contains("/networks") => answer_of("200 OK", "[]"),
+        path if path.ends_with("/containers/box/exec") => answer_of("201 Created", r#"{"Id":"one"}"#),
         path if path.ends_with("/exec/one/start") => {
             let head = b"HTTP/1.1 101 UPGRADED\r\nConnection: Upgrade\r\nUpgrade: tcp\r\n\r\n".to_vec();
             [head, said.to_vec()].concat()

@@ -6,13 +6,12 @@ use std::time::Duration;
 
 use russh::client::{self, DisconnectReason, Handle, Msg};
 use russh::keys::PublicKeyOrCertificate;
-use russh::{Channel, ChannelOpenFailure, ChannelWriteHalf, Sig};
+use russh::{Channel, ChannelOpenFailure, ChannelWriteHalf, Disconnect, Sig};
 use tokio::sync::{mpsc, watch};
 use tokio::time::timeout;
 
 use super::stream::Stream;
-use super::trust::Trust;
-use crate::error::Error;
+use super::trust::{Refused, Trust};
 
 /// A connection that is logged in. Its task ends with it and its channels.
 pub(super) struct Connection {
@@ -22,7 +21,16 @@ pub(super) struct Connection {
 }
 
 /// Why a connection ended, as soon as it did.
-pub(super) type Lost = watch::Receiver<Option<String>>;
+pub(super) type Lost = watch::Receiver<Option<Loss>>;
+
+/// The end of a connection.
+#[derive(Debug, Clone)]
+pub(super) struct Loss {
+    pub(super) why: String,
+    /// Whether the server has said that it wants nothing more of this client: what it said was about this login, not
+    /// about the load of the host or the network.
+    pub(super) dismissed: bool,
+}
 
 /// A channel that is to be closed: whoever drops one cannot wait for that.
 pub(super) struct Ending {
@@ -38,19 +46,21 @@ pub(super) enum Refusal {
     Lost(String),
     /// The server does not want to.
     Server(ChannelOpenFailure),
+    /// The server answers other things, and did not answer this in [`OPENING`].
+    Silent,
 }
 
 /// What a session asks its client.
 pub(super) struct Client {
     trust: Trust,
-    lost: watch::Sender<Option<String>>,
+    lost: watch::Sender<Option<Loss>>,
 }
 
 /// What ends a session.
 #[derive(Debug)]
 pub(super) enum SessionError {
     Protocol(russh::Error),
-    HostKey(Error),
+    HostKey(Refused),
 }
 
 /// A channel whose program is killed when it is dropped.
@@ -83,19 +93,19 @@ impl Connection {
 
     /// A channel that can run a program.
     pub(super) async fn session(&self) -> Result<Channel<Msg>, Refusal> {
-        self.told(self.handle.channel_open_session().await)
+        self.opened(self.handle.channel_open_session()).await
     }
 
     /// A stream to a Unix socket on the host.
     pub(super) async fn to_socket(&self, path: &str) -> Result<Stream, Refusal> {
-        let channel = self.told(self.handle.channel_open_direct_streamlocal(path).await)?;
+        let channel = self.opened(self.handle.channel_open_direct_streamlocal(path)).await?;
         Ok(self.stream(channel, Vec::new()))
     }
 
     /// A stream to a port that the host can reach.
     pub(super) async fn to_port(&self, address: &str, port: u16) -> Result<Stream, Refusal> {
-        let opened = self.handle.channel_open_direct_tcpip(address, port.into(), "127.0.0.1", 0).await;
-        Ok(self.stream(self.told(opened)?, Vec::new()))
+        let channel = self.opened(self.handle.channel_open_direct_tcpip(address, port.into(), "127.0.0.1", 0)).await?;
+        Ok(self.stream(channel, Vec::new()))
     }
 
     /// Makes a channel a stream; `first` was read from it already.
@@ -109,11 +119,24 @@ impl Connection {
         Running { half: Some(half), kill: kill.into(), endings: self.endings.clone() }
     }
 
-    fn told<T>(&self, result: Result<T, russh::Error>) -> Result<T, Refusal> {
-        result.map_err(|error| match error {
-            russh::Error::ChannelOpenFailure(failure) => Refusal::Server(failure),
-            _ => Refusal::Lost(self.reason()),
-        })
+    /// Waits for a channel, as long as the connection lives and no longer than [`OPENING`].
+    async fn opened(
+        &self,
+        opening: impl Future<Output = Result<Channel<Msg>, russh::Error>>,
+    ) -> Result<Channel<Msg>, Refusal> {
+        let mut lost = self.lost();
+        let opened = tokio::select! {
+            biased;
+            opened = timeout(OPENING, opening) => opened,
+            // A request that is handed over while the session ends may stay where nobody takes it.
+            _ = lost.wait_for(Option::is_some) => return Err(Refusal::Lost(self.reason())),
+        };
+        match opened {
+            Ok(Ok(channel)) => Ok(channel),
+            Ok(Err(russh::Error::ChannelOpenFailure(failure))) => Err(Refusal::Server(failure)),
+            Ok(Err(_)) => Err(Refusal::Lost(self.reason())),
+            Err(_) => Err(Refusal::Silent),
+        }
     }
 }
 
@@ -138,11 +161,17 @@ impl client::Handler for Client {
     }
 
     async fn disconnected(&mut self, reason: DisconnectReason<SessionError>) -> Result<(), SessionError> {
-        let (told, result) = match reason {
-            DisconnectReason::ReceivedDisconnect(info) => (format!("the server ended it: {}", info.message), Ok(())),
-            DisconnectReason::Error(error) => (error.to_string(), Err(error)),
+        let (why, dismissed, result) = match reason {
+            DisconnectReason::ReceivedDisconnect(info) => {
+                let dismissed = is_dismissal(&info.reason_code);
+                (format!("the server ended it: {}", info.message), dismissed, Ok(()))
+            }
+            DisconnectReason::Error(error) => {
+                let dismissed = matches!(error, SessionError::Protocol(russh::Error::NoAuthMethod));
+                (error.to_string(), dismissed, Err(error))
+            }
         };
-        self.lost.send_replace(Some(told));
+        self.lost.send_replace(Some(Loss { why, dismissed }));
         result
     }
 }
@@ -156,12 +185,23 @@ impl From<russh::Error> for SessionError {
 impl std::fmt::Display for SessionError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::HostKey(error) => f.write_str(error.message()),
+            Self::HostKey(refused) => f.write_str(refused.error.message()),
             Self::Protocol(russh::Error::KeepaliveTimeout | russh::Error::InactivityTimeout) => {
                 f.write_str("it did not answer any more")
             }
             Self::Protocol(russh::Error::Disconnect | russh::Error::HUP) => f.write_str("the server closed it"),
             Self::Protocol(error) => write!(f, "{error}"),
+        }
+    }
+}
+
+impl std::fmt::Display for Refusal {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Lost(why) => write!(f, "the connection was lost: {why}"),
+            Self::Server(ChannelOpenFailure::ConnectFailed) => f.write_str("nothing listens there"),
+            Self::Server(failure) => write!(f, "the server refuses: {failure:?}"),
+            Self::Silent => write!(f, "the server did not open a channel within {OPENING:?}"),
         }
     }
 }
@@ -188,7 +228,20 @@ impl Drop for Running {
 
 /// Why a connection ended.
 pub(super) fn reason(lost: &Lost) -> String {
-    lost.borrow().clone().unwrap_or_else(|| "it was closed".into())
+    lost.borrow().as_ref().map_or_else(|| "it was closed".into(), |loss| loss.why.clone())
+}
+
+/// Whether a server that ends a connection with this code does not want this client. OpenSSH has one code, that of a
+/// protocol error, for all of it.
+fn is_dismissal(code: &Disconnect) -> bool {
+    matches!(
+        code,
+        Disconnect::HostNotAllowedToConnect
+            | Disconnect::ProtocolError
+            | Disconnect::AuthCancelledByUser
+            | Disconnect::NoMoreAuthMethodsAvailable
+            | Disconnect::IllegalUserName
+    )
 }
 
 /// Lasts as long as the connection or a channel of it.
@@ -205,6 +258,8 @@ async fn close_all(mut ended: mpsc::UnboundedReceiver<Ending>) {
     }
 }
 
+/// How long a server that answers other things may take to open a channel.
+const OPENING: Duration = Duration::from_secs(15);
 /// How long a close request may wait for its turn.
 const CLOSE: Duration = Duration::from_secs(5);
 

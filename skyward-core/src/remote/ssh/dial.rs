@@ -3,8 +3,11 @@
 use std::io;
 use std::sync::Arc;
 
+use russh::ChannelOpenFailure::{AdministrativelyProhibited, ConnectFailed, ResourceShortage};
+use russh::Error::NoCommonAlgo;
 use russh::client::{self, Config, Handle};
-use russh::{Preferred, cipher, mac};
+use russh::keys::PublicKey;
+use russh::{AlgorithmKind, Preferred, cipher, mac};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, lookup_host};
 use tokio::time::{Instant, timeout_at};
@@ -12,56 +15,98 @@ use tokio::time::{Instant, timeout_at};
 use super::connection::{Client, Connection, Refusal, SessionError, Shared};
 use super::login::log_in;
 use super::target::Target;
-use super::trust::Trust;
+use super::trust::{self, Refused, Trust};
 use super::watched::Watched;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, ErrorKind, ErrorStatus, Result};
 
-/// Connects to a target through its bastions, and logs in.
+/// Why there is no connection.
+pub(super) struct NotConnected {
+    pub(super) error: Error,
+    /// Whether a server that has too much to do answers like this.
+    pub(super) is_busy: bool,
+}
+
+/// Connects to a target, through the nearest of its bastions if it has some, and logs in.
 ///
 /// # Errors
 ///
-/// [`ErrorKind::Io`], temporary, when it cannot be reached; [`ErrorKind::HostKey`] and [`ErrorKind::Login`] when one of them is not who it is expected to be, or does not let
+/// [`ErrorKind::Io`], temporary, when it cannot be reached; [`ErrorKind::HostKey`] and [`ErrorKind::Login`] when it is not who it is expected to be, or does not let
 /// the client in; [`ErrorKind::InvalidSpec`] for keys that cannot be used; [`ErrorKind::Timeout`], temporary, at the deadline.
 ///
 /// # Cancel safety
 ///
 /// Dropping the future leaves no connection.
-pub(super) async fn dial(target: &Target, deadline: Instant) -> Result<Shared> {
-    let deadline = deadline.min(Instant::now() + target.connect_within);
+pub(super) async fn dial(
+    near: Option<(Shared, &Target)>,
+    target: &Target,
+    deadline: Instant,
+) -> Result<Shared, NotConnected> {
     let begin = Instant::now();
     let mut at = String::new();
-    match timeout_at(deadline, go(target, &mut at)).await {
-        Ok(connected) => connected,
+    match timeout_at(deadline, go(near, target, &mut at)).await {
+        Ok(connected) => connected.map(Arc::new),
         Err(_) => {
             let message = format!("cannot connect to {target}: not done within {:?}, while {at}", deadline - begin);
             let error = Error::new(ErrorKind::Timeout, message).temporary();
-            Err(error.with_hint("a firewall that drops packets looks like this, and a host that is down or overloaded: try `ssh` to the same address from here"))
+            let error = error.with_hint("a firewall that drops packets looks like this, and a host that is down or overloaded: try `ssh` to the same address from here");
+            Err(NotConnected { error, is_busy: true })
         }
     }
 }
 
-async fn go(target: &Target, at: &mut String) -> Result<Shared> {
-    let mut near: Option<(Shared, Target)> = None;
-    for hop in target.way() {
-        near = Some((Arc::new(step(near.as_ref(), &hop, at).await?), hop));
+/// Connects, and again while the host may have another key that is the expected one.
+async fn go(near: Option<(Shared, &Target)>, target: &Target, at: &mut String) -> Result<Connection, NotConnected> {
+    let trust = Trust::of(target).await?;
+    let mut shown: Vec<PublicKey> = Vec::new();
+    let mut mismatch: Option<Error> = None;
+    loop {
+        let config = config(target, &trust, &shown);
+        let connected = match &near {
+            None => {
+                *at = format!("connecting to {target}");
+                let stream = tcp(target).await?;
+                shake_hands(stream, target, config, trust.clone(), at).await
+            }
+            Some((bastion, name)) => {
+                *at = format!("connecting to {target} through {name}");
+                let stream = bastion.to_port(&target.address, target.port).await.map_err(|refusal| {
+                    let is_busy =
+                        matches!(refusal, Refusal::Lost(_) | Refusal::Server(ResourceShortage) | Refusal::Silent);
+                    NotConnected { error: not_through(target, name, refusal), is_busy }
+                })?;
+                shake_hands(stream, target, config, trust.clone(), at).await
+            }
+        };
+        match (connected, mismatch.take()) {
+            (Ok(connection), _) => return Ok(connection),
+            (Err(Unshaken::Session(SessionError::HostKey(Refused { error, other: Some(key) }))), before) => {
+                shown.push(*key);
+                let error = before.unwrap_or(error);
+                if trust.algorithms(&shown).is_empty() {
+                    return Err(also_shown(error, &shown).into());
+                }
+                mismatch = Some(error);
+            }
+            // It has no more keys.
+            (
+                Err(Unshaken::Session(SessionError::Protocol(NoCommonAlgo { kind: AlgorithmKind::Key, .. }))),
+                Some(error),
+            ) => {
+                return Err(also_shown(error, &shown).into());
+            }
+            (Err(Unshaken::Session(error)), _) => return Err(begun(not_agreed(target, error))),
+            (Err(Unshaken::Login(error)), _) => return Err(begun(error)),
+        }
     }
-    Ok(Arc::new(step(near.as_ref(), target, at).await?))
 }
 
-/// One hop further.
-async fn step(near: Option<&(Shared, Target)>, hop: &Target, at: &mut String) -> Result<Connection> {
-    let trust = Trust::of(hop).await?;
-    match near {
-        None => {
-            *at = format!("connecting to {hop}");
-            let stream = tcp(hop).await?;
-            shake_hands(stream, hop, trust, at).await
-        }
-        Some((bastion, name)) => {
-            *at = format!("connecting to {hop} through {name}");
-            let stream =
-                bastion.to_port(&hop.address, hop.port).await.map_err(|refusal| not_through(hop, name, refusal))?;
-            shake_hands(stream, hop, trust, at).await
+/// The error about the first key that the host has shown, with the others.
+fn also_shown(error: Error, shown: &[PublicKey]) -> Error {
+    match shown.get(1..) {
+        None | Some([]) => error,
+        Some(others) => {
+            let others: Vec<_> = others.iter().map(trust::shown).collect();
+            error.with_context("its other keys", others.join(", "))
         }
     }
 }
@@ -106,7 +151,6 @@ fn unreachable(target: &Target, error: io::Error) -> Error {
 }
 
 fn not_through(target: &Target, bastion: &Target, refusal: Refusal) -> Error {
-    use russh::ChannelOpenFailure::{AdministrativelyProhibited, ConnectFailed};
     let error = |why: &str| Error::new(ErrorKind::Io, format!("cannot connect to {target} through {bastion}: {why}"));
     match refusal {
         Refusal::Lost(why) => error(&format!("the connection to it was lost: {why}")).temporary(),
@@ -116,34 +160,60 @@ fn not_through(target: &Target, bastion: &Target, refusal: Refusal) -> Error {
         Refusal::Server(AdministrativelyProhibited) => error("it forbids to go through")
             .with_hint("its sshd_config needs `AllowTcpForwarding yes`, and `PermitOpen` has to allow this address"),
         Refusal::Server(other) => error(&format!("it refuses: {other:?}")).temporary(),
+        Refusal::Silent => error(&Refusal::Silent.to_string()).temporary(),
     }
 }
 
-async fn shake_hands<S>(stream: S, target: &Target, trust: Trust, at: &mut String) -> Result<Connection>
+/// Why a session was not begun.
+enum Unshaken {
+    Session(SessionError),
+    Login(Error),
+}
+
+async fn shake_hands<S>(
+    stream: S,
+    target: &Target,
+    config: Config,
+    trust: Trust,
+    at: &mut String,
+) -> Result<Connection, Unshaken>
 where
     S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
 {
     *at = format!("agreeing on keys with {target}");
-    let config = Arc::new(config(target, &trust));
     let (client, lost) = Client::new(trust);
-    let connected = client::connect_stream(config, Watched::new(stream, target.silence), client).await;
-    let mut handle: Handle<Client> = connected.map_err(|error| not_agreed(target, error))?;
+    let (stream, dial) = Watched::new(stream, target.silence);
+    let connected = client::connect_stream(Arc::new(config), stream, client).await;
+    let mut handle: Handle<Client> = connected.map_err(Unshaken::Session)?;
     *at = format!("logging in to {target}");
-    log_in(&mut handle, target).await?;
+    log_in(&mut handle, target, &lost, at).await.map_err(Unshaken::Login)?;
+    dial.done();
     Ok(Connection::new(handle, lost))
+}
+
+/// A server that has taken the connection, and ended it for now, is busy.
+fn begun(error: Error) -> NotConnected {
+    NotConnected { is_busy: error.status() == ErrorStatus::Temporary, error }
+}
+
+/// Before the server has taken the connection.
+impl From<Error> for NotConnected {
+    fn from(error: Error) -> Self {
+        Self { error, is_busy: false }
+    }
 }
 
 fn not_agreed(target: &Target, error: SessionError) -> Error {
     let failed = |why: String| Error::new(ErrorKind::Io, format!("cannot connect to {target}: {why}"));
     match error {
-        SessionError::HostKey(error) => error,
-        SessionError::Protocol(russh::Error::NoCommonAlgo { kind, ours, theirs }) => failed(format!(
+        SessionError::HostKey(refused) => refused.error,
+        SessionError::Protocol(NoCommonAlgo { kind, ours, theirs }) => failed(format!(
             "there is no {} that both sides have: it offers {}, and this client has {}",
             format!("{kind:?}").to_lowercase(),
             theirs.join(", "),
             ours.join(", ")
         ))
-        .with_hint("RSA host keys are not supported: give the host an Ed25519 key, `ssh-keygen -A`; an old server has to be renewed"),
+        .with_hint("an old server has to be renewed; a host without a key of these types gets one by `ssh-keygen -A`"),
         SessionError::Protocol(russh::Error::Version) => {
             failed("what listens there does not speak SSH".into()).with_hint("check the port")
         }
@@ -157,10 +227,10 @@ fn not_agreed(target: &Target, error: SessionError) -> Error {
     }
 }
 
-fn config(target: &Target, trust: &Trust) -> Config {
+fn config(target: &Target, trust: &Trust, shown: &[PublicKey]) -> Config {
     Config {
         preferred: Preferred {
-            key: trust.algorithms().into(),
+            key: trust.algorithms(shown).into(),
             host_key_certificates: trust.certificate_algorithms().into(),
             cipher: CIPHERS.into(),
             mac: MACS.into(),

@@ -26,6 +26,8 @@ pub(super) enum Ended {
     Lost(String),
     /// The server does not run programs.
     Refused,
+    /// The server does not say whether it does.
+    Unanswered,
 }
 
 impl Program {
@@ -85,15 +87,18 @@ impl Program {
         let lost = || Ended::Lost(connection.reason());
         let at_end = if self.kill { "kill" } else { "end" };
         let head = format!("{} {at_end}\n{}\n", self.stdin.len(), self.text);
-        if half.exec(true, launched(LAUNCHER)).await.is_err() || half.data_bytes(head.into_bytes()).await.is_err() {
-            return Ok(lost());
-        }
         let (open, gate_opened) = tokio::sync::oneshot::channel::<()>();
         let mut open = Some(open);
         if gate.is_none() {
             open.take();
         }
-        let feed = feed(half, self.stdin.clone(), gate_opened);
+        // Beside the reading: a server takes no byte before it has started the program, and when it does not, or is
+        // lost, only who reads hears of it.
+        let feed = async {
+            if start(half, LAUNCHER, head).await {
+                feed(half, self.stdin.clone(), gate_opened).await;
+            }
+        };
         let mut feed = std::pin::pin!(feed);
         let (mut fed, mut status, mut at_end) = (false, None, false);
         while !(at_end && status.is_some()) {
@@ -188,6 +193,13 @@ impl<'a, 'b> Sieve<'a, 'b> {
 pub(super) fn after_mark(bytes: &[u8]) -> Option<&[u8]> {
     let at = bytes.windows(MARK.len()).position(|window| window == MARK)?;
     Some(&bytes[at + MARK.len()..])
+}
+
+/// Asks for a launcher, and writes what it reads first. `false` when the connection is lost.
+///
+/// When it is lost while the server takes nothing, this waits for ever: whoever waits for it reads the channel as well.
+pub(super) async fn start(half: &ChannelWriteHalf<Msg>, launcher: &str, head: String) -> bool {
+    half.exec(true, launched(launcher)).await.is_ok() && half.data_bytes(head.into_bytes()).await.is_ok()
 }
 
 async fn feed(half: &ChannelWriteHalf<Msg>, stdin: Bytes, opened: tokio::sync::oneshot::Receiver<()>) {

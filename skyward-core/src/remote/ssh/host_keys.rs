@@ -5,12 +5,12 @@ use std::path::PathBuf;
 /// Which keys a host may prove itself with. There is no trust on first use: a key that is not known here is refused.
 ///
 /// `known_hosts` files are read as OpenSSH does: plain, pattern and hashed names, ports as `[host]:port`, `@revoked` keys and `@cert-authority` lines, several keys for a host.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct HostKeys {
     pub(super) sources: Vec<Source>,
 }
 
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub(super) enum Source {
     /// Whether it must be there is the second field.
     File(PathBuf, bool),
@@ -18,7 +18,8 @@ pub(super) enum Source {
 }
 
 impl HostKeys {
-    /// This key alone: `ssh-ed25519 AAAA…`, as in the host's `/etc/ssh/ssh_host_ed25519_key.pub`, or its fingerprint `SHA256:…`.
+    /// This key alone: `ssh-ed25519 AAAA…`, as in the host's `/etc/ssh/ssh_host_ed25519_key.pub`, or its fingerprint `SHA256:…`. It may be any of the host's keys: Ed25519, ECDSA, or
+    /// RSA of up to 4096 bits. Of a fingerprint the type is not known, so the host is connected to once for each type until the key is found.
     pub fn pinned(key: impl Into<String>) -> Self {
         Self { sources: vec![Source::Pinned(key.into())] }
     }

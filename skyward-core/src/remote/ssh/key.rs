@@ -11,10 +11,10 @@ use crate::spec::Secret;
 /// A key to log in with: of a file, of memory, or all keys of an SSH agent.
 ///
 /// Ed25519 and ECDSA keys are read from files and memory; an agent may hold others, such as RSA keys.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Key(pub(super) Source);
 
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub(super) enum Source {
     File { path: PathBuf, passphrase: Option<Secret> },
     Memory { pem: Secret, passphrase: Option<Secret> },

@@ -10,7 +10,7 @@ use russh::keys::{HashAlg, PrivateKey, PrivateKeyWithHashAlg, PublicKey};
 use russh::{AgentAuthError, MethodSet};
 use tokio::net::UnixStream;
 
-use super::connection::Client;
+use super::connection::{Client, Lost};
 use super::key::{self, Key, Source};
 use super::target::Target;
 use super::trust::shown;
@@ -20,16 +20,19 @@ use crate::error::{Error, ErrorKind, Result};
 ///
 /// # Errors
 ///
-/// [`ErrorKind::Login`] with what was tried and what the server accepts; [`ErrorKind::InvalidSpec`] for a key that cannot be used at all.
+/// [`ErrorKind::Login`] with what was tried and what the server accepts; it is temporary only where the connection was
+/// lost although the server had refused nothing. [`ErrorKind::InvalidSpec`] for a key that cannot be used at all.
 ///
 /// # Cancel safety
 ///
 /// The session is of no more use.
-pub(super) async fn log_in(handle: &mut Handle<Client>, target: &Target) -> Result<()> {
+pub(super) async fn log_in(handle: &mut Handle<Client>, target: &Target, lost: &Lost, at: &mut String) -> Result<()> {
     let user = target.login()?;
     let usual = target.keys.is_empty();
     let keys = if usual { Key::usual() } else { target.keys.clone() };
-    let mut attempt = Attempt { handle, target, user, tried: Vec::new(), accepted: None, partial: false };
+    let lost = lost.clone();
+    let mut attempt =
+        Attempt { handle, target, lost, at, user, tried: Vec::new(), refused: false, accepted: None, partial: false };
     for Key(source) in &keys {
         let done = match source {
             Source::Agent { socket } => attempt.agent(socket.as_deref(), usual).await?,
@@ -54,8 +57,13 @@ pub(super) async fn log_in(handle: &mut Handle<Client>, target: &Target) -> Resu
 struct Attempt<'a> {
     handle: &'a mut Handle<Client>,
     target: &'a Target,
+    lost: Lost,
+    /// What is waited for, for whoever gives up waiting.
+    at: &'a mut String,
     user: String,
     tried: Vec<String>,
+    /// Whether the server has said that it does not take a key.
+    refused: bool,
     /// What the server said it accepts.
     accepted: Option<MethodSet>,
     partial: bool,
@@ -65,12 +73,13 @@ impl Attempt<'_> {
     async fn key(&mut self, key: Arc<PrivateKey>, name: &str) -> Result<bool> {
         self.tried.push(format!("{} of {name}", shown(key.public_key())));
         let result = self.handle.authenticate_publickey(self.user.clone(), PrivateKeyWithHashAlg::new(key, None)).await;
-        self.answered(result.map_err(|error| error.to_string()))
+        self.answered(result.ok()).await
     }
 
     async fn agent(&mut self, socket: Option<&Path>, usual: bool) -> Result<bool> {
         let path = socket.map(Into::into).or_else(|| std::env::var_os("SSH_AUTH_SOCK")).unwrap_or_default();
         let name = format!("the agent at {}", Path::new(&path).display());
+        let step = std::mem::replace(self.at, format!("asking {name} for its keys"));
         let keys = async {
             let stream = UnixStream::connect(&path).await?;
             let mut agent = AgentClient::connect(stream);
@@ -81,7 +90,9 @@ impl Attempt<'_> {
             let identities = agent.request_identities().await?;
             Ok::<_, russh::keys::Error>((agent, identities))
         };
-        let (mut agent, identities) = match keys.await {
+        let keys = keys.await;
+        *self.at = step;
+        let (mut agent, identities) = match keys {
             Ok(found) => found,
             Err(error) if usual => return Ok(self.unusable(&format!("{name} cannot be asked: {error}"))),
             Err(error) => {
@@ -129,7 +140,7 @@ impl Attempt<'_> {
                 }
                 Ok(false)
             }
-            result => self.answered(result.map_err(|error| error.to_string())),
+            result => self.answered(result.ok()).await,
         }
     }
 
@@ -146,25 +157,37 @@ impl Attempt<'_> {
         false
     }
 
-    fn answered(&mut self, result: Result<AuthResult, String>) -> Result<bool> {
+    /// Takes note of the answer to a key; none means that there is no session any more.
+    async fn answered(&mut self, result: Option<AuthResult>) -> Result<bool> {
         match result {
-            Ok(AuthResult::Success) => Ok(true),
-            // Without a session there is no answer either.
-            Ok(AuthResult::Failure { .. }) if self.handle.is_closed() => Err(self.ended()),
-            Ok(AuthResult::Failure { remaining_methods, partial_success }) => {
+            Some(AuthResult::Success) => Ok(true),
+            Some(AuthResult::Failure { remaining_methods, partial_success }) => {
+                // Without a session it looks like a refusal after which nothing is accepted.
+                self.refused |= !remaining_methods.is_empty();
+                if self.handle.is_closed() {
+                    return Err(self.ended().await);
+                }
                 self.accepted = Some(remaining_methods);
                 self.partial |= partial_success;
                 Ok(false)
             }
-            Err(_) => Err(self.ended()),
+            None => Err(self.ended().await),
         }
     }
 
-    fn ended(&self) -> Error {
+    /// The error when the server has ended the connection. One that has refused a key, or says that it is about the
+    /// login, answers the same the next time, and may ban who comes again.
+    async fn ended(&mut self) -> Error {
+        // It is told, or its sender goes, as soon as the session has ended.
+        let loss = self.lost.wait_for(Option::is_some).await.ok().and_then(|loss| loss.clone());
+        let dismissed = self.refused || loss.as_ref().is_some_and(|loss| loss.dismissed);
         let message = format!("{} ended the connection while {} logged in", self.target, self.user);
-        let error = Error::new(ErrorKind::Login, message).with_context("tried", self.all_tried());
-        if self.tried.len() > 1 {
-            error.with_hint("a server ends the connection after some keys that it does not take, often 6: name the right one, `.key(Key::file(…))`")
+        let mut error = Error::new(ErrorKind::Login, message).with_context("tried", self.all_tried());
+        if let Some(loss) = loss {
+            error = error.with_context("cause", loss.why);
+        }
+        if dismissed {
+            error.with_hint("a server ends the connection after some keys that it does not take, often 6, or 1 with `MaxAuthTries 1` in its sshd_config: name the right one alone, `.key(Key::file(…))`, and check the user's name")
         } else {
             error.temporary()
         }

@@ -1,5 +1,6 @@
 //! A host that is reached by SSH: one connection, many channels.
 
+mod bastions;
 mod connection;
 mod dial;
 mod exec;
@@ -12,17 +13,18 @@ mod socket;
 mod stream;
 mod target;
 mod trust;
+mod turns;
 mod watched;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use russh::ChannelOpenFailure;
 use tokio::time::{Instant, timeout_at};
 
 use self::connection::{Refusal, Shared};
+use self::dial::NotConnected;
 use self::exec::{Ended, Program};
 use self::socket::NoStream;
 use super::lines::{Lines, shown};
@@ -59,6 +61,8 @@ pub struct Ssh(Arc<Host>);
 #[derive(Debug)]
 struct Host {
     target: Target,
+    /// The bastion that it is reached through, if any, since it was first needed.
+    near: OnceLock<Option<Arc<Host>>>,
     /// The connections that hold; more than one only where the server limits the programs of one.
     connections: Mutex<Vec<Shared>>,
     /// Held by whoever connects.
@@ -73,17 +77,10 @@ struct Host {
 impl Ssh {
     /// A host that is connected to when it is first needed.
     pub fn new(target: Target) -> Self {
-        Self(Arc::new(Host {
-            target,
-            connections: Mutex::new(Vec::new()),
-            connecting: tokio::sync::Mutex::new(None),
-            attempts: AtomicU64::new(0),
-            was_connected: AtomicBool::new(false),
-            bridges: AtomicBool::new(false),
-        }))
+        Self(Arc::new(Host::new(target)))
     }
 
-    /// Connects to a host now. What was never connected is tried once.
+    /// Connects to a host now. What was never connected is tried once, and again where its server is too busy to answer.
     ///
     /// # Errors
     ///
@@ -95,7 +92,7 @@ impl Ssh {
     /// Dropping the future leaves no connection.
     pub async fn connect(target: Target) -> Result<Self> {
         let host = Self::new(target);
-        host.0.connected(Instant::now() + host.0.target.connect_within).await?;
+        host.0.connected(Instant::now() + TURN + host.0.target.connect_within).await?;
         Ok(host)
     }
 
@@ -184,6 +181,10 @@ impl Remote for Ssh {
             Err(_) => Err(failed(&format!("no answer within {OPEN:?}"))),
         }
     }
+
+    async fn builder(&self) -> Result<Option<Box<dyn Remote>>> {
+        Ok(None)
+    }
 }
 
 /// Why a stream was not opened.
@@ -193,6 +194,18 @@ enum Failure {
 }
 
 impl Host {
+    fn new(target: Target) -> Self {
+        Self {
+            target,
+            near: OnceLock::new(),
+            connections: Mutex::new(Vec::new()),
+            connecting: tokio::sync::Mutex::new(None),
+            attempts: AtomicU64::new(0),
+            was_connected: AtomicBool::new(false),
+            bridges: AtomicBool::new(false),
+        }
+    }
+
     /// Runs a program; none at the deadline. An error is that of connecting.
     async fn run(
         &self,
@@ -220,6 +233,7 @@ impl Host {
                     refused.push(connection);
                 }
                 Ok(Err(Refusal::Server(_))) => return Some(Ok(Ended::Refused)),
+                Ok(Err(Refusal::Silent)) => return Some(Ok(Ended::Unanswered)),
             }
         }
     }
@@ -241,6 +255,7 @@ impl Host {
                         }
                         None => {}
                     },
+                    Err(silent @ Refusal::Silent) => return Err(Failure::Stream(NoStream::Refused(silent))),
                 }
             }
             match socket::bridge(&connection, socket).await {
@@ -278,7 +293,7 @@ impl Host {
         {
             return Err(error.clone());
         }
-        let result = self.dial(deadline.min(Instant::now() + self.target.connect_within)).await;
+        let result = self.dial(deadline).await;
         *failure = result.as_ref().err().cloned();
         self.attempts.fetch_add(1, Ordering::AcqRel);
         let connection = result?;
@@ -302,33 +317,42 @@ impl Host {
         connections.iter().find(|one| !other_than.iter().any(|other| Arc::ptr_eq(one, other))).cloned()
     }
 
-    /// Connects; again and again where it was connected before, for its host may be starting anew.
+    /// Connects; again and again where its server is busy, and where it was connected before, for its host may be starting anew.
     async fn dial(&self, deadline: Instant) -> Result<Shared> {
+        let mut end = Instant::now() + self.target.connect_within;
         let mut pause = FIRST_PAUSE;
         loop {
-            let error = match dial::dial(&self.target, deadline).await {
+            let (error, is_busy) = match self.attempt(&mut end, deadline).await {
                 Ok(connection) => return Ok(connection),
-                Err(error) => error,
+                Err(NotConnected { error, is_busy }) => (error, is_busy),
             };
-            let again = self.was_connected.load(Ordering::Relaxed)
+            let again = (is_busy || self.was_connected.load(Ordering::Relaxed))
                 && error.status() == ErrorStatus::Temporary
-                && Instant::now() + pause < deadline;
+                && Instant::now() + pause < end.min(deadline);
             if !again {
                 return Err(error);
             }
-            tokio::time::sleep(pause).await;
+            tracing::debug!(host = %self.target, %error, "connecting again");
+            // Those who were refused together do not come back together.
+            tokio::time::sleep(pause.mul_f64(rand::random_range(0.5..1.0))).await;
             pause = (pause * 2).min(LONGEST_PAUSE);
         }
     }
-}
 
-impl std::fmt::Display for Refusal {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Lost(why) => write!(f, "the connection was lost: {why}"),
-            Self::Server(ChannelOpenFailure::ConnectFailed) => f.write_str("nothing listens there"),
-            Self::Server(failure) => write!(f, "the server refuses: {failure:?}"),
-        }
+    /// Tries once; what it waits for its turn does not count.
+    async fn attempt(&self, end: &mut Instant, deadline: Instant) -> Result<Shared, NotConnected> {
+        let near = match self.near.get_or_init(|| bastions::nearest(&self.target)) {
+            // Boxed, because a bastion may have one itself.
+            Some(bastion) => Some((Box::pin(bastion.connected((*end).min(deadline))).await?, &bastion.target)),
+            None => None,
+        };
+        let asked = Instant::now();
+        let Some(_turn) = turns::turn(&self.target, deadline).await else {
+            let message = format!("cannot connect to {}: too many others connect to it at the same time", self.target);
+            return Err(Error::new(ErrorKind::Timeout, message).temporary().into());
+        };
+        *end += asked.elapsed();
+        dial::dial(near, &self.target, (*end).min(deadline)).await
     }
 }
 
@@ -337,6 +361,10 @@ fn not_ended(name: &str, host: &str, ended: Ended) -> Error {
         Ended::Lost(why) => {
             let message = format!("the connection to {host} was lost while `{name}` ran: {why}");
             Error::new(ErrorKind::Io, message).temporary()
+        }
+        Ended::Unanswered => {
+            let message = format!("cannot run `{name}` on {host}: {}", Refusal::Silent);
+            Error::new(ErrorKind::Timeout, message).temporary()
         }
         Ended::Refused | Ended::Status(_) => Error::new(
             ErrorKind::Bootstrap,
@@ -353,6 +381,8 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 /// How long output is waited for after a program's end.
 const LINGER: Duration = Duration::from_millis(200);
 const OPEN: Duration = Duration::from_secs(20);
+/// How long who connects now, and has no deadline of its own, waits until others have connected.
+const TURN: Duration = Duration::from_secs(60);
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 /// A server's limit of programs per connection, often 10, is met by one more connection; but not without end.

@@ -3,7 +3,7 @@
 use russh::{ChannelMsg, ChannelOpenFailure};
 
 use super::connection::{Connection, Refusal};
-use super::exec::{after_mark, launched, quoted};
+use super::exec::{after_mark, quoted, start};
 use super::stream::Stream;
 
 /// Why there is no stream.
@@ -29,45 +29,53 @@ pub(super) fn forbids(failure: &ChannelOpenFailure) -> Option<bool> {
 
 /// A stream through a program on the host that joins its input and output to the socket.
 pub(super) async fn bridge(connection: &Connection, socket: &str) -> Result<Stream, NoStream> {
-    let mut channel = connection.session().await.map_err(NoStream::Refused)?;
+    let (mut read, half) = connection.session().await.map_err(NoStream::Refused)?.split();
+    let running = connection.running(half, false);
     let lost = || NoStream::Refused(Refusal::Lost(connection.reason()));
+    let Some(half) = running.half() else { return Err(lost()) };
     let values = quoted(socket).and_then(|socket| Ok((socket, quoted(BRIDGE)?, quoted(SCRIPT)?)));
     let (name, program, script) = values.map_err(NoStream::Nobody)?;
     let text = format!("socket={name}; bridge={program}; eval {script}\n");
-    if channel.exec(true, launched(LINE)).await.is_err() || channel.data_bytes(text.into_bytes()).await.is_err() {
-        return Err(lost());
-    }
     let mut said = Vec::new();
     let mut complaint = Vec::new();
-    loop {
-        match channel.wait().await {
-            Some(ChannelMsg::Data { data }) => said.extend_from_slice(&data),
-            Some(ChannelMsg::ExtendedData { data, .. }) => complaint.extend_from_slice(&data),
-            Some(ChannelMsg::Failure) => return Err(NoStream::NoBridge),
-            Some(ChannelMsg::Eof | ChannelMsg::Close) => {
-                drop(connection.running(channel.split().1, false));
-                return Err(NoStream::Strange(last_line(&complaint).or(last_line(&said)).unwrap_or_default()));
+    let rest = {
+        let mut start = std::pin::pin!(start(half, LINE, text));
+        let mut started = false;
+        loop {
+            let message = tokio::select! {
+                biased;
+                message = read.wait() => message,
+                _ = &mut start, if !started => {
+                    started = true;
+                    continue;
+                }
+            };
+            match message {
+                Some(ChannelMsg::Data { data }) => said.extend_from_slice(&data),
+                Some(ChannelMsg::ExtendedData { data, .. }) => complaint.extend_from_slice(&data),
+                Some(ChannelMsg::Failure) => return Err(NoStream::NoBridge),
+                Some(ChannelMsg::Eof | ChannelMsg::Close) => {
+                    return Err(NoStream::Strange(last_line(&complaint).or(last_line(&said)).unwrap_or_default()));
+                }
+                Some(_) => {}
+                None => return Err(lost()),
             }
-            Some(_) => {}
-            None => return Err(lost()),
+            if said.len() + complaint.len() > MOST {
+                return Err(NoStream::Strange("much text, and no word of the bridge".into()));
+            }
+            let Some((line, rest)) = after_mark(&said).and_then(split_line) else { continue };
+            if line == b"skyward-open" {
+                break rest.to_vec();
+            }
+            let line = String::from_utf8_lossy(line).into_owned();
+            return Err(match line.strip_prefix("skyward-refused ") {
+                Some(why) => NoStream::Nobody(why.to_owned()),
+                None if line == "skyward-none" => NoStream::NoBridge,
+                None => NoStream::Strange(line),
+            });
         }
-        if said.len() + complaint.len() > MOST {
-            drop(connection.running(channel.split().1, false));
-            return Err(NoStream::Strange("much text, and no word of the bridge".into()));
-        }
-        let Some((line, rest)) = after_mark(&said).and_then(split_line) else { continue };
-        if line == b"skyward-open" {
-            let rest = rest.to_vec();
-            return Ok(connection.stream(channel, rest));
-        }
-        let line = String::from_utf8_lossy(line).into_owned();
-        drop(connection.running(channel.split().1, false));
-        return Err(match line.strip_prefix("skyward-refused ") {
-            Some(why) => NoStream::Nobody(why.to_owned()),
-            None if line == "skyward-none" => NoStream::NoBridge,
-            None => NoStream::Strange(line),
-        });
-    }
+    };
+    Ok(Stream::new(read, running, connection.lost(), rest.into()))
 }
 
 fn split_line(bytes: &[u8]) -> Option<(&[u8], &[u8])> {

@@ -5,6 +5,7 @@ use std::time::Duration;
 use super::host_keys::HostKeys;
 use super::key::Key;
 use crate::error::{Error, ErrorKind, Result};
+use crate::spec::Limits;
 
 /// A host that is reached by SSH.
 ///
@@ -22,7 +23,7 @@ use crate::error::{Error, ErrorKind, Result};
 ///     .jump(bastion);
 /// assert_eq!(target.to_string(), "alice@gpu1:2222");
 /// ```
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Target {
     pub(super) address: String,
     pub(super) port: u16,
@@ -84,17 +85,18 @@ impl Target {
         self
     }
 
-    /// Sets how long connecting may take, bastions and login included; 15 s otherwise.
+    /// Sets how long connecting may take, bastions and login included; 15 s otherwise. Within it, a server that is too busy to answer is tried again. What waits for other connections
+    /// of this process to the same address, of which 8 are made at a time, has not begun.
     #[must_use]
     pub fn connect_within(mut self, deadline: Duration) -> Self {
-        self.connect_within = deadline;
+        self.connect_within = deadline.min(Limits::LONGEST);
         self
     }
 
     /// Sets how long the host may be silent, although it was asked for a sign, before its connection counts as lost; 12 s otherwise.
     #[must_use]
     pub fn silence(mut self, longest: Duration) -> Self {
-        self.silence = longest;
+        self.silence = longest.min(Limits::LONGEST);
         self
     }
 

@@ -35,6 +35,21 @@ enum Identity {
     Fingerprint(String),
 }
 
+/// What a host presents is not what is expected.
+#[derive(Debug)]
+pub(super) struct Refused {
+    /// [`ErrorKind::HostKey`].
+    pub(super) error: Error,
+    /// The key that it presents, where another one of its keys may be expected.
+    pub(super) other: Option<Box<PublicKey>>,
+}
+
+impl From<Error> for Refused {
+    fn from(error: Error) -> Self {
+        Self { error, other: None }
+    }
+}
+
 impl Trust {
     /// Reads what is known of a host.
     ///
@@ -79,15 +94,21 @@ impl Trust {
         Ok(trust)
     }
 
-    /// The algorithms to ask for: those of the known keys first, so that the host shows one that can be compared; then the others, so that an unknown key is seen and told.
-    pub(super) fn algorithms(&self) -> Vec<Algorithm> {
+    /// The algorithms to ask for: those of the known keys first, so that the host shows one that can be compared; then the others, so that an unknown key is seen and told. Not those of
+    /// keys that it has shown already.
+    pub(super) fn algorithms(&self, shown: &[PublicKey]) -> Vec<Algorithm> {
         let own = self.known.iter().filter(|known| known.role == Role::Own);
-        let mut algorithms: Vec<_> =
-            own.filter_map(|known| known.key.algorithm()).filter(|one| usable().contains(one)).collect();
-        algorithms.extend(usable());
-        let mut seen = Vec::new();
-        algorithms.retain(|one| !seen.contains(one) && (seen.push(one.clone()), true).1);
+        let known: Vec<_> = own.filter_map(|known| known.key.algorithm()).collect();
+        let (mut algorithms, others): (Vec<_>, Vec<_>) =
+            usable().into_iter().partition(|usable| known.iter().any(|known| is_of(usable, known)));
+        algorithms.extend(others);
+        algorithms.retain(|usable| !shown.iter().any(|shown| is_of(usable, &shown.algorithm())));
         algorithms
+    }
+
+    /// Whether another key of the host may be the one that is expected, although this one is not: of a fingerprint it cannot be known which type it is of.
+    fn wants_another(&self) -> bool {
+        self.with_role(Role::Own).any(|known| known.key.algorithm().is_none())
     }
 
     /// The same for certificates; none where no authority is known.
@@ -99,21 +120,25 @@ impl Trust {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::HostKey`] with both fingerprints and where the expectation is from.
-    pub(super) fn check(&self, presented: &PublicKeyOrCertificate) -> Result<()> {
+    /// With both fingerprints and where the expectation is from.
+    pub(super) fn check(&self, presented: &PublicKeyOrCertificate) -> Result<(), Refused> {
         match presented {
             PublicKeyOrCertificate::PublicKey { key, .. } => self.check_key(key),
-            PublicKeyOrCertificate::Certificate(certificate) => self.check_certificate(certificate),
+            PublicKeyOrCertificate::Certificate(certificate) => Ok(self.check_certificate(certificate)?),
         }
     }
 
-    fn check_key(&self, key: &PublicKey) -> Result<()> {
+    fn check_key(&self, key: &PublicKey) -> Result<(), Refused> {
         self.check_revoked(key)?;
         let own: Vec<_> = self.with_role(Role::Own).collect();
         if own.iter().any(|known| known.key.is(key)) {
             return Ok(());
         }
-        Err(if own.is_empty() { self.unknown(key) } else { self.mismatch(key, &own) })
+        if own.is_empty() {
+            return Err(self.unknown(key).into());
+        }
+        let error = self.mismatch(key, &own);
+        Err(Refused { error, other: self.wants_another().then(|| Box::new(key.clone())) })
     }
 
     fn check_certificate(&self, certificate: &Certificate) -> Result<()> {
@@ -141,7 +166,9 @@ impl Trust {
             format!("it is for {}", principals.join(", "))
         } else if certificate.critical_options().iter().next().is_some() {
             "it has critical options, which no host's may have".to_owned()
-        } else if certificate.validate_at(now, [&authority.fingerprint(HashAlg::Sha256)]).is_err() {
+        } else if certificate.validate_at(now, [&authority.fingerprint(HashAlg::Sha256)]).is_err()
+            || is_weak(certificate)
+        {
             "it is not valid now, or its signature is wrong".to_owned()
         } else {
             return Ok(());
@@ -171,8 +198,7 @@ impl Trust {
             shown(key),
             list(own)
         );
-        let only_rsa = own.iter().all(|known| known.key.algorithm().is_some_and(|algorithm| algorithm.is_rsa()));
-        Error::new(ErrorKind::HostKey, message).with_hint(if only_rsa { NO_RSA } else { COMPARE })
+        Error::new(ErrorKind::HostKey, message).with_hint(COMPARE)
     }
 
     fn unknown(&self, key: &PublicKey) -> Error {
@@ -246,11 +272,28 @@ fn pinned(text: &str) -> Result<Identity> {
     PublicKey::from_openssh(text).map(Identity::Key).map_err(|_| wrong())
 }
 
-/// What can be verified. RSA is not among it: the crate for it has a known hole, see the decision about SSH.
-fn usable() -> [Algorithm; 4] {
+/// What can be verified, the best first. RSA keys never sign with SHA-1.
+fn usable() -> [Algorithm; 6] {
     let ecdsa = |curve| Algorithm::Ecdsa { curve };
-    [Algorithm::Ed25519, ecdsa(EcdsaCurve::NistP256), ecdsa(EcdsaCurve::NistP384), ecdsa(EcdsaCurve::NistP521)]
+    let rsa = |hash| Algorithm::Rsa { hash: Some(hash) };
+    [
+        Algorithm::Ed25519,
+        ecdsa(EcdsaCurve::NistP256),
+        ecdsa(EcdsaCurve::NistP384),
+        ecdsa(EcdsaCurve::NistP521),
+        rsa(HashAlg::Sha512),
+        rsa(HashAlg::Sha256),
+    ]
+}
+
+/// Whether a key of this type signs by this algorithm.
+fn is_of(algorithm: &Algorithm, key: &Algorithm) -> bool {
+    algorithm == key || matches!((algorithm, key), (Algorithm::Rsa { .. }, Algorithm::Rsa { .. }))
+}
+
+/// Whether its authority has signed it with SHA-1.
+fn is_weak(certificate: &Certificate) -> bool {
+    certificate.signature().algorithm() == Algorithm::Rsa { hash: None }
 }
 
 const COMPARE: &str = "either the host was installed anew, or somebody stands in for it: ask whoever runs it for its fingerprint, and change what is expected only when they agree";
-const NO_RSA: &str = "RSA host keys are not supported, and no other is known of this host: compare the fingerprint with the host's own, `ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub` there, and add that key";

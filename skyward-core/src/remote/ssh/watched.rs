@@ -1,4 +1,4 @@
-//! A connection whose writes do not wait for ever.
+//! A connection whose writes do not wait for ever, and which ends with the dial that makes it.
 
 use std::io;
 use std::pin::Pin;
@@ -6,20 +6,39 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::sync::oneshot;
 use tokio::time::{Instant, Sleep, sleep};
 
 /// Fails when the other side takes nothing for too long. While the session writes it does nothing else, so its own keepalive would not see that.
+///
+/// Until it is logged in it also fails when its dial is given up: while keys are agreed on, the session listens to
+/// nobody but the server, and one that is silent would keep it, and the connection, for ever.
 pub(super) struct Watched<S> {
     inner: S,
     longest: Duration,
     /// Set while a write waits.
     limit: Pin<Box<Sleep>>,
     is_waiting: bool,
+    /// None when it is logged in.
+    dial: Option<oneshot::Receiver<()>>,
+}
+
+/// A dial under way. Dropping it ends the connection that it makes.
+pub(super) struct Dial(oneshot::Sender<()>);
+
+impl Dial {
+    /// The connection is made, and lives as long as its session.
+    pub(super) fn done(self) {
+        // A connection that is gone needs nothing.
+        let _ = self.0.send(());
+    }
 }
 
 impl<S> Watched<S> {
-    pub(super) fn new(inner: S, longest: Duration) -> Self {
-        Self { inner, longest, limit: Box::pin(sleep(longest)), is_waiting: false }
+    pub(super) fn new(inner: S, longest: Duration) -> (Self, Dial) {
+        let (dial, given_up) = oneshot::channel();
+        let limit = Box::pin(sleep(longest));
+        (Self { inner, longest, limit, is_waiting: false, dial: Some(given_up) }, Dial(dial))
     }
 
     fn watch<T>(&mut self, polled: Poll<io::Result<T>>, context: &mut Context<'_>) -> Poll<io::Result<T>> {
@@ -43,6 +62,14 @@ impl<S: AsyncRead + Unpin> AsyncRead for Watched<S> {
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
+        if let Some(dial) = &mut self.dial
+            && let Poll::Ready(done) = Pin::new(dial).poll(context)
+        {
+            if done.is_err() {
+                return Poll::Ready(Err(io::Error::new(io::ErrorKind::ConnectionAborted, "connecting was given up")));
+            }
+            self.dial = None;
+        }
         Pin::new(&mut self.inner).poll_read(context, buffer)
     }
 }
@@ -66,14 +93,14 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Watched<S> {
 
 #[cfg(test)]
 mod tests {
-    use tokio::io::AsyncWriteExt;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
     use super::*;
 
     #[tokio::test(start_paused = true)]
     async fn a_write_that_does_not_move_fails_and_one_that_moves_does_not() {
         let (near, mut far) = tokio::io::duplex(4);
-        let mut near = Watched::new(near, Duration::from_secs(10));
+        let (mut near, _dial) = Watched::new(near, Duration::from_secs(10));
         let slow = async {
             for _ in 0..5 {
                 tokio::time::sleep(Duration::from_secs(8)).await;
@@ -85,5 +112,26 @@ mod tests {
         let begin = Instant::now();
         let error = near.write_all(&[0; 4]).await.unwrap_err();
         assert_eq!((error.kind(), begin.elapsed().as_secs()), (io::ErrorKind::TimedOut, 10));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_dial_that_is_given_up_ends_its_connection_and_one_that_is_done_does_not() {
+        for done in [true, false] {
+            let (near, mut far) = tokio::io::duplex(4);
+            let (mut near, dial) = Watched::new(near, Duration::from_secs(10));
+            let read = tokio::spawn(async move { near.read_u8().await });
+            tokio::task::yield_now().await;
+            if done {
+                dial.done()
+            } else {
+                drop(dial)
+            }
+            tokio::time::sleep(Duration::from_secs(60)).await;
+            assert_eq!(read.is_finished(), !done);
+            let written = far.write_u8(7).await;
+            let read = read.await.unwrap().map_err(|error| error.kind());
+            assert_eq!(read, if done { Ok(7) } else { Err(io::ErrorKind::ConnectionAborted) });
+            assert_eq!(written.is_ok(), done, "it is closed");
+        }
     }
 }

@@ -46,7 +46,7 @@ fn a_task_that_comes_goes_to_a_node_that_stays_whatever_the_load() {
     leave(&mut story, 1);
     let [first, second] = [story.submit(Target::Any), story.submit(Target::Any)];
     assert_eq!((story.running(0), story.running(1)), (Some(first), None));
-    story.scheduler.stay(story.now, NodeIndex(1));
+    story.scheduler.stay(NodeIndex(1));
     story.step();
     assert_eq!(story.running(1), Some(second), "it stays after all");
 }
@@ -80,7 +80,7 @@ fn a_world_whose_size_changes_finishes_its_gangs_and_begins_nothing_else() {
         }
     }
     assert!(idle(&story) && (0..3).all(|rank| story.running(rank).is_none()));
-    story.scheduler.reshape(story.now, 2);
+    story.scheduler.reshape(2);
     story.scheduler.add_node(NodeIndex(2));
     story.scheduler.add_node(NodeIndex(3));
     story.step();
@@ -100,9 +100,23 @@ fn a_world_that_goes_on_after_all_takes_what_waited() {
     assert!(idle(&story));
     let any = story.submit(Target::Any);
     assert_eq!(story.running(0), None);
-    story.scheduler.release_world(story.now);
+    story.scheduler.release_world();
     story.step();
     assert_eq!(story.running(0), Some(any));
+}
+
+#[test]
+fn a_gang_starts_in_a_held_world_when_its_last_worker_gives_back_what_it_has_not_begun() {
+    let mut story = Story::new(1, 2, true);
+    let tasks = [0; 2].map(|_| story.submit(Target::Any));
+    let gang = story.gang();
+    story.scheduler.hold();
+    for (rank, task) in tasks.iter().enumerate() {
+        story.scheduler.on_not_begun(story.now, Rank(rank as u32), &[*task]);
+        story.step();
+    }
+    assert_eq!([story.done(0), story.done(1)], gang[..]);
+    assert!(idle(&story));
 }
 
 #[test]

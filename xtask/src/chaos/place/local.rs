@@ -4,8 +4,11 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
+use rustix::fd::OwnedFd;
+use rustix::net::{Shutdown, SocketAddrUnix, getpeername, shutdown};
+use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open};
 
-use super::{Ground, Machines, Target, Victim};
+use super::{Act, Ground, Machines, Target, Victim};
 use crate::chaos::processes::{self, Process};
 use crate::chaos::words::Provider;
 
@@ -37,8 +40,19 @@ impl Machines for Nodes {
     }
 
     fn find(&self, victim: Victim) -> Vec<Target> {
+        if victim == Victim::Connection {
+            let clients = processes::marked(&self.mark).into_iter().filter(Process::is_client);
+            return clients.flat_map(|client| connections(client.pid)).collect();
+        }
         let found = processes::marked(&self.mark).into_iter();
         found.filter(|process| victim.is(process)).map(|process| process.target()).collect()
+    }
+
+    fn act(&mut self, target: &Target, act: Act) -> bool {
+        match target {
+            Target::Machine { victim: Victim::Connection, id } if act == Act::Kill => cut(id).is_some(),
+            target => target.signal(act),
+        }
     }
 
     fn running(&self) -> Vec<Target> {
@@ -48,4 +62,32 @@ impl Machines for Nodes {
     fn left(&self) -> Vec<(&'static str, Vec<String>)> {
         vec![("are folders of pools", super::names(&self.folder.join("run"), |name| name.starts_with("p-")))]
     }
+}
+
+/// The sockets that connect a client with its agents and workers, each named by the process and its descriptor.
+fn connections(client: u32) -> Vec<Target> {
+    let mut descriptors: Vec<i32> = super::names(Path::new(&format!("/proc/{client}/fd")), |_| true)
+        .iter()
+        .filter_map(|name| name.parse().ok())
+        .collect();
+    descriptors.sort_unstable();
+    let ids = descriptors.into_iter().map(|descriptor| format!("{client}:{descriptor}"));
+    let ids = ids.filter(|id| socket(id).is_some_and(|(_, peer)| peer.ends_with(b".sock")));
+    ids.map(|id| Target::Machine { victim: Victim::Connection, id }).collect()
+}
+
+/// Ends both directions for both sides, as a network does that is gone.
+fn cut(id: &str) -> Option<()> {
+    let (socket, _) = socket(id)?;
+    shutdown(socket, Shutdown::Both).ok()
+}
+
+/// Another descriptor of a client's socket, and the path of its peer.
+fn socket(id: &str) -> Option<(OwnedFd, Vec<u8>)> {
+    let (pid, descriptor) = id.split_once(':')?;
+    let process = pidfd_open(Pid::from_raw(pid.parse().ok()?)?, PidfdFlags::empty()).ok()?;
+    let socket = pidfd_getfd(process, descriptor.parse().ok()?, PidfdGetfdFlags::empty()).ok()?;
+    let peer: SocketAddrUnix = getpeername(&socket).ok()??.try_into().ok()?;
+    let path = peer.path_bytes()?.to_vec();
+    Some((socket, path))
 }

@@ -1,46 +1,44 @@
-# Claims a slot for a machine and starts its keeper. The lines before this one set: machine name launch pool node pause looks devices wanted ending keeper.
+# Claims a slot for a machine and starts its keeper. The lines before this one set: machine name launch pool node pause looks period devices wanted ending keeper.
 eval "$ending"
-folder=$base/$name
-if [ "${#folder}" -gt 60 ]; then
-    echo "error: the path $folder has ${#folder} bytes, and sockets below it need it to have at most 60: give the host a shorter folder" >&2
-    exit 1
+if [ "$((${#base} + 11))" -gt 60 ]; then
+    fail "the path $base/$name has $((${#base} + 11)) bytes, and sockets below it need it to have at most 60: give the host a shorter folder"
 fi
 enter
+flock -s -n 7 7<"$claims/all" && fail "the file system of $base ($(stat -f -c %T "$base")) has no locks that work, which claims need: give the host a folder on a disk of its own"
 
 # The same launch has the same machine.
 look_up_machine "$machine"
 if [ -n "$file" ] && held "$file"; then
-    tell "$file"
+    tell "$file" "$base/$name"
     exit
 fi
 
-# What this user's machines left whose keeper was killed.
-for file in "$claims"/slot-*."$me"; do
-    if [ -s "$file" ] && ! held "$file"; then
-        look_up "$file" folder
-        left=$said
+# What this user's machines left whose keeper was killed. One whose lease is still renewed lives, and has its slot.
+for file in "$claims"/slot-*; do
+    if is_record "$file" && ! held "$file"; then
         look_up "$file" machine
-        if end_machine "$said" "$left"; then
+        left=$said
+        folder_of "$left"
+        if ! is_renewed "$file" "$folder" && end_machine "$left" "$folder"; then
             : >"$file"
         fi
     fi
 done
+folder=$base/$name
 
+enter_room
+look_elsewhere
 slot=0
 free=
 while [ "$slot" -lt "$slots" ]; do
-    holder=
-    for file in "$claims/slot-$slot".*; do
-        if [ -s "$file" ]; then
-            # One that could not be swept is not to be had either.
-            if [ "$file" = "$claims/slot-$slot.$me" ] || held "$file"; then
-                holder=$file
-            fi
-        fi
-    done
-    if [ -n "$holder" ]; then
-        look_up "$holder" pool
+    look_up_user "$slot"
+    file=$claims/slot-$slot
+    # One that could not be swept is not to be had either.
+    if is_record "$file"; then
+        look_up "$file" pool
         echo "skyward-taken $slot $said"
+    elif [ -n "$user" ]; then
+        echo "skyward-taken $slot user $user"
     elif [ -z "$free" ]; then
         free=$slot
     fi
@@ -53,8 +51,13 @@ fi
 given=
 if [ "$wanted" -gt 0 ]; then
     taken=
+    while read -r slot has user; do
+        taken=$taken,${has##*.}
+    done <<EOF
+$elsewhere
+EOF
     for file in "$claims"/slot-*; do
-        if [ -s "$file" ] && held "$file"; then
+        if is_record "$file"; then
             look_up "$file" devices
             taken=$taken,$said
         fi
@@ -81,13 +84,32 @@ fi
 address=${SSH_CONNECTION:-}
 address=${address#* * }
 address=${address%% *}
-file=$claims/slot-$free.$me
-for_all "$file"
-exec 9<"$file"
+file=$claims/slot-$free
+if [ -L "$file" ] || { [ -e "$file" ] && [ ! -f "$file" ]; }; then
+    fail "$file is not a file"
+fi
+exec 9>>"$file"
 # Nobody holds it, but somebody may just look whether it is held.
-flock -w 10 9
+flock -w 10 9 || fail "the claim of slot $free stays locked: $file"
+
+# Takes the slot among the users of this host.
+share=
+if [ -n "$room" ]; then
+    for old in "$room/skyward-slot-$free.$me" "$room/skyward-slot-$free.$me".*; do
+        # Nobody can make one of this name for this user, or remove it.
+        [ ! -O "$old" ] || rmdir "$old" 2>/dev/null || :
+    done
+    share=$room/skyward-slot-$free.$me${given:+.$given}
+    umask 022
+    mkdir "$share" 2>/dev/null || fail "slot $free cannot be claimed among the users of this host: $(stat -c '%n belongs to the user %U' "$share" 2>/dev/null || echo "$share cannot be made")"
+    umask 077
+    exec 6<"$share/."
+    # Somebody may just look whether it is held.
+    flock -w 2 6 || fail "slot $free cannot be claimed among the users of this host: another user holds $share"
+fi
 give_up() {
     rm -rf "$folder"
+    [ -z "$share" ] || rmdir "$share" 2>/dev/null || :
     : >"$file"
 }
 trap give_up EXIT
@@ -101,16 +123,22 @@ write "$file" "machine $machine
 launch $launch
 pool $pool
 node $node
-folder $folder
 slot $free
 devices $given
-address ${address:-127.0.0.1}"
+address ${address:-127.0.0.1}
+boot $boot
+period $period"
 [ ! -e "$folder" ] || rm -rf "$folder"
 mkdir "$folder"
-: >"$folder/lease"
-write "$folder/keeper" "$ending$keeper"
-# It has nothing of this program but the claim.
-setsid sh "$folder/keeper" "$folder" "$pause" "$looks" "$machine" </dev/null >/dev/null 2>&1 8<&- &
+# Nobody has renewed it yet.
+touch -m -t 197001020000 "$folder/lease"
+# What is cleaned by age leaves a folder alone that is locked, with all that is in it.
+exec 4<"$base/."
+flock -s -n 4 || :
+# It has nothing of this program but the claim, and runs none of the files that bash may run first.
+shell=sh
+! command -v bash >/dev/null || shell='bash --norc --posix'
+setsid $shell -c "$keeper" keeper "$folder" "$pause" "$looks" "$machine" "$file" "$share" </dev/null >/dev/null 2>&1 8<&- 5<&- &
 trap - EXIT
 echo "keeper $!" >>"$file"
-tell "$file"
+tell "$file" "$folder"

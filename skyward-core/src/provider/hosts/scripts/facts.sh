@@ -11,14 +11,21 @@ if [ -e /proc/driver/nvidia ]; then
         sed -n 's/^Model: *\(.*\)/skyward-device \1, ?/p' /proc/driver/nvidia/gpus/*/information 2>/dev/null || :
     fi
 fi
+look_elsewhere
 slot=0
 while [ "$slot" -lt "$slots" ]; do
-    for file in "$claims/slot-$slot".*; do
-        if [ -s "$file" ] && held "$file"; then
+    file=$claims/slot-$slot
+    look_up_user "$slot"
+    if [ -n "$user" ]; then
+        echo "skyward-taken $slot user $user"
+    elif is_record "$file"; then
+        look_up "$file" machine
+        folder_of "$said"
+        if held "$file" || is_renewed "$file" "$folder"; then
             look_up "$file" pool
             echo "skyward-taken $slot $said"
-            break
         fi
-    done
+    fi
     slot=$((slot + 1))
 done
+tell_logind '' /proc/self/cgroup

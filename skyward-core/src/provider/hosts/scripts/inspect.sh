@@ -4,10 +4,15 @@ set -- $machines
 set +f
 for one in "$@"; do
     machine=${one%/*}
+    folder=$base/${one##*/}
     look_up_machine "$machine"
-    if [ -n "$file" ] && held "$file"; then
+    # One whose keeper was killed lives for as long as its lease is renewed.
+    if [ -n "$file" ] && { held "$file" || is_renewed "$file" "$folder"; }; then
         echo "skyward-state $machine running"
-    elif [ -e "$base/${one##*/}" ] || [ -n "$(members "$machine")" ]; then
+        continue
+    fi
+    left=$(members "$machine") || fail "no process can be started to look for those of the machine"
+    if [ -e "$folder" ] || [ -n "$left" ]; then
         echo "skyward-state $machine ending"
     else
         echo "skyward-state $machine gone"

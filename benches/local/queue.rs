@@ -1,0 +1,115 @@
+//! A million tasks that wait for a thousand busy workers, which are simulated in this process: for how long the pool's lock is held at most while they come, are given up, wait too long, run,
+//! and end with the pool.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use skyward::payload::{Args, Source, Target, Task, TaskHandle, TaskOptions};
+use skyward::prelude::*;
+use skyward::spec::Limits;
+use skyward::testkit::fake_provider::{FakeProvider, Script};
+use skyward::testkit::fake_worker::{Fate, Faultless, Work};
+use skyward::testkit::holds;
+
+use super::common::Table;
+use super::common::calls::SHUTDOWN;
+
+pub(crate) async fn measure(table: &mut Table) -> skyward::Result<()> {
+    if !table.wants(ROW) {
+        return Ok(());
+    }
+    let count = table.times(1_000_000);
+    let mut limits = Limits::default();
+    limits.max_queued = count + 2 * NODES as usize;
+    let provider = FakeProvider::new(Arc::new(Busy));
+    let pool = Pool::builder().provider(provider).nodes(NODES).limits(limits).start().await?;
+    holds::watch();
+    let mut longest = Duration::ZERO;
+    let mut look = |phase: &str, began: Instant| {
+        let held = holds::longest();
+        eprintln!(
+            "  {phase:<22} {:>9.3} ms at most in {:.1} s",
+            held.as_secs_f64() * 1e3,
+            began.elapsed().as_secs_f64()
+        );
+        longest = longest.max(held);
+    };
+
+    let busy = pool.submit_all(task(BUSY)?).await?;
+    let began = Instant::now();
+    let waiting = submit(&pool, count, None).await?;
+    look("come", began);
+
+    let began = Instant::now();
+    drop(waiting);
+    look("are given up", began);
+
+    let began = Instant::now();
+    let waiting = submit(&pool, count, Some(began + WAIT.max(Duration::from_micros(20) * count as u32))).await?;
+    for handle in waiting {
+        assert!(handle.outcome().await.is_err());
+    }
+    look("wait too long", began);
+
+    let began = Instant::now();
+    let waiting = submit(&pool, count, None).await?;
+    // The workers end what they run, and take the others.
+    drop(busy);
+    for handle in waiting {
+        handle.outcome().await?;
+    }
+    look("run", began);
+
+    let busy = pool.submit_all(task(BUSY)?).await?;
+    let waiting = submit(&pool, count, None).await?;
+    let began = Instant::now();
+    pool.shutdown(SHUTDOWN).await?;
+    look("end with the pool", began);
+    for handle in waiting.into_iter().chain(busy) {
+        assert!(handle.outcome().await.is_err());
+    }
+    table.row(ROW, async { Ok(longest.as_secs_f64() * 1e3) }).await
+}
+
+/// So many tasks for whichever worker; all of them wait until then at most.
+async fn submit(pool: &Pool, count: usize, until: Option<Instant>) -> skyward::Result<Vec<TaskHandle>> {
+    let task = task(0)?;
+    let mut handles = Vec::with_capacity(count);
+    for _ in 0..count {
+        let mut options = TaskOptions::default();
+        options.queue_timeout = until.map(|until| until.saturating_duration_since(Instant::now()));
+        handles.push(pool.submit(task.clone().with_options(options), Target::Any).await?);
+    }
+    Ok(handles)
+}
+
+fn task(what: u32) -> skyward::Result<Task> {
+    let source = Source::file("task.py", "def task(what): return what", "task");
+    Ok(Task::new(Arc::new(source), args(what)?))
+}
+
+fn args(what: u32) -> skyward::Result<Bytes> {
+    Args::new().with("what", &what).encode()
+}
+
+/// A node whose tasks return at once, or never.
+#[derive(Debug)]
+struct Busy;
+
+impl Script for Busy {}
+
+impl Fate for Busy {
+    fn work(&self, given: &[u8], run: u32) -> Work {
+        match args(BUSY) {
+            Ok(busy) if *busy == *given => Work::UntilInterrupted,
+            _ => Faultless.work(given, run),
+        }
+    }
+}
+
+const ROW: &str = "queue_1m_hold_ms";
+const NODES: u32 = 1000;
+const BUSY: u32 = 1;
+/// The least time until those that wait too long have.
+const WAIT: Duration = Duration::from_secs(5);

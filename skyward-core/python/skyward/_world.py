@@ -1,0 +1,203 @@
+"""The world that this worker has joined with the others, hidden from a task that runs alone.
+
+Frameworks keep the world in the process: in environment variables, in torch's default process group, in the state of
+Accelerate. A task that one worker runs alone would find it there and wait for ranks that do not come. So a process has
+two sets of these, one for gangs and one for tasks that run alone, and exchanges them when one follows the other. What
+a task leaves in its set is there for the next task of the same kind.
+
+JAX cannot be hidden: its processes and devices stay those of the world.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Any
+
+VARIABLES = (
+    "MASTER_ADDR",
+    "MASTER_PORT",
+    "WORLD_SIZE",
+    "RANK",
+    "LOCAL_RANK",
+    "LOCAL_WORLD_SIZE",
+    "GROUP_RANK",
+    "GROUP_WORLD_SIZE",
+    "ROLE_RANK",
+    "ROLE_WORLD_SIZE",
+    "ACCELERATE_USE_CPU",
+    "ACCELERATE_TORCH_DISTRIBUTED_BACKEND",
+    "JAX_COORDINATOR_ADDRESS",
+    "JAX_NUM_PROCESSES",
+    "JAX_PROCESS_ID",
+)
+"""The environment variables by which a world is found."""
+
+_started = {name: os.environ[name] for name in VARIABLES if name in os.environ}
+"""Those that the image or the agent has set: they hold for every task."""
+
+_shown = True
+"""Whether the process shows what belongs to gangs; as long as there is no world, that is all there is."""
+
+_may_be_joined = True
+"""Whether a world may have been joined since the last look: by the hooks, before the first task, or by a gang."""
+
+_other: _State | None = None
+"""What belongs to the tasks of the other kind; none before there is a world and a task outside of it."""
+
+
+def show(gang: bool) -> None:
+    """Have the next task find the world, or find none.
+
+    Where the world has a process group of torch, a task that runs alone finds one that has this process alone in it.
+
+    Raises:
+        RuntimeError: this torch cannot exchange its process group.
+    """
+    global _may_be_joined
+    # A look at the environment takes longer than all the rest of a short call.
+    if gang is not _shown and (_other is not None or (_may_be_joined and _joined())):
+        _exchange()
+    _may_be_joined = gang
+    if not gang and _other is not None and _other.torch is not None:
+        world = _other.torch
+        backend, _ = world["_pg_map"][world["_world"]["_default_pg"]]
+        group_of_one(backend)
+
+
+def join() -> None:
+    """Put aside what tasks that ran alone have left: the world is about to be joined, in a gang."""
+    global _other
+    if _other is None and not _joined():
+        _other = _State.take()
+        _State.before().put()
+
+
+def leave() -> None:
+    """Show the world to the hooks that leave it, and end what was made for tasks that run alone.
+
+    Raises:
+        RuntimeError: as `show`.
+    """
+    if _other is None:
+        return
+    if _shown:
+        _exchange()
+    try:
+        if _size() == 1:
+            sys.modules["torch.distributed"].destroy_process_group()
+    finally:
+        _exchange()
+
+
+def _exchange() -> None:
+    global _shown, _other
+    here, there = _State.take(), _other or _State.before()
+    there.put()
+    _shown, _other = not _shown, here
+
+
+def group_of_one(backend: str) -> None:
+    """Make a process group of torch that has this process alone in it, if there is none; it uses no network."""
+    import torch.distributed as dist
+
+    if not dist.is_initialized():
+        # No rank, no address: whatever is in the environment is of another world.
+        dist.init_process_group(backend, store=dist.HashStore(), rank=0, world_size=1)
+
+
+def _joined() -> bool:
+    """Whether this process is part of a world of several."""
+    if _size() > 1:
+        return True
+    if all(os.environ.get(name) == _started.get(name) for name in VARIABLES):
+        return False
+    from ._cluster import instance_info
+
+    return instance_info().total_workers > 1
+
+
+def _size() -> int:
+    """The ranks of torch's default process group; 0 where there is none."""
+    c10d: Any = sys.modules.get("torch.distributed.distributed_c10d")
+    return c10d.get_world_size() if c10d is not None and c10d.is_initialized() else 0
+
+
+class _State:
+    """Where frameworks keep the world."""
+
+    def __init__(
+        self, variables: dict[str, str], torch: dict[str, Any] | None, accelerate: list[dict[str, Any]]
+    ) -> None:
+        self.variables = variables
+        self.torch = torch
+        self.accelerate = accelerate
+
+    @classmethod
+    def before(cls) -> _State:
+        """As the process was before it met any world."""
+        return cls(_started, None, [])
+
+    @classmethod
+    def take(cls) -> _State:
+        """What is there now."""
+        variables = {name: os.environ[name] for name in VARIABLES if name in os.environ}
+        return cls(variables, _torch_state(), [dict(state) for state in _accelerate_states()])
+
+    def put(self) -> None:
+        """Replace what is there."""
+        _put_torch_state(self.torch)
+        for name in VARIABLES:
+            os.environ.pop(name, None)
+        os.environ.update(self.variables)
+        states = _accelerate_states()
+        for index, state in enumerate(states):
+            state.clear()
+            state.update(self.accelerate[index] if self.accelerate else {})
+
+
+def _accelerate_states() -> list[dict[str, Any]]:
+    """The dicts that all instances of a class of Accelerate share."""
+    module = sys.modules.get("accelerate.state")
+    classes = [getattr(module, name, None) for name in ("PartialState", "AcceleratorState", "GradientState")]
+    return [known._shared_state for known in classes if known is not None]
+
+
+_GROUPS = ("_pg_map", "_pg_names", "_pg_group_ranks", "_pg_backend_config", "_tags_to_pg", "_pg_to_tag")
+_PLAIN: dict[str, Any] = {"_group_count": 0, "_default_pg_init_method": None}
+
+
+def _torch_state() -> dict[str, Any] | None:
+    """All process groups of torch; None where there are none."""
+    c10d: Any = sys.modules.get("torch.distributed.distributed_c10d")
+    if c10d is None or not c10d.is_initialized():
+        return None
+    try:
+        names = (*_GROUPS, *_PLAIN)
+        state = {"_world": {**vars(c10d._world)}, **{name: getattr(c10d, name) for name in names}}
+        state["_world"]["_default_pg"], c10d._update_default_pg, c10d._register_process_group
+    except (AttributeError, KeyError) as error:
+        import torch
+
+        raise RuntimeError(
+            f"torch {torch.__version__} keeps its process groups where Skyward does not find them ({error}), so a task "
+            "that this worker runs alone would wait for the other ranks: use another version of torch, or broadcast"
+        ) from error
+    return state
+
+
+def _put_torch_state(state: dict[str, Any] | None) -> None:
+    """Make these the process groups of torch: it keeps them in its module, and by name in its library."""
+    c10d: Any = sys.modules.get("torch.distributed.distributed_c10d")
+    if c10d is None or (state is None and not c10d.is_initialized()):
+        return
+    new = state or {"_world": vars(type(c10d._world)()), **{name: {} for name in _GROUPS}, **_PLAIN}
+    world = vars(c10d._world)
+    world.clear()
+    world.update(new["_world"])
+    for name in (*_GROUPS, *_PLAIN):
+        setattr(c10d, name, new[name])
+    c10d._unregister_all_process_groups()
+    for group, name in new["_pg_names"].items():
+        c10d._register_process_group(name, group)
+    c10d._update_default_pg(c10d._world.default_pg)

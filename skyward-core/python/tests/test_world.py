@@ -1,0 +1,192 @@
+"""A task that runs alone in a joined world finds a world of one; real torch and Accelerate, two workers."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from typing import Any
+
+import pytest
+
+from skyward import _wire
+
+from .client import WorkerClient
+from .conftest import Node
+
+needs_torch = pytest.mark.skipif(find_spec("torch") is None, reason="torch is not installed")
+needs_accelerate = pytest.mark.skipif(
+    find_spec("accelerate") is None or find_spec("torch") is None, reason="accelerate is not installed"
+)
+
+VARIABLES = ["MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE", "RANK", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK"]
+
+
+class World:
+    """Two workers of one node, and payloads that run on both together or on one alone."""
+
+    def __init__(self, node: Node, source: str, **more: Any) -> None:
+        self.node = node
+        node.agent.send([_wire.RESERVE_PORT, 1])
+        cluster = {"head_port": node.agent.expect(_wire.PORT)[0][3], "total_nodes": 1}
+        self.workers = [node.ready(source, index=index, workers=2, cluster=cluster, **more) for index in range(2)]
+        for worker in self.workers:
+            worker.socket.settimeout(60)
+
+    def together(self, **arguments: Any) -> list[Any]:
+        """A gang: what each rank returns."""
+        tasks = [self._start(worker, True, arguments) for worker in self.workers]
+        return [self._value(worker, task) for worker, task in zip(self.workers, tasks, strict=True)]
+
+    def alone(self, rank: int, **arguments: Any) -> Any:
+        """What this rank returns when no other runs."""
+        worker = self.workers[rank]
+        return self._value(worker, self._start(worker, False, arguments))
+
+    def end(self) -> list[Any]:
+        """End both workers; their exit codes."""
+        for worker in self.workers:
+            worker.send([_wire.BYE])
+        return [self.node.agent.expect(_wire.EXITED)[0][4] for _ in self.workers]
+
+    def _start(self, worker: WorkerClient, gang: bool, arguments: dict[str, Any]) -> int:
+        worker.gang = gang
+        return worker.start(1, **arguments)
+
+    def _value(self, worker: WorkerClient, task: int) -> Any:
+        head, value = worker.outcome(task)
+        assert head[0] == _wire.RESULT, value
+        return value
+
+
+DDP = """
+import os
+import skyward as sky
+
+@sky.integrations.torch(backend="gloo")
+def main(destroy=False, group=False):
+    import torch, torch.distributed as dist
+    from torch.nn.parallel import DistributedDataParallel
+    torch.manual_seed(0)
+    model = DistributedDataParallel(torch.nn.Linear(2, 1))
+    model(torch.ones(4, 2)).sum().backward()
+    total = torch.ones(1)
+    dist.all_reduce(total, group=dist.new_group() if group else None)
+    dist.barrier()
+    dist.broadcast(total, src=0)
+    found = [dist.get_world_size(), dist.get_rank(), int(total), os.environ.get("RANK"), os.environ.get("MASTER_ADDR")]
+    if destroy:
+        dist.destroy_process_group()
+    return found
+"""
+
+ALONE = [1, 0, 1, None, None]
+
+
+@needs_torch
+def test_ddp_alone_is_a_world_of_one_before_between_and_after_gangs(node: Node) -> None:
+    world = World(node, DDP)
+    gang = [[2, rank, 2, str(rank), "127.0.0.1"] for rank in range(2)]
+    assert world.alone(1) == ALONE
+    assert world.together() == gang
+    assert world.alone(1, group=True) == ALONE
+    assert world.alone(1, group=True) == ALONE
+    # Groups that one rank alone has made must not shift the names of those that all make.
+    assert world.together(group=True) == gang
+    assert world.alone(0, destroy=True) == ALONE
+    assert world.alone(0, group=True) == ALONE
+    assert world.together(group=True) == gang
+    assert world.alone(0, destroy=True) == ALONE
+    assert world.together() == gang
+    assert world.end() == [0, 0]
+
+
+@needs_torch
+def test_what_a_task_alone_leaves_is_there_for_the_next_one_alone(node: Node) -> None:
+    source = """
+import os
+import skyward as sky
+mine = []
+
+@sky.integrations.torch(backend="gloo")
+def main(name=None):
+    import torch.distributed as dist
+    if name is not None:
+        mine.append(dist.group.WORLD)
+        os.environ["RANK"] = name
+    return [dist.group.WORLD in mine, os.environ.get("RANK")]
+"""
+    world = World(node, source)
+    assert world.together() == [[False, "0"], [False, "1"]]
+    assert world.alone(0, name="solo") == [True, "solo"]
+    assert world.together() == [[False, "0"], [False, "1"]]
+    assert world.alone(0) == [True, "solo"]
+    assert world.end() == [0, 0]
+
+
+@needs_torch
+def test_a_world_that_a_payload_joins_by_hand_is_hidden_too(node: Node) -> None:
+    source = """
+import torch, torch.distributed as dist
+import skyward as sky
+
+def main(join=False):
+    info = sky.instance_info()
+    if join:
+        store = dist.TCPStore(info.head_addr, info.head_port, 2, info.rank == 0)
+        dist.init_process_group("gloo", store=store, rank=info.rank, world_size=2)
+    total = torch.ones(1)
+    dist.all_reduce(total)
+    return int(total)
+"""
+    world = World(node, source)
+    assert world.together(join=True) == [2, 2]
+    assert world.alone(1) == 1
+    assert world.together() == [2, 2]
+
+
+@needs_torch
+def test_variables_that_the_image_sets_hold_for_every_task(node: Node) -> None:
+    source = f"""
+import os
+import skyward as sky
+
+@sky.integrations.torch(backend="gloo")
+def main():
+    return {{name: os.environ[name] for name in {VARIABLES} if name in os.environ}}
+"""
+    world = World(node, source, env={"GROUP_RANK": "7"})
+    for rank, found in enumerate(world.together()):
+        assert (sorted(found), found["RANK"], found["GROUP_RANK"]) == (sorted(VARIABLES), str(rank), "7")
+    assert world.alone(1) == {"GROUP_RANK": "7"}
+
+
+ACCELERATE = """
+import os
+import skyward as sky
+
+@sky.integrations.transformers(backend="gloo")
+def main():
+    import torch
+    from accelerate import Accelerator
+    accelerator = Accelerator(cpu=True)
+    model = accelerator.prepare(torch.nn.Linear(2, 1))
+    accelerator.backward(model(torch.ones(4, 2)).sum())
+    accelerator.wait_for_everyone()
+    total = accelerator.reduce(torch.ones(1))
+    names = ["RANK", "WORLD_SIZE", "ACCELERATE_USE_CPU"]
+    env = [os.environ.get(name) for name in names]
+    return [accelerator.num_processes, accelerator.process_index, int(total), type(model).__name__, env]
+"""
+
+
+@needs_accelerate
+def test_accelerate_alone_finds_no_world(node: Node) -> None:
+    alone = [1, 0, 1, "Linear", [None, None, None]]
+    gang = [[2, rank, 2, "DistributedDataParallel", [str(rank), "2", "true"]] for rank in range(2)]
+    world = World(node, ACCELERATE)
+    # The state of the first, of one process, must not stay for the gang.
+    assert world.alone(1) == alone
+    assert world.together() == gang
+    assert world.alone(0) == alone
+    assert world.alone(1) == alone
+    assert world.together() == gang
+    assert world.end() == [0, 0]

@@ -1,0 +1,174 @@
+//! Launches at an engine that is only pretended, whose host has accelerators that are only told.
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tokio::io::AsyncWriteExt;
+use tokio::net::UnixListener;
+use tokio::task::JoinHandle;
+
+use super::*;
+use crate::error::ErrorStatus;
+use crate::ids::{Attempt, LaunchId, NodeIndex};
+use crate::remote::docker::tests::{answer_of, read_request};
+
+/// An engine with containers that do nothing.
+struct Pretended {
+    folder: PathBuf,
+    serving: JoinHandle<()>,
+    containers: Arc<Mutex<Vec<Value>>>,
+}
+
+impl Pretended {
+    /// `rivals`: the devices of containers that another client makes, each just before one of this client's is made, and older than that.
+    fn new(rivals: &[&'static str]) -> Self {
+        let folder = std::env::temp_dir().join(format!("skyd{:08x}", rand::random::<u32>()));
+        std::fs::create_dir(&folder).unwrap();
+        let listener = UnixListener::bind(folder.join("s")).unwrap();
+        let containers: Arc<Mutex<Vec<Value>>> = Arc::default();
+        let (known, rivals) = (Arc::clone(&containers), Arc::new(Mutex::new(rivals.to_vec())));
+        let serving = tokio::spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                let (known, rivals) = (Arc::clone(&known), Arc::clone(&rivals));
+                tokio::spawn(async move {
+                    let Some((mut stream, head, body)) = read_request(stream).await else { return };
+                    let answer = answer(&head, &body, &mut known.lock().unwrap(), &mut rivals.lock().unwrap());
+                    stream.write_all(&answer).await.unwrap();
+                });
+            }
+        });
+        Self { folder, serving, containers }
+    }
+
+    /// A client of its own.
+    fn docker(&self, accelerators: u32) -> Docker {
+        let url = format!("unix://{}/s", self.folder.display());
+        Docker::new("image").engine(&url).accelerators(Accelerator::new("A100", accelerators))
+    }
+
+    /// The devices of each container, by its name.
+    fn devices(&self) -> Vec<(String, String)> {
+        let text = |value: &Value| value.as_str().unwrap().to_owned();
+        let containers = self.containers.lock().unwrap();
+        containers.iter().map(|found| (text(&found["Names"][0]), text(&found["Labels"][container::DEVICES]))).collect()
+    }
+}
+
+impl Drop for Pretended {
+    fn drop(&mut self) {
+        self.serving.abort();
+        let _ = std::fs::remove_dir_all(&self.folder);
+    }
+}
+
+fn answer(head: &str, body: &[u8], containers: &mut Vec<Value>, rivals: &mut Vec<&'static str>) -> Vec<u8> {
+    let mut words = head.split([' ', '?']);
+    let (method, path) = (words.next().unwrap(), words.next().unwrap());
+    let query = words.next().unwrap();
+    let named = |found: &Value, name: &str| found["Names"][0] == format!("/{name}");
+    let make = |containers: &mut Vec<Value>, name: &str, labels: Value, created: u64| {
+        let id = format!("id{}", containers.len());
+        containers.push(json!({
+            "Id": id, "Names": [format!("/{name}")], "Labels": labels, "Created": created, "State": "created",
+        }));
+        answer_of("201 Created", &json!({ "Id": id, "Warnings": [] }).to_string())
+    };
+    let of_container = path.split_once("/containers/").map_or("", |(_, rest)| rest);
+    match (method, of_container) {
+        ("GET", "json") => {
+            // Of one launch, or all.
+            let launch = query.split_once("skyward.launch%3D").map(|(_, rest)| rest.split("%22").next().unwrap());
+            let asked = |found: &&Value| launch.is_none_or(|launch| found["Labels"]["skyward.launch"] == launch);
+            let list: Vec<&Value> = containers.iter().filter(asked).collect();
+            answer_of("200 OK", &serde_json::to_string(&list).unwrap())
+        }
+        ("POST", "create") => {
+            let name = query.split("name=").nth(1).unwrap().split('&').next().unwrap();
+            if containers.iter().any(|found| named(found, name)) {
+                return answer_of("409 Conflict", r#"{"message":"the name is in use"}"#);
+            }
+            if !rivals.is_empty() {
+                let labels = json!({ (container::DEVICES): rivals.remove(0) });
+                make(containers, &format!("rival{}", containers.len()), labels, 1);
+            }
+            let mut asked: Value = serde_json::from_slice(body).unwrap();
+            make(containers, name, asked["Labels"].take(), 2)
+        }
+        ("POST", of) if of.ends_with("/start") => {
+            let found = containers.iter_mut().find(|found| named(found, of.trim_end_matches("/start")));
+            found.unwrap()["State"] = "running".into();
+            answer_of("204 No Content", "")
+        }
+        ("DELETE", of) => {
+            containers.retain(|found| !named(found, of));
+            answer_of("204 No Content", "")
+        }
+        _ if path.ends_with("/version") => answer_of("200 OK", r#"{"ApiVersion":"1.41","MinAPIVersion":"1.41"}"#),
+        _ if path.ends_with("/images/image/json") => answer_of("200 OK", r#"{"Id":"sha256:1"}"#),
+        other => panic!("nobody asks for {other:?} {path}"),
+    }
+}
+
+fn request(node: u32, accelerators: u32) -> LaunchRequest {
+    let (pool, node) = (PoolId::new("p-x"), NodeIndex(node));
+    let mut offer = Offer::new("container", "here", 1, 1);
+    offer.accelerator = Some(Accelerator::new("A100", accelerators));
+    LaunchRequest::new(LaunchId::of(&pool, node, Attempt(1)), pool, node, offer, Duration::from_secs(9))
+}
+
+#[tokio::test]
+async fn a_launch_that_is_repeated_is_the_same_container_with_its_accelerators() {
+    let engine = Pretended::new(&[]);
+    let first = engine.docker(2).launch(&request(0, 2)).await.unwrap();
+    // Also from a client that was started since.
+    assert_eq!(engine.docker(2).launch(&request(0, 2)).await.unwrap(), first);
+    assert_eq!(engine.devices(), [("/skyward-p-x-n0-a1".to_owned(), "0,1".to_owned())]);
+    let error = engine.docker(2).launch(&request(1, 1)).await.unwrap_err();
+    assert_eq!((error.kind(), error.status()), (ErrorKind::Provider, ErrorStatus::Temporary), "{error}");
+    assert!(error.to_string().contains("skyward-p-x-n0-a1"), "{error}");
+}
+
+#[tokio::test]
+async fn a_container_whose_accelerator_another_client_took_gives_way_and_gets_another_one() {
+    let engine = Pretended::new(&["0"]);
+    engine.docker(2).launch(&request(0, 1)).await.unwrap();
+    let of = |name: &str, devices: &str| (name.to_owned(), devices.to_owned());
+    assert_eq!(engine.devices(), [of("/rival0", "0"), of("/skyward-p-x-n0-a1", "1")]);
+    // There is none that nobody takes: nothing of the launch is left.
+    let engine = Pretended::new(&["0", "1"]);
+    let error = engine.docker(2).launch(&request(0, 1)).await.unwrap_err();
+    assert_eq!(error.status(), ErrorStatus::Temporary, "{error}");
+    assert_eq!(engine.devices(), [of("/rival0", "0"), of("/rival1", "1")]);
+}
+
+#[tokio::test]
+async fn a_container_that_an_interrupted_launch_left_gives_way_to_an_older_one_with_its_accelerator() {
+    let engine = Pretended::new(&[]);
+    let image = ImageFacts { id: "sha256:1".into(), user: String::new() };
+    let left = container::name(&request(0, 1).launch);
+    let labels = container::body(&engine.docker(2).options, &request(0, 1), &image, &["0".to_owned()]).labels;
+    for (name, labels, created) in [("rival", json!({ (container::DEVICES): "0" }), 1), (&left, json!(labels), 2)] {
+        engine.containers.lock().unwrap().push(json!({
+            "Id": name, "Names": [format!("/{name}")], "Labels": labels, "Created": created, "State": "created",
+        }));
+    }
+    engine.docker(2).launch(&request(0, 1)).await.unwrap();
+    let of = |name: &str, devices: &str| (format!("/{name}"), devices.to_owned());
+    assert_eq!(engine.devices(), [of("rival", "0"), of(&left, "1")]);
+}
+
+#[test]
+fn an_engine_is_told_by_what_does_not_change() {
+    let of = |version: &str, info: &str| {
+        engine_identity(&serde_json::from_str(version).unwrap(), &serde_json::from_str(info).unwrap())
+    };
+    let docker = r#"{"Components":[{"Name":"Engine","Version":"28"}]}"#;
+    assert_eq!(of(docker, r#"{"ID":"ABCD"}"#).as_deref(), Some("ABCD"));
+    assert_eq!(of("{}", r#"{"ID":""}"#), None);
+    let podman = r#"{"Components":[{"Name":"Podman Engine","Version":"5"}]}"#;
+    let answer = |id| format!(r#"{{"ID":"{id}","Name":"host","DockerRootDir":"/home/a/storage"}}"#);
+    assert_eq!(of(podman, &answer(1)).as_deref(), Some("Podman in /home/a/storage on `host`"));
+    assert_eq!(of(podman, &answer(1)), of(podman, &answer(2)));
+}

@@ -1,0 +1,37 @@
+//! How many connections to one address are made at the same time.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, LazyLock, Mutex, Weak};
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::{Instant, timeout_at};
+
+use super::lock;
+use super::target::Target;
+
+/// The address of a host, behind those of its bastions: the same private address behind another bastion is another host.
+type Place = Vec<(String, u16)>;
+
+/// Waits until fewer than [`AT_ONCE`] connections to the host are being made by this process; none at the deadline.
+pub(super) async fn turn(target: &Target, deadline: Instant) -> Option<OwnedSemaphorePermit> {
+    let turns = {
+        let mut all = lock(&TURNS);
+        let place: Place =
+            target.way().iter().chain([target]).map(|hop| (hop.address.to_lowercase(), hop.port)).collect();
+        match all.get(&place).and_then(Weak::upgrade) {
+            Some(turns) => turns,
+            None => {
+                let turns = Arc::new(Semaphore::new(AT_ONCE));
+                all.retain(|_, turns| turns.strong_count() > 0);
+                all.insert(place, Arc::downgrade(&turns));
+                turns
+            }
+        }
+    };
+    // It is never closed.
+    timeout_at(deadline, turns.acquire_owned()).await.ok()?.ok()
+}
+
+static TURNS: LazyLock<Mutex<BTreeMap<Place, Weak<Semaphore>>>> = LazyLock::new(Mutex::default);
+/// OpenSSH refuses some connections as soon as 10 are not logged in yet (`MaxStartups 10:30:100`), those of other clients among them.
+const AT_ONCE: usize = 8;

@@ -1,0 +1,242 @@
+//! Tasks that were sent ahead and wait behind one that is long: they are recalled, and go to other workers.
+//!
+//! A worker that has several tasks has one timer, and none for each: when it is due it looks since when the first one runs.
+
+use std::time::{Duration, Instant};
+
+use super::policy::LONG;
+use super::state::{Place, Timer};
+use super::{Action, Scheduler};
+use crate::error::{Error, ErrorKind};
+use crate::ids::{Rank, TaskId};
+use crate::payload::Target;
+
+impl Scheduler {
+    /// A worker did not begin these tasks and never will. They return to the front of their queues in the given order, which is no further try.
+    ///
+    /// Of a worker that is lost this comes before [`on_lost`](Self::on_lost) and [`on_node_lost`](Self::on_node_lost), which count each task that the worker still has as begun, and after
+    /// [`on_leaving`](Self::on_leaving), so that a world that is about to end takes none of them. A gang that is sent counts as begun: its member is lost with its worker, and sent again to one that lives.
+    pub fn on_not_begun(&mut self, now: Instant, rank: Rank, ids: &[TaskId]) {
+        for id in ids.iter().rev() {
+            let Some(worker) = self.workers.get_mut(rank.0 as usize) else { return };
+            let Some(place) = worker.sent.iter().rposition(|sent| sent == id) else { continue };
+            let Some(task) = self.tasks.get(id) else { continue };
+            if task.gang.is_some() {
+                self.send_again(now, rank, *id);
+                continue;
+            }
+            worker.sent.remove(place);
+            worker.long = true;
+            let abandoned = task.abandoned;
+            if place == 0 {
+                self.forget_ending(rank);
+                self.disarm(*id);
+                self.begin_front(now, rank);
+            }
+            if abandoned {
+                self.disarm(*id);
+                self.tasks.remove(id);
+            } else {
+                self.queue_front(*id);
+                self.wait(now, *id);
+            }
+        }
+        let worker = &mut self.workers[rank.0 as usize];
+        worker.long &= !worker.sent.is_empty();
+        let leaving = worker.leaving;
+        self.refresh(rank);
+        if leaving {
+            return;
+        }
+        // Each worker that takes tasks may take hundreds, so they look one after another, in slices.
+        let mut for_any = 0;
+        for id in ids {
+            match self.tasks.get(id).filter(|task| task.place == Place::Queue).map(|task| task.target) {
+                Some(Target::Any) => for_any += 1,
+                Some(_) => self.place(now, *id),
+                None => {}
+            }
+        }
+        self.look_first(for_any);
+        // With its first task gone it takes what had to wait for that one's end.
+        self.fill(now, rank);
+        // It stays idle where its world is held, and may be the last one that a gang waits for.
+        self.start_gang(now);
+    }
+
+    /// A member of a gang, which is all that its worker has.
+    fn send_again(&mut self, now: Instant, rank: Rank, member: TaskId) {
+        if self.workers[rank.0 as usize].leaving {
+            return;
+        }
+        self.forget_ending(rank);
+        let unwanted = self.tasks.get(&member).is_none_or(|task| task.abandoned || self.is_retrying(task.gang));
+        if !unwanted {
+            self.actions.push(Action::Send { rank, task: member });
+            return self.begin_front(now, rank);
+        }
+        // Nobody waits for it, or all of its gang begin anew.
+        self.workers[rank.0 as usize].sent.retain(|id| *id != member);
+        self.disarm(member);
+        self.refresh(rank);
+        self.settle(now, member, Err(Error::new(ErrorKind::Cancelled, "the task was cancelled before it began")));
+        self.start_gang(now);
+    }
+
+    /// A task is sent to a worker that runs another.
+    pub(super) fn watch_length(&mut self, now: Instant, rank: Rank) {
+        let worker = &mut self.workers[rank.0 as usize];
+        if worker.recall.is_none() {
+            worker.recall = self.timers.add(now, LONG, Timer::Recall(rank));
+        }
+    }
+
+    pub(super) fn on_recall_timer(&mut self, now: Instant, rank: Rank) {
+        let Some(worker) = self.workers.get_mut(rank.0 as usize) else { return };
+        let due = worker.recall.take();
+        let Some(began) = worker.began.filter(|_| worker.ready && !worker.leaving && worker.sent.len() > 1) else {
+            return;
+        };
+        if due.is_none() {
+            return;
+        }
+        let left = LONG.saturating_sub(now.saturating_duration_since(began));
+        worker.recall = self.timers.add(now, if left.is_zero() { AGAIN } else { left }, Timer::Recall(rank));
+        if left.is_zero() {
+            worker.long = true;
+            self.actions.push(Action::Recall { rank });
+            self.refresh(rank);
+        }
+    }
+
+    /// A worker has another connection: that it was asked to give tasks back may be lost with the old one.
+    pub(super) fn recall_again(&mut self, rank: Rank) {
+        let Some(worker) = self.workers.get(rank.0 as usize) else { return };
+        if worker.long && worker.sent.len() > 1 {
+            self.actions.push(Action::Recall { rank });
+        }
+    }
+}
+
+/// Until a worker that has not given its tasks back is asked again.
+const AGAIN: Duration = Duration::from_secs(1);
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::Story;
+    use super::*;
+    use crate::payload::{RetryPolicy, TaskOptions, Value};
+
+    fn recalled(story: &Story) -> bool {
+        story.has(|action| matches!(action, Action::Recall { rank: Rank(0) }))
+    }
+
+    fn short(story: &mut Story, rank: u32) -> TaskId {
+        let id = story.running(rank).expect("the rank runs a task");
+        story.scheduler.on_returned(story.now, Rank(rank), id, Ok(Value::new(vec![], Rank(rank))), 1);
+        story.step();
+        id
+    }
+
+    /// A worker of two whose tasks were short, and that runs one with so many behind it; the other is busy.
+    fn behind(count: usize) -> (Story, Vec<TaskId>) {
+        let mut story = Story::new(2, 1, false);
+        story.submit(Target::Rank(Rank(1)));
+        for _ in 0..9 {
+            story.submit(Target::Rank(Rank(0)));
+            short(&mut story, 0);
+        }
+        let ids: Vec<TaskId> = (0..=count).map(|_| story.submit(Target::Any)).collect();
+        assert_eq!(story.scheduler.sent(Rank(0)).collect::<Vec<_>>(), ids);
+        (story, ids)
+    }
+
+    #[test]
+    fn what_waits_behind_a_task_that_is_long_goes_to_another_worker() {
+        let (mut story, ids) = behind(200);
+        story.later(LONG - Duration::from_millis(1));
+        assert!(!recalled(&story));
+        story.later(Duration::from_millis(1));
+        assert!(recalled(&story));
+        story.scheduler.on_not_begun(story.now, Rank(0), &ids[1..]);
+        story.step();
+        assert!(!story.has(|action| matches!(action, Action::Retried { .. })));
+        assert_eq!(story.scheduler.sent(Rank(0)).collect::<Vec<_>>(), ids[..1]);
+        story.done(1);
+        for id in &ids[1..] {
+            assert_eq!(story.done(1), *id, "in the order in which they came");
+        }
+        assert!(!story.finished.contains_key(&ids[0]));
+    }
+
+    #[test]
+    fn what_is_given_back_is_sent_in_slices() {
+        let (mut story, ids) = behind(200);
+        story.done(1);
+        story.later(LONG);
+        story.scheduler.on_not_begun(story.now, Rank(0), &ids[1..]);
+        let mut actions = Vec::new();
+        story.scheduler.take_actions(&mut actions);
+        assert!(!actions.iter().any(|action| matches!(action, Action::Send { .. })));
+        assert!(story.scheduler.has_work());
+        story.step();
+        assert_eq!(story.running(1), Some(ids[1]));
+    }
+
+    #[test]
+    fn a_worker_that_runs_a_long_task_gets_nothing_ahead_until_it_returns() {
+        let (mut story, ids) = behind(0);
+        story.now += LONG;
+        let next = story.submit(Target::Any);
+        assert_eq!(story.scheduler.sent(Rank(0)).collect::<Vec<_>>(), ids, "it is taken for long when it is looked at");
+        assert_eq!(short(&mut story, 0), ids[0]);
+        assert_eq!(story.running(0), Some(next));
+        let ahead = story.submit(Target::Any);
+        assert_eq!(story.scheduler.sent(Rank(0)).collect::<Vec<_>>(), [next, ahead]);
+    }
+
+    #[test]
+    fn short_tasks_one_after_another_are_left_where_they_are_and_have_one_timer() {
+        let (mut story, mut ids) = behind(100);
+        for _ in 0..50 {
+            let timers = story.scheduler.next_timeout();
+            assert!(timers.is_some());
+            story.later(LONG / 4);
+            assert!(!recalled(&story));
+            assert_eq!(short(&mut story, 0), ids.remove(0));
+        }
+    }
+
+    #[test]
+    fn a_worker_that_does_not_give_back_is_asked_again() {
+        let (mut story, ids) = behind(3);
+        story.later(LONG);
+        assert!(recalled(&story));
+        story.later(AGAIN - Duration::from_millis(1));
+        assert!(!recalled(&story));
+        story.later(Duration::from_millis(1));
+        assert!(recalled(&story));
+        story.scheduler.on_connected(story.now, Rank(0));
+        story.step();
+        assert!(recalled(&story));
+        // It has begun them meanwhile, and they are done there.
+        for id in ids {
+            assert_eq!(short(&mut story, 0), id);
+        }
+        story.later(AGAIN);
+        assert!(!recalled(&story) && story.scheduler.next_timeout().is_none());
+    }
+
+    #[test]
+    fn the_time_to_start_goes_on_for_what_is_given_back() {
+        let mut story = Story::new(1, 1, false);
+        story.submit(Target::Any);
+        short(&mut story, 0);
+        let options = TaskOptions::default().queue_timeout(LONG * 3).retry(RetryPolicy::never());
+        let ids = [0; 2].map(|_| story.submit_with(Target::Any, options));
+        story.later(LONG);
+        story.scheduler.on_not_begun(story.now, Rank(0), &ids[1..]);
+        story.later(LONG * 2);
+        assert!(story.finished[&ids[1]].is_err() && !story.finished.contains_key(&ids[0]));
+    }
+}

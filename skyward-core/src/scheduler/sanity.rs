@@ -1,0 +1,80 @@
+//! What must hold of the tables whenever the scheduler is left alone.
+
+use super::Scheduler;
+use super::state::{Counts, Place};
+use super::table::List;
+use crate::ids::TaskId;
+use crate::payload::Target;
+
+impl Scheduler {
+    /// The same, of tables so small that it can be afforded after each step.
+    pub(super) fn check_if_small(&self) {
+        if self.tasks.len() + self.workers.len() < SMALL {
+            self.check();
+        }
+    }
+
+    /// Each task is in the one place that it says, and what is counted is what is there.
+    ///
+    /// # Panics
+    ///
+    /// When it is not so.
+    pub(super) fn check(&self) {
+        let mut placed = self.check_queue(&self.any, |target| matches!(target, Target::Any | Target::Head));
+        for (node, record) in self.nodes.iter().enumerate() {
+            placed += self.check_queue(&record.queue, |at| matches!(at, Target::Node(of) if of.0 as usize == node));
+        }
+        let mut counts = Counts::default();
+        for (rank, worker) in self.ranks().zip(&self.workers) {
+            placed += self.check_queue(&worker.queue, |at| at == Target::Rank(rank));
+            placed += worker.sent.len();
+            for id in &worker.sent {
+                assert_eq!(self.place_of(*id), Some(Place::Worker(rank)), "task {id}: {self:?}");
+            }
+            assert!(worker.ready || worker.sent.is_empty(), "rank {rank} is lost and has tasks: {self:?}");
+            assert_eq!(worker.counted, worker.counts(), "rank {rank}");
+            counts.replace(Counts::default(), worker.counted);
+            let takes = self.takes_more(rank) && !self.nodes[worker.node].leaving;
+            assert_eq!(worker.listed, takes.then_some(worker.sent.len()), "rank {rank}: {self:?}");
+            assert_eq!(worker.listed.is_some(), self.open.contains(&(worker.sent.len(), rank)), "rank {rank}");
+        }
+        assert_eq!((counts, self.open.len()), (self.counts, self.workers.iter().filter_map(|it| it.listed).count()));
+        for (id, _) in &self.backlog.lost {
+            assert_eq!(self.place_of(*id), Some(Place::Lost), "task {id}: {self:?}");
+        }
+        let in_gangs = self.check_gangs();
+        assert_eq!(self.tasks.len(), placed + self.backlog.lost.len() + in_gangs, "{self:?}");
+    }
+
+    /// Gives how many tasks are with their gangs.
+    fn check_gangs(&self) -> usize {
+        let (mut waiting, mut kept) = (0, 0);
+        for first in self.gang_table.keys() {
+            let Some(gang) = self.gang_table.get(&first) else { continue };
+            waiting += usize::from(gang.waits());
+            let places = || gang.ids().filter_map(|id| self.place_of(id));
+            let out = places().filter(|place| matches!(place, Place::Worker(_) | Place::Lost)).count();
+            assert_eq!(out, gang.running(), "gang {first}: {self:?}");
+            kept += places().filter(|place| *place == Place::Gang).count();
+            assert!(gang.is_possible(), "gang {first}: {self:?}");
+        }
+        assert!(self.has_work() || self.next_gang().is_none(), "a gang can start and does not: {self:?}");
+        assert_eq!((self.gangs.len(), self.gangs.iter(&self.gang_table).count()), (waiting, waiting), "{self:?}");
+        kept
+    }
+
+    fn check_queue(&self, queue: &List, fits: impl Fn(Target) -> bool) -> usize {
+        for id in queue.iter(&self.tasks) {
+            assert_eq!(self.place_of(id), Some(Place::Queue), "task {id}: {self:?}");
+            assert!(self.tasks.get(&id).is_some_and(|task| fits(task.target) && task.gang.is_none()), "task {id}");
+        }
+        assert_eq!(queue.iter(&self.tasks).count(), queue.len());
+        queue.len()
+    }
+
+    fn place_of(&self, id: TaskId) -> Option<Place> {
+        self.tasks.get(&id).map(|task| task.place)
+    }
+}
+
+const SMALL: usize = 64;

@@ -1,0 +1,99 @@
+//! A worker that does not come back to Python for longer than any deadline is left alone while its agent answers, however often its connection is cut, on every provider.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "the helpers of tests are not tests themselves")]
+
+#[path = "support/docker.rs"]
+mod docker;
+#[path = "hosts/scene.rs"]
+#[allow(dead_code, reason = "another test uses the rest")]
+mod scene;
+#[path = "support/sshd.rs"]
+mod sshd;
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use skyward_core::payload::{Args, PendingCompute, Source};
+use skyward_core::pool::{ComputePool, Pool};
+use skyward_core::provider::{Docker, Local, Provider};
+use skyward_core::spec::{Limits, Nodes};
+use skyward_core::testkit::cuttable::Cuttable;
+
+use self::scene::Scene;
+
+const PAYLOAD: &str = "
+import ctypes, os, time
+
+calls = 0
+
+def work(native, seconds):
+    global calls
+    calls += 1
+    left = 0
+    if native:
+        # The interpreter's lock is held: no other thread of the worker goes on either. What an interrupt leaves is returned.
+        left = ctypes.PyDLL(None).sleep(seconds)
+    else:
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            pass
+    return [calls, left, os.getpid()]
+";
+
+fn work(native: bool, seconds: u32) -> PendingCompute<(u32, u32, u32)> {
+    let source = Arc::new(Source::file("work.py", PAYLOAD, "work"));
+    PendingCompute::new(source, Args::new().with("native", &native).with("seconds", &seconds))
+}
+
+/// A native call on rank 0 and a loop on rank 1 of one node, over connections that are cut again and again.
+async fn both_return(provider: Cuttable) {
+    let mut limits = Limits::default();
+    limits.grace = Duration::from_secs(1);
+    let builder = Pool::builder().provider(provider.clone()).nodes(Nodes::fixed(1)).workers_per_node(2).limits(limits);
+    let name = provider.name().to_owned();
+    let returned = builder.scope(async |pool| {
+        // Each worker is asked once before, so that it has answered and has loaded the payload.
+        work(false, 0).broadcast(pool).await?;
+        let before: Vec<Option<u32>> = pool.status().workers.iter().map(|worker| worker.pid).collect();
+        let cut = async {
+            for pause in [5, 15, 15, 15] {
+                tokio::time::sleep(Duration::from_secs(pause)).await;
+                assert!(provider.cut_workers() > 0, "{name}: there was no connection to cut");
+            }
+        };
+        let began = Instant::now();
+        let (native, looped, ()) = tokio::join!(work(true, LONG).run(pool), work(false, LONG).run(pool), cut);
+        let (native, looped) = (native?, looped?);
+        assert!(began.elapsed() >= Duration::from_secs(LONG.into()), "{name}: {:?}", began.elapsed());
+        assert_eq!(
+            (native.0, native.1),
+            (2, 0),
+            "{name}: the native call ran once, for its whole time, beside the same globals"
+        );
+        assert_eq!(looped.0, 2, "{name}: so did the loop");
+        let after: Vec<Option<u32>> = pool.status().workers.iter().map(|worker| worker.pid).collect();
+        assert_eq!(before, after, "{name}: no worker was ended");
+        Ok(())
+    });
+    returned.await.unwrap_or_else(|error| panic!("{name}: {error}"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_worker_that_does_not_come_back_to_python_for_long_is_left_alone() {
+    let scene = Scene::new(1);
+    let local = both_return(Cuttable::new(Local::default()));
+    let ssh = async {
+        if let Some(scene) = &scene {
+            both_return(Cuttable::new(scene.hosts(1))).await;
+        }
+    };
+    let docker = async {
+        if let Some(image) = docker::node_image() {
+            both_return(Cuttable::new(Docker::new(&image))).await;
+        }
+    };
+    tokio::join!(local, ssh, docker);
+}
+
+/// Seconds. A worker that did not answer for 55 s counted as unreachable once.
+const LONG: u32 = 70;

@@ -1,0 +1,265 @@
+//! What a pool does about machines that are slow, that end, and whose provider cannot be asked: on fake machines and a paused clock.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "the helpers of tests are not tests themselves")]
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use skyward_core::error::{Error, ErrorKind, Result};
+use skyward_core::event::{EventItem, Events, PoolEvent};
+use skyward_core::ids::{MachineId, PoolId};
+use skyward_core::pool::{ComputePool, Pool, PoolBuilder};
+use skyward_core::provider::{LaunchRequest, Machine, MachineStatus, Offer, Provider, Requirements};
+use skyward_core::remote::{ByteStream, Command, CommandOutput, OnLine, Remote};
+use skyward_core::spec::Limits;
+use skyward_core::testkit::fake_provider::{Death, FakeProvider, Script, Turn};
+use skyward_core::testkit::fake_worker::Fate;
+use tokio::time::Instant;
+
+/// What one test has happen.
+#[derive(Debug, Clone, Copy)]
+enum Story {
+    /// The first machine of node 0 is gone after this time.
+    MachineGone(Duration),
+    /// The first connection to the agent of node 0 is cut.
+    ConnectionCut,
+    /// A machine is not reached for so many tries.
+    SlowStart(u32),
+    /// The machine of node 1 takes this long to launch, and is never reached.
+    NeverReached(Duration),
+    /// Machines do not end.
+    EndFails,
+}
+
+impl Fate for Story {
+    fn cut(&self, _: u32, connection: u64, frame: u64) -> bool {
+        // After the start of the workers: one of the pings that renew the lease.
+        matches!(self, Self::ConnectionCut) && connection == 1 && frame == 8
+    }
+}
+
+impl Script for Story {
+    fn launch(&self, node: u32, _: u32) -> Turn {
+        match self {
+            Self::NeverReached(launch) if node == 1 => Turn::Works(*launch),
+            _ => Turn::Works(Duration::ZERO),
+        }
+    }
+
+    fn connect(&self, node: u32, call: u32) -> Turn {
+        match self {
+            Self::SlowStart(tries) if call < *tries => Turn::FailsForNow,
+            Self::NeverReached(_) if node == 1 => Turn::FailsForNow,
+            _ => Turn::Works(Duration::ZERO),
+        }
+    }
+
+    fn terminate(&self, _: u32, _: u32) -> Turn {
+        match self {
+            Self::EndFails => Turn::FailsForNow,
+            _ => Turn::Works(Duration::ZERO),
+        }
+    }
+
+    fn death(&self, node: u32, machine: u32) -> Option<(Duration, Death)> {
+        match self {
+            Self::MachineGone(after) if node == 0 && machine == 0 => Some((*after, Death::Machine)),
+            _ => None,
+        }
+    }
+}
+
+fn pool(provider: &FakeProvider, nodes: u32) -> PoolBuilder {
+    Pool::builder().provider(provider.clone()).nodes(nodes)
+}
+
+/// The next event for which this has a value.
+async fn next<T>(events: &mut Events, mut wanted: impl FnMut(&PoolEvent) -> Option<T>) -> T {
+    loop {
+        match events.next().await.expect("the pool has ended") {
+            EventItem::Event(event) => {
+                if let Some(value) = wanted(&event) {
+                    return value;
+                }
+            }
+            missed => panic!("{missed:?}"),
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_machine_that_the_provider_reports_as_gone_is_replaced_without_reconnecting_to_it() {
+    let after = Duration::from_secs(100);
+    let provider = FakeProvider::new(Arc::new(Story::MachineGone(after)));
+    let started = Instant::now();
+    let pool = pool(&provider, 2).start().await.unwrap();
+    let mut events = pool.events();
+    let error = next(&mut events, |event| match event {
+        PoolEvent::NodeLost { error, .. } => Some(error.clone()),
+        _ => None,
+    })
+    .await;
+    // Reconnecting to a machine that may be there takes half of the lease, 30 seconds.
+    let noticed = started.elapsed() - after;
+    assert!(noticed < Duration::from_secs(1), "{noticed:?}: {error}");
+    assert!(error.to_string().contains("reports the machine"), "{error}");
+    next(&mut events, |event| matches!(event, PoolEvent::NodeReplaced { .. }).then_some(())).await;
+    pool.shutdown(Duration::from_secs(30)).await.unwrap();
+}
+
+/// The state that a provider reports of machines that are there, once they are not reached any more.
+#[derive(Debug, Clone, Copy)]
+enum Blindness {
+    Unknown,
+    Fails,
+    Hangs,
+}
+
+/// Fake machines to which, for some tries, no second connection can be made, while the provider cannot be asked about them.
+#[derive(Debug, Clone)]
+struct Blind {
+    inner: FakeProvider,
+    how: Blindness,
+    opened: Arc<AtomicU32>,
+    asked: Arc<AtomicU32>,
+}
+
+#[async_trait]
+impl Provider for Blind {
+    fn name(&self) -> &str {
+        self.inner.name()
+    }
+    async fn identity(&self) -> Result<Option<String>> {
+        self.inner.identity().await
+    }
+    fn outlives_client(&self) -> bool {
+        self.inner.outlives_client()
+    }
+    async fn offers(&self, requirements: &Requirements) -> Result<Vec<Offer>> {
+        self.inner.offers(requirements).await
+    }
+    async fn prepare(&self, pool: &PoolId) -> Result<()> {
+        self.inner.prepare(pool).await
+    }
+    async fn launch(&self, request: &LaunchRequest) -> Result<Machine> {
+        self.inner.launch(request).await
+    }
+    async fn inspect(&self, machines: &[MachineId]) -> Result<Vec<MachineStatus>> {
+        let is_cut = (1..=BLIND).contains(&self.opened.load(Ordering::Relaxed).saturating_sub(OPENED));
+        if !is_cut {
+            return self.inner.inspect(machines).await;
+        }
+        self.asked.fetch_add(1, Ordering::Relaxed);
+        match self.how {
+            Blindness::Unknown => Ok(vec![MachineStatus::Unknown; machines.len()]),
+            Blindness::Fails => Err(Error::new(ErrorKind::Provider, "the API cannot be reached").temporary()),
+            Blindness::Hangs => std::future::pending().await,
+        }
+    }
+    async fn connect(&self, machine: &Machine) -> Result<Box<dyn Remote>> {
+        let inner = self.inner.connect(machine).await?;
+        Ok(Box::new(BlindRemote { inner, opened: Arc::clone(&self.opened) }))
+    }
+    async fn terminate(&self, machine: &MachineId) -> Result<()> {
+        self.inner.terminate(machine).await
+    }
+    async fn teardown(&self, pool: &PoolId) -> Result<()> {
+        self.inner.teardown(pool).await
+    }
+    async fn list(&self, pool: &PoolId) -> Result<Vec<Machine>> {
+        self.inner.list(pool).await
+    }
+}
+
+#[derive(Debug)]
+struct BlindRemote {
+    inner: Box<dyn Remote>,
+    opened: Arc<AtomicU32>,
+}
+
+#[async_trait]
+impl Remote for BlindRemote {
+    fn describe(&self) -> String {
+        self.inner.describe()
+    }
+    async fn run(&self, command: &Command, on_line: OnLine<'_>) -> Result<CommandOutput> {
+        self.inner.run(command, on_line).await
+    }
+    async fn put(&self, path: &str, bytes: &[u8], mode: u32) -> Result<()> {
+        self.inner.put(path, bytes, mode).await
+    }
+    async fn open(&self, socket: &str) -> Result<ByteStream> {
+        let before = self.opened.fetch_add(1, Ordering::Relaxed);
+        match (OPENED..OPENED + BLIND).contains(&before) {
+            true => Err(Error::new(ErrorKind::Io, "there is no route to the host").temporary()),
+            false => self.inner.open(socket).await,
+        }
+    }
+
+    async fn builder(&self) -> Result<Option<Box<dyn Remote>>> {
+        self.inner.builder().await
+    }
+}
+
+/// The streams of a node that has started: to its agent and to its worker.
+const OPENED: u32 = 2;
+/// How many tries to connect again fail: some seconds, so that the provider is asked more than once.
+const BLIND: u32 = 9;
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_concluded_from_a_provider_that_cannot_be_asked() {
+    for how in [Blindness::Unknown, Blindness::Fails, Blindness::Hangs] {
+        let inner = FakeProvider::new(Arc::new(Story::ConnectionCut));
+        let provider = Blind { inner, how, opened: Arc::default(), asked: Arc::default() };
+        let pool = Pool::builder().provider(provider.clone()).nodes(1).start().await.unwrap();
+        let mut events = pool.events();
+        next(&mut events, |event| matches!(event, PoolEvent::NodeDisconnected { .. }).then_some(())).await;
+        let lost = next(&mut events, |event| match event {
+            PoolEvent::NodeLost { error, .. } => Some(Some(error.clone())),
+            PoolEvent::NodeReconnected { .. } => Some(None),
+            _ => None,
+        })
+        .await;
+        assert!(lost.is_none(), "{how:?}: {lost:?}");
+        assert!(provider.asked.load(Ordering::Relaxed) > 0, "{how:?}: the provider was not asked");
+        pool.shutdown(Duration::from_secs(30)).await.unwrap();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pool_starts_on_machines_that_take_minutes_to_be_reached() {
+    let provider = FakeProvider::new(Arc::new(Story::SlowStart(30)));
+    let started = Instant::now();
+    let pool = pool(&provider, 2).start().await.unwrap();
+    assert!(started.elapsed() > Duration::from_secs(120), "{:?}", started.elapsed());
+    pool.shutdown(Duration::from_secs(30)).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_start_that_is_given_up_says_what_it_waited_for_and_why() {
+    let mut limits = Limits::default();
+    (limits.start, limits.environment) = (Duration::from_secs(60), Duration::from_secs(1));
+    // Given up by the deadline of the machine alone, or by that of all.
+    for (launch, message) in [(0, "could not connect now"), (50, "1 of 2 nodes were ready after 61s")] {
+        let provider = FakeProvider::new(Arc::new(Story::NeverReached(Duration::from_secs(launch))));
+        let error = pool(&provider, 2).limits(limits).start().await.unwrap_err();
+        assert_eq!(error.message(), message);
+        assert!(error.to_string().contains("could not connect now"), "{error}");
+        assert!(error.hint().unwrap().contains("`Limits::start`"), "{error}");
+        assert!(provider.machines().is_empty());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_shutdown_that_fails_names_the_machines_the_cause_and_the_limit() {
+    let provider = FakeProvider::new(Arc::new(Story::EndFails));
+    let pool = pool(&provider, 2).start().await.unwrap();
+    let ids: Vec<_> = provider.machines().into_iter().map(|machine| machine.id).collect();
+    let error = pool.shutdown(Duration::from_secs(30)).await.unwrap_err();
+    assert_eq!(ids.len(), 2);
+    assert!(ids.iter().all(|id| error.message().contains(id.as_str())), "{error}");
+    assert!(error.to_string().contains("could not terminate now"), "{error}");
+    assert!(error.hint().unwrap().contains("`Limits::shutdown`"), "{error}");
+}

@@ -1,0 +1,272 @@
+//! Servers that go silent, or are gone, at each step of a connection: what waits for them ends soon, and says at which step.
+
+use std::future::pending;
+use std::sync::Arc;
+use std::time::Duration;
+
+use russh::keys::{PrivateKey, load_secret_key};
+use russh::server::{self, Auth, ChannelOpenHandle, Msg, PublicKeyOffer, Session, VerifiedPublicKey};
+use russh::{Channel, ChannelId, MethodKind, MethodSet};
+use skyward_core::error::{Error, ErrorKind, ErrorStatus};
+use skyward_core::remote::ssh::{HostKeys, Key, Target};
+use skyward_core::remote::{Command, Remote, Ssh};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::mpsc;
+use tokio::time::{Instant, timeout};
+
+use crate::site::server;
+use crate::sshd::{Options, Sshd};
+
+/// What a server does at its step, after all before it went well.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum At {
+    Offer(Act),
+    /// It refuses the first key, and does this with the second.
+    SecondOffer(Act),
+    Login(Act),
+    Open(Act),
+    Exec(Act),
+    /// The program is not started.
+    NoExec,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Act {
+    Silence,
+    Death,
+}
+
+/// A server that takes every key.
+struct Fake {
+    at: At,
+    offers: u32,
+    /// Requests that are never answered.
+    kept: Vec<ChannelOpenHandle>,
+}
+
+impl Act {
+    async fn act(self) -> Result<(), russh::Error> {
+        match self {
+            Self::Silence => pending().await,
+            Self::Death => Err(russh::Error::Disconnect),
+        }
+    }
+}
+
+impl server::Handler for Fake {
+    type Error = russh::Error;
+
+    async fn auth_publickey_offered(&mut self, _: &str, _: PublicKeyOffer<'_>) -> Result<Auth, russh::Error> {
+        self.offers += 1;
+        match self.at {
+            At::Offer(act) => act.act().await?,
+            At::SecondOffer(act) if self.offers > 1 => act.act().await?,
+            At::SecondOffer(_) => {
+                let methods = MethodSet::from(&[MethodKind::PublicKey][..]);
+                return Ok(Auth::Reject { proceed_with_methods: Some(methods), partial_success: false });
+            }
+            _ => {}
+        }
+        Ok(Auth::Accept)
+    }
+
+    async fn auth_publickey(&mut self, _: &str, _: VerifiedPublicKey<'_>) -> Result<Auth, russh::Error> {
+        if let At::Login(act) = self.at {
+            act.act().await?;
+        }
+        Ok(Auth::Accept)
+    }
+
+    async fn channel_open_session(
+        &mut self,
+        _: Channel<Msg>,
+        reply: ChannelOpenHandle,
+        _: &mut Session,
+    ) -> Result<(), russh::Error> {
+        match self.at {
+            At::Open(Act::Silence) => self.kept.push(reply),
+            At::Open(Act::Death) => return Err(russh::Error::Disconnect),
+            _ => reply.accept().await,
+        }
+        Ok(())
+    }
+
+    async fn channel_open_direct_streamlocal(
+        &mut self,
+        channel: Channel<Msg>,
+        _: &str,
+        reply: ChannelOpenHandle,
+        session: &mut Session,
+    ) -> Result<(), russh::Error> {
+        match self.at {
+            At::Open(_) => self.channel_open_session(channel, reply, session).await,
+            // It forwards no streams, so a program has to; who drops this refuses.
+            _ => {
+                drop(reply);
+                Ok(())
+            }
+        }
+    }
+
+    async fn exec_request(&mut self, channel: ChannelId, _: &[u8], session: &mut Session) -> Result<(), russh::Error> {
+        match self.at {
+            At::Exec(act) => act.act().await,
+            At::NoExec => session.channel_failure(channel),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Serves each connection in this way. As with OpenSSH, nothing may be sent in a channel before its program runs.
+async fn fake(keys: &Sshd, at: At) -> Target {
+    let key: PrivateKey = load_secret_key(keys.path("host"), None).unwrap();
+    let config = server::Config {
+        keys: vec![key],
+        window_size: 0,
+        auth_rejection_time: Duration::ZERO,
+        ..server::Config::default()
+    };
+    let config = Arc::new(config);
+    listen(keys, move |stream| {
+        let config = Arc::clone(&config);
+        async move {
+            if let Ok(session) = server::run_stream(config, stream, Fake { at, offers: 0, kept: Vec::new() }).await {
+                let _ = session.await;
+            }
+        }
+    })
+    .await
+}
+
+/// Something that listens, and what it does with each connection.
+async fn listen<F>(keys: &Sshd, serve: impl Fn(TcpStream) -> F + Send + 'static) -> Target
+where
+    F: Future<Output = ()> + Send + 'static,
+{
+    let listener = TcpListener::bind((keys.address(), 0)).await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    tokio::spawn(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            tokio::spawn(serve(stream));
+        }
+    });
+    let target = Target::new(keys.address()).port(port).user("me").connect_within(WITHIN);
+    target.key(Key::file(keys.client_key())).host_keys(HostKeys::pinned(keys.host_key()))
+}
+
+/// The error of something that ends in time.
+async fn soon<T>(what: impl Future<Output = skyward_core::Result<T>>) -> Error {
+    let begin = Instant::now();
+    let error = timeout(SOON, what).await.expect("it was waited for").err().expect("there is nobody");
+    println!("{:?}: {error}", begin.elapsed());
+    error
+}
+
+fn is(error: &Error, kind: ErrorKind, status: ErrorStatus, said: &str) {
+    assert_eq!((error.kind(), error.status()), (kind, status), "{error:?}");
+    assert!(error.to_string().contains(said), "no word of `{said}`: {error:?}");
+}
+
+/// What a dial ends with that was tried again until its deadline, which is in any attempt.
+fn is_tried_again(error: &Error) {
+    assert_eq!(error.status(), ErrorStatus::Temporary, "{error:?}");
+    let said = error.to_string();
+    assert!(["while me logged in", "while logging in to me@"].iter().any(|step| said.contains(step)), "{said}");
+}
+
+#[tokio::test]
+async fn a_dial_ends_at_each_step_at_its_deadline_and_says_at_which() {
+    let Some(keys) = server(&Options::new()) else { return };
+    for act in [Act::Silence, Act::Death] {
+        for (at, step) in [(At::Offer(act), "logging in to me@"), (At::Login(act), "logging in to me@")] {
+            let error = soon(Ssh::connect(fake(&keys, at).await)).await;
+            match act {
+                Act::Silence => is(&error, ErrorKind::Timeout, ErrorStatus::Temporary, step),
+                Act::Death => is_tried_again(&error),
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_dial_that_is_given_up_while_keys_are_agreed_on_closes_its_connection() {
+    let Some(keys) = server(&Options::new()) else { return };
+    let (ends, mut ended) = mpsc::unbounded_channel();
+    let target = listen(&keys, move |mut stream| {
+        let ends = ends.clone();
+        async move {
+            stream.write_all(b"SSH-2.0-silent\r\n").await.unwrap();
+            let read = stream.read_to_end(&mut Vec::new()).await;
+            ends.send(read.is_ok()).unwrap();
+        }
+    })
+    .await;
+    is(&soon(Ssh::connect(target)).await, ErrorKind::Timeout, ErrorStatus::Temporary, "agreeing on keys with me@");
+    assert_eq!(timeout(SOON, ended.recv()).await.expect("the connection stands"), Some(true));
+}
+
+#[tokio::test]
+async fn dials_that_are_dropped_keep_nobody_waiting() {
+    let Some(keys) = server(&Options::new()) else { return };
+    let target = listen(&keys, |stream| async move {
+        let _stream = stream;
+        pending().await
+    })
+    .await;
+    // More than are made at the same time, each for a time that does not matter here.
+    let long = target.clone().connect_within(SOON * 10);
+    let dropped: Vec<_> = (0..20).map(|_| tokio::spawn(Ssh::connect(long.clone()))).collect();
+    let shared = Ssh::new(target);
+    let run = Command::new(["true"]);
+    assert!(timeout(WITHIN / 4, shared.run(&run, &|_| {})).await.is_err(), "it has an answer");
+    for dial in &dropped {
+        dial.abort();
+    }
+    is(&soon(shared.run(&run, &|_| {})).await, ErrorKind::Timeout, ErrorStatus::Temporary, "agreeing on keys");
+}
+
+#[tokio::test]
+async fn a_command_ends_with_its_connection_at_each_step() {
+    let Some(keys) = server(&Options::new()) else { return };
+    for at in [At::Open(Act::Death), At::Exec(Act::Death)] {
+        let remote = Ssh::connect(fake(&keys, at).await).await.unwrap();
+        let run = Command::new(["true"]).deadline(SOON * 10);
+        is(&soon(remote.run(&run, &|_| {})).await, ErrorKind::Io, ErrorStatus::Temporary, "was lost while `true` ran");
+        let open = soon(remote.open("/run/socket")).await;
+        is(&open, ErrorKind::Io, ErrorStatus::Temporary, "the connection was lost");
+    }
+    let remote = Ssh::connect(fake(&keys, At::NoExec).await).await.unwrap();
+    let run = Command::new(["true"]).deadline(SOON * 10);
+    is(&soon(remote.run(&run, &|_| {})).await, ErrorKind::Bootstrap, ErrorStatus::Permanent, "runs no programs");
+    let open = soon(remote.open("/run/socket")).await;
+    is(&open, ErrorKind::Bootstrap, ErrorStatus::Permanent, "forwards no streams");
+}
+
+#[tokio::test]
+async fn a_server_that_opens_no_channel_is_named_so() {
+    let Some(keys) = server(&Options::new()) else { return };
+    let remote = Ssh::connect(fake(&keys, At::Open(Act::Silence)).await).await.unwrap();
+    // Both ends are here and answer each other at once; nothing else is waited for but the channel.
+    tokio::time::pause();
+    let run = Command::new(["true"]).deadline(Duration::from_secs(600));
+    let run = remote.run(&run, &|_| {}).await.unwrap_err();
+    is(&run, ErrorKind::Timeout, ErrorStatus::Temporary, "did not open a channel within");
+    let open = remote.open("/run/socket").await.err().unwrap();
+    is(&open, ErrorKind::Io, ErrorStatus::Temporary, "did not open a channel within");
+}
+
+#[tokio::test]
+async fn a_server_that_ends_the_connection_is_tried_again_only_if_it_has_refused_no_key() {
+    let Some(keys) = server(&Options::new()) else { return };
+    let second = keys.make_key("second", "ed25519").unwrap();
+    let connect = async |at| soon(Ssh::connect(fake(&keys, at).await.key(Key::file(&second)))).await;
+    is_tried_again(&connect(At::Offer(Act::Death)).await);
+    let error = connect(At::SecondOffer(Act::Death)).await;
+    is(&error, ErrorKind::Login, ErrorStatus::Permanent, "ended the connection while me logged in");
+}
+
+/// What connecting gets.
+const WITHIN: Duration = Duration::from_millis(600);
+/// Longer than anything here takes on a host that is busy.
+const SOON: Duration = Duration::from_secs(20);

@@ -1,0 +1,396 @@
+//! Whether what a module names of `skyward` is there.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use ruff_python_ast::visitor::{
+    Visitor, walk_except_handler, walk_expr, walk_parameter, walk_pattern, walk_stmt, walk_type_param,
+};
+use ruff_python_ast::{self as ast, ExceptHandler, Expr, Parameter, Pattern, Stmt, TypeParam};
+use ruff_text_size::{Ranged as _, TextRange};
+
+use super::exports::{Export, Exports, SKYWARD};
+use crate::diagnostic::{list, nearest};
+
+/// What is not there, in the order of the text. Only what is plain: names that are bound by one import alone, and
+/// attributes that nothing in the module sets, asks for by `hasattr`, or expects to fail.
+pub(super) fn unknown_names(statements: &[Stmt]) -> Vec<(TextRange, String)> {
+    let mut bindings = Bindings::default();
+    bindings.visit_body(statements);
+    if bindings.dynamic {
+        return Vec::new();
+    }
+    let mut uses = Uses { bindings, found: Vec::new() };
+    uses.visit_body(statements);
+    uses.found.sort_by_key(|(range, _)| range.start());
+    uses.found
+}
+
+/// What names mean in the whole module, in whatever scope.
+#[derive(Default)]
+struct Bindings {
+    /// None for a name that may mean something else.
+    names: BTreeMap<String, Option<Export>>,
+    /// Attributes that may be there although `skyward` does not export them.
+    attributes: BTreeSet<String>,
+    /// Attributes are set by names that are not written down.
+    dynamic: bool,
+}
+
+impl Bindings {
+    fn bind(&mut self, name: &str, export: Option<Export>) {
+        self.names
+            .entry(name.to_owned())
+            .and_modify(|known| *known = known.filter(|it| Some(*it) == export))
+            .or_insert(export);
+    }
+
+    fn bind_import(&mut self, statement: &Stmt) {
+        match statement {
+            Stmt::Import(import) => {
+                for alias in &import.names {
+                    let path = alias.name.as_str();
+                    match &alias.asname {
+                        Some(name) => self.bind(name.as_str(), module_of(path).map(Export::Module)),
+                        None => {
+                            let first = path.split('.').next().unwrap_or(path);
+                            self.bind(first, module_of(first).map(Export::Module));
+                        }
+                    }
+                }
+            }
+            Stmt::ImportFrom(import) => {
+                let module = import.module.as_ref().filter(|_| import.level == 0);
+                let module = module.and_then(|module| module_of(module.as_str()));
+                for alias in &import.names {
+                    let export = module.and_then(|module| module.find(alias.name.as_str()));
+                    self.bind(alias.asname.as_ref().unwrap_or(&alias.name).as_str(), export);
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+impl<'a> Visitor<'a> for Bindings {
+    fn visit_stmt(&mut self, statement: &'a Stmt) {
+        match statement {
+            Stmt::Import(_) | Stmt::ImportFrom(_) => self.bind_import(statement),
+            Stmt::FunctionDef(function) => self.bind(function.name.as_str(), None),
+            Stmt::ClassDef(class) => self.bind(class.name.as_str(), None),
+            _ => {}
+        }
+        walk_stmt(self, statement);
+    }
+
+    fn visit_expr(&mut self, expression: &'a Expr) {
+        match expression {
+            Expr::Name(name) if !name.ctx.is_load() => self.bind(name.id.as_str(), None),
+            Expr::Attribute(attribute) if !attribute.ctx.is_load() => {
+                self.attributes.insert(attribute.attr.to_string());
+            }
+            Expr::Call(call) => match (&*call.func, &*call.arguments.args) {
+                (Expr::Name(name), [_, Expr::StringLiteral(text), ..]) if name.id.as_str().ends_with("attr") => {
+                    self.attributes.insert(text.value.to_str().to_owned());
+                }
+                (Expr::Name(name), [_, ..]) if ["setattr", "vars"].contains(&name.id.as_str()) => self.dynamic = true,
+                _ => {}
+            },
+            _ => {}
+        }
+        walk_expr(self, expression);
+    }
+
+    fn visit_parameter(&mut self, parameter: &'a Parameter) {
+        self.bind(parameter.name.as_str(), None);
+        walk_parameter(self, parameter);
+    }
+
+    fn visit_except_handler(&mut self, handler: &'a ExceptHandler) {
+        let ExceptHandler::ExceptHandler(inner) = handler;
+        if let Some(name) = &inner.name {
+            self.bind(name.as_str(), None);
+        }
+        walk_except_handler(self, handler);
+    }
+
+    fn visit_pattern(&mut self, pattern: &'a Pattern) {
+        let name = match pattern {
+            Pattern::MatchAs(inner) => inner.name.as_ref(),
+            Pattern::MatchStar(inner) => inner.name.as_ref(),
+            Pattern::MatchMapping(inner) => inner.rest.as_ref(),
+            _ => None,
+        };
+        if let Some(name) = name {
+            self.bind(name.as_str(), None);
+        }
+        walk_pattern(self, pattern);
+    }
+
+    fn visit_type_param(&mut self, parameter: &'a TypeParam) {
+        self.bind(parameter.name().as_str(), None);
+        walk_type_param(self, parameter);
+    }
+}
+
+struct Uses {
+    bindings: Bindings,
+    found: Vec<(TextRange, String)>,
+}
+
+impl Uses {
+    /// What an expression means, and its name from `skyward` on.
+    fn meaning(&self, expression: &Expr) -> Option<(Export, String)> {
+        match expression {
+            Expr::Name(name) => {
+                let export = self.bindings.names.get(name.id.as_str()).copied().flatten()?;
+                let shown = match export {
+                    Export::Module(module) => module.module.to_owned(),
+                    _ => name.id.to_string(),
+                };
+                Some((export, shown))
+            }
+            Expr::Attribute(attribute) => match self.meaning(&attribute.value)? {
+                (Export::Module(module), path) => {
+                    let name = attribute.attr.as_str();
+                    Some((module.find(name)?, format!("{path}.{name}")))
+                }
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+
+    fn check_name(&mut self, module: &Exports, name: &str, at: TextRange) {
+        if module.find(name).is_some() || self.bindings.attributes.contains(name) {
+            return;
+        }
+        let known = || module.names.iter().map(|(name, _)| *name);
+        let rest = match nearest(name, known()) {
+            Some(close) => format!("did you mean `{close}`?"),
+            None => format!("it has {}", list(known())),
+        };
+        self.found.push((at, format!("`{}` has no `{name}`; {rest}", module.module)));
+    }
+
+    fn check_keywords(&mut self, call: &ast::ExprCall) {
+        let Some((Export::Function(known), path)) = self.meaning(&call.func) else { return };
+        for keyword in &call.arguments.keywords {
+            let Some(name) = keyword.arg.as_ref().filter(|name| !known.contains(&name.as_str())) else { continue };
+            let rest = match nearest(name.as_str(), known.iter().copied()) {
+                Some(close) => format!("did you mean `{close}`?"),
+                None if known.is_empty() => "it takes no keywords".to_owned(),
+                None => format!("it takes {}", list(known.iter().copied())),
+            };
+            self.found.push((name.range(), format!("`{path}` takes no `{name}`; {rest}")));
+        }
+    }
+
+    fn check_import(&mut self, statement: &Stmt) {
+        match statement {
+            Stmt::Import(import) => {
+                for alias in &import.names {
+                    self.check_path(alias.name.as_str(), alias.name.range());
+                }
+            }
+            Stmt::ImportFrom(import) if import.level == 0 => {
+                let Some(path) = &import.module else { return };
+                self.check_path(path.as_str(), path.range());
+                let Some(module) = module_of(path.as_str()) else { return };
+                for alias in import.names.iter().filter(|alias| alias.name.as_str() != "*") {
+                    self.check_name(module, alias.name.as_str(), alias.name.range());
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// The module that is named right below `skyward`.
+    fn check_path(&mut self, path: &str, at: TextRange) {
+        if let Some(("skyward", rest)) = path.split_once('.') {
+            self.check_name(&SKYWARD, rest.split('.').next().unwrap_or(rest), at);
+        }
+    }
+}
+
+impl<'a> Visitor<'a> for Uses {
+    fn visit_stmt(&mut self, statement: &'a Stmt) {
+        match statement {
+            // What may fail here is expected to.
+            Stmt::Try(attempt) if attempt.handlers.iter().any(expects_absence) => {
+                attempt.handlers.iter().for_each(|handler| self.visit_except_handler(handler));
+                self.visit_body(&attempt.orelse);
+                self.visit_body(&attempt.finalbody);
+                return;
+            }
+            Stmt::With(with) if with.items.iter().any(|item| suppresses(&item.context_expr)) => return,
+            _ => self.check_import(statement),
+        }
+        walk_stmt(self, statement);
+    }
+
+    fn visit_expr(&mut self, expression: &'a Expr) {
+        match expression {
+            Expr::Attribute(attribute) if attribute.ctx.is_load() => {
+                if let Some((Export::Module(module), _)) = self.meaning(&attribute.value) {
+                    self.check_name(module, attribute.attr.as_str(), attribute.attr.range());
+                }
+            }
+            Expr::Call(call) => self.check_keywords(call),
+            _ => {}
+        }
+        walk_expr(self, expression);
+    }
+}
+
+fn module_of(path: &str) -> Option<&'static Exports> {
+    let mut parts = path.split('.');
+    if parts.next() != Some(SKYWARD.module) {
+        return None;
+    }
+    parts.try_fold(&SKYWARD, |module, part| match module.find(part) {
+        Some(Export::Module(inner)) => Some(inner),
+        _ => None,
+    })
+}
+
+/// Whether it handles what a name that is not there raises.
+fn expects_absence(handler: &ExceptHandler) -> bool {
+    let ExceptHandler::ExceptHandler(handler) = handler;
+    match handler.type_.as_deref() {
+        None => true,
+        Some(Expr::Tuple(kinds)) => kinds.elts.iter().any(is_absence),
+        Some(kind) => is_absence(kind),
+    }
+}
+
+fn is_absence(kind: &Expr) -> bool {
+    // What is computed may be any of these.
+    !matches!(kind, Expr::Name(name) if !ABSENCE.contains(&name.id.as_str()))
+}
+
+fn suppresses(expression: &Expr) -> bool {
+    let Expr::Call(call) = expression else { return false };
+    match &*call.func {
+        Expr::Name(name) => name.id.as_str() == "suppress",
+        Expr::Attribute(attribute) => attribute.attr.as_str() == "suppress",
+        _ => false,
+    }
+}
+
+const ABSENCE: [&str; 6] =
+    ["AttributeError", "BaseException", "Exception", "ImportError", "ModuleNotFoundError", "TypeError"];
+
+#[cfg(test)]
+mod tests {
+    use super::super::module::{Lines, Module};
+
+    fn messages(text: &str) -> Vec<String> {
+        let module = Module::parse("a.py", text, Lines::Own);
+        assert!(module.is_valid(), "{text}");
+        module.unknown_names()
+    }
+
+    fn message(text: &str) -> String {
+        let mut found = messages(text);
+        assert_eq!(found.len(), 1, "{text}: {found:#?}");
+        found.remove(0)
+    }
+
+    #[test]
+    fn names_that_are_not_there_are_found_where_they_stand() {
+        for (text, expected) in [
+            (
+                "import skyward as sky\n\nx = sky.shrad(1)\n",
+                "a.py:3:9: `skyward` has no `shrad`; did you mean `shard`?\n3 | x = sky.shrad(1)\n  |         ^^^^^",
+            ),
+            (
+                "import skyward\n@skyward.computte\ndef f(): pass\n",
+                "a.py:2:10: `skyward` has no `computte`; did you mean `compute`?\n2 | @skyward.computte\n  |          ^^^^^^^^",
+            ),
+            (
+                "from skyward import shard, shrad as s\n",
+                "a.py:1:28: `skyward` has no `shrad`; did you mean `shard`?\n1 | from skyward import shard, shrad as s\n  |                            ^^^^^",
+            ),
+        ] {
+            assert_eq!(message(text), expected);
+        }
+        for (text, expected) in [
+            (
+                "def f():\n    import skyward as s\n    return s.is_haed\n",
+                "`skyward` has no `is_haed`; did you mean `is_head`?",
+            ),
+            (
+                "import skyward as sky\nsky.integrations.toch\n",
+                "`skyward.integrations` has no `toch`; did you mean `torch`?",
+            ),
+            ("from skyward import integrations as i\n@i.kears()\ndef f(): pass\n", "no `kears`; did you mean `keras`?"),
+            ("from skyward.integrations import jaxx\n", "`skyward.integrations` has no `jaxx`; did you mean `jax`?"),
+            ("import skyward.integration\n", "`skyward` has no `integration`; did you mean `integrations`?"),
+            ("from skyward.integration import jax\n", "`skyward` has no `integration`;"),
+            ("import skyward.integrations as si\nsi.torhc\n", "did you mean `torch`?"),
+            (
+                "import skyward as sky\nsky.integrations.lightning\n",
+                "it has `jax`, `keras`, `torch` and `transformers`",
+            ),
+            ("import skyward as sky\nx: sky.InstanceInof\n", "did you mean `InstanceInfo`?"),
+            ("import skyward as sky\nimport skyward as sky\nsky.shrad\n", "did you mean `shard`?"),
+            ("import skyward as sky\ntry:\n    sky.shrad\nexcept ValueError:\n    pass\n", "did you mean `shard`?"),
+        ] {
+            assert!(message(text).contains(expected), "{}", message(text));
+        }
+        assert_eq!(messages("import skyward as sky\nsky.shrad\nsky.comput\n").len(), 2);
+    }
+
+    #[test]
+    fn keywords_that_are_not_taken_are_found() {
+        for (text, expected) in [
+            (
+                "import skyward as sky\n@sky.integrations.torch(backnd='gloo')\ndef f(): pass\n",
+                "a.py:2:25: `skyward.integrations.torch` takes no `backnd`; did you mean `backend`?",
+            ),
+            (
+                "import skyward as sky\nsky.shard([1], shufle=True)\n",
+                "`skyward.shard` takes no `shufle`; did you mean `shuffle`?",
+            ),
+            (
+                "from skyward import stdout\n@stdout(onyl='head')\ndef f(): pass\n",
+                "`stdout` takes no `onyl`; did you mean `only`?",
+            ),
+            ("import skyward as sky\nsky.shard([1], workers=2)\n", "it takes `shuffle`, `seed` and `drop_last`"),
+            (
+                "import skyward as sky\n@sky.silent(only='head')\ndef f(): pass\n",
+                "`skyward.silent` takes no `only`; it takes no keywords",
+            ),
+        ] {
+            assert!(message(text).contains(expected), "{}", message(text));
+        }
+    }
+
+    #[test]
+    fn what_is_there_or_not_plain_is_left_alone() {
+        for text in [
+            "import skyward as sky\n@sky.function\n@sky.compute(anything=1)\n@sky.function()\n@sky.stdout(only='head')\ndef f(): sky.shard([1], seed=2)\n",
+            "import skyward as sky\nsky.instance_info().nowhere.shrad\nsky.is_head()\nsky.__version__\nsky._state\n",
+            "import skyward.worker\nfrom skyward._state import gang\nfrom skyward import *\nskyward.worker.main\n",
+            "import skyward as sky\nsky = other()\nsky.shrad\n",
+            "import skyward as sky\ndef f(sky): return sky.shrad\n",
+            "import skyward as sky\n[sky.shrad for sky in x]\n",
+            "import skyward as sky\nwith x as sky: sky.shrad\n",
+            "import skyward as sky\nmatch x:\n    case [sky]: sky.shrad\n",
+            "import skyward as sky\nimport clouds as sky\nsky.shrad\n",
+            "from .local import sky\nsky.shrad\n",
+            "from clouds import skyward\nskyward.shrad\n",
+            "import skyward as sky\nsky.shrad = 1\nsky.shrad\n",
+            "import skyward as sky\nsetattr(sky, 'shrad', 1)\nsky.shrad\n",
+            "import skyward as sky\nsetattr(sky, name, 1)\nsky.shrad\n",
+            "import skyward as sky\ngetattr(sky, 'shrad', None)\n",
+            "import skyward as sky\nif hasattr(sky, 'shrad'): sky.shrad\n",
+            "import skyward as sky\ntry:\n    sky.shrad\nexcept AttributeError:\n    pass\n",
+            "try:\n    from skyward import shrad\nexcept (ValueError, ImportError):\n    shrad = None\n",
+            "import skyward as sky\nwith contextlib.suppress(AttributeError):\n    sky.shrad\n",
+            "import skyward as sky\nsky.shard(x, **options)\n",
+        ] {
+            assert_eq!(messages(text), [""; 0], "{text}");
+        }
+    }
+}
