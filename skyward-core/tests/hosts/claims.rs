@@ -9,7 +9,7 @@ use skyward_core::provider::{Checked, Host, Hosts, MachineStatus, Provider, Requ
 use skyward_core::remote::ssh::{HostKeys, Key, Target};
 use skyward_core::spec::Accelerator;
 
-use crate::scene::{LONG, SHORT, Scene, Tool, kill, lives, request, start, state, wait};
+use crate::scene::{LONG, Process, SHORT, Scene, Tool, kill, lives, request, start, state, wait};
 use crate::sshd::Options;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -72,8 +72,9 @@ async fn what_a_killed_keeper_leaves_is_ended_by_whoever_claims_next() {
     let hosts = scene.hosts(1);
     let machine = hosts.launch(&request(&PoolId::random(), 0, LONG)).await.unwrap();
     let process = start(&hosts, &machine).await;
-    kill("KILL", scene.keeper(0, 0));
-    wait("the keeper is gone", || !lives(scene.keeper(0, 0)));
+    let keeper = Process::of(scene.keeper(0, 0));
+    kill("KILL", keeper.id);
+    wait("the keeper is gone", || !lives(keeper));
     assert_eq!(state(&hosts, &machine).await, MachineStatus::Ending);
     let other = scene.hosts(1);
     let next = other.launch(&request(&PoolId::random(), 0, LONG)).await.unwrap();
@@ -90,8 +91,9 @@ async fn a_machine_whose_keeper_is_gone_keeps_its_slot_while_its_lease_is_renewe
     let pool = PoolId::random();
     let machine = hosts.launch(&request(&pool, 0, LONG)).await.unwrap();
     let process = start(&hosts, &machine).await;
-    kill("KILL", scene.keeper(0, 0));
-    wait("the keeper is gone", || !lives(scene.keeper(0, 0)));
+    let keeper = Process::of(scene.keeper(0, 0));
+    kill("KILL", keeper.id);
+    wait("the keeper is gone", || !lives(keeper));
     let lease = std::fs::File::options().write(true).open(format!("{}/lease", machine.folder)).unwrap();
     // As its agent does.
     lease.set_modified(std::time::SystemTime::now()).unwrap();

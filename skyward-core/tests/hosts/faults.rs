@@ -10,8 +10,8 @@ use skyward_core::payload::{RetryPolicy, Target};
 use skyward_core::pool::ComputePool;
 
 use crate::disk::Disk;
-use crate::pool::{builder, parent, work};
-use crate::scene::{Scene, kill, lives, wait};
+use crate::pool::{builder, work};
+use crate::scene::{Process, Scene, kill, lives, wait};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_worker_that_is_stopped_is_ended_with_its_task_and_another_takes_its_place() {
@@ -31,7 +31,7 @@ async fn a_worker_that_is_stopped_is_ended_with_its_task_and_another_takes_its_p
                 _ => None,
             });
             assert_eq!(exit.await, WorkerExit::Killed);
-            assert_ne!(work(2, "").run_on(pool, on).await?.1, worker);
+            assert_ne!(work(2, "").run_on(pool, on).await?.1, worker.id);
             assert!(!lives(worker));
             Ok(())
         })
@@ -51,7 +51,7 @@ async fn a_node_whose_agent_is_stopped_is_ended_with_its_worker_and_claimed_anew
             let call = work(1, gate.to_str().unwrap()).retry(RetryPolicy::never().node_lost(1));
             let fault = async {
                 let worker = begun(&gate);
-                let agent = stopped(parent(worker));
+                let agent = stopped(worker.parent());
                 let cause = told(&mut events, |event| match event {
                     PoolEvent::NodeLost { node: NodeIndex(1), error } => Some(error.to_string()),
                     _ => None,
@@ -96,16 +96,16 @@ async fn a_host_whose_disk_is_full_says_so_and_carries_a_node_when_there_is_room
 }
 
 /// The process of the worker that has begun to wait at a gate.
-fn begun(gate: &Path) -> u32 {
+fn begun(gate: &Path) -> Process {
     let file = PathBuf::from(format!("{}.begun", gate.display()));
     let read = || std::fs::read_to_string(&file).ok()?.trim().parse().ok();
     wait("the task began", || read().is_some());
-    read().unwrap()
+    Process::of(read().unwrap())
 }
 
-/// Stops a process; its id.
-fn stopped(process: u32) -> u32 {
-    kill("STOP", process);
+/// Stops a process, and returns it.
+fn stopped(process: Process) -> Process {
+    kill("STOP", process.id);
     process
 }
 

@@ -9,7 +9,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use skyward_core::ids::PoolId;
 use skyward_core::provider::{MachineStatus, Provider, Requirements};
 
-use crate::scene::{LONG, Scene, Tool, kill, lives, request, start, state, wait};
+use crate::scene::{LONG, Process, Scene, Tool, kill, lives, request, start, state, wait};
 use crate::sshd::Options;
 
 /// Hosts with bash and hosts without, which have these tools too.
@@ -106,12 +106,13 @@ async fn a_shell_that_a_killed_keeper_leaves_stopped_is_ended_with_the_machine()
             if arguments(forked) == own && has_open(forked, &claim) {
                 break forked;
             }
-            if lives(forked) {
+            if lives(Process::of(forked)) {
                 kill("CONT", forked);
             }
         };
         std::fs::remove_file(&slow).unwrap();
-        kill("KILL", keeper);
+        let (keeper, stopped) = (Process::of(keeper), Process::of(stopped));
+        kill("KILL", keeper.id);
         wait("the keeper is gone", || !lives(keeper));
         hosts.terminate(&machine.id).await.unwrap_or_else(|error| panic!("{shell}: {error}"));
         assert!(!lives(stopped), "{shell}");
@@ -135,11 +136,12 @@ async fn a_program_that_a_keeper_has_started_does_not_hold_its_slot() {
             let is_stuck = |found: &u32| arguments(*found).is_some_and(|words| words == b"sleep\x0060\0");
             wait("the program is started", || started_by(keeper).iter().any(is_stuck));
             let left = started_by(keeper).into_iter().find(is_stuck).unwrap();
-            kill("KILL", keeper);
+            let (keeper, left) = (Process::of(keeper), Process::of(left));
+            kill("KILL", keeper.id);
             wait("the keeper is gone", || !lives(keeper));
             let ending = state(&hosts, &machine).await;
             let outlived = lives(left);
-            kill("KILL", left);
+            kill("KILL", left.id);
             assert_eq!((ending, outlived), (MachineStatus::Ending, true), "{program}, {shell}");
             hosts.terminate(&machine.id).await.unwrap();
         }

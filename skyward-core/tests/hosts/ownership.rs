@@ -11,7 +11,7 @@ use skyward_core::provider::{Host, Hosts, Provider};
 use skyward_core::remote::ssh::{HostKeys, Key};
 use skyward_core::spec::{Limits, Nodes};
 
-use crate::scene::{LONG, Scene, lives, request};
+use crate::scene::{LONG, Process, Scene, lives, request};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn reap_ends_what_a_killed_client_left_long_before_its_lease() {
@@ -20,7 +20,7 @@ async fn reap_ends_what_a_killed_client_left_long_before_its_lease() {
     let mut lines = BufReader::new(client.stdout.take().unwrap()).lines().map(Result::unwrap);
     let mut said = |word: &str| lines.find_map(|line| Some(line.strip_prefix(word)?.to_owned())).unwrap();
     let (pool, processes) = (said("pool "), said("processes "));
-    let processes: Vec<u32> = processes.split(' ').map(|pid| pid.parse().unwrap()).collect();
+    let processes: Vec<Process> = processes.split(' ').map(|id| Process::of(id.parse().unwrap())).collect();
     assert_eq!(reap(&scene), [format!("alive {pool}")], "what has an owner is left alone");
     client.kill().unwrap();
     client.wait().unwrap();
@@ -28,7 +28,7 @@ async fn reap_ends_what_a_killed_client_left_long_before_its_lease() {
     assert!(processes.iter().all(|pid| lives(*pid)), "nothing but the lease ends them by itself");
 
     assert_eq!(reap(&scene), [format!("ended {pool} 2")]);
-    assert_eq!(processes.into_iter().filter(|pid| lives(*pid)).collect::<Vec<u32>>(), [0; 0]);
+    assert_eq!(processes.into_iter().filter(|process| lives(*process)).collect::<Vec<Process>>(), []);
     assert_eq!((scene.machines(0).len(), scene.machines(1).len()), (0, 0));
     assert!(reap(&scene).is_empty());
     let (hosts, next) = (scene.hosts(1), skyward_core::ids::PoolId::random());

@@ -14,7 +14,7 @@ use skyward_core::remote::ssh::{self, HostKeys, Key};
 use skyward_core::spec::{Limits, Nodes};
 
 use crate::printed::printed_before_outcome;
-use crate::scene::{Scene, Tool, kill, lives, wait};
+use crate::scene::{Process, Scene, Tool, kill, lives, wait};
 use crate::sshd::Options;
 
 const PAYLOAD: &str = "
@@ -51,16 +51,18 @@ pub(crate) fn builder(scene: &Scene, lease: Duration) -> PoolBuilder {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_pool_on_two_hosts_returns_results_and_leaves_nothing() {
     let Some(scene) = Scene::new(2) else { return };
-    let answers = builder(&scene, Duration::from_secs(60))
+    let (answers, workers) = builder(&scene, Duration::from_secs(60))
         .scope(async |pool| {
             printed_before_outcome(pool, 5).await;
-            work(7, "").broadcast(pool).await
+            let answers = work(7, "").broadcast(pool).await?;
+            let workers: Vec<Process> = answers.iter().map(|answer| Process::of(answer.1)).collect();
+            Ok((answers, workers))
         })
         .await
         .unwrap();
     assert_eq!(answers.iter().map(|answer| answer.0).collect::<Vec<_>>(), [7, 7]);
     assert_ne!(answers[0].2, answers[1].2);
-    assert!(answers.iter().all(|answer| !lives(answer.1)));
+    assert!(workers.iter().all(|worker| !lives(*worker)));
     for server in 0..2 {
         assert_eq!(scene.machines(server).len(), 0);
         wait("its sessions ended", || scene.servers[server].sessions().is_empty());
@@ -171,13 +173,13 @@ async fn a_node_whose_agent_is_killed_is_claimed_anew() {
     builder(&scene, Duration::from_secs(60))
         .scope(async |pool| {
             let first = work(1, "").run_on(pool, Target::Rank(Rank(1))).await?;
-            kill("KILL", parent(first.1));
+            let worker = Process::of(first.1);
+            kill("KILL", worker.parent().id);
             // Until then it may well answer once more.
-            wait("its worker ended with it", || !lives(first.1));
+            wait("its worker ended with it", || !lives(worker));
             let retries = RetryPolicy::never().node_lost(5).crash(5);
             let second = work(2, "").retry(retries).run_on(pool, Target::Rank(Rank(1))).await?;
             assert_ne!(first.2, second.2, "the second task ran on another machine");
-            assert!(!lives(first.1));
             Ok(())
         })
         .await
@@ -191,6 +193,7 @@ async fn a_host_that_is_down_loses_its_node_to_another_and_its_machine_ends_by_i
     let pool = builder(&scene, Duration::from_secs(3)).start().await.unwrap();
     let mut events = pool.events();
     let first = work(1, "").run_on(&pool, Target::Rank(Rank(1))).await.unwrap();
+    let worker = Process::of(first.1);
     assert_eq!(scene.machines(1).len(), 1);
     scene.servers[1].stop();
     let replaced = async {
@@ -206,16 +209,10 @@ async fn a_host_that_is_down_loses_its_node_to_another_and_its_machine_ends_by_i
     tokio::time::timeout(Duration::from_secs(120), replaced).await.unwrap();
     let second = work(2, "").run_on(&pool, Target::Rank(Rank(1))).await.unwrap();
     assert_ne!(first.2, second.2);
-    wait("the machine ended by its lease", || scene.machines(1).is_empty() && !lives(first.1));
+    wait("the machine ended by its lease", || scene.machines(1).is_empty() && !lives(worker));
     scene.servers[1].listen().unwrap();
     pool.shutdown(Duration::from_secs(30)).await.unwrap();
     assert_eq!((scene.machines(0).len(), scene.machines(2).len()), (0, 0));
-}
-
-/// The process that started this one: a worker's agent.
-pub(crate) fn parent(pid: u32) -> u32 {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
-    stat.rsplit(") ").next().unwrap().split(' ').nth(1).unwrap().parse().unwrap()
 }
 
 /// More than a server lets log in at a time.

@@ -140,12 +140,12 @@ pub(crate) fn request(pool: &PoolId, node: u32, lease: Duration) -> LaunchReques
     )
 }
 
-/// Starts something on a machine that outlives the command that starts it; its process id.
-pub(crate) async fn start(hosts: &Hosts, machine: &Machine) -> u32 {
+/// Starts something on a machine that outlives the command that starts it.
+pub(crate) async fn start(hosts: &Hosts, machine: &Machine) -> Process {
     let remote = hosts.connect(machine).await.unwrap();
     let script = "setsid sleep 600 >/dev/null 2>&1 </dev/null & echo $!";
     let output = remote.run(&Command::script(script), &|_| {}).await.unwrap();
-    output.stdout.trim().parse().unwrap()
+    Process::of(output.stdout.trim().parse().unwrap())
 }
 
 pub(crate) async fn state(hosts: &Hosts, machine: &Machine) -> MachineStatus {
@@ -162,9 +162,41 @@ pub(crate) fn wait(what: &str, holds: impl Fn() -> bool) {
     }
 }
 
-pub(crate) fn lives(pid: u32) -> bool {
-    std::fs::read_to_string(format!("/proc/{pid}/stat"))
-        .is_ok_and(|stat| !stat.rsplit(") ").next().unwrap_or("").starts_with('Z'))
+/// A process of this host, identified by its id and its start time: while the tests beside this one
+/// start thousands of processes, the id of a process that ended is soon the id of another.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Process {
+    pub(crate) id: u32,
+    /// In clock ticks since the host started; none where no process had the id.
+    since: Option<u64>,
+}
+
+impl Process {
+    /// The process that has an id now.
+    pub(crate) fn of(id: u32) -> Self {
+        Self { id, since: state_and_start(id).map(|(_, since)| since) }
+    }
+
+    /// The process that started this one: a worker's agent.
+    pub(crate) fn parent(self) -> Self {
+        Self::of(fields(self.id).unwrap()[1].parse().unwrap())
+    }
+}
+
+/// Whether a process runs; a zombie does not.
+pub(crate) fn lives(process: Process) -> bool {
+    state_and_start(process.id).is_some_and(|(state, since)| state != "Z" && process.since == Some(since))
+}
+
+fn state_and_start(id: u32) -> Option<(String, u64)> {
+    let fields = fields(id)?;
+    Some((fields[0].clone(), fields[19].parse().unwrap()))
+}
+
+/// What `/proc/<id>/stat` says after the name (proc_pid_stat(5), from field 3 on).
+fn fields(id: u32) -> Option<Vec<String>> {
+    let stat = std::fs::read_to_string(format!("/proc/{id}/stat")).ok()?;
+    Some(stat.rsplit(") ").next()?.split(' ').map(str::to_owned).collect())
 }
 
 pub(crate) fn kill(signal: &str, pid: u32) {

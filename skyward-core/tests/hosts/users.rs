@@ -12,7 +12,7 @@ use skyward_core::remote::ssh::{HostKeys, Key, Target};
 use skyward_core::remote::{Command, Remote, Ssh};
 use skyward_core::spec::Accelerator;
 
-use crate::scene::{LONG, Scene, Tool, kill, lives, request, start, state, wait};
+use crate::scene::{self, LONG, Scene, Tool, kill, lives, request, start, state, wait};
 use crate::sshd::Options;
 
 /// A user of this machine. Dropping it ends what it runs and removes it with its files.
@@ -150,9 +150,10 @@ async fn what_another_user_plants_is_never_read_and_costs_nothing_but_a_slot() {
     std::fs::set_permissions(alice.home(), PermissionsExt::from_mode(0o755)).unwrap();
     std::fs::write(alice.home().join("precious"), "").unwrap();
     let process = shared.run(alice, "setsid sleep 600 >/dev/null 2>&1 </dev/null & echo $!").await;
+    let witness = scene::Process::of(process.parse().unwrap());
     let unharmed = |after: &str| {
         assert!(alice.home().join("precious").exists(), "{after}: a file is gone");
-        assert!(lives(process.parse().unwrap()), "{after}: a process is gone");
+        assert!(lives(witness), "{after}: a process is gone");
     };
     let slot = format!("/run/lock/skyward-slot-0.{}", alice.id);
     let home = alice.home().display().to_string();
@@ -257,7 +258,7 @@ async fn another_user_who_locks_a_claim_keeps_nobody_from_ending_the_machine() {
         shared.run(mallory, &format!("setsid flock {locked} sleep 600 >/dev/null 2>&1 </dev/null &")).await;
     }
     shared.run(mallory, "until ! flock -n /run/lock true; do sleep 0.01; done").await;
-    kill("KILL", process);
+    kill("KILL", process.id);
     hosts.terminate(&machine.id).await.unwrap();
     assert_eq!(state(&hosts, &machine).await, MachineStatus::Gone);
 }
@@ -267,13 +268,14 @@ async fn a_number_in_a_record_that_stands_for_all_processes_stands_for_none() {
     let Some(shared) = Shared::new() else { return };
     let alice = &shared.alice;
     let bystander = shared.run(alice, "setsid sleep 600 >/dev/null 2>&1 </dev/null & echo $!").await;
+    let bystander = scene::Process::of(bystander.parse().unwrap());
     let hosts = shared.hosts(alice);
     for number in ["-1", "--", "1 -1"] {
         let machine = hosts.launch(&request(&PoolId::random(), 0, Duration::from_secs(8))).await.unwrap();
         let script = format!("sed -i 's/^keeper .*/keeper {number}/' {}/claims/*/slot-0", alice.base().display());
         shared.run(alice, &script).await;
         hosts.terminate(&machine.id).await.unwrap();
-        assert!(lives(bystander.parse().unwrap()), "{number}: another process got a signal");
+        assert!(lives(bystander), "{number}: another process got a signal");
     }
 }
 
