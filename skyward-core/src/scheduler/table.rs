@@ -1,16 +1,18 @@
 //! A table by task, and lists within it. All that is done to one task takes the same time however many there are.
 
-use std::collections::VecDeque;
+use std::collections::BTreeMap;
 use std::fmt;
 
 use crate::ids::TaskId;
 
-/// Rows by task, in pages. Tasks are numbered one after another and a number is never used twice, so a page is found by it, and what asks for a task that is gone finds nothing.
+/// Rows by task, in pages. Tasks are numbered one after another and a number is never used twice, so a page is found by
+/// it, and what asks for a task that is gone finds nothing.
+///
+/// No part of it grows by moving: one allocation of many pages can take the allocator hundreds of milliseconds when a
+/// million rows were freed before, and the pool's lock is held meanwhile.
 pub(crate) struct TaskTable<T> {
-    /// The number of the first page.
-    first: u64,
-    /// Without the pages whose tasks are all gone; the last one stays.
-    pages: VecDeque<Option<Box<Page<T>>>>,
+    /// By number, without those whose tasks are all gone; the last one stays.
+    pages: BTreeMap<u64, Box<Page<T>>>,
     len: usize,
 }
 
@@ -51,29 +53,20 @@ impl<T> TaskTable<T> {
     }
 
     pub(crate) fn get(&self, id: &TaskId) -> Option<&T> {
-        self.pages.get(self.place(*id)?)?.as_ref()?.rows[row(*id)].as_deref()
+        self.pages.get(&page(*id))?.rows[row(*id)].as_deref()
     }
 
     pub(crate) fn get_mut(&mut self, id: &TaskId) -> Option<&mut T> {
-        let place = self.place(*id)?;
-        self.pages.get_mut(place)?.as_mut()?.rows[row(*id)].as_deref_mut()
+        self.pages.get_mut(&page(*id))?.rows[row(*id)].as_deref_mut()
     }
 
     /// Gives back the row that was there.
     pub(crate) fn insert(&mut self, id: TaskId, value: T) -> Option<Box<T>> {
-        let page = id.0 / PAGE;
-        if self.pages.is_empty() {
-            self.first = page;
+        let number = page(id);
+        if !self.pages.contains_key(&number) {
+            self.drop_empty_last();
         }
-        while page < self.first {
-            self.pages.push_front(None);
-            self.first -= 1;
-        }
-        let place = (page - self.first) as usize;
-        while self.pages.len() <= place {
-            self.pages.push_back(None);
-        }
-        let page = self.pages[place].get_or_insert_with(Page::empty);
+        let page = self.pages.entry(number).or_insert_with(Page::empty);
         let before = page.rows[row(id)].replace(Box::new(value));
         page.used += usize::from(before.is_none());
         self.len += usize::from(before.is_none());
@@ -81,48 +74,42 @@ impl<T> TaskTable<T> {
     }
 
     pub(crate) fn remove(&mut self, id: &TaskId) -> Option<Box<T>> {
-        let place = self.place(*id)?;
-        let page = self.pages.get_mut(place)?.as_mut()?;
+        let number = page(*id);
+        let page = self.pages.get_mut(&number)?;
         let removed = page.rows[row(*id)].take()?;
         page.used -= 1;
         self.len -= 1;
-        if page.used == 0 && place + 1 < self.pages.len() {
-            self.pages[place] = None;
-        }
-        while self.pages.len() > 1 && self.pages.front().is_some_and(|page| page.as_ref().is_none_or(|it| it.used == 0))
-        {
-            self.pages.pop_front();
-            self.first += 1;
+        if page.used == 0 && self.pages.last_key_value().is_some_and(|(last, _)| *last != number) {
+            self.pages.remove(&number);
         }
         Some(removed)
     }
 
+    /// The last page stays when its tasks are gone, because the next task belongs to it, until another page follows.
+    fn drop_empty_last(&mut self) {
+        if let Some(last) = self.pages.last_entry().filter(|last| last.get().used == 0) {
+            last.remove();
+        }
+    }
+
     /// The first task from this one on.
     pub(crate) fn next_from(&self, id: TaskId) -> Option<TaskId> {
-        let mut number = id.0.max(self.first * PAGE);
-        loop {
-            let page = self.pages.get((number / PAGE - self.first) as usize)?;
-            let rows = page.as_ref().filter(|page| page.used > 0).map(|page| &page.rows[row(TaskId(number))..]);
-            if let Some(more) = rows.and_then(|rows| rows.iter().position(Option::is_some)) {
-                return Some(TaskId(number + more as u64));
-            }
-            number = (number / PAGE + 1) * PAGE;
-        }
+        self.pages.range(page(id)..).find_map(|(number, rows)| {
+            let from = if *number == page(id) { row(id) } else { 0 };
+            let place = rows.rows[from..].iter().position(Option::is_some)?;
+            Some(TaskId(number * PAGE + (from + place) as u64))
+        })
     }
 
     /// In the order of their numbers.
     pub(crate) fn keys(&self) -> impl Iterator<Item = TaskId> + '_ {
         std::iter::successors(self.next_from(TaskId(0)), |id| self.next_from(TaskId(id.0 + 1)))
     }
-
-    fn place(&self, id: TaskId) -> Option<usize> {
-        (id.0 / PAGE).checked_sub(self.first).map(|place| place as usize)
-    }
 }
 
 impl<T> Default for TaskTable<T> {
     fn default() -> Self {
-        Self { first: 0, pages: VecDeque::new(), len: 0 }
+        Self { pages: BTreeMap::new(), len: 0 }
     }
 }
 
@@ -214,6 +201,11 @@ impl Links {
     }
 }
 
+/// The number of a task's page.
+fn page(id: TaskId) -> u64 {
+    id.0 / PAGE
+}
+
 /// A task's row in its page.
 fn row(id: TaskId) -> usize {
     (id.0 % PAGE) as usize
@@ -224,7 +216,7 @@ const PAGE: u64 = 512;
 
 #[cfg(test)]
 mod tests {
-    use std::collections::{BTreeMap, VecDeque};
+    use std::collections::VecDeque;
 
     use rand::{RngExt, SeedableRng, rngs::StdRng};
 

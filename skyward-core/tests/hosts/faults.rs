@@ -64,7 +64,7 @@ async fn a_node_whose_agent_is_stopped_is_ended_with_its_worker_and_claimed_anew
                 worker
             };
             let (outcome, worker) = tokio::join!(call.run_on(pool, Target::Rank(Rank(1))), fault);
-            assert_ne!(outcome?.1, worker);
+            assert_ne!(outcome?.1, worker.id);
             Ok(())
         })
         .await
