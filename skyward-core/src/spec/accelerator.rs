@@ -1,8 +1,22 @@
 //! The accelerators of a node.
 
+mod family;
+mod kinds;
+mod name;
+mod nearest;
+
 use serde::{Deserialize, Serialize};
 
+pub use self::family::AcceleratorFamily;
+use self::name::Name;
+
 /// Accelerators of one kind on each node of a pool.
+///
+/// A kind may be written as a cloud, a driver or a data sheet writes it: `V100`, `Tesla V100-SXM2-16GB` and
+/// `nvidia-tesla-v100` are one kind, and so are `v5e`, `v5litepod-8` and `tpu-v5-lite-podslice`. Case, separators,
+/// the maker's name, the form factor (`SXM4`, `PCIe`, `NVL`), the sort of memory (`HBM3`) and the size of a TPU slice
+/// are not part of a kind. A kind that this crate does not know is compared in the same way, so a provider can offer
+/// hardware that is newer than this crate.
 ///
 /// ```
 /// use skyward_core::spec::Accelerator;
@@ -17,7 +31,7 @@ pub struct Accelerator {
     pub kind: String,
     /// How many on each node.
     pub count: u32,
-    /// Memory of each, in GiB, where it matters.
+    /// Memory of each, in GiB, where it matters; see [`least_memory_gib`](Accelerator::least_memory_gib).
     pub memory_gib: Option<u32>,
 }
 
@@ -33,6 +47,79 @@ impl Accelerator {
         self.memory_gib = Some(memory_gib);
         self
     }
+
+    /// The family that the kind belongs to, by which a plugin chooses a framework's build.
+    ///
+    /// `None` for a kind that this crate does not know, unless the name contains that of a maker: `NVIDIA X9` is of
+    /// NVIDIA's family, whatever an X9 is. A name that contradicts itself, such as `AMD H100`, has no family.
+    ///
+    /// ```
+    /// use skyward_core::spec::{Accelerator, AcceleratorFamily};
+    ///
+    /// assert_eq!(Accelerator::new("V100", 1).family(), Some(AcceleratorFamily::Nvidia));
+    /// assert_eq!(Accelerator::new("V520", 1).family(), Some(AcceleratorFamily::Amd));
+    /// assert_eq!(Accelerator::new("v5litepod-8", 8).family(), Some(AcceleratorFamily::Tpu));
+    /// assert_eq!(Accelerator::new("X9", 1).family(), None);
+    /// ```
+    pub fn family(&self) -> Option<AcceleratorFamily> {
+        Name::read(&self.kind).family()
+    }
+
+    /// Whether both are of the same kind, however it is written. Count and memory are not compared.
+    ///
+    /// ```
+    /// use skyward_core::spec::Accelerator;
+    ///
+    /// let v100 = Accelerator::new("V100", 1);
+    /// assert!(v100.is_same_kind(&Accelerator::new("Tesla V100-SXM2-16GB", 8)));
+    /// assert!(!Accelerator::new("T4", 1).is_same_kind(&Accelerator::new("T4g", 1)));
+    /// ```
+    pub fn is_same_kind(&self, other: &Self) -> bool {
+        Name::read(&self.kind).is_same_kind(&Name::read(&other.kind))
+    }
+
+    /// The kind's plain name: `H100` for `NVIDIA H100 80GB HBM3`, `v5e` for `tpu-v5-lite-podslice`. Of an unknown kind
+    /// it is what remains without the words that are not part of a kind.
+    ///
+    /// ```
+    /// use skyward_core::spec::Accelerator;
+    ///
+    /// assert_eq!(Accelerator::new("NVIDIA GeForce RTX 4090", 1).plain_kind(), "RTX4090");
+    /// assert_eq!(Accelerator::new("NVIDIA X9-SXM8-512GB", 1).plain_kind(), "X9");
+    /// ```
+    pub fn plain_kind(&self) -> String {
+        Name::read(&self.kind).plain()
+    }
+
+    /// The least memory of each, in GiB: what [`with_memory_gib`](Accelerator::with_memory_gib) said, or else the size
+    /// in the kind's name.
+    ///
+    /// A size in the name counts where the kind comes in several sizes, as A100 and V100 do, and where the kind is
+    /// unknown. Elsewhere it chooses nothing and may differ from what a driver reports: the driver of a T4 of 16 GB
+    /// reports 15 GiB, and the number in `GH200 480GB` is the size of the host's memory.
+    ///
+    /// ```
+    /// use skyward_core::spec::Accelerator;
+    ///
+    /// assert_eq!(Accelerator::new("A100-80GB", 8).least_memory_gib(), Some(80));
+    /// assert_eq!(Accelerator::new("A100-80GB", 8).with_memory_gib(40).least_memory_gib(), Some(40));
+    /// assert_eq!(Accelerator::new("GH200 480GB", 1).least_memory_gib(), None);
+    /// ```
+    pub fn least_memory_gib(&self) -> Option<u32> {
+        self.memory_gib.or_else(|| Name::read(&self.kind).memory_gib())
+    }
+
+    /// Known kinds whose names are nearest to this one's, the nearest first, for an error about an unknown kind; none
+    /// where no name is near.
+    ///
+    /// ```
+    /// use skyward_core::spec::Accelerator;
+    ///
+    /// assert!(Accelerator::new("MI300", 1).nearest_kinds().contains(&"MI300X"));
+    /// ```
+    pub fn nearest_kinds(&self) -> Vec<&'static str> {
+        nearest::to(&self.plain_kind())
+    }
 }
 
 impl std::fmt::Display for Accelerator {
@@ -40,3 +127,6 @@ impl std::fmt::Display for Accelerator {
         write!(f, "{}× {}", self.count, self.kind)
     }
 }
+
+#[cfg(test)]
+mod tests;

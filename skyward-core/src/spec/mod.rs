@@ -8,7 +8,7 @@ mod nodes;
 mod requirement;
 mod secret;
 
-pub use accelerator::Accelerator;
+pub use accelerator::{Accelerator, AcceleratorFamily};
 pub(crate) use image::hex;
 pub use image::{Image, IncludedFile, IndexCredentials, PackageIndex, Python};
 pub(crate) use image_check::OLDEST;
