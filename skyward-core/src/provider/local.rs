@@ -14,7 +14,7 @@ use self::claims::DEVICES;
 use self::folders::Folders;
 use self::host::Look;
 use self::marked::Looks;
-use super::models::is_kind;
+use super::models::{UnsaidMemory, serves};
 use super::{LaunchRequest, Machine, MachineStatus, Offer, Provider, Requirements};
 use crate::error::{Error, ErrorKind, Result};
 use crate::ids::{MachineId, PoolId};
@@ -191,12 +191,10 @@ fn fitted(mut offer: Offer, requirements: &Requirements) -> Option<Offer> {
     }
     if let Some(wanted) = &requirements.accelerator {
         let has = offer.accelerator.as_mut()?;
-        let memory = wanted.memory_gib.is_none_or(|memory| has.memory_gib.is_some_and(|has| has >= memory));
-        if !is_kind(&has.kind, &wanted.kind) || has.count < wanted.count || !memory {
+        if !serves(has, wanted, UnsaidMemory::TooLittle) {
             return None;
         }
         has.count = wanted.count;
-        has.kind.clone_from(&wanted.kind);
     }
     Some(offer)
 }

@@ -1,4 +1,6 @@
-//! The names of accelerators: what the driver calls them, and what the field does.
+//! The accelerators that a machine has, beside those that are asked for.
+
+use crate::spec::Accelerator;
 
 /// An accelerator, as its driver names it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -7,10 +9,30 @@ pub(super) struct Model {
     pub(super) memory_gib: Option<u32>,
 }
 
-/// Whether an accelerator of the host is the one that is asked for.
-pub(super) fn is_kind(has: &str, wanted: &str) -> bool {
-    let plain = |text: &str| text.chars().filter(char::is_ascii_alphanumeric).collect::<String>().to_ascii_uppercase();
-    plain(has) == plain(wanted)
+impl Model {
+    /// The plain name of its kind: `H100` for `NVIDIA H100 80GB HBM3`.
+    pub(super) fn kind(&self) -> String {
+        Accelerator::new(&*self.name, 1).plain_kind()
+    }
+}
+
+/// What becomes of accelerators whose memory nobody says, where some is asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum UnsaidMemory {
+    /// It is taken for enough: whoever listed them knows better.
+    Enough,
+    /// It is not enough: it would be said.
+    TooLittle,
+}
+
+/// Whether accelerators do for those that are asked for: the same kind, as many, and as much memory.
+pub(super) fn serves(has: &Accelerator, wanted: &Accelerator, unsaid: UnsaidMemory) -> bool {
+    let memory = match (wanted.least_memory_gib(), has.least_memory_gib()) {
+        (None, _) => true,
+        (Some(wanted), Some(has)) => has >= wanted,
+        (Some(_), None) => unsaid == UnsaidMemory::Enough,
+    };
+    memory && has.count >= wanted.count && has.is_same_kind(wanted)
 }
 
 /// What `nvidia-smi --query-gpu=name,memory.total --format=csv,noheader,nounits` says.
@@ -25,18 +47,6 @@ pub(super) fn parse_smi(text: &str) -> Vec<Model> {
         .collect()
 }
 
-/// The field's name for a model: `H100` for `NVIDIA H100 80GB HBM3`.
-pub(super) fn kind_of(model: &str) -> String {
-    let mut words = model.split([' ', '-']).filter(|word| !MAKERS.contains(&word.to_ascii_uppercase().as_str()));
-    match words.next() {
-        Some(line @ ("RTX" | "GTX")) => format!("{line}{}", words.next().unwrap_or_default()),
-        Some(word) => word.to_owned(),
-        None => model.to_owned(),
-    }
-}
-
-const MAKERS: [&str; 4] = ["NVIDIA", "TESLA", "GEFORCE", "QUADRO"];
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -50,11 +60,33 @@ mod tests {
             ("Tesla T4", "T4"),
             ("NVIDIA GeForce RTX 4090", "RTX4090"),
             ("NVIDIA RTX A6000", "RTXA6000"),
+            ("NVIDIA X9 512GB HBM5", "X9"),
         ] {
-            assert_eq!(kind_of(model), kind);
+            assert_eq!(Model { name: model.into(), memory_gib: None }.kind(), kind);
         }
-        assert!(is_kind("RTX4090", "rtx 4090"));
-        assert!(!is_kind("A100", "A10"));
+    }
+
+    #[test]
+    fn kind_count_and_memory_must_do() {
+        use UnsaidMemory::{Enough, TooLittle};
+
+        let big = Accelerator::new("A100", 4).with_memory_gib(80);
+        let unsaid = Accelerator::new("NVIDIA A100", 4);
+        let named = Accelerator::new("A100-SXM4-40GB", 4);
+        for (has, wanted, unknown, does) in [
+            (&big, Accelerator::new("a100", 4), TooLittle, true),
+            (&big, Accelerator::new("A100-SXM4-80GB", 1), TooLittle, true),
+            (&big, Accelerator::new("A100", 5), TooLittle, false),
+            (&big, Accelerator::new("A10", 1), TooLittle, false),
+            (&big, Accelerator::new("A100", 1).with_memory_gib(96), Enough, false),
+            (&unsaid, Accelerator::new("A100", 1), TooLittle, true),
+            (&unsaid, Accelerator::new("A100-80GB", 1), Enough, true),
+            (&unsaid, Accelerator::new("A100-80GB", 1), TooLittle, false),
+            (&named, Accelerator::new("A100-40GB", 1), TooLittle, true),
+            (&named, Accelerator::new("A100-80GB", 1), Enough, false),
+        ] {
+            assert_eq!(serves(has, &wanted, unknown), does, "{has} {wanted} {unknown:?}");
+        }
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use super::{Checked, Offer, Provider, Requirements};
 use crate::error::{Error, ErrorKind, Result};
+use crate::provider::models::{UnsaidMemory, serves};
 use crate::spec::Accelerator;
 
 impl Checked {
@@ -55,12 +56,10 @@ impl Checked {
 }
 
 pub(super) fn meets(offer: &Offer, requirements: &Requirements) -> bool {
-    let accelerator = requirements.accelerator.as_ref().is_none_or(|wanted| {
-        offer.accelerator.as_ref().is_some_and(|has| {
-            let memory = wanted.memory_gib.is_none_or(|memory| has.memory_gib.is_none_or(|has| has >= memory));
-            has.kind.eq_ignore_ascii_case(&wanted.kind) && has.count >= wanted.count && memory
-        })
-    });
+    let accelerator = requirements
+        .accelerator
+        .as_ref()
+        .is_none_or(|wanted| offer.accelerator.as_ref().is_some_and(|has| serves(has, wanted, UnsaidMemory::Enough)));
     accelerator
         && requirements.cpus.is_none_or(|cpus| offer.cpus >= cpus)
         && requirements.memory_gib.is_none_or(|memory| offer.memory_gib >= memory)

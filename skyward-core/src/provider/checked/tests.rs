@@ -191,6 +191,19 @@ async fn when_nothing_fits_the_hint_lists_what_meets_all_but_the_size() {
 }
 
 #[tokio::test]
+async fn an_accelerator_is_found_however_the_pool_and_the_provider_write_it() {
+    let mut offer = Offer::new("p3", "here", 8, 61);
+    offer.accelerator = Some(Accelerator::new("V100-SXM2", 1).with_memory_gib(16));
+    let checked = Checked::new(Arc::new(Scripted { offers: vec![offer], ..Scripted::default() }));
+    for kind in ["V100", "v100", "Tesla V100-SXM2-16GB"] {
+        assert_eq!(checked.choose(&wants(Some(kind), None)).await.unwrap().machine_type, "p3", "{kind}");
+    }
+    for kind in ["V100-32GB", "P100", "V10"] {
+        checked.choose(&wants(Some(kind), None)).await.unwrap_err();
+    }
+}
+
+#[tokio::test]
 async fn when_the_accelerator_is_missing_no_offers_without_it_are_listed() {
     for cpus in [None, Some(4)] {
         let scripted = Arc::new(with_offers());

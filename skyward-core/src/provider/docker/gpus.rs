@@ -7,7 +7,7 @@ use bollard::models::ContainerSummary;
 use super::container::{self, DEVICES};
 use crate::error::{Error, ErrorKind, Result};
 use crate::provider::local::host;
-use crate::provider::models::is_kind;
+use crate::provider::models::{UnsaidMemory, serves};
 use crate::provider::{LaunchRequest, MachineStatus, Offer};
 use crate::spec::Accelerator;
 
@@ -17,13 +17,8 @@ pub(super) async fn offers(plain: Offer, wanted: &Accelerator, told: Option<&Acc
         Some(told) => vec![told.clone()],
         None => found().await,
     };
-    let fits = |has: &&Accelerator| {
-        let memory = wanted.memory_gib.is_none_or(|memory| has.memory_gib.is_some_and(|has| has >= memory));
-        is_kind(&has.kind, &wanted.kind) && has.count >= wanted.count && memory
-    };
-    let Some(has) = has.iter().find(fits) else { return Vec::new() };
+    let Some(has) = has.iter().find(|has| serves(has, wanted, UnsaidMemory::TooLittle)) else { return Vec::new() };
     let mut given = has.clone();
-    given.kind.clone_from(&wanted.kind);
     given.count = wanted.count;
     vec![Offer { accelerator: Some(given), ..plain }]
 }
@@ -127,6 +122,9 @@ mod tests {
         assert_eq!(offered("a100", 4).await, 1);
         assert_eq!(offered("A100", 5).await, 0);
         assert_eq!(offered("H100", 1).await, 0);
+        assert_eq!(offered("NVIDIA A100-SXM4", 2).await, 1);
+        // Nothing says that these have as much.
+        assert_eq!(offered("A100-80GB", 1).await, 0);
     }
 
     fn request(node: u32) -> LaunchRequest {

@@ -1,7 +1,7 @@
 //! What a host has, and which of it is free.
 
 use super::host::Host;
-use crate::provider::models::{Model, is_kind, kind_of, parse_smi};
+use crate::provider::models::{Model, UnsaidMemory, parse_smi, serves};
 use crate::provider::{Offer, Requirements};
 use crate::spec::Accelerator;
 
@@ -67,8 +67,8 @@ impl Facts {
         if let Some(told) = &host.accelerator {
             return Some(told.clone());
         }
-        let kind = kind_of(&self.devices.first()?.name);
-        let same = self.devices.iter().all(|device| kind_of(&device.name) == kind);
+        let kind = self.devices.first()?.kind();
+        let same = self.devices.iter().all(|device| device.kind() == kind);
         let mut found = Accelerator::new(kind, u32::try_from(self.devices.len()).unwrap_or(u32::MAX));
         found.memory_gib = self.devices.iter().filter_map(|device| device.memory_gib).min();
         same.then_some(found)
@@ -97,12 +97,10 @@ impl Taken {
 /// Whether a slot's share does for these requirements.
 pub(super) fn fits(share: &Offer, requirements: &Requirements) -> bool {
     let enough = |has: u32, wanted: Option<u32>| wanted.is_none_or(|wanted| has >= wanted);
-    let accelerator = requirements.accelerator.as_ref().is_none_or(|wanted| {
-        share.accelerator.as_ref().is_some_and(|has| {
-            let memory = wanted.memory_gib.is_none_or(|memory| has.memory_gib.is_none_or(|has| has >= memory));
-            is_kind(&has.kind, &wanted.kind) && has.count >= wanted.count && memory
-        })
-    });
+    let accelerator = requirements
+        .accelerator
+        .as_ref()
+        .is_none_or(|wanted| share.accelerator.as_ref().is_some_and(|has| serves(has, wanted, UnsaidMemory::Enough)));
     accelerator && enough(share.cpus, requirements.cpus) && enough(share.memory_gib, requirements.memory_gib)
 }
 
@@ -159,6 +157,11 @@ mod tests {
             &shares[1],
             &Requirements { accelerator: Some(Accelerator::new("H200", 1)), ..Requirements::default() }
         ));
+        for (kind, does) in [("H100-SXM5-80GB", true), ("nvidia-h100-80gb", true), ("H100-94GB", false), ("H20", false)]
+        {
+            let wants = Requirements { accelerator: Some(Accelerator::new(kind, 1)), ..Requirements::default() };
+            assert_eq!(fits(&shares[1], &wants), does, "{kind}");
+        }
         assert_eq!(super::offer(&[], &wants), None);
     }
 }

@@ -3,7 +3,7 @@
 use std::process::{Command, Stdio};
 
 use crate::provider::Offer;
-use crate::provider::models::{Model, kind_of, parse_smi};
+use crate::provider::models::{Model, parse_smi};
 use crate::spec::Accelerator;
 
 /// This host without accelerators, and then each kind of accelerator that it has.
@@ -13,7 +13,7 @@ pub(in crate::provider) fn offers(look: Look) -> Vec<Offer> {
     let mut offers = vec![plain.clone()];
     let visible = chosen_devices().map_or(u32::MAX, |devices| u32::try_from(devices.len()).unwrap_or(u32::MAX));
     for model in models(look) {
-        let kind = kind_of(&model.name);
+        let kind = model.kind();
         let same = |offer: &&mut Offer| offer.accelerator.as_ref().is_some_and(|other| other.kind == kind);
         match offers.iter_mut().find(same).and_then(|offer| offer.accelerator.as_mut()) {
             Some(accelerator) => accelerator.count = (accelerator.count + 1).min(visible),

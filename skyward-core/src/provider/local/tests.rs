@@ -283,6 +283,7 @@ fn an_offer_is_cut_to_what_a_node_asks_for() {
     let wants = |accelerator: Accelerator| Requirements { accelerator: Some(accelerator), ..Requirements::default() };
     let fits = |requirements: &Requirements| fitted(offer.clone(), requirements);
     assert_eq!(fits(&wants(Accelerator::new("h200", 2))).unwrap().accelerator.unwrap().count, 2);
+    assert_eq!(fits(&wants(Accelerator::new("NVIDIA H200-SXM", 2))).unwrap().accelerator.unwrap().kind, "H200");
     assert_eq!(fits(&wants(Accelerator::new("H200", 5))), None);
     assert_eq!(fits(&wants(Accelerator::new("H100", 1))), None);
     assert_eq!(fits(&wants(Accelerator::new("H200", 1).with_memory_gib(200))), None);
