@@ -5,8 +5,9 @@ use std::time::Duration;
 use serde_json::json;
 use skyward_core::error::{Error, ErrorKind, Result};
 use skyward_core::plugin::{Hook, HookKind, Plugin};
-use skyward_core::spec::{Accelerator, ClusterInfo, Image};
+use skyward_core::spec::{Accelerator, AcceleratorFamily, ClusterInfo, Image};
 
+use crate::family::Installer;
 use crate::requirement::requirement;
 
 /// Installs JAX and joins all workers of the pool into one JAX world; see [`jax`].
@@ -24,6 +25,9 @@ pub struct Jax {
 ///
 /// Where a node has several workers, each gets its equal share of the node's accelerators. The default, one worker per node, suits JAX: it uses all of them.
 ///
+/// It serves accelerators of NVIDIA, AMD and Google (TPU). Others it refuses before anything starts, and also a kind that
+/// [`Accelerator::family`] does not know, unless [`cuda`](Jax::cuda) chooses the build.
+///
 /// ```
 /// use skyward_core::plugin::Plugin;
 /// use skyward_core::spec::{Accelerator, ClusterInfo, Image};
@@ -39,7 +43,8 @@ pub fn jax() -> Jax {
 
 impl Jax {
     /// Chooses the build for nodes with an accelerator: a CUDA version under any of its names (`12`, `13`, `12.4`, `cu124`, `cuda13`), or one of JAX's extras
-    /// ([`Jax::EXTRAS`]). Without it: `tpu` for TPUs, `rocm7-local` for AMD's, and else `cuda12`, which runs on every driver from 525 on.
+    /// ([`Jax::EXTRAS`]). Without it: `tpu` for TPUs, `rocm7-local` for AMD's, and for NVIDIA's `cuda12`, which runs on
+    /// every driver from 525 on. A build that does not run on the accelerator's family is refused.
     #[must_use]
     pub fn cuda(mut self, name: impl Into<String>) -> Self {
         self.cuda = Some(name.into());
@@ -63,10 +68,10 @@ impl Jax {
     /// The extras of JAX that install a build for an accelerator.
     pub const EXTRAS: &[&str] = &["cuda12", "cuda13", "cuda12-local", "cuda13-local", "tpu", "rocm7-local"];
 
-    /// What is to be installed on nodes with this accelerator.
-    pub(crate) fn requirement(&self, accelerator: Option<&Accelerator>) -> Result<String> {
+    /// What is to be installed on nodes with this accelerator, by `jax` or by a plugin that needs it.
+    pub(crate) fn requirement(&self, installer: &Installer, accelerator: Option<&Accelerator>) -> Result<String> {
         let chosen = self.cuda.as_deref().map(extra).transpose()?;
-        let extra = accelerator.map(|accelerator| chosen.unwrap_or_else(|| extra_of(&accelerator.kind)));
+        let extra = accelerator.map(|accelerator| extra_for(installer, accelerator, chosen)).transpose()?;
         requirement("jax", extra, self.version.as_deref())
     }
 }
@@ -95,7 +100,7 @@ impl Plugin for Jax {
             )
             .with_hint("one worker uses all of them: `.workers_per_node(1)`"));
         }
-        Ok(image.pip([self.requirement(accelerator)?]))
+        Ok(image.pip([self.requirement(&INSTALLER, accelerator)?]))
     }
 
     fn around_app(&self, _: &ClusterInfo) -> Option<Hook> {
@@ -122,19 +127,28 @@ fn extra(name: &str) -> Result<&'static str> {
     }
 }
 
-/// The extra that suits an accelerator.
-fn extra_of(kind: &str) -> &'static str {
-    let kind = kind.to_ascii_lowercase();
-    let numbered =
-        |prefix: &str| kind.strip_prefix(prefix).is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()));
-    if kind.contains("tpu") || (numbered("v") && kind != "v100") {
-        "tpu"
-    } else if numbered("mi") {
-        "rocm7-local"
-    } else {
-        "cuda12"
+/// The extra for an accelerator: the chosen one, if it is for the accelerator's family, or else the family's.
+fn extra_for(installer: &Installer, accelerator: &Accelerator, chosen: Option<&'static str>) -> Result<&'static str> {
+    if let (None, Some(chosen)) = (accelerator.family(), chosen) {
+        return Ok(chosen);
+    }
+    let family = installer.family(accelerator)?;
+    let (default, prefix) = match family {
+        AcceleratorFamily::Nvidia => ("cuda12", "cuda"),
+        AcceleratorFamily::Amd => ("rocm7-local", "rocm"),
+        AcceleratorFamily::Tpu => ("tpu", "tpu"),
+        _ => return Err(installer.unserved(accelerator, family, ELSEWHERE)),
+    };
+    match chosen {
+        Some(chosen) if !chosen.starts_with(prefix) => Err(installer.unsuited(chosen, accelerator, family)),
+        chosen => Ok(chosen.unwrap_or(default)),
     }
 }
+
+const INSTALLER: Installer = Installer { plugin: "jax", framework: "JAX", choose: "by `plugins::jax().cuda(…)`" };
+
+const ELSEWHERE: &str = "leave the plugin out and install JAX for it by the image, `.pip([…])`, or ask for an accelerator of \
+                         NVIDIA, AMD or Google TPU";
 
 const SOURCE: &str = include_str!("../python/skyward_plugins/jax.py");
 
@@ -165,7 +179,8 @@ mod tests {
             ("tpu", "tpu"),
             ("rocm7-local", "rocm7-local"),
         ] {
-            let image = jax().cuda(name).transform(Image::new(), &cluster("H100")).unwrap();
+            // Where the family is unknown the choice alone decides.
+            let image = jax().cuda(name).transform(Image::new(), &cluster("X9")).unwrap();
             assert_eq!(image.pip, [format!("jax[{extra}]")], "{name}");
         }
     }
@@ -191,10 +206,15 @@ mod tests {
             ("", "jax"),
             ("H100", "jax[cuda12]"),
             ("V100", "jax[cuda12]"),
+            ("V100-SXM2", "jax[cuda12]"),
             ("T4", "jax[cuda12]"),
             ("v5e", "jax[tpu]"),
             ("V6e", "jax[tpu]"),
+            ("Trillium", "jax[tpu]"),
+            ("tpu-v5-lite-podslice", "jax[tpu]"),
             ("MI300X", "jax[rocm7-local]"),
+            ("V520", "jax[rocm7-local]"),
+            ("NVIDIA X9", "jax[cuda12]"),
         ] {
             assert_eq!(jax().transform(Image::new(), &cluster(kind)).unwrap().pip, [requirement], "{kind}");
         }
@@ -202,6 +222,58 @@ mod tests {
         assert_eq!(pinned.transform(Image::new(), &cluster("")).unwrap().pip, ["jax==0.10.2"]);
         assert_eq!(pinned.transform(Image::new(), &cluster("H100")).unwrap().pip, ["jax[cuda13]==0.10.2"]);
         assert_eq!(pinned.constructor(), "plugins::jax().cuda(\"13\").version(\"0.10.2\")");
+    }
+
+    #[test]
+    fn accelerators_without_a_build_are_refused_by_name() {
+        let other =
+            "remove the choice or choose another one by `plugins::jax().cuda(…)`, or ask for another accelerator";
+        for (plugin, kind, message, hint) in [
+            (
+                jax(),
+                "Trn2",
+                "the plugin `jax` cannot serve Trn2, which is of the family AWS Neuron: it installs no build of JAX for it",
+                "leave the plugin out and install JAX for it by the image, `.pip([…])`, or ask for an accelerator of NVIDIA, \
+                 AMD or Google TPU",
+            ),
+            (
+                jax().cuda("12"),
+                "HL-205",
+                "the plugin `jax` cannot serve HL-205, which is of the family Intel Gaudi: it installs no build of JAX for it",
+                ELSEWHERE,
+            ),
+            (
+                jax(),
+                "H1000",
+                "the plugin `jax` cannot tell which build of JAX serves H1000: the accelerator is unknown",
+                "the nearest known names are H100; for an accelerator of another name choose the build by \
+                 `plugins::jax().cuda(…)`",
+            ),
+            (
+                jax(),
+                "quantum-annealer",
+                "the plugin `jax` cannot tell which build of JAX serves quantum-annealer: the accelerator is unknown",
+                "for an accelerator of another name choose the build by `plugins::jax().cuda(…)`",
+            ),
+            (
+                jax().cuda("cu124"),
+                "MI300X",
+                "the build `cuda12` of JAX, which is chosen in the plugin `jax`, does not run on MI300X, which is of the family \
+                 AMD",
+                other,
+            ),
+            (
+                jax().cuda("tpu"),
+                "H100",
+                "the build `tpu` of JAX, which is chosen in the plugin `jax`, does not run on H100, which is of the family \
+                 NVIDIA",
+                other,
+            ),
+        ] {
+            let error = plugin.transform(Image::new(), &cluster(kind)).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::InvalidSpec, "{kind}");
+            assert_eq!((error.message(), error.hint()), (message, Some(hint)), "{kind}");
+        }
     }
 
     #[test]

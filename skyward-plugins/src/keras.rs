@@ -3,10 +3,12 @@
 use serde_json::json;
 use skyward_core::error::{Error, ErrorKind, Result};
 use skyward_core::plugin::{Hook, HookKind, Plugin, Relation};
-use skyward_core::spec::{ClusterInfo, Image};
+use skyward_core::spec::{Accelerator, AcceleratorFamily, ClusterInfo, Image, Python};
 
+use crate::family::Installer;
 use crate::layout::Distribution;
 use crate::requirement::{asks_for, requirement};
+use crate::torch::check_default;
 
 /// Installs Keras 3 on a backend, and distributes training over all workers; see [`keras`].
 #[derive(Debug, Clone)]
@@ -34,7 +36,8 @@ pub enum Backend {
 ///
 /// On JAX with more than one worker it distributes too, unless another [`Distribution`] is chosen: `fit` averages gradients over all workers, all of which start from the same
 /// weights. Each worker feeds its own part of the data (`sky.shard(…, drop_last=True)`), in the same number of batches of the same size. This needs [`jax`](crate::jax()) before it;
-/// on one worker Keras needs no other plugin, and installs the backend itself.
+/// on one worker Keras needs no other plugin, and installs the backend itself. An accelerator that the backend has no build
+/// for is refused before anything starts, unless the image or a plugin before this one names the backend's package.
 ///
 /// ```
 /// use skyward_core::plugin::Plugin;
@@ -109,12 +112,19 @@ impl Keras {
     }
 
     /// What the backend needs where no plugin before this one installs it.
-    fn backend_requirement(&self, cluster: &ClusterInfo) -> Result<String> {
+    fn backend_requirement(&self, python: &Python, cluster: &ClusterInfo) -> Result<String> {
         let accelerator = cluster.accelerator.as_ref();
+        let installer = self.backend.installer();
         match self.backend {
-            Backend::Jax => crate::jax().requirement(accelerator),
-            Backend::Torch => Ok("torch".into()),
-            Backend::Tensorflow => requirement("tensorflow", accelerator.map(|_| "and-cuda"), None),
+            Backend::Jax => crate::jax().requirement(&installer, accelerator),
+            Backend::Torch => {
+                accelerator.map_or(Ok(()), |accelerator| check_default(&installer, accelerator, python))?;
+                Ok("torch".into())
+            }
+            Backend::Tensorflow => {
+                let extra = accelerator.map(|accelerator| tensorflow_extra(&installer, accelerator)).transpose()?;
+                requirement("tensorflow", extra, None)
+            }
         }
     }
 
@@ -133,6 +143,18 @@ impl Backend {
             Self::Torch => "torch",
             Self::Tensorflow => "tensorflow",
         }
+    }
+
+    /// Keras as what installs the backend.
+    fn installer(self) -> Installer {
+        let (framework, choose) = match self {
+            Self::Jax => ("JAX", "by `plugins::jax().cuda(…)` before `plugins::keras()`"),
+            Self::Torch => {
+                ("PyTorch", "by `plugins::torch().cuda(…)` or `plugins::torch().index(…)` before `plugins::keras()`")
+            }
+            Self::Tensorflow => ("TensorFlow", "in the image: `.pip([\"tensorflow…\"])`"),
+        };
+        Installer { plugin: "keras", framework, choose }
     }
 }
 
@@ -205,7 +227,12 @@ impl Plugin for Keras {
         }
         self.check_distribution(&image, cluster)?;
         let keras = requirement("keras", None, Some(self.version.as_deref().unwrap_or(">=3.11")))?;
-        let image = if asks_for(&image.pip, backend) { image } else { image.pip([self.backend_requirement(cluster)?]) };
+        let image = if asks_for(&image.pip, backend) {
+            image
+        } else {
+            let requirement = self.backend_requirement(&image.python, cluster)?;
+            image.pip([requirement])
+        };
         Ok(image.pip([keras]).env("KERAS_BACKEND", backend))
     }
 
@@ -222,12 +249,21 @@ impl Plugin for Keras {
     }
 }
 
+/// TensorFlow's extra for an accelerator.
+fn tensorflow_extra(installer: &Installer, accelerator: &Accelerator) -> Result<&'static str> {
+    match installer.family(accelerator)? {
+        AcceleratorFamily::Nvidia => Ok("and-cuda"),
+        family => {
+            let hint = format!("choose a build for it {}, or ask for an accelerator of NVIDIA", installer.choose);
+            Err(installer.unserved(accelerator, family, &hint))
+        }
+    }
+}
+
 const SOURCE: &str = include_str!("../python/skyward_plugins/keras.py");
 
 #[cfg(test)]
 mod tests {
-    use skyward_core::spec::Accelerator;
-
     use super::*;
     use crate::layout::ModelParallel;
 
@@ -254,6 +290,60 @@ mod tests {
         }
         let pinned = keras().version("3.15.1").transform(Image::new(), &one()).unwrap();
         assert_eq!(pinned.pip, ["jax", "keras==3.15.1"]);
+    }
+
+    #[test]
+    fn accelerators_without_a_build_of_the_backend_are_refused_by_name() {
+        let on = |kind: &str| one().with_accelerator(Some(Accelerator::new(kind, 1)));
+        let refused = |backend: Backend, kind: &str| {
+            let error = keras().backend(backend).transform(Image::new(), &on(kind)).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::InvalidSpec);
+            (error.message().to_owned(), error.hint().unwrap_or_default().to_owned())
+        };
+        for (backend, framework, kind, family) in [
+            (Backend::Jax, "JAX", "Trn1", "AWS Neuron"),
+            (Backend::Torch, "PyTorch", "MI300X", "AMD"),
+            (Backend::Torch, "PyTorch", "v5e", "Google TPU"),
+            (Backend::Tensorflow, "TensorFlow", "MI300X", "AMD"),
+            (Backend::Tensorflow, "TensorFlow", "v5e", "Google TPU"),
+            (Backend::Tensorflow, "TensorFlow", "Gaudi2", "Intel Gaudi"),
+        ] {
+            let (message, _) = refused(backend, kind);
+            assert_eq!(
+                message,
+                format!(
+                    "the plugin `keras` cannot serve {kind}, which is of the family {family}: it installs no build of \
+                     {framework} for it"
+                )
+            );
+        }
+        for (backend, framework, choose) in [
+            (Backend::Jax, "JAX", "by `plugins::jax().cuda(…)` before `plugins::keras()`"),
+            (
+                Backend::Torch,
+                "PyTorch",
+                "by `plugins::torch().cuda(…)` or `plugins::torch().index(…)` before `plugins::keras()`",
+            ),
+            (Backend::Tensorflow, "TensorFlow", "in the image: `.pip([\"tensorflow…\"])`"),
+        ] {
+            let (message, hint) = refused(backend, "quantum-annealer");
+            assert_eq!(
+                message,
+                format!(
+                    "the plugin `keras` cannot tell which build of {framework} serves quantum-annealer: the accelerator is \
+                     unknown"
+                )
+            );
+            assert_eq!(hint, format!("for an accelerator of another name choose the build {choose}"));
+            // Whoever names the package has chosen.
+            let image = Image::new().pip([backend.name()]);
+            keras().backend(backend).transform(image, &on("quantum-annealer")).unwrap();
+        }
+        // An interpreter of the user's may have a build of its own.
+        let interpreter = Image::new().python("/opt/python");
+        keras().backend(Backend::Torch).transform(interpreter, &on("MI300X")).unwrap();
+        let image = keras().transform(Image::new(), &on("v5litepod-8")).unwrap();
+        assert_eq!(image.pip, ["jax[tpu]", "keras>=3.11"]);
     }
 
     #[test]

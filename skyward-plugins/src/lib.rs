@@ -20,6 +20,7 @@
 //! # Ok::<(), skyward_core::Error>(())
 //! ```
 
+mod family;
 mod jax;
 mod keras;
 mod layout;

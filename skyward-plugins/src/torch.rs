@@ -5,8 +5,9 @@ use std::time::Duration;
 use serde_json::json;
 use skyward_core::error::{Error, ErrorKind, Result};
 use skyward_core::plugin::{Hook, HookKind, Plugin};
-use skyward_core::spec::{Accelerator, ClusterInfo, Image, PackageIndex, Python};
+use skyward_core::spec::{Accelerator, AcceleratorFamily, ClusterInfo, Image, PackageIndex, Python};
 
+use crate::family::Installer;
 use crate::requirement::{asks_for, requirement};
 
 /// Installs PyTorch and joins all workers of the pool into one process group; see [`torch`].
@@ -24,7 +25,7 @@ pub struct Torch {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Collectives {
-    /// NCCL on nodes with accelerators, else gloo.
+    /// NCCL on nodes with accelerators, but for those of TPU, Neuron and Gaudi, which it does not serve; else gloo.
     #[default]
     Auto,
     /// NCCL: tensors on NVIDIA or AMD accelerators.
@@ -43,6 +44,10 @@ pub enum Collectives {
 /// Without [`cuda`](Torch::cuda) or [`index`](Torch::index): `torch` from the default package index. Its Linux build for x86-64 is one for CUDA; it runs on nodes without an
 /// accelerator too, but has CUDA's libraries with it (measured for 2.15: 5 GB unpacked). It is the default everywhere because the smaller builds are only in PyTorch's own package index,
 /// which a node may not reach. Where it can, choose `torch().cuda("cpu")` for nodes without an accelerator: it has none of that.
+///
+/// That build serves accelerators of NVIDIA. Others are refused before anything starts, and also a kind that
+/// [`Accelerator::family`] does not know, unless [`cuda`](Torch::cuda) or [`index`](Torch::index) chooses a build, or the
+/// image names an interpreter, which may have one.
 ///
 /// NumPy is installed too, where the image does not name it: torch does not require it, but `.numpy()` and tensors as arguments and results need it.
 ///
@@ -68,6 +73,7 @@ pub fn torch() -> Torch {
 
 impl Torch {
     /// Chooses a build from PyTorch's own package index: a CUDA version (`cu126`, `12.6`), `rocm6.4`, `xpu` or `cpu`. Nodes without an accelerator get the `cpu` build.
+    /// A build that does not run on the accelerator's family is refused.
     #[must_use]
     pub fn cuda(mut self, name: impl Into<String>) -> Self {
         self.cuda = Some(name.into());
@@ -120,12 +126,23 @@ impl Torch {
     }
 
     /// Where torch comes from, if not from the default index.
-    fn url(&self, accelerator: Option<&Accelerator>) -> Result<Option<String>> {
+    fn url(&self, accelerator: Option<&Accelerator>, python: &Python) -> Result<Option<String>> {
         let build = self.cuda.as_deref().map(build).transpose()?;
         if self.index.is_some() {
             return Ok(self.index.clone());
         }
-        let build = build.map(|build| if accelerator.is_some() { build } else { "cpu".into() });
+        let build = match (build, accelerator) {
+            (Some(_), None) => Some("cpu".into()),
+            (Some(build), Some(accelerator)) => {
+                check_build(&build, accelerator)?;
+                Some(build)
+            }
+            (None, Some(accelerator)) => {
+                check_default(&INSTALLER, accelerator, python)?;
+                None
+            }
+            (None, None) => None,
+        };
         Ok(build.map(|build| format!("{PYTORCH_INDEX}/{build}")))
     }
 }
@@ -170,14 +187,14 @@ impl Plugin for Torch {
             }
             _ => {}
         }
-        let url = self.url(accelerator)?;
-        let amd = accelerator.filter(|it| it.kind.to_ascii_uppercase().starts_with("MI"));
-        if let Some(amd) = amd.filter(|_| url.is_none() && !matches!(image.python, Python::Interpreter(_))) {
+        let unserved = accelerator.filter(|_| self.collectives == Collectives::Nccl).and_then(without_nccl);
+        if let Some((accelerator, family)) = unserved {
             return refuse(
-                format!("the default build of torch is for CUDA and does not see an {}", amd.kind),
-                "choose one for ROCm: `plugins::torch().cuda(\"rocm6.4\")`",
+                format!("the plugin `torch` cannot use NCCL on {}, which is of the family {family}", accelerator.kind),
+                "leave `.collectives(…)` out or choose `Collectives::Gloo`: NCCL serves accelerators of NVIDIA and AMD",
             );
         }
+        let url = self.url(accelerator, &image.python)?;
         let named = asks_for(&image.pip, "numpy");
         let image = image.pip([requirement("torch", None, self.version.as_deref())?]);
         let image = if named { image } else { image.pip([self.numpy()]) };
@@ -187,9 +204,11 @@ impl Plugin for Torch {
         })
     }
 
-    fn around_app(&self, _: &ClusterInfo) -> Option<Hook> {
+    fn around_app(&self, cluster: &ClusterInfo) -> Option<Hook> {
         let hook = Hook::new(HookKind::App, "skyward_plugins/torch.py", SOURCE, "around_app");
+        let unserved = cluster.accelerator.as_ref().and_then(without_nccl).is_some();
         let collectives = match self.collectives {
+            Collectives::Auto if unserved => "gloo",
             Collectives::Auto => "auto",
             Collectives::Nccl => "nccl",
             Collectives::Gloo => "gloo",
@@ -217,6 +236,44 @@ fn build(name: &str) -> Result<String> {
             .with_hint("give a CUDA version with its minor number (`cu126`, `12.6`), `rocm6.4`, `xpu` or `cpu`"))
     }
 }
+
+/// Refuses a build of PyTorch's index that does not run on the accelerator's family.
+fn check_build(build: &str, accelerator: &Accelerator) -> Result<()> {
+    let Some(family) = accelerator.family() else { return Ok(()) };
+    let runs = match family {
+        AcceleratorFamily::Nvidia => build.starts_with("cu"),
+        AcceleratorFamily::Amd => build.starts_with("rocm"),
+        _ => false,
+    };
+    if runs || build == "cpu" { Ok(()) } else { Err(INSTALLER.unsuited(build, accelerator, family)) }
+}
+
+/// Refuses an accelerator that the default build does not see, for `torch` or a plugin that needs it; an interpreter of
+/// the user's may have a build of its own.
+pub(crate) fn check_default(installer: &Installer, accelerator: &Accelerator, python: &Python) -> Result<()> {
+    if matches!(python, Python::Interpreter(_)) {
+        return Ok(());
+    }
+    let family = installer.family(accelerator)?;
+    let hint = match family {
+        AcceleratorFamily::Nvidia => return Ok(()),
+        AcceleratorFamily::Amd => format!("choose a build for ROCm, such as `rocm6.4`, {}", installer.choose),
+        _ => "choose an index that has one by `plugins::torch().index(…)`, or ask for an accelerator of NVIDIA".into(),
+    };
+    Err(installer.unserved(accelerator, family, &hint))
+}
+
+/// An accelerator whose tensors NCCL does not carry, and its family.
+fn without_nccl(accelerator: &Accelerator) -> Option<(&Accelerator, AcceleratorFamily)> {
+    let family = accelerator.family()?;
+    (!matches!(family, AcceleratorFamily::Nvidia | AcceleratorFamily::Amd)).then_some((accelerator, family))
+}
+
+const INSTALLER: Installer = Installer {
+    plugin: "torch",
+    framework: "PyTorch",
+    choose: "by `plugins::torch().cuda(…)` or `plugins::torch().index(…)`",
+};
 
 const SOURCE: &str = include_str!("../python/skyward_plugins/torch.py");
 
@@ -261,7 +318,8 @@ mod tests {
             ("xpu", "xpu"),
             ("cpu", "cpu"),
         ] {
-            assert_eq!(url(&torch().cuda(name), &gpus("H100")).as_deref(), Some(build));
+            // Where the family is unknown the choice alone decides.
+            assert_eq!(url(&torch().cuda(name), &gpus("X9")).as_deref(), Some(build));
             assert_eq!(url(&torch().cuda(name), &cpus()).as_deref(), Some("cpu"));
         }
         let mirror = torch().cuda("cu126").index("https://mirror.example/torch");
@@ -307,10 +365,94 @@ mod tests {
     fn builds_and_collectives_must_suit_the_nodes() {
         let error = torch().collectives(Collectives::Nccl).transform(Image::new(), &cpus()).unwrap_err();
         assert_eq!(error.message(), "NCCL needs accelerators, and the nodes have none");
-        let error = torch().transform(Image::new(), &gpus("MI300X")).unwrap_err();
-        assert_eq!(error.message(), "the default build of torch is for CUDA and does not see an MI300X");
-        assert_eq!(url(&torch().cuda("rocm6.4"), &gpus("MI300X")).as_deref(), Some("rocm6.4"));
-        torch().transform(Image::new().python("/opt/python"), &gpus("MI300X")).unwrap();
+        for (build, kind) in [("cu126", "V100-SXM2"), ("rocm6.4", "MI300X"), ("cpu", "H100"), ("cpu", "v5e")] {
+            assert_eq!(url(&torch().cuda(build), &gpus(kind)).as_deref(), Some(build), "{kind}");
+        }
+        for kind in ["MI300X", "v5e", "X9"] {
+            torch().transform(Image::new().python("/opt/python"), &gpus(kind)).unwrap();
+            torch().index("https://mirror.example/torch").transform(Image::new(), &gpus(kind)).unwrap();
+        }
+        for kind in ["NVIDIA X9", "H100-SXM5", "nvidia-tesla-t4"] {
+            assert_eq!(url(&torch(), &gpus(kind)), None, "{kind}");
+        }
+    }
+
+    #[test]
+    fn accelerators_without_a_build_are_refused_by_name() {
+        let index = "choose an index that has one by `plugins::torch().index(…)`, or ask for an accelerator of NVIDIA";
+        let choose = "by `plugins::torch().cuda(…)` or `plugins::torch().index(…)`";
+        let other = format!("remove the choice or choose another one {choose}, or ask for another accelerator");
+        for (plugin, kind, message, hint) in [
+            (
+                torch(),
+                "MI300X",
+                "the plugin `torch` cannot serve MI300X, which is of the family AMD: it installs no build of PyTorch for it",
+                format!("choose a build for ROCm, such as `rocm6.4`, {choose}"),
+            ),
+            (
+                torch(),
+                "v5litepod-8",
+                "the plugin `torch` cannot serve v5litepod-8, which is of the family Google TPU: it installs no build of \
+                 PyTorch for it",
+                index.into(),
+            ),
+            (
+                torch(),
+                "Inf2",
+                "the plugin `torch` cannot serve Inf2, which is of the family AWS Neuron: it installs no build of PyTorch for \
+                 it",
+                index.into(),
+            ),
+            (
+                torch(),
+                "Gaudi3",
+                "the plugin `torch` cannot serve Gaudi3, which is of the family Intel Gaudi: it installs no build of PyTorch \
+                 for it",
+                index.into(),
+            ),
+            (
+                torch(),
+                "H1000",
+                "the plugin `torch` cannot tell which build of PyTorch serves H1000: the accelerator is unknown",
+                format!(
+                    "the nearest known names are H100; for an accelerator of another name choose the build {choose}"
+                ),
+            ),
+            (
+                torch().cuda("12.6"),
+                "MI300X",
+                "the build `cu126` of PyTorch, which is chosen in the plugin `torch`, does not run on MI300X, which is of the \
+                 family AMD",
+                other.clone(),
+            ),
+            (
+                torch().cuda("rocm6.4"),
+                "H100",
+                "the build `rocm6.4` of PyTorch, which is chosen in the plugin `torch`, does not run on H100, which is of the \
+                 family NVIDIA",
+                other,
+            ),
+            (
+                torch().index("https://mirror.example/torch").collectives(Collectives::Nccl),
+                "v6e",
+                "the plugin `torch` cannot use NCCL on v6e, which is of the family Google TPU",
+                "leave `.collectives(…)` out or choose `Collectives::Gloo`: NCCL serves accelerators of NVIDIA and AMD"
+                    .into(),
+            ),
+        ] {
+            let error = plugin.transform(Image::new(), &gpus(kind)).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::InvalidSpec, "{kind}");
+            assert_eq!((error.message(), error.hint()), (message, Some(&*hint)), "{kind}");
+        }
+    }
+
+    #[test]
+    fn collectives_are_those_that_the_accelerators_have() {
+        for (kind, collectives) in
+            [("H100", "auto"), ("MI300X", "auto"), ("X9", "auto"), ("v5e", "gloo"), ("Trn1", "gloo")]
+        {
+            assert_eq!(torch().around_app(&gpus(kind)).unwrap().config["collectives"], collectives, "{kind}");
+        }
     }
 
     #[test]
