@@ -2,7 +2,6 @@
 //! ```sh
 //! cargo run --example custom_provider
 //! ```
-//!
 //! `tests/custom_provider.rs` has it pass the conformance suite of the testkit; `docs/providers.md` goes through it.
 
 use std::fs;
@@ -11,87 +10,42 @@ use std::path::PathBuf;
 use async_trait::async_trait;
 use skyward::ids::{MachineId, PoolId};
 use skyward::prelude::*;
-use skyward::provider::{LaunchRequest, Machine, MachineStatus, Offer, Requirements};
+use skyward::provider::{Capabilities, LaunchBatch, LaunchRequest, Machine, MachineReport, MachineState, Offer, Place};
+use skyward::provider::{PoolRequest, Requirements, launch_each, terminate_each};
 use skyward::remote::{Command, Process, Remote};
 
-/// Machines that are folders below `root`. Each holds its own record, so that any process can list them.
+/// Machines that are folders below this one. Each holds its own record, so that any process can list them.
 #[derive(Debug, Clone)]
-pub struct Folders {
-    root: PathBuf,
-}
+pub struct Folders(PathBuf);
 
 impl Folders {
     /// Keeps the machines' folders in `root`, whose path must be short: sockets are made below it.
     pub fn new(root: impl Into<PathBuf>) -> Self {
-        Self { root: root.into() }
+        Self(root.into())
     }
 
     fn folder(&self, machine: &MachineId) -> skyward::Result<PathBuf> {
         let plain = |c: char| c.is_ascii_alphanumeric() || c == '-';
         match machine.as_str().chars().all(plain) && !machine.as_str().is_empty() {
-            true => Ok(self.root.join(machine.as_str())),
+            true => Ok(self.0.join(machine.as_str())),
             false => Err(Error::new(ErrorKind::Provider, format!("`{machine}` is no machine of this provider"))),
         }
     }
-}
 
-#[async_trait]
-impl Provider for Folders {
-    fn name(&self) -> &str {
-        "folders"
-    }
-
-    async fn identity(&self) -> skyward::Result<Option<String>> {
-        Ok(Some(self.root.to_string_lossy().into_owned()))
-    }
-
-    fn outlives_client(&self) -> bool {
-        true
-    }
-
-    async fn offers(&self, requirements: &Requirements) -> skyward::Result<Vec<Offer>> {
-        let cpus = std::thread::available_parallelism().map_or(1, |count| count.get() as u32);
-        let offer = Offer::new("folder", "this host", cpus, 1);
-        let fits = requirements.accelerator.is_none()
-            && requirements.cpus.is_none_or(|wanted| offer.cpus >= wanted)
-            && requirements.memory_gib.is_none_or(|wanted| offer.memory_gib >= wanted);
-        Ok(if fits { vec![offer] } else { Vec::new() })
-    }
-
-    async fn prepare(&self, _: &PoolId) -> skyward::Result<()> {
-        Ok(())
-    }
-
-    async fn launch(&self, request: &LaunchRequest) -> skyward::Result<Machine> {
+    fn make(&self, batch: &LaunchBatch, request: &LaunchRequest) -> skyward::Result<Machine> {
         // The launch id is the machine's id: the same launch is the same folder.
         let id = MachineId::new(request.launch.as_str());
         let folder = self.folder(&id)?;
-        let mut machine = Machine::new(request, id, "127.0.0.1", folder.to_string_lossy());
-        machine.on_client_host = true;
-        let record = serde_json::to_vec(&machine).map_err(|error| failed("describe", &folder, error.into()))?;
+        let machine = Machine::of(batch, request, id);
         // Without an await in between, the future is never dropped half-way.
         fs::create_dir_all(&folder)
-            .and_then(|()| fs::write(folder.join("machine.new"), record))
+            .and_then(|()| fs::write(folder.join("machine.new"), serde_json::to_vec(&machine)?))
             .and_then(|()| fs::rename(folder.join("machine.new"), folder.join("machine.json")))
             .map_err(|error| failed("make", &folder, error))?;
         Ok(machine)
     }
 
-    async fn inspect(&self, machines: &[MachineId]) -> skyward::Result<Vec<MachineStatus>> {
-        let state = |there| if there { MachineStatus::Running } else { MachineStatus::Gone };
-        machines.iter().map(|machine| Ok(state(self.folder(machine)?.exists()))).collect()
-    }
-
-    async fn connect(&self, machine: &Machine) -> skyward::Result<Box<dyn Remote>> {
-        let folder = self.folder(&machine.id)?;
-        if !folder.exists() {
-            return Err(Error::new(ErrorKind::Provider, format!("the machine {} is gone", machine.id)));
-        }
-        // Whatever is started on the machine carries its mark.
-        Ok(Box::new(Process::new().env("SKYWARD_MACHINE", machine.id.as_str()).folder(folder)))
-    }
-
-    async fn terminate(&self, machine: &MachineId) -> skyward::Result<()> {
+    async fn end(&self, machine: &MachineId) -> skyward::Result<()> {
         let folder = self.folder(machine)?;
         let script = "while pids=$(grep -lzxsF \"SKYWARD_MACHINE=$machine\" /proc/[0-9]*/environ | tr -dc '0-9\\n'); \
                       [ -n \"$pids\" ]; do kill -9 $pids || true; done; rm -rf \"$folder\"";
@@ -105,13 +59,61 @@ impl Provider for Folders {
         }
         Ok(())
     }
+}
+
+#[async_trait]
+impl Provider for Folders {
+    fn name(&self) -> &str {
+        "folders"
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        Capabilities::new().outlives_client()
+    }
+
+    async fn identity(&self) -> skyward::Result<String> {
+        Ok(self.0.to_string_lossy().into_owned())
+    }
+
+    async fn offers(&self, requirements: &Requirements) -> skyward::Result<Vec<Offer>> {
+        let cpus = std::thread::available_parallelism().map_or(1, |count| count.get() as u32);
+        let offer = Offer::new("folder", "this host", cpus, 1);
+        Ok(requirements.are_met_by(&offer).then_some(offer).into_iter().collect())
+    }
+
+    async fn prepare(&self, _: &PoolRequest) -> skyward::Result<()> {
+        Ok(())
+    }
+
+    async fn launch(&self, batch: &LaunchBatch) -> Vec<skyward::Result<Machine>> {
+        launch_each(batch, async |request| self.make(batch, request)).await
+    }
+
+    async fn inspect(&self, machines: &[MachineId]) -> skyward::Result<Vec<MachineReport>> {
+        let at = |folder: PathBuf| Place::new("127.0.0.1", folder.to_string_lossy()).on_client_host();
+        let report = |folder: PathBuf| match folder.exists() {
+            true => MachineReport::new(MachineState::Running).at(at(folder)),
+            false => MachineReport::new(MachineState::Gone),
+        };
+        machines.iter().map(|machine| self.folder(machine).map(report)).collect()
+    }
+
+    async fn connect(&self, machine: &Machine, _: &Place) -> skyward::Result<Box<dyn Remote>> {
+        let folder = self.folder(&machine.id)?;
+        // Whatever is started on the machine carries its mark; nothing starts in a folder that is gone.
+        Ok(Box::new(Process::new().env("SKYWARD_MACHINE", machine.id.as_str()).folder(folder)))
+    }
+
+    async fn terminate(&self, machines: &[MachineId]) -> Vec<skyward::Result<()>> {
+        terminate_each(machines, |machine| self.end(machine)).await
+    }
 
     async fn teardown(&self, _: &PoolId) -> skyward::Result<()> {
         Ok(())
     }
 
     async fn list(&self, pool: &PoolId) -> skyward::Result<Vec<Machine>> {
-        let Ok(entries) = fs::read_dir(&self.root) else { return Ok(Vec::new()) };
+        let Ok(entries) = fs::read_dir(&self.0) else { return Ok(Vec::new()) };
         let records = entries.flatten().filter_map(|entry| fs::read(entry.path().join("machine.json")).ok());
         let machines = records.filter_map(|record| serde_json::from_slice::<Machine>(&record).ok());
         Ok(machines.filter(|machine| machine.pool == *pool).collect())
@@ -134,16 +136,14 @@ fn place() -> (u32, String) {
 #[tokio::main]
 async fn main() -> skyward::Result<()> {
     let root = std::env::temp_dir().join(format!("folders-{}", std::process::id()));
-    let ran = Pool::builder()
-        .provider(Folders::new(&root))
-        .nodes(2)
-        .scope(async |pool| {
-            let places = place().broadcast(pool).await?;
-            println!("nodes and their machines: {places:?}");
-            assert_eq!(places[1], (1, format!("{}-n1-a1", pool.id())));
-            Ok(())
-        })
-        .await;
+    let pool = Pool::builder().provider(Folders::new(&root)).nodes(2);
+    let ran = pool.scope(async |pool| {
+        let places = place().broadcast(pool).await?;
+        println!("nodes and their machines: {places:?}");
+        assert_eq!(places[1], (1, format!("{}-n1-a1", pool.id())));
+        Ok(())
+    });
+    let ran = ran.await;
     fs::remove_dir(&root).map_err(|error| failed("remove", &root, error))?;
     ran
 }

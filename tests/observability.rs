@@ -279,7 +279,7 @@ async fn python_sees_the_trace_of_each_call() {
         assert!(node.closed && node.field("machine").contains(id.as_str()), "{node:?}");
         let steps = below("step", node.id);
         let names: Vec<_> = steps.iter().map(|step| step.field("step")).collect();
-        assert!(steps.iter().all(|step| step.closed) && names.starts_with(&["launch", "connect"]), "{steps:?}");
+        assert!(steps.iter().all(|step| step.closed) && names.starts_with(&["launch", "wait", "connect"]), "{steps:?}");
         assert!(names.contains(&"agent"), "{names:?}");
     }
     let workers = below("workers", span.id);

@@ -21,6 +21,15 @@ pub enum PoolEvent {
         /// The node it will be.
         node: NodeIndex,
     },
+    /// A machine was launched and is not there yet: what its provider reports has changed.
+    NodeWaiting {
+        /// The node it will be.
+        node: NodeIndex,
+        /// Its id at the provider.
+        machine: MachineId,
+        /// The state, and the provider's own words: `queued: PENDING (Resources), starts 14:00`.
+        report: String,
+    },
     /// A machine is there.
     NodeLaunched {
         /// The node it is.

@@ -49,6 +49,10 @@ number! {
     NodeIndex(u32)
 }
 number! {
+    /// A machine's number among those that were launched for its pool, from 0. A node of the pool's start has its machine's number; one that joins later can have another.
+    MachineNumber(u32)
+}
+number! {
     /// A worker's index in its pool, from 0: `node * workers_per_node + worker`.
     Rank(u32)
 }
@@ -77,6 +81,10 @@ text! {
     /// A machine, in its provider's own words.
     MachineId
 }
+text! {
+    /// An offer, in its provider's own words: what tells it from the provider's other offers.
+    OfferId
+}
 
 impl PoolId {
     /// A new id: `p-` and 10 random characters, fit for file names, labels and host names.
@@ -86,9 +94,9 @@ impl PoolId {
 }
 
 impl LaunchId {
-    /// The id of a try (from 1) to launch this node of this pool: stable within the try, new for the next.
-    pub fn of(pool: &PoolId, node: NodeIndex, attempt: Attempt) -> Self {
-        Self(format!("{pool}-n{node}-a{attempt}"))
+    /// The id of a try (from 1) to launch this machine of this pool: stable within the try, new for the next.
+    pub fn of(pool: &PoolId, number: MachineNumber, attempt: Attempt) -> Self {
+        Self(format!("{pool}-n{number}-a{attempt}"))
     }
 }
 
@@ -105,6 +113,6 @@ mod tests {
     fn pool_ids_differ_and_launch_ids_follow_them() {
         let (a, b) = (PoolId::random(), PoolId::random());
         assert_ne!(a, b);
-        assert_eq!(LaunchId::of(&a, NodeIndex(3), Attempt(1)).as_str(), format!("{a}-n3-a1"));
+        assert_eq!(LaunchId::of(&a, MachineNumber(3), Attempt(1)).as_str(), format!("{a}-n3-a1"));
     }
 }

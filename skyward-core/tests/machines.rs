@@ -7,14 +7,16 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use skyward_core::error::{Error, ErrorKind, Result};
+use skyward_core::error::{Error, ErrorKind, Result, WorkerExit};
 use skyward_core::event::{EventItem, Events, PoolEvent};
 use skyward_core::ids::{MachineId, PoolId};
 use skyward_core::pool::{ComputePool, Pool, PoolBuilder};
-use skyward_core::provider::{LaunchRequest, Machine, MachineStatus, Offer, Provider, Requirements};
+use skyward_core::provider::{
+    Capabilities, LaunchBatch, Machine, MachineReport, MachineState, Offer, Place, PoolRequest, Provider, Requirements,
+};
 use skyward_core::remote::{ByteStream, Command, CommandOutput, OnLine, Remote};
-use skyward_core::spec::Limits;
-use skyward_core::testkit::fake_provider::{Death, FakeProvider, Script, Turn};
+use skyward_core::spec::{Limits, Nodes};
+use skyward_core::testkit::fake_provider::{Arrival, Death, FakeProvider, Script, Turn};
 use skyward_core::testkit::fake_worker::Fate;
 use tokio::time::Instant;
 
@@ -23,6 +25,10 @@ use tokio::time::Instant;
 enum Story {
     /// The first machine of node 0 is gone after this time.
     MachineGone(Duration),
+    /// The first machine of node 0 is taken back by the provider after this time.
+    Preempted(Duration),
+    /// Machines are queued for so long.
+    Queued(Duration),
     /// The first connection to the agent of node 0 is cut.
     ConnectionCut,
     /// A machine is not reached for so many tries.
@@ -52,6 +58,8 @@ impl Script for Story {
         match self {
             Self::SlowStart(tries) if call < *tries => Turn::FailsForNow,
             Self::NeverReached(_) if node == 1 => Turn::FailsForNow,
+            // Once it is there, it has the time of a start.
+            Self::Queued(_) => Turn::Works(Duration::from_secs(20)),
             _ => Turn::Works(Duration::ZERO),
         }
     }
@@ -66,7 +74,15 @@ impl Script for Story {
     fn death(&self, node: u32, machine: u32) -> Option<(Duration, Death)> {
         match self {
             Self::MachineGone(after) if node == 0 && machine == 0 => Some((*after, Death::Machine)),
+            Self::Preempted(after) if node == 0 && machine == 0 => Some((*after, Death::Preemption)),
             _ => None,
+        }
+    }
+
+    fn arrival(&self, _: u32, _: u32) -> Arrival {
+        match self {
+            Self::Queued(queued) => Arrival::after(*queued, Duration::from_secs(2)),
+            _ => Arrival::default(),
         }
     }
 }
@@ -109,6 +125,50 @@ async fn a_machine_that_the_provider_reports_as_gone_is_replaced_without_reconne
     pool.shutdown(Duration::from_secs(30)).await.unwrap();
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_machine_that_is_taken_back_is_told_as_preempted() {
+    let provider = FakeProvider::new(Arc::new(Story::Preempted(Duration::from_secs(100))));
+    let pool = pool(&provider, 2).start().await.unwrap();
+    let mut events = pool.events();
+    let error = next(&mut events, |event| match event {
+        PoolEvent::NodeLost { error, .. } => Some(error.clone()),
+        _ => None,
+    })
+    .await;
+    assert_eq!(error.exit(), Some(&WorkerExit::Preempted), "{error}");
+    assert!(error.to_string().contains("as gone, because it was preempted"), "{error}");
+    pool.shutdown(Duration::from_secs(30)).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_machine_may_be_queued_for_longer_than_a_start_may_take() {
+    let mut limits = Limits::default();
+    (limits.start, limits.environment) = (Duration::from_secs(60), Duration::from_secs(1));
+    let queued = Duration::from_secs(1800);
+    let provider = FakeProvider::new(Arc::new(Story::Queued(queued)));
+    let started = Instant::now();
+    let pool = pool(&provider, 2).limits(limits).start().await.unwrap();
+    assert!(started.elapsed() >= queued, "{:?}", started.elapsed());
+    // Nor does it count for a machine that comes later.
+    pool.resize(Nodes::fixed(3)).await.unwrap();
+    assert!(started.elapsed() >= queued * 2, "{:?}", started.elapsed());
+    pool.shutdown(Duration::from_secs(30)).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_machine_that_is_queued_for_too_long_is_given_up_with_the_words_of_its_provider() {
+    let mut limits = Limits::default();
+    limits.machine_wait = Duration::from_secs(600);
+    let provider = FakeProvider::new(Arc::new(Story::Queued(Duration::from_secs(1800))));
+    let started = Instant::now();
+    let error = pool(&provider, 2).limits(limits).start().await.unwrap_err();
+    let waited = started.elapsed();
+    assert!(waited >= limits.machine_wait && waited < limits.machine_wait * 11 / 10, "{waited:?}");
+    assert!(error.message().contains("queued: PENDING (Resources)"), "{error}");
+    assert!(error.hint().unwrap().contains("`Limits::machine_wait`"), "{error}");
+    assert!(provider.machines().is_empty());
+}
+
 /// The state that a provider reports of machines that are there, once they are not reached any more.
 #[derive(Debug, Clone, Copy)]
 enum Blindness {
@@ -131,39 +191,39 @@ impl Provider for Blind {
     fn name(&self) -> &str {
         self.inner.name()
     }
-    async fn identity(&self) -> Result<Option<String>> {
-        self.inner.identity().await
+    fn capabilities(&self) -> Capabilities {
+        self.inner.capabilities()
     }
-    fn outlives_client(&self) -> bool {
-        self.inner.outlives_client()
+    async fn identity(&self) -> Result<String> {
+        self.inner.identity().await
     }
     async fn offers(&self, requirements: &Requirements) -> Result<Vec<Offer>> {
         self.inner.offers(requirements).await
     }
-    async fn prepare(&self, pool: &PoolId) -> Result<()> {
+    async fn prepare(&self, pool: &PoolRequest) -> Result<()> {
         self.inner.prepare(pool).await
     }
-    async fn launch(&self, request: &LaunchRequest) -> Result<Machine> {
-        self.inner.launch(request).await
+    async fn launch(&self, batch: &LaunchBatch) -> Vec<Result<Machine>> {
+        self.inner.launch(batch).await
     }
-    async fn inspect(&self, machines: &[MachineId]) -> Result<Vec<MachineStatus>> {
+    async fn inspect(&self, machines: &[MachineId]) -> Result<Vec<MachineReport>> {
         let is_cut = (1..=BLIND).contains(&self.opened.load(Ordering::Relaxed).saturating_sub(OPENED));
         if !is_cut {
             return self.inner.inspect(machines).await;
         }
         self.asked.fetch_add(1, Ordering::Relaxed);
         match self.how {
-            Blindness::Unknown => Ok(vec![MachineStatus::Unknown; machines.len()]),
+            Blindness::Unknown => Ok(vec![MachineReport::new(MachineState::Unknown); machines.len()]),
             Blindness::Fails => Err(Error::new(ErrorKind::Provider, "the API cannot be reached").temporary()),
             Blindness::Hangs => std::future::pending().await,
         }
     }
-    async fn connect(&self, machine: &Machine) -> Result<Box<dyn Remote>> {
-        let inner = self.inner.connect(machine).await?;
+    async fn connect(&self, machine: &Machine, at: &Place) -> Result<Box<dyn Remote>> {
+        let inner = self.inner.connect(machine, at).await?;
         Ok(Box::new(BlindRemote { inner, opened: Arc::clone(&self.opened) }))
     }
-    async fn terminate(&self, machine: &MachineId) -> Result<()> {
-        self.inner.terminate(machine).await
+    async fn terminate(&self, machines: &[MachineId]) -> Vec<Result<()>> {
+        self.inner.terminate(machines).await
     }
     async fn teardown(&self, pool: &PoolId) -> Result<()> {
         self.inner.teardown(pool).await

@@ -22,7 +22,7 @@ use skyward::event::{EventItem, Events, PoolEvent};
 use skyward::ids::{NodeIndex, PoolId, Rank};
 use skyward::payload::{PendingCompute, RetryPolicy, Target};
 use skyward::pool::{ComputePool, Pool, PoolBuilder};
-use skyward::provider::{Docker, MachineStatus, Provider};
+use skyward::provider::{Docker, MachineState, PoolRequest, Provider};
 
 fn pool(docker: Docker, nodes: u32) -> PoolBuilder {
     let mut limits = limits();
@@ -108,14 +108,15 @@ async fn a_network_whose_making_was_given_up_is_one_network_and_goes_with_its_po
     let Some(image) = engine::node_image() else { return };
     let docker = Docker::new(image);
     let pool = PoolId::random();
+    let request = PoolRequest::new(pool.clone(), Duration::from_secs(60));
     for millis in [1, 3, 9, 27] {
-        let _ = tokio::time::timeout(Duration::from_millis(millis), docker.prepare(&pool)).await;
+        let _ = tokio::time::timeout(Duration::from_millis(millis), docker.prepare(&request)).await;
     }
-    docker.prepare(&pool).await.unwrap();
+    docker.prepare(&request).await.unwrap();
     assert_eq!(engine::left(pool.as_str()), [format!("network skyward-{pool}")]);
     docker.teardown(&pool).await.unwrap();
     for millis in [1, 3, 9, 27] {
-        let _ = tokio::time::timeout(Duration::from_millis(millis), docker.prepare(&pool)).await;
+        let _ = tokio::time::timeout(Duration::from_millis(millis), docker.prepare(&request)).await;
         docker.teardown(&pool).await.unwrap();
         assert!(engine::left(pool.as_str()).is_empty(), "given up after {millis} ms");
     }
@@ -170,7 +171,7 @@ async fn a_container_that_was_never_started_is_found_and_removed() {
     let Some(image) = engine::node_image() else { return };
     let docker = Docker::new(&image);
     let pool = PoolId::random();
-    docker.prepare(&pool).await.unwrap();
+    docker.prepare(&PoolRequest::new(pool.clone(), Duration::from_secs(60))).await.unwrap();
     let name = format!("skyward-{pool}-n0-a1");
     let labels = [format!("skyward.pool={pool}"), format!("skyward.launch={pool}-n0-a1"), "skyward.node=0".to_owned()];
     let mut args = vec!["create", "--name", &name];
@@ -178,7 +179,7 @@ async fn a_container_that_was_never_started_is_found_and_removed() {
     engine::ask(&[args.as_slice(), &[&image, "true"]].concat()).unwrap();
     let machines = docker.list(&pool).await.unwrap();
     assert_eq!(machines.len(), 1, "{machines:?}");
-    assert_eq!(docker.inspect(&[machines[0].id.clone()]).await.unwrap(), [MachineStatus::Starting]);
+    assert_eq!(docker.inspect(&[machines[0].id.clone()]).await.unwrap()[0].state, MachineState::Starting);
     docker.teardown(&pool).await.unwrap();
     assert_eq!(engine::left(pool.as_str()), Vec::<String>::new());
 }

@@ -10,7 +10,7 @@ use sha2::{Digest, Sha256};
 
 use super::inputs::{Inputs, Pins};
 use super::package::{NEEDS, Package};
-use crate::provider::Machine;
+use crate::provider::Place;
 use crate::spec::{Image, Limits, OLDEST, Python, Secret, hex, normalised, requirement_name};
 
 /// How one machine is made ready for an image.
@@ -64,20 +64,20 @@ pub struct Step {
 }
 
 impl Plan {
-    /// The plan for one machine. `inputs` are the files that the image names, `setup` the commands of plugins.
-    pub fn new(image: &Image, inputs: &Inputs, machine: &Machine, setup: &[String], limits: &Limits) -> Self {
-        Self::with_package(image, inputs, machine, setup, limits, Package::embedded())
+    /// The plan for the machine at a place. `inputs` are the files that the image names, `setup` the commands of plugins.
+    pub fn new(image: &Image, inputs: &Inputs, place: &Place, setup: &[String], limits: &Limits) -> Self {
+        Self::with_package(image, inputs, place, setup, limits, Package::embedded())
     }
 
     pub(super) fn with_package(
         image: &Image,
         inputs: &Inputs,
-        machine: &Machine,
+        place: &Place,
         setup: &[String],
         limits: &Limits,
         package: &Package,
     ) -> Self {
-        let folder = machine.folder.as_str();
+        let folder = place.folder.as_str();
         let certificates = (!inputs.certificates.is_empty())
             .then(|| (format!("{folder}/certificates.pem"), Arc::from(inputs.certificates.as_slice())));
         let mut common = String::new();
@@ -91,7 +91,7 @@ impl Plan {
         set(&mut installer, "uv_version", UV_VERSION);
         set(&mut installer, "certificates", certificates.as_ref().map_or("", |(path, _)| path));
         set(&mut installer, "folder", folder);
-        set(&mut installer, "may_install", if machine.on_client_host { "" } else { "1" });
+        set(&mut installer, "may_install", if place.on_client_host { "" } else { "1" });
         set(&mut installer, "lock_wait", &(limits.environment / 6).min(LOCK_WAIT).as_secs().to_string());
         set(&mut installer, "python_request", &python_request(image));
         set(&mut installer, "check", &check(image, inputs));
@@ -110,7 +110,7 @@ impl Plan {
             let command = format!("apt-get install {}", image.apt.join(" "));
             steps.push(step("packages", &command, format!("{installer}{PACKAGES}"), limits.environment));
         }
-        if interpreter(image).is_empty() && !machine.on_client_host {
+        if interpreter(image).is_empty() && !place.on_client_host {
             steps.push(step("python", "apt-get install python3", format!("{installer}{PYTHON}"), limits.environment));
         }
         let mut uv = step("uv", "fetch uv", format!("{installer}{FETCH}{UV}"), limits.environment);
@@ -141,9 +141,8 @@ impl Plan {
             let script = format!("{home}{SETUP}{}{command}\n", image_env(image));
             step("setup", command, script, limits.environment)
         });
-        let agent = |check_only: &str| {
-            format!("{home}check_only={}\n{AGENT}{}", quoted(check_only), agent_line(machine, limits))
-        };
+        let agent =
+            |check_only: &str| format!("{home}check_only={}\n{AGENT}{}", quoted(check_only), agent_line(place, limits));
         Self {
             setup: setup.collect(),
             start: step("agent", "python -m skyward.agent", agent(""), SHORT),
@@ -151,7 +150,7 @@ impl Plan {
             steps,
             fetch,
             wheel: format!("{folder}/uv.whl"),
-            on_client_host: machine.on_client_host,
+            on_client_host: place.on_client_host,
             files,
             certificates,
             folder: folder.to_owned(),
@@ -289,14 +288,14 @@ fn image_env(image: &Image) -> String {
     image.env.iter().map(|(key, value)| format!("export {key}={}\n", quoted(value))).collect()
 }
 
-fn agent_line(machine: &Machine, limits: &Limits) -> String {
+fn agent_line(place: &Place, limits: &Limits) -> String {
     let mut line = format!(
         "exec \"$python\" -m skyward.agent --dir {} --addr {} --lease {}",
-        quoted(&machine.folder),
-        quoted(&machine.address),
+        quoted(&place.folder),
+        quoted(&place.address),
         limits.lease.as_secs_f64(),
     );
-    if machine.on_client_host {
+    if place.on_client_host {
         let _ = write!(line, " --owner-pid {}", std::process::id());
     }
     line.push('\n');

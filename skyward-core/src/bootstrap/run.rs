@@ -289,8 +289,7 @@ mod tests {
 
     use super::*;
     use crate::bootstrap::Inputs;
-    use crate::ids::{Attempt, LaunchId, MachineId, NodeIndex, PoolId};
-    use crate::provider::{LaunchRequest, Machine, Offer};
+    use crate::provider::Place;
     use crate::remote::{ByteStream, OnLine, Process};
     use crate::spec::{Image, Limits};
 
@@ -336,11 +335,8 @@ mod tests {
             std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).unwrap();
         }
         let inputs = Inputs::read(&Image::new().include(root.join("data"))).unwrap();
-        let (pool, node) = (PoolId::random(), NodeIndex(0));
-        let launch = LaunchId::of(&pool, node, Attempt(1));
-        let request = LaunchRequest::new(launch, pool, node, Offer::new("one", "here", 1, 1), Duration::ZERO);
-        let machine = Machine::new(&request, MachineId::new("m"), "", root.join("n 0").display().to_string());
-        let plan = Plan::new(&Image::new(), &inputs, &machine, &[], &Limits::default());
+        let place = Place::new("", root.join("n 0").display().to_string());
+        let plan = Plan::new(&Image::new(), &inputs, &place, &[], &Limits::default());
         let remote = Counted::default();
         // A machine that is made ready once more gets them once more.
         for round in 1..3 {

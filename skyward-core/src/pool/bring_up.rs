@@ -17,15 +17,14 @@ use super::driver;
 use super::node::{Declared, Launch, Node, Prepared, Recipe};
 use super::repair;
 use super::shared::{Shared, WorkerSlot};
-use super::sizing::MachineNumber;
 use super::status::PoolPhase;
 use super::world::World;
 use crate::bootstrap::Inputs;
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::PoolEvent;
-use crate::ids::{Generation, NodeIndex};
+use crate::ids::{Generation, MachineNumber, NodeIndex};
 use crate::plugin::PluginSet;
-use crate::provider::{Checked, Provider, Requirements};
+use crate::provider::{Checked, PoolRequest, Provider, Requirements};
 use crate::scheduler::Scheduler;
 use crate::spec::{ClusterInfo, Image, Nodes};
 
@@ -58,7 +57,9 @@ pub(crate) struct Started {
 /// A machine that is being made ready; the pool may start without it.
 pub(crate) struct Late {
     pub(crate) launch: Launch,
-    pub(crate) deadline: Instant,
+    /// Since when, and for how long without the time for which it is queued.
+    pub(crate) began: Instant,
+    pub(crate) limit: Duration,
     pub(crate) prepared: BoxFuture<'static, Result<Prepared>>,
 }
 
@@ -98,7 +99,7 @@ impl Blueprint {
         let inputs = self.read_inputs(shared.limits.start).await?;
         let offer = self.provider.choose(&self.requirements).await?;
         cleanup.arm().await?;
-        self.provider.prepare(&shared.pool).await?;
+        self.provider.prepare(&PoolRequest::new(shared.pool.clone(), shared.limits.lease)).await?;
         let recipe = Arc::new(Recipe {
             provider: self.provider.clone(),
             offer,
@@ -119,7 +120,7 @@ impl Blueprint {
         {
             let mut state = shared.lock();
             state.scheduler = Scheduler::new(count, per_node, joined, shared.limits);
-            state.scheduler.set_apart(prepared.iter().all(|prepared| !prepared.machine.on_client_host));
+            state.scheduler.set_apart(prepared.iter().all(|prepared| !prepared.place.on_client_host));
             state.workers_per_node = per_node;
             let slot = || WorkerSlot::new(Generation(0), shared.limits.max_frame);
             state.workers = (0..count * per_node).map(|_| slot()).collect();
@@ -165,20 +166,21 @@ impl Blueprint {
     async fn prepare_nodes(&self, shared: &Arc<Shared>, cleanup: &Cleanup, recipe: &Arc<Recipe>) -> Result<Machines> {
         let limits = &shared.limits;
         let wanted = self.nodes.wanted();
-        let content = Instant::now() + limits.start / 2;
-        let deadline = Instant::now() + limits.start + limits.environment;
+        let (began, limit) = (Instant::now(), limits.start + limits.environment);
+        let content = began + limits.start / 2;
         let launches = (0..wanted).map(|node| Launch::first(NodeIndex(node)));
         cleanup.intend(launches.clone().map(|launch| (launch.id(shared), launch.machine))).await?;
         let prepare = |launch: Launch| {
             let (recipe, shared, cleanup) = (Arc::clone(recipe), Arc::clone(shared), cleanup.clone());
             let prepared = async move { recipe.prepare(&shared, &cleanup, launch).await };
-            Late { launch, deadline, prepared: prepared.boxed() }
+            Late { launch, began, limit, prepared: prepared.boxed() }
         };
         let mut pending: FuturesUnordered<Late> = launches.map(prepare).collect();
         let mut prepared = Vec::new();
         let mut failed: Vec<(MachineNumber, Error)> = Vec::new();
         loop {
             let enough = prepared.len() as u32 >= self.nodes.least();
+            let deadline = shared.lock().waits.deadline(began, limit, None);
             // A pool that is content with fewer nodes waits for the rest until half of its time has passed.
             let until = if enough { content } else { deadline };
             match tokio::time::timeout_at(until, pending.next()).await {
@@ -190,10 +192,10 @@ impl Blueprint {
                 }
                 Ok(None) => break,
                 Err(_) if enough => break,
+                Err(_) if shared.lock().waits.deadline(began, limit, None) > deadline => {}
                 Err(_) => {
                     let ready = prepared.len();
-                    let message =
-                        format!("{ready} of {wanted} nodes were ready after {:?}", limits.start + limits.environment);
+                    let message = format!("{ready} of {wanted} nodes were ready after {limit:?}");
                     let error = Error::new(ErrorKind::Start, message).with_hint("`Limits::start` and `Limits::environment` give more time; `Nodes::partial` is content with fewer nodes");
                     return Err(shared.lock().waits.explain(error, None));
                 }
@@ -213,7 +215,7 @@ impl Blueprint {
                 None => error,
             });
         }
-        prepared.sort_by_key(|prepared| prepared.machine.node);
+        prepared.sort_by_key(|prepared| prepared.machine.number);
         Ok(Machines { prepared, late: pending.into_iter().collect(), failed })
     }
 }

@@ -9,11 +9,10 @@ use tokio::time::Instant;
 use super::ledger::{Ledger, PoolLedger};
 use super::node::Node;
 use super::shared::Shared;
-use super::sizing::MachineNumber;
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::PoolEvent;
-use crate::ids::{LaunchId, MachineId, PoolId};
-use crate::provider::{Checked, Machine, MachineStatus, Provider};
+use crate::ids::{LaunchId, MachineId, MachineNumber, NodeIndex, PoolId};
+use crate::provider::{Checked, Machine, MachineState, Provider};
 
 /// What a pool has to end. Clones share one list of machines.
 #[derive(Debug, Clone)]
@@ -62,7 +61,7 @@ impl Left {
 
 impl Cleanup {
     pub(crate) fn new(provider: Checked, pool: PoolId) -> Self {
-        let ledger = provider.outlives_client().then(PoolLedger::default);
+        let ledger = provider.capabilities().outlives_client.then(PoolLedger::default);
         let setting = Some("`Limits::shutdown`, or the deadline that `shutdown` is called with,");
         Self { provider, pool, machines: Arc::default(), prepared: Arc::default(), ledger, setting }
     }
@@ -90,7 +89,7 @@ impl Cleanup {
     /// Machines are going to be launched.
     pub(crate) async fn intend(&self, launches: impl Iterator<Item = (LaunchId, MachineNumber)>) -> Result<()> {
         match &self.ledger {
-            Some(ledger) => ledger.intend(launches.map(|(launch, number)| (launch, number.0)).collect()).await,
+            Some(ledger) => ledger.intend(launches.collect()).await,
             None => Ok(()),
         }
     }
@@ -127,7 +126,7 @@ impl Cleanup {
         }
         drop(nodes);
         let gone = |machine: &Machine| {
-            shared.emit(PoolEvent::NodeGone { node: machine.node, machine: machine.id.clone() });
+            shared.emit(PoolEvent::NodeGone { node: NodeIndex(machine.number.0), machine: machine.id.clone() });
         };
         self.end_all(end, gone).await
     }
@@ -195,7 +194,7 @@ impl Cleanup {
         gone: impl Fn(&Machine),
         left: &mut Left,
     ) -> Result<()> {
-        let is_meant = |machine: &Machine| only.is_none_or(|number| machine.node == number.0);
+        let is_meant = |machine: &Machine| only.is_none_or(|number| machine.number == number);
         let mut machines: Vec<Machine> = lock(&self.machines).iter().filter(|one| is_meant(one)).cloned().collect();
         left.machines = machines.iter().map(|machine| machine.id.clone()).collect();
         left.doing = "list or end the pool's machines";
@@ -230,10 +229,10 @@ impl Cleanup {
         }
         left.cause = cause.or(left.cause.take());
         left.doing = "report the state of the pool's machines";
-        let states = provider.inspect(&left.machines).await?;
+        let reports = provider.inspect(&left.machines).await?;
         let mut there = Vec::new();
-        for (machine, state) in machines.iter().zip(states) {
-            if state == MachineStatus::Gone {
+        for (machine, report) in machines.iter().zip(reports) {
+            if report.state == MachineState::Gone {
                 gone(machine);
                 lock(&self.machines).retain(|other| other.id != machine.id);
             } else {
@@ -302,9 +301,10 @@ impl Cleanup {
 
 /// Ends machines; the error of one that could not be.
 async fn terminate(provider: &Checked, machines: &[Machine], until: Instant, left: &Left) -> Option<Error> {
-    let ended = join_all(machines.iter().map(|machine| provider.terminate(&machine.id)));
+    // Each by itself: one that does not answer does not keep the others from being tried again.
+    let ended = join_all(machines.iter().map(|machine| provider.terminate(std::slice::from_ref(&machine.id))));
     match tokio::time::timeout_at(until, ended).await {
-        Ok(ended) => ended.into_iter().find_map(Result::err),
+        Ok(ended) => ended.into_iter().flatten().find_map(Result::err),
         Err(_) => Some(left.unanswered("end the machines")),
     }
 }

@@ -4,8 +4,7 @@
 
 use std::collections::BTreeSet;
 
-use super::sizing::MachineNumber;
-use crate::ids::{NodeIndex, Rank};
+use crate::ids::{MachineNumber, NodeIndex, Rank};
 
 /// The nodes of a pool that serves, and what waits for them.
 #[derive(Debug)]

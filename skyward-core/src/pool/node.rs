@@ -8,7 +8,6 @@ use super::builder::check_workers;
 use super::cleanup::Cleanup;
 use super::renewal::renew;
 use super::shared::Shared;
-use super::sizing::MachineNumber;
 use super::status::NodeStatus;
 use super::steps::Steps;
 use super::waiting::Making;
@@ -16,9 +15,9 @@ use super::world::ANSWER;
 use crate::bootstrap::{self, Inputs, Plan, Ready, StepEvent};
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::PoolEvent;
-use crate::ids::{Attempt, LaunchId, NodeIndex};
+use crate::ids::{Attempt, LaunchId, MachineNumber, NodeIndex};
 use crate::plugin::PluginSet;
-use crate::provider::{Checked, LaunchRequest, Machine, Offer, Provider};
+use crate::provider::{Arriving, Checked, LaunchBatch, LaunchRequest, Machine, Offer, Place, Provider};
 use crate::remote::Remote;
 use crate::spec::{ClusterInfo, Image, Nodes};
 
@@ -57,6 +56,7 @@ pub(crate) struct Launch {
 #[derive(Debug)]
 pub(crate) struct Prepared {
     pub(crate) machine: Machine,
+    pub(crate) place: Place,
     remote: Arc<dyn Remote>,
     ready: Ready,
     /// Its index is the one that the machine was launched for.
@@ -68,6 +68,7 @@ pub(crate) struct Prepared {
 pub(crate) struct Node {
     pub(crate) index: NodeIndex,
     pub(crate) machine: Machine,
+    pub(crate) place: Place,
     pub(crate) remote: Arc<dyn Remote>,
     pub(crate) ready: Ready,
     pub(crate) agent: Agent,
@@ -105,18 +106,22 @@ impl Recipe {
         let making = Making::begin(shared, launch);
         shared.emit(PoolEvent::NodeLaunching { node });
         let id = launch.id(shared);
-        let request =
-            LaunchRequest::new(id, shared.pool.clone(), launch.machine.0, self.offer.clone(), shared.limits.lease);
+        let limits = &shared.limits;
+        let request = LaunchRequest::new(id, shared.pool.clone(), launch.machine, limits.lease).boot(limits.start);
+        let batch = LaunchBatch::one(self.offer.clone(), request);
         let provider = self.provider.reporting(making.trouble());
-        let machine = steps.time("launch", provider.launch(&request)).await?;
+        let machine = steps.time("launch", buy(&provider, &batch)).await?;
         steps.on_machine(&machine.id);
         cleanup.add(machine.clone()).await?;
-        let event = PoolEvent::NodeLaunched { node, machine: machine.id.clone(), address: machine.address.clone() };
+        let wait = Arriving { queue: limits.machine_wait, pause: limits.lease / 4 };
+        let there = provider.until_there(&machine.id, wait, |report| making.on_report(&machine.id, report));
+        let place = steps.time("wait", there).await?;
+        let event = PoolEvent::NodeLaunched { node, machine: machine.id.clone(), address: place.address.clone() };
         shared.emit(event);
         making.step("connect");
-        let remote: Arc<dyn Remote> = Arc::from(steps.time("connect", provider.connect(&machine)).await?);
+        let remote: Arc<dyn Remote> = Arc::from(steps.time("connect", provider.connect(&machine, &place)).await?);
         let setup = self.plugins.bootstrap(&self.cluster);
-        let plan = Plan::new(&self.image, &self.inputs, &machine, &setup, &shared.limits);
+        let plan = Plan::new(&self.image, &self.inputs, &place, &setup, &shared.limits);
         let on_event = |event: StepEvent| {
             if let StepEvent::Started { step } = event {
                 making.step(step);
@@ -129,40 +134,48 @@ impl Recipe {
             let agent = connect_first(shared, remote.as_ref(), &ready, node, self.cluster.workers_per_node).await?;
             Ok((ready, agent))
         };
+        // Without a keeper nothing looks at the lease until there is an agent.
+        let lease = provider.capabilities().keeper.then_some(limits.lease);
         let made = tokio::select! {
             biased;
             made = make => made,
-            never = renew(remote.as_ref(), &machine, shared.limits.lease) => match never {},
+            never = renew(remote.as_ref(), &machine.id, &place.folder, lease) => match never {},
         };
         let (ready, agent) = made.map_err(|error: Error| {
             steps.on_failure();
             error.with_context("node", node)
         })?;
-        Ok(Prepared { machine, remote, ready, agent })
+        Ok(Prepared { machine, place, remote, ready, agent })
     }
+}
+
+/// Launches the one machine of a batch.
+async fn buy(provider: &Checked, batch: &LaunchBatch) -> Result<Machine> {
+    let none = || Error::new(ErrorKind::Provider, "`launch` gave no machine");
+    provider.launch(batch).await.pop().unwrap_or_else(|| Err(none()))
 }
 
 impl Launch {
     /// The first one of a node.
     pub(crate) fn first(node: NodeIndex) -> Self {
-        Self { node, machine: MachineNumber(node), attempt: Attempt(1) }
+        Self { node, machine: MachineNumber(node.0), attempt: Attempt(1) }
     }
 
     pub(crate) fn id(&self, shared: &Shared) -> LaunchId {
-        LaunchId::of(&shared.pool, self.machine.0, self.attempt)
+        LaunchId::of(&shared.pool, self.machine, self.attempt)
     }
 }
 
 impl Prepared {
     /// Becomes a node of the pool.
     pub(crate) async fn join(self, shared: &Arc<Shared>, index: NodeIndex, workers_per_node: u32) -> Result<Node> {
-        let Self { machine, remote, ready, agent } = self;
+        let Self { machine, place, remote, ready, agent } = self;
         let agent = match agent.gone() {
             None => agent,
             Some(_) => connect_first(shared, remote.as_ref(), &ready, index, workers_per_node).await?,
         };
         agent.take_place(index);
-        Ok(Node { index, machine, remote, ready, agent })
+        Ok(Node { index, machine, place, remote, ready, agent })
     }
 }
 
@@ -170,8 +183,8 @@ impl Node {
     /// The same node with a new connection to its agent.
     pub(crate) async fn reconnect(&self, shared: &Arc<Shared>, workers_per_node: u32) -> Result<Self> {
         let agent = connect(shared, self.remote.as_ref(), &self.ready, self.index, workers_per_node).await?;
-        let (machine, remote, ready) = (self.machine.clone(), Arc::clone(&self.remote), self.ready.clone());
-        Ok(Self { index: self.index, machine, remote, ready, agent })
+        let (machine, place, ready) = (self.machine.clone(), self.place.clone(), self.ready.clone());
+        Ok(Self { index: self.index, machine, place, remote: Arc::clone(&self.remote), ready, agent })
     }
 
     /// A machine that came to a pool that serves gets its place there.
@@ -181,7 +194,7 @@ impl Node {
     }
 
     pub(crate) fn status(&self) -> NodeStatus {
-        let (machine, address) = (self.machine.id.clone(), self.machine.address.clone());
+        let (machine, address) = (self.machine.id.clone(), self.place.address.clone());
         NodeStatus { node: self.index, machine, address, ready: true, leaving: false }
     }
 }

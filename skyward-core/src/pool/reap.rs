@@ -146,6 +146,7 @@ async fn end(orphan: Orphan, given: &[Arc<dyn Provider>]) -> Result<Ended, Left>
 /// Ends the pool's machines at one provider.
 async fn end_at(orphan: &Orphan, provider: Arc<dyn Provider>) -> Result<Vec<MachineId>> {
     let provider = Checked::new(provider);
+    let settles_in = provider.capabilities().settles_in;
     let started = Instant::now();
     let deadline = started + PATIENCE;
     // Asked once before the patience of a cleanup begins: what fails for good fails at once.
@@ -162,7 +163,7 @@ async fn end_at(orphan: &Orphan, provider: Arc<dyn Provider>) -> Result<Vec<Mach
         cleanup.end_machines(deadline, note).await?;
         let wait = {
             let gone = gone.lock().unwrap_or_else(PoisonError::into_inner);
-            orphan.unsettled(|launch| gone.values().any(|other| other == launch), started.elapsed())
+            orphan.unsettled(|launch| gone.values().any(|other| other == launch), started.elapsed(), settles_in)
         };
         if wait.is_zero() {
             return Ok(gone.into_inner().unwrap_or_else(PoisonError::into_inner).into_keys().collect());
@@ -189,10 +190,10 @@ async fn provider_of(head: &Head, given: &[Arc<dyn Provider>]) -> Result<Arc<dyn
                 continue;
             }
         };
-        if identity.is_none() || head.identity.is_none() || identity == head.identity {
+        if head.identity.as_ref().is_none_or(|of_head| *of_head == identity) {
             return Ok(Arc::clone(provider));
         }
-        others.push(shown(provider.name(), identity.as_deref()));
+        others.push(shown(provider.name(), Some(&identity)));
     }
     let local = Local::new();
     let known = match &head.identity {
@@ -205,7 +206,7 @@ async fn provider_of(head: &Head, given: &[Arc<dyn Provider>]) -> Result<Arc<dyn
     if let Some(error) = silent {
         return Err(error);
     }
-    others.push(shown(local.name(), local.identity().await?.as_deref()));
+    others.push(shown(local.name(), Some(&local.identity().await?)));
     let same = others.iter().filter(|other| other.starts_with(&shown(&head.provider, None))).cloned();
     let same: Vec<String> = same.collect();
     if !same.is_empty() {

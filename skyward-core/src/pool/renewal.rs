@@ -1,4 +1,4 @@
-//! Renews the lease of a machine that has no agent yet, if something looks at it.
+//! Renews the lease of a machine that has no agent yet.
 
 use std::convert::Infallible;
 use std::time::Duration;
@@ -7,18 +7,22 @@ use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use tokio::time::{Instant, MissedTickBehavior, interval_at};
 
-use crate::provider::Machine;
+use crate::ids::MachineId;
 use crate::provider::keeper::LEASE_FILE;
 use crate::remote::{Command, Remote};
 
 /// Renews it until the future is dropped. A renewal that takes long is of use for as long as the lease lasts, and the next does not wait for it: it may be lost.
-pub(super) async fn renew(remote: &dyn Remote, machine: &Machine, lease: Duration) -> Infallible {
-    if !machine.keeper {
-        return std::future::pending().await;
-    }
+/// Without a lease there is nothing to renew.
+pub(super) async fn renew(
+    remote: &dyn Remote,
+    machine: &MachineId,
+    folder: &str,
+    lease: Option<Duration>,
+) -> Infallible {
+    let Some(lease) = lease else { return std::future::pending().await };
     let pause = lease / 4;
     // Never made anew: who removes the lease ends the machine.
-    let touch = Command::new(["touch".to_owned(), "-c".to_owned(), format!("{}/{LEASE_FILE}", machine.folder)]);
+    let touch = Command::new(["touch".to_owned(), "-c".to_owned(), format!("{folder}/{LEASE_FILE}")]);
     let touch = touch.deadline(lease);
     let mut ticks = interval_at(Instant::now() + pause, pause);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -32,7 +36,7 @@ pub(super) async fn renew(remote: &dyn Remote, machine: &Machine, lease: Duratio
             Some(renewed) = renewals.next() => {
                 if let Err(error) = renewed {
                     // The step that runs meets the same, and tells.
-                    tracing::debug!(machine = %machine.id, %error, "the lease could not be renewed");
+                    tracing::debug!(%machine, %error, "the lease could not be renewed");
                 }
             }
         }
@@ -48,8 +52,6 @@ mod tests {
 
     use super::*;
     use crate::error::{Error, ErrorKind, Result};
-    use crate::ids::{Attempt, LaunchId, MachineId, NodeIndex, PoolId};
-    use crate::provider::{LaunchRequest, Offer};
     use crate::remote::{ByteStream, CommandOutput, OnLine};
 
     /// Takes so long for a command, and loses the first one; when the others were done.
@@ -90,10 +92,9 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_lease_is_renewed_over_a_way_that_is_slow_and_loses_a_renewal() {
         let lease = Duration::from_secs(8);
-        let machine = machine(lease);
         let remote = Slow(lease / 2, Mutex::default());
         let begin = Instant::now();
-        let _ = timeout(lease * 4, renew(&remote, &machine, lease)).await;
+        let _ = timeout(lease * 4, renew(&remote, &MachineId::new("one"), "/one", Some(lease))).await;
         let done = remote.1.into_inner().unwrap();
         let times = [&[begin], &done[1..], &[Instant::now()]].concat();
         let longest = times.windows(2).map(|pair| pair[1] - pair[0]).max().unwrap();
@@ -144,21 +145,11 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_renewal_goes_on_when_the_one_before_it_has_ended() {
         let lease = Duration::from_secs(8);
-        let machine = machine(lease);
         let remote = Stepwise::default();
         let begin = Instant::now();
-        let _ = timeout(lease, renew(&remote, &machine, lease)).await;
+        let _ = timeout(lease, renew(&remote, &MachineId::new("one"), "/one", Some(lease))).await;
         let done = remote.0.into_inner().unwrap().1;
         // It began with the second tick, and nothing keeps it from its second of steps.
         assert!(done[0] - begin < Duration::from_millis(5100), "{:?}", done[0] - begin);
-    }
-
-    fn machine(lease: Duration) -> Machine {
-        let pool = PoolId::random();
-        let launch = LaunchId::of(&pool, NodeIndex(0), Attempt(1));
-        let request = LaunchRequest::new(launch, pool, NodeIndex(0), Offer::new("one", "here", 1, 1), lease);
-        let mut machine = Machine::new(&request, MachineId::new("one"), "", "/one");
-        machine.keeper = true;
-        machine
     }
 }

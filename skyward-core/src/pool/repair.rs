@@ -32,7 +32,7 @@ pub(super) async fn reach_agent(
 
 /// Connects to an agent again. On the client's own host a socket at which nobody listens says at once that nobody ever will.
 async fn reconnect_agent(shared: &Arc<Shared>, node: &Node, workers_per_node: u32) -> Result<Node> {
-    let patience = if node.machine.on_client_host { AT_HAND } else { shared.limits.lease / 2 };
+    let patience = if node.place.on_client_host { AT_HAND } else { shared.limits.lease / 2 };
     let end = Instant::now() + patience;
     let mut pause = SHORTEST;
     loop {
@@ -46,6 +46,16 @@ async fn reconnect_agent(shared: &Arc<Shared>, node: &Node, workers_per_node: u3
         }
         tokio::time::sleep(pause).await;
         pause = (pause * 2).min(LONGEST);
+    }
+}
+
+/// The error of an agent whose connection ended with `cause` and that was not reached again. How its machine ended, where the provider says so, is how its workers did.
+pub(super) fn not_reached(cause: Error, error: Error) -> Error {
+    let exit = error.exit().cloned();
+    let told = cause.with_context("connecting again", error);
+    match exit {
+        Some(exit) => told.with_exit(exit),
+        None => told,
     }
 }
 
@@ -144,7 +154,7 @@ pub(super) async fn make(
         let prepared = recipe.prepare(&shared, &cleanup, launch).await?;
         prepared.join(&shared, launch.node, workers_per_node).await
     });
-    match tokio::time::timeout(limit, make.as_mut()).await {
+    match shared.until_ready(Instant::now(), limit, launch.machine, make.as_mut()).await {
         Ok(made) => made,
         Err(_) => {
             // What it waited for is known for as long as it is not dropped.
@@ -226,7 +236,7 @@ async fn reach_first(
     tracing::warn!(pool = %shared.pool, node = node.index.0, error = %cause, "the connection to the agent was lost while the workers were started");
     shared.emit(PoolEvent::NodeDisconnected { node: node.index, error: cause.clone() });
     let reached = reach_agent(provider.clone(), Arc::clone(shared), Arc::clone(node), workers_per_node).await;
-    let reached = reached.map_err(|error| lost_if_silent(node, cause.with_context("connecting again", error)))?;
+    let reached = reached.map_err(|error| lost_if_silent(node, not_reached(cause, error)))?;
     shared.on_agent_back(&reached);
     shared.emit(PoolEvent::NodeReconnected { node: node.index });
     Ok(reached)

@@ -16,11 +16,11 @@ use super::node::{Launch, Node};
 use super::repair;
 use super::serving::{End, Fresh, Place, Serving};
 use super::shared::Shared;
-use super::sizing::{MachineNumber, SizeStep, Sizing};
+use super::sizing::{SizeStep, Sizing};
 use super::waiting::Ending;
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::PoolEvent;
-use crate::ids::{Attempt, Generation, NodeIndex};
+use crate::ids::{Attempt, Generation, MachineNumber, NodeIndex};
 use crate::spec::Nodes;
 
 /// What is known of the nodes that come and leave.
@@ -145,8 +145,8 @@ impl Serving {
     }
 
     pub(super) fn on_add_failed(&mut self, machine: MachineNumber, error: Error) {
-        tracing::warn!(pool = %self.shared.pool, node = machine.0.0, %error, "a further machine could not be made ready");
-        self.shared.emit(PoolEvent::NodeFailed { node: machine.0, error: error.clone() });
+        tracing::warn!(pool = %self.shared.pool, node = machine.0, %error, "a further machine could not be made ready");
+        self.shared.emit(PoolEvent::NodeFailed { node: NodeIndex(machine.0), error: error.clone() });
         self.growth.error = Some(error);
         let steps = self.growth.sizing.on_failed(machine);
         if self.growth.sizing.has_given_up()
@@ -190,8 +190,8 @@ impl Serving {
 
     pub(super) fn on_dismissed(&mut self, machine: MachineNumber, dismissed: Result<()>) {
         if let Err(error) = &dismissed {
-            tracing::error!(pool = %self.shared.pool, node = machine.0.0, %error, "a machine that was given back is not confirmed gone");
-            self.shared.emit(PoolEvent::NodeLeft { node: machine.0, error: error.clone() });
+            tracing::error!(pool = %self.shared.pool, node = machine.0, %error, "a machine that was given back is not confirmed gone");
+            self.shared.emit(PoolEvent::NodeLeft { node: NodeIndex(machine.0), error: error.clone() });
         }
         self.growth.sizing.on_dismissed(machine, dismissed.is_ok());
     }
@@ -238,7 +238,7 @@ impl Serving {
         let per_node = self.world.cluster.workers_per_node;
         match step {
             SizeStep::Launch { machine } => {
-                let launch = Launch { node: machine.0, machine, attempt: self.growth.next_attempt(machine) };
+                let launch = Launch { node: NodeIndex(machine.0), machine, attempt: self.growth.next_attempt(machine) };
                 let (recipe, cleanup, shared) =
                     (Arc::clone(&self.recipe), self.cleanup.clone(), Arc::clone(&self.shared));
                 let add = repair::make(recipe, cleanup, shared, launch, per_node);
@@ -247,7 +247,7 @@ impl Serving {
             SizeStep::Forget { machine } => {
                 self.jobs.end(Job::Add(machine));
                 let node = self.growth.ready.remove(&machine).map(Arc::new);
-                self.dismiss(machine, machine.0, node);
+                self.dismiss(machine, NodeIndex(machine.0), node);
             }
             SizeStep::Join { node, machine } => {
                 let Some(mut joined) = self.growth.ready.remove(&machine) else { return };
@@ -315,7 +315,7 @@ impl Serving {
     /// Gives a node that has joined its place.
     fn seat(&mut self, node: Node) {
         let index = node.index;
-        let machine = MachineNumber(node.machine.node);
+        let machine = node.machine.number;
         let attempt = self.growth.attempts.get(&machine).copied().unwrap_or(Attempt(1));
         let place = Place { launch: Launch { node: index, machine, attempt }, node: Some(Arc::new(node)) };
         match self.nodes.get_mut(index.0 as usize) {
@@ -344,9 +344,9 @@ impl Serving {
 
 /// A machine that was asked for when the pool started, and is not ready yet.
 pub(super) async fn connect_late(shared: Arc<Shared>, late: Late, workers_per_node: u32) -> Result<Node> {
-    let (deadline, machine) = (late.deadline, late.launch.machine);
+    let (began, limit, machine) = (late.began, late.limit, late.launch.machine);
     let mut late = std::pin::pin!(late);
-    let Ok((launch, prepared)) = tokio::time::timeout_at(deadline, late.as_mut()).await else {
+    let Ok((launch, prepared)) = shared.until_ready(began, limit, machine, late.as_mut()).await else {
         let error = Error::new(ErrorKind::Timeout, "it was not ready in time")
             .with_hint("`Limits::start` and `Limits::environment` give more time");
         return Err(shared.lock().waits.explain(error, Some(machine)));

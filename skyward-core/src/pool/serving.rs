@@ -12,7 +12,6 @@ use super::node::{Launch, Node, Recipe};
 use super::repair;
 use super::resize::Growth;
 use super::shared::{Shared, closed};
-use super::sizing::MachineNumber;
 use super::world::{NotStarted, World};
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::PoolEvent;
@@ -69,10 +68,10 @@ impl Serving {
         let per_node = world.cluster.workers_per_node;
         let joined = shared.lock().scheduler.is_joined();
         let place = |node: Arc<Node>| {
-            let launch = Launch { node: node.index, machine: MachineNumber(node.machine.node), attempt: Attempt(1) };
+            let launch = Launch { node: node.index, machine: node.machine.number, attempt: Attempt(1) };
             Place { launch, node: Some(node) }
         };
-        let machines = nodes.iter().map(|node| MachineNumber(node.machine.node)).collect();
+        let machines = nodes.iter().map(|node| node.machine.number).collect();
         let coming = late.iter().map(|late| late.launch.machine).chain(failed.iter().map(|(machine, _)| *machine));
         let growth = Growth::new(joined, wanted, per_node, machines, coming, shared);
         let mut serving = Self {
@@ -274,7 +273,7 @@ impl Serving {
                 self.jobs.begin(job, async move {
                     // What ended the connection says more than that there is none; why there is none tells an agent that is gone from a machine that cannot be reached.
                     End::Node(reach.await.map(Box::new).map_err(|error| match cause {
-                        Some(cause) => cause.with_context("connecting again", error),
+                        Some(cause) => repair::not_reached(cause, error),
                         None => error,
                     }))
                 });
@@ -312,7 +311,7 @@ impl Serving {
                 && let Some(node) = self.node(index)
                 && let Some(fresh) = self.fresh.remove(&index)
             {
-                let (machine, address) = (node.machine.id.clone(), node.machine.address.clone());
+                let (machine, address) = (node.machine.id.clone(), node.place.address.clone());
                 self.shared.emit(match fresh {
                     Fresh::Replaced => PoolEvent::NodeReplaced { node: index, machine, address },
                     Fresh::Joined => PoolEvent::NodeJoined { node: index, machine, address },

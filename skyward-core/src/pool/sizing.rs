@@ -7,11 +7,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::ids::NodeIndex;
-
-/// The number by which the provider knows a machine, as that of a node: a node of the pool's start has its machine's number, one that comes later can have another.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct MachineNumber(pub(crate) NodeIndex);
+use crate::ids::{MachineNumber, NodeIndex};
 
 /// The nodes that there are, that come and that leave.
 #[derive(Debug)]
@@ -72,12 +68,6 @@ pub(crate) enum SizeStep {
     Release,
     /// The world is idle: of its nodes the first `stay` stay, and these machines join behind them.
     Reshape { stay: u32, left: Vec<MachineNumber>, join: Vec<MachineNumber> },
-}
-
-impl MachineNumber {
-    pub(crate) fn of(number: u32) -> Self {
-        Self(NodeIndex(number))
-    }
 }
 
 impl Sizing {
@@ -294,7 +284,7 @@ impl Sizing {
                 || self.leaving.contains(machine)
                 || self.left.contains(machine)
         };
-        (0..).map(MachineNumber::of).find(|machine| !taken(machine)).unwrap_or(MachineNumber::of(u32::MAX))
+        (0..).map(MachineNumber).find(|machine| !taken(machine)).unwrap_or(MachineNumber(u32::MAX))
     }
 
     fn phase(&self, node: NodeIndex) -> Option<Phase> {

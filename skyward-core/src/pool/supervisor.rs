@@ -15,6 +15,7 @@ use super::driver::Driver;
 use super::shared::Shared;
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::PoolEvent;
+use crate::ids::NodeIndex;
 use crate::provider::Machine;
 
 /// Runs a pool's driver, and ends in its place what it did not end.
@@ -72,7 +73,7 @@ impl Remains {
     async fn end(&self) {
         let Self { shared, cleanup } = self;
         let gone = |machine: &Machine| {
-            shared.emit(PoolEvent::NodeGone { node: machine.node, machine: machine.id.clone() });
+            shared.emit(PoolEvent::NodeGone { node: NodeIndex(machine.number.0), machine: machine.id.clone() });
         };
         if cleanup.is_done() {
             return self.conclude(Ok(()));

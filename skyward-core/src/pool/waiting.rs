@@ -2,22 +2,30 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::future::Future;
 use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::error::Elapsed;
+use tokio::time::{Instant, timeout_at};
 
 use super::node::Launch;
 use super::shared::{Shared, State};
-use super::sizing::MachineNumber;
 use crate::error::Error;
-use crate::ids::NodeIndex;
+use crate::event::PoolEvent;
+use crate::ids::{MachineId, MachineNumber, NodeIndex};
+use crate::provider::{MachineReport, MachineState};
 
 /// Something that a pool waits for; it displays as a few words.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum WaitingFor {
-    /// A machine is being launched.
+    /// A machine is being launched, or was launched and is not there yet.
     Machine {
-        /// The node that it is to be; of one that comes to a pool that serves, the number by which the provider knows it.
+        /// The node that it is to be; of one that comes to a pool that serves, its machine number.
         node: NodeIndex,
+        /// What the provider reports of the machine: its state, and the provider's own words. None before it was launched.
+        report: Option<String>,
     },
     /// A machine is there, and made ready: reached, its environment built, its agent started.
     Environment {
@@ -74,6 +82,10 @@ struct Made {
     /// The node for those who watch.
     node: NodeIndex,
     step: Option<&'static str>,
+    /// What the provider reported of the machine last, as long as it was not there.
+    report: Option<String>,
+    /// For how long it was queued, and since when it is.
+    queued: (Duration, Option<Instant>),
     /// What the step failed with the last time; it is tried again.
     trouble: Option<Error>,
 }
@@ -125,9 +137,19 @@ impl Waits {
 }
 
 impl Made {
+    fn new(node: NodeIndex, step: Option<&'static str>) -> Self {
+        Self { node, step, report: None, queued: (Duration::ZERO, None), trouble: None }
+    }
+
+    /// For how long the machine was queued.
+    fn queued(&self, now: Instant) -> Duration {
+        let (before, since) = self.queued;
+        before + since.map_or(Duration::ZERO, |since| now - since)
+    }
+
     fn waiting_for(&self) -> WaitingFor {
         match self.step {
-            None => WaitingFor::Machine { node: self.node },
+            None => WaitingFor::Machine { node: self.node, report: self.report.clone() },
             Some(step) => WaitingFor::Environment { node: self.node, step },
         }
     }
@@ -144,13 +166,38 @@ impl fmt::Display for Made {
 
 impl Making {
     pub(crate) fn begin(shared: &Arc<Shared>, launch: Launch) -> Self {
-        shared.lock().waits.making.insert(launch.machine, Made { node: launch.node, step: None, trouble: None });
+        shared.lock().waits.making.insert(launch.machine, Made::new(launch.node, None));
         Self { shared: Arc::clone(shared), launch }
     }
 
     pub(crate) fn step(&self, step: &'static str) {
-        let made = Made { node: self.launch.node, step: Some(step), trouble: None };
-        self.shared.lock().waits.making.insert(self.launch.machine, made);
+        let mut made = Made::new(self.launch.node, Some(step));
+        let mut state = self.shared.lock();
+        if let Some(before) = state.waits.making.get(&self.launch.machine) {
+            made.queued = (before.queued(Instant::now()), None);
+        }
+        state.waits.making.insert(self.launch.machine, made);
+    }
+
+    /// Notes what the provider reports of the machine, which is not there yet; emits it where it is news.
+    pub(crate) fn on_report(&self, machine: &MachineId, report: &MachineReport) {
+        let (now, text, node) = (Instant::now(), report.to_string(), self.launch.node);
+        let is_news = {
+            let mut state = self.shared.lock();
+            let Some(made) = state.waits.making.get_mut(&self.launch.machine) else { return };
+            made.queued = match report.state {
+                MachineState::Queued => (made.queued.0, Some(made.queued.1.unwrap_or(now))),
+                // Nothing is concluded from what is not known.
+                MachineState::Unknown => made.queued,
+                _ => (made.queued(now), None),
+            };
+            let waits = matches!(report.state, MachineState::Queued | MachineState::Starting);
+            let before = std::mem::replace(&mut made.report, waits.then(|| text.clone()));
+            waits && before.as_ref() != Some(&text)
+        };
+        if is_news {
+            self.shared.emit(PoolEvent::NodeWaiting { node, machine: machine.clone(), report: text });
+        }
     }
 
     /// Notes what the present step fails with, while it is tried again.
@@ -167,6 +214,45 @@ impl Making {
 impl Drop for Making {
     fn drop(&mut self) {
         self.shared.lock().waits.making.remove(&self.launch.machine);
+    }
+}
+
+impl Shared {
+    /// Waits until a machine is ready, for so long since then; the time for which it is queued does not count.
+    ///
+    /// # Cancel safety
+    ///
+    /// As `ready`.
+    pub(super) async fn until_ready<F: Future + Unpin>(
+        &self,
+        began: Instant,
+        limit: Duration,
+        machine: MachineNumber,
+        mut ready: F,
+    ) -> std::result::Result<F::Output, Elapsed> {
+        loop {
+            let deadline = self.lock().waits.deadline(began, limit, Some(machine));
+            let late = match timeout_at(deadline, &mut ready).await {
+                Ok(ready) => return Ok(ready),
+                Err(late) => late,
+            };
+            if self.lock().waits.deadline(began, limit, Some(machine)) <= deadline {
+                return Err(late);
+            }
+        }
+    }
+}
+
+impl Waits {
+    /// When a wait that began then and may take so long is over: the time for which a machine is queued does not count, which has a limit of its own. `only` names a machine.
+    pub(crate) fn deadline(&self, began: Instant, limit: Duration, only: Option<MachineNumber>) -> Instant {
+        let now = Instant::now();
+        let made = self.making.iter().filter(|(machine, _)| only.is_none_or(|only| only == **machine));
+        let made: Vec<&Made> = made.map(|(_, made)| made).collect();
+        let queued = made.iter().map(|made| made.queued(now)).max().unwrap_or_default();
+        let deadline = began + limit + queued;
+        // One that is queued now will have been queued for longer.
+        if made.iter().any(|made| made.queued.1.is_some()) { deadline.max(now + AGAIN) } else { deadline }
     }
 }
 
@@ -213,7 +299,7 @@ impl State {
             }
         }
         all.extend(self.scheduler.is_held().then_some(WaitingFor::World));
-        all.extend(waits.ending.iter().map(|machine| WaitingFor::End { node: machine.0 }));
+        all.extend(waits.ending.iter().map(|machine| WaitingFor::End { node: NodeIndex(machine.0) }));
         all
     }
 }
@@ -221,7 +307,8 @@ impl State {
 impl fmt::Display for WaitingFor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Machine { node } => write!(f, "a machine for node {node} is being launched"),
+            Self::Machine { node, report: None } => write!(f, "a machine for node {node} is being launched"),
+            Self::Machine { node, report: Some(report) } => write!(f, "the machine for node {node} is {report}"),
             Self::Environment { node, step } => write!(f, "the machine of node {node} is being made ready: {step}"),
             Self::Hooks { node, workers: 1 } => {
                 write!(f, "1 worker of node {node} is being started and enters its hooks")
@@ -238,5 +325,7 @@ impl fmt::Display for WaitingFor {
     }
 }
 
+/// After this time it is looked again whether a machine is still queued.
+const AGAIN: Duration = Duration::from_secs(1);
 /// How many machines an error names that were not ready in time.
 const MOST_LATE: usize = 8;

@@ -285,7 +285,7 @@ impl World {
                 head_addr: roster.head.clone(),
                 head_port: port,
                 job_id: shared.pool.to_string(),
-                addr: node.machine.address.clone(),
+                addr: node.place.address.clone(),
                 accelerators,
                 total_accelerators: accelerators * total,
                 accelerator: self.cluster.accelerator.clone(),

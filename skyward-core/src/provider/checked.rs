@@ -11,10 +11,12 @@ use std::time::Duration;
 use async_trait::async_trait;
 use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 
-use self::choice::meets;
 use self::looks::Looks;
-use super::{LaunchRequest, Machine, MachineStatus, Offer, Provider, Requirements};
-use crate::error::{Error, ErrorKind, ErrorStatus, Result};
+use super::{
+    Capabilities, LaunchBatch, Machine, MachineReport, MachineState, Offer, Place, PoolRequest, Provider, Reason,
+    Requirements,
+};
+use crate::error::{Error, ErrorKind, ErrorStatus, Result, WorkerExit};
 use crate::ids::{MachineId, PoolId};
 use crate::remote::Remote;
 
@@ -65,7 +67,7 @@ impl Checked {
         Self { report: Report(Arc::new(report)), ..self.clone() }
     }
 
-    /// Waits until the provider reports the machine as ending or gone, and returns that as an error. It is asked after `first`, then again and again, at last each 15 seconds. Nothing is
+    /// Waits until the provider reports the machine as ending, released or gone, and returns that as an error. It is asked after `first`, then again and again, at last each 15 seconds. Nothing is
     /// concluded from a provider that cannot be asked, or that does not know.
     ///
     /// # Cancel safety
@@ -75,49 +77,164 @@ impl Checked {
         let mut pause = first;
         loop {
             sleep(pause).await;
-            let state = match self.looks.state(&self.inner, machine).await {
-                MachineStatus::Ending => "ending",
-                MachineStatus::Gone => "gone",
-                MachineStatus::Starting | MachineStatus::Running | MachineStatus::Unknown => {
-                    pause = (pause * 2).clamp(SHORTEST_LOOK, LONGEST_LOOK);
-                    continue;
+            match self.looks.report(&self.inner, machine).await {
+                Ok(report) if report.state.is_over() => return self.over(machine, &report),
+                Ok(_) => {}
+                Err(error) => {
+                    tracing::debug!(provider = self.name(), %machine, %error, "the state of a machine is not known");
                 }
-            };
-            return Error::new(
-                ErrorKind::Provider,
-                format!("the provider {} reports the machine {machine} as {state}", self.name()),
-            );
+            }
+            pause = longer(pause);
         }
     }
 
-    async fn call<T, F: Future<Output = Result<T>>>(&self, call: &Call<'_>, attempt: impl Fn() -> F) -> Result<T> {
+    /// Waits until the machine is there, and returns where. Each report on the way is shown to `on_report`. It has the time that a call of `connect` has, and `wait.queue` on top of that while it is
+    /// queued; a provider that does not know now changes nothing about which of the two runs.
+    ///
+    /// # Errors
+    ///
+    /// The machine is ending, released or gone; it was not there in time, with the provider's last words; or the provider cannot be asked at all.
+    ///
+    /// # Cancel safety
+    ///
+    /// Only asks.
+    pub(crate) async fn until_there(
+        &self,
+        machine: &MachineId,
+        wait: Arriving,
+        on_report: impl Fn(&MachineReport),
+    ) -> Result<Place> {
+        let limit = self.most.unwrap_or(10 * MINUTE);
+        let (mut queued, mut started, mut is_queued) = (Duration::ZERO, Duration::ZERO, false);
+        let mut pause = Duration::ZERO;
+        loop {
+            let asked = Instant::now();
+            // The first look is for a machine that is there already, and does not wait for others that are asked about.
+            let look = async {
+                match pause.is_zero() {
+                    true => Looks::now(&self.inner, machine).await,
+                    false => self.looks.report(&self.inner, machine).await,
+                }
+            };
+            let report = match look.await {
+                Ok(report) => report,
+                Err(error) if error.status() == ErrorStatus::Temporary => {
+                    MachineReport::new(MachineState::Unknown).saying(error.message())
+                }
+                Err(error) => return Err(self.told(error, "machine", machine.as_str(), 1)),
+            };
+            on_report(&report);
+            match &report.place {
+                Some(place) if report.state == MachineState::Running => return self.checked_place(place),
+                _ if report.state.is_over() => return Err(self.over(machine, &report).with_hint(UNREACHED)),
+                _ => {}
+            }
+            // Nothing is concluded from what is not known.
+            is_queued = report.state == MachineState::Queued || is_queued && report.state == MachineState::Unknown;
+            let (spent, most, setting) = match is_queued {
+                true => (&mut queued, wait.queue, "Limits::machine_wait"),
+                false => (&mut started, limit, "Limits::start"),
+            };
+            *spent += asked.elapsed();
+            if *spent >= most {
+                let what =
+                    format!("the provider {} reports the machine {machine} as {report} after {most:?}", self.name());
+                return Err(Error::new(ErrorKind::Timeout, what).with_hint(format!("`{setting}` gives more time")));
+            }
+            pause = (pause * 2).clamp(FIRST_PAUSE, wait.pause.clamp(FIRST_PAUSE, LONGEST_LOOK));
+            let paused = pause.min(most - *spent);
+            sleep(paused).await;
+            *spent += paused;
+        }
+    }
+
+    fn checked_place(&self, place: &Place) -> Result<Place> {
+        let Place { folder, address, .. } = place;
+        match () {
+            () if folder.len() > LONGEST_FOLDER || !folder.starts_with('/') => {
+                let what = "the machine's folder is not an absolute path short enough for Unix sockets";
+                Err(self.broken(what).with_context("folder", folder))
+            }
+            () if address.is_empty() => Err(self.broken("a machine that runs has no address")),
+            () => Ok(place.clone()),
+        }
+    }
+
+    /// The error of a machine that is ending, released or gone.
+    fn over(&self, machine: &MachineId, report: &MachineReport) -> Error {
+        let message = format!("the provider {} reports the machine {machine} as {report}", self.name());
+        let error = Error::new(ErrorKind::Provider, message);
+        match report.reason {
+            Some(Reason::Preempted) => error.with_exit(WorkerExit::Preempted),
+            _ => error,
+        }
+    }
+
+    async fn call<T, F: Future<Output = Result<T>>>(
+        &self,
+        call: &Call,
+        on: &str,
+        attempt: impl Fn() -> F,
+    ) -> Result<T> {
+        let attempt = &attempt;
+        let mut done = self.call_each(call, &[on], |_| async move { vec![attempt().await] }).await;
+        done.pop().unwrap_or_else(|| Err(self.broken("a call has no answer")))
+    }
+
+    /// One call for many: `on` names each, and `attempt` gets the places of those that are tried. It is tried again for those for which it failed for now.
+    async fn call_each<T, F: Future<Output = Vec<Result<T>>>>(
+        &self,
+        call: &Call,
+        on: &[&str],
+        attempt: impl Fn(Vec<usize>) -> F,
+    ) -> Vec<Result<T>> {
         let deadline = Instant::now() + call.limit.min(NEVER);
         let mut pause = FIRST_PAUSE;
+        let mut done: Vec<Option<Result<T>>> = on.iter().map(|_| None).collect();
+        let mut left: Vec<usize> = (0..on.len()).collect();
         for tries in 1_u32.. {
-            let error = match timeout_at(deadline, attempt()).await {
-                Ok(Ok(done)) => return Ok(done),
-                Ok(Err(error)) => error,
-                Err(_) => return Err(self.told(self.late(call), call, tries)),
+            let Some(first) = left.first().map(|one| on[*one]) else { break };
+            let answers: Vec<Result<T>> = match timeout_at(deadline, attempt(left.clone())).await {
+                Ok(answers) if answers.len() == left.len() => answers,
+                Ok(_) => left.iter().map(|_| Err(self.broken("a call did not answer for each machine"))).collect(),
+                Err(_) => {
+                    let late = self.late(call);
+                    for one in left {
+                        done[one] = Some(Err(self.told(late.clone(), call.kind, on[one], tries)));
+                    }
+                    break;
+                }
             };
-            if error.status() != ErrorStatus::Temporary || tries == call.tries {
-                return Err(self.told(error, call, tries));
+            let is_last = tries == call.tries;
+            let next = Instant::now() + jittered(pause, mixed(self.salt.wrapping_add(tries.into()), first));
+            let mut trouble = None;
+            for (one, answer) in std::mem::take(&mut left).into_iter().zip(answers) {
+                let told = |error: Error| self.told(error, call.kind, on[one], tries);
+                done[one] = Some(match answer {
+                    Err(error) if error.status() == ErrorStatus::Temporary && !is_last && next < deadline => {
+                        trouble.get_or_insert_with(|| error.clone());
+                        left.push(one);
+                        Err(error)
+                    }
+                    Err(error) if error.status() == ErrorStatus::Temporary && !is_last => {
+                        let error = error.with_context("given up after", format!("{:?}", call.limit));
+                        Err(told(self.of_limit(error, call)))
+                    }
+                    answer => answer.map_err(told),
+                });
             }
-            let next = Instant::now() + jittered(pause, mixed(self.salt.wrapping_add(tries.into()), call.on));
-            if next >= deadline {
-                let error = error.with_context("given up after", format!("{:?}", call.limit));
-                return Err(self.told(self.of_limit(error, call), call, tries));
-            }
-            tracing::debug!(provider = self.name(), what = call.what, on = call.on, tries, %error, "trying again");
+            let Some(error) = trouble else { break };
+            tracing::debug!(provider = self.name(), what = call.what, on = first, tries, %error, "trying again");
             (self.report.0)(&error);
             *lock(&call.last) = Some(error);
             sleep_until(next).await;
             pause = (pause * 2).min(LONGEST_PAUSE);
         }
-        unreachable!("the loop ends by returning")
+        done.into_iter().map(|done| done.unwrap_or_else(|| Err(self.broken("a call has no answer")))).collect()
     }
 
     /// The error of a call that did not return. What the provider said before says why.
-    fn late(&self, call: &Call<'_>) -> Error {
+    fn late(&self, call: &Call) -> Error {
         let message = format!("{} did not {} within {:?}", self.name(), call.what, call.limit);
         let error = match lock(&call.last).take() {
             Some(last) => {
@@ -130,7 +247,7 @@ impl Checked {
     }
 
     /// Names the setting that gives a call more time.
-    fn of_limit(&self, error: Error, call: &Call<'_>) -> Error {
+    fn of_limit(&self, error: Error, call: &Call) -> Error {
         let Some(setting) = self.setting.filter(|_| self.most == Some(call.limit)) else { return error };
         let more = format!("`{setting}` gives more time");
         let hint = error.hint().map_or(more.clone(), |hint| format!("{hint}; {more}"));
@@ -138,14 +255,14 @@ impl Checked {
     }
 
     /// A call that may take so long, and no longer than any may.
-    fn within<'a>(&self, limit: Duration, what: &'static str, kind: &'static str, on: &'a str) -> Call<'a> {
+    fn within(&self, limit: Duration, what: &'static str, kind: &'static str) -> Call {
         let limit = self.most.map_or(limit, |most| limit.min(most));
-        Call { what, kind, on, limit, tries: TRIES, last: Mutex::default() }
+        Call { what, kind, limit, tries: TRIES, last: Mutex::default() }
     }
 
-    fn told(&self, error: Error, call: &Call<'_>, tries: u32) -> Error {
+    fn told(&self, error: Error, kind: &'static str, on: &str, tries: u32) -> Error {
         let error = error.with_context("provider", self.name());
-        let error = if call.on.is_empty() { error } else { error.with_context(call.kind, call.on) };
+        let error = if on.is_empty() { error } else { error.with_context(kind, on) };
         if tries > 1 { error.with_context("tries", tries) } else { error }
     }
 
@@ -161,60 +278,65 @@ impl Provider for Checked {
         self.inner.name()
     }
 
-    async fn identity(&self) -> Result<Option<String>> {
-        let call = self.within(MINUTE, "tell its identity", "", "");
-        self.call(&call, || self.inner.identity()).await
+    fn capabilities(&self) -> Capabilities {
+        self.inner.capabilities()
     }
 
-    fn outlives_client(&self) -> bool {
-        self.inner.outlives_client()
+    async fn identity(&self) -> Result<String> {
+        let call = self.within(MINUTE, "tell its identity", "");
+        self.call(&call, "", || self.inner.identity()).await
     }
 
     async fn offers(&self, requirements: &Requirements) -> Result<Vec<Offer>> {
-        let call = self.within(MINUTE, "tell its offers", "", "");
-        let mut offers = self.call(&call, || self.inner.offers(requirements)).await?;
-        offers.retain(|offer| meets(offer, requirements));
+        let call = self.within(MINUTE, "tell its offers", "");
+        let mut offers = self.call(&call, "", || self.inner.offers(requirements)).await?;
+        offers.retain(|offer| requirements.are_met_by(offer));
         Ok(offers)
     }
 
-    async fn prepare(&self, pool: &PoolId) -> Result<()> {
-        let call = self.within(5 * MINUTE, "prepare", "pool", pool.as_str());
-        self.call(&call, || self.inner.prepare(pool)).await
+    async fn prepare(&self, pool: &PoolRequest) -> Result<()> {
+        let call = self.within(5 * MINUTE, "prepare", "pool");
+        self.call(&call, pool.pool.as_str(), || self.inner.prepare(pool)).await
     }
 
-    async fn launch(&self, request: &LaunchRequest) -> Result<Machine> {
-        let call = self.within(10 * MINUTE, "launch a machine", "launch", request.launch.as_str());
-        let machine = self.call(&call, || self.inner.launch(request)).await?;
-        if machine.launch != request.launch || machine.pool != request.pool || machine.node != request.node {
-            return Err(self.broken("`launch` gave a machine of another launch"));
-        }
-        if machine.folder.len() > LONGEST_FOLDER {
-            return Err(self
-                .broken("the machine's folder is too long for Unix sockets")
-                .with_context("folder", machine.folder));
-        }
-        Ok(machine)
+    async fn launch(&self, batch: &LaunchBatch) -> Vec<Result<Machine>> {
+        let call = self.within(10 * MINUTE, "launch a machine", "launch");
+        let on: Vec<&str> = batch.requests.iter().map(|request| request.launch.as_str()).collect();
+        let launched = self.call_each(&call, &on, |left| {
+            let requests = left.into_iter().map(|one| batch.requests[one].clone()).collect();
+            let part = LaunchBatch { requests, ..batch.clone() };
+            async move { self.inner.launch(&part).await }
+        });
+        let checked = batch.requests.iter().zip(launched.await).map(|(request, launched)| {
+            let machine = launched?;
+            let Machine { launch, pool, number, offer, .. } = &machine;
+            match (launch, pool, *number, offer) == (&request.launch, &request.pool, request.number, &batch.offer.id) {
+                true => Ok(machine),
+                false => Err(self.broken("`launch` gave a machine of another launch")),
+            }
+        });
+        checked.collect()
     }
 
-    async fn inspect(&self, machines: &[MachineId]) -> Result<Vec<MachineStatus>> {
-        let call = self.within(MINUTE, "tell the state of its machines", "", "");
-        let states = self.call(&call, || self.inner.inspect(machines)).await?;
-        if states.len() != machines.len() {
+    async fn inspect(&self, machines: &[MachineId]) -> Result<Vec<MachineReport>> {
+        let call = self.within(MINUTE, "tell the state of its machines", "");
+        let reports = self.call(&call, "", || self.inner.inspect(machines)).await?;
+        if reports.len() != machines.len() {
             return Err(self.broken("`inspect` did not answer for each machine"));
         }
-        Ok(states)
+        Ok(reports)
     }
 
-    async fn connect(&self, machine: &Machine) -> Result<Box<dyn Remote>> {
-        let mut call = self.within(Duration::MAX, "reach the machine", "machine", machine.id.as_str());
+    async fn connect(&self, machine: &Machine, at: &Place) -> Result<Box<dyn Remote>> {
+        let mut call = self.within(Duration::MAX, "reach the machine", "machine");
         call.limit = self.most.unwrap_or(10 * MINUTE);
         // A machine that starts is not reached for as long as that takes.
         call.tries = u32::MAX;
         tokio::select! {
             biased;
-            reached = self.call(&call, || self.inner.connect(machine)) => reached,
+            reached = self.call(&call, machine.id.as_str(), || self.inner.connect(machine, at)) => reached,
             gone = self.until_gone(&machine.id, SHORTEST_LOOK) => {
-                let gone = gone.with_hint("it ended before it could be reached: look for its end in the provider's own records");
+                let gone = gone.with_hint(UNREACHED);
                 Err(match lock(&call.last).take() {
                     Some(last) => gone.with_context("last tried", last.message()).with_source(last),
                     None => gone,
@@ -223,33 +345,47 @@ impl Provider for Checked {
         }
     }
 
-    async fn terminate(&self, machine: &MachineId) -> Result<()> {
-        let call = self.within(2 * MINUTE, "terminate the machine", "machine", machine.as_str());
-        self.call(&call, || self.inner.terminate(machine)).await
+    async fn terminate(&self, machines: &[MachineId]) -> Vec<Result<()>> {
+        let call = self.within(2 * MINUTE, "terminate the machine", "machine");
+        let on: Vec<&str> = machines.iter().map(MachineId::as_str).collect();
+        let ended = self.call_each(&call, &on, |left| {
+            let left: Vec<MachineId> = left.into_iter().map(|one| machines[one].clone()).collect();
+            async move { self.inner.terminate(&left).await }
+        });
+        ended.await
     }
 
     async fn teardown(&self, pool: &PoolId) -> Result<()> {
-        let call = self.within(5 * MINUTE, "tear down", "pool", pool.as_str());
-        self.call(&call, || self.inner.teardown(pool)).await
+        let call = self.within(5 * MINUTE, "tear down", "pool");
+        self.call(&call, pool.as_str(), || self.inner.teardown(pool)).await
     }
 
     async fn list(&self, pool: &PoolId) -> Result<Vec<Machine>> {
-        let call = self.within(MINUTE, "list its machines", "pool", pool.as_str());
-        let mut machines = self.call(&call, || self.inner.list(pool)).await?;
+        let call = self.within(MINUTE, "list its machines", "pool");
+        let mut machines = self.call(&call, pool.as_str(), || self.inner.list(pool)).await?;
         machines.retain(|machine| machine.pool == *pool);
         Ok(machines)
     }
 }
 
 /// What is asked of the provider, for messages, and how long it may take.
-struct Call<'a> {
+struct Call {
     what: &'static str,
+    /// What it is about.
     kind: &'static str,
-    on: &'a str,
     limit: Duration,
     tries: u32,
     /// The last error after which it was tried again.
     last: Mutex<Option<Error>>,
+}
+
+/// How a machine is waited for that was bought.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Arriving {
+    /// How long it may be queued.
+    pub(crate) queue: Duration,
+    /// The longest pause between two looks: nobody renews the lease of a machine until its place is known.
+    pub(crate) pause: Duration,
 }
 
 /// Hears each error after which a call is tried again.
@@ -260,6 +396,11 @@ impl fmt::Debug for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Report")
     }
+}
+
+/// The next pause between two looks at a machine.
+fn longer(pause: Duration) -> Duration {
+    (pause * 2).clamp(SHORTEST_LOOK, LONGEST_LOOK)
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -289,6 +430,8 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 /// The first look whether a machine that is being reached is still there, and the longest pause between two of them.
 const SHORTEST_LOOK: Duration = Duration::from_secs(1);
 const LONGEST_LOOK: Duration = Duration::from_secs(15);
+/// What to do about a machine that ended before it was reached.
+const UNREACHED: &str = "it ended before it could be reached: look for its end in the provider's own records";
 /// As long as the runtime's clock can count.
 const NEVER: Duration = Duration::from_secs(30 * 365 * 24 * 3600);
 const LONGEST_FOLDER: usize = 60;

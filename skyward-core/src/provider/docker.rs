@@ -24,7 +24,10 @@ use tokio::time::Instant;
 use self::builder::OnNode;
 use self::container::{Node, Options, POOL};
 use self::image::ImageFacts;
-use super::{LaunchRequest, Machine, MachineStatus, Offer, Provider, Requirements, client};
+use super::{
+    Capabilities, LaunchBatch, LaunchRequest, Machine, MachineReport, MachineState, Offer, Place, PoolRequest,
+    Provider, Requirements, client, launch_each, terminate_each,
+};
 use crate::error::{Error, ErrorKind, Result};
 use crate::ids::{MachineId, PoolId};
 use crate::remote::Remote;
@@ -197,22 +200,22 @@ impl Docker {
     }
 
     /// Makes the container and starts it, unless it is there and runs.
-    async fn make(&self, request: &LaunchRequest, image: &ImageFacts) -> Result<()> {
+    async fn make(&self, offer: &Offer, request: &LaunchRequest, image: &ImageFacts) -> Result<()> {
         let name = container::name(&request.launch);
         for _ in 0..CHOICES {
             // Two launches of this client do not choose the same accelerators.
-            let choosing = match &request.offer.accelerator {
+            let choosing = match &offer.accelerator {
                 Some(_) => Some(Arc::clone(&self.choosing).lock_owned().await),
                 None => None,
             };
-            let devices = match &request.offer.accelerator {
+            let devices = match &offer.accelerator {
                 Some(wanted) => {
                     let all = gpus::all(self.accelerators.as_ref()).await;
                     gpus::choose(request, wanted.count, &all, &self.containers(POOL.to_owned()).await?)?
                 }
                 None => Vec::new(),
             };
-            let body = container::body(&self.options, request, image, &devices);
+            let body = container::body(&self.options, offer, request, image, &devices);
             let options = CreateContainerOptionsBuilder::new().name(&name).build();
             let (this, of) = (self.clone(), name.clone());
             let guard = self.making(&request.pool).read_owned().await;
@@ -236,7 +239,7 @@ impl Docker {
                 Made::There => {
                     // Its name is taken from the moment on in which somebody else begins to make it.
                     drop(self.making(&request.pool).write().await);
-                    if request.offer.accelerator.is_none() {
+                    if offer.accelerator.is_none() {
                         return self.start(&name).await;
                     }
                     // Whoever made it may not have come to look whether another one has its accelerators.
@@ -248,7 +251,7 @@ impl Docker {
             }
             tracing::debug!(container = name, "its accelerators are another container's");
         }
-        let message = format!("other containers took the accelerators that were free for node {}", request.node);
+        let message = format!("other containers took the accelerators that were free for machine {}", request.number);
         Err(Error::new(ErrorKind::Provider, message).temporary())
     }
 
@@ -299,6 +302,26 @@ impl Docker {
             Err(error) => Err(self.engine.told("remove a container", &error)),
         }
     }
+
+    async fn launch_one(&self, offer: &Offer, request: &LaunchRequest) -> Result<Machine> {
+        let image = provider(image::ensure(&self.engine, &self.options, &self.choosing).await)?;
+        provider(self.make(offer, request, &image).await)?;
+        let found = self.containers(container::launch_label(&request.launch)).await?;
+        found.iter().find_map(container::machine).ok_or_else(|| {
+            let name = container::name(&request.launch);
+            Error::new(ErrorKind::Provider, format!("the container {name} was removed while it was started"))
+        })
+    }
+
+    async fn terminate_one(&self, machine: &MachineId) -> Result<()> {
+        // What has another name was not made here, and is nobody's to remove.
+        if !container::is_ours(machine) {
+            return Ok(());
+        }
+        let builder = container::builder_of(machine);
+        let (builder, node) = tokio::join!(self.remove(&builder), self.remove(machine.as_str()));
+        provider(node.and(builder))
+    }
 }
 
 #[async_trait]
@@ -308,7 +331,7 @@ impl Provider for Docker {
     }
 
     /// The engine, by its own id, and this machine: only here is it known whether a client lives.
-    async fn identity(&self) -> Result<Option<String>> {
+    async fn identity(&self) -> Result<String> {
         let url = self.engine.url();
         let asked = self
             .engine
@@ -318,11 +341,11 @@ impl Provider for Docker {
             let message = format!("the Docker engine at {url} has no id, by which it would be found again");
             Error::new(ErrorKind::Provider, message)
         })?;
-        Ok(Some(format!("engine {engine} at {url}, for {}", client::machine())))
+        Ok(format!("engine {engine} at {url}, for {}", client::machine()))
     }
 
-    fn outlives_client(&self) -> bool {
-        true
+    fn capabilities(&self) -> Capabilities {
+        Capabilities::new().outlives_client().keeper()
     }
 
     async fn offers(&self, requirements: &Requirements) -> Result<Vec<Offer>> {
@@ -339,7 +362,7 @@ impl Provider for Docker {
         // A host sold with 16 GiB has a little less.
         let memory_gib = u32::try_from((memory + (1 << 9)) >> 10).unwrap_or(u32::MAX);
         let place = info.name.unwrap_or_else(|| self.engine.url().to_owned());
-        let plain = Offer::new("container", place, u32::try_from(cpus).unwrap_or(u32::MAX), memory_gib);
+        let plain = Offer::new(container::OFFER, place, u32::try_from(cpus).unwrap_or(u32::MAX), memory_gib);
         let enough = |has: u32, wanted: Option<u32>| wanted.is_none_or(|wanted| has >= wanted);
         if !enough(plain.cpus, requirements.cpus) || !enough(plain.memory_gib, requirements.memory_gib) {
             return Ok(Vec::new());
@@ -350,8 +373,8 @@ impl Provider for Docker {
         }
     }
 
-    async fn prepare(&self, pool: &PoolId) -> Result<()> {
-        let (this, pool) = (self.clone(), pool.clone());
+    async fn prepare(&self, pool: &PoolRequest) -> Result<()> {
+        let (this, pool) = (self.clone(), pool.pool.clone());
         let guard = self.making(&pool).write_owned().await;
         // In a task of its own, as a container: who makes it again, or removes it, must find what the engine was asked for.
         let made = tokio::spawn(async move {
@@ -363,46 +386,40 @@ impl Provider for Docker {
         }))
     }
 
-    async fn launch(&self, request: &LaunchRequest) -> Result<Machine> {
-        let image = provider(image::ensure(&self.engine, &self.options, &self.choosing).await)?;
-        provider(self.make(request, &image).await)?;
-        let found = self.containers(container::launch_label(&request.launch)).await?;
-        found.iter().find_map(container::machine).ok_or_else(|| {
-            let name = container::name(&request.launch);
-            Error::new(ErrorKind::Provider, format!("the container {name} was removed while it was started"))
-        })
+    async fn launch(&self, batch: &LaunchBatch) -> Vec<Result<Machine>> {
+        launch_each(batch, |request| self.launch_one(&batch.offer, request)).await
     }
 
-    async fn inspect(&self, machines: &[MachineId]) -> Result<Vec<MachineStatus>> {
+    async fn inspect(&self, machines: &[MachineId]) -> Result<Vec<MachineReport>> {
         if machines.is_empty() {
             return Ok(Vec::new());
         }
         let containers = self.containers(POOL.to_owned()).await?;
-        let state = |machine: &MachineId| {
+        let report = |machine: &MachineId| {
             let found = containers.iter().find(|found| container::is_named(found, machine.as_str()));
             // What builds for it is of it, and no machine by itself.
             let rest = || containers.iter().any(|found| container::machine(found).is_some_and(|of| of.id == *machine));
             match found {
-                Some(found) => container::state(found),
-                None if rest() => MachineStatus::Ending,
-                None => MachineStatus::Gone,
+                Some(found) => container::report(found),
+                None if rest() => MachineReport::new(MachineState::Ending),
+                None => MachineReport::new(MachineState::Gone),
             }
         };
-        Ok(machines.iter().map(state).collect())
+        Ok(machines.iter().map(report).collect())
     }
 
-    async fn connect(&self, machine: &Machine) -> Result<Box<dyn Remote>> {
+    async fn connect(&self, machine: &Machine, _: &Place) -> Result<Box<dyn Remote>> {
         let containers = self.containers(container::launch_label(&machine.launch)).await?;
         let found = containers.iter().find(|found| container::is_named(found, machine.id.as_str()));
         match found.map(container::state) {
-            Some(MachineStatus::Running) => match found.and_then(Node::of) {
+            Some(MachineState::Running) => match found.and_then(Node::of) {
                 Some(node) => Ok(Box::new(OnNode::new(self.clone(), node))),
                 None => Err(Error::new(
                     ErrorKind::Provider,
                     format!("the container {} was made by another version of this library", machine.id),
                 )),
             },
-            Some(MachineStatus::Starting) => {
+            Some(MachineState::Starting) => {
                 Err(Error::new(ErrorKind::Provider, format!("the container {} does not run yet", machine.id))
                     .temporary())
             }
@@ -411,19 +428,13 @@ impl Provider for Docker {
         }
     }
 
-    async fn terminate(&self, machine: &MachineId) -> Result<()> {
-        // What has another name was not made here, and is nobody's to remove.
-        if !container::is_ours(machine) {
-            return Ok(());
-        }
-        let builder = container::builder_of(machine);
-        let (builder, node) = tokio::join!(self.remove(&builder), self.remove(machine.as_str()));
-        provider(node.and(builder))
+    async fn terminate(&self, machines: &[MachineId]) -> Vec<Result<()>> {
+        terminate_each(machines, |machine| self.terminate_one(machine)).await
     }
 
     async fn teardown(&self, pool: &PoolId) -> Result<()> {
         let machines = self.list(pool).await?;
-        try_join_all(machines.iter().map(|machine| self.terminate(&machine.id))).await?;
+        try_join_all(machines.iter().map(|machine| self.terminate_one(&machine.id))).await?;
         provider(network::remove(&self.engine, pool, soon()).await)
     }
 
@@ -434,7 +445,7 @@ impl Provider for Docker {
         // A builder is listed as its machine, and only where that is gone.
         let (builders, nodes): (Vec<_>, Vec<_>) = containers.iter().partition(|found| container::is_builder(found));
         let mut machines: Vec<_> = nodes.into_iter().chain(builders).filter_map(container::machine).collect();
-        machines.sort_by(|a, b| (a.node, &a.id).cmp(&(b.node, &b.id)));
+        machines.sort_by(|a, b| (a.number, &a.id).cmp(&(b.number, &b.id)));
         machines.dedup_by(|a, b| a.id == b.id);
         Ok(machines)
     }

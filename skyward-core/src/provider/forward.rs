@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 
-use super::{LaunchRequest, Machine, MachineStatus, Offer, Provider, Requirements};
+use super::{Capabilities, LaunchBatch, Machine, MachineReport, Offer, Place, PoolRequest, Provider, Requirements};
 use crate::error::Result;
 use crate::ids::{MachineId, PoolId};
 use crate::remote::Remote;
@@ -19,36 +19,36 @@ macro_rules! forward {
                 (**self).name()
             }
 
-            async fn identity(&self) -> Result<Option<String>> {
-                (**self).identity().await
+            fn capabilities(&self) -> Capabilities {
+                (**self).capabilities()
             }
 
-            fn outlives_client(&self) -> bool {
-                (**self).outlives_client()
+            async fn identity(&self) -> Result<String> {
+                (**self).identity().await
             }
 
             async fn offers(&self, requirements: &Requirements) -> Result<Vec<Offer>> {
                 (**self).offers(requirements).await
             }
 
-            async fn prepare(&self, pool: &PoolId) -> Result<()> {
+            async fn prepare(&self, pool: &PoolRequest) -> Result<()> {
                 (**self).prepare(pool).await
             }
 
-            async fn launch(&self, request: &LaunchRequest) -> Result<Machine> {
-                (**self).launch(request).await
+            async fn launch(&self, batch: &LaunchBatch) -> Vec<Result<Machine>> {
+                (**self).launch(batch).await
             }
 
-            async fn inspect(&self, machines: &[MachineId]) -> Result<Vec<MachineStatus>> {
+            async fn inspect(&self, machines: &[MachineId]) -> Result<Vec<MachineReport>> {
                 (**self).inspect(machines).await
             }
 
-            async fn connect(&self, machine: &Machine) -> Result<Box<dyn Remote>> {
-                (**self).connect(machine).await
+            async fn connect(&self, machine: &Machine, at: &Place) -> Result<Box<dyn Remote>> {
+                (**self).connect(machine, at).await
             }
 
-            async fn terminate(&self, machine: &MachineId) -> Result<()> {
-                (**self).terminate(machine).await
+            async fn terminate(&self, machines: &[MachineId]) -> Vec<Result<()>> {
+                (**self).terminate(machines).await
             }
 
             async fn teardown(&self, pool: &PoolId) -> Result<()> {
@@ -71,7 +71,8 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::ids::{Attempt, LaunchId, NodeIndex};
+    use crate::ids::{Attempt, LaunchId, MachineNumber};
+    use crate::provider::LaunchRequest;
 
     /// Records the names of the methods that were called.
     #[derive(Debug, Default)]
@@ -89,37 +90,37 @@ mod tests {
             self.note("name");
             "recorder"
         }
-        async fn identity(&self) -> Result<Option<String>> {
-            self.note("identity");
-            Ok(Some("an account".into()))
+        fn capabilities(&self) -> Capabilities {
+            self.note("capabilities");
+            Capabilities::new().keeper()
         }
-        fn outlives_client(&self) -> bool {
-            self.note("outlives_client");
-            false
+        async fn identity(&self) -> Result<String> {
+            self.note("identity");
+            Ok("an account".into())
         }
         async fn offers(&self, _: &Requirements) -> Result<Vec<Offer>> {
             self.note("offers");
             Ok(Vec::new())
         }
-        async fn prepare(&self, _: &PoolId) -> Result<()> {
+        async fn prepare(&self, _: &PoolRequest) -> Result<()> {
             self.note("prepare");
             Ok(())
         }
-        async fn launch(&self, request: &LaunchRequest) -> Result<Machine> {
+        async fn launch(&self, batch: &LaunchBatch) -> Vec<Result<Machine>> {
             self.note("launch");
-            Ok(Machine::new(request, MachineId::new("m"), "127.0.0.1", "/f"))
+            vec![Ok(Machine::of(batch, &batch.requests[0], MachineId::new("m")))]
         }
-        async fn inspect(&self, _: &[MachineId]) -> Result<Vec<MachineStatus>> {
+        async fn inspect(&self, _: &[MachineId]) -> Result<Vec<MachineReport>> {
             self.note("inspect");
             Ok(Vec::new())
         }
-        async fn connect(&self, _: &Machine) -> Result<Box<dyn Remote>> {
+        async fn connect(&self, _: &Machine, _: &Place) -> Result<Box<dyn Remote>> {
             self.note("connect");
             Ok(Box::new(crate::remote::Process::new()))
         }
-        async fn terminate(&self, _: &MachineId) -> Result<()> {
+        async fn terminate(&self, _: &[MachineId]) -> Vec<Result<()>> {
             self.note("terminate");
-            Ok(())
+            Vec::new()
         }
         async fn teardown(&self, _: &PoolId) -> Result<()> {
             self.note("teardown");
@@ -133,18 +134,18 @@ mod tests {
 
     /// Calls each method once, by static dispatch.
     async fn call_all(provider: impl Provider) {
-        let (pool, node) = (PoolId::random(), NodeIndex(0));
-        let launch = LaunchId::of(&pool, node, Attempt(1));
-        let offer = Offer::new("t", "p", 1, 1);
-        let request = LaunchRequest::new(launch, pool.clone(), node, offer, Duration::from_secs(1));
-        assert_eq!((provider.name(), provider.outlives_client()), ("recorder", false));
-        assert_eq!(provider.identity().await.unwrap().as_deref(), Some("an account"));
+        let (pool, number, lease) = (PoolId::random(), MachineNumber(0), Duration::from_secs(1));
+        let launch = LaunchId::of(&pool, number, Attempt(1));
+        let request = LaunchRequest::new(launch, pool.clone(), number, lease);
+        let batch = LaunchBatch::one(Offer::new("t", "p", 1, 1), request);
+        assert_eq!((provider.name(), provider.capabilities().keeper), ("recorder", true));
+        assert_eq!(provider.identity().await.unwrap(), "an account");
         provider.offers(&Requirements::default()).await.unwrap();
-        provider.prepare(&pool).await.unwrap();
-        let machine = provider.launch(&request).await.unwrap();
+        provider.prepare(&PoolRequest::new(pool.clone(), lease)).await.unwrap();
+        let machine = provider.launch(&batch).await.remove(0).unwrap();
         provider.inspect(&[]).await.unwrap();
-        provider.connect(&machine).await.unwrap();
-        provider.terminate(&machine.id).await.unwrap();
+        provider.connect(&machine, &Place::new("127.0.0.1", "/f")).await.unwrap();
+        provider.terminate(&[machine.id]).await;
         provider.teardown(&pool).await.unwrap();
         provider.list(&pool).await.unwrap();
     }

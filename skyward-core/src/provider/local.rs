@@ -15,7 +15,10 @@ use self::folders::Folders;
 use self::host::Look;
 use self::marked::Looks;
 use super::models::{UnsaidMemory, serves};
-use super::{LaunchRequest, Machine, MachineStatus, Offer, Provider, Requirements};
+use super::{
+    Capabilities, LaunchBatch, LaunchRequest, Machine, MachineReport, MachineState, Offer, Place, PoolRequest,
+    Provider, Requirements, launch_each, terminate_each,
+};
 use crate::error::{Error, ErrorKind, Result};
 use crate::ids::{MachineId, PoolId};
 use crate::remote::{Process, Remote};
@@ -35,7 +38,7 @@ use crate::remote::{Process, Remote};
 /// use skyward_core::provider::{Local, Provider, Requirements};
 ///
 /// let offers = Local::new().offers(&Requirements::default()).await?;
-/// assert_eq!(offers[0].usd_per_hour, 0.0);
+/// assert_eq!(offers[0].usd_per_hour, Some(0.0));
 /// # Ok(())
 /// # }
 /// ```
@@ -81,6 +84,27 @@ impl Local {
     fn folders(&self) -> Folders {
         Folders::new(self.root.as_deref())
     }
+
+    async fn launch_one(&self, batch: &LaunchBatch, request: &LaunchRequest) -> Result<Machine> {
+        let devices = match batch.offer.accelerator {
+            Some(_) => blocking(|| Ok(host::devices())).await?,
+            None => Vec::new(),
+        };
+        // A few small file operations without an await between them: dropping the future cannot leave one that goes on.
+        self.folders().create(batch, request, &devices)
+    }
+
+    async fn terminate_one(&self, machine: &MachineId) -> Result<()> {
+        let (folders, machine) = (self.folders(), machine.clone());
+        blocking(move || {
+            let folder = folders.machine(&machine)?;
+            end(&machine, Looks::Twice)?;
+            folders.remove(&folder)?;
+            // Nothing can be started in a folder that is gone; what was started just before it went is ended here.
+            end(&machine, Looks::Once)
+        })
+        .await
+    }
 }
 
 #[async_trait]
@@ -90,12 +114,12 @@ impl Provider for Local {
     }
 
     /// The folder of its machines, and this machine.
-    async fn identity(&self) -> Result<Option<String>> {
-        Ok(self.folders().identity())
+    async fn identity(&self) -> Result<String> {
+        self.folders().identity()
     }
 
-    fn outlives_client(&self) -> bool {
-        true
+    fn capabilities(&self) -> Capabilities {
+        Capabilities::new().outlives_client()
     }
 
     async fn offers(&self, requirements: &Requirements) -> Result<Vec<Offer>> {
@@ -107,36 +131,31 @@ impl Provider for Local {
         .await
     }
 
-    async fn prepare(&self, _: &PoolId) -> Result<()> {
+    async fn prepare(&self, _: &PoolRequest) -> Result<()> {
         Ok(())
     }
 
-    async fn launch(&self, request: &LaunchRequest) -> Result<Machine> {
-        let devices = match request.offer.accelerator {
-            Some(_) => blocking(|| Ok(host::devices())).await?,
-            None => Vec::new(),
-        };
-        // A few small file operations without an await between them: dropping the future cannot leave one that goes on.
-        self.folders().create(request, &devices)
+    async fn launch(&self, batch: &LaunchBatch) -> Vec<Result<Machine>> {
+        launch_each(batch, |request| self.launch_one(batch, request)).await
     }
 
-    async fn inspect(&self, machines: &[MachineId]) -> Result<Vec<MachineStatus>> {
+    async fn inspect(&self, machines: &[MachineId]) -> Result<Vec<MachineReport>> {
         let (folders, machines) = (self.folders(), machines.to_vec());
         blocking(move || {
             let there: Vec<_> =
                 machines.iter().map(|machine| Ok(folders.machine(machine)?.exists())).collect::<Result<_>>()?;
             let marks = if there.contains(&false) { marked::marks() } else { Default::default() };
-            let status = |(machine, there): (&MachineId, bool)| match there {
-                true => MachineStatus::Running,
-                false if marks.contains(machine.as_str()) => MachineStatus::Ending,
-                false => MachineStatus::Gone,
+            let report = |(machine, there): (&MachineId, bool)| match there {
+                true => folders.running(machine),
+                false if marks.contains(machine.as_str()) => Ok(MachineReport::new(MachineState::Ending)),
+                false => Ok(MachineReport::new(MachineState::Gone)),
             };
-            Ok(machines.iter().zip(there).map(status).collect())
+            machines.iter().zip(there).map(report).collect()
         })
         .await
     }
 
-    async fn connect(&self, machine: &Machine) -> Result<Box<dyn Remote>> {
+    async fn connect(&self, machine: &Machine, _: &Place) -> Result<Box<dyn Remote>> {
         let folder = self.folders().machine(&machine.id)?;
         if !folder.is_dir() {
             let message = format!("the machine {} is gone: its folder {} is", machine.id, folder.display());
@@ -148,21 +167,13 @@ impl Provider for Local {
         Ok(Box::new(process.env(DEVICES, devices)))
     }
 
-    async fn terminate(&self, machine: &MachineId) -> Result<()> {
-        let (folders, machine) = (self.folders(), machine.clone());
-        blocking(move || {
-            let folder = folders.machine(&machine)?;
-            end(&machine, Looks::Twice)?;
-            folders.remove(&folder)?;
-            // Nothing can be started in a folder that is gone; what was started just before it went is ended here.
-            end(&machine, Looks::Once)
-        })
-        .await
+    async fn terminate(&self, machines: &[MachineId]) -> Vec<Result<()>> {
+        terminate_each(machines, |machine| self.terminate_one(machine)).await
     }
 
     async fn teardown(&self, pool: &PoolId) -> Result<()> {
         for machine in self.list(pool).await? {
-            self.terminate(&machine.id).await?;
+            self.terminate_one(&machine.id).await?;
         }
         let (folders, pool) = (self.folders(), pool.clone());
         blocking(move || folders.remove(&folders.pool(&pool)?)).await

@@ -1,9 +1,11 @@
 //! Obtain and release machines.
 
+mod capabilities;
 mod checked;
 pub(crate) mod client;
 #[cfg(feature = "docker")]
 mod docker;
+mod each;
 mod forward;
 #[cfg(feature = "ssh")]
 mod hosts;
@@ -12,21 +14,32 @@ mod hosts;
     allow(dead_code, reason = "on this host the client's end is seen")
 )]
 pub(crate) mod keeper;
+mod launch;
 mod local;
+mod machine;
 mod models;
-mod types;
+mod offer;
+mod report;
+mod requirements;
 
 use std::fmt;
 
 use async_trait::async_trait;
 
+pub use capabilities::Capabilities;
+pub(crate) use checked::Arriving;
 pub use checked::Checked;
 #[cfg(feature = "docker")]
 pub use docker::Docker;
+pub use each::{launch_each, terminate_each};
 #[cfg(feature = "ssh")]
 pub use hosts::{Host, Hosts};
+pub use launch::{LaunchBatch, LaunchRequest, PoolRequest};
 pub use local::Local;
-pub use types::{LaunchRequest, Machine, MachineStatus, Offer, Requirements};
+pub use machine::{Facts, Machine, Place};
+pub use offer::Offer;
+pub use report::{MachineReport, MachineState, Reason};
+pub use requirements::Requirements;
 
 use crate::error::Result;
 use crate::ids::{MachineId, PoolId};
@@ -39,21 +52,25 @@ use crate::remote::Remote;
 /// The feature `testkit` has one function for each clause, `skyward_core::testkit::provider_suite`; a provider's own tests call them.
 ///
 /// - `name` is one word in lower case, and never changes.
+/// - `identity` is not empty, and stays the same for as long as the machines are the same.
 /// - Every offer meets the requirements; what nobody has is not offered.
-/// - `launch` answers with the launch, pool and node it was asked for, and with an absolute folder of at most 60 bytes. Two nodes are two machines.
+/// - `launch` answers for each request of its batch, in order, with the launch, pool, number and offer it was asked for. Two numbers are two machines.
 /// - `launch` with the same [`LaunchId`](crate::ids::LaunchId) gives the same machine, however often it is called.
 /// - Dropping the future of `launch` leaves at most machines that `list` finds.
-/// - `terminate` of an unknown or ended machine is `Ok(())`; it may be called before `launch` has returned.
-/// - When `terminate` has returned, `inspect` reports the machine as ending or gone, and soon as gone.
-/// - When a machine is gone, so is all that ran on it, and it cannot be reached any more.
+/// - `terminate` answers for each machine, in order. That of an unknown or ended machine is `Ok(())`; it may be called before `launch` has returned.
+/// - When `terminate` has returned, `inspect` reports the machine as ending, released or gone, and soon as gone.
+/// - When a machine is gone, so is all that ran on it and all that it kept, and it cannot be reached any more.
 /// - `prepare` may be called more than once.
 /// - `teardown` may be called more than once, and without `prepare` or `launch` having finished. It leaves other pools alone.
 /// - `list` finds every live machine of a pool from the provider's own records, not from this process's memory, as `launch` gave it; and none of another pool.
 /// - `inspect` answers for each machine, in the order asked.
+/// - `inspect` gives each machine that runs a [place](Place), with an absolute folder of at most 60 bytes and an address, and never another one later.
 /// - `inspect` never reports `Gone` for a machine that may still be starting.
-/// - `inspect` reports `Unknown`, or fails, where it cannot be asked now, and never guesses: a pool gives a machine up when it is reported as ending or gone.
+/// - `inspect` reports `Unknown`, or fails, where it cannot be asked now, and never guesses: a pool gives a machine up when it is reported as ending, released or gone.
 /// - `connect` fails with a temporary error while the machine may still be starting; it is called again until [`Limits::start`](crate::spec::Limits::start) has passed, or until
-///   `inspect` reports the machine as ending or gone.
+///   `inspect` reports the machine as ending, released or gone.
+/// - What a command starts in the background on a machine outlives the command.
+/// - Where [`Capabilities::keeper`] says so, a machine whose lease is not renewed ends by itself.
 ///
 /// # Wrappers
 ///
@@ -63,6 +80,9 @@ use crate::remote::Remote;
 pub trait Provider: fmt::Debug + Send + Sync + 'static {
     /// Its name in messages and in the ledger: `local`, `docker`, `aws`.
     fn name(&self) -> &str;
+
+    /// What it can do.
+    fn capabilities(&self) -> Capabilities;
 
     /// What tells it from other providers of its name, such as an account and a region, or the id of an engine: in the ledger, so that [`reap`](crate::pool::reap) asks the right
     /// one. A machine that another one does not list must have another identity. No secret.
@@ -74,11 +94,7 @@ pub trait Provider: fmt::Debug + Send + Sync + 'static {
     /// # Cancel safety
     ///
     /// Starts nothing.
-    async fn identity(&self) -> Result<Option<String>>;
-
-    /// Whether its machines can be there after the client's process is gone, as they can nearly everywhere. If they cannot, because they are only pretended within that
-    /// process, nothing of them is put into the ledger.
-    fn outlives_client(&self) -> bool;
+    async fn identity(&self) -> Result<String>;
 
     /// What could be launched for these requirements, the best first. Empty: nothing fits.
     ///
@@ -100,20 +116,21 @@ pub trait Provider: fmt::Debug + Send + Sync + 'static {
     /// # Cancel safety
     ///
     /// What was made is removed by `teardown`.
-    async fn prepare(&self, pool: &PoolId) -> Result<()>;
+    async fn prepare(&self, pool: &PoolRequest) -> Result<()>;
 
-    /// Starts one machine.
+    /// Launches machines of one offer. A machine that it gives is bought, and need not be there yet: [`inspect`](Self::inspect) says when it is, and where. A provider that launches
+    /// one machine at a time calls [`launch_each`].
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Provider`](crate::error::ErrorKind::Provider), temporary where trying again may help.
+    /// For each machine, [`ErrorKind::Provider`](crate::error::ErrorKind::Provider), temporary where trying again may help. A machine with an error may have been launched all the same.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future leaves at most a machine that `list` finds.
-    async fn launch(&self, request: &LaunchRequest) -> Result<Machine>;
+    /// Dropping the future leaves at most machines that `list` finds.
+    async fn launch(&self, batch: &LaunchBatch) -> Vec<Result<Machine>>;
 
-    /// The state of many machines at once, in the order asked; [`MachineStatus::Unknown`] for those that cannot be asked about now, while others can.
+    /// What it knows of many machines at once, in the order asked; [`MachineState::Unknown`] for those that cannot be asked about now, while others can.
     ///
     /// # Errors
     ///
@@ -122,9 +139,9 @@ pub trait Provider: fmt::Debug + Send + Sync + 'static {
     /// # Cancel safety
     ///
     /// Changes nothing.
-    async fn inspect(&self, machines: &[MachineId]) -> Result<Vec<MachineStatus>>;
+    async fn inspect(&self, machines: &[MachineId]) -> Result<Vec<MachineReport>>;
 
-    /// Reaches a machine.
+    /// Reaches a machine at the place that `inspect` has reported.
     ///
     /// # Errors
     ///
@@ -134,18 +151,18 @@ pub trait Provider: fmt::Debug + Send + Sync + 'static {
     /// # Cancel safety
     ///
     /// Dropping the future leaves no connection.
-    async fn connect(&self, machine: &Machine) -> Result<Box<dyn Remote>>;
+    async fn connect(&self, machine: &Machine, at: &Place) -> Result<Box<dyn Remote>>;
 
-    /// Ends a machine and everything on it.
+    /// Ends machines and everything on them; answers for each, in order. A provider that ends one machine at a time calls [`terminate_each`].
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Provider`](crate::error::ErrorKind::Provider) when it cannot be said that the machine is ending.
+    /// For each machine, [`ErrorKind::Provider`](crate::error::ErrorKind::Provider) when it cannot be said that the machine is ending.
     ///
     /// # Cancel safety
     ///
     /// May be called again.
-    async fn terminate(&self, machine: &MachineId) -> Result<()>;
+    async fn terminate(&self, machines: &[MachineId]) -> Vec<Result<()>>;
 
     /// Removes what `prepare` made.
     ///

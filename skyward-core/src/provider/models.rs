@@ -39,12 +39,14 @@ pub(super) fn serves(has: &Accelerator, wanted: &Accelerator, unsaid: UnsaidMemo
 pub(super) fn parse_smi(text: &str) -> Vec<Model> {
     text.lines()
         .filter_map(|line| line.rsplit_once(','))
-        .map(|(name, mebibytes)| Model {
-            name: name.trim().to_owned(),
-            // The driver keeps some for itself: an 80 GB card shows 79.6 GiB or 81559 MiB.
-            memory_gib: mebibytes.trim().parse::<f64>().ok().map(|mebibytes| (mebibytes / 1024.0).round() as u32),
-        })
+        .map(|(name, mebibytes)| Model { name: name.trim().to_owned(), memory_gib: memory_of(name, mebibytes) })
         .collect()
+}
+
+/// The memory that a driver reports, or that its name of the model has: the driver keeps some for itself, and a card of 80 GB shows 79.6 GiB, 81559 MiB or less.
+fn memory_of(name: &str, mebibytes: &str) -> Option<u32> {
+    let measured = (mebibytes.trim().parse::<f64>().ok()? / 1024.0).round() as u32;
+    Some(measured.max(Accelerator::new(name, 1).least_memory_gib().unwrap_or(0)))
 }
 
 #[cfg(test)]

@@ -29,6 +29,8 @@ use crate::error::{Error, ErrorKind, Result};
 pub struct Limits {
     /// From `start` to ready, without the time that building the environment takes.
     pub start: Duration,
+    /// How long a machine may be queued by its provider, as a batch system does; that time does not count for [`start`](Self::start).
+    pub machine_wait: Duration,
     /// Building the environment (resolving, downloading, installing).
     pub environment: Duration,
     /// Entering the hooks of all workers: joining the world, importing frameworks.
@@ -59,6 +61,7 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             start: Duration::from_secs(600),
+            machine_wait: Duration::from_secs(3600),
             environment: Duration::from_secs(1800),
             hooks: Duration::from_secs(300),
             grace: Duration::from_secs(5),
@@ -88,6 +91,7 @@ impl Limits {
         let lease = "a lease is renewed every quarter of it, over a network that may be slow for a moment";
         for (name, value, least, hint) in [
             ("start", self.start, SHORTEST, deadline),
+            ("machine_wait", self.machine_wait, SHORTEST, deadline),
             ("environment", self.environment, SHORTEST, deadline),
             ("hooks", self.hooks, SHORTEST, deadline),
             ("lease", self.lease, SHORTEST_LEASE, lease),
@@ -118,6 +122,7 @@ impl Limits {
     pub(crate) fn countable(self) -> Self {
         let Self {
             start,
+            machine_wait,
             environment,
             hooks,
             grace,
@@ -132,6 +137,7 @@ impl Limits {
         } = self;
         Self {
             start: start.min(Self::LONGEST),
+            machine_wait: machine_wait.min(Self::LONGEST),
             environment: environment.min(Self::LONGEST),
             hooks: hooks.min(Self::LONGEST),
             grace: grace.min(Self::LONGEST),

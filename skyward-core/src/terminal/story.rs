@@ -101,6 +101,9 @@ impl Story {
     fn event(&mut self, event: &PoolEvent, after: Duration, shows: &mut Vec<Show>) {
         match event {
             PoolEvent::NodeLaunching { node } => self.step(*node, "launching".to_owned(), shows),
+            PoolEvent::NodeWaiting { node, machine, report } => {
+                self.step(*node, format!("machine {machine} is {}", clean(report.as_bytes(), false)), shows);
+            }
             PoolEvent::NodeLaunched { node, machine, address } => {
                 self.alive.insert(*node);
                 self.step(*node, format!("launched machine {machine} at {address}"), shows);

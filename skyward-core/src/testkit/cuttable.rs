@@ -7,7 +7,9 @@ use tokio::task::AbortHandle;
 
 use crate::error::Result;
 use crate::ids::{MachineId, PoolId};
-use crate::provider::{LaunchRequest, Machine, MachineStatus, Offer, Provider, Requirements};
+use crate::provider::{
+    Capabilities, LaunchBatch, Machine, MachineReport, Offer, Place, PoolRequest, Provider, Requirements,
+};
 use crate::remote::{ByteStream, Command, CommandOutput, OnLine, Remote};
 
 /// The machines of another provider, with connections to agents and workers that can be cut. Clones cut the same
@@ -76,37 +78,37 @@ impl Provider for Cuttable {
         self.inner.name()
     }
 
-    async fn identity(&self) -> Result<Option<String>> {
-        self.inner.identity().await
+    fn capabilities(&self) -> Capabilities {
+        self.inner.capabilities()
     }
 
-    fn outlives_client(&self) -> bool {
-        self.inner.outlives_client()
+    async fn identity(&self) -> Result<String> {
+        self.inner.identity().await
     }
 
     async fn offers(&self, requirements: &Requirements) -> Result<Vec<Offer>> {
         self.inner.offers(requirements).await
     }
 
-    async fn prepare(&self, pool: &PoolId) -> Result<()> {
+    async fn prepare(&self, pool: &PoolRequest) -> Result<()> {
         self.inner.prepare(pool).await
     }
 
-    async fn launch(&self, request: &LaunchRequest) -> Result<Machine> {
-        self.inner.launch(request).await
+    async fn launch(&self, batch: &LaunchBatch) -> Vec<Result<Machine>> {
+        self.inner.launch(batch).await
     }
 
-    async fn inspect(&self, machines: &[MachineId]) -> Result<Vec<MachineStatus>> {
+    async fn inspect(&self, machines: &[MachineId]) -> Result<Vec<MachineReport>> {
         self.inner.inspect(machines).await
     }
 
-    async fn connect(&self, machine: &Machine) -> Result<Box<dyn Remote>> {
-        let inner = self.inner.connect(machine).await?;
+    async fn connect(&self, machine: &Machine, at: &Place) -> Result<Box<dyn Remote>> {
+        let inner = self.inner.connect(machine, at).await?;
         Ok(Box::new(CuttableRemote { inner, cables: Arc::clone(&self.cables) }))
     }
 
-    async fn terminate(&self, machine: &MachineId) -> Result<()> {
-        self.inner.terminate(machine).await
+    async fn terminate(&self, machines: &[MachineId]) -> Vec<Result<()>> {
+        self.inner.terminate(machines).await
     }
 
     async fn teardown(&self, pool: &PoolId) -> Result<()> {
@@ -164,6 +166,6 @@ mod tests {
     async fn a_cuttable_provider_is_recorded_like_its_inner_one() {
         let (local, cuttable) = (Local::default(), Cuttable::new(Local::default()));
         assert_eq!(cuttable.identity().await.unwrap(), local.identity().await.unwrap());
-        assert_eq!(cuttable.outlives_client(), local.outlives_client());
+        assert_eq!(cuttable.capabilities(), local.capabilities());
     }
 }

@@ -9,8 +9,11 @@ use tokio::time::{Instant, sleep};
 
 use super::fake_worker::{FakeNode, Fate, Faultless, Witness};
 use crate::error::{Error, ErrorKind, Result};
-use crate::ids::{MachineId, NodeIndex, PoolId};
-use crate::provider::{LaunchRequest, Machine, MachineStatus, Offer, Provider, Requirements};
+use crate::ids::{MachineId, MachineNumber, PoolId};
+use crate::provider::{
+    Capabilities, LaunchBatch, LaunchRequest, Machine, MachineReport, MachineState, Offer, Place, PoolRequest,
+    Provider, Reason, Requirements, launch_each, terminate_each,
+};
 use crate::remote::{ByteStream, Command, CommandOutput, OnLine, Remote};
 
 /// How a call goes.
@@ -33,10 +36,29 @@ pub enum Turn {
 pub enum Death {
     /// It is gone.
     Machine,
+    /// It is gone, because the provider took it back.
+    Preemption,
     /// Its agent and workers are gone; it runs on.
     Agent,
     /// Nothing on it answers any more, and no connection ends.
     Freezes,
+}
+
+/// How long a machine takes from its launch until it is there.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Arrival {
+    /// First it is queued for this time.
+    pub queued: Duration,
+    /// Then it starts for this time.
+    pub starting: Duration,
+}
+
+impl Arrival {
+    /// After these times.
+    pub fn after(queued: Duration, starting: Duration) -> Self {
+        Self { queued, starting }
+    }
 }
 
 /// What happens to the machines of a [`FakeProvider`], and to what runs on them. By itself everything works at once.
@@ -65,6 +87,18 @@ pub trait Script: Fate {
         Turn::Works(Duration::ZERO)
     }
 
+    /// When the `machine`-th machine (from 0) of a node is there.
+    fn arrival(&self, node: u32, machine: u32) -> Arrival {
+        let _ = (node, machine);
+        Arrival::default()
+    }
+
+    /// Whether the provider does not know the state of a node's machine when it is asked for the `call`-th time.
+    fn is_unknown(&self, node: u32, call: u32) -> bool {
+        let _ = (node, call);
+        false
+    }
+
     /// How the `machine`-th machine (from 0) of a node ends before its time, and when, counted from its launch.
     fn death(&self, node: u32, machine: u32) -> Option<(Duration, Death)> {
         let _ = (node, machine);
@@ -89,16 +123,21 @@ struct Inner {
 struct State {
     machines: BTreeMap<MachineId, Fake>,
     /// The machines of each node, in the order of their launches.
-    of_node: BTreeMap<NodeIndex, Vec<MachineId>>,
+    of_node: BTreeMap<MachineNumber, Vec<MachineId>>,
     calls: BTreeMap<(&'static str, u32), u32>,
 }
 
 #[derive(Debug)]
 struct Fake {
     machine: Machine,
+    place: Place,
     node: FakeNode,
+    launched: Instant,
+    arrival: Arrival,
     /// Gone from then on.
     gone: Option<Instant>,
+    /// Why it is gone or ending.
+    reason: Option<Reason>,
 }
 
 impl FakeProvider {
@@ -122,7 +161,7 @@ impl FakeProvider {
     /// How many of them took the place of another one.
     pub fn replaced(&self) -> usize {
         let state = lock(&self.0.state);
-        let nodes: BTreeSet<_> = state.machines.values().map(|fake| fake.machine.node).collect();
+        let nodes: BTreeSet<_> = state.machines.values().map(|fake| fake.machine.number).collect();
         state.machines.len() - nodes.len()
     }
 
@@ -145,22 +184,31 @@ impl FakeProvider {
     }
 
     /// A machine for a launch: the one that there is, or a new one.
-    fn start(&self, request: &LaunchRequest) -> Machine {
+    fn start(&self, batch: &LaunchBatch, request: &LaunchRequest) -> Machine {
         let id = MachineId::new(request.launch.as_str());
         let mut state = lock(&self.0.state);
         if let Some(fake) = state.machines.get(&id) {
             return fake.machine.clone();
         }
-        let index = request.node.0;
-        let before = state.of_node.entry(request.node).or_default();
+        let index = request.number.0;
+        let before = state.of_node.entry(request.number).or_default();
         before.push(id.clone());
         let before = before[..before.len() - 1].to_vec();
         let number = before.len() as u32;
         before.iter().filter_map(|id| state.machines.get(id)).for_each(|fake| fake.node.succeed());
         let fate: Arc<dyn Fate> = Arc::<dyn Script>::clone(&self.0.script);
         let node = FakeNode::new(index, fate, Arc::clone(&self.0.witness));
-        let machine = Machine::new(request, id.clone(), format!("10.0.{number}.{}", index + 1), "/fake");
-        state.machines.insert(id.clone(), Fake { machine: machine.clone(), node: node.clone(), gone: None });
+        let machine = Machine::of(batch, request, id.clone());
+        let fake = Fake {
+            machine: machine.clone(),
+            place: Place::new(format!("10.0.{number}.{}", index + 1), "/fake"),
+            node: node.clone(),
+            launched: Instant::now(),
+            arrival: self.0.script.arrival(index, number),
+            gone: None,
+            reason: None,
+        };
+        state.machines.insert(id.clone(), fake);
         if let Some((after, death)) = self.0.script.death(index, number) {
             let inner = Arc::downgrade(&self.0);
             tokio::spawn(async move {
@@ -169,10 +217,11 @@ impl FakeProvider {
                 match death {
                     Death::Freezes => node.freeze(),
                     Death::Agent => node.end(),
-                    Death::Machine => {
+                    Death::Machine | Death::Preemption => {
                         node.end();
                         if let Some(fake) = lock(&inner.state).machines.get_mut(&id) {
-                            fake.gone.get_or_insert_with(Instant::now);
+                            let preempted = death == Death::Preemption;
+                            fake.end(Instant::now(), if preempted { Reason::Preempted } else { Reason::Failed });
                         }
                     }
                 }
@@ -182,11 +231,37 @@ impl FakeProvider {
     }
 
     fn node_of(&self, machine: &MachineId) -> Option<u32> {
-        lock(&self.0.state).machines.get(machine).map(|fake| fake.machine.node.0)
+        lock(&self.0.state).machines.get(machine).map(|fake| fake.machine.number.0)
     }
 }
 
 impl Fake {
+    /// It is gone from then on, unless it is already on its way out.
+    fn end(&mut self, gone: Instant, reason: Reason) {
+        if self.gone.is_none() {
+            (self.gone, self.reason) = (Some(gone), Some(reason));
+        }
+    }
+
+    fn report(&self, now: Instant) -> MachineReport {
+        let Arrival { queued, starting } = self.arrival;
+        let there = self.launched + queued;
+        let state = match self.gone {
+            Some(gone) if gone <= now => MachineState::Gone,
+            Some(_) => MachineState::Ending,
+            None if now < there => MachineState::Queued,
+            None if now < there + starting => MachineState::Starting,
+            None => MachineState::Running,
+        };
+        let report = MachineReport::new(state);
+        match (state, self.reason) {
+            (MachineState::Running, _) => report.at(self.place.clone()),
+            (MachineState::Queued, _) => report.saying("PENDING (Resources)"),
+            (_, Some(reason)) => report.because(reason),
+            _ => report,
+        }
+    }
+
     fn is_gone(&self, now: Instant) -> bool {
         self.gone.is_some_and(|gone| gone <= now)
     }
@@ -198,50 +273,51 @@ impl Provider for FakeProvider {
         "fake"
     }
 
-    async fn identity(&self) -> Result<Option<String>> {
-        Ok(None)
+    async fn identity(&self) -> Result<String> {
+        Ok("this process".to_owned())
     }
 
-    fn outlives_client(&self) -> bool {
-        false
+    fn capabilities(&self) -> Capabilities {
+        Capabilities::new()
     }
 
     async fn offers(&self, requirements: &Requirements) -> Result<Vec<Offer>> {
         let offer = Offer::new("fake", "nowhere", 64, 256);
-        let fits = requirements.accelerator.is_none()
-            && requirements.cpus.is_none_or(|wanted| wanted <= offer.cpus)
-            && requirements.memory_gib.is_none_or(|wanted| wanted <= offer.memory_gib);
-        Ok(fits.then_some(offer).into_iter().collect())
+        Ok(requirements.are_met_by(&offer).then_some(offer).into_iter().collect())
     }
 
-    async fn prepare(&self, _: &PoolId) -> Result<()> {
+    async fn prepare(&self, _: &PoolRequest) -> Result<()> {
         Ok(())
     }
 
-    async fn launch(&self, request: &LaunchRequest) -> Result<Machine> {
-        let node = request.node.0;
-        let turn = self.0.script.launch(node, self.call("launch", node));
-        if turn == Turn::Never {
-            self.start(request);
-        }
-        take(turn, "launch").await?;
-        Ok(self.start(request))
-    }
-
-    async fn inspect(&self, machines: &[MachineId]) -> Result<Vec<MachineStatus>> {
-        let now = Instant::now();
-        let state = lock(&self.0.state);
-        let status = |machine| match state.machines.get(machine) {
-            Some(fake) if fake.is_gone(now) => MachineStatus::Gone,
-            Some(Fake { gone: Some(_), .. }) => MachineStatus::Ending,
-            Some(_) => MachineStatus::Running,
-            None => MachineStatus::Gone,
+    async fn launch(&self, batch: &LaunchBatch) -> Vec<Result<Machine>> {
+        let one = async |request: &LaunchRequest| {
+            let node = request.number.0;
+            let turn = self.0.script.launch(node, self.call("launch", node));
+            if turn == Turn::Never {
+                self.start(batch, request);
+            }
+            take(turn, "launch").await?;
+            Ok(self.start(batch, request))
         };
-        Ok(machines.iter().map(status).collect())
+        launch_each(batch, one).await
     }
 
-    async fn connect(&self, machine: &Machine) -> Result<Box<dyn Remote>> {
-        let node = machine.node.0;
+    async fn inspect(&self, machines: &[MachineId]) -> Result<Vec<MachineReport>> {
+        let report = |machine: &MachineId| {
+            let unknown =
+                self.node_of(machine).is_some_and(|node| self.0.script.is_unknown(node, self.call("inspect", node)));
+            match lock(&self.0.state).machines.get(machine) {
+                _ if unknown => MachineReport::new(MachineState::Unknown),
+                Some(fake) => fake.report(Instant::now()),
+                None => MachineReport::new(MachineState::Gone),
+            }
+        };
+        Ok(machines.iter().map(report).collect())
+    }
+
+    async fn connect(&self, machine: &Machine, _: &Place) -> Result<Box<dyn Remote>> {
+        let node = machine.number.0;
         take(self.0.script.connect(node, self.call("connect", node)), "connect").await?;
         let there = lock(&self.0.state)
             .machines
@@ -254,18 +330,21 @@ impl Provider for FakeProvider {
         }
     }
 
-    async fn terminate(&self, machine: &MachineId) -> Result<()> {
-        let Some(node) = self.node_of(machine) else { return Ok(()) };
-        let turn = self.0.script.terminate(node, self.call("terminate", node));
-        let time = match turn {
-            Turn::Works(time) => time,
-            turn => return take(turn, "terminate").await,
+    async fn terminate(&self, machines: &[MachineId]) -> Vec<Result<()>> {
+        let one = async |machine: &MachineId| {
+            let Some(node) = self.node_of(machine) else { return Ok(()) };
+            let turn = self.0.script.terminate(node, self.call("terminate", node));
+            let time = match turn {
+                Turn::Works(time) => time,
+                turn => return take(turn, "terminate").await,
+            };
+            if let Some(fake) = lock(&self.0.state).machines.get_mut(machine) {
+                fake.node.end();
+                fake.end(Instant::now() + time, Reason::Asked);
+            }
+            Ok(())
         };
-        if let Some(fake) = lock(&self.0.state).machines.get_mut(machine) {
-            fake.node.end();
-            fake.gone.get_or_insert_with(|| Instant::now() + time);
-        }
-        Ok(())
+        terminate_each(machines, one).await
     }
 
     async fn teardown(&self, _: &PoolId) -> Result<()> {
@@ -292,7 +371,7 @@ impl Remote for FakeRemote {
     }
 
     async fn run(&self, command: &Command, _: OnLine<'_>) -> Result<CommandOutput> {
-        let node = self.machine.node.0;
+        let node = self.machine.number.0;
         let call = self.provider.call("command", node);
         let turn = self.provider.0.script.command(node, call);
         match tokio::time::timeout(command.deadline, take(turn, "run a command")).await {

@@ -30,6 +30,7 @@ pub async fn all(remote: &dyn Remote, folder: &str, broken: &mut Vec<Violation>)
         run_passes_variables_and_input,
         run_ends_at_its_deadline,
         dropped_run_ends_the_command,
+        daemons_outlive_their_command,
         put_writes_the_file,
         put_is_atomic,
         open_reaches_a_socket,
@@ -142,6 +143,32 @@ pub async fn dropped_run_ends_the_command(remote: &dyn Remote, folder: &str) -> 
         require(clause, Instant::now() < end, || format!("of its processes {} some run on", pids.trim()))?;
         sleep(BRIEF).await;
     }
+}
+
+/// What a command starts in the background, in a session of its own, runs on after the command has ended.
+///
+/// # Errors
+///
+/// What was seen.
+///
+/// # Cancel safety
+///
+/// The process may run on for a minute.
+pub async fn daemons_outlive_their_command(remote: &dyn Remote, _: &str) -> Result<(), Violation> {
+    let clause = "daemons_outlive_their_command";
+    let start = Command::script("setsid sleep 60 >/dev/null 2>&1 </dev/null & echo $!");
+    let started = ask(clause, "run", remote.run(&start, &|_| {})).await?;
+    let pid = started.stdout.trim();
+    require(clause, started.success() && !pid.is_empty(), || format!("it gave {started:?}"))?;
+    // Long enough for whatever ends it after its command.
+    sleep(Duration::from_millis(500)).await;
+    // One that has ended may still wait to be reaped.
+    let lives = format!("grep -q '^State:.[^Z]' /proc/{pid}/status 2>/dev/null && echo lives");
+    let look = Command::script(format!("{lives}; kill -9 {pid} 2>/dev/null; true"));
+    let looked = ask(clause, "run", remote.run(&look, &|_| {})).await?;
+    require(clause, looked.stdout.trim() == "lives", || {
+        "what a command has started in the background ended with the command".to_owned()
+    })
 }
 
 /// `put` writes the bytes as they are, with the mode, and makes the folders that are missing.

@@ -1,6 +1,6 @@
 //! The whole pool on a paused clock, with faults drawn from a seed.
 //!
-//! [`run`] plays one seed: a pool on a [`FakeProvider`] gets tasks, cancels some, and ends, while machines fail to start, never answer, freeze or die, connections are cut with the frames in
+//! [`run`] plays one seed: a pool on a [`FakeProvider`] gets tasks, cancels some, and ends, while machines fail to start, are queued, come late, never answer, freeze, die or are preempted, their provider does not know their state, connections are cut with the frames in
 //! them, and frames come late or twice. Machines that are lost are replaced, pools grow and shrink by themselves or because it is asked for, and machines that come late join. No socket, no process, no thread: hours pass in milliseconds.
 //!
 //! ```
@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep, timeout};
 
-use super::fake_provider::{Death, FakeProvider, Script, Turn};
+use super::fake_provider::{Arrival, Death, FakeProvider, Script, Turn};
 use super::fake_worker::{Fate, Work};
 use crate::error::{Error, ErrorKind};
 use crate::event::{EventItem, Events, PoolEvent};
@@ -395,6 +395,7 @@ async fn gone(provider: &FakeProvider) -> Result<(), String> {
 fn limits() -> Limits {
     Limits {
         start: Duration::from_secs(120),
+        machine_wait: MACHINE_WAIT,
         environment: Duration::from_secs(60),
         hooks: Duration::from_secs(30),
         grace: Duration::from_secs(2),
@@ -502,6 +503,24 @@ impl Script for Seed {
         self.turn("connect", node, call)
     }
 
+    fn arrival(&self, node: u32, machine: u32) -> Arrival {
+        let (node, machine) = (node.into(), machine.into());
+        if !self.fault("arrival", node, machine, 4) {
+            return Arrival::default();
+        }
+        // Some machines are queued for longer than they may.
+        let queued = match self.below("arrival", node, machine + (1 << 32), 3) {
+            0 => self.time("queued", node, machine, 2 * MACHINE_WAIT.as_millis() as u64),
+            1 => self.time("queued", node, machine, 5_000),
+            _ => Duration::ZERO,
+        };
+        Arrival::after(queued, self.time("starting", node, machine, 20_000))
+    }
+
+    fn is_unknown(&self, node: u32, call: u32) -> bool {
+        self.fault("unknown", node.into(), call.into(), 5)
+    }
+
     fn command(&self, node: u32, call: u32) -> Turn {
         match self.fault("command", node.into(), call.into(), 40) {
             true => self.turn("command", node, call),
@@ -523,6 +542,7 @@ impl Script for Seed {
             return None;
         }
         let death = match self.below("death", node, machine + 1, 3) {
+            0 if self.chance("preempted", node, machine, 2) => Death::Preemption,
             0 => Death::Machine,
             1 => Death::Agent,
             _ => Death::Freezes,
@@ -548,6 +568,8 @@ impl std::error::Error for Broken {}
 const MOST_NODES: u32 = 4;
 /// The numbers that the provider knows nodes by are below this.
 const MOST_MACHINES: u32 = 16;
+/// How long a machine may be queued.
+const MACHINE_WAIT: Duration = Duration::from_secs(150);
 /// How long a task may run.
 const TASK: Duration = Duration::from_secs(30);
 /// How long a gang may be without progress, which is less than its tasks may run.

@@ -1,14 +1,12 @@
 //! Containers of a bare Debian, reached by `docker exec`.
 
 use std::sync::{Mutex, Once};
-use std::time::Duration;
 
 use async_trait::async_trait;
 use skyward_core::Result;
 use skyward_core::bootstrap::{Inputs, Plan, Ready, StepEvent, run};
 use skyward_core::error::{Error, ErrorKind};
-use skyward_core::ids::{Attempt, LaunchId, MachineId, NodeIndex, PoolId};
-use skyward_core::provider::{LaunchRequest, Machine, Offer};
+use skyward_core::provider::Place;
 use skyward_core::remote::{ByteStream, Command, CommandOutput, OnLine, Process, Remote};
 use skyward_core::spec::{Image, Limits};
 
@@ -67,12 +65,9 @@ impl Container {
         limits: Limits,
         on_event: &(dyn Fn(&StepEvent) + Send + Sync),
     ) -> (Result<Ready>, Vec<StepEvent>) {
-        let (pool, node) = (PoolId::random(), NodeIndex(0));
-        let launch = LaunchId::of(&pool, node, Attempt(1));
-        let request = LaunchRequest::new(launch, pool, node, Offer::new("c", "here", 1, 1), Duration::ZERO);
         let folder = format!("/tmp/sky-{:08x}", rand::random::<u32>());
-        let machine = Machine::new(&request, MachineId::new(&self.name), "127.0.0.1", folder);
-        let plan = Plan::new(image, &Inputs::read(image).unwrap(), &machine, &[], &limits);
+        let place = Place::new("127.0.0.1", folder);
+        let plan = Plan::new(image, &Inputs::read(image).unwrap(), &place, &[], &limits);
         self.calls.lock().unwrap().clear();
         let events = Mutex::new(Vec::new());
         let heard = |event: StepEvent| {

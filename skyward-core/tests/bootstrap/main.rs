@@ -96,7 +96,7 @@ async fn a_start_that_is_dropped_while_it_builds_does_not_hold_up_the_next_one()
     let site = Site::new();
     let image = Image::new().pip(["iniconfig==2.0.0"]);
     let machine = site.machine(0).await;
-    let plan = Plan::new(&image, &Inputs::default(), &machine, &[], &Limits::default());
+    let plan = Plan::new(&image, &Inputs::default(), &machine.1, &[], &Limits::default());
     let building = tokio::sync::Notify::new();
     let remote = site.remote(&machine);
     let on_event = |event: StepEvent| {
@@ -122,7 +122,7 @@ async fn a_step_that_takes_too_long_is_told_with_its_last_line() {
     let mut limits = Limits::default();
     limits.environment = Duration::from_secs(1);
     let setup = ["echo halfway; echo; sleep 600".to_owned()];
-    let plan = Plan::new(&Image::new(), &Inputs::default(), &machine, &setup, &limits);
+    let plan = Plan::new(&Image::new(), &Inputs::default(), &machine.1, &setup, &limits);
     let error = run(&site.remote(&machine), &plan, &|_| {}).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Timeout);
     assert_eq!(error.message(), "the step `setup` did not end within 1s, and was ended");

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use skyward_core::bootstrap::{Inputs, Plan, Ready, StepEvent, run};
 use skyward_core::error::ErrorKind;
-use skyward_core::ids::{Attempt, LaunchId, NodeIndex, PoolId};
-use skyward_core::provider::{LaunchRequest, Local, Machine, Offer, Provider};
+use skyward_core::ids::{Attempt, LaunchId, MachineNumber, PoolId};
+use skyward_core::provider::{LaunchBatch, LaunchRequest, Local, Machine, Offer, Place, Provider};
 use skyward_core::remote::{Command, Process, Remote};
 use skyward_core::spec::{Image, Limits};
 use skyward_core::{Error, Result};
@@ -78,16 +78,20 @@ impl Site {
         there.then_some(site)
     }
 
-    pub(crate) async fn machine(&self, node: u32) -> Machine {
-        let launch = LaunchId::of(&self.pool, NodeIndex(node), Attempt(1));
-        let offer = Offer::new("host", "this host", 1, 1);
-        let request = LaunchRequest::new(launch, self.pool.clone(), NodeIndex(node), offer, Duration::ZERO);
-        self.local.launch(&request).await.unwrap()
+    /// A machine, and where it is.
+    pub(crate) async fn machine(&self, node: u32) -> (Machine, Place) {
+        let number = MachineNumber(node);
+        let launch = LaunchId::of(&self.pool, number, Attempt(1));
+        let request = LaunchRequest::new(launch, self.pool.clone(), number, Duration::ZERO);
+        let batch = LaunchBatch::one(Offer::new("host", "this host", 1, 1), request);
+        let machine = self.local.launch(&batch).await.remove(0).unwrap();
+        let report = self.local.inspect(std::slice::from_ref(&machine.id)).await.unwrap().remove(0);
+        (machine, report.place.unwrap())
     }
 
-    pub(crate) fn remote(&self, machine: &Machine) -> Process {
+    pub(crate) fn remote(&self, (machine, place): &(Machine, Place)) -> Process {
         let remote = Process::new()
-            .folder(&machine.folder)
+            .folder(&place.folder)
             .env("SKYWARD_MACHINE", machine.id.as_str())
             .env("SKYWARD_CACHE_DIR", self.cache().to_str().unwrap())
             // What is refused is refused at once, without the pauses that a person would want.
@@ -104,7 +108,7 @@ impl Site {
         image.validate().unwrap();
         let machine = self.machine(node).await;
         let setup: Vec<_> = setup.iter().map(|command| (*command).to_owned()).collect();
-        let plan = Plan::new(image, &Inputs::read(image).unwrap(), &machine, &setup, &Limits::default());
+        let plan = Plan::new(image, &Inputs::read(image).unwrap(), &machine.1, &setup, &Limits::default());
         let events = Mutex::new(Vec::new());
         let ready = run(&self.remote(&machine), &plan, &|event| events.lock().unwrap().push(event)).await;
         (ready, events.into_inner().unwrap())

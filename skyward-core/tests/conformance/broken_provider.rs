@@ -6,8 +6,11 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use skyward_core::error::{Error, ErrorKind, Result};
-use skyward_core::ids::{MachineId, NodeIndex, PoolId};
-use skyward_core::provider::{LaunchRequest, Local, Machine, MachineStatus, Offer, Provider, Requirements};
+use skyward_core::ids::{Attempt, LaunchId, MachineId, MachineNumber, PoolId};
+use skyward_core::provider::{
+    Capabilities, LaunchBatch, LaunchRequest, Local, Machine, MachineReport, MachineState, Offer, Place, PoolRequest,
+    Provider, Requirements, launch_each, terminate_each,
+};
 use skyward_core::remote::{Process, Remote};
 use skyward_core::testkit::provider_suite as suite;
 
@@ -18,12 +21,16 @@ use super::Folder;
 enum Fault {
     NameChanges,
     OffersAnything,
-    OtherNode,
+    OtherNumber,
     LongFolder,
     TwoMachines,
-    SameFolder,
+    ForgetsLaunches,
+    SamePlace,
+    MovingPlace,
     LateLaunch,
     WrongOrder,
+    SwapsPlaces,
+    EndsTheFirst,
     GivenUp,
     ListsEverything,
     ListLosesFacts,
@@ -34,8 +41,11 @@ enum Fault {
     SecondTeardownFails,
     TeardownEndsAll,
     ConnectsAnywhere,
+    NeverConnects,
     EndsUnreached,
     Resurrects,
+    NoKeeper,
+    LeavesFolders,
 }
 
 /// This host, with one fault.
@@ -45,13 +55,21 @@ struct Broken {
     fault: Fault,
     calls: Arc<AtomicUsize>,
     launched: Arc<Mutex<Vec<Machine>>>,
+    ended: Arc<Mutex<Vec<MachineId>>>,
     pools: Arc<Mutex<Vec<(String, PoolId)>>>,
 }
 
 impl Broken {
     fn new(folder: &Folder, fault: Fault) -> Self {
         let local = folder.local();
-        Self { local, fault, calls: Arc::default(), launched: Arc::default(), pools: Arc::default() }
+        Self {
+            local,
+            fault,
+            calls: Arc::default(),
+            launched: Arc::default(),
+            ended: Arc::default(),
+            pools: Arc::default(),
+        }
     }
 
     fn first(&self, what: &str, pool: &PoolId) -> bool {
@@ -62,9 +80,78 @@ impl Broken {
         first
     }
 
+    async fn launch_one(&self, batch: &LaunchBatch, request: &LaunchRequest) -> Result<Machine> {
+        let local = async |request: LaunchRequest| {
+            let batch = LaunchBatch::one(batch.offer.clone(), request);
+            self.local.launch(&batch).await.remove(0)
+        };
+        // Of the same pool, and of no request.
+        let other = || {
+            let mut other = request.clone();
+            other.number = MachineNumber(self.count() as u32);
+            other.launch = LaunchId::of(&request.pool, other.number, Attempt(self.count() as u32 + 1));
+            other
+        };
+        match self.fault {
+            Fault::OtherNumber => {
+                let mut machine = local(request.clone()).await?;
+                machine.number = MachineNumber(0);
+                Ok(machine)
+            }
+            Fault::TwoMachines => local(other()).await,
+            Fault::ForgetsLaunches => {
+                let known = self.launched.lock().unwrap().iter().find(|known| known.launch == request.launch).cloned();
+                if let Some(known) = known {
+                    return Ok(known);
+                }
+                let mut again = other();
+                again.launch = LaunchId::of(&request.pool, request.number, Attempt(rand::random::<u16>().into()));
+                let mut machine = local(again).await?;
+                (machine.launch, machine.number) = (request.launch.clone(), request.number);
+                self.launched.lock().unwrap().push(machine.clone());
+                Ok(machine)
+            }
+            Fault::LateLaunch => {
+                let (local, batch) = (self.local.clone(), LaunchBatch::one(batch.offer.clone(), request.clone()));
+                let late = tokio::spawn(async move {
+                    tokio::time::sleep(Duration::from_millis(40)).await;
+                    local.launch(&batch).await.remove(0)
+                });
+                late.await.unwrap()
+            }
+            _ => {
+                let machine = local(request.clone()).await?;
+                self.launched.lock().unwrap().push(machine.clone());
+                Ok(machine)
+            }
+        }
+    }
+
+    async fn terminate_one(&self, machine: &MachineId) -> Result<()> {
+        match self.fault {
+            Fault::TerminateDoesNothing if self.count() == 0 => return Ok(()),
+            Fault::TerminateUnknownFails if !self.first(machine.as_str(), &PoolId::new("terminated")) => {
+                return Err(refused("there is no such machine"));
+            }
+            Fault::LeavesFolders => {
+                let place = self.local.inspect(std::slice::from_ref(machine)).await?.remove(0).place;
+                end_one(&self.local, machine).await?;
+                self.ended.lock().unwrap().push(machine.clone());
+                place.map_or(Ok(()), |place| std::fs::create_dir_all(place.folder)).unwrap();
+                return Ok(());
+            }
+            _ => {}
+        }
+        end_one(&self.local, machine).await
+    }
+
     fn count(&self) -> usize {
         self.calls.fetch_add(1, Ordering::Relaxed)
     }
+}
+
+async fn end_one(local: &Local, machine: &MachineId) -> Result<()> {
+    local.terminate(std::slice::from_ref(machine)).await.remove(0)
 }
 
 fn refused(what: &str) -> Error {
@@ -77,12 +164,15 @@ impl Provider for Broken {
         if self.fault == Fault::NameChanges && self.count() % 2 == 1 { "other" } else { "broken" }
     }
 
-    async fn identity(&self) -> Result<Option<String>> {
-        self.local.identity().await
+    fn capabilities(&self) -> Capabilities {
+        match self.fault {
+            Fault::NoKeeper => self.local.capabilities().keeper().settles_in(Duration::ZERO),
+            _ => self.local.capabilities(),
+        }
     }
 
-    fn outlives_client(&self) -> bool {
-        self.local.outlives_client()
+    async fn identity(&self) -> Result<String> {
+        self.local.identity().await
     }
 
     async fn offers(&self, requirements: &Requirements) -> Result<Vec<Offer>> {
@@ -92,85 +182,60 @@ impl Provider for Broken {
         }
     }
 
-    async fn prepare(&self, pool: &PoolId) -> Result<()> {
-        let first = self.first("prepare", pool);
+    async fn prepare(&self, pool: &PoolRequest) -> Result<()> {
+        let first = self.first("prepare", &pool.pool);
         if self.fault == Fault::SecondPrepareFails && !first {
             return Err(refused("the network exists"));
         }
         self.local.prepare(pool).await
     }
 
-    async fn launch(&self, request: &LaunchRequest) -> Result<Machine> {
-        match self.fault {
-            Fault::OtherNode => {
-                let mut machine = self.local.launch(request).await?;
-                machine.node = NodeIndex(0);
-                Ok(machine)
-            }
-            Fault::LongFolder => {
-                let mut machine = self.local.launch(request).await?;
-                machine.folder = format!("/{}", "long/".repeat(20));
-                Ok(machine)
-            }
-            Fault::TwoMachines => {
-                let mut other = request.clone();
-                other.node = NodeIndex(self.count() as u32);
-                let attempt = skyward_core::ids::Attempt(self.count() as u32 + 1);
-                other.launch = skyward_core::ids::LaunchId::of(&request.pool, other.node, attempt);
-                self.local.launch(&other).await
-            }
-            Fault::SameFolder => {
-                let mut machine = self.local.launch(request).await?;
-                machine.folder = "/tmp".into();
-                machine.address = "127.0.0.1".into();
-                Ok(machine)
-            }
-            Fault::LateLaunch => {
-                let (local, request) = (self.local.clone(), request.clone());
-                let late = tokio::spawn(async move {
-                    tokio::time::sleep(Duration::from_millis(40)).await;
-                    local.launch(&request).await
-                });
-                late.await.unwrap()
-            }
-            _ => {
-                let machine = self.local.launch(request).await?;
-                self.launched.lock().unwrap().push(machine.clone());
-                Ok(machine)
-            }
-        }
+    async fn launch(&self, batch: &LaunchBatch) -> Vec<Result<Machine>> {
+        launch_each(batch, |request| self.launch_one(batch, request)).await
     }
 
-    async fn inspect(&self, machines: &[MachineId]) -> Result<Vec<MachineStatus>> {
-        let mut states = self.local.inspect(machines).await?;
+    async fn inspect(&self, machines: &[MachineId]) -> Result<Vec<MachineReport>> {
+        let mut reports = self.local.inspect(machines).await?;
+        for (report, machine) in reports.iter_mut().zip(machines) {
+            match (self.fault, &mut report.place) {
+                (Fault::LongFolder, Some(place)) => place.folder = format!("/{}", "long/".repeat(20)),
+                (Fault::SamePlace, place @ Some(_)) => *place = Some(Place::new("127.0.0.1", "/tmp").on_client_host()),
+                (Fault::MovingPlace, Some(place)) => place.address = format!("127.0.0.{}", self.count() % 200 + 1),
+                (Fault::LeavesFolders, _) if self.ended.lock().unwrap().contains(machine) => {
+                    *report = MachineReport::new(MachineState::Gone);
+                }
+                _ => {}
+            }
+        }
         match self.fault {
-            Fault::WrongOrder => states.sort_by_key(|state| *state == MachineStatus::Running),
-            Fault::GivenUp if self.count() < 3 => states.fill(MachineStatus::Gone),
+            Fault::WrongOrder => reports.sort_by_key(|report| report.state == MachineState::Running),
+            Fault::SwapsPlaces => reports.sort_by_key(|report| report.place.as_ref().map(|place| place.folder.clone())),
+            Fault::GivenUp if self.count() < 3 => reports.fill(MachineReport::new(MachineState::Gone)),
             _ => {}
         }
-        Ok(states)
+        Ok(reports)
     }
 
-    async fn connect(&self, machine: &Machine) -> Result<Box<dyn Remote>> {
+    async fn connect(&self, machine: &Machine, at: &Place) -> Result<Box<dyn Remote>> {
         match self.fault {
             Fault::ConnectsAnywhere | Fault::LeavesProcesses => Ok(Box::new(Process::new())),
+            Fault::NeverConnects => Err(refused("permission denied")),
             Fault::EndsUnreached => {
-                self.local.terminate(&machine.id).await?;
+                end_one(&self.local, &machine.id).await?;
                 Err(refused("it does not answer yet").temporary())
             }
-            _ => self.local.connect(machine).await,
+            _ => self.local.connect(machine, at).await,
         }
     }
 
-    async fn terminate(&self, machine: &MachineId) -> Result<()> {
-        match self.fault {
-            Fault::TerminateDoesNothing if self.count() == 0 => return Ok(()),
-            Fault::TerminateUnknownFails if !self.first(machine.as_str(), &PoolId::new("terminated")) => {
-                return Err(refused("there is no such machine"));
-            }
-            _ => {}
-        }
-        self.local.terminate(machine).await
+    async fn terminate(&self, machines: &[MachineId]) -> Vec<Result<()>> {
+        let first = match self.fault {
+            Fault::EndsTheFirst => &machines[..machines.len().min(1)],
+            _ => machines,
+        };
+        let mut ended = terminate_each(first, |machine| self.terminate_one(machine)).await;
+        ended.resize_with(machines.len(), || Ok(()));
+        ended
     }
 
     async fn teardown(&self, pool: &PoolId) -> Result<()> {
@@ -180,7 +245,7 @@ impl Provider for Broken {
             Fault::TeardownEndsAll => {
                 let launched = std::mem::take(&mut *self.launched.lock().unwrap());
                 for machine in launched {
-                    self.local.terminate(&machine.id).await?;
+                    end_one(&self.local, &machine.id).await?;
                 }
             }
             _ => {}
@@ -197,7 +262,7 @@ impl Provider for Broken {
             }
             Fault::ListLosesFacts => {
                 let mut machines = self.local.list(pool).await?;
-                machines.iter_mut().for_each(|machine| machine.address.clear());
+                machines.iter_mut().for_each(|machine| machine.facts.clear());
                 Ok(machines)
             }
             _ => self.local.list(pool).await,
@@ -235,12 +300,15 @@ async fn each_clause_finds_what_breaks_it() {
     finds! {
         NameChanges => name_is_one_word,
         OffersAnything => offers_meet_the_requirements,
-        OtherNode => launch_answers_its_request,
-        LongFolder => launch_answers_its_request,
+        OtherNumber => launch_answers_its_request,
+        LongFolder => places_are_given,
+        MovingPlace => places_are_given,
         TwoMachines => launch_is_idempotent,
-        SameFolder => launches_differ,
+        SamePlace => launches_differ,
         LateLaunch => dropped_launch_is_listed,
         WrongOrder => inspect_answers_in_order,
+        SwapsPlaces => inspect_answers_in_order,
+        EndsTheFirst => terminate_ends_each,
         GivenUp => inspect_does_not_give_up_a_new_machine,
         ListsEverything => list_finds_what_was_launched,
         ListLosesFacts => list_finds_what_was_launched,
@@ -251,6 +319,9 @@ async fn each_clause_finds_what_breaks_it() {
         SecondTeardownFails => teardown_is_idempotent,
         TeardownEndsAll => teardown_leaves_other_pools,
         ConnectsAnywhere => connect_refuses_what_is_gone,
+        NeverConnects => connect_reaches_the_machine,
+        NoKeeper => keeper_ends_the_machine,
+        LeavesFolders => gone_leaves_nothing,
     }
 }
 
@@ -273,6 +344,17 @@ async fn a_list_from_memory_is_found() {
     let violation = suite::list_is_not_memory(&provider, &again).await.unwrap_err();
     assert_eq!(violation.clause, "list_is_not_memory");
     assert!(violation.found.contains("another value lists []"), "{violation}");
+}
+
+#[tokio::test]
+async fn a_second_machine_for_a_launch_that_another_process_repeats_is_found() {
+    let folder = Folder::new();
+    let (provider, again) =
+        (Broken::new(&folder, Fault::ForgetsLaunches), Broken::new(&folder, Fault::ForgetsLaunches));
+    suite::launch_is_idempotent(&provider).await.unwrap();
+    let violation = suite::launch_is_not_memory(&provider, &again).await.unwrap_err();
+    assert_eq!(violation.clause, "launch_is_not_memory", "{violation}");
+    suite::launch_is_not_memory(&folder.local(), &folder.local()).await.unwrap();
 }
 
 #[tokio::test]

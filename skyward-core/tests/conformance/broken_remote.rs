@@ -18,6 +18,7 @@ enum Fault {
     MergesVariables,
     NoDeadline,
     LeavesCommands,
+    EndsDaemons,
     WrongMode,
     TornFiles,
     OpensNothing,
@@ -57,6 +58,12 @@ impl Remote for Broken {
                     let _ = Process::new().run(&command.deadline(Duration::from_secs(62)), &|_| {}).await;
                 });
                 std::future::pending().await
+            }
+            // As a batch system that ends what its step has started.
+            Fault::EndsDaemons => {
+                let output = process.run(command, on_line).await?;
+                process.run(&Command::script(format!("kill -9 {} || true", output.stdout.trim())), &|_| {}).await?;
+                Ok(output)
             }
             _ => process.run(command, on_line).await,
         }
@@ -114,6 +121,7 @@ async fn each_clause_finds_what_breaks_it() {
         SwallowsLines => run_tells_status_and_output,
         MergesVariables => run_passes_variables_and_input,
         LeavesCommands => dropped_run_ends_the_command,
+        EndsDaemons => daemons_outlive_their_command,
         NoDeadline => run_ends_at_its_deadline,
         WrongMode => put_writes_the_file,
         TornFiles => put_is_atomic,

@@ -5,18 +5,18 @@ use std::time::Duration;
 
 use skyward_core::error::{ErrorKind, ErrorStatus};
 use skyward_core::ids::PoolId;
-use skyward_core::provider::{Checked, Host, Hosts, MachineStatus, Provider, Requirements};
+use skyward_core::provider::{Checked, Host, Hosts, MachineState, PoolRequest, Provider, Requirements};
 use skyward_core::remote::ssh::{HostKeys, Key, Target};
 use skyward_core::spec::Accelerator;
 
-use crate::scene::{LONG, Process, SHORT, Scene, Tool, kill, lives, request, start, state, wait};
+use crate::scene::{LONG, One, Process, SHORT, Scene, Tool, batch, kill, lives, place, start, state, wait};
 use crate::sshd::Options;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn of_two_clients_that_race_for_one_slot_one_gets_it() {
     let Some(scene) = Scene::new(1) else { return };
     let clients: Vec<_> = (0..4).map(|_| (scene.hosts(1), PoolId::random())).collect();
-    let launches = clients.iter().map(|(hosts, pool)| async move { hosts.launch(&request(pool, 0, LONG)).await });
+    let launches = clients.iter().map(|(hosts, pool)| async move { hosts.launch_one(&batch(pool, 0, LONG)).await });
     let results = futures_util::future::join_all(launches).await;
     let winners: Vec<_> = results.iter().filter_map(|result| result.as_ref().ok()).collect();
     assert_eq!(winners.len(), 1, "{results:?}");
@@ -27,11 +27,11 @@ async fn of_two_clients_that_race_for_one_slot_one_gets_it() {
     // Whoever has none is told so before anything else is done for it, and again has one when it is free.
     let error = clients[0].0.offers(&Requirements::default()).await.unwrap_err();
     assert!(error.message().contains("slot 0 is taken by pool"), "{error}");
-    clients[0].0.terminate(&winners[0].id).await.unwrap();
+    clients[0].0.end(&winners[0].id).await.unwrap();
     assert_eq!(clients[0].0.offers(&Requirements::default()).await.unwrap().len(), 1);
     let next = PoolId::random();
-    let machine = clients[1].0.launch(&request(&next, 0, LONG)).await.unwrap();
-    clients[1].0.terminate(&machine.id).await.unwrap();
+    let machine = clients[1].0.launch_one(&batch(&next, 0, LONG)).await.unwrap();
+    clients[1].0.end(&machine.id).await.unwrap();
     assert_eq!(scene.machines(0).len(), 0);
 }
 
@@ -40,9 +40,9 @@ async fn nodes_fill_the_slots_of_all_hosts_and_no_more() {
     let Some(scene) = Scene::new(2) else { return };
     let hosts = scene.hosts(2);
     let pool = PoolId::random();
-    hosts.prepare(&pool).await.unwrap();
-    let requests: Vec<_> = (0..5).map(|node| request(&pool, node, LONG)).collect();
-    let results = futures_util::future::join_all(requests.iter().map(|request| hosts.launch(request))).await;
+    hosts.prepare(&PoolRequest::new(pool.clone(), LONG)).await.unwrap();
+    let requests: Vec<_> = (0..5).map(|node| batch(&pool, node, LONG)).collect();
+    let results = futures_util::future::join_all(requests.iter().map(|request| hosts.launch_one(request))).await;
     let machines: Vec<_> = results.iter().filter_map(|result| result.as_ref().ok()).collect();
     assert_eq!(machines.len(), 4, "{results:?}");
     assert_eq!((scene.machines(0).len(), scene.machines(1).len()), (2, 2));
@@ -55,33 +55,33 @@ async fn nodes_fill_the_slots_of_all_hosts_and_no_more() {
 async fn the_claim_of_a_client_that_is_gone_ends_with_its_lease() {
     let Some(scene) = Scene::new(1) else { return };
     let hosts = scene.hosts(1);
-    let machine = hosts.launch(&request(&PoolId::random(), 0, SHORT)).await.unwrap();
+    let machine = hosts.launch_one(&batch(&PoolId::random(), 0, SHORT)).await.unwrap();
     let process = start(&hosts, &machine).await;
     drop(hosts);
     wait("the process ended", || !lives(process));
     wait("the folder is gone", || scene.machines(0).is_empty());
     let again = scene.hosts(1);
-    assert_eq!(state(&again, &machine).await, MachineStatus::Gone);
-    let next = again.launch(&request(&PoolId::random(), 0, LONG)).await.unwrap();
-    again.terminate(&next.id).await.unwrap();
+    assert_eq!(state(&again, &machine).await, MachineState::Gone);
+    let next = again.launch_one(&batch(&PoolId::random(), 0, LONG)).await.unwrap();
+    again.end(&next.id).await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_a_killed_keeper_leaves_is_ended_by_whoever_claims_next() {
     let Some(scene) = Scene::new(1) else { return };
     let hosts = scene.hosts(1);
-    let machine = hosts.launch(&request(&PoolId::random(), 0, LONG)).await.unwrap();
+    let machine = hosts.launch_one(&batch(&PoolId::random(), 0, LONG)).await.unwrap();
     let process = start(&hosts, &machine).await;
     let keeper = Process::of(scene.keeper(0, 0));
     kill("KILL", keeper.id);
     wait("the keeper is gone", || !lives(keeper));
-    assert_eq!(state(&hosts, &machine).await, MachineStatus::Ending);
+    assert_eq!(state(&hosts, &machine).await, MachineState::Ending);
     let other = scene.hosts(1);
-    let next = other.launch(&request(&PoolId::random(), 0, LONG)).await.unwrap();
+    let next = other.launch_one(&batch(&PoolId::random(), 0, LONG)).await.unwrap();
     assert!(!lives(process), "a process of the machine before outlived it");
-    assert_eq!(state(&other, &machine).await, MachineStatus::Gone);
-    assert_eq!(state(&other, &next).await, MachineStatus::Running);
-    other.terminate(&next.id).await.unwrap();
+    assert_eq!(state(&other, &machine).await, MachineState::Gone);
+    assert_eq!(state(&other, &next).await, MachineState::Running);
+    other.end(&next.id).await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -89,29 +89,30 @@ async fn a_machine_whose_keeper_is_gone_keeps_its_slot_while_its_lease_is_renewe
     let Some(scene) = Scene::new(1) else { return };
     let hosts = scene.hosts(1);
     let pool = PoolId::random();
-    let machine = hosts.launch(&request(&pool, 0, LONG)).await.unwrap();
+    let machine = hosts.launch_one(&batch(&pool, 0, LONG)).await.unwrap();
     let process = start(&hosts, &machine).await;
+    let folder = place(&hosts, &machine).await.folder;
     let keeper = Process::of(scene.keeper(0, 0));
     kill("KILL", keeper.id);
     wait("the keeper is gone", || !lives(keeper));
-    let lease = std::fs::File::options().write(true).open(format!("{}/lease", machine.folder)).unwrap();
+    let lease = std::fs::File::options().write(true).open(format!("{folder}/lease")).unwrap();
     // As its agent does.
     lease.set_modified(std::time::SystemTime::now()).unwrap();
     let other = scene.hosts(1);
-    let error = other.launch(&request(&PoolId::random(), 0, LONG)).await.unwrap_err();
+    let error = other.launch_one(&batch(&PoolId::random(), 0, LONG)).await.unwrap_err();
     assert_eq!(error.status(), ErrorStatus::Temporary, "{error}");
     assert!(error.message().contains(&format!("slot 0 is taken by pool {pool}")), "{error}");
-    assert_eq!(state(&other, &machine).await, MachineStatus::Running);
+    assert_eq!(state(&other, &machine).await, MachineState::Running);
     assert!(lives(process));
     // Nobody has renewed it for longer than it lasts, and a clock that was set back does not keep it.
     let now = std::time::SystemTime::now();
     for time in [now - LONG * 2, now + LONG * 2] {
         lease.set_modified(time).unwrap();
-        assert_eq!(state(&other, &machine).await, MachineStatus::Ending);
+        assert_eq!(state(&other, &machine).await, MachineState::Ending);
     }
-    let next = other.launch(&request(&PoolId::random(), 0, LONG)).await.unwrap();
+    let next = other.launch_one(&batch(&PoolId::random(), 0, LONG)).await.unwrap();
     assert!(!lives(process), "a process of the machine before outlived it");
-    other.terminate(&next.id).await.unwrap();
+    other.end(&next.id).await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -129,14 +130,15 @@ async fn machines_of_another_host_with_the_same_folder_are_left_alone() {
     let folder = scene.base(0);
     let hosts = |scene: &Scene| Hosts::new([scene.host(0).folder(folder.to_str().unwrap()).slots(1)]);
     let (here, there) = (hosts(&scene), hosts(&other));
-    let machine = there.launch(&request(&PoolId::random(), 0, LONG)).await.unwrap();
+    let machine = there.launch_one(&batch(&PoolId::random(), 0, LONG)).await.unwrap();
     let process = start(&there, &machine).await;
+    let at = place(&there, &machine).await.folder;
     // The locks of another host may not be seen here.
     kill("KILL", scene.keeper(0, 0));
-    let next = here.launch(&request(&PoolId::random(), 0, LONG)).await.unwrap();
-    let is_left = lives(process) && std::path::Path::new(&machine.folder).exists();
-    here.terminate(&next.id).await.unwrap();
-    there.terminate(&machine.id).await.unwrap();
+    let next = here.launch_one(&batch(&PoolId::random(), 0, LONG)).await.unwrap();
+    let is_left = lives(process) && std::path::Path::new(&at).exists();
+    here.end(&next.id).await.unwrap();
+    there.end(&machine.id).await.unwrap();
     assert!(is_left, "the machine of the other host was ended");
     assert!(!lives(process));
 }
@@ -147,7 +149,7 @@ async fn a_file_system_without_working_locks_is_refused() {
     let tools = Tool::new("flock", "exit 0");
     tools.add("stat", "case $1 in -f) echo nfs ;; *) exec /usr/bin/stat \"$@\" ;; esac");
     let Some(scene) = Scene::with(1, &tools.options()) else { return };
-    let error = scene.hosts(1).launch(&request(&PoolId::random(), 0, LONG)).await.unwrap_err();
+    let error = scene.hosts(1).launch_one(&batch(&PoolId::random(), 0, LONG)).await.unwrap_err();
     assert!(error.message().contains("(nfs) has no locks that work"), "{error}");
     assert_eq!(scene.machines(0).len(), 0);
 }
@@ -160,12 +162,12 @@ async fn a_record_names_no_process_but_the_keeper_of_its_machine() {
     let decoy = bystander.id().to_string();
     for number in ["1", "0", "007", "x", "", decoy.as_str()] {
         // Its keeper looks for its lease all the time, and ends without it.
-        let machine = hosts.launch(&request(&PoolId::random(), 0, Duration::from_secs(8))).await.unwrap();
+        let machine = hosts.launch_one(&batch(&PoolId::random(), 0, Duration::from_secs(8))).await.unwrap();
         let record = std::fs::read_to_string(scene.claim(0, 0)).unwrap();
         let (kept, _) = record.split_once("keeper ").unwrap();
         std::fs::write(scene.claim(0, 0), format!("{kept}keeper {number}\n")).unwrap();
-        hosts.terminate(&machine.id).await.unwrap();
-        assert_eq!(state(&hosts, &machine).await, MachineStatus::Gone);
+        hosts.end(&machine.id).await.unwrap();
+        assert_eq!(state(&hosts, &machine).await, MachineState::Gone);
         assert!(bystander.try_wait().unwrap().is_none(), "keeper {number}: another process got a signal");
     }
     bystander.kill().unwrap();
@@ -177,12 +179,12 @@ async fn a_machine_ends_also_when_its_keeper_is_killed_or_stopped() {
     let Some(scene) = Scene::new(1) else { return };
     let hosts = scene.hosts(1);
     for signal in ["KILL", "STOP"] {
-        let machine = hosts.launch(&request(&PoolId::random(), 0, LONG)).await.unwrap();
+        let machine = hosts.launch_one(&batch(&PoolId::random(), 0, LONG)).await.unwrap();
         let process = start(&hosts, &machine).await;
         kill(signal, scene.keeper(0, 0));
-        hosts.terminate(&machine.id).await.unwrap();
+        hosts.end(&machine.id).await.unwrap();
         assert!(!lives(process));
-        assert_eq!(state(&hosts, &machine).await, MachineStatus::Gone);
+        assert_eq!(state(&hosts, &machine).await, MachineState::Gone);
         assert_eq!(scene.machines(0).len(), 0);
     }
 }
@@ -192,27 +194,27 @@ async fn a_host_that_cannot_be_reached_is_left_out_and_is_not_said_to_be_gone() 
     let Some(mut scene) = Scene::new(2) else { return };
     let hosts = scene.hosts(1);
     let pool = PoolId::random();
-    hosts.prepare(&pool).await.unwrap();
-    let machine = hosts.launch(&request(&pool, 0, LONG)).await.unwrap();
+    hosts.prepare(&PoolRequest::new(pool.clone(), LONG)).await.unwrap();
+    let machine = hosts.launch_one(&batch(&pool, 0, LONG)).await.unwrap();
     scene.servers[0].stop();
 
-    assert_eq!(state(&hosts, &machine).await, MachineStatus::Unknown);
+    assert_eq!(state(&hosts, &machine).await, MachineState::Unknown);
     assert_eq!(hosts.list(&pool).await.unwrap(), std::slice::from_ref(&machine));
-    let error = hosts.terminate(&machine.id).await.unwrap_err();
+    let error = hosts.end(&machine.id).await.unwrap_err();
     assert_eq!(error.status(), ErrorStatus::Temporary, "{error}");
     // Somebody who did not launch it cannot know.
     let stranger = scene.hosts(1);
     stranger.list(&pool).await.unwrap_err();
     assert_eq!(stranger.offers(&Requirements::default()).await.unwrap().len(), 1);
-    let second = hosts.launch(&request(&pool, 2, LONG)).await.unwrap();
+    let second = hosts.launch_one(&batch(&pool, 2, LONG)).await.unwrap();
     assert_eq!(scene.machines(1).len(), 1, "the slot of the host that is there is used");
-    let error = hosts.launch(&request(&pool, 1, LONG)).await.unwrap_err();
+    let error = hosts.launch_one(&batch(&pool, 1, LONG)).await.unwrap_err();
     let (gone, taken) = (scene.host(0).to_string(), format!("slot 0 is taken by pool {pool}"));
     assert!(error.message().contains(&gone) && error.message().contains(&taken), "{error}");
 
     scene.servers[0].listen().unwrap();
-    hosts.terminate(&machine.id).await.unwrap();
-    hosts.terminate(&second.id).await.unwrap();
+    hosts.end(&machine.id).await.unwrap();
+    hosts.end(&second.id).await.unwrap();
     assert_eq!(hosts.list(&pool).await.unwrap(), []);
     assert_eq!(scene.machines(0).len(), 0);
 }
@@ -227,8 +229,8 @@ async fn a_host_that_does_not_answer_keeps_no_node_from_another() {
     let first = Host::from(first).folder(scene.base(0).to_str().unwrap());
     let hosts = Hosts::new([first, scene.host(1)].map(|host| host.slots(2)));
     let pool = PoolId::random();
-    hosts.prepare(&pool).await.unwrap();
-    hosts.launch(&request(&pool, 0, LONG)).await.unwrap();
+    hosts.prepare(&PoolRequest::new(pool.clone(), LONG)).await.unwrap();
+    hosts.launch_one(&batch(&pool, 0, LONG)).await.unwrap();
     let of_first = |signal| {
         scene.servers[0].signal_listener(signal);
         scene.servers[0].signal_sessions(signal);
@@ -236,7 +238,7 @@ async fn a_host_that_does_not_answer_keeps_no_node_from_another() {
     of_first("STOP");
     // As a pool whose patience is shorter than that of a question; node 2 begins with the same host as node 0.
     let patient = Checked::new(Arc::new(hosts.clone())).deadline(Duration::from_secs(40));
-    patient.launch(&request(&pool, 2, LONG)).await.unwrap();
+    patient.launch_one(&batch(&pool, 2, LONG)).await.unwrap();
     assert_eq!(scene.machines(1).len(), 1);
     of_first("CONT");
     hosts.teardown(&pool).await.unwrap();
@@ -248,18 +250,18 @@ async fn who_just_looks_at_a_slot_does_not_hold_it() {
     let Some(scene) = Scene::new(1) else { return };
     let hosts = scene.hosts(1);
     let pool = PoolId::random();
-    let machine = hosts.launch(&request(&pool, 0, LONG)).await.unwrap();
-    hosts.terminate(&machine.id).await.unwrap();
+    let machine = hosts.launch_one(&batch(&pool, 0, LONG)).await.unwrap();
+    hosts.end(&machine.id).await.unwrap();
     // As a question of another client does.
     let looks = std::fs::File::open(scene.claim(0, 0)).unwrap();
     looks.lock_shared().unwrap();
     assert_eq!(hosts.offers(&Requirements::default()).await.unwrap().len(), 1);
-    let (client, request) = (hosts.clone(), request(&pool, 1, LONG));
-    let launch = tokio::spawn(async move { client.launch(&request).await });
+    let (client, request) = (hosts.clone(), batch(&pool, 1, LONG));
+    let launch = tokio::spawn(async move { client.launch_one(&request).await });
     wait("the claim waits until nobody looks", || scene.is_waited_for(0, 0));
     drop(looks);
     let machine = launch.await.unwrap().unwrap();
-    hosts.terminate(&machine.id).await.unwrap();
+    hosts.end(&machine.id).await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -267,12 +269,12 @@ async fn a_stopped_keeper_is_ended_where_sleep_knows_no_fractions() {
     let sleep = Tool::new("sleep", "case $1 in *.*) exit 1 ;; esac\nexec /bin/sleep \"$@\"");
     let Some(scene) = Scene::with(1, &sleep.options()) else { return };
     let hosts = scene.hosts(1);
-    let machine = hosts.launch(&request(&PoolId::random(), 0, LONG)).await.unwrap();
+    let machine = hosts.launch_one(&batch(&PoolId::random(), 0, LONG)).await.unwrap();
     let process = start(&hosts, &machine).await;
     kill("STOP", scene.keeper(0, 0));
-    hosts.terminate(&machine.id).await.unwrap();
+    hosts.end(&machine.id).await.unwrap();
     assert!(!lives(process));
-    assert_eq!(state(&hosts, &machine).await, MachineStatus::Gone);
+    assert_eq!(state(&hosts, &machine).await, MachineState::Gone);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -289,10 +291,10 @@ async fn accelerators_are_given_to_one_node_each() {
     let pool = PoolId::random();
     let mut given = Vec::new();
     for node in 0..2 {
-        let mut request = request(&pool, node, LONG);
+        let mut request = batch(&pool, node, LONG);
         request.offer = offer.clone();
-        let machine = hosts.launch(&request).await.unwrap();
-        let remote = hosts.connect(&machine).await.unwrap();
+        let machine = hosts.launch_one(&request).await.unwrap();
+        let remote = hosts.connect(&machine, &place(&hosts, &machine).await).await.unwrap();
         let script = skyward_core::remote::Command::script("echo $CUDA_VISIBLE_DEVICES");
         given.push(remote.run(&script, &|_| {}).await.unwrap().stdout.trim().to_owned());
     }
@@ -320,10 +322,10 @@ async fn a_launch_whose_session_is_killed_leaves_what_is_listed_or_nothing() {
     for kills in [0, 2, 5_u32] {
         let hosts = scene.hosts(1);
         let pool = PoolId::random();
-        hosts.prepare(&pool).await.unwrap();
+        hosts.prepare(&PoolRequest::new(pool.clone(), LONG)).await.unwrap();
         hosts.offers(&Requirements::default()).await.unwrap();
-        let request = request(&pool, 0, SHORT);
-        let launch = hosts.launch(&request);
+        let request = batch(&pool, 0, SHORT);
+        let launch = hosts.launch_one(&request);
         let break_it = async {
             for _ in 0..kills * 8 {
                 tokio::task::yield_now().await;
@@ -337,8 +339,8 @@ async fn a_launch_whose_session_is_killed_leaves_what_is_listed_or_nothing() {
         let again = scene.hosts(1);
         let next = PoolId::random();
         wait("nothing is left", || scene.machines(0).is_empty());
-        let machine = again.launch(&self::request(&next, 0, LONG)).await.unwrap();
+        let machine = again.launch_one(&batch(&next, 0, LONG)).await.unwrap();
         assert_eq!(again.list(&pool).await.unwrap(), [], "{launched:?}");
-        again.terminate(&machine.id).await.unwrap();
+        again.end(&machine.id).await.unwrap();
     }
 }

@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 use skyward_core::ids::PoolId;
-use skyward_core::provider::{MachineStatus, Provider, Requirements};
+use skyward_core::provider::{MachineState, Provider, Requirements};
 
-use crate::scene::{LONG, Process, Scene, Tool, kill, lives, request, start, state, wait};
+use crate::scene::{LONG, One, Process, Scene, Tool, batch, kill, lives, start, state, wait};
 use crate::sshd::Options;
 
 /// Hosts with bash and hosts without, which have these tools too.
@@ -51,11 +51,11 @@ async fn a_keeper_one_of_whose_processes_is_stopped_while_it_ends_the_machine_gi
         let Some(scene) = Scene::with(1, &options) else { return };
         let hosts = scene.hosts(1);
         for _ in 0..4 {
-            let machine = hosts.launch(&request(&PoolId::random(), 0, LONG)).await.unwrap();
+            let machine = hosts.launch_one(&batch(&PoolId::random(), 0, LONG)).await.unwrap();
             let process = start(&hosts, &machine).await;
             let keeper = scene.keeper(0, 0);
             let (client, id) = (hosts.clone(), machine.id.clone());
-            let ended = tokio::spawn(async move { client.terminate(&id).await });
+            let ended = tokio::spawn(async move { client.end(&id).await });
             // Shells and programs alike, at one of the moments at which a new one is seen.
             let moment = rand::random::<u32>() as usize % 6;
             let mut seen = BTreeSet::new();
@@ -76,7 +76,7 @@ async fn a_keeper_one_of_whose_processes_is_stopped_while_it_ends_the_machine_gi
             println!("{shell}: stopped {caught:?}");
             ended.await.unwrap().unwrap_or_else(|error| panic!("{shell}: {caught:?} was stopped: {error}"));
             assert!(!lives(process), "{shell}: {caught:?} was stopped");
-            assert_eq!(state(&hosts, &machine).await, MachineStatus::Gone);
+            assert_eq!(state(&hosts, &machine).await, MachineState::Gone);
             assert_eq!(hosts.offers(&Requirements::default()).await.unwrap().len(), 1);
         }
     }
@@ -91,7 +91,7 @@ async fn a_shell_that_a_killed_keeper_leaves_stopped_is_ended_with_the_machine()
         let Some(scene) = Scene::with(1, &options) else { return };
         let hosts = scene.hosts(1);
         // Its keeper ends it, because nobody renews its lease, and looks for its processes in a shell of its own.
-        let machine = hosts.launch(&request(&PoolId::random(), 0, Duration::from_secs(2))).await.unwrap();
+        let machine = hosts.launch_one(&batch(&PoolId::random(), 0, Duration::from_secs(2))).await.unwrap();
         let (keeper, claim) = (scene.keeper(0, 0), scene.claim(0, 0));
         std::fs::write(&slow, "").unwrap();
         let end = Instant::now() + Duration::from_secs(30);
@@ -114,9 +114,9 @@ async fn a_shell_that_a_killed_keeper_leaves_stopped_is_ended_with_the_machine()
         let (keeper, stopped) = (Process::of(keeper), Process::of(stopped));
         kill("KILL", keeper.id);
         wait("the keeper is gone", || !lives(keeper));
-        hosts.terminate(&machine.id).await.unwrap_or_else(|error| panic!("{shell}: {error}"));
+        hosts.end(&machine.id).await.unwrap_or_else(|error| panic!("{shell}: {error}"));
         assert!(!lives(stopped), "{shell}");
-        assert_eq!(state(&hosts, &machine).await, MachineStatus::Gone);
+        assert_eq!(state(&hosts, &machine).await, MachineState::Gone);
         assert_eq!(hosts.offers(&Requirements::default()).await.unwrap().len(), 1);
     }
 }
@@ -131,7 +131,7 @@ async fn a_program_that_a_keeper_has_started_does_not_hold_its_slot() {
         for (shell, options) in hosts_of_both_shells(&tools) {
             let Some(scene) = Scene::with(1, &options) else { return };
             let hosts = scene.hosts(1);
-            let machine = hosts.launch(&request(&PoolId::random(), 0, LONG)).await.unwrap();
+            let machine = hosts.launch_one(&batch(&PoolId::random(), 0, LONG)).await.unwrap();
             let keeper = scene.keeper(0, 0);
             let is_stuck = |found: &u32| arguments(*found).is_some_and(|words| words == b"sleep\x0060\0");
             wait("the program is started", || started_by(keeper).iter().any(is_stuck));
@@ -142,8 +142,8 @@ async fn a_program_that_a_keeper_has_started_does_not_hold_its_slot() {
             let ending = state(&hosts, &machine).await;
             let outlived = lives(left);
             kill("KILL", left.id);
-            assert_eq!((ending, outlived), (MachineStatus::Ending, true), "{program}, {shell}");
-            hosts.terminate(&machine.id).await.unwrap();
+            assert_eq!((ending, outlived), (MachineState::Ending, true), "{program}, {shell}");
+            hosts.end(&machine.id).await.unwrap();
         }
     }
 }
@@ -159,9 +159,9 @@ async fn a_keeper_runs_none_of_the_files_that_its_users_shells_run_first() {
     for (name, value) in [("HOME", file.parent().unwrap()), ("BASH_ENV", &file)] {
         let Some(scene) = Scene::with(1, &Options::new().env(name, value.to_str().unwrap())) else { return };
         let hosts = scene.hosts(1);
-        let machine = hosts.launch(&request(&PoolId::random(), 0, LONG)).await.unwrap();
+        let machine = hosts.launch_one(&batch(&PoolId::random(), 0, LONG)).await.unwrap();
         let process = start(&hosts, &machine).await;
-        hosts.terminate(&machine.id).await.unwrap_or_else(|error| panic!("{name}: {error}"));
+        hosts.end(&machine.id).await.unwrap_or_else(|error| panic!("{name}: {error}"));
         assert!(!lives(process), "{name}");
         assert!(!ran.exists(), "{name}: the keeper ran the file");
         assert_eq!(hosts.offers(&Requirements::default()).await.unwrap().len(), 1);

@@ -11,7 +11,7 @@ use skyward_core::provider::{Host, Hosts, Provider};
 use skyward_core::remote::ssh::{HostKeys, Key};
 use skyward_core::spec::{Limits, Nodes};
 
-use crate::scene::{LONG, Process, Scene, lives, request};
+use crate::scene::{LONG, One, Process, Scene, batch, lives};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn reap_ends_what_a_killed_client_left_long_before_its_lease() {
@@ -33,7 +33,7 @@ async fn reap_ends_what_a_killed_client_left_long_before_its_lease() {
     assert!(reap(&scene).is_empty());
     let (hosts, next) = (scene.hosts(1), skyward_core::ids::PoolId::random());
     for node in 0..2 {
-        hosts.launch(&request(&next, node, LONG)).await.unwrap();
+        hosts.launch_one(&batch(&next, node, LONG)).await.unwrap();
     }
     hosts.teardown(&next).await.unwrap();
 }

@@ -4,8 +4,11 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use skyward_core::ids::{Attempt, LaunchId, NodeIndex, PoolId};
-use skyward_core::provider::{Host, Hosts, LaunchRequest, Machine, MachineStatus, Offer, Provider};
+use skyward_core::error::Result;
+use skyward_core::ids::{Attempt, LaunchId, MachineId, MachineNumber, PoolId};
+use skyward_core::provider::{
+    Host, Hosts, LaunchBatch, LaunchRequest, Machine, MachineReport, MachineState, Offer, Place, Provider,
+};
 use skyward_core::remote::Command;
 use skyward_core::remote::ssh::{HostKeys, Key};
 
@@ -128,28 +131,47 @@ impl Drop for Tool {
     }
 }
 
-/// A request whose machine lives for this long without a renewal.
-pub(crate) fn request(pool: &PoolId, node: u32, lease: Duration) -> LaunchRequest {
-    let node = NodeIndex(node);
-    LaunchRequest::new(
-        LaunchId::of(pool, node, Attempt(1)),
-        pool.clone(),
-        node,
-        Offer::new("host", "the hosts", 1, 0),
-        lease,
-    )
+/// A batch of one machine that lives for this long without a renewal.
+pub(crate) fn batch(pool: &PoolId, number: u32, lease: Duration) -> LaunchBatch {
+    let number = MachineNumber(number);
+    let request = LaunchRequest::new(LaunchId::of(pool, number, Attempt(1)), pool.clone(), number, lease);
+    LaunchBatch::one(Offer::new("host", "the hosts", 1, 0), request)
+}
+
+/// The calls for one machine.
+pub(crate) trait One {
+    async fn launch_one(&self, batch: &LaunchBatch) -> Result<Machine>;
+    async fn end(&self, machine: &MachineId) -> Result<()>;
+}
+
+impl<P: Provider> One for P {
+    async fn launch_one(&self, batch: &LaunchBatch) -> Result<Machine> {
+        self.launch(batch).await.remove(0)
+    }
+
+    async fn end(&self, machine: &MachineId) -> Result<()> {
+        self.terminate(std::slice::from_ref(machine)).await.remove(0)
+    }
 }
 
 /// Starts something on a machine that outlives the command that starts it.
 pub(crate) async fn start(hosts: &Hosts, machine: &Machine) -> Process {
-    let remote = hosts.connect(machine).await.unwrap();
+    let remote = hosts.connect(machine, &place(hosts, machine).await).await.unwrap();
     let script = "setsid sleep 600 >/dev/null 2>&1 </dev/null & echo $!";
     let output = remote.run(&Command::script(script), &|_| {}).await.unwrap();
     Process::of(output.stdout.trim().parse().unwrap())
 }
 
-pub(crate) async fn state(hosts: &Hosts, machine: &Machine) -> MachineStatus {
-    hosts.inspect(std::slice::from_ref(&machine.id)).await.unwrap()[0]
+pub(crate) async fn report(hosts: &Hosts, machine: &Machine) -> MachineReport {
+    hosts.inspect(std::slice::from_ref(&machine.id)).await.unwrap().remove(0)
+}
+
+pub(crate) async fn state(hosts: &Hosts, machine: &Machine) -> MachineState {
+    report(hosts, machine).await.state
+}
+
+pub(crate) async fn place(hosts: &Hosts, machine: &Machine) -> Place {
+    report(hosts, machine).await.place.unwrap()
 }
 
 /// Waits for what must come.

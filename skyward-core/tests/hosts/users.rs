@@ -7,12 +7,12 @@ use std::time::Duration;
 
 use skyward_core::error::ErrorStatus;
 use skyward_core::ids::PoolId;
-use skyward_core::provider::{Host, Hosts, MachineStatus, Provider, Requirements};
+use skyward_core::provider::{Host, Hosts, MachineState, Provider, Requirements};
 use skyward_core::remote::ssh::{HostKeys, Key, Target};
 use skyward_core::remote::{Command, Remote, Ssh};
 use skyward_core::spec::Accelerator;
 
-use crate::scene::{self, LONG, Scene, Tool, kill, lives, request, start, state, wait};
+use crate::scene::{self, LONG, One, Scene, Tool, batch, kill, lives, start, state, wait};
 use crate::sshd::Options;
 
 /// A user of this machine. Dropping it ends what it runs and removes it with its files.
@@ -102,7 +102,7 @@ impl Shared {
 
     /// Launches for a user on the only slot, and fails with this.
     async fn is_refused(&self, user: &User, why: &str) {
-        let error = self.hosts(user).launch(&request(&PoolId::random(), 0, LONG)).await.unwrap_err();
+        let error = self.hosts(user).launch_one(&batch(&PoolId::random(), 0, LONG)).await.unwrap_err();
         assert!(error.message().contains(why), "{error}");
         assert_eq!(error.status(), ErrorStatus::Temporary, "{error}");
     }
@@ -110,9 +110,9 @@ impl Shared {
     /// Launches for a user on the only slot, and ends it.
     async fn is_served(&self, user: &User) {
         let hosts = self.hosts(user);
-        let machine = hosts.launch(&request(&PoolId::random(), 0, LONG)).await.unwrap();
-        hosts.terminate(&machine.id).await.unwrap();
-        assert_eq!(state(&hosts, &machine).await, MachineStatus::Gone);
+        let machine = hosts.launch_one(&batch(&PoolId::random(), 0, LONG)).await.unwrap();
+        hosts.end(&machine.id).await.unwrap();
+        assert_eq!(state(&hosts, &machine).await, MachineState::Gone);
     }
 }
 
@@ -121,25 +121,25 @@ async fn users_of_a_host_share_its_slots_and_its_accelerators() {
     let Some(shared) = Shared::new() else { return };
     let (alice, mallory) = (&shared.alice, &shared.mallory);
     let hosts = shared.hosts(mallory);
-    let machine = hosts.launch(&request(&PoolId::random(), 0, LONG)).await.unwrap();
+    let machine = hosts.launch_one(&batch(&PoolId::random(), 0, LONG)).await.unwrap();
     shared.is_refused(alice, &format!("slot 0 is taken by the user {}", mallory.name)).await;
-    hosts.terminate(&machine.id).await.unwrap();
+    hosts.end(&machine.id).await.unwrap();
     shared.is_served(alice).await;
 
     let mut given = Vec::new();
     let mut launched = Vec::new();
     for (node, user) in [alice, mallory].into_iter().enumerate() {
         let hosts = Hosts::new([shared.host(user).slots(2).accelerator(Accelerator::new("H100", 4))]);
-        let mut request = request(&PoolId::random(), 0, LONG);
+        let mut request = batch(&PoolId::random(), 0, LONG);
         request.offer.accelerator = Some(Accelerator::new("H100", 2));
-        let machine = hosts.launch(&request).await.unwrap();
+        let machine = hosts.launch_one(&request).await.unwrap();
         assert_eq!(machine.facts["slot"], node.to_string());
         given.push(machine.facts["CUDA_VISIBLE_DEVICES"].clone());
         launched.push((hosts, machine));
     }
     assert_eq!(given, ["0,1", "2,3"]);
     for (hosts, machine) in launched {
-        hosts.terminate(&machine.id).await.unwrap();
+        hosts.end(&machine.id).await.unwrap();
     }
 }
 
@@ -238,10 +238,10 @@ async fn a_folder_that_a_group_can_replace_is_refused() {
     shared.run(alice, "mkdir -m 775 team").await;
     let hosts = || Hosts::new([shared.host(alice).folder(above.join("s").display().to_string())]);
     // A group of this user alone.
-    let machine = hosts().launch(&request(&PoolId::random(), 0, LONG)).await.unwrap();
-    hosts().terminate(&machine.id).await.unwrap();
+    let machine = hosts().launch_one(&batch(&PoolId::random(), 0, LONG)).await.unwrap();
+    hosts().end(&machine.id).await.unwrap();
     std::os::unix::fs::chown(&above, None, Some(mallory.id)).unwrap();
-    let error = hosts().launch(&request(&PoolId::random(), 0, LONG)).await.unwrap_err();
+    let error = hosts().launch_one(&batch(&PoolId::random(), 0, LONG)).await.unwrap_err();
     let why = format!("the folder above it is for the group {} to write to, and not sticky", mallory.name);
     assert!(error.message().contains(&why), "{error}");
 }
@@ -251,7 +251,7 @@ async fn another_user_who_locks_a_claim_keeps_nobody_from_ending_the_machine() {
     let Some(shared) = Shared::new() else { return };
     let (alice, mallory) = (&shared.alice, &shared.mallory);
     let hosts = shared.hosts(alice);
-    let machine = hosts.launch(&request(&PoolId::random(), 0, LONG)).await.unwrap();
+    let machine = hosts.launch_one(&batch(&PoolId::random(), 0, LONG)).await.unwrap();
     let process = start(&hosts, &machine).await;
     let entry = format!("/run/lock/skyward-slot-0.{}", alice.id);
     for locked in [entry.as_str(), "/run/lock"] {
@@ -259,8 +259,8 @@ async fn another_user_who_locks_a_claim_keeps_nobody_from_ending_the_machine() {
     }
     shared.run(mallory, "until ! flock -n /run/lock true; do sleep 0.01; done").await;
     kill("KILL", process.id);
-    hosts.terminate(&machine.id).await.unwrap();
-    assert_eq!(state(&hosts, &machine).await, MachineStatus::Gone);
+    hosts.end(&machine.id).await.unwrap();
+    assert_eq!(state(&hosts, &machine).await, MachineState::Gone);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -271,10 +271,10 @@ async fn a_number_in_a_record_that_stands_for_all_processes_stands_for_none() {
     let bystander = scene::Process::of(bystander.parse().unwrap());
     let hosts = shared.hosts(alice);
     for number in ["-1", "--", "1 -1"] {
-        let machine = hosts.launch(&request(&PoolId::random(), 0, Duration::from_secs(8))).await.unwrap();
+        let machine = hosts.launch_one(&batch(&PoolId::random(), 0, Duration::from_secs(8))).await.unwrap();
         let script = format!("sed -i 's/^keeper .*/keeper {number}/' {}/claims/*/slot-0", alice.base().display());
         shared.run(alice, &script).await;
-        hosts.terminate(&machine.id).await.unwrap();
+        hosts.end(&machine.id).await.unwrap();
         assert!(lives(bystander), "{number}: another process got a signal");
     }
 }

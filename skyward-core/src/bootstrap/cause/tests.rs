@@ -6,8 +6,7 @@ use bytes::Bytes;
 use super::*;
 use crate::bootstrap::Inputs;
 use crate::error::ErrorStatus;
-use crate::ids::{Attempt, LaunchId, MachineId, NodeIndex, PoolId};
-use crate::provider::{LaunchRequest, Machine, Offer};
+use crate::provider::Place;
 use crate::spec::{Image, Limits};
 
 fn explained(name: &'static str, stderr: &str, stdout: &str) -> Error {
@@ -15,12 +14,8 @@ fn explained(name: &'static str, stderr: &str, stdout: &str) -> Error {
 }
 
 fn ended(status: i32, name: &'static str, stderr: &str, stdout: &str) -> Error {
-    let (pool, node) = (PoolId::new("p-x"), NodeIndex(0));
-    let offer = Offer::new("host", "here", 1, 1);
-    let request = LaunchRequest::new(LaunchId::of(&pool, node, Attempt(1)), pool, node, offer, Duration::ZERO);
-    let machine = Machine::new(&request, MachineId::new("m"), "127.1.2.3", "/x");
     let image = Image::new().pip(["numpy==99.0", "keras[jax]>=3", "scikit_learn"]).requires_python(">=3.14");
-    let plan = Plan::new(&image, &Inputs::default(), &machine, &[], &Limits::default());
+    let plan = Plan::new(&image, &Inputs::default(), &Place::new("127.1.2.3", "/x"), &[], &Limits::default());
     let step = Step {
         name,
         command: "the command".into(),

@@ -1,24 +1,24 @@
 use super::*;
-use crate::ids::{Attempt, LaunchId, MachineId, NodeIndex, PoolId};
-use crate::provider::{LaunchRequest, Offer};
 use crate::spec::PackageIndex;
 
-fn machine() -> Machine {
-    let (pool, node) = (PoolId::new("p-x"), NodeIndex(0));
-    let offer = Offer::new("host", "here", 1, 1);
-    let request = LaunchRequest::new(LaunchId::of(&pool, node, Attempt(1)), pool, node, offer, Duration::ZERO);
-    Machine::new(&request, MachineId::new("m"), "127.1.2.3", "/run/sky ward/n0")
+fn place() -> Place {
+    Place::new("127.1.2.3", "/run/sky ward/n0")
 }
 
 fn plan(image: &Image, inputs: &Inputs) -> Plan {
     let package = Package::new(&[("skyward/__init__.py", "")]);
-    Plan::with_package(image, inputs, &machine(), &["echo hi".into()], &Limits::default(), &package)
+    Plan::with_package(image, inputs, &place(), &["echo hi".into()], &Limits::default(), &package)
 }
 
 fn plan_of_client_host(image: &Image) -> Plan {
-    let mut machine = machine();
-    machine.on_client_host = true;
-    Plan::with_package(image, &Inputs::default(), &machine, &[], &Limits::default(), &Package::new(&[]))
+    Plan::with_package(
+        image,
+        &Inputs::default(),
+        &place().on_client_host(),
+        &[],
+        &Limits::default(),
+        &Package::new(&[]),
+    )
 }
 
 fn step<'a>(plan: &'a Plan, name: &str) -> &'a Step {

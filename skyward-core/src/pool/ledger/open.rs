@@ -11,7 +11,7 @@ use super::owner::Owner;
 use super::record::{Head, Intent, Record, VERSION, now};
 use super::{Ledger, NEW, cannot};
 use crate::error::{Error, ErrorKind, Result};
-use crate::ids::{LaunchId, MachineId, NodeIndex, PoolId};
+use crate::ids::{LaunchId, MachineId, MachineNumber, PoolId};
 use crate::provider::{Machine, Provider};
 
 /// What a client records of a pool that it owns. Clones share one file, whose lock is free when the last one is dropped.
@@ -46,7 +46,7 @@ impl PoolLedger {
             version: VERSION,
             pool: pool.clone(),
             provider: provider.name().to_owned(),
-            identity: provider.identity().await?,
+            identity: Some(provider.identity().await?),
             owner: Owner::this(),
             at: now(),
         };
@@ -65,9 +65,10 @@ impl PoolLedger {
     /// # Cancel safety
     ///
     /// They are recorded nevertheless.
-    pub(crate) async fn intend(&self, launches: Vec<(LaunchId, NodeIndex)>) -> Result<()> {
+    pub(crate) async fn intend(&self, launches: Vec<(LaunchId, MachineNumber)>) -> Result<()> {
         let at = now();
-        let records = launches.into_iter().map(|(launch, node)| Record::Intent(Intent { launch, node, at })).collect();
+        let records =
+            launches.into_iter().map(|(launch, number)| Record::Intent(Intent { launch, number, at })).collect();
         self.append(records, true).await
     }
 

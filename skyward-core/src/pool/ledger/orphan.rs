@@ -24,17 +24,22 @@ impl Orphan {
         Self { pool, page, path, _file: file }
     }
 
-    /// How long to go on looking, after `looked`, for a machine that was asked for and is not known: neither on record nor among those in `known`. Where none was asked for, the
+    /// How long to go on looking, after `looked`, at a provider whose list settles in `settles_in`, for a machine that was asked for and is not known: neither on record nor among those in `known`. Where none was asked for, the
     /// client was killed while the provider prepared the pool, and what was asked for then may still come.
     ///
     /// The times on record are for people, and decide nothing: the clock may have been set since.
-    pub(crate) fn unsettled(&self, known: impl Fn(&LaunchId) -> bool, looked: Duration) -> Duration {
+    pub(crate) fn unsettled(
+        &self,
+        known: impl Fn(&LaunchId) -> bool,
+        looked: Duration,
+        settles_in: Duration,
+    ) -> Duration {
         let facts = &self.page.machines;
         let told = |launch| known(launch) || facts.iter().any(|machine| machine.launch == *launch);
         let intents = &self.page.intents;
         match !intents.is_empty() && intents.iter().all(|intent| told(&intent.launch)) {
             true => Duration::ZERO,
-            false => SETTLED.saturating_sub(looked),
+            false => settles_in.saturating_sub(looked),
         }
     }
 
@@ -66,6 +71,3 @@ impl Orphan {
         }
     }
 }
-
-/// A machine that was asked for when its client died may take this long to appear in its provider's list.
-const SETTLED: Duration = Duration::from_secs(5);

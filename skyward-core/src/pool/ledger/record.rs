@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use super::owner::Owner;
-use crate::ids::{LaunchId, MachineId, NodeIndex, PoolId};
+use crate::ids::{LaunchId, MachineId, MachineNumber, PoolId};
 use crate::provider::Machine;
 use crate::spec::hex;
 
@@ -40,7 +40,8 @@ pub(crate) struct Head {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Intent {
     pub(crate) launch: LaunchId,
-    pub(crate) node: NodeIndex,
+    #[serde(alias = "node")]
+    pub(crate) number: MachineNumber,
     pub(crate) at: u64,
 }
 
@@ -154,6 +155,6 @@ fn sum(json: &[u8]) -> String {
 }
 
 /// What this code writes. The form of a line and the fields of the first record stay as they are in all later versions.
-pub(super) const VERSION: u32 = 1;
+pub(super) const VERSION: u32 = 2;
 /// Hexadecimal digits of a checksum.
 const SUM: usize = 16;

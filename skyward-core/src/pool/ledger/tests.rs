@@ -5,8 +5,8 @@ use super::owner::Owner;
 pub(in crate::pool) use super::record::Record;
 use super::record::{Head, Intent, VERSION, now};
 use super::*;
-use crate::ids::{Attempt, LaunchId, MachineId, NodeIndex};
-use crate::provider::{LaunchRequest, Local, Machine, Offer};
+use crate::ids::{Attempt, LaunchId, MachineId, MachineNumber, OfferId};
+use crate::provider::{Facts, Local, Machine};
 
 /// A ledger in a folder of its own.
 pub(in crate::pool) struct Scratch(pub(in crate::pool) Ledger);
@@ -49,11 +49,10 @@ impl Drop for Scratch {
     }
 }
 
-pub(in crate::pool) fn machine(pool: &PoolId, node: u32) -> Machine {
-    let launch = LaunchId::of(pool, NodeIndex(node), Attempt(1));
-    let offer = Offer::new("host", "here", 1, 1);
-    let request = LaunchRequest::new(launch, pool.clone(), NodeIndex(node), offer, Duration::ZERO);
-    Machine::new(&request, MachineId::new(format!("{pool}.n{node}")), "127.0.0.1", "/x")
+pub(in crate::pool) fn machine(pool: &PoolId, number: u32) -> Machine {
+    let (id, number) = (MachineId::new(format!("{pool}.n{number}")), MachineNumber(number));
+    let (launch, offer) = (LaunchId::of(pool, number, Attempt(1)), OfferId::new("host"));
+    Machine { id, launch, pool: pool.clone(), number, offer, facts: Facts::new() }
 }
 
 pub(in crate::pool) fn head(pool: &PoolId, provider: &str, identity: Option<&str>) -> Record {
@@ -68,7 +67,7 @@ pub(in crate::pool) fn head(pool: &PoolId, provider: &str, identity: Option<&str
 }
 
 pub(in crate::pool) fn intent(machine: &Machine, at: u64) -> Record {
-    Record::Intent(Intent { launch: machine.launch.clone(), node: machine.node, at })
+    Record::Intent(Intent { launch: machine.launch.clone(), number: machine.number, at })
 }
 
 pub(in crate::pool) fn fact(machine: &Machine) -> Record {
@@ -92,7 +91,7 @@ async fn a_pool_is_held_while_its_owner_lives_and_everybodys_after() {
     let (scratch, pool) = (Scratch::new(), PoolId::random());
     let ledger = opened(&scratch, &pool).await;
     let machine = machine(&pool, 0);
-    ledger.intend(vec![(machine.launch.clone(), machine.node)]).await.unwrap();
+    ledger.intend(vec![(machine.launch.clone(), machine.number)]).await.unwrap();
     ledger.fact(machine.clone()).await.unwrap();
     match &scratch.0.pools().unwrap()[..] {
         [Found::Held { pool: held, page }] => {
@@ -106,7 +105,7 @@ async fn a_pool_is_held_while_its_owner_lives_and_everybodys_after() {
     let head = orphan.page.head.as_ref().unwrap();
     assert_eq!(
         (head.provider.as_str(), &head.identity),
-        ("local", &crate::provider::Provider::identity(&Local::new()).await.unwrap())
+        ("local", &Some(crate::provider::Provider::identity(&Local::new()).await.unwrap()))
     );
     assert_eq!((&orphan.page.machines[..], orphan.page.damaged), (&[machine][..], 0));
     // Whoever has it keeps others from it.
@@ -122,11 +121,11 @@ async fn a_machine_that_is_gone_is_off_the_record_and_the_one_after_it_is_on() {
     let lost = machine(&pool, 0);
     let mut next = machine(&pool, 0);
     next.id = MachineId::new("next");
-    next.launch = LaunchId::of(&pool, NodeIndex(0), Attempt(2));
-    ledger.intend(vec![(lost.launch.clone(), lost.node)]).await.unwrap();
+    next.launch = LaunchId::of(&pool, MachineNumber(0), Attempt(2));
+    ledger.intend(vec![(lost.launch.clone(), lost.number)]).await.unwrap();
     ledger.fact(lost.clone()).await.unwrap();
     ledger.gone(vec![lost.id, MachineId::new("never known")]).await.unwrap();
-    ledger.intend(vec![(next.launch.clone(), next.node)]).await.unwrap();
+    ledger.intend(vec![(next.launch.clone(), next.number)]).await.unwrap();
     ledger.fact(next.clone()).await.unwrap();
     drop(ledger);
     let orphan = scratch.orphan();
@@ -203,7 +202,7 @@ fn a_newer_version_is_read_and_not_written() {
     assert_eq!((orphan.page.newer(), orphan.page.intents.len(), orphan.page.damaged), (Some(VERSION + 1), 1, 0));
     let error = orphan.forget().unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Ledger);
-    assert!(error.to_string().contains("newer version: 2, and this one knows 1"), "{error}");
+    assert!(error.to_string().contains("newer version: 3, and this one knows 2"), "{error}");
     assert_eq!(scratch.files(), 1);
 }
 
@@ -221,7 +220,7 @@ fn after_a_failed_write_the_next_record_is_whole() {
     open.append(vec![intent(&machine(&pool, 1), 1)], true).unwrap();
     let page = Page::read(&std::fs::read(scratch.0.path(&pool)).unwrap());
     assert_eq!((page.intents.len(), page.damaged), (1, 1));
-    assert_eq!(page.intents[0].node, NodeIndex(1));
+    assert_eq!(page.intents[0].number, MachineNumber(1));
 }
 
 #[tokio::test]
@@ -242,7 +241,7 @@ async fn many_pools_at_once_do_not_disturb_each_other() {
             let ledger = opened(&scratch, &pool).await;
             let machines: Vec<_> = (0..8).map(|node| machine(&pool, node)).collect();
             ledger
-                .intend(machines.iter().map(|machine| (machine.launch.clone(), machine.node)).collect())
+                .intend(machines.iter().map(|machine| (machine.launch.clone(), machine.number)).collect())
                 .await
                 .unwrap();
             let facts = machines.into_iter().map(|machine| ledger.fact(machine));

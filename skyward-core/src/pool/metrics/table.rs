@@ -69,7 +69,7 @@ pub(super) const START_SECONDS: Metric =
 pub(super) const STEP_SECONDS: Metric = seconds(
     "skyward_bring_up_seconds",
     &["step"],
-    "what a step of making a node ready took: `launch`, `connect`, those of the environment, `workers` (entering the hooks, of all workers together)",
+    "what a step of making a node ready took: `launch`, `wait`, `connect`, those of the environment, `workers` (entering the hooks, of all workers together)",
 );
 pub(super) const NODES_LOST: Metric = counter(
     "skyward_nodes_lost_total",

@@ -5,7 +5,9 @@ use async_trait::async_trait;
 
 use super::super::ledger::tests::{Record, Scratch, head, intent, lines, machine};
 use super::*;
-use crate::provider::{LaunchRequest, MachineStatus, Offer, Requirements};
+use crate::provider::{
+    Capabilities, LaunchBatch, MachineReport, MachineState, Offer, Place, PoolRequest, Requirements,
+};
 use crate::remote::Remote;
 
 /// A provider with a list of machines.
@@ -32,38 +34,39 @@ impl Provider for Cloud {
     fn name(&self) -> &str {
         self.name
     }
-    async fn identity(&self) -> Result<Option<String>> {
-        self.answers()?;
-        Ok(self.identity.map(str::to_owned))
+    fn capabilities(&self) -> Capabilities {
+        if self.outlives { Capabilities::new().outlives_client() } else { Capabilities::new() }
     }
-    fn outlives_client(&self) -> bool {
-        self.outlives
+    async fn identity(&self) -> Result<String> {
+        self.answers()?;
+        Ok(self.identity.unwrap_or("here").to_owned())
     }
     async fn offers(&self, _: &Requirements) -> Result<Vec<Offer>> {
         Ok(Vec::new())
     }
-    async fn prepare(&self, _: &PoolId) -> Result<()> {
+    async fn prepare(&self, _: &PoolRequest) -> Result<()> {
         Ok(())
     }
-    async fn launch(&self, _: &LaunchRequest) -> Result<Machine> {
-        Err(Error::new(ErrorKind::Provider, "nothing is launched here"))
+    async fn launch(&self, batch: &LaunchBatch) -> Vec<Result<Machine>> {
+        let refused = |_| Err(Error::new(ErrorKind::Provider, "nothing is launched here"));
+        batch.requests.iter().map(refused).collect()
     }
-    async fn inspect(&self, machines: &[MachineId]) -> Result<Vec<MachineStatus>> {
+    async fn inspect(&self, machines: &[MachineId]) -> Result<Vec<MachineReport>> {
         let there = self.machines.lock().unwrap();
-        let status = |id: &MachineId| {
-            if there.iter().any(|machine| machine.id == *id) { MachineStatus::Running } else { MachineStatus::Gone }
+        let state = |id: &MachineId| {
+            if there.iter().any(|machine| machine.id == *id) { MachineState::Running } else { MachineState::Gone }
         };
-        Ok(machines.iter().map(status).collect())
+        Ok(machines.iter().map(|id| MachineReport::new(state(id))).collect())
     }
-    async fn connect(&self, _: &Machine) -> Result<Box<dyn Remote>> {
+    async fn connect(&self, _: &Machine, _: &Place) -> Result<Box<dyn Remote>> {
         Err(Error::new(ErrorKind::Provider, "nothing is reached here"))
     }
-    async fn terminate(&self, machine: &MachineId) -> Result<()> {
-        self.ended.lock().unwrap().push(machine.clone());
+    async fn terminate(&self, machines: &[MachineId]) -> Vec<Result<()>> {
+        self.ended.lock().unwrap().extend_from_slice(machines);
         if !self.stuck {
-            self.machines.lock().unwrap().retain(|other| other.id != *machine);
+            self.machines.lock().unwrap().retain(|other| !machines.contains(&other.id));
         }
-        Ok(())
+        machines.iter().map(|_| Ok(())).collect()
     }
     async fn teardown(&self, _: &PoolId) -> Result<()> {
         self.torn_down.fetch_add(1, Ordering::Relaxed);
@@ -177,7 +180,7 @@ async fn a_pool_of_a_newer_version_is_left_with_a_word_and_keeps_no_other_from_b
     assert_eq!((reaped.ended.len(), reaped.left.len()), (1, 1), "{reaped}");
     assert_eq!(reaped.left[0].pool, newer);
     let text = reaped.left[0].error.to_string();
-    assert!(text.contains("written by a newer version: 2, and this one knows 1"), "{text}");
+    assert!(text.contains("written by a newer version: 3, and this one knows 2"), "{text}");
     assert!(text.contains("reap with the newer version"), "{text}");
     assert_eq!(scratch.read(&newer), written);
     assert_eq!(scratch.files(), 1);
@@ -272,7 +275,7 @@ async fn a_provider_that_is_down_keeps_no_pool_of_another_one_from_being_ended()
 #[tokio::test]
 async fn pools_of_this_provider_on_another_machine_are_left() {
     let scratch = Scratch::new();
-    let here = Local::new().identity().await.unwrap().unwrap();
+    let here = Local::new().identity().await.unwrap();
     let (folder, machine) = here.rsplit_once(" on ").unwrap();
     assert!(machine.starts_with("machine "), "{here}");
     // Also a record that does not say which machine.
@@ -289,7 +292,7 @@ async fn pools_of_this_provider_on_another_machine_are_left() {
     }
     let pool = PoolId::random();
     let folder = std::env::temp_dir().join(format!("sky-other-{:08x}", rand::random::<u32>()));
-    let other = Local::new().runtime_dir(folder).identity().await.unwrap().unwrap();
+    let other = Local::new().runtime_dir(folder).identity().await.unwrap();
     scratch.write(&pool, &lines(vec![head(&pool, "local", Some(&other))]));
     assert_eq!(reap_with(&scratch, &[]).await.ended.len(), 1, "another folder of this machine is found");
 }

@@ -1,23 +1,23 @@
 use super::*;
 
 fn machines(numbers: &[u32]) -> Vec<MachineNumber> {
-    numbers.iter().copied().map(MachineNumber::of).collect()
+    numbers.iter().copied().map(MachineNumber).collect()
 }
 
 fn pool(joined: bool, nodes: u32) -> Sizing {
-    Sizing::new(joined, nodes, (0..nodes).map(MachineNumber::of).collect(), std::iter::empty())
+    Sizing::new(joined, nodes, (0..nodes).map(MachineNumber).collect(), std::iter::empty())
 }
 
 fn launch(machine: u32) -> SizeStep {
-    SizeStep::Launch { machine: MachineNumber::of(machine) }
+    SizeStep::Launch { machine: MachineNumber(machine) }
 }
 
 fn forget(machine: u32) -> SizeStep {
-    SizeStep::Forget { machine: MachineNumber::of(machine) }
+    SizeStep::Forget { machine: MachineNumber(machine) }
 }
 
 fn join(node: u32, machine: u32) -> SizeStep {
-    SizeStep::Join { node: NodeIndex(node), machine: MachineNumber::of(machine) }
+    SizeStep::Join { node: NodeIndex(node), machine: MachineNumber(machine) }
 }
 
 fn leave(node: u32) -> SizeStep {
@@ -29,16 +29,16 @@ fn stop(node: u32) -> SizeStep {
 }
 
 fn remove(node: u32, machine: u32, rows: u32) -> SizeStep {
-    SizeStep::Remove { node: NodeIndex(node), machine: MachineNumber::of(machine), rows }
+    SizeStep::Remove { node: NodeIndex(node), machine: MachineNumber(machine), rows }
 }
 
 #[test]
 fn further_machines_get_their_places_in_the_order_in_which_they_are_ready() {
     let mut pool = pool(false, 1);
     assert_eq!(pool.set_target(3), [launch(1), launch(2)]);
-    assert_eq!(pool.on_ready(MachineNumber::of(2)), [join(1, 2)]);
+    assert_eq!(pool.on_ready(MachineNumber(2)), [join(1, 2)]);
     assert!(!pool.is_settled());
-    assert_eq!(pool.on_ready(MachineNumber::of(1)), [join(2, 1)]);
+    assert_eq!(pool.on_ready(MachineNumber(1)), [join(2, 1)]);
     assert!(pool.is_settled());
     assert_eq!((pool.members(), pool.coming()), (3, 0));
 }
@@ -51,11 +51,11 @@ fn the_last_nodes_leave_when_they_have_finished_and_the_first_never() {
     assert_eq!(pool.on_drained(NodeIndex(1)), [stop(1)]);
     assert_eq!(pool.on_drained(NodeIndex(1)), [], "it is told once");
     assert_eq!(pool.on_stopped(NodeIndex(1)), [remove(1, 1, 3)], "the one behind it is there still");
-    pool.on_dismissed(MachineNumber::of(1), true);
+    pool.on_dismissed(MachineNumber(1), true);
     assert_eq!(pool.on_drained(NodeIndex(2)), [stop(2)]);
     assert_eq!(pool.on_stopped(NodeIndex(2)), [remove(2, 2, 1)]);
     assert!(!pool.is_settled(), "its machine is not confirmed gone");
-    pool.on_dismissed(MachineNumber::of(2), true);
+    pool.on_dismissed(MachineNumber(2), true);
     assert!(pool.is_settled());
     assert_eq!(pool.on_drained(NodeIndex(0)), []);
 }
@@ -70,7 +70,7 @@ fn nodes_that_have_not_begun_to_end_stay_when_they_are_wanted_again() {
         [SizeStep::Stay { node: NodeIndex(1) }, launch(4), launch(5)],
         "2 ends, and 3 cannot be without it"
     );
-    assert_eq!(pool.on_ready(MachineNumber::of(4)), [], "its place is not free");
+    assert_eq!(pool.on_ready(MachineNumber(4)), [], "its place is not free");
     assert_eq!(
         pool.on_stopped(NodeIndex(2)),
         [remove(2, 2, 4), join(2, 4), SizeStep::Stay { node: NodeIndex(3) }, forget(5)]
@@ -83,7 +83,7 @@ fn what_comes_and_is_not_wanted_is_given_up_before_anything_that_is_there() {
     pool.set_target(5);
     assert_eq!(pool.set_target(3), [forget(4), forget(3)]);
     assert_eq!(pool.set_target(1), [leave(1), forget(2)]);
-    assert_eq!(pool.on_ready(MachineNumber::of(2)), []);
+    assert_eq!(pool.on_ready(MachineNumber(2)), []);
 }
 
 #[test]
@@ -93,8 +93,8 @@ fn numbers_of_machines_are_not_used_again_before_they_are_gone() {
     pool.set_target(1);
     assert_eq!(pool.set_target(2), [launch(2)]);
     pool.set_target(1);
-    pool.on_dismissed(MachineNumber::of(1), true);
-    pool.on_dismissed(MachineNumber::of(2), false);
+    pool.on_dismissed(MachineNumber(1), true);
+    pool.on_dismissed(MachineNumber(2), false);
     assert_eq!(pool.set_target(3), [launch(1), launch(3)], "nobody knows whether 2 is gone");
 }
 
@@ -103,11 +103,11 @@ fn machines_that_cannot_be_had_are_tried_three_times_and_the_rest_goes_on() {
     let mut pool = pool(false, 1);
     assert_eq!(pool.set_target(2), [launch(1)]);
     for machine in 1..3 {
-        assert_eq!(pool.on_failed(MachineNumber::of(machine)), [forget(machine), launch(machine + 1)]);
+        assert_eq!(pool.on_failed(MachineNumber(machine)), [forget(machine), launch(machine + 1)]);
     }
-    assert_eq!(pool.on_failed(MachineNumber::of(3)), [forget(3)]);
+    assert_eq!(pool.on_failed(MachineNumber(3)), [forget(3)]);
     assert!(pool.has_given_up());
-    (1..4).for_each(|machine| pool.on_dismissed(MachineNumber::of(machine), true));
+    (1..4).for_each(|machine| pool.on_dismissed(MachineNumber(machine), true));
     assert!(pool.is_settled());
     assert_eq!(pool.set_target(2), [launch(1)], "it is tried anew when it is asked for anew");
 }
@@ -116,8 +116,8 @@ fn machines_that_cannot_be_had_are_tried_three_times_and_the_rest_goes_on() {
 fn a_world_changes_at_once_when_all_that_come_are_ready_and_it_is_idle() {
     let mut pool = pool(true, 2);
     assert_eq!(pool.set_target(4), [launch(2), launch(3)]);
-    assert_eq!(pool.on_ready(MachineNumber::of(3)), []);
-    assert_eq!(pool.on_ready(MachineNumber::of(2)), [SizeStep::Hold]);
+    assert_eq!(pool.on_ready(MachineNumber(3)), []);
+    assert_eq!(pool.on_ready(MachineNumber(2)), [SizeStep::Hold]);
     assert!(!pool.is_settled());
     let reshape = SizeStep::Reshape { stay: 2, left: vec![], join: machines(&[2, 3]) };
     assert_eq!(pool.on_world_idle(), [reshape]);
@@ -134,8 +134,8 @@ fn a_world_that_need_not_change_any_more_goes_on() {
     assert_eq!(pool.set_target(1), [leave(1), SizeStep::Hold]);
     assert_eq!(pool.set_target(2), [SizeStep::Stay { node: NodeIndex(1) }, SizeStep::Release]);
     pool.set_target(3);
-    assert_eq!(pool.on_ready(MachineNumber::of(2)), [SizeStep::Hold]);
-    assert_eq!(pool.on_failed(MachineNumber::of(2)), [forget(2), launch(3), SizeStep::Release]);
+    assert_eq!(pool.on_ready(MachineNumber(2)), [SizeStep::Hold]);
+    assert_eq!(pool.on_failed(MachineNumber(2)), [forget(2), launch(3), SizeStep::Release]);
 }
 
 /// Random stories: members are the first rows without a gap, node 0 is never told to leave, and every story comes to rest at its target.
@@ -178,7 +178,7 @@ fn every_story_comes_to_rest_with_as_many_nodes_as_were_asked_for() {
                     SizeStep::Leave { node } => assert!(node.0 > 0, "seed {seed}"),
                     SizeStep::Reshape { stay, .. } => assert!(*stay > 0, "seed {seed}"),
                     SizeStep::Stay { node } => open.retain(|step| *step != leave(node.0)),
-                    SizeStep::Forget { machine } => open.retain(|step| *step != launch(machine.0.0)),
+                    SizeStep::Forget { machine } => open.retain(|step| *step != launch(machine.0)),
                     SizeStep::Release => open.retain(|step| *step != SizeStep::Hold),
                     _ => {}
                 }

@@ -2,7 +2,6 @@
 
 use super::{Checked, Offer, Provider, Requirements};
 use crate::error::{Error, ErrorKind, Result};
-use crate::provider::models::{UnsaidMemory, serves};
 use crate::spec::Accelerator;
 
 impl Checked {
@@ -55,16 +54,6 @@ impl Checked {
     }
 }
 
-pub(super) fn meets(offer: &Offer, requirements: &Requirements) -> bool {
-    let accelerator = requirements
-        .accelerator
-        .as_ref()
-        .is_none_or(|wanted| offer.accelerator.as_ref().is_some_and(|has| serves(has, wanted, UnsaidMemory::Enough)));
-    accelerator
-        && requirements.cpus.is_none_or(|cpus| offer.cpus >= cpus)
-        && requirements.memory_gib.is_none_or(|memory| offer.memory_gib >= memory)
-}
-
 fn wanted(requirements: &Requirements) -> String {
     let mut parts = Vec::new();
     if let Some(accelerator) = &requirements.accelerator {
@@ -77,7 +66,11 @@ fn wanted(requirements: &Requirements) -> String {
 
 fn shown(offer: &Offer) -> String {
     let accelerator = offer.accelerator.as_ref().map(|accelerator| format!(", {accelerator}")).unwrap_or_default();
-    let price = if offer.usd_per_hour > 0.0 { format!(", ${:.2}/h", offer.usd_per_hour) } else { String::new() };
+    let price = match offer.usd_per_hour {
+        Some(price) if price > 0.0 => format!(", ${price:.2}/h"),
+        Some(_) => String::new(),
+        None => ", price not known".to_owned(),
+    };
     format!(
         "{} in {} ({} cores, {} GiB{accelerator}{price})",
         offer.machine_type, offer.place, offer.cpus, offer.memory_gib

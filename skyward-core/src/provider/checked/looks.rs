@@ -9,8 +9,9 @@ use futures_util::future::{BoxFuture, Shared, WeakShared};
 use tokio::time::{sleep, timeout};
 
 use super::lock;
+use crate::error::{Error, ErrorKind, Result};
 use crate::ids::MachineId;
-use crate::provider::{MachineStatus, Provider};
+use crate::provider::{MachineReport, MachineState, Provider};
 
 /// Asks a provider once about all machines that are asked about at nearly the same moment: many machines start together, and many connections end together.
 #[derive(Debug, Default)]
@@ -27,16 +28,31 @@ struct Look {
     answer: WeakShared<Answer>,
 }
 
-type Answer = BoxFuture<'static, Arc<States>>;
-type States = BTreeMap<MachineId, MachineStatus>;
+type Answer = BoxFuture<'static, Arc<Result<Reports>>>;
+type Reports = BTreeMap<MachineId, MachineReport>;
 
 impl Looks {
-    /// The state of a machine; unknown where the provider cannot be asked.
+    /// What the provider reports of a machine, asked by itself and at once.
+    ///
+    /// # Errors
+    ///
+    /// As [`report`](Self::report).
+    pub(super) async fn now(provider: &Arc<dyn Provider>, machine: &MachineId) -> Result<MachineReport> {
+        ask(provider.as_ref(), vec![machine.clone()])
+            .await
+            .map(|mut reports| reports.remove(machine).unwrap_or_else(unknown))
+    }
+
+    /// What the provider reports of a machine.
+    ///
+    /// # Errors
+    ///
+    /// The provider cannot be asked, temporarily or at all, or does not answer for each machine.
     ///
     /// # Cancel safety
     ///
     /// Others who asked at the same moment get their answer.
-    pub(super) async fn state(&self, provider: &Arc<dyn Provider>, machine: &MachineId) -> MachineStatus {
+    pub(super) async fn report(&self, provider: &Arc<dyn Provider>, machine: &MachineId) -> Result<MachineReport> {
         let answer = {
             let mut open = lock(&self.open);
             match open.as_ref().and_then(|look| look.join(machine)) {
@@ -48,7 +64,10 @@ impl Looks {
                 }
             }
         };
-        answer.await.get(machine).copied().unwrap_or(MachineStatus::Unknown)
+        match answer.await.as_ref() {
+            Ok(reports) => Ok(reports.get(machine).cloned().unwrap_or_else(unknown)),
+            Err(error) => Err(error.clone()),
+        }
     }
 }
 
@@ -73,17 +92,24 @@ impl Look {
     }
 }
 
-async fn ask(provider: &dyn Provider, machines: Vec<MachineId>) -> States {
+fn unknown() -> MachineReport {
+    MachineReport::new(MachineState::Unknown)
+}
+
+async fn ask(provider: &dyn Provider, machines: Vec<MachineId>) -> Result<Reports> {
+    let name = provider.name();
     match timeout(ANSWER, provider.inspect(&machines)).await {
-        Ok(Ok(states)) if states.len() == machines.len() => machines.into_iter().zip(states).collect(),
-        Ok(Ok(_)) => States::new(),
-        Ok(Err(error)) => {
-            tracing::debug!(provider = provider.name(), %error, "the state of machines is not known");
-            States::new()
+        Ok(Ok(reports)) if reports.len() == machines.len() => Ok(machines.into_iter().zip(reports).collect()),
+        Ok(Ok(reports)) => {
+            let (asked, told) = (machines.len(), reports.len());
+            let what =
+                format!("the provider {name} broke its contract: `inspect` of {asked} machines gave {told} reports");
+            Err(Error::new(ErrorKind::Provider, what))
         }
+        Ok(Err(error)) => Err(error),
         Err(_) => {
-            tracing::debug!(provider = provider.name(), "the provider did not report the state of machines in time");
-            States::new()
+            let what = format!("the provider {name} did not report the state of its machines within {ANSWER:?}");
+            Err(Error::new(ErrorKind::Timeout, what).temporary())
         }
     }
 }
@@ -91,4 +117,4 @@ async fn ask(provider: &dyn Provider, machines: Vec<MachineId>) -> States {
 /// How long others have to join a question.
 const GATHER: Duration = Duration::from_millis(10);
 /// What a provider gets to answer.
-const ANSWER: Duration = Duration::from_secs(60);
+const ANSWER: Duration = Duration::from_secs(20);

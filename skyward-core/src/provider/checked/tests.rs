@@ -1,7 +1,8 @@
 use std::sync::Mutex;
 
 use super::*;
-use crate::ids::{Attempt, LaunchId, NodeIndex};
+use crate::ids::{Attempt, LaunchId, MachineNumber};
+use crate::provider::LaunchRequest;
 use crate::spec::Accelerator;
 
 /// Answers `terminate`, `connect` and `inspect` with what is scripted, the last for ever; `launch` with another launch's machine.
@@ -18,7 +19,7 @@ struct Scripted {
     connected: Mutex<Vec<Instant>>,
     /// After these, `connect` does not return.
     connect_hangs: bool,
-    states: Mutex<Vec<Result<MachineStatus>>>,
+    states: Mutex<Vec<Result<MachineState>>>,
     /// Held by `inspect` while it waits for `inspect_takes`.
     inspecting: tokio::sync::Mutex<()>,
     inspect_takes: Duration,
@@ -37,34 +38,37 @@ impl Provider for Scripted {
     fn name(&self) -> &str {
         "scripted"
     }
-    async fn identity(&self) -> Result<Option<String>> {
-        Ok(None)
+    fn capabilities(&self) -> Capabilities {
+        Capabilities::new().outlives_client()
     }
-    fn outlives_client(&self) -> bool {
-        true
+    async fn identity(&self) -> Result<String> {
+        Ok("here".to_owned())
     }
     async fn offers(&self, requirements: &Requirements) -> Result<Vec<Offer>> {
         self.wanted.lock().unwrap().push(requirements.clone());
         Ok(self.offers.clone())
     }
-    async fn prepare(&self, _: &PoolId) -> Result<()> {
+    async fn prepare(&self, _: &PoolRequest) -> Result<()> {
         Ok(())
     }
-    async fn launch(&self, request: &LaunchRequest) -> Result<Machine> {
-        let mut other = request.clone();
-        other.launch = LaunchId::new("other");
-        Ok(Machine::new(&other, MachineId::new("m"), "127.0.0.1", "/f"))
+    async fn launch(&self, batch: &LaunchBatch) -> Vec<Result<Machine>> {
+        let other = |request: &LaunchRequest| {
+            let mut machine = Machine::of(batch, request, MachineId::new("m"));
+            machine.launch = LaunchId::new("other");
+            Ok(machine)
+        };
+        batch.requests.iter().map(other).collect()
     }
-    async fn inspect(&self, machines: &[MachineId]) -> Result<Vec<MachineStatus>> {
+    async fn inspect(&self, machines: &[MachineId]) -> Result<Vec<MachineReport>> {
         self.inspected.lock().unwrap().push(machines.len());
         let _held = self.inspecting.lock().await;
         tokio::time::sleep(self.inspect_takes).await;
         match next(&self.states) {
-            Some(state) => Ok(vec![state?; machines.len()]),
+            Some(state) => Ok(vec![MachineReport::new(state?); machines.len()]),
             None => Ok(Vec::new()),
         }
     }
-    async fn connect(&self, _: &Machine) -> Result<Box<dyn Remote>> {
+    async fn connect(&self, _: &Machine, _: &Place) -> Result<Box<dyn Remote>> {
         self.connected.lock().unwrap().push(Instant::now());
         if self.connect_hangs && self.connects.lock().unwrap().is_empty() {
             std::future::pending::<()>().await;
@@ -75,12 +79,12 @@ impl Provider for Scripted {
         };
         answer.map(|()| Box::new(crate::remote::Process::new()) as Box<dyn Remote>)
     }
-    async fn terminate(&self, _: &MachineId) -> Result<()> {
+    async fn terminate(&self, machines: &[MachineId]) -> Vec<Result<()>> {
         *self.calls.lock().unwrap() += 1;
         if self.hangs {
             std::future::pending::<()>().await;
         }
-        next(&self.answers).unwrap()
+        machines.iter().map(|_| next(&self.answers).unwrap()).collect()
     }
     async fn teardown(&self, _: &PoolId) -> Result<()> {
         Ok(())
@@ -94,9 +98,13 @@ fn busy() -> Error {
     Error::new(ErrorKind::Provider, "throttled").temporary()
 }
 
+async fn terminate_one(checked: &Checked, machine: &str) -> Result<()> {
+    checked.terminate(&[MachineId::new(machine)]).await.remove(0)
+}
+
 async fn terminate(scripted: Scripted) -> (Result<()>, u32) {
     let scripted = Arc::new(scripted);
-    let done = Checked::new(scripted.clone()).terminate(&MachineId::new("m-1")).await;
+    let done = terminate_one(&Checked::new(scripted.clone()), "m-1").await;
     let calls = *scripted.calls.lock().unwrap();
     (done, calls)
 }
@@ -148,17 +156,15 @@ async fn the_deadline_holds_for_all_tries_together() {
     let scripted = Scripted { answers: Mutex::new(vec![Err(busy())]), ..Scripted::default() };
     let started = Instant::now();
     let checked = Checked::new(Arc::new(scripted)).deadline(Duration::from_secs(1));
-    checked.terminate(&MachineId::new("m")).await.unwrap_err();
+    terminate_one(&checked, "m").await.unwrap_err();
     assert!(started.elapsed() <= Duration::from_secs(1));
 }
 
 #[tokio::test]
 async fn a_broken_contract_is_named() {
     let checked = Checked::new(Arc::new(Scripted::default()));
-    let (pool, node) = (PoolId::random(), NodeIndex(0));
-    let launch = LaunchId::of(&pool, node, Attempt(1));
-    let request = LaunchRequest::new(launch, pool, node, Offer::new("t", "p", 1, 1), MINUTE);
-    assert!(checked.launch(&request).await.unwrap_err().message().contains("another launch"));
+    let error = checked.launch(&batch(1)).await.remove(0).unwrap_err();
+    assert!(error.message().contains("another launch"), "{error}");
     let error = checked.inspect(&[MachineId::new("m")]).await.unwrap_err();
     assert!(error.message().contains("each machine"), "{error}");
 }
@@ -170,7 +176,7 @@ fn wants(kind: Option<&str>, cpus: Option<u32>) -> Requirements {
 fn with_offers() -> Scripted {
     let mut gpu = Offer::new("g5", "here", 8, 32);
     gpu.accelerator = Some(Accelerator::new("A10G", 1));
-    gpu.usd_per_hour = 1.006;
+    gpu.usd_per_hour = Some(1.006);
     Scripted { offers: vec![Offer::new("m7", "here", 2, 8), gpu], ..Scripted::default() }
 }
 
@@ -217,11 +223,19 @@ async fn when_the_accelerator_is_missing_no_offers_without_it_are_listed() {
     }
 }
 
+/// So many machines of one pool.
+fn batch(count: u32) -> LaunchBatch {
+    let pool = PoolId::random();
+    let request = |number| {
+        let number = MachineNumber(number);
+        LaunchRequest::new(LaunchId::of(&pool, number, Attempt(1)), pool.clone(), number, MINUTE)
+    };
+    LaunchBatch::new(Offer::new("t", "p", 1, 1), (0..count).map(request).collect())
+}
+
 fn machine() -> Machine {
-    let (pool, node) = (PoolId::random(), NodeIndex(0));
-    let launch = LaunchId::of(&pool, node, Attempt(1));
-    let request = LaunchRequest::new(launch, pool, node, Offer::new("t", "p", 1, 1), MINUTE);
-    Machine::new(&request, MachineId::new("m-1"), "127.0.0.1", "/f")
+    let batch = batch(1);
+    Machine::of(&batch, &batch.requests[0], MachineId::new("m-1"))
 }
 
 fn refused() -> Error {
@@ -232,7 +246,7 @@ fn refused() -> Error {
 async fn connect(scripted: Scripted) -> (Arc<Scripted>, Option<Error>) {
     let scripted = Arc::new(scripted);
     let checked = Checked::new(scripted.clone()).deadline(10 * MINUTE).of_pool(&PoolId::new("p"));
-    let error = checked.connect(&machine()).await.err();
+    let error = checked.connect(&machine(), &Place::new("127.0.0.1", "/f")).await.err();
     (scripted, error)
 }
 
@@ -241,11 +255,11 @@ async fn a_machine_that_starts_is_reached_for_as_long_as_it_takes() {
     let started = Instant::now();
     let connects = std::iter::repeat_n(Err(refused()), 40).chain([Ok(())]).collect();
     let states = vec![
-        Ok(MachineStatus::Starting),
+        Ok(MachineState::Starting),
         Err(busy()),
-        Ok(MachineStatus::Unknown),
-        Ok(MachineStatus::Starting),
-        Ok(MachineStatus::Running),
+        Ok(MachineState::Unknown),
+        Ok(MachineState::Starting),
+        Ok(MachineState::Running),
     ];
     let scripted = Scripted { connects: Mutex::new(connects), states: Mutex::new(states), ..Scripted::default() };
     let (scripted, error) = connect(scripted).await;
@@ -259,7 +273,7 @@ async fn a_machine_that_starts_is_reached_for_as_long_as_it_takes() {
 #[tokio::test(start_paused = true)]
 async fn a_machine_that_is_never_reached_is_given_up_at_the_limit_that_the_hint_names() {
     let started = Instant::now();
-    let states = Mutex::new(vec![Ok(MachineStatus::Running)]);
+    let states = Mutex::new(vec![Ok(MachineState::Running)]);
     let scripted = Scripted { connects: Mutex::new(vec![Err(refused())]), states, ..Scripted::default() };
     let (_, error) = connect(scripted).await;
     let error = error.unwrap();
@@ -271,10 +285,10 @@ async fn a_machine_that_is_never_reached_is_given_up_at_the_limit_that_the_hint_
 
 #[tokio::test(start_paused = true)]
 async fn a_machine_that_ends_while_it_is_reached_is_given_up_at_once() {
-    for state in [MachineStatus::Ending, MachineStatus::Gone] {
+    for state in [MachineState::Ending, MachineState::Gone] {
         for connect_hangs in [false, true] {
             let started = Instant::now();
-            let states = Mutex::new(vec![Ok(MachineStatus::Starting), Ok(state)]);
+            let states = Mutex::new(vec![Ok(MachineState::Starting), Ok(state)]);
             let connects = Mutex::new(vec![Err(refused())]);
             let (_, error) = connect(Scripted { connects, states, connect_hangs, ..Scripted::default() }).await;
             let error = error.unwrap();
@@ -290,7 +304,7 @@ async fn a_machine_that_ends_while_it_is_reached_is_given_up_at_once() {
 async fn a_final_error_of_connect_is_not_tried_again() {
     for kind in [ErrorKind::Login, ErrorKind::HostKey] {
         let connects = Mutex::new(vec![Err(refused()), Err(Error::new(kind, "no")), Ok(())]);
-        let states = Mutex::new(vec![Ok(MachineStatus::Running)]);
+        let states = Mutex::new(vec![Ok(MachineState::Running)]);
         let (scripted, error) = connect(Scripted { connects, states, ..Scripted::default() }).await;
         assert_eq!(error.unwrap().kind(), kind);
         assert_eq!(scripted.connected.lock().unwrap().len(), 2);
@@ -299,7 +313,7 @@ async fn a_final_error_of_connect_is_not_tried_again() {
 
 #[tokio::test(start_paused = true)]
 async fn a_call_that_hangs_says_what_it_failed_with_before() {
-    let states = Mutex::new(vec![Ok(MachineStatus::Running)]);
+    let states = Mutex::new(vec![Ok(MachineState::Running)]);
     let connects = Mutex::new(vec![Err(busy()), Err(refused())]);
     let (_, error) = connect(Scripted { connects, states, connect_hangs: true, ..Scripted::default() }).await;
     let error = error.unwrap();
@@ -314,7 +328,7 @@ async fn a_call_that_hangs_says_what_it_failed_with_before() {
 
 #[tokio::test(start_paused = true)]
 async fn machines_that_are_asked_about_at_one_moment_are_one_question() {
-    let states = Mutex::new(vec![Ok(MachineStatus::Running), Ok(MachineStatus::Gone)]);
+    let states = Mutex::new(vec![Ok(MachineState::Running), Ok(MachineState::Gone)]);
     let scripted = Arc::new(Scripted { states, ..Scripted::default() });
     let checked = Checked::new(scripted.clone());
     let ids: Vec<_> = (0..100).map(|number| MachineId::new(format!("m-{number}"))).collect();
@@ -347,6 +361,138 @@ async fn what_is_tried_again_is_reported() {
     let answers = Mutex::new(vec![Err(busy()), Err(refused()), Ok(())]);
     let checked = Checked::new(Arc::new(Scripted { answers, ..Scripted::default() }));
     let reporting = checked.reporting(move |error| sink.lock().unwrap().push(error.message().to_owned()));
-    reporting.terminate(&MachineId::new("m")).await.unwrap();
+    terminate_one(&reporting, "m").await.unwrap();
     assert_eq!(*heard.lock().unwrap(), ["throttled", "nothing listens on port 22"]);
+}
+
+/// Launches what its script says for each machine, by number.
+#[derive(Debug, Default)]
+struct Market {
+    answers: Mutex<std::collections::BTreeMap<u32, Vec<Result<()>>>>,
+    /// Which machines each call was for.
+    asked: Mutex<Vec<Vec<u32>>>,
+}
+
+impl Market {
+    async fn launch(self, count: u32) -> (Vec<Result<Machine>>, Vec<Vec<u32>>) {
+        let market = Arc::new(self);
+        let machines = Checked::new(market.clone()).launch(&batch(count)).await;
+        let asked = market.asked.lock().unwrap().clone();
+        (machines, asked)
+    }
+}
+
+#[async_trait]
+impl Provider for Market {
+    fn name(&self) -> &str {
+        "market"
+    }
+    fn capabilities(&self) -> Capabilities {
+        Capabilities::new()
+    }
+    async fn identity(&self) -> Result<String> {
+        Ok("here".to_owned())
+    }
+    async fn offers(&self, _: &Requirements) -> Result<Vec<Offer>> {
+        Ok(Vec::new())
+    }
+    async fn prepare(&self, _: &PoolRequest) -> Result<()> {
+        Ok(())
+    }
+    async fn launch(&self, batch: &LaunchBatch) -> Vec<Result<Machine>> {
+        self.asked.lock().unwrap().push(batch.requests.iter().map(|request| request.number.0).collect());
+        let mut answers = self.answers.lock().unwrap();
+        let one = |request: &LaunchRequest| {
+            let script = answers.entry(request.number.0).or_default();
+            let answer = if script.is_empty() { Ok(()) } else { script.remove(0) };
+            answer.map(|()| Machine::of(batch, request, MachineId::new(request.launch.as_str())))
+        };
+        batch.requests.iter().map(one).collect()
+    }
+    async fn inspect(&self, _: &[MachineId]) -> Result<Vec<MachineReport>> {
+        Ok(Vec::new())
+    }
+    async fn connect(&self, _: &Machine, _: &Place) -> Result<Box<dyn Remote>> {
+        Err(refused())
+    }
+    async fn terminate(&self, machines: &[MachineId]) -> Vec<Result<()>> {
+        machines.iter().map(|_| Ok(())).collect()
+    }
+    async fn teardown(&self, _: &PoolId) -> Result<()> {
+        Ok(())
+    }
+    async fn list(&self, _: &PoolId) -> Result<Vec<Machine>> {
+        Ok(Vec::new())
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_a_batch_what_failed_for_now_alone_is_launched_again() {
+    let final_error = Error::new(ErrorKind::Provider, "forbidden");
+    let answers = [(1, vec![Err(busy()), Err(busy()), Ok(())]), (2, vec![Err(final_error)])];
+    let market = Market { answers: Mutex::new(answers.into()), ..Market::default() };
+    let (machines, asked) = market.launch(4).await;
+    assert_eq!(asked, [vec![0, 1, 2, 3], vec![1], vec![1]]);
+    let numbers: Vec<_> =
+        machines.iter().map(|machine| machine.as_ref().ok().map(|machine| machine.number.0)).collect();
+    assert_eq!(numbers, [Some(0), Some(1), None, Some(3)]);
+    let error = machines[2].as_ref().unwrap_err();
+    assert!(error.to_string().contains("forbidden") && error.to_string().contains("n2-a1"), "{error}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_batch_is_tried_again_for_as_long_as_one_machine_may_be() {
+    let always = vec![Err(busy()); 100];
+    let (machines, asked) = Market { answers: Mutex::new([(0, always)].into()), ..Market::default() }.launch(2).await;
+    assert_eq!((asked.len(), machines[1].is_ok()), (TRIES as usize, true));
+    assert!(machines[0].as_ref().unwrap_err().to_string().contains("tries: 8"));
+}
+
+/// Waits for a machine whose provider reports these states one after another.
+async fn until_there(states: Vec<MachineState>, queue: Duration) -> (Result<Place>, Duration, Vec<String>) {
+    let states = Mutex::new(states.into_iter().map(Ok).collect());
+    let checked = Checked::new(Arc::new(Scripted { states, ..Scripted::default() })).deadline(MINUTE);
+    let (started, seen) = (Instant::now(), Mutex::new(Vec::new()));
+    let on_report = |report: &MachineReport| seen.lock().unwrap().push(report.to_string());
+    let there = checked.until_there(&MachineId::new("m"), Arriving { queue, pause: MINUTE }, on_report).await;
+    (there, started.elapsed(), seen.into_inner().unwrap())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_machine_that_is_never_there_is_given_up_at_the_limit_of_its_state() {
+    for (state, most, setting) in [
+        (MachineState::Queued, 10 * MINUTE, "`Limits::machine_wait`"),
+        (MachineState::Starting, MINUTE, "`Limits::start`"),
+        (MachineState::Unknown, MINUTE, "`Limits::start`"),
+        // There, and nobody knows where.
+        (MachineState::Running, MINUTE, "`Limits::start`"),
+    ] {
+        let (there, took, _) = until_there(vec![state], 10 * MINUTE).await;
+        let error = there.unwrap_err();
+        assert!((most..most + MINUTE / 2).contains(&took), "{state}: {took:?}");
+        assert!(error.message().contains(&format!("as {state} after")), "{error}");
+        assert!(error.hint().unwrap().contains(setting), "{state}: {error}");
+    }
+    // Nothing is concluded from what is not known: it is queued still.
+    let (there, took, _) = until_there(vec![MachineState::Queued, MachineState::Unknown], 10 * MINUTE).await;
+    assert!(took >= 10 * MINUTE && there.unwrap_err().hint().unwrap().contains("machine_wait"), "{took:?}");
+    let (there, took, seen) = until_there(vec![MachineState::Starting, MachineState::Released], MINUTE).await;
+    assert!(there.unwrap_err().message().ends_with("reports the machine m as released"));
+    assert!(took < MINUTE && seen == ["starting", "released"], "{took:?} {seen:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_provider_that_cannot_be_asked_at_all_ends_the_wait_for_a_machine() {
+    let started = Instant::now();
+    let forbidden = Error::new(ErrorKind::Provider, "not authorized to describe machines");
+    let states = Mutex::new(vec![Err(busy()), Err(busy()), Err(forbidden)]);
+    let checked = Checked::new(Arc::new(Scripted { states, ..Scripted::default() })).deadline(10 * MINUTE);
+    let wait = Arriving { queue: MINUTE, pause: MINUTE };
+    let seen = Mutex::new(Vec::new());
+    let on_report = |report: &MachineReport| seen.lock().unwrap().push(report.to_string());
+    let error = checked.until_there(&MachineId::new("m"), wait, on_report).await.unwrap_err();
+    assert!(error.to_string().contains("not authorized") && error.to_string().contains("machine: m"), "{error}");
+    // The last words of a provider that is busy are shown.
+    assert_eq!(*seen.lock().unwrap(), ["unknown: throttled", "unknown: throttled"]);
+    assert!(started.elapsed() < MINUTE, "{:?}", started.elapsed());
 }

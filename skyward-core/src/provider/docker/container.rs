@@ -10,9 +10,9 @@ use bollard::models::{
 
 use super::image::ImageFacts;
 use super::{cache, network};
-use crate::ids::{LaunchId, MachineId, NodeIndex, PoolId};
+use crate::ids::{LaunchId, MachineId, MachineNumber, OfferId, PoolId};
 use crate::provider::keeper::{self, KEEPER};
-use crate::provider::{LaunchRequest, Machine, MachineStatus, Offer};
+use crate::provider::{Facts, LaunchRequest, Machine, MachineReport, MachineState, Offer, Place};
 
 /// What all containers of a provider are made with.
 #[derive(Debug, Clone)]
@@ -114,6 +114,7 @@ fn mount(typ: MountType, target: &str) -> Mount {
 /// What the engine is asked to make for a node.
 pub(super) fn body(
     options: &Options,
+    offer: &Offer,
     request: &LaunchRequest,
     image: &ImageFacts,
     devices: &[String],
@@ -122,7 +123,7 @@ pub(super) fn body(
     labels.extend(options.labels.iter().cloned());
     labels.extend([
         (LAUNCH.into(), request.launch.to_string()),
-        (NODE.into(), request.node.to_string()),
+        (NODE.into(), request.number.to_string()),
         (RUN_AS.into(), image.user.clone()),
         (IMAGE.into(), image.id.clone()),
         (LEASE.into(), request.lease.as_millis().to_string()),
@@ -142,10 +143,10 @@ pub(super) fn body(
     let host = HostConfig {
         mounts: Some(options.mounts(image)),
         device_requests: (!devices.is_empty()).then(|| vec![gpus]),
-        ..options.host(&request.pool, request.offer.memory_gib)
+        ..options.host(&request.pool, offer.memory_gib)
     };
     ContainerCreateBody {
-        hostname: Some(format!("node-{}", request.node)),
+        hostname: Some(format!("node-{}", request.number)),
         labels: Some(labels),
         host_config: Some(host),
         ..kept(image, OWN, env, request.lease)
@@ -157,7 +158,7 @@ pub(super) fn body(
 pub(super) fn builder_body(options: &Options, node: &Node) -> ContainerCreateBody {
     let mut labels = pool_labels(&node.pool);
     labels.extend(options.labels.iter().cloned());
-    labels.extend([(BUILDS_FOR.into(), node.launch.to_string()), (NODE.into(), node.index.to_string())]);
+    labels.extend([(BUILDS_FOR.into(), node.launch.to_string()), (NODE.into(), node.number.to_string())]);
     let mut mounts = vec![options.cache(&node.image, false)];
     let mut lease = node.lease;
     if options.is_in_memory(FOLDER) {
@@ -231,7 +232,7 @@ pub(super) fn is_named(container: &ContainerSummary, name: &str) -> bool {
 pub(super) struct Node {
     pub(super) pool: PoolId,
     pub(super) launch: LaunchId,
-    index: NodeIndex,
+    number: MachineNumber,
     pub(super) image: ImageFacts,
     lease: Duration,
 }
@@ -244,7 +245,7 @@ impl Node {
         Some(Self {
             pool: PoolId::new(labels.get(POOL)?),
             launch: LaunchId::new(labels.get(LAUNCH)?),
-            index: NodeIndex(labels.get(NODE)?.parse().ok()?),
+            number: MachineNumber(labels.get(NODE)?.parse().ok()?),
             image,
             lease: Duration::from_millis(labels.get(LEASE)?.parse().ok()?),
         })
@@ -256,15 +257,29 @@ pub(super) fn machine(container: &ContainerSummary) -> Option<Machine> {
     let labels = container.labels.as_ref()?;
     let launch = labels.get(LAUNCH).or_else(|| labels.get(BUILDS_FOR))?;
     let (pool, launch) = (PoolId::new(labels.get(POOL)?), LaunchId::new(launch));
-    let node = NodeIndex(labels.get(NODE)?.parse().ok()?);
-    let id = MachineId::new(name(&launch));
-    let networks = container.network_settings.as_ref().and_then(|settings| settings.networks.as_ref());
-    let address =
-        networks.and_then(|networks| networks.get(&network::name(&pool))?.ip_address.clone()).unwrap_or_default();
-    let request = LaunchRequest::new(launch, pool, node, Offer::new("container", "", 0, 0), Duration::ZERO);
-    let mut machine = Machine::new(&request, id, address, FOLDER);
-    machine.keeper = true;
-    Some(machine)
+    let number = MachineNumber(labels.get(NODE)?.parse().ok()?);
+    let (id, offer) = (MachineId::new(name(&launch)), OfferId::new(OFFER));
+    Some(Machine { id, launch, pool, number, offer, facts: Facts::new() })
+}
+
+/// What is reported of a container.
+pub(super) fn report(container: &ContainerSummary) -> MachineReport {
+    let report = MachineReport::new(state(container));
+    match address(container) {
+        Some(address) if report.state == MachineState::Running => report.at(Place::new(address, FOLDER)),
+        // The engine shows it before it has joined its network.
+        None if report.state == MachineState::Running => {
+            MachineReport::new(MachineState::Starting).saying("it runs, and has no address in the network of its pool")
+        }
+        _ => report,
+    }
+}
+
+/// The address in the pool's network.
+fn address(container: &ContainerSummary) -> Option<String> {
+    let pool = PoolId::new(container.labels.as_ref()?.get(POOL)?);
+    let networks = container.network_settings.as_ref()?.networks.as_ref()?;
+    networks.get(&network::name(&pool))?.ip_address.clone().filter(|address| !address.is_empty())
 }
 
 /// The containers of a list that has states which Docker does not have: Podman's engine speaks Docker's API, and has some of its own.
@@ -284,14 +299,14 @@ pub(super) fn listed(json: &str) -> Option<Vec<ContainerSummary>> {
     serde_json::from_value(list.into()).ok()
 }
 
-pub(super) fn state(container: &ContainerSummary) -> MachineStatus {
+pub(super) fn state(container: &ContainerSummary) -> MachineState {
     use ContainerSummaryStateEnum as State;
     match container.state {
-        Some(State::CREATED) => MachineStatus::Starting,
-        Some(State::EXITED | State::REMOVING | State::DEAD | State::STOPPING) => MachineStatus::Ending,
-        Some(State::RUNNING | State::PAUSED | State::RESTARTING) => MachineStatus::Running,
+        Some(State::CREATED) => MachineState::Starting,
+        Some(State::EXITED | State::REMOVING | State::DEAD | State::STOPPING) => MachineState::Ending,
+        Some(State::RUNNING | State::PAUSED | State::RESTARTING) => MachineState::Running,
         // A state that this version does not know.
-        Some(State::EMPTY) | None => MachineStatus::Unknown,
+        Some(State::EMPTY) | None => MachineState::Unknown,
     }
 }
 
@@ -345,6 +360,8 @@ chmod 700 "$1"
 const OWN_CACHE: &str = r#"
 [ -z "$owner" ] || chown "$owner" "$1" "$SKYWARD_CACHE_DIR"
 "#;
+/// The one offer of an engine.
+pub(super) const OFFER: &str = "container";
 const PREFIX: &str = "skyward-";
 /// At the end of the name of a container that builds.
 const BUILDER: &str = "-builder";
@@ -375,9 +392,12 @@ mod tests {
     use crate::ids::Attempt;
 
     fn request() -> LaunchRequest {
-        let (pool, node) = (PoolId::new("p-x"), NodeIndex(1));
-        let launch = LaunchId::of(&pool, node, Attempt(2));
-        LaunchRequest::new(launch, pool, node, Offer::new("container", "here", 1, 1), Duration::from_secs(8))
+        let (pool, number) = (PoolId::new("p-x"), MachineNumber(1));
+        LaunchRequest::new(LaunchId::of(&pool, number, Attempt(2)), pool, number, Duration::from_secs(8))
+    }
+
+    fn offer() -> Offer {
+        Offer::new(OFFER, "here", 1, 1)
     }
 
     fn image() -> ImageFacts {
@@ -386,7 +406,7 @@ mod tests {
 
     /// The container of a node, and that of its builder.
     fn bodies(options: &Options) -> (ContainerCreateBody, ContainerCreateBody) {
-        let body = body(options, &request(), &image(), &[]);
+        let body = body(options, &offer(), &request(), &image(), &[]);
         let summary = ContainerSummary { labels: body.labels.clone(), ..ContainerSummary::default() };
         let builder = builder_body(options, &Node::of(&summary).unwrap());
         (body, builder)
@@ -425,7 +445,7 @@ mod tests {
         let mut alone = Options::new("i".into());
         alone.tmpfs.push((CACHE.into(), 1));
         assert!(!alone.shares_cache());
-        let own = body(&alone, &request(), &image(), &[]);
+        let own = body(&alone, &offer(), &request(), &image(), &[]);
         assert!(at(&own, CACHE).is_none() && variable(&own, "SKYWARD_CACHE_MODE").is_none());
     }
 
@@ -433,8 +453,8 @@ mod tests {
     fn a_container_sees_the_accelerators_that_it_was_given_and_no_others() {
         const NAME: &str = "NVIDIA_VISIBLE_DEVICES";
         let options = Options::new("i".into());
-        assert_eq!(variable(&body(&options, &request(), &image(), &[]), NAME), Some("void"));
-        let given = body(&options, &request(), &image(), &["0".to_owned(), "3".to_owned()]);
+        assert_eq!(variable(&body(&options, &offer(), &request(), &image(), &[]), NAME), Some("void"));
+        let given = body(&options, &offer(), &request(), &image(), &["0".to_owned(), "3".to_owned()]);
         // The engine sets it, by what it is asked for.
         assert_eq!(variable(&given, NAME), None);
         assert_eq!(
@@ -443,24 +463,24 @@ mod tests {
         );
         let mut all = options;
         all.env.push(format!("{NAME}=all"));
-        assert_eq!(variable(&body(&all, &request(), &image(), &[]), NAME), Some("all"));
+        assert_eq!(variable(&body(&all, &offer(), &request(), &image(), &[]), NAME), Some("all"));
     }
 
     #[test]
     fn each_state_of_docker_and_of_podman_is_read() {
         let states = [
-            ("created", MachineStatus::Starting),
-            ("configured", MachineStatus::Starting),
-            ("initialized", MachineStatus::Starting),
-            ("running", MachineStatus::Running),
-            ("paused", MachineStatus::Running),
-            ("restarting", MachineStatus::Running),
-            ("something new", MachineStatus::Unknown),
-            ("stopping", MachineStatus::Ending),
-            ("stopped", MachineStatus::Ending),
-            ("exited", MachineStatus::Ending),
-            ("dead", MachineStatus::Ending),
-            ("removing", MachineStatus::Ending),
+            ("created", MachineState::Starting),
+            ("configured", MachineState::Starting),
+            ("initialized", MachineState::Starting),
+            ("running", MachineState::Running),
+            ("paused", MachineState::Running),
+            ("restarting", MachineState::Running),
+            ("something new", MachineState::Unknown),
+            ("stopping", MachineState::Ending),
+            ("stopped", MachineState::Ending),
+            ("exited", MachineState::Ending),
+            ("dead", MachineState::Ending),
+            ("removing", MachineState::Ending),
         ];
         for (text, status) in states {
             let json = format!(r#"[{{"Id":"a","Names":["/x"],"State":{text:?}}},{{"Id":"b","State":"running"}}]"#);

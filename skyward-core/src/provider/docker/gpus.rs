@@ -8,7 +8,7 @@ use super::container::{self, DEVICES};
 use crate::error::{Error, ErrorKind, Result};
 use crate::provider::local::host;
 use crate::provider::models::{UnsaidMemory, serves};
-use crate::provider::{LaunchRequest, MachineStatus, Offer};
+use crate::provider::{LaunchRequest, MachineState, Offer};
 use crate::spec::Accelerator;
 
 /// The offer with the accelerators that are asked for, if the engine's host has them. Where nothing is said about them, it is taken for this host.
@@ -46,9 +46,9 @@ pub(super) fn choose(
     let taken: BTreeSet<&str> = holders.iter().flat_map(|container| devices(container)).collect();
     let free: Vec<String> = all.iter().filter(|device| !taken.contains(device.as_str())).cloned().collect();
     free.get(..wanted as usize).map(<[String]>::to_vec).ok_or_else(|| {
-        let (node, has, left) = (request.node, all.len(), free.len());
+        let (number, has, left) = (request.number, all.len(), free.len());
         let message =
-            format!("node {node} needs {wanted} accelerators; the engine's host has {has}, and {left} are free");
+            format!("machine {number} needs {wanted} accelerators; the engine's host has {has}, and {left} are free");
         let error = Error::new(ErrorKind::Provider, message);
         if wanted as usize > has {
             return error.with_hint("ask for fewer accelerators on each node");
@@ -80,8 +80,8 @@ pub(super) fn is_taken(name: &str, containers: &[ContainerSummary], stage: Stage
     let age = |container: &ContainerSummary| (container.created, container.id.clone());
     containers.iter().filter(|other| other.id != own.id).any(|other| {
         let state = container::state(other);
-        let runs_already = stage == Stage::Made && state == MachineStatus::Running;
-        state != MachineStatus::Ending
+        let runs_already = stage == Stage::Made && state == MachineState::Running;
+        state != MachineState::Ending
             && devices(other).any(|device| wanted.contains(device))
             && (runs_already || age(other) < age(own))
     })
@@ -108,7 +108,7 @@ mod tests {
 
     use super::*;
     use crate::error::ErrorStatus;
-    use crate::ids::{Attempt, LaunchId, NodeIndex, PoolId};
+    use crate::ids::{Attempt, LaunchId, MachineNumber, PoolId};
 
     #[tokio::test]
     async fn what_is_told_is_offered_where_it_fits() {
@@ -129,8 +129,8 @@ mod tests {
 
     fn request(node: u32) -> LaunchRequest {
         let pool = PoolId::new("p");
-        let launch = LaunchId::of(&pool, NodeIndex(node), Attempt(1));
-        LaunchRequest::new(launch, pool, NodeIndex(node), Offer::new("c", "h", 1, 1), Duration::ZERO)
+        let launch = LaunchId::of(&pool, MachineNumber(node), Attempt(1));
+        LaunchRequest::new(launch, pool, MachineNumber(node), Duration::ZERO)
     }
 
     /// A container of a node, made at this second.
@@ -152,7 +152,7 @@ mod tests {
         let others = [holding(7, "0,2", 1, "running")];
         assert_eq!(choose(&request(1), 1, &all, &others).unwrap(), ["1"]);
         let error = choose(&request(1), 2, &all, &others).unwrap_err();
-        assert_eq!(error.message(), "node 1 needs 2 accelerators; the engine's host has 3, and 1 are free");
+        assert_eq!(error.message(), "machine 1 needs 2 accelerators; the engine's host has 3, and 1 are free");
         assert_eq!(error.context(), [("held by", "skyward-p-n7-a1".to_owned())]);
         // One that has them may just be ending, but a host does not get more of them.
         assert_eq!(error.status(), ErrorStatus::Temporary);

@@ -11,7 +11,7 @@ use tokio::task::JoinHandle;
 
 use super::*;
 use crate::error::ErrorStatus;
-use crate::ids::{Attempt, LaunchId, NodeIndex};
+use crate::ids::{Attempt, LaunchId, MachineNumber};
 use crate::remote::docker::tests::{answer_of, read_request};
 
 /// An engine with containers that do nothing.
@@ -111,21 +111,27 @@ fn answer(head: &str, body: &[u8], containers: &mut Vec<Value>, rivals: &mut Vec
     }
 }
 
-fn request(node: u32, accelerators: u32) -> LaunchRequest {
-    let (pool, node) = (PoolId::new("p-x"), NodeIndex(node));
-    let mut offer = Offer::new("container", "here", 1, 1);
+fn batch(number: u32, accelerators: u32) -> LaunchBatch {
+    let (pool, number) = (PoolId::new("p-x"), MachineNumber(number));
+    let mut offer = Offer::new(container::OFFER, "here", 1, 1);
     offer.accelerator = Some(Accelerator::new("A100", accelerators));
-    LaunchRequest::new(LaunchId::of(&pool, node, Attempt(1)), pool, node, offer, Duration::from_secs(9))
+    let request = LaunchRequest::new(LaunchId::of(&pool, number, Attempt(1)), pool, number, Duration::from_secs(9));
+    LaunchBatch::one(offer, request)
+}
+
+/// Launches the one machine of a batch.
+async fn launch(docker: &Docker, batch: &LaunchBatch) -> Result<Machine> {
+    docker.launch(batch).await.remove(0)
 }
 
 #[tokio::test]
 async fn a_launch_that_is_repeated_is_the_same_container_with_its_accelerators() {
     let engine = Pretended::new(&[]);
-    let first = engine.docker(2).launch(&request(0, 2)).await.unwrap();
+    let first = launch(&engine.docker(2), &batch(0, 2)).await.unwrap();
     // Also from a client that was started since.
-    assert_eq!(engine.docker(2).launch(&request(0, 2)).await.unwrap(), first);
+    assert_eq!(launch(&engine.docker(2), &batch(0, 2)).await.unwrap(), first);
     assert_eq!(engine.devices(), [("/skyward-p-x-n0-a1".to_owned(), "0,1".to_owned())]);
-    let error = engine.docker(2).launch(&request(1, 1)).await.unwrap_err();
+    let error = launch(&engine.docker(2), &batch(1, 1)).await.unwrap_err();
     assert_eq!((error.kind(), error.status()), (ErrorKind::Provider, ErrorStatus::Temporary), "{error}");
     assert!(error.to_string().contains("skyward-p-x-n0-a1"), "{error}");
 }
@@ -133,12 +139,12 @@ async fn a_launch_that_is_repeated_is_the_same_container_with_its_accelerators()
 #[tokio::test]
 async fn a_container_whose_accelerator_another_client_took_gives_way_and_gets_another_one() {
     let engine = Pretended::new(&["0"]);
-    engine.docker(2).launch(&request(0, 1)).await.unwrap();
+    launch(&engine.docker(2), &batch(0, 1)).await.unwrap();
     let of = |name: &str, devices: &str| (name.to_owned(), devices.to_owned());
     assert_eq!(engine.devices(), [of("/rival0", "0"), of("/skyward-p-x-n0-a1", "1")]);
     // There is none that nobody takes: nothing of the launch is left.
     let engine = Pretended::new(&["0", "1"]);
-    let error = engine.docker(2).launch(&request(0, 1)).await.unwrap_err();
+    let error = launch(&engine.docker(2), &batch(0, 1)).await.unwrap_err();
     assert_eq!(error.status(), ErrorStatus::Temporary, "{error}");
     assert_eq!(engine.devices(), [of("/rival0", "0"), of("/rival1", "1")]);
 }
@@ -147,14 +153,16 @@ async fn a_container_whose_accelerator_another_client_took_gives_way_and_gets_an
 async fn a_container_that_an_interrupted_launch_left_gives_way_to_an_older_one_with_its_accelerator() {
     let engine = Pretended::new(&[]);
     let image = ImageFacts { id: "sha256:1".into(), user: String::new() };
-    let left = container::name(&request(0, 1).launch);
-    let labels = container::body(&engine.docker(2).options, &request(0, 1), &image, &["0".to_owned()]).labels;
+    let left = container::name(&batch(0, 1).requests[0].launch);
+    let batch = batch(0, 1);
+    let options = engine.docker(2).options;
+    let labels = container::body(&options, &batch.offer, &batch.requests[0], &image, &["0".to_owned()]).labels;
     for (name, labels, created) in [("rival", json!({ (container::DEVICES): "0" }), 1), (&left, json!(labels), 2)] {
         engine.containers.lock().unwrap().push(json!({
             "Id": name, "Names": [format!("/{name}")], "Labels": labels, "Created": created, "State": "created",
         }));
     }
-    engine.docker(2).launch(&request(0, 1)).await.unwrap();
+    launch(&engine.docker(2), &batch).await.unwrap();
     let of = |name: &str, devices: &str| (format!("/{name}"), devices.to_owned());
     assert_eq!(engine.devices(), [of("rival", "0"), of(&left, "1")]);
 }

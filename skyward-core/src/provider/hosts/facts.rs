@@ -1,7 +1,8 @@
 //! What a host has, and which of it is free.
 
 use super::host::Host;
-use crate::provider::models::{Model, UnsaidMemory, parse_smi, serves};
+use super::record::OFFER;
+use crate::provider::models::{Model, parse_smi};
 use crate::provider::{Offer, Requirements};
 use crate::spec::Accelerator;
 
@@ -48,7 +49,7 @@ impl Facts {
     /// What a node on this host gets: a slot's share.
     pub(super) fn share(&self, host: &Host) -> Offer {
         let slots = host.slots.max(1);
-        let mut offer = Offer::new("host", "the hosts", (self.cpus / slots).max(1), self.memory_gib / slots);
+        let mut offer = Offer::new(OFFER, "the hosts", (self.cpus / slots).max(1), self.memory_gib / slots);
         offer.accelerator = self.accelerator(host).filter(|all| all.count >= slots).map(|mut all| {
             all.count /= slots;
             all
@@ -94,21 +95,11 @@ impl Taken {
     }
 }
 
-/// Whether a slot's share does for these requirements.
-pub(super) fn fits(share: &Offer, requirements: &Requirements) -> bool {
-    let enough = |has: u32, wanted: Option<u32>| wanted.is_none_or(|wanted| has >= wanted);
-    let accelerator = requirements
-        .accelerator
-        .as_ref()
-        .is_none_or(|wanted| share.accelerator.as_ref().is_some_and(|has| serves(has, wanted, UnsaidMemory::Enough)));
-    accelerator && enough(share.cpus, requirements.cpus) && enough(share.memory_gib, requirements.memory_gib)
-}
-
 /// One offer for all hosts that do: each has at least so much.
 pub(super) fn offer(shares: &[Offer], requirements: &Requirements) -> Option<Offer> {
     let cpus = shares.iter().map(|share| share.cpus).min()?;
     let memory_gib = shares.iter().map(|share| share.memory_gib).min()?;
-    let mut offer = Offer::new("host", "the hosts", cpus, memory_gib);
+    let mut offer = Offer::new(OFFER, "the hosts", cpus, memory_gib);
     offer.accelerator.clone_from(&requirements.accelerator);
     Some(offer)
 }
@@ -144,23 +135,23 @@ mod tests {
     fn an_offer_is_what_each_of_the_hosts_that_do_has() {
         let wants = Requirements { accelerator: Some(Accelerator::new("h100", 1)), ..Requirements::default() };
         let shares = [1, 2].map(|slots| Facts::read(TOLD).share(&Host::new("h").slots(slots)));
-        assert!(shares.iter().all(|share| fits(share, &wants)));
+        assert!(shares.iter().all(|share| wants.are_met_by(share)));
         let offer = offer(&shares, &wants).unwrap();
         assert_eq!((offer.cpus, offer.memory_gib, &offer.accelerator), (4, 7, &wants.accelerator));
-        assert!(shares.iter().all(|share| fits(share, &needs(&offer))));
-        assert!(!fits(&shares[0], &Requirements { cpus: Some(9), ..Requirements::default() }));
-        assert!(!fits(
-            &shares[1],
-            &Requirements { accelerator: Some(Accelerator::new("H100", 2)), ..Requirements::default() }
-        ));
-        assert!(!fits(
-            &shares[1],
-            &Requirements { accelerator: Some(Accelerator::new("H200", 1)), ..Requirements::default() }
-        ));
+        assert!(shares.iter().all(|share| needs(&offer).are_met_by(share)));
+        assert!(!Requirements { cpus: Some(9), ..Requirements::default() }.are_met_by(&shares[0]));
+        assert!(
+            !Requirements { accelerator: Some(Accelerator::new("H100", 2)), ..Requirements::default() }
+                .are_met_by(&shares[1])
+        );
+        assert!(
+            !Requirements { accelerator: Some(Accelerator::new("H200", 1)), ..Requirements::default() }
+                .are_met_by(&shares[1])
+        );
         for (kind, does) in [("H100-SXM5-80GB", true), ("nvidia-h100-80gb", true), ("H100-94GB", false), ("H20", false)]
         {
             let wants = Requirements { accelerator: Some(Accelerator::new(kind, 1)), ..Requirements::default() };
-            assert_eq!(fits(&shares[1], &wants), does, "{kind}");
+            assert_eq!(wants.are_met_by(&shares[1]), does, "{kind}");
         }
         assert_eq!(super::offer(&[], &wants), None);
     }

@@ -17,7 +17,10 @@ use tokio::time::timeout;
 
 use self::on_machine::OnMachine;
 use self::site::{Claim, Site};
-use super::{LaunchRequest, Machine, MachineStatus, Offer, Provider, Requirements, client};
+use super::{
+    Capabilities, LaunchBatch, LaunchRequest, Machine, MachineReport, MachineState, Offer, Place, PoolRequest,
+    Provider, Requirements, client, launch_each, terminate_each,
+};
 use crate::error::{Error, ErrorKind, ErrorStatus, Result};
 use crate::ids::{LaunchId, MachineId, PoolId};
 use crate::remote::{Remote, Ssh};
@@ -136,6 +139,35 @@ impl Hosts {
         .await;
     }
 
+    async fn launch_one(&self, offer: &Offer, request: &LaunchRequest) -> Result<Machine> {
+        let sites = self.checked()?.to_vec();
+        let done = {
+            let mut known = self.known();
+            let launch = known.launches.entry(request.launch.clone()).or_insert_with(|| Launching {
+                pool: request.pool.clone(),
+                waiting: 0,
+                done: claim(sites, offer.clone(), request.clone()).boxed().shared(),
+            });
+            launch.waiting += 1;
+            launch.done.clone()
+        };
+        let mut waiting = Waiting { hosts: self, launch: &request.launch, done: false };
+        let result = done.await;
+        waiting.done = true;
+        if let Ok(machine) = &result {
+            self.remember(machine);
+        }
+        result
+    }
+
+    async fn terminate_one(&self, machine: &MachineId) -> Result<()> {
+        self.site(machine)?.end(machine).await?;
+        for machines in self.known().pools.values_mut() {
+            machines.remove(machine);
+        }
+        Ok(())
+    }
+
     /// A machine of a pool that was prepared here.
     fn remember(&self, machine: &Machine) {
         if let Some(machines) = self.known().pools.get_mut(&machine.pool) {
@@ -151,14 +183,14 @@ impl Provider for Hosts {
     }
 
     /// The hosts, whatever their order, and this machine: on another one the same names may be other hosts.
-    async fn identity(&self) -> Result<Option<String>> {
+    async fn identity(&self) -> Result<String> {
         let labels: BTreeSet<_> = self.0.sites.iter().map(|site| site.label.as_str()).collect();
         let labels: Vec<_> = labels.into_iter().collect();
-        Ok(Some(format!("{} from {}", labels.join(","), client::machine())))
+        Ok(format!("{} from {}", labels.join(","), client::machine()))
     }
 
-    fn outlives_client(&self) -> bool {
-        true
+    fn capabilities(&self) -> Capabilities {
+        Capabilities::new().outlives_client().keeper()
     }
 
     async fn offers(&self, requirements: &Requirements) -> Result<Vec<Offer>> {
@@ -172,7 +204,7 @@ impl Provider for Hosts {
                     let share = facts.share(&site.host);
                     if facts.taken.len() as u32 >= site.host.slots {
                         refused.push((site.label.clone(), facts::Taken::told(&facts.taken)));
-                    } else if facts::fits(&share, requirements) {
+                    } else if requirements.are_met_by(&share) {
                         shares.push(share);
                     }
                 }
@@ -189,34 +221,17 @@ impl Provider for Hosts {
         }
     }
 
-    async fn prepare(&self, pool: &PoolId) -> Result<()> {
+    async fn prepare(&self, pool: &PoolRequest) -> Result<()> {
         self.checked()?;
-        self.known().pools.entry(pool.clone()).or_default();
+        self.known().pools.entry(pool.pool.clone()).or_default();
         Ok(())
     }
 
-    async fn launch(&self, request: &LaunchRequest) -> Result<Machine> {
-        let sites = self.checked()?.to_vec();
-        let done = {
-            let mut known = self.known();
-            let launch = known.launches.entry(request.launch.clone()).or_insert_with(|| Launching {
-                pool: request.pool.clone(),
-                waiting: 0,
-                done: claim(sites, request.clone()).boxed().shared(),
-            });
-            launch.waiting += 1;
-            launch.done.clone()
-        };
-        let mut waiting = Waiting { hosts: self, launch: &request.launch, done: false };
-        let result = done.await;
-        waiting.done = true;
-        if let Ok(machine) = &result {
-            self.remember(machine);
-        }
-        result
+    async fn launch(&self, batch: &LaunchBatch) -> Vec<Result<Machine>> {
+        launch_each(batch, |request| self.launch_one(&batch.offer, request)).await
     }
 
-    async fn inspect(&self, machines: &[MachineId]) -> Result<Vec<MachineStatus>> {
+    async fn inspect(&self, machines: &[MachineId]) -> Result<Vec<MachineReport>> {
         let mut by_site: BTreeMap<&str, (&Arc<Site>, Vec<&MachineId>)> = BTreeMap::new();
         for machine in machines {
             let site = self.site(machine)?;
@@ -229,32 +244,30 @@ impl Provider for Hosts {
             };
             told.unwrap_or_else(|error| {
                 tracing::warn!(host = site.label, %error, "it cannot be said whether machines are gone");
-                BTreeMap::new()
+                let unknown = MachineReport::new(MachineState::Unknown).saying(error.to_string());
+                machines.iter().map(|machine| (machine.to_string(), unknown.clone())).collect()
             })
         });
-        let states: BTreeMap<String, MachineStatus> = join_all(asked).await.into_iter().flatten().collect();
-        let state = |machine: &MachineId| states.get(machine.as_str()).copied().unwrap_or(MachineStatus::Unknown);
-        Ok(machines.iter().map(state).collect())
+        let reports: BTreeMap<String, MachineReport> = join_all(asked).await.into_iter().flatten().collect();
+        let report = |machine: &MachineId| reports.get(machine.as_str()).cloned();
+        let unknown = || MachineReport::new(MachineState::Unknown);
+        Ok(machines.iter().map(|machine| report(machine).unwrap_or_else(unknown)).collect())
     }
 
-    async fn connect(&self, machine: &Machine) -> Result<Box<dyn Remote>> {
+    async fn connect(&self, machine: &Machine, at: &Place) -> Result<Box<dyn Remote>> {
         let site = self.site(&machine.id)?;
         let is_first = machine.facts.get(record::SLOT).is_some_and(|slot| slot == "0");
         let ssh = if is_first { site.ssh.clone() } else { Ssh::new(site.host.target.clone()) };
-        Ok(Box::new(OnMachine::new(Arc::new(ssh), machine.clone())))
+        Ok(Box::new(OnMachine::new(Arc::new(ssh), machine.clone(), at.folder.clone())))
     }
 
-    async fn terminate(&self, machine: &MachineId) -> Result<()> {
-        self.site(machine)?.end(machine).await?;
-        for machines in self.known().pools.values_mut() {
-            machines.remove(machine);
-        }
-        Ok(())
+    async fn terminate(&self, machines: &[MachineId]) -> Vec<Result<()>> {
+        terminate_each(machines, |machine| self.terminate_one(machine)).await
     }
 
     async fn teardown(&self, pool: &PoolId) -> Result<()> {
         for machine in self.list(pool).await? {
-            self.terminate(&machine.id).await?;
+            self.terminate_one(&machine.id).await?;
         }
         self.known().pools.remove(pool);
         Ok(())
@@ -283,7 +296,7 @@ impl Provider for Hosts {
                 (Err(error), None) => return Err(error.with_context("host", &site.label)),
             }
         }
-        machines.sort_by(|a, b| (a.node, &a.id).cmp(&(b.node, &b.id)));
+        machines.sort_by(|a, b| (a.number, &a.id).cmp(&(b.number, &b.id)));
         Ok(machines)
     }
 }
@@ -309,11 +322,11 @@ impl Drop for Waiting<'_> {
 }
 
 /// Claims a slot on one of the hosts. Each node begins with another host, so that those of a pool do not meet; one that was not reached a moment ago comes last.
-async fn claim(sites: Vec<Arc<Site>>, request: LaunchRequest) -> Result<Machine> {
-    let first = request.node.0 as usize % sites.len();
+async fn claim(sites: Vec<Arc<Site>>, offer: Offer, request: LaunchRequest) -> Result<Machine> {
+    let first = request.number.0 as usize % sites.len();
     let mut order: Vec<_> = sites[first..].iter().chain(&sites[..first]).collect();
     order.sort_by_key(|site| site.unreachable().is_some());
-    let needs = facts::needs(&request.offer);
+    let needs = facts::needs(&offer);
     let mut refused = Vec::new();
     let mut cause: Option<Error> = None;
     let mut later = false;
@@ -322,10 +335,10 @@ async fn claim(sites: Vec<Arc<Site>>, request: LaunchRequest) -> Result<Machine>
     while let Some((site, is_first)) = left.pop_front() {
         let claimed = async {
             let facts = site.known(needs.accelerator.is_some()).await?;
-            if !facts::fits(&facts.share(&site.host), &needs) {
+            if !needs.are_met_by(&facts.share(&site.host)) {
                 return Ok(Claim::Full("it does not have what is asked for".into()));
             }
-            site.claim(&request, &facts.devices(&site.host)).await
+            site.claim(&offer, &request, &facts.devices(&site.host)).await
         };
         let claimed = match is_first && !left.is_empty() {
             true => timeout(site::ANSWER, claimed).await,
@@ -345,7 +358,7 @@ async fn claim(sites: Vec<Arc<Site>>, request: LaunchRequest) -> Result<Machine>
             }
         }
     }
-    let error = none_free(&format!("no host has a free slot for node {}", request.node), &refused);
+    let error = none_free(&format!("no host has a free slot for machine {}", request.number), &refused);
     let error = if later { error.temporary() } else { error };
     Err(match cause {
         Some(cause) => error.with_source(cause),

@@ -15,11 +15,12 @@ use crate::remote::{ByteStream, Command, CommandOutput, OnLine, Remote};
 pub(super) struct OnMachine {
     remote: Arc<dyn Remote>,
     machine: Machine,
+    folder: String,
 }
 
 impl OnMachine {
-    pub(super) fn new(remote: Arc<dyn Remote>, machine: Machine) -> Self {
-        Self { remote, machine }
+    pub(super) fn new(remote: Arc<dyn Remote>, machine: Machine, folder: String) -> Self {
+        Self { remote, machine, folder }
     }
 }
 
@@ -34,7 +35,7 @@ impl Remote for OnMachine {
             return Err(Error::new(ErrorKind::Bootstrap, "the command is empty"));
         };
         let mut wrapped = command.clone();
-        wrapped.argv = ["sh", "-c", ENTER, self.machine.folder.as_str()].map(str::to_owned).to_vec();
+        wrapped.argv = ["sh", "-c", ENTER, self.folder.as_str()].map(str::to_owned).to_vec();
         wrapped.argv.extend(command.argv.iter().cloned());
         wrapped.env.insert(MARK.to_owned(), self.machine.id.to_string());
         // Other nodes may share the host: one that asked for no accelerator sees none.
@@ -43,7 +44,7 @@ impl Remote for OnMachine {
         let output = self.remote.run(&wrapped, on_line).await?;
         let said = |what: &str| output.status == 127 && output.stderr.trim_end().ends_with(what);
         if said(GONE) {
-            let message = format!("the machine {} is gone: its folder {} is", self.machine.id, self.machine.folder);
+            let message = format!("the machine {} is gone: its folder {} is", self.machine.id, self.folder);
             return Err(Error::new(ErrorKind::Bootstrap, message));
         }
         if said(NO_PROGRAM) {
@@ -75,22 +76,18 @@ const NO_PROGRAM: &str = "skyward: no such program";
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
-    use crate::ids::{LaunchId, MachineId, NodeIndex, PoolId};
-    use crate::provider::{LaunchRequest, Offer};
+    use crate::ids::{LaunchId, MachineId, MachineNumber, OfferId, PoolId};
     use crate::remote::Process;
 
     #[tokio::test]
     async fn a_node_sees_the_accelerators_that_it_was_given_and_no_others() {
-        let (launch, pool) = (LaunchId::new("l"), PoolId::new("p"));
-        let request = LaunchRequest::new(launch, pool, NodeIndex(0), Offer::new("o", "h", 1, 1), Duration::ZERO);
         let folder = std::env::temp_dir().to_string_lossy().into_owned();
         for (given, seen) in [(None, "\n"), (Some("2,3"), "2,3\n")] {
-            let mut machine = Machine::new(&request, MachineId::new("m"), "127.0.0.1", &folder);
-            machine.facts.extend(given.map(|given| (DEVICES.to_owned(), given.to_owned())));
-            let remote = OnMachine::new(Arc::new(Process::new()), machine);
+            let facts = given.map(|given| (DEVICES.to_owned(), given.to_owned())).into_iter().collect();
+            let (id, launch, pool) = (MachineId::new("m"), LaunchId::new("l"), PoolId::new("p"));
+            let machine = Machine { id, launch, pool, number: MachineNumber(0), offer: OfferId::new("o"), facts };
+            let remote = OnMachine::new(Arc::new(Process::new()), machine, folder.clone());
             let command = Command::script("echo ${CUDA_VISIBLE_DEVICES-all}");
             assert_eq!(remote.run(&command, &|_| {}).await.unwrap().stdout, seen);
         }

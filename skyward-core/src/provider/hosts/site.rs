@@ -14,7 +14,7 @@ use super::{logind, record};
 use crate::error::{Error, ErrorKind, ErrorStatus, Result};
 use crate::ids::{MachineId, PoolId};
 use crate::provider::keeper::{self, ENDING, KEEPER};
-use crate::provider::{LaunchRequest, Machine, MachineStatus};
+use crate::provider::{LaunchRequest, Machine, MachineReport, MachineState, Offer};
 use crate::remote::{Command, CommandOutput, Remote, Ssh};
 use crate::spec::hex;
 
@@ -76,20 +76,20 @@ impl Site {
     }
 
     /// Claims a slot for a launch, or finds the one that it has.
-    pub(super) async fn claim(&self, request: &LaunchRequest, devices: &[String]) -> Result<Claim> {
+    pub(super) async fn claim(&self, offer: &Offer, request: &LaunchRequest, devices: &[String]) -> Result<Claim> {
         let machine = record::machine_id(&request.launch, &self.label)?;
         let name = folder_name(&machine);
-        let wanted = request.offer.accelerator.as_ref().map_or(0, |accelerator| accelerator.count).to_string();
+        let wanted = offer.accelerator.as_ref().map_or(0, |accelerator| accelerator.count).to_string();
         let [_, pause, looks] = keeper::arguments("", request.lease);
         // For how long a machine may live after a renewal.
         let period = (request.lease.as_secs().saturating_mul(5) / 4 + 2).to_string();
-        let (node, devices) = (request.node.to_string(), devices.join(" "));
+        let (number, devices) = (request.number.to_string(), devices.join(" "));
         let header = [
             ("machine", machine.as_str()),
             ("name", &name),
             ("launch", request.launch.as_str()),
             ("pool", record::simple(request.pool.as_str())?),
-            ("node", &node),
+            ("node", &number),
             ("pause", &pause),
             ("looks", &looks),
             ("period", &period),
@@ -108,7 +108,7 @@ impl Site {
             }));
         }
         let made = record::machines(&told.stdout, &self.host).pop();
-        made.map(Claim::Made).ok_or_else(|| {
+        made.map(|(machine, _)| Claim::Made(machine)).ok_or_else(|| {
             Error::new(ErrorKind::Provider, format!("{} did not say which machine was claimed", self.label))
                 .with_context("it said", told.stdout.lines().last().unwrap_or("nothing"))
         })
@@ -118,25 +118,29 @@ impl Site {
     pub(super) async fn list(&self, pool: &PoolId) -> Result<Vec<Machine>> {
         let header = [("pool", record::simple(pool.as_str())?)];
         let told = self.ask("list its machines", &header, &format!("{ENDING}{LIST}"), QUESTION).await?;
-        Ok(record::machines(&told.stdout, &self.host))
+        Ok(record::machines(&told.stdout, &self.host).into_iter().map(|(machine, _)| machine).collect())
     }
 
-    /// The state of machines of this host.
-    pub(super) async fn inspect(&self, machines: &[&MachineId]) -> Result<BTreeMap<String, MachineStatus>> {
+    /// What the host knows of its machines.
+    pub(super) async fn inspect(&self, machines: &[&MachineId]) -> Result<BTreeMap<String, MachineReport>> {
         let named: Vec<_> = machines.iter().map(|machine| format!("{machine}/{}", folder_name(machine))).collect();
         let header = [("machines", named.join(" "))];
         let header = header.each_ref().map(|(name, value)| (*name, value.as_str()));
         let told = self.ask("tell the state of machines", &header, &format!("{ENDING}{INSPECT}"), QUESTION).await?;
+        let places = record::machines(&told.stdout, &self.host);
+        let places: BTreeMap<_, _> =
+            places.into_iter().map(|(machine, place)| (machine.id.to_string(), place)).collect();
         let states = told.stdout.lines().filter_map(|line| line.strip_prefix("skyward-state ")?.split_once(' '));
-        let states = states.map(|(machine, state)| {
-            let state = match state {
-                "running" => MachineStatus::Running,
-                "gone" => MachineStatus::Gone,
-                _ => MachineStatus::Ending,
+        let reports = states.map(|(machine, state)| {
+            let report = match (state, places.get(machine)) {
+                ("running", Some(place)) => MachineReport::new(MachineState::Running).at(place.clone()),
+                ("running", None) => MachineReport::new(MachineState::Unknown),
+                ("gone", _) => MachineReport::new(MachineState::Gone),
+                _ => MachineReport::new(MachineState::Ending),
             };
-            (machine.to_owned(), state)
+            (machine.to_owned(), report)
         });
-        Ok(states.collect())
+        Ok(reports.collect())
     }
 
     /// Ends a machine and gives its slot back.

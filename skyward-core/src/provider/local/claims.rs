@@ -10,16 +10,17 @@ use crate::provider::{LaunchRequest, Machine};
 
 /// An address of the loopback network that no machine of this user has: the pool's own 254 where they are free.
 pub(super) fn free_address(request: &LaunchRequest, others: &[Machine]) -> Result<Ipv4Addr> {
-    let taken: BTreeSet<_> = others.iter().filter_map(|machine| machine.address.parse::<Ipv4Addr>().ok()).collect();
+    let address = |machine: &Machine| machine.facts.get(ADDRESS)?.parse::<Ipv4Addr>().ok();
+    let taken: BTreeSet<_> = others.iter().filter_map(address).collect();
     let foreign: BTreeSet<_> = others
         .iter()
         .filter(|machine| machine.pool != request.pool)
-        .filter_map(|machine| machine.address.parse::<Ipv4Addr>().ok())
+        .filter_map(address)
         .map(|address| address.octets()[..3].to_vec())
         .collect();
     let digest = Sha256::digest(request.pool.as_str());
     let block = u32::from(digest[0]) << 8 | u32::from(digest[1]);
-    let (steps, host) = (request.node.0 / HOSTS, request.node.0 % HOSTS + 1);
+    let (steps, host) = (request.number.0 / HOSTS, request.number.0 % HOSTS + 1);
     (0..BLOCKS)
         .map(|tries| {
             let block = (1 << 8) + (block + steps * STRIDE + tries) % BLOCKS;
@@ -28,8 +29,8 @@ pub(super) fn free_address(request: &LaunchRequest, others: &[Machine]) -> Resul
         .filter(|address| !taken.contains(address) && !foreign.contains(&address.octets()[..3]))
         .find(|address| TcpListener::bind((*address, 0)).is_ok())
         .ok_or_else(|| {
-            Error::new(ErrorKind::Provider, "this host has no free loopback address for the node")
-                .with_context("node", request.node)
+            Error::new(ErrorKind::Provider, "this host has no free loopback address for the machine")
+                .with_context("machine", request.number)
                 .with_hint("the local provider needs 127.0.0.0/8 on the interface `lo`: `ip addr show lo`")
         })
 }
@@ -47,14 +48,17 @@ pub(super) fn free_devices(
     match free.get(..wanted as usize) {
         Some(given) => Ok(given.join(",")),
         None => {
-            let (node, has, left) = (request.node, devices.len(), free.len());
-            let message = format!("node {node} needs {wanted} accelerators; this host has {has}, and {left} are free");
+            let (number, has, left) = (request.number, devices.len(), free.len());
+            let message =
+                format!("machine {number} needs {wanted} accelerators; this host has {has}, and {left} are free");
             Err(Error::new(ErrorKind::Provider, message)
                 .with_hint("ask for fewer nodes, or fewer accelerators on each"))
         }
     }
 }
 
+/// The fact that holds a machine's address.
+pub(super) const ADDRESS: &str = "address";
 /// The fact that holds a node's accelerators, and the variable that shows them to its processes.
 pub(super) const DEVICES: &str = "CUDA_VISIBLE_DEVICES";
 /// 127.1.0.0 to 127.254.255.0.
@@ -68,22 +72,19 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::ids::{Attempt, LaunchId, MachineId, NodeIndex, PoolId};
-    use crate::provider::Offer;
+    use crate::ids::{Attempt, LaunchId, MachineId, MachineNumber, OfferId, PoolId};
+    use crate::provider::Facts;
 
-    fn request(pool: &str, node: u32) -> LaunchRequest {
-        let (pool, node) = (PoolId::new(pool), NodeIndex(node));
-        LaunchRequest::new(
-            LaunchId::of(&pool, node, Attempt(1)),
-            pool,
-            node,
-            Offer::new("host", "here", 1, 1),
-            Duration::ZERO,
-        )
+    fn request(pool: &str, number: u32) -> LaunchRequest {
+        let (pool, number) = (PoolId::new(pool), MachineNumber(number));
+        LaunchRequest::new(LaunchId::of(&pool, number, Attempt(1)), pool, number, Duration::ZERO)
     }
 
     fn machine(request: &LaunchRequest, address: Ipv4Addr) -> Machine {
-        Machine::new(request, MachineId::new("m"), address.to_string(), "/x")
+        let (id, offer) = (MachineId::new("m"), OfferId::new("host"));
+        let (launch, pool, number) = (request.launch.clone(), request.pool.clone(), request.number);
+        let facts = Facts::from([(ADDRESS.to_owned(), address.to_string())]);
+        Machine { id, launch, pool, number, offer, facts }
     }
 
     #[test]
@@ -111,7 +112,7 @@ mod tests {
             assert!(address.is_loopback());
             machines.push(machine(&request, address));
         }
-        let addresses: BTreeSet<_> = machines.iter().map(|machine| &machine.address).collect();
+        let addresses: BTreeSet<_> = machines.iter().map(|machine| &machine.facts[ADDRESS]).collect();
         assert_eq!(addresses.len(), 1000);
     }
 
@@ -124,6 +125,6 @@ mod tests {
         let others = [first];
         assert_eq!(free_devices(&request("p-a", 1), 1, &devices, &others).unwrap(), "2");
         let error = free_devices(&request("p-b", 0), 2, &devices, &others).unwrap_err();
-        assert_eq!(error.message(), "node 0 needs 2 accelerators; this host has 3, and 1 are free");
+        assert_eq!(error.message(), "machine 0 needs 2 accelerators; this host has 3, and 1 are free");
     }
 }

@@ -10,11 +10,11 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{FlockOperation, flock};
 use sha2::{Digest, Sha256};
 
-use super::claims::{DEVICES, free_address, free_devices};
+use super::claims::{ADDRESS, DEVICES, free_address, free_devices};
 use super::marked::user;
 use crate::error::{Error, ErrorKind, Result};
-use crate::ids::{LaunchId, MachineId, NodeIndex, PoolId};
-use crate::provider::{LaunchRequest, Machine, Offer, client};
+use crate::ids::{LaunchId, MachineId, MachineNumber, OfferId, PoolId};
+use crate::provider::{Facts, LaunchBatch, LaunchRequest, Machine, MachineReport, MachineState, Place, client};
 use crate::spec::hex;
 
 /// The folder that holds all pools of this user on this host.
@@ -41,9 +41,13 @@ impl Folders {
     }
 
     /// The root, wherever the process that reads this is on this machine.
-    pub(super) fn identity(&self) -> Option<String> {
-        let root = std::path::absolute(&self.root).ok()?.into_os_string().into_string().ok()?;
-        Some(format!("{root} on {}", client::machine()))
+    pub(super) fn identity(&self) -> Result<String> {
+        let root = std::path::absolute(&self.root).map_err(|error| cannot("find", &self.root, error))?;
+        match root.to_str() {
+            Some(root) => Ok(format!("{root} on {}", client::machine())),
+            None => Err(Error::new(ErrorKind::Provider, format!("the path {} is not UTF-8", root.display()))
+                .with_hint(format!("set {} to a folder with a plain name", self.variable))),
+        }
     }
 
     /// The root that an identity names, if it is on this machine.
@@ -61,7 +65,7 @@ impl Folders {
     }
 
     /// Makes a machine's folder and record, or finds those of an earlier call for the same launch. `devices` are the accelerators of the host.
-    pub(super) fn create(&self, request: &LaunchRequest, devices: &[String]) -> Result<Machine> {
+    pub(super) fn create(&self, batch: &LaunchBatch, request: &LaunchRequest, devices: &[String]) -> Result<Machine> {
         let id = machine_id(request)?;
         let folder = self.machine(&id)?;
         self.check_length(&folder)?;
@@ -72,9 +76,9 @@ impl Folders {
         }
         let others = self.records()?;
         let address = free_address(request, &others)?;
-        let mut machine = Machine::new(request, id, address.to_string(), folder.to_string_lossy());
-        machine.on_client_host = true;
-        if let Some(wanted) = &request.offer.accelerator {
+        let mut machine = Machine::of(batch, request, id);
+        machine.facts.insert(ADDRESS.into(), address.to_string());
+        if let Some(wanted) = &batch.offer.accelerator {
             machine.facts.insert(DEVICES.into(), free_devices(request, wanted.count, devices, &others)?);
         }
         let failed = |error: io::Error| cannot("make", &folder, error);
@@ -103,29 +107,38 @@ impl Folders {
         let of_name = |folder: &PathBuf| self.of_mark(pool, &format!("{pool}.{}", folder.file_name()?.to_str()?));
         let mut machines: Vec<_> =
             folders.iter().filter_map(|folder| read_record(folder).or_else(|| of_name(folder))).collect();
-        machines.sort_by_key(|machine| machine.node);
+        machines.sort_by_key(|machine| machine.number);
         Ok(machines)
+    }
+
+    /// What is reported of a machine whose folder is there. One whose removal was cut short has lost its record, and is on its way out.
+    pub(super) fn running(&self, machine: &MachineId) -> Result<MachineReport> {
+        let folder = self.machine(machine)?;
+        Ok(match record(&folder) {
+            Ok(Some(Machine { facts, .. })) => {
+                let address = facts.get(ADDRESS).cloned().unwrap_or_default();
+                let place = Place::new(address, folder.to_string_lossy()).on_client_host();
+                MachineReport::new(MachineState::Running).at(place)
+            }
+            Ok(None) => MachineReport::new(MachineState::Ending),
+            Err(error) => {
+                let words = format!("its record in {} cannot be read: {error}", folder.display());
+                MachineReport::new(MachineState::Unknown).saying(words)
+            }
+        })
     }
 
     /// The machine of this pool whose processes carry the mark, when its record is gone.
     pub(super) fn of_mark(&self, pool: &PoolId, mark: &str) -> Option<Machine> {
         let id = MachineId::new(mark);
         let (of, suffix) = split(&id).ok()?;
-        let node = suffix.strip_prefix('n')?.split('-').next()?.parse().ok()?;
+        let number = suffix.strip_prefix('n')?.split('-').next()?.parse().ok()?;
         if of != pool.as_str() {
             return None;
         }
-        let request = LaunchRequest::new(
-            LaunchId::new(format!("{pool}-{suffix}")),
-            pool.clone(),
-            NodeIndex(node),
-            Offer::new("host", "this host", 0, 0),
-            std::time::Duration::ZERO,
-        );
-        let folder = self.machine(&id).ok()?;
-        let mut machine = Machine::new(&request, id, "", folder.to_string_lossy());
-        machine.on_client_host = true;
-        Some(machine)
+        let launch = LaunchId::new(format!("{pool}-{suffix}"));
+        let (number, offer) = (MachineNumber(number), OfferId::new("host"));
+        Some(Machine { id, launch, pool: pool.clone(), number, offer, facts: Facts::new() })
     }
 
     pub(super) fn remove(&self, folder: &Path) -> Result<()> {
@@ -187,14 +200,14 @@ fn machine_id(request: &LaunchRequest) -> Result<MachineId> {
     let pool = simple(request.pool.as_str())?;
     let launch = request.launch.as_str();
     let named = launch.strip_prefix(pool).and_then(|rest| rest.strip_prefix('-')).filter(|rest| {
-        rest.starts_with(&format!("n{}", request.node))
+        rest.starts_with(&format!("n{}", request.number))
             && !rest.contains('.')
             && rest.len() <= 16
             && simple(rest).is_ok()
     });
     let suffix = match named {
         Some(rest) => rest.to_owned(),
-        None => format!("n{}-{}", request.node, hex(&Sha256::digest(launch)[..4])),
+        None => format!("n{}-{}", request.number, hex(&Sha256::digest(launch)[..4])),
     };
     Ok(MachineId::new(format!("{pool}.{suffix}")))
 }
@@ -216,7 +229,34 @@ fn unknown(name: &str) -> Error {
 }
 
 fn read_record(folder: &Path) -> Option<Machine> {
-    serde_json::from_slice(&std::fs::read(folder.join(RECORD)).ok()?).ok()
+    record(folder).ok().flatten()
+}
+
+/// The record in a machine's folder; none where there is none.
+fn record(folder: &Path) -> io::Result<Option<Machine>> {
+    match std::fs::read(folder.join(RECORD)) {
+        Ok(json) => Ok(Some(serde_json::from_slice::<Recorded>(&json)?.machine())),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// A machine as its record has it, also one of an older version.
+#[derive(serde::Deserialize)]
+struct Recorded {
+    #[serde(flatten)]
+    machine: Machine,
+    /// Where it was before it was one of the facts.
+    address: Option<String>,
+}
+
+impl Recorded {
+    fn machine(mut self) -> Machine {
+        if let Some(address) = self.address {
+            self.machine.facts.entry(ADDRESS.into()).or_insert(address);
+        }
+        self.machine
+    }
 }
 
 fn subfolders(folder: &Path) -> io::Result<Vec<PathBuf>> {

@@ -2,6 +2,7 @@
 
 use std::process::{Command, Stdio};
 
+use crate::ids::OfferId;
 use crate::provider::Offer;
 use crate::provider::models::{Model, parse_smi};
 use crate::spec::Accelerator;
@@ -16,11 +17,16 @@ pub(in crate::provider) fn offers(look: Look) -> Vec<Offer> {
         let kind = model.kind();
         let same = |offer: &&mut Offer| offer.accelerator.as_ref().is_some_and(|other| other.kind == kind);
         match offers.iter_mut().find(same).and_then(|offer| offer.accelerator.as_mut()) {
-            Some(accelerator) => accelerator.count = (accelerator.count + 1).min(visible),
+            Some(accelerator) => {
+                accelerator.count = (accelerator.count + 1).min(visible);
+                // Any of them may be given.
+                accelerator.memory_gib = accelerator.memory_gib.zip(model.memory_gib).map(|(a, b)| a.min(b));
+            }
             None if visible > 0 => {
                 let mut accelerator = Accelerator::new(kind, 1);
                 accelerator.memory_gib = model.memory_gib;
                 let mut offer = plain.clone();
+                offer.id = OfferId::new(format!("host with {}", accelerator.kind));
                 offer.accelerator = Some(accelerator);
                 offers.push(offer);
             }

@@ -3,7 +3,7 @@ use std::process::{Child, Stdio};
 use std::sync::Mutex;
 
 use super::*;
-use crate::ids::{Attempt, LaunchId, NodeIndex};
+use crate::ids::{Attempt, LaunchId, MachineNumber};
 use crate::remote::Command;
 use crate::spec::Accelerator;
 
@@ -20,23 +20,40 @@ impl Host {
         Self { local: Local::new().runtime_dir(&root), root, pools: Mutex::default() }
     }
 
-    fn request(&self, pool: &PoolId, node: u32) -> LaunchRequest {
+    fn batch(&self, pool: &PoolId, number: u32) -> LaunchBatch {
         self.pools.lock().unwrap().push(pool.clone());
-        let launch = LaunchId::of(pool, NodeIndex(node), Attempt(1));
-        LaunchRequest::new(launch, pool.clone(), NodeIndex(node), Offer::new("host", "here", 1, 1), Duration::ZERO)
+        let number = MachineNumber(number);
+        let request = LaunchRequest::new(LaunchId::of(pool, number, Attempt(1)), pool.clone(), number, Duration::ZERO);
+        LaunchBatch::one(Offer::new("host", "here", 1, 1), request)
     }
 
-    async fn launch(&self, pool: &PoolId, node: u32) -> Machine {
-        self.local.launch(&self.request(pool, node)).await.unwrap()
+    async fn launch(&self, pool: &PoolId, number: u32) -> Machine {
+        launch(&self.local, &self.batch(pool, number)).await.unwrap()
     }
 
-    async fn status(&self, machine: &Machine) -> MachineStatus {
-        self.local.inspect(std::slice::from_ref(&machine.id)).await.unwrap()[0]
+    async fn report(&self, machine: &Machine) -> MachineReport {
+        self.local.inspect(std::slice::from_ref(&machine.id)).await.unwrap().remove(0)
+    }
+
+    async fn state(&self, machine: &Machine) -> MachineState {
+        self.report(machine).await.state
+    }
+
+    async fn place(&self, machine: &Machine) -> Place {
+        self.report(machine).await.place.unwrap()
+    }
+
+    async fn connect(&self, machine: &Machine) -> Result<Box<dyn Remote>> {
+        self.local.connect(machine, &Place::new("", "")).await
+    }
+
+    async fn terminate(&self, machine: &MachineId) -> Result<()> {
+        self.local.terminate(std::slice::from_ref(machine)).await.remove(0)
     }
 
     /// Runs a script on a machine.
     async fn run(&self, machine: &Machine, script: &str) -> String {
-        let remote = self.local.connect(machine).await.unwrap();
+        let remote = self.connect(machine).await.unwrap();
         let output = remote.run(&Command::script(script), &|_| {}).await.unwrap();
         assert!(output.success(), "{output:?}");
         output.stdout
@@ -52,6 +69,11 @@ impl Drop for Host {
         }
         let _ = std::fs::remove_dir_all(&self.root);
     }
+}
+
+/// Launches the one machine of a batch.
+async fn launch(local: &Local, batch: &LaunchBatch) -> Result<Machine> {
+    local.launch(batch).await.remove(0)
 }
 
 fn lives(pid: &str) -> bool {
@@ -89,23 +111,25 @@ async fn a_machine_is_a_private_folder_with_an_address_that_can_be_bound() {
     let host = Host::new();
     let machine = host.launch(&PoolId::random(), 3).await;
     let mode = |path: &str| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
-    assert_eq!(mode(&machine.folder), 0o700);
+    let place = host.place(&machine).await;
+    assert_eq!(mode(&place.folder), 0o700);
     assert_eq!(mode(host.root.to_str().unwrap()), 0o700);
-    assert!(machine.on_client_host && machine.folder.len() <= 60, "{machine:?}");
-    std::net::TcpListener::bind((machine.address.as_str(), 0)).unwrap();
-    assert_eq!(host.status(&machine).await, MachineStatus::Running);
+    assert!(place.on_client_host && place.folder.len() <= 60, "{place:?}");
+    std::net::TcpListener::bind((place.address.as_str(), 0)).unwrap();
+    assert_eq!(host.state(&machine).await, MachineState::Running);
 }
 
 #[tokio::test]
 async fn the_same_launch_gives_the_same_machine_also_to_another_process_and_at_the_same_time() {
     let host = Host::new();
-    let request = host.request(&PoolId::random(), 0);
+    let pool = PoolId::random();
+    let batch = host.batch(&pool, 0);
     let other = Local::new().runtime_dir(&host.root);
-    let (a, b) = tokio::join!(host.local.launch(&request), other.launch(&request));
-    let again = host.local.launch(&request).await.unwrap();
+    let (a, b) = tokio::join!(launch(&host.local, &batch), launch(&other, &batch));
+    let again = launch(&host.local, &batch).await.unwrap();
     assert_eq!(a.unwrap(), again);
     assert_eq!(b.unwrap(), again);
-    assert_eq!(host.local.list(&request.pool).await.unwrap(), [again]);
+    assert_eq!(host.local.list(&pool).await.unwrap(), [again]);
 }
 
 #[tokio::test]
@@ -113,27 +137,29 @@ async fn another_try_for_the_same_node_is_another_machine() {
     let host = Host::new();
     let pool = PoolId::random();
     let first = host.launch(&pool, 0).await;
-    let mut request = host.request(&pool, 0);
-    request.launch = LaunchId::of(&pool, NodeIndex(0), Attempt(2));
-    let second = host.local.launch(&request).await.unwrap();
-    assert!(first.id != second.id && first.folder != second.folder && first.address != second.address);
-    request.launch = LaunchId::new("some/../thing else");
-    let third = host.local.launch(&request).await.unwrap();
-    assert_eq!(host.local.launch(&request).await.unwrap(), third);
+    let mut batch = host.batch(&pool, 0);
+    batch.requests[0].launch = LaunchId::of(&pool, MachineNumber(0), Attempt(2));
+    let second = launch(&host.local, &batch).await.unwrap();
+    let (one, two) = (host.place(&first).await, host.place(&second).await);
+    assert!(first.id != second.id && one.folder != two.folder && one.address != two.address);
+    batch.requests[0].launch = LaunchId::new("some/../thing else");
+    let third = launch(&host.local, &batch).await.unwrap();
+    assert_eq!(launch(&host.local, &batch).await.unwrap(), third);
     assert_eq!(host.local.list(&pool).await.unwrap().len(), 3);
 }
 
 #[tokio::test]
 async fn a_dropped_launch_leaves_at_most_what_list_finds() {
     let host = Host::new();
-    let request = host.request(&PoolId::random(), 0);
-    let launch = host.local.launch(&request);
+    let pool = PoolId::random();
+    let batch = host.batch(&pool, 0);
+    let launch = host.local.launch(&batch);
     tokio::pin!(launch);
     let polled = std::future::poll_fn(|context| std::task::Poll::Ready(launch.as_mut().poll(context))).await;
-    let listed = host.local.list(&request.pool).await.unwrap();
+    let listed = host.local.list(&pool).await.unwrap();
     assert_eq!(listed.len(), usize::from(polled.is_ready()));
-    host.local.teardown(&request.pool).await.unwrap();
-    assert_eq!(host.local.list(&request.pool).await.unwrap(), []);
+    host.local.teardown(&pool).await.unwrap();
+    assert_eq!(host.local.list(&pool).await.unwrap(), []);
 }
 
 #[tokio::test]
@@ -143,15 +169,16 @@ async fn list_finds_by_folder_and_by_process_and_only_its_own_pool() {
     let (a, b) = (host.launch(&pool, 0).await, host.launch(&pool, 1).await);
     host.launch(&PoolId::random(), 0).await;
     host.run(&b, "setsid sleep 600 >/dev/null 2>&1 &").await;
-    std::fs::remove_dir_all(&b.folder).unwrap();
-    std::fs::remove_file(std::path::Path::new(&a.folder).join("machine.json")).unwrap();
+    let (at_a, at_b) = (host.place(&a).await.folder, host.place(&b).await.folder);
+    std::fs::remove_dir_all(at_b).unwrap();
+    std::fs::remove_file(std::path::Path::new(&at_a).join("machine.json")).unwrap();
     let listed = Local::new().runtime_dir(&host.root).list(&pool).await.unwrap();
-    let known: Vec<_> = listed.iter().map(|machine| (&machine.id, &machine.launch, machine.node)).collect();
-    assert_eq!(known, [(&a.id, &a.launch, a.node), (&b.id, &b.launch, b.node)]);
-    assert_eq!(host.status(&b).await, MachineStatus::Ending);
+    let known: Vec<_> = listed.iter().map(|machine| (&machine.id, &machine.launch, machine.number)).collect();
+    assert_eq!(known, [(&a.id, &a.launch, a.number), (&b.id, &b.launch, b.number)]);
+    assert_eq!(host.state(&b).await, MachineState::Ending);
     host.local.teardown(&pool).await.unwrap();
     assert_eq!(host.local.list(&pool).await.unwrap(), []);
-    assert_eq!(host.status(&b).await, MachineStatus::Gone);
+    assert_eq!(host.state(&b).await, MachineState::Gone);
 }
 
 #[tokio::test]
@@ -159,6 +186,7 @@ async fn terminate_ends_the_whole_tree_and_nobody_else() {
     let host = Host::new();
     let pool = PoolId::random();
     let (machine, neighbour) = (host.launch(&pool, 1).await, host.launch(&pool, 11).await);
+    let folder = host.place(&machine).await.folder;
     let mut unmarked = Bystander::new(None);
     let mut similar = Bystander::new(Some(&format!("{}1x", machine.id)));
     let script = "
@@ -166,7 +194,7 @@ async fn terminate_ends_the_whole_tree_and_nobody_else() {
         setsid sh -c 'echo $$; exec >/dev/null 2>&1; sleep 600 & sleep 600' &
         setsid env -i sh -c 'echo $$; exec sleep 600' &
         exec sleep 600";
-    let remote = host.local.connect(&machine).await.unwrap();
+    let remote = host.connect(&machine).await.unwrap();
     let pids = Mutex::new(Vec::new());
     let command = Command::script(script);
     let on_line = |line: &str| pids.lock().unwrap().push(line.to_owned());
@@ -178,7 +206,7 @@ async fn terminate_ends_the_whole_tree_and_nobody_else() {
             }
         };
         tokio::time::timeout(PATIENCE, started).await.unwrap();
-        host.local.terminate(&machine.id).await.unwrap();
+        host.terminate(&machine.id).await.unwrap();
     };
     let (output, ()) = tokio::join!(remote.run(&command, &on_line), terminate);
     assert_eq!(output.unwrap().status, 137);
@@ -186,10 +214,10 @@ async fn terminate_ends_the_whole_tree_and_nobody_else() {
         assert!(!lives(pid), "{pid} lives on");
     }
     assert!(unmarked.lives() && similar.lives() && lives(neighbours.trim()));
-    assert_eq!(host.status(&machine).await, MachineStatus::Gone);
-    assert_eq!(host.status(&neighbour).await, MachineStatus::Running);
-    assert!(!std::path::Path::new(&machine.folder).exists());
-    host.local.terminate(&neighbour.id).await.unwrap();
+    assert_eq!(host.state(&machine).await, MachineState::Gone);
+    assert_eq!(host.state(&neighbour).await, MachineState::Running);
+    assert!(!std::path::Path::new(&folder).exists());
+    host.terminate(&neighbour.id).await.unwrap();
     assert!(!lives(neighbours.trim()));
 }
 
@@ -197,9 +225,9 @@ async fn terminate_ends_the_whole_tree_and_nobody_else() {
 async fn terminate_is_fine_for_the_unknown_and_for_the_ended() {
     let host = Host::new();
     let machine = host.launch(&PoolId::random(), 0).await;
-    host.local.terminate(&MachineId::new("p-unknown.n0-a1")).await.unwrap();
-    host.local.terminate(&machine.id).await.unwrap();
-    host.local.terminate(&machine.id).await.unwrap();
+    host.terminate(&MachineId::new("p-unknown.n0-a1")).await.unwrap();
+    host.terminate(&machine.id).await.unwrap();
+    host.terminate(&machine.id).await.unwrap();
     host.local.teardown(&machine.pool).await.unwrap();
     host.local.teardown(&machine.pool).await.unwrap();
     host.local.teardown(&PoolId::random()).await.unwrap();
@@ -209,20 +237,21 @@ async fn terminate_is_fine_for_the_unknown_and_for_the_ended() {
 async fn what_a_payload_made_unremovable_is_removed() {
     let host = Host::new();
     let machine = host.launch(&PoolId::random(), 0).await;
+    let folder = host.place(&machine).await.folder;
     host.run(&machine, "mkdir -p a/b; touch a/b/c; chmod 500 a/b; chmod 000 a").await;
-    host.local.terminate(&machine.id).await.unwrap();
-    assert!(!std::path::Path::new(&machine.folder).exists());
+    host.terminate(&machine.id).await.unwrap();
+    assert!(!std::path::Path::new(&folder).exists());
 }
 
 #[tokio::test]
 async fn nothing_is_started_on_a_machine_that_is_gone() {
     let host = Host::new();
     let machine = host.launch(&PoolId::random(), 0).await;
-    let remote = host.local.connect(&machine).await.unwrap();
-    host.local.terminate(&machine.id).await.unwrap();
+    let remote = host.connect(&machine).await.unwrap();
+    host.terminate(&machine.id).await.unwrap();
     let error = remote.run(&Command::script("true"), &|_| {}).await.unwrap_err();
     assert!(error.message().contains("is gone"), "{error}");
-    assert!(host.local.connect(&machine).await.unwrap_err().message().contains("is gone"));
+    assert!(host.connect(&machine).await.unwrap_err().message().contains("is gone"));
 }
 
 #[tokio::test]
@@ -230,7 +259,7 @@ async fn a_machine_outlives_the_provider_value_and_its_commands_carry_the_mark()
     let host = Host::new();
     let machine = host.launch(&PoolId::random(), 0).await;
     let output = host.run(&machine, "echo $SKYWARD_MACHINE; pwd").await;
-    let folder = std::path::Path::new(&machine.folder).canonicalize().unwrap();
+    let folder = std::path::PathBuf::from(host.place(&machine).await.folder).canonicalize().unwrap();
     assert_eq!(output, format!("{}\n{}\n", machine.id, folder.display()));
 }
 
@@ -241,7 +270,8 @@ async fn two_pools_share_no_address() {
     for _ in 0..8 {
         let pool = PoolId::random();
         for node in 0..4 {
-            addresses.insert(host.launch(&pool, node).await.address);
+            let machine = host.launch(&pool, node).await;
+            addresses.insert(host.place(&machine).await.address);
         }
     }
     assert_eq!(addresses.len(), 32);
@@ -251,7 +281,7 @@ async fn two_pools_share_no_address() {
 async fn a_path_that_is_too_long_for_sockets_names_the_variable_to_set() {
     let long = std::env::temp_dir().join("a-path-that-is-far-too-long-for-the-sockets-of-the-workers");
     let host = Host { local: Local::new().runtime_dir(&long), root: long, pools: Mutex::default() };
-    let error = host.local.launch(&host.request(&PoolId::random(), 0)).await.unwrap_err();
+    let error = launch(&host.local, &host.batch(&PoolId::random(), 0)).await.unwrap_err();
     assert!(error.message().contains("at most 60"), "{error}");
     assert!(error.hint().unwrap().contains("SKYWARD_RUNTIME_DIR"));
     assert!(!host.root.exists());
@@ -262,7 +292,7 @@ async fn a_folder_that_others_may_write_to_is_refused() {
     let host = Host::new();
     std::fs::create_dir(&host.root).unwrap();
     std::fs::set_permissions(&host.root, std::fs::Permissions::from_mode(0o777)).unwrap();
-    let error = host.local.launch(&host.request(&PoolId::random(), 0)).await.unwrap_err();
+    let error = launch(&host.local, &host.batch(&PoolId::random(), 0)).await.unwrap_err();
     assert!(error.message().ends_with("others may write to it"), "{error}");
 }
 
@@ -270,10 +300,10 @@ async fn a_folder_that_others_may_write_to_is_refused() {
 async fn ids_that_lead_out_of_the_folder_are_refused() {
     let host = Host::new();
     for id in ["../x.n0", "/etc.n0", "p.n0/../..", "..", "", "x"] {
-        let error = host.local.terminate(&MachineId::new(id)).await.unwrap_err();
+        let error = host.terminate(&MachineId::new(id)).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Provider, "{id}");
     }
-    host.local.launch(&host.request(&PoolId::new("../x"), 0)).await.unwrap_err();
+    launch(&host.local, &host.batch(&PoolId::new("../x"), 0)).await.unwrap_err();
 }
 
 #[test]

@@ -1,4 +1,4 @@
-# Tells the state of machines. The lines before this one set: machines, each with the name of its folder after a slash.
+# Tells the state of machines, and the records of those that run. The lines before this one set: machines, each with the name of its folder after a slash.
 set -f
 set -- $machines
 set +f
@@ -9,6 +9,7 @@ for one in "$@"; do
     # One whose keeper was killed lives for as long as its lease is renewed.
     if [ -n "$file" ] && { held "$file" || is_renewed "$file" "$folder"; }; then
         echo "skyward-state $machine running"
+        tell "$file" "$folder"
         continue
     fi
     left=$(members "$machine") || fail "no process can be started to look for those of the machine"

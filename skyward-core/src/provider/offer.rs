@@ -1,0 +1,42 @@
+//! What a provider could launch.
+
+use serde::{Deserialize, Serialize};
+
+use crate::ids::OfferId;
+use crate::spec::Accelerator;
+
+/// A machine type at a price, in a place.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Offer {
+    /// What tells it from the provider's other offers.
+    pub id: OfferId,
+    /// The provider's name for the machine type.
+    pub machine_type: String,
+    /// Where.
+    pub place: String,
+    /// US dollars per hour; 0 where nothing is paid, and none where the price is not known.
+    pub usd_per_hour: Option<f64>,
+    /// CPU cores.
+    pub cpus: u32,
+    /// Memory in GiB.
+    pub memory_gib: u32,
+    /// Its accelerators.
+    pub accelerator: Option<Accelerator>,
+}
+
+impl Offer {
+    /// An offer without accelerators for which nothing is paid; its id is the machine type.
+    pub fn new(machine_type: impl Into<String>, place: impl Into<String>, cpus: u32, memory_gib: u32) -> Self {
+        let machine_type = machine_type.into();
+        Self {
+            id: OfferId::new(machine_type.clone()),
+            machine_type,
+            place: place.into(),
+            usd_per_hour: Some(0.0),
+            cpus,
+            memory_gib,
+            accelerator: None,
+        }
+    }
+}

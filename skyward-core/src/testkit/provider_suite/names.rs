@@ -1,0 +1,122 @@
+//! Clauses on what a provider says before anything is launched, and on what it prepares.
+
+use std::time::Duration;
+
+use tokio::time::timeout;
+
+use super::trial::{ask, require, trial};
+use crate::ids::PoolId;
+use crate::provider::{Provider, Requirements};
+use crate::testkit::Violation;
+
+/// `name` is one word in lower case, and never changes.
+///
+/// # Errors
+///
+/// What was seen.
+///
+/// # Cancel safety
+///
+/// Starts nothing.
+pub async fn name_is_one_word(provider: &(impl Provider + Clone)) -> Result<(), Violation> {
+    let (name, again) = (provider.name().to_owned(), provider.name());
+    let good = name.starts_with(|c: char| c.is_ascii_lowercase())
+        && name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-' || c == '_');
+    let clause = "name_is_one_word";
+    require(clause, good, || format!("the name is {name:?}"))?;
+    require(clause, name == again, || format!("the name was {name:?}, then {again:?}"))
+}
+
+/// Every offer meets the requirements, and what nobody has is not offered.
+///
+/// # Errors
+///
+/// What was seen.
+///
+/// # Cancel safety
+///
+/// Starts nothing.
+pub async fn offers_meet_the_requirements(provider: &(impl Provider + Clone)) -> Result<(), Violation> {
+    let clause = "offers_meet_the_requirements";
+    let all = ask(clause, "offers", provider.offers(&Requirements::default())).await?;
+    let Some(largest) = all.iter().map(|offer| offer.cpus).max() else { return Ok(()) };
+    for requirements in [
+        Requirements { cpus: Some(largest), ..Requirements::default() },
+        Requirements { cpus: Some(u32::MAX), ..Requirements::default() },
+        Requirements { memory_gib: Some(u32::MAX), ..Requirements::default() },
+    ] {
+        let offers = ask(clause, "offers", provider.offers(&requirements)).await?;
+        let short = offers.iter().find(|offer| {
+            requirements.cpus.is_some_and(|cpus| offer.cpus < cpus)
+                || requirements.memory_gib.is_some_and(|memory| offer.memory_gib < memory)
+        });
+        require(clause, short.is_none(), || format!("{short:?} was offered for {requirements:?}"))?;
+    }
+    Ok(())
+}
+
+/// `prepare` may be called more than once.
+///
+/// # Errors
+///
+/// What was seen.
+///
+/// # Cancel safety
+///
+/// Dropping the future may leave what `prepare` made.
+pub async fn prepare_is_repeatable(provider: &(impl Provider + Clone)) -> Result<(), Violation> {
+    trial("prepare_is_repeatable", provider, async |trial| {
+        trial.ask("prepare", provider.prepare(&trial.prepared())).await?;
+        trial.ask("prepare, again", provider.prepare(&trial.prepared())).await
+    })
+    .await
+}
+
+/// `teardown` may be called more than once, and without `prepare` or `launch` having finished.
+///
+/// # Errors
+///
+/// What was seen.
+///
+/// # Cancel safety
+///
+/// Dropping the future may leave the machine.
+pub async fn teardown_is_idempotent(provider: &(impl Provider + Clone)) -> Result<(), Violation> {
+    trial("teardown_is_idempotent", provider, async |trial| {
+        trial.ask("teardown of a pool that never was", provider.teardown(&PoolId::random())).await?;
+        // Dropped after one poll: it may have made anything, or nothing.
+        let _ = timeout(Duration::ZERO, provider.prepare(&trial.prepared())).await;
+        trial.ask("teardown after a dropped prepare", provider.teardown(&trial.pool)).await?;
+        let machine = trial.launch(0).await?;
+        trial.terminate(&machine.id).await?;
+        trial.gone(&machine.id).await?;
+        trial.ask("teardown", provider.teardown(&trial.pool)).await?;
+        trial.ask("teardown, again", provider.teardown(&trial.pool)).await
+    })
+    .await
+}
+
+/// The end of one pool leaves the machines of another alone.
+///
+/// # Errors
+///
+/// What was seen.
+///
+/// # Cancel safety
+///
+/// Dropping the future may leave the machines.
+pub async fn teardown_leaves_other_pools(provider: &(impl Provider + Clone)) -> Result<(), Violation> {
+    trial("teardown_leaves_other_pools", provider, async |here| {
+        trial("teardown_leaves_other_pools", provider, async |there| {
+            let (a, b) = (here.launch(0).await?, there.launch(0).await?);
+            here.terminate(&a.id).await?;
+            here.gone(&a.id).await?;
+            here.ask("teardown", provider.teardown(&here.pool)).await?;
+            let report = there.report(&b.id).await?;
+            let alive = !report.state.is_over();
+            there.require(alive, || format!("with another pool's end the machine {} is {report}", b.id))
+        })
+        .await
+    })
+    .await
+}

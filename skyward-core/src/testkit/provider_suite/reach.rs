@@ -1,0 +1,66 @@
+//! Clauses on `connect`.
+
+use tokio::time::timeout;
+
+use super::trial::{LONGEST, trial};
+use crate::provider::Provider;
+use crate::remote::Command;
+use crate::testkit::Violation;
+
+/// `connect` reaches the machine, in whose folder files can be put.
+///
+/// # Errors
+///
+/// What was seen.
+///
+/// # Cancel safety
+///
+/// Dropping the future may leave the machine.
+pub async fn connect_reaches_the_machine(provider: &(impl Provider + Clone)) -> Result<(), Violation> {
+    trial("connect_reaches_the_machine", provider, async |trial| {
+        let (a, b) = (trial.launch(0).await?, trial.launch(1).await?);
+        for machine in [&a, &b] {
+            let (remote, place) = (trial.connect(machine).await?, trial.there(machine).await?);
+            let path = format!("{}/who", place.folder);
+            trial.ask("put", remote.put(&path, machine.id.as_str().as_bytes(), 0o600)).await?;
+        }
+        for machine in [&a, &b] {
+            let (remote, place) = (trial.connect(machine).await?, trial.there(machine).await?);
+            let command = Command::new(["cat".to_owned(), format!("{}/who", place.folder)]);
+            let output = trial.ask("run", remote.run(&command, &|_| {})).await?;
+            trial.require(output.stdout == machine.id.as_str(), || format!("on {} it read {output:?}", machine.id))?;
+        }
+        Ok(())
+    })
+    .await
+}
+
+/// A machine that is gone is not reached: `connect`, or the first command, fails.
+///
+/// # Errors
+///
+/// What was seen.
+///
+/// # Cancel safety
+///
+/// Dropping the future may leave the machine.
+pub async fn connect_refuses_what_is_gone(provider: &(impl Provider + Clone)) -> Result<(), Violation> {
+    trial("connect_refuses_what_is_gone", provider, async |trial| {
+        let machine = trial.launch(0).await?;
+        let place = trial.there(&machine).await?;
+        trial.terminate(&machine.id).await?;
+        trial.gone(&machine.id).await?;
+        let reached = async {
+            let remote = trial.checked.connect(&machine, &place).await?;
+            remote.run(&Command::script("echo here"), &|_| {}).await
+        };
+        match timeout(LONGEST, reached).await {
+            Ok(Ok(output)) => {
+                trial.require(false, || format!("the machine is gone, and a command on it gave {output:?}"))
+            }
+            Ok(Err(_)) => Ok(()),
+            Err(_) => trial.require(false, || format!("it was still tried to reach what is gone after {LONGEST:?}")),
+        }
+    })
+    .await
+}

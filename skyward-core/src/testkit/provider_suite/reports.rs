@@ -1,0 +1,92 @@
+//! Clauses on `inspect`.
+
+use tokio::time::sleep;
+
+use super::trial::{BRIEF, LOOKS, trial};
+use crate::provider::{MachineState, Provider};
+use crate::testkit::Violation;
+
+/// `inspect` answers for each machine, in the order asked.
+///
+/// # Errors
+///
+/// What was seen.
+///
+/// # Cancel safety
+///
+/// Dropping the future may leave the machines.
+pub async fn inspect_answers_in_order(provider: &(impl Provider + Clone)) -> Result<(), Violation> {
+    trial("inspect_answers_in_order", provider, async |trial| {
+        let (a, b) = (trial.launch(0).await?, trial.launch(1).await?);
+        trial.terminate(&a.id).await?;
+        trial.gone(&a.id).await?;
+        for (asked, gone) in [
+            (vec![], vec![]),
+            (vec![a.id.clone(), b.id.clone()], vec![true, false]),
+            (vec![b.id.clone(), a.id.clone()], vec![false, true]),
+        ] {
+            let reports = trial.ask("inspect", provider.inspect(&asked)).await?;
+            let answered: Vec<bool> = reports.iter().map(|report| report.state == MachineState::Gone).collect();
+            trial.require(answered == gone, || {
+                format!("of {asked:?}, {} of which is gone, it said {reports:?}", a.id)
+            })?;
+        }
+        // Machines that both run are told apart by their places.
+        let c = trial.launch(2).await?;
+        let places = [trial.there(&b).await?, trial.there(&c).await?];
+        for order in [[0, 1], [1, 0]] {
+            let asked = order.map(|one| [&b, &c][one].id.clone());
+            let reports = trial.ask("inspect", provider.inspect(&asked)).await?;
+            let told: Vec<_> = reports.iter().map(|report| report.place.as_ref()).collect();
+            let right = order.map(|one| Some(&places[one]));
+            trial.require(told == right, || format!("of {asked:?}, which are at {right:?}, it said {told:?}"))?;
+        }
+        Ok(())
+    })
+    .await
+}
+
+/// `inspect` never reports a machine as gone that may still be starting.
+///
+/// # Errors
+///
+/// What was seen.
+///
+/// # Cancel safety
+///
+/// Dropping the future may leave the machine.
+pub async fn inspect_does_not_give_up_a_new_machine(provider: &(impl Provider + Clone)) -> Result<(), Violation> {
+    trial("inspect_does_not_give_up_a_new_machine", provider, async |trial| {
+        let machine = trial.launch(0).await?;
+        for _ in 0..LOOKS {
+            let report = trial.report(&machine.id).await?;
+            trial.require(!report.state.is_over(), || format!("a machine that was just launched is {report}"))?;
+            sleep(BRIEF).await;
+        }
+        Ok(())
+    })
+    .await
+}
+
+/// `inspect` gives a machine that runs a place, the same each time: an absolute folder of at most 60 bytes, and an address.
+///
+/// # Errors
+///
+/// What was seen.
+///
+/// # Cancel safety
+///
+/// Dropping the future may leave the machine.
+pub async fn places_are_given(provider: &(impl Provider + Clone)) -> Result<(), Violation> {
+    trial("places_are_given", provider, async |trial| {
+        let machine = trial.launch(0).await?;
+        let place = trial.there(&machine).await?;
+        for _ in 0..LOOKS {
+            let report = trial.report(&machine.id).await?;
+            let same = report.place.as_ref() == Some(&place) || report.state == MachineState::Unknown;
+            trial.require(same, || format!("the machine was at {place:?}, then it is {:?}", report.place))?;
+        }
+        Ok(())
+    })
+    .await
+}

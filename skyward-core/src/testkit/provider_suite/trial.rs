@@ -1,0 +1,190 @@
+//! A pool of its own for the check of one clause.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep, timeout};
+
+use crate::error::Result as Answer;
+use crate::ids::{Attempt, LaunchId, MachineId, MachineNumber, PoolId};
+use crate::provider::{
+    Arriving, Checked, LaunchBatch, LaunchRequest, Machine, MachineReport, MachineState, Offer, Place, PoolRequest,
+    Provider, Requirements,
+};
+use crate::remote::Remote;
+use crate::spec::Limits;
+use crate::testkit::Violation;
+
+/// A pool of its own for the check of one clause.
+pub(super) struct Trial<'a> {
+    clause: &'static str,
+    provider: &'a dyn Provider,
+    /// The same provider as a pool asks it.
+    pub(super) checked: Checked,
+    pub(super) pool: PoolId,
+}
+
+/// Checks a clause, and ends all that was started for it.
+pub(super) async fn trial<'a, P, F>(clause: &'static str, provider: &'a P, check: F) -> Result<(), Violation>
+where
+    P: Provider + Clone,
+    F: AsyncFnOnce(&Trial<'a>) -> Result<(), Violation>,
+{
+    let checked = Checked::new(Arc::new(provider.clone())).deadline(Limits::default().start);
+    let trial = Trial { clause, provider, checked, pool: PoolId::random() };
+    let checked = check(&trial).await;
+    let ended = trial.end().await;
+    // What keeps it from ending is often the same that the clause is about.
+    checked.and(ended)
+}
+
+impl Trial<'_> {
+    pub(super) fn prepared(&self) -> PoolRequest {
+        PoolRequest::new(self.pool.clone(), LONGEST)
+    }
+
+    /// A batch of machines with these numbers, of the cheapest offer.
+    pub(super) async fn batch(&self, numbers: &[u32]) -> Result<LaunchBatch, Violation> {
+        self.ask("prepare", self.provider.prepare(&self.prepared())).await?;
+        let offers = self.ask("offers", self.provider.offers(&Requirements::default())).await?;
+        let price = |offer: &Offer| offer.usd_per_hour.unwrap_or(f64::MAX);
+        let offer = offers.into_iter().min_by(|a, b| price(a).total_cmp(&price(b)));
+        let offer = offer.ok_or_else(|| Violation::new(self.clause, "the provider offers nothing to launch"))?;
+        let request = |number: &u32| {
+            let number = MachineNumber(*number);
+            LaunchRequest::new(LaunchId::of(&self.pool, number, Attempt(1)), self.pool.clone(), number, LONGEST)
+        };
+        Ok(LaunchBatch::new(offer, numbers.iter().map(request).collect()))
+    }
+
+    pub(super) async fn launch(&self, number: u32) -> Result<Machine, Violation> {
+        let batch = self.batch(&[number]).await?;
+        self.launch_batch("launch", &batch).await.map(|mut machines| machines.remove(0))
+    }
+
+    /// All machines of a batch.
+    pub(super) async fn launch_batch(&self, what: &str, batch: &LaunchBatch) -> Result<Vec<Machine>, Violation> {
+        self.launch_by(what, self.provider, batch).await
+    }
+
+    /// All machines of a batch, by another value of the provider.
+    pub(super) async fn launch_by(
+        &self,
+        what: &str,
+        provider: &dyn Provider,
+        batch: &LaunchBatch,
+    ) -> Result<Vec<Machine>, Violation> {
+        let launched = self.ask(what, async { Ok(provider.launch(batch).await) }).await?;
+        let (asked, told) = (batch.requests.len(), launched.len());
+        self.require(asked == told, || format!("`{what}` of {asked} machines gave {told} answers"))?;
+        let failed = |error| Violation::new(self.clause, format!("`{what}` failed: {error}"));
+        launched.into_iter().map(|machine| machine.map_err(failed)).collect()
+    }
+
+    /// Where a machine is, once it is there.
+    pub(super) async fn there(&self, machine: &Machine) -> Result<Place, Violation> {
+        let there = self.checked.until_there(&machine.id, Arriving { queue: LONGEST, pause: PAUSE }, |_| ()).await;
+        there.map_err(|error| Violation::new(self.clause, format!("the machine is never there: {error}")))
+    }
+
+    /// Reaches the machine as a pool does: again and again while it may still be starting, unless the provider reports its end.
+    pub(super) async fn connect(&self, machine: &Machine) -> Result<Box<dyn Remote>, Violation> {
+        let place = self.there(machine).await?;
+        let reached = self.checked.connect(machine, &place).await;
+        reached.map_err(|error| Violation::new(self.clause, format!("`connect` failed: {error}")))
+    }
+
+    pub(super) async fn list(&self) -> Result<Vec<Machine>, Violation> {
+        self.ask("list", self.provider.list(&self.pool)).await
+    }
+
+    pub(super) async fn terminate(&self, machine: &MachineId) -> Result<(), Violation> {
+        self.end_one("terminate", self.provider, machine).await
+    }
+
+    /// Ends one machine, by this or another value of the provider.
+    pub(super) async fn end_one(
+        &self,
+        what: &str,
+        provider: &dyn Provider,
+        machine: &MachineId,
+    ) -> Result<(), Violation> {
+        let ended = self.ask(what, async { Ok(provider.terminate(std::slice::from_ref(machine)).await) }).await?;
+        self.require(ended.len() == 1, || format!("`{what}` of one machine gave {} answers", ended.len()))?;
+        let failed = ended.into_iter().find_map(Result::err);
+        self.require(failed.is_none(), || {
+            format!("`{what}` failed: {}", failed.map_or(String::new(), |error| error.to_string()))
+        })
+    }
+
+    pub(super) async fn report(&self, machine: &MachineId) -> Result<MachineReport, Violation> {
+        let reports = self.ask("inspect", self.provider.inspect(std::slice::from_ref(machine))).await?;
+        let report = reports.into_iter().next();
+        report.ok_or_else(|| Violation::new(self.clause, "`inspect` of one machine gave no report"))
+    }
+
+    /// Waits until a machine that was terminated is reported as gone.
+    pub(super) async fn gone(&self, machine: &MachineId) -> Result<(), Violation> {
+        let end = Instant::now() + LONGEST;
+        let mut pause = BRIEF;
+        loop {
+            let report = self.report(machine).await?;
+            if report.state == MachineState::Gone {
+                return Ok(());
+            }
+            self.require(report.state.is_over() || report.state == MachineState::Unknown, || {
+                format!("the machine {machine} was terminated and is {report}")
+            })?;
+            self.require(Instant::now() + pause < end, || {
+                format!("the machine {machine} is {report} after {LONGEST:?}")
+            })?;
+            sleep(pause).await;
+            pause = (pause * 2).min(PAUSE);
+        }
+    }
+
+    pub(super) async fn ask<T>(&self, what: &str, call: impl Future<Output = Answer<T>>) -> Result<T, Violation> {
+        ask(self.clause, what, call).await
+    }
+
+    pub(super) fn require(&self, holds: bool, found: impl FnOnce() -> String) -> Result<(), Violation> {
+        require(self.clause, holds, found)
+    }
+
+    async fn end(&self) -> Result<(), Violation> {
+        for machine in self.list().await? {
+            self.terminate(&machine.id).await?;
+            self.gone(&machine.id).await?;
+        }
+        self.ask("teardown", self.provider.teardown(&self.pool)).await
+    }
+}
+
+pub(in crate::testkit) fn require(
+    clause: &'static str,
+    holds: bool,
+    found: impl FnOnce() -> String,
+) -> Result<(), Violation> {
+    if holds { Ok(()) } else { Err(Violation::new(clause, found())) }
+}
+
+/// Awaits an answer that must come, and be no error.
+pub(in crate::testkit) async fn ask<T>(
+    clause: &'static str,
+    what: &str,
+    call: impl Future<Output = Answer<T>>,
+) -> Result<T, Violation> {
+    match timeout(LONGEST, call).await {
+        Ok(Ok(answer)) => Ok(answer),
+        Ok(Err(error)) => Err(Violation::new(clause, format!("`{what}` failed: {error}"))),
+        Err(_) => Err(Violation::new(clause, format!("`{what}` was not done after {LONGEST:?}"))),
+    }
+}
+
+/// What any call, and the way of a machine from its end to being gone, may take.
+pub(super) const LONGEST: Duration = Duration::from_secs(600);
+pub(super) const PAUSE: Duration = Duration::from_secs(2);
+pub(super) const BRIEF: Duration = Duration::from_millis(10);
+/// How often it is looked for what should not come.
+pub(super) const LOOKS: u32 = 10;
