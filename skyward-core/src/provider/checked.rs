@@ -150,14 +150,14 @@ impl Checked {
 
     fn checked_place(&self, place: &Place) -> Result<Place> {
         let Place { folder, address, .. } = place;
-        match () {
-            () if folder.len() > LONGEST_FOLDER || !folder.starts_with('/') => {
-                let what = "the machine's folder is not an absolute path short enough for Unix sockets";
-                Err(self.broken(what).with_context("folder", folder))
-            }
-            () if address.is_empty() => Err(self.broken("a machine that runs has no address")),
-            () => Ok(place.clone()),
+        if folder.len() > LONGEST_FOLDER || !folder.starts_with('/') {
+            let what = "the machine's folder is not an absolute path short enough for Unix sockets";
+            return Err(self.broken(what).with_context("folder", folder));
         }
+        if address.is_empty() {
+            return Err(self.broken("a machine that runs has no address"));
+        }
+        Ok(place.clone())
     }
 
     /// The error of a machine that is ending, released or gone.
