@@ -1,13 +1,9 @@
 //! Pools that grow and shrink, with real Python: by themselves, because it is asked for, and as a joined world.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "the helpers of tests are not tests themselves")]
-
-mod common;
-
 use std::time::Duration;
 
-use common::scene::Folder;
-use common::{assert_nothing_left, limits, python, soon, until};
+use crate::common::scene::Folder;
+use crate::common::{assert_nothing_left, limits, python, soon, until};
 use futures_util::future::join_all;
 use skyward::error::ErrorKind;
 use skyward::event::{EventItem, Events, PoolEvent};
@@ -90,7 +86,7 @@ async fn an_elastic_pool_grows_while_tasks_wait_and_gives_back_what_is_idle() {
 #[tokio::test]
 async fn a_pool_gets_the_size_that_is_asked_for_and_what_leaves_finishes_first() {
     let folder = Folder::new();
-    let pool = common::pool(1).start().await.unwrap();
+    let pool = crate::common::pool(1).start().await.unwrap();
     soon("it grows", pool.resize(Nodes::fixed(3))).await.unwrap();
     let on_last = pool.submit(meet(&folder).into_task().unwrap(), Target::Node(NodeIndex(2))).await.unwrap();
     folder.reached("begun2").await;
@@ -121,7 +117,7 @@ async fn a_pool_gets_the_size_that_is_asked_for_and_what_leaves_finishes_first()
 async fn a_joined_world_gets_another_size_between_two_gangs() {
     let folder = Folder::new();
     let world = plugin("world").joins_world();
-    let pool = common::pool(2).plugin(world).start().await.unwrap();
+    let pool = crate::common::pool(2).plugin(world).start().await.unwrap();
     let first = meet(&folder).broadcast(&pool);
     let work = async {
         folder.reached("begun0").await;

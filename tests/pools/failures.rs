@@ -1,12 +1,8 @@
 //! What goes wrong on this host with real Python, and what the error says.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "the helpers of tests are not tests themselves")]
-
-mod common;
-
 use std::time::Duration;
 
-use common::{limits, pool, processes_of, python, signal, soon};
+use crate::common::{limits, pool, processes_of, python, signal, soon};
 use skyward::error::{Cause, Error, ErrorKind, ErrorStatus, WorkerExit};
 use skyward::event::{EventItem, PoolEvent};
 use skyward::ids::Rank;

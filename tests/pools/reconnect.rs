@@ -1,10 +1,6 @@
 //! A connection that is cut while its worker lives loses nothing.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "the helpers of tests are not tests themselves")]
-
-mod common;
-
-use common::{limits, python};
+use crate::common::{limits, python};
 use skyward::event::{EventItem, PoolEvent};
 use skyward::payload::{PendingCompute, Streaming};
 use skyward::pool::{ComputePool, Pool};

@@ -1,11 +1,9 @@
 //! Nothing runs on after a scope has ended, however it ended.
 
-mod common;
-
 use std::sync::Mutex;
 use std::time::Duration;
 
-use common::{assert_gone, assert_running, pool, processes_of, python};
+use crate::common::{assert_gone, assert_running, pool, processes_of, python};
 use skyward::error::{Error, ErrorKind, WorkerExit};
 use skyward::event::{EventItem, PoolEvent};
 use skyward::ids::{PoolId, Rank};

@@ -1,13 +1,9 @@
 //! A reader that is slow, in a pool with real Python: nobody else waits for it, and what waits for it is bounded.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "the helpers of tests are not tests themselves")]
-
-mod common;
-
 use std::time::Duration;
 
+use crate::common::{pool, python};
 use bytes::Bytes;
-use common::{pool, python};
 use futures_util::StreamExt;
 use skyward::event::{EventItem, PoolEvent};
 use skyward::payload::{PendingCompute, Streaming, Target};

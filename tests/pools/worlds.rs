@@ -1,10 +1,8 @@
 //! A joined world of real frameworks: what happens to all when one is lost.
 
-mod common;
-
 use std::time::Duration;
 
-use common::{limits, python};
+use crate::common::{limits, python};
 use skyward::error::{ErrorKind, WorkerExit};
 use skyward::event::{EventItem, PoolEvent};
 use skyward::payload::PendingCompute;

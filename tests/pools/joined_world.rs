@@ -1,13 +1,9 @@
 //! A joined world that loses its first rank, its last, or a node: while a broadcast runs, while it is idle, and just before a broadcast.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "the helpers of tests are not tests themselves")]
-
-mod common;
-
 use std::time::Duration;
 
-use common::scene::Folder;
-use common::{assert_nothing_left, limits, processes_of, python, signal, soon};
+use crate::common::scene::Folder;
+use crate::common::{assert_nothing_left, limits, processes_of, python, signal, soon};
 use futures_util::future::join_all;
 use skyward::error::{Error, ErrorKind, WorkerExit};
 use skyward::event::{EventItem, Events, PoolEvent};

@@ -1,12 +1,8 @@
 //! What is ended while it runs, with real Python: gangs that make no progress, tasks whose caller does not wait any more.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "the helpers of tests are not tests themselves")]
-
-mod common;
-
 use std::time::Duration;
 
-use common::{limits, processes_of, python};
+use crate::common::{limits, processes_of, python};
 use skyward::error::{Cause, ErrorKind, WorkerExit};
 use skyward::event::{EventItem, Events, PoolEvent};
 use skyward::ids::{Rank, TaskId};

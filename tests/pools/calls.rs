@@ -1,12 +1,10 @@
 //! The pool on this host, with real Python: what works.
 
-mod common;
-
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
-use common::{limits, pool, python, soon, unique, until};
+use crate::common::{limits, pool, python, soon, unique, until};
 use skyward::event::{EventItem, OutputStream, PoolEvent};
 use skyward::ids::{NodeIndex, Rank};
 use skyward::payload::{Payload, PendingCompute, Streaming, Target, join_all};

@@ -1,12 +1,8 @@
 //! A node that is lost is replaced: its machine is ended, another one takes its place, and the pool goes on.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "the helpers of tests are not tests themselves")]
-
-mod common;
-
 use std::time::Duration;
 
-use common::{limits, pool, processes_of, python};
+use crate::common::{limits, pool, processes_of, python};
 use skyward::error::{ErrorKind, WorkerExit};
 use skyward::event::{EventItem, Events, PoolEvent};
 use skyward::ids::{NodeIndex, PoolId, Rank};

@@ -1,0 +1,17 @@
+//! Pools on this host, end to end. One program, because none of these tests changes what its process shares: variables,
+//! signals, a subscriber, a recorder. A test that does has a program of its own beside this folder.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "the helpers of tests are not tests themselves")]
+
+mod backpressure;
+mod calls;
+mod cleanup;
+#[path = "../common/mod.rs"]
+mod common;
+mod elastic;
+mod failures;
+mod joined_world;
+mod nodes;
+mod reconnect;
+mod recovery;
+mod worlds;
