@@ -1,6 +1,6 @@
 //! The contract of [`Provider`], one function for each clause.
 //!
-//! Clones of the value under test are the same provider; one that cannot be cloned is given as an `Arc`. Machines are reached through [`Checked`], as a pool reaches them.
+//! Clones of the value under test are the same provider; one that cannot be cloned is given as an `Arc`. Machines are reached through [`Checked`](crate::provider::Checked), as a pool reaches them.
 //!
 //! Each function starts its own pools under fresh ids, and ends whatever it started, also when the clause does not hold. The machines are real ones of the provider under test: at one that takes
 //! money the whole suite costs about thirty short-lived machines.
@@ -43,7 +43,7 @@ use super::remote_suite;
 use super::violation::{Violation, told};
 use crate::provider::Provider;
 
-/// Checks every clause, of the provider's machines as [`Remote`]s too, and prints a line for each. `again` is another value of the same provider, as another process would make it.
+/// Checks every clause, of the provider's machines as [`Remote`](crate::remote::Remote)s too, and prints a line for each. `again` is another value of the same provider, as another process would make it.
 ///
 /// # Errors
 ///
