@@ -105,6 +105,15 @@ async fn next<T>(events: &mut Events, mut wanted: impl FnMut(&PoolEvent) -> Opti
     }
 }
 
+/// Why the next node is lost.
+async fn lost(events: &mut Events) -> Error {
+    next(events, |event| match event {
+        PoolEvent::NodeLost { error, .. } => Some(error.clone()),
+        _ => None,
+    })
+    .await
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_machine_that_the_provider_reports_as_gone_is_replaced_without_reconnecting_to_it() {
     let after = Duration::from_secs(100);
@@ -112,11 +121,7 @@ async fn a_machine_that_the_provider_reports_as_gone_is_replaced_without_reconne
     let started = Instant::now();
     let pool = pool(&provider, 2).start().await.unwrap();
     let mut events = pool.events();
-    let error = next(&mut events, |event| match event {
-        PoolEvent::NodeLost { error, .. } => Some(error.clone()),
-        _ => None,
-    })
-    .await;
+    let error = lost(&mut events).await;
     // Reconnecting to a machine that may be there takes half of the lease, 30 seconds.
     let noticed = started.elapsed() - after;
     assert!(noticed < Duration::from_secs(1), "{noticed:?}: {error}");
@@ -130,11 +135,7 @@ async fn a_machine_that_is_taken_back_is_told_as_preempted() {
     let provider = FakeProvider::new(Arc::new(Story::Preempted(Duration::from_secs(100))));
     let pool = pool(&provider, 2).start().await.unwrap();
     let mut events = pool.events();
-    let error = next(&mut events, |event| match event {
-        PoolEvent::NodeLost { error, .. } => Some(error.clone()),
-        _ => None,
-    })
-    .await;
+    let error = lost(&mut events).await;
     assert_eq!(error.exit(), Some(&WorkerExit::Preempted), "{error}");
     assert!(error.to_string().contains("as gone, because it was preempted"), "{error}");
     pool.shutdown(Duration::from_secs(30)).await.unwrap();

@@ -116,8 +116,7 @@ impl Waits {
 
     /// Adds to the error of machines that were not ready in time what each of them waited for, and what that failed with the last time; `only` names one of them.
     pub(crate) fn explain(&self, error: Error, only: Option<MachineNumber>) -> Error {
-        let late = self.making.iter().filter(|(machine, _)| only.is_none_or(|only| only == **machine));
-        let late: Vec<&Made> = late.map(|(_, made)| made).collect();
+        let late = self.made(only);
         let mut told: Vec<String> = late.iter().take(MOST_LATE).map(|made| made.to_string()).collect();
         if late.len() > MOST_LATE {
             told.push(format!("and {} more", late.len() - MOST_LATE));
@@ -244,11 +243,16 @@ impl Shared {
 }
 
 impl Waits {
+    /// The machines that are made ready, or the one that `only` names.
+    fn made(&self, only: Option<MachineNumber>) -> Vec<&Made> {
+        let meant = self.making.iter().filter(|(machine, _)| only.is_none_or(|only| only == **machine));
+        meant.map(|(_, made)| made).collect()
+    }
+
     /// When a wait that began then and may take so long is over: the time for which a machine is queued does not count, which has a limit of its own. `only` names a machine.
     pub(crate) fn deadline(&self, began: Instant, limit: Duration, only: Option<MachineNumber>) -> Instant {
         let now = Instant::now();
-        let made = self.making.iter().filter(|(machine, _)| only.is_none_or(|only| only == **machine));
-        let made: Vec<&Made> = made.map(|(_, made)| made).collect();
+        let made = self.made(only);
         let queued = made.iter().map(|made| made.queued(now)).max().unwrap_or_default();
         let deadline = began + limit + queued;
         // One that is queued now will have been queued for longer.
