@@ -3,13 +3,13 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use skyward::error::{Error, ErrorKind};
 use skyward::prelude::*;
 use skyward::testkit::fake_provider::FakeProvider;
 use skyward::testkit::fake_worker::Faultless;
 
 use super::Table;
 use super::calls::SHUTDOWN;
+use super::processor::{processor_seconds, read, untold};
 
 /// The names of its rows; none, where it is not asked for.
 pub(crate) struct Rows {
@@ -48,24 +48,4 @@ fn resident_kib() -> skyward::Result<f64> {
     size.ok_or_else(|| untold("/proc/self/status"))
 }
 
-/// Of all threads, those that have ended too.
-fn processor_seconds() -> skyward::Result<f64> {
-    let stat = read("/proc/self/stat")?;
-    // The program's name, in parentheses, may hold anything.
-    let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
-    let ticks = |at: usize| fields.get(at).and_then(|field| field.parse::<f64>().ok());
-    let (user, system) = ticks(11).zip(ticks(12)).ok_or_else(|| untold("/proc/self/stat"))?;
-    Ok((user + system) / TICKS)
-}
-
-fn read(path: &str) -> skyward::Result<String> {
-    std::fs::read_to_string(path).map_err(|error| untold(path).with_source(error))
-}
-
-fn untold(path: &str) -> Error {
-    Error::new(ErrorKind::Io, format!("{path} does not tell what a process takes"))
-}
-
 const NODES: u32 = 1000;
-/// In a second: the same on every Linux that we know of.
-const TICKS: f64 = 100.0;

@@ -3,6 +3,7 @@
 pub(crate) mod bytes;
 pub(crate) mod calls;
 pub(crate) mod idle;
+pub(crate) mod processor;
 pub(crate) mod start;
 mod table;
 

@@ -1,4 +1,34 @@
-//! The place of the EC2 provider.
-//!
-//! It is not written yet, and this crate has no items: a pool on EC2 cannot be started with this version. It exists so that the workspace's
-//! boundary is fixed from the start: this is the only crate that will depend on a cloud SDK, and nothing depends on it by default.
+//! EC2 as a provider of Skyward: pools that rent accelerators by name.
+
+mod address;
+mod aws;
+mod builder;
+mod cache;
+mod call;
+mod capacity;
+mod catalog;
+mod client;
+mod connect;
+mod describe;
+mod errors;
+mod gather;
+mod images;
+mod launch;
+mod lease;
+#[cfg(test)]
+mod loopback;
+mod machines;
+mod network;
+mod offers;
+mod options;
+mod placement;
+mod pool;
+mod prices;
+mod quota;
+mod tags;
+mod teardown;
+mod trust;
+mod user_data;
+
+pub use aws::Aws;
+pub use options::Addressing;

@@ -114,11 +114,11 @@ fn parse_chaos(mut arguments: impl Iterator<Item = String>) -> Result<Command> {
             "--rounds" => options.rounds = number()?,
             "--seed" => options.seed = number()?,
             "--only" => options.only = Some(number()?),
-            "--jobs" => options.jobs = number()?.try_into()?,
+            "--jobs" => options.jobs = Some(number()?.try_into()?),
             other => bail!("`chaos` does not know {other:?}; it knows --rounds, --seed, --only, --jobs"),
         }
     }
-    if options.rounds == 0 || options.jobs == 0 {
+    if options.rounds == 0 || options.jobs == Some(0) {
         bail!("without rounds, or without one at a time, nothing is played");
     }
     Ok(Command::Chaos(options))
@@ -158,8 +158,11 @@ fn parse_demo(mut arguments: impl Iterator<Item = String>) -> Result<Command> {
     let place = match arguments.next().as_deref() {
         Some("docker") => nodes::Place::Docker,
         Some("ssh") => nodes::Place::Ssh,
+        Some("aws") => nodes::Place::Aws,
         Some("help" | "-h" | "--help") => return Ok(Command::Help),
-        other => bail!("`demo` needs to know where: demo docker, demo ssh (not {})", other.unwrap_or("nothing")),
+        other => {
+            bail!("`demo` needs to know where: demo ssh, demo docker, demo aws (not {})", other.unwrap_or("nothing"))
+        }
     };
     let mut demo = Demo { place, nodes: 2 };
     while let Some(argument) = arguments.next() {
@@ -209,6 +212,7 @@ cargo xtask test --skip e2e,examples  all steps but these
 cargo xtask chaos local               200 rounds of pools on this host, whose workers, agents and clients are killed and stopped
 cargo xtask chaos docker              the same over containers, which are also paused, and cut off from their network
 cargo xtask chaos ssh                 the same over SSH hosts, whose servers are killed and stopped, and whose packets are lost
+cargo xtask chaos aws                 the same over instances of an EC2 on loopback, which takes them back, refuses calls and loses answers
     --rounds 20 --seed 7              so many, drawn from this number
     --seed 7 --only 13                round 13 of these alone
     --jobs 4                          so many rounds at the same time
@@ -219,9 +223,11 @@ cargo xtask bench local --quick       one round, fewer repetitions
 cargo xtask bench local --ours        without the peers
 cargo xtask bench ssh                 nodes that are reached by SSH, beside `ssh` and beside processes started by hand
 cargo xtask bench docker              nodes that are containers, beside what the engine does alone
+cargo xtask bench aws                 instances of an EC2 on loopback: calls, starts and offers, beside processes started by hand
 
 cargo xtask demo ssh --nodes 2        makes SSH servers on this host, trains Keras on them, and removes them
 cargo xtask demo docker --nodes 2     makes an image, trains Keras in two containers of it, and removes them
+cargo xtask demo aws --nodes 2        starts an EC2 on loopback, trains Keras on two instances of it, and ends it
 
 cargo xtask fuzz                      looks for bytes that a decoder does not stand, a minute for each
 cargo xtask fuzz values --seconds 600 just this one, longer
@@ -284,7 +290,7 @@ mod tests {
         let message = |line: &str| bench(line).unwrap_err().to_string();
         assert!(message("bench docker --only call_p50_us").contains("docker_call_p50_us"));
         assert!(message("bench ssh --ours").ends_with("it knows --only, --quick"));
-        assert!(message("bench moon").contains("bench local, bench ssh, bench docker (not moon)"));
+        assert!(message("bench moon").contains("bench local, bench ssh, bench docker, bench aws (not moon)"));
     }
 
     #[test]
@@ -296,7 +302,8 @@ mod tests {
         assert_eq!(demo("demo ssh").unwrap(), Demo { place: nodes::Place::Ssh, nodes: 2 });
         assert_eq!(demo("demo docker --nodes 3").unwrap(), Demo { place: nodes::Place::Docker, nodes: 3 });
         let message = |line: &str| demo(line).unwrap_err().to_string();
-        assert!(message("demo").contains("demo docker, demo ssh (not nothing)"));
+        assert_eq!(demo("demo aws").unwrap(), Demo { place: nodes::Place::Aws, nodes: 2 });
+        assert!(message("demo").contains("demo ssh, demo docker, demo aws (not nothing)"));
         assert!(message("demo ssh --nodes 0").contains("from 1 to"));
         assert!(message("demo ssh --fast").contains("--nodes"));
     }
@@ -340,8 +347,9 @@ mod tests {
         assert_eq!(chaos("chaos local").unwrap(), (Place::Local, 200, 1, None));
         assert_eq!(chaos("chaos docker --rounds 5 --seed=9 --only 3").unwrap(), (Place::Docker, 5, 9, Some(3)));
         assert_eq!(chaos("chaos ssh --seed 2").unwrap(), (Place::Ssh, 200, 2, None));
+        assert_eq!(chaos("chaos aws --rounds 3").unwrap(), (Place::Aws, 3, 1, None));
         let message = |line: &str| chaos(line).unwrap_err().to_string();
-        assert!(message("chaos moon").ends_with("it knows: local, docker, ssh"));
+        assert!(message("chaos moon").ends_with("it knows: local, docker, ssh, aws"));
         assert!(message("chaos local --rounds many").contains("needs a number"));
         assert!(message("chaos local --rounds 0").contains("nothing is played"));
         assert!(message("chaos local --fast").contains("--rounds, --seed, --only, --jobs"));

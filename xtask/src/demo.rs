@@ -9,6 +9,7 @@ use anyhow::{Context as _, Result, anyhow, bail};
 
 use crate::context::Context;
 use crate::digits;
+use crate::ec2::Build;
 use crate::examples::Built;
 use crate::interrupt;
 use crate::nodes::{Nodes, Place};
@@ -31,7 +32,7 @@ struct Stage {
 pub(crate) fn steps() -> Vec<Step> {
     vec![Step {
         name: "machines",
-        about: "the main example on SSH servers and in containers that are made for it",
+        about: "the main example on SSH servers, in containers and on instances that are made for it",
         run: machines,
     }]
 }
@@ -39,7 +40,7 @@ pub(crate) fn steps() -> Vec<Step> {
 /// Trains, and prints the example's JSON as the last line. `false` when it failed; what was made is removed in any case.
 pub(crate) fn run(demo: Demo, context: &Context) -> Result<bool> {
     interrupt::watch()?;
-    let trained = Nodes::make(demo.place, demo.nodes, context).and_then(|made| {
+    let trained = Nodes::make(demo.place, demo.nodes, context, Build::Release).and_then(|made| {
         let nodes = made.map_err(|reason| anyhow!("{reason}"))?;
         if !nodes.image.is_empty() {
             println!(
@@ -47,7 +48,7 @@ pub(crate) fn run(demo: Demo, context: &Context) -> Result<bool> {
                 nodes.image
             );
         }
-        Stage::set(context, Built::for_users(context, &EXAMPLES)?)?.train(&nodes, demo.nodes)
+        Stage::set(context, Built::for_users(context, &EXAMPLES, demo.place)?)?.train(&nodes, demo.nodes)
     });
     match trained {
         Ok(line) => println!("\n{line}"),
@@ -61,8 +62,8 @@ pub(crate) fn run(demo: Demo, context: &Context) -> Result<bool> {
 
 fn machines(context: &Context) -> Result<Outcome> {
     let (mut trained, mut skipped) = (Vec::new(), Vec::new());
-    for place in [Place::Ssh, Place::Docker] {
-        match Nodes::make(place, FEW, context)? {
+    for place in Place::ALL {
+        match Nodes::make(place, FEW, context, Build::Tests)? {
             Ok(nodes) => {
                 Stage::set(context, Built::for_tests(context)?)?
                     .train(&nodes, FEW)
@@ -89,11 +90,11 @@ impl Stage {
     /// Trains on so many nodes; the example's last line. When it returns, nothing that the example started is left.
     fn train(self, nodes: &Nodes, count: usize) -> Result<String> {
         let train = self.example(digits::EXAMPLE).args(["--json", "--nodes", &count.to_string()]);
-        let trained = train.args(&nodes.arguments).deadline(DEADLINE).check();
+        let trained = nodes.given_to(train).deadline(DEADLINE).check();
         // What follows is done also after a signal.
         interrupt::forget();
         // After a client that has ended by itself there is nothing.
-        let reaped = self.example(REAP).args(&nodes.arguments).deadline(REAP_DEADLINE).check();
+        let reaped = nodes.given_to(self.example(REAP)).deadline(REAP_DEADLINE).check();
         let output = match (trained, reaped) {
             (Ok(trained), Ok(reaped)) if reaped.output.contains(NOTHING) => trained.output,
             (Ok(_), Ok(reaped)) => bail!("the example has left something behind: {}", reaped.output.trim()),
@@ -105,6 +106,7 @@ impl Stage {
             }
         };
         self.clear()?;
+        nodes.check_left()?;
         digits::check_reports(&output, count)?;
         Ok(output.lines().last().unwrap_or_default().to_owned())
     }

@@ -26,7 +26,8 @@ fn dependencies(context: &Context) -> Result<Outcome> {
             }
         }
     }
-    let tree = context.cargo(["tree", "--package=skyward", "--edges=normal,build", "--prefix=none", "--format={p}"]);
+    let tree =
+        context.cargo(["tree", "--package=skyward", "--edges=normal,build,dev", "--prefix=none", "--format={p}"]);
     let mut names: Vec<String> =
         tree.read()?.lines().filter_map(|line| line.split_whitespace().next().map(str::to_owned)).collect();
     names.sort();
@@ -37,7 +38,8 @@ fn dependencies(context: &Context) -> Result<Outcome> {
     checks.outcome(format!("{} crates with the default features", names.len()))
 }
 
-fn is_cloud_sdk(name: &str) -> bool {
+/// Whether a crate is of the SDK of a cloud, or needs it.
+pub(crate) fn is_cloud_sdk(name: &str) -> bool {
     CLOUD.iter().any(|prefix| name.starts_with(prefix))
 }
 
@@ -50,6 +52,7 @@ const DIRECTION: &[(&str, &[&str])] = &[
     ("skyward-core", &[]),
     ("skyward-plugins", &["skyward-core"]),
     ("skyward-aws", &["skyward-core"]),
+    ("skyward-aws-testkit", &[]),
     ("skyward", &["skyward-macros", "skyward-core", "skyward-plugins", "skyward-aws"]),
     ("xtask", &[]),
 ];

@@ -33,7 +33,7 @@ struct Seconds {
     train: f64,
 }
 
-/// Runs the example on one, two and four nodes, and on none.
+/// Runs the example on one, two and four nodes, on none, and with a budget that is too short to start.
 pub(crate) fn check(built: &Built, checks: &mut Checks, deadline: Duration) -> Result<()> {
     let mut whole = None;
     for nodes in [1, 2, 4] {
@@ -47,6 +47,10 @@ pub(crate) fn check(built: &Built, checks: &mut Checks, deadline: Duration) -> R
     let none = run(built, 0).deadline(deadline).finish()?;
     if none.status.success() || !none.output.contains("0 nodes") {
         checks.fail(format!("{EXAMPLE} on 0 nodes does not fail with a word about it"));
+    }
+    let poor = built.run(EXAMPLE).args(["--budget-hours", "0.001"]).deadline(deadline).finish()?;
+    if poor.status.success() || !poor.output.contains("budget of 0.001 h") || !poor.output.contains(".budget(") {
+        checks.fail(format!("{EXAMPLE} with a budget of 3.6 s does not fail with a word about it and what to do"));
     }
     Ok(())
 }

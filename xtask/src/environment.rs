@@ -31,6 +31,11 @@ impl Environment {
         Self::install(context, "peers", Some(&Self::tools(context)?))
     }
 
+    /// An EC2 that answers on loopback.
+    pub(crate) fn moto(context: &Context) -> Result<Self> {
+        Self::install(context, "moto", Some(&Self::tools(context)?))
+    }
+
     /// One of the environment's programs, which keeps its caches out of the source tree.
     pub(crate) fn run(&self, program: &str, context: &Context) -> Run {
         let caches = context.scratch();
@@ -41,7 +46,8 @@ impl Environment {
             .quiet_env("MYPYPATH", context.root.join("skyward-core/python"))
     }
 
-    fn program(&self, name: &str) -> PathBuf {
+    /// Where one of the environment's programs is.
+    pub(crate) fn program(&self, name: &str) -> PathBuf {
         self.folder.join("bin").join(name)
     }
 

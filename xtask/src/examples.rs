@@ -8,6 +8,8 @@ use anyhow::Result;
 
 use crate::context::Context;
 use crate::digits;
+use crate::ec2::Build;
+use crate::nodes::Place;
 use crate::process::Run;
 use crate::step::{Checks, Outcome, Step};
 
@@ -35,6 +37,12 @@ fn examples(context: &Context) -> Result<Outcome> {
     if names.is_empty() {
         return Ok(Outcome::skipped("there is no example"));
     }
+    for name in PLANNED.iter().filter(|name| names.contains(name)) {
+        let plan = built.run(name).args(["--plan"]).deadline(DEADLINE).quiet_env("SKYWARD_STATE_DIR", &state);
+        if checks.run_leaving_nothing(plan)?.lines().last() != Some("nothing was started") {
+            checks.fail(format!("{name} --plan does not print a plan"));
+        }
+    }
     if names.contains(&digits::EXAMPLE) {
         digits::check(&built, &mut checks, DEADLINE)?;
     }
@@ -54,9 +62,13 @@ impl Built {
         Ok(Self::in_profile(context, "debug"))
     }
 
-    /// As a reader of the README builds them.
-    pub(crate) fn for_users(context: &Context, names: &[&str]) -> Result<Self> {
-        let build = context.cargo(["build", "--release"]);
+    /// As a reader of the README builds them: the SDK of AWS is compiled where there is no doing without it.
+    pub(crate) fn for_users(context: &Context, names: &[&str], place: Place) -> Result<Self> {
+        let arguments = match place {
+            Place::Ssh | Place::Docker => &["--release"],
+            Place::Aws => Build::Release.arguments(),
+        };
+        let build = context.cargo(["build"]).args(arguments);
         build.args(names.iter().map(|name| format!("--example={name}"))).check()?;
         Ok(Self::in_profile(context, "release"))
     }
@@ -74,5 +86,16 @@ impl Built {
 
 /// What examples are given that would not end by themselves.
 const ARGUMENTS: &[(&str, &[&str])] = &[("embed_in_service", &["--once"])];
+/// Examples that show on request what they would launch.
+const PLANNED: &[&str] = &[
+    "custom_plugin",
+    "custom_provider",
+    "grid_search",
+    "hello",
+    "joblib_parallel",
+    "keras_digits",
+    "shard_and_broadcast",
+    "torch_ddp",
+];
 /// With an empty cache an example first downloads the packages of its environment.
 const DEADLINE: Duration = Duration::from_secs(15 * 60);

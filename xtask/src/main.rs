@@ -10,6 +10,7 @@ mod deny;
 mod dependencies;
 mod digits;
 mod documents;
+mod ec2;
 mod environment;
 mod examples;
 mod features;

@@ -1,13 +1,15 @@
-//! Nodes on this host that are reached as remote ones are: SSH servers, containers.
+//! Nodes on this host that are reached as remote ones are: SSH servers, containers, instances of an EC2 on loopback.
 
 use std::path::PathBuf;
 use std::{env, fs, process};
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, bail};
 
 use crate::context::Context;
+use crate::ec2::{Build, Ec2};
 use crate::image::Images;
 use crate::openssh;
+use crate::process::Run;
 use crate::sshd::{Options, Sshd};
 
 /// Where the nodes of an example are.
@@ -15,14 +17,16 @@ use crate::sshd::{Options, Sshd};
 pub(crate) enum Place {
     Ssh,
     Docker,
+    Aws,
 }
 
 /// What was made for them. Dropping it removes it.
 pub(crate) struct Nodes {
     /// The words of an example's command line that say where they are.
-    pub(crate) arguments: Vec<String>,
+    arguments: Vec<String>,
     /// What containers are made of; empty for others.
     pub(crate) image: String,
+    ec2: Option<Ec2>,
     _servers: Vec<Sshd>,
     _folder: Option<Folder>,
 }
@@ -30,9 +34,13 @@ pub(crate) struct Nodes {
 /// A folder with all that is in it. Dropping it removes it.
 struct Folder(PathBuf);
 
+impl Place {
+    pub(crate) const ALL: [Self; 3] = [Self::Ssh, Self::Docker, Self::Aws];
+}
+
 impl Nodes {
-    /// Makes so many nodes, or what they are made of. The inner error is the reason why there can be none here.
-    pub(crate) fn make(place: Place, count: usize, context: &Context) -> Result<Result<Self, String>> {
+    /// Makes so many nodes, or what they are made of, with programs of this build. The inner error is the reason why there can be none here.
+    pub(crate) fn make(place: Place, count: usize, context: &Context, build: Build) -> Result<Result<Self, String>> {
         match place {
             Place::Ssh => {
                 openssh::ensure();
@@ -42,7 +50,24 @@ impl Nodes {
                 }
             }
             Place::Docker => Ok(Images::ensure(context)?.map(|images| Self::containers(images.node))),
+            Place::Aws => Ok(Ec2::start(context, build)?.map(Self::instances)),
         }
+    }
+
+    /// A program that has them for its own: with what it is told on its command line, and what it finds in its environment.
+    pub(crate) fn given_to(&self, run: Run) -> Run {
+        let environment = self.ec2.iter().flat_map(Ec2::environment);
+        let run = environment.fold(run, |run, (name, value)| run.quiet_env(name, value));
+        run.args(&self.arguments)
+    }
+
+    /// Fails when clients that have ended have left something that their provider made.
+    pub(crate) fn check_left(&self) -> Result<()> {
+        let left = self.ec2.as_ref().map(Ec2::left).transpose()?.unwrap_or_default();
+        if !left.is_empty() {
+            bail!("this is left in EC2: {}", left.join("; "));
+        }
+        Ok(())
     }
 
     /// Servers on addresses of their own, which let in one key.
@@ -71,13 +96,19 @@ impl Nodes {
         fs::write(&known_hosts, keys)?;
         arguments.extend(["--identity".to_owned(), identity.display().to_string()]);
         arguments.extend(["--known-hosts".to_owned(), known_hosts.display().to_string()]);
-        Ok(Self { arguments, image: String::new(), _servers: servers, _folder: Some(folder) })
+        Ok(Self { arguments, image: String::new(), ec2: None, _servers: servers, _folder: Some(folder) })
     }
 
     /// The containers themselves are the provider's to make.
     fn containers(image: String) -> Self {
         let arguments = ["--provider", "docker", "--image", &image].map(str::to_owned).to_vec();
-        Self { arguments, image, _servers: Vec::new(), _folder: None }
+        Self { arguments, image, ec2: None, _servers: Vec::new(), _folder: None }
+    }
+
+    /// The instances, too.
+    fn instances(ec2: Ec2) -> Self {
+        let arguments = ec2.arguments();
+        Self { arguments, image: String::new(), ec2: Some(ec2), _servers: Vec::new(), _folder: None }
     }
 }
 
@@ -94,6 +125,7 @@ impl std::fmt::Display for Place {
         f.write_str(match self {
             Self::Ssh => "SSH",
             Self::Docker => "Docker",
+            Self::Aws => "AWS",
         })
     }
 }

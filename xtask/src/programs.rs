@@ -29,8 +29,13 @@ pub(crate) fn build<'a>(context: &Context, arguments: impl IntoIterator<Item = &
     Ok(programs(&cargo.args(arguments).read()?))
 }
 
-/// Runs programs that must exit with 0 and leave nothing, as many at once as said. What each writes is shown in one piece when it has ended.
-pub(crate) fn run(programs: Vec<Program>, at_once: usize, checks: &mut Checks) -> Result<()> {
+/// Runs programs, with these variables, that must exit with 0 and leave nothing, as many at once as said. What each writes is shown in one piece when it has ended.
+pub(crate) fn run(
+    programs: Vec<Program>,
+    variables: &[(&str, PathBuf)],
+    at_once: usize,
+    checks: &mut Checks,
+) -> Result<()> {
     let console = Console::current();
     let queue = Mutex::new(VecDeque::from(programs));
     let (sender, ended) = mpsc::channel();
@@ -45,6 +50,7 @@ pub(crate) fn run(programs: Vec<Program>, at_once: usize, checks: &mut Checks) -
                     let mut checks = Checks::default();
                     let (ran, text) = Console::hold(|| {
                         let run = Run::new(&program.path).dir(&program.folder);
+                        let run = variables.iter().fold(run, |run, (name, value)| run.quiet_env(name, value));
                         checks.run_leaving_nothing(run).with_context(|| format!("the test program {}", program.name))
                     });
                     if sender.send((checks, ran, text)).is_err() {
@@ -107,10 +113,10 @@ mod tests {
     #[test]
     fn all_programs_run_and_those_that_fail_are_reported() {
         let mut checks = Checks::default();
-        run(vec![shell("true"), shell("false"), shell("true")], 2, &mut checks).unwrap();
+        run(vec![shell("true"), shell("false"), shell("true")], &[], 2, &mut checks).unwrap();
         assert!(checks.outcome("").err().unwrap().to_string().contains("false ended with"));
         let mut checks = Checks::default();
-        let error = run(vec![shell("/no/such/program"), shell("true")], 2, &mut checks).err().unwrap();
+        let error = run(vec![shell("/no/such/program"), shell("true")], &[], 2, &mut checks).err().unwrap();
         assert!(error.to_string().contains("/no/such/program"), "{error}");
     }
 }

@@ -1,5 +1,6 @@
 //! `cargo xtask bench`: ours beside others, in one run on one machine.
 
+mod aws;
 mod docker;
 mod local;
 pub(crate) mod rows;
@@ -28,6 +29,7 @@ pub(crate) fn run(bench: &Bench, context: &Context) -> Result<()> {
     match bench.suite.name {
         "ssh" => ssh::measure(bench, context, &mut measured)?,
         "docker" => docker::measure(bench, context, &mut measured)?,
+        "aws" => aws::measure(bench, context, &mut measured)?,
         _ => local::measure(bench, context, &mut measured)?,
     }
     let (systems, rounds) = (bench.suite.systems, bench.rounds());

@@ -165,6 +165,7 @@ pub(crate) const LOCAL: Suite = Suite {
         Row::with_peers("calls_per_s", Budget::AtLeast(Bound { figure: Some(200_000.0), times: Some((RAY, 50.0)) })),
         Row::with_peers("bytes_64mib_gib_s", beyond(1.0, RAY)),
         Row::with_peers("numpy_64mib_gib_s", Budget::None),
+        Row::new("shard_shuffle_10m_s", at_most(3.0)),
         Row::with_peers("warm_start_s", Budget::AtMost(Bound { figure: Some(0.4), times: Some((RAY, 0.1)) })),
         Row::new("train_overhead_pct", at_most(2.0)),
         Row::new("map_1m_s", Budget::None),
@@ -202,8 +203,25 @@ pub(crate) const DOCKER: Suite = Suite {
     ],
 };
 
+/// Beside the same agent and worker started over `ssh` on such an instance. Calls are those of an EC2 on loopback, in pages as EC2's; those of pools of many nodes are made for instances
+/// without machines, whose nodes are simulated: the pool and the provider launch, look at and end them as others.
+pub(crate) const AWS: Suite = Suite {
+    name: "aws",
+    systems: &["skyward", "by_hand"],
+    rows: &[
+        Row::new("aws_1_node_calls", Budget::None),
+        Row::new("aws_10_nodes_calls", Budget::None),
+        Row::new("aws_100_nodes_calls", at_most(60.0)),
+        Row::new("aws_100_idle_calls_per_min", at_most(2.0)),
+        Row::new("aws_100_idle_cpu_s", Budget::None),
+        Row::new("aws_first_result_s", within(2.0, "by_hand")),
+        Row::new("aws_offers_cold_ms", Budget::None),
+        Row::new("aws_offers_warm_ms", Budget::None),
+    ],
+};
+
 /// All of them.
-pub(crate) const SUITES: &[Suite] = &[LOCAL, SSH, DOCKER];
+pub(crate) const SUITES: &[Suite] = &[LOCAL, SSH, DOCKER, AWS];
 
 #[cfg(test)]
 mod tests {
@@ -248,6 +266,8 @@ mod tests {
         assert_eq!((&row["budget"], &row["met"]), (&json!(320.0), &json!(false)));
         let row = told(&[("skyward", "ssh_32_nodes_ready_s", 6.0), ("openssh", "ssh_32_nodes_ready_s", 9.0)]);
         assert_eq!((&row["budget"], &row["met"]), (&Value::Null, &Value::Null));
+        let row = told(&[("skyward", "aws_first_result_s", 5.0), ("by_hand", "aws_first_result_s", 3.0)]);
+        assert_eq!((&row["budget"], &row["met"]), (&json!(6.0), &json!(true)));
         let row = told(&[("skyward", "docker_call_per_s", 19_000.0)]);
         assert_eq!((&row["budget"], &row["met"]), (&json!(20_000.0), &json!(false)));
     }

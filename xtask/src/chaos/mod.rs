@@ -22,6 +22,7 @@ pub(crate) use self::place::Place;
 use self::plan::Plan;
 use self::round::Played;
 use crate::context::Context;
+use crate::ec2::Build;
 use crate::programs;
 use crate::step::{Outcome, Step};
 
@@ -36,14 +37,13 @@ pub(crate) struct Options {
     pub(crate) seed: u64,
     /// This round alone.
     pub(crate) only: Option<u64>,
-    /// How many rounds run at the same time.
-    pub(crate) jobs: usize,
+    /// How many rounds run at the same time; as many as the place and this host are good for, if nothing is said.
+    pub(crate) jobs: Option<usize>,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        let jobs = thread::available_parallelism().map_or(2, usize::from) * 2;
-        Self { place: Place::Local, rounds: 200, seed: 1, only: None, jobs: jobs.min(MOST_JOBS) }
+        Self { place: Place::Local, rounds: 200, seed: 1, only: None, jobs: None }
     }
 }
 
@@ -64,12 +64,17 @@ pub(crate) fn steps() -> Vec<Step> {
             about: "a few such rounds over SSH hosts",
             run: |context| step(context, Place::Ssh, 4),
         },
+        Step {
+            name: "chaos-aws",
+            about: "a few such rounds over instances of an EC2 on loopback",
+            run: |context| step(context, Place::Aws, 2),
+        },
     ]
 }
 
 fn step(context: &Context, place: Place, rounds: u64) -> Result<Outcome> {
-    let client = build(context, &["--workspace", "--all-features"])?;
-    let ground = match place.prepare(context, &client)? {
+    let client = build(context, Build::Tests.arguments())?;
+    let ground = match place.prepare(context, &client, Build::Tests)? {
         Ok(ground) => ground,
         Err(reason) => return Ok(Outcome::skipped(reason)),
     };
@@ -84,8 +89,8 @@ fn step(context: &Context, place: Place, rounds: u64) -> Result<Outcome> {
 /// Plays rounds; the last line of standard output are the counts. `true` when nothing was lost, doubled or left.
 pub(crate) fn run(context: &Context, options: Options) -> Result<bool> {
     eprintln!("building the clients");
-    let client = build(context, &["--release", "--package=skyward", "--no-default-features"])?;
-    let ground = match options.place.prepare(context, &client)? {
+    let client = build(context, arguments(options.place))?;
+    let ground = match options.place.prepare(context, &client, Build::Release)? {
         Ok(ground) => ground,
         Err(reason) => bail!("no rounds can be played: {reason}"),
     };
@@ -99,12 +104,14 @@ fn play(client: &Path, ground: &dyn Ground, options: Options) -> Counts {
         Some(round) => round..round + 1,
         None => 0..options.rounds,
     };
+    let most = thread::available_parallelism().map_or(2, usize::from) * 2;
+    let jobs = options.jobs.unwrap_or_else(|| most.min(options.place.most_jobs()));
     let next = AtomicU64::new(rounds.start);
     let begin = Instant::now();
     let (sender, played) = mpsc::channel::<Played>();
     let mut counts = Counts::default();
     thread::scope(|scope| {
-        for _ in 0..options.jobs.max(1) {
+        for _ in 0..jobs.max(1) {
             let (sender, next, end) = (sender.clone(), &next, rounds.end);
             scope.spawn(move || {
                 if let Err(error) = ground.enter() {
@@ -147,5 +154,10 @@ fn build(context: &Context, arguments: &[&str]) -> Result<PathBuf> {
     Ok(client.context("cargo did not report where it has put the chaos clients")?.path)
 }
 
-/// More rounds at once disturb each other.
-const MOST_JOBS: usize = 8;
+/// How its clients are built: with the SDK of AWS for those alone that need it.
+fn arguments(place: Place) -> &'static [&'static str] {
+    match place {
+        Place::Local | Place::Docker | Place::Ssh => &["--release", "--package=skyward", "--no-default-features"],
+        Place::Aws => Build::Release.arguments(),
+    }
+}

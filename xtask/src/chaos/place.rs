@@ -1,5 +1,6 @@
 //! Where pools are, and what of them a fault can hit: the one place that tells providers apart.
 
+mod aws;
 mod docker;
 mod local;
 mod ssh;
@@ -7,6 +8,7 @@ mod ssh;
 use std::fmt;
 use std::fs;
 use std::path::Path;
+use std::time::Duration;
 
 use anyhow::{Result, bail};
 use rustix::process::Signal;
@@ -14,8 +16,9 @@ use rustix::process::Signal;
 use super::plan::{Fault, How};
 use super::processes;
 use super::round::command;
-use super::words::Provider;
+use super::words::{END_OF_INSTANCES, LEASE, Provider, START_OF_INSTANCES};
 use crate::context::Context;
+use crate::ec2::Build;
 
 /// Where pools are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,6 +29,8 @@ pub(crate) enum Place {
     Docker,
     /// OpenSSH servers on addresses of this host.
     Ssh,
+    /// Instances of an EC2 on loopback.
+    Aws,
 }
 
 /// What a fault can hit.
@@ -43,6 +48,10 @@ pub(crate) enum Victim {
     Machine,
     /// The network between a machine and others: stopped, it loses all packets.
     Network,
+    /// The right to a machine: killed, its provider says that it takes it back, and does so a little later.
+    Notice,
+    /// What machines are asked of: killed, it loses answers; stopped, it refuses all calls.
+    Service,
     Client,
 }
 
@@ -63,7 +72,7 @@ pub(crate) trait Machines {
     fn provider(&self) -> Provider;
 
     /// What its client has in its environment.
-    fn env(&self) -> Vec<(&'static str, String)> {
+    fn env(&self) -> Vec<(String, String)> {
         Vec::new()
     }
 
@@ -127,7 +136,7 @@ pub(crate) enum Act {
 
 impl Place {
     /// All there are.
-    pub(crate) const ALL: [Self; 3] = [Self::Local, Self::Docker, Self::Ssh];
+    pub(crate) const ALL: [Self; 4] = [Self::Local, Self::Docker, Self::Ssh, Self::Aws];
 
     /// As it is called on the command line.
     pub(crate) fn name(self) -> &'static str {
@@ -135,6 +144,7 @@ impl Place {
             Self::Local => "local",
             Self::Docker => "docker",
             Self::Ssh => "ssh",
+            Self::Aws => "aws",
         }
     }
 
@@ -160,6 +170,17 @@ impl Place {
                 (Victim::Network, 15),
                 (Victim::Client, 15),
             ],
+            Self::Aws => &[
+                (Victim::Worker, 15),
+                (Victim::Agent, 10),
+                (Victim::Keeper, 10),
+                (Victim::Connection, 10),
+                (Victim::Listener, 10),
+                (Victim::Machine, 15),
+                (Victim::Notice, 8),
+                (Victim::Service, 10),
+                (Victim::Client, 12),
+            ],
         }
     }
 
@@ -181,6 +202,8 @@ impl Place {
             Self::Local => !lost(Victim::Agent),
             Self::Docker => !(stopped(Victim::Keeper) || stopped(Victim::Machine)),
             Self::Ssh => !(stopped(Victim::Keeper) || lost(Victim::Keeper) && lost(Victim::Agent)),
+            // One that was killed is started again.
+            Self::Aws => !(stopped(Victim::Keeper) || stopped(Victim::Machine) || stopped(Victim::Service)),
         }
     }
 
@@ -189,15 +212,47 @@ impl Place {
         match self {
             Self::Local => 1..=3,
             Self::Docker | Self::Ssh => 2..=2,
+            Self::Aws => 1..=2,
+        }
+    }
+
+    /// How many rounds can be played at once without one of them keeping another from its deadlines.
+    pub(crate) fn most_jobs(self) -> usize {
+        match self {
+            Self::Local | Self::Docker | Self::Ssh => 8,
+            Self::Aws => 2,
+        }
+    }
+
+    /// How long a machine may live whose client is gone, when it ends by itself.
+    pub(crate) fn lives_alone(self) -> Duration {
+        match self {
+            Self::Local | Self::Docker | Self::Ssh => Duration::from_millis(LEASE),
+            // A keeper that was never renewed waits for as long as its machine's start may take.
+            Self::Aws => Duration::from_millis(START_OF_INSTANCES + LEASE),
+        }
+    }
+
+    /// For a client's life: its pool's start, all deadlines of its tasks, and the pool's end.
+    pub(crate) fn patience(self) -> Duration {
+        match self {
+            Self::Local | Self::Docker | Self::Ssh => Duration::from_secs(120),
+            Self::Aws => Duration::from_millis(START_OF_INSTANCES + END_OF_INSTANCES) + Duration::from_secs(90),
         }
     }
 
     /// Makes what all rounds share, with the program of their clients. The inner error is the reason why there can be no rounds here.
-    pub(crate) fn prepare(self, context: &Context, client: &Path) -> Result<Result<Box<dyn Ground>, String>> {
+    pub(crate) fn prepare(
+        self,
+        context: &Context,
+        client: &Path,
+        build: Build,
+    ) -> Result<Result<Box<dyn Ground>, String>> {
         match self {
             Self::Local => Ok(Ok(Box::new(local::Host))),
             Self::Docker => docker::prepare(context, client),
             Self::Ssh => ssh::prepare(context, client),
+            Self::Aws => aws::prepare(context, client, build),
         }
     }
 }
@@ -205,8 +260,12 @@ impl Place {
 impl Victim {
     /// Whether a machine may be out of reach when a fault hits it, so that its client cannot end it.
     pub(crate) fn leads_to_machines(self, place: Place) -> bool {
-        // An engine does not need a container's network to end it.
-        place == Place::Ssh && matches!(self, Self::Connection | Self::Listener | Self::Network)
+        match place {
+            Place::Ssh => matches!(self, Self::Connection | Self::Listener | Self::Network),
+            Place::Aws => self == Self::Service,
+            // An engine does not need a container's network to end it.
+            Place::Local | Place::Docker => false,
+        }
     }
 }
 
@@ -250,6 +309,8 @@ impl fmt::Display for Victim {
             Self::Listener => "a listener",
             Self::Machine => "a machine",
             Self::Network => "a network",
+            Self::Notice => "the right to a machine",
+            Self::Service => "the service",
             Self::Client => "the client",
         })
     }

@@ -99,6 +99,7 @@ impl Fault {
         let how = match random.random_range(0..100) {
             // A socket can only be cut.
             _ if victim == Victim::Connection && place == Place::Local => How::Kill,
+            _ if victim == Victim::Notice => How::Kill,
             0..25 if victim == Victim::Network => How::Stop,
             0..20 if !matches!(victim, Victim::Client | Victim::Network) => {
                 How::KillUnseen(Duration::from_millis(random.random_range(5..300)))

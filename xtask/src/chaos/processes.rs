@@ -81,15 +81,18 @@ impl Victim {
         match self {
             Self::Worker => process.runs("skyward.worker"),
             Self::Agent => process.runs("skyward.agent"),
-            // `bash -c SCRIPT keeper …`, or `sh` where there is no bash.
-            Self::Keeper => match process.arguments.as_slice() {
-                [shell, _, _, name, ..] => matches!(shell.as_str(), "sh" | "bash") && name == "keeper",
-                _ => false,
-            },
+            Self::Keeper => is_keeper(&process.arguments),
             Self::Connection => process.arguments.iter().any(|word| word.starts_with(BRIDGE)),
             _ => false,
         }
     }
+}
+
+/// `bash --norc --posix -c SCRIPT keeper …`, or `sh -c SCRIPT keeper …` where there is no bash.
+fn is_keeper(arguments: &[String]) -> bool {
+    let is_shell = arguments.first().is_some_and(|shell| matches!(shell.rsplit('/').next(), Some("sh" | "bash")));
+    let name = arguments.iter().position(|word| word == "-c").and_then(|at| arguments.get(at + 2));
+    is_shell && name.is_some_and(|name| name == "keeper")
 }
 
 fn read(pid: u32) -> Option<Process> {
@@ -113,3 +116,18 @@ const LONGEST_NAME: usize = 160;
 const BRIDGE: &str = "\"\"\"Joins standard input and output with a Unix socket";
 /// The variable that all processes of a round inherit.
 pub(crate) const MARK: &str = "SKYWARD_CHAOS";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_keeper_is_known_by_the_name_of_its_script() {
+        let is = |line: &[&str]| is_keeper(&line.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>());
+        assert!(is(&["bash", "--norc", "--posix", "-c", "a script", "keeper", "/folder"]));
+        assert!(is(&["/bin/sh", "-c", "a script", "keeper", "/folder"]));
+        assert!(!is(&["sh", "-c", "a script", "watch", "keeper"]));
+        assert!(!is(&["cat", "-c", "a script", "keeper"]));
+        assert!(!is(&["bash"]));
+    }
+}

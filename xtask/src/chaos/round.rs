@@ -13,7 +13,7 @@ use super::count::{Counts, Tasks};
 use super::place::{Act, Ground, Machines, Place, Target, Victim, names};
 use super::plan::{Fault, How, Moment, Plan};
 use super::processes;
-use super::words::{LEASE, Line, Script};
+use super::words::{Line, Script};
 
 /// A round that was played.
 pub(crate) struct Played {
@@ -145,7 +145,8 @@ impl<'a> Round<'a> {
     fn play(&mut self, faults: &[Fault]) {
         let mut due: Vec<Due> = Vec::new();
         self.plan(&mut due, faults, Moment::Start);
-        let end = self.begin + PATIENCE;
+        let patience = self.place.patience();
+        let end = self.begin + patience;
         loop {
             due.sort_by_key(|due| std::cmp::Reverse(due.at));
             let next = due.last().map_or(end, |due| due.at).min(end);
@@ -173,7 +174,7 @@ impl<'a> Round<'a> {
                 }
             } else if Instant::now() >= end {
                 self.counts.stuck += 1;
-                self.problems.push(format!("the client had not ended after {PATIENCE:?}"));
+                self.problems.push(format!("the client had not ended after {patience:?}"));
                 return;
             }
         }
@@ -316,7 +317,7 @@ impl<'a> Round<'a> {
     /// Without its client a machine ends by itself, unless faults have hit all that would end it.
     fn check_layers(&mut self) {
         let guarded = self.place.ends_alone(&self.lost);
-        let end = Instant::now() + Duration::from_millis(LEASE) + MARGIN;
+        let end = Instant::now() + self.place.lives_alone() + MARGIN;
         loop {
             let left = self.running();
             if left.is_empty() || (!guarded && Instant::now() + MARGIN > end) {
@@ -402,8 +403,6 @@ impl fmt::Display for Played {
     }
 }
 
-/// A client's life: its pool's start, all deadlines of its tasks, and the pool's end.
-const PATIENCE: Duration = Duration::from_secs(120);
 /// How much later than its lease a node may end on a host that is busy.
 const MARGIN: Duration = Duration::from_secs(10);
 /// When a listener that was killed is there again.

@@ -114,8 +114,8 @@ impl Machines for Containers {
     }
 
     /// All that a client makes is labelled with its user.
-    fn env(&self) -> Vec<(&'static str, String)> {
-        vec![("USER", self.mark.clone())]
+    fn env(&self) -> Vec<(String, String)> {
+        vec![("USER".to_owned(), self.mark.clone())]
     }
 
     fn executions(&self) -> String {

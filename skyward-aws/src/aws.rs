@@ -1,0 +1,456 @@
+//! The provider.
+
+use std::collections::{BTreeSet, HashMap};
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, SystemTime};
+
+use async_trait::async_trait;
+use aws_sdk_ec2::types::Instance;
+use futures_util::future::join_all;
+use ipnet::IpNet;
+use skyward_core::error::{Error, ErrorKind, Refusal, Result};
+use skyward_core::ids::{LaunchId, MachineId, OfferId, PoolId};
+use skyward_core::provider::{
+    Capabilities, Labels, LaunchBatch, LaunchRequest, Machine, MachineReport, MachineState, Offer, Place, PoolRecord,
+    PoolRequest, Provider, Requirements,
+};
+use skyward_core::remote::Remote;
+use tokio::time::{Instant, sleep};
+
+use crate::address;
+use crate::call::DISK_GIB;
+use crate::capacity;
+use crate::client::{Account, Clients};
+use crate::connect;
+use crate::describe;
+use crate::errors::called;
+use crate::gather::Gather;
+use crate::images::ImageChoice;
+use crate::launch::{self, Answers};
+use crate::lease;
+use crate::machines;
+use crate::network::{self, Network};
+use crate::offers::{self, Setting, Sources};
+use crate::options::{self, Addressing, Options};
+use crate::placement;
+use crate::pool::{Pool, Shared};
+use crate::tags;
+use crate::teardown;
+
+/// Machines of AWS EC2.
+///
+/// Accelerators are asked for by name; the types, zones and markets that have them are tried one after another, the cheapest first. The credentials and the region are those of AWS's own tools:
+/// profiles, SSO, `aws login`, containers, roles of instances.
+///
+/// Every machine ends itself when its lease is not renewed: a client that is gone, or a laptop that sleeps longer than [`Limits::lease`](skyward_core::spec::Limits::lease), loses its pool and
+/// pays for nothing more.
+///
+/// Clones share what they know of the account. The page `docs/aws.md` leads from an empty account to a trained model, and `docs/aws-policy.json` is the policy that the credentials need.
+///
+/// ```no_run
+/// # async fn run() -> skyward_core::Result<()> {
+/// use skyward_aws::Aws;
+/// use skyward_core::pool::Pool;
+/// use skyward_core::spec::Accelerator;
+///
+/// let pool = Pool::builder().provider(Aws::new().region("eu-west-1")).accelerator(Accelerator::new("A10G", 1)).nodes(2).start().await?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Default)]
+pub struct Aws {
+    options: Arc<Options>,
+    account: Account,
+    launches: Arc<Gather<Alike, LaunchRequest, Answers>>,
+    looks: Arc<Gather<(), Vec<MachineId>, Result<Vec<Instance>>>>,
+    ends: Arc<Gather<(), Vec<MachineId>, Ended>>,
+    pools: Arc<Mutex<HashMap<PoolId, Arc<Pool>>>>,
+    /// When it was first asked about instances that are not listed.
+    asked: Arc<Mutex<HashMap<MachineId, Instant>>>,
+    /// When the capacity block ends that its machines are in, as EC2 said when it was last asked
+    /// for offers.
+    block_ends: Arc<Mutex<Option<SystemTime>>>,
+}
+
+/// What became of the instances of one call that ends them.
+type Ended = HashMap<MachineId, Result<()>>;
+
+impl Aws {
+    /// The account and the region of the SDK's default chain.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Another provider with another option: it shares nothing that was found out with the old ones.
+    pub(crate) fn with(self, change: impl FnOnce(&mut Options)) -> Self {
+        let mut options = Arc::unwrap_or_clone(self.options);
+        change(&mut options);
+        Self { options: Arc::new(options), ..Self::default() }
+    }
+
+    async fn clients(&self) -> Result<&Clients> {
+        self.options.check()?;
+        self.account.clients(&self.options).await
+    }
+
+    fn pools(&self) -> MutexGuard<'_, HashMap<PoolId, Arc<Pool>>> {
+        self.pools.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn pool(&self, pool: &PoolId) -> Option<Arc<Pool>> {
+        self.pools().get(pool).cloned()
+    }
+
+    /// The pool, as it was prepared here or first needed.
+    fn known(&self, request: &PoolRequest) -> Result<Arc<Pool>> {
+        if let Some(pool) = self.pool(&request.pool) {
+            return Ok(pool);
+        }
+        let made = Arc::new(Pool::new(request)?);
+        Ok(Arc::clone(self.pools().entry(request.pool.clone()).or_insert(made)))
+    }
+
+    /// What the machines of a pool share: made now, unless it is there.
+    async fn shared(&self, clients: &Clients, pool: &Pool) -> Result<Arc<Shared>> {
+        let _making = pool.making.lock().await;
+        if let Some(shared) = pool.shared() {
+            return Ok(shared);
+        }
+        let shared = Arc::new(self.make_shared(clients, pool).await?);
+        pool.share(Some(Arc::clone(&shared)));
+        Ok(shared)
+    }
+
+    async fn make_shared(&self, clients: &Clients, pool: &Pool) -> Result<Shared> {
+        let options = &self.options;
+        let network = Network::find(clients, options).await?;
+        let tags = pool.tags(&options.tags);
+        let group = match &options.security_group {
+            Some(group) => group.clone(),
+            None => {
+                let from = self.who_may_log_in(&network).await?;
+                network::make_group(clients, &network, &pool.id, &tags, (options.ssh_port, &from)).await?
+            }
+        };
+        let placement_group = match options.placement_group {
+            true => Some(placement::make(clients, &pool.id, &tags).await?),
+            false => None,
+        };
+        Ok(Shared { network, group, is_ours: options.security_group.is_none(), placement_group })
+    }
+
+    async fn who_may_log_in(&self, network: &Network) -> Result<Vec<IpNet>> {
+        let given = self.options.ssh_from()?;
+        if !given.is_empty() {
+            return Ok(given);
+        }
+        match self.options.addressing {
+            Addressing::Private => network.blocks.iter().map(|block| options::network(block)).collect(),
+            Addressing::Public => Ok(vec![address::of_client(&self.options.address_service).await?]),
+        }
+    }
+
+    /// Launches, by calls of many machines each.
+    async fn launch_all(&self, batch: &LaunchBatch) -> Result<Vec<Result<Machine>>> {
+        let Some(first) = batch.requests.first() else { return Ok(Vec::new()) };
+        let pool = self.known(&PoolRequest::new(first.pool.clone(), first.lease))?;
+        if batch.all_or_none {
+            let mut answers = self.launch_some(&pool, &batch.offer, batch.requests.clone(), true).await?;
+            return Ok(batch
+                .requests
+                .iter()
+                .map(|request| answers.remove(&request.launch).unwrap_or_else(unanswered))
+                .collect());
+        }
+        let each = batch.requests.iter().map(|request| async {
+            let (this, pool, offer) = (self.clone(), Arc::clone(&pool), batch.offer.clone());
+            let alike = Alike::of(&batch.offer, request);
+            let answers = self.launches.call(alike, request.clone(), move |mut requests| async move {
+                // The same launch may be asked for twice.
+                requests.sort_by_key(|request| (request.number, request.launch.clone()));
+                requests.dedup_by(|one, other| one.launch == other.launch);
+                let launches: Vec<LaunchId> = requests.iter().map(|request| request.launch.clone()).collect();
+                let answers = this.launch_some(&pool, &offer, requests, false).await;
+                answers
+                    .unwrap_or_else(|error| launches.into_iter().map(|launch| (launch, Err(error.clone()))).collect())
+            });
+            answers.await.get(&request.launch).cloned().unwrap_or_else(unanswered)
+        });
+        Ok(join_all(each).await)
+    }
+
+    async fn launch_some(
+        &self,
+        pool: &Pool,
+        offer: &Offer,
+        requests: Vec<LaunchRequest>,
+        all_or_none: bool,
+    ) -> Result<Answers> {
+        let clients = self.clients().await?;
+        let shared = self.shared(clients, pool).await?;
+        Ok(launch::launch(clients, &self.options, (pool, &shared), offer, requests, all_or_none).await)
+    }
+
+    /// The command on each machine that prints notices of its end.
+    fn watch(&self) -> Vec<String> {
+        let rebalance = if self.options.replace_on_rebalance { "yes" } else { "no" };
+        ["sh", "-c", WATCH, "watch", rebalance].map(str::to_owned).to_vec()
+    }
+
+    /// The report of an instance that may be listed or not, and what is remembered of it.
+    fn report(
+        &self,
+        machine: &MachineId,
+        instance: Option<&Instance>,
+        (watch, now): (&[String], SystemTime),
+    ) -> MachineReport {
+        let pools = self.pools();
+        let known = pools.values().find_map(|pool| Some((Arc::clone(pool), pool.seen(machine)?)));
+        drop(pools);
+        let Some(instance) = instance else {
+            // What was launched a moment ago need not be listed yet.
+            if known.as_ref().is_some_and(|(_, seen)| seen.launched.elapsed() < SEEN_WITHIN) {
+                return MachineReport::new(MachineState::Starting);
+            }
+            // Nor need what another process has launched: it is not known when.
+            let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
+            let first = *asked.entry(machine.clone()).or_insert_with(Instant::now);
+            asked.retain(|_, first| first.elapsed() < FORGOTTEN);
+            let settled = known.is_some() || first.elapsed() >= SETTLES;
+            return MachineReport::new(if settled { MachineState::Gone } else { MachineState::Unknown });
+        };
+        let block_ends = *self.block_ends.lock().unwrap_or_else(PoisonError::into_inner);
+        let report = machines::report(instance, self.options.addressing, watch, (now, block_ends));
+        if let Some((pool, _)) = known {
+            if let Some(address) = machines::reached_at(instance, self.options.addressing) {
+                pool.update(machine, |seen| seen.address = Some(address.to_owned()));
+            }
+            if report.state == MachineState::Gone {
+                pool.forget(machine);
+            }
+        }
+        report
+    }
+
+    /// Waits until a call whose answer nobody has waited for must be listed.
+    ///
+    /// # Errors
+    ///
+    /// Temporary when the call has launched an instance: the pool ends it and tears down again.
+    async fn settle(&self, clients: &Clients, pool: &PoolId) -> Result<()> {
+        let Some(known) = self.pool(pool) else { return Ok(()) };
+        while let Some(left) = known.unsettled_since().and_then(|since| SETTLES.checked_sub(since.elapsed())) {
+            if let Some(machine) = describe::list(clients, pool).await?.first() {
+                let message = format!("the instance {} of a launch that was given up is there now", machine.id);
+                return Err(Error::new(ErrorKind::Provider, message).temporary());
+            }
+            sleep(left.min(LOOK)).await;
+        }
+        Ok(())
+    }
+
+    /// Renews the tags of the pools that these instances are of, when it is time.
+    async fn renew(&self, clients: &Clients, instances: &[Instance]) {
+        let mut pools: Vec<Arc<Pool>> = self.pools().values().cloned().collect();
+        let now = Instant::now();
+        let is_of = |instance: &Instance, pool: &Pool| {
+            machines::is_live(instance) && tags::value(instance.tags(), tags::POOL) == Some(pool.id.as_str())
+        };
+        pools.retain(|pool| instances.iter().any(|instance| is_of(instance, pool)) && pool.renewals.is_due(now));
+        for pool in pools {
+            // All of them: what was asked about need not be the whole pool.
+            let Ok(all) = describe::instances(clients, vec![tags::of_pool(&pool.id)]).await else { continue };
+            let live = all.into_iter().filter(machines::is_live).filter_map(|instance| instance.instance_id);
+            let mut renewed = lease::renew(clients, &pool.id, pool.lease, live.collect()).await;
+            // Apart: a group that is gone fails a call for all.
+            if let Some(shared) = pool.shared().filter(|shared| shared.is_ours) {
+                renewed &= lease::renew(clients, &pool.id, pool.lease, vec![shared.group.clone()]).await;
+            }
+            if renewed {
+                pool.renewals.done(now);
+            }
+        }
+    }
+}
+
+#[async_trait]
+impl Provider for Aws {
+    fn name(&self) -> &str {
+        "aws"
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        Capabilities::new().outlives_client().keeper().gangs().preemptible().settles_in(SETTLES)
+    }
+
+    async fn identity(&self) -> Result<String> {
+        let clients = self.clients().await?;
+        Ok(format!("account {} in {}", clients.account, clients.region))
+    }
+
+    async fn offers(&self, requirements: &Requirements) -> Result<Vec<Offer>> {
+        let clients = self.clients().await?;
+        let network = Network::find(clients, &self.options).await?;
+        let sources = Sources {
+            ec2: &clients.ec2,
+            catalog: &clients.catalog,
+            on_demand: &clients.on_demand,
+            quotas: clients.quotas.as_ref(),
+        };
+        let setting = Setting {
+            region: clients.region.clone(),
+            zones: network.subnets.keys().cloned().collect(),
+            disk_gib: self.options.disk_gib.unwrap_or(DISK_GIB),
+            own_image: matches!(self.options.image, ImageChoice::Id(_)),
+        };
+        let now = SystemTime::now();
+        if let Some(capacity) = &self.options.capacity {
+            let reserved = capacity::find(clients, capacity, now).await?;
+            let offer = offers::reserved(sources, &setting, requirements, &reserved, now).await?;
+            *self.block_ends.lock().unwrap_or_else(PoisonError::into_inner) = reserved.ends;
+            return Ok(vec![offer]);
+        }
+        let answer = offers::offers(sources, &setting, requirements, now).await?;
+        match answer.nothing {
+            Some(nothing) => Err(Error::refused(Refusal::NotOffered, nothing.words)),
+            None => Ok(answer.offers),
+        }
+    }
+
+    async fn prepare(&self, pool: &PoolRequest) -> Result<()> {
+        let clients = self.clients().await?;
+        let pool = self.known(pool)?;
+        self.shared(clients, &pool).await.map(|_| ())
+    }
+
+    async fn launch(&self, batch: &LaunchBatch) -> Vec<Result<Machine>> {
+        match self.launch_all(batch).await {
+            Ok(machines) => machines,
+            Err(error) => batch.requests.iter().map(|_| Err(error.clone())).collect(),
+        }
+    }
+
+    async fn inspect(&self, machines: &[MachineId]) -> Result<Vec<MachineReport>> {
+        let this = self.clone();
+        let looked = self.looks.call((), machines.to_vec(), move |all| async move {
+            let clients = this.clients().await?;
+            let machines = each_once(all);
+            let instances = describe::by_id(clients, &machines).await?;
+            this.renew(clients, &instances).await;
+            Ok(instances)
+        });
+        let looked = looked.await;
+        let instances = looked.as_ref().as_ref().map_err(Error::clone)?;
+        let (watch, now) = (self.watch(), SystemTime::now());
+        let report = |machine: &MachineId| {
+            let found = instances.iter().find(|instance| instance.instance_id() == Some(machine.as_str()));
+            self.report(machine, found, (&watch, now))
+        };
+        Ok(machines.iter().map(report).collect())
+    }
+
+    async fn connect(&self, machine: &Machine, _: &Place) -> Result<Box<dyn Remote>> {
+        let clients = self.clients().await?;
+        let pool = self.known(&PoolRequest::new(machine.pool.clone(), Duration::ZERO))?;
+        // A launch whose answer was lost, and whose machine was listed.
+        if let (None, Some(call)) = (pool.seen(&machine.id), pool.unsettled(&machine.launch)) {
+            pool.launched(machine.id.clone(), &call);
+        }
+        Ok(Box::new(connect::connect(clients, &self.options, &pool, &machine.id).await?))
+    }
+
+    async fn terminate(&self, machines: &[MachineId]) -> Vec<Result<()>> {
+        let this = self.clone();
+        let ended = self.ends.call((), machines.to_vec(), move |all| async move {
+            let machines = each_once(all);
+            let ended = match this.clients().await {
+                Ok(clients) => teardown::terminate(clients, &machines).await,
+                Err(error) => machines.iter().map(|_| Err(error.clone())).collect(),
+            };
+            machines.into_iter().zip(ended).collect()
+        });
+        let ended = ended.await;
+        machines.iter().map(|machine| ended.get(machine).cloned().unwrap_or_else(unanswered)).collect()
+    }
+
+    async fn teardown(&self, pool: &PoolId) -> Result<()> {
+        let clients = self.clients().await?;
+        self.settle(clients, pool).await?;
+        // Of a pool of another process it is what this provider would make.
+        let shared = self.pool(pool).and_then(|pool| pool.shared());
+        let has_placement = shared.map_or(self.options.placement_group, |shared| shared.placement_group.is_some());
+        teardown::teardown(clients, pool, has_placement).await?;
+        self.pools().remove(pool);
+        Ok(())
+    }
+
+    async fn list(&self, pool: &PoolId) -> Result<Vec<Machine>> {
+        describe::list(self.clients().await?, pool).await
+    }
+
+    async fn pools(&self) -> Result<Vec<PoolRecord>> {
+        let clients = self.clients().await?;
+        let ours = || tags::filter("tag-key", [tags::POOL]);
+        let instances = describe::instances(clients, vec![ours()]).await?;
+        let live = instances.iter().filter(|instance| machines::is_live(instance));
+        let mut records: Vec<PoolRecord> = live.filter_map(|instance| machines::record(instance.tags())).collect();
+        let groups = clients.ec2.describe_security_groups().filters(ours()).send().await;
+        for group in called("DescribeSecurityGroups", groups)?.security_groups.unwrap_or_default() {
+            records.extend(machines::record(group.tags()));
+        }
+        Ok(PoolRecord::of_parts(records))
+    }
+}
+
+/// The options; of pools, how many there are.
+impl fmt::Debug for Aws {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Aws")
+            .field("options", &self.options)
+            .field("pools", &self.pools().len())
+            .finish_non_exhaustive()
+    }
+}
+
+/// What launches must have in common to be of one call, for which they share their user data.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+struct Alike {
+    pool: PoolId,
+    offer: OfferId,
+    times: [Option<Duration>; 3],
+    labels: Labels,
+}
+
+impl Alike {
+    fn of(offer: &Offer, request: &LaunchRequest) -> Self {
+        // Shares of one budget that were reckoned a moment apart differ by that moment.
+        let minutes = request.ends_in.map(|ends_in| Duration::from_secs(ends_in.as_secs() / 60 * 60));
+        Self {
+            pool: request.pool.clone(),
+            offer: offer.id.clone(),
+            times: [Some(request.lease), Some(request.boot), minutes],
+            labels: request.labels.clone(),
+        }
+    }
+}
+
+/// The ids of many questions, each once.
+fn each_once(machines: Vec<Vec<MachineId>>) -> Vec<MachineId> {
+    machines.into_iter().flatten().collect::<BTreeSet<_>>().into_iter().collect()
+}
+
+/// A call for many that did not answer for one of them: the next call finds out what became of it.
+fn unanswered<T>() -> Result<T> {
+    Err(Error::new(ErrorKind::Provider, "a call for several instances did not answer for one of them").temporary())
+}
+
+const WATCH: &str = include_str!("scripts/watch.sh");
+/// How long it can take until what was asked for is listed: EC2's answers agree with each other some time after a change.
+const SETTLES: Duration = Duration::from_secs(15);
+/// The pause between two looks at what may be listed late.
+const LOOK: Duration = Duration::from_secs(1);
+/// For how long it is remembered when an instance was asked about that is not listed.
+const FORGOTTEN: Duration = Duration::from_secs(3600);
+/// After this time an instance that is not listed is gone.
+const SEEN_WITHIN: Duration = Duration::from_secs(180);

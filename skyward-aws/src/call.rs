@@ -1,0 +1,243 @@
+//! One call that launches instances, with a token: made again, it is the same call and starts nothing more.
+
+use std::time::SystemTime;
+
+use aws_sdk_ec2::operation::run_instances::builders::RunInstancesFluentBuilder;
+use aws_sdk_ec2::types::{
+    BlockDeviceMapping, CapacityReservationSpecification, CapacityReservationTarget, EbsBlockDevice, HttpTokensState,
+    IamInstanceProfileSpecification, InstanceInterruptionBehavior, InstanceMarketOptionsRequest,
+    InstanceMetadataEndpointState, InstanceMetadataOptionsRequest, InstanceNetworkInterfaceSpecification, InstanceType,
+    MarketType, Placement, ResourceType, ShutdownBehavior, SpotInstanceType, SpotMarketOptions, VolumeType,
+};
+use sha2::{Digest, Sha256};
+use skyward_core::error::{Error, Refusal, Result};
+use skyward_core::provider::{LaunchRequest, Offer};
+use skyward_core::remote::ssh::KeyPair;
+use skyward_core::spec::Secret;
+
+use crate::client::Clients;
+use crate::images::Image;
+use crate::options::{Addressing, Capacity, Options};
+use crate::pool::{Pool, Shared};
+use crate::tags::{self, Tags};
+use crate::user_data::user_data;
+
+/// A call with all that it says: repeated, it must say the same.
+#[derive(Debug)]
+pub(crate) struct Call {
+    /// What makes the call the same one.
+    pub(crate) token: String,
+    /// The launches, in the order of the instances' launch index.
+    pub(crate) requests: Vec<LaunchRequest>,
+    pub(crate) offer: Offer,
+    /// The key by which the instances prove themselves at first.
+    pub(crate) host_key: KeyPair,
+    pub(crate) image: Image,
+    /// It has the host key.
+    user_data: Secret,
+    subnet: String,
+    group: String,
+    placement_group: Option<String>,
+    least: i32,
+    tags: Tags,
+    instance_tags: Tags,
+}
+
+impl Call {
+    /// A call for these launches, all or none of them, or as many as there are.
+    ///
+    /// # Errors
+    ///
+    /// [`Refusal::NotOffered`] where no subnet is in the offer's zone; [`Refusal::Misconfigured`].
+    pub(crate) fn new(
+        pool: &Pool,
+        shared: &Shared,
+        options: &Options,
+        (image, offer): (Image, Offer),
+        requests: Vec<LaunchRequest>,
+        all_or_none: bool,
+    ) -> Result<Self> {
+        let subnet = shared.network.subnets.get(&offer.place).cloned().ok_or_else(|| {
+            Error::refused(Refusal::NotOffered, format!("none of the pool's subnets is in {}", offer.place))
+        })?;
+        let first = requests.first().ok_or_else(|| Error::refused(Refusal::Misconfigured, "a call for no machine"))?;
+        // They share their user data, so the first of their ends is that of all.
+        let mut first = first.clone();
+        first.ends_in = requests.iter().filter_map(|request| request.ends_in).min();
+        let host_key = KeyPair::generate()?;
+        let client = std::iter::once(pool.trust.client.public().to_owned());
+        let keys: Vec<String> = client.chain(options.public_keys.iter().cloned()).collect();
+        let now = SystemTime::now();
+        let user_data = user_data(&first, now, &image.user, &host_key, &keys)?;
+        let mut tags = tags::of_labels(&first.labels);
+        tags.extend(pool.tags(&options.tags));
+        tags.insert(tags::LEASE.to_owned(), first.lease.as_millis().to_string());
+        let mut instance_tags = tags.clone();
+        instance_tags.insert(tags::OFFER.to_owned(), tags::clean(offer.id.as_str()));
+        if let Some(ends) = first.ends_in.and_then(|ends_in| now.checked_add(ends_in)) {
+            instance_tags.insert(tags::ENDS.to_owned(), tags::seconds(ends));
+        }
+        instance_tags.extend(tags::of_launches(&requests));
+        let count = i32::try_from(requests.len()).unwrap_or(i32::MAX);
+        Ok(Self {
+            token: pool_token(pool, &requests, &offer, all_or_none),
+            least: if all_or_none { count } else { 1 },
+            requests,
+            offer,
+            host_key,
+            image,
+            user_data: user_data.into(),
+            subnet,
+            group: shared.group.clone(),
+            placement_group: shared.placement_group.clone(),
+            tags,
+            instance_tags,
+        })
+    }
+
+    /// The call as EC2 takes it, without its token.
+    pub(crate) fn input(&self, clients: &Clients, options: &Options) -> RunInstancesFluentBuilder {
+        let offer = &self.offer;
+        let interface = InstanceNetworkInterfaceSpecification::builder()
+            .device_index(0)
+            .subnet_id(&self.subnet)
+            .groups(&self.group)
+            .associate_public_ip_address(options.addressing == Addressing::Public)
+            .delete_on_termination(true)
+            .build();
+        // The lease of a machine that is not renewed ends it for good, and so does its shutdown.
+        let mut input = clients
+            .ec2
+            .run_instances()
+            .image_id(&self.image.id)
+            .instance_type(InstanceType::from(offer.machine_type.as_str()))
+            .min_count(self.least)
+            .max_count(i32::try_from(self.requests.len()).unwrap_or(i32::MAX))
+            .network_interfaces(interface)
+            .set_block_device_mappings(Some(self.disks()))
+            .metadata_options(metadata())
+            .instance_initiated_shutdown_behavior(ShutdownBehavior::Terminate)
+            .tag_specifications(tags::specification(ResourceType::Instance, &self.instance_tags))
+            .tag_specifications(tags::specification(ResourceType::Volume, &self.tags))
+            .tag_specifications(tags::specification(ResourceType::NetworkInterface, &self.tags))
+            .user_data(self.user_data.expose());
+        if let Some(market) = market(offer, options) {
+            input = input.instance_market_options(market);
+        }
+        if offer.spot {
+            input = input.tag_specifications(tags::specification(ResourceType::SpotInstancesRequest, &self.tags));
+        }
+        if let Some(capacity) = &options.capacity {
+            let target = CapacityReservationTarget::builder().capacity_reservation_id(capacity.id()).build();
+            let reservation = CapacityReservationSpecification::builder().capacity_reservation_target(target).build();
+            input = input.capacity_reservation_specification(reservation);
+        }
+        if let Some(group) = &self.placement_group {
+            input = input.placement(Placement::builder().group_name(group).build());
+        }
+        if let Some(profile) = &options.instance_profile {
+            let named = IamInstanceProfileSpecification::builder();
+            let named = if profile.starts_with("arn:") { named.arn(profile) } else { named.name(profile) };
+            input = input.iam_instance_profile(named.build());
+        }
+        input
+    }
+
+    /// The root disk, and those that the image brings along: all of them end with the instance.
+    fn disks(&self) -> Vec<BlockDeviceMapping> {
+        let with_it = |device: &String| {
+            let disk = EbsBlockDevice::builder().encrypted(true).delete_on_termination(true).build();
+            BlockDeviceMapping::builder().device_name(device).ebs(disk).build()
+        };
+        std::iter::once(self.root()).chain(self.image.more_devices.iter().map(with_it)).collect()
+    }
+
+    fn root(&self) -> BlockDeviceMapping {
+        let asked = self.offer.disk_gib.unwrap_or(DISK_GIB);
+        let size = self.image.disk_gib(asked);
+        let disk = EbsBlockDevice::builder()
+            .volume_size(i32::try_from(size).unwrap_or(i32::MAX))
+            .volume_type(VolumeType::Gp3)
+            .encrypted(true)
+            .delete_on_termination(true)
+            .build();
+        BlockDeviceMapping::builder().device_name(&self.image.root_device).ebs(disk).build()
+    }
+}
+
+/// Version 2 alone, and not from containers: <https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/configuring-instance-metadata-service.html>.
+fn metadata() -> InstanceMetadataOptionsRequest {
+    InstanceMetadataOptionsRequest::builder()
+        .http_endpoint(InstanceMetadataEndpointState::Enabled)
+        .http_tokens(HttpTokensState::Required)
+        .http_put_response_hop_limit(1)
+        .build()
+}
+
+/// A spot request that never comes back by itself; a block that is paid for.
+fn market(offer: &Offer, options: &Options) -> Option<InstanceMarketOptionsRequest> {
+    let market = InstanceMarketOptionsRequest::builder();
+    if matches!(options.capacity, Some(Capacity::Block(_))) {
+        return Some(market.market_type(MarketType::CapacityBlock).build());
+    }
+    let spot = SpotMarketOptions::builder()
+        .spot_instance_type(SpotInstanceType::OneTime)
+        .instance_interruption_behavior(InstanceInterruptionBehavior::Terminate)
+        .build();
+    offer.spot.then(|| market.market_type(MarketType::Spot).spot_options(spot).build())
+}
+
+/// The token of a call, and another one where a call with that was refused for what it named.
+fn pool_token(pool: &Pool, requests: &[LaunchRequest], offer: &Offer, all_or_none: bool) -> String {
+    let mut token = token(requests, offer, all_or_none);
+    while pool.was_refused(&token) {
+        token = hex(&Sha256::digest(token.as_bytes()));
+    }
+    token
+}
+
+/// The same for the same launches by the same offer, also in another process: at most 64 letters.
+fn token(requests: &[LaunchRequest], offer: &Offer, all_or_none: bool) -> String {
+    let mut hash = Sha256::new();
+    for request in requests {
+        hash.update(request.launch.as_str());
+        hash.update([0]);
+    }
+    hash.update(offer.id.as_str());
+    hash.update([0, u8::from(all_or_none)]);
+    hex(&hash.finalize())
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Where nobody says how large the disk is: an environment with a framework takes some tens of GiB.
+pub(crate) const DISK_GIB: u32 = 100;
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use skyward_core::ids::{LaunchId, MachineNumber, PoolId};
+
+    use super::*;
+
+    #[test]
+    fn a_token_is_that_of_its_launches_and_offer() {
+        let request = |launch: &str| {
+            LaunchRequest::new(LaunchId::new(launch), PoolId::new("p"), MachineNumber(0), Duration::from_secs(1))
+        };
+        let offer = Offer::new("g5.xlarge", "eu-west-1a", 4, 16);
+        let first = token(&[request("a"), request("b")], &offer, true);
+        assert_eq!(first.len(), 64);
+        assert_eq!(first, token(&[request("a"), request("b")], &offer, true));
+        let others = [
+            token(&[request("ab")], &offer, true),
+            token(&[request("a")], &offer, true),
+            token(&[request("a"), request("b")], &offer, false),
+            token(&[request("a"), request("b")], &Offer::new("g5.2xlarge", "eu-west-1a", 4, 16), true),
+        ];
+        assert!(!others.contains(&first), "{others:?}");
+    }
+}

@@ -1,0 +1,156 @@
+//! The clients of AWS's services, with the credentials and the region of the SDK's default chain.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use aws_config::{BehaviorVersion, Region, SdkConfig};
+use aws_credential_types::Credentials;
+use aws_credential_types::provider::ProvideCredentials;
+use aws_sdk_ec2::config::retry::RetryConfig;
+use aws_sdk_ec2::config::timeout::TimeoutConfig;
+use aws_smithy_http_client::Builder;
+use aws_smithy_http_client::tls::{Provider, rustls_provider::CryptoMode};
+use skyward_core::error::{Error, ErrorKind, Result};
+use tokio::sync::OnceCell;
+use tokio::time::timeout;
+
+use crate::cache::Cache;
+use crate::catalog::Catalog;
+use crate::errors::{CHAIN, Failure, chain};
+use crate::options::{ATTEMPT, CacheIn, LAUNCH, OPERATION, Options};
+use crate::prices::on_demand::OnDemand;
+use crate::quota::Quotas;
+
+/// What calls AWS. It is made when it is first needed.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Account(Arc<OnceCell<Clients>>);
+
+/// The clients of one account in one region.
+#[derive(Debug)]
+pub(crate) struct Clients {
+    pub(crate) ec2: aws_sdk_ec2::Client,
+    /// The instance types of the region.
+    pub(crate) catalog: Catalog,
+    /// Their prices on demand.
+    pub(crate) on_demand: OnDemand,
+    /// None unless they are looked up.
+    pub(crate) quotas: Option<Quotas>,
+    /// The account's id, of 12 digits.
+    pub(crate) account: String,
+    pub(crate) region: String,
+    /// Who calls, for errors: `arn:aws:iam::123456789012:user/ada`.
+    pub(crate) caller: String,
+}
+
+impl Account {
+    /// The clients, when credentials and region are there and valid.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Provider`] without them; [`ErrorKind::Identity`] when the account is not the one that is expected.
+    ///
+    /// # Cancel safety
+    ///
+    /// Starts nothing.
+    pub(crate) async fn clients(&self, options: &Options) -> Result<&Clients> {
+        self.0.get_or_try_init(|| Clients::load(options)).await
+    }
+}
+
+impl Clients {
+    async fn load(options: &Options) -> Result<Self> {
+        let config = config(options).await;
+        let region = config.region().map(ToString::to_string).ok_or_else(no_region)?;
+        let provider = config.credentials_provider().ok_or_else(|| no_credentials("none is set up"))?;
+        // A role of an instance is asked for at an address that answers nothing elsewhere.
+        match timeout(CREDENTIALS, provider.provide_credentials()).await {
+            Ok(Ok(_)) => {}
+            Ok(Err(error)) => return Err(no_credentials(&chain(&error))),
+            Err(_) => return Err(no_credentials(&format!("they did not come within {CREDENTIALS:?}")).temporary()),
+        }
+        let sts = aws_sdk_sts::Client::new(&config);
+        let identity = sts.get_caller_identity().send().await;
+        let identity = identity.map_err(|error| {
+            let error = Failure::of("GetCallerIdentity", error).into_error();
+            error.with_context("region", &region)
+        })?;
+        let account = identity.account().unwrap_or_default().to_owned();
+        let caller = identity.arn().unwrap_or("an unknown caller").to_owned();
+        if let Some(expected) = options.expect_account.as_ref().filter(|expected| **expected != account) {
+            let message = format!("the credentials are of account {account}, and {expected} is expected");
+            return Err(Error::new(ErrorKind::Provider, message).with_context("caller", caller).with_hint(
+                "choose the profile of that account, `.profile(\"…\")` or AWS_PROFILE; `aws sts get-caller-identity` shows whose credentials are used",
+            ));
+        }
+        let of_region = |region: &str| {
+            let region = Region::new(region.to_owned());
+            config.clone().into_builder().region(region).build()
+        };
+        let cache = match &options.cache {
+            CacheIn::Folder(folder) => Cache::within(folder, &account, &region),
+            // What another service than AWS says is of no use for AWS.
+            CacheIn::User if options.endpoint_url.is_none() && std::env::var_os("AWS_ENDPOINT_URL").is_none() => {
+                Cache::of_user(&account, &region)
+            }
+            CacheIn::User | CacheIn::Memory => Cache::off(),
+        };
+        let ec2 = aws_sdk_ec2::Client::new(&config);
+        // The price list is served in a few regions only, for all of them.
+        let pricing = aws_sdk_pricing::Client::new(&of_region(PRICES));
+        Ok(Self {
+            catalog: Catalog::new(ec2.clone(), cache.clone()),
+            on_demand: OnDemand::new(Some(pricing), &region, cache),
+            quotas: options.look_up_quotas.then(|| Quotas::new(aws_sdk_servicequotas::Client::new(&config))),
+            ec2,
+            account,
+            region,
+            caller,
+        })
+    }
+
+    /// What an option of one call overrides for calls that are made once: with a token of its own, such a call is repeated by whoever made it.
+    pub(crate) fn once() -> aws_sdk_ec2::config::Builder {
+        let timeouts = TimeoutConfig::builder().operation_attempt_timeout(LAUNCH).operation_timeout(LAUNCH).build();
+        aws_sdk_ec2::Config::builder().retry_config(RetryConfig::disabled()).timeout_config(timeouts)
+    }
+}
+
+async fn config(options: &Options) -> SdkConfig {
+    let timeouts = TimeoutConfig::builder().operation_attempt_timeout(ATTEMPT).operation_timeout(OPERATION).build();
+    let tls = Provider::Rustls(CryptoMode::Ring);
+    let mut loader = aws_config::defaults(BehaviorVersion::v2026_01_12())
+        .timeout_config(timeouts)
+        .http_client(Builder::new().tls_provider(tls).build_https());
+    if let Some(region) = &options.region {
+        loader = loader.region(Region::new(region.clone()));
+    }
+    if let Some(profile) = &options.profile {
+        loader = loader.profile_name(profile);
+    }
+    if let Some(given) = &options.credentials {
+        let token = given.session_token.as_ref().map(|token| token.expose().to_owned());
+        let secret = given.secret_access_key.expose();
+        loader = loader.credentials_provider(Credentials::new(&given.access_key_id, secret, token, None, "skyward"));
+    }
+    if let Some(endpoint) = &options.endpoint_url {
+        loader = loader.endpoint_url(endpoint);
+    }
+    loader.load().await
+}
+
+fn no_region() -> Error {
+    Error::new(ErrorKind::Provider, "no AWS region is set").with_hint(
+        "name one: `.region(\"eu-west-1\")`, the variable AWS_REGION, or `region` of the profile in ~/.aws/config",
+    )
+}
+
+fn no_credentials(why: &str) -> Error {
+    Error::new(ErrorKind::Provider, format!("no AWS credentials were found: {why}"))
+        .with_context("looked in", CHAIN)
+        .with_hint("make some: `aws configure`, `aws configure sso` and then `aws sso login`, or `aws login`; or name another profile, `.profile(\"…\")`")
+}
+
+/// Where the price list is served.
+const PRICES: &str = "us-east-1";
+/// How long credentials may take: an SSO token is refreshed, a process is run.
+const CREDENTIALS: Duration = Duration::from_secs(30);

@@ -1,0 +1,228 @@
+//! Launches instances, each launch once, whatever becomes of the call that asks for it.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use aws_sdk_ec2::types::Instance;
+use skyward_core::error::{Error, ErrorKind, Refusal, Result};
+use skyward_core::ids::LaunchId;
+use skyward_core::provider::{Architecture, LaunchRequest, Machine, Offer};
+use tokio::time::{Instant, sleep};
+
+use crate::call::Call;
+use crate::client::Clients;
+use crate::describe;
+use crate::errors::{Class, Failure};
+use crate::images::{Image, Purpose};
+use crate::machines;
+use crate::options::Options;
+use crate::pool::{Pool, Shared};
+use crate::quota;
+
+/// What launches are answered with.
+pub(crate) type Answers = BTreeMap<LaunchId, Result<Machine>>;
+
+/// Launches instances by one offer, and answers for each launch. A launch of which it is not known what became is asked for again by its own call; one that another process has made is found by its
+/// tags.
+///
+/// # Cancel safety
+///
+/// What was launched is found by `list`.
+pub(crate) async fn launch(
+    clients: &Clients,
+    options: &Options,
+    (pool, shared): (&Pool, &Shared),
+    offer: &Offer,
+    requests: Vec<LaunchRequest>,
+    all_or_none: bool,
+) -> Answers {
+    let mut answers = Answers::new();
+    for request in &requests {
+        if answers.contains_key(&request.launch) {
+            continue;
+        }
+        // Another launch of the same call may have made it again.
+        if let Some(machine) = pool.made(&request.launch) {
+            answers.insert(request.launch.clone(), Ok(machine));
+            continue;
+        }
+        if let Some(call) = pool.unsettled(&request.launch) {
+            answers.extend(run(clients, options, pool, &call).await);
+        }
+    }
+    answers.retain(|launch, _| requests.iter().any(|request| request.launch == *launch));
+    let left: Vec<LaunchRequest> =
+        requests.into_iter().filter(|request| !answers.contains_key(&request.launch)).collect();
+    if left.is_empty() {
+        return answers;
+    }
+    match launch_new(clients, options, (pool, shared), offer, left.clone(), all_or_none).await {
+        Ok(new) => answers.extend(new),
+        Err(error) => answers.extend(left.into_iter().map(|request| (request.launch, Err(error.clone())))),
+    }
+    answers
+}
+
+async fn launch_new(
+    clients: &Clients,
+    options: &Options,
+    (pool, shared): (&Pool, &Shared),
+    offer: &Offer,
+    requests: Vec<LaunchRequest>,
+    all_or_none: bool,
+) -> Result<Answers> {
+    let mut answers = Answers::new();
+    for machine in describe::list(clients, &pool.id).await? {
+        if requests.iter().any(|request| request.launch == machine.launch) {
+            answers.insert(machine.launch.clone(), Ok(machine));
+        }
+    }
+    let new: Vec<LaunchRequest> =
+        requests.into_iter().filter(|request| !answers.contains_key(&request.launch)).collect();
+    if new.is_empty() {
+        return Ok(answers);
+    }
+    let image = image(clients, options, pool, offer).await?;
+    let call = Arc::new(Call::new(pool, shared, options, (image, offer.clone()), new, all_or_none)?);
+    if pool.is_unchecked() {
+        check(clients, options, pool, &call).await?;
+        pool.checked();
+    }
+    pool.begin(&call);
+    answers.extend(run(clients, options, pool, &call).await);
+    Ok(answers)
+}
+
+/// The image of the machines of an offer: for the life of the pool the same for all that are alike.
+async fn image(clients: &Clients, options: &Options, pool: &Pool, offer: &Offer) -> Result<Image> {
+    let accelerators = offer.accelerator.as_ref().and_then(|accelerator| accelerator.family());
+    let architecture = offer.architecture.unwrap_or(Architecture::X86_64);
+    let mut images = pool.images.lock().await;
+    if let Some(image) = images.get(&(architecture, accelerators)) {
+        return Ok(image.clone());
+    }
+    let purpose = Purpose { architecture, accelerators, region: &clients.region, user: options.user.as_deref() };
+    let image = Image::resolve(&clients.ec2, &options.image, purpose).await.map_err(|error| match error.kind() {
+        // Another offer would have no other image.
+        ErrorKind::InvalidSpec => Error::refused(Refusal::Misconfigured, error.message())
+            .with_hint(error.hint().unwrap_or_default().to_owned()),
+        _ => error,
+    })?;
+    images.insert((architecture, accelerators), image.clone());
+    Ok(image)
+}
+
+/// Asks whether a call would be allowed, without making it.
+async fn check(clients: &Clients, options: &Options, pool: &Pool, call: &Call) -> Result<()> {
+    let asked = call.input(clients, options).dry_run(true).send().await;
+    let Err(error) = asked else { return Ok(()) };
+    let failure = Failure::of("RunInstances (a dry run)", error);
+    match failure.class {
+        _ if failure.has_code("DryRunOperation") => Ok(()),
+        // Whether there is capacity or quota is seen when it is asked for.
+        Class::Capacity | Class::Quota | Class::NotOffered | Class::Throttled | Class::Transient => Ok(()),
+        // What was made just now need not be known everywhere.
+        Class::NotFound => {
+            pool.share(None);
+            Err(failure.into_error().temporary())
+        }
+        _ => {
+            let error = failure.of_launch(call.offer.quota.as_deref());
+            Err(error.with_context("caller", &clients.caller).with_context("region", &clients.region))
+        }
+    }
+}
+
+/// Makes a call, or makes it again.
+async fn run(clients: &Clients, options: &Options, pool: &Pool, call: &Call) -> Answers {
+    let asked = call.input(clients, options).client_token(&call.token);
+    let answer = asked.customize().config_override(Clients::once()).send().await;
+    match answer {
+        Ok(answer) => {
+            pool.settle(call);
+            machines_of(pool, call, &answer.instances.unwrap_or_default())
+        }
+        Err(error) => {
+            let error = settle_failure(clients, pool, call, Failure::of("RunInstances", error)).await;
+            call.requests.iter().map(|request| (request.launch.clone(), Err(error.clone()))).collect()
+        }
+    }
+}
+
+/// Classifies a call that failed. A call that may have launched instances is kept, and the next try repeats it with its token.
+async fn settle_failure(clients: &Clients, pool: &Pool, call: &Call, failure: Failure) -> Error {
+    if failure.has_code("IdempotentParameterMismatch") {
+        pool.settle(call);
+        return other(clients, pool, call).await;
+    }
+    match failure.class {
+        Class::Transient => failure.into_error(),
+        // It was not made: the same call is made again.
+        Class::Throttled => failure.of_launch(None),
+        Class::NotFound => {
+            pool.settle(call);
+            // The group of the pool was removed, or is not known everywhere yet: it is looked for, and made again.
+            pool.refuse(call);
+            pool.share(None);
+            failure.into_error().temporary()
+        }
+        Class::Quota => {
+            pool.settle(call);
+            let code = failure.code.as_deref().unwrap_or_default();
+            let told = quota::explain(code, &call.offer, &clients.region);
+            let quota = call.offer.quota.as_deref().or(failure.code.as_deref()).unwrap_or_default().to_owned();
+            let message = format!("{}: {}", told.words, failure.message);
+            Error::refused(Refusal::Quota(quota), message).with_hint(told.hint)
+        }
+        _ => {
+            pool.settle(call);
+            let error = failure.of_launch(call.offer.quota.as_deref());
+            error.with_context("caller", &clients.caller).with_context("region", &clients.region)
+        }
+    }
+}
+
+/// The error of a launch that another process has made, with other keys: its machine is listed some time later, and the launch is answered with it then.
+async fn other(clients: &Clients, pool: &Pool, call: &Call) -> Error {
+    let end = Instant::now() + SETTLES;
+    let is_one = |machine: &Machine| call.requests.iter().any(|request| request.launch == machine.launch);
+    while Instant::now() < end {
+        match describe::list(clients, &pool.id).await {
+            Ok(listed) if listed.iter().any(is_one) => break,
+            Ok(_) => sleep(LOOK).await,
+            Err(error) => return error,
+        }
+    }
+    Error::new(ErrorKind::Provider, "another process has made this launch").temporary()
+}
+
+fn machines_of(pool: &Pool, call: &Call, instances: &[Instance]) -> Answers {
+    let mut machines: Vec<Machine> = instances.iter().filter_map(machines::machine).collect();
+    let mut answer = |launch: &LaunchId| {
+        let place = machines.iter().position(|machine| machine.launch == *launch)?;
+        Some(machines.swap_remove(place))
+    };
+    let mut answers = Answers::new();
+    for request in &call.requests {
+        let made = match answer(&request.launch) {
+            Some(machine) => {
+                pool.launched(machine.id.clone(), call);
+                pool.make(&machine);
+                Ok(machine)
+            }
+            None => {
+                let offer = &call.offer.id;
+                let message =
+                    format!("EC2 launched {} of {} instances by {offer}", instances.len(), call.requests.len());
+                Err(Error::refused(Refusal::Capacity, message))
+            }
+        };
+        answers.insert(request.launch.clone(), made);
+    }
+    answers
+}
+
+/// How long what another process has launched may stay unseen.
+const SETTLES: Duration = Duration::from_secs(10);
+const LOOK: Duration = Duration::from_millis(500);

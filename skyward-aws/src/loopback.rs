@@ -1,0 +1,118 @@
+//! A service on this host that answers as the test says, for what the SDK does on its way.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::sync::{Arc, Mutex};
+
+use aws_sdk_ec2::config::{BehaviorVersion, Credentials, Region};
+use aws_smithy_http_client::Builder;
+use aws_smithy_types::retry::RetryConfig;
+
+/// Answers by the body of the request: a status and a body.
+type Answer = dyn Fn(&str) -> (u16, String) + Send + Sync;
+
+/// A service, and what it was asked.
+#[derive(Clone)]
+pub(crate) struct Loopback {
+    url: String,
+    region: &'static str,
+    asked: Arc<Mutex<Vec<String>>>,
+}
+
+impl Loopback {
+    pub(crate) fn start(answer: impl Fn(&str) -> (u16, String) + Send + Sync + 'static) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let asked = Arc::default();
+        let this = Self { url, region: "eu-west-1", asked };
+        let (asked, answer): (_, Arc<Answer>) = (this.asked.clone(), Arc::new(answer));
+        // Both kinds of threads end with the process of the test.
+        std::thread::spawn(move || {
+            for stream in listener.incoming().flatten() {
+                let (asked, answer) = (asked.clone(), answer.clone());
+                std::thread::spawn(move || serve(stream, &asked, &*answer));
+            }
+        });
+        this
+    }
+
+    /// The bodies of all requests.
+    pub(crate) fn asked(&self) -> Vec<String> {
+        self.asked.lock().unwrap().clone()
+    }
+
+    pub(crate) fn ec2(&self) -> aws_sdk_ec2::Client {
+        aws_sdk_ec2::Client::from_conf(
+            aws_sdk_ec2::Config::builder()
+                .behavior_version(BehaviorVersion::v2026_01_12())
+                .region(Region::new(self.region))
+                .credentials_provider(credentials())
+                .endpoint_url(&self.url)
+                .http_client(Builder::new().build_http())
+                .retry_config(RetryConfig::disabled())
+                .build(),
+        )
+    }
+
+    pub(crate) fn pricing(&self) -> aws_sdk_pricing::Client {
+        aws_sdk_pricing::Client::from_conf(
+            aws_sdk_pricing::Config::builder()
+                .behavior_version(aws_sdk_pricing::config::BehaviorVersion::v2026_01_12())
+                .region(aws_sdk_pricing::config::Region::new("us-east-1"))
+                .credentials_provider(credentials())
+                .endpoint_url(&self.url)
+                .http_client(Builder::new().build_http())
+                .retry_config(RetryConfig::disabled())
+                .build(),
+        )
+    }
+
+    pub(crate) fn quotas(&self) -> aws_sdk_servicequotas::Client {
+        aws_sdk_servicequotas::Client::from_conf(
+            aws_sdk_servicequotas::Config::builder()
+                .behavior_version(aws_sdk_servicequotas::config::BehaviorVersion::v2026_01_12())
+                .region(aws_sdk_servicequotas::config::Region::new(self.region))
+                .credentials_provider(credentials())
+                .endpoint_url(&self.url)
+                .http_client(Builder::new().build_http())
+                .retry_config(RetryConfig::disabled())
+                .build(),
+        )
+    }
+}
+
+fn credentials() -> Credentials {
+    Credentials::new("AKIDEXAMPLE", "secret", None, None, "test")
+}
+
+fn serve(stream: TcpStream, asked: &Mutex<Vec<String>>, answer: &Answer) {
+    let mut writer = stream.try_clone().unwrap();
+    let mut reader = BufReader::new(stream);
+    while let Some(body) = request(&mut reader) {
+        asked.lock().unwrap().push(body.clone());
+        let (status, body) = answer(&body);
+        let head = format!("HTTP/1.1 {status} Told\r\ncontent-length: {}\r\n\r\n", body.len());
+        if writer.write_all(head.as_bytes()).and_then(|()| writer.write_all(body.as_bytes())).is_err() {
+            return;
+        }
+    }
+}
+
+fn request(reader: &mut BufReader<TcpStream>) -> Option<String> {
+    let mut length = 0;
+    loop {
+        let mut line = String::new();
+        if reader.read_line(&mut line).ok()? == 0 {
+            return None;
+        }
+        let line = line.trim_end().to_lowercase();
+        if let Some(value) = line.strip_prefix("content-length:") {
+            length = value.trim().parse().ok()?;
+        }
+        if line.is_empty() {
+            let mut body = vec![0; length];
+            reader.read_exact(&mut body).ok()?;
+            return String::from_utf8(body).ok();
+        }
+    }
+}

@@ -1,0 +1,211 @@
+//! What EC2 says of instances, and what it means: pure.
+
+use std::time::SystemTime;
+
+use aws_sdk_ec2::types::{Instance, InstanceStateName};
+use skyward_core::ids::{MachineId, OfferId, PoolId};
+use skyward_core::provider::{Facts, Machine, MachineReport, MachineState, Place, PoolRecord, Reason};
+
+use crate::options::Addressing;
+use crate::tags;
+use crate::user_data::FOLDER;
+
+/// The machine that an instance is, by its tags; none for what is nobody's launch.
+pub(crate) fn machine(instance: &Instance) -> Option<Machine> {
+    let pool = PoolId::new(tags::value(instance.tags(), tags::POOL)?);
+    let (launch, number) = tags::launch(instance.tags(), &pool, instance.ami_launch_index().unwrap_or_default())?;
+    let offer = OfferId::new(tags::value(instance.tags(), tags::OFFER).unwrap_or_default());
+    let mut facts = Facts::new();
+    let zone = instance.placement().and_then(|placement| placement.availability_zone());
+    let known = [("zone", zone), ("type", instance.instance_type().map(|kind| kind.as_str()))];
+    facts.extend(known.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value?.to_owned()))));
+    Some(Machine { id: MachineId::new(instance.instance_id()?), launch, pool, number, offer, facts })
+}
+
+/// Whether something of an instance may still run.
+pub(crate) fn is_live(instance: &Instance) -> bool {
+    state(instance) != MachineState::Gone
+}
+
+/// Where an instance is in its life. From `shutting-down` on nothing is paid for it any more:
+/// <https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/ec2-instance-lifecycle.html>.
+fn state(instance: &Instance) -> MachineState {
+    match instance.state().and_then(|state| state.name()) {
+        Some(InstanceStateName::Pending) => MachineState::Starting,
+        Some(InstanceStateName::Running) => MachineState::Running,
+        // Nothing starts it again.
+        Some(InstanceStateName::Stopping | InstanceStateName::Stopped) => MachineState::Ending,
+        Some(InstanceStateName::ShuttingDown) => MachineState::Released,
+        Some(InstanceStateName::Terminated) => MachineState::Gone,
+        _ => MachineState::Unknown,
+    }
+}
+
+/// What EC2 reports of an instance, at a time, and with the time at which all instances end that
+/// are in the same capacity block.
+pub(crate) fn report(
+    instance: &Instance,
+    addressing: Addressing,
+    watch: &[String],
+    (now, block_ends): (SystemTime, Option<SystemTime>),
+) -> MachineReport {
+    let mut state = state(instance);
+    let place = instance.private_ip_address().map(|address| Place::new(address, FOLDER).watch(watch.iter().cloned()));
+    // An address can come later than the state.
+    if state == MachineState::Running && (place.is_none() || reached_at(instance, addressing).is_none()) {
+        state = MachineState::Starting;
+    }
+    let mut report = MachineReport::new(state);
+    if state == MachineState::Running {
+        report.place = place;
+        let ends = tags::time(instance.tags(), tags::ENDS).into_iter().chain(block_ends).min();
+        report.ends_in = ends.map(|ends| ends.duration_since(now).unwrap_or_default());
+    }
+    if state.is_over() {
+        let code = instance.state_reason().and_then(|reason| reason.code());
+        report.reason = code.and_then(reason);
+        let words = instance.state_reason().and_then(|reason| reason.message());
+        report.words =
+            words.or(instance.state_transition_reason()).filter(|words| !words.is_empty()).map(str::to_owned);
+    }
+    report
+}
+
+/// The address at which the client reaches an instance.
+pub(crate) fn reached_at(instance: &Instance, addressing: Addressing) -> Option<&str> {
+    let address = match addressing {
+        Addressing::Public => instance.public_ip_address(),
+        Addressing::Private => instance.private_ip_address(),
+    };
+    address.filter(|address| !address.is_empty())
+}
+
+/// Why an instance ended, by the codes of <https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_StateReason.html>.
+fn reason(code: &str) -> Option<Reason> {
+    Some(match code {
+        "Server.SpotInstanceTermination" | "Server.SpotInstanceShutdown" | "Server.ScheduledStop" => Reason::Preempted,
+        // It has powered itself off: its keeper does that when its lease, or its time, is over.
+        "Client.InstanceInitiatedShutdown" => Reason::Expired,
+        "Client.UserInitiatedShutdown" | "Client.UserInitiatedHibernate" => Reason::Asked,
+        "Server.InsufficientInstanceCapacity"
+        | "Server.InternalError"
+        | "Client.InternalError"
+        | "Client.InvalidSnapshot.NotFound"
+        | "Client.VolumeLimitExceeded" => Reason::Failed,
+        _ => return None,
+    })
+}
+
+/// The record of the pool that something is of, by its tags.
+pub(crate) fn record(tags: &[aws_sdk_ec2::types::Tag]) -> Option<PoolRecord> {
+    let pool = PoolId::new(tags::value(tags, tags::POOL)?);
+    let expires = tags::time(tags, tags::EXPIRES).unwrap_or(SystemTime::UNIX_EPOCH);
+    // The renewals of a client that lives come a period apart; what has missed one is not expired yet.
+    let expires = expires.checked_add(crate::lease::PERIOD).unwrap_or(expires);
+    Some(PoolRecord::new(pool, expires).owner(tags::value(tags, tags::OWNER).unwrap_or_default()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use aws_sdk_ec2::types::{InstanceState, StateReason};
+
+    use super::*;
+    use crate::tags::Tags;
+
+    fn instance(name: InstanceStateName) -> aws_sdk_ec2::types::builders::InstanceBuilder {
+        Instance::builder()
+            .instance_id("i-1")
+            .state(InstanceState::builder().name(name).build())
+            .private_ip_address("10.0.0.7")
+            .public_ip_address("203.0.113.7")
+    }
+
+    fn report_of(instance: &Instance) -> MachineReport {
+        report(instance, Addressing::Public, &["watch".to_owned()], (SystemTime::now(), None))
+    }
+
+    #[test]
+    fn states_are_those_of_the_contract() {
+        for (name, state) in [
+            (InstanceStateName::Pending, MachineState::Starting),
+            (InstanceStateName::Running, MachineState::Running),
+            (InstanceStateName::Stopping, MachineState::Ending),
+            (InstanceStateName::Stopped, MachineState::Ending),
+            (InstanceStateName::ShuttingDown, MachineState::Released),
+            (InstanceStateName::Terminated, MachineState::Gone),
+            (InstanceStateName::from("new-in-2030"), MachineState::Unknown),
+        ] {
+            assert_eq!(report_of(&instance(name).build()).state, state);
+        }
+    }
+
+    #[test]
+    fn a_machine_is_there_when_it_has_its_addresses() {
+        let there = report_of(&instance(InstanceStateName::Running).build());
+        let place = there.place.unwrap();
+        assert_eq!((place.address.as_str(), place.folder.as_str()), ("10.0.0.7", FOLDER));
+        let late = instance(InstanceStateName::Running).set_public_ip_address(None).build();
+        assert_eq!(report_of(&late).state, MachineState::Starting);
+        let within = report(&late, Addressing::Private, &[], (SystemTime::now(), None));
+        assert_eq!((within.state, reached_at(&late, Addressing::Private)), (MachineState::Running, Some("10.0.0.7")));
+    }
+
+    #[test]
+    fn a_machine_ends_with_its_budget_or_its_block_whichever_is_first() {
+        let now = SystemTime::now();
+        let at = |seconds| now + Duration::from_secs(seconds);
+        let left = |budget: Option<u64>, block: Option<u64>| {
+            let tags = budget.map(|budget| (tags::ENDS.to_owned(), tags::seconds(at(budget))));
+            let tags = tags::list(&tags.into_iter().collect::<Tags>());
+            let instance = instance(InstanceStateName::Running).set_tags(Some(tags)).build();
+            let report = report(&instance, Addressing::Public, &[], (now, block.map(at)));
+            // A tag has whole seconds.
+            report.ends_in.map(|left| (left.as_secs_f64() / 10.0).round() * 10.0)
+        };
+        assert_eq!(left(None, None), None);
+        assert_eq!((left(Some(100), None), left(None, Some(100))), (Some(100.0), Some(100.0)));
+        assert_eq!((left(Some(100), Some(200)), left(Some(200), Some(100))), (Some(100.0), Some(100.0)));
+    }
+
+    #[test]
+    fn the_reason_of_an_end_is_told() {
+        for (code, expected) in [
+            ("Server.SpotInstanceTermination", Some(Reason::Preempted)),
+            ("Client.InstanceInitiatedShutdown", Some(Reason::Expired)),
+            ("Client.UserInitiatedShutdown", Some(Reason::Asked)),
+            ("Server.InsufficientInstanceCapacity", Some(Reason::Failed)),
+            ("Server.Whatever", None),
+        ] {
+            let reason = StateReason::builder().code(code).message("words").build();
+            let report = report_of(&instance(InstanceStateName::Terminated).state_reason(reason).build());
+            assert_eq!((report.reason, report.words.as_deref()), (expected, Some("words")));
+        }
+    }
+
+    #[test]
+    fn a_machine_is_read_from_its_tags_alone() {
+        let now = SystemTime::now();
+        let mut all = Tags::from([
+            (tags::POOL.to_owned(), "p-x".to_owned()),
+            (tags::LAUNCHES.to_owned(), "3+2=1".to_owned()),
+            (tags::OFFER.to_owned(), "g5.xlarge/eu-west-1a/spot".to_owned()),
+            (tags::OWNER.to_owned(), "ada".to_owned()),
+            (tags::EXPIRES.to_owned(), tags::seconds(now)),
+            (tags::ENDS.to_owned(), tags::seconds(now + Duration::from_secs(3600))),
+        ]);
+        let second = instance(InstanceStateName::Running).ami_launch_index(1).set_tags(Some(tags::list(&all))).build();
+        let machine = machine(&second).unwrap();
+        assert_eq!((machine.launch.as_str(), machine.number.0), ("p-x-n4-a1", 4));
+        assert_eq!(machine.offer.as_str(), "g5.xlarge/eu-west-1a/spot");
+        assert!(report_of(&second).ends_in.unwrap() > Duration::from_secs(3500));
+        let record = record(second.tags()).unwrap();
+        assert!(record.owner == "ada" && record.expires > now + crate::lease::PERIOD - Duration::from_secs(2));
+        all.remove(tags::LAUNCHES);
+        assert_eq!(
+            super::machine(&instance(InstanceStateName::Running).set_tags(Some(tags::list(&all))).build()),
+            None
+        );
+    }
+}

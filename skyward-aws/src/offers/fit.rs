@@ -1,0 +1,230 @@
+//! Which instance types fit, and what keeps the others from it.
+
+use std::collections::BTreeMap;
+
+use skyward_core::provider::{Architecture, Market, Offer, Requirements};
+use skyward_core::spec::Accelerator;
+
+use super::{Setting, allows};
+use crate::catalog::Listing;
+use crate::catalog::instance_type::{Devices, InstanceType};
+
+/// The types that fit, and what is wrong with others.
+#[derive(Debug)]
+pub(super) struct Fit<'a> {
+    pub(super) fitting: Vec<Fitting<'a>>,
+    pub(super) obstacles: Vec<Obstacle>,
+}
+
+/// A type that fits, and where it can be had.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Fitting<'a> {
+    pub(super) instance_type: &'a InstanceType,
+    pub(super) zones: Vec<&'a str>,
+}
+
+/// The first thing that keeps a type, or an offer of it, from what is asked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Obstacle {
+    pub(super) stage: Stage,
+    pub(super) instance_type: String,
+    /// Of types that come equally far those with less are nearer.
+    pub(super) distance: u64,
+    /// What it does not have, or where it is.
+    pub(super) words: String,
+}
+
+/// What is looked at, in this order: the further a type comes, the nearer it is to what is asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Stage {
+    Driver,
+    Count,
+    DeviceMemory,
+    Machine,
+    Market,
+    Zone,
+    Place,
+    Price,
+    Quota,
+}
+
+impl Obstacle {
+    pub(super) fn new(stage: Stage, instance_type: &InstanceType, distance: u64, words: String) -> Self {
+        Self { stage, instance_type: instance_type.name.clone(), distance, words }
+    }
+}
+
+/// The types of a listing that fit.
+pub(super) fn fit<'a>(listing: &'a Listing, requirements: &Requirements, setting: &Setting) -> Fit<'a> {
+    let (mut fitting, mut obstacles) = (Vec::new(), Vec::new());
+    for instance_type in &listing.types {
+        let checked = match &requirements.accelerator {
+            Some(wanted) => devices(instance_type, wanted, setting),
+            None if is_plain(instance_type) => Ok(true),
+            None => Ok(false),
+        };
+        let checked = checked.and_then(|is_candidate| {
+            if !is_candidate {
+                return Ok(None);
+            }
+            machine(instance_type, requirements, setting)?;
+            sold(instance_type, requirements.market)?;
+            zones(instance_type, listing, requirements, setting).map(Some)
+        });
+        match checked {
+            Ok(Some(zones)) => fitting.push(Fitting { instance_type, zones }),
+            Ok(None) => {}
+            Err((stage, words)) => {
+                let weight = instance_type.weight();
+                // What is too small is nearer the larger it is; anything else the smaller.
+                let distance = if stage == Stage::Machine { u64::MAX - weight } else { weight };
+                obstacles.push(Obstacle::new(stage, instance_type, distance, words));
+            }
+        }
+    }
+    if requirements.accelerator.is_none() {
+        fitting = few(fitting);
+    }
+    Fit { fitting, obstacles }
+}
+
+/// A machine of this type, somewhere, at an unknown price.
+pub(super) fn offer_of(
+    instance_type: &InstanceType,
+    zone: &str,
+    requirements: &Requirements,
+    setting: &Setting,
+) -> Offer {
+    let InstanceType { name, cpus, memory_gib, architecture, .. } = instance_type;
+    let mut offer = Offer::new(name.clone(), zone, *cpus, *memory_gib);
+    offer.usd_per_hour = None;
+    offer.architecture = Some(*architecture);
+    offer.accelerator = instance_type.accelerator().cloned();
+    // The disk is made with the machine, as large as it is asked for.
+    offer.disk_gib = Some(requirements.disk_gib.unwrap_or(setting.disk_gib).min(MOST_DISK_GIB));
+    offer
+}
+
+pub(super) type Checked<T> = Result<T, (Stage, String)>;
+
+/// Whether it has accelerators of the kind, and then enough of them.
+pub(super) fn devices(instance_type: &InstanceType, wanted: &Accelerator, setting: &Setting) -> Checked<bool> {
+    let has = match &instance_type.devices {
+        Devices::Accelerators(has) if has.is_same_kind(wanted) => has,
+        Devices::Unserved(unserved) if Accelerator::new(&*unserved.name, 1).is_same_kind(wanted) => {
+            return Err((Stage::Driver, format!("has {unserved}")));
+        }
+        Devices::Accelerators(_) | Devices::Unserved(_) | Devices::Nothing => return Ok(false),
+    };
+    let lacking = DRIVERS.iter().find(|(kinds, _)| kinds.contains(&&*has.kind)).filter(|_| !setting.own_image);
+    if let Some((_, driver)) = lacking {
+        let words = format!("has {}, which needs {driver}: name an image that has it by its id", has.kind);
+        return Err((Stage::Driver, words));
+    }
+    if has.count < wanted.count {
+        return Err((Stage::Count, format!("has {}", has.count)));
+    }
+    match (wanted.least_memory_gib(), has.memory_gib) {
+        (Some(wanted), Some(has)) if has < wanted => Err((Stage::DeviceMemory, format!("has {has} GiB each"))),
+        _ => Ok(true),
+    }
+}
+
+fn machine(instance_type: &InstanceType, requirements: &Requirements, setting: &Setting) -> Checked<()> {
+    // What depends on where and how it is sold is looked at later.
+    let mut wanted = requirements.clone();
+    wanted.market = Market::Cheapest;
+    wanted.most_usd_per_hour = None;
+    wanted.places.clear();
+    // Any package has a build for x86_64 before it has one for Arm. Accelerators decide by themselves.
+    if wanted.accelerator.is_none() {
+        wanted.architecture.get_or_insert(Architecture::X86_64);
+    }
+    let unmet = wanted.unmet_by(&offer_of(instance_type, "", requirements, setting));
+    match unmet.is_empty() {
+        true => Ok(()),
+        false => Err((Stage::Machine, format!("does not have {}", unmet.join(" and ")))),
+    }
+}
+
+fn sold(instance_type: &InstanceType, market: Market) -> Checked<()> {
+    let InstanceType { on_demand, spot, .. } = instance_type;
+    if *spot && allows(market, true) || *on_demand && allows(market, false) {
+        return Ok(());
+    }
+    let words = match (instance_type.capacity_block_only(), market) {
+        // They are bought for days and before; see <https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/ec2-capacity-blocks.html>.
+        (true, _) => "is sold in capacity blocks alone, which are reserved ahead",
+        (false, Market::Spot) => "is not sold as a spot instance",
+        (false, _) => "is not sold on demand",
+    };
+    Err((Stage::Market, words.to_owned()))
+}
+
+fn zones<'a>(
+    instance_type: &InstanceType,
+    listing: &'a Listing,
+    requirements: &Requirements,
+    setting: &Setting,
+) -> Checked<Vec<&'a str>> {
+    let all: Vec<&str> = listing.zones_of(&instance_type.name).collect();
+    let listed = |zones: &[&str]| if zones.is_empty() { "no zone".to_owned() } else { zones.join(", ") };
+    let reached: Vec<&str> = all.iter().copied().filter(|zone| setting.zones.contains(*zone)).collect();
+    if reached.is_empty() {
+        return Err((Stage::Zone, format!("is sold in {}, where no subnet lies", listed(&all))));
+    }
+    let allowed = |zone: &&str| requirements.places.is_empty() || requirements.places.iter().any(|one| one == zone);
+    let wanted: Vec<&str> = reached.iter().copied().filter(allowed).collect();
+    match wanted.is_empty() {
+        true => Err((Stage::Place, format!("can be had in {}", listed(&reached)))),
+        false => Ok(wanted),
+    }
+}
+
+/// Whether it is for whoever asks for processors and memory alone.
+fn is_plain(instance_type: &InstanceType) -> bool {
+    let InstanceType { devices, current_generation, bare_metal, burstable, .. } = instance_type;
+    *devices == Devices::Nothing && *current_generation && !bare_metal && !burstable
+}
+
+/// Of many types that fit, the smallest of each family: those for general use first, and of those the newest.
+fn few(fitting: Vec<Fitting<'_>>) -> Vec<Fitting<'_>> {
+    let mut smallest: BTreeMap<String, Fitting<'_>> = BTreeMap::new();
+    for one in fitting {
+        let (family, _) = one.instance_type.name.split_once('.').unwrap_or((&one.instance_type.name, ""));
+        let is_smaller = |other: &Fitting<'_>| one.instance_type.weight() < other.instance_type.weight();
+        if smallest.get(family).is_none_or(is_smaller) {
+            smallest.insert(family.to_owned(), one);
+        }
+    }
+    let mut few: Vec<(String, Fitting<'_>)> = smallest.into_iter().collect();
+    few.sort_by_cached_key(|(family, one)| {
+        let (series, generation, variant) = parts(family);
+        let is_general = ["c", "m", "r"].contains(&series) && ["", "a", "g", "i"].contains(&variant);
+        (!is_general, one.instance_type.weight(), std::cmp::Reverse(generation), family.clone())
+    });
+    few.into_iter().take(MOST_TYPES).map(|(_, one)| one).collect()
+}
+
+/// `c7i-flex` as `c`, 7 and `i-flex`.
+fn parts(family: &str) -> (&str, u32, &str) {
+    let digits = family.find(|c: char| c.is_ascii_digit()).unwrap_or(family.len());
+    let (series, rest) = family.split_at(digits);
+    let variant = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
+    let (generation, variant) = rest.split_at(variant);
+    (series, generation.parse().unwrap_or(0), variant)
+}
+
+/// What a disk of EBS may have.
+pub(super) const MOST_DISK_GIB: u32 = 16_384;
+/// How many types without accelerators are priced.
+const MOST_TYPES: usize = 20;
+/// Old kinds, and the drivers that they need. The Deep Learning images of Ubuntu 24.04 have others: NVIDIA's open driver, which begins with Turing, and one of Neuron that has left the first
+/// Inferentia behind.
+const DRIVERS: &[(&[&str], &str)] = &[
+    (&["K520", "K80", "M60", "P100", "V100"], "NVIDIA's closed driver"),
+    (&["Inferentia"], "a driver of Neuron that is older than that of the images"),
+];
+
+#[cfg(test)]
+pub(super) mod tests;

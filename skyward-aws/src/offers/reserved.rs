@@ -1,0 +1,187 @@
+//! The offer of machines in capacity that was reserved: its type, in its zone, and no other.
+
+use std::time::SystemTime;
+
+use skyward_core::error::{Error, Refusal, Result};
+use skyward_core::ids::OfferId;
+use skyward_core::provider::{Market, Offer, Requirements};
+
+use super::fit::{devices, offer_of};
+use super::{Setting, Sources};
+use crate::capacity::Reserved;
+use crate::catalog::instance_type::InstanceType;
+use crate::prices::Price;
+
+/// What can be rented for these requirements in reserved capacity.
+///
+/// # Errors
+///
+/// [`Refusal::Misconfigured`] when it contradicts what else was said of the pool;
+/// [`Refusal::NotOffered`] when its type does not meet the requirements.
+///
+/// # Cancel safety
+///
+/// Starts nothing.
+pub(crate) async fn reserved(
+    sources: Sources<'_>,
+    setting: &Setting,
+    requirements: &Requirements,
+    reserved: &Reserved,
+    now: SystemTime,
+) -> Result<Offer> {
+    check(setting, requirements, reserved)?;
+    let Reserved { id, instance_type: name, .. } = reserved;
+    let instance_type = sources.catalog.one(name).await?.ok_or_else(|| {
+        Error::refused(Refusal::NotOffered, format!("{id} is of {name}, which EC2 does not list in {}", setting.region))
+            .with_hint("name capacity of another type")
+    })?;
+    let price = match reserved.is_block {
+        true => None,
+        false => sources.on_demand.prices(&[name.as_str()], now).await.remove(name),
+    };
+    offer(&instance_type, setting, requirements, reserved, price)
+}
+
+/// What is known before the type is.
+fn check(setting: &Setting, requirements: &Requirements, reserved: &Reserved) -> Result<()> {
+    let Reserved { id, zone, .. } = reserved;
+    if requirements.market == Market::Spot {
+        let message = format!("spot instances are not launched in reserved capacity such as {id}");
+        return Err(Error::refused(Refusal::Misconfigured, message)
+            .with_hint("ask for `Market::OnDemand`, or leave the reservation out"));
+    }
+    if !setting.zones.contains(zone) {
+        let zones = Vec::from_iter(setting.zones.iter().map(String::as_str)).join(", ");
+        let message = format!("{id} is in {zone}, where no subnet of the pool lies: they lie in {zones}");
+        return Err(Error::refused(Refusal::Misconfigured, message)
+            .with_hint(format!("name a subnet in {zone}: `.subnets([…])`")));
+    }
+    Ok(())
+}
+
+/// The offer, where the type meets the requirements.
+///
+/// A reservation is billed at the price on demand, whether it is used or not. A block was paid for
+/// when it was bought: nothing is paid by the hour.
+fn offer(
+    instance_type: &InstanceType,
+    setting: &Setting,
+    requirements: &Requirements,
+    reserved: &Reserved,
+    price: Option<Price>,
+) -> Result<Offer> {
+    let Reserved { id, instance_type: name, zone, is_block, .. } = reserved;
+    let mut offer = offer_of(instance_type, zone, requirements, setting);
+    offer.id = OfferId::new(format!("{name}/{zone}/{id}"));
+    offer.usd_per_hour = if *is_block { Some(0.0) } else { price.map(|price| price.usd_per_hour) };
+    offer.priced_at = price.map(|price| price.read_at);
+    let refused = |why: String| {
+        let message = format!("{id} is of {name} in {zone}, which {why}");
+        Err(Error::refused(Refusal::NotOffered, message)
+            .with_hint("change the requirements to what this type has, name another reservation, or remove the option"))
+    };
+    if let Some(wanted) = &requirements.accelerator
+        && let Err((_, words)) = devices(instance_type, wanted, setting)
+    {
+        return refused(words);
+    }
+    match requirements.unmet_by(&offer) {
+        unmet if unmet.is_empty() => Ok(offer),
+        unmet => refused(format!("does not have {}", unmet.join(" and "))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use skyward_core::provider::Architecture;
+    use skyward_core::spec::Accelerator;
+
+    use super::*;
+    use crate::catalog::instance_type::Devices;
+    use crate::offers::fit::tests::setting;
+
+    fn instance_type(accelerator: Option<Accelerator>) -> InstanceType {
+        InstanceType {
+            name: "p5.48xlarge".into(),
+            cpus: 192,
+            memory_gib: 2048,
+            architecture: Architecture::X86_64,
+            devices: accelerator.map_or(Devices::Nothing, Devices::Accelerators),
+            on_demand: false,
+            spot: false,
+            capacity_block: true,
+            efa_interfaces: 0,
+            current_generation: false,
+            bare_metal: true,
+            burstable: true,
+            instance_storage_gib: 0,
+        }
+    }
+
+    fn within(is_block: bool) -> Reserved {
+        let zone = setting().zones.first().unwrap().clone();
+        Reserved { id: "cr-1".into(), instance_type: "p5.48xlarge".into(), zone, is_block, ends: None }
+    }
+
+    fn made(requirements: &Requirements, accelerator: Option<Accelerator>, is_block: bool) -> Result<Offer> {
+        let price = Price { usd_per_hour: 98.32, read_at: SystemTime::UNIX_EPOCH + Duration::from_secs(1) };
+        let reserved = within(is_block);
+        check(&setting(), requirements, &reserved)?;
+        let price = (!is_block).then_some(price);
+        offer(&instance_type(accelerator), &setting(), requirements, &reserved, price)
+    }
+
+    fn h100() -> Option<Accelerator> {
+        Some(Accelerator::new("H100", 8))
+    }
+
+    #[test]
+    fn any_type_is_offered_on_demand_by_its_reservation_alone() {
+        for market in [Market::OnDemand, Market::SpotOrOnDemand, Market::Cheapest] {
+            let mut wanted = Requirements::default();
+            wanted.market = market;
+            let plain = made(&wanted, h100(), false).unwrap();
+            assert!(plain.id.as_str().ends_with("/cr-1") && !plain.spot, "{plain:?}");
+            assert_eq!((plain.usd_per_hour, plain.priced_at.is_some()), (Some(98.32), true));
+            assert_eq!(plain.accelerator, h100());
+            let block = made(&wanted, None, true).unwrap();
+            assert_eq!((block.usd_per_hour, block.priced_at, block.spot), (Some(0.0), None, false));
+        }
+    }
+
+    #[test]
+    fn what_does_not_fit_is_refused_by_name() {
+        let asks = |change: &dyn Fn(&mut Requirements)| {
+            let mut wanted = Requirements::default();
+            change(&mut wanted);
+            wanted
+        };
+        let elsewhere = "nowhere-1a".to_owned();
+        for (wanted, accelerator, words, refusal) in [
+            (asks(&|one| one.market = Market::Spot), h100(), "spot instances", Refusal::Misconfigured),
+            (asks(&|one| one.accelerator = Some(Accelerator::new("T4", 1))), h100(), "T4", Refusal::NotOffered),
+            (asks(&|one| one.accelerator = Some(Accelerator::new("H100", 1))), None, "H100", Refusal::NotOffered),
+            (asks(&|one| one.accelerator = Some(Accelerator::new("H100", 16))), h100(), "has 8", Refusal::NotOffered),
+            (
+                asks(&|one| one.accelerator = Some(Accelerator::new("V100", 8))),
+                Some(Accelerator::new("V100", 8)),
+                "driver",
+                Refusal::NotOffered,
+            ),
+            (asks(&|one| one.cpus = Some(193)), h100(), "193", Refusal::NotOffered),
+            (asks(&|one| one.architecture = Some(Architecture::Aarch64)), h100(), "does not have", Refusal::NotOffered),
+            (asks(&|one| one.most_usd_per_hour = Some(98.0)), h100(), "does not have", Refusal::NotOffered),
+            (asks(&|one| one.places = vec![elsewhere.clone()]), h100(), "nowhere-1a", Refusal::NotOffered),
+        ] {
+            let error = made(&wanted, accelerator, false).unwrap_err();
+            assert!(error.message().contains("cr-1") && error.message().contains(words), "{words}: {error}");
+            assert!(error.hint().is_some() && error.refusal() == Some(&refusal), "{words}: {error}");
+        }
+        let mut far = within(true);
+        far.zone = "eu-west-1z".into();
+        let error = check(&setting(), &Requirements::default(), &far).unwrap_err();
+        assert!(error.message().contains("eu-west-1z, where no subnet") && error.hint().unwrap().contains(".subnets("));
+    }
+}

@@ -1,0 +1,315 @@
+"""moto, with what it has to do otherwise so that a client can be tested against it on one machine.
+
+The proxy in front of moto changes no request, so that signatures stay valid. What it wants of moto it says in
+headers that are not signed. Everything here names what EC2 does and what moto 5.2.1 does instead.
+
+Arguments: the address and port to listen on, the file with the images, the first two numbers of public
+addresses.
+"""
+
+# What is put into moto has the types that moto has there: none that could be named.
+# ruff: noqa: ANN401
+
+from __future__ import annotations
+
+import base64
+import functools
+import itertools
+import json
+import re
+import sys
+from typing import Any
+from urllib.parse import quote, urlencode
+
+from moto.core.authorization import ActionAuthenticatorMixin
+from moto.core.responses import ActionResult
+from moto.ec2 import utils
+from moto.ec2.exceptions import EC2ClientError, InvalidParameterCombination, InvalidSecurityGroupNotFoundError
+from moto.ec2.models import amis, elastic_network_interfaces, instance_types, instances
+from moto.ec2.responses.instances import InstanceResponse
+from moto.server import main
+
+TRUSTED = "Credential=AKIALOOPBACKMACHINES/"
+COUNT = "X-Testkit-Count"
+STATES = "X-Testkit-All-States"
+
+
+def use_loopback_addresses(prefix: str) -> None:
+    """Public addresses of moto are drawn from real ones of AWS, which must never be dialled."""
+    numbers = itertools.cycle(range(1, 250 * 250))
+
+    def next_address() -> str:
+        number = next(numbers)
+        return f"{prefix}.{number // 250}.{1 + number % 250}"
+
+    elastic_network_interfaces.random_public_ip = next_address
+
+
+def use_images(path: str) -> None:
+    """EC2 says who owns an image by number and alias, and how large its snapshot is.
+
+    moto calls all owners amazon, and all snapshots have 15 GiB.
+    """
+    with open(path, encoding="utf-8") as file:
+        images: list[dict[str, Any]] = json.load(file)
+
+    def load(backend: Any) -> None:
+        for image in images:
+            facts = dict(image)
+            snapshot_gib = facts.pop("snapshot_gib")
+            facts["creation_date"] = amis.parse_timestamp(facts["creation_date"])
+            ami = amis.Ami(backend, **facts)
+            ami.snapshot_gib = snapshot_gib
+            backend.amis[ami.id] = ami
+
+    def mappings(ami: Any) -> list[dict[str, Any]]:
+        if ami.root_device_name is None:
+            return []
+        volume = {
+            "SnapshotId": ami.ebs_snapshot.id,
+            "VolumeSize": getattr(ami, "snapshot_gib", 15),
+            "DeleteOnTermination": True,
+            "VolumeType": "gp3",
+        }
+        return [{"DeviceName": ami.root_device_name, "Ebs": volume}]
+
+    amis.AmiBackend._load_amis = load
+    amis.Ami.block_device_mappings = property(mappings)
+
+
+def sell_a_few_families() -> None:
+    """A region has 1,263 types, and moto takes seconds of the processor's time to tell them.
+
+    Those with accelerators are sold here, and of the others some families.
+    """
+    families = {"c7a", "c7g", "c7i", "m7a", "m7g", "m7i", "r7i", "t3"}
+    accelerated = ("dl", "g", "inf", "p", "trn", "vt")
+    backend = instance_types.InstanceTypeBackend
+    backend.instance_types = [
+        kind
+        for kind in backend.instance_types
+        if kind.name.split(".")[0] in families or kind.name.startswith(accelerated)
+    ]
+
+
+def know_filters() -> None:
+    """EC2 knows these filters of DescribeInstances. moto answers 500 to them, or finds nothing."""
+    utils.filter_dict_attribute_mapping.update(
+        {
+            "client-token": "client_token",
+            "instance-lifecycle": "lifecycle",
+            "availability-zone": "_placement.zone",
+            "spot-instance-request-id": "spot_instance_request_id",
+            "network-interface.subnet-id": "subnet_id",
+            "network-interface.vpc-id": "vpc_id",
+        }
+    )
+    known = utils.passes_filter_dict
+
+    def passes(instance: Any, filters: dict[str, Any]) -> bool:
+        wanted = dict(filters)
+        # moto compares with the first group alone, and finds none if the groups are those of an interface.
+        for name in ("instance.group-id", "group-id", "network-interface.group-id"):
+            groups = wanted.pop(name, None)
+            if groups is not None and not {group.id for group in instance.security_groups} & set(groups):
+                return False
+        return known(instance, wanted)
+
+    utils.passes_filter_dict = passes
+
+
+def launch_as_told() -> None:
+    """EC2 launches as many as it can between MinCount and MaxCount; moto launches MinCount.
+
+    The proxy knows how many there can be.
+    """
+    plain = InstanceResponse._get_param
+
+    def parameter(response: Any, name: str, *args: Any, **kwargs: Any) -> Any:
+        if name == "MinCount" and response.headers.get(COUNT):
+            return response.headers[COUNT]
+        return plain(response, name, *args, **kwargs)
+
+    InstanceResponse._get_param = parameter
+
+
+def describe_whole() -> None:
+    """The proxy makes the pages and hides states that have not come yet: it needs all, in all states."""
+
+    def describe(response: Any) -> ActionResult:
+        response.error_on_dryrun()
+        filters = response._filters_from_querystring()
+        if response.headers.get(STATES):
+            filters.pop("instance-state-name", None)
+            filters.pop("instance-state-code", None)
+        ids = response._get_param("InstanceIds", [])
+        if ids and response._get_param("MaxResults"):
+            raise InvalidParameterCombination(
+                "The parameter instancesSet cannot be used with the parameter maxResults"
+            )
+        backend = response.ec2_backend
+        found = (
+            backend.get_reservations_by_instance_ids(ids, filters)
+            if ids
+            else backend.describe_instances(filters)
+        )
+        return ActionResult({"Reservations": found})
+
+    InstanceResponse.describe_instances = describe
+
+
+def check_launch(backend: Any, image_id: str, user_data: Any, kwargs: dict[str, Any]) -> None:
+    """EC2 refuses these launches, with these codes. moto launches."""
+    kind = kwargs.get("instance_type")
+    if user_data and len(base64.b64decode(user_data.as_bytes())) > 16384:
+        raise EC2ClientError("InvalidParameterValue", "User data is limited to 16384 bytes")
+    subnets = [
+        kwargs.get("subnet_id"),
+        *(interface.get("SubnetId") for interface in kwargs.get("nics") or []),
+    ]
+    subnet = next((backend.get_subnet(subnet) for subnet in subnets if subnet), None)
+    zone = subnet.availability_zone if subnet else kwargs.get("placement")
+    offered = instance_types.INSTANCE_TYPE_OFFERINGS["availability-zone"].get(backend.region_name, [])
+    if zone and not any(offer["InstanceType"] == kind and offer["Location"] == zone for offer in offered):
+        zones = ", ".join(sorted(offer["Location"] for offer in offered if offer["InstanceType"] == kind))
+        raise EC2ClientError(
+            "Unsupported",
+            f"Your requested instance type ({kind}) is not supported in your requested Availability Zone "
+            f"({zone}). "
+            f"Please retry your request by not specifying an Availability Zone or choosing {zones}.",
+        )
+    image = next(iter(backend.describe_images(ami_ids=[image_id])), None) if image_id else None
+    facts = instance_types.INSTANCE_TYPES.get(kind)
+    if image is None or facts is None:
+        return
+    architectures = facts["ProcessorInfo"]["SupportedArchitectures"]
+    if image.architecture not in architectures:
+        raise EC2ClientError(
+            "InvalidParameterValue",
+            f"The architecture '{','.join(architectures)}' of the specified instance type does not match the "
+            f"architecture '{image.architecture}' of the specified AMI. Specify an instance type and an AMI "
+            "that have matching architectures, and try again.",
+        )
+    for device in kwargs.get("block_device_mappings") or []:
+        size = device.get("Ebs", {}).get("VolumeSize")
+        least = getattr(image, "snapshot_gib", 0)
+        if device["DeviceName"] == image.root_device_name and size and int(size) < least:
+            raise EC2ClientError(
+                "InvalidBlockDeviceMapping",
+                f"Volume of size {size}GB is smaller than snapshot '{image.ebs_snapshot.id}', "
+                f"expect size>= {least}GB",
+            )
+
+
+def choose_subnet(backend: Any, kwargs: dict[str, Any]) -> None:
+    """Without a subnet EC2 takes the default one of a zone. moto makes an address of no network up."""
+    interfaces = kwargs.get("nics") or []
+    if kwargs.get("subnet_id") or any("SubnetId" in one or "NetworkInterfaceId" in one for one in interfaces):
+        return
+    defaults = backend.get_default_subnets()
+    zone = kwargs.get("placement") or f"{backend.region_name}a"
+    if zone not in defaults:
+        raise EC2ClientError("MissingInput", "No subnets found for the default VPC. Please specify a subnet.")
+    if interfaces:
+        interfaces[0]["SubnetId"] = defaults[zone].id
+    else:
+        kwargs["subnet_id"] = defaults[zone].id
+
+
+def launch_faithfully() -> None:
+    """What moto leaves out when it makes an instance.
+
+    The groups of its interface are its groups, and have to be there: moto makes those that are not. The first
+    interface goes with it if nothing is said; moto keeps it. Interfaces get their tags. A spot instance names
+    its request.
+    """
+    plain = instances.InstanceBackend.run_instances
+
+    def run(backend: Any, image_id: str, count: int, user_data: Any, groups: list[str], **kwargs: Any) -> Any:
+        choose_subnet(backend, kwargs)
+        check_launch(backend, image_id, user_data, kwargs)
+        tags = dict((kwargs.get("tags") or {}).get("network-interface", {}))
+        for interface in kwargs.get("nics") or []:
+            for group in interface.get("Groups") or []:
+                if backend.get_security_group_from_id(group) is None:
+                    raise InvalidSecurityGroupNotFoundError(group)
+            if "NetworkInterfaceId" not in interface:
+                interface.setdefault("DeleteOnTermination", True)
+        reservation = plain(backend, image_id, count, user_data, groups, **kwargs)
+        for instance in reservation.instances:
+            for interface in instance.nics.values():
+                interface.add_tags(tags)
+                if not kwargs.get("nics"):
+                    interface.delete_on_termination = True
+            if not instance.security_groups and instance.nics:
+                instance.security_groups = list(instance.nics[min(instance.nics)]._group_set)
+            if instance.lifecycle == "spot":
+                instance.spot_instance_request_id = "sir-" + instance.id[-8:]
+        return reservation
+
+    instances.InstanceBackend.run_instances = run
+
+
+def terminate_twice() -> None:
+    """A second TerminateInstances changes nothing in EC2. In moto it fails: the interface is gone."""
+    plain = instances.Instance.terminate
+
+    def terminate(instance: Any) -> Any:
+        if instance.state == "terminated":
+            return instances.InstanceState("terminated", 48)
+        return plain(instance)
+
+    instances.Instance.terminate = terminate
+
+
+def match_offerings() -> None:
+    """EC2 takes wildcards in the filters of DescribeInstanceTypeOfferings. In moto they match nothing."""
+
+    @functools.lru_cache(maxsize=64)
+    def pattern(values: tuple[str, ...]) -> re.Pattern[str]:
+        return re.compile("|".join(map(utils.simple_aws_filter_to_re, values)))
+
+    @functools.lru_cache(maxsize=1 << 16)
+    def is_wanted(value: str, values: tuple[str, ...]) -> bool:
+        return pattern(values).match(value) is not None
+
+    def matches(backend: Any, offering: dict[str, Any], filters: dict[str, Any], location_type: str) -> bool:
+        keys = {"instance-type": "InstanceType", "location": "Location"}
+        for name, values in filters.items():
+            wanted = tuple(values) if isinstance(values, list) else (values,)
+            if name in keys and not is_wanted(offering.get(keys[name], ""), wanted):
+                return False
+        return True
+
+    instance_types.InstanceTypeOfferingBackend.matches_filters = matches
+
+
+def trust_the_machines() -> None:
+    """Who plays the hypervisor is not a client of EC2, and no policy holds for it."""
+    plain = ActionAuthenticatorMixin._authenticate_and_authorize_action
+
+    def authorize(response: Any, *args: Any) -> None:
+        # EC2 verifies the signature of a form as it came. moto writes the form anew, with a plus
+        # for each space, where the SDK has written %20.
+        if not response.raw_body and response.form_data:
+            pairs = list(response.form_data.items(multi=True))
+            response.raw_body = urlencode(pairs, quote_via=quote, safe="-_.~").encode()
+        if TRUSTED not in response.headers.get("Authorization", ""):
+            plain(response, *args)
+
+    ActionAuthenticatorMixin._authenticate_and_authorize_action = authorize
+
+
+if __name__ == "__main__":
+    host, port, images, prefix = sys.argv[1:]
+    use_loopback_addresses(prefix)
+    use_images(images)
+    sell_a_few_families()
+    know_filters()
+    launch_as_told()
+    describe_whole()
+    launch_faithfully()
+    terminate_twice()
+    match_offerings()
+    trust_the_machines()
+    main(["-H", host, "-p", port])

@@ -1,0 +1,389 @@
+//! A cloud: moto, the proxy before it, the machines behind it, and a network on addresses of this machine.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::mpsc as blocking;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail};
+use aws_sdk_ec2::types::Tag;
+use tokio::runtime::Handle;
+use tokio::sync::oneshot;
+
+use crate::host::{self, Inside};
+use crate::hypervisor::{Hypervisor, Instance};
+use crate::left::{self, Left};
+use crate::network;
+use crate::options::{CloudOptions, missing};
+use crate::proxy::Calls;
+use crate::records::{Market, Phases};
+use crate::reservation::Reservation;
+use crate::rules::Rules;
+
+/// An EC2 on loopback. Dropping it ends all of it: machines, servers, files.
+///
+/// It runs on threads of its own, so neither a paused clock nor a blocked runtime of the test stops it.
+#[derive(Debug)]
+pub struct Cloud {
+    inside: Arc<Inside>,
+    runtime: Handle,
+    /// Asks the threads to end; they say when they have.
+    stop: Option<oneshot::Sender<()>>,
+    stopped: blocking::Receiver<()>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Cloud {
+    /// Starts one.
+    ///
+    /// # Errors
+    /// When moto cannot be installed or started, or this host cannot have machines: see [`missing`].
+    ///
+    /// # Cancel safety
+    /// When dropped, what was started ends soon after it has come up.
+    pub async fn start(options: CloudOptions) -> Result<Self> {
+        let (sender, receiver) = oneshot::channel();
+        // A thread of the runtime's blocking pool would end when it is idle, and moto with it.
+        std::thread::Builder::new().name("loopback-ec2".into()).spawn(move || {
+            let _ = sender.send(Self::start_blocking(options));
+        })?;
+        receiver.await.context("the thread that starts the cloud has ended")?
+    }
+
+    /// The same for programs without a runtime.
+    ///
+    /// # Errors
+    /// As [`Cloud::start`].
+    pub fn start_blocking(options: CloudOptions) -> Result<Self> {
+        if let Some(reason) = missing().filter(|_| options.has_machines) {
+            bail!("{reason}");
+        }
+        let (stop, stopping) = oneshot::channel();
+        let (started, start) = blocking::channel();
+        let (stopped_sender, stopped) = blocking::channel();
+        let thread = std::thread::Builder::new().name("loopback-ec2".into()).spawn(move || {
+            host::run(options, &started, stopping);
+            let _ = stopped_sender.send(());
+        })?;
+        let (inside, runtime) = start.recv().context("the cloud's thread has ended")??;
+        Ok(Self { inside, runtime, stop: Some(stop), stopped, thread: Some(thread) })
+    }
+
+    /// The URL that all clients of AWS are to call.
+    pub fn endpoint(&self) -> &str {
+        &self.inside.endpoint
+    }
+
+    /// Its region.
+    pub fn region(&self) -> &str {
+        &self.inside.region
+    }
+
+    /// What the environment of a client is to have: credentials, region, and no other place to look for them.
+    pub fn environment(&self) -> BTreeMap<String, String> {
+        self.environment_of(KEY, "secret")
+    }
+
+    /// The network's VPC.
+    pub fn vpc(&self) -> &str {
+        &self.inside.vpc.id
+    }
+
+    /// The network's subnets by their zones.
+    pub fn subnets(&self) -> &BTreeMap<String, String> {
+        &self.inside.vpc.subnets
+    }
+
+    /// The port of the machines' SSH servers.
+    pub fn ssh_port(&self) -> u16 {
+        self.inside.ssh_port
+    }
+
+    /// The faults that hold.
+    pub fn rules(&self) -> &Rules {
+        &self.inside.rules
+    }
+
+    /// What clients have called.
+    pub fn calls(&self) -> &Calls {
+        &self.inside.calls
+    }
+
+    /// How many of a type there can be at once, in a zone and market. What is not named has no end.
+    pub fn set_capacity(&self, instance_type: &str, zone: &str, market: Market, count: u32) {
+        let key = (instance_type.to_owned(), zone.to_owned(), market);
+        self.inside.backend.settings().capacity.insert(key, count);
+    }
+
+    /// What the account has reserved from now on, and nothing else.
+    pub fn set_reservations(&self, reservations: impl IntoIterator<Item = Reservation>) {
+        let reservations = reservations.into_iter().map(|one| (one.id.clone(), one));
+        self.inside.backend.settings().reservations = reservations.collect();
+    }
+
+    /// What instances that are launched from now on go through.
+    pub fn set_phases(&self, phases: Phases) {
+        self.inside.backend.settings().phases = phases;
+    }
+
+    /// The largest page of lists, smaller than EC2's.
+    pub fn set_page(&self, items: usize) {
+        self.inside.backend.settings().page = Some(items.max(1));
+    }
+
+    /// Refuses so many more deletions of security groups with `DependencyViolation`.
+    pub fn set_dependency_violations(&self, count: u32) {
+        self.inside.backend.settings().dependency_violations = count;
+    }
+
+    /// What a type costs on demand, in USD per hour. Spot prices follow.
+    pub fn set_price(&self, instance_type: &str, usd: f64) {
+        self.inside.backend.settings().prices.insert(instance_type.to_owned(), usd);
+    }
+
+    /// The value of a quota by its code, in vCPUs.
+    pub fn set_quota(&self, code: &str, value: f64) {
+        self.inside.backend.settings().quotas.insert(code.to_owned(), value);
+    }
+
+    /// From now on moto verifies signatures, and lets a client do what this policy allows, but for its conditions, and for
+    /// calls of Pricing and Service Quotas. Gives the environment of such a client.
+    ///
+    /// # Errors
+    /// When moto refuses the policy.
+    ///
+    /// # Cancel safety
+    /// When dropped, it happens all the same.
+    pub async fn enforce(&self, policy: &str) -> Result<BTreeMap<String, String>> {
+        let (backend, policy) = (Arc::clone(&self.inside.backend), policy.to_owned());
+        let (key, secret) = self.on_own_threads(async move { backend.enforce(&policy).await }).await?;
+        Ok(self.environment_of(&key, &secret))
+    }
+
+    /// What is left: instances that are not terminated, volumes, network interfaces, addresses, security groups but the
+    /// default ones, key pairs, placement groups. With a tag's key, those alone that have it.
+    ///
+    /// # Errors
+    /// When moto does not answer.
+    ///
+    /// # Cancel safety
+    /// Nothing is changed.
+    pub async fn left(&self, tag_key: Option<&str>) -> Result<Vec<Left>> {
+        let (ec2, tag_key) = (self.inside.ec2.clone(), tag_key.map(str::to_owned));
+        let backend = Arc::clone(&self.inside.backend);
+        self.on_own_threads(async move { left::find(&ec2, &backend, tag_key.as_deref()).await }).await
+    }
+
+    /// The states of all instances, by their ids, as EC2 has them once their phases are over.
+    ///
+    /// # Errors
+    /// When moto does not answer.
+    ///
+    /// # Cancel safety
+    /// Nothing is changed.
+    pub async fn states(&self) -> Result<BTreeMap<String, String>> {
+        let ec2 = self.inside.ec2.clone();
+        self.on_own_threads(async move { Ok(ec2.states().await?.into_iter().collect()) }).await
+    }
+
+    /// Makes the default VPC usable, or removes it. Its private addresses are not of this machine; its machines are
+    /// reached by their public ones.
+    ///
+    /// # Errors
+    /// When it was removed before, or is still used.
+    ///
+    /// # Cancel safety
+    /// When dropped, it happens all the same.
+    pub async fn default_vpc(&self, is_wanted: bool) -> Result<()> {
+        let client = self.inside.ec2.client.clone();
+        let change = async move {
+            match is_wanted {
+                true => network::open_default(&client).await.map(drop),
+                false => network::remove_default(&client).await,
+            }
+        };
+        self.on_own_threads(change).await
+    }
+
+    /// Instances whose machines are there.
+    pub fn instances(&self) -> Vec<Instance> {
+        self.inside.hypervisor.as_ref().map(|hypervisor| hypervisor.instances()).unwrap_or_default()
+    }
+
+    /// What an instance has written to its console.
+    pub fn console(&self, id: &str) -> String {
+        self.inside.backend.consoles.read(id).unwrap_or_default()
+    }
+
+    /// EC2 takes a spot instance back: its metadata says so now, and it ends when the notice is over.
+    ///
+    /// # Errors
+    /// When its machine is not up.
+    pub fn interrupt(&self, id: &str, notice: Duration) -> Result<()> {
+        let _here = self.runtime.enter();
+        self.hypervisor()?.interrupt(id, notice)
+    }
+
+    /// EC2 says that a spot instance is likely to be taken back.
+    ///
+    /// # Errors
+    /// When its machine is not up.
+    pub fn rebalance(&self, id: &str) -> Result<()> {
+        self.hypervisor()?.rebalance(id)
+    }
+
+    /// EC2 schedules an event, such as `instance-retirement`, for the host of an instance.
+    ///
+    /// # Errors
+    /// When its machine is not up.
+    pub fn schedule(&self, id: &str, code: &str, after: Duration) -> Result<()> {
+        self.hypervisor()?.schedule(id, code, after)
+    }
+
+    /// Somebody terminates an instance behind the client's back.
+    ///
+    /// # Errors
+    /// When there is none.
+    ///
+    /// # Cancel safety
+    /// When dropped, it happens all the same.
+    pub async fn kill(&self, id: &str) -> Result<()> {
+        let (hypervisor, id) = (self.hypervisor()?, id.to_owned());
+        self.on_own_threads(async move { hypervisor.terminate(&id, None).await }).await
+    }
+
+    /// Protects an instance from TerminateInstances, or lifts that. What the machine does itself is not refused.
+    pub fn protect(&self, id: &str, is_protected: bool) {
+        self.inside.backend.records.protect(id, is_protected);
+    }
+
+    /// Gives resources a tag, or its tag another value.
+    ///
+    /// # Errors
+    /// When there is none with one of these ids.
+    ///
+    /// # Cancel safety
+    /// When dropped, it happens all the same.
+    pub async fn tag(&self, ids: &[String], key: &str, value: &str) -> Result<()> {
+        let tag = Tag::builder().key(key).value(value).build();
+        let call = self.inside.ec2.client.create_tags().set_resources(Some(ids.to_vec())).tags(tag).send();
+        self.on_own_threads(async move { call.await.map(drop).context("cannot tag") }).await
+    }
+
+    /// Makes an instance profile of IAM; its ARN.
+    ///
+    /// # Errors
+    /// When there is one with this name.
+    ///
+    /// # Cancel safety
+    /// When dropped, it happens all the same.
+    pub async fn make_instance_profile(&self, name: &str) -> Result<String> {
+        let (backend, name) = (Arc::clone(&self.inside.backend), name.to_owned());
+        let made = async move { backend.ask("iam", "CreateInstanceProfile", &[("InstanceProfileName", &name)]).await };
+        let made = self.on_own_threads(made).await?;
+        Ok(made.at(&["CreateInstanceProfileResult", "InstanceProfile", "Arn"]).to_owned())
+    }
+
+    /// The system of an instance goes down at once, as by a failure of its host, and comes up
+    /// again: to what it was booted for the first time, but for its folders of users, of temporary
+    /// files, of units, and `/var/lib/skyward`, which are as they were.
+    ///
+    /// # Errors
+    /// When it has not booted, or does not come up again.
+    ///
+    /// # Cancel safety
+    /// When dropped, it happens all the same.
+    pub async fn reboot(&self, id: &str) -> Result<()> {
+        let (hypervisor, id) = (self.hypervisor()?, id.to_owned());
+        self.on_own_threads(async move { hypervisor.reboot(&id).await }).await
+    }
+
+    /// Ends the SSH server of an instance with all its sessions; the rest of it goes on.
+    ///
+    /// # Errors
+    /// When there is none.
+    pub fn kill_sshd(&self, id: &str) -> Result<()> {
+        self.hypervisor()?.machine(id)?.kill_sshd();
+        Ok(())
+    }
+
+    /// Ends the SSH server of an instance with all its sessions and starts it again, as systemd does after a crash.
+    ///
+    /// # Errors
+    /// When there is none, or the server does not come up.
+    ///
+    /// # Cancel safety
+    /// When dropped, it happens all the same.
+    pub async fn restart_sshd(&self, id: &str) -> Result<()> {
+        let machine = self.hypervisor()?.machine(id)?;
+        self.on_own_threads(async move {
+            machine.kill_sshd();
+            machine.start_sshd().await
+        })
+        .await
+    }
+
+    /// Lets the SSH server of an instance, with all its sessions, neither answer nor refuse, or go on.
+    ///
+    /// # Errors
+    /// When there is none.
+    pub fn block_ssh(&self, id: &str, is_blocked: bool) -> Result<()> {
+        self.hypervisor()?.machine(id)?.block_sshd(is_blocked);
+        Ok(())
+    }
+
+    /// The systems of so many of the next instances do not come up, though EC2 says that they run.
+    ///
+    /// # Errors
+    /// When this cloud has no machines.
+    pub fn fail_boots(&self, count: u32) -> Result<()> {
+        self.hypervisor()?.fail_boots(count);
+        Ok(())
+    }
+
+    fn hypervisor(&self) -> Result<Arc<Hypervisor>> {
+        self.inside.hypervisor.clone().context("this cloud has no machines")
+    }
+
+    fn environment_of(&self, key: &str, secret: &str) -> BTreeMap<String, String> {
+        let empty = self.inside.folder.join("empty").display().to_string();
+        let pairs = [
+            ("AWS_ACCESS_KEY_ID", key),
+            ("AWS_SECRET_ACCESS_KEY", secret),
+            ("AWS_REGION", &self.inside.region),
+            ("AWS_ENDPOINT_URL", &self.inside.endpoint),
+            ("AWS_EC2_METADATA_DISABLED", "true"),
+            ("AWS_CONFIG_FILE", &empty),
+            ("AWS_SHARED_CREDENTIALS_FILE", &empty),
+        ];
+        pairs.into_iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
+    }
+
+    /// Connections of the client live on the cloud's threads.
+    async fn on_own_threads<T: Send + 'static>(
+        &self,
+        work: impl Future<Output = Result<T>> + Send + 'static,
+    ) -> Result<T> {
+        self.runtime.spawn(work).await.context("the cloud has ended")?
+    }
+}
+
+impl Drop for Cloud {
+    fn drop(&mut self) {
+        if let Some(stop) = self.stop.take() {
+            let _ = stop.send(());
+        }
+        // A thread that does not end takes its machines with it when the process ends.
+        if self.stopped.recv_timeout(END).is_ok()
+            && let Some(thread) = self.thread.take()
+        {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// The access key of a client that no policy holds for.
+const KEY: &str = "AKIALOOPBACKCLIENT00";
+/// For all machines to end.
+const END: Duration = Duration::from_secs(30);

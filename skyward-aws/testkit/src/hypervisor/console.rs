@@ -1,0 +1,61 @@
+//! The serial consoles of instances: what their boot and their services write.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// The consoles of all instances by their ids; clones are the same.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Consoles(Arc<Mutex<HashMap<String, Console>>>);
+
+/// One of them; clones are the same.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Console(Arc<Mutex<String>>);
+
+impl Consoles {
+    /// That of an instance, empty at first.
+    pub(crate) fn of(&self, id: &str) -> Console {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).entry(id.to_owned()).or_default().clone()
+    }
+
+    /// What was written, where there is a console.
+    pub(crate) fn read(&self, id: &str) -> Option<String> {
+        let console = self.0.lock().unwrap_or_else(PoisonError::into_inner).get(id).cloned()?;
+        Some(console.text())
+    }
+}
+
+impl Console {
+    /// Adds a line, as from one of those that write to it: `cloud-init`, `systemd`, `sshd`.
+    pub(crate) fn write(&self, who: &str, line: impl AsRef<str>) {
+        let mut text = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        *text += &format!("{who}: {}\n", line.as_ref().trim_end());
+        // As EC2 does, it keeps the end.
+        if text.len() > MOST {
+            let cut = text.ceil_char_boundary(text.len() - MOST / 2);
+            text.drain(..cut);
+        }
+    }
+
+    pub(crate) fn text(&self) -> String {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+/// Bytes that are kept.
+const MOST: usize = 64 << 10;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_console_keeps_its_end() {
+        let consoles = Consoles::default();
+        assert_eq!(consoles.read("i-1"), None);
+        for number in 0..20_000 {
+            consoles.of("i-1").write("ü", format!("line {number}\n"));
+        }
+        let text = consoles.read("i-1").unwrap();
+        assert!(text.len() <= MOST && text.ends_with("ü: line 19999\n"), "{}", text.len());
+    }
+}

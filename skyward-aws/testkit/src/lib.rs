@@ -1,0 +1,49 @@
+//! An EC2 on loopback, for tests of a provider that rents machines from EC2.
+//!
+//! Three parts play it, and each says where it differs from EC2:
+//!
+//! - moto, a mock of the calls of AWS in Python, started by `moto/moto_loopback.py`, which mends some of what it does;
+//! - a proxy in front of it, which logs calls, plays the faults of [`Rules`], and has shims for what moto lacks: client
+//!   tokens, capacity and what is reserved of it, phases of a launch, placement groups, prices,
+//!   quotas, pages;
+//! - a hypervisor behind it, which boots each running instance in namespaces of this host, with OpenSSH's server, from its
+//!   user data alone, so that a wrong host key, a missing key or a forgotten shutdown behaviour fails a test for the real reason.
+//!
+//! ```no_run
+//! # async fn example() -> anyhow::Result<()> {
+//! use skyward_aws_testkit::{Cloud, CloudOptions, Rule};
+//!
+//! let cloud = Cloud::start(CloudOptions::new().region("eu-west-1")).await?;
+//! cloud.rules().add(Rule::error("RunInstances", 503, "RequestLimitExceeded", "Request limit exceeded.").times(2));
+//! // … a client that calls cloud.endpoint() with cloud.environment() …
+//! assert!(cloud.left(None).await?.is_empty());
+//! # Ok(())
+//! # }
+//! ```
+
+mod cloud;
+mod guard;
+mod host;
+mod http;
+mod hypervisor;
+mod left;
+mod moto;
+mod network;
+mod options;
+mod policy;
+mod proxy;
+mod python;
+mod records;
+mod reservation;
+mod rules;
+mod shims;
+mod xml;
+
+pub use cloud::Cloud;
+pub use hypervisor::Instance;
+pub use left::Left;
+pub use options::{CloudOptions, missing};
+pub use proxy::{Call, Calls};
+pub use records::{Market, Phases};
+pub use reservation::Reservation;
+pub use rules::{Rule, Rules};

@@ -1,0 +1,208 @@
+//! What EC2 does and moto does not, in small pieces that are always on. Each says what AWS documents and what moto does.
+//!
+//! A shim looks at a call and at moto's answer, changes the answer, or gives one of its own. Those that would have to
+//! change the call are in `moto/moto_loopback.py`, and told by a header that is not signed.
+
+mod capacity;
+mod groups;
+mod instances;
+mod launch;
+mod pages;
+mod placement;
+mod prices;
+mod quotas;
+mod spot;
+mod types;
+
+use std::collections::{BTreeMap, HashMap};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use anyhow::Result;
+use bytes::Bytes;
+use hyper::http::request::Parts;
+use hyper::{Method, Request, header};
+use tokio::sync::Notify;
+
+use crate::http::{self, Body};
+use crate::hypervisor::Consoles;
+use crate::moto::{Moto, TRUSTED_KEY};
+use crate::proxy::{Call, Reply};
+use crate::records::{Market, Phases, Records};
+use crate::reservation::Reservation;
+use crate::xml::Element;
+pub(crate) use placement::PlacementGroup;
+
+/// What the shims share.
+#[derive(Debug)]
+pub(crate) struct Backend {
+    /// Where moto listens.
+    pub(crate) moto: SocketAddr,
+    /// What moto writes.
+    log: PathBuf,
+    pub(crate) region: String,
+    pub(crate) zones: Vec<String>,
+    pub(crate) records: Records,
+    pub(crate) consoles: Consoles,
+    /// That something may have been launched or ended.
+    pub(crate) changed: Notify,
+    /// That an instance was terminated.
+    pub(crate) terminated: Notify,
+    /// That moto verifies signatures and policies.
+    pub(crate) is_enforcing: AtomicBool,
+    settings: Mutex<Settings>,
+    launches: launch::Launches,
+    types: types::Types,
+}
+
+/// What a test can set.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Settings {
+    pub(crate) phases: Phases,
+    /// How many of a type there can be at once, in a zone and market. What is not named has no end.
+    pub(crate) capacity: BTreeMap<(String, String, Market), u32>,
+    /// What the account has reserved, by its id.
+    pub(crate) reservations: BTreeMap<String, Reservation>,
+    /// By their names.
+    pub(crate) placement_groups: BTreeMap<String, PlacementGroup>,
+    /// The largest page, where it is to be smaller than EC2's.
+    pub(crate) page: Option<usize>,
+    /// How many more deletions of a security group are refused.
+    pub(crate) dependency_violations: u32,
+    /// In USD per hour, on demand, over the table's.
+    pub(crate) prices: HashMap<String, f64>,
+    /// By code, over the table's.
+    pub(crate) quotas: HashMap<String, f64>,
+}
+
+/// A call as it came.
+#[derive(Debug, Clone)]
+pub(crate) struct Original {
+    pub(crate) head: Parts,
+    pub(crate) body: Bytes,
+}
+
+impl Backend {
+    pub(crate) fn new(moto: &Moto, region: &str, zones: Vec<String>) -> Self {
+        Self {
+            moto: moto.address,
+            log: moto.log.clone(),
+            region: region.to_owned(),
+            zones,
+            records: Records::default(),
+            consoles: Consoles::default(),
+            changed: Notify::new(),
+            terminated: Notify::new(),
+            is_enforcing: AtomicBool::new(false),
+            settings: Mutex::default(),
+            launches: launch::Launches::default(),
+            types: types::Types::default(),
+        }
+    }
+
+    pub(crate) fn settings(&self) -> MutexGuard<'_, Settings> {
+        self.settings.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Hands a call on as it is.
+    pub(crate) async fn forward(&self, original: Original) -> Result<Reply> {
+        self.forward_with(original, &[]).await
+    }
+
+    /// The same, with headers for what moto is to do otherwise.
+    async fn forward_with(&self, original: Original, headers: &[(&'static str, String)]) -> Result<Reply> {
+        let mut request = Request::from_parts(original.head, Body::new(original.body));
+        for (name, value) in headers {
+            request.headers_mut().insert(*name, value.parse()?);
+        }
+        // The connection to moto is another one than the client's.
+        request.headers_mut().remove(header::CONNECTION);
+        let reply = Reply::of(http::send(self.moto, request).await?);
+        if reply.status == 500 && reply.body.starts_with(b"<!doctype html>") {
+            // It writes the reason down after its answer.
+            tokio::time::sleep(Duration::from_millis(200)).await;
+            anyhow::bail!("moto broke: {}", self.last_error());
+        }
+        Ok(reply)
+    }
+
+    /// The last line of moto's last traceback. What moto does not know of, and its own faults, it answers with a page of HTML.
+    fn last_error(&self) -> String {
+        let log = std::fs::read_to_string(&self.log).unwrap_or_default();
+        let lines: Vec<&str> = log.lines().collect();
+        let traceback = lines.iter().rposition(|line| line.starts_with("Traceback")).unwrap_or(lines.len());
+        let words = lines[traceback..].iter().skip(1).find(|line| !line.starts_with(' ') && !line.is_empty());
+        words.map_or_else(|| "it wrote no traceback".to_owned(), |line| (*line).to_owned())
+    }
+
+    /// Calls moto past the proxy, as whom it trusts.
+    pub(crate) async fn ask(&self, service: &str, action: &str, parameters: &[(&str, &str)]) -> Result<Element> {
+        let version = if service == "iam" { "2010-05-08" } else { "2016-11-15" };
+        let form = {
+            let mut form = form_urlencoded::Serializer::new(String::new());
+            form.append_pair("Action", action).append_pair("Version", version).extend_pairs(parameters);
+            form.finish()
+        };
+        let scope = format!("{}/20260101/{}/{service}/aws4_request", TRUSTED_KEY, self.region);
+        let request = Request::builder()
+            .method(Method::POST)
+            .uri("/")
+            .header(header::HOST, self.moto.to_string())
+            .header(header::CONTENT_TYPE, "application/x-www-form-urlencoded; charset=utf-8")
+            .header(
+                header::AUTHORIZATION,
+                format!("AWS4-HMAC-SHA256 Credential={scope}, SignedHeaders=host, Signature=0"),
+            )
+            .body(Body::from(form))?;
+        let reply = Reply::of(http::send(self.moto, request).await?);
+        let root = reply.parse();
+        if !reply.is_success() {
+            let code = root.map(|root| root.to_string()).unwrap_or_default();
+            anyhow::bail!("moto answers {action} with {}: {code}", reply.status);
+        }
+        root
+    }
+}
+
+/// Answers a call of a client.
+pub(crate) async fn answer(backend: &Arc<Backend>, call: &Call, original: Original) -> Result<Reply> {
+    let reply = dispatch(backend, call, original).await?;
+    // AWS documents: what no policy allows is an UnauthorizedOperation in EC2. moto says AccessDenied, as other services do.
+    if reply.status == 403 && call.service == "ec2" {
+        let body = String::from_utf8_lossy(&reply.body).replace(">AccessDenied<", ">UnauthorizedOperation<");
+        return Ok(reply.with_body(body));
+    }
+    Ok(reply)
+}
+
+async fn dispatch(backend: &Arc<Backend>, call: &Call, original: Original) -> Result<Reply> {
+    match call.action.as_str() {
+        "RunInstances" => launch::run(backend, call, original).await,
+        "DescribeCapacityReservations" => capacity::describe(backend, call, original).await,
+        "CreatePlacementGroup" | "DeletePlacementGroup" => placement::change(backend, call, original).await,
+        "DescribePlacementGroups" => placement::describe(backend, call, original).await,
+        "DescribeInstances" => instances::describe(backend, call, original).await,
+        "DescribeInstanceStatus" => instances::status(backend, call, original).await,
+        "TerminateInstances" | "StopInstances" | "StartInstances" => instances::change(backend, call, original).await,
+        "GetConsoleOutput" => instances::console(backend, call, original).await,
+        "DescribeInstanceTypes" => types::describe(backend, call, original).await,
+        "DescribeSpotPriceHistory" => spot::history(backend, call, original).await,
+        "DeleteSecurityGroup" => groups::delete(backend, call, original).await,
+        "GetProducts" => Ok(prices::products(backend, call)),
+        "GetServiceQuota" => Ok(quotas::get(backend, call)),
+        _ => backend.forward(original).await,
+    }
+}
+
+/// Whether moto would refuse the call, where its policies hold and the answer is not moto's.
+async fn refused(backend: &Backend, original: Original) -> Result<Option<Reply>> {
+    if !backend.is_enforcing.load(Ordering::Relaxed) {
+        return Ok(None);
+    }
+    // What moto's policies let through and moto does not know breaks it.
+    let Ok(reply) = backend.forward(original).await else { return Ok(None) };
+    Ok((reply.status == 401 || reply.status == 403).then_some(reply))
+}

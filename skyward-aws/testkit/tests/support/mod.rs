@@ -1,0 +1,176 @@
+//! A client of a cloud, as a provider has it, and what a launch needs.
+
+// Each test uses a part of it.
+#![allow(dead_code)]
+
+use std::path::PathBuf;
+use std::process::Output;
+use std::time::{Duration, Instant};
+
+use aws_sdk_ec2::Client;
+use aws_sdk_ec2::client::Waiters as _;
+use aws_sdk_ec2::config::retry::RetryConfig;
+use aws_sdk_ec2::config::{BehaviorVersion, Credentials, Region};
+use aws_sdk_ec2::error::ProvideErrorMetadata;
+use aws_sdk_ec2::operation::run_instances::builders::RunInstancesFluentBuilder;
+use aws_sdk_ec2::types::{
+    InstanceInterruptionBehavior, InstanceMarketOptionsRequest, InstanceNetworkInterfaceSpecification, InstanceType,
+    MarketType, ShutdownBehavior, SpotMarketOptions,
+};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use skyward_aws_testkit::{Cloud, CloudOptions};
+
+/// The newest image of Ubuntu for x86_64.
+pub(crate) const IMAGE: &str = "ami-0a240400000000002";
+
+/// A cloud without machines.
+pub(crate) async fn calls_only() -> Cloud {
+    Cloud::start(CloudOptions::new().without_machines()).await.unwrap()
+}
+
+/// A cloud with machines, or nothing where there can be none.
+pub(crate) async fn with_machines(options: CloudOptions) -> Option<Cloud> {
+    if let Some(reason) = skyward_aws_testkit::missing() {
+        println!("skipped: {reason}");
+        return None;
+    }
+    Some(Cloud::start(options).await.unwrap())
+}
+
+pub(crate) fn client(cloud: &Cloud) -> Client {
+    client_with(cloud, &cloud.environment())
+}
+
+/// A client with these variables, that tries each call once.
+pub(crate) fn client_with(cloud: &Cloud, environment: &std::collections::BTreeMap<String, String>) -> Client {
+    let (key, secret) = (&environment["AWS_ACCESS_KEY_ID"], &environment["AWS_SECRET_ACCESS_KEY"]);
+    let config = aws_sdk_ec2::Config::builder()
+        .behavior_version(BehaviorVersion::latest())
+        .region(Region::new(environment["AWS_REGION"].clone()))
+        .endpoint_url(cloud.endpoint())
+        .credentials_provider(Credentials::new(key, secret, None, None, "test"))
+        .http_client(aws_smithy_http_client::Builder::new().build_http())
+        .retry_config(RetryConfig::disabled())
+        .build();
+    Client::from_conf(config)
+}
+
+/// The subnet in the zone with this letter.
+pub(crate) fn subnet(cloud: &Cloud, letter: &str) -> String {
+    cloud.subnets()[&format!("{}{letter}", cloud.region())].clone()
+}
+
+/// A launch of one machine of a type in the first zone.
+pub(crate) fn launch(cloud: &Cloud, client: &Client) -> RunInstancesFluentBuilder {
+    let interface = InstanceNetworkInterfaceSpecification::builder()
+        .device_index(0)
+        .subnet_id(subnet(cloud, "a"))
+        .associate_public_ip_address(true)
+        .delete_on_termination(true)
+        .build();
+    client
+        .run_instances()
+        .image_id(IMAGE)
+        .instance_type(InstanceType::G5Xlarge)
+        .min_count(1)
+        .max_count(1)
+        .network_interfaces(interface)
+        .instance_initiated_shutdown_behavior(ShutdownBehavior::Terminate)
+}
+
+/// What makes it a spot instance.
+pub(crate) fn spot() -> InstanceMarketOptionsRequest {
+    let options = SpotMarketOptions::builder();
+    let options = options.instance_interruption_behavior(InstanceInterruptionBehavior::Terminate).build();
+    InstanceMarketOptionsRequest::builder().market_type(MarketType::Spot).spot_options(options).build()
+}
+
+/// Launches it, and gives the ids.
+pub(crate) async fn ids(launch: RunInstancesFluentBuilder) -> Vec<String> {
+    let answer = launch.send().await.unwrap();
+    answer.instances().iter().map(|instance| instance.instance_id().unwrap().to_owned()).collect()
+}
+
+/// EC2's code of an error.
+pub(crate) fn code<T, E: ProvideErrorMetadata>(answer: Result<T, E>) -> Option<String> {
+    answer.err().and_then(|error| error.code().map(str::to_owned))
+}
+
+/// User data of a cloud-config in JSON.
+pub(crate) fn user_data(config: &serde_json::Value) -> String {
+    STANDARD.encode(format!("#cloud-config\n{config}"))
+}
+
+/// A key pair in a folder that goes with it.
+pub(crate) struct Key {
+    folder: PathBuf,
+}
+
+impl Key {
+    pub(crate) fn new(name: &str) -> Self {
+        let folder = std::env::temp_dir().join(format!("skyward-testkit-{}-{name}", std::process::id()));
+        std::fs::create_dir(&folder).unwrap();
+        let key = Self { folder };
+        let arguments = ["-q", "-t", "ed25519", "-N", "", "-C", name, "-f"];
+        assert!(std::process::Command::new("ssh-keygen").args(arguments).arg(key.path()).status().unwrap().success());
+        key
+    }
+
+    pub(crate) fn path(&self) -> PathBuf {
+        self.folder.join("key")
+    }
+
+    pub(crate) fn private(&self) -> String {
+        std::fs::read_to_string(self.path()).unwrap()
+    }
+
+    pub(crate) fn public(&self) -> String {
+        std::fs::read_to_string(self.path().with_extension("pub")).unwrap().trim().to_owned()
+    }
+}
+
+impl Drop for Key {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.folder);
+    }
+}
+
+/// Runs a command on a machine by OpenSSH's client, which accepts one host key.
+pub(crate) async fn ssh(cloud: &Cloud, address: &str, own: &Key, host: &Key, command: &str) -> Output {
+    let known = host.folder.join(format!("known-{address}"));
+    std::fs::write(&known, format!("machine {}\n", host.public())).unwrap();
+    let options = ["StrictHostKeyChecking=yes", "HostKeyAlias=machine", "BatchMode=yes", "IdentitiesOnly=yes"];
+    let mut ssh = tokio::process::Command::new("ssh");
+    for option in options {
+        ssh.args(["-o", option]);
+    }
+    ssh.args(["-F", "none", "-o", "ConnectTimeout=10", "-o"]).arg(format!("UserKnownHostsFile={}", known.display()));
+    ssh.arg("-i").arg(own.path()).args(["-p", &cloud.ssh_port().to_string(), &format!("ubuntu@{address}"), command]);
+    tokio::time::timeout(Duration::from_secs(60), ssh.output()).await.unwrap().unwrap()
+}
+
+pub(crate) fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).trim().to_owned()
+}
+
+/// Waits for what must come, and says what is on the consoles where it does not.
+pub(crate) async fn wait(cloud: &Cloud, what: &str, mut holds: impl AsyncFnMut() -> bool) {
+    let end = Instant::now() + Duration::from_secs(60);
+    while !holds().await {
+        if Instant::now() > end {
+            let consoles: Vec<String> = cloud.instances().iter().map(|one| cloud.console(&one.id)).collect();
+            panic!("it never came that {what}; the consoles:\n{}", consoles.join("\n"));
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+/// Waits until an instance runs and its cloud-init has finished.
+pub(crate) async fn booted(cloud: &Cloud, client: &Client, id: &str) -> skyward_aws_testkit::Instance {
+    let limit = Duration::from_secs(60);
+    client.wait_until_instance_running().instance_ids(id).wait(limit).await.unwrap();
+    let find = || cloud.instances().into_iter().find(|one| one.id == id);
+    wait(cloud, "the machine has booted", async || find().is_some_and(|one| one.is_booted)).await;
+    find().unwrap()
+}

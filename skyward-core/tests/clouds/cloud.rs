@@ -1,0 +1,113 @@
+//! A cloud that does what a test says.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use skyward_core::error::Refusal;
+use skyward_core::event::{EventItem, Events, PoolEvent};
+use skyward_core::payload::{Args, PendingCompute, Source};
+use skyward_core::provider::Offer;
+use skyward_core::testkit::fake_provider::{Death, FakeProvider, Forewarning, Script, Turn};
+use skyward_core::testkit::fake_worker::{Fate, Work};
+
+/// What happens in a cloud; by itself there is one offer, and everything works.
+#[derive(Debug, Clone)]
+pub(crate) struct Cloud {
+    pub(crate) offers: Vec<Offer>,
+    /// By offer and call.
+    pub(crate) refusal: fn(&str, u32) -> Option<Refusal>,
+    /// By node and machine.
+    pub(crate) forewarning: fn(u32, u32) -> Option<Forewarning>,
+    pub(crate) death: fn(u32, u32) -> Option<(Duration, Death)>,
+    pub(crate) launch: fn(u32, u32) -> Turn,
+    pub(crate) lingers: Duration,
+    /// Whether no machine can be terminated.
+    pub(crate) is_stuck: bool,
+}
+
+impl Default for Cloud {
+    fn default() -> Self {
+        Self {
+            offers: vec![offer("a", "1", 6.0)],
+            refusal: |_, _| None,
+            forewarning: |_, _| None,
+            death: |_, _| None,
+            launch: |_, _| Turn::Works(Duration::from_secs(5)),
+            lingers: Duration::ZERO,
+            is_stuck: false,
+        }
+    }
+}
+
+impl Cloud {
+    pub(crate) fn provider(self) -> FakeProvider {
+        FakeProvider::new(Arc::new(self))
+    }
+}
+
+impl Fate for Cloud {
+    fn work(&self, args: &[u8], _: u32) -> Work {
+        // The argument `n` stands at the end of the map: seconds.
+        Work::Return(Duration::from_secs(args.last().copied().unwrap_or_default().into()))
+    }
+}
+
+impl Script for Cloud {
+    fn offers(&self) -> Vec<Offer> {
+        self.offers.clone()
+    }
+
+    fn refusal(&self, offer: &Offer, call: u32) -> Option<Refusal> {
+        (self.refusal)(offer.id.as_str(), call)
+    }
+
+    fn forewarning(&self, node: u32, machine: u32) -> Option<Forewarning> {
+        (self.forewarning)(node, machine)
+    }
+
+    fn death(&self, node: u32, machine: u32) -> Option<(Duration, Death)> {
+        (self.death)(node, machine)
+    }
+
+    fn launch(&self, node: u32, call: u32) -> Turn {
+        (self.launch)(node, call)
+    }
+
+    fn terminate(&self, _: u32, _: u32) -> Turn {
+        if self.is_stuck { Turn::Fails } else { Turn::Works(Duration::ZERO) }
+    }
+
+    fn lingers(&self, _: u32, _: u32) -> Duration {
+        self.lingers
+    }
+}
+
+/// An offer at this price; its id and its quota are its name.
+pub(crate) fn offer(name: &str, place: &str, usd_per_hour: f64) -> Offer {
+    let mut offer = Offer::new(name, place, 8, 32);
+    offer.usd_per_hour = Some(usd_per_hour);
+    offer.quota = Some(name[..1].to_owned());
+    offer
+}
+
+/// A task that takes so many seconds.
+pub(crate) fn task(seconds: u32) -> PendingCompute<BTreeMap<String, u32>> {
+    PendingCompute::new(Arc::new(Source::file("a.py", "def f(n): ...", "f")), Args::new().with("n", &seconds))
+}
+
+/// The ids of the offers that were tried.
+pub(crate) fn tried(provider: &FakeProvider) -> Vec<String> {
+    provider.tried().iter().map(ToString::to_string).collect()
+}
+
+/// The events up to the end of the pool.
+pub(crate) async fn all(mut events: Events) -> Vec<Arc<PoolEvent>> {
+    let mut all = Vec::new();
+    while let Some(item) = events.next().await {
+        if let EventItem::Event(event) = item {
+            all.push(event);
+        }
+    }
+    all
+}

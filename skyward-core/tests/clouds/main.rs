@@ -1,0 +1,8 @@
+//! Pools on a cloud: offers that are refused, machines that end after a notice, budgets. The cloud is a fake, and the clock is paused.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "the helpers of tests are not tests themselves")]
+
+mod budgets;
+mod cloud;
+mod notices;
+mod offers;

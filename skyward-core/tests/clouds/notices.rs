@@ -1,0 +1,113 @@
+//! Machines of whose end the provider gives notice.
+
+use std::time::Duration;
+
+use skyward_core::error::WorkerExit;
+use skyward_core::event::{Leaving, PoolEvent};
+use skyward_core::payload::{RetryPolicy, TaskOptions};
+use skyward_core::plugin::plugin;
+use skyward_core::pool::{ComputePool, Pool};
+use skyward_core::provider::Reason;
+use skyward_core::testkit::fake_provider::{Death, Forewarning};
+use tokio::time::{Instant, sleep};
+
+use super::cloud::{Cloud, all, task};
+
+const SHUTDOWN: Duration = Duration::from_secs(60);
+
+fn once() -> TaskOptions {
+    TaskOptions::default().retry(RetryPolicy::never())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_machine_that_will_be_preempted_is_replaced_before_and_no_task_is_lost() {
+    let warned =
+        |node, _| (node < 2).then(|| Forewarning::preemption(Duration::from_secs(60), Duration::from_secs(120)));
+    let provider = Cloud { forewarning: warned, ..Cloud::default() }.provider();
+    let pool = Pool::builder().provider(provider.clone()).nodes(2).tasks(once()).start().await.unwrap();
+    let events = tokio::spawn(all(pool.events()));
+    let began = Instant::now();
+    while began.elapsed() < Duration::from_secs(400) {
+        let calls: Vec<_> = (0..4).map(|_| task(3)).collect();
+        skyward_core::pool::ComputePoolExt::map(&pool, calls).await.unwrap();
+    }
+    assert_eq!((provider.launched(), provider.machines().len()), (4, 2));
+    pool.shutdown(SHUTDOWN).await.unwrap();
+    let events = events.await.unwrap();
+    let at = |what: fn(&PoolEvent) -> bool| events.iter().position(|event| what(event)).unwrap();
+    let leaving = at(
+        |event| matches!(event, PoolEvent::NodeLeaving { reason: Leaving::Preempted, ends_in: Some(left), .. } if *left > Duration::from_secs(90)),
+    );
+    let (launched, replaced) = (
+        at(|event| matches!(event, PoolEvent::NodeLaunched { .. })),
+        at(|event| matches!(event, PoolEvent::NodeReplaced { .. })),
+    );
+    let gone = at(|event| matches!(event, PoolEvent::NodeGone { .. }));
+    assert!(leaving < launched && launched < replaced && launched < gone, "{events:?}");
+    assert!(!events.iter().any(|event| matches!(**event, PoolEvent::NodeLost { .. })), "{events:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_walltime_is_no_end_of_a_pool_whose_machines_all_have_one() {
+    let walltime = |_, _| Some(Forewarning::walltime(Duration::from_secs(300)));
+    let provider = Cloud { forewarning: walltime, ..Cloud::default() }.provider();
+    let pool = Pool::builder().provider(provider.clone()).nodes(2).tasks(once()).start().await.unwrap();
+    for _ in 0..200 {
+        task(7).run(&pool).await.unwrap();
+    }
+    assert!(provider.launched() >= 8, "{} machines", provider.launched());
+    pool.shutdown(SHUTDOWN).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_world_goes_on_with_the_successor_when_its_gang_has_ended() {
+    let warned =
+        |node, _| (node < 2).then(|| Forewarning::preemption(Duration::from_secs(60), Duration::from_secs(200)));
+    let provider = Cloud { forewarning: warned, ..Cloud::default() }.provider();
+    let world = Pool::builder().provider(provider.clone()).nodes(2).plugin(plugin("world").joins_world());
+    let pool = world.tasks(once()).start().await.unwrap();
+    let generation = pool.status().generation;
+    for _ in 0..10 {
+        task(30).broadcast(&pool).await.unwrap();
+    }
+    assert!(pool.status().generation > generation);
+    assert_eq!((provider.launched(), provider.machines().len()), (4, 2));
+    pool.shutdown(SHUTDOWN).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_task_that_is_still_running_when_its_machine_ends_fails_by_the_reason_of_the_end() {
+    for (reason, exit) in [(Reason::Preempted, WorkerExit::Preempted), (Reason::Expired, WorkerExit::Expired)] {
+        let forewarning: fn(u32, u32) -> _ = match reason {
+            Reason::Preempted => |_, _| Some(Forewarning::preemption(Duration::from_secs(30), Duration::from_secs(60))),
+            _ => |_, _| Some(Forewarning::walltime(Duration::from_secs(90))),
+        };
+        let provider = Cloud { forewarning, ..Cloud::default() }.provider();
+        let pool = Pool::builder().provider(provider).tasks(once()).start().await.unwrap();
+        let error = task(120).run(&pool).await.unwrap_err();
+        assert_eq!(error.exit(), Some(&exit), "{error}");
+        pool.shutdown(SHUTDOWN).await.unwrap();
+    }
+    let death = |_, machine| (machine == 0).then_some((Duration::from_secs(30), Death::Machine));
+    let pool =
+        Pool::builder().provider(Cloud { death, ..Cloud::default() }.provider()).tasks(once()).start().await.unwrap();
+    let error = task(60).run(&pool).await.unwrap_err();
+    assert_eq!(error.exit(), Some(&WorkerExit::MachineFailed), "{error}");
+    pool.shutdown(SHUTDOWN).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_an_elastic_pool_lets_go_is_not_called_preempted() {
+    let pool = Pool::builder().provider(Cloud::default().provider()).nodes(2).start().await.unwrap();
+    let events = tokio::spawn(all(pool.events()));
+    pool.resize(1.into()).await.unwrap();
+    sleep(Duration::from_secs(5)).await;
+    pool.shutdown(SHUTDOWN).await.unwrap();
+    let events = events.await.unwrap();
+    assert!(
+        events
+            .iter()
+            .any(|event| matches!(**event, PoolEvent::NodeLeaving { reason: Leaving::Resized, ends_in: None, .. }))
+    );
+    assert!(!events.iter().any(|event| matches!(**event, PoolEvent::WorkerExited { exit: WorkerExit::Preempted, .. })));
+}

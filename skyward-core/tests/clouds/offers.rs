@@ -1,0 +1,175 @@
+//! Which machines are bought when offers are refused.
+
+use std::time::Duration;
+
+use skyward_core::error::{ErrorKind, Refusal};
+use skyward_core::event::PoolEvent;
+use skyward_core::plugin::plugin;
+use skyward_core::pool::{ComputePool, Pool};
+use skyward_core::provider::{Architecture, Market};
+use skyward_core::testkit::fake_provider::{Death, Turn};
+use tokio::time::Instant;
+
+use super::cloud::{Cloud, all, offer, task, tried};
+
+const SHUTDOWN: Duration = Duration::from_secs(60);
+
+fn three() -> Cloud {
+    Cloud { offers: vec![offer("a", "1", 6.0), offer("b", "1", 6.0), offer("c", "1", 6.0)], ..Cloud::default() }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_offer_without_capacity_is_followed_by_the_next_and_not_tried_again_for_minutes() {
+    let cloud = Cloud { refusal: |offer, _| (offer == "a").then_some(Refusal::Capacity), ..three() };
+    let provider = cloud.provider();
+    let pool = Pool::builder().provider(provider.clone()).nodes(1).start().await.unwrap();
+    let events = tokio::spawn(all(pool.events()));
+    assert_eq!(tried(&provider), ["a", "b"]);
+    assert_eq!(provider.machines()[0].launch.as_str(), format!("{}-n0-a2", pool.id()), "each try has an id of its own");
+    pool.resize(2.into()).await.unwrap();
+    assert_eq!(tried(&provider), ["a", "b", "b"], "the refusal is remembered");
+    tokio::time::sleep(Duration::from_secs(301)).await;
+    pool.resize(3.into()).await.unwrap();
+    assert_eq!(tried(&provider)[3..], ["a", "b"]);
+    task(1).run(&pool).await.unwrap();
+    pool.shutdown(SHUTDOWN).await.unwrap();
+    let refused =
+        events.await.unwrap().iter().filter(|event| matches!(***event, PoolEvent::OfferRefused { .. })).count();
+    assert_eq!(refused, 1, "the first was before anybody listened");
+    assert!(provider.machines().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn when_all_offers_are_refused_the_error_lists_each_with_its_reason() {
+    let refusal = |offer: &str, _| {
+        Some(match offer {
+            "a" => Refusal::Capacity,
+            "b" => Refusal::NotOffered,
+            _ => Refusal::Quota("C instances".to_owned()),
+        })
+    };
+    let provider = Cloud { refusal, ..three() }.provider();
+    let error = Pool::builder().provider(provider.clone()).nodes(2).start().await.unwrap_err();
+    let text = error.to_string();
+    for part in ["a in 1: no capacity", "b in 1: not offered", "c in 1: the quota C instances is used up"] {
+        assert!(text.contains(part), "{part} is not in: {text}");
+    }
+    assert_eq!((error.kind(), error.refusal().is_some(), provider.launched()), (ErrorKind::Provider, true, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_quota_leaves_out_its_family_and_what_is_wrong_with_the_request_ends_the_search() {
+    let offers = || vec![offer("a1", "1", 6.0), offer("a2", "1", 6.0), offer("b1", "1", 6.0)];
+    let quota = |offer: &str, _| (offer == "a1").then(|| Refusal::Quota("a".to_owned()));
+    let provider = Cloud { offers: offers(), refusal: quota, ..Cloud::default() }.provider();
+    let pool = Pool::builder().provider(provider.clone()).start().await.unwrap();
+    assert_eq!(tried(&provider), ["a1", "b1"]);
+    pool.shutdown(SHUTDOWN).await.unwrap();
+    for refusal in [(|_, _| Some(Refusal::Misconfigured)) as fn(&str, u32) -> _, |_, _| Some(Refusal::Denied)] {
+        let provider = Cloud { offers: offers(), refusal, ..Cloud::default() }.provider();
+        let error = Pool::builder().provider(provider.clone()).start().await.unwrap_err();
+        assert_eq!(tried(&provider), ["a1"], "{error}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_provider_that_throttles_is_asked_again_after_the_time_that_it_says() {
+    let refusal = |_: &str, call| (call < 10).then_some(Refusal::Throttled(Some(Duration::from_secs(20))));
+    let provider = Cloud { refusal, ..Cloud::default() }.provider();
+    let began = Instant::now();
+    let pool = Pool::builder().provider(provider.clone()).start().await.unwrap();
+    assert_eq!((tried(&provider).len(), provider.launched()), (11, 1));
+    assert!(began.elapsed() >= Duration::from_secs(200), "{:?}", began.elapsed());
+    pool.shutdown(SHUTDOWN).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_machine_whose_launch_never_answered_is_found_in_the_providers_list() {
+    let launch = |_, call| if call < 20 { Turn::Never } else { Turn::Works(Duration::ZERO) };
+    let provider = Cloud { launch, ..three() }.provider();
+    let pool = Pool::builder().provider(provider.clone()).start().await.unwrap();
+    assert_eq!((provider.launched(), provider.machines().len()), (1, 1));
+    pool.shutdown(SHUTDOWN).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn machines_that_come_later_have_the_architecture_of_the_first() {
+    let mut cloud = three();
+    for (offer, architecture) in
+        cloud.offers.iter_mut().zip([Architecture::Aarch64, Architecture::X86_64, Architecture::Aarch64])
+    {
+        offer.architecture = Some(architecture);
+    }
+    // The first offer is sold out after the first machine.
+    cloud.refusal = |offer, call| (offer == "a" && call > 0).then_some(Refusal::Capacity);
+    let provider = cloud.provider();
+    let pool = Pool::builder().provider(provider.clone()).nodes(3).start().await.unwrap();
+    assert_eq!(tried(&provider).iter().filter(|tried| *tried == "b").count(), 0, "{:?}", tried(&provider));
+    assert_eq!(provider.machines().iter().filter(|machine| machine.offer.as_str() == "c").count(), 2);
+    pool.shutdown(SHUTDOWN).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_world_is_bought_by_one_offer_or_none_and_what_a_part_of_it_got_is_given_back() {
+    // There are two machines by the first offer, and the world needs three.
+    let cloud = Cloud { refusal: |offer, call| (offer == "a" && call >= 2).then_some(Refusal::Capacity), ..three() };
+    let provider = cloud.provider();
+    let world = Pool::builder().provider(provider.clone()).nodes(3).plugin(plugin("world").joins_world());
+    let pool = world.start().await.unwrap();
+    assert_eq!(provider.launched(), 5);
+    assert!(provider.machines().iter().all(|machine| machine.offer.as_str() == "b"), "{:?}", provider.machines());
+    task(1).broadcast(&pool).await.unwrap();
+    let spent = pool.status().spent;
+    assert!((spent.usd_per_hour - 18.0).abs() < 1e-6, "{spent:?}");
+    pool.shutdown(SHUTDOWN).await.unwrap();
+    assert!(provider.machines().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lost_machine_is_replaced_when_an_offer_that_was_refused_may_be_accepted_again() {
+    let cloud = Cloud {
+        refusal: |_, call| (1..3).contains(&call).then_some(Refusal::Capacity),
+        death: |_, machine| (machine == 0).then_some((Duration::from_secs(60), Death::Machine)),
+        ..Cloud::default()
+    };
+    let provider = cloud.provider();
+    let pool = Pool::builder().provider(provider.clone()).start().await.unwrap();
+    tokio::time::sleep(Duration::from_secs(120)).await;
+    let waits = format!("{:?}", pool.status().waiting_for);
+    task(1).run(&pool).await.unwrap();
+    assert_eq!(provider.launched(), 2, "{waits}");
+    pool.shutdown(SHUTDOWN).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_market_orders_the_offers_and_a_plan_tries_none_of_them() {
+    let mut cloud = Cloud { offers: vec![offer("a", "1", 6.0), offer("b", "1", 2.0), offer("c", "1", 3.0)], ..three() };
+    cloud.offers[2].spot = true;
+    let provider = cloud.provider();
+    for (market, order) in [
+        (Market::OnDemand, vec!["a", "b"]),
+        (Market::Spot, vec!["c"]),
+        (Market::SpotOrOnDemand, vec!["c", "a", "b"]),
+        (Market::Cheapest, vec!["b", "c", "a"]),
+    ] {
+        let plan = Pool::builder().provider(provider.clone()).nodes(2).market(market).plan().await.unwrap();
+        let ids: Vec<_> = plan.candidates.iter().map(|candidate| candidate.offer.id.as_str()).collect();
+        assert_eq!(ids, order, "{market:?}");
+        assert_eq!(plan.usd_per_hour, plan.first().unwrap().usd_per_hour.map(|price| price * 2.0));
+        assert!(plan.to_string().ends_with("nothing was started"), "{plan}");
+    }
+    assert!(provider.tried().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn shutdown_returns_when_machines_are_released_and_the_pool_waits_on_until_they_are_gone() {
+    let provider = Cloud { lingers: Duration::from_secs(120), ..Cloud::default() }.provider();
+    let pool = Pool::builder().provider(provider.clone()).nodes(2).start().await.unwrap();
+    let (id, began) = (pool.id().clone(), Instant::now());
+    pool.shutdown(SHUTDOWN).await.unwrap();
+    assert!(began.elapsed() < Duration::from_secs(30), "{:?}", began.elapsed());
+    let listed = || async { skyward_core::provider::Provider::list(&provider, &id).await.unwrap().len() };
+    assert_eq!((provider.machines().len(), listed().await), (0, 2));
+    tokio::time::sleep(Duration::from_secs(121)).await;
+    assert_eq!(listed().await, 0);
+}

@@ -1,0 +1,29 @@
+//! `cargo xtask bench aws`: instances of an EC2 on loopback, beside `ssh` to the same ones.
+
+use anyhow::{Result, bail};
+
+use super::Bench;
+use super::rows::Measured;
+use crate::context::Context;
+use crate::ec2::{Build, missing, program};
+use crate::environment::Environment;
+use crate::openssh;
+
+pub(super) fn measure(bench: &Bench, context: &Context, measured: &mut Measured) -> Result<()> {
+    if let Some(reason) = missing() {
+        bail!("{reason}");
+    }
+    openssh::ensure();
+    let python = Environment::moto(context)?.program("python");
+    let program = program(context, Build::Release)?;
+    // The profile of benches is that of a release.
+    let arguments = || Build::Release.arguments().iter().copied().filter(|word| *word != "--release");
+    let run = || context.cargo(["bench", "--quiet", "--bench=aws"].into_iter().chain(arguments()));
+    run().args(["--no-run"]).check()?;
+    for round in 1..=bench.rounds() {
+        println!("\n== round {round} of {}", bench.rounds());
+        let run = run().args(["--"]).args([&program]).quiet_env("SKYWARD_MOTO_PYTHON", &python);
+        measured.add_all(&bench.read(run, &bench.rows)?);
+    }
+    Ok(())
+}

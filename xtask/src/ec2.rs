@@ -1,0 +1,274 @@
+//! An EC2 on loopback: the program of `skyward-aws-testkit`, which is built, started, asked by lines, and ended.
+
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, anyhow, bail};
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::console::say;
+use crate::context::Context;
+use crate::environment::Environment;
+use crate::interrupt;
+use crate::openssh;
+
+/// How what needs the SDK of AWS is built.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Build {
+    /// As the tests are.
+    Tests,
+    /// As users do.
+    Release,
+}
+
+/// The program, while it runs. Dropping it ends it, with all machines.
+pub(crate) struct Ec2 {
+    child: Child,
+    lines: Mutex<Lines>,
+    told: Told,
+}
+
+/// What goes in and comes out of the program.
+struct Lines {
+    /// Its end is the end of the program.
+    input: Option<ChildStdin>,
+    output: Receiver<String>,
+}
+
+/// How it is reached.
+#[derive(Debug, Default, Deserialize)]
+struct Told {
+    environment: BTreeMap<String, String>,
+    subnets: BTreeMap<String, String>,
+    ssh_port: u16,
+    region: String,
+}
+
+impl Build {
+    /// What cargo is told beside the targets. All that is built in a profile is built with the same packages and features: another choice of features of any crate below it would have the
+    /// SDK's client for EC2, which takes minutes, compiled once more.
+    pub(crate) fn arguments(self) -> &'static [&'static str] {
+        match self {
+            Self::Tests => &["--workspace", "--all-features"],
+            Self::Release => &[
+                "--release",
+                "--package=skyward",
+                "--package=skyward-aws",
+                "--package=skyward-aws-testkit",
+                "--features=skyward/aws,skyward/testkit",
+            ],
+        }
+    }
+}
+
+/// Why this host cannot have it, as far as that can be told before minutes were spent on building it; it says the rest itself.
+pub(crate) fn missing() -> Option<String> {
+    (!rustix::process::geteuid().is_root())
+        .then(|| "the machines of the loopback EC2 need namespaces, and this user is not root".into())
+}
+
+/// Builds it, and says where it is.
+pub(crate) fn program(context: &Context, build: Build) -> Result<PathBuf> {
+    let (profile, folder) = match build {
+        Build::Tests => ("as for the tests", "debug"),
+        Build::Release => ("in release, which takes minutes the first time", "release"),
+    };
+    say!("building the EC2 on loopback {profile}");
+    // With an example cargo chooses the features as for all that has examples, tests and benches.
+    let targets = ["--example=reap".to_owned(), format!("--bin={PROGRAM}")];
+    context.cargo(["build"]).args(build.arguments()).args(targets).check()?;
+    Ok(context.workspace.target_directory.join(folder).join(PROGRAM))
+}
+
+impl Ec2 {
+    /// Builds it and starts it. The inner error is the reason why there can be none here.
+    pub(crate) fn start(context: &Context, build: Build) -> Result<Result<Self, String>> {
+        Self::with(context, build, &[])
+    }
+
+    /// The same with words on the program's command line.
+    pub(crate) fn with(context: &Context, build: Build, words: &[&str]) -> Result<Result<Self, String>> {
+        if let Some(reason) = missing() {
+            return Ok(Err(reason));
+        }
+        openssh::ensure();
+        let python = Environment::moto(context)?.program("python");
+        Self::run(&program(context, build)?, &python, words)
+    }
+
+    fn run(program: &Path, python: &Path, words: &[&str]) -> Result<Result<Self, String>> {
+        let mut child = Command::new(program)
+            .args(words)
+            .env("SKYWARD_MOTO_PYTHON", python)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            // Ctrl-C is for those who still need it: it is ended when they are.
+            .process_group(0)
+            .spawn()
+            .with_context(|| format!("cannot start {}", program.display()))?;
+        let input = child.stdin.take();
+        let output = lines_of(child.stdout.take());
+        let errors = lines_of(child.stderr.take());
+        let first = first_line(&output);
+        let mut started = Self { child, lines: Mutex::new(Lines { input, output }), told: Told::default() };
+        match first {
+            Ok(Some(line)) => {
+                started.told = serde_json::from_str(&line)
+                    .with_context(|| format!("what {PROGRAM} printed is not the JSON that was promised: {line}"))?;
+                Ok(Ok(started))
+            }
+            Ok(None) => {
+                let status = started.child.wait()?;
+                let words: Vec<String> = errors.iter().collect();
+                match status.code() {
+                    Some(UNAVAILABLE) => Ok(Err(words.join(" "))),
+                    _ => bail!("{PROGRAM} ended with {status}: {}", words.join("\n")),
+                }
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The words of an example's command line that have it run here.
+    pub(crate) fn arguments(&self) -> Vec<String> {
+        let mut words: Vec<String> = ["--provider", "aws", "--private", "--region"].map(str::to_owned).to_vec();
+        words.push(self.told.region.clone());
+        for subnet in self.told.subnets.values() {
+            words.extend(["--subnet".to_owned(), subnet.clone()]);
+        }
+        words.extend(["--ssh-port".to_owned(), self.told.ssh_port.to_string()]);
+        words
+    }
+
+    /// What a client has in its environment.
+    pub(crate) fn environment(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.told.environment.iter().map(|(name, value)| (name.as_str(), value.as_str()))
+    }
+
+    /// What clients have left, but for what the network itself is made of.
+    pub(crate) fn left(&self) -> Result<Vec<String>> {
+        Ok(serde_json::from_value(self.ask("left")?)?)
+    }
+
+    /// Has it do what a line says, and gives its answer.
+    pub(crate) fn ask(&self, line: &str) -> Result<Value> {
+        let mut lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
+        let input = lines.input.as_mut().context("the EC2 on loopback was ended")?;
+        writeln!(input, "{line}").with_context(|| format!("the EC2 on loopback has ended, and cannot {line:?}"))?;
+        let answer = lines.output.recv_timeout(ANSWER);
+        let answer = answer.with_context(|| format!("the EC2 on loopback gave no answer to {line:?}"))?;
+        let mut answer: Value = serde_json::from_str(&answer)?;
+        match answer["error"].as_str() {
+            Some(error) => Err(anyhow!("the EC2 on loopback cannot {line:?}: {error}")),
+            None => Ok(answer["ok"].take()),
+        }
+    }
+}
+
+impl Drop for Ec2 {
+    fn drop(&mut self) {
+        self.lines.get_mut().unwrap_or_else(PoisonError::into_inner).input = None;
+        let end = Instant::now() + END;
+        while Instant::now() < end {
+            match self.child.try_wait() {
+                Ok(None) => thread::sleep(POLL),
+                Ok(Some(_)) | Err(_) => return,
+            }
+        }
+        // Its machines end with it in any case.
+        eprintln!("the EC2 on loopback did not end within {} seconds, and is killed", END.as_secs());
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A thread reads them as they come.
+fn lines_of(source: Option<impl Read + Send + 'static>) -> Receiver<String> {
+    let (sender, receiver) = mpsc::channel();
+    thread::spawn(move || {
+        for line in source.into_iter().flat_map(|source| BufReader::new(source).lines().map_while(Result::ok)) {
+            if sender.send(line).is_err() {
+                return;
+            }
+        }
+    });
+    receiver
+}
+
+/// None, when it ends before.
+fn first_line(output: &Receiver<String>) -> Result<Option<String>> {
+    let end = Instant::now() + START;
+    while Instant::now() < end {
+        match output.recv_timeout(POLL) {
+            Ok(line) => return Ok(Some(line)),
+            Err(RecvTimeoutError::Disconnected) => return Ok(None),
+            Err(RecvTimeoutError::Timeout) if interrupt::asked() => bail!("{PROGRAM} was interrupted"),
+            Err(RecvTimeoutError::Timeout) => {}
+        }
+    }
+    bail!("{PROGRAM} did not start within {} seconds", START.as_secs())
+}
+
+const PROGRAM: &str = "ec2-on-loopback";
+/// Its exit code where this host cannot have it.
+const UNAVAILABLE: i32 = 69;
+/// On a host that is busy.
+const START: Duration = Duration::from_secs(120);
+/// For all its machines to end; it has a deadline of its own for them.
+const END: Duration = Duration::from_secs(60);
+/// To what it is asked.
+const ANSWER: Duration = Duration::from_secs(60);
+const POLL: Duration = Duration::from_millis(50);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A program that does what a script says.
+    fn play(name: &str, script: &str) -> Result<Result<Ec2, String>> {
+        use std::os::unix::fs::PermissionsExt;
+        let program = std::env::temp_dir().join(format!("skyward-xtask-ec2-{}-{name}", std::process::id()));
+        std::fs::write(&program, format!("#!/bin/sh\n{script}\n")).unwrap();
+        std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
+        let played = Ec2::run(&program, Path::new("python"), &[]);
+        std::fs::remove_file(program).unwrap();
+        played
+    }
+
+    const TOLD: &str = r#"echo '{"environment":{"AWS_REGION":"r"},"subnets":{"r-a":"s-1"},"ssh_port":7,"region":"r"}'"#;
+
+    #[test]
+    fn it_is_reached_as_it_says_and_ends_with_its_input() {
+        let script = format!(
+            "{TOLD}\nread line; echo \"{{\\\"ok\\\":[\\\"$line\\\"]}}\"\nread line; echo '{{\"error\":\"no\"}}'\nread end"
+        );
+        let ec2 = play("well", &script).unwrap().unwrap();
+        let wanted = ["--provider", "aws", "--private", "--region", "r", "--subnet", "s-1", "--ssh-port", "7"];
+        assert_eq!(ec2.arguments(), wanted);
+        assert_eq!(ec2.environment().collect::<Vec<_>>(), [("AWS_REGION", "r")]);
+        assert_eq!(ec2.left().unwrap(), ["left"]);
+        assert!(ec2.ask("kill i-1").unwrap_err().to_string().ends_with("cannot \"kill i-1\": no"));
+        let id = ec2.child.id();
+        drop(ec2);
+        assert!(!Path::new(&format!("/proc/{id}")).exists());
+    }
+
+    #[test]
+    fn what_cannot_be_is_told_apart_from_what_fails() {
+        let reason = play("none", "echo 'there is no sudo' >&2; exit 69").unwrap().err();
+        assert_eq!(reason.as_deref(), Some("there is no sudo"));
+        let error = play("fails", "echo 'error: no moto' >&2; exit 1").err().unwrap().to_string();
+        assert!(error.contains("exit status: 1") && error.ends_with("error: no moto"), "{error}");
+        let error = play("other", "echo hello").err().unwrap().to_string();
+        assert!(error.contains("hello"), "{error}");
+    }
+}
