@@ -12,7 +12,8 @@ use skyward_core::event::{EventItem, Events, PoolEvent};
 use skyward_core::ids::{MachineId, PoolId};
 use skyward_core::pool::{ComputePool, Pool, PoolBuilder};
 use skyward_core::provider::{
-    Capabilities, LaunchBatch, Machine, MachineReport, MachineState, Offer, Place, PoolRequest, Provider, Requirements,
+    Capabilities, LaunchBatch, Machine, MachineReport, MachineState, Offer, Place, PoolRecord, PoolRequest, Provider,
+    Requirements,
 };
 use skyward_core::remote::{ByteStream, Command, CommandOutput, OnLine, Remote};
 use skyward_core::spec::{Limits, Nodes};
@@ -232,6 +233,9 @@ impl Provider for Blind {
     async fn list(&self, pool: &PoolId) -> Result<Vec<Machine>> {
         self.inner.list(pool).await
     }
+    async fn pools(&self) -> Result<Vec<PoolRecord>> {
+        self.inner.pools().await
+    }
 }
 
 #[derive(Debug)]
@@ -291,7 +295,7 @@ async fn nothing_is_concluded_from_a_provider_that_cannot_be_asked() {
 
 #[tokio::test(start_paused = true)]
 async fn a_pool_starts_on_machines_that_take_minutes_to_be_reached() {
-    let provider = FakeProvider::new(Arc::new(Story::SlowStart(30)));
+    let provider = FakeProvider::new(Arc::new(Story::SlowStart(500)));
     let started = Instant::now();
     let pool = pool(&provider, 2).start().await.unwrap();
     assert!(started.elapsed() > Duration::from_secs(120), "{:?}", started.elapsed());

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "the helpers of tests are not tests themselves")]
 
+mod budget;
 mod cache;
 #[path = "../common/mod.rs"]
 mod common;
@@ -260,6 +261,7 @@ fn client() {
             println!("\npool {}", pool.id());
             std::future::pending::<()>().await;
         }),
+        Ok("budget") => runtime.block_on(budget::client(image)),
         Ok("build") => runtime.block_on(async {
             let mut limits = limits();
             limits.lease = Duration::from_secs(2);

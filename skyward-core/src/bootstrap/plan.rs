@@ -145,7 +145,7 @@ impl Plan {
             |check_only: &str| format!("{home}check_only={}\n{AGENT}{}", quoted(check_only), agent_line(place, limits));
         Self {
             setup: setup.collect(),
-            start: step("agent", "python -m skyward.agent", agent(""), SHORT),
+            start: step("agent", "python -m skyward.agent", agent(""), AGENT_START),
             check: step("agent", "python -m skyward.agent", agent("1"), SHORT),
             steps,
             fetch,
@@ -342,6 +342,8 @@ const LAYOUT: u32 = 1;
 const LOCK_WAIT: Duration = Duration::from_secs(300);
 /// For steps that download nothing.
 const SHORT: Duration = Duration::from_secs(60);
+/// Many nodes can be of one host, whose agents start at the same time.
+const AGENT_START: Duration = Duration::from_secs(180);
 
 #[cfg(test)]
 mod tests;

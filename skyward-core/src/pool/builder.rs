@@ -1,19 +1,27 @@
 //! What a pool is to be; everything is checked before anything starts.
 
+mod decorated;
+mod machines;
+mod rehearse;
+
 use std::panic::AssertUnwindSafe;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use futures_util::FutureExt;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 use tracing::Instrument;
 
+pub(crate) use self::decorated::Decorated;
+use super::account::Account;
 use super::bring_up::Blueprint;
 use super::cleanup::Cleanup;
 use super::driver::Driver;
 use super::handle::Pool;
 use super::metrics::Metrics;
 use super::node::Declared;
+use super::plan::PoolPlan;
+use super::rehearsal::with_cpu_devices;
 use super::shared::{Settings, Shared, closed};
 use super::supervisor::Supervisor;
 use crate::error::{Error, ErrorKind, Result};
@@ -22,8 +30,9 @@ use crate::ids::PoolId;
 use crate::payload::metadata::Metadata;
 use crate::payload::{ComputeFn, Output, PendingCompute, Source, TaskOptions, TraceContext, TraceSource};
 use crate::plugin::{Plugin, PluginSet};
-use crate::provider::{Checked, Local, Provider, Requirements};
-use crate::spec::{Accelerator, ClusterInfo, Image, Limits, Nodes, Secrets};
+use crate::provider::client;
+use crate::provider::{Checked, Labels, Local, Provider, Requirements};
+use crate::spec::{Budget, ClusterInfo, Image, Limits, Nodes, Secrets};
 #[cfg(feature = "terminal")]
 use crate::terminal::Terminal;
 
@@ -47,13 +56,20 @@ pub struct PoolBuilder {
     nodes: Nodes,
     workers_per_node: Option<u32>,
     requirements: Requirements,
+    labels: Labels,
     image: Image,
     plugins: PluginSet,
     limits: Limits,
+    budget: Budget,
+    assumed: Option<f64>,
     tasks: TaskOptions,
     sources: Vec<Arc<Source>>,
+    /// Payloads whose results cannot become their Rust types.
+    misfits: Vec<Error>,
     trace: Option<TraceSource>,
     id: Option<PoolId>,
+    /// Of a pool that is rehearsed: the CPU devices that JAX has in each worker.
+    cpu_devices: Option<u32>,
     #[cfg(feature = "terminal")]
     terminal: Option<Terminal>,
 }
@@ -65,13 +81,18 @@ impl PoolBuilder {
             nodes: Nodes::fixed(1),
             workers_per_node: None,
             requirements: Requirements::default(),
+            labels: Labels::new(),
             image: Image::new(),
             plugins: PluginSet::default(),
             limits: Limits::default(),
+            budget: Budget::default(),
+            assumed: None,
             tasks: TaskOptions::default(),
             sources: Vec::new(),
+            misfits: Vec::new(),
             trace: None,
             id: None,
+            cpu_devices: None,
             #[cfg(feature = "terminal")]
             terminal: None,
         }
@@ -100,24 +121,6 @@ impl PoolBuilder {
         self
     }
 
-    /// The accelerators of each node.
-    pub fn accelerator(mut self, accelerator: Accelerator) -> Self {
-        self.requirements.accelerator = Some(accelerator);
-        self
-    }
-
-    /// CPU cores of each node, at least.
-    pub fn cpus(mut self, cpus: u32) -> Self {
-        self.requirements.cpus = Some(cpus);
-        self
-    }
-
-    /// Memory of each node in GiB, at least.
-    pub fn memory_gib(mut self, memory: u32) -> Self {
-        self.requirements.memory_gib = Some(memory);
-        self
-    }
-
     /// The environment of the workers.
     pub fn image(mut self, image: Image) -> Self {
         self.image = image;
@@ -136,6 +139,23 @@ impl PoolBuilder {
         self
     }
 
+    /// What the pool may cost; without this there is no bound.
+    ///
+    /// ```
+    /// # use skyward_core::{pool::Pool, spec::Budget};
+    /// let builder = Pool::builder().budget(Budget::usd_per_hour(8.0).usd(50.0).hours(6.0));
+    /// ```
+    pub fn budget(mut self, budget: Budget) -> Self {
+        self.budget = budget;
+        self
+    }
+
+    /// Takes this for the US dollars per hour of machines whose price the provider does not know. Without it, a pool with a budget in dollars takes no such machine.
+    pub fn assume_usd_per_hour(mut self, usd_per_hour: f64) -> Self {
+        self.assumed = Some(usd_per_hour);
+        self
+    }
+
     /// Deadlines and retries of all tasks that do not say their own.
     ///
     /// ```
@@ -149,9 +169,15 @@ impl PoolBuilder {
         self
     }
 
-    /// Merges what a payload says of its needs (PEP 723) into the image: `.payload::<train>()` for a function declared with `#[skyward::compute]`.
+    /// Declares a payload, `.payload::<Train>()` for a function declared with `#[skyward::compute(payload = Train)]`: merges
+    /// what it needs (PEP 723) into the image, and joins the workers into one world where its decorator asks for one
+    /// (`@sky.integrations.torch`).
+    ///
+    /// Where the Python function's annotation names a class of the same file, the fields that the Rust result asks for must be among those of the class:
+    /// [`check`](Self::check) and [`start`](Self::start) say which are not.
     pub fn payload<F: ComputeFn>(mut self) -> Self {
         self.sources.push(F::source());
+        self.misfits.extend(F::check().err());
         self
     }
 
@@ -195,6 +221,30 @@ impl PoolBuilder {
     /// [`ErrorKind::InvalidSpec`], [`ErrorKind::Plugins`] or [`ErrorKind::Payload`], with what to do.
     pub fn check(&self) -> Result<()> {
         self.blueprint().map(|_| ())
+    }
+
+    /// What the pool would launch, by what its provider offers now: candidates with prices, image, plugins, steps. It starts nothing and spends nothing.
+    ///
+    /// ```no_run
+    /// # async fn example(builder: skyward_core::pool::PoolBuilder) -> skyward_core::Result<()> {
+    /// println!("{}", builder.plan().await?);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`check`](Self::check); the provider cannot be asked, or has nothing that meets the requirements; files that the image names cannot be read. That plugins or budget leave all candidates out is
+    /// no error, but in the plan.
+    ///
+    /// # Cancel safety
+    ///
+    /// Starts nothing.
+    pub async fn plan(&self) -> Result<PoolPlan> {
+        let blueprint = self.blueprint()?;
+        let inputs = blueprint.read_inputs(self.limits.start).await?;
+        let market = blueprint.market(&Mutex::new(self.account())).await?;
+        Ok(PoolPlan::new(&blueprint, &market, &inputs, &self.limits, self.budget))
     }
 
     /// Starts the pool, hands it to `body`, and ends it: also when `body` fails, panics, or is dropped. When this returns, the machines are gone.
@@ -270,16 +320,18 @@ impl PoolBuilder {
         blueprint.provider = blueprint.provider.of_pool(&pool);
         let span = tracing::info_span!(target: "skyward::pool", "pool", pool = %pool, provider = self.provider.name());
         let (commands, received) = mpsc::unbounded_channel();
+        let account = Arc::new(Mutex::new(self.account()));
         let settings = Settings {
             limits: self.limits,
             defaults: self.tasks,
             secrets: Secrets::new(blueprint.image.secrets.clone()),
             trace: self.trace.clone(),
             metrics: Metrics::new(self.provider.name()),
+            account: Arc::clone(&account),
         };
         let shared = Shared::new(pool.clone(), settings, commands);
         let screen = self.show(shared.events(), &span);
-        let cleanup = Cleanup::new(blueprint.provider.clone(), pool);
+        let cleanup = Cleanup::new(blueprint.provider.clone(), pool).charging(account);
         let supervisor = Supervisor::new(Arc::clone(&shared), cleanup.clone());
         let handle = Pool::new(Arc::clone(&shared), cleanup.clone());
         let driver = Driver::new(shared, received, cleanup, screen);
@@ -314,8 +366,15 @@ impl PoolBuilder {
         None
     }
 
+    fn account(&self) -> Account {
+        let mut account = Account::new(self.budget, self.limits.shutdown);
+        account.set_most(self.nodes.most());
+        account
+    }
+
     fn blueprint(&self) -> Result<Blueprint> {
         self.nodes.validate()?;
+        self.budget.check()?;
         let workers = match self.workers_per_node {
             Some(workers) => workers,
             None => self.plugins.workers_per_node(self.requirements.accelerator.as_ref())?.unwrap_or(1),
@@ -330,25 +389,46 @@ impl PoolBuilder {
             .with_accelerator(self.requirements.accelerator.clone())
             .with_elastic(self.nodes.is_elastic());
         self.plugins.check(&cluster)?;
+        if let Some(misfit) = self.misfits.first() {
+            return Err(misfit.clone());
+        }
         let mut image = self.image.clone();
         for source in &self.sources {
             image = Metadata::read(source.main_text())
                 .and_then(|metadata| metadata.merge_into(image))
                 .map_err(|error| error.with_context("payload", source.main()))?;
         }
-        let declared = Declared { image: image.clone(), joined: self.plugins.joins_world(&cluster) };
-        let image = self.plugins.transform(image, &cluster)?;
+        let decorated = Decorated::find(&self.sources)?;
+        let joined = Decorated::joined(decorated.as_ref(), &self.plugins, &cluster)?;
+        // Plugins look at the devices that there will be, and may set the same variables.
+        let with_devices = |image| match self.cpu_devices {
+            Some(devices) => with_cpu_devices(image, devices),
+            None => image,
+        };
+        let image = with_devices(image);
+        let declared = Declared { image: image.clone(), joined, decorated };
+        let image = with_devices(self.plugins.transform(image, &cluster)?);
         image.validate()?;
         Ok(Blueprint {
-            provider: Checked::new(Arc::clone(&self.provider)).deadline(self.limits.start),
+            provider: Checked::new(Arc::clone(&self.provider)).deadline(self.limits.start).assuming(self.assumed),
             nodes: self.nodes,
             requirements: self.requirements.clone(),
             cluster,
             image,
             plugins: self.plugins.clone(),
             declared,
+            labels: self.labels.clone(),
+            owner: owner(),
         })
     }
+}
+
+/// Who starts pools in this process, for people who look at a provider's list: `ada@workstation`.
+fn owner() -> String {
+    let user =
+        ["USER", "LOGNAME"].into_iter().find_map(|name| std::env::var(name).ok().filter(|user| !user.is_empty()));
+    let user = user.unwrap_or_else(|| format!("uid {}", rustix::process::getuid().as_raw()));
+    format!("{user}@{}", client::host_name())
 }
 
 /// Whether a pool of these nodes has no more workers than it may.

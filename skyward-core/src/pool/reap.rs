@@ -1,28 +1,31 @@
 //! Ends what clients of this user left behind.
 
+mod expired;
+
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use futures_util::stream::{self, StreamExt};
 use tokio::time::Instant;
 
+pub use self::expired::reap_expired;
 use super::cleanup::Cleanup;
 use super::ledger::{Found, Head, Ledger, Orphan};
 use crate::error::{Error, ErrorKind, Result};
 use crate::ids::{LaunchId, MachineId, PoolId};
 use crate::provider::{Checked, Local, Machine, Provider};
 
-/// What [`reap`] found in the ledger.
+/// What [`reap`] found in the ledger, or [`reap_expired`] at a provider.
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
 pub struct Reaped {
-    /// Pools whose client was gone: now they are, too.
+    /// Pools whose client was gone, or whose lease was over: now they are gone, too.
     pub ended: Vec<Ended>,
     /// Pools that somebody else answers for.
     pub elsewhere: Vec<Elsewhere>,
-    /// Pools whose client is gone and that could not be ended. They stay in the ledger.
+    /// Pools that could not be ended though their client is gone, or their lease over. What is in the ledger stays there.
     pub left: Vec<Left>,
 }
 
@@ -44,8 +47,12 @@ pub struct Ended {
 pub struct Elsewhere {
     /// The pool.
     pub pool: PoolId,
-    /// The process of the client that owns it and lives. None: that is gone, and another process is ending what it left.
-    pub owner: Option<u32>,
+    /// The process of this host that owns it by this user's ledger and lives. None: another process is ending what it left, or the pool is none of this ledger.
+    pub process: Option<u32>,
+    /// Who started it, as the provider's [record](crate::provider::PoolRecord) says; empty where that is not known, and in what [`reap`] found.
+    pub owner: String,
+    /// When it expires unless its lease is renewed; only in what [`reap_expired`] found.
+    pub expires: Option<SystemTime>,
 }
 
 /// A pool that could not be ended.
@@ -95,8 +102,8 @@ async fn reap_in(ledger: Ledger, providers: Vec<Arc<dyn Provider>>) -> Result<Re
     for found in found {
         match found {
             Found::Held { pool, page } => {
-                let owner = page.head.map(|head| head.owner).filter(|owner| owner.is_alive()).map(|owner| owner.pid);
-                reaped.elsewhere.push(Elsewhere { pool, owner });
+                let process = page.head.map(|head| head.owner).filter(|owner| owner.is_alive()).map(|owner| owner.pid);
+                reaped.elsewhere.push(Elsewhere { pool, process, owner: String::new(), expires: None });
             }
             Found::Orphan(orphan) => orphans.push(orphan),
             Found::Closed { pool, error } => reaped.left.push(Left { pool, error }),
@@ -240,10 +247,15 @@ impl fmt::Display for Reaped {
             let ids = if ids.is_empty() { "it had no machine".to_owned() } else { ids.join(", ") };
             lines.push(format!("ended {pool} ({provider}): {ids}"));
         }
-        for Elsewhere { pool, owner } in &self.elsewhere {
-            lines.push(match owner {
-                Some(pid) => format!("alive {pool}: process {pid} owns it"),
-                None => format!("ending {pool}: another process is at it"),
+        for Elsewhere { pool, process, owner, expires } in &self.elsewhere {
+            let by = if owner.is_empty() { "somebody" } else { owner };
+            lines.push(match (process, expires) {
+                (Some(pid), _) => format!("alive {pool}: process {pid} owns it"),
+                (None, None) => format!("ending {pool}: another process is at it"),
+                (None, Some(expires)) => match expires.duration_since(SystemTime::now()) {
+                    Ok(left) => format!("alive {pool}: {by} started it, and its lease lasts for {} s", left.as_secs()),
+                    Err(_) => format!("over {pool}: {by} started it, and its lease is over since a moment ago"),
+                },
             });
         }
         for Left { pool, error } in &self.left {

@@ -13,10 +13,10 @@ use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 
 use self::looks::Looks;
 use super::{
-    Capabilities, LaunchBatch, Machine, MachineReport, MachineState, Offer, Place, PoolRequest, Provider, Reason,
-    Requirements,
+    Capabilities, LaunchBatch, Machine, MachineReport, MachineState, Offer, Place, PoolRecord, PoolRequest, Provider,
+    Reason, Requirements,
 };
-use crate::error::{Error, ErrorKind, ErrorStatus, Result, WorkerExit};
+use crate::error::{Error, ErrorKind, ErrorStatus, Refusal, Result, WorkerExit};
 use crate::ids::{MachineId, PoolId};
 use crate::remote::Remote;
 
@@ -29,6 +29,8 @@ pub struct Checked {
     most: Option<Duration>,
     /// The setting that `most` is from.
     setting: Option<&'static str>,
+    /// What an offer costs per hour whose price is not known.
+    assumed: Option<f64>,
     /// Makes its waits other than those of others.
     salt: u64,
     looks: Arc<Looks>,
@@ -42,6 +44,7 @@ impl Checked {
             inner,
             most: None,
             setting: None,
+            assumed: None,
             salt: rand::random(),
             looks: Arc::default(),
             report: Report(Arc::new(|_| ())),
@@ -52,6 +55,13 @@ impl Checked {
     #[must_use]
     pub fn deadline(mut self, most: Duration) -> Self {
         self.most = Some(most);
+        self
+    }
+
+    /// Takes this for the US dollars per hour of offers whose price is not known.
+    #[must_use]
+    pub(crate) fn assuming(mut self, usd_per_hour: Option<f64>) -> Self {
+        self.assumed = usd_per_hour;
         self
     }
 
@@ -88,7 +98,7 @@ impl Checked {
         }
     }
 
-    /// Waits until the machine is there, and returns where. Each report on the way is shown to `on_report`. It has the time that a call of `connect` has, and `wait.queue` on top of that while it is
+    /// Waits until the machine is there, and returns where, and after which time it ends if that is known. Each report on the way is shown to `on_report`. It has the time that a call of `connect` has, and `wait.queue` on top of that while it is
     /// queued; a provider that does not know now changes nothing about which of the two runs.
     ///
     /// # Errors
@@ -103,7 +113,7 @@ impl Checked {
         machine: &MachineId,
         wait: Arriving,
         on_report: impl Fn(&MachineReport),
-    ) -> Result<Place> {
+    ) -> Result<(Place, Option<Duration>)> {
         let limit = self.most.unwrap_or(10 * MINUTE);
         let (mut queued, mut started, mut is_queued) = (Duration::ZERO, Duration::ZERO, false);
         let mut pause = Duration::ZERO;
@@ -125,7 +135,9 @@ impl Checked {
             };
             on_report(&report);
             match &report.place {
-                Some(place) if report.state == MachineState::Running => return self.checked_place(place),
+                Some(place) if report.state == MachineState::Running => {
+                    return Ok((self.checked_place(place)?, report.ends_in));
+                }
                 _ if report.state.is_over() => return Err(self.over(machine, &report).with_hint(UNREACHED)),
                 _ => {}
             }
@@ -161,12 +173,14 @@ impl Checked {
     }
 
     /// The error of a machine that is ending, released or gone.
-    fn over(&self, machine: &MachineId, report: &MachineReport) -> Error {
+    pub(crate) fn over(&self, machine: &MachineId, report: &MachineReport) -> Error {
         let message = format!("the provider {} reports the machine {machine} as {report}", self.name());
         let error = Error::new(ErrorKind::Provider, message);
         match report.reason {
             Some(Reason::Preempted) => error.with_exit(WorkerExit::Preempted),
-            _ => error,
+            Some(Reason::Expired) => error.with_exit(WorkerExit::Expired),
+            Some(Reason::Failed) => error.with_exit(WorkerExit::MachineFailed),
+            Some(Reason::Asked) | None => error,
         }
     }
 
@@ -205,18 +219,20 @@ impl Checked {
                     break;
                 }
             };
-            let is_last = tries == call.tries;
-            let next = Instant::now() + jittered(pause, mixed(self.salt.wrapping_add(tries.into()), first));
+            let is_last = tries >= call.tries;
+            let told = answers.iter().filter_map(|answer| throttle(answer.as_ref().err()?)).max();
+            let jittered = jittered(pause, mixed(self.salt.wrapping_add(tries.into()), first));
+            let next = Instant::now() + told.map_or(jittered, |told| told.min(NEVER) + jittered);
             let mut trouble = None;
             for (one, answer) in std::mem::take(&mut left).into_iter().zip(answers) {
                 let told = |error: Error| self.told(error, call.kind, on[one], tries);
                 done[one] = Some(match answer {
-                    Err(error) if error.status() == ErrorStatus::Temporary && !is_last && next < deadline => {
+                    Err(error) if is_for_now(&error) && (!is_last || throttle(&error).is_some()) && next < deadline => {
                         trouble.get_or_insert_with(|| error.clone());
                         left.push(one);
                         Err(error)
                     }
-                    Err(error) if error.status() == ErrorStatus::Temporary && !is_last => {
+                    Err(error) if is_for_now(&error) && !is_last => {
                         let error = error.with_context("given up after", format!("{:?}", call.limit));
                         Err(told(self.of_limit(error, call)))
                     }
@@ -228,7 +244,7 @@ impl Checked {
             (self.report.0)(&error);
             *lock(&call.last) = Some(error);
             sleep_until(next).await;
-            pause = (pause * 2).min(LONGEST_PAUSE);
+            pause = (pause * 2).min(call.longest_pause);
         }
         done.into_iter().map(|done| done.unwrap_or_else(|| Err(self.broken("a call has no answer")))).collect()
     }
@@ -257,7 +273,7 @@ impl Checked {
     /// A call that may take so long, and no longer than any may.
     fn within(&self, limit: Duration, what: &'static str, kind: &'static str) -> Call {
         let limit = self.most.map_or(limit, |most| limit.min(most));
-        Call { what, kind, limit, tries: TRIES, last: Mutex::default() }
+        Call { what, kind, limit, tries: TRIES, longest_pause: LONGEST_PAUSE, last: Mutex::default() }
     }
 
     fn told(&self, error: Error, kind: &'static str, on: &str, tries: u32) -> Error {
@@ -290,6 +306,7 @@ impl Provider for Checked {
     async fn offers(&self, requirements: &Requirements) -> Result<Vec<Offer>> {
         let call = self.within(MINUTE, "tell its offers", "");
         let mut offers = self.call(&call, "", || self.inner.offers(requirements)).await?;
+        offers.iter_mut().for_each(|offer| offer.usd_per_hour = offer.usd_per_hour.or(self.assumed));
         offers.retain(|offer| requirements.are_met_by(offer));
         Ok(offers)
     }
@@ -330,8 +347,9 @@ impl Provider for Checked {
     async fn connect(&self, machine: &Machine, at: &Place) -> Result<Box<dyn Remote>> {
         let mut call = self.within(Duration::MAX, "reach the machine", "machine");
         call.limit = self.most.unwrap_or(10 * MINUTE);
-        // A machine that starts is not reached for as long as that takes.
+        // A machine that starts is not reached for as long as that takes, and asking it costs its provider nothing.
         call.tries = u32::MAX;
+        call.longest_pause = BOOTING;
         tokio::select! {
             biased;
             reached = self.call(&call, machine.id.as_str(), || self.inner.connect(machine, at)) => reached,
@@ -366,6 +384,11 @@ impl Provider for Checked {
         machines.retain(|machine| machine.pool == *pool);
         Ok(machines)
     }
+
+    async fn pools(&self) -> Result<Vec<PoolRecord>> {
+        let call = self.within(MINUTE, "list its pools", "");
+        self.call(&call, "", || self.inner.pools()).await
+    }
 }
 
 /// What is asked of the provider, for messages, and how long it may take.
@@ -375,6 +398,7 @@ struct Call {
     kind: &'static str,
     limit: Duration,
     tries: u32,
+    longest_pause: Duration,
     /// The last error after which it was tried again.
     last: Mutex<Option<Error>>,
 }
@@ -395,6 +419,20 @@ struct Report(Arc<dyn Fn(&Error) + Send + Sync>);
 impl fmt::Debug for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Report")
+    }
+}
+
+/// Whether a call may work when it is made again. What was refused was decided, unless there were too many calls.
+fn is_for_now(error: &Error) -> bool {
+    let refused = error.refusal().is_some_and(|refusal| !matches!(refusal, Refusal::Throttled(_)));
+    error.status() == ErrorStatus::Temporary && !refused
+}
+
+/// For how long the provider takes no further call; none where it does not say so.
+fn throttle(error: &Error) -> Option<Duration> {
+    match error.refusal() {
+        Some(Refusal::Throttled(pause)) => Some(pause.unwrap_or(THROTTLED)),
+        _ => None,
     }
 }
 
@@ -427,6 +465,10 @@ const MINUTE: Duration = Duration::from_secs(60);
 const TRIES: u32 = 8;
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
+/// The longest pause between two tries to reach a machine that boots.
+const BOOTING: Duration = Duration::from_millis(500);
+/// After a provider has throttled without saying for how long.
+const THROTTLED: Duration = Duration::from_secs(1);
 /// The first look whether a machine that is being reached is still there, and the longest pause between two of them.
 const SHORTEST_LOOK: Duration = Duration::from_secs(1);
 const LONGEST_LOOK: Duration = Duration::from_secs(15);

@@ -12,7 +12,12 @@ use crate::spec::hex;
 pub(crate) fn machine() -> String {
     let read = |path| fs::read_to_string(path).unwrap_or_default();
     let ids = ["/etc/machine-id", "/var/lib/dbus/machine-id"].map(read);
-    named(&ids, &read("/proc/sys/kernel/hostname"))
+    named(&ids, &host_name())
+}
+
+/// This machine's name, for people.
+pub(crate) fn host_name() -> String {
+    fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default().trim().to_owned()
 }
 
 fn named(ids: &[String], host_name: &str) -> String {

@@ -2,14 +2,15 @@
 
 mod builder;
 mod cache;
+mod clock;
 mod container;
 mod gpus;
 mod image;
 mod network;
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, SystemTime};
 
 use async_trait::async_trait;
 use bollard::errors::Error as Answer;
@@ -24,9 +25,10 @@ use tokio::time::Instant;
 use self::builder::OnNode;
 use self::container::{Node, Options, POOL};
 use self::image::ImageFacts;
+use super::ends::Ends;
 use super::{
-    Capabilities, LaunchBatch, LaunchRequest, Machine, MachineReport, MachineState, Offer, Place, PoolRequest,
-    Provider, Requirements, client, launch_each, terminate_each,
+    Architecture, Capabilities, LaunchBatch, LaunchRequest, Machine, MachineReport, MachineState, Offer, Place,
+    PoolRecord, PoolRequest, Provider, Requirements, client, launch_each, terminate_each,
 };
 use crate::error::{Error, ErrorKind, Result};
 use crate::ids::{MachineId, PoolId};
@@ -69,6 +71,9 @@ pub struct Docker {
     choosing: Arc<tokio::sync::Mutex<()>>,
     /// Held, by the cache's name, while one of the machines builds in it.
     building: Arc<Mutex<HashMap<String, Arc<tokio::sync::Mutex<()>>>>>,
+    ends: Ends,
+    /// The pools that were prepared here.
+    prepared: Arc<Mutex<HashMap<PoolId, PoolRequest>>>,
 }
 
 impl Docker {
@@ -81,6 +86,8 @@ impl Docker {
             making: Arc::default(),
             choosing: Arc::default(),
             building: Arc::default(),
+            ends: Ends::default(),
+            prepared: Arc::default(),
         }
     }
 
@@ -185,6 +192,14 @@ impl Docker {
         provider(listed.await)
     }
 
+    /// The engine's time, which need not be this host's.
+    async fn time(&self) -> Result<SystemTime> {
+        let asked = self.engine.ask("tell its time", soon(), |docker| async move { docker.info().await });
+        // Podman's engine need not tell it.
+        let told = provider(asked.await)?.system_time;
+        Ok(told.and_then(|time| clock::parse(&time)).unwrap_or_else(SystemTime::now))
+    }
+
     /// The lock that is held while the network of the pool is made, and, to read, while a container is.
     fn making(&self, pool: &PoolId) -> Arc<RwLock<()>> {
         let mut making = self.making.lock().unwrap_or_else(PoisonError::into_inner);
@@ -200,8 +215,14 @@ impl Docker {
     }
 
     /// Makes the container and starts it, unless it is there and runs.
-    async fn make(&self, offer: &Offer, request: &LaunchRequest, image: &ImageFacts) -> Result<()> {
-        let name = container::name(&request.launch);
+    async fn make(
+        &self,
+        offer: &Offer,
+        request: &LaunchRequest,
+        pool: Option<&PoolRequest>,
+        image: &ImageFacts,
+    ) -> Result<()> {
+        let (name, owner) = (container::name(&request.launch), pool.map(|pool| pool.owner.as_str()));
         for _ in 0..CHOICES {
             // Two launches of this client do not choose the same accelerators.
             let choosing = match &offer.accelerator {
@@ -215,7 +236,7 @@ impl Docker {
                 }
                 None => Vec::new(),
             };
-            let body = container::body(&self.options, offer, request, image, &devices);
+            let body = container::body(&self.options, offer, request, owner, image, &devices);
             let options = CreateContainerOptionsBuilder::new().name(&name).build();
             let (this, of) = (self.clone(), name.clone());
             let guard = self.making(&request.pool).read_owned().await;
@@ -303,9 +324,37 @@ impl Docker {
         }
     }
 
+    fn prepared(&self) -> MutexGuard<'_, HashMap<PoolId, PoolRequest>> {
+        self.prepared.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Makes the network of a pool, unless it is there.
+    async fn make_network(&self, pool: PoolRequest) -> Result<()> {
+        let this = self.clone();
+        let guard = self.making(&pool.pool).write_owned().await;
+        // In a task of its own, as a container: who makes it again, or removes it, must find what the engine was asked for.
+        let made = tokio::spawn(async move {
+            let _alone = guard;
+            network::make(&this.engine, &pool, soon()).await
+        });
+        provider(made.await.unwrap_or_else(|error| {
+            Err(Error::new(ErrorKind::Provider, "the making of a network was interrupted").with_source(error))
+        }))
+    }
+
     async fn launch_one(&self, offer: &Offer, request: &LaunchRequest) -> Result<Machine> {
         let image = provider(image::ensure(&self.engine, &self.options, &self.choosing).await)?;
-        provider(self.make(offer, request, &image).await)?;
+        let pool = self.prepared().get(&request.pool).cloned();
+        let mut made = self.make(offer, request, pool.as_ref(), &image).await;
+        if let (Err(error), Some(pool)) = (&made, pool)
+            && network::is_missing(error.message(), &request.pool)
+        {
+            // It was removed as one of a pool without a machine whose lease is over, and this pool has gone on.
+            tracing::info!(pool = %request.pool, "the network of the pool is gone, and is made again");
+            self.make_network(pool.clone()).await?;
+            made = self.make(offer, request, Some(&pool), &image).await;
+        }
+        provider(made)?;
         let found = self.containers(container::launch_label(&request.launch)).await?;
         found.iter().find_map(container::machine).ok_or_else(|| {
             let name = container::name(&request.launch);
@@ -318,6 +367,7 @@ impl Docker {
         if !container::is_ours(machine) {
             return Ok(());
         }
+        self.ends.forget(machine);
         let builder = container::builder_of(machine);
         let (builder, node) = tokio::join!(self.remove(&builder), self.remove(machine.as_str()));
         provider(node.and(builder))
@@ -362,28 +412,19 @@ impl Provider for Docker {
         // A host sold with 16 GiB has a little less.
         let memory_gib = u32::try_from((memory + (1 << 9)) >> 10).unwrap_or(u32::MAX);
         let place = info.name.unwrap_or_else(|| self.engine.url().to_owned());
-        let plain = Offer::new(container::OFFER, place, u32::try_from(cpus).unwrap_or(u32::MAX), memory_gib);
-        let enough = |has: u32, wanted: Option<u32>| wanted.is_none_or(|wanted| has >= wanted);
-        if !enough(plain.cpus, requirements.cpus) || !enough(plain.memory_gib, requirements.memory_gib) {
-            return Ok(Vec::new());
-        }
-        match &requirements.accelerator {
-            None => Ok(vec![plain]),
-            Some(wanted) => Ok(gpus::offers(plain, wanted, self.accelerators.as_ref()).await),
-        }
+        let mut plain = Offer::new(container::OFFER, place, u32::try_from(cpus).unwrap_or(u32::MAX), memory_gib);
+        plain.architecture = info.architecture.as_deref().and_then(Architecture::of_linux);
+        let mut offers = match &requirements.accelerator {
+            None => vec![plain],
+            Some(wanted) => gpus::offers(plain, wanted, self.accelerators.as_ref()).await,
+        };
+        offers.retain(|offer| requirements.are_met_by(offer));
+        Ok(offers)
     }
 
     async fn prepare(&self, pool: &PoolRequest) -> Result<()> {
-        let (this, pool) = (self.clone(), pool.pool.clone());
-        let guard = self.making(&pool).write_owned().await;
-        // In a task of its own, as a container: who makes it again, or removes it, must find what the engine was asked for.
-        let made = tokio::spawn(async move {
-            let _alone = guard;
-            network::make(&this.engine, &pool, soon()).await
-        });
-        provider(made.await.unwrap_or_else(|error| {
-            Err(Error::new(ErrorKind::Provider, "the making of a network was interrupted").with_source(error))
-        }))
+        self.prepared().insert(pool.pool.clone(), pool.clone());
+        self.make_network(pool.clone()).await
     }
 
     async fn launch(&self, batch: &LaunchBatch) -> Vec<Result<Machine>> {
@@ -395,15 +436,19 @@ impl Provider for Docker {
             return Ok(Vec::new());
         }
         let containers = self.containers(POOL.to_owned()).await?;
+        let have_ends = containers.iter().any(|found| container::ends_in(found).is_some());
+        let time = if have_ends { Some(self.time().await?) } else { None };
+        let now = Instant::now();
         let report = |machine: &MachineId| {
             let found = containers.iter().find(|found| container::is_named(found, machine.as_str()));
             // What builds for it is of it, and no machine by itself.
             let rest = || containers.iter().any(|found| container::machine(found).is_some_and(|of| of.id == *machine));
-            match found {
-                Some(found) => container::report(found),
+            let report = match found {
+                Some(found) => container::report(found, time),
                 None if rest() => MachineReport::new(MachineState::Ending),
                 None => MachineReport::new(MachineState::Gone),
-            }
+            };
+            self.ends.see(machine, report, now)
         };
         Ok(machines.iter().map(report).collect())
     }
@@ -435,7 +480,9 @@ impl Provider for Docker {
     async fn teardown(&self, pool: &PoolId) -> Result<()> {
         let machines = self.list(pool).await?;
         try_join_all(machines.iter().map(|machine| self.terminate_one(&machine.id))).await?;
-        provider(network::remove(&self.engine, pool, soon()).await)
+        provider(network::remove(&self.engine, pool, soon()).await)?;
+        self.prepared().remove(pool);
+        Ok(())
     }
 
     async fn list(&self, pool: &PoolId) -> Result<Vec<Machine>> {
@@ -448,6 +495,15 @@ impl Provider for Docker {
         machines.sort_by(|a, b| (a.number, &a.id).cmp(&(b.number, &b.id)));
         machines.dedup_by(|a, b| a.id == b.id);
         Ok(machines)
+    }
+
+    /// Those with a container or a network at the engine, whoever's.
+    async fn pools(&self) -> Result<Vec<PoolRecord>> {
+        let (now, engine) = (SystemTime::now(), self.time().await?);
+        let containers = self.containers(POOL.to_owned()).await?;
+        let networks = provider(network::pools(&self.engine, now, engine, soon()).await)?;
+        let parts = containers.iter().filter_map(|found| container::pool(found, now, engine));
+        Ok(PoolRecord::of_parts(parts.chain(networks)))
     }
 }
 

@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 
-use super::{Capabilities, LaunchBatch, Machine, MachineReport, Offer, Place, PoolRequest, Provider, Requirements};
+use super::{
+    Capabilities, LaunchBatch, Machine, MachineReport, Offer, Place, PoolRecord, PoolRequest, Provider, Requirements,
+};
 use crate::error::Result;
 use crate::ids::{MachineId, PoolId};
 use crate::remote::Remote;
@@ -57,6 +59,10 @@ macro_rules! forward {
 
             async fn list(&self, pool: &PoolId) -> Result<Vec<Machine>> {
                 (**self).list(pool).await
+            }
+
+            async fn pools(&self) -> Result<Vec<PoolRecord>> {
+                (**self).pools().await
             }
         }
     };
@@ -130,6 +136,10 @@ mod tests {
             self.note("list");
             Ok(Vec::new())
         }
+        async fn pools(&self) -> Result<Vec<PoolRecord>> {
+            self.note("pools");
+            Ok(Vec::new())
+        }
     }
 
     /// Calls each method once, by static dispatch.
@@ -148,6 +158,7 @@ mod tests {
         provider.terminate(&[machine.id]).await;
         provider.teardown(&pool).await.unwrap();
         provider.list(&pool).await.unwrap();
+        provider.pools().await.unwrap();
     }
 
     #[tokio::test]
@@ -156,7 +167,7 @@ mod tests {
         let dynamic: Arc<dyn Provider> = direct.clone();
         call_all(direct.clone()).await;
         let called = std::mem::take(&mut *direct.0.lock().unwrap());
-        assert_eq!(called.len(), 11, "{called:?}");
+        assert_eq!(called.len(), 12, "{called:?}");
         call_all(dynamic.clone()).await;
         assert_eq!(std::mem::take(&mut *direct.0.lock().unwrap()), called);
         call_all(Box::new(dynamic) as Box<dyn Provider>).await;

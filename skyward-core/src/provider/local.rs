@@ -2,11 +2,15 @@
 
 mod claims;
 mod folders;
+mod held;
 pub(super) mod host;
 mod marked;
 
+use std::collections::BTreeMap;
+use std::fs::File;
 use std::path::PathBuf;
-use std::time::Duration;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, SystemTime};
 
 use async_trait::async_trait;
 
@@ -16,8 +20,8 @@ use self::host::Look;
 use self::marked::Looks;
 use super::models::{UnsaidMemory, serves};
 use super::{
-    Capabilities, LaunchBatch, LaunchRequest, Machine, MachineReport, MachineState, Offer, Place, PoolRequest,
-    Provider, Requirements, launch_each, terminate_each,
+    Architecture, Capabilities, LaunchBatch, LaunchRequest, Machine, MachineReport, MachineState, Offer, Place,
+    PoolRecord, PoolRequest, Provider, Requirements, launch_each, terminate_each,
 };
 use crate::error::{Error, ErrorKind, Result};
 use crate::ids::{MachineId, PoolId};
@@ -46,6 +50,8 @@ use crate::remote::{Process, Remote};
 pub struct Local {
     root: Option<PathBuf>,
     inherited: Vec<String>,
+    /// The records of the pools that were prepared here, which say that their client lives.
+    held: Arc<Mutex<BTreeMap<PoolId, File>>>,
 }
 
 impl Local {
@@ -83,6 +89,10 @@ impl Local {
 
     fn folders(&self) -> Folders {
         Folders::new(self.root.as_deref())
+    }
+
+    fn held(&self) -> MutexGuard<'_, BTreeMap<PoolId, File>> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     async fn launch_one(&self, batch: &LaunchBatch, request: &LaunchRequest) -> Result<Machine> {
@@ -123,15 +133,23 @@ impl Provider for Local {
     }
 
     async fn offers(&self, requirements: &Requirements) -> Result<Vec<Offer>> {
-        let requirements = requirements.clone();
+        let (requirements, folders) = (requirements.clone(), self.folders());
         blocking(move || {
+            let disk = folders.disk_gib();
             let look = if requirements.accelerator.is_some() { Look::Close } else { Look::Quick };
-            Ok(host::offers(look).into_iter().filter_map(|offer| fitted(offer, &requirements)).collect())
+            Ok(host::offers(look)
+                .into_iter()
+                .map(|offer| Offer { disk_gib: disk, architecture: Architecture::of_client(), ..offer })
+                .filter_map(|offer| fitted(offer, &requirements))
+                .collect())
         })
         .await
     }
 
-    async fn prepare(&self, _: &PoolRequest) -> Result<()> {
+    async fn prepare(&self, pool: &PoolRequest) -> Result<()> {
+        // As a machine is made.
+        let record = self.folders().prepare(pool)?;
+        self.held().insert(pool.pool.clone(), record);
         Ok(())
     }
 
@@ -175,6 +193,7 @@ impl Provider for Local {
         for machine in self.list(pool).await? {
             self.terminate_one(&machine.id).await?;
         }
+        self.held().remove(pool);
         let (folders, pool) = (self.folders(), pool.clone());
         blocking(move || folders.remove(&folders.pool(&pool)?)).await
     }
@@ -192,14 +211,16 @@ impl Provider for Local {
         })
         .await
     }
+
+    /// Those below the same folder. A pool expires a lease from now while its client lives, which the lock on its record says, or a process of one of its machines.
+    async fn pools(&self) -> Result<Vec<PoolRecord>> {
+        let folders = self.folders();
+        blocking(move || folders.pools(&marked::marks(), SystemTime::now())).await
+    }
 }
 
 /// The offer as one node gets it; none when the host does not have what is asked for.
 fn fitted(mut offer: Offer, requirements: &Requirements) -> Option<Offer> {
-    let enough = |has: u32, wanted: Option<u32>| wanted.is_none_or(|wanted| has >= wanted);
-    if !enough(offer.cpus, requirements.cpus) || !enough(offer.memory_gib, requirements.memory_gib) {
-        return None;
-    }
     if let Some(wanted) = &requirements.accelerator {
         let has = offer.accelerator.as_mut()?;
         if !serves(has, wanted, UnsaidMemory::TooLittle) {
@@ -207,7 +228,7 @@ fn fitted(mut offer: Offer, requirements: &Requirements) -> Option<Offer> {
         }
         has.count = wanted.count;
     }
-    Some(offer)
+    requirements.are_met_by(&offer).then_some(offer)
 }
 
 fn end(machine: &MachineId, looks: Looks) -> Result<()> {

@@ -57,6 +57,10 @@ pub struct Place {
     pub folder: String,
     /// Whether it is on the client's own host, so that its agent can watch the client's process.
     pub on_client_host: bool,
+    /// A command that runs on the machine beside its agent, and whose lines `KIND SECONDS WORDS` are notices of the machine's end: `preempted 120 the provider takes the machine back`. The kinds are
+    /// `preempted` and `expired`. It is started again when it ends.
+    #[serde(default)]
+    pub watch: Option<Vec<String>>,
 }
 
 impl Machine {
@@ -76,7 +80,14 @@ impl Machine {
 impl Place {
     /// On another host than the client's.
     pub fn new(address: impl Into<String>, folder: impl Into<String>) -> Self {
-        Self { address: address.into(), folder: folder.into(), on_client_host: false }
+        Self { address: address.into(), folder: folder.into(), on_client_host: false, watch: None }
+    }
+
+    /// Has the machine's agent run a command that prints notices of the machine's end.
+    #[must_use]
+    pub fn watch(mut self, command: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        self.watch = Some(command.into_iter().map(Into::into).collect());
+        self
     }
 
     /// On the client's own host.

@@ -6,19 +6,18 @@ pub(crate) mod client;
 #[cfg(feature = "docker")]
 mod docker;
 mod each;
+#[cfg(any(feature = "ssh", feature = "docker"))]
+mod ends;
 mod forward;
 #[cfg(feature = "ssh")]
 mod hosts;
-#[cfg_attr(
-    not(any(feature = "ssh", feature = "docker")),
-    allow(dead_code, reason = "on this host the client's end is seen")
-)]
 pub(crate) mod keeper;
 mod launch;
 mod local;
 mod machine;
 mod models;
 mod offer;
+mod pool_record;
 mod report;
 mod requirements;
 
@@ -34,12 +33,14 @@ pub use docker::Docker;
 pub use each::{launch_each, terminate_each};
 #[cfg(feature = "ssh")]
 pub use hosts::{Host, Hosts};
+pub use keeper::{Keeper, KeeperEnd};
 pub use launch::{LaunchBatch, LaunchRequest, PoolRequest};
 pub use local::Local;
 pub use machine::{Facts, Machine, Place};
 pub use offer::Offer;
+pub use pool_record::PoolRecord;
 pub use report::{MachineReport, MachineState, Reason};
-pub use requirements::Requirements;
+pub use requirements::{Architecture, Labels, Market, Requirements};
 
 use crate::error::Result;
 use crate::ids::{MachineId, PoolId};
@@ -100,7 +101,8 @@ pub trait Provider: fmt::Debug + Send + Sync + 'static {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Provider`](crate::error::ErrorKind::Provider) when the provider cannot be asked.
+    /// [`ErrorKind::Provider`](crate::error::ErrorKind::Provider) when the provider cannot be asked; refused as [`NotOffered`](crate::error::Refusal::NotOffered) when nothing fits and the provider
+    /// can say what there is instead.
     ///
     /// # Cancel safety
     ///
@@ -185,4 +187,19 @@ pub trait Provider: fmt::Debug + Send + Sync + 'static {
     ///
     /// Changes nothing.
     async fn list(&self, pool: &PoolId) -> Result<Vec<Machine>>;
+
+    /// Every pool of which something is left, whoever's client started it, from the provider's own records: what [`prepare`](Self::prepare) made counts as machines do. So
+    /// [`reap_expired`](crate::pool::reap_expired) ends from any host what a client that is gone has left.
+    ///
+    /// A pool with a live machine expires a lease from now. One without expires a lease after the last of it was made: its client may live all the same, and ask for a machine again. A provider whose
+    /// `launch` fails then for want of what `prepare` made makes it again.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Provider`](crate::error::ErrorKind::Provider), also where only a part of it can be asked: a pool whose machines are not all seen must not be given as expired.
+    ///
+    /// # Cancel safety
+    ///
+    /// Changes nothing.
+    async fn pools(&self) -> Result<Vec<PoolRecord>>;
 }

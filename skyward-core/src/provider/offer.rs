@@ -1,7 +1,10 @@
 //! What a provider could launch.
 
+use std::time::SystemTime;
+
 use serde::{Deserialize, Serialize};
 
+use super::Architecture;
 use crate::ids::OfferId;
 use crate::spec::Accelerator;
 
@@ -17,10 +20,20 @@ pub struct Offer {
     pub place: String,
     /// US dollars per hour; 0 where nothing is paid, and none where the price is not known.
     pub usd_per_hour: Option<f64>,
+    /// When the price was read; none where it does not change.
+    pub priced_at: Option<SystemTime>,
+    /// Whether the provider may take the machine back, for a lower price.
+    pub spot: bool,
+    /// The quota of the account that the machine counts against, by the name that [`Refusal::Quota`](crate::error::Refusal::Quota) has.
+    pub quota: Option<String>,
     /// CPU cores.
     pub cpus: u32,
     /// Memory in GiB.
     pub memory_gib: u32,
+    /// Disk in GiB, where it is known.
+    pub disk_gib: Option<u32>,
+    /// The processor's architecture, where it is known.
+    pub architecture: Option<Architecture>,
     /// Its accelerators.
     pub accelerator: Option<Accelerator>,
 }
@@ -34,8 +47,13 @@ impl Offer {
             machine_type,
             place: place.into(),
             usd_per_hour: Some(0.0),
+            priced_at: None,
+            spot: false,
+            quota: None,
             cpus,
             memory_gib,
+            disk_gib: None,
+            architecture: None,
             accelerator: None,
         }
     }

@@ -1,6 +1,7 @@
 //! What a provider says of a machine.
 
 use std::fmt;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
@@ -21,10 +22,12 @@ use super::Place;
 pub struct MachineReport {
     /// Where it is in its life.
     pub state: MachineState,
-    /// Why it is ending or gone, where the provider says so.
+    /// Why it is ending or gone, where the provider says so; of a machine that runs, why it will end.
     pub reason: Option<Reason>,
     /// The provider's own words about its state, for people.
     pub words: Option<String>,
+    /// After which time the provider ends it, where that is known: the notice of a preemption, with that [reason](Self::reason), or a time limit that the machine was bought with.
+    pub ends_in: Option<Duration>,
     /// Where it is, once it runs: [`connect`](super::Provider::connect) may be tried from then on.
     pub place: Option<Place>,
 }
@@ -66,7 +69,7 @@ pub enum Reason {
 impl MachineReport {
     /// A report of this state, which says nothing else.
     pub fn new(state: MachineState) -> Self {
-        Self { state, reason: None, words: None, place: None }
+        Self { state, reason: None, words: None, ends_in: None, place: None }
     }
 
     /// Adds where the machine is.
@@ -80,6 +83,13 @@ impl MachineReport {
     #[must_use]
     pub fn because(mut self, reason: Reason) -> Self {
         self.reason = Some(reason);
+        self
+    }
+
+    /// Adds after which time the provider ends it.
+    #[must_use]
+    pub fn ends_in(mut self, ends_in: Duration) -> Self {
+        self.ends_in = Some(ends_in);
         self
     }
 

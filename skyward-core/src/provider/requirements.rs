@@ -1,5 +1,8 @@
 //! What a machine must have.
 
+use std::collections::BTreeMap;
+use std::fmt;
+
 use serde::{Deserialize, Serialize};
 
 use super::Offer;
@@ -7,7 +10,7 @@ use super::models::{UnsaidMemory, serves};
 use crate::spec::Accelerator;
 
 /// What a machine must have.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Requirements {
     /// Accelerators on each machine.
@@ -16,10 +19,51 @@ pub struct Requirements {
     pub cpus: Option<u32>,
     /// Memory in GiB, at least.
     pub memory_gib: Option<u32>,
+    /// Disk in GiB, at least.
+    pub disk_gib: Option<u32>,
+    /// The processor's architecture.
+    pub architecture: Option<Architecture>,
+    /// How the machine is paid for.
+    pub market: Market,
+    /// US dollars per hour for one machine, at most.
+    pub most_usd_per_hour: Option<f64>,
+    /// The [places](Offer::place) that a machine may be in; any, where there are none.
+    pub places: Vec<String>,
+    /// Whether all machines of the pool must be in one place, as those of a joined world.
+    pub same_place: bool,
+}
+
+/// What a provider attaches to everything that it makes for a pool: names and values, such as `team = vision`.
+pub type Labels = BTreeMap<String, String>;
+
+/// A processor's architecture, by the name of its Linux port.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[non_exhaustive]
+pub enum Architecture {
+    /// AMD and Intel, 64 bits.
+    X86_64,
+    /// Arm, 64 bits.
+    Aarch64,
+}
+
+/// How a machine is paid for.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[non_exhaustive]
+pub enum Market {
+    /// At a fixed price, for as long as it is wanted.
+    #[default]
+    OnDemand,
+    /// At a lower price; the provider may take the machine back.
+    Spot,
+    /// Spot where there is some, and on demand where there is none.
+    SpotOrOnDemand,
+    /// Whichever costs least.
+    Cheapest,
 }
 
 impl Requirements {
-    /// Whether a machine of this offer has all of it. Memory of accelerators that the offer does not say is taken for enough.
+    /// Whether a machine of this offer has all of it. What the offer does not say is taken for enough where it is the memory of accelerators or a price, and for too little where it is a disk or
+    /// an architecture.
     ///
     /// ```
     /// use skyward_core::provider::{Offer, Requirements};
@@ -30,12 +74,115 @@ impl Requirements {
     /// assert!(!wanted.are_met_by(&Offer::new("m7i.xlarge", "eu-west-1a", 4, 16)));
     /// ```
     pub fn are_met_by(&self, offer: &Offer) -> bool {
-        let accelerator = self.accelerator.as_ref();
+        self.unmet_by(offer).is_empty()
+    }
+
+    /// What of it a machine of this offer does not have, one phrase each: `16 cores`, `a spot price`.
+    ///
+    /// ```
+    /// use skyward_core::provider::{Market, Offer, Requirements};
+    ///
+    /// let mut wanted = Requirements::default();
+    /// wanted.market = Market::Spot;
+    /// wanted.cpus = Some(8);
+    /// assert_eq!(wanted.unmet_by(&Offer::new("host", "this host", 4, 16)), ["8 cores", "a spot price"]);
+    /// ```
+    pub fn unmet_by(&self, offer: &Offer) -> Vec<String> {
         let has = |wanted: &Accelerator| {
             offer.accelerator.as_ref().is_some_and(|has| serves(has, wanted, UnsaidMemory::Enough))
         };
-        accelerator.is_none_or(has)
-            && self.cpus.is_none_or(|cpus| offer.cpus >= cpus)
-            && self.memory_gib.is_none_or(|memory| offer.memory_gib >= memory)
+        let disk = |wanted: u32| offer.disk_gib.is_some_and(|has| has >= wanted);
+        let mut unmet = self.phrases();
+        unmet.retain(|(need, _)| !match need {
+            Need::Accelerator => self.accelerator.as_ref().is_none_or(has),
+            Need::Cpus => self.cpus.is_none_or(|cpus| offer.cpus >= cpus),
+            Need::Memory => self.memory_gib.is_none_or(|memory| offer.memory_gib >= memory),
+            Need::Disk => self.disk_gib.is_none_or(disk),
+            Need::Architecture => self.architecture.is_none_or(|wanted| offer.architecture == Some(wanted)),
+            Need::Market => self.market != Market::Spot || offer.spot,
+            Need::Price => {
+                self.most_usd_per_hour.is_none_or(|most| offer.usd_per_hour.is_none_or(|price| price <= most))
+            }
+            Need::Place => self.places.is_empty() || self.places.contains(&offer.place),
+        });
+        let mut unmet: Vec<String> = unmet.into_iter().map(|(_, phrase)| phrase).collect();
+        if offer.spot && self.market == Market::OnDemand {
+            unmet.push("an on-demand price".to_owned());
+        }
+        unmet
+    }
+
+    /// All that is asked for, one phrase each.
+    fn phrases(&self) -> Vec<(Need, String)> {
+        let mut phrases = Vec::new();
+        if let Some(accelerator) = &self.accelerator {
+            let memory = accelerator.memory_gib.map(|memory| format!(" of {memory} GiB")).unwrap_or_default();
+            phrases.push((Need::Accelerator, format!("{accelerator}{memory}")));
+        }
+        phrases.extend(self.cpus.map(|cpus| (Need::Cpus, format!("{cpus} cores"))));
+        phrases.extend(self.memory_gib.map(|memory| (Need::Memory, format!("{memory} GiB of memory"))));
+        phrases.extend(self.disk_gib.map(|disk| (Need::Disk, format!("{disk} GiB of disk"))));
+        phrases.extend(self.architecture.map(|wanted| (Need::Architecture, format!("an {wanted} processor"))));
+        if self.market == Market::Spot {
+            phrases.push((Need::Market, "a spot price".to_owned()));
+        }
+        phrases.extend(self.most_usd_per_hour.map(|most| (Need::Price, format!("a price of at most ${most}/h"))));
+        if !self.places.is_empty() {
+            phrases.push((Need::Place, format!("a place among {}", self.places.join(", "))));
+        }
+        phrases
+    }
+}
+
+#[derive(Clone, Copy)]
+enum Need {
+    Accelerator,
+    Cpus,
+    Memory,
+    Disk,
+    Architecture,
+    Market,
+    Price,
+    Place,
+}
+
+impl Architecture {
+    /// Of this program's own host, where it is one of them.
+    pub fn of_client() -> Option<Self> {
+        Self::of_linux(std::env::consts::ARCH)
+    }
+
+    /// By the name that `uname -m` prints, or Docker's.
+    ///
+    /// ```
+    /// use skyward_core::provider::Architecture;
+    ///
+    /// assert_eq!(Architecture::of_linux("x86_64"), Some(Architecture::X86_64));
+    /// assert_eq!(Architecture::of_linux("arm64"), Some(Architecture::Aarch64));
+    /// assert_eq!(Architecture::of_linux("riscv64"), None);
+    /// ```
+    pub fn of_linux(name: &str) -> Option<Self> {
+        match name {
+            "x86_64" | "amd64" => Some(Self::X86_64),
+            "aarch64" | "arm64" => Some(Self::Aarch64),
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for Architecture {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::X86_64 => "x86_64",
+            Self::Aarch64 => "aarch64",
+        })
+    }
+}
+
+/// All that is asked for; `any machine` where that is nothing.
+impl fmt::Display for Requirements {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let phrases: Vec<String> = self.phrases().into_iter().map(|(_, phrase)| phrase).collect();
+        f.write_str(&if phrases.is_empty() { "any machine".to_owned() } else { phrases.join(" and ") })
     }
 }

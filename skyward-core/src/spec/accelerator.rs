@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 pub use self::family::AcceleratorFamily;
 use self::name::Name;
+pub(crate) use self::nearest::distance;
 
 /// Accelerators of one kind on each node of a pool.
 ///

@@ -42,8 +42,16 @@ pub struct Limits {
     /// What a scope takes at its end to end its machines.
     pub shutdown: Duration,
     /// How long a gang in a joined world may run without progress of any of its ranks before its world is ended with [`ErrorKind::Stalled`](crate::error::ErrorKind::Stalled), which says
-    /// where each rank was. Progress is: bytes written to standard output or standard error, an item of a stream, a rank that returns, a call of `sky.progress()`. None: gangs are not watched.
+    /// where each rank was. Progress is: bytes written to standard output or standard error, an
+    /// item of a stream, a rank that returns, a call of `sky.progress()`. None: no gang is ended
+    /// for it.
     pub stall: Option<Duration>,
+    /// How long a gang in a joined world runs without progress of any of its ranks before
+    /// [`PoolEvent::GangStalled`](crate::event::PoolEvent::GangStalled) and a warning say where
+    /// each rank is. The gang goes on, and is told of again when it has made progress and then none
+    /// for as long. Where [`stall`](Self::stall) is not longer, its error says so, and nothing
+    /// before. [`Duration::MAX`] for no reports.
+    pub stall_report: Duration,
     /// How many workers one task may end before it is taken for poison: it fails with [`ErrorKind::Poisoned`](crate::error::ErrorKind::Poisoned) whatever its retries allow, and the same
     /// payload with the same arguments is not taken again by this pool. At least 1.
     pub poison: u32,
@@ -55,6 +63,10 @@ pub struct Limits {
     pub max_frame: usize,
     /// Tasks that may wait in the pool; `submit` waits while there are more. At least 1.
     pub max_queued: usize,
+    /// Calls without an outcome that tasks of the pool may have made; a call beyond them is refused.
+    /// They do not count for [`max_queued`](Self::max_queued): a task that waited there for room would
+    /// wait for itself. At least 1.
+    pub max_calls: usize,
 }
 
 impl Default for Limits {
@@ -68,11 +80,13 @@ impl Default for Limits {
             lease: Duration::from_secs(60),
             shutdown: Duration::from_secs(30),
             stall: None,
+            stall_report: Duration::from_secs(600),
             poison: 3,
             idle: Duration::from_secs(120),
             backlog: 1,
             max_frame: 1 << 30,
             max_queued: 10_000,
+            max_calls: 100_000,
         }
     }
 }
@@ -96,7 +110,8 @@ impl Limits {
             ("hooks", self.hooks, SHORTEST, deadline),
             ("lease", self.lease, SHORTEST_LEASE, lease),
             ("shutdown", self.shutdown, SHORTEST, deadline),
-            ("stall", self.stall.unwrap_or(Duration::MAX), SHORTEST, "`None` watches no gang"),
+            ("stall", self.stall.unwrap_or(Duration::MAX), SHORTEST, "`None` ends no gang for it"),
+            ("stall_report", self.stall_report, SHORTEST, "`Duration::MAX` reports no gang"),
             ("idle", self.idle, SHORTEST, "an elastic pool would give nodes back between two tasks"),
         ] {
             at_least(name, value, least, hint)?;
@@ -115,6 +130,7 @@ impl Limits {
             1,
             "a task waits in the queue before it runs; `usize::MAX` for no bound",
         )?;
+        at_least("max_calls", self.max_calls, 1, "a task that makes none needs no bound; `usize::MAX` for no bound")?;
         at_least("max_frame", Bytes(self.max_frame), Bytes(1 << 20), "it also bounds what workers are started with")
     }
 
@@ -129,11 +145,13 @@ impl Limits {
             lease,
             shutdown,
             stall,
+            stall_report,
             poison,
             idle,
             backlog,
             max_frame,
             max_queued,
+            max_calls,
         } = self;
         Self {
             start: start.min(Self::LONGEST),
@@ -144,11 +162,13 @@ impl Limits {
             lease: lease.min(Self::LONGEST),
             shutdown: shutdown.min(Self::LONGEST),
             stall: stall.map(|stall| stall.min(Self::LONGEST)),
+            stall_report: stall_report.min(Self::LONGEST),
             poison,
             idle: idle.min(Self::LONGEST),
             backlog,
             max_frame: max_frame.min(u32::MAX as usize),
             max_queued,
+            max_calls,
         }
     }
 }

@@ -1,6 +1,7 @@
 //! What the user asks for: plain data, checked before anything starts.
 
 mod accelerator;
+mod budget;
 mod image;
 mod image_check;
 mod limits;
@@ -8,7 +9,10 @@ mod nodes;
 mod requirement;
 mod secret;
 
+pub(crate) use accelerator::distance;
 pub use accelerator::{Accelerator, AcceleratorFamily};
+pub(crate) use budget::seconds;
+pub use budget::{Budget, Spent};
 pub(crate) use image::hex;
 pub use image::{Image, IncludedFile, IndexCredentials, PackageIndex, Python};
 pub(crate) use image_check::OLDEST;

@@ -18,13 +18,14 @@
 mod ends;
 mod launches;
 mod names;
+mod pools;
 mod reach;
 mod reports;
 mod trial;
 
 pub use ends::{
-    gone_leaves_nothing, keeper_ends_the_machine, terminate_ends_each, terminate_ends_what_runs,
-    terminate_is_idempotent, terminate_is_seen, terminate_may_come_early,
+    gone_leaves_nothing, keeper_ends_the_machine, keeper_ends_the_machine_at_its_time, terminate_ends_each,
+    terminate_ends_what_runs, terminate_is_idempotent, terminate_is_seen, terminate_may_come_early,
 };
 pub use launches::{
     dropped_launch_is_listed, launch_answers_its_request, launch_is_idempotent, launch_is_not_memory, launches_differ,
@@ -34,6 +35,7 @@ pub use names::{
     name_is_one_word, offers_meet_the_requirements, prepare_is_repeatable, teardown_is_idempotent,
     teardown_leaves_other_pools,
 };
+pub use pools::pools_lists_what_is_there;
 pub use reach::{connect_reaches_the_machine, connect_refuses_what_is_gone};
 pub use reports::{inspect_answers_in_order, inspect_does_not_give_up_a_new_machine, places_are_given};
 pub(super) use trial::{ask, require};
@@ -74,6 +76,7 @@ pub async fn all(provider: &(impl Provider + Clone), again: &(impl Provider + Cl
     );
     told(&subject, "launch_is_not_memory", launch_is_not_memory(provider, again).await, &mut broken);
     told(&subject, "list_is_not_memory", list_is_not_memory(provider, again).await, &mut broken);
+    told(&subject, "pools_lists_what_is_there", pools_lists_what_is_there(provider, again).await, &mut broken);
     check!(
         terminate_is_idempotent,
         terminate_may_come_early,
@@ -82,6 +85,7 @@ pub async fn all(provider: &(impl Provider + Clone), again: &(impl Provider + Cl
         terminate_ends_what_runs,
         gone_leaves_nothing,
         keeper_ends_the_machine,
+        keeper_ends_the_machine_at_its_time,
         prepare_is_repeatable,
         teardown_is_idempotent,
         teardown_leaves_other_pools,

@@ -2,14 +2,14 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use async_trait::async_trait;
 use skyward_core::error::{Error, ErrorKind, Result};
 use skyward_core::ids::{Attempt, LaunchId, MachineId, MachineNumber, PoolId};
 use skyward_core::provider::{
-    Capabilities, LaunchBatch, LaunchRequest, Local, Machine, MachineReport, MachineState, Offer, Place, PoolRequest,
-    Provider, Requirements, launch_each, terminate_each,
+    Capabilities, LaunchBatch, LaunchRequest, Local, Machine, MachineReport, MachineState, Offer, Place, PoolRecord,
+    PoolRequest, Provider, Requirements, launch_each, terminate_each,
 };
 use skyward_core::remote::{Process, Remote};
 use skyward_core::testkit::provider_suite as suite;
@@ -46,6 +46,11 @@ enum Fault {
     Resurrects,
     NoKeeper,
     LeavesFolders,
+    ListsNoPools,
+    ListsPoolsOfMemory,
+    ForgetsOwners,
+    SaysExpired,
+    ListsPoolsForEver,
 }
 
 /// This host, with one fault.
@@ -268,6 +273,26 @@ impl Provider for Broken {
             _ => self.local.list(pool).await,
         }
     }
+
+    async fn pools(&self) -> Result<Vec<PoolRecord>> {
+        let mut pools = self.local.pools().await?;
+        match self.fault {
+            Fault::ListsNoPools => pools.clear(),
+            Fault::ListsPoolsOfMemory => {
+                let launched = self.launched.lock().unwrap();
+                pools.retain(|record| launched.iter().any(|machine| machine.pool == record.pool));
+            }
+            Fault::ForgetsOwners => pools.iter_mut().for_each(|record| record.owner.clear()),
+            Fault::SaysExpired => pools.iter_mut().for_each(|record| record.expires = SystemTime::UNIX_EPOCH),
+            Fault::ListsPoolsForEver => {
+                let launched = self.launched.lock().unwrap();
+                let ever = launched.iter().map(|machine| PoolRecord::new(machine.pool.clone(), SystemTime::now()));
+                pools = PoolRecord::of_parts(pools.into_iter().chain(ever));
+            }
+            _ => {}
+        }
+        Ok(pools)
+    }
 }
 
 #[tokio::test]
@@ -321,6 +346,7 @@ async fn each_clause_finds_what_breaks_it() {
         ConnectsAnywhere => connect_refuses_what_is_gone,
         NeverConnects => connect_reaches_the_machine,
         NoKeeper => keeper_ends_the_machine,
+        NoKeeper => keeper_ends_the_machine_at_its_time,
         LeavesFolders => gone_leaves_nothing,
     }
 }
@@ -344,6 +370,27 @@ async fn a_list_from_memory_is_found() {
     let violation = suite::list_is_not_memory(&provider, &again).await.unwrap_err();
     assert_eq!(violation.clause, "list_is_not_memory");
     assert!(violation.found.contains("another value lists []"), "{violation}");
+}
+
+#[tokio::test]
+async fn pools_that_are_not_listed_as_they_are_are_found() {
+    for (fault, found) in [
+        (Fault::ListsNoPools, "`pools` does not list its pool"),
+        (Fault::ListsPoolsOfMemory, "`pools` by another value does not list its pool"),
+        (Fault::ForgetsOwners, "started the pool, and `pools` says ``"),
+        (Fault::SaysExpired, "says that its pool has expired"),
+        (Fault::ListsPoolsForEver, "is torn down, and listed as"),
+    ] {
+        let folder = Folder::new();
+        let provider = Broken::new(&folder, fault);
+        // Another process has not launched it; whoever lists it for ever has.
+        let again = if fault == Fault::ListsPoolsForEver { provider.clone() } else { Broken::new(&folder, fault) };
+        let violation = suite::pools_lists_what_is_there(&provider, &again).await.unwrap_err();
+        assert_eq!(violation.clause, "pools_lists_what_is_there");
+        assert!(violation.found.contains(found), "{violation}");
+    }
+    let folder = Folder::new();
+    suite::pools_lists_what_is_there(&folder.local(), &folder.local()).await.unwrap();
 }
 
 #[tokio::test]

@@ -2,11 +2,26 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "the helpers of tests are not tests themselves")]
 
+mod pools;
 #[path = "../support/docker.rs"]
 mod support;
 
-use skyward_core::provider::Docker;
+use std::sync::Arc;
+
+use skyward_core::provider::{Architecture, Checked, Docker, Market, Requirements};
 use skyward_core::testkit::provider_suite;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_engine_says_its_architecture_and_refuses_by_name_what_it_cannot_serve() {
+    let Some(image) = support::node_image() else { return };
+    let docker = Checked::new(Arc::new(Docker::new(image)));
+    let offer = docker.candidates(&Requirements::default()).await.unwrap().remove(0);
+    assert_eq!(offer.architecture, Architecture::of_client());
+    let mut wanted = Requirements::default();
+    (wanted.disk_gib, wanted.market) = (Some(1), Market::Spot);
+    let hint = docker.candidates(&wanted).await.unwrap_err().hint().unwrap().to_owned();
+    assert!(hint.ends_with("does not have: 1 GiB of disk, a spot price"), "{hint}");
+}
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_docker_provider_holds_its_contract() {

@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 use skyward_core::ids::PoolId;
-use skyward_core::provider::{MachineState, Provider, Requirements};
+use skyward_core::provider::{MachineState, Provider, Reason, Requirements};
 
-use crate::scene::{LONG, One, Process, Scene, Tool, batch, kill, lives, start, state, wait};
+use crate::scene::{LONG, One, Process, Scene, Tool, batch, kill, lives, report, start, state, wait};
 use crate::sshd::Options;
 
 /// Hosts with bash and hosts without, which have these tools too.
@@ -166,4 +166,61 @@ async fn a_keeper_runs_none_of_the_files_that_its_users_shells_run_first() {
         assert!(!ran.exists(), "{name}: the keeper ran the file");
         assert_eq!(hosts.offers(&Requirements::default()).await.unwrap().len(), 1);
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_machine_ends_at_its_time_though_its_lease_is_renewed_and_is_reported_as_expired() {
+    let tools = Tool::new("nothing", "exit 0");
+    for (shell, options) in hosts_of_both_shells(&tools) {
+        let Some(scene) = Scene::with(1, &options) else { return };
+        let hosts = scene.hosts(1);
+        let life = Duration::from_secs(4);
+        let mut batch = batch(&PoolId::random(), 0, LONG);
+        batch.requests[0].ends_in = Some(life);
+        let begun = Instant::now();
+        let machine = hosts.launch_one(&batch).await.unwrap();
+        let running = report(&hosts, &machine).await;
+        let left = running.ends_in.unwrap();
+        assert!(left > Duration::ZERO && left <= life, "{shell}: {left:?}");
+        let lease = Path::new(&running.place.unwrap().folder).join("lease");
+        let process = start(&hosts, &machine).await;
+        // Whoever asks for the launch again does not lengthen its life.
+        assert_eq!(hosts.launch_one(&batch).await.unwrap(), machine);
+        let gone = loop {
+            if let Ok(file) = std::fs::File::options().write(true).open(&lease) {
+                file.set_modified(std::time::SystemTime::now()).unwrap();
+            }
+            let report = report(&hosts, &machine).await;
+            if report.state == MachineState::Gone {
+                break report;
+            }
+            assert!(begun.elapsed() < Duration::from_secs(60), "{shell}: {report}");
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        };
+        assert!(begun.elapsed() >= life, "{shell}: after {:?}", begun.elapsed());
+        assert_eq!(gone.reason, Some(Reason::Expired), "{shell}");
+        assert!(!lives(process), "{shell}");
+        assert_eq!(hosts.offers(&Requirements::default()).await.unwrap().len(), 1);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_machine_whose_keeper_was_killed_is_over_at_its_time() {
+    let Some(scene) = Scene::new(1) else { return };
+    let hosts = scene.hosts(1);
+    let mut first = batch(&PoolId::random(), 0, LONG);
+    first.requests[0].ends_in = Some(Duration::from_secs(3));
+    let machine = hosts.launch_one(&first).await.unwrap();
+    let process = start(&hosts, &machine).await;
+    let lease = Path::new(&crate::scene::place(&hosts, &machine).await.folder).join("lease");
+    std::fs::File::options().write(true).open(&lease).unwrap().set_modified(std::time::SystemTime::now()).unwrap();
+    let keeper = Process::of(scene.keeper(0, 0));
+    kill("KILL", keeper.id);
+    wait("the keeper is gone", || !lives(keeper));
+    assert_eq!(state(&hosts, &machine).await, MachineState::Running, "its lease is renewed");
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    assert_eq!(state(&hosts, &machine).await, MachineState::Ending);
+    // The next claim ends it, and has its slot.
+    hosts.launch_one(&batch(&PoolId::random(), 0, LONG)).await.unwrap();
+    assert!(!lives(process));
 }

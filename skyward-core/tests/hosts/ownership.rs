@@ -3,13 +3,13 @@
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use skyward_core::payload::{Args, PendingCompute, Source};
 use skyward_core::pool::Pool;
 use skyward_core::provider::{Host, Hosts, Provider};
 use skyward_core::remote::ssh::{HostKeys, Key};
-use skyward_core::spec::{Limits, Nodes};
+use skyward_core::spec::{Budget, Limits, Nodes};
 
 use crate::scene::{LONG, One, Process, Scene, batch, lives};
 
@@ -31,6 +31,29 @@ async fn reap_ends_what_a_killed_client_left_long_before_its_lease() {
     assert_eq!(processes.into_iter().filter(|process| lives(*process)).collect::<Vec<Process>>(), []);
     assert_eq!((scene.machines(0).len(), scene.machines(1).len()), (0, 0));
     assert!(reap(&scene).is_empty());
+    let (hosts, next) = (scene.hosts(1), skyward_core::ids::PoolId::random());
+    for node in 0..2 {
+        hosts.launch_one(&batch(&next, node, LONG)).await.unwrap();
+    }
+    hosts.teardown(&next).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn hosts_of_a_killed_client_are_free_at_the_end_of_its_budget_however_long_their_lease() {
+    let Some(scene) = Scene::new(2) else { return };
+    let mut client = command(&scene, "budget").spawn().unwrap();
+    let mut lines = BufReader::new(client.stdout.take().unwrap()).lines().map(Result::unwrap);
+    let processes = lines.find_map(|line| Some(line.strip_prefix("processes ")?.to_owned())).unwrap();
+    let processes: Vec<Process> = processes.split(' ').map(|id| Process::of(id.parse().unwrap())).collect();
+    client.kill().unwrap();
+    client.wait().unwrap();
+    let killed = Instant::now();
+    assert!(processes.iter().all(|process| lives(*process)), "they do not end with their client");
+    while (0..2).any(|server| !scene.machines(server).is_empty()) || processes.iter().any(|process| lives(*process)) {
+        assert!(killed.elapsed() < LIFE * 3, "they outlive the budget");
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    println!("gone {:?} after the client was killed", killed.elapsed());
     let (hosts, next) = (scene.hosts(1), skyward_core::ids::PoolId::random());
     for node in 0..2 {
         hosts.launch_one(&batch(&next, node, LONG)).await.unwrap();
@@ -91,7 +114,11 @@ async fn role() {
     let mut limits = Limits::default();
     limits.lease = LONG;
     limits.grace = Duration::from_secs(1);
-    let pool = Pool::builder().provider(hosts).nodes(Nodes::fixed(2)).limits(limits).start().await.unwrap();
+    let mut pool = Pool::builder().provider(hosts).nodes(Nodes::fixed(2)).limits(limits);
+    if std::env::var(ROLE).unwrap() == "budget" {
+        pool = pool.budget(Budget::default().hours(LIFE.as_secs_f64() / 3600.0));
+    }
+    let pool = pool.start().await.unwrap();
     println!("pool {}", pool.id());
     let source = Arc::new(Source::file("children.py", CHILDREN, "children"));
     let call: PendingCompute<Vec<u32>> = PendingCompute::new(source, Args::new());
@@ -108,5 +135,7 @@ def children():
     left = [subprocess.Popen(['sleep', '3600'], start_new_session=apart).pid for apart in (False, True)]
     return [os.getppid(), os.getpid(), *left]
 ";
+/// What the budget of a client gives each machine, and half of which the client leaves for the end of its pool.
+const LIFE: Duration = Duration::from_secs(30);
 const ROLE: &str = "SKYWARD_TEST_ROLE";
 const HOSTS: &str = "SKYWARD_TEST_HOSTS";

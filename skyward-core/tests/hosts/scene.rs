@@ -135,6 +135,8 @@ impl Drop for Tool {
 pub(crate) fn batch(pool: &PoolId, number: u32, lease: Duration) -> LaunchBatch {
     let number = MachineNumber(number);
     let request = LaunchRequest::new(LaunchId::of(pool, number, Attempt(1)), pool.clone(), number, lease);
+    // As pools ask for it: a machine that nobody renews ends by its lease all the same.
+    let request = request.boot(Duration::from_secs(600));
     LaunchBatch::one(Offer::new("host", "the hosts", 1, 0), request)
 }
 

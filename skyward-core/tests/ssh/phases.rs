@@ -172,7 +172,8 @@ fn is(error: &Error, kind: ErrorKind, status: ErrorStatus, said: &str) {
 fn is_tried_again(error: &Error) {
     assert_eq!(error.status(), ErrorStatus::Temporary, "{error:?}");
     let said = error.to_string();
-    assert!(["while me logged in", "while logging in to me@"].iter().any(|step| said.contains(step)), "{said}");
+    let steps = ["while connecting to", "while agreeing on keys with", "while me logged in", "while logging in to me@"];
+    assert!(steps.iter().any(|step| said.contains(step)), "{said}");
 }
 
 #[tokio::test]

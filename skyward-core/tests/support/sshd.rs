@@ -197,14 +197,31 @@ impl Sshd {
 
     /// Ends the process that takes connections, and all sessions: as when the host goes down.
     pub(crate) fn stop(&mut self) {
-        self.stop_listening();
+        self.end_listener();
         send("KILL", &self.orphans);
         self.orphans.clear();
     }
 
     /// Ends the process that takes connections; sessions go on.
     pub(crate) fn stop_listening(&mut self) {
-        self.orphans = self.sessions();
+        self.end_listener();
+        send("CONT", &self.orphans);
+    }
+
+    /// Ends the process that takes connections, and leaves the sessions stopped.
+    fn end_listener(&mut self) {
+        // What forks while it is looked at, as a client connects again, would not be found once its parent has ended.
+        self.signal_listener("STOP");
+        let mut held = Vec::new();
+        loop {
+            let found = self.sessions();
+            send("STOP", &found);
+            if found.iter().all(|id| held.contains(id)) {
+                break;
+            }
+            held = found;
+        }
+        self.orphans = held;
         if let Some(mut listener) = self.listener.take() {
             let _ = listener.kill();
             let _ = listener.wait();

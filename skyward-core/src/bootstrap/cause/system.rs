@@ -103,7 +103,9 @@ pub(super) fn of_libraries(said: &Said<'_>) -> Option<Cause> {
     (said.output.status == 137 || said.has(&["cannot allocate memory", "os error 12)"])).then(|| {
         Cause::new(
             "the machine ran out of memory",
-            "take one with more memory, or end what uses it; what the kernel ended is said by `dmesg`",
+            "take one with more memory, or end what uses it: `dmesg` lists what the kernel ended. If it lists nothing, the \
+             machine's keeper ended it because its lease was not renewed in time: raise `Limits::lease` for a client or \
+             a network that is overloaded",
         )
     })
 }

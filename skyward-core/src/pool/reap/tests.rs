@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use super::super::ledger::tests::{Record, Scratch, head, intent, lines, machine};
 use super::*;
 use crate::provider::{
-    Capabilities, LaunchBatch, MachineReport, MachineState, Offer, Place, PoolRequest, Requirements,
+    Capabilities, LaunchBatch, MachineReport, MachineState, Offer, Place, PoolRecord, PoolRequest, Requirements,
 };
 use crate::remote::Remote;
 
@@ -27,6 +27,10 @@ pub(in crate::pool) struct Cloud {
     torn_down: AtomicUsize,
     /// How often machines were ended, each with its id.
     ended: Mutex<Vec<MachineId>>,
+    /// Those that it lists.
+    pools: Mutex<Vec<PoolRecord>>,
+    /// Its pools have live machines from the second look on.
+    revives: bool,
 }
 
 #[async_trait]
@@ -78,6 +82,15 @@ impl Provider for Cloud {
         self.answers()?;
         let look = self.looks.fetch_add(1, Ordering::Relaxed);
         Ok(if look >= self.lists_from { self.machines.lock().unwrap().clone() } else { Vec::new() })
+    }
+    async fn pools(&self) -> Result<Vec<PoolRecord>> {
+        self.answers()?;
+        let mut pools = self.pools.lock().unwrap();
+        let listed = pools.clone();
+        if self.revives {
+            pools.iter_mut().for_each(|pool| pool.expires = SystemTime::now() + Duration::from_secs(60));
+        }
+        Ok(listed)
     }
 }
 
@@ -393,3 +406,85 @@ async fn a_reap_that_is_dropped_after_any_poll_leaves_nothing_to_the_next() {
 }
 
 const MOST_POLLS: usize = 16;
+
+/// A pool with the machines of this cloud that expires, or has expired, so many seconds from now.
+fn listed(pool: &PoolId, seconds: i64) -> PoolRecord {
+    let now = SystemTime::now();
+    let by = Duration::from_secs(seconds.unsigned_abs());
+    PoolRecord::new(pool.clone(), if seconds < 0 { now - by } else { now + by }).owner("ada")
+}
+
+async fn reap_expired_with(scratch: &Scratch, cloud: &Arc<Cloud>) -> Reaped {
+    super::expired::reap_expired_in(scratch.0.clone(), Arc::clone(cloud) as Arc<dyn Provider>).await.unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pool_of_nobodys_ledger_is_ended_when_it_has_expired_and_the_provider_has_settled() {
+    // A minute, and the five seconds in which this provider settles.
+    for (seconds, is_over) in [(60, false), (-30, false), (-62, false), (-70, true), (-86_400, true)] {
+        let (scratch, pool) = (Scratch::new(), PoolId::random());
+        let cloud = Arc::new(Cloud { name: "cloud", ..Cloud::default() });
+        *cloud.machines.lock().unwrap() = vec![machine(&pool, 0)];
+        *cloud.pools.lock().unwrap() = vec![listed(&pool, seconds)];
+        let reaped = reap_expired_with(&scratch, &cloud).await;
+        assert_eq!(cloud.machines.lock().unwrap().is_empty(), is_over, "{seconds}: {reaped}");
+        assert_eq!(cloud.torn_down.load(Ordering::Relaxed) > 0, is_over, "{seconds}: {reaped}");
+        match is_over {
+            true => assert_eq!((&reaped.ended[0].pool, reaped.ended[0].machines.len()), (&pool, 1)),
+            false => {
+                let other = &reaped.elsewhere[0];
+                assert_eq!((&other.pool, other.owner.as_str(), other.process), (&pool, "ada", None));
+                assert!(other.expires.is_some() && reaped.to_string().contains("ada started it"), "{reaped}");
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_pool_that_a_live_client_of_this_ledger_holds_is_not_ended_though_it_has_expired() {
+    let (scratch, pool) = (Scratch::new(), PoolId::random());
+    let cloud = Arc::new(Cloud { name: "cloud", ..Cloud::default() });
+    let ledger = super::super::ledger::PoolLedger::default();
+    ledger.open(scratch.0.clone(), &pool, cloud.as_ref()).await.unwrap();
+    *cloud.machines.lock().unwrap() = vec![machine(&pool, 0)];
+    *cloud.pools.lock().unwrap() = vec![listed(&pool, -86_400)];
+    let reaped = reap_expired_with(&scratch, &cloud).await;
+    assert_eq!(reaped.elsewhere[0].process, Some(std::process::id()), "{reaped}");
+    assert!(cloud.ended.lock().unwrap().is_empty() && cloud.torn_down.load(Ordering::Relaxed) == 0, "{reaped}");
+    // Its client is gone, and so is what it left, its record too.
+    drop(ledger);
+    let reaped = reap_expired_with(&scratch, &cloud).await;
+    assert_eq!((reaped.ended.len(), scratch.files()), (1, 0), "{reaped}");
+}
+
+#[tokio::test]
+async fn a_record_of_another_provider_stays_in_the_ledger() {
+    let (scratch, pool) = (Scratch::new(), PoolId::random());
+    let written = lines(vec![head(&pool, "cloud", Some("there")), intent(&machine(&pool, 1), 1)]);
+    scratch.write(&pool, &written);
+    let cloud = Arc::new(Cloud { name: "cloud", ..Cloud::default() });
+    *cloud.pools.lock().unwrap() = vec![listed(&pool, -86_400)];
+    let reaped = reap_expired_with(&scratch, &cloud).await;
+    assert_eq!((reaped.ended.len(), scratch.read(&pool)), (1, written), "{reaped}");
+}
+
+#[tokio::test]
+async fn a_pool_that_has_a_machine_again_when_it_is_to_be_ended_is_left_alone() {
+    let (scratch, pool) = (Scratch::new(), PoolId::random());
+    let cloud = Arc::new(Cloud { name: "cloud", revives: true, ..Cloud::default() });
+    *cloud.machines.lock().unwrap() = vec![machine(&pool, 0)];
+    *cloud.pools.lock().unwrap() = vec![listed(&pool, -86_400)];
+    let reaped = reap_expired_with(&scratch, &cloud).await;
+    assert_eq!((reaped.ended.len(), reaped.elsewhere.len()), (0, 1), "{reaped}");
+    assert!(cloud.ended.lock().unwrap().is_empty() && cloud.torn_down.load(Ordering::Relaxed) == 0, "{reaped}");
+}
+
+#[tokio::test]
+async fn nothing_is_ended_where_the_provider_cannot_list_its_pools() {
+    let scratch = Scratch::new();
+    let cloud = Arc::new(Cloud { name: "cloud", silent: true, ..Cloud::default() });
+    *cloud.pools.lock().unwrap() = vec![listed(&PoolId::random(), -86_400)];
+    let error = super::expired::reap_expired_in(scratch.0.clone(), Arc::clone(&cloud) as _).await.unwrap_err();
+    assert!(error.to_string().contains("it is down"), "{error}");
+    assert!(cloud.ended.lock().unwrap().is_empty());
+}

@@ -2,7 +2,7 @@ use std::sync::Mutex;
 
 use super::*;
 use crate::ids::{Attempt, LaunchId, MachineNumber};
-use crate::provider::LaunchRequest;
+use crate::provider::{Architecture, LaunchRequest};
 use crate::spec::Accelerator;
 
 /// Answers `terminate`, `connect` and `inspect` with what is scripted, the last for ever; `launch` with another launch's machine.
@@ -90,6 +90,9 @@ impl Provider for Scripted {
         Ok(())
     }
     async fn list(&self, _: &PoolId) -> Result<Vec<Machine>> {
+        Ok(Vec::new())
+    }
+    async fn pools(&self) -> Result<Vec<PoolRecord>> {
         Ok(Vec::new())
     }
 }
@@ -181,19 +184,49 @@ fn with_offers() -> Scripted {
 }
 
 #[tokio::test]
-async fn when_nothing_fits_the_hint_lists_what_meets_all_but_the_size() {
+async fn when_nothing_fits_the_hint_lists_what_there_is_and_what_it_does_not_have() {
     let checked = Checked::new(Arc::new(with_offers()));
-    assert_eq!(checked.choose(&wants(Some("a10g"), Some(4))).await.unwrap().machine_type, "g5");
-    let error = checked.choose(&wants(Some("A10G"), Some(16))).await.unwrap_err();
+    assert_eq!(checked.candidates(&wants(Some("a10g"), Some(4))).await.unwrap()[0].machine_type, "g5");
+    let error = checked.candidates(&wants(Some("A10G"), Some(16))).await.unwrap_err();
     assert_eq!(error.message(), "the provider scripted has nothing with 1× A10G and 16 cores");
-    assert_eq!(error.hint().unwrap(), "it has: g5 in here (8 cores, 32 GiB, 1× A10G, $1.01/h)");
-    let error = checked.choose(&wants(None, Some(16))).await.unwrap_err();
+    assert_eq!(error.hint().unwrap(), "g5 in here (8 cores, 32 GiB, 1× A10G, $1.01/h) does not have: 16 cores");
+    let error = checked.candidates(&wants(None, Some(16))).await.unwrap_err();
     assert_eq!(
         error.hint().unwrap(),
-        "it has: m7 in here (2 cores, 8 GiB); g5 in here (8 cores, 32 GiB, 1× A10G, $1.01/h)"
+        "m7 in here (2 cores, 8 GiB) does not have: 16 cores; g5 in here (8 cores, 32 GiB, 1× A10G, $1.01/h) does not have: 16 cores"
     );
     let none = Checked::new(Arc::new(Scripted::default()));
-    assert!(none.choose(&wants(None, Some(4))).await.unwrap_err().hint().unwrap().contains("nothing at all"));
+    assert!(none.candidates(&wants(None, Some(4))).await.unwrap_err().hint().unwrap().contains("nothing at all"));
+}
+
+#[tokio::test]
+async fn what_no_offer_can_serve_is_refused_by_name() {
+    type Case = (fn(&mut Requirements), &'static str);
+    let place = |wanted: &mut Requirements| wanted.places = vec!["eu-west-1a".to_owned()];
+    let cases: [Case; 6] = [
+        (|wanted| wanted.market = crate::provider::Market::Spot, "a spot price"),
+        (place, "a place among eu-west-1a"),
+        (|wanted| wanted.disk_gib = Some(500), "500 GiB of disk"),
+        (|wanted| wanted.architecture = Some(Architecture::Aarch64), "an aarch64 processor"),
+        (|wanted| wanted.most_usd_per_hour = Some(0.5), "a price of at most $0.5/h"),
+        (|wanted| (wanted.cpus, wanted.market) = (Some(64), crate::provider::Market::Spot), "64 cores, a spot price"),
+    ];
+    for (want, lacks) in cases {
+        let mut scripted = with_offers();
+        scripted.offers.remove(0);
+        let mut wanted = wants(Some("A10G"), None);
+        want(&mut wanted);
+        let error = Checked::new(Arc::new(scripted)).candidates(&wanted).await.unwrap_err();
+        let shown = "g5 in here (8 cores, 32 GiB, 1× A10G, $1.01/h)";
+        assert_eq!(error.message(), format!("the provider scripted has nothing with {wanted}"));
+        assert_eq!(error.hint().unwrap(), format!("{shown} does not have: {lacks}"));
+    }
+    // What is only sold as spot is listed to who wants it on demand.
+    let mut scripted = with_offers();
+    scripted.offers.iter_mut().for_each(|offer| offer.spot = true);
+    let error = Checked::new(Arc::new(scripted)).candidates(&wants(None, Some(4))).await.unwrap_err();
+    let hint = error.hint().unwrap();
+    assert!(hint.starts_with("m7 in here (2 cores, 8 GiB) does not have: 4 cores, an on-demand price; g5"), "{hint}");
 }
 
 #[tokio::test]
@@ -202,10 +235,10 @@ async fn an_accelerator_is_found_however_the_pool_and_the_provider_write_it() {
     offer.accelerator = Some(Accelerator::new("V100-SXM2", 1).with_memory_gib(16));
     let checked = Checked::new(Arc::new(Scripted { offers: vec![offer], ..Scripted::default() }));
     for kind in ["V100", "v100", "Tesla V100-SXM2-16GB"] {
-        assert_eq!(checked.choose(&wants(Some(kind), None)).await.unwrap().machine_type, "p3", "{kind}");
+        assert_eq!(checked.candidates(&wants(Some(kind), None)).await.unwrap()[0].machine_type, "p3", "{kind}");
     }
     for kind in ["V100-32GB", "P100", "V10"] {
-        checked.choose(&wants(Some(kind), None)).await.unwrap_err();
+        checked.candidates(&wants(Some(kind), None)).await.unwrap_err();
     }
 }
 
@@ -213,7 +246,7 @@ async fn an_accelerator_is_found_however_the_pool_and_the_provider_write_it() {
 async fn when_the_accelerator_is_missing_no_offers_without_it_are_listed() {
     for cpus in [None, Some(4)] {
         let scripted = Arc::new(with_offers());
-        let error = Checked::new(scripted.clone()).choose(&wants(Some("H100"), cpus)).await.unwrap_err();
+        let error = Checked::new(scripted.clone()).candidates(&wants(Some("H100"), cpus)).await.unwrap_err();
         let hint = error.hint().unwrap();
         assert!(hint.starts_with("no machine of it has 1× H100: "), "{hint}");
         assert!(!hint.contains("m7") && !hint.contains("g5"), "{hint}");
@@ -253,7 +286,7 @@ async fn connect(scripted: Scripted) -> (Arc<Scripted>, Option<Error>) {
 #[tokio::test(start_paused = true)]
 async fn a_machine_that_starts_is_reached_for_as_long_as_it_takes() {
     let started = Instant::now();
-    let connects = std::iter::repeat_n(Err(refused()), 40).chain([Ok(())]).collect();
+    let connects = std::iter::repeat_n(Err(refused()), 800).chain([Ok(())]).collect();
     let states = vec![
         Ok(MachineState::Starting),
         Err(busy()),
@@ -264,9 +297,10 @@ async fn a_machine_that_starts_is_reached_for_as_long_as_it_takes() {
     let scripted = Scripted { connects: Mutex::new(connects), states: Mutex::new(states), ..Scripted::default() };
     let (scripted, error) = connect(scripted).await;
     assert!(error.is_none(), "{error:?}");
-    assert_eq!(scripted.connected.lock().unwrap().len(), 41);
-    // Longer than a server takes to boot, and the provider was asked all the while.
-    assert!(started.elapsed() > 3 * MINUTE, "{:?}", started.elapsed());
+    assert_eq!(scripted.connected.lock().unwrap().len(), 801);
+    // Longer than a server takes to boot, and the provider was asked all the while; the last pauses are no longer than
+    // the first ones, or a server that has just started would wait.
+    assert!((3 * MINUTE..=800 * BOOTING).contains(&started.elapsed()), "{:?}", started.elapsed());
     assert!(scripted.inspected.lock().unwrap().len() > 10);
 }
 
@@ -424,6 +458,9 @@ impl Provider for Market {
     async fn list(&self, _: &PoolId) -> Result<Vec<Machine>> {
         Ok(Vec::new())
     }
+    async fn pools(&self) -> Result<Vec<PoolRecord>> {
+        Ok(Vec::new())
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -455,7 +492,7 @@ async fn until_there(states: Vec<MachineState>, queue: Duration) -> (Result<Plac
     let (started, seen) = (Instant::now(), Mutex::new(Vec::new()));
     let on_report = |report: &MachineReport| seen.lock().unwrap().push(report.to_string());
     let there = checked.until_there(&MachineId::new("m"), Arriving { queue, pause: MINUTE }, on_report).await;
-    (there, started.elapsed(), seen.into_inner().unwrap())
+    (there.map(|(place, _)| place), started.elapsed(), seen.into_inner().unwrap())
 }
 
 #[tokio::test(start_paused = true)]

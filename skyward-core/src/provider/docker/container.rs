@@ -1,7 +1,7 @@
 //! A machine as a container: what it is made with, and what is read of it.
 
 use std::collections::HashMap;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use bollard::models::{
     ContainerCreateBody, ContainerSummary, ContainerSummaryStateEnum, DeviceRequest, HostConfig, Mount, MountType,
@@ -11,8 +11,10 @@ use bollard::models::{
 use super::image::ImageFacts;
 use super::{cache, network};
 use crate::ids::{LaunchId, MachineId, MachineNumber, OfferId, PoolId};
-use crate::provider::keeper::{self, KEEPER};
-use crate::provider::{Facts, LaunchRequest, Machine, MachineReport, MachineState, Offer, Place};
+use crate::provider::keeper;
+use crate::provider::{
+    Facts, Keeper, Labels, LaunchRequest, Machine, MachineReport, MachineState, Offer, Place, PoolRecord,
+};
 
 /// What all containers of a provider are made with.
 #[derive(Debug, Clone)]
@@ -116,11 +118,13 @@ pub(super) fn body(
     options: &Options,
     offer: &Offer,
     request: &LaunchRequest,
+    owner: Option<&str>,
     image: &ImageFacts,
     devices: &[String],
 ) -> ContainerCreateBody {
-    let mut labels = pool_labels(&request.pool);
+    let mut labels = self::labels(&request.labels);
     labels.extend(options.labels.iter().cloned());
+    labels.extend(pool_labels(&request.pool, owner));
     labels.extend([
         (LAUNCH.into(), request.launch.to_string()),
         (NODE.into(), request.number.to_string()),
@@ -128,6 +132,9 @@ pub(super) fn body(
         (IMAGE.into(), image.id.clone()),
         (LEASE.into(), request.lease.as_millis().to_string()),
     ]);
+    if let Some(ends_in) = request.ends_in {
+        labels.insert(ENDS_IN.into(), ends_in.as_millis().to_string());
+    }
     if !devices.is_empty() {
         labels.insert(DEVICES.into(), devices.join(","));
     }
@@ -149,15 +156,17 @@ pub(super) fn body(
         hostname: Some(format!("node-{}", request.number)),
         labels: Some(labels),
         host_config: Some(host),
-        ..kept(image, OWN, env, request.lease)
+        // It is there at once, and so is the first renewal.
+        ..kept(image, OWN, env, &Keeper::of(request, FOLDER).boot(request.lease))
     }
 }
 
 /// What the engine is asked to make to build environments for a node: like the node, but with a cache that can be written to, and without accelerators. The node's folder is its folder,
 /// and the node's lease its lease.
 pub(super) fn builder_body(options: &Options, node: &Node) -> ContainerCreateBody {
-    let mut labels = pool_labels(&node.pool);
+    let mut labels = node.labels.clone();
     labels.extend(options.labels.iter().cloned());
+    labels.extend(pool_labels(&node.pool, None));
     labels.extend([(BUILDS_FOR.into(), node.launch.to_string()), (NODE.into(), node.number.to_string())]);
     let mut mounts = vec![options.cache(&node.image, false)];
     let mut lease = node.lease;
@@ -174,7 +183,11 @@ pub(super) fn builder_body(options: &Options, node: &Node) -> ContainerCreateBod
     };
     let mut env = environment(options, &[]);
     env.push("SKYWARD_CACHE_MODE=build".into());
-    ContainerCreateBody { labels: Some(labels), host_config: Some(host), ..kept(&node.image, OWN_CACHE, env, lease) }
+    ContainerCreateBody {
+        labels: Some(labels),
+        host_config: Some(host),
+        ..kept(&node.image, OWN_CACHE, env, &Keeper::new(FOLDER, lease))
+    }
 }
 
 /// The variables of a container with these accelerators. The user's come after what they may change.
@@ -188,15 +201,15 @@ fn environment(options: &Options, devices: &[String]) -> Vec<String> {
 const NO_ACCELERATORS: &str = "NVIDIA_VISIBLE_DEVICES=void";
 
 /// A container whose first process is a keeper, after the script `make`, which is run once.
-fn kept(image: &ImageFacts, make: &str, env: Vec<String>, lease: Duration) -> ContainerCreateBody {
-    let script =
-        format!("owner={}\nif [ -z \"${{{}+set}}\" ]; then\n{make}fi\n{KEEPER}", quoted(&image.user), keeper::AGAIN);
+fn kept(image: &ImageFacts, make: &str, env: Vec<String>, keeper: &Keeper) -> ContainerCreateBody {
+    let (user, script) = (quoted(&image.user), Keeper::script());
+    let script = format!("owner={user}\nif [ -z \"${{{}+set}}\" ]; then\n{make}fi\n{script}", keeper::AGAIN);
     ContainerCreateBody {
         image: Some(image.id.clone()),
         // The keeper alone: everything else runs as the image's user.
         user: Some("0:0".into()),
         entrypoint: Some(["sh", "-c", keeper::START, &script].map(str::to_owned).into()),
-        cmd: Some(keeper::arguments(FOLDER, lease).into()),
+        cmd: Some(keeper.arguments()),
         env: Some(env),
         ..ContainerCreateBody::default()
     }
@@ -235,19 +248,23 @@ pub(super) struct Node {
     number: MachineNumber,
     pub(super) image: ImageFacts,
     lease: Duration,
+    /// Those that all of the pool has.
+    labels: HashMap<String, String>,
 }
 
 impl Node {
     /// None for a container that an older version made.
     pub(super) fn of(container: &ContainerSummary) -> Option<Self> {
         let labels = container.labels.as_ref()?;
+        let shared = labels.iter().filter(|(name, _)| *name == OWNER || name.starts_with(LABEL));
         let image = ImageFacts { id: labels.get(IMAGE)?.clone(), user: labels.get(RUN_AS)?.clone() };
         Some(Self {
             pool: PoolId::new(labels.get(POOL)?),
             launch: LaunchId::new(labels.get(LAUNCH)?),
             number: MachineNumber(labels.get(NODE)?.parse().ok()?),
             image,
-            lease: Duration::from_millis(labels.get(LEASE)?.parse().ok()?),
+            lease: milliseconds(labels, LEASE)?,
+            labels: shared.map(|(name, value)| (name.clone(), value.clone())).collect(),
         })
     }
 }
@@ -263,8 +280,12 @@ pub(super) fn machine(container: &ContainerSummary) -> Option<Machine> {
 }
 
 /// What is reported of a container.
-pub(super) fn report(container: &ContainerSummary) -> MachineReport {
-    let report = MachineReport::new(state(container));
+pub(super) fn report(container: &ContainerSummary, engine: Option<SystemTime>) -> MachineReport {
+    let mut report = MachineReport::new(state(container));
+    if report.state == MachineState::Running {
+        let left = |(ends_in, now)| Duration::saturating_sub(ends_in, age(container, now));
+        report.ends_in = ends_in(container).zip(engine).map(left);
+    }
     match address(container) {
         Some(address) if report.state == MachineState::Running => report.at(Place::new(address, FOLDER)),
         // The engine shows it before it has joined its network.
@@ -273,6 +294,21 @@ pub(super) fn report(container: &ContainerSummary) -> MachineReport {
         }
         _ => report,
     }
+}
+
+/// After which time from its start the container ends, whatever its lease.
+pub(super) fn ends_in(container: &ContainerSummary) -> Option<Duration> {
+    milliseconds(container.labels.as_ref()?, ENDS_IN)
+}
+
+/// How long ago it was made, by the engine's time.
+fn age(container: &ContainerSummary, engine: SystemTime) -> Duration {
+    let made = Duration::from_secs(container.created.and_then(|made| u64::try_from(made).ok()).unwrap_or(0));
+    engine.duration_since(SystemTime::UNIX_EPOCH + made).unwrap_or_default()
+}
+
+fn milliseconds(labels: &HashMap<String, String>, name: &str) -> Option<Duration> {
+    labels.get(name)?.parse().ok().map(Duration::from_millis)
 }
 
 /// The address in the pool's network.
@@ -315,10 +351,31 @@ pub(super) fn is_builder(container: &ContainerSummary) -> bool {
     container.labels.as_ref().is_some_and(|labels| labels.contains_key(BUILDS_FOR))
 }
 
-/// The labels of all that belongs to a pool.
-pub(super) fn pool_labels(pool: &PoolId) -> HashMap<String, String> {
+/// The labels of all that belongs to a pool, with its owner where that is known.
+pub(super) fn pool_labels(pool: &PoolId, owner: Option<&str>) -> HashMap<String, String> {
     let client = std::env::var("USER").or_else(|_| std::env::var("LOGNAME")).unwrap_or_default();
-    HashMap::from([(POOL.to_owned(), pool.to_string()), (CLIENT.to_owned(), client)])
+    let owner = owner.map(|owner| (OWNER.to_owned(), owner.to_owned()));
+    [(POOL.to_owned(), pool.to_string()), (CLIENT.to_owned(), client)].into_iter().chain(owner).collect()
+}
+
+/// The pool's own labels, apart from those of the provider.
+pub(super) fn labels(labels: &Labels) -> HashMap<String, String> {
+    labels.iter().map(|(name, value)| (format!("{LABEL}{name}"), value.clone())).collect()
+}
+
+/// What there is of a pool, by the labels of a part of it that was made or known to live so long ago; `now` is the client's time.
+pub(super) fn record(labels: &HashMap<String, String>, now: SystemTime, age: Duration) -> Option<PoolRecord> {
+    let lease = milliseconds(labels, LEASE).unwrap_or(UNSAID_LEASE).min(LONGEST_LEASE);
+    let expires = (now + lease).checked_sub(age).unwrap_or(SystemTime::UNIX_EPOCH);
+    let owner = labels.get(OWNER).cloned().unwrap_or_default();
+    Some(PoolRecord::new(PoolId::new(labels.get(POOL)?), expires).owner(owner))
+}
+
+/// The pool of a container. It expires a lease from now while the container lives, whose first process is its keeper, and where its state is not known.
+pub(super) fn pool(container: &ContainerSummary, now: SystemTime, engine: SystemTime) -> Option<PoolRecord> {
+    let lives = matches!(state(container), MachineState::Running | MachineState::Unknown);
+    let age = if lives { Duration::ZERO } else { age(container, engine) };
+    record(container.labels.as_ref()?, now, age)
 }
 
 /// What to look for, to find the container of a launch.
@@ -378,7 +435,17 @@ const BUILDS_FOR: &str = "skyward.builds-for";
 /// The label with the image, by its content.
 const IMAGE: &str = "skyward.image";
 /// The label with the lease, in milliseconds.
-const LEASE: &str = "skyward.lease";
+pub(super) const LEASE: &str = "skyward.lease";
+/// The label with the time from its start after which the container ends, in milliseconds.
+const ENDS_IN: &str = "skyward.ends-in";
+/// The label with who started the pool, as the pool says.
+const OWNER: &str = "skyward.owner";
+/// Before the names of the pool's own labels.
+const LABEL: &str = "skyward.label.";
+/// The lease of what an older version made.
+const UNSAID_LEASE: Duration = Duration::from_secs(3600);
+/// More than anybody waits, and less than a clock can count.
+const LONGEST_LEASE: Duration = Duration::from_secs(366 * 24 * 3600);
 const NODE: &str = "skyward.node";
 /// The label with who started it.
 const CLIENT: &str = "skyward.client";
@@ -406,7 +473,7 @@ mod tests {
 
     /// The container of a node, and that of its builder.
     fn bodies(options: &Options) -> (ContainerCreateBody, ContainerCreateBody) {
-        let body = body(options, &offer(), &request(), &image(), &[]);
+        let body = body(options, &offer(), &request(), Some("ada"), &image(), &[]);
         let summary = ContainerSummary { labels: body.labels.clone(), ..ContainerSummary::default() };
         let builder = builder_body(options, &Node::of(&summary).unwrap());
         (body, builder)
@@ -445,7 +512,7 @@ mod tests {
         let mut alone = Options::new("i".into());
         alone.tmpfs.push((CACHE.into(), 1));
         assert!(!alone.shares_cache());
-        let own = body(&alone, &offer(), &request(), &image(), &[]);
+        let own = body(&alone, &offer(), &request(), Some("ada"), &image(), &[]);
         assert!(at(&own, CACHE).is_none() && variable(&own, "SKYWARD_CACHE_MODE").is_none());
     }
 
@@ -453,8 +520,8 @@ mod tests {
     fn a_container_sees_the_accelerators_that_it_was_given_and_no_others() {
         const NAME: &str = "NVIDIA_VISIBLE_DEVICES";
         let options = Options::new("i".into());
-        assert_eq!(variable(&body(&options, &offer(), &request(), &image(), &[]), NAME), Some("void"));
-        let given = body(&options, &offer(), &request(), &image(), &["0".to_owned(), "3".to_owned()]);
+        assert_eq!(variable(&body(&options, &offer(), &request(), Some("ada"), &image(), &[]), NAME), Some("void"));
+        let given = body(&options, &offer(), &request(), Some("ada"), &image(), &["0".to_owned(), "3".to_owned()]);
         // The engine sets it, by what it is asked for.
         assert_eq!(variable(&given, NAME), None);
         assert_eq!(
@@ -463,7 +530,7 @@ mod tests {
         );
         let mut all = options;
         all.env.push(format!("{NAME}=all"));
-        assert_eq!(variable(&body(&all, &offer(), &request(), &image(), &[]), NAME), Some("all"));
+        assert_eq!(variable(&body(&all, &offer(), &request(), Some("ada"), &image(), &[]), NAME), Some("all"));
     }
 
     #[test]

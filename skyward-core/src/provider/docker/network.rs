@@ -1,14 +1,17 @@
 //! The network of a pool.
 
 use std::collections::HashMap;
+use std::time::SystemTime;
 
-use bollard::models::NetworkCreateRequest;
+use bollard::models::{Network, NetworkCreateRequest};
 use bollard::query_parameters::ListNetworksOptionsBuilder;
 use tokio::time::Instant;
 
-use super::container::{POOL, pool_labels};
+use super::clock;
+use super::container::{self, POOL};
 use crate::error::Result;
 use crate::ids::PoolId;
+use crate::provider::{PoolRecord, PoolRequest};
 use crate::remote::docker::{Engine, Fault, fault, reason};
 
 /// The name of a pool's network.
@@ -17,15 +20,19 @@ pub(super) fn name(pool: &PoolId) -> String {
 }
 
 /// Makes it, unless it is there.
-pub(super) async fn make(engine: &Engine, pool: &PoolId, deadline: Instant) -> Result<()> {
+pub(super) async fn make(engine: &Engine, request: &PoolRequest, deadline: Instant) -> Result<()> {
+    let pool = &request.pool;
     // Names of networks are not unique for an engine.
-    if !ids(engine, pool, deadline).await?.is_empty() {
+    if !labelled(engine, &format!("{POOL}={pool}"), deadline).await?.is_empty() {
         return Ok(());
     }
+    let mut labels = container::labels(&request.labels);
+    labels.extend(container::pool_labels(pool, Some(&request.owner)));
+    labels.insert(container::LEASE.to_owned(), request.lease.as_millis().to_string());
     let request = NetworkCreateRequest {
         name: name(pool),
         driver: Some("bridge".into()),
-        labels: Some(pool_labels(pool)),
+        labels: Some(labels),
         ..NetworkCreateRequest::default()
     };
     match engine.api().await?.create_network(request).await {
@@ -44,7 +51,8 @@ pub(super) async fn make(engine: &Engine, pool: &PoolId, deadline: Instant) -> R
 
 /// Removes it.
 pub(super) async fn remove(engine: &Engine, pool: &PoolId, deadline: Instant) -> Result<()> {
-    for id in ids(engine, pool, deadline).await? {
+    let there = labelled(engine, &format!("{POOL}={pool}"), deadline).await?;
+    for id in there.into_iter().filter_map(|network| network.id) {
         match engine.api().await?.remove_network(&id).await {
             Ok(()) => {}
             Err(error) if fault(&error) == Fault::Gone => {}
@@ -58,12 +66,31 @@ pub(super) async fn remove(engine: &Engine, pool: &PoolId, deadline: Instant) ->
     Ok(())
 }
 
-async fn ids(engine: &Engine, pool: &PoolId, deadline: Instant) -> Result<Vec<String>> {
-    let filters = HashMap::from([("label".to_owned(), vec![format!("{POOL}={pool}")])]);
+/// The pools that have a network. One without a container expires a lease after it was made, by the engine's time.
+pub(super) async fn pools(
+    engine: &Engine,
+    now: SystemTime,
+    engine_time: SystemTime,
+    deadline: Instant,
+) -> Result<Vec<PoolRecord>> {
+    let part = |network: Network| {
+        let made = clock::parse(network.created.as_deref()?)?;
+        container::record(&network.labels?, now, engine_time.duration_since(made).unwrap_or_default())
+    };
+    Ok(labelled(engine, POOL, deadline).await?.into_iter().filter_map(part).collect())
+}
+
+async fn labelled(engine: &Engine, label: &str, deadline: Instant) -> Result<Vec<Network>> {
+    let filters = HashMap::from([("label".to_owned(), vec![label.to_owned()])]);
     let options = ListNetworksOptionsBuilder::new().filters(&filters).build();
     let listed = engine.ask("list its networks", deadline, |docker| {
         let options = options.clone();
         async move { docker.list_networks(Some(options)).await }
     });
-    Ok(listed.await?.into_iter().filter_map(|network| network.id).collect())
+    listed.await
+}
+
+/// Whether an engine says that the network of a pool is not there.
+pub(super) fn is_missing(reason: &str, pool: &PoolId) -> bool {
+    reason.contains(&name(pool)) && (reason.contains("not found") || reason.contains("no such network"))
 }

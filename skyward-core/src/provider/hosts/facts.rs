@@ -3,7 +3,7 @@
 use super::host::Host;
 use super::record::OFFER;
 use crate::provider::models::{Model, parse_smi};
-use crate::provider::{Offer, Requirements};
+use crate::provider::{Architecture, Offer, Requirements};
 use crate::spec::Accelerator;
 
 /// What a host says about itself.
@@ -11,6 +11,9 @@ use crate::spec::Accelerator;
 pub(super) struct Facts {
     pub(super) cpus: u32,
     pub(super) memory_gib: u32,
+    /// Free on the disk of its folder.
+    pub(super) disk_gib: Option<u32>,
+    pub(super) architecture: Option<Architecture>,
     pub(super) devices: Vec<Model>,
     pub(super) taken: Vec<Taken>,
 }
@@ -35,6 +38,10 @@ impl Facts {
             match name {
                 "cpus" => facts.cpus = value.parse().unwrap_or(1),
                 "memory_kib" => kibibytes = kibibytes.min(value.parse().unwrap_or(u64::MAX)),
+                "disk_kib" => {
+                    facts.disk_gib = value.parse::<u64>().ok().and_then(|disk| u32::try_from(disk >> 20).ok());
+                }
+                "architecture" => facts.architecture = Architecture::of_linux(value),
                 "device" => facts.devices.extend(parse_smi(value)),
                 _ => {}
             }
@@ -50,6 +57,8 @@ impl Facts {
     pub(super) fn share(&self, host: &Host) -> Offer {
         let slots = host.slots.max(1);
         let mut offer = Offer::new(OFFER, "the hosts", (self.cpus / slots).max(1), self.memory_gib / slots);
+        offer.disk_gib = self.disk_gib.map(|disk| disk / slots);
+        offer.architecture = self.architecture;
         offer.accelerator = self.accelerator(host).filter(|all| all.count >= slots).map(|mut all| {
             all.count /= slots;
             all
@@ -101,19 +110,30 @@ pub(super) fn offer(shares: &[Offer], requirements: &Requirements) -> Option<Off
     let memory_gib = shares.iter().map(|share| share.memory_gib).min()?;
     let mut offer = Offer::new(OFFER, "the hosts", cpus, memory_gib);
     offer.accelerator.clone_from(&requirements.accelerator);
+    // Of the disk what is asked for and no more: less may be free when a machine is replaced.
+    offer.disk_gib = requirements.disk_gib;
+    let first = shares.first()?.architecture;
+    offer.architecture = first.filter(|_| shares.iter().all(|share| share.architecture == first));
     Some(offer)
 }
 
 /// What a machine of this offer needs.
 pub(super) fn needs(offer: &Offer) -> Requirements {
-    Requirements { accelerator: offer.accelerator.clone(), cpus: Some(offer.cpus), memory_gib: Some(offer.memory_gib) }
+    Requirements {
+        accelerator: offer.accelerator.clone(),
+        cpus: Some(offer.cpus),
+        memory_gib: Some(offer.memory_gib),
+        disk_gib: offer.disk_gib,
+        architecture: offer.architecture,
+        ..Requirements::default()
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    const TOLD: &str = "skyward-cpus 8\nskyward-memory_kib 65600000\nskyward-memory_kib 16000000\nskyward-device NVIDIA H100 80GB HBM3, 81559\nskyward-device NVIDIA H100 80GB HBM3, 81559\nskyward-taken 0 p-a\nskyward-taken 2 \nskyward-taken 3 user bob\n";
+    const TOLD: &str = "skyward-architecture x86_64\nskyward-disk_kib 10000000\nskyward-cpus 8\nskyward-memory_kib 65600000\nskyward-memory_kib 16000000\nskyward-device NVIDIA H100 80GB HBM3, 81559\nskyward-device NVIDIA H100 80GB HBM3, 81559\nskyward-taken 0 p-a\nskyward-taken 2 \nskyward-taken 3 user bob\n";
 
     #[test]
     fn a_host_is_understood_and_divided_among_its_slots() {
@@ -123,7 +143,9 @@ mod tests {
             Taken::told(&facts.taken),
             "slot 0 is taken by pool p-a, slot 2 is taken, slot 3 is taken by the user bob"
         );
+        assert_eq!((facts.disk_gib, facts.architecture), (Some(9), Some(Architecture::X86_64)));
         let share = facts.share(&Host::new("h").slots(2));
+        assert_eq!((share.disk_gib, share.architecture), (Some(4), Some(Architecture::X86_64)));
         assert_eq!((share.cpus, share.memory_gib), (4, 7));
         assert_eq!(share.accelerator, Some(Accelerator::new("H100", 1).with_memory_gib(80)));
         assert_eq!(facts.share(&Host::new("h").slots(3)).accelerator, None);
@@ -139,6 +161,13 @@ mod tests {
         let offer = offer(&shares, &wants).unwrap();
         assert_eq!((offer.cpus, offer.memory_gib, &offer.accelerator), (4, 7, &wants.accelerator));
         assert!(shares.iter().all(|share| needs(&offer).are_met_by(share)));
+        assert_eq!((offer.disk_gib, offer.architecture), (None, Some(Architecture::X86_64)));
+        let mut mixed = shares.clone();
+        mixed[1].architecture = Some(Architecture::Aarch64);
+        assert_eq!(super::offer(&mixed, &wants).unwrap().architecture, None);
+        let disk = Requirements { disk_gib: Some(3), ..wants.clone() };
+        assert!(disk.are_met_by(&super::offer(&shares, &disk).unwrap()));
+        assert!(!Requirements { disk_gib: Some(5), ..wants.clone() }.are_met_by(&shares[1]));
         assert!(!Requirements { cpus: Some(9), ..Requirements::default() }.are_met_by(&shares[0]));
         assert!(
             !Requirements { accelerator: Some(Accelerator::new("H100", 2)), ..Requirements::default() }

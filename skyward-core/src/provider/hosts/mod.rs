@@ -13,13 +13,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use async_trait::async_trait;
 use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, Shared, join_all};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 use self::on_machine::OnMachine;
 use self::site::{Claim, Site};
+use super::ends::Ends;
 use super::{
-    Capabilities, LaunchBatch, LaunchRequest, Machine, MachineReport, MachineState, Offer, Place, PoolRequest,
-    Provider, Requirements, client, launch_each, terminate_each,
+    Capabilities, LaunchBatch, LaunchRequest, Machine, MachineReport, MachineState, Offer, Place, PoolRecord,
+    PoolRequest, Provider, Requirements, client, launch_each, terminate_each,
 };
 use crate::error::{Error, ErrorKind, ErrorStatus, Result};
 use crate::ids::{LaunchId, MachineId, PoolId};
@@ -50,6 +51,7 @@ pub struct Hosts(Arc<Inner>);
 struct Inner {
     sites: Vec<Arc<Site>>,
     known: Mutex<Known>,
+    ends: Ends,
 }
 
 /// What this value has done; what is on the hosts is asked there.
@@ -57,6 +59,8 @@ struct Inner {
 struct Known {
     /// Pools that were prepared here, so that nobody else launches for them, with the machines that they may have.
     pools: BTreeMap<PoolId, BTreeMap<MachineId, Machine>>,
+    /// Who starts them.
+    owners: BTreeMap<PoolId, String>,
     /// Launches that are not done. Those that nobody waits for any more may have happened all the same, and are brought to their end before anything is told about their pool.
     launches: BTreeMap<LaunchId, Launching>,
 }
@@ -73,7 +77,7 @@ impl Hosts {
     /// Nodes on these hosts. Nothing is connected to yet.
     pub fn new(hosts: impl IntoIterator<Item = Host>) -> Self {
         let sites = hosts.into_iter().map(|host| Arc::new(Site::new(host))).collect();
-        Self(Arc::new(Inner { sites, known: Mutex::default() }))
+        Self(Arc::new(Inner { sites, known: Mutex::default(), ends: Ends::default() }))
     }
 
     /// The hosts, if the list makes sense.
@@ -143,10 +147,11 @@ impl Hosts {
         let sites = self.checked()?.to_vec();
         let done = {
             let mut known = self.known();
+            let owner = known.owners.get(&request.pool).cloned().unwrap_or_default();
             let launch = known.launches.entry(request.launch.clone()).or_insert_with(|| Launching {
                 pool: request.pool.clone(),
                 waiting: 0,
-                done: claim(sites, offer.clone(), request.clone()).boxed().shared(),
+                done: claim(sites, offer.clone(), request.clone(), owner).boxed().shared(),
             });
             launch.waiting += 1;
             launch.done.clone()
@@ -162,6 +167,7 @@ impl Hosts {
 
     async fn terminate_one(&self, machine: &MachineId) -> Result<()> {
         self.site(machine)?.end(machine).await?;
+        self.0.ends.forget(machine);
         for machines in self.known().pools.values_mut() {
             machines.remove(machine);
         }
@@ -223,7 +229,9 @@ impl Provider for Hosts {
 
     async fn prepare(&self, pool: &PoolRequest) -> Result<()> {
         self.checked()?;
-        self.known().pools.entry(pool.pool.clone()).or_default();
+        let mut known = self.known();
+        known.pools.entry(pool.pool.clone()).or_default();
+        known.owners.insert(pool.pool.clone(), pool.owner.clone());
         Ok(())
     }
 
@@ -251,7 +259,9 @@ impl Provider for Hosts {
         let reports: BTreeMap<String, MachineReport> = join_all(asked).await.into_iter().flatten().collect();
         let report = |machine: &MachineId| reports.get(machine.as_str()).cloned();
         let unknown = || MachineReport::new(MachineState::Unknown);
-        Ok(machines.iter().map(|machine| report(machine).unwrap_or_else(unknown)).collect())
+        let now = Instant::now();
+        let see = |machine: &MachineId| self.0.ends.see(machine, report(machine).unwrap_or_else(unknown), now);
+        Ok(machines.iter().map(see).collect())
     }
 
     async fn connect(&self, machine: &Machine, at: &Place) -> Result<Box<dyn Remote>> {
@@ -269,7 +279,9 @@ impl Provider for Hosts {
         for machine in self.list(pool).await? {
             self.terminate_one(&machine.id).await?;
         }
-        self.known().pools.remove(pool);
+        let mut known = self.known();
+        known.pools.remove(pool);
+        known.owners.remove(pool);
         Ok(())
     }
 
@@ -299,6 +311,16 @@ impl Provider for Hosts {
         machines.sort_by(|a, b| (a.number, &a.id).cmp(&(b.number, &b.id)));
         Ok(machines)
     }
+
+    /// Those of the users that the hosts are logged in to as.
+    async fn pools(&self) -> Result<Vec<PoolRecord>> {
+        let sites = self.checked()?;
+        let mut parts = Vec::new();
+        for (site, listed) in sites.iter().zip(join_all(sites.iter().map(|site| site.pools())).await) {
+            parts.extend(listed.map_err(|error| error.with_context("host", &site.label))?);
+        }
+        Ok(PoolRecord::of_parts(parts))
+    }
 }
 
 /// Somebody who waits for a launch.
@@ -322,7 +344,7 @@ impl Drop for Waiting<'_> {
 }
 
 /// Claims a slot on one of the hosts. Each node begins with another host, so that those of a pool do not meet; one that was not reached a moment ago comes last.
-async fn claim(sites: Vec<Arc<Site>>, offer: Offer, request: LaunchRequest) -> Result<Machine> {
+async fn claim(sites: Vec<Arc<Site>>, offer: Offer, request: LaunchRequest, owner: String) -> Result<Machine> {
     let first = request.number.0 as usize % sites.len();
     let mut order: Vec<_> = sites[first..].iter().chain(&sites[..first]).collect();
     order.sort_by_key(|site| site.unreachable().is_some());
@@ -338,7 +360,7 @@ async fn claim(sites: Vec<Arc<Site>>, offer: Offer, request: LaunchRequest) -> R
             if !needs.are_met_by(&facts.share(&site.host)) {
                 return Ok(Claim::Full("it does not have what is asked for".into()));
             }
-            site.claim(&offer, &request, &facts.devices(&site.host)).await
+            site.claim(&offer, &request, &owner, &facts.devices(&site.host)).await
         };
         let claimed = match is_first && !left.is_empty() {
             true => timeout(site::ANSWER, claimed).await,

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use sha2::{Digest, Sha256};
 use tokio::time::Instant;
@@ -13,8 +13,8 @@ use super::host::Host;
 use super::{logind, record};
 use crate::error::{Error, ErrorKind, ErrorStatus, Result};
 use crate::ids::{MachineId, PoolId};
-use crate::provider::keeper::{self, ENDING, KEEPER};
-use crate::provider::{LaunchRequest, Machine, MachineReport, MachineState, Offer};
+use crate::provider::keeper::ENDING;
+use crate::provider::{Keeper, KeeperEnd, LaunchRequest, Machine, MachineReport, MachineState, Offer, PoolRecord};
 use crate::remote::{Command, CommandOutput, Remote, Ssh};
 use crate::spec::hex;
 
@@ -76,13 +76,26 @@ impl Site {
     }
 
     /// Claims a slot for a launch, or finds the one that it has.
-    pub(super) async fn claim(&self, offer: &Offer, request: &LaunchRequest, devices: &[String]) -> Result<Claim> {
+    pub(super) async fn claim(
+        &self,
+        offer: &Offer,
+        request: &LaunchRequest,
+        owner: &str,
+        devices: &[String],
+    ) -> Result<Claim> {
         let machine = record::machine_id(&request.launch, &self.label)?;
         let name = folder_name(&machine);
         let wanted = offer.accelerator.as_ref().map_or(0, |accelerator| accelerator.count).to_string();
-        let [_, pause, looks] = keeper::arguments("", request.lease);
+        // It is there at once, and so is the first renewal.
+        let keeper = Keeper::of(request, "")
+            .boot(request.lease)
+            .end(KeeperEnd::Processes { mark: machine.to_string() })
+            .arguments();
+        // Without its folder, which the script knows, and the mark, which it has by another name.
+        let keeping = keeper[1..keeper.len() - 1].join(" ");
         // For how long a machine may live after a renewal.
         let period = (request.lease.as_secs().saturating_mul(5) / 4 + 2).to_string();
+        let (lease, owner) = (request.lease.as_millis().to_string(), record::one_line(owner));
         let (number, devices) = (request.number.to_string(), devices.join(" "));
         let header = [
             ("machine", machine.as_str()),
@@ -90,15 +103,17 @@ impl Site {
             ("launch", request.launch.as_str()),
             ("pool", record::simple(request.pool.as_str())?),
             ("node", &number),
-            ("pause", &pause),
-            ("looks", &looks),
+            ("keeping", &keeping),
+            ("life", &keeper[LIFE]),
+            ("lease", &lease),
             ("period", &period),
+            ("owner", &owner),
             ("devices", &devices),
             ("wanted", &wanted),
             ("ending", ENDING),
-            ("keeper", KEEPER),
+            ("keeper", Keeper::script()),
         ];
-        let told = self.ask("claim a slot", &header, CLAIM, CLAIMING).await?;
+        let told = self.ask("claim a slot", &header, CLAIM, self.claiming()).await?;
         if told.status == FULL {
             let taken = Taken::read(&told.stdout);
             let short = told.stdout.lines().find_map(|line| line.strip_prefix("skyward-short "));
@@ -108,7 +123,7 @@ impl Site {
             }));
         }
         let made = record::machines(&told.stdout, &self.host).pop();
-        made.map(|(machine, _)| Claim::Made(machine)).ok_or_else(|| {
+        made.map(|made| Claim::Made(made.machine)).ok_or_else(|| {
             Error::new(ErrorKind::Provider, format!("{} did not say which machine was claimed", self.label))
                 .with_context("it said", told.stdout.lines().last().unwrap_or("nothing"))
         })
@@ -118,7 +133,13 @@ impl Site {
     pub(super) async fn list(&self, pool: &PoolId) -> Result<Vec<Machine>> {
         let header = [("pool", record::simple(pool.as_str())?)];
         let told = self.ask("list its machines", &header, &format!("{ENDING}{LIST}"), QUESTION).await?;
-        Ok(record::machines(&told.stdout, &self.host).into_iter().map(|(machine, _)| machine).collect())
+        Ok(record::machines(&told.stdout, &self.host).into_iter().map(|told| told.machine).collect())
+    }
+
+    /// The pools that have something on this host.
+    pub(super) async fn pools(&self) -> Result<Vec<PoolRecord>> {
+        let told = self.ask("list its pools", &[], &format!("{ENDING}{POOLS}"), QUESTION).await?;
+        Ok(record::pools(&told.stdout, SystemTime::now(), UNSAID_LEASE))
     }
 
     /// What the host knows of its machines.
@@ -127,13 +148,16 @@ impl Site {
         let header = [("machines", named.join(" "))];
         let header = header.each_ref().map(|(name, value)| (*name, value.as_str()));
         let told = self.ask("tell the state of machines", &header, &format!("{ENDING}{INSPECT}"), QUESTION).await?;
-        let places = record::machines(&told.stdout, &self.host);
-        let places: BTreeMap<_, _> =
-            places.into_iter().map(|(machine, place)| (machine.id.to_string(), place)).collect();
+        let records = record::machines(&told.stdout, &self.host);
+        let records: BTreeMap<_, _> = records.into_iter().map(|told| (told.machine.id.to_string(), told)).collect();
         let states = told.stdout.lines().filter_map(|line| line.strip_prefix("skyward-state ")?.split_once(' '));
         let reports = states.map(|(machine, state)| {
-            let report = match (state, places.get(machine)) {
-                ("running", Some(place)) => MachineReport::new(MachineState::Running).at(place.clone()),
+            let report = match (state, records.get(machine)) {
+                ("running", Some(told)) => {
+                    let mut report = MachineReport::new(MachineState::Running).at(told.place.clone());
+                    report.ends_in = told.ends_in;
+                    report
+                }
                 ("running", None) => MachineReport::new(MachineState::Unknown),
                 ("gone", _) => MachineReport::new(MachineState::Gone),
                 _ => MachineReport::new(MachineState::Ending),
@@ -155,6 +179,11 @@ impl Site {
         let unreachable = lock(&self.unreachable);
         let (since, error) = unreachable.as_ref()?;
         (since.elapsed() < MOMENT).then(|| error.clone())
+    }
+
+    /// What a claim may take. Claims of one host are made one after another, each looks at all of its slots, and those of a whole pool come at once.
+    fn claiming(&self) -> Duration {
+        CLAIMING + Duration::from_secs(self.host.slots.into())
     }
 
     async fn ask(&self, what: &str, header: &[(&str, &str)], script: &str, limit: Duration) -> Result<CommandOutput> {
@@ -225,10 +254,13 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// Which of a keeper's arguments is the machine's life.
+const LIFE: usize = 4;
 const PLACE: &str = include_str!("scripts/place.sh");
 const FACTS: &str = concat!(include_str!("scripts/logind.sh"), include_str!("scripts/facts.sh"));
 const CLAIM: &str = include_str!("scripts/claim.sh");
 const LIST: &str = include_str!("scripts/list.sh");
+const POOLS: &str = include_str!("scripts/pools.sh");
 const INSPECT: &str = include_str!("scripts/inspect.sh");
 const END: &str = include_str!("scripts/end.sh");
 /// The exit status by which a script says that nothing is free.
@@ -239,5 +271,7 @@ const QUESTION: Duration = Duration::from_secs(20);
 const CLAIMING: Duration = Duration::from_secs(45);
 /// How long a host is waited for when another one can be asked instead.
 pub(super) const ANSWER: Duration = Duration::from_secs(8);
+/// The lease of a machine that an older version claimed.
+const UNSAID_LEASE: Duration = Duration::from_secs(3600);
 /// How long a host that could not be reached is tried last.
 const MOMENT: Duration = Duration::from_secs(10);

@@ -1,11 +1,20 @@
 //! The keeper with the shells that machines have. Times are short and nothing is asserted about them: what is waited for happens, or the test ends at its deadline.
 
 use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant, SystemTime};
 
 use super::*;
+
+/// What a keeper counts: looks until it ends a machine, looks until it ends one that was never renewed, and hundredths of a second.
+#[derive(Clone, Copy)]
+struct Times {
+    looks: u32,
+    first: u32,
+    life: u32,
+}
 
 /// A keeper, and a process that carries its mark; both are ended with the test.
 struct Kept {
@@ -17,11 +26,11 @@ struct Kept {
 impl Kept {
     /// The lease is `looks` looks of 20 ms.
     fn new(shell: &[&str], looks: u32) -> Self {
-        Self::of(None, shell, looks)
+        Self::of(None, shell, Times { looks, first: looks, life: 0 }, KEEPER)
     }
 
-    /// The same, as another user of this host.
-    fn of(user: Option<u32>, shell: &[&str], looks: u32) -> Self {
+    /// The same with other times, and as another user of this host.
+    fn of(user: Option<u32>, shell: &[&str], times: Times, script: &str) -> Self {
         let mark = format!("test-{:016x}", rand::random::<u64>());
         let folder = std::env::temp_dir().join(format!("sky{:08x}", rand::random::<u32>()));
         std::fs::create_dir(&folder).unwrap();
@@ -32,8 +41,9 @@ impl Kept {
         let marked = [becomes, &["sh", "-c", "trap '' TERM INT; exec sleep 600"]].concat();
         let marked = spawn(marked[0], &marked[1..], Some(&mark));
         let place = folder.to_str().unwrap();
-        let looks = looks.to_string();
-        let keeper = [becomes, shell, &["-c", KEEPER, "keeper", place, "0.02", &looks, &mark]].concat();
+        let [looks, first, life] = [times.looks, times.first, times.life].map(|number| number.to_string());
+        let arguments = ["-c", script, "keeper", place, "0.02", &looks, &first, &life, "processes", &mark];
+        let keeper = [becomes, shell, &arguments].concat();
         let keeper = spawn(keeper[0], &keeper[1..], None);
         let kept = Self { folder, keeper, marked };
         kept.wait("the lease is there", |kept| kept.lease().exists());
@@ -50,7 +60,7 @@ impl Kept {
     }
 
     #[track_caller]
-    fn wait(&self, what: &str, holds: impl Fn(&Self) -> bool) {
+    fn wait(&self, what: &str, mut holds: impl FnMut(&Self) -> bool) {
         let end = Instant::now() + Duration::from_secs(30);
         while !holds(self) {
             assert!(Instant::now() < end, "it never came that {what}");
@@ -186,7 +196,7 @@ fn a_keeper_that_can_start_no_process_goes_on_until_it_can() {
         // A limit of processes holds for all of a user, and not for root.
         let user = (1 << 20) + rand::random::<u32>() % (1 << 20);
         let id = user.to_string();
-        let mut kept = Kept::of(Some(user), &shell, 50);
+        let mut kept = Kept::of(Some(user), &shell, Times { looks: 50, first: 50, life: 100_000 }, KEEPER);
         let keeper = kept.keeper.id().to_string();
         let limit = |count: &str| {
             let mut set = Command::new("setpriv");
@@ -219,7 +229,20 @@ fn a_keeper_touches_what_may_be_cleaned_by_age() {
         }
         let machine = folder.join("machine");
         let paths = [&machine, &record, &share].map(|path| path.to_str().unwrap());
-        let arguments = ["-c", KEEPER, "keeper", paths[0], "0.02", "1000000", "test-none", paths[1], paths[2]];
+        let arguments = [
+            "-c",
+            KEEPER,
+            "keeper",
+            paths[0],
+            "0.02",
+            "1000000",
+            "1000000",
+            "0",
+            "processes",
+            "test-none",
+            paths[1],
+            paths[2],
+        ];
         let mut keeper = spawn(shell[0], &[&shell[1..], &arguments].concat(), None);
         let end = Instant::now() + Duration::from_secs(30);
         let is_old = |path: &PathBuf| path.metadata().unwrap().modified().unwrap() == old;
@@ -235,9 +258,126 @@ fn a_keeper_touches_what_may_be_cleaned_by_age() {
 }
 
 #[test]
-fn a_keeper_looks_more_often_than_the_lease_is_renewed_and_a_little_longer_than_it_lasts() {
-    let told = |seconds| arguments("/m", Duration::from_secs_f64(seconds));
-    assert_eq!(told(60.0), ["/m", "8", "10"]);
-    assert_eq!(told(2.0), ["/m", "0.250", "10"]);
-    assert_eq!(told(0.0)[1], "0.013");
+fn a_machine_ends_at_its_time_though_its_lease_is_renewed() {
+    let blind = KEEPER.replace("/proc/uptime", "/proc/none");
+    for shell in shells() {
+        for script in [KEEPER, &blind] {
+            let begun = Instant::now();
+            let mut kept = Kept::of(None, &shell, Times { looks: NEVER, first: NEVER, life: 150 }, script);
+            let mut clock = SystemTime::now();
+            kept.wait("the machine ended at its time", |kept| {
+                clock -= Duration::from_secs(60);
+                if let Ok(lease) = std::fs::File::options().write(true).open(kept.lease()) {
+                    let _ = lease.set_modified(clock);
+                }
+                !lives(kept.keeper.id())
+            });
+            assert!(begun.elapsed() >= Duration::from_millis(1500), "{shell:?}: after {:?}", begun.elapsed());
+            kept.ends();
+        }
+    }
 }
+
+#[test]
+fn a_keeper_that_takes_the_place_of_another_one_goes_on_with_its_count() {
+    let counted = "waited=$((waited + step))\n";
+    assert_eq!(KEEPER.matches(counted).count(), 1);
+    // As where no process can be started, after each pause; one goes by the clock alone, and one has none.
+    let of_clock = KEEPER.replace(counted, ":\n    exit 3\n");
+    let blind = KEEPER.replace(counted, &format!("{counted}    exit 3\n")).replace("/proc/uptime", "/proc/none");
+    for script in [of_clock, blind] {
+        let times = Times { looks: NEVER, first: NEVER, life: 100 };
+        Kept::of(None, &["bash", "--norc", "--posix"], times, &script).ends();
+    }
+}
+
+#[test]
+fn a_machine_that_boots_is_given_its_time_until_its_lease_is_renewed_for_the_first_time() {
+    for shell in shells() {
+        let mut kept = Kept::of(None, &shell, Times { looks: 5, first: NEVER, life: 0 }, KEEPER);
+        let end = Instant::now() + Duration::from_secs(2);
+        while Instant::now() < end {
+            assert!(lives(kept.keeper.id()), "{shell:?} ended a machine that was booting");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        kept.renew(SystemTime::now() + Duration::from_secs(5));
+        kept.ends();
+        let mut never_there = Kept::of(None, &shell, Times { looks: NEVER, first: 5, life: 0 }, KEEPER);
+        never_there.ends();
+    }
+}
+
+#[test]
+fn a_host_that_is_the_machine_is_powered_off() {
+    // busybox is not asked: its shell knows a `poweroff` of its own.
+    for shell in shells().into_iter().filter(|shell| shell[0] != "busybox") {
+        let scratch = std::env::temp_dir().join(format!("sky{:08x}", rand::random::<u32>()));
+        std::fs::create_dir_all(scratch.join("bin")).unwrap();
+        // The orderly way is not there, as on a host without systemd.
+        for (program, status) in [("systemctl", 1), ("shutdown", 1), ("poweroff", 0)] {
+            let file = scratch.join("bin").join(program);
+            let script =
+                format!("#!/bin/sh\necho {program}\"${{*:+ }}$*\" >>'{}/asked'\nexit {status}\n", scratch.display());
+            std::fs::write(&file, script).unwrap();
+            std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o755)).unwrap();
+        }
+        let folder = scratch.join("node");
+        let keeper = Keeper::new(folder.to_str().unwrap(), Duration::ZERO).end(KeeperEnd::PowerOff);
+        let arguments: Vec<String> = keeper.arguments();
+        let mut command = Command::new(shell[0]);
+        command.args(&shell[1..]).args(["-c", KEEPER, "keeper"]).args(arguments);
+        let path = std::env::var("PATH").unwrap();
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        // What it waits with ends with it.
+        let mut keeper =
+            command.env("PATH", format!("{}/bin:{path}", scratch.display())).process_group(0).spawn().unwrap();
+        let end = Instant::now() + Duration::from_secs(30);
+        let asked = || std::fs::read_to_string(scratch.join("asked")).unwrap_or_default();
+        while !asked().ends_with("\npoweroff\n") && Instant::now() < end {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        let waits = lives(keeper.id());
+        let group = rustix::process::Pid::from_child(&keeper);
+        rustix::process::kill_process_group(group, rustix::process::Signal::KILL).unwrap();
+        keeper.wait().unwrap();
+        let (asked, kept_folder) = (asked(), folder.is_dir());
+        std::fs::remove_dir_all(&scratch).unwrap();
+        assert_eq!(asked, "systemctl poweroff --no-wall\nshutdown -P now\npoweroff\n", "{shell:?}");
+        assert!(waits && kept_folder, "{shell:?}: it waits until the power is off");
+    }
+}
+
+#[test]
+fn a_keeper_is_started_by_its_command() {
+    let folder = std::env::temp_dir().join(format!("sky{:08x}", rand::random::<u32>())).join("node");
+    let command = Keeper::new(folder.to_str().unwrap(), Duration::from_secs(3600)).ends_in(Duration::from_millis(200));
+    let command = command.command();
+    let words: Vec<&str> = command.iter().map(String::as_str).collect();
+    let begun = Instant::now();
+    let mut keeper = spawn(words[0], &words[1..], None);
+    while lives(keeper.id()) && begun.elapsed() < Duration::from_secs(30) {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let ended = !lives(keeper.id());
+    keeper.kill().unwrap();
+    assert!(keeper.wait().unwrap().success() && ended);
+    std::fs::remove_dir_all(folder.parent().unwrap()).unwrap();
+}
+
+#[test]
+fn a_keeper_looks_more_often_than_the_lease_is_renewed_and_a_little_longer_than_it_lasts() {
+    let of = |seconds| Keeper::new("/m", Duration::from_secs_f64(seconds));
+    assert_eq!(of(60.0).arguments(), ["/m", "8", "10", "10", "0", "exit"]);
+    assert_eq!(of(2.0).arguments(), ["/m", "0.250", "10", "10", "0", "exit"]);
+    assert_eq!(of(0.0).arguments()[1], "0.013");
+    let (mark, hour) = ("m".to_owned(), Duration::from_secs(3600));
+    let all = of(60.0).boot(hour).ends_in(hour).end(KeeperEnd::Processes { mark });
+    assert_eq!(all.arguments(), ["/m", "8", "10", "450", "360000", "processes", "m"]);
+    let at_once = of(60.0).ends_in(Duration::ZERO).end(KeeperEnd::PowerOff);
+    assert_eq!(at_once.arguments(), ["/m", "8", "10", "10", "1", "off"]);
+    let longest = of(60.0).boot(Duration::MAX).ends_in(Duration::MAX).arguments();
+    assert_eq!(longest[3..5], ["4294967295", "94608000000"]);
+}
+
+/// More looks than a test takes.
+const NEVER: u32 = 1_000_000;

@@ -2,19 +2,24 @@
 //!
 //! `<root>/<pool>/<node>/machine.json` is there from the moment a machine is. Whoever adds one holds a lock on `<root>`.
 
+use std::collections::BTreeSet;
 use std::fs::{DirBuilder, File};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
 
 use rustix::fs::{FlockOperation, flock};
 use sha2::{Digest, Sha256};
 
 use super::claims::{ADDRESS, DEVICES, free_address, free_devices};
+use super::held::{self, Written};
 use super::marked::user;
 use crate::error::{Error, ErrorKind, Result};
 use crate::ids::{LaunchId, MachineId, MachineNumber, OfferId, PoolId};
-use crate::provider::{Facts, LaunchBatch, LaunchRequest, Machine, MachineReport, MachineState, Place, client};
+use crate::provider::{
+    Facts, LaunchBatch, LaunchRequest, Machine, MachineReport, MachineState, Place, PoolRecord, PoolRequest, client,
+};
 use crate::spec::hex;
 
 /// The folder that holds all pools of this user on this host.
@@ -64,6 +69,29 @@ impl Folders {
         Ok(self.root.join(pool).join(node))
     }
 
+    /// Makes a pool's folder, and a record in it that says whose it is and is held until it is dropped.
+    pub(super) fn prepare(&self, pool: &PoolRequest) -> Result<File> {
+        let folder = self.pool(&pool.pool)?;
+        self.make_root()?;
+        let failed = |error: io::Error| cannot("make", &folder, error);
+        make_private(&folder).map_err(failed)?;
+        Written::new(&pool.owner, pool.lease).hold(&folder).map_err(failed)
+    }
+
+    /// The pools that have a folder. One lives whose client does, or any process with one of these marks.
+    pub(super) fn pools(&self, marks: &BTreeSet<String>, now: SystemTime) -> Result<Vec<PoolRecord>> {
+        let mut pools = Vec::new();
+        for folder in subfolders(&self.root).map_err(|error| cannot("read", &self.root, error))? {
+            let Some(name) = folder.file_name().and_then(|name| name.to_str()) else { continue };
+            let written = Written::read(&folder).unwrap_or_else(|| Written::new("", UNSAID_LEASE));
+            let lives = held::is_held(&folder) || marks.iter().any(|mark| pool_of(mark) == Some(name));
+            let expires =
+                if lives { now } else { changed(&folder).unwrap_or(now) } + written.lease().min(LONGEST_LEASE);
+            pools.push(PoolRecord::new(PoolId::new(name), expires).owner(written.owner));
+        }
+        Ok(pools)
+    }
+
     /// Makes a machine's folder and record, or finds those of an earlier call for the same launch. `devices` are the accelerators of the host.
     pub(super) fn create(&self, batch: &LaunchBatch, request: &LaunchRequest, devices: &[String]) -> Result<Machine> {
         let id = machine_id(request)?;
@@ -85,6 +113,8 @@ impl Folders {
         // Made beside its place and moved there, so that no folder is ever seen without its record.
         let parent = self.pool(&request.pool)?;
         make_private(&parent).map_err(failed)?;
+        // Held only while the machine is made: it is the record of whoever has prepared the pool that says that its client lives.
+        let _record = Written::new("", request.lease).hold(&parent).map_err(failed)?;
         let new = parent.join(format!(".new-{:016x}", rand::random::<u64>()));
         make_private(&new).map_err(failed)?;
         let made = serde_json::to_vec_pretty(&machine)
@@ -97,6 +127,13 @@ impl Folders {
             let _ = remove_all(&new);
         }
         made.map(|()| machine).map_err(failed)
+    }
+
+    /// What is free on the disk of the root, which may have to be made yet.
+    pub(super) fn disk_gib(&self) -> Option<u32> {
+        let root = std::path::absolute(&self.root).ok()?;
+        let found = root.ancestors().find_map(|folder| rustix::fs::statvfs(folder).ok())?;
+        u32::try_from(found.f_bavail.saturating_mul(found.f_frsize) >> 30).ok()
     }
 
     /// The machines of a pool that have a folder.
@@ -217,6 +254,19 @@ fn split(machine: &MachineId) -> Result<(&str, &str)> {
     Ok((simple(pool)?, simple(node)?))
 }
 
+/// The pool that a mark names.
+fn pool_of(mark: &str) -> Option<&str> {
+    Some(mark.rsplit_once('.')?.0)
+}
+
+/// When something was last made in a pool's folder or in those of its machines.
+fn changed(folder: &Path) -> Option<SystemTime> {
+    let machines = subfolders(folder).ok()?;
+    let files =
+        machines.iter().map(|machine| machine.join(RECORD)).chain([folder.to_owned(), folder.join(held::RECORD)]);
+    files.filter_map(|file| file.metadata().ok()?.modified().ok()).max()
+}
+
 /// A name that is one component of a path and nothing else.
 fn simple(name: &str) -> Result<&str> {
     let plain = name.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c));
@@ -310,6 +360,10 @@ fn cannot(what: &str, path: &Path, error: io::Error) -> Error {
 /// Names the folder of all pools.
 const ROOT: &str = "SKYWARD_RUNTIME_DIR";
 const RECORD: &str = "machine.json";
+/// The lease of a pool whose record does not say it.
+const UNSAID_LEASE: Duration = Duration::from_secs(3600);
+/// More than anybody waits, and less than a clock can count.
+const LONGEST_LEASE: Duration = Duration::from_secs(366 * 24 * 3600);
 /// Bytes that a node of one worker writes until it is ready.
 const ROOM: usize = 64 << 10;
 /// A Unix socket's path has at most 107 bytes, and the agent's and workers' names below the folder need some.

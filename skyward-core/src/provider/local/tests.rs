@@ -4,6 +4,7 @@ use std::sync::Mutex;
 
 use super::*;
 use crate::ids::{Attempt, LaunchId, MachineNumber};
+use crate::provider::Market;
 use crate::remote::Command;
 use crate::spec::Accelerator;
 
@@ -320,6 +321,68 @@ fn an_offer_is_cut_to_what_a_node_asks_for() {
     assert_eq!(fits(&Requirements { cpus: Some(9), ..Requirements::default() }), None);
     assert_eq!(fits(&Requirements { memory_gib: Some(65), ..Requirements::default() }), None);
     assert_eq!(fitted(Offer::new("host", "here", 8, 64), &wants(Accelerator::new("H200", 1))), None);
+}
+
+#[tokio::test]
+async fn what_this_host_cannot_serve_is_refused_by_name() {
+    let host = Host::new();
+    let offer = host.local.offers(&Requirements::default()).await.unwrap().remove(0);
+    assert_eq!(offer.architecture, Architecture::of_client());
+    // Its root may have to be made yet.
+    let disk = offer.disk_gib.unwrap();
+    let checked = crate::provider::Checked::new(Arc::new(host.local.clone()));
+    checked.candidates(&Requirements { disk_gib: Some(disk / 2), ..Requirements::default() }).await.unwrap();
+    let spot = Requirements { market: Market::Spot, ..Requirements::default() };
+    let place = Requirements { places: vec!["eu-west-1a".to_owned()], ..Requirements::default() };
+    let large = Requirements { disk_gib: Some(u32::MAX), ..Requirements::default() };
+    for (wanted, lacks) in [
+        (spot, "a spot price".to_owned()),
+        (place, "a place among eu-west-1a".to_owned()),
+        (large, format!("{} GiB of disk", u32::MAX)),
+    ] {
+        assert_eq!(host.local.offers(&wanted).await.unwrap(), []);
+        let error = checked.candidates(&wanted).await.unwrap_err();
+        assert_eq!(error.message(), format!("the provider local has nothing with {lacks}"));
+        let hint = error.hint().unwrap();
+        assert!(hint.starts_with("host in this host (") && hint.contains(&format!("does not have: {lacks}")), "{hint}");
+    }
+    assert!(!host.root.exists(), "nothing is made by asking");
+}
+
+#[tokio::test]
+async fn a_pool_lives_for_as_long_as_its_client_or_a_process_of_it_does() {
+    let host = Host::new();
+    let pool = PoolId::random();
+    let client = Local::new().runtime_dir(&host.root);
+    let mut request = PoolRequest::new(pool.clone(), Duration::from_secs(60));
+    request.owner = "ada".to_owned();
+    client.prepare(&request).await.unwrap();
+    let lives = async || {
+        let record = host.local.pools().await.unwrap().into_iter().find(|record| record.pool == pool).unwrap();
+        assert_eq!(record.owner, "ada");
+        record.expires > SystemTime::now()
+    };
+    let long_ago = || {
+        let folder = host.root.join(pool.as_str());
+        let machines = std::fs::read_dir(&folder).unwrap().flatten().map(|entry| entry.path().join("machine.json"));
+        for path in machines.chain([folder.join("pool.json"), folder.clone()]) {
+            if let Ok(file) = std::fs::File::open(path) {
+                file.set_modified(SystemTime::now() - Duration::from_secs(3600)).unwrap();
+            }
+        }
+    };
+    long_ago();
+    assert!(lives().await, "its client lives, and has no machine");
+    let machine = host.launch(&pool, 0).await;
+    host.run(&machine, "setsid sleep 600 >/dev/null 2>&1 &").await;
+    // As when its process ends.
+    drop(client);
+    long_ago();
+    assert!(lives().await, "a process of its machine runs");
+    marked::end(&machine.id, Looks::Twice, PATIENCE).unwrap();
+    assert!(!lives().await);
+    host.local.teardown(&pool).await.unwrap();
+    assert!(host.local.pools().await.unwrap().is_empty());
 }
 
 #[tokio::test]

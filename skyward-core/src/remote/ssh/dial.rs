@@ -1,7 +1,9 @@
 //! From a target to a connection: addresses, bastions, host keys, login.
 
 use std::io;
+use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use russh::ChannelOpenFailure::{AdministrativelyProhibited, ConnectFailed, ResourceShortage};
 use russh::Error::NoCommonAlgo;
@@ -10,7 +12,7 @@ use russh::keys::PublicKey;
 use russh::{AlgorithmKind, Preferred, cipher, mac};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, lookup_host};
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, timeout, timeout_at};
 
 use super::connection::{Client, Connection, Refusal, SessionError, Shared};
 use super::login::log_in;
@@ -119,18 +121,38 @@ async fn tcp(target: &Target) -> Result<TcpStream> {
             .with_hint("check the name; a host of ~/.ssh/config is not known here: give its address")
     };
     let addresses = lookup_host((address, port)).await.map_err(|error| unresolved(error.to_string()))?;
+    let last = match first_of(&addresses.collect::<Vec<_>>()).await {
+        Ok(stream) => {
+            // Small frames do not wait for more; a system that refuses this is only slower.
+            let _ = stream.set_nodelay(true);
+            return Ok(stream);
+        }
+        Err(last) => last,
+    };
+    Err(last.map_or_else(|| unresolved("it has no address".into()), |error| unreachable(target, error)))
+}
+
+/// Connects to the first address that answers, and goes through them again while one of them neither answers nor
+/// refuses: the system asks a silent address at ever longer intervals, and so would reach a host that boots, or that
+/// has a second address, many seconds late.
+///
+/// # Errors
+///
+/// The last refusal, once all have refused; none where there is no address.
+async fn first_of(addresses: &[SocketAddr]) -> Result<TcpStream, Option<io::Error>> {
+    let mut silent = true;
     let mut last = None;
-    for address in addresses {
-        match TcpStream::connect(address).await {
-            Ok(stream) => {
-                // Small frames do not wait for more; a system that refuses this is only slower.
-                let _ = stream.set_nodelay(true);
-                return Ok(stream);
+    while silent {
+        silent = false;
+        for address in addresses {
+            match timeout(SILENT, TcpStream::connect(address)).await {
+                Ok(Ok(stream)) => return Ok(stream),
+                Ok(Err(error)) => last = Some(error),
+                Err(_) => silent = true,
             }
-            Err(error) => last = Some(error),
         }
     }
-    Err(last.map_or_else(|| unresolved("it has no address".into()), |error| unreachable(target, error)))
+    Err(last)
 }
 
 fn unreachable(target: &Target, error: io::Error) -> Error {
@@ -254,3 +276,37 @@ const MACS: &[mac::Name] = &[mac::HMAC_SHA256_ETM, mac::HMAC_SHA512_ETM, mac::HM
 const WINDOW: u32 = 8 << 20;
 /// Packets of a channel that wait for their reader. When they are full, the whole connection waits.
 const CHANNEL_MESSAGES: usize = 4096;
+/// How long an address may be silent before it is asked anew.
+const SILENT: Duration = Duration::from_secs(3);
+
+#[cfg(test)]
+mod tests {
+    use tokio::net::{TcpListener, TcpSocket};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn an_address_that_is_silent_does_not_hide_the_next_one() {
+        // A server whose queue is full answers nobody.
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+        let full = socket.listen(0).unwrap();
+        let mut queued = Vec::new();
+        while let Ok(stream) = timeout(Duration::from_millis(300), TcpStream::connect(full.local_addr().unwrap())).await
+        {
+            queued.push(stream.unwrap());
+        }
+        let good = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let addresses = [full.local_addr().unwrap(), good.local_addr().unwrap()];
+        let reached = timeout(10 * SILENT, first_of(&addresses)).await.expect("the second address answers");
+        assert_eq!(reached.unwrap().peer_addr().unwrap(), addresses[1]);
+    }
+
+    #[tokio::test]
+    async fn addresses_that_all_refuse_are_not_asked_again() {
+        let closed = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
+        let refused = timeout(10 * SILENT, first_of(&[closed, closed])).await.expect("it ends");
+        assert_eq!(refused.unwrap_err().unwrap().kind(), io::ErrorKind::ConnectionRefused);
+        assert!(first_of(&[]).await.unwrap_err().is_none());
+    }
+}

@@ -3,6 +3,9 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use ring::rand::{SecureRandom, SystemRandom};
+use russh::keys::ssh_key::LineEnding;
+use russh::keys::ssh_key::private::Ed25519Keypair;
 use russh::keys::{PrivateKey, decode_secret_key};
 
 use crate::error::{Error, ErrorKind, Result};
@@ -57,6 +60,51 @@ impl Key {
         let agent = std::env::var_os("SSH_AUTH_SOCK").map(|_| Self::agent());
         let files = ["~/.ssh/id_ed25519", "~/.ssh/id_ecdsa"].into_iter().filter(|path| home(Path::new(path)).is_file());
         agent.into_iter().chain(files.map(Self::file)).collect()
+    }
+}
+
+/// A new Ed25519 key: of a client that logs in, or of a host that proves itself with it.
+///
+/// ```
+/// use skyward_core::remote::ssh::{HostKeys, Key, KeyPair};
+///
+/// let client = KeyPair::generate()?;
+/// let key = Key::memory(client.private().clone());
+/// assert!(client.public().starts_with("ssh-ed25519 "));
+/// let trusted = HostKeys::pinned(KeyPair::generate()?.public());
+/// # let _ = (key, trusted);
+/// # Ok::<(), skyward_core::Error>(())
+/// ```
+#[derive(Debug, Clone)]
+pub struct KeyPair {
+    private: Secret,
+    public: String,
+}
+
+impl KeyPair {
+    /// Makes one from the system's random numbers.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Io`] when the system has none.
+    pub fn generate() -> Result<Self> {
+        let failed = |why: String| Error::new(ErrorKind::Io, format!("cannot make an Ed25519 key: {why}"));
+        let mut seed = [0_u8; 32];
+        SystemRandom::new().fill(&mut seed).map_err(|_| failed("the system has no random numbers".to_owned()))?;
+        let key = PrivateKey::from(Ed25519Keypair::from_seed(&seed));
+        let private = key.to_openssh(LineEnding::LF).map_err(|error| failed(error.to_string()))?;
+        let public = key.public_key().to_openssh().map_err(|error| failed(error.to_string()))?;
+        Ok(Self { private: private.as_str().into(), public })
+    }
+
+    /// The text of the private key's file.
+    pub fn private(&self) -> &Secret {
+        &self.private
+    }
+
+    /// The public key in one line, `ssh-ed25519 AAAA…`.
+    pub fn public(&self) -> &str {
+        &self.public
     }
 }
 
@@ -130,6 +178,15 @@ mod tests {
         assert!(!format!("{broken:?}").contains("c2VjcmV0"), "{broken:?}");
         let gone = read_file(Path::new("/no/such/key"), None).await.unwrap_err();
         assert!(gone.message().contains("/no/such/key"), "{gone}");
+    }
+
+    #[tokio::test]
+    async fn a_new_key_can_be_used_is_like_no_other_and_not_shown() {
+        let pair = KeyPair::generate().unwrap();
+        let read = decode(pair.private().clone(), None, "new".into()).await.unwrap();
+        assert_eq!(read.public_key().to_openssh().unwrap(), pair.public());
+        assert_ne!(KeyPair::generate().unwrap().public(), pair.public());
+        assert!(!format!("{pair:?}").contains("PRIVATE KEY"), "{pair:?}");
     }
 
     #[test]

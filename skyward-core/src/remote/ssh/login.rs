@@ -44,7 +44,7 @@ pub(super) async fn log_in(handle: &mut Handle<Client>, target: &Target, lost: &
             },
             Source::Memory { pem, passphrase } => {
                 let key = key::decode(pem.clone(), passphrase.clone(), "of memory".into()).await?;
-                attempt.key(key, "of memory").await?
+                attempt.key(key, "memory").await?
             }
         };
         if done {

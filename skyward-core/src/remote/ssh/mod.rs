@@ -32,7 +32,7 @@ use super::{ByteStream, Command, CommandOutput, OnLine, Remote};
 use crate::error::{Error, ErrorKind, ErrorStatus, Result};
 
 pub use self::host_keys::HostKeys;
-pub use self::key::Key;
+pub use self::key::{Key, KeyPair};
 pub use self::target::Target;
 
 /// A host that is reached by SSH.

@@ -20,7 +20,7 @@ pub(super) fn to(name: &str) -> Vec<&'static str> {
 }
 
 /// Insertions, deletions and replacements between two words.
-fn distance(from: &str, to: &str) -> usize {
+pub(crate) fn distance(from: &str, to: &str) -> usize {
     let to: Vec<char> = to.chars().collect();
     let mut row: Vec<usize> = (0..=to.len()).collect();
     for (i, a) in from.chars().enumerate() {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::trial::{BRIEF, LONGEST, LOOKS, PAUSE, trial};
-use crate::provider::Provider;
+use crate::provider::{Provider, Reason};
 use crate::remote::Command;
 use crate::testkit::Violation;
 
@@ -210,6 +210,58 @@ pub async fn keeper_ends_the_machine(provider: &(impl Provider + Clone)) -> Resu
     .await
 }
 
+/// Where the provider says that a keeper ends each machine, one ends the machine that is launched [with an end](crate::provider::LaunchRequest::ends_in) then, though its lease is renewed.
+///
+/// # Errors
+///
+/// What was seen.
+///
+/// # Cancel safety
+///
+/// Dropping the future may leave the machine.
+pub async fn keeper_ends_the_machine_at_its_time(provider: &(impl Provider + Clone)) -> Result<(), Violation> {
+    trial("keeper_ends_the_machine_at_its_time", provider, async |trial| {
+        if !provider.capabilities().keeper {
+            println!("{}: keeper_ends_the_machine_at_its_time is skipped: it has no keeper", provider.name());
+            return Ok(());
+        }
+        let mut batch = trial.batch(&[0]).await?;
+        for request in &mut batch.requests {
+            (request.lease, request.boot, request.ends_in) = (LONG_LEASE, LONGEST, Some(SHORT_LIFE));
+        }
+        let begun = Instant::now();
+        let machine = trial.launch_batch("launch", &batch).await?.remove(0);
+        let place = trial.there(&machine).await?;
+        let remote = trial.connect(&machine).await?;
+        let renew = Command::script("touch -c -m \"$folder/lease\"").env("folder", &place.folder).deadline(SHORT_LIFE);
+        let most = SHORT_LIFE + provider.capabilities().settles_in + KEPT;
+        loop {
+            // One that is on its way out need not be reached any more.
+            let _ = timeout(SHORT_LIFE, remote.run(&renew, &|_| {})).await;
+            let report = trial.report(&machine.id).await?;
+            if report.state.is_over() {
+                let lived = begun.elapsed();
+                trial.require(lived + BRIEF >= SHORT_LIFE, || {
+                    format!(
+                        "the machine {} was to live for {SHORT_LIFE:?}, and after {lived:?} it is {report}",
+                        machine.id
+                    )
+                })?;
+                let reason = report.reason.is_none_or(|reason| reason == Reason::Expired);
+                trial.require(reason, || {
+                    format!("the time of the machine {} was over, and it is {report}", machine.id)
+                })?;
+                return trial.gone(&machine.id).await;
+            }
+            trial.require(begun.elapsed() < most, || {
+                format!("the machine {} was to live for {SHORT_LIFE:?}, and after {most:?} it is {report}", machine.id)
+            })?;
+            sleep(SHORT_LIFE / 16).await;
+        }
+    })
+    .await
+}
+
 /// Whether a process of this host runs; one that only waits to be reaped does not.
 fn lives(pid: &str) -> bool {
     std::fs::read_to_string(format!("/proc/{pid}/stat"))
@@ -218,5 +270,9 @@ fn lives(pid: &str) -> bool {
 
 /// The lease of a machine that nobody renews.
 const SHORT_LEASE: Duration = Duration::from_secs(4);
+/// The lease of a machine that is renewed.
+const LONG_LEASE: Duration = Duration::from_secs(60);
+/// After which time a machine ends whose lease is renewed.
+const SHORT_LIFE: Duration = Duration::from_secs(6);
 /// What a keeper gets to end what runs on its machine, on a host that is busy.
 const KEPT: Duration = Duration::from_secs(10);

@@ -9,8 +9,8 @@ use tokio::time::{Instant, sleep, timeout};
 use crate::error::Result as Answer;
 use crate::ids::{Attempt, LaunchId, MachineId, MachineNumber, PoolId};
 use crate::provider::{
-    Arriving, Checked, LaunchBatch, LaunchRequest, Machine, MachineReport, MachineState, Offer, Place, PoolRequest,
-    Provider, Requirements,
+    Arriving, Checked, LaunchBatch, LaunchRequest, Machine, MachineReport, MachineState, Offer, Place, PoolRecord,
+    PoolRequest, Provider, Requirements,
 };
 use crate::remote::Remote;
 use crate::spec::Limits;
@@ -41,7 +41,9 @@ where
 
 impl Trial<'_> {
     pub(super) fn prepared(&self) -> PoolRequest {
-        PoolRequest::new(self.pool.clone(), LONGEST)
+        let mut request = PoolRequest::new(self.pool.clone(), LONGEST);
+        request.owner = OWNER.to_owned();
+        request
     }
 
     /// A batch of machines with these numbers, of the cheapest offer.
@@ -85,6 +87,7 @@ impl Trial<'_> {
     /// Where a machine is, once it is there.
     pub(super) async fn there(&self, machine: &Machine) -> Result<Place, Violation> {
         let there = self.checked.until_there(&machine.id, Arriving { queue: LONGEST, pause: PAUSE }, |_| ()).await;
+        let there = there.map(|(place, _)| place);
         there.map_err(|error| Violation::new(self.clause, format!("the machine is never there: {error}")))
     }
 
@@ -93,6 +96,19 @@ impl Trial<'_> {
         let place = self.there(machine).await?;
         let reached = self.checked.connect(machine, &place).await;
         reached.map_err(|error| Violation::new(self.clause, format!("`connect` failed: {error}")))
+    }
+
+    /// What a value of the provider lists of the pool.
+    pub(super) async fn record(&self, provider: &dyn Provider) -> Result<Option<PoolRecord>, Violation> {
+        let pools = self.ask("pools", provider.pools()).await?;
+        let mut of_pool = pools.into_iter().filter(|record| record.pool == self.pool);
+        let (first, second) = (of_pool.next(), of_pool.next());
+        self.require(second.is_none(), || format!("`pools` lists one pool as {first:?} and {second:?}"))?;
+        Ok(first)
+    }
+
+    pub(super) fn violation(&self, found: impl Into<String>) -> Violation {
+        Violation::new(self.clause, found)
     }
 
     pub(super) async fn list(&self) -> Result<Vec<Machine>, Violation> {
@@ -182,6 +198,8 @@ pub(in crate::testkit) async fn ask<T>(
     }
 }
 
+/// Who starts the pools.
+pub(super) const OWNER: &str = "ada at a workstation";
 /// What any call, and the way of a machine from its end to being gone, may take.
 pub(super) const LONGEST: Duration = Duration::from_secs(600);
 pub(super) const PAUSE: Duration = Duration::from_secs(2);

@@ -1,4 +1,4 @@
-# Claims a slot for a machine and starts its keeper. The lines before this one set: machine name launch pool node pause looks period devices wanted ending keeper.
+# Claims a slot for a machine and starts its keeper. The lines before this one set: machine name launch pool node keeping life lease period owner devices wanted ending keeper.
 eval "$ending"
 if [ "$((${#base} + 11))" -gt 60 ]; then
     fail "the path $base/$name has $((${#base} + 11)) bytes, and sockets below it need it to have at most 60: give the host a shorter folder"
@@ -114,6 +114,13 @@ give_up() {
 }
 trap give_up EXIT
 
+# When its life is over, by the clock that begins with the boot.
+ends=
+if [ "$life" -gt 0 ]; then
+    look_up_uptime
+    ends=${uptime:+$((uptime + life))}
+fi
+
 # Writes a file. A shell's own printf may not say why it cannot.
 write() {
     printf '%s\n' "$2" >"$1" || printf '%s\n' "$2" | cat >"$1"
@@ -127,7 +134,10 @@ slot $free
 devices $given
 address ${address:-127.0.0.1}
 boot $boot
-period $period"
+period $period
+lease $lease
+owner $owner
+ends $ends"
 [ ! -e "$folder" ] || rm -rf "$folder"
 mkdir "$folder"
 # Nobody has renewed it yet.
@@ -138,7 +148,7 @@ flock -s -n 4 || :
 # It has nothing of this program but the claim, and runs none of the files that bash may run first.
 shell=sh
 ! command -v bash >/dev/null || shell='bash --norc --posix'
-setsid $shell -c "$keeper" keeper "$folder" "$pause" "$looks" "$machine" "$file" "$share" </dev/null >/dev/null 2>&1 8<&- 5<&- &
+setsid $shell -c "$keeper" keeper "$folder" $keeping "$machine" "$file" "$share" </dev/null >/dev/null 2>&1 8<&- 5<&- &
 trap - EXIT
 echo "keeper $!" >>"$file"
 tell "$file" "$folder"

@@ -16,9 +16,10 @@ look_up_keeper() {
 # keeper forks have it too. A number that became another process's does not count.
 keeps() {
     [ -O "/proc/$1" ] || return 1
-    words=$(tr '\0' '\n' 2>/dev/null <"/proc/$1/cmdline" | tail -n 7)
+    # Older keepers have fewer arguments, and a part of their script is before them here.
+    words=$(tr '\0' '\n' 2>/dev/null <"/proc/$1/cmdline" | tail -n 10)
     case $words in
-        "keeper
+        *"keeper
 $base/$name
 "*"
 $machine

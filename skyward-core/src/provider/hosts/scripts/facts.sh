@@ -4,6 +4,14 @@ read -r key kib rest </proc/meminfo
 [ "$key" != MemTotal: ] || echo "skyward-memory_kib $kib"
 { read -r limit </sys/fs/cgroup/memory.max; } 2>/dev/null || limit=max
 [ "$limit" = max ] || echo "skyward-memory_kib $((limit / 1024))"
+echo "skyward-architecture $(uname -m)"
+# The folder may have to be made yet.
+there=$base
+while [ ! -d "$there" ] && [ "$there" != "${there%/*}" ]; do
+    there=${there%/*}
+done
+disk=$(df -Pk "${there:-/}" 2>/dev/null | awk 'NR == 2 { print $4 }') || :
+[ -z "$disk" ] || echo "skyward-disk_kib $disk"
 if [ -e /proc/driver/nvidia ]; then
     if [ "$look" = close ] && found=$(nvidia-smi --query-gpu=name,memory.total --format=csv,noheader,nounits 2>/dev/null); then
         echo "$found" | sed 's/^/skyward-device /'

@@ -145,6 +145,8 @@ folder_of() {
 is_renewed() {
     look_up "$1" boot
     [ "$said" = "$boot" ] && [ -e "$2/lease" ] || return 1
+    look_up_remaining "$1"
+    [ "${remaining:-1}" -gt 0 ] || return 1
     look_up "$1" period
     : >"$claims/now"
     set -- "$said" $(stat -c %Y "$claims/now" "$2/lease" 2>/dev/null)
@@ -152,6 +154,28 @@ is_renewed() {
     # A clock that was set back does not let it live for ever.
     age=$(($2 - $3))
     [ "${age#-}" -le "$1" ]
+}
+
+# Looks up how long this host is up, in hundredths of a second: `uptime`, empty where that cannot be read.
+look_up_uptime() {
+    uptime=
+    { read -r uptime rest </proc/uptime; } 2>/dev/null || :
+    case $uptime in
+        *[!0-9.]* | *.*.*) uptime= ;;
+        # As a number of its own the fraction would be read as an octal one.
+        [0-9]*.??) uptime=$((${uptime%.*} * 100 + 1${uptime#*.} - 100)) ;;
+        *) uptime= ;;
+    esac
+}
+
+# Looks up what is left of the life of the machine with this record, in hundredths of a second: `remaining`, empty where it has no end, or one that cannot be told.
+look_up_remaining() {
+    remaining=
+    look_up "$1" ends
+    if [ -n "$said" ]; then
+        look_up_uptime
+        remaining=${uptime:+$((said - uptime))}
+    fi
 }
 
 # Looks up what other users have: `elsewhere`, a line for each, with the slot, the accelerators behind a dot, and the user. Fails where not all of it can be seen.
@@ -204,10 +228,12 @@ EOF
     user=
 }
 
-# Tells the record in a file, of the machine in a folder.
+# Tells the record in a file, of the machine in a folder, and what is left of its life.
 tell() {
     while read -r line; do
         printf 'skyward-%s\n' "$line"
     done <"$1"
+    look_up_remaining "$1"
+    [ -z "$remaining" ] || printf 'skyward-remaining %s\n' "$remaining"
     printf 'skyward-folder %s\nskyward-end\n' "$2"
 }

@@ -1,0 +1,24 @@
+# Tells the pools of which this user has something here: for each claim the pool, its owner, the lease in milliseconds, and whether its machine lives or how many seconds ago it did.
+for file in "$claims"/slot-*; do
+    is_record "$file" || continue
+    look_up "$file" machine
+    machine=$said
+    folder_of "$machine"
+    age=
+    if ! held "$file" && ! is_renewed "$file" "$folder"; then
+        if [ ! -e "$folder" ]; then
+            found=$(members "$machine") || fail "no process can be started to look for those of the machine"
+            [ -n "$found" ] || continue
+        fi
+        # The keeper touches the record now and then. Both times are of the same file system.
+        : >"$claims/now"
+        times=$(stat -c %Y "$claims/now" "$file") || continue
+        age=$((${times%%[!0-9]*} - ${times##*[!0-9]}))
+        [ "$age" -ge 0 ] || age=0
+    fi
+    for key in pool owner lease; do
+        look_up "$file" "$key"
+        printf 'skyward-%s %s\n' "$key" "$said"
+    done
+    printf 'skyward-age %s\nskyward-end\n' "$age"
+done

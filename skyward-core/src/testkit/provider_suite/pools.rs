@@ -1,0 +1,53 @@
+//! Clauses on `pools`.
+
+use std::time::SystemTime;
+
+use tokio::time::{Instant, sleep};
+
+use super::trial::{OWNER, PAUSE, trial};
+use crate::provider::{PoolRecord, Provider};
+use crate::testkit::Violation;
+
+/// `pools` lists a pool with its owner while something of it is there, also to another process, which is `again`, another value of the same provider: as long as a machine of it lives it has
+/// not expired. When it is torn down it is listed no more.
+///
+/// # Errors
+///
+/// What was seen.
+///
+/// # Cancel safety
+///
+/// Dropping the future may leave the machine.
+pub async fn pools_lists_what_is_there(
+    provider: &(impl Provider + Clone),
+    again: &(impl Provider + Clone),
+) -> Result<(), Violation> {
+    trial("pools_lists_what_is_there", provider, async |trial| {
+        let never = trial.record(again).await?;
+        trial.require(never.is_none(), || format!("a pool that never was is listed as {never:?}"))?;
+        let machine = trial.launch(0).await?;
+        for (by, told) in [("", trial.record(provider).await?), (" by another value", trial.record(again).await?)] {
+            let record = told.ok_or_else(|| {
+                trial.violation(format!("the machine {} is there, and `pools`{by} does not list its pool", machine.id))
+            })?;
+            let PoolRecord { owner, expires, .. } = &record;
+            trial.require(owner == OWNER, || format!("`{OWNER}` started the pool, and `pools`{by} says `{owner}`"))?;
+            trial.require(*expires > SystemTime::now(), || {
+                format!("the machine {} lives, and `pools`{by} says that its pool has expired", machine.id)
+            })?;
+        }
+        trial.terminate(&machine.id).await?;
+        trial.gone(&machine.id).await?;
+        trial.ask("teardown", provider.teardown(&trial.pool)).await?;
+        let end = Instant::now() + provider.capabilities().settles_in;
+        loop {
+            let left = trial.record(again).await?;
+            if left.is_none() {
+                return Ok(());
+            }
+            trial.require(Instant::now() < end, || format!("the pool is torn down, and listed as {left:?}"))?;
+            sleep(PAUSE).await;
+        }
+    })
+    .await
+}
