@@ -30,6 +30,15 @@ mod ownership {}
 #[doc = include_str!("../docs/recovery.md")]
 mod recovery {}
 
+#[doc = include_str!("../docs/hangs.md")]
+mod hangs {}
+
+#[doc = include_str!("../docs/calls.md")]
+mod calls {}
+
+#[doc = include_str!("../docs/joblib.md")]
+mod joblib {}
+
 #[doc = include_str!("../docs/cancellation.md")]
 mod cancellation {}
 
@@ -49,3 +58,7 @@ mod docker {}
 
 #[doc = include_str!("../docs/costs.md")]
 mod costs {}
+
+#[cfg(feature = "aws")]
+#[doc = include_str!("../docs/aws.md")]
+mod aws {}

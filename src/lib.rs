@@ -44,16 +44,24 @@
 //! | feature | by default | what it adds |
 //! |---|---|---|
 //! | `macros` | yes | [`compute`] |
-//! | `plugins` | yes | [`plugins`]: JAX, Keras, PyTorch |
+//! | `plugins` | yes | [`plugins`]: JAX, Keras, PyTorch, joblib, scikit-learn |
 //! | `terminal` | yes | [`Terminal`]: progress and output for people, when asked for |
 //! | `ndarray` | no | arrays to and from `ndarray` |
 //! | `metrics` | no | what pools do, as numbers for the crate `metrics` |
 //! | `docker` | no | `provider::Docker`: nodes that are containers |
+//! | `aws` | no | `provider::Aws`: nodes that are instances of AWS EC2 |
 
 #[cfg(doctest)]
 mod doctests;
 
 pub use skyward_core::*;
+
+#[cfg(feature = "aws")]
+pub mod provider {
+    //! Obtain and release machines.
+    pub use skyward_aws::{Addressing, Aws};
+    pub use skyward_core::provider::*;
+}
 
 /// ```
 /// use skyward::payload::{Payload, PendingCompute, Streaming};
@@ -105,8 +113,8 @@ pub mod prelude {
     pub use skyward_core::provider::Docker;
     #[cfg(feature = "ssh")]
     pub use skyward_core::provider::{Host, Hosts};
-    pub use skyward_core::provider::{Local, Provider};
-    pub use skyward_core::spec::{Accelerator, ClusterInfo, Image, Limits, Nodes};
+    pub use skyward_core::provider::{Local, Market, Provider};
+    pub use skyward_core::spec::{Accelerator, Budget, ClusterInfo, Image, Limits, Nodes};
     #[cfg(feature = "terminal")]
     pub use skyward_core::terminal::Terminal;
 
@@ -117,6 +125,9 @@ pub mod prelude {
 /// What the macro's output names; not part of the public API.
 #[doc(hidden)]
 pub mod __private {
-    pub use skyward_core::payload::{Args, ComputeFn, Payload, PendingCompute, Source, StaticSource};
+    pub use skyward_core::error::Result;
+    pub use skyward_core::payload::declared::{Declared, DeclaredWhole, Items, Nothing, Optional, Something, Whole};
+    pub use skyward_core::payload::fit::{Class, Shape};
+    pub use skyward_core::payload::{Args, ComputeFn, Output, Payload, PendingCompute, Source, StaticSource};
     pub use std::sync::Arc;
 }

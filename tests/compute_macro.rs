@@ -18,7 +18,7 @@ enum Any {
     List(Vec<Any>),
 }
 
-#[skyward::compute(python = "tests/ui/payloads/train.py")]
+#[skyward::compute(python = "tests/ui/payloads/train.py", payload = Train)]
 fn train(epochs: u32, batch_size: u32, rate: Option<f64>, name: Option<&str>) -> BTreeMap<String, f64>;
 
 #[skyward::compute(python = "tests/ui/payloads/../payloads/train.py", entry = "options")]
@@ -70,6 +70,49 @@ fn failing(x: i64) {
 }
 const RAISES_AT: u32 = line!() - 3;
 
+#[skyward::compute(python = "tests/payloads/fields.py", entry = "describe", payload = Described)]
+fn described(values: Vec<f64>) -> Summary;
+
+#[skyward::compute(python = "tests/payloads/fields.py", entry = "describe", payload = MisspeltPayload)]
+fn misspelt(values: Vec<f64>) -> Option<Misspelt>;
+
+#[skyward::compute(python = "tests/payloads/fields.py", entry = "scores", payload = Streamed)]
+fn streamed(count: u32) -> Streaming<Misspelt>;
+
+#[skyward::compute(python = "tests/payloads/fields.py", entry = "describe", payload = OfAnyType)]
+fn of_any_type<T: serde::de::DeserializeOwned + Send + 'static>(values: Vec<f64>) -> T;
+
+#[derive(serde::Deserialize)]
+#[expect(dead_code, reason = "only its fields' names are looked at")]
+struct Summary {
+    mean: f64,
+    spread: f64,
+    note: Option<String>,
+}
+
+#[derive(serde::Deserialize)]
+#[expect(dead_code, reason = "only its fields' names are looked at")]
+struct Misspelt {
+    mean: f64,
+    #[serde(rename = "spraed")]
+    spread: f64,
+}
+
+/// Clippy has nothing to say of arguments that Python asks for.
+mod wide {
+    #![deny(clippy::pedantic)]
+
+    #[skyward::compute]
+    pub(super) fn many(a: u8, b: u8, c: u8, d: u8, e: u8, f: u8, g: u8, h: u8, name: String) -> u8 {
+        "return a + b + c + d + e + f + g + h + len(name)"
+    }
+
+    #[skyward::compute]
+    pub(super) fn flags(a: bool, b: bool, c: bool, d: bool) -> bool {
+        "return a and b and c and d"
+    }
+}
+
 #[allow(clippy::unwrap_used, reason = "it is for tests only")]
 fn arguments<T: skyward::payload::Output>(call: PendingCompute<T>) -> BTreeMap<String, Any> {
     value::decode(&call.into_task().unwrap().args).unwrap()
@@ -93,7 +136,13 @@ fn a_source_is_made_once_and_known_before_any_call() {
     let first = train(1, 2, None, None);
     let second = train(3, 4, Some(0.5), None);
     assert!(std::sync::Arc::ptr_eq(first.source(), second.source()));
-    assert!(std::sync::Arc::ptr_eq(first.source(), &<train as ComputeFn>::source()));
+    assert!(std::sync::Arc::ptr_eq(first.source(), &<Train as ComputeFn>::source()));
+}
+
+#[test]
+fn there_may_be_many_arguments() {
+    assert_eq!(arguments(wide::many(1, 2, 3, 4, 5, 6, 7, 8, "x".to_owned())).len(), 9);
+    assert_eq!(arguments(wide::flags(true, true, true, false))["d"], Any::Bool(false));
 }
 
 #[test]
@@ -203,4 +252,24 @@ except ValueError as error:
         String::from_utf8(output.stdout).unwrap(),
         format!("tests/compute_macro.rs:{RAISES_AT}: 3 is wrong\n  as it is")
     );
+}
+
+#[test]
+fn fields_that_python_does_not_return_are_told_before_anything_starts() {
+    let checked = |builder: skyward::pool::PoolBuilder| builder.check();
+    checked(skyward::pool::Pool::builder().payload::<Described>()).unwrap();
+    <Train as ComputeFn>::check().unwrap();
+    <OfAnyType as ComputeFn>::check().unwrap();
+
+    let error = checked(skyward::pool::Pool::builder().payload::<MisspeltPayload>()).unwrap_err();
+    assert_eq!(error.kind(), skyward::error::ErrorKind::InvalidSpec);
+    assert_eq!(
+        error.message(),
+        "the result of `describe` does not fit its Rust type: `Misspelt` asks for the field `spraed`, \
+         which the class `Summary` (tests/payloads/fields.py:11:7) does not have"
+    );
+    assert!(error.hint().unwrap().starts_with("did you mean `spread`?"), "{error}");
+
+    let error = <Streamed as ComputeFn>::check().unwrap_err();
+    assert!(error.message().contains("the class `Score` (tests/payloads/fields.py:16:7)"), "{error}");
 }

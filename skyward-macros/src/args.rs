@@ -15,6 +15,10 @@ pub(crate) struct Options {
     pub(crate) entry: Option<LitStr>,
     /// The file of the folder that has the entry.
     pub(crate) main: Option<LitStr>,
+    /// Rust's signature is not compared with Python's, and the names of a body are not looked for.
+    pub(crate) unchecked: Option<Ident>,
+    /// The type that stands for the payload.
+    pub(crate) payload: Option<Ident>,
     /// Where the facade is.
     pub(crate) facade: Path,
 }
@@ -26,7 +30,8 @@ impl Options {
     }
 
     fn read(input: ParseStream<'_>) -> syn::Result<Self> {
-        let mut options = Self { python: None, entry: None, main: None, facade: syn::parse_quote!(::skyward) };
+        let facade = syn::parse_quote!(::skyward);
+        let mut options = Self { python: None, entry: None, main: None, unchecked: None, payload: None, facade };
         let mut errors = Errors::default();
         let mut seen: Vec<String> = Vec::new();
         while !input.is_empty() {
@@ -44,6 +49,14 @@ impl Options {
                 "python" => options.python = text(input, &name, &mut errors)?,
                 "entry" => options.entry = text(input, &name, &mut errors)?,
                 "main" => options.main = text(input, &name, &mut errors)?,
+                "unchecked" => {
+                    if input.peek(Token![=]) {
+                        errors.at(input.span(), "`unchecked` takes no value: write it alone");
+                        skip_value(input)?;
+                    }
+                    options.unchecked = Some(key);
+                }
+                "payload" => options.payload = type_name(input, &mut errors)?,
                 "crate" => {
                     input.parse::<Token![=]>()?;
                     options.facade = input.call(Path::parse_mod_style)?;
@@ -62,10 +75,12 @@ impl Options {
             }
         }
         if options.python.is_none() && errors.is_empty() {
-            for (key, value) in [("entry", &options.entry), ("main", &options.main)] {
-                if let Some(value) = value {
+            for (key, span) in
+                [("entry", options.entry.as_ref().map(LitStr::span)), ("main", options.main.as_ref().map(LitStr::span))]
+            {
+                if let Some(span) = span {
                     let message = format!("`{key}` is for Python files: give one with `python = \"payloads/….py\"`");
-                    errors.at(value.span(), message);
+                    errors.at(span, message);
                 }
             }
         }
@@ -88,6 +103,23 @@ fn text(input: ParseStream<'_>, key: &str, errors: &mut Errors) -> syn::Result<O
     Ok(None)
 }
 
+/// The name behind `payload`.
+fn type_name(input: ParseStream<'_>, errors: &mut Errors) -> syn::Result<Option<Ident>> {
+    if !input.peek(Token![=]) {
+        return Err(input.error("`payload` names a type that is to be made: write `payload = Train`"));
+    }
+    input.parse::<Token![=]>()?;
+    if let Ok(name) = input.fork().parse::<Ident>() {
+        input.parse::<Ident>()?;
+        if input.is_empty() || input.peek(Token![,]) {
+            return Ok(Some(name));
+        }
+    }
+    errors.at(input.span(), "`payload` names a type that is to be made: write `payload = Train`");
+    skip_tokens(input)?;
+    Ok(None)
+}
+
 fn skip_value(input: ParseStream<'_>) -> syn::Result<()> {
     if input.peek(Token![=]) {
         input.parse::<Token![=]>()?;
@@ -102,7 +134,7 @@ fn skip_tokens(input: ParseStream<'_>) -> syn::Result<()> {
     Ok(())
 }
 
-const KEYS: [&str; 4] = ["python", "entry", "main", "crate"];
+const KEYS: [&str; 6] = ["python", "entry", "main", "unchecked", "payload", "crate"];
 
 #[cfg(test)]
 mod tests {
@@ -125,6 +157,23 @@ mod tests {
         assert_eq!(options.main.unwrap().value(), "m.py");
         assert_eq!(options.facade.to_token_stream().to_string(), "crate :: sky");
         assert_eq!(Options::parse(TokenStream::new()).unwrap().facade.to_token_stream().to_string(), ":: skyward");
+    }
+
+    #[test]
+    fn a_type_and_a_way_out_of_the_checks_are_read() {
+        let options = Options::parse(quote!(unchecked, python = "a.py", payload = Train)).unwrap();
+        assert_eq!(options.payload.unwrap().to_string(), "Train");
+        assert!(options.unchecked.is_some());
+        assert!(Options::parse(quote!(unchecked)).unwrap().unchecked.is_some(), "of an inline body");
+        for (tokens, words) in [
+            (quote!(python = "a.py", unchecked = true), "write it alone"),
+            (quote!(payload = "Train"), "write `payload = Train`"),
+            (quote!(payload = crate::Train), "write `payload = Train`"),
+            (quote!(payload), "write `payload = Train`"),
+        ] {
+            let messages = messages(tokens);
+            assert!(messages.len() == 1 && messages[0].contains(words), "{messages:#?}");
+        }
     }
 
     #[test]

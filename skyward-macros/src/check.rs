@@ -1,6 +1,10 @@
 //! Whether a Rust signature and a Python function fit each other.
 
+use quote::ToTokens as _;
+
 use crate::diagnostic::{Diagnostic, Place, list, nearest};
+use crate::fit::{Plain, Rust};
+use crate::python::annotation::{Scalar, rust_type};
 use crate::python::function::{Function, Parameter};
 use crate::signature::{ResultShape, Signature};
 
@@ -39,7 +43,11 @@ pub(crate) fn check(signature: &Signature, function: &Function) -> Vec<Diagnosti
                 meant.extend(close);
                 found.push(Diagnostic::new(Place::Argument(index), unknown(function, &argument.name, close)));
             }
-            _ => {}
+            Some(parameter) => found.extend(
+                misfit(function, parameter, &argument.ty)
+                    .map(|message| Diagnostic::new(Place::ArgumentType(index), message)),
+            ),
+            None => {}
         }
     }
     for parameter in &function.parameters {
@@ -49,35 +57,91 @@ pub(crate) fn check(signature: &Signature, function: &Function) -> Vec<Diagnosti
             found.push(Diagnostic::new(Place::Name, missing(function, parameter)));
         }
     }
-    match (&function.first_yield, signature.result) {
-        (Some(at), result) if result != ResultShape::Streaming => found.push(Diagnostic::new(
-            Place::Output,
-            format!(
-                "`{}` is a generator, for it has a `yield` ({at})\n\
-                 write `-> Streaming<T>`, where `T` is the type of an item",
-                function.name
-            ),
-        )),
-        (None, ResultShape::Streaming) => found.push(Diagnostic::new(
-            Place::Output,
-            format!(
-                "`{}` ({}) is no generator: it has no `yield` of its own\n\
-                 write `-> T` for what it returns, or let it yield the items",
-                function.name, function.location
-            ),
-        )),
-        _ => {}
-    }
+    found.extend(check_result(signature, function));
     found
 }
 
+fn check_result(signature: &Signature, function: &Function) -> Option<Diagnostic> {
+    let Function { name, location, .. } = function;
+    if let (Some(at), true) = (&function.first_yield, function.is_async) {
+        let message = format!(
+            "`{name}` is an `async def` with a `yield` ({at}), an asynchronous generator, which a worker does not run\n\
+             make it a `def` that yields, or an `async def` that returns its items as a list"
+        );
+        return Some(Diagnostic::new(Place::Entry, message));
+    }
+    // Whether any other type is a stream is known where the types are.
+    if function.first_yield.is_some() && signature.result != ResultShape::Unknown {
+        let (message, advice) = generator(function);
+        return Some(Diagnostic::new(Place::Output, format!("{message}\n{advice}")));
+    }
+    let scalars = function.returns.scalars.as_ref().filter(|_| function.first_yield.is_none())?;
+    let plain = Plain::of(&signature.output)?;
+    if plain.can_be_read(scalars) {
+        return None;
+    }
+    let written = function.returns.text.as_deref().unwrap_or_default();
+    let clash = match plain.rust {
+        Rust::Unit => "and the declaration has no result".to_owned(),
+        _ => format!("which is never read as {}", shown(&signature.output)),
+    };
+    let advice = match rust_type(scalars) {
+        Some(ty) if ty == "()" => "leave the result type out, or ".to_owned(),
+        Some(ty) => format!("write `-> {ty}`, or "),
+        None => String::new(),
+    };
+    let message =
+        format!("`{name}` ({location}) returns `{written}`, {clash}\n{advice}change the annotation if it is wrong");
+    Some(Diagnostic::new(Place::Output, message))
+}
+
+/// What is said of a generator whose result is no stream, and what to do.
+pub(crate) fn generator(function: &Function) -> (String, &'static str) {
+    let at = function.first_yield.as_deref().unwrap_or(&function.location);
+    let message = format!("`{}` is a generator, for it has a `yield` ({at})", function.name);
+    (message, "write `-> Streaming<T>`, where `T` is the type of an item")
+}
+
+/// What is said of a stream that is declared for something else, and what to do.
+pub(crate) fn no_generator(function: &Function) -> (String, &'static str) {
+    let Function { name, location, .. } = function;
+    let message = format!("`{name}` ({location}) is no generator: it has no `yield` of its own");
+    (message, "write `-> T` for what it returns, or let it yield the items")
+}
+
+/// An argument that the annotation of its parameter rules out.
+fn misfit(function: &Function, parameter: &Parameter, ty: &syn::Type) -> Option<String> {
+    let scalars = parameter.annotation.scalars.as_ref()?;
+    let plain = Plain::of(ty)?;
+    if plain.can_be_passed(scalars) {
+        return None;
+    }
+    let Function { name, location, .. } = function;
+    let written = parameter.annotation.text.as_deref().unwrap_or_default();
+    let advice = rust_type(scalars).map_or_else(String::new, |ty| format!("write `{}: {ty}`, or ", parameter.name));
+    Some(format!(
+        "`{name}` ({location}) takes `{}: {written}`, and {} arrives as `{}`\n\
+         {advice}change the annotation if it is wrong",
+        parameter.name,
+        shown(ty),
+        plain.rust.scalar().name()
+    ))
+}
+
+/// A Rust type in a message.
+fn shown(ty: &syn::Type) -> String {
+    let written = ty.to_token_stream().to_string();
+    let close = [" <", "< ", " >", "& "].iter().fold(written, |text, spaced| text.replace(spaced, spaced.trim()));
+    format!("`{close}`")
+}
+
 /// How each argument is passed.
-pub(crate) fn passing(signature: &Signature, function: &Function) -> Vec<Passing> {
+pub(crate) fn passing(signature: &Signature, function: Option<&Function>) -> Vec<Passing> {
     signature
         .arguments
         .iter()
-        .map(|argument| match function.parameter(&argument.name) {
-            // What `**kwargs` takes goes on to where a default may wait for it.
+        .map(|argument| match function.and_then(|function| function.parameter(&argument.name)) {
+            // What `**kwargs` takes goes on to where a default may wait for it; so it may where the function is not known.
             Some(Parameter { has_default: true, .. }) | None if argument.shape.optional => Passing::UnlessNone,
             _ => Passing::Always,
         })
@@ -94,21 +158,28 @@ fn unknown(function: &Function, name: &str, close: Option<&str>) -> String {
     format!("`{}` ({}) has no parameter `{name}`\n{rest}", function.name, function.location)
 }
 
+/// What is said of a parameter without a default in the builds that leave the argument out.
+pub(crate) fn left_out(function: &Function, parameter: &Parameter) -> String {
+    format!(
+        "{}, and this build leaves the argument out\ngive the parameter a default, or remove the `#[cfg]`",
+        required(function, parameter)
+    )
+}
+
+fn required(function: &Function, parameter: &Parameter) -> String {
+    let Parameter { name, annotation, .. } = parameter;
+    let written = annotation.text.as_ref().map_or_else(|| name.clone(), |annotation| format!("{name}: {annotation}"));
+    format!("`{}` ({}) requires `{written}`", function.name, function.location)
+}
+
 fn missing(function: &Function, parameter: &Parameter) -> String {
     let Parameter { name, annotation, positional_only, .. } = parameter;
-    let written = annotation.as_ref().map_or_else(|| name.clone(), |annotation| format!("{name}: {annotation}"));
-    let required = format!("`{}` ({}) requires `{written}`, which is not passed", function.name, function.location);
+    let required = format!("{}, which is not passed", required(function, parameter));
     if *positional_only {
         return format!("{required}\nit stands before the `/`, and arguments travel by name: remove the `/`");
     }
-    let ty = match annotation.as_deref() {
-        Some("int") => "i64",
-        Some("float") => "f64",
-        Some("bool") => "bool",
-        Some("str") => "String",
-        Some("bytes") => "Vec<u8>",
-        _ => "…",
-    };
+    let named = || annotation.text.as_deref().and_then(Scalar::named).map(|scalar| scalar.rust().to_owned());
+    let ty = annotation.scalars.as_ref().and_then(rust_type).or_else(named).unwrap_or_else(|| "…".to_owned());
     format!("{required}\nadd the argument `{name}: {ty}`, or give the parameter a default")
 }
 
@@ -116,11 +187,12 @@ fn missing(function: &Function, parameter: &Parameter) -> String {
 mod tests {
     use super::*;
     use crate::python::module::{Binding, Lines, Module};
+    use crate::python::version::Target;
     use crate::signature::Declaration;
 
     fn both(rust: &str, python: &str) -> (Signature, Function) {
         let signature = syn::parse_str::<Declaration>(rust).unwrap().check().unwrap();
-        let module = Module::parse("a.py", python, Lines::Own);
+        let module = Module::parse("a.py", python, Lines::Own, Target::oldest());
         match module.find("f") {
             Some(Binding::Function(function)) => (signature, Function::read(&module, function)),
             _ => panic!("no f"),
@@ -140,6 +212,11 @@ mod tests {
             ("fn f(a: u8, z: u8);", "def f(a, **kw): pass"),
             ("fn f();", "def f(a=1, /): pass"),
             ("fn f() -> Streaming<u8>;", "def f(): yield 1"),
+            ("fn f() -> Items;", "def f(): yield 1"),
+            ("fn f() -> u8;", "async def f(): return 1"),
+            ("fn f(a: Report, b: &str) -> Vec<f64>;", "def f(a: str, b: str | None) -> bool: pass"),
+            ("fn f(a: u8, b: Option<f32>) -> f32;", "def f(a: float, b: float = 1) -> int: pass"),
+            ("fn f(a: Option<u8>) -> Option<u8>;", "def f(a: int) -> None: pass"),
         ] {
             assert_eq!(messages(rust, python), [], "{rust} {python}");
         }
@@ -164,10 +241,43 @@ mod tests {
     }
 
     #[test]
-    fn generators_stream_and_others_do_not() {
+    fn generators_stream() {
         assert!(messages("fn f() -> u8;", "def f(): yield 1")[0].1.contains("-> Streaming<T>"));
         assert!(messages("fn f();", "def f(): yield 1")[0].1.contains("-> Streaming<T>"));
-        assert!(messages("fn f() -> Streaming<u8>;", "def f(): return [1]")[0].1.contains("no generator"));
+        assert!(messages("fn f() -> Vec<Report>;", "def f(): yield 1")[0].1.contains("-> Streaming<T>"));
+        let found = messages("fn f() -> Streaming<u8>;", "async def f(): yield 1");
+        assert_eq!(found[0].0, Place::Entry);
+        assert!(found[0].1.contains("asynchronous generator"), "{found:#?}");
+    }
+
+    #[test]
+    fn plain_annotations_that_never_fit_are_found() {
+        let found = messages("fn f(x: f64, y: Option<&str>) -> f64;", "def f(x: str, y: bytes | None) -> str: pass");
+        assert_eq!(found.len(), 2, "`None` fits the second: {found:#?}");
+        assert_eq!(found[0].0, Place::ArgumentType(0));
+        assert_eq!(
+            found[0].1,
+            "`f` (a.py:1:5) takes `x: str`, and `f64` arrives as `float`\n\
+             write `x: String`, or change the annotation if it is wrong"
+        );
+        assert_eq!(found[1].0, Place::Output);
+        assert_eq!(
+            found[1].1,
+            "`f` (a.py:1:5) returns `str`, which is never read as `f64`\n\
+             write `-> String`, or change the annotation if it is wrong"
+        );
+        for (rust, python) in [
+            ("fn f(x: f64);", "def f(x: int): pass"),
+            ("fn f(x: Option<u8>);", "def f(x: str): pass"),
+            ("fn f(x: u8);", "def f(x: bool): pass"),
+            ("fn f(x: &[u8]);", "def f(x: str): pass"),
+            ("fn f();", "def f() -> int: pass"),
+            ("fn f() -> u8;", "def f() -> bool: pass"),
+            ("fn f() -> u8;", "async def f() -> None: pass"),
+            ("fn f() -> Option<String>;", "def f() -> bytes: pass"),
+        ] {
+            assert_eq!(messages(rust, python).len(), 1, "{rust} {python}");
+        }
     }
 
     #[test]
@@ -175,6 +285,6 @@ mod tests {
         let (signature, function) =
             both("fn f(a: Option<u8>, b: Option<u8>, c: u8, d: Option<u8>);", "def f(a, b=1, c=2, **kw): pass");
         use Passing::{Always, UnlessNone};
-        assert_eq!(passing(&signature, &function), [Always, UnlessNone, Always, UnlessNone]);
+        assert_eq!(passing(&signature, Some(&function)), [Always, UnlessNone, Always, UnlessNone]);
     }
 }

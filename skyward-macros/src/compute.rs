@@ -6,15 +6,16 @@ use proc_macro2::{Span, TokenStream};
 use syn::LitStr;
 
 use crate::args::Options;
-use crate::check::{check, passing};
+use crate::check::{check, generator, left_out, no_generator, passing};
 use crate::diagnostic::{Diagnostic, Errors, Place};
-use crate::expand::{self, Source, Text};
+use crate::expand::{self, Expected, Made, Source, Text, Unreturned};
+use crate::python::fields;
 use crate::python::function::Function;
 use crate::python::inline::{Ending, Inline, Literal};
 use crate::python::metadata;
 use crate::python::module::Binding;
 use crate::signature::{Body, Declaration, ResultShape, Signature};
-use crate::source::Files;
+use crate::source::{Entry, Files};
 
 /// The declaration's Rust; whatever is wrong with it comes as errors beside it.
 pub(crate) fn expand(options: TokenStream, item: TokenStream) -> TokenStream {
@@ -26,8 +27,12 @@ pub(crate) fn expand(options: TokenStream, item: TokenStream) -> TokenStream {
         declaration.as_ref().and_then(|declaration| declaration.check().map_err(|error| errors.push(error)).ok());
     let mut expanded = TokenStream::new();
     if let (Some(declaration), Some(signature)) = (&declaration, &signature) {
-        let made = options.and_then(|options| make(&options, declaration, signature, &mut errors));
-        expanded = made.unwrap_or_else(|| expand::without_source(declaration, signature, &facade));
+        let made = options.as_ref().map(|options| make(options, declaration, signature, &mut errors));
+        expanded = match made {
+            Some(Ok(made)) => made,
+            Some(Err(expected)) => expand::without_source(declaration, signature, &facade, expected.as_ref()),
+            None => expand::without_source(declaration, signature, &facade, None),
+        };
     }
     if let Err(errors) = errors.finish(()) {
         expanded.extend(errors.into_compile_error());
@@ -35,37 +40,49 @@ pub(crate) fn expand(options: TokenStream, item: TokenStream) -> TokenStream {
     expanded
 }
 
-/// Nothing when there are errors.
+/// What the compiler is to compare all the same where there are errors.
+type Wrong = Option<Expected>;
+
 fn make(
     options: &Options,
     declaration: &Declaration,
     signature: &Signature,
     errors: &mut Errors,
-) -> Option<TokenStream> {
-    let facade = &options.facade;
-    let (source, passing) = match (&options.python, &declaration.body) {
+) -> Result<TokenStream, Wrong> {
+    let made = match (&options.python, &declaration.body) {
         (Some(python), Body::None) => from_files(options, python, signature, errors)?,
-        (None, Body::Python(body)) => from_body(body, signature, errors)?,
-        (None, Body::Rust(block)) => return Some(expand::with_rust(declaration, signature, facade, block)),
+        (None, Body::Python(body)) => from_body(options, body, signature, errors)?,
+        (None, Body::Rust(block)) => {
+            if let Some(payload) = &options.payload {
+                let message = "a Rust body puts its source together when it is called, so no type can stand for it: \
+                               remove `payload`, and give the builder a call, `.payload_of(&…)`";
+                errors.at(payload.span(), message);
+                return Err(None);
+            }
+            if let Some(unchecked) = &options.unchecked {
+                let message = "of a Rust body nothing is checked that `unchecked` would leave out: remove it";
+                errors.at(unchecked.span(), message);
+                return Err(None);
+            }
+            return Ok(expand::with_rust(declaration, signature, &options.facade, block));
+        }
         (None, Body::None) => {
             let message = "this declares no source: add `#[compute(python = \"payloads/….py\")]`, \
                            or a body that is a string literal of Python";
             errors.at(signature.name.span(), message);
-            return None;
+            return Err(None);
         }
         (Some(python), Body::Python(_) | Body::Rust(_)) => {
             let message = "the source is given twice, by `python` and by a body: \
                            end the declaration with `;`, or remove `python`";
             errors.at(python.span(), message);
-            return None;
+            return Err(None);
         }
     };
-    Some(expand::with_source(declaration, signature, facade, &source, &passing))
+    Ok(expand::with_source(declaration, signature, options, &made))
 }
 
-type Made = (Source, Vec<crate::check::Passing>);
-
-fn from_files(options: &Options, python: &LitStr, signature: &Signature, errors: &mut Errors) -> Option<Made> {
+fn from_files(options: &Options, python: &LitStr, signature: &Signature, errors: &mut Errors) -> Result<Made, Wrong> {
     let error = |found: &Diagnostic| signature.error(found, python, options.entry.as_ref(), options.main.as_ref());
     let mut report = |found: &[Diagnostic]| found.iter().for_each(|found| errors.push(error(found)));
     // The folder of the manifest of the crate that is compiled: Cargo says it to every compiler.
@@ -74,37 +91,50 @@ fn from_files(options: &Options, python: &LitStr, signature: &Signature, errors:
             Place::Source,
             "files are found from `CARGO_MANIFEST_DIR`, which is not set: build with Cargo",
         )]);
-        return None;
+        return Err(None);
     };
     let main = options.main.as_ref().map(LitStr::value);
-    let files = Files::read(&root, &python.value(), main.as_deref()).map_err(|found| report(&[found])).ok()?;
+    let files = Files::read(&root, &python.value(), main.as_deref()).map_err(|found| {
+        report(&[found]);
+        None
+    })?;
     let broken = files.errors();
     report(&broken);
     let entry = options.entry.as_ref().map_or_else(|| python_name(signature), LitStr::value);
-    // The entry of a file that does not parse may only seem to be missing.
-    let function = files
-        .entry(&entry)
-        .map_err(|found| {
+    let unchecked = options.unchecked.is_some();
+    let (function, joins) = match files.entry(&entry, unchecked) {
+        Ok(Entry::Function { function, joins }) => (Some(function), joins),
+        Ok(Entry::Unknown) => (None, None),
+        Err(found) => {
+            // The entry of a file that does not parse may only seem to be missing.
             if broken.is_empty() {
-                report(&[found])
+                report(&[found]);
             }
-        })
-        .ok()?;
-    let misfits = check(signature, &function);
+            return Err(None);
+        }
+    };
+    let function = function.as_deref();
+    let compared = function.filter(|_| !unchecked);
+    let misfits = compared.map(|function| check(signature, function)).unwrap_or_default();
     report(&misfits);
+    // Half a tree misleads.
+    let expected = compared.filter(|_| broken.is_empty()).and_then(|function| expected(signature, function));
     if !broken.is_empty() || !misfits.is_empty() {
-        return None;
+        return Err(expected);
     }
     let source = Source {
         entry,
+        joins,
+        returned: compared.and_then(|function| fields::returned(&files, function)),
         main: files.main().path.clone(),
         first_line: 1,
         files: files.files.into_iter().map(|file| (file.module.path, Text::File(file.include))).collect(),
     };
-    Some((source, passing(signature, &function)))
+    let required = compared.map(|function| required(signature, function)).unwrap_or_default();
+    Ok(Made { source, passing: passing(signature, function), expected, unreturned: None, required })
 }
 
-fn from_body(body: &LitStr, signature: &Signature, errors: &mut Errors) -> Option<Made> {
+fn from_body(options: &Options, body: &LitStr, signature: &Signature, errors: &mut Errors) -> Result<Made, Wrong> {
     let mut report = |found: Diagnostic| errors.push(signature.error(&found, body, None, None));
     let name = python_name(signature);
     let names = signature.arguments.iter().map(|argument| argument.name.as_str());
@@ -117,36 +147,70 @@ fn from_body(body: &LitStr, signature: &Signature, errors: &mut Errors) -> Optio
         report(Diagnostic::new(place, format!("`{name}` is a word of Python's own: choose another name")));
     }
     if reserved {
-        return None;
+        return Err(None);
     }
     let names: Vec<&str> = names.collect();
     let inline = Inline::new(&name, &names, &body.value(), literal(body));
-    let broken = inline_errors(&inline);
+    let broken = inline_errors(&inline, &names, options.unchecked.is_some());
     let is_broken = !broken.is_empty();
     broken.into_iter().for_each(|message| report(Diagnostic::new(Place::Source, message)));
-    let Some(Binding::Function(function)) = inline.module.find(&name) else { return None };
+    let Some(Binding::Function(function)) = inline.module.find(&name) else { return Err(None) };
     let function = Function::read(&inline.module, function);
     let mut misfits = check(signature, &function);
-    if !is_broken {
-        misfits.extend(check_ending(&inline, signature, &function));
+    let unreturned = check_ending(&inline, signature, &function).filter(|_| !is_broken);
+    let is_open = signature.result == ResultShape::Unknown;
+    if let Some(unreturned) = unreturned.as_ref().filter(|_| !is_open) {
+        let Unreturned { message, advice, .. } = unreturned;
+        misfits.push(Diagnostic::new(Place::Source, format!("{message}: {advice}")));
     }
     let fits = misfits.is_empty();
     misfits.into_iter().for_each(report);
-    if is_broken || !fits {
-        return None;
+    if is_broken {
+        return Err(None);
+    }
+    let expected = expected(signature, &function);
+    if !fits {
+        return Err(expected);
     }
     let Inline { module, first_line } = inline;
     let source = Source {
         entry: name,
+        // A body has no decorators.
+        joins: None,
+        returned: None,
         main: module.path.clone(),
         first_line,
         files: vec![(module.path, Text::Inline(module.text))],
     };
-    Some((source, passing(signature, &function)))
+    let passing = passing(signature, Some(&function));
+    // A result that may be an alias of `()` is the compiler's to judge.
+    Ok(Made { source, passing, expected, unreturned: unreturned.filter(|_| is_open), required: Vec::new() })
 }
 
-fn inline_errors(inline: &Inline) -> Vec<String> {
+/// What the compiler compares where the result type may be an alias.
+fn expected(signature: &Signature, function: &Function) -> Option<Expected> {
+    let streams = function.first_yield.is_some();
+    let (message, advice) = if streams { generator(function) } else { no_generator(function) };
+    let is_open = signature.result == ResultShape::Unknown && !(streams && function.is_async);
+    is_open.then_some(Expected { streams, message, advice })
+}
+
+/// Errors of the builds in which an argument is left out that Python requires.
+fn required(signature: &Signature, function: &Function) -> Vec<TokenStream> {
+    let conditional = signature.arguments.iter().filter(|argument| !argument.conditions.is_empty());
+    let required = conditional.filter_map(|argument| {
+        let parameter = function.parameter(&argument.name).filter(|parameter| !parameter.has_default)?;
+        Some(expand::required(argument, &left_out(function, parameter)))
+    });
+    required.collect()
+}
+
+fn inline_errors(inline: &Inline, arguments: &[&str], unchecked: bool) -> Vec<String> {
     let mut errors = inline.module.syntax_errors();
+    if !unchecked {
+        let undefined = inline.module.undefined_names(arguments);
+        errors.extend(undefined.into_iter().map(|shown| format!("{shown}\n{AT_RUN_TIME}")));
+    }
     errors.extend(inline.module.unknown_names());
     errors.extend(metadata::check(&inline.module.text).into_iter().map(|(line, message)| {
         let text = inline.module.text.lines().nth(line - 1).unwrap_or("");
@@ -157,20 +221,23 @@ fn inline_errors(inline: &Inline) -> Vec<String> {
 }
 
 /// A body that forgets `return` compiles in Python, and gives None.
-fn check_ending(inline: &Inline, signature: &Signature, function: &Function) -> Option<Diagnostic> {
+fn check_ending(inline: &Inline, signature: &Signature, function: &Function) -> Option<Unreturned> {
     if function.returns_value || function.first_yield.is_some() {
         return None;
     }
-    let message = match (inline.ending(), signature.result) {
-        (Ending::UnusedValue, ResultShape::Value | ResultShape::Option) => {
-            "the Python body ends with a value that goes nowhere: write `return` before it"
-        }
-        (Ending::Nothing, ResultShape::Value) => {
-            "the Python body returns nothing: write `return …`, or leave the result type out"
-        }
-        _ => return None,
-    };
-    Some(Diagnostic::new(Place::Source, message))
+    match (inline.ending(), signature.result) {
+        (Ending::UnusedValue, ResultShape::Value | ResultShape::Option | ResultShape::Unknown) => Some(Unreturned {
+            message: "the Python body ends with a value that goes nowhere",
+            advice: "write `return` before it",
+            allows_option: false,
+        }),
+        (Ending::Nothing, ResultShape::Value | ResultShape::Unknown) => Some(Unreturned {
+            message: "the Python body returns nothing",
+            advice: "write `return …`, or leave the result type out",
+            allows_option: true,
+        }),
+        _ => None,
+    }
 }
 
 /// Where the body stands.
@@ -198,6 +265,9 @@ fn relative(file: &str) -> String {
 fn python_name(signature: &Signature) -> String {
     signature.name.to_string().trim_start_matches("r#").to_owned()
 }
+
+/// What is said below a name that nothing defines.
+const AT_RUN_TIME: &str = "where something defines the name at run time, write `#[compute(unchecked)]`";
 
 /// What cannot be a name in Python.
 const KEYWORDS: [&str; 35] = [

@@ -15,6 +15,8 @@ pub(crate) enum Place {
     Name,
     /// The argument of this index.
     Argument(usize),
+    /// Its type.
+    ArgumentType(usize),
     /// The result type.
     Output,
 }

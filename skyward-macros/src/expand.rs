@@ -2,15 +2,22 @@
 
 use proc_macro2::{Span, TokenStream};
 use quote::{ToTokens as _, quote, quote_spanned};
+use syn::ext::IdentExt as _;
 use syn::spanned::Spanned as _;
-use syn::{Attribute, Block, Ident, Path};
+use syn::{Attribute, Block, Ident, Path, Type};
 
+use crate::args::Options;
 use crate::check::Passing;
+use crate::python::fields::Shape;
 use crate::signature::{Argument, Declaration, Signature};
 
 /// Source that is known now.
 pub(crate) struct Source {
     pub(crate) entry: String,
+    /// The framework whose world the entry's decorator joins.
+    pub(crate) joins: Option<&'static str>,
+    /// What the entry's annotation tells of its result.
+    pub(crate) returned: Option<Shape>,
     pub(crate) main: String,
     pub(crate) first_line: u32,
     pub(crate) files: Vec<(String, Text)>,
@@ -24,34 +31,75 @@ pub(crate) enum Text {
     File(String),
 }
 
-/// The function and, under the same name, the type that knows its source.
+/// What the Python function gives back, for the compiler to compare with the result type, which may be an alias.
+pub(crate) struct Expected {
+    pub(crate) streams: bool,
+    pub(crate) message: String,
+    pub(crate) advice: &'static str,
+}
+
+/// A Python body without a `return` of a value, for the compiler to compare with a result type that may be an alias of `()`.
+pub(crate) struct Unreturned {
+    pub(crate) message: &'static str,
+    pub(crate) advice: &'static str,
+    /// None may be what is meant.
+    pub(crate) allows_option: bool,
+}
+
+/// All that a checked declaration with Python source comes to.
+pub(crate) struct Made {
+    pub(crate) source: Source,
+    pub(crate) passing: Vec<Passing>,
+    pub(crate) expected: Option<Expected>,
+    pub(crate) unreturned: Option<Unreturned>,
+    /// Errors of some builds.
+    pub(crate) required: Vec<TokenStream>,
+}
+
+/// The function, and the type that stands for the payload where one is asked for.
 pub(crate) fn with_source(
     declaration: &Declaration,
     signature: &Signature,
-    facade: &Path,
-    source: &Source,
-    passing: &[Passing],
+    options: &Options,
+    made: &Made,
 ) -> TokenStream {
-    let Declaration { visibility, .. } = declaration;
-    let name = &signature.name;
+    let Options { facade, payload, .. } = options;
     // A user's argument may have any name.
     let args = Ident::new("args", Span::mixed_site());
-    let passed =
-        signature.arguments.iter().zip(passing).map(|(argument, passing)| pass(argument, *passing, &args, facade));
+    let arguments = signature.arguments.iter().zip(&made.passing);
+    let passed = arguments.map(|(argument, passing)| pass(argument, *passing, &args, facade));
     let output = &signature.output;
     let span = generated_at(output.span());
     let private = private_at(facade, span);
-    let known = quote_spanned!(span=> <#name as #private::ComputeFn>::source());
+    let source = source(&made.source, facade);
+    let known = match payload {
+        Some(payload) => quote_spanned!(span=> <#payload as #private::ComputeFn>::source()),
+        None => quote!({ #source SOURCE.get() }),
+    };
     let call = quote_spanned!(span=> #private::PendingCompute::new(#known, #args));
+    let expected = made.expected.as_ref().map(|expected| compare(expected, signature, facade));
+    let unreturned = made.unreturned.as_ref().map(|unreturned| compare_unreturned(unreturned, signature, facade));
+    let required = &made.required;
     let body = quote! {
+        #(#required)*
+        #expected
+        #unreturned
         let #args = #facade::__private::Args::new();
         #(#passed)*
         #call
     };
     let function = function(declaration, signature, facade, &TokenStream::new(), &body);
-    let conditions = declaration.attributes.iter().filter(|attribute| is_condition(attribute));
-    let conditions: Vec<_> = conditions.collect();
-    let Source { entry, main, first_line, files } = source;
+    // A type parameter is not known here.
+    let returned = made.source.returned.as_ref().filter(|_| declaration.signature.generics.params.is_empty());
+    let check = returned.map(|shape| check(&made.source.entry, shape, output, &quote!(#facade::__private)));
+    let payload = payload.as_ref().map(|payload| stand_in(declaration, signature, payload, (&source, &check), facade));
+    quote!(#function #payload)
+}
+
+/// A static with the source.
+fn source(source: &Source, facade: &Path) -> TokenStream {
+    let Source { entry, joins, main, first_line, files, .. } = source;
+    let joining = joins.map(|framework| quote!(.joining(#framework)));
     let files = files.iter().map(|(path, text)| match text {
         Text::Inline(text) => quote!((#path, #text)),
         Text::File(file) => {
@@ -60,25 +108,92 @@ pub(crate) fn with_source(
         }
     });
     quote! {
-        #function
+        static SOURCE: #facade::__private::StaticSource =
+            #facade::__private::StaticSource::new(#entry, #main, #first_line, &[#(#files),*])#joining;
+    }
+}
 
+/// The type that stands for the payload. Its name is the user's: whatever name is made up here may be taken, by a module
+/// that the function is re-exported beside, or by a crate.
+fn stand_in(
+    declaration: &Declaration,
+    signature: &Signature,
+    payload: &Ident,
+    (source, check): (&TokenStream, &Option<TokenStream>),
+    facade: &Path,
+) -> TokenStream {
+    let visibility = &declaration.visibility;
+    let conditions: Vec<_> = declaration.attributes.iter().filter(|attribute| is_condition(attribute)).collect();
+    let documentation = format!("Stands for the payload of `{}`.", signature.name.unraw());
+    quote! {
         #(#conditions)*
-        #[doc(hidden)]
-        #[allow(non_camel_case_types, missing_docs, missing_debug_implementations, unreachable_pub, dead_code)]
-        #visibility enum #name {}
+        #[doc = #documentation]
+        #[allow(missing_debug_implementations, unreachable_pub, dead_code)]
+        #visibility enum #payload {}
 
         #(#conditions)*
         const _: () = {
-            static SOURCE: #facade::__private::StaticSource =
-                #facade::__private::StaticSource::new(#entry, #main, #first_line, &[#(#files),*]);
+            #source
 
-            impl #facade::__private::ComputeFn for #name {
+            impl #facade::__private::ComputeFn for #payload {
                 fn source() -> #facade::__private::Arc<#facade::__private::Source> {
                     SOURCE.get()
                 }
+
+                #check
             }
         };
     }
+}
+
+/// Has the compiler compare the result type with the function, and say what is known of that.
+fn compare(expected: &Expected, signature: &Signature, facade: &Path) -> TokenStream {
+    let Expected { streams, message, advice } = expected;
+    // The names are seen in messages.
+    let (kind, name) = if *streams { ("Items", "__Yields") } else { ("Whole", "__Returns") };
+    compare_type(("KIND", &[kind]), name, (message, advice), signature, facade)
+}
+
+/// Has the compiler look whether a body that returns nothing may do so.
+fn compare_unreturned(unreturned: &Unreturned, signature: &Signature, facade: &Path) -> TokenStream {
+    let Unreturned { message, advice, allows_option } = unreturned;
+    let allowed: &[&str] = if *allows_option { &["Nothing", "Optional"] } else { &["Nothing"] };
+    compare_type(("REST", allowed), "__ReturnsNothing", (message, advice), signature, facade)
+}
+
+/// Has the compiler look whether what it knows of the result type, by this constant of `Declared`, is one of these.
+fn compare_type(
+    (constant, allowed): (&str, &[&str]),
+    name: &str,
+    (message, advice): (&str, &str),
+    signature: &Signature,
+    facade: &Path,
+) -> TokenStream {
+    let (message, advice) = (literally(message), literally(advice));
+    let output = &signature.output;
+    let span = generated_at(output.span());
+    let private = private_at(facade, span);
+    let ident = |name: &str| Ident::new(name, Span::mixed_site());
+    let (name, constant) = (ident(name), Ident::new(constant, span));
+    let allowed = allowed.iter().map(|name| ident(name));
+    let declared = quote_spanned!(span=> &#private::Declared::<#output>::#constant);
+    quote! {
+        {
+            #[diagnostic::on_unimplemented(message = #message, label = #advice)]
+            trait #name {
+                fn is_declared(&self) {}
+            }
+            #(impl #name for #facade::__private::#allowed {})*
+            #[allow(unused_imports, reason = "of a stream it is known without it")]
+            use #facade::__private::DeclaredWhole as _;
+            #name::is_declared(#declared);
+        }
+    }
+}
+
+/// As a text in which braces mean nothing.
+fn literally(text: &str) -> String {
+    text.replace('{', "{{").replace('}', "}}")
 }
 
 /// The function around a Rust body that puts a payload together.
@@ -94,9 +209,15 @@ pub(crate) fn with_rust(declaration: &Declaration, signature: &Signature, facade
 }
 
 /// The function alone, for a declaration that is wrong: so that its callers get no further errors.
-pub(crate) fn without_source(declaration: &Declaration, signature: &Signature, facade: &Path) -> TokenStream {
+pub(crate) fn without_source(
+    declaration: &Declaration,
+    signature: &Signature,
+    facade: &Path,
+    expected: Option<&Expected>,
+) -> TokenStream {
     let quiet = quote!(#[allow(unused, clippy::all)]);
-    function(declaration, signature, facade, &quiet, &quote!(::core::unreachable!()))
+    let expected = expected.map(|expected| compare(expected, signature, facade));
+    function(declaration, signature, facade, &quiet, &quote!(#expected ::core::unreachable!()))
 }
 
 fn function(
@@ -113,7 +234,9 @@ fn function(
     let output = &signature.output;
     let span = output.span();
     let result = quote_spanned!(span=> #facade::__private::PendingCompute<#output>);
+    // Before the user's attributes, which then have the last word.
     quote! {
+        #[allow(clippy::too_many_arguments, reason = "they are those of the Python function")]
         #(#attributes)*
         #lints
         #visibility fn #ident #generics (#inputs) -> #result #where_clause {
@@ -122,9 +245,20 @@ fn function(
     }
 }
 
+/// Compares the fields of the result's type with those of the Python class.
+fn check(entry: &str, shape: &Shape, output: &Type, private: &TokenStream) -> TokenStream {
+    let shape = shape.to_tokens(private);
+    quote! {
+        fn check() -> #private::Result<()> {
+            const SHAPE: #private::Shape = #shape;
+            <#output as #private::Output>::check_shape(#entry, SHAPE)
+        }
+    }
+}
+
 /// `let args = args.with("name", &name);`, in the form that the argument's type needs.
 fn pass(argument: &Argument, passing: Passing, args: &Ident, facade: &Path) -> TokenStream {
-    let Argument { ident, name, ty, shape } = argument;
+    let Argument { ident, name, ty, shape, conditions } = argument;
     let span = generated_at(ty.span());
     let private = private_at(facade, span);
     let value = Ident::new("value", Span::mixed_site());
@@ -149,7 +283,18 @@ fn pass(argument: &Argument, passing: Passing, args: &Ident, facade: &Path) -> T
             }
         }
     };
-    quote!(let #args = #passed;)
+    quote!(#(#conditions)* let #args = #passed;)
+}
+
+/// An error of the builds in which an argument is left out that Python requires.
+pub(crate) fn required(argument: &Argument, message: &str) -> TokenStream {
+    let listed = argument.conditions.iter().filter(|condition| is_condition(condition));
+    let conditions: Vec<_> = listed.filter_map(|it| it.meta.require_list().ok()).map(|list| &list.tokens).collect();
+    let span = argument.ident.span();
+    quote_spanned! {span=>
+        #[cfg(not(all(#(#conditions),*)))]
+        ::core::compile_error!(#message);
+    }
 }
 
 /// Messages point there, and lints know that nobody wrote it.

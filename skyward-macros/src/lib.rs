@@ -5,6 +5,7 @@ mod check;
 mod compute;
 mod diagnostic;
 mod expand;
+mod fit;
 mod python;
 mod signature;
 mod source;
@@ -29,6 +30,8 @@ use proc_macro::TokenStream;
 ///   A file that is new in the folder is seen once any other is changed.
 /// * `entry = "…"`: the Python function; by default that of the Rust function's name.
 /// * `main = "…"`: the file of the folder that has the entry; by default `__init__.py`.
+/// * `payload = …`: the name of a type that is made to stand for the payload; it implements `ComputeFn`, and tells a pool of the payload before it is called.
+/// * `unchecked`: the Rust signature is not compared with the Python function, for entries whose decorators pass arguments of their own.
 /// * `crate = …`: the path of the facade, if it is not `::skyward`.
 ///
 /// # Arguments and results
@@ -40,13 +43,9 @@ use proc_macro::TokenStream;
 ///
 /// # What is checked when the crate compiles
 ///
-/// The files are there and are Python; the entry is there; the arguments fit its parameters by name; generators are declared as such; the metadata
-/// (PEP 723) of the main file is well-formed; what is named of `skyward`, where that is imported plainly, is there, and its functions take the keywords that they are given. No Python interpreter is needed for that.
-///
-/// # The type of the same name
-///
-/// For the first two forms there is also a type with the function's name that implements `ComputeFn`, by which a pool can know a payload before it is called.
-/// A module or type of the same name beside the function is therefore a conflict.
+/// The files are there and are Python, of the oldest version that `requires-python` allows, or else of 3.10; the entry is there; the arguments fit its parameters by name, and by
+/// type where both are plain; generators are declared as such; names that a body uses are defined; the metadata (PEP 723) of the main file is well-formed; what is named of `skyward`,
+/// where that is imported plainly, is there, and its functions take the keywords that they are given. No Python interpreter is needed for that.
 #[proc_macro_attribute]
 pub fn compute(options: TokenStream, item: TokenStream) -> TokenStream {
     compute::expand(options.into(), item.into()).into()

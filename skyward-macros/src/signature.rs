@@ -45,6 +45,8 @@ pub(crate) struct Argument {
     pub(crate) name: String,
     pub(crate) ty: Type,
     pub(crate) shape: ArgumentShape,
+    /// `#[cfg(…)]`: whether it is there.
+    pub(crate) conditions: Vec<Attribute>,
 }
 
 /// How an argument is handed over.
@@ -58,17 +60,17 @@ pub(crate) struct ArgumentShape {
     pub(crate) bytes: bool,
 }
 
-/// What a result type says of the Python function, as far as its name tells.
+/// What a result type says of the Python function, as far as its name tells without doubt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ResultShape {
     /// `()`.
     Unit,
     /// `Option<…>`.
     Option,
-    /// `Streaming<…>`.
-    Streaming,
-    /// Anything else.
+    /// A type of Rust's own that is no stream.
     Value,
+    /// Anything else: a stream, or an alias of any of these.
+    Unknown,
 }
 
 impl Declaration {
@@ -169,6 +171,12 @@ impl Signature {
             Place::Entry => entry.map_or_else(|| self.name.span(), LitStr::span),
             Place::Name => self.name.span(),
             Place::Argument(index) => self.arguments.get(index).map_or(source.span(), |argument| argument.ident.span()),
+            Place::ArgumentType(index) => {
+                return self.arguments.get(index).map_or_else(
+                    || syn::Error::new(source.span(), &found.message),
+                    |argument| syn::Error::new_spanned(&argument.ty, &found.message),
+                );
+            }
             Place::Output if self.result == ResultShape::Unit => self.name.span(),
             Place::Output => return syn::Error::new_spanned(&self.output, &found.message),
         };
@@ -192,13 +200,21 @@ impl Parse for Declaration {
             return Ok(Self { attributes, visibility, signature, body: Body::None });
         }
         let block: Block = input.parse()?;
-        let body = match block.stmts.as_slice() {
-            [Stmt::Expr(Expr::Lit(ExprLit { lit: Lit::Str(text), attrs }), _)] if attrs.is_empty() => {
-                Body::Python(text.clone())
-            }
-            _ => Body::Rust(Box::new(block)),
+        let text = match block.stmts.as_slice() {
+            [Stmt::Expr(only, _)] => text_of(only),
+            _ => None,
         };
+        let body = text.cloned().map_or_else(|| Body::Rust(Box::new(block)), Body::Python);
         Ok(Self { attributes, visibility, signature, body })
+    }
+}
+
+/// The string literal that an expression is; what a `macro_rules!` passes on stands in a group that is not to be seen.
+fn text_of(expression: &Expr) -> Option<&LitStr> {
+    match expression {
+        Expr::Lit(ExprLit { lit: Lit::Str(text), attrs }) if attrs.is_empty() => Some(text),
+        Expr::Group(group) if group.attrs.is_empty() => text_of(&group.expr),
+        _ => None,
     }
 }
 
@@ -206,7 +222,8 @@ impl Parse for Declaration {
 fn argument(input: &FnArg, body: &Body, errors: &mut Errors) -> Option<Argument> {
     let typed = match input {
         FnArg::Receiver(receiver) => {
-            let message = "a payload has no `self`: put the attribute on a free function, and pass what it needs";
+            let message = "a payload has no `self`: remove it, and pass what the Python needs as arguments\n\
+                           in an `impl` block, a payload is an associated function: `Trainer::train(5)`";
             errors.push(syn::Error::new_spanned(receiver, message));
             return None;
         }
@@ -229,7 +246,14 @@ fn argument(input: &FnArg, body: &Body, errors: &mut Errors) -> Option<Argument>
     };
     let ty = (*typed.ty).clone();
     let shape = shape_of_argument(&ty);
-    Some(Argument { name: ident.unraw().to_string(), ident, ty, shape })
+    let is_condition = |attribute: &&Attribute| ["cfg", "cfg_attr"].iter().any(|name| attribute.path().is_ident(name));
+    let conditions: Vec<Attribute> = typed.attrs.iter().filter(is_condition).cloned().collect();
+    if let (Body::Python(_), Some(condition)) = (body, conditions.first()) {
+        let message = "`#[cfg]` on an argument would give the Python body other names: put it on the function\n\
+                       or write the Python in a file, where the parameter has a default";
+        errors.push(syn::Error::new_spanned(condition, message));
+    }
+    Some(Argument { name: ident.unraw().to_string(), ident, ty, shape, conditions })
 }
 
 fn shape_of_argument(ty: &Type) -> ArgumentShape {
@@ -254,15 +278,17 @@ fn is_borrowed_bytes(ty: &Type) -> bool {
 fn shape_of_result(ty: &Type) -> ResultShape {
     match ty {
         Type::Tuple(tuple) if tuple.elems.is_empty() => ResultShape::Unit,
+        Type::Tuple(_) | Type::Array(_) => ResultShape::Value,
+        Type::Path(path) if path.qself.is_some() => ResultShape::Unknown,
         _ => match last_segment(ty) {
-            Some(segment) if segment.ident == "Streaming" => ResultShape::Streaming,
             Some(segment) if segment.ident == "Option" => ResultShape::Option,
-            _ => ResultShape::Value,
+            Some(segment) if VALUES.iter().any(|name| segment.ident == name) => ResultShape::Value,
+            _ => ResultShape::Unknown,
         },
     }
 }
 
-fn last_segment(ty: &Type) -> Option<&syn::PathSegment> {
+pub(crate) fn last_segment(ty: &Type) -> Option<&syn::PathSegment> {
     match ty {
         Type::Path(path) => path.path.segments.last(),
         Type::Paren(paren) => last_segment(&paren.elem),
@@ -272,13 +298,19 @@ fn last_segment(ty: &Type) -> Option<&syn::PathSegment> {
 }
 
 /// The `T` of `Name<T>`.
-fn inner(ty: &Type) -> Option<&Type> {
+pub(crate) fn inner(ty: &Type) -> Option<&Type> {
     let PathArguments::AngleBracketed(arguments) = &last_segment(ty)?.arguments else { return None };
     match arguments.args.first()? {
         GenericArgument::Type(ty) => Some(ty),
         _ => None,
     }
 }
+
+/// Types that are not made up by anyone else under these names.
+const VALUES: [&str; 19] = [
+    "bool", "char", "f32", "f64", "i8", "i16", "i32", "i64", "i128", "isize", "u8", "u16", "u32", "u64", "u128",
+    "usize", "String", "Vec", "HashMap",
+];
 
 /// Looks for references and lifetimes.
 struct Borrows(bool);
@@ -304,127 +336,4 @@ impl<'ast> Visit<'ast> for Names {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use quote::quote;
-
-    fn check(tokens: proc_macro2::TokenStream) -> Result<Signature, Vec<String>> {
-        syn::parse2::<Declaration>(tokens)
-            .and_then(|declaration| declaration.check())
-            .map_err(|error| error.into_iter().map(|error| error.to_string()).collect())
-    }
-
-    #[test]
-    fn arguments_and_result_are_read() {
-        let signature = check(quote! {
-            pub fn train(epochs: u32, rate: Option<f64>, text: &str, r#type: &[u8], deep: Option<Vec<&str>>) -> Streaming<f64>;
-        })
-        .unwrap();
-        let shapes: Vec<_> = signature
-            .arguments
-            .iter()
-            .map(|argument| {
-                (argument.name.as_str(), argument.shape.optional, argument.shape.borrowed, argument.shape.bytes)
-            })
-            .collect();
-        assert_eq!(
-            shapes,
-            [
-                ("epochs", false, false, false),
-                ("rate", true, false, false),
-                ("text", false, true, false),
-                ("type", false, true, true),
-                ("deep", true, true, false),
-            ]
-        );
-        assert_eq!(signature.result, ResultShape::Streaming);
-        assert_eq!(
-            check(quote!(
-                fn nothing();
-            ))
-            .unwrap()
-            .result,
-            ResultShape::Unit
-        );
-        assert_eq!(
-            check(quote!(
-                fn maybe() -> Option<u8>;
-            ))
-            .unwrap()
-            .result,
-            ResultShape::Option
-        );
-    }
-
-    #[test]
-    fn what_has_no_meaning_is_refused_all_at_once() {
-        let messages = check(quote! {
-            async fn train<T>(&self, (a, b): (u8, u8), mut c: u8) -> impl Copy;
-        })
-        .err()
-        .unwrap();
-        for (message, words) in messages.iter().zip([
-            "async",
-            "no `self`",
-            "travel by name",
-            "remove `mut`",
-            "`T` is used by no",
-            "must have a name",
-        ]) {
-            assert!(message.contains(words), "{message} should say {words}");
-        }
-        assert_eq!(messages.len(), 6);
-    }
-
-    #[test]
-    fn a_rust_body_returns_a_payload_and_nothing_else_does() {
-        assert!(
-            check(quote!(
-                fn f(mut a: u8, (b, c): (u8, u8)) -> Payload<u8> {
-                    make(a, b, c)
-                }
-            ))
-            .is_ok()
-        );
-        assert!(
-            check(quote!(
-                fn f() -> u8 {
-                    1
-                }
-            ))
-            .err()
-            .unwrap()[0]
-                .contains("-> Payload<T>")
-        );
-        assert!(
-            check(quote!(
-                fn f() -> Payload<u8>;
-            ))
-            .err()
-            .unwrap()[0]
-                .contains("returns `T` itself")
-        );
-        assert!(
-            check(quote!(
-                fn f() -> PendingCompute<u8> {
-                    "return 1"
-                }
-            ))
-            .err()
-            .unwrap()[0]
-                .contains("`-> T`")
-        );
-    }
-
-    #[test]
-    fn only_functions_are_declared() {
-        assert!(
-            check(quote!(
-                struct S;
-            ))
-            .err()
-            .unwrap()[0]
-                .contains("put it on a `fn`")
-        );
-    }
-}
+mod tests;

@@ -3,10 +3,14 @@
 use std::fs;
 use std::path::{Component, Path, PathBuf};
 
+use ruff_python_ast::Stmt;
+
 use crate::diagnostic::{Diagnostic, Place, list, nearest};
+use crate::python::decorators::{Modules, joins};
 use crate::python::function::Function;
 use crate::python::metadata;
 use crate::python::module::{Binding, Lines, Module};
+use crate::python::version::Target;
 
 /// The files of a payload.
 pub(crate) struct Files {
@@ -22,6 +26,25 @@ pub(crate) struct File {
     pub(crate) include: String,
 }
 
+/// A file that is not parsed yet.
+struct Text {
+    text: String,
+    /// The path that tracebacks show.
+    path: String,
+    include: String,
+}
+
+/// What is called.
+pub(crate) enum Entry {
+    Function {
+        function: Box<Function>,
+        /// The framework whose world its decorator joins.
+        joins: Option<&'static str>,
+    },
+    /// It is there or may be, and its parameters are not known.
+    Unknown,
+}
+
 type Found<T> = Result<T, Diagnostic>;
 
 impl Files {
@@ -35,8 +58,8 @@ impl Files {
             let message = format!("`main` picks a file of a folder, and `{python}` is a file: remove `main`");
             return Err(Diagnostic::new(Place::Main, message));
         }
-        let file = File { module: read_module(&at, python, shown(python))?, include: slashes(python) };
-        Ok(Self { files: vec![file], main: 0 })
+        let text = Text { text: read_text(&at, python)?, path: shown(python), include: slashes(python) };
+        Ok(Self::parse(vec![text], 0))
     }
 
     fn read_folder(at: &Path, python: &str, main: Option<&str>) -> Found<Self> {
@@ -50,12 +73,24 @@ impl Files {
         let main = main_of(&paths, python, main)?;
         let written = slashes(python);
         let written = written.trim_end_matches('/');
-        let mut files = Vec::new();
+        let mut texts = Vec::new();
         for path in &paths {
             let include = format!("{written}/{path}");
-            files.push(File { module: read_module(&at.join(path), &include, format!("{name}/{path}"))?, include });
+            let text = read_text(&at.join(path), &include)?;
+            texts.push(Text { text, path: format!("{name}/{path}"), include });
         }
-        Ok(Self { files, main })
+        Ok(Self::parse(texts, main))
+    }
+
+    /// The metadata of the main file says which Python all of them are for.
+    fn parse(texts: Vec<Text>, main: usize) -> Self {
+        let Text { text, path, .. } = &texts[main];
+        let target = Target::of(text, |line| format!("{path}:{line}"));
+        let parse = |Text { text, path, include }| {
+            let module = Module::parse(path, text, Lines::Own, target.clone());
+            File { module, include }
+        };
+        Self { files: texts.into_iter().map(parse).collect(), main }
     }
 
     pub(crate) fn main(&self) -> &Module {
@@ -77,44 +112,71 @@ impl Files {
         found.into_iter().map(|message| Diagnostic::new(Place::Source, message)).collect()
     }
 
-    /// The function of this name in the main file, or where that file has it from.
-    pub(crate) fn entry(&self, name: &str) -> Found<Function> {
-        let function = self.find(self.main, name, self.files.len())?;
-        if function.is_async {
-            let message = format!(
-                "`{name}` ({}) is `async def`, and a payload is called as a plain function\n\
-                 make it a `def`, and call `asyncio.run(…)` in it",
-                function.location
-            );
-            return Err(Diagnostic::new(Place::Entry, message));
-        }
-        Ok(function)
+    /// What is of this name in the main file, or where that file has it from. What is `unchecked` may be anything.
+    pub(crate) fn entry(&self, name: &str, unchecked: bool) -> Found<Entry> {
+        self.find(self.main, name, unchecked, self.files.len())
     }
 
     /// Follows imports between the files, at most `hops` times.
-    fn find(&self, index: usize, name: &str, hops: usize) -> Found<Function> {
+    fn find(&self, index: usize, name: &str, unchecked: bool, hops: usize) -> Found<Entry> {
         let module = &self.files[index].module;
-        let (what, at) = match module.find(name) {
-            Some(Binding::Function(function)) => return Ok(Function::read(module, function)),
+        let (binding, stars) = module.look_up(name);
+        let mut foreign = false;
+        for star in stars.iter().rev() {
+            match self.imported(index, star.level, star.module) {
+                Some(file) if hops > 0 => {
+                    if let Ok(found) = self.find(file, name, unchecked, hops - 1) {
+                        return Ok(found);
+                    }
+                }
+                _ => foreign = true,
+            }
+        }
+        let (what, at) = match binding {
+            Some(Binding::Function(function)) => {
+                let joins = joins(self, index, function);
+                return Ok(Entry::Function { function: Box::new(Function::read(module, function)), joins });
+            }
             Some(Binding::Import { level, module: from, name: original, at }) => {
                 let file = self.imported(index, level, from);
                 if let Some(file) = file.filter(|_| hops > 0) {
-                    return self.find(file, original, hops - 1);
+                    return self.find(file, original, unchecked, hops - 1);
                 }
                 ("imported from elsewhere", at)
             }
+            Some(Binding::Module { at, .. }) => ("a module", at),
             Some(Binding::Other { what, at }) => (what, at),
+            // Nobody here knows what is in it.
+            None if foreign => return Ok(Entry::Unknown),
             None => return Err(self.no_entry(module, name)),
         };
+        if unchecked {
+            return Ok(Entry::Unknown);
+        }
         let message = format!(
             "`{name}` is {what} ({}), so its parameters cannot be checked: the entry is a `def` of the payload's own\n\
-             write a function that calls it",
+             write a function that calls it, or add the option `unchecked`",
             module.locate(at.start())
         );
         Err(Diagnostic::new(Place::Entry, message))
     }
 
-    /// The file that an import in another one means.
+    fn no_entry(&self, module: &Module, name: &str) -> Diagnostic {
+        let names = module.function_names();
+        let rest = match nearest(name, names.iter().copied()) {
+            Some(close) => format!("did you mean `{close}`? it has {}", list(names)),
+            None if names.is_empty() => "it has no function at its top level".to_owned(),
+            None => format!("it has {}: name one with `entry = \"…\"`", list(names)),
+        };
+        Diagnostic::new(Place::Entry, format!("`{}` has no function `{name}` at its top level\n{rest}", module.path))
+    }
+}
+
+impl Modules for Files {
+    fn statements(&self, file: usize) -> &[Stmt] {
+        self.files[file].module.statements()
+    }
+
     fn imported(&self, importer: usize, level: u32, from: &str) -> Option<usize> {
         let importer = &self.files[importer].module.path;
         let mut folder: Vec<&str> = importer.split('/').collect();
@@ -130,16 +192,6 @@ impl Files {
             0 => tried(&[]).or_else(|| tried(&folder)),
             _ => tried(folder.get(..folder.len().checked_sub(level as usize - 1)?)?),
         }
-    }
-
-    fn no_entry(&self, module: &Module, name: &str) -> Diagnostic {
-        let names = module.function_names();
-        let rest = match nearest(name, names.iter().copied()) {
-            Some(close) => format!("did you mean `{close}`? it has {}", list(names)),
-            None if names.is_empty() => "it has no function at its top level".to_owned(),
-            None => format!("it has {}: name one with `entry = \"…\"`", list(names)),
-        };
-        Diagnostic::new(Place::Entry, format!("`{}` has no function `{name}` at its top level\n{rest}", module.path))
     }
 }
 
@@ -258,18 +310,17 @@ fn main_of(paths: &[String], python: &str, main: Option<&str>) -> Found<usize> {
     Err(Diagnostic::new(Place::Main, message))
 }
 
-fn read_module(at: &Path, written: &str, path: String) -> Found<Module> {
+fn read_text(at: &Path, written: &str) -> Found<String> {
     let bytes = fs::read(at).map_err(|error| unreadable(written, &error))?;
     if bytes.starts_with(BYTE_ORDER_MARK) {
         let message = format!("`{written}` begins with a byte order mark: save it as UTF-8 without one");
         return Err(Diagnostic::new(Place::Source, message));
     }
-    let text = String::from_utf8(bytes).map_err(|error| {
+    String::from_utf8(bytes).map_err(|error| {
         let before = &error.as_bytes()[..error.utf8_error().valid_up_to()];
         let line = before.iter().filter(|byte| **byte == b'\n').count() + 1;
         Diagnostic::new(Place::Source, format!("`{written}` is not UTF-8, first in line {line}: save it as UTF-8"))
-    })?;
-    Ok(Module::parse(path, text, Lines::Own))
+    })
 }
 
 fn unreadable(written: &str, error: &std::io::Error) -> Diagnostic {

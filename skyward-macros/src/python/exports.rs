@@ -35,21 +35,36 @@ pub(super) static SKYWARD: Exports = Exports {
     module: "skyward",
     names: &[
         ("Accelerator", Export::Opaque),
+        ("CallError", Export::Opaque),
+        ("Future", Export::Opaque),
         ("InstanceInfo", Export::Opaque),
         ("Network", Export::Opaque),
         ("Peer", Export::Opaque),
+        ("PlanError", Export::Opaque),
+        ("RemoteError", Export::Opaque),
+        ("Retry", Export::Opaque),
+        ("WorkerLost", Export::Opaque),
+        ("as_completed", Export::Function(&["futures", "timeout"])),
         ("compute", Export::Opaque),
         ("function", Export::Opaque),
         ("instance_info", Export::Function(&[])),
         ("integrations", Export::Module(&INTEGRATIONS)),
         ("is_head", Export::Opaque),
+        ("map", Export::Function(&["chunksize", "window", "ordered"])),
+        ("notice", Export::Function(&[])),
+        ("on_notice", Export::Function(&["function"])),
+        ("options", Export::Function(&["retry", "timeout"])),
         ("progress", Export::Function(&[])),
         ("redirect_output", Export::Function(&["stdout", "stderr"])),
+        ("report", Export::Function(&["value"])),
+        ("same_plan", Export::Opaque),
         ("shard", Export::Function(&["shuffle", "seed", "drop_last"])),
         ("silent", Export::Function(&[])),
         ("stderr", Export::Function(&["only"])),
         ("stdout", Export::Function(&["only"])),
+        ("submit", Export::Opaque),
         ("trace_context", Export::Function(&[])),
+        ("wait", Export::Function(&["futures", "timeout", "return_when"])),
     ],
     inner: &["agent", "worker"],
 };
@@ -57,13 +72,20 @@ pub(super) static SKYWARD: Exports = Exports {
 static INTEGRATIONS: Exports = Exports {
     module: "skyward.integrations",
     names: &[
+        ("BackendError", Export::Opaque),
+        ("JoblibPool", Export::Opaque),
+        ("ScikitLearnPool", Export::Opaque),
         ("jax", Export::Function(&[])),
+        ("joblib_backend", Export::Function(JOBLIB)),
         ("keras", Export::Function(&["backend", "seed"])),
+        ("sklearn_backend", Export::Function(JOBLIB)),
         ("torch", Export::Function(&["backend"])),
         ("transformers", Export::Function(&["backend"])),
     ],
-    inner: &[],
+    inner: &["joblib"],
 };
+
+const JOBLIB: &[&str] = &["n_jobs", "inner_max_num_threads", "caller_helps", "retry"];
 
 #[cfg(test)]
 mod tests {
@@ -73,6 +95,7 @@ mod tests {
 
     use super::super::function::Function;
     use super::super::module::{Lines, Module};
+    use super::super::version::Target;
     use super::*;
 
     fn package() -> PathBuf {
@@ -80,7 +103,7 @@ mod tests {
     }
 
     fn module(path: &Path) -> Module {
-        Module::parse(path.display().to_string(), std::fs::read_to_string(path).unwrap(), Lines::Own)
+        Module::parse(path.display().to_string(), std::fs::read_to_string(path).unwrap(), Lines::Own, Target::oldest())
     }
 
     fn assigned<'a>(module: &'a Module, name: &str) -> Option<&'a Expr> {
@@ -133,7 +156,7 @@ mod tests {
         for (name, export) in SKYWARD.names {
             match keys.iter().position(|key| key == name) {
                 Some(at) => {
-                    let home = module(&package().join(format!("{}.py", homes[at])));
+                    let home = module(&package().join(format!("{}.py", homes[at].replace('.', "/"))));
                     assert_eq!(found(&home, name), *export, "skyward.{name}");
                 }
                 None => assert_eq!(*name, "integrations"),
@@ -148,7 +171,8 @@ mod tests {
         let names: Vec<&str> = INTEGRATIONS.names.iter().map(|(name, _)| *name).collect();
         assert_eq!(strings(&all.elts), names);
         for (name, export) in INTEGRATIONS.names {
-            let home = module(&package().join(format!("integrations/{name}.py")));
+            let own = package().join(format!("integrations/{name}.py"));
+            let home = module(&if own.exists() { own } else { package().join("integrations/joblib.py") });
             assert_eq!(found(&home, name), *export, "skyward.integrations.{name}");
         }
     }

@@ -4,7 +4,8 @@ use ruff_python_ast::visitor::{Visitor, walk_expr, walk_stmt};
 use ruff_python_ast::{Expr, ParameterWithDefault, Stmt, StmtFunctionDef};
 use ruff_text_size::{Ranged as _, TextRange};
 
-use super::module::Module;
+use super::annotation::{Annotations, Scalars};
+use super::module::{Binding, Module};
 
 /// A function, its parameters, and whether it is a generator.
 #[derive(Debug, Clone)]
@@ -20,6 +21,16 @@ pub(crate) struct Function {
     pub(crate) first_yield: Option<String>,
     /// Whether there is a `return` with a value in it.
     pub(crate) returns_value: bool,
+    /// The result's annotation.
+    pub(crate) returns: Annotation,
+}
+
+/// What is written behind a `:` or `->`.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Annotation {
+    pub(crate) text: Option<String>,
+    /// What it allows, where it is plain, and no decorator may convert the values.
+    pub(crate) scalars: Scalars,
 }
 
 /// A parameter that is not `*args` or `**kwargs`.
@@ -29,8 +40,7 @@ pub(crate) struct Parameter {
     /// It stands before `/`, so it has no name for a caller.
     pub(crate) positional_only: bool,
     pub(crate) has_default: bool,
-    /// The annotation's text.
-    pub(crate) annotation: Option<String>,
+    pub(crate) annotation: Annotation,
 }
 
 impl Function {
@@ -38,12 +48,19 @@ impl Function {
         let mut flow = Flow::default();
         flow.visit_body(&function.body);
         let written = &function.parameters;
+        let is_plain = function.decorator_list.iter().all(|decorator| changes_nothing(module, &decorator.expression));
+        let annotations = is_plain.then(|| Annotations::of(module));
+        let annotation = |written: Option<&Expr>| Annotation {
+            text: written.map(|at| module.text[at.range()].to_owned()),
+            scalars: annotations.as_ref().and_then(|annotations| annotations.read(written)),
+        };
         let read = |positional_only| {
+            let annotation = &annotation;
             move |parameter: &ParameterWithDefault| Parameter {
                 name: parameter.name().to_string(),
                 positional_only,
                 has_default: parameter.default.is_some(),
-                annotation: parameter.parameter.annotation().map(|at| module.text[at.range()].to_owned()),
+                annotation: annotation(parameter.parameter.annotation()),
             }
         };
         let by_position = written.posonlyargs.iter().map(read(true));
@@ -56,11 +73,27 @@ impl Function {
             takes_any: written.kwarg.is_some(),
             first_yield: flow.first_yield.map(|range| module.locate(range.start())),
             returns_value: flow.returns_value,
+            returns: annotation(function.returns.as_deref()),
         }
     }
 
     pub(crate) fn parameter(&self, name: &str) -> Option<&Parameter> {
         self.parameters.iter().find(|parameter| parameter.name == name)
+    }
+}
+
+/// Whether it is a decorator of the package `skyward`.
+fn changes_nothing(module: &Module, decorator: &Expr) -> bool {
+    let is_skyward = |path: &str| path.split('.').next() == Some("skyward");
+    match decorator {
+        Expr::Call(call) => changes_nothing(module, &call.func),
+        Expr::Attribute(attribute) => changes_nothing(module, &attribute.value),
+        Expr::Name(name) => match module.find(name.id.as_str()) {
+            Some(Binding::Module { path, .. }) => is_skyward(path),
+            Some(Binding::Import { level: 0, module, .. }) => is_skyward(module),
+            _ => false,
+        },
+        _ => false,
     }
 }
 
@@ -107,11 +140,12 @@ impl<'a> Visitor<'a> for Flow {
 
 #[cfg(test)]
 mod tests {
-    use super::super::module::{Binding, Lines};
+    use super::super::module::Lines;
+    use super::super::version::Target;
     use super::*;
 
     fn function(text: &str) -> Function {
-        let module = Module::parse("a.py", text, Lines::Own);
+        let module = Module::parse("a.py", text, Lines::Own, Target::oldest());
         assert_eq!(module.syntax_errors(), [""; 0]);
         match module.find("f") {
             Some(Binding::Function(function)) => Function::read(&module, function),
@@ -125,7 +159,7 @@ mod tests {
         let shapes: Vec<_> = f
             .parameters
             .iter()
-            .map(|p| (p.name.as_str(), p.positional_only, p.has_default, p.annotation.as_deref()))
+            .map(|p| (p.name.as_str(), p.positional_only, p.has_default, p.annotation.text.as_deref()))
             .collect();
         assert_eq!(
             shapes,
@@ -153,6 +187,22 @@ mod tests {
             ("def f():\n    return list(x for x in y)\n", false),
         ] {
             assert_eq!(function(text).first_yield.is_some(), generator, "{text}");
+        }
+    }
+
+    #[test]
+    fn annotations_count_unless_a_decorator_may_convert_the_values() {
+        for (before, counts) in [
+            ("", true),
+            ("import skyward as sky\n@sky.stdout(only='head')\n@sky.compute\n", true),
+            ("from skyward import silent\n@silent\n", true),
+            ("from pydantic import validate_call\n@validate_call\n", false),
+            ("@wraps(g)\n", false),
+        ] {
+            let f = function(&format!("{before}def f(a: str) -> float: pass\n"));
+            assert_eq!(f.parameters[0].annotation.scalars.is_some(), counts, "{before}");
+            assert_eq!(f.returns.scalars.is_some(), counts, "{before}");
+            assert_eq!(f.returns.text.as_deref(), Some("float"));
         }
     }
 

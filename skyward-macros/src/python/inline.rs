@@ -6,6 +6,7 @@ use ruff_python_parser::{Mode, parse_unchecked};
 use ruff_text_size::Ranged as _;
 
 use super::module::{Lines, Module};
+use super::version::Target;
 
 /// Where a string literal stands in a Rust file.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -139,7 +140,12 @@ impl<'a> Text<'a> {
         }
         let lines =
             if literal.height == self.lines.len() { Lines::Within { first_line, columns } } else { Lines::Unknown };
-        Inline { module: Module::parse(&*literal.path, text, lines), first_line }
+        let place = |line: usize| match &lines {
+            Lines::Unknown => literal.path.clone(),
+            _ => format!("{}:{}", literal.path, first_line as usize + line - 1),
+        };
+        let target = Target::of(&text, place);
+        Inline { module: Module::parse(&*literal.path, text, lines, target), first_line }
     }
 
     /// The whitespace that all lines of code begin with, from the line `skip` on.

@@ -4,9 +4,47 @@ use toml::Value;
 
 /// What is wrong with a file's metadata: the line, counted from 1, and a message. Nothing for a file without metadata.
 pub(crate) fn check(text: &str) -> Vec<(usize, String)> {
+    let (script, mut errors) = find(text);
+    if let Some(script) = script {
+        check_toml(&script, &mut errors);
+    }
+    errors.sort();
+    errors
+}
+
+/// `requires-python` where it is a text, with its line, counted from 1.
+pub(crate) fn requires_python(text: &str) -> Option<(usize, String)> {
+    let script = find(text).0?;
+    let table: toml::Table = toml::from_str(&script.text()).ok()?;
+    let value = table.get(REQUIRES_PYTHON)?.as_str()?.to_owned();
+    Some((script.line_of(REQUIRES_PYTHON), value))
+}
+
+/// The lines between `# /// script` and `# ///`.
+struct Script<'a> {
+    /// The number of its first line, from 1.
+    first_line: usize,
+    lines: Vec<&'a str>,
+}
+
+impl Script<'_> {
+    /// The TOML, without the comment signs.
+    fn text(&self) -> String {
+        let plain = self.lines.iter().map(|line| line.strip_prefix("# ").unwrap_or(&line[1..]));
+        plain.flat_map(|line| [line, "\n"]).collect()
+    }
+
+    fn line_of(&self, key: &str) -> usize {
+        let found = self.lines.iter().position(|line| line[1..].trim_start().starts_with(key));
+        self.first_line + found.unwrap_or(0)
+    }
+}
+
+/// The metadata, and what is wrong with its limits.
+fn find(text: &str) -> (Option<Script<'_>>, Vec<(usize, String)>) {
     let lines: Vec<&str> = text.lines().collect();
     let mut errors = Vec::new();
-    let mut first: Option<usize> = None;
+    let mut found: Option<Script<'_>> = None;
     let mut next = 0;
     while let Some(start) = (next..lines.len()).find(|line| lines[*line].trim_end() == OPEN) {
         if lines[start] != OPEN {
@@ -21,42 +59,38 @@ pub(crate) fn check(text: &str) -> Vec<(usize, String)> {
             continue;
         };
         next = start + 1 + end + 1;
-        if let Some(first) = first {
-            errors.push((start + 1, format!("there is metadata in line {} already: keep one of them", first + 1)));
+        if let Some(first) = &found {
+            let line = first.first_line - 1;
+            errors.push((start + 1, format!("there is metadata in line {line} already: keep one of them")));
             continue;
         }
-        first = Some(start);
-        check_toml(&inside[..end], start + 2, &mut errors);
+        found = Some(Script { first_line: start + 2, lines: inside[..end].to_vec() });
     }
-    errors
+    (found, errors)
 }
 
-fn check_toml(lines: &[&str], first_line: usize, errors: &mut Vec<(usize, String)>) {
-    let text: String =
-        lines.iter().map(|line| line.strip_prefix("# ").unwrap_or(&line[1..])).flat_map(|line| [line, "\n"]).collect();
-    let line_of = |offset: usize| first_line + text[..offset.min(text.len())].matches('\n').count();
+fn check_toml(script: &Script<'_>, errors: &mut Vec<(usize, String)>) {
+    let text = script.text();
     let table: toml::Table = match toml::from_str(&text) {
         Ok(table) => table,
         Err(error) => {
-            let line =
-                error.span().map_or(first_line, |span| line_of(span.start)).min(first_line + lines.len().max(1) - 1);
+            let offset = error.span().map_or(0, |span| span.start.min(text.len()));
+            let line = text[..offset].matches('\n').count().min(script.lines.len().max(1) - 1);
             let message = error.message().trim().replace('\n', ", ");
-            return errors.push((line, format!("the metadata is not TOML: {message}")));
+            return errors.push((script.first_line + line, format!("the metadata is not TOML: {message}")));
         }
     };
-    let line_of_key =
-        |key: &str| first_line + lines.iter().position(|line| line[1..].trim_start().starts_with(key)).unwrap_or(0);
     match table.get(DEPENDENCIES) {
         Some(Value::Array(items)) if items.iter().all(Value::is_str) => {}
         Some(_) => errors.push((
-            line_of_key(DEPENDENCIES),
+            script.line_of(DEPENDENCIES),
             format!("`{DEPENDENCIES}` is a list of requirements: `{DEPENDENCIES} = [\"numpy>=2\"]`"),
         )),
         None => {}
     }
     if table.get(REQUIRES_PYTHON).is_some_and(|value| !value.is_str()) {
         let message = format!("`{REQUIRES_PYTHON}` is a text: `{REQUIRES_PYTHON} = \">=3.11\"`");
-        errors.push((line_of_key(REQUIRES_PYTHON), message));
+        errors.push((script.line_of(REQUIRES_PYTHON), message));
     }
 }
 

@@ -1,12 +1,15 @@
 //! A parsed Python file.
 
 use ruff_python_ast::visitor::{Visitor, walk_stmt};
-use ruff_python_ast::{Expr, ModModule, PythonVersion, Stmt, StmtFunctionDef};
+use ruff_python_ast::{Expr, ModModule, Stmt, StmtFunctionDef, StmtIf};
 use ruff_python_parser::{Mode, ParseOptions, Parsed, parse_unchecked};
 use ruff_text_size::{Ranged as _, TextRange, TextSize};
 
+use super::branches::{Truth, branches};
 use super::semantics::semantic_errors;
+use super::undefined::undefined_names;
 use super::uses::unknown_names;
+use super::version::Target;
 
 /// A Python file and what the parser makes of it.
 pub(crate) struct Module {
@@ -15,6 +18,7 @@ pub(crate) struct Module {
     pub(crate) text: String,
     parsed: Parsed<ModModule>,
     lines: Lines,
+    target: Target,
 }
 
 /// From a place in the text to a place in the file that the text stands in.
@@ -28,6 +32,12 @@ pub(crate) enum Lines {
     Unknown,
 }
 
+/// `from …module import *`, with as many dots.
+pub(crate) struct Star<'a> {
+    pub(crate) level: u32,
+    pub(crate) module: &'a str,
+}
+
 /// How a name comes to be in a module.
 pub(crate) enum Binding<'a> {
     Function(&'a StmtFunctionDef),
@@ -38,7 +48,12 @@ pub(crate) enum Binding<'a> {
         name: &'a str,
         at: TextRange,
     },
-    /// Something whose parameters are not written down: a class, an assignment, an imported module.
+    /// `import path`, or `import path as name`.
+    Module {
+        path: &'a str,
+        at: TextRange,
+    },
+    /// Something whose parameters are not written down: a class, an assignment.
     Other {
         what: &'static str,
         at: TextRange,
@@ -46,12 +61,12 @@ pub(crate) enum Binding<'a> {
 }
 
 impl Module {
-    pub(crate) fn parse(path: impl Into<String>, text: impl Into<String>, lines: Lines) -> Self {
+    pub(crate) fn parse(path: impl Into<String>, text: impl Into<String>, lines: Lines, target: Target) -> Self {
         let text = text.into();
-        let options = ParseOptions::from(Mode::Module).with_target_version(PythonVersion::latest());
+        let options = ParseOptions::from(Mode::Module).with_target_version(target.version);
         let parsed =
             parse_unchecked(&text, options).try_into_module().expect("a text parsed in module mode is a module");
-        Self { path: path.into(), text, parsed, lines }
+        Self { path: path.into(), text, parsed, lines, target }
     }
 
     pub(crate) fn statements(&self) -> &[Stmt] {
@@ -61,17 +76,24 @@ impl Module {
     /// Every error, in the order of the text, as `path:line:column: what` and the line itself.
     pub(crate) fn syntax_errors(&self) -> Vec<String> {
         let mut errors: Vec<(TextRange, String)> =
-            self.parsed.errors().iter().map(|error| (error.location, sentence(&error.error.to_string()))).collect();
+            self.parsed.errors().iter().map(|error| (error.location, error.error.to_string())).collect();
         // What the grammar allows is looked at only once the grammar is kept: half a tree misleads.
         if errors.is_empty() {
-            errors.extend(
-                semantic_errors(&self.text, self.statements())
-                    .into_iter()
-                    .map(|error| (error.range, sentence(&error.to_string()))),
-            );
+            errors.extend(self.parsed.unsupported_syntax_errors().iter().map(|it| (it.range, it.to_string())));
+            errors.extend(semantic_errors(&self.text, self.target.version, self.statements()));
         }
         errors.sort_by_key(|(range, _)| range.start());
-        errors.into_iter().map(|(range, message)| self.show(range, &message)).collect()
+        errors.into_iter().map(|(range, message)| self.show_error(range, &sentence(&message))).collect()
+    }
+
+    /// What neither it nor Python defines, shown as `syntax_errors` are; a function of it has these parameters.
+    pub(crate) fn undefined_names(&self, parameters: &[&str]) -> Vec<String> {
+        // What is wrong otherwise may bind the names.
+        if !self.syntax_errors().is_empty() {
+            return Vec::new();
+        }
+        let found = undefined_names(self.statements(), self.target.version, parameters);
+        found.into_iter().map(|(range, message)| self.show(range, &message)).collect()
     }
 
     /// What it names of the package `skyward` that is not there, shown as `syntax_errors` are.
@@ -117,11 +139,31 @@ impl Module {
         format!("{place}: {message}\n{number} | {text}\n{margin} | {blank}{}", "^".repeat(width))
     }
 
+    /// The parser says which version a syntax was added in; what to do about that is said here.
+    fn show_error(&self, range: TextRange, message: &str) -> String {
+        let added = |rest: &str| {
+            let needed = rest.rsplit_once("(syntax was added in ")?.1.trim_end_matches(')');
+            Some(needed.trim_start_matches("Python ").to_owned())
+        };
+        match message.split_once(" on Python ").and_then(|(what, rest)| Some((what, added(rest)?))) {
+            Some((what, needed)) => {
+                let shown = self.show(range, &format!("{what} before Python {needed}"));
+                format!("{shown}\n{}", self.target.advice(&needed))
+            }
+            None => self.show(range, message),
+        }
+    }
+
     /// What `name` is at the module's top level; the last binding holds. `if`, `try` and `with` open no scope.
     pub(crate) fn find(&self, name: &str) -> Option<Binding<'_>> {
-        let mut bindings = Bindings { name, found: None };
+        self.look_up(name).0
+    }
+
+    /// The same, and each `import *` behind it, which may bind the name anew.
+    pub(crate) fn look_up(&self, name: &str) -> (Option<Binding<'_>>, Vec<Star<'_>>) {
+        let mut bindings = Bindings { name, found: None, stars: Vec::new() };
         bindings.visit_body(self.statements());
-        bindings.found
+        (bindings.found, bindings.stars)
     }
 
     /// The names of the functions at the top level.
@@ -144,58 +186,65 @@ impl Module {
 struct Bindings<'a, 'n> {
     name: &'n str,
     found: Option<Binding<'a>>,
+    stars: Vec<Star<'a>>,
+}
+
+impl<'a> Bindings<'a, '_> {
+    fn bind(&mut self, binding: Binding<'a>) {
+        self.found = Some(binding);
+        self.stars.clear();
+    }
 }
 
 impl<'a> Visitor<'a> for Bindings<'a, '_> {
     fn visit_stmt(&mut self, statement: &'a Stmt) {
-        let other = |what| Some(Binding::Other { what, at: statement.range() });
+        let other = |what| Binding::Other { what, at: statement.range() };
         let is_name = |target: &Expr| matches!(target, Expr::Name(name) if name.id.as_str() == self.name);
         match statement {
-            Stmt::FunctionDef(function) => {
-                if function.name.as_str() == self.name {
-                    self.found = Some(Binding::Function(function));
-                }
+            Stmt::FunctionDef(function) if function.name.as_str() == self.name => {
+                self.bind(Binding::Function(function));
             }
-            Stmt::ClassDef(class) => {
-                if class.name.as_str() == self.name {
-                    self.found = other("a class");
-                }
-            }
-            Stmt::Assign(assign) => {
-                if assign.targets.iter().any(is_name) {
-                    self.found = other("assigned");
-                }
-            }
-            Stmt::AnnAssign(assign) => {
-                if assign.value.is_some() && is_name(&assign.target) {
-                    self.found = other("assigned");
-                }
+            Stmt::ClassDef(class) if class.name.as_str() == self.name => self.bind(other("a class")),
+            Stmt::FunctionDef(_) | Stmt::ClassDef(_) => {}
+            Stmt::Assign(assign) if assign.targets.iter().any(is_name) => self.bind(other("assigned")),
+            Stmt::AnnAssign(assign) if assign.value.is_some() && is_name(&assign.target) => {
+                self.bind(other("assigned"));
             }
             Stmt::Import(import) => {
                 for alias in &import.names {
-                    let bound = alias.asname.as_ref().unwrap_or(&alias.name);
-                    if bound.as_str() == self.name {
-                        self.found = other("a module");
+                    let path = alias.name.as_str();
+                    let bound = match &alias.asname {
+                        Some(name) => name.as_str(),
+                        None => path.split('.').next().unwrap_or(path),
+                    };
+                    if bound == self.name {
+                        self.bind(Binding::Module { path, at: statement.range() });
                     }
                 }
             }
             Stmt::ImportFrom(import) => {
+                let (level, module) = (import.level, import.module.as_ref().map_or("", |module| module.as_str()));
                 for alias in &import.names {
-                    if alias.asname.as_ref().unwrap_or(&alias.name).as_str() == self.name {
-                        self.found = Some(Binding::Import {
-                            level: import.level,
-                            module: import.module.as_ref().map_or("", |module| module.as_str()),
-                            name: alias.name.as_str(),
-                            at: statement.range(),
-                        });
+                    let name = alias.name.as_str();
+                    if name == "*" {
+                        self.stars.push(Star { level, module });
+                    } else if alias.asname.as_ref().unwrap_or(&alias.name).as_str() == self.name {
+                        self.bind(Binding::Import { level, module, name, at: statement.range() });
                     }
                 }
             }
+            Stmt::If(inner) => visit_branches(self, inner),
             _ => walk_stmt(self, statement),
         }
     }
 
     fn visit_expr(&mut self, _: &'a Expr) {}
+}
+
+/// What a worker may run of an `if`: not what stands below `if __name__ == "__main__":`.
+fn visit_branches<'a>(visitor: &mut impl Visitor<'a>, statement: &'a StmtIf) {
+    let taken = branches(statement).filter(|(_, truth)| *truth != Truth::Never);
+    taken.for_each(|(body, _)| visitor.visit_body(body));
 }
 
 struct FunctionNames<'a>(Vec<&'a str>);
@@ -209,6 +258,7 @@ impl<'a> Visitor<'a> for FunctionNames<'a> {
                 }
             }
             Stmt::ClassDef(_) => {}
+            Stmt::If(inner) => visit_branches(self, inner),
             _ => walk_stmt(self, statement),
         }
     }
@@ -226,104 +276,4 @@ fn sentence(message: &str) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn errors(text: &str) -> Vec<String> {
-        Module::parse("a.py", text, Lines::Own).syntax_errors()
-    }
-
-    #[test]
-    fn every_syntax_error_has_its_place_and_line() {
-        let errors = errors("def f(x)\n    return x\n\n\ny = (1 +\n");
-        assert!(errors.len() >= 2, "{errors:#?}");
-        assert!(errors[0].starts_with("a.py:1:9: "), "{}", errors[0]);
-        assert!(errors[0].ends_with("1 | def f(x)\n  |         ^"), "{}", errors[0]);
-    }
-
-    #[test]
-    fn what_only_the_compiler_refuses_is_found_too() {
-        for (text, words) in [
-            ("return 1\n", "return"),
-            ("def f():\n    break\n", "break"),
-            ("def f(a, a): pass\n", "a"),
-            ("class C:\n    yield 1\n", "yield"),
-            ("def f():\n    await g()\n", "await"),
-            ("from __future__ import braces\n", "braces"),
-        ] {
-            let errors = errors(text);
-            assert_eq!(errors.len(), 1, "{text}: {errors:#?}");
-            assert!(errors[0].contains(words), "{}", errors[0]);
-        }
-    }
-
-    #[test]
-    fn valid_code_has_no_errors() {
-        let text = "
-import asyncio
-
-class C:
-    x = [y for y in range(3)]
-    def m(self):
-        while True:
-            break
-        for _ in range(3):
-            continue
-        return lambda: (yield)
-
-async def g():
-    async with a as b:
-        await b
-    y = [await c for c in x] + [[d async for d in c] for c in x]
-    return [x async for x in b]
-
-def asynchronous_generator():
-    return (i async for i in x if await y(i)), (i for i in x if await y(i))
-
-def h():
-    global late
-    late = 1
-    def inner():
-        nonlocal_name = 1
-        return nonlocal_name
-    x = yield
-    match x:
-        case [1, *rest]:
-            return rest
-    try:
-        pass
-    except* ValueError:
-        pass
-
-type Alias = int
-";
-        assert_eq!(errors(text), [""; 0]);
-    }
-
-    #[test]
-    fn the_last_binding_holds() {
-        let text = "
-def f(a): pass
-try:
-    from .fast import f as f
-except ImportError:
-    def g(): pass
-class h:
-    def inner(self): pass
-k = f
-";
-        let module = Module::parse("a.py", text, Lines::Own);
-        assert!(matches!(module.find("f"), Some(Binding::Import { level: 1, module: "fast", name: "f", .. })));
-        assert!(matches!(module.find("g"), Some(Binding::Function(_))));
-        assert!(matches!(module.find("h"), Some(Binding::Other { what: "a class", .. })));
-        assert!(matches!(module.find("k"), Some(Binding::Other { what: "assigned", .. })));
-        assert!(module.find("inner").is_none());
-        assert_eq!(module.function_names(), ["f", "g"]);
-    }
-
-    #[test]
-    fn columns_count_characters() {
-        let module = Module::parse("a.py", "é = 'ü' +\n", Lines::Own);
-        assert!(module.syntax_errors()[0].starts_with("a.py:1:10: "), "{:?}", module.syntax_errors());
-    }
-}
+mod tests;

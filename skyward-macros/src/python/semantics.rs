@@ -3,31 +3,37 @@
 use std::cell::RefCell;
 
 use ruff_python_ast::visitor::{Visitor, walk_expr, walk_stmt};
-use ruff_python_ast::{self as ast, Expr, PythonVersion, Stmt};
+use ruff_python_ast::{self as ast, ExceptHandler, Expr, PythonVersion, Stmt};
 use ruff_python_parser::semantic_errors::{
     LazyImportContext, SemanticSyntaxChecker, SemanticSyntaxContext, SemanticSyntaxError,
 };
-use ruff_text_size::TextRange;
+use ruff_text_size::{Ranged as _, TextLen as _, TextRange};
+
+use super::scopes::Scopes;
 
 /// The errors of a module that has been parsed without any.
-pub(super) fn semantic_errors(source: &str, statements: &[Stmt]) -> Vec<SemanticSyntaxError> {
+pub(super) fn semantic_errors(source: &str, version: PythonVersion, statements: &[Stmt]) -> Vec<(TextRange, String)> {
     let mut walker = Walker {
         checker: SemanticSyntaxChecker::new(),
         errors: RefCell::default(),
         source,
+        version,
         scopes: vec![Scope::Module],
         loops: 0,
     };
     for statement in statements {
         walker.visit_stmt(statement);
     }
-    walker.errors.into_inner()
+    let mut errors = walker.errors.into_inner();
+    errors.extend(Scopes::of(statements).misplaced);
+    errors
 }
 
 struct Walker<'a> {
     checker: SemanticSyntaxChecker,
-    errors: RefCell<Vec<SemanticSyntaxError>>,
+    errors: RefCell<Vec<(TextRange, String)>>,
     source: &'a str,
+    version: PythonVersion,
     scopes: Vec<Scope>,
     /// Loops around the statement, within its function.
     loops: usize,
@@ -57,6 +63,12 @@ impl Walker<'_> {
         self.loops = loops;
     }
 
+    fn in_loop(&mut self, body: &[Stmt]) {
+        self.loops += 1;
+        self.visit_body(body);
+        self.loops -= 1;
+    }
+
     fn comprehension(&mut self, generators: &[ast::Comprehension], generator: bool, elements: &[&Expr]) {
         // Only the first iterable is evaluated in the scope around.
         if let Some(first) = generators.first() {
@@ -73,6 +85,10 @@ impl Walker<'_> {
             }
             elements.iter().for_each(|element| walker.visit_expr(element));
         });
+    }
+
+    fn error(&self, range: TextRange, message: &str) {
+        self.errors.borrow_mut().push((range, message.to_owned()));
     }
 
     /// The scopes outwards, without comprehensions.
@@ -102,16 +118,38 @@ impl Visitor<'_> for Walker<'_> {
                 let scope = Scope::Function { is_async: function.is_async, parameters: names(&function.parameters) };
                 self.within(scope, |walker| walker.visit_body(&function.body));
             }
-            Stmt::For(_) | Stmt::While(_) => {
-                self.loops += 1;
+            Stmt::For(inner) => {
+                self.visit_expr(&inner.iter);
+                self.visit_expr(&inner.target);
+                self.in_loop(&inner.body);
+                // A loop has ended where its `else` begins.
+                self.visit_body(&inner.orelse);
+            }
+            Stmt::While(inner) => {
+                self.visit_expr(&inner.test);
+                self.in_loop(&inner.body);
+                self.visit_body(&inner.orelse);
+            }
+            Stmt::Try(attempt) => {
+                let before_last = attempt.handlers.iter().rev().skip(1);
+                for ExceptHandler::ExceptHandler(handler) in before_last.filter(|handler| is_bare(handler)) {
+                    let keyword = TextRange::at(handler.start(), "except".text_len());
+                    self.error(keyword, "`except:` takes every exception, so it must be the last one: move it down");
+                }
                 walk_stmt(self, statement);
-                self.loops -= 1;
             }
             _ => walk_stmt(self, statement),
         }
     }
 
     fn visit_expr(&mut self, expression: &Expr) {
+        if matches!(expression, Expr::Yield(_) | Expr::YieldFrom(_))
+            && matches!(self.scopes.last(), Some(Scope::Comprehension { .. }))
+        {
+            let message = "`yield` cannot stand in a comprehension: write a loop";
+            self.error(expression.range(), message);
+            return walk_expr(self, expression);
+        }
         self.check(|checker, context| checker.visit_expr(expression, context));
         match expression {
             Expr::Lambda(lambda) => {
@@ -141,13 +179,14 @@ impl SemanticSyntaxContext for Walker<'_> {
     }
 
     fn python_version(&self) -> PythonVersion {
-        PythonVersion::latest()
+        self.version
     }
 
     fn source(&self) -> &str {
         self.source
     }
 
+    // The tables of scopes say what is wrong with `global` and `nonlocal`.
     fn global(&self, _: &str) -> Option<TextRange> {
         None
     }
@@ -196,7 +235,7 @@ impl SemanticSyntaxContext for Walker<'_> {
     }
 
     fn report_semantic_error(&self, error: SemanticSyntaxError) {
-        self.errors.borrow_mut().push(error);
+        self.errors.borrow_mut().push((error.range, error.to_string()));
     }
 
     fn in_loop_context(&self) -> bool {
@@ -210,4 +249,10 @@ impl SemanticSyntaxContext for Walker<'_> {
 
 fn names(parameters: &ast::Parameters) -> Vec<String> {
     parameters.iter().map(|parameter| parameter.name().to_string()).collect()
+}
+
+/// `except:`, without a type.
+fn is_bare(handler: &ExceptHandler) -> bool {
+    let ExceptHandler::ExceptHandler(handler) = handler;
+    handler.type_.is_none()
 }

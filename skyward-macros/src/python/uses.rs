@@ -8,7 +8,9 @@ use ruff_python_ast::visitor::{
 use ruff_python_ast::{self as ast, ExceptHandler, Expr, Parameter, Pattern, Stmt, TypeParam};
 use ruff_text_size::{Ranged as _, TextRange};
 
+use super::branches::{handles, suppresses};
 use super::exports::{Export, Exports, SKYWARD};
+use super::scopes::captured;
 use crate::diagnostic::{list, nearest};
 
 /// What is not there, in the order of the text. Only what is plain: names that are bound by one import alone, and
@@ -114,13 +116,7 @@ impl<'a> Visitor<'a> for Bindings {
     }
 
     fn visit_pattern(&mut self, pattern: &'a Pattern) {
-        let name = match pattern {
-            Pattern::MatchAs(inner) => inner.name.as_ref(),
-            Pattern::MatchStar(inner) => inner.name.as_ref(),
-            Pattern::MatchMapping(inner) => inner.rest.as_ref(),
-            _ => None,
-        };
-        if let Some(name) = name {
+        if let Some(name) = captured(pattern) {
             self.bind(name.as_str(), None);
         }
         walk_pattern(self, pattern);
@@ -216,13 +212,13 @@ impl<'a> Visitor<'a> for Uses {
     fn visit_stmt(&mut self, statement: &'a Stmt) {
         match statement {
             // What may fail here is expected to.
-            Stmt::Try(attempt) if attempt.handlers.iter().any(expects_absence) => {
+            Stmt::Try(attempt) if handles(attempt, &ABSENCE) => {
                 attempt.handlers.iter().for_each(|handler| self.visit_except_handler(handler));
                 self.visit_body(&attempt.orelse);
                 self.visit_body(&attempt.finalbody);
                 return;
             }
-            Stmt::With(with) if with.items.iter().any(|item| suppresses(&item.context_expr)) => return,
+            Stmt::With(with) if suppresses(&with.items) => return,
             _ => self.check_import(statement),
         }
         walk_stmt(self, statement);
@@ -253,39 +249,17 @@ fn module_of(path: &str) -> Option<&'static Exports> {
     })
 }
 
-/// Whether it handles what a name that is not there raises.
-fn expects_absence(handler: &ExceptHandler) -> bool {
-    let ExceptHandler::ExceptHandler(handler) = handler;
-    match handler.type_.as_deref() {
-        None => true,
-        Some(Expr::Tuple(kinds)) => kinds.elts.iter().any(is_absence),
-        Some(kind) => is_absence(kind),
-    }
-}
-
-fn is_absence(kind: &Expr) -> bool {
-    // What is computed may be any of these.
-    !matches!(kind, Expr::Name(name) if !ABSENCE.contains(&name.id.as_str()))
-}
-
-fn suppresses(expression: &Expr) -> bool {
-    let Expr::Call(call) = expression else { return false };
-    match &*call.func {
-        Expr::Name(name) => name.id.as_str() == "suppress",
-        Expr::Attribute(attribute) => attribute.attr.as_str() == "suppress",
-        _ => false,
-    }
-}
-
+/// What a name that is not there raises, in an import or as an attribute.
 const ABSENCE: [&str; 6] =
     ["AttributeError", "BaseException", "Exception", "ImportError", "ModuleNotFoundError", "TypeError"];
 
 #[cfg(test)]
 mod tests {
     use super::super::module::{Lines, Module};
+    use super::super::version::Target;
 
     fn messages(text: &str) -> Vec<String> {
-        let module = Module::parse("a.py", text, Lines::Own);
+        let module = Module::parse("a.py", text, Lines::Own, Target::oldest());
         assert!(module.is_valid(), "{text}");
         module.unknown_names()
     }
@@ -330,7 +304,7 @@ mod tests {
             ("import skyward.integrations as si\nsi.torhc\n", "did you mean `torch`?"),
             (
                 "import skyward as sky\nsky.integrations.lightning\n",
-                "it has `jax`, `keras`, `torch` and `transformers`",
+                "it has `BackendError`, `JoblibPool`, `ScikitLearnPool`, `jax`, `joblib_backend`, `keras`, `sklearn_backend`, `torch` and `transformers`",
             ),
             ("import skyward as sky\nx: sky.InstanceInof\n", "did you mean `InstanceInfo`?"),
             ("import skyward as sky\nimport skyward as sky\nsky.shrad\n", "did you mean `shard`?"),

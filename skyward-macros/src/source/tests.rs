@@ -30,6 +30,14 @@ impl Drop for Folder {
     }
 }
 
+fn function(files: &Files, name: &str) -> Function {
+    match files.entry(name, false) {
+        Ok(Entry::Function { function, .. }) => *function,
+        Ok(Entry::Unknown) => panic!("`{name}` is not known"),
+        Err(error) => panic!("{}", error.message),
+    }
+}
+
 fn package(name: &str) -> Folder {
     Folder::new(
         name,
@@ -67,24 +75,86 @@ fn a_folder_is_read_whole_and_entries_are_followed() {
     assert_eq!(paths, ["trainer/__init__.py", "trainer/deep/__init__.py", "trainer/deep/leaf.py", "trainer/train.py"]);
     assert_eq!(files.files[2].include, "payloads/trainer/deep/leaf.py");
     assert_eq!(files.main().path, "trainer/__init__.py");
-    assert_eq!(files.entry("train").ok().unwrap().location, "trainer/deep/leaf.py:1:5");
+    assert_eq!(function(&files, "train").location, "trainer/deep/leaf.py:1:5");
 
-    let error = files.entry("x").unwrap_err();
+    let error = files.entry("x", false).err().unwrap();
     assert!(error.message.contains("assigned (trainer/deep/__init__.py:2:1)"), "{}", error.message);
-    let error = files.entry("numpy").unwrap_err();
+    assert!(error.message.contains("or add the option `unchecked`"), "{}", error.message);
+    assert!(matches!(files.entry("x", true), Ok(Entry::Unknown)));
+    let error = files.entry("numpy", false).err().unwrap();
     assert!(error.message.contains("a module (trainer/deep/__init__.py:1:1)"), "{}", error.message);
 
     let files = folder.read("payloads/trainer/", Some("deep/leaf.py")).ok().unwrap();
     assert_eq!(files.main().path, "trainer/deep/leaf.py");
     assert_eq!(files.files[0].include, "payloads/trainer/__init__.py");
-    assert!(files.entry("slow").unwrap_err().message.contains("asyncio.run"));
+    assert!(function(&files, "slow").is_async);
+}
+
+#[test]
+fn an_entry_may_come_from_an_import_of_everything() {
+    let folder = Folder::new(
+        "star",
+        &[
+            ("p/__init__.py", b"from .impl import *\nfrom numpy.random import *\n\ndef other(b): pass\n"),
+            ("p/impl.py", b"def train(a): pass\ndef other(c): pass\n"),
+            ("p/late.py", b"def train(b): pass\nfrom .impl import *\n"),
+            ("one.py", b"from .impl import *\n"),
+            ("none.py", b"import x\n"),
+        ],
+    );
+    let files = folder.read("p", None).ok().unwrap();
+    assert_eq!(function(&files, "train").location, "p/impl.py:1:5");
+    assert_eq!(function(&files, "other").location, "p/__init__.py:4:5", "the last one holds");
+    assert!(matches!(files.entry("uniform", false), Ok(Entry::Unknown)), "it may be in numpy");
+    let files = folder.read("p", Some("late.py")).ok().unwrap();
+    assert_eq!(function(&files, "train").location, "p/impl.py:1:5");
+    assert!(files.entry("trian", false).is_err(), "it is in neither");
+    let files = folder.read("one.py", None).ok().unwrap();
+    assert!(matches!(files.entry("train", false), Ok(Entry::Unknown)));
+    let files = folder.read("none.py", None).ok().unwrap();
+    assert!(files.entry("train", true).is_err());
+}
+
+#[test]
+fn what_runs_in_a_program_alone_binds_no_entry() {
+    let folder = Folder::new(
+        "program",
+        &[(
+            "main.py",
+            b"def train(a): pass\nif __name__ == '__main__':\n    train = train(1)\n    def helper(): pass\n",
+        )],
+    );
+    let files = folder.read("main.py", None).ok().unwrap();
+    assert_eq!(function(&files, "train").location, "main.py:1:5");
+    let error = files.entry("helper", false).err().unwrap();
+    assert!(error.message.contains("it has `train`:"), "{}", error.message);
+}
+
+#[test]
+fn the_metadata_of_the_main_file_says_which_python_all_are_for() {
+    let folder = Folder::new(
+        "version",
+        &[
+            ("p/__init__.py", b"# /// script\n# requires-python = '>=3.11'\n# ///\nfrom .a import f\n"),
+            ("p/a.py", b"type A = int\ntry:\n    pass\nexcept* ValueError:\n    pass\n"),
+        ],
+    );
+    let errors = folder.read("p", None).ok().unwrap().errors();
+    assert_eq!(errors.len(), 1, "{errors:#?}");
+    assert_eq!(
+        errors[0].message,
+        "p/a.py:1:1: cannot use `type` alias statement before Python 3.12\n1 | type A = int\n  | ^^^^\n\
+         `requires-python = \">=3.11\"` (p/__init__.py:2) allows Python 3.11: write it for 3.11, or raise that to \">=3.12\""
+    );
+    let errors = folder.read("p", Some("a.py")).ok().unwrap().errors();
+    assert_eq!(errors.len(), 2, "nodes may have 3.10: {errors:#?}");
 }
 
 #[test]
 fn a_missing_entry_lists_the_functions() {
     let folder = package("entry");
     let files = folder.read("payloads/train.py", None).ok().unwrap();
-    let error = files.entry("tran").unwrap_err();
+    let error = files.entry("tran", false).err().unwrap();
     assert_eq!(error.place, Place::Entry);
     assert!(error.message.contains("did you mean `train`?"), "{}", error.message);
 }

@@ -13,4 +13,9 @@ fn python(epochs: u32) -> Payload<u32> {
     "return epochs"
 }
 
+#[skyward::compute(unchecked)]
+fn unchecked(epochs: u32) -> Payload<u32> {
+    Payload::python("a.py", "def f(epochs): return epochs", "f").arg("epochs", epochs)
+}
+
 fn main() {}

@@ -28,6 +28,42 @@ fn nothing() {
     ""
 }
 
+type Nothing = ();
+type Perhaps = Option<u8>;
+
+#[skyward::compute]
+fn aliased(a: i64) -> Nothing {
+    "a + 1"
+}
+
+#[skyward::compute]
+fn aliased_and_empty() -> Nothing {
+    ""
+}
+
+#[skyward::compute]
+fn perhaps() -> Perhaps {
+    "pass"
+}
+
+#[skyward::compute]
+fn injected(a: i64) -> String {
+    "
+    import sympy
+    sympy.var('x')
+    return str(x + a)
+    "
+}
+
+#[skyward::compute(unchecked)]
+fn unseen(a: i64) -> i64 {
+    "
+    from helpers import define
+    define('size')
+    return a + size
+    "
+}
+
 fn main() {
     let text = add(1, 2).source().main_text().to_owned();
     assert_eq!(text, "def add(a, b):\n    return a + b\n");
@@ -40,4 +76,10 @@ fn main() {
     assert_eq!(report.source().first_line(), 10);
     assert!(forget().source().main_text().ends_with("    print('nothing comes back')\n"));
     assert!(nothing().source().main_text().ends_with("    pass\n"));
+    for call in [aliased(1), aliased_and_empty()] {
+        assert!(call.into_task().is_ok());
+    }
+    assert!(perhaps().into_task().is_ok());
+    assert!(injected(1).source().main_text().contains("x + a"));
+    assert!(unseen(1).source().main_text().contains("a + size"));
 }

@@ -1,4 +1,4 @@
-//! Visibility, documentation and other attributes stay; the type of the same name knows the source.
+//! Visibility, documentation and other attributes stay; the type that stands for the payload knows the source.
 #![deny(warnings, missing_docs, missing_debug_implementations, unreachable_pub, clippy::all)]
 
 mod payloads {
@@ -10,10 +10,10 @@ mod payloads {
     }
 
     #[cfg(not(any()))]
-    #[skyward::compute(python = "payloads/train.py")]
+    #[skyward::compute(python = "payloads/train.py", payload = Options)]
     pub(crate) fn options(name: String) -> usize;
 
-    #[skyward::compute]
+    #[skyward::compute(payload = Absent)]
     #[cfg(any())]
     pub(crate) fn absent() -> Missing {
         "return 1"
@@ -25,7 +25,7 @@ fn source_of<F: skyward::payload::ComputeFn>() -> String {
 }
 
 fn main() {
-    #[skyward::compute]
+    #[skyward::compute(payload = Local)]
     fn local(a: u8) -> u8 {
         "return a"
     }
@@ -35,12 +35,13 @@ fn main() {
     }
 
     #[skyward::compute(crate = facade::sky)]
-    fn elsewhere() -> u8 {
+    fn elsewhere() -> Unnamed {
         "return 1"
     }
+    type Unnamed = u8;
 
-    assert!(source_of::<payloads::options>().contains("# /// script"));
-    assert_eq!(source_of::<local>(), "def local(a):\n    return a\n");
+    assert!(source_of::<payloads::Options>().contains("# /// script"));
+    assert_eq!(source_of::<Local>(), "def local(a):\n    return a\n");
     assert_eq!(local(1).source().entry(), "local");
     assert_eq!(elsewhere().source().entry(), "elsewhere");
     #[allow(deprecated)]

@@ -1,9 +1,30 @@
-//! Generators stream.
+//! Generators stream, by whatever name the stream is called.
 
+use skyward::payload::Streaming as S;
 use skyward::payload::{PendingCompute, Streaming};
+
+type Losses = Streaming<f64>;
+
+/// Its name says nothing.
+#[derive(serde::Deserialize)]
+struct Report {}
+
+mod other {
+    #[derive(serde::Deserialize)]
+    pub(crate) struct Streaming {}
+}
 
 #[skyward::compute(python = "payloads/train.py")]
 fn losses(epochs: u32) -> Streaming<f64>;
+
+#[skyward::compute(python = "payloads/train.py", entry = "losses")]
+fn renamed(epochs: u32) -> S<f64>;
+
+#[skyward::compute(python = "payloads/train.py", entry = "losses")]
+fn aliased(epochs: u32) -> Losses;
+
+#[skyward::compute(python = "payloads/train.py", entry = "losses")]
+fn generic<T: serde::de::DeserializeOwned + Send + 'static>(epochs: u32) -> S<T>;
 
 #[skyward::compute]
 fn squares(count: u32) -> skyward::payload::Streaming<u64> {
@@ -13,8 +34,29 @@ fn squares(count: u32) -> skyward::payload::Streaming<u64> {
     "#
 }
 
+#[skyward::compute]
+fn report() -> Report {
+    "return {}"
+}
+
+#[skyward::compute]
+fn no_stream() -> other::Streaming {
+    "return {}"
+}
+
+#[skyward::compute]
+fn whole<T: serde::de::DeserializeOwned + Send + 'static>() -> T {
+    "return {}"
+}
+
 fn main() {
     let pending: PendingCompute<Streaming<f64>> = losses(3);
     assert!(pending.into_task().unwrap().streaming);
+    assert!(renamed(3).into_task().unwrap().streaming);
+    assert!(aliased(3).into_task().unwrap().streaming);
+    assert!(generic::<f64>(3).into_task().unwrap().streaming);
     assert!(squares(3).into_task().unwrap().streaming);
+    assert!(!report().into_task().unwrap().streaming);
+    assert!(!no_stream().into_task().unwrap().streaming);
+    assert!(!whole::<u8>().into_task().unwrap().streaming);
 }

@@ -5,7 +5,7 @@
 # dependencies = ["numpy>=2"]
 # ///
 
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 
 
 def train(epochs: int, batch_size: int, rate: float = 0.1, name: str = "model") -> dict[str, float]:
@@ -32,3 +32,9 @@ def by_position(first: int, /, second: int) -> int:
 async def later(epochs: int) -> int:
     """Return at some other time."""
     return epochs
+
+
+async def ticks(count: int) -> AsyncIterator[int]:
+    """Yield at some other time."""
+    for tick in range(count):
+        yield tick
