@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import sys
-from math import prod
+from math import isnan, prod
+from numbers import Real
 from typing import Any, Final, NamedTuple
 
 import msgspec
 
+from . import _times
 from ._memory import allocate
 
 _DTYPES: Final = frozenset(
@@ -62,27 +64,14 @@ def to_array(value: Any) -> Array | None:
         numpy = sys.modules.get("numpy")
         if numpy is None or not (hasattr(kind, "__array__") and hasattr(kind, "shape")):
             return None
+        items = _items(value, kind)
+        if items is not None:
+            return Array(b"", None, items)
         return _numpy(value if isinstance(value, numpy.ndarray) else numpy.asarray(value))
-    except ArrayError as error:
+    except (ArrayError, _times.TimeError) as error:
         from ._values import EncodeError
 
         raise EncodeError(str(error), value) from None
-
-
-def advice(value: object) -> str:
-    """What to do with a value of a known type that cannot be converted; empty when nothing is known."""
-    name = type(value).__name__
-    if name in ("generator", "async_generator"):
-        return "a generator must be declared as a stream on the Rust side"
-    if name in ("DataFrame", "Index", "MultiIndex"):
-        return 'convert it first, for example with `.to_dict("list")` or `.to_numpy()`'
-    if name == "complex":
-        return "a complex number has no form of its own; return a list of two floats, or an array"
-    if name in ("function", "builtin_function_or_method", "method", "type", "module"):
-        return "code cannot be sent"
-    if name == "coroutine":
-        return "it was never awaited"
-    return ""
 
 
 def from_shared(code: int, data: memoryview) -> Any:
@@ -100,23 +89,89 @@ def _is_numpy_scalar(value: object) -> bool:
     return numpy is not None and isinstance(value, numpy.generic)
 
 
+def _items(value: Any, kind: type) -> list[Any] | None:
+    """The items of a column of polars or pandas that NumPy would change: it has no null, no zone and no decimal."""
+    package = kind.__module__.partition(".")[0]
+    if package == "polars":
+        dtype = value.dtype
+        if dtype.is_temporal():
+            if getattr(dtype, "time_zone", None) is None:
+                return None
+            if dtype.time_unit == "ns":
+                raise ArrayError('of times with a zone Python has no nanoseconds; send `.dt.to_string("iso:strict")`')
+        elif not value.null_count() and (dtype.is_integer() or dtype.is_float() or str(dtype) == "Boolean"):
+            return None
+        return list(value.to_list())
+    return _with_none(value, kind) if package == "pandas" else None
+
+
+def _with_none(value: Any, kind: type) -> list[Any] | None:
+    """The items of a column of pandas if some are missing for which NumPy has but NaN, although they are no floats."""
+    dtype, items = value.dtype, []
+    has_null = type(getattr(dtype, "na_value", None)).__name__ == "NAType"
+    categories = getattr(dtype, "categories", None)
+    if categories is not None:
+        may_lack = categories.dtype.kind not in "fcmM"
+    else:
+        may_lack = type(dtype).__name__ == "StringDtype" or (str(dtype) == "object" and not hasattr(kind, "levels"))
+    if (has_null or may_lack) and value.isna().any():
+        items = list(value.to_list() if hasattr(kind, "to_list") else value.tolist())
+    if not items or has_null:
+        return items or None
+    if str(dtype) == "object" and all(_is_number(item) or item is None for item in items):
+        return None
+    return [None if isinstance(item, float) and isnan(item) else item for item in items]
+
+
+def _is_number(item: object) -> bool:
+    return isinstance(item, Real) and not isinstance(item, bool)
+
+
 def _scalar(value: Any) -> Array:
+    dtype = value.dtype
+    if dtype.kind in "mM":
+        return Array(b"", None, _times.plain(sys.modules["numpy"].asarray(value)))
+    if dtype.names is not None:
+        raise ArrayError(_record(dtype, "a record", "record"))
+    # `item` would leave out zeros at the end.
+    if isinstance(value, str):
+        return Array(b"", None, str.__str__(value))
+    if isinstance(value, bytes) or type(value).__name__ == "void":
+        return Array(b"", None, bytes(value))
     item = value.item()
     if type(item) is type(value):
         # longdouble and the types of ml_dtypes come back as themselves.
-        if value.dtype.kind not in "fV" or value.dtype.names is not None:
-            raise ArrayError(f"a scalar of dtype {value.dtype} cannot be sent")
+        if dtype.kind not in "fV":
+            raise ArrayError(
+                f"a scalar of dtype {dtype} cannot be sent; convert it with `complex(…)` and send its parts"
+            )
+        if hasattr(value, "__index__"):
+            return Array(b"", None, int(value))
         item = float(value)
+        if item != value and not isnan(item):
+            raise ArrayError(f"a {dtype} has digits that a float has not; send `float(…)` of it, or `str(…)`")
     return Array(b"", None, item)
 
 
 def _numpy(array: Any) -> Array:
     dtype = array.dtype
+    masked = sys.modules.get("numpy.ma")
+    if masked is not None and isinstance(array, masked.MaskedArray):
+        raise ArrayError(
+            "the mask of a masked array would be lost; send `.filled(…)` with a value for what is masked, or "
+            "`.tolist()`, in which it is None"
+        )
+    if hasattr(array, "unit") or hasattr(array, "units"):
+        raise ArrayError("the array's unit would be lost; send its numbers in the unit that Rust expects")
+    if dtype.kind in "mM":
+        return Array(b"", None, _times.plain(array))
     name = dtype.name
     if name not in _DTYPES and name not in _EXTENDED:
-        if dtype.kind in "OUSMmT":
+        if dtype.kind in "OUST":
             return Array(b"", None, array.tolist())
-        raise ArrayError(f"an array of dtype {dtype} cannot be sent; convert it with `.astype(...)`")
+        if dtype.names is not None:
+            raise ArrayError(_record(dtype, "an array of records", "array"))
+        raise ArrayError(f"an array of dtype {dtype} cannot be sent; convert it with `.astype(…)`")
     if dtype.byteorder == ">" or (dtype.byteorder == "=" and sys.byteorder == "big"):
         array = array.astype(dtype.newbyteorder("<"))
     if array.nbytes < _LARGE:
@@ -124,6 +179,12 @@ def _numpy(array: Any) -> Array:
     elements = allocate(array.nbytes)
     sys.modules["numpy"].frombuffer(elements, "u1").view(array.dtype).reshape(array.shape)[...] = array
     return Array(_describe(name, array.shape), elements)
+
+
+def _record(dtype: Any, what: str, name: str) -> str:
+    fields = ", ".join(f"{field!r}: {name}[{field!r}]" for field in dtype.names[:3])
+    rest = ", …" if len(dtype.names) > 3 else ""
+    return f"{what} with named fields has no form of its own; send a dict, `{{{fields}{rest}}}`"
 
 
 def _tensor(torch: Any, tensor: Any) -> Array:

@@ -6,15 +6,15 @@ The rules are in `docs/protocol.md`, section "Values". Values are first reduced 
 
 from __future__ import annotations
 
-import datetime
-from collections import abc
+from datetime import date, time
 from enum import Enum
 from typing import Any, Final
 
 import msgspec
 from msgspec.msgpack import Ext
 
-from . import _arrays
+from . import _arrays, _forms, _models
+from ._advice import advice, type_name
 from ._memory import to_bytes
 
 Buffer = bytes | bytearray | memoryview
@@ -24,6 +24,9 @@ _LARGE: Final = 1 << 16
 
 _MAPS: Final = frozenset({0xDE, 0xDF})
 """The first byte of a map of many entries, and of one whose count was not known when it was begun."""
+_RECORD: Final = 2
+"""The extension that begins a list whose items have names: an array of these names."""
+
 _SCALARS: Final = frozenset({type(None), bool, int, float, str, bytes})
 _KEYS: Final = frozenset({str, int})
 _encode = msgspec.msgpack.Encoder().encode
@@ -59,12 +62,16 @@ class _Blob:
 
 
 class _Reduction:
-    """One conversion; notes whether a `_Blob` came up, which decides how the result is written."""
+    """One conversion; notes whether a `_Blob` came up, which decides how the result is written.
 
-    __slots__ = ("blobs",)
+    It keeps what it found out about tuples with names: there may be one for each row of a table.
+    """
+
+    __slots__ = ("blobs", "heads")
 
     def __init__(self) -> None:
         self.blobs = False
+        self.heads: dict[type, tuple[list[str], Ext]] = {}
 
     def plain(self, value: Any) -> Any:
         """Reduce a value to None, bool, int, float, str, bytes, list, dict, `Ext` and `_Blob`."""
@@ -78,6 +85,9 @@ class _Reduction:
             return self._sequence(value)
         if kind is dict:
             return self._mapping(value)
+        head = self.heads.get(kind)
+        if head is not None and len(head[0]) == len(value):
+            return self._record(*head, value)
         return self._other(value, kind)
 
     def _sequence(self, value: Any) -> Any:
@@ -99,7 +109,7 @@ class _Reduction:
                 return value
             keys: Any = value
         else:
-            keys = [_key(key) for key in value]
+            keys = _keys(value)
         out: dict[Any, Any] = {}
         key: Any = None
         try:
@@ -122,21 +132,58 @@ class _Reduction:
                 raise error.under(f".{name}") from None
         return out
 
+    def _record(self, names: list[str], head: Ext, value: Any) -> list[Any]:
+        """A tuple with names: a list that begins with them, so that it can be read by name and by position."""
+        kinds = set(map(type, value))
+        if kinds <= _SCALARS and bytes not in kinds:
+            return [head, *value]
+        out: list[Any] = [head]
+        for name, item in zip(names, value, strict=True):
+            try:
+                out.append(self.plain(item))
+            except EncodeError as error:
+                raise error.under(f".{name}") from None
+        return out
+
     def _other(self, value: Any, kind: type) -> Any:
         if isinstance(value, Enum):
             return self.plain(value.value)
-        names = _field_names(kind)
+        names = _forms.field_names(kind)
         if names is not None:
             return self._fields(names, value)
-        if _is_model(kind):
-            return self.plain(value.model_dump(mode="python"))
+        if issubclass(kind, msgspec.Struct):
+            return self._struct(value, kind)
+        if _forms.is_model(kind):
+            return self.plain(_models.dumped(value))
+        if isinstance(value, tuple):
+            names = _forms.record_names(kind, len(value))
+            if names is not None:
+                head = self.heads[kind] = names, Ext(_RECORD, _encode(names))
+                return self._record(*head, value)
+        if lost := _forms.lost_attributes(value):
+            fields = ", ".join(f".{name}" for name in lost[:5])
+            reason = f"only its items would be sent, and {fields} would be lost; send a dict or a dataclass of both"
+            raise EncodeError(reason, value)
+        if isinstance(value, tuple):
+            return self._sequence(tuple(value))
         array = _arrays.to_array(value)
         if array is not None:
             return self._array(value, array)
-        simple = _simple(value, kind)
+        simple = _forms.simple(value, kind)
         if simple is not value:
             return self.plain(simple)
-        raise EncodeError(_arrays.advice(value) or "no conversion is known for this type", value)
+        reason = advice(value) or "no conversion is known for this type; send a dict or a dataclass of what is needed"
+        raise EncodeError(reason, value)
+
+    def _struct(self, value: msgspec.Struct, kind: type[msgspec.Struct]) -> dict[str, Any]:
+        """With the names and the tag that its own encoder writes."""
+        fields = self._fields(kind.__struct_fields__, value)
+        out: dict[str, Any] = {}
+        config = kind.__struct_config__
+        if config.tag is not None:
+            out[str(config.tag_field)] = config.tag
+        out.update(zip(kind.__struct_encode_fields__, fields.values(), strict=True))
+        return out
 
     def _array(self, value: Any, array: _arrays.Array) -> Any:
         if array.elements is None:
@@ -171,11 +218,6 @@ def encode(value: Any) -> list[Buffer]:
         raise _locate(value) from None
     except RecursionError:
         raise EncodeError("it is nested too deeply, or contains itself", value) from None
-
-
-def type_name(kind: type) -> str:
-    """The type as a reader knows it: with its module, unless it is built in."""
-    return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
 
 
 def decode(packed: memoryview) -> Any:
@@ -238,6 +280,22 @@ def _is_bytes(value: object) -> bool:
     return type(value) is bytes
 
 
+def _keys(value: dict[Any, Any]) -> list[str | int]:
+    """What the keys become, which must be as many."""
+    keys = [_key(key) for key in value]
+    if len(set(keys)) < len(keys):
+        seen: dict[str | int, Any] = {}
+        for key, given in zip(keys, value, strict=True):
+            if key in seen:
+                reason = (
+                    f"the keys {_shorten(repr(seen[key]))} and {_shorten(repr(given))} both become {key!r}, so that "
+                    "one of the two entries would be lost; give one of them another key"
+                )
+                raise EncodeError(reason, given, "{" + _shorten(repr(given)) + "}")
+            seen[key] = given
+    return keys
+
+
 def _key(key: Any) -> str | int:
     if isinstance(key, Enum):
         key = key.value
@@ -245,9 +303,16 @@ def _key(key: Any) -> str | int:
         return key  # type: ignore[no-any-return]
     if isinstance(key, str):
         return str.__str__(key)
-    if not isinstance(key, bool) and hasattr(type(key), "__index__") and not _arrays.is_array(key):
+    if hasattr(type(key), "__index__") and not _is_truth(key) and not _arrays.is_array(key):
         return int(key)
-    raise EncodeError("a dict key must be str or int", key, "{" + _shorten(repr(key)) + "}")
+    text = "with `.isoformat()`" if isinstance(key, date | time) else "with `str(…)`"
+    reason = f"a dict key must be str or int; send a list of pairs, or make the key text, {text}"
+    raise EncodeError(reason, key, "{" + _shorten(repr(key)) + "}")
+
+
+def _is_truth(key: object) -> bool:
+    """Whether it is a bool, which NumPy has one of its own."""
+    return isinstance(key, bool) or type(key).__name__ in ("bool", "bool_")
 
 
 def _segment(key: Any) -> str:
@@ -258,51 +323,6 @@ def _segment(key: Any) -> str:
 
 def _shorten(text: str) -> str:
     return text if len(text) <= 60 else text[:57] + "..."
-
-
-def _field_names(kind: type) -> Any:
-    fields = getattr(kind, "__dataclass_fields__", None)
-    if fields is not None:
-        # Class and init-only variables are in the table too; only real fields have this marker.
-        return [name for name, field in fields.items() if field._field_type.name == "_FIELD"]
-    if issubclass(kind, msgspec.Struct):
-        return kind.__struct_fields__
-    attrs = getattr(kind, "__attrs_attrs__", None)
-    return None if attrs is None else [field.name for field in attrs]
-
-
-def _is_model(kind: type) -> bool:
-    return hasattr(kind, "model_dump") and (hasattr(kind, "model_fields") or hasattr(kind, "__pydantic_fields__"))
-
-
-def _simple(value: Any, kind: type) -> Any:
-    """One step from a type of the standard library towards a plain value, or the value itself."""
-    if isinstance(value, str):
-        return str.__str__(value)
-    if isinstance(value, int):
-        return int(value)
-    if isinstance(value, float):
-        return float(value)
-    if isinstance(value, bytes | bytearray | memoryview):
-        return bytes(value)
-    if isinstance(value, list | tuple | abc.Set | range | abc.ValuesView) or kind.__name__ in (
-        "deque",
-        "array",
-    ):
-        return list(value)
-    if isinstance(value, abc.Mapping):
-        return dict(value)
-    if isinstance(value, datetime.datetime | datetime.date | datetime.time):
-        return _rfc3339(value.isoformat())
-    if isinstance(value, datetime.timedelta):
-        return value.total_seconds()
-    if hasattr(value, "__fspath__") or kind.__module__ in ("uuid", "decimal", "_decimal", "_pydecimal"):
-        return str(value)
-    return value
-
-
-def _rfc3339(text: str) -> str:
-    return text[:-6] + "Z" if text.endswith("+00:00") else text
 
 
 def _locate(value: Any, path: str = "") -> EncodeError:
@@ -320,8 +340,11 @@ def _scan(plain: Any, path: str) -> EncodeError | None:
         except UnicodeEncodeError:
             return EncodeError("the text holds a lone surrogate, which is not Unicode", plain, path)
     if type(plain) in (list, tuple):
-        for index, item in enumerate(plain):
-            if found := _scan(item, f"{path}[{index}]"):
+        segments = (f"[{index}]" for index in range(len(plain)))
+        if plain and type(plain[0]) is Ext and plain[0].code == _RECORD:
+            segments = (f".{name}" for name in ["", *msgspec.msgpack.decode(plain[0].data)])
+        for segment, item in zip(segments, plain, strict=True):
+            if found := _scan(item, path + segment):
                 return found
     if type(plain) is dict:
         for key, item in plain.items():

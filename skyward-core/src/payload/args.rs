@@ -1,10 +1,12 @@
 //! The arguments of one call, as they go over the wire.
 
 use std::any::Any;
+use std::borrow::Cow;
 
 use bytes::Bytes;
 use serde::Serialize;
 
+use super::byte_types::is_bytes;
 use super::memory::{LARGE, Memory};
 use crate::error::{Error, ErrorKind, Result};
 
@@ -34,20 +36,37 @@ impl Args {
     }
 
     /// Adds an argument. A value that cannot be serialised makes [`encode`](Self::encode) fail, so nothing of the call is sent.
+    ///
+    /// An argument that is a sequence of `u8` as a whole arrives as Python's `bytes`: `Vec<u8>`, `[u8; N]`, `Box<[u8]>`, `Cow<'_, [u8]>`, `bytes::Bytes`, and `Option`
+    /// of one. Inside of other types Serde knows such a sequence from no other, and it arrives as a list of ints, unless its type says that it is bytes, as
+    /// `bytes::Bytes` does.
+    ///
+    /// ```
+    /// use skyward_core::payload::Args;
+    ///
+    /// let digest = Args::new().with("digest", &[1_u8, 2, 3]).encode()?;
+    /// assert_eq!(digest, Args::new().with_bytes("digest", &[1, 2, 3]).encode()?);
+    /// # Ok::<(), skyward_core::Error>(())
+    /// ```
     #[must_use]
     pub fn with<T: Serialize + 'static>(self, name: &str, value: &T) -> Self {
-        match (value as &dyn Any).downcast_ref::<Vec<u8>>() {
+        match owned_bytes(value) {
             Some(bytes) => self.with_bytes(name, bytes),
             None => self.with_borrowed(name, value),
         }
     }
 
-    /// Adds an argument that is borrowed, wholly or in part: `&str`, `&[f64]`, `Cow<'_, str>`. It is serialised here and now.
-    ///
-    /// Bytes are a list of numbers to this method; [`with_bytes`](Self::with_bytes) sends them as Python's `bytes`.
+    /// Adds an argument that is borrowed, wholly or in part: `&str`, `&[f64]`, `Cow<'_, str>`. It is serialised here and now, bytes as [`with`](Self::with) does.
     #[must_use]
     pub fn with_borrowed<T: Serialize + ?Sized>(self, name: &str, value: &T) -> Self {
-        self.push(name, std::any::type_name::<T>(), |buffer| super::value::encode_into(buffer, value))
+        let type_name = std::any::type_name::<T>();
+        self.push(name, type_name, |buffer| {
+            if is_bytes(type_name) {
+                super::value::encode_bytes_into(buffer, value)
+            } else {
+                super::value::encode_into(buffer, value)
+            }
+        })
     }
 
     /// Adds an argument that arrives as Python's `bytes`, without a look at each of them.
@@ -128,6 +147,17 @@ impl Default for Args {
     }
 }
 
+/// The bytes of types that hold many of them in one piece: these need no look at each.
+fn owned_bytes(value: &dyn Any) -> Option<&[u8]> {
+    let plain = value.downcast_ref::<Vec<u8>>().map(Vec::as_slice);
+    plain
+        .or_else(|| value.downcast_ref::<Bytes>().map(|bytes| &**bytes))
+        .or_else(|| value.downcast_ref::<Box<[u8]>>().map(|bytes| &**bytes))
+        .or_else(|| value.downcast_ref::<Cow<'static, [u8]>>().map(|bytes| &**bytes))
+        .or_else(|| value.downcast_ref::<Option<Vec<u8>>>().and_then(Option::as_deref))
+        .or_else(|| value.downcast_ref::<Option<Bytes>>().and_then(Option::as_deref))
+}
+
 /// An entry of bytes that are many; none where it is better copied behind the others.
 fn large_entry(name: &str, bytes: &[u8]) -> Option<Memory> {
     if bytes.len() < LARGE {
@@ -192,6 +222,47 @@ mod tests {
         assert_eq!(borrowed.encode().unwrap(), owned.encode().unwrap());
         let bytes = Args::new().with_bytes("a", &[7, 8]);
         assert_eq!(bytes.encode().unwrap(), Args::new().with("a", &vec![7_u8, 8]).encode().unwrap());
+    }
+
+    #[test]
+    fn bytes_are_bytes_whatever_holds_them() {
+        let expected = Args::new().with_bytes("a", &[7, 8]).encode().unwrap();
+        let (list, array) = (vec![7_u8, 8], [7_u8, 8]);
+        let cow: Cow<'_, [u8]> = Cow::Borrowed(&list);
+        for (what, args) in [
+            ("Vec", Args::new().with("a", &list)),
+            ("Option<Vec>", Args::new().with("a", &Some(list.clone()))),
+            ("array", Args::new().with("a", &array)),
+            ("Option<array>", Args::new().with("a", &Some(array))),
+            ("Box", Args::new().with("a", &list.clone().into_boxed_slice())),
+            ("Option<Box>", Args::new().with("a", &Some(list.clone().into_boxed_slice()))),
+            ("Bytes", Args::new().with("a", &Bytes::from(list.clone()))),
+            ("Option<Bytes>", Args::new().with("a", &Some(Bytes::from(list.clone())))),
+            ("Cow", Args::new().with("a", &Cow::<'static, [u8]>::Owned(list.clone()))),
+            ("borrowed Cow", Args::new().with_borrowed("a", &cow)),
+            ("borrowed Option<Cow>", Args::new().with_borrowed("a", &Some(&cow))),
+            ("slice", Args::new().with_borrowed("a", &list[..])),
+            ("reference to a slice", Args::new().with_borrowed("a", &&list[..])),
+            ("reference to an array", Args::new().with_borrowed("a", &&array)),
+            ("reference to a Vec", Args::new().with_borrowed("a", &Some(&list))),
+        ] {
+            assert_eq!(args.encode().unwrap(), expected, "{what}");
+        }
+        let none = Args::new().with("a", &None::<()>).encode().unwrap();
+        assert_eq!(Args::new().with("a", &None::<Vec<u8>>).encode().unwrap(), none);
+        assert_eq!(Args::new().with("a", &None::<[u8; 3]>).encode().unwrap(), none);
+        let empty = Args::new().with_bytes("a", &[]).encode().unwrap();
+        assert_eq!(Args::new().with("a", &Some(Box::<[u8]>::default())).encode().unwrap(), empty);
+    }
+
+    #[test]
+    fn lists_stay_lists() {
+        let tuple = Args::new().with("a", &(7_u8, 8_u8)).encode().unwrap();
+        assert_eq!(&tuple[..], b"\xdf\0\0\0\x01\xa1a\x92\x07\x08");
+        assert_eq!(Args::new().with("a", &vec![7_i8, 8]).encode().unwrap(), tuple);
+        assert_eq!(Args::new().with("a", &[7_u16, 8]).encode().unwrap(), tuple);
+        let inside = Args::new().with("a", &vec![vec![7_u8]]).encode().unwrap();
+        assert_eq!(&inside[..], b"\xdf\0\0\0\x01\xa1a\x91\x91\x07");
     }
 
     #[test]

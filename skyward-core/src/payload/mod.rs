@@ -2,10 +2,16 @@
 
 mod args;
 mod build;
+mod byte_types;
+#[doc(hidden)]
+pub mod declared;
+#[doc(hidden)]
+pub mod fit;
 pub(crate) mod memory;
 pub mod metadata;
 mod output;
 mod pending;
+mod report;
 mod retry;
 mod source;
 mod task;
@@ -16,6 +22,7 @@ pub use args::Args;
 pub use build::Payload;
 pub use output::{Output, Streaming};
 pub use pending::{Join, PendingCompute, join_all};
+pub use report::{Report, ReportSender, Reports};
 pub use retry::RetryPolicy;
 pub use source::{ComputeFn, Source, SourceFile, StaticSource};
 pub(crate) use task::Meter;

@@ -9,6 +9,7 @@ use futures_core::Stream;
 use futures_core::future::BoxFuture;
 use serde::de::DeserializeOwned;
 
+use super::fit::{self, Shape};
 use super::task::{TaskHandle, Value};
 use super::value;
 use crate::error::Result;
@@ -24,6 +25,13 @@ pub trait Output: Sized + Send + 'static {
 
     /// Waits for the result.
     fn receive(handle: TaskHandle) -> BoxFuture<'static, Result<Self>>;
+
+    /// Checks that a value of this shape, which the Python function `function` returns, has the fields that the type asks for.
+    #[doc(hidden)]
+    fn check_shape(function: &str, shape: Shape) -> Result<()> {
+        let _ = (function, shape);
+        Ok(())
+    }
 }
 
 impl<T: DeserializeOwned + Send + 'static> Output for T {
@@ -31,6 +39,10 @@ impl<T: DeserializeOwned + Send + 'static> Output for T {
 
     fn receive(handle: TaskHandle) -> BoxFuture<'static, Result<Self>> {
         Box::pin(async move { decode(handle.outcome().await?) })
+    }
+
+    fn check_shape(function: &str, shape: Shape) -> Result<()> {
+        fit::check::<T>(function, shape)
     }
 }
 
@@ -78,6 +90,14 @@ impl<T: DeserializeOwned + Send + 'static> Output for Streaming<T> {
 
     fn receive(handle: TaskHandle) -> BoxFuture<'static, Result<Self>> {
         Box::pin(async move { Ok(Self { next: next_item(handle), done: false, item: PhantomData }) })
+    }
+
+    /// The shape is that of an item, as a list of which Python's annotation describes a generator.
+    fn check_shape(function: &str, shape: Shape) -> Result<()> {
+        match shape {
+            Shape::List(item) => fit::check::<T>(function, *item),
+            _ => Ok(()),
+        }
     }
 }
 

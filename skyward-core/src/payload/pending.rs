@@ -10,7 +10,7 @@ use futures_core::future::BoxFuture;
 use futures_util::future::try_join_all;
 
 use super::task::{Target, Task, TaskOptions};
-use super::{Args, Output, RetryPolicy, Source, TraceContext};
+use super::{Args, Output, ReportSender, Reports, RetryPolicy, Source, TraceContext};
 use crate::error::Result;
 use crate::pool::ComputePool;
 
@@ -32,6 +32,7 @@ pub struct PendingCompute<T> {
     args: Args,
     options: TaskOptions,
     trace: Option<TraceContext>,
+    reports: Option<ReportSender>,
     output: PhantomData<fn() -> T>,
 }
 
@@ -56,7 +57,7 @@ pub fn join_all<T: Output>(calls: impl IntoIterator<Item = PendingCompute<T>>) -
 impl<T: Output> PendingCompute<T> {
     /// A call of this source with these arguments.
     pub fn new(source: Arc<Source>, args: Args) -> Self {
-        Self { source, args, options: TaskOptions::default(), trace: None, output: PhantomData }
+        Self { source, args, options: TaskOptions::default(), trace: None, reports: None, output: PhantomData }
     }
 
     /// Bounds how long it may run, counted from its start on a worker.
@@ -83,6 +84,38 @@ impl<T: Output> PendingCompute<T> {
         self
     }
 
+    /// The same call, and a stream of what it reports by `sky.report(value)` while it runs, on whichever workers it
+    /// runs and on however many.
+    ///
+    /// Reports come in order, each once, and those of a try before its outcome. Read them while the call runs: when 64
+    /// MiB of them are unread, a payload that has 16 MiB more waits until some are read, or the stream is dropped. Clones
+    /// of the call report to the same stream, which ends when all of them have ended or are dropped; each may add its 16
+    /// MiB before it waits.
+    ///
+    /// ```no_run
+    /// # use skyward_core::{payload::PendingCompute, pool::Pool};
+    /// # async fn example(pool: &Pool, train: impl Fn(u32) -> PendingCompute<f64>) -> skyward_core::error::Result<()> {
+    /// #[derive(serde::Deserialize)]
+    /// struct Epoch { number: u32, loss: f64 }
+    ///
+    /// let (call, mut reports) = train(5).reports::<Epoch>();
+    /// let read = async {
+    ///     while let Some(report) = reports.next().await {
+    ///         let report = report?;
+    ///         println!("rank {}: epoch {} has loss {}", report.rank, report.value.number, report.value.loss);
+    ///     }
+    ///     Ok(())
+    /// };
+    /// let (losses, ()) = tokio::try_join!(call.broadcast(pool), read)?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn reports<R>(mut self) -> (Self, Reports<R>) {
+        let (sender, reports) = ReportSender::new();
+        self.reports = Some(sender);
+        (self, reports)
+    }
+
     /// What is called.
     pub fn source(&self) -> &Arc<Source> {
         &self.source
@@ -95,7 +128,7 @@ impl<T: Output> PendingCompute<T> {
     /// [`ErrorKind::Argument`](crate::error::ErrorKind::Argument) when an argument cannot be serialised.
     pub fn into_task(self) -> Result<Task> {
         let task = Task::new(self.source, self.args.encode()?).with_options(self.options);
-        Ok(task.with_streaming(T::STREAMING).with_trace(self.trace))
+        Ok(task.with_streaming(T::STREAMING).with_trace(self.trace).with_reports(self.reports))
     }
 
     /// Runs it on whichever worker is free first.
@@ -146,8 +179,8 @@ impl<T: Output> PendingCompute<T> {
 
 impl<T> Clone for PendingCompute<T> {
     fn clone(&self) -> Self {
-        let (source, trace) = (Arc::clone(&self.source), self.trace.clone());
-        Self { source, args: self.args.clone(), options: self.options, trace, output: PhantomData }
+        let (source, trace, reports) = (Arc::clone(&self.source), self.trace.clone(), self.reports.clone());
+        Self { source, args: self.args.clone(), options: self.options, trace, reports, output: PhantomData }
     }
 }
 

@@ -39,6 +39,20 @@ impl RetryPolicy {
         Self([count; Cause::ALL.len()])
     }
 
+    /// What a call that a payload makes gets by default: one further try after its worker ended or the
+    /// machine was out of memory, as its caller waits, and otherwise what tasks get.
+    ///
+    /// ```
+    /// use skyward_core::{error::Cause, payload::RetryPolicy};
+    ///
+    /// let policy = RetryPolicy::for_calls();
+    /// assert_eq!((policy.limit(Cause::Crash), policy.limit(Cause::OutOfMemory)), (1, 1));
+    /// assert_eq!((policy.limit(Cause::NodeLost), policy.limit(Cause::Preempted)), (2, 5));
+    /// ```
+    pub fn for_calls() -> Self {
+        Self::default().crash(1).out_of_memory(1)
+    }
+
     /// Further tries after this cause.
     pub fn on(mut self, cause: Cause, count: u32) -> Self {
         self.0[cause.index()] = count;

@@ -7,6 +7,8 @@ use std::sync::{Arc, OnceLock};
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 
+use crate::error::Result;
+
 /// The source of a payload: one or more Python files and the function to call. Identified by the digest of its content.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Source {
@@ -15,6 +17,7 @@ pub struct Source {
     first_line: u32,
     files: Vec<SourceFile>,
     digest: String,
+    joins: Option<Cow<'static, str>>,
 }
 
 /// One Python file of a payload.
@@ -26,10 +29,19 @@ pub struct SourceFile {
     pub text: Cow<'static, str>,
 }
 
-/// A function declared with `#[skyward::compute]`, as a type of the same name: what a pool can know of it before it is called.
+/// A payload as a type, which `#[skyward::compute(payload = Train)]` makes: what a pool can know of it before it is called.
 pub trait ComputeFn {
     /// Its source.
     fn source() -> Arc<Source>;
+
+    /// Whether the class that the Python function's annotation names has the fields that the Rust result asks for. What the annotation does not tell counts as fitting.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::InvalidSpec`](crate::error::ErrorKind::InvalidSpec) with the field, both types and the line of the Python class.
+    fn check() -> Result<()> {
+        Ok(())
+    }
 }
 
 /// The source of a payload that is known when the crate is compiled; made by `#[skyward::compute]`.
@@ -40,6 +52,7 @@ pub struct StaticSource {
     main: &'static str,
     first_line: u32,
     files: &'static [(&'static str, &'static str)],
+    joins: Option<&'static str>,
     cell: OnceLock<Arc<Source>>,
 }
 
@@ -74,7 +87,32 @@ impl Source {
             hash_part(&mut hash, &file.text);
         }
         let digest = hash.finalize()[..16].iter().map(|byte| format!("{byte:02x}")).collect();
-        Self { entry, main, first_line, files, digest }
+        Self { entry, main, first_line, files, digest, joins: None }
+    }
+
+    /// States that the entry joins the workers into the world of this framework, `jax` or `torch`, by a decorator such as
+    /// `@sky.integrations.torch`. `#[skyward::compute]` finds such decorators by itself; this is for source that is put
+    /// together at run time. A pool that is declared with the payload ([`PoolBuilder::payload_of`]) is one world then.
+    /// `unknown` is for a framework that is chosen when the payload runs: it fits any other that the pool joins.
+    ///
+    /// [`PoolBuilder::payload_of`]: crate::pool::PoolBuilder::payload_of
+    ///
+    /// ```
+    /// use skyward_core::payload::Source;
+    ///
+    /// let text = "import skyward as sky\n\n@sky.integrations.torch\ndef train(): ...\n";
+    /// let source = Source::file("train.py", text, "train").joining("torch");
+    /// assert_eq!(source.joins(), Some("torch"));
+    /// ```
+    #[must_use]
+    pub fn joining(mut self, framework: impl Into<Cow<'static, str>>) -> Self {
+        self.joins = Some(framework.into());
+        self
+    }
+
+    /// The framework whose world the entry joins by its decorator, if it has one.
+    pub fn joins(&self) -> Option<&str> {
+        self.joins.as_deref()
     }
 
     /// The function that is called.
@@ -133,14 +171,25 @@ impl StaticSource {
         first_line: u32,
         files: &'static [(&'static str, &'static str)],
     ) -> Self {
-        Self { entry, main, first_line, files, cell: OnceLock::new() }
+        Self { entry, main, first_line, files, joins: None, cell: OnceLock::new() }
+    }
+
+    /// The same of an entry whose decorator joins the world of this framework.
+    #[must_use]
+    pub const fn joining(mut self, framework: &'static str) -> Self {
+        self.joins = Some(framework);
+        self
     }
 
     /// The source, made once.
     pub fn get(&self) -> Arc<Source> {
         let make = || {
             let files = self.files.iter().map(|(path, text)| SourceFile { path: (*path).into(), text: (*text).into() });
-            Arc::new(Source::new(self.entry.into(), self.main.into(), self.first_line, files.collect()))
+            let source = Source::new(self.entry.into(), self.main.into(), self.first_line, files.collect());
+            Arc::new(match self.joins {
+                Some(framework) => source.joining(framework),
+                None => source,
+            })
         };
         Arc::clone(self.cell.get_or_init(make))
     }

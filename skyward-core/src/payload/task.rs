@@ -9,7 +9,7 @@ use bytes::Bytes;
 use serde::Serialize;
 use tokio::sync::{mpsc, oneshot};
 
-use super::{RetryPolicy, Source, TraceContext};
+use super::{ReportSender, RetryPolicy, Source, TraceContext};
 use crate::error::{Error, ErrorKind, Result};
 use crate::ids::{NodeIndex, Rank, TaskId};
 
@@ -27,6 +27,8 @@ pub struct Task {
     pub options: TaskOptions,
     /// The trace that it belongs to. None: the pool's [`trace_context`](crate::pool::PoolBuilder::trace_context) says.
     pub trace: Option<TraceContext>,
+    /// Where what it reports goes, beside the events of the pool.
+    pub reports: Option<ReportSender>,
 }
 
 /// Deadlines and retries of a task. What is not said is as the pool says for all its tasks: [`PoolBuilder::tasks`](crate::pool::PoolBuilder::tasks).
@@ -172,7 +174,7 @@ impl TaskOptions {
 impl Task {
     /// A call with default options.
     pub fn new(source: Arc<Source>, args: Bytes) -> Self {
-        Self { source, args, streaming: false, options: TaskOptions::default(), trace: None }
+        Self { source, args, streaming: false, options: TaskOptions::default(), trace: None, reports: None }
     }
 
     /// The same with these options.
@@ -186,6 +188,13 @@ impl Task {
     #[must_use]
     pub fn with_trace(mut self, trace: Option<TraceContext>) -> Self {
         self.trace = trace;
+        self
+    }
+
+    /// The same with reports that go here.
+    #[must_use]
+    pub fn with_reports(mut self, reports: Option<ReportSender>) -> Self {
+        self.reports = reports;
         self
     }
 

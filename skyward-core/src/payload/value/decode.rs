@@ -8,8 +8,10 @@ use super::byte_list::ByteList;
 use super::describe::{ARRAY, describe};
 use super::elements::{ArrayView, Elements};
 use super::error::DecodeError;
+use super::floats;
 use super::path::Segment;
 use super::reader::{Reader, Token};
+use super::record::{self, Order, Record};
 use super::tensor::{self, Tensor};
 use super::variant::{NameAlone, OneKey, Variant};
 
@@ -46,7 +48,10 @@ impl<'de> Decoder<'de> {
             Token::F64(value) => visitor.visit_f64(value),
             Token::Str(bytes) => text(bytes).and_then(|text| visitor.visit_borrowed_str(text)),
             Token::Bin(bytes) => visitor.visit_borrowed_bytes(bytes),
-            Token::List(length) => self.list(length, visitor),
+            Token::List(length) => match record::names(self.reader, length) {
+                Some(names) => self.record(names, length, Order::Name, visitor),
+                None => self.list(length, visitor),
+            },
             Token::Dict(length) => self.dict(length, visitor),
             Token::Ext(ARRAY, body) => {
                 ArrayView::parse(body).and_then(|view| view.as_sequences()?.deserialize_any(visitor))
@@ -63,6 +68,16 @@ impl<'de> Decoder<'de> {
             all_taken(list.next, length)?;
             Ok(value)
         })
+    }
+
+    fn record<V: Visitor<'de>>(
+        &mut self,
+        names: Reader<'de>,
+        length: u32,
+        order: Order,
+        visitor: V,
+    ) -> Result<V::Value, DecodeError> {
+        self.nested(|decoder| Record::visit(decoder, names, length, order, visitor))
     }
 
     fn dict<V: Visitor<'de>>(&mut self, length: u32, visitor: V) -> Result<V::Value, DecodeError> {
@@ -86,14 +101,49 @@ impl<'de> Decoder<'de> {
         value
     }
 
-    /// Bytes become a sequence of `u8`, and of nothing else, so that they never pass for numbers.
+    /// Bytes become a sequence of `u8`, and of nothing else, so that they never pass for numbers. Of a tuple with names it has the items.
     pub(super) fn sequence<V: Visitor<'de>>(&mut self, visitor: V) -> Result<V::Value, DecodeError> {
         let start = self.reader;
-        let Ok(Token::Bin(bytes)) = self.reader.token() else {
-            self.reader = start;
-            return self.value(visitor);
+        let value = match self.reader.token() {
+            Ok(Token::Bin(bytes)) => ByteList::visit(bytes, visitor),
+            Ok(Token::List(length)) if let Some(names) = record::names(self.reader, length) => {
+                self.record(names, length, Order::Position, visitor)
+            }
+            _ => {
+                self.reader = start;
+                return self.value(visitor);
+            }
         };
-        ByteList::visit(bytes, visitor).map_err(|error| error.in_value(start))
+        value.map_err(|error| error.in_value(start))
+    }
+
+    /// A struct's fields have names, and a list's items have none: which is which would be a guess, and the order in Rust another than in Python.
+    pub(super) fn fields<V: Visitor<'de>>(&mut self, visitor: V) -> Result<V::Value, DecodeError> {
+        let mut ahead = self.reader;
+        let nameless = match ahead.token() {
+            Ok(Token::List(length)) => record::names(ahead, length).is_none(),
+            Ok(Token::Ext(ARRAY, _)) => true,
+            _ => false,
+        };
+        if nameless {
+            return Err(record::nameless());
+        }
+        self.value(visitor)
+    }
+
+    /// A float, if a number is here.
+    fn float<T>(
+        &mut self,
+        read: impl FnOnce(&Token<'de>) -> Option<Result<T, DecodeError>>,
+    ) -> Result<Option<T>, DecodeError> {
+        let start = self.reader;
+        match self.reader.token().ok().as_ref().and_then(read) {
+            Some(float) => float.map(Some).map_err(|error| error.in_value(start)),
+            None => {
+                self.reader = start;
+                Ok(None)
+            }
+        }
     }
 
     fn tensor<V: Visitor<'de>>(&mut self, visitor: V) -> Result<V::Value, DecodeError> {
@@ -131,8 +181,32 @@ impl<'de> Deserializer<'de> for &mut Decoder<'de> {
         visitor.visit_newtype_struct(self)
     }
 
+    fn deserialize_f32<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, DecodeError> {
+        match self.float(floats::single)? {
+            Some(float) => visitor.visit_f32(float),
+            None => self.value(visitor),
+        }
+    }
+
+    fn deserialize_f64<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, DecodeError> {
+        match self.float(floats::double)? {
+            Some(float) => visitor.visit_f64(float),
+            None => self.value(visitor),
+        }
+    }
+
     fn deserialize_seq<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, DecodeError> {
         self.sequence(visitor)
+    }
+
+    fn deserialize_struct<V: Visitor<'de>>(
+        self,
+        _: &'static str,
+        _: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, DecodeError> {
+        let start = self.reader;
+        self.fields(visitor).map_err(|error| error.in_value(start))
     }
 
     fn deserialize_tuple<V: Visitor<'de>>(self, _: usize, visitor: V) -> Result<V::Value, DecodeError> {
@@ -217,7 +291,7 @@ impl<'de> Deserializer<'de> for &mut Decoder<'de> {
     }
 
     forward_to_deserialize_any! {
-        bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char unit unit_struct map struct
+        bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 char unit unit_struct map
     }
 }
 
@@ -281,7 +355,7 @@ fn bounded(elements: u32, decoder: &Decoder<'_>) -> usize {
     (elements as usize).min(decoder.reader.remaining())
 }
 
-fn all_taken(taken: u32, length: u32) -> Result<(), DecodeError> {
+pub(super) fn all_taken(taken: u32, length: u32) -> Result<(), DecodeError> {
     if taken == length { Ok(()) } else { Err(DecodeError::invalid_length(length as usize, &Elements(taken as usize))) }
 }
 

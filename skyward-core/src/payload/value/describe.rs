@@ -5,6 +5,7 @@ use std::fmt::Write;
 use super::elements::ArrayView;
 use super::path::shorten;
 use super::reader::{Reader, Token};
+use super::record;
 
 /// What begins here: `None`, `the str "abc"`, `a dict with the keys "node", "loss"`, `an array float32[3, 4]`.
 pub(super) fn describe(mut reader: Reader<'_>) -> String {
@@ -17,6 +18,7 @@ pub(super) fn describe(mut reader: Reader<'_>) -> String {
         Ok(Token::F64(value)) => format!("the float {value:?}"),
         Ok(Token::Str(bytes)) => string(&String::from_utf8_lossy(bytes)),
         Ok(Token::Bin(bytes)) => byte_string(bytes),
+        Ok(Token::List(length)) if let Some(names) = record::names(reader, length) => named(names),
         Ok(Token::List(0)) => "an empty list".to_owned(),
         Ok(Token::List(length)) => format!("a list of {length}"),
         Ok(Token::Dict(0)) => "an empty dict".to_owned(),
@@ -69,6 +71,21 @@ fn keys(mut reader: Reader<'_>, length: u32) -> String {
     text
 }
 
+/// `a tuple with the names "a", "b"`.
+fn named(mut names: Reader<'_>) -> String {
+    let mut text = String::from("a tuple with the names");
+    let count = if let Ok(Token::List(count)) = names.token() { count } else { 0 };
+    for index in 0..count.min(MAX_KEYS) {
+        let Ok(Token::Str(name)) = names.token() else { break };
+        let separator = if index == 0 { " " } else { ", " };
+        let _ = write!(text, "{separator}{:?}", shorten(&String::from_utf8_lossy(name)));
+    }
+    if count > MAX_KEYS {
+        let _ = write!(text, " and {} more", count - MAX_KEYS);
+    }
+    text
+}
+
 /// The extension that is an array.
 pub(super) const ARRAY: i8 = 1;
 
@@ -91,6 +108,7 @@ mod tests {
             (b"\x93\x01\x02\x03", "a list of 3"),
             (b"\x82\xa1a\x91\x01\x07\x02", r#"a dict with the keys "a", 7"#),
             (b"\x81\xa1a", r#"a dict with the key "a""#),
+            (b"\x93\xc7\x05\x02\x92\xa1a\xa1b\x01\x07", r#"a tuple with the names "a", "b""#),
             (b"\xc7\x0c\x01\x92\xa5uint8\x92\x02\x01\x05\x06", "an array uint8[2, 1]"),
             (b"\xc7\x01\x01\x92", "a malformed array"),
             (b"\xd4\x05\0", "a MessagePack extension of type 5 and 1 bytes"),

@@ -5,8 +5,10 @@ use serde::forward_to_deserialize_any;
 
 use super::dtype::{DType, bfloat_to_f32, half_to_f32};
 use super::error::DecodeError;
+use super::floats;
 use super::path::Segment;
 use super::reader::{Reader, Token};
+use super::record;
 
 /// An array on the wire whose bytes were checked against its shape.
 #[derive(Debug)]
@@ -138,11 +140,42 @@ impl<'de> Part<'_, 'de> {
     }
 }
 
+impl<'de> Part<'_, 'de> {
+    /// An element whose number may be another one as a float.
+    fn number(self) -> Result<Option<Token<'de>>, DecodeError> {
+        if !self.shape.is_empty() {
+            return Ok(None);
+        }
+        Ok(match self.dtype {
+            DType::Int64 => Some(Token::Signed(i64::from_le_bytes(element(self.data)?))),
+            DType::Int32 => Some(Token::Signed(i32::from_le_bytes(element(self.data)?).into())),
+            DType::UInt64 => Some(Token::Unsigned(u64::from_le_bytes(element(self.data)?))),
+            DType::UInt32 => Some(Token::Unsigned(u32::from_le_bytes(element(self.data)?).into())),
+            DType::Float64 => Some(Token::F64(f64::from_le_bytes(element(self.data)?))),
+            _ => None,
+        })
+    }
+}
+
 impl<'de> Deserializer<'de> for Part<'_, 'de> {
     type Error = DecodeError;
 
     fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, DecodeError> {
         if self.shape.is_empty() { self.scalar(visitor) } else { sequence(self, visitor) }
+    }
+
+    fn deserialize_f32<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, DecodeError> {
+        match self.number()?.as_ref().and_then(floats::single) {
+            Some(float) => visitor.visit_f32(float?),
+            None => self.deserialize_any(visitor),
+        }
+    }
+
+    fn deserialize_f64<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, DecodeError> {
+        match self.number()?.as_ref().and_then(floats::double) {
+            Some(float) => visitor.visit_f64(float?),
+            None => self.deserialize_any(visitor),
+        }
     }
 
     fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, DecodeError> {
@@ -164,6 +197,17 @@ impl<'de> Deserializer<'de> for Part<'_, 'de> {
         self.deserialize_bytes(visitor)
     }
 
+    /// A row's elements have no names, nor have the parts of a complex number.
+    fn deserialize_struct<V: Visitor<'de>>(
+        self,
+        _: &'static str,
+        _: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, DecodeError> {
+        let is_sequence = !self.shape.is_empty() || matches!(self.dtype, DType::Complex64 | DType::Complex128);
+        if is_sequence { Err(record::nameless()) } else { self.deserialize_any(visitor) }
+    }
+
     fn deserialize_enum<V: Visitor<'de>>(
         self,
         _: &'static str,
@@ -178,7 +222,7 @@ impl<'de> Deserializer<'de> for Part<'_, 'de> {
     }
 
     forward_to_deserialize_any! {
-        bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char str string unit unit_struct seq tuple tuple_struct map struct identifier
+        bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 char str string unit unit_struct seq tuple tuple_struct map identifier
     }
 }
 

@@ -1,30 +1,32 @@
 //! Any serde type to the wire form.
 
-use std::fmt;
-
 use rmp::encode as wire;
 use serde::ser::{self, Serialize};
 
 use super::describe::ARRAY;
+use super::encode_error::EncodeError;
 use super::key::KeyEncoder;
-use super::path::{Path, Segment};
+use super::path::Segment;
 use super::reader::Reader;
 use super::tensor;
-
-/// Why a value cannot go over the wire, and where in it.
-#[derive(Debug)]
-pub(crate) struct EncodeError(Box<(Path, String)>);
 
 /// Writes values behind what the buffer holds.
 pub(super) struct Encoder<'b> {
     out: &'b mut Vec<u8>,
     /// The bytes that come are the elements of an array, and have no header of their own.
     raw: bool,
+    /// The sequence that comes is of `u8`, and goes as bytes.
+    bytes: bool,
 }
 
 impl<'b> Encoder<'b> {
     pub(super) fn new(out: &'b mut Vec<u8>) -> Self {
-        Self { out, raw: false }
+        Self { out, raw: false, bytes: false }
+    }
+
+    /// Writes a sequence of `u8` as bytes. Serde shows only its elements, so whoever knows the type says it.
+    pub(super) fn of_bytes(out: &'b mut Vec<u8>) -> Self {
+        Self { out, raw: false, bytes: true }
     }
 
     pub(super) fn unsigned(&mut self, value: u64) -> Result<(), EncodeError> {
@@ -48,10 +50,13 @@ impl<'b> Encoder<'b> {
     /// Begins a list or dict. Without a length, or with one that proves wrong, the header is set at its end.
     fn begin(&mut self, shape: Shape, declared: Option<usize>) -> Result<Compound<'_, 'b>, EncodeError> {
         let header = self.out.len();
+        let shape = if std::mem::take(&mut self.bytes) { Shape::Bytes } else { shape };
         let declared = declared.map(|elements| length(elements, shape.name())).transpose()?;
         match (shape, declared) {
             (Shape::List, Some(elements)) => wire::write_array_len(self.out, elements).map(drop).map_err(unwritten)?,
             (Shape::Dict, Some(elements)) => wire::write_map_len(self.out, elements).map(drop).map_err(unwritten)?,
+            (Shape::Bytes, Some(elements)) => wire::write_bin_len(self.out, elements).map(drop).map_err(unwritten)?,
+            (Shape::Bytes, None) => self.out.extend([BIN32, 0, 0, 0, 0]),
             (Shape::List, None) => self.out.extend([ARRAY32, 0, 0, 0, 0]),
             (Shape::Dict, None) => self.out.extend([MAP32, 0, 0, 0, 0]),
             (Shape::Array, _) => self.out.extend([EXT32, 0, 0, 0, 0, ARRAY.cast_unsigned(), FIXARRAY2]),
@@ -64,6 +69,8 @@ impl<'b> Encoder<'b> {
 enum Shape {
     List,
     Dict,
+    /// A list of `u8` in one piece.
+    Bytes,
     /// The extension: dtype, shape, elements.
     Array,
 }
@@ -73,6 +80,7 @@ impl Shape {
         match self {
             Self::List | Self::Array => "a list",
             Self::Dict => "a dict",
+            Self::Bytes => "bytes",
         }
     }
 }
@@ -93,9 +101,9 @@ impl Compound<'_, '_> {
     fn element<T: Serialize + ?Sized>(&mut self, value: &T) -> Result<(), EncodeError> {
         let index = self.count;
         self.count += 1;
-        self.encoder.raw = self.shape == Shape::Array && index == 2;
+        self.encoder.raw = self.shape == Shape::Bytes || (self.shape == Shape::Array && index == 2);
         value.serialize(&mut *self.encoder).map_err(|error| match self.shape {
-            Shape::List => error.inside(Segment::Index(index as u64)),
+            Shape::List | Shape::Bytes => error.inside(Segment::Index(index as u64)),
             _ => error,
         })
     }
@@ -113,8 +121,8 @@ impl Compound<'_, '_> {
         };
         let number = length(number, self.shape.name())?;
         match (self.shape, self.declared) {
-            (Shape::List | Shape::Dict, Some(declared)) if declared == number => Ok(()),
-            (Shape::List | Shape::Dict, Some(declared)) => {
+            (Shape::List | Shape::Dict | Shape::Bytes, Some(declared)) if declared == number => Ok(()),
+            (Shape::List | Shape::Dict | Shape::Bytes, Some(declared)) => {
                 Err(ser::Error::custom(format_args!("it said that it has {declared} elements, but wrote {number}")))
             }
             _ => {
@@ -162,6 +170,10 @@ impl<'a, 'b> ser::Serializer for &'a mut Encoder<'b> {
     }
 
     fn serialize_u8(self, value: u8) -> Result<(), EncodeError> {
+        if std::mem::take(&mut self.raw) {
+            self.out.push(value);
+            return Ok(());
+        }
         self.unsigned(value.into())
     }
 
@@ -348,29 +360,6 @@ impl ser::SerializeMap for Compound<'_, '_> {
     }
 }
 
-impl EncodeError {
-    #[must_use]
-    fn inside(mut self, segment: Segment) -> Self {
-        self.0.0.prepend(segment);
-        self
-    }
-}
-
-impl ser::Error for EncodeError {
-    fn custom<T: fmt::Display>(message: T) -> Self {
-        Self(Box::new((Path::default(), message.to_string())))
-    }
-}
-
-impl fmt::Display for EncodeError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (path, message) = &*self.0;
-        if path.is_root() { f.write_str(message) } else { write!(f, "at `{path}`: {message}") }
-    }
-}
-
-impl std::error::Error for EncodeError {}
-
 /// MessagePack counts with 32 bits.
 fn length(number: usize, what: &str) -> Result<u32, EncodeError> {
     u32::try_from(number)
@@ -385,10 +374,11 @@ fn too_wide(name: &str) -> EncodeError {
 }
 
 #[cold]
-fn unwritten(error: impl fmt::Display) -> EncodeError {
+fn unwritten(error: impl std::fmt::Display) -> EncodeError {
     ser::Error::custom(error)
 }
 
+const BIN32: u8 = 0xc6;
 const ARRAY32: u8 = 0xdd;
 const MAP32: u8 = 0xdf;
 const EXT32: u8 = 0xc9;

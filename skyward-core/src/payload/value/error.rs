@@ -68,7 +68,7 @@ impl DecodeError {
         let better = match (&fault.found, &token) {
             (Found::Unknown, _)
             | (Found::List(_), Ok(Token::List(_) | Token::Bin(_) | Token::Ext(..)))
-            | (Found::Dict(_), Ok(Token::Dict(_))) => Some(describe(reader)),
+            | (Found::Dict(_), Ok(Token::Dict(_) | Token::List(_))) => Some(describe(reader)),
             (Found::Exactly(found), Ok(Token::Ext(..))) if !found.starts_with("an array") => {
                 Some(format!("{found} in {}", describe(reader)))
             }

@@ -2,7 +2,8 @@
 
 use serde::ser::{self, Error as _, Impossible, Serialize};
 
-use super::encode::{EncodeError, Encoder};
+use super::encode::Encoder;
+use super::encode_error::EncodeError;
 
 /// Writes a key.
 pub(super) struct KeyEncoder<'a, 'b>(pub(super) &'a mut Encoder<'b>);

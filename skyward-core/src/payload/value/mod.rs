@@ -1,7 +1,8 @@
 //! Values on the wire: serde to MessagePack and back.
 //!
-//! Any serde type can come back from a payload, as `serde_json` would read it: structs from dicts, enums externally tagged, `()` and `Option` from None,
-//! floats from ints (never the reverse), and types with a text form (`uuid`, `chrono`, addresses) from text. A NumPy, JAX or torch array comes back as
+//! Any serde type can come back from a payload: structs from what has names (dicts, dataclasses, namedtuples) and never by position, tuples and `Vec` from lists
+//! and namedtuples, enums externally tagged, `()` and `Option` from None, floats from ints that they can hold (never the reverse), and types with a text form
+//! (`uuid`, `chrono`, addresses) from text. A NumPy, JAX or torch array comes back as
 //!
 //! * nested sequences (`Vec<Vec<f32>>`, `[f64; 3]`, a number for an array without dimensions), element by element;
 //! * a [`Tensor`], which shares the bytes that arrived, whatever their dtype;
@@ -16,12 +17,15 @@ mod describe;
 mod dtype;
 mod elements;
 mod encode;
+mod encode_error;
 mod error;
+mod floats;
 mod key;
 #[cfg(feature = "ndarray")]
 mod ndarray;
 mod path;
 mod reader;
+mod record;
 mod tensor;
 #[cfg(test)]
 mod tests;
@@ -36,18 +40,24 @@ use serde::de::DeserializeOwned;
 use self::decode::Decoder;
 use self::describe::ARRAY;
 use self::elements::ArrayView;
-pub(crate) use self::encode::EncodeError;
 use self::encode::Encoder;
+pub(crate) use self::encode_error::EncodeError;
 use self::error::DecodeError;
 #[cfg(feature = "ndarray")]
 pub use self::ndarray::Array;
 use self::reader::{Reader, Token};
+pub(in crate::payload) use self::tensor::empty_tensor;
 pub use self::tensor::{Element, Tensor};
 use crate::error::Result;
 
 /// Writes a value behind what the buffer holds.
 pub(crate) fn encode_into<T: Serialize + ?Sized>(buffer: &mut Vec<u8>, value: &T) -> Result<(), EncodeError> {
     value.serialize(&mut Encoder::new(buffer))
+}
+
+/// Writes a value that is one sequence of `u8`, or None, as bytes.
+pub(crate) fn encode_bytes_into<T: Serialize + ?Sized>(buffer: &mut Vec<u8>, value: &T) -> Result<(), EncodeError> {
+    value.serialize(&mut Encoder::of_bytes(buffer))
 }
 
 /// Reads a value of this type.

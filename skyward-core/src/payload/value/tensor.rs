@@ -181,6 +181,18 @@ pub(super) fn hand_over<T>(tensor: Tensor, call: impl FnOnce() -> T) -> T {
     value
 }
 
+/// An array without elements for the visitor of a tensor; any other visitor comes back. `name` is what it asks for.
+pub(in crate::payload) fn empty_tensor<'de, V: Visitor<'de>, E: de::Error>(
+    name: &'static str,
+    visitor: V,
+) -> Result<Result<V::Value, E>, V> {
+    if name != TOKEN {
+        return Err(visitor);
+    }
+    let tensor = Tensor::checked("float32", vec![0], Bytes::new());
+    Ok(hand_over(tensor, || visitor.visit_unit()))
+}
+
 /// Fills the slot if it is for a `Vec` of exactly these elements.
 pub(super) fn fill_vec<T: 'static>(dtype: &str, data: &[u8], slot: &mut Option<T>) {
     fn fill<E: Element, T: 'static>(dtype: &str, data: &[u8], slot: &mut Option<T>) {

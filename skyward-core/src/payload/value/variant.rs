@@ -80,8 +80,8 @@ impl<'de> VariantAccess<'de> for Variant<'_, 'de> {
     }
 
     fn struct_variant<V: Visitor<'de>>(self, _: &'static [&'static str], visitor: V) -> Result<V::Value, DecodeError> {
-        let key = self.key;
-        self.decoder.value(visitor).map_err(|error| error.inside(Segment::key(key)))
+        let (key, start) = (self.key, self.decoder.reader);
+        self.decoder.fields(visitor).map_err(|error| error.in_value(start).inside(Segment::key(key)))
     }
 }
 

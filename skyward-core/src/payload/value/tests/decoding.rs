@@ -96,6 +96,49 @@ fn an_int_is_a_float_where_one_is_wanted_and_a_float_is_never_an_int() {
 }
 
 #[test]
+fn an_int_becomes_no_other_number() {
+    let wide = b"\xcf\x00\x20\x00\x00\x00\x00\x00\x01";
+    assert_eq!(decode::<u64>(wide).unwrap(), (1 << 53) + 1);
+    let words = "which has more digits than a float";
+    assert_eq!(failure::<f64>(wide).1, format!("expected a float, found the int 9007199254740993, {words}"));
+    assert_eq!(
+        failure::<Vec<f32>>(&[b"\x91", &wide[..]].concat()),
+        ("[0]".into(), format!("expected a float, found the int 9007199254740993, {words}"))
+    );
+    assert!(failure::<f64>(b"\xcf\xff\xff\xff\xff\xff\xff\xff\xff").1.contains(words));
+    assert_eq!(decode::<f64>(b"\xd3\x80\0\0\0\0\0\0\0").unwrap(), -(2_f64.powi(63)));
+    assert_eq!(decode::<f64>(b"\xce\x01\x00\x00\x01").unwrap(), 16_777_217.0);
+    let array = super::array("int64", &[1], &((1_i64 << 53) + 1).to_le_bytes());
+    assert!(failure::<Vec<f64>>(&array).1.contains(words));
+    assert_eq!(
+        decode::<Vec<f64>>(&super::array("int64", &[1], &(1_i64 << 53).to_le_bytes())).unwrap(),
+        [2_f64.powi(53)]
+    );
+}
+
+#[test]
+fn a_single_is_rounded_from_ints_as_from_floats() {
+    let (int, float) = (b"\x91\xce\x01\x00\x00\x01", [&b"\x91\xcb"[..], &16_777_217_f64.to_be_bytes()].concat());
+    assert_eq!(decode::<Vec<f32>>(int).unwrap(), decode::<Vec<f32>>(&float).unwrap());
+    assert_eq!(decode::<Vec<f32>>(int).unwrap(), [16_777_216.0]);
+    assert_eq!(decode::<f32>(b"\xd2\xfe\xff\xff\xff").unwrap(), -16_777_216.0);
+    assert_eq!(decode::<f32>(b"\xd3\x80\0\0\0\0\0\0\0").unwrap(), -(2_f32.powi(63)));
+    for (dtype, bytes) in [("int64", &16_777_217_i64.to_le_bytes()[..]), ("uint32", &16_777_217_u32.to_le_bytes())] {
+        assert_eq!(decode::<Vec<f32>>(&super::array(dtype, &[1], bytes)).unwrap(), [16_777_216.0], "{dtype}");
+    }
+}
+
+#[test]
+fn a_finite_float_stays_finite() {
+    let large = b"\xcb\x7e\x37\xe4\x3c\x88\x00\x75\x9c";
+    assert_eq!(decode::<f64>(large).unwrap(), 1e300);
+    assert_eq!(failure::<f32>(large).1, "expected f32, found the float 1e300, which is larger than any");
+    assert!(decode::<f32>(b"\xcb\x7f\xf0\0\0\0\0\0\0").unwrap().is_infinite());
+    let array = super::array("float64", &[1], &1e300_f64.to_le_bytes());
+    assert!(failure::<Vec<f32>>(&array).1.contains("larger than any"));
+}
+
+#[test]
 fn text_forms_are_read() {
     assert_eq!(decode::<IpAddr>(&wire(&"127.0.3.1")).unwrap(), IpAddr::from([127, 0, 3, 1]));
     assert_eq!(decode::<char>(&wire(&"ä")).unwrap(), 'ä');

@@ -4,6 +4,7 @@ mod arrays;
 mod decoding;
 mod encoding;
 mod properties;
+mod records;
 
 use bytes::Bytes;
 use serde::Serialize;

@@ -1,0 +1,157 @@
+"""What the ranks of a joined world say to each other outside of collectives: by the store with which they met."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from datetime import timedelta
+from time import monotonic
+from typing import Any, Final, Protocol
+
+from . import _state
+from ._cluster import InstanceInfo
+
+_SLICE: Final = 1.0
+"""Seconds for which one question to the store waits: between two of them the task can be interrupted."""
+
+
+class Store(Protocol):
+    """A table that all ranks of the world see."""
+
+    def put(self, key: str, value: str) -> None:
+        """Write an entry, once."""
+        ...
+
+    def get(self, key: str, seconds: float) -> str | None:
+        """The entry, as soon as it is there; None when it is not within so many seconds."""
+        ...
+
+    def drop(self, keys: list[str]) -> None:
+        """Delete entries."""
+        ...
+
+
+class _Jax:
+    def __init__(self, client: Any) -> None:
+        self._client = client
+
+    def put(self, key: str, value: str) -> None:
+        self._client.key_value_set(key, value)
+
+    def get(self, key: str, seconds: float) -> str | None:
+        try:
+            return str(self._client.blocking_key_value_get(key, max(1, round(seconds * 1000))))
+        except Exception as error:
+            if "DEADLINE_EXCEEDED" in str(error) or "NOT_FOUND" in str(error):
+                return None
+            raise
+
+    def drop(self, keys: list[str]) -> None:
+        for key in keys:
+            self._client.key_value_delete(key)
+
+
+class _Torch:
+    def __init__(self, store: Any) -> None:
+        self._store = store
+
+    def put(self, key: str, value: str) -> None:
+        self._store.set(key, value)
+
+    def get(self, key: str, seconds: float) -> str | None:
+        try:
+            self._store.wait([key], timedelta(seconds=max(seconds, 0.01)))
+        except Exception as error:
+            # torch's own class for it, and what it was before that.
+            if type(error).__name__ == "DistStoreError" or "imeout" in str(error) or "timed out" in str(error):
+                return None
+            raise
+        return str(self._store.get(key).decode())
+
+    def drop(self, keys: list[str]) -> None:
+        for key in keys:
+            self._store.delete_key(key)
+
+
+def world_store(info: InstanceInfo) -> Store | None:
+    """The store of the world that this worker has joined with all others; None where it has joined none."""
+    if info.total_workers == 1 or not _state.gang:
+        return None
+    state: Any = getattr(sys.modules.get("jax._src.distributed"), "global_state", None)
+    if getattr(state, "client", None) is not None and state.num_processes == info.total_workers:
+        return _Jax(state.client)
+    c10d: Any = sys.modules.get("torch.distributed.distributed_c10d")
+    if c10d is not None and c10d.is_initialized() and c10d.get_world_size() == info.total_workers:
+        return _Torch(c10d._get_default_store())
+    return None
+
+
+_count = 0
+_counted: tuple[int, int] | None = None
+_settled: list[str] = []
+"""The entries of the last question that all ranks have answered; rank 0 deletes them after the next one."""
+
+
+def agree(
+    store: Store, info: InstanceInfo, mine: str, verdict: Callable[[dict[int, str]], str | None], timeout: float
+) -> str | None:
+    """Have rank 0 judge what each rank says; what it finds, on every rank, and None where all is well.
+
+    Every rank must call this, in the same order within its task.
+
+    Args:
+        store: the world's.
+        info: this worker's place.
+        mine: what this rank says.
+        verdict: finds what is wrong with what the ranks said so far; rank 0 calls it as they come.
+        timeout: what all ranks together get, in seconds.
+    """
+    global _settled
+    prefix = _next_prefix(info)
+    store.put(f"{prefix}{info.global_worker_index}", mine)
+    deadline = monotonic() + timeout
+    if info.global_worker_index != 0:
+        # Rank 0 gives up at its own deadline, which begins when it comes, and says who is missing.
+        answer = _wait(store, f"{prefix}verdict", deadline + timeout + 5)
+        return f"rank 0 did not come within {timeout:g} s" if answer is None else answer or None
+    said: dict[int, str] = {0: mine}
+    found: str | None = None
+    for rank in range(1, info.total_workers):
+        value = _wait(store, f"{prefix}{rank}", deadline)
+        if value is None:
+            found = _missing(store, prefix, info, timeout)
+            break
+        said[rank] = value
+        found = verdict(said)
+        if found is not None:
+            break
+    store.put(f"{prefix}verdict", found or "")
+    if len(said) == info.total_workers:
+        # All ranks have read what was found before, or they would not be here.
+        store.drop(_settled)
+        _settled = [*(f"{prefix}{rank}" for rank in range(info.total_workers)), f"{prefix}verdict"]
+    return found
+
+
+def _next_prefix(info: InstanceInfo) -> str:
+    """A part of the store for this question alone: the same on all ranks, and used by no other try at the task."""
+    global _count, _counted
+    if _counted != _state.attempt:
+        _count, _counted = 0, _state.attempt
+    _count += 1
+    first, attempt = _state.attempt or (0, 0)
+    return f"skyward/{info.job_id}/{info.generation}/{first}.{attempt}/{_count}/"
+
+
+def _wait(store: Store, key: str, deadline: float) -> str | None:
+    while True:
+        left = deadline - monotonic()
+        value = store.get(key, max(0.01, min(_SLICE, left)))
+        if value is not None or left <= 0:
+            return value
+
+
+def _missing(store: Store, prefix: str, info: InstanceInfo, timeout: float) -> str:
+    ranks = [rank for rank in range(info.total_workers) if store.get(f"{prefix}{rank}", 0.01) is None]
+    listed = ", ".join(map(str, ranks))
+    return f"{'rank' if len(ranks) == 1 else 'ranks'} {listed} did not come within {timeout:g} s"

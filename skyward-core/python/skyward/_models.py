@@ -1,0 +1,73 @@
+"""Models of pydantic as plain values, with the names that its own dump takes from tuples."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any, Final
+
+from . import _forms
+
+_SCALARS: Final = frozenset({type(None), bool, int, float, str, bytes})
+_NOTHING: Final = object()
+
+
+def dumped(model: Any) -> Any:
+    """What `model_dump` gives, in which a tuple with names is one again."""
+    return _renamed(model, model.model_dump(mode="python"))[0]
+
+
+def _renamed(value: Any, dump: Any) -> tuple[Any, bool]:
+    """The dump of the value, and whether all in it is what the value has in the same place.
+
+    Only then does a tuple get its names back: a serialiser of the model's own may have put its items in another order.
+    """
+    if dump is value:
+        return dump, True
+    kind = type(dump)
+    if kind in _SCALARS:
+        return dump, type(value) is kind and value == dump
+    if kind is dict:
+        return _entries(value, dump)
+    value = getattr(value, "root", value) if _is_root(value) else value
+    if kind is set or kind is frozenset:
+        # A tuple with names is equal to one without.
+        given = {item: item for item in value} if isinstance(value, set | frozenset) else {}
+        pairs = [_renamed(given.get(item, _NOTHING), item) for item in dump]
+    elif kind in (list, tuple, deque) and isinstance(value, list | tuple | deque) and len(value) == len(dump):
+        if set(map(type, dump)) <= _SCALARS and not isinstance(value, tuple):
+            return dump, list(value) == list(dump)
+        pairs = [_renamed(item, plain) for item, plain in zip(value, dump, strict=True)]
+    else:
+        return dump, False
+    items, same = [item for item, _ in pairs], all(same for _, same in pairs)
+    if kind is not tuple:
+        return kind(items), same
+    named = type(value)
+    if same and isinstance(value, tuple) and _forms.record_names(named, len(items)) is not None:
+        return tuple.__new__(named, items), True
+    return tuple(items), same
+
+
+def _entries(value: Any, dump: dict[Any, Any]) -> tuple[dict[Any, Any], bool]:
+    value = getattr(value, "root", value) if _is_root(value) else value
+    members = _members(value)
+    pairs = {key: _renamed(members.get(key, _NOTHING), item) for key, item in dump.items()}
+    return {key: item for key, (item, _) in pairs.items()}, all(same for _, same in pairs.values())
+
+
+def _members(value: Any) -> dict[Any, Any]:
+    """What the value has under the keys of its dump."""
+    kind = type(value)
+    if isinstance(value, dict):
+        return value
+    if not _forms.is_model(kind):
+        return {name: getattr(value, name, _NOTHING) for name in _forms.field_names(kind) or ()}
+    members = {**value.__dict__, **(getattr(value, "__pydantic_extra__", None) or {})}
+    for name, field in kind.model_fields.items():
+        if field.serialization_alias is not None and name in members:
+            members[field.serialization_alias] = members[name]
+    return members
+
+
+def _is_root(value: Any) -> bool:
+    return getattr(type(value), "__pydantic_root_model__", False) is True

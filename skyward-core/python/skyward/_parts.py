@@ -1,0 +1,131 @@
+"""Into how many parts the data of a world is divided, and which of them is this worker's.
+
+There is a part for each worker, unless a model is divided over the devices of several workers: the workers that hold
+the same row of a mesh compute on the same samples, and each of them must feed all of these.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from typing import Any
+
+from . import _state
+from ._cluster import instance_info
+
+
+def data_parts() -> tuple[int, int]:
+    """The number of parts, and the index of this worker's.
+
+    Raises:
+        ValueError: the mesh of Keras's distribution leaves this worker out, or gives workers data that overlap without
+            being the same.
+    """
+    info = instance_info()
+    own = info.total_workers, info.global_worker_index
+    if info.total_workers == 1 or not _state.gang:
+        return own
+    found = _mesh_of_task()
+    if found is None or found[0].ndim < 2 or not spans_workers(found[0]):
+        return own
+    rows = rows_of(*found, info.total_workers)
+    if not rows[info.global_worker_index]:
+        raise ValueError(
+            f"no device of worker {info.global_worker_index} is in the mesh of Keras's distribution, so it computes on "
+            "no data: let the mesh have the devices of all workers, `keras.distribution.list_devices()`"
+        )
+    return parts_of(rows, info.global_worker_index)
+
+
+def spans_workers(processes: Any) -> bool:
+    """Whether a mesh, as the process of each of its devices, has devices of several workers."""
+    return len(set(processes.flat)) > 1
+
+
+def parts_of(rows: list[frozenset[int]], worker: int) -> tuple[int, int]:
+    """Parts and part of a worker.
+
+    Args:
+        rows: for each worker the indices along the axis of the batch that its devices have.
+        worker: the worker's index.
+
+    Raises:
+        ValueError: two workers share some of their rows and not all.
+    """
+    groups = sorted({group for group in rows if group}, key=sorted)
+    for index, group in enumerate(groups):
+        for other in groups[index + 1 :]:
+            if group & other:
+                one, two = rows.index(group), rows.index(other)
+                raise ValueError(
+                    f"the mesh gives worker {one} the rows {sorted(group)} of each batch and worker {two} the rows "
+                    f"{sorted(other)}: they overlap without being the same, so the data cannot be divided among the "
+                    "workers; choose a mesh in which the axes behind the batch's divide the devices of a worker, or "
+                    "are a multiple of them"
+                )
+    if len({len(group) for group in groups}) > 1:
+        sizes = ", ".join(f"worker {index}: {len(group)}" for index, group in enumerate(rows))
+        raise ValueError(
+            f"the mesh gives the workers different numbers of rows of each batch ({sizes}), so that no equal parts of "
+            "the data exist; choose a mesh whose rows divide evenly among the workers"
+        )
+    return len(groups), groups.index(rows[worker])
+
+
+def rows_of(processes: Any, axis: int, workers: int) -> list[frozenset[int]]:
+    """For each process the indices along one axis that its devices have.
+
+    Args:
+        processes: the process of each device of the mesh, an array of the mesh's shape.
+        axis: the axis that divides the batch.
+        workers: how many processes there are.
+    """
+    rows: dict[int, set[int]] = {}
+    for index, process in _places(processes):
+        rows.setdefault(process, set()).add(index[axis])
+    return [frozenset(rows.get(process, ())) for process in range(workers)]
+
+
+def _places(processes: Any) -> list[tuple[tuple[int, ...], int]]:
+    import numpy
+
+    return [(index, int(process)) for index, process in numpy.ndenumerate(processes)]
+
+
+_remembered: tuple[Any, int] | None = None
+
+
+def _mesh_of_task() -> tuple[Any, int] | None:
+    """The mesh of Keras's distribution.
+
+    Keras keeps its distribution by thread. A thread that loads data has none, and must get the part that the main
+    thread gets: it sees what the main thread had when it was looked at there last.
+    """
+    global _remembered
+    found = keras_mesh()
+    if threading.current_thread() is threading.main_thread():
+        _remembered = found
+    return found or _remembered
+
+
+def keras_mesh() -> tuple[Any, int] | None:
+    """The process of each device in the mesh of this thread's Keras distribution, and the axis of the batch.
+
+    None where there is none, or it has devices that JAX does not have.
+    """
+    keras = sys.modules.get("keras")
+    jax = sys.modules.get("jax")
+    if keras is None or jax is None or keras.backend.backend() != "jax":
+        return None
+    distribution = keras.distribution.distribution()
+    mesh = getattr(distribution, "device_mesh", None)
+    if mesh is None:
+        return None
+    import numpy
+
+    process = {f"{device.platform}:{device.id}": device.process_index for device in jax.devices()}
+    found = [process.get(str(name).lower()) for name in mesh.devices.flat]
+    if None in found:
+        return None
+    axis = list(mesh.axis_names).index(getattr(distribution, "batch_dim_name", None) or mesh.axis_names[0])
+    return numpy.array(found).reshape(mesh.devices.shape), axis

@@ -1,0 +1,240 @@
+//! What a payload reports while it runs: `sky.report(value)`.
+
+use std::fmt;
+use std::marker::PhantomData;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll};
+
+use futures_core::Stream;
+use serde::de::DeserializeOwned;
+use tokio::sync::mpsc;
+
+use super::task::Value;
+use super::value;
+use crate::error::Result;
+use crate::ids::{Attempt, NodeIndex, Rank, TaskId};
+
+/// Something that a payload or a hook has reported by `sky.report(value)`.
+///
+/// [`PendingCompute::reports`](super::PendingCompute::reports) gives the reports of one call, with their values in a
+/// Rust type; [`PoolEvent::Report`](crate::event::PoolEvent::Report) those of a whole pool, in their wire form.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct Report<T = Value> {
+    /// The task that reported it. None: a hook around the app did, outside of any task.
+    pub task: Option<TaskId>,
+    /// The try at the task: a task that is tried again reports from the start again.
+    pub attempt: Attempt,
+    /// The node of the worker.
+    pub node: NodeIndex,
+    /// The worker.
+    pub rank: Rank,
+    /// What was reported.
+    pub value: T,
+}
+
+/// The reports of a call, as they come; made by [`PendingCompute::reports`](super::PendingCompute::reports).
+///
+/// A stream that ends when the call has ended on all workers, and everything that was reported before was read.
+pub struct Reports<T> {
+    reports: mpsc::UnboundedReceiver<Report>,
+    unread: Arc<Unread>,
+    value: PhantomData<fn() -> T>,
+}
+
+/// The other end of [`Reports`], which belongs to a [`Task`](super::Task).
+#[derive(Clone)]
+pub struct ReportSender {
+    reports: mpsc::UnboundedSender<Report>,
+    unread: Arc<Unread>,
+}
+
+/// How much was sent and not read.
+#[derive(Default)]
+struct Unread {
+    bytes: AtomicUsize,
+    /// What is called once there is room again.
+    waiting: Mutex<Vec<Box<dyn FnOnce() + Send>>>,
+}
+
+/// Bytes of reports that nobody has read, from which on no more are taken from the workers.
+pub(crate) const MOST_UNREAD: usize = 64 << 20;
+
+impl Report {
+    pub(crate) fn new(task: Option<TaskId>, attempt: Attempt, node: NodeIndex, rank: Rank, value: Value) -> Self {
+        Self { task, attempt, node, rank, value }
+    }
+
+    /// The same with its value in a Rust type.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Decode`](crate::error::ErrorKind::Decode) when the value does not fit the type.
+    pub fn decode<T: DeserializeOwned + 'static>(&self) -> Result<Report<T>> {
+        let Self { task, attempt, node, rank, .. } = *self;
+        let value = value::decode(&self.value.bytes).map_err(|error| error.with_context("rank", rank))?;
+        Ok(Report { task, attempt, node, rank, value })
+    }
+}
+
+impl ReportSender {
+    /// Both ends.
+    pub fn new<T>() -> (Self, Reports<T>) {
+        let (sender, receiver) = mpsc::unbounded_channel();
+        let unread = Arc::new(Unread::default());
+        let reports = Reports { reports: receiver, unread: Arc::clone(&unread), value: PhantomData };
+        (Self { reports: sender, unread }, reports)
+    }
+
+    /// Hands a report on. Nothing happens when nobody reads any more.
+    pub fn send(&self, report: Report) {
+        let bytes = weight(&report);
+        self.unread.bytes.fetch_add(bytes, Ordering::SeqCst);
+        if self.reports.send(report).is_err() {
+            self.unread.bytes.fetch_sub(bytes, Ordering::SeqCst);
+        }
+    }
+
+    /// Calls this once there is room for more reports: true, unless there is already.
+    pub(crate) fn when_read(&self, there_is_room: impl FnOnce() + Send + 'static) -> bool {
+        let mut waiting = self.unread.lock();
+        // Whoever reads looks for what waits under the same lock, after it has changed the number.
+        if self.reports.is_closed() || self.unread.bytes.load(Ordering::SeqCst) < MOST_UNREAD {
+            return false;
+        }
+        waiting.push(Box::new(there_is_room));
+        true
+    }
+}
+
+impl<T: DeserializeOwned + 'static> Reports<T> {
+    /// The next report; `None` when the call has ended on all workers.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Decode`](crate::error::ErrorKind::Decode) for a value that does not fit the type; the stream goes
+    /// on after it. How the call itself failed is the result of the call.
+    ///
+    /// # Cancel safety
+    ///
+    /// No report is lost.
+    pub async fn next(&mut self) -> Option<Result<Report<T>>> {
+        std::future::poll_fn(|context| Pin::new(&mut *self).poll_next(context)).await
+    }
+}
+
+impl<T: DeserializeOwned + 'static> Stream for Reports<T> {
+    type Item = Result<Report<T>>;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        let received = self.reports.poll_recv(context);
+        if let Poll::Ready(Some(report)) = &received {
+            self.unread.take(weight(report));
+        }
+        received.map(|report| report.map(|report| report.decode()))
+    }
+}
+
+impl<T> Drop for Reports<T> {
+    fn drop(&mut self) {
+        self.reports.close();
+        self.unread.release();
+    }
+}
+
+impl Unread {
+    fn take(&self, bytes: usize) {
+        let before = self.bytes.fetch_sub(bytes, Ordering::SeqCst);
+        if before >= MOST_UNREAD && before - bytes < MOST_UNREAD {
+            self.release();
+        }
+    }
+
+    fn release(&self) {
+        let waiting = std::mem::take(&mut *self.lock());
+        for there_is_room in waiting {
+            there_is_room();
+        }
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<Box<dyn FnOnce() + Send>>> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What a report counts for: its value, and itself, so that empty ones count too.
+fn weight(report: &Report) -> usize {
+    report.value.bytes.len() + size_of::<Report>()
+}
+
+impl<T> fmt::Debug for Reports<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Reports").field("unread_bytes", &self.unread.bytes).finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for ReportSender {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ReportSender").field("unread_bytes", &self.unread.bytes).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicU32;
+
+    use super::*;
+    use crate::error::ErrorKind;
+
+    fn report(value: &(impl serde::Serialize + ?Sized)) -> Report {
+        let value = Value::encode(value, Rank(1)).unwrap();
+        Report::new(Some(TaskId(7)), Attempt(2), NodeIndex(0), Rank(1), value)
+    }
+
+    #[tokio::test]
+    async fn reports_come_in_order_and_end_with_the_last_sender() {
+        let (sender, mut reports) = ReportSender::new::<f64>();
+        let other = sender.clone();
+        sender.send(report(&0.5));
+        other.send(report("no number"));
+        other.send(report(&0.25));
+        drop((sender, other));
+        let first = reports.next().await.unwrap().unwrap();
+        assert_eq!((first.task, first.attempt, first.rank), (Some(TaskId(7)), Attempt(2), Rank(1)));
+        assert_eq!(first.value, 0.5);
+        assert_eq!(reports.next().await.unwrap().unwrap_err().kind(), ErrorKind::Decode);
+        assert_eq!(reports.next().await.unwrap().unwrap().value, 0.25);
+        assert!(reports.next().await.is_none());
+    }
+
+    #[tokio::test]
+    async fn whoever_waits_for_a_reader_is_called_once_when_there_is_room_or_nobody_reads_any_more() {
+        let large = report(&vec![0_u8; MOST_UNREAD / 2]);
+        for is_read in [true, false] {
+            let called = Arc::new(AtomicU32::new(0));
+            let (sender, mut reports) = ReportSender::new::<serde::de::IgnoredAny>();
+            let wait = || {
+                let called = Arc::clone(&called);
+                sender.when_read(move || {
+                    called.fetch_add(1, Ordering::SeqCst);
+                })
+            };
+            sender.send(large.clone());
+            assert!(!wait(), "there is room");
+            sender.send(large.clone());
+            assert!(wait());
+            assert_eq!(called.load(Ordering::SeqCst), 0);
+            if is_read {
+                reports.next().await.unwrap().unwrap();
+                reports.next().await.unwrap().unwrap();
+                assert!(!wait());
+            }
+            drop(reports);
+            assert_eq!(called.load(Ordering::SeqCst), 1);
+            assert!(!wait(), "nobody reads");
+            sender.send(large.clone());
+        }
+    }
+}
