@@ -2,6 +2,7 @@
 //!
 //! ```sh
 //! cargo run --example custom_plugin
+//! cargo run --example custom_plugin -- --plan   # what would be launched; nothing is
 //! ```
 //!
 //! `tests/custom_plugin.rs` has both pass the conformance suite of the testkit; `docs/plugins-writing.md` goes through it.
@@ -74,10 +75,12 @@ fn count() -> (u64, String, String) {
 
 #[tokio::main]
 async fn main() -> skyward::Result<()> {
-    Pool::builder()
-        .plugin(TaskCounter { first: 10 })
-        .plugin(greeting())
-        .terminal(Terminal::auto())
+    let builder = Pool::builder().plugin(TaskCounter { first: 10 }).plugin(greeting()).terminal(Terminal::auto());
+    if std::env::args().any(|word| word == "--plan") {
+        println!("{}", builder.plan().await?);
+        return Ok(());
+    }
+    builder
         .scope(async |pool| {
             for wanted in 11..14 {
                 let (tasks, switch, greeting) = count().run(pool).await?;

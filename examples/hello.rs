@@ -2,6 +2,7 @@
 //!
 //! ```sh
 //! cargo run --example hello
+//! cargo run --example hello -- --plan   # what would be launched; nothing is
 //! ```
 
 use skyward::prelude::*;
@@ -24,9 +25,12 @@ fn square(x: i64) -> i64 {
 
 #[tokio::main]
 async fn main() -> skyward::Result<()> {
-    Pool::builder()
-        .nodes(2)
-        .terminal(Terminal::auto())
+    let builder = Pool::builder().nodes(2).terminal(Terminal::auto());
+    if std::env::args().any(|word| word == "--plan") {
+        println!("{}", builder.plan().await?);
+        return Ok(());
+    }
+    builder
         .scope(async |pool| {
             let one = greet("you".into()).run_on(pool, Target::Head).await?;
             assert_eq!(one, "hello you, from rank 0 of 2");

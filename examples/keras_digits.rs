@@ -4,6 +4,7 @@
 //! cargo run --release --example keras_digits                         # two nodes on this host, a table
 //! cargo run --release --example keras_digits -- --nodes 4 --json     # the last line is JSON
 //! cargo run --release --example keras_digits -- --provider docker    # two containers
+//! cargo run --release --example keras_digits -- --plan               # what would be launched; nothing is
 //! cargo run --release --example keras_digits -- --provider ssh --host alice@gpu1 --host alice@gpu2:2222
 //! ```
 
@@ -11,7 +12,7 @@ mod machines;
 
 use std::time::Instant;
 
-use machines::Machines;
+use machines::{Machines, read_words};
 
 use serde::{Deserialize, Serialize};
 use skyward::prelude::*;
@@ -29,7 +30,7 @@ struct Report {
 }
 
 /// Trains on this node's shard; evaluates on digits that no node has trained on.
-#[skyward::compute(python = "examples/payloads/keras_digits.py")]
+#[skyward::compute(python = "examples/payloads/keras_digits.py", payload = Train)]
 fn train(epochs: u32, batch_size: u32) -> Report;
 
 struct Options {
@@ -37,19 +38,31 @@ struct Options {
     nodes: u32,
     epochs: u32,
     json: bool,
+    plan: bool,
+    budget: Budget,
+    accelerator: Option<String>,
 }
 
 #[tokio::main]
 async fn main() -> skyward::Result<()> {
     let options = options();
     let begin = Instant::now();
-    let (reports, start, train_seconds) = Pool::builder()
+    let mut builder = Pool::builder()
         .shared_provider(options.machines.provider())
+        .budget(options.budget)
         .nodes(options.nodes)
-        .payload::<train>()
+        .payload::<Train>()
         .plugin(plugins::jax())
         .plugin(plugins::keras().backend(Backend::Jax).seed(7))
-        .terminal(Terminal::auto().output(!options.json))
+        .terminal(Terminal::auto().output(!options.json));
+    if let Some(name) = &options.accelerator {
+        builder = builder.accelerator(Accelerator::new(name, 1));
+    }
+    if options.plan {
+        println!("{}", builder.plan().await?);
+        return Ok(());
+    }
+    let (reports, start, train_seconds) = builder
         .scope(async |pool| {
             let ready = Instant::now();
             let reports = train(options.epochs, 64).broadcast(pool).await?;
@@ -94,26 +107,29 @@ fn print_table(reports: &[Report]) {
 }
 
 fn options() -> Options {
-    let mut options = Options { machines: Machines::default(), nodes: 2, epochs: 12, json: false };
-    let mut words = std::env::args().skip(1);
-    while let Some(word) = words.next() {
-        let mut number = || words.next().and_then(|value| value.parse().ok());
-        let known = match word.as_str() {
-            "--nodes" => number().map(|count| options.nodes = count),
-            "--epochs" => number().map(|count| options.epochs = count),
-            "--json" => {
-                options.json = true;
-                Some(())
+    let mut options = Options {
+        machines: Machines::default(),
+        nodes: 2,
+        epochs: 12,
+        json: false,
+        plan: false,
+        budget: Budget::default(),
+        accelerator: None,
+    };
+    read_words(
+        "keras_digits [--nodes N] [--epochs N] [--json] [--plan] [--budget-hours HOURS] [--accelerator NAME]",
+        |word, words| {
+            match word {
+                "--nodes" => options.nodes = words.next()?.parse().ok()?,
+                "--epochs" => options.epochs = words.next()?.parse().ok()?,
+                "--budget-hours" => options.budget = options.budget.hours(words.next()?.parse().ok()?),
+                "--accelerator" => options.accelerator = Some(words.next()?),
+                "--json" => options.json = true,
+                "--plan" => options.plan = true,
+                other => options.machines.read(other, words)?,
             }
-            other => options.machines.read(other, &mut words),
-        };
-        if known.is_none() {
-            eprintln!(
-                "usage: keras_digits [--nodes N] [--epochs N] [--json] {}; cannot read `{word}`",
-                Machines::USAGE
-            );
-            std::process::exit(2);
-        }
-    }
+            Some(())
+        },
+    );
     options
 }

@@ -12,18 +12,12 @@ mod machines;
 
 use std::process::ExitCode;
 
-use machines::Machines;
+use machines::{Machines, read_words};
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> skyward::Result<ExitCode> {
     let mut machines = Machines::default();
-    let mut words = std::env::args().skip(1);
-    while let Some(word) = words.next() {
-        if machines.read(&word, &mut words).is_none() {
-            eprintln!("usage: reap {}; cannot read `{word}`", Machines::USAGE);
-            return Ok(ExitCode::from(2));
-        }
-    }
+    read_words("reap", |word, words| machines.read(word, words));
     let reaped = skyward::reap([machines.provider()]).await?;
     println!("{reaped}");
     Ok(if reaped.left.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })

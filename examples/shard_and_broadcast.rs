@@ -2,6 +2,7 @@
 //!
 //! ```sh
 //! cargo run --example shard_and_broadcast
+//! cargo run --example shard_and_broadcast -- --plan   # what would be launched; nothing is
 //! ```
 
 use serde::Deserialize;
@@ -20,11 +21,13 @@ fn part(numbers: &[i64], shuffle: Option<bool>, seed: Option<u32>) -> Part;
 
 #[tokio::main]
 async fn main() -> skyward::Result<()> {
+    let builder = Pool::builder().nodes(2).workers_per_node(2).terminal(Terminal::auto());
+    if std::env::args().any(|word| word == "--plan") {
+        println!("{}", builder.plan().await?);
+        return Ok(());
+    }
     let numbers: Vec<i64> = (1..=100).collect();
-    Pool::builder()
-        .nodes(2)
-        .workers_per_node(2)
-        .terminal(Terminal::auto())
+    builder
         .scope(async |pool| {
             let parts = part(&numbers, Some(true), Some(7)).broadcast(pool).await?;
             for (rank, part) in parts.iter().enumerate() {

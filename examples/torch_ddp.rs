@@ -2,6 +2,7 @@
 //!
 //! ```sh
 //! cargo run --release --example torch_ddp
+//! cargo run --release --example torch_ddp -- --plan   # what would be launched; nothing is
 //! ```
 
 use serde::Deserialize;
@@ -16,18 +17,17 @@ struct Report {
     weights_digest: String,
 }
 
-#[skyward::compute(python = "examples/payloads/torch_ddp.py")]
+#[skyward::compute(python = "examples/payloads/torch_ddp.py", payload = Train)]
 fn train(epochs: u32, batch_size: u32) -> Report;
 
 #[tokio::main]
 async fn main() -> skyward::Result<()> {
-    let reports = Pool::builder()
-        .nodes(2)
-        .payload::<train>()
-        .plugin(plugins::torch())
-        .terminal(Terminal::auto())
-        .scope(async |pool| train(8, 64).broadcast(pool).await)
-        .await?;
+    let builder = Pool::builder().nodes(2).payload::<Train>().plugin(plugins::torch()).terminal(Terminal::auto());
+    if std::env::args().any(|word| word == "--plan") {
+        println!("{}", builder.plan().await?);
+        return Ok(());
+    }
+    let reports = builder.scope(async |pool| train(8, 64).broadcast(pool).await).await?;
     println!("rank  samples  last loss  test accuracy  weights");
     for report in &reports {
         let loss = report.loss.last().copied().unwrap_or(f64::NAN);

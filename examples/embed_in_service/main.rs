@@ -33,7 +33,7 @@ use skyward::prelude::*;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::oneshot;
-use training::train;
+use training::Train;
 use trainings::Trainings;
 
 #[tokio::main]
@@ -45,7 +45,7 @@ async fn main() -> Result<ExitCode, Failure> {
     println!("{reaped}");
     let builder = Pool::builder()
         .nodes(options.nodes)
-        .payload::<train>()
+        .payload::<Train>()
         // Several workers on one host take a thread each.
         .image(Image::new().env("OMP_NUM_THREADS", "1").env("OPENBLAS_NUM_THREADS", "1"));
     let Some(pool) = builder.start_unless(signals.next()).await? else { return Ok(ExitCode::SUCCESS) };

@@ -6,7 +6,7 @@ use skyward::prelude::*;
 use super::problem::Problem;
 
 /// Trains on scikit-learn's digits. A generator: an item for each epoch, at last the report.
-#[skyward::compute(python = "examples/payloads/logistic_digits.py")]
+#[skyward::compute(python = "examples/payloads/logistic_digits.py", payload = Train)]
 pub(crate) fn train(epochs: u32, batch_size: u32, learning_rate: f64, seed: u64) -> Streaming<Step>;
 
 /// The body of `POST /trainings`.

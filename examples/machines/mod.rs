@@ -4,6 +4,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use skyward::prelude::*;
+#[cfg(feature = "aws")]
+use skyward::provider::{Addressing, Aws};
 use skyward::provider::{Docker, Host, Hosts};
 use skyward::remote::ssh::{HostKeys, Key};
 
@@ -15,6 +17,8 @@ pub(crate) struct Machines {
     identity: Option<PathBuf>,
     known_hosts: Option<PathBuf>,
     image: Option<String>,
+    #[cfg(feature = "aws")]
+    aws: Aws,
 }
 
 #[derive(Default)]
@@ -23,19 +27,26 @@ enum Kind {
     Local,
     Ssh,
     Docker,
+    #[cfg(feature = "aws")]
+    Aws,
 }
 
 impl Machines {
+    #[cfg(not(feature = "aws"))]
     pub(crate) const USAGE: &str = "[--provider local|ssh|docker] [--host USER@ADDRESS[:PORT]]… [--identity FILE] [--known-hosts FILE] [--image NAME]";
+    #[cfg(feature = "aws")]
+    pub(crate) const USAGE: &str = "[--provider local|ssh|docker|aws] [--host USER@ADDRESS[:PORT]]… [--identity FILE] [--known-hosts FILE] [--image NAME] [--region NAME] [--subnet ID]… [--private] [--ssh-port PORT]";
 
     /// Reads an option with its value. `None`: it is not one of these, or its value cannot be read.
-    pub(crate) fn read(&mut self, option: &str, words: &mut impl Iterator<Item = String>) -> Option<()> {
+    pub(crate) fn read(&mut self, option: &str, words: &mut dyn Iterator<Item = String>) -> Option<()> {
         match option {
             "--provider" => {
                 self.kind = match words.next()?.as_str() {
                     "local" => Kind::Local,
                     "ssh" => Kind::Ssh,
                     "docker" => Kind::Docker,
+                    #[cfg(feature = "aws")]
+                    "aws" => Kind::Aws,
                     _ => return None,
                 }
             }
@@ -43,9 +54,23 @@ impl Machines {
             "--identity" => self.identity = Some(words.next()?.into()),
             "--known-hosts" => self.known_hosts = Some(words.next()?.into()),
             "--image" => self.image = Some(words.next()?),
+            #[cfg(feature = "aws")]
+            other => self.aws = Self::read_aws(std::mem::take(&mut self.aws), other, words)?,
+            #[cfg(not(feature = "aws"))]
             _ => return None,
         }
         Some(())
+    }
+
+    #[cfg(feature = "aws")]
+    fn read_aws(aws: Aws, option: &str, words: &mut dyn Iterator<Item = String>) -> Option<Aws> {
+        Some(match option {
+            "--region" => aws.region(words.next()?),
+            "--subnet" => aws.subnet(words.next()?),
+            "--private" => aws.addressing(Addressing::Private),
+            "--ssh-port" => aws.ssh_port(words.next()?.parse().ok()?),
+            _ => return None,
+        })
     }
 
     /// The provider that was chosen.
@@ -66,6 +91,23 @@ impl Machines {
                 })))
             }
             Kind::Docker => Arc::new(Docker::new(self.image.unwrap_or_else(|| IMAGE.to_owned()))),
+            #[cfg(feature = "aws")]
+            Kind::Aws => Arc::new(match self.image {
+                Some(image) => self.aws.image(image),
+                None => self.aws,
+            }),
+        }
+    }
+}
+
+/// Reads the words of the command line, each option with its value by `read`. Ends the program, with its usage, at one
+/// that `read` does not know or whose value it cannot read.
+pub(crate) fn read_words(usage: &str, mut read: impl FnMut(&str, &mut dyn Iterator<Item = String>) -> Option<()>) {
+    let mut words = std::env::args().skip(1);
+    while let Some(word) = words.next() {
+        if read(&word, &mut words).is_none() {
+            eprintln!("usage: {usage} {}; cannot read `{word}`", Machines::USAGE);
+            std::process::exit(2);
         }
     }
 }

@@ -103,12 +103,10 @@ impl Keras {
         let Distribution::ModelParallel(mesh) = distribution else { return Ok(()) };
         let each = match &cluster.accelerator {
             Some(accelerator) => accelerator.count,
-            None => {
-                let per_worker = image.env.get("JAX_NUM_CPU_DEVICES").and_then(|count| count.parse().ok()).unwrap_or(1);
-                cluster.workers_per_node * per_worker
-            }
+            None => cluster.workers_per_node * virtual_devices(image),
         };
-        mesh.validate(u64::from(cluster.nodes) * u64::from(each))
+        let devices = u64::from(cluster.nodes) * u64::from(each);
+        mesh.validate(devices, u64::from(cluster.nodes) * u64::from(cluster.workers_per_node))
     }
 
     /// What the backend needs where no plugin before this one installs it.
@@ -249,6 +247,15 @@ impl Plugin for Keras {
     }
 }
 
+/// The devices that JAX makes of one worker's CPU: what `JAX_NUM_CPU_DEVICES` says, else the flag of XLA, else one.
+fn virtual_devices(image: &Image) -> u32 {
+    let number = |text: &str| text.trim().parse().ok().filter(|count| *count > 0);
+    let flags = image.env.get("XLA_FLAGS").map_or("", String::as_str).split_whitespace();
+    let flag = flags.filter_map(|flag| flag.strip_prefix("--xla_force_host_platform_device_count=")).next_back();
+    let variable = image.env.get("JAX_NUM_CPU_DEVICES").and_then(|count| number(count));
+    variable.or_else(|| flag.and_then(number)).unwrap_or(1)
+}
+
 /// TensorFlow's extra for an accelerator.
 fn tensorflow_extra(installer: &Installer, accelerator: &Accelerator) -> Result<&'static str> {
     match installer.family(accelerator)? {
@@ -290,6 +297,25 @@ mod tests {
         }
         let pinned = keras().version("3.15.1").transform(Image::new(), &one()).unwrap();
         assert_eq!(pinned.pip, ["jax", "keras==3.15.1"]);
+    }
+
+    #[test]
+    fn virtual_devices_of_the_cpu_count_in_a_mesh() {
+        let flag = "--xla_force_host_platform_device_count=";
+        for (variables, devices) in [
+            (vec![], 1),
+            (vec![("JAX_NUM_CPU_DEVICES", "4".to_owned())], 4),
+            (vec![("XLA_FLAGS", format!("{flag}4"))], 4),
+            (vec![("XLA_FLAGS", format!("--xla_dump_to=/tmp {flag}2 {flag}4"))], 4),
+            (vec![("XLA_FLAGS", format!("{flag}2")), ("JAX_NUM_CPU_DEVICES", "4".into())], 4),
+            (vec![("XLA_FLAGS", format!("{flag}2")), ("JAX_NUM_CPU_DEVICES", "-1".into())], 2),
+        ] {
+            let image = variables.into_iter().fold(Image::new(), |image, (name, value)| image.env(name, value));
+            assert_eq!(virtual_devices(&image), devices, "{image:?}");
+            let mesh = ModelParallel::new([("data", 2), ("model", devices)]);
+            let plugin = keras().distribution(Distribution::ModelParallel(mesh));
+            plugin.transform(image.pip(["jax"]), &ClusterInfo::new(2, 1)).unwrap();
+        }
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! How Keras spreads a model and its data over devices.
 
+use std::collections::BTreeSet;
+
 use serde_json::json;
 use skyward_core::error::{Error, ErrorKind, Result};
 
@@ -57,8 +59,8 @@ impl ModelParallel {
         self
     }
 
-    /// Checks it against the number of devices of all workers.
-    pub(crate) fn validate(&self, devices: u64) -> Result<()> {
+    /// Checks it against the number of devices of all workers, and the number of workers.
+    pub(crate) fn validate(&self, devices: u64, workers: u64) -> Result<()> {
         let refuse = |message: String, hint: String| Err(Error::new(ErrorKind::InvalidSpec, message).with_hint(hint));
         let axes: Vec<_> = self.mesh.iter().map(|(name, _)| name.as_str()).collect();
         let known = format!("the mesh has the axes: {}", axes.join(", "));
@@ -87,7 +89,39 @@ impl ModelParallel {
                 "the sizes of its axes, multiplied, are the number of devices".into(),
             );
         }
-        Ok(())
+        self.check_rows(devices / workers.max(1)).map_or(Ok(()), |message| {
+            let hint = "let the axes behind the batch's be as large, multiplied, as the devices of a worker, or a divisor or a \
+                        multiple of that, and put the axis of the batch first";
+            refuse(message, hint.into())
+        })
+    }
+
+    /// What is wrong with the rows of the batch that the devices of each worker compute on, by their place in the mesh:
+    /// two workers must compute on the same rows or on none in common, or the data could not be divided among them.
+    fn check_rows(&self, each: u64) -> Option<String> {
+        let axis =
+            self.batch_axis.as_ref().map_or(Some(0), |axis| self.mesh.iter().position(|(name, _)| name == axis))?;
+        let behind: u64 = self.mesh[axis + 1..].iter().map(|(_, size)| u64::from(*size)).product();
+        let rows = |worker: u64| -> BTreeSet<u64> {
+            let size = u64::from(self.mesh[axis].1);
+            (worker * each..(worker + 1) * each).map(|device| device / behind % size).collect()
+        };
+        let devices: u64 = self.mesh.iter().map(|(_, size)| u64::from(*size)).product();
+        let mut seen: Vec<(u64, BTreeSet<u64>)> = Vec::new();
+        for worker in 0..devices / each.max(1) {
+            let own = rows(worker);
+            match seen.iter().find(|(_, other)| !other.is_disjoint(&own)) {
+                Some((_, same)) if *same == own => {}
+                Some((other, _)) => {
+                    return Some(format!(
+                        "the devices of the workers {other} and {worker} share some rows of each batch and not all of them, so \
+                         the data cannot be divided among the workers"
+                    ));
+                }
+                None => seen.push((worker, own)),
+            }
+        }
+        None
     }
 }
 
@@ -111,7 +145,7 @@ mod tests {
     #[test]
     fn impossible_meshes_are_refused() {
         let two = || ModelParallel::new([("data", 2), ("model", 2)]);
-        two().layout("a", [None, Some("model")]).batch_axis("data").validate(4).unwrap();
+        two().layout("a", [None, Some("model")]).batch_axis("data").validate(4, 2).unwrap();
         let cases: [(ModelParallel, &str); 7] = [
             (ModelParallel::new::<&str>([]), "the axes of a mesh need names that differ, and these are []"),
             (
@@ -128,10 +162,24 @@ mod tests {
             ),
         ];
         for (mesh, message) in cases {
-            let error = mesh.validate(4).unwrap_err();
+            let error = mesh.validate(4, 2).unwrap_err();
             assert_eq!((error.kind(), error.message()), (ErrorKind::InvalidSpec, message));
             assert!(error.hint().is_some());
         }
+    }
+
+    #[test]
+    fn rows_that_overlap_between_workers_are_refused() {
+        let mesh = |data, model| ModelParallel::new([("data", data), ("model", model)]);
+        for (data, model, workers) in [(1, 8, 2), (2, 4, 2), (4, 2, 2), (8, 1, 2), (2, 4, 8), (2, 4, 4), (3, 2, 3)] {
+            mesh(data, model).validate(u64::from(data * model), workers).unwrap();
+        }
+        for (data, model, workers) in [(3, 2, 2), (2, 3, 3)] {
+            let error = mesh(data, model).validate(6, workers).unwrap_err();
+            assert!(error.message().contains("share some rows of each batch and not all of them"), "{error}");
+        }
+        // With the batch's axis last all workers compute on all rows.
+        mesh(4, 2).batch_axis("model").validate(8, 2).unwrap();
     }
 
     #[test]

@@ -5,6 +5,7 @@
 //! | [`jax()`] | JAX for the nodes' accelerators | joins the workers into one JAX world |
 //! | [`keras()`] | Keras, and its backend where no other plugin does | on JAX: data parallel over all devices, after [`jax()`] |
 //! | [`torch()`] | PyTorch | joins the workers into one process group; one worker per accelerator |
+//! | [`joblib()`], [`sklearn()`] | joblib, scikit-learn | `n_jobs` means workers of the pool |
 //!
 //! Plugins apply in the order given. Small ones of your own are made with [`plugin()`], others by implementing [`Plugin`](skyward_core::plugin::Plugin).
 //!
@@ -22,12 +23,14 @@
 
 mod family;
 mod jax;
+mod joblib;
 mod keras;
 mod layout;
 mod requirement;
 mod torch;
 
 pub use jax::{Jax, jax};
+pub use joblib::{Joblib, joblib, sklearn};
 pub use keras::{Backend, Keras, keras};
 pub use layout::{Distribution, ModelParallel};
 pub use skyward_core::plugin::{CustomPlugin, plugin};

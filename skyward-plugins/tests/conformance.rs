@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
+use skyward_core::payload::RetryPolicy;
 use skyward_core::testkit::plugin_suite;
-use skyward_plugins::{Backend, Distribution, jax, keras, torch};
+use skyward_plugins::{Backend, Distribution, jax, joblib, keras, sklearn, torch};
 
 #[test]
 fn jax_holds_the_contract() {
@@ -22,4 +23,12 @@ fn keras_holds_the_contract() {
 #[test]
 fn torch_holds_the_contract() {
     plugin_suite::all(&torch()).unwrap();
+}
+
+#[test]
+fn joblib_holds_the_contract() {
+    for plugin in [joblib(), sklearn()] {
+        plugin_suite::all(&plugin).unwrap();
+        plugin_suite::all(&plugin.inner_threads(1).retry(RetryPolicy::for_calls()).caller_helps(false)).unwrap();
+    }
 }

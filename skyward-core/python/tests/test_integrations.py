@@ -13,9 +13,24 @@ import pytest
 
 import skyward as sky
 from skyward import _state, _wire
+from skyward.integrations import _jax_world, _torch_world
 
 from .conftest import Node
 from .test_shard import _alone, on_rank  # noqa: F401
+
+
+@pytest.fixture
+def met(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The ranks meet at once: the others are not there."""
+    places: list[str] = []
+
+    def meet(info: sky.InstanceInfo, timeout: float, deadline: float) -> None:
+        places.append(f"{info.head_addr}:{info.head_port}")
+
+    monkeypatch.setattr(_jax_world, "meet", meet)
+    monkeypatch.setattr(_jax_world, "_platform", lambda: "gpu")
+    monkeypatch.setattr(_torch_world, "meet", meet)
+    return places
 
 
 @pytest.fixture(autouse=True)
@@ -32,6 +47,7 @@ class Recorder:
     def __init__(self) -> None:
         self.calls: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = []
         self.ready = False
+        self.used = False
 
     def function(self, name: str, ready: bool = False) -> Any:
         def record(*args: Any, **kwargs: Any) -> None:
@@ -49,7 +65,7 @@ def module(monkeypatch: pytest.MonkeyPatch, name: str, **members: Any) -> Module
 
 
 @pytest.fixture
-def fake_torch(monkeypatch: pytest.MonkeyPatch) -> Recorder:
+def fake_torch(monkeypatch: pytest.MonkeyPatch, met: list[str]) -> Recorder:
     recorder = Recorder()
     dist = module(
         monkeypatch,
@@ -57,6 +73,7 @@ def fake_torch(monkeypatch: pytest.MonkeyPatch) -> Recorder:
         is_initialized=lambda: recorder.ready,
         is_nccl_available=lambda: True,
         HashStore=lambda: "memory",
+        TCPStore=lambda *args, **kwargs: SimpleNamespace(set_timeout=lambda timeout: None, args=args),
         destroy_process_group=recorder.function("destroy_process_group"),
         init_process_group=recorder.function("init_process_group", ready=True),
     )
@@ -67,17 +84,19 @@ def fake_torch(monkeypatch: pytest.MonkeyPatch) -> Recorder:
         device_count=lambda: 2,
         set_device=recorder.function("set_device"),
     )
-    module(monkeypatch, "torch", distributed=dist, cuda=cuda, device=lambda *args: args)
+    module(monkeypatch, "torch", distributed=dist, cuda=cuda, device=lambda *args: args, __version__="2")
     return recorder
 
 
 @pytest.fixture
-def fake_jax(monkeypatch: pytest.MonkeyPatch) -> Recorder:
+def fake_jax(monkeypatch: pytest.MonkeyPatch, met: list[str]) -> Recorder:
     recorder = Recorder()
     distributed = SimpleNamespace(
         initialize=recorder.function("initialize", ready=True), is_initialized=lambda: recorder.ready
     )
     module(monkeypatch, "jax", distributed=distributed)
+    # Another test may have used the real one in this process.
+    module(monkeypatch, "jax._src.xla_bridge", backends_are_initialized=lambda: recorder.used)
     return recorder
 
 
@@ -100,6 +119,8 @@ def fake_keras(monkeypatch: pytest.MonkeyPatch) -> Recorder:
         current=current,
     )
     lib = SimpleNamespace(initialize_rng=recorder.function("initialize_rng"))
+    # The package has the decorator under the name of its module.
+    monkeypatch.setattr(sys.modules["skyward.integrations.keras"], "guard", recorder.function("guard"))
     module(monkeypatch, "keras.src.backend.jax", distribution_lib=lib)
     return recorder
 
@@ -113,18 +134,17 @@ def test_torch_joins_by_the_rank_of_the_worker(fake_torch: Recorder) -> None:
 
     assert train() == ["5", "8", "1", "4", "10.0.0.1"]
     assert train()[0] == "5"
-    assert fake_torch.calls == [
-        (
-            "init_process_group",
-            ("gloo",),
-            {"init_method": "tcp://10.0.0.1:1", "rank": 5, "world_size": 8},
-        )
-    ]
+    name, (backend,), options = fake_torch.calls[0]
+    assert (name, backend, options["rank"], options["world_size"]) == ("init_process_group", "gloo", 5, 8)
+    assert options["store"].args == ("10.0.0.1", 1, 8, False)
+    assert len(fake_torch.calls) == 1
 
 
 def test_torch_takes_the_workers_own_device(fake_torch: Recorder) -> None:
     sys.modules["torch.cuda"].is_available = lambda: True  # type: ignore[attr-defined]
     on_rank(3, 2, 2)
+    assert _state.cluster
+    _state.cluster["accelerators"] = 2
     sky.integrations.torch(backend=None)(lambda: None)()
     assert fake_torch.calls[0] == ("set_device", (1,), {})
     assert fake_torch.calls[1][1] == ("nccl",)
@@ -140,23 +160,28 @@ def test_jax_gets_all_arguments(fake_jax: Recorder) -> None:
 
     assert train() == "10.0.0.1:1"
     assert train() == "10.0.0.1:1"
-    assert fake_jax.calls == [
-        (
-            "initialize",
-            (),
-            {
-                "coordinator_address": "10.0.0.1:1",
-                "num_processes": 2,
-                "process_id": 1,
-                "local_device_ids": None,
-                "cluster_detection_method": "deactivate",
-            },
-        )
-    ]
+    assert [name for name, _, _ in fake_jax.calls] == ["initialize"]
+    options = fake_jax.calls[0][2]
+    assert options.pop("initialization_timeout") > 200
+    assert options == {
+        "coordinator_address": "10.0.0.1:1",
+        "num_processes": 2,
+        "process_id": 1,
+        "local_device_ids": [0],
+        "coordinator_bind_address": "10.0.0.1:1",
+    }
 
 
-@pytest.mark.parametrize(("visible", "devices"), [(None, [1]), ("0,1", [1]), ("3", None), ("", None)])
-def test_jax_takes_the_workers_own_device(fake_jax: Recorder, visible: str | None, devices: list[int] | None) -> None:
+def test_jax_that_was_used_before_is_refused_before_the_others_wait(fake_jax: Recorder, met: list[str]) -> None:
+    on_rank(1, 2)
+    fake_jax.used = True
+    with pytest.raises(RuntimeError, match=r"rank 1 has used JAX already.*add `plugins::jax\(\)`"):
+        sky.integrations.jax(lambda: None)()
+    assert (met, fake_jax.calls) == ([], [])
+
+
+@pytest.mark.parametrize(("visible", "devices"), [(None, [1]), ("0,1", [1]), ("3", [0])])
+def test_jax_takes_the_workers_own_device(fake_jax: Recorder, visible: str | None, devices: list[int]) -> None:
     on_rank(1, 1, 2)
     assert _state.cluster
     _state.cluster["accelerators"] = 2
@@ -165,6 +190,19 @@ def test_jax_takes_the_workers_own_device(fake_jax: Recorder, visible: str | Non
         os.environ["CUDA_VISIBLE_DEVICES"] = visible
     sky.integrations.jax(lambda: None)()
     assert fake_jax.calls[0][2]["local_device_ids"] == devices
+
+
+@pytest.mark.parametrize("name", ["jax", "torch", "transformers", "keras"])
+def test_a_pool_that_does_not_know_of_the_world_is_refused(
+    name: str, fake_keras: Recorder, fake_jax: Recorder, fake_torch: Recorder
+) -> None:
+    on_rank(1, 2)
+    assert _state.cluster
+    _state.cluster["joined"] = False
+    os.environ["KERAS_BACKEND"] = "jax"
+    with pytest.raises(RuntimeError, match=r"joins 2 workers into one world.*`\.payload::<…>\(\)`.*`plugins::jax\(\)`"):
+        getattr(sky.integrations, name)(lambda: None)()
+    assert (fake_jax.calls, fake_torch.calls) == ([], [])
 
 
 def test_keras_sets_up_once(fake_keras: Recorder, fake_jax: Recorder) -> None:
@@ -179,7 +217,7 @@ def test_keras_sets_up_once(fake_keras: Recorder, fake_jax: Recorder) -> None:
     assert train() == "jax"
     assert train() == "jax"
     assert keras.current == [{"devices": ["cpu:0", "cpu:1"], "auto_shard_dataset": False}]
-    assert [name for name, _, _ in fake_keras.calls] == ["seed", "initialize_rng", "seed"]
+    assert [name for name, _, _ in fake_keras.calls] == ["seed", "guard", "seed", "guard"]
     assert len(fake_jax.calls) == 1
 
 
@@ -194,12 +232,18 @@ def test_keras_with_another_backend_says_so(fake_keras: Recorder) -> None:
 def test_transformers_only_sets_the_environment(fake_torch: Recorder) -> None:
     on_rank(1, 2)
 
-    @sky.integrations.transformers(backend="nccl")
+    @sky.integrations.transformers
     def tune() -> list[str | None]:
         return [os.environ.get(name) for name in ("RANK", "LOCAL_RANK", "ACCELERATE_USE_CPU")]
 
     assert tune() == ["1", "0", "true"]
     assert fake_torch.calls == []
+
+
+def test_transformers_makes_the_group_with_the_backend_that_is_chosen(fake_torch: Recorder) -> None:
+    on_rank(1, 2)
+    sky.integrations.transformers(backend="gloo")(lambda: None)()
+    assert [(name, args) for name, args, _ in fake_torch.calls] == [("init_process_group", ("gloo",))]
 
 
 def test_a_task_that_one_worker_runs_alone_joins_nothing(

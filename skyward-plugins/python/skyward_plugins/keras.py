@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -10,6 +9,10 @@ from math import prod
 from typing import Any
 
 from skyward import _state, instance_info
+from skyward._parts import data_parts
+from skyward.integrations._keras_plan import guard
+from skyward.integrations._keras_seed import seed_ranks
+from skyward.integrations._wrap import environment
 
 
 @contextmanager
@@ -25,27 +28,17 @@ def around_app(config: Mapping[str, Any]) -> Iterator[None]:
         RuntimeError: Keras was already imported with another backend, or the mesh does not fit the devices.
     """
     backend = config["backend"]
-    before = os.environ.get("KERAS_BACKEND")
-    os.environ["KERAS_BACKEND"] = backend
-    try:
+    with environment({"KERAS_BACKEND": backend}):
         if "keras" in sys.modules:
             _refuse_other_backend(backend)
         kind = _kind(config)
         if kind != "none":
             _distribute(config, kind)
-            _share_random_state(config)
-        elif config["seed"] is not None:
-            import keras
-
-            keras.utils.set_random_seed(config["seed"])
+            guard()
+        _seed(config, kind)
         yield
         if kind != "none":
             _set_distribution(None)
-    finally:
-        if before is None:
-            os.environ.pop("KERAS_BACKEND", None)
-        else:
-            os.environ["KERAS_BACKEND"] = before
 
 
 @contextmanager
@@ -64,10 +57,7 @@ def around_task(config: Mapping[str, Any]) -> Iterator[None]:
             _set_distribution(None)
         elif keras.distribution.distribution() is None:
             _distribute(config, kind)
-    if config["seed"] is not None:
-        import keras
-
-        keras.utils.set_random_seed(config["seed"])
+    _seed(config, kind)
     yield
 
 
@@ -113,6 +103,8 @@ def _distribute(config: Mapping[str, Any], kind: str) -> None:
             layout_map=layouts, batch_dim_name=spec["batch_dim"] or names[0], auto_shard_dataset=False
         )
     )
+    # What the data of each worker are must be known, or each would train on others.
+    data_parts()
 
 
 def _set_distribution(value: Any) -> None:
@@ -121,25 +113,6 @@ def _set_distribution(value: Any) -> None:
     distribution.set_distribution(value)
 
 
-def _share_random_state(config: Mapping[str, Any]) -> None:
-    """Have all ranks draw the same random numbers, or they would start from different weights."""
-    import keras
-
-    if config["seed"] is not None:
-        keras.utils.set_random_seed(config["seed"])
-        return
-    try:
-        from keras.src.backend.jax.distribution_lib import initialize_rng
-    except ImportError:
-        initialize_rng = _initialize_rng
-    initialize_rng()
-
-
-def _initialize_rng() -> None:
-    """What Keras does to agree on a seed, for a version that keeps it elsewhere."""
-    import keras
-    import numpy
-    from jax.experimental import multihost_utils
-
-    drawn = numpy.frombuffer(os.urandom(4), dtype=numpy.uint32)
-    keras.utils.set_random_seed(int(multihost_utils.broadcast_one_to_all(drawn)[0]))
+def _seed(config: Mapping[str, Any], kind: str) -> None:
+    info = instance_info()
+    seed_ranks(info, config["seed"], together=kind != "none" and info.total_workers > 1 and _state.gang)

@@ -50,10 +50,15 @@ from skyward import _state, _world
 spec = json.loads(sys.argv[1])
 hooks = [import_module("skyward_plugins." + name) for name, _ in spec["plugins"]]
 
+gangs = [0]
+
 def task(function, gang=None):
     '\''One task, with the hooks around it.'\''
     if gang is not None:
         _state.gang = gang
+    # Of a gang the number is the same on all ranks, and a task alone has none.
+    gangs[0] += _state.gang
+    _state.attempt = (gangs[0], 1) if _state.gang else None
     _world.show(_state.gang)
     with ExitStack() as around:
         for module, (_, config) in zip(hooks, spec["plugins"]):

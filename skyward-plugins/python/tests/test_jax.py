@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 from skyward import InstanceInfo
-
-from skyward_plugins import jax as hook
+from skyward.integrations import _jax_world as jax_world
 
 from .ranks import JAX, World, require, run_alone
 
@@ -196,7 +195,7 @@ def test_each_worker_has_its_share_of_the_accelerators(
         monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     else:
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
-    assert hook._local_devices(replace(EIGHT, workers_per_node=workers, worker=worker)) == devices
+    assert jax_world.local_devices(replace(EIGHT, workers_per_node=workers, worker=worker)) == devices
 
 
 @pytest.mark.parametrize(
@@ -215,4 +214,24 @@ def test_shares_that_do_not_work_out_are_refused(
     if visible is not None:
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
     with pytest.raises(RuntimeError, match=message):
-        hook._local_devices(replace(EIGHT, workers_per_node=workers))
+        jax_world.local_devices(replace(EIGHT, workers_per_node=workers))
+
+
+@pytest.mark.parametrize("nodes", [1, 2])
+def test_jax_on_the_cpu_is_refused_where_accelerators_were_asked_for(nodes: int) -> None:
+    accelerator = {"kind": "H100", "count": 1}
+    hidden = {"CUDA_VISIBLE_DEVICES": "0"}
+    with World(nodes, accelerators=1, accelerator=accelerator) as world:
+        for node, rank in enumerate(world.run(JAX, body="result = 1", env=hidden)):
+            assert (
+                f"computes on the CPU of node {node}, and the pool has asked for H100 (1 on each node)"
+                in rank.exception
+            )
+            assert "JAX finds none (CUDA_VISIBLE_DEVICES is '0')" in rank.exception
+        meant = world.run(JAX, body="import jax; result = jax.default_backend()", env={"JAX_PLATFORMS": "cpu"})
+        assert [rank.result for rank in meant] == ["cpu"] * nodes
+
+
+def test_jax_on_the_cpu_is_fine_where_no_accelerator_was_asked_for() -> None:
+    rank = run_alone(JAX, body="import sys; result = 'jax' in sys.modules")
+    assert (rank.code, rank.result) == (0, False)

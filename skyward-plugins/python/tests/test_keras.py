@@ -67,6 +67,25 @@ def test_a_task_on_one_rank_alone_trains_alone() -> None:
         assert alone.result[1] < alone.result[0]
 
 
+def test_a_gang_after_random_numbers_of_one_rank_alone_starts_from_the_same_weights() -> None:
+    body = (
+        TRAIN
+        + """
+import jax
+def alone():
+    keras.utils.clear_session()
+    keras.utils.set_random_seed(3)
+    return float(keras.random.normal(()))
+if jax.process_index() == 1:
+    task(alone, gang=False)
+result = task(train, gang=True)
+"""
+    )
+    with World(2) as world:
+        first, second = (rank.result for rank in world.run(JAX, keras(), body=body))
+    assert first == second
+
+
 def test_weights_are_divided_along_the_mesh() -> None:
     layouts = [[".*wide.*kernel", [None, "model"]]]
     distribution = {

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
-from skyward import InstanceInfo, Network
-
-from skyward_plugins import torch as hook
+from skyward import InstanceInfo
+from skyward.integrations._torch_world import device_index
 
 from .ranks import World, require, run_alone, torch
 
@@ -123,31 +120,10 @@ def test_nccl_without_an_accelerator_is_refused() -> None:
 @pytest.mark.parametrize(("worker", "visible", "index"), [(0, 8, 0), (7, 8, 7), (7, 1, 0)])
 def test_each_worker_has_its_accelerator(worker: int, visible: int, index: int) -> None:
     info = InstanceInfo(accelerators=8, workers_per_node=8, worker=worker)
-    assert hook._device_index(info, visible) == index
+    assert device_index(info, visible) == index
 
 
 def test_a_worker_without_an_accelerator_of_its_own_is_refused() -> None:
     info = InstanceInfo(accelerators=4, workers_per_node=8, worker=4)
     with pytest.raises(RuntimeError, match="worker 4 of node 0 has no accelerator of its own: 8 workers see 4"):
-        hook._device_index(info, 4)
-
-
-def test_the_interface_is_the_one_that_has_the_address() -> None:
-    assert hook._interface(InstanceInfo(addr="127.0.7.1")) == "lo"
-    assert hook._interface(InstanceInfo(addr="192.0.2.1")) is None
-    info = replace(InstanceInfo(addr="192.0.2.1"), network=Network("eth7"))
-    assert hook._interface(info) == "eth7"
-
-
-def test_the_interface_of_this_hosts_own_address_is_found() -> None:
-    import socket
-
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        try:
-            probe.connect(("192.0.2.1", 9))  # Sends nothing; asks which address would be used.
-        except OSError:
-            pytest.skip("this host has no network")
-        address = probe.getsockname()[0]
-    if address.startswith("127."):
-        pytest.skip("this host has only loopback")
-    assert hook._interface(InstanceInfo(addr=address)) in [name for _, name in socket.if_nameindex()]
+        device_index(info, 4)

@@ -8,6 +8,8 @@ from collections.abc import Callable
 from typing import Any, ParamSpec, TypeVar, overload
 
 from .._cluster import InstanceInfo, instance_info
+from ._keras_plan import guard
+from ._keras_seed import seed_ranks
 from ._wrap import decorator, together
 from .jax import join as join_jax
 from .torch import join as join_torch
@@ -34,7 +36,7 @@ def keras(function: Callable[..., Any] | None = None, /, *, backend: str = "jax"
     Args:
         function: what to decorate.
         backend: `jax`, `torch` or `tensorflow`.
-        seed: given to `keras.utils.set_random_seed` at each call.
+        seed: given to `keras.utils.set_random_seed` at each call; without it all ranks get one that is new for each.
 
     Raises:
         ValueError: no such backend.
@@ -68,16 +70,14 @@ def set_up(info: InstanceInfo, backend: str, seed: int | None) -> None:
             f"Keras was imported with the backend {active} before this function asked for {backend}: "
             "the backend cannot change in a process"
         )
-    if seed is not None:
-        keras.utils.set_random_seed(seed)
-    if backend != "jax" or info.total_workers == 1:
+    spans = backend == "jax" and together(info)
+    seed_ranks(info, seed, spans)
+    if not spans:
+        if backend == "jax" and info.total_workers > 1:
+            keras.distribution.set_distribution(None)
         return
-    if not together(info):
-        keras.distribution.set_distribution(None)
-    elif keras.distribution.distribution() is None:
+    if keras.distribution.distribution() is None:
         devices = keras.distribution.list_devices()
         # Each worker feeds its own part, so Keras must not take parts of parts.
         keras.distribution.set_distribution(keras.distribution.DataParallel(devices=devices, auto_shard_dataset=False))
-        from keras.src.backend.jax import distribution_lib
-
-        distribution_lib.initialize_rng()
+    guard()

@@ -8,6 +8,7 @@ from typing import Any, ParamSpec, TypeVar, overload
 
 from .. import _world
 from .._cluster import InstanceInfo, instance_info
+from . import _torch_world
 from ._wrap import decorator, set_environment, together
 
 P = ParamSpec("P")
@@ -38,34 +39,29 @@ def torch(function: Callable[..., Any] | None = None, /, *, backend: str | None 
 
 
 def join(info: InstanceInfo, backend: str | None = None) -> None:
-    """Make the process group of all workers, or of this one where it runs a task alone, if it does not exist."""
+    """Make the process group of all workers, or of this one where it runs a task alone, if it does not exist.
+
+    Raises:
+        RuntimeError: the pool does not know of the world, or there is no accelerator for this worker.
+        TimeoutError: not all ranks came; names those that did not.
+    """
     if info.total_workers == 1:
         return
     gang = together(info)
-    if gang:
-        set_world(info)
     import torch.distributed as dist
-    from torch import cuda, device
+    from torch import cuda
 
+    if gang:
+        set_world(info, on_cpu=not cuda.is_available())
     if dist.is_initialized():
         return
-    backend = backend or ("nccl" if cuda.is_available() and dist.is_nccl_available() else "gloo")
-    options: dict[str, Any] = {}
-    if backend == "nccl":
-        # With fewer devices than workers each worker sees its own as the first.
-        index = info.worker % max(cuda.device_count(), 1)
-        cuda.set_device(index)
-        options["device_id"] = device("cuda", index)
+    found = info.accelerators or (cuda.is_available() and dist.is_nccl_available())
+    backend = backend or ("nccl" if found else "gloo")
     if not gang:
+        _torch_world.take_device(info, backend)
         _world.group_of_one(backend)
         return
-    dist.init_process_group(
-        backend,
-        init_method=f"tcp://{_host(info.head_addr)}:{info.head_port}",
-        rank=info.global_worker_index,
-        world_size=info.total_workers,
-        **options,
-    )
+    _torch_world.join(info, backend, _torch_world.TIMEOUT, None)
     atexit.register(_leave, dist)
 
 
@@ -75,23 +71,7 @@ def _leave(dist: Any) -> None:
         dist.destroy_process_group()
 
 
-def set_world(info: InstanceInfo) -> None:
+def set_world(info: InstanceInfo, on_cpu: bool) -> None:
     """The variables by which PyTorch, and what builds on it, know the world."""
     _world.join()
-    set_environment(
-        {
-            "MASTER_ADDR": info.head_addr,
-            "MASTER_PORT": info.head_port,
-            "WORLD_SIZE": info.total_workers,
-            "RANK": info.global_worker_index,
-            "LOCAL_RANK": info.worker,
-            "LOCAL_WORLD_SIZE": info.workers_per_node,
-            "GROUP_RANK": info.node,
-        }
-    )
-    if info.network.interface:
-        set_environment({"GLOO_SOCKET_IFNAME": info.network.interface, "NCCL_SOCKET_IFNAME": info.network.interface})
-
-
-def _host(address: str) -> str:
-    return f"[{address}]" if ":" in address else address
+    set_environment(_torch_world.variables(info, on_cpu))

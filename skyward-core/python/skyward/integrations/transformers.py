@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from typing import Any, ParamSpec, TypeVar, overload
 
 from .._cluster import InstanceInfo, instance_info
-from ._wrap import decorator, set_environment, together
-from .torch import set_world
+from ._wrap import decorator, together
+from .torch import join, set_world
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -23,9 +22,9 @@ def transformers(*, backend: str | None = None) -> Callable[[Callable[P, R]], Ca
 def transformers(function: Callable[..., Any] | None = None, /, *, backend: str | None = None) -> Any:
     """Tell `Trainer` and Accelerate of the world before the function runs; with or without arguments.
 
-    They make the process group themselves, because only then do their own timeout and choice of backend hold. Without
-    an accelerator their use of the CPU is switched on, or every worker would silently train alone. In a task that this
-    worker runs alone they find no world.
+    They make the process group themselves, because only then do their own timeout and choice of backend hold; where a
+    backend is given, the process group is made with it before they look. Without an accelerator their use of the CPU is
+    switched on, or every worker would silently train alone. In a task that this worker runs alone they find no world.
 
     Args:
         function: what to decorate.
@@ -39,13 +38,11 @@ def transformers(function: Callable[..., Any] | None = None, /, *, backend: str 
 
 
 def set_up(info: InstanceInfo, backend: str | None) -> None:
-    """Set the variables, if there are several workers."""
+    """Set the variables, if there are several workers; make the process group too where a backend is chosen."""
     if not together(info):
         return
-    set_world(info)
     from torch import cuda
 
-    if backend == "gloo" or not cuda.is_available():
-        set_environment({"ACCELERATE_USE_CPU": "true"})
+    set_world(info, on_cpu=backend == "gloo" or not cuda.is_available())
     if backend is not None:
-        os.environ.setdefault("ACCELERATE_TORCH_DISTRIBUTED_BACKEND", backend)
+        join(info, backend)

@@ -1,0 +1,39 @@
+//! A call is rehearsed on two ranks of this host before the pool that it is for is paid for: first
+//! with a mistake, then without.
+//!
+//! ```sh
+//! cargo run --example rehearse
+//! ```
+
+use skyward::pool::FindingKind;
+use skyward::prelude::*;
+
+/// The mean of each rank's part of the values.
+#[skyward::compute]
+fn mean(values: Vec<f64>) -> f64 {
+    "
+    import skyward as sky
+
+    part = list(sky.shard(values))
+    return sum(part) / len(part)
+    "
+}
+
+#[tokio::main]
+async fn main() -> skyward::Result<()> {
+    // What it is for: nothing of this is asked for here.
+    let builder =
+        Pool::builder().nodes(16).accelerator(Accelerator::new("H100", 8)).budget(Budget::usd_per_hour(400.0));
+
+    // One value for two ranks: the second has nothing to divide by.
+    let rehearsal = builder.rehearse(mean(vec![1.0]), 2, 1).await?;
+    println!("{rehearsal}\n");
+    assert!(!rehearsal.is_clean());
+    assert_eq!((rehearsal.findings[0].kind, &rehearsal.findings[0].ranks[..]), (FindingKind::Raised, &[Rank(1)][..]));
+
+    let rehearsal = builder.rehearse(mean(vec![1.0, 3.0]), 2, 1).await?;
+    println!("{rehearsal}");
+    assert!(rehearsal.is_clean());
+    assert_eq!(rehearsal.results, Some(vec![1.0, 3.0]));
+    Ok(())
+}

@@ -1,0 +1,216 @@
+"""JAX's distributed runtime with every worker of the pool as one process of it."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+
+from .._cluster import InstanceInfo
+from ._meet import join_address, meet
+
+TIMEOUT = 240.0
+"""Seconds that all workers together get to meet: less than a pool gives hooks, so that the error names the missing."""
+
+_LOOK = 120.0
+"""Seconds that a process gets to find out what JAX computes on."""
+
+_PROXIES = ("http_proxy", "https_proxy", "grpc_proxy", "all_proxy")
+
+
+def join(info: InstanceInfo, devices: list[int], timeout: float) -> None:
+    """Join the runtime.
+
+    Args:
+        info: this worker's place.
+        devices: this worker's accelerators, as `local_devices` has them.
+        timeout: what all workers together get to meet, in seconds.
+
+    Raises:
+        TimeoutError: not all ranks came to the rendezvous; names those that did not.
+        RuntimeError: JAX was already in use, or computes on the CPU although there are accelerators.
+    """
+    import jax
+
+    refuse_late(info)
+    check_devices(info)
+    deadline = time.monotonic() + timeout
+    meet(info, timeout, deadline)
+    address = join_address(info.head_addr, info.head_port)
+    if not info.accelerators:
+        _bind_gloo(info.addr)
+    with _kept_signals():
+        jax.distributed.initialize(
+            coordinator_address=address,
+            num_processes=info.total_workers,
+            process_id=info.global_worker_index,
+            # Never None: JAX would ask Slurm, MPI and others for what is missing, and believe them.
+            local_device_ids=devices,
+            coordinator_bind_address=address,
+            initialization_timeout=max(10, round(deadline - time.monotonic())),
+        )
+
+
+def variables(info: InstanceInfo, devices: list[int]) -> dict[str, str]:
+    """The environment variables by which JAX, and what builds on it, know the world."""
+    variables = {
+        "JAX_COORDINATOR_ADDRESS": join_address(info.head_addr, info.head_port),
+        "JAX_NUM_PROCESSES": str(info.total_workers),
+        "JAX_PROCESS_ID": str(info.global_worker_index),
+        "JAX_LOCAL_DEVICE_COUNT": str(len(devices)),
+    }
+    if not info.accelerators and "JAX_CPU_COLLECTIVES_IMPLEMENTATION" not in os.environ:
+        variables["JAX_CPU_COLLECTIVES_IMPLEMENTATION"] = "gloo"
+    if not any(os.environ.get(name) or os.environ.get(name.upper()) for name in _PROXIES):
+        return variables
+    # The coordination service speaks gRPC, which would go to the peers through the proxy.
+    peers = list(dict.fromkeys([info.head_addr, *(peer.addr for peer in info.peers)]))
+    for name in ("no_proxy", "NO_PROXY"):
+        known = [part for part in os.environ.get(name, "").split(",") if part]
+        variables[name] = ",".join(known + [addr for addr in peers if addr not in known])
+    return variables
+
+
+def local_devices(info: InstanceInfo) -> list[int]:
+    """The accelerators of this worker, as indices into those that this process can see."""
+    if not info.accelerators or _is_meant_for_cpu():
+        return [0]
+    share, rest = divmod(info.accelerators, info.workers_per_node)
+    if rest or not share:
+        raise RuntimeError(
+            f"{info.workers_per_node} workers cannot share the {info.accelerators} accelerators of a node evenly"
+        )
+    seen = os.environ.get("CUDA_VISIBLE_DEVICES")
+    visible = info.accelerators if seen is None else len([part for part in seen.split(",") if part.strip()])
+    if visible == info.accelerators:
+        return list(range(info.worker * share, (info.worker + 1) * share))
+    if visible == share or (info.workers_per_node == 1 and visible):
+        return list(range(visible))
+    raise RuntimeError(
+        f"CUDA_VISIBLE_DEVICES={seen} shows {visible} devices to worker {info.worker}, which should see its own "
+        f"{share} or all {info.accelerators} of the node"
+    )
+
+
+def check_devices(info: InstanceInfo) -> None:
+    """Compare what JAX computes on with the accelerators that the pool has asked for.
+
+    JAX falls back to the CPU without an error where it finds no driver or has no build for the accelerator, and a
+    training would take a hundred times as long. `JAX_PLATFORMS=cpu` in the image says that this is meant. A process of
+    its own looks, so that what the payload sets for JAX before it uses it still counts here.
+
+    Raises:
+        RuntimeError: it computes on the CPU.
+    """
+    if not info.accelerators or _is_meant_for_cpu() or _platform() != "cpu":
+        return
+    import jax
+
+    kind = info.accelerator.kind if info.accelerator is not None else "accelerators"
+    seen = os.environ.get("CUDA_VISIBLE_DEVICES")
+    shown = "" if seen is None else f" (CUDA_VISIBLE_DEVICES is {seen!r})"
+    raise RuntimeError(
+        f"JAX {jax.__version__} computes on the CPU of node {info.node}, and the pool has asked for {kind} "
+        f"({info.accelerators} on each node): JAX finds none{shown}. The driver is missing or too old for the build "
+        "that is installed, or the build is one for CPUs: choose one by `plugins::jax().cuda(…)`. To compute on CPUs, "
+        "leave `.accelerator(…)` out, or set JAX_PLATFORMS=cpu in the image"
+    )
+
+
+def _platform() -> str | None:
+    """What JAX computes on in a process like this one; None where that cannot be found out."""
+    look = "import jax; print(); print(jax.default_backend())"
+    environment = {**os.environ, "XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
+    try:
+        answer = subprocess.run(
+            [sys.executable, "-c", look],
+            check=False,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=_LOOK,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    lines = answer.stdout.decode(errors="replace").splitlines()
+    return lines[-1] if answer.returncode == 0 and lines else None
+
+
+def _is_meant_for_cpu() -> bool:
+    return os.environ.get("JAX_PLATFORMS") == "cpu"
+
+
+def refuse_late(info: InstanceInfo) -> None:
+    """Refuse to join when JAX was used before: it could not be, and the other ranks would wait.
+
+    Raises:
+        RuntimeError: an earlier task has used JAX.
+    """
+    bridge = sys.modules.get("jax._src.xla_bridge")
+    if bridge is not None and getattr(bridge, "backends_are_initialized", lambda: False)():
+        raise RuntimeError(
+            f"rank {info.global_worker_index} has used JAX already, in a task that it ran alone or when a file was "
+            "imported, and JAX can join a world only before that: add `plugins::jax()` to the pool, which joins before "
+            "the first task"
+        )
+
+
+def is_initialized() -> bool:
+    """Whether `jax.distributed` was initialised in this process."""
+    import jax
+
+    known = getattr(jax.distributed, "is_initialized", None)
+    if known is not None:
+        return bool(known())
+    from jax._src import distributed
+
+    return distributed.global_state.client is not None
+
+
+def forget_barrier_at_exit() -> None:
+    """Keep JAX from leaving the world when the interpreter ends."""
+    with suppress(ImportError, AttributeError):
+        from jax._src import api
+
+        atexit.unregister(api.clean_up)
+
+
+def _bind_gloo(addr: str) -> None:
+    """Have gloo use this node's address.
+
+    By itself it takes whatever the host's name resolves to: often a loopback address that no peer reaches, or nothing.
+    JAX has no option for it.
+    """
+    with suppress(ImportError, AttributeError):
+        from jax._src import xla_bridge
+
+        library = xla_bridge._jax
+        make = library.make_gloo_tcp_collectives
+
+        def make_here(**arguments: Any) -> Any:
+            library.make_gloo_tcp_collectives = make
+            return make(**{"hostname": addr, **arguments})
+
+        library.make_gloo_tcp_collectives = make_here
+
+
+@contextmanager
+def _kept_signals() -> Iterator[None]:
+    """Put back the worker's signal handlers: JAX takes SIGTERM away from Python, which never notices."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    kept = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield
+    finally:
+        for number, handler in kept.items():
+            if handler is not None:
+                signal.signal(number, handler)

@@ -1,0 +1,131 @@
+"""torch's default process group with every worker of the pool as one rank of it."""
+
+from __future__ import annotations
+
+import os
+import time
+from datetime import timedelta
+from typing import Any
+
+from .._cluster import InstanceInfo
+from ._meet import listener, meet
+
+TIMEOUT = 240.0
+"""Seconds that all workers together get to meet: less than a pool gives hooks, so that the error names the missing."""
+
+
+def join(info: InstanceInfo, collectives: str, timeout: float, collective_timeout: float | None) -> None:
+    """Make the process group of all workers.
+
+    Args:
+        info: this worker's place.
+        collectives: `nccl`, `gloo`, or `auto`: nccl with accelerators, else gloo.
+        timeout: what all workers together get to meet, in seconds.
+        collective_timeout: what one collective operation may take, in seconds; None for torch's own.
+
+    Raises:
+        TimeoutError: not all ranks came to the rendezvous; names those that did not.
+        RuntimeError: there is no accelerator for this worker.
+    """
+    import torch
+    import torch.distributed as dist
+
+    backend = ("nccl" if info.accelerators else "gloo") if collectives == "auto" else collectives
+    options: dict[str, Any] = {}
+    device = take_device(info, backend)
+    if device is not None and backend == "nccl":
+        # With it the communicator is made at once, so that a network that does not work is found here.
+        options["device_id"] = torch.device("cuda", device)
+    if collective_timeout is not None:
+        options["timeout"] = timedelta(seconds=collective_timeout)
+    store = _store(info, timeout)
+    dist.init_process_group(
+        backend, store=store, rank=info.global_worker_index, world_size=info.total_workers, **options
+    )
+
+
+def take_device(info: InstanceInfo, backend: str) -> int | None:
+    """Have tensors on CUDA go to this worker's accelerator; its index, and None where torch uses none.
+
+    Raises:
+        RuntimeError: torch finds no accelerator, and the pool has asked for some or NCCL needs one.
+    """
+    import torch
+
+    if torch.cuda.is_available() and (info.accelerators or backend == "nccl"):
+        index = device_index(info, torch.cuda.device_count())
+        torch.cuda.set_device(index)
+        return index
+    if backend == "nccl":
+        raise RuntimeError(
+            f"torch {torch.__version__} sees no accelerator on node {info.node}, and NCCL needs one: the driver is "
+            "missing or too old for this build (choose one with `plugins::torch().cuda(…)`)"
+        )
+    return None
+
+
+def _store(info: InstanceInfo, timeout: float) -> Any:
+    """The store of the process group, once every rank is there."""
+    import torch.distributed as dist
+
+    deadline = time.monotonic() + timeout
+    meet(info, timeout, deadline)
+    rank, total = info.global_worker_index, info.total_workers
+    left = timedelta(seconds=max(5.0, deadline - time.monotonic()))
+    options: dict[str, Any] = {"timeout": left, "wait_for_workers": False}
+    try:
+        if rank == 0:
+            # By itself the store listens on every address of the host.
+            options["master_listen_fd"] = listener(info.head_addr, info.head_port).detach()
+        store = dist.TCPStore(info.head_addr, info.head_port, total, rank == 0, **options)
+    except Exception as error:
+        what = "listen" if rank == 0 else "reach rank 0"
+        place = f"{info.head_addr}:{info.head_port}"
+        raise TimeoutError(
+            f"rank {rank} of {total} could not {what} at {place} within {timeout:g} s: {error}"
+        ) from error
+    # What one collective may wait for the store is torch's own business again.
+    store.set_timeout(timedelta(minutes=5))
+    return store
+
+
+def device_index(info: InstanceInfo, visible: int) -> int:
+    """This worker's accelerator among those that this process can see."""
+    if visible == 1:
+        return 0
+    if info.worker < visible:
+        return info.worker
+    raise RuntimeError(
+        f"worker {info.worker} of node {info.node} has no accelerator of its own: {info.workers_per_node} workers see "
+        f"{visible}; ask for at most that many with `.workers_per_node(…)`"
+    )
+
+
+def variables(info: InstanceInfo, on_cpu: bool) -> dict[str, str]:
+    """The environment variables by which PyTorch, and what builds on it, know the world.
+
+    Args:
+        info: this worker's place.
+        on_cpu: whether it computes on the CPU, where Accelerate would train on each rank alone without a word.
+    """
+    values = {
+        "MASTER_ADDR": info.head_addr,
+        "MASTER_PORT": str(info.head_port),
+        "WORLD_SIZE": str(info.total_workers),
+        "RANK": str(info.global_worker_index),
+        "LOCAL_RANK": str(info.worker),
+        "LOCAL_WORLD_SIZE": str(info.workers_per_node),
+        "GROUP_RANK": str(info.node),
+        "GROUP_WORLD_SIZE": str(info.total_nodes),
+    }
+    if info.network.interface is not None:
+        for name in ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"):
+            if name not in os.environ:
+                values[name] = info.network.interface
+    if info.workers_per_node > 1 and "OMP_NUM_THREADS" not in os.environ:
+        # Otherwise each of them starts a thread per core.
+        cores = len(os.sched_getaffinity(0))
+        values["OMP_NUM_THREADS"] = str(max(1, cores // info.workers_per_node))
+    if on_cpu and "ACCELERATE_USE_CPU" not in os.environ:
+        values["ACCELERATE_USE_CPU"] = "true"
+    return values

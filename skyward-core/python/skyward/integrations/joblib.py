@@ -1,0 +1,205 @@
+"""joblib and scikit-learn: `n_jobs` means workers of the pool."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Generator
+from contextlib import AbstractContextManager, ContextDecorator
+from functools import wraps
+from inspect import isasyncgenfunction, iscoroutinefunction, isgeneratorfunction
+from types import TracebackType, coroutine
+from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar, overload
+
+if TYPE_CHECKING:
+    from .._calls.options import Retry
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+NAME: Final = "skyward"
+"""The name of the backend in joblib."""
+
+_OLDEST: Final = (1, 4)
+
+
+class BackendError(RuntimeError):
+    """joblib's backend of the pool cannot be used as things are; the text says what to change."""
+
+
+class Backend(ContextDecorator):
+    """What `joblib_backend` returns: a context manager, and a decorator."""
+
+    def __init__(self, n_jobs: int | None = None, **options: Any) -> None:
+        """Remember the options; they hold from `__enter__` on."""
+        self._n_jobs = n_jobs
+        self._options = options
+        self._entered: list[AbstractContextManager[Any]] = []
+
+    def __enter__(self) -> None:
+        config = self._make()
+        config.__enter__()
+        self._entered.append(config)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._entered.pop().__exit__(kind, error, traceback)
+
+    def __call__(self, function: Callable[P, R]) -> Callable[P, R]:  # type: ignore[override, unused-ignore]
+        """The function, within the backend.
+
+        Raises:
+            TypeError: it is an asynchronous generator.
+        """
+        if isasyncgenfunction(function):
+            raise TypeError(
+                f"joblib_backend cannot decorate {function.__qualname__}, an asynchronous generator, which runs where "
+                "it is iterated: enter the backend in it, `with sky.integrations.joblib_backend():`, without a `yield` "
+                "or an `await` in the block"
+            )
+
+        @wraps(function)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            with self._make():
+                return function(*args, **kwargs)
+
+        @wraps(function)
+        def iterate(*args: Any, **kwargs: Any) -> Any:
+            with self._make():
+                yield from function(*args, **kwargs)  # type: ignore[misc, unused-ignore]
+
+        @wraps(function)
+        async def finish(*args: Any, **kwargs: Any) -> Any:
+            return await self._step(function(*args, **kwargs))  # type: ignore[arg-type, unused-ignore]
+
+        if iscoroutinefunction(function):
+            return finish  # type: ignore[return-value, unused-ignore]
+        return iterate if isgeneratorfunction(function) else call
+
+    @coroutine
+    def _step(self, steps: Coroutine[Any, Any, Any]) -> Generator[Any, Any, Any]:
+        """Run a coroutine, and leave the backend wherever it waits: its thread runs others meanwhile."""
+        config = self._make()
+        from joblib.parallel import _backend  # type: ignore[import-untyped,import-not-found,unused-ignore]
+
+        own = _backend.config
+        config.__exit__(None, None, None)
+        resume, value = steps.send, None
+        while True:
+            outer = getattr(_backend, "config", None)
+            _backend.config = own
+            try:
+                awaited = resume(value)
+            except StopIteration as end:
+                return end.value
+            finally:
+                own = _backend.config
+                if outer is None:
+                    del _backend.config
+                else:
+                    _backend.config = outer
+            try:
+                resume, value = steps.send, (yield awaited)
+            except BaseException as error:
+                resume, value = steps.throw, error
+
+    def _make(self) -> AbstractContextManager[Any]:
+        """Joblib's context manager, which holds from the moment that it is made."""
+        backend = register()(**self._options)
+        from joblib import parallel_config
+
+        jobs = {} if self._n_jobs is None else {"n_jobs": self._n_jobs}
+        config: AbstractContextManager[Any] = parallel_config(backend, **jobs)
+        return config
+
+
+def register() -> Any:
+    """Make the backend known to joblib by its name; its class.
+
+    Raises:
+        BackendError: joblib is not installed, or is too old.
+    """
+    try:
+        import joblib  # type: ignore[import-untyped,import-not-found,unused-ignore]
+    except ImportError as error:
+        raise BackendError(
+            "joblib is not installed on this node: add it to the image, `plugins::joblib()`, `plugins::sklearn()` or "
+            '`.pip(["joblib>=1.4"])`'
+        ) from error
+    version = tuple(int(part) for part in joblib.__version__.split(".")[:2])
+    if version < _OLDEST:
+        raise BackendError(
+            f"the pool's backend needs joblib 1.4 or later, and joblib {joblib.__version__} is installed on this node: "
+            'ask for `joblib>=1.4` in the image, `.pip(["joblib>=1.4"])`, as `plugins::joblib()` does'
+        )
+    from ._joblib_backend import SkywardBackend
+
+    return SkywardBackend
+
+
+@overload
+def joblib_backend(function: Callable[P, R], /) -> Callable[P, R]: ...  # type: ignore[overload-overlap]
+@overload
+def joblib_backend(
+    pool: object = None,
+    /,
+    *,
+    n_jobs: int | None = None,
+    inner_max_num_threads: int | None = None,
+    caller_helps: bool = True,
+    retry: Retry | None = None,
+) -> Backend: ...
+
+
+def joblib_backend(
+    pool: Any = None,
+    /,
+    *,
+    n_jobs: int | None = None,
+    inner_max_num_threads: int | None = None,
+    caller_helps: bool = True,
+    retry: Retry | None = None,
+) -> Any:
+    """Have joblib's `Parallel`, and all that is built on it, run on the workers of the pool.
+
+    A context manager, and a decorator with or without arguments::
+
+        with sky.integrations.joblib_backend():
+            results = Parallel(n_jobs=-1)(delayed(process)(x) for x in range(100))
+
+    `n_jobs=-1` are all workers of the pool. Where no calls can be submitted (outside of a task, and in a gang) all is
+    sequential. Under `plugins::joblib()` or `plugins::sklearn()` a task is within it already.
+
+    Args:
+        pool: what is decorated; a pool is accepted and ignored, as there is only the one that runs the payload.
+        n_jobs: what holds for those who do not say; None: 1, as everywhere in joblib.
+        inner_max_num_threads: most threads of a numeric library in a worker while it runs a batch.
+        caller_helps: whether the worker of the caller runs some of the calls while it waits for them.
+        retry: tries after the loss of a worker; None: as for any call.
+
+    Raises:
+        BackendError: joblib is not installed, or is too old. A decorated function raises it when it is called.
+    """
+    backend = Backend(n_jobs, inner_max_num_threads=inner_max_num_threads, caller_helps=caller_helps, retry=retry)
+    return backend(pool) if callable(pool) and not hasattr(pool, "__enter__") else backend
+
+
+sklearn_backend = joblib_backend
+"""The same by another name: scikit-learn's `n_jobs` is joblib's."""
+
+
+class JoblibPool(Backend):
+    """For scripts that make a pool for joblib: the pool that runs the payload is there, so its arguments are ignored.
+
+    For example::
+
+        with sky.integrations.JoblibPool(nodes=4, concurrency=4):
+            results = Parallel(n_jobs=-1)(delayed(process)(x) for x in range(100))
+    """
+
+    def __init__(self, *_: Any, **__: Any) -> None:
+        """Take what describes a pool."""
+        super().__init__()
+
+
+class ScikitLearnPool(JoblibPool):
+    """The same for scikit-learn."""

@@ -1,0 +1,143 @@
+"""What ranks say of their plans, and what rank 0 finds in it, against a store in memory."""
+
+from __future__ import annotations
+
+import json
+import threading
+from time import monotonic
+from typing import Any
+
+import pytest
+
+import skyward as sky
+from skyward import _gather, _parts, _plan, _state
+from skyward._cluster import InstanceInfo
+
+from .test_shard import _alone, on_rank  # noqa: F401
+
+
+class Memory:
+    """A store that waits as the real ones do."""
+
+    def __init__(self) -> None:
+        self.entries: dict[str, str] = {}
+        self.changed = threading.Condition()
+
+    def put(self, key: str, value: str) -> None:
+        with self.changed:
+            assert key not in self.entries, f"{key} is used twice"
+            self.entries[key] = value
+            self.changed.notify_all()
+
+    def get(self, key: str, seconds: float) -> str | None:
+        with self.changed:
+            self.changed.wait_for(lambda: key in self.entries, seconds)
+            return self.entries.get(key)
+
+    def drop(self, keys: list[str]) -> None:
+        for key in keys:
+            del self.entries[key]
+
+
+def info(rank: int, total: int) -> InstanceInfo:
+    return InstanceInfo(node=rank, total_nodes=total, job_id="j", generation=1, joined=True)
+
+
+def said(*plans: dict[str, Any]) -> dict[int, str]:
+    return {rank: json.dumps(["fit", plan]) for rank, plan in enumerate(plans)}
+
+
+def test_ranks_with_equal_plans_are_told_nothing() -> None:
+    assert _plan.difference(said({"steps": 3}, {"steps": 3})) is None
+
+
+def test_only_what_differs_is_shown_and_ranks_with_one_plan_share_a_line() -> None:
+    found = _plan.difference(said({"steps": 3, "epochs": 1}, {"steps": 4, "epochs": 1}, {"steps": 3, "epochs": 1}))
+    assert found is not None
+    assert found.startswith("ranks 0, 2: steps 3; rank 1: steps 4. Give every rank")
+    many = _plan.difference(said(*[{"steps": rank > 0} for rank in range(12)]))
+    assert many is not None
+    assert "ranks 1, 2, 3, 4, 5, 6, 7, 8 and 3 more: steps true" in many
+
+
+def test_a_question_is_not_answered_by_what_another_try_has_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    store = Memory()
+    keys = set()
+    for attempt in [(7, 1), (7, 2), (8, 1)]:
+        monkeypatch.setattr(_state, "attempt", attempt)
+        for _ in range(2):
+            prefix = _gather._next_prefix(info(0, 2))
+            assert prefix not in keys
+            keys.add(prefix)
+    # The first question of a try has the same name on a rank that has asked nothing before.
+    monkeypatch.setattr(_gather, "_counted", None)
+    assert _gather._next_prefix(info(1, 2)) == "skyward/j/1/8.1/1/"
+    assert not store.entries
+
+
+def test_the_verdict_comes_at_once_though_a_rank_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_state, "attempt", (1, 1))
+    monkeypatch.setattr(_gather, "_next_prefix", lambda info: "k/")
+    store = Memory()
+    store.put("k/1", json.dumps(["fit", {"steps": 4}]))
+    began = monotonic()
+    with pytest.raises(sky.PlanError, match=r"in `fit`: rank 0: steps 3; rank 1: steps 4\."):
+        _plan.compare(store, info(0, 3), "fit", {"steps": 3}, timeout=60)
+    assert monotonic() - began < 30
+    with pytest.raises(sky.PlanError, match=r"rank 0: steps 3; rank 1: steps 4\."):
+        _plan.compare(store, info(2, 3), "fit", {"steps": 3}, timeout=60)
+
+
+def test_a_head_that_does_not_come_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_gather, "_wait", lambda store, key, deadline: None)
+    with pytest.raises(sky.PlanError, match="rank 0 did not come within 1 s"):
+        _plan.compare(Memory(), info(1, 2), "fit", {"steps": 3}, timeout=1)
+
+
+def test_the_order_of_facts_and_the_kind_of_numbers_mean_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    numpy = pytest.importorskip("numpy")
+    monkeypatch.setattr(_gather, "_next_prefix", lambda info: "k/")
+    store = Memory()
+    store.put("k/1", json.dumps(["fit", {"batch": [8, 4], "steps": 3}]))
+    _plan.compare(store, info(0, 2), "fit", {"steps": numpy.int64(3), "batch": numpy.array([8, 4])}, timeout=10)
+    sky.same_plan(steps=numpy.int64(3))
+
+
+def test_what_was_said_is_deleted_when_all_ranks_have_gone_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_gather, "_settled", [])
+    monkeypatch.setattr(_state, "attempt", (9, 1))
+    store = Memory()
+    for question in range(1, 4):
+        store.put(f"skyward/j/1/9.1/{question}/1", json.dumps(["fit", {"steps": 3}]))
+        _plan.compare(store, info(0, 2), "fit", {"steps": 3}, timeout=10)
+    assert sorted(store.entries) == [f"skyward/j/1/9.1/3/{name}" for name in ("0", "1", "verdict")]
+
+
+def test_the_advice_is_of_what_differs() -> None:
+    found = _plan.difference(said({"epochs": 1}, {"epochs": 2}))
+    assert found == "rank 0: epochs 1; rank 1: epochs 2. Give every rank the same"
+
+
+def test_what_cannot_be_compared_says_what_can() -> None:
+    with pytest.raises(TypeError, match=r"a generator has no length.*`sky.same_plan\(steps=…\)`"):
+        sky.same_plan(item for item in [1])
+    # Outside of a world too, so that it does not fail there for the first time.
+    with pytest.raises(TypeError, match="a plan has numbers, text, and lists of them: a object is none of these"):
+        sky.same_plan(steps=object())
+
+
+def test_ranks_that_have_joined_nothing_are_told_to() -> None:
+    on_rank(0, 2)
+    with pytest.raises(RuntimeError, match=r"joined none: add `plugins::jax\(\)`"):
+        sky.same_plan(steps=3)
+    _state.cluster = None
+    sky.same_plan([1, 2], steps=3)
+
+
+def test_workers_that_compute_on_the_same_rows_have_one_part() -> None:
+    rows = [frozenset({0}), frozenset({0}), frozenset({1}), frozenset({1})]
+    assert [_parts.parts_of(rows, worker) for worker in range(4)] == [(2, 0), (2, 0), (2, 1), (2, 1)]
+    with pytest.raises(ValueError, match=r"worker 0 the rows \[0, 1\] of each batch and worker 1 the rows \[1, 2\]"):
+        _parts.parts_of([frozenset({0, 1}), frozenset({1, 2})], 0)
+    with pytest.raises(ValueError, match="worker 0: 1, worker 1: 2"):
+        _parts.parts_of([frozenset({0}), frozenset({1, 2})], 0)

@@ -1,0 +1,45 @@
+"""Has joblib's `Parallel` run on the workers of the pool."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from skyward import Retry, _state, instance_info
+from skyward.integrations import _cores, joblib_backend
+from skyward.integrations._wrap import environment
+from skyward.integrations.joblib import register
+
+
+@contextmanager
+def around_app(config: Mapping[str, Any]) -> Iterator[None]:
+    """Divide the node's cores among its workers, and load joblib.
+
+    Args:
+        config: `inner_threads`: the threads of a numeric library; None for the worker's share of the cores.
+
+    Raises:
+        BackendError: joblib is not installed, or is too old.
+    """
+    share = _cores.share(instance_info().workers_per_node)
+    # Libraries read them when they are loaded, and joblib loads NumPy.
+    with environment(_cores.variables(config["inner_threads"] or share, share)):
+        register()
+        yield
+
+
+@contextmanager
+def around_task(config: Mapping[str, Any]) -> Iterator[None]:
+    """Enter the backend, but in a gang, whose tasks find no worker that is free.
+
+    Args:
+        config: `caller_helps`: whether the caller's worker runs calls while it waits. `retry`: further tries by cause;
+            None for what calls get by default.
+    """
+    if _state.gang:
+        yield
+        return
+    retry = config["retry"]
+    with joblib_backend(caller_helps=config["caller_helps"], retry=None if retry is None else Retry(**retry)):
+        yield
