@@ -2,6 +2,7 @@
 
 mod cause;
 mod exit;
+mod refusal;
 mod stacks;
 
 use std::fmt;
@@ -10,7 +11,9 @@ use std::time::Duration;
 
 pub use cause::{Cause, Try};
 pub use exit::WorkerExit;
+pub use refusal::Refusal;
 pub use stacks::RankStacks;
+pub(crate) use stacks::{Listed, silence};
 
 use crate::ids::{NodeIndex, Rank, TaskId};
 
@@ -41,6 +44,7 @@ struct Inner {
     hint: Option<String>,
     remote: Option<RemoteError>,
     exit: Option<WorkerExit>,
+    refusal: Option<Refusal>,
     tries: Vec<Try>,
     /// Shared by the errors of a gang's members, as they may be long.
     stacks: Option<Arc<[RankStacks]>>,
@@ -85,6 +89,8 @@ pub enum ErrorKind {
     Login,
     /// A provider refused or failed.
     Provider,
+    /// What the pool may cost is spent, or would be; see [`Budget`](crate::spec::Budget).
+    Budget,
     /// A plugin's hook raised or did not return in time.
     Hook,
     /// The workers did not all come up in time.
@@ -144,10 +150,19 @@ impl Error {
             hint: None,
             remote: None,
             exit: None,
+            refusal: None,
             tries: Vec::new(),
             stacks: None,
             source: None,
         }))
+    }
+
+    /// The error of a provider that refused a call and started nothing; [`ErrorStatus::Temporary`] where it is throttled.
+    pub fn refused(refusal: Refusal, message: impl Into<String>) -> Self {
+        let error = Self::new(ErrorKind::Provider, message);
+        let throttled = matches!(refusal, Refusal::Throttled(_));
+        let error = error.edit(|inner| inner.refusal = Some(refusal));
+        if throttled { error.temporary() } else { error }
     }
 
     /// The error of a payload that raised.
@@ -181,6 +196,14 @@ impl Error {
         self.edit(|inner| inner.exit = Some(exit))
     }
 
+    /// The same end of the workers as another error says, if it says one.
+    pub(crate) fn with_exit_of(self, other: &Self) -> Self {
+        match other.exit() {
+            Some(exit) => self.with_exit(exit.clone()),
+            None => self,
+        }
+    }
+
     /// The error of a task that has ended its worker so often that it is not tried again.
     pub(crate) fn poisoned(task: TaskId, deaths: u32, last: &Self) -> Self {
         let times = if deaths == 1 { "once".to_owned() } else { format!("{deaths} times") };
@@ -191,17 +214,9 @@ impl Error {
 
     /// The error of a gang that made no progress for so long, with where its ranks were.
     pub(crate) fn stalled(silent: Duration, stacks: Vec<RankStacks>) -> Self {
-        let places = stacks.iter().take(MOST_PLACES).map(|one| match &one.place {
-            Some(place) => format!("rank {} was in {place}", one.rank),
-            None => format!("rank {} did not answer", one.rank),
-        });
-        let mut places = places.collect::<Vec<_>>().join(", ");
-        if stacks.len() > MOST_PLACES {
-            places += &format!(", and {} more", stacks.len() - MOST_PLACES);
-        }
-        Self::new(ErrorKind::Stalled, format!("no rank of the gang made progress for {silent:?}: {places}"))
+        Self::new(ErrorKind::Stalled, silence(silent, &stacks))
             .with_hint("a rank that never reaches a collective keeps all others in it; a payload that computes in silence says that it goes on with `sky.progress()`; `Limits::stall` gives more time")
-            .edit(|inner| inner.stacks = Some(stacks.into()))
+            .with_stacks(stacks)
     }
 
     /// Adds how each try ended.
@@ -268,6 +283,11 @@ impl Error {
         self.0.exit.as_ref()
     }
 
+    /// Why a provider refused, if that is what it was.
+    pub fn refusal(&self) -> Option<&Refusal> {
+        self.0.refusal.as_ref()
+    }
+
     /// How each try at the task ended, the last one included; empty where there was one try alone. Of many tries the last 16 are kept.
     pub fn tries(&self) -> &[Try] {
         &self.0.tries
@@ -276,6 +296,44 @@ impl Error {
     /// Where each rank of a gang was that made no progress ([`ErrorKind::Stalled`]); empty for other errors.
     pub fn stacks(&self) -> &[RankStacks] {
         self.0.stacks.as_deref().unwrap_or_default()
+    }
+
+    /// The facts in brackets, after a space; nothing where there are none.
+    pub(crate) fn facts(&self) -> String {
+        let facts: Vec<_> = self.0.context.iter().map(|(key, value)| format!("{key}: {value}")).collect();
+        if facts.is_empty() { String::new() } else { format!(" ({})", facts.join(", ")) }
+    }
+
+    /// Traceback, stacks and tries, each line after a line's end.
+    fn particulars(&self) -> String {
+        let mut text = match &self.0.remote {
+            Some(remote) if !remote.traceback.is_empty() => format!("\n{}", remote.traceback.trim_end()),
+            _ => String::new(),
+        };
+        text += &Listed(self.stacks()).to_string();
+        text.extend(self.0.tries.iter().map(|one| format!("\n{one}")));
+        text
+    }
+
+    /// The same and the chain of causes.
+    pub(crate) fn details(&self) -> String {
+        let mut text = self.particulars();
+        let mut source = std::error::Error::source(self);
+        while let Some(cause) = source {
+            text += &format!("\ncaused by: {cause}");
+            source = cause.source();
+        }
+        text
+    }
+
+    /// The same with another message.
+    pub(crate) fn with_message(self, message: String) -> Self {
+        self.edit(|inner| inner.message = message)
+    }
+
+    /// Says where each rank was.
+    pub(crate) fn with_stacks(self, stacks: Vec<RankStacks>) -> Self {
+        self.edit(|inner| inner.stacks = Some(stacks.into()))
     }
 
     /// About how many bytes its texts have. Of the stacks it counts one rank's part, as each rank has such an error.
@@ -293,18 +351,7 @@ impl Error {
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0.message)?;
-        if !self.0.context.is_empty() {
-            let facts: Vec<_> = self.0.context.iter().map(|(key, value)| format!("{key}: {value}")).collect();
-            write!(f, " ({})", facts.join(", "))?;
-        }
-        if let Some(remote) = self.0.remote.as_ref().filter(|remote| !remote.traceback.is_empty()) {
-            write!(f, "\n{}", remote.traceback.trim_end())?;
-        }
-        stacks::write(self.stacks(), f)?;
-        for one in &self.0.tries {
-            write!(f, "\n{one}")?;
-        }
+        write!(f, "{}{}{}", self.0.message, self.facts(), self.particulars())?;
         if let Some(hint) = &self.0.hint {
             write!(f, "\nhint: {hint}")?;
         }
@@ -330,9 +377,6 @@ impl std::error::Error for Error {
         self.0.source.as_deref().map(|source| source as _)
     }
 }
-
-/// Ranks whose place the message of a stall names.
-const MOST_PLACES: usize = 16;
 
 #[cfg(test)]
 mod tests {

@@ -9,8 +9,10 @@ use bytes::Bytes;
 use futures_core::Stream;
 use futures_core::stream::BoxStream;
 
-use crate::error::{Error, WorkerExit};
-use crate::ids::{Attempt, Generation, MachineId, NodeIndex, Rank, TaskId};
+use crate::error::{Error, RankStacks, WorkerExit};
+use crate::ids::{Attempt, Generation, MachineId, NodeIndex, OfferId, Rank, TaskId};
+use crate::payload::Report;
+use crate::spec::Spent;
 
 /// Something that happened in a pool.
 #[derive(Debug, Clone)]
@@ -29,6 +31,20 @@ pub enum PoolEvent {
         machine: MachineId,
         /// The state, and the provider's own words: `queued: PENDING (Resources), starts 14:00`.
         report: String,
+    },
+    /// The provider refused an offer. The pool tries the next one, if there is one.
+    OfferRefused {
+        /// The node that the machine was for.
+        node: NodeIndex,
+        /// The offer.
+        offer: OfferId,
+        /// Why; [`Error::refusal`] has the reason.
+        error: Error,
+    },
+    /// What is left of the [budget](crate::spec::Budget) covers the end of the pool: it takes no tasks any more, and ends.
+    BudgetSpent {
+        /// What was spent until now.
+        spent: Spent,
     },
     /// A machine is there.
     NodeLaunched {
@@ -117,8 +133,28 @@ pub enum PoolEvent {
         /// Why the one before failed.
         error: Error,
     },
+    /// A gang in a joined world has made no progress for
+    /// [`Limits::stall_report`](crate::spec::Limits::stall_report), and goes on. It is told once
+    /// for each such time.
+    GangStalled {
+        /// A task of the gang: that of its first rank which still runs.
+        task: TaskId,
+        /// The payload's entry.
+        entry: String,
+        /// The payload's main file.
+        payload: String,
+        /// How long no rank has made progress.
+        silent: Duration,
+        /// That, and where each rank is, in the words of the error
+        /// [`ErrorKind::Stalled`](crate::error::ErrorKind::Stalled).
+        message: String,
+        /// The stacks of each rank that still runs.
+        stacks: Arc<[RankStacks]>,
+    },
     /// Bytes that a worker wrote to standard output or standard error.
     Output(Output),
+    /// A payload or a hook called `sky.report(value)`.
+    Report(Report),
     /// A worker process ended.
     WorkerExited {
         /// Which one.
@@ -170,10 +206,14 @@ pub enum PoolEvent {
         /// The address at which the other nodes reach it.
         address: String,
     },
-    /// A node is to leave: it takes nothing new, and its machine is ended when it has finished what it has.
+    /// A node leaves the pool, or another machine takes the place of its own. The node takes no new tasks; the pool ends its machine when its tasks have finished.
     NodeLeaving {
         /// Which one.
         node: NodeIndex,
+        /// Why.
+        reason: Leaving,
+        /// After which time its machine ends by itself, where that is known.
+        ends_in: Option<Duration>,
     },
     /// The pool has another number of nodes than before: those that came take tasks, and the machines of those that left are confirmed gone.
     Resized {
@@ -198,7 +238,7 @@ pub enum PoolEvent {
     },
     /// The pool began to end.
     Draining,
-    /// A machine is confirmed gone.
+    /// A machine is confirmed gone, or on its way out for good, and nothing is paid for it any more.
     NodeGone {
         /// The node it was.
         node: NodeIndex,
@@ -209,18 +249,48 @@ pub enum PoolEvent {
     Closed,
 }
 
+/// Why a node leaves the pool, or the pool replaces its machine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Leaving {
+    /// The pool is to have fewer nodes, by a call of [`resize`](crate::pool::ComputePool::resize).
+    Resized,
+    /// An elastic pool does not need it.
+    Idle,
+    /// The provider takes its machine back.
+    Preempted,
+    /// The time is over for which its machine was bought.
+    Expired,
+}
+
+impl std::fmt::Display for Leaving {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Resized => "the pool is to have fewer nodes",
+            Self::Idle => "the pool does not need it",
+            Self::Preempted => "the provider takes its machine back",
+            Self::Expired => "the time of its machine is over",
+        })
+    }
+}
+
 impl PoolEvent {
     /// About how many bytes it keeps beside its own.
     pub(crate) fn size(&self) -> usize {
         match self {
             Self::Output(output) => output.bytes.len(),
+            Self::Report(report) => report.value.bytes.len(),
             Self::BootstrapLine { line, .. } => line.len(),
             Self::TaskFailed { error, .. }
             | Self::TaskRetried { error, .. }
             | Self::NodeDisconnected { error, .. }
             | Self::NodeLost { error, .. }
             | Self::NodeFailed { error, .. }
+            | Self::OfferRefused { error, .. }
             | Self::NodeLeft { error, .. } => error.size(),
+            Self::GangStalled { message, stacks, .. } => {
+                message.len() + stacks.iter().map(|one| one.text.len()).sum::<usize>()
+            }
             _ => 0,
         }
     }

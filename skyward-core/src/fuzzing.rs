@@ -15,6 +15,7 @@ use crate::payload::metadata::Metadata;
 use crate::payload::{Tensor, value};
 use crate::pool::LedgerPage;
 use crate::spec::Image;
+use crate::worker::calls::FromCaller;
 use crate::worker::codec::{Decoder, Frame};
 use crate::worker::message::{FromAgent, FromWorker};
 
@@ -72,6 +73,10 @@ pub fn messages(data: &[u8]) {
         if let FromWorker::Failure { failure, .. } = &message {
             let _ = failure.qualified_type();
         }
+    }
+    if let Ok(message) = FromCaller::decode(frame(b"")) {
+        let again = FromCaller::decode(frame(b"\x01\xc0")).unwrap();
+        assert_eq!(format!("{message:?}"), format!("{again:?}"));
     }
 }
 

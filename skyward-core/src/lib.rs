@@ -36,6 +36,6 @@ pub mod fuzzing;
 pub mod terminal;
 
 pub use error::{Error, ErrorKind, Result};
-pub use pool::{Reaped, reap};
+pub use pool::{Reaped, reap, reap_expired};
 #[cfg(feature = "terminal")]
 pub use terminal::Terminal;

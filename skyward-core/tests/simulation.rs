@@ -61,14 +61,21 @@ fn no_seed_breaks_an_invariant() {
     let virtual_time: Duration = played.iter().map(|seen| seen.took).sum();
     let sum = |what: fn(&sim::Seen) -> usize| played.iter().map(what).sum::<usize>();
     println!(
-        "{count} seeds: {virtual_time:?} in {:?}; {} pools were ready; of {} tasks {} returned and {} failed, on {} machines, of which {} took the place of another; {} sizes were asked for and reached, {} pools had more nodes than they began with",
+        "{count} seeds: {virtual_time:?} in {:?}; {} pools were ready; of {} tasks {} returned and {} failed, with {} calls, of which {} ran in the wait of a caller and {} beside one, on {} machines, of which {} took the place of another; {} stalls were reported; {} launches were refused, {} machines ended after a notice, {} pools at their budget; {} sizes were asked for and reached, {} pools had more nodes than they began with",
         started.elapsed(),
         sum(|seen| seen.ready.into()),
         sum(|seen| seen.tasks),
         sum(|seen| seen.returned),
         sum(|seen| seen.failed),
+        sum(|seen| seen.calls.made),
+        sum(|seen| seen.calls.helped),
+        sum(|seen| seen.calls.aside),
         sum(|seen| seen.machines),
         sum(|seen| seen.replaced),
+        sum(|seen| seen.stalled),
+        sum(|seen| seen.refused),
+        sum(|seen| seen.forewarned),
+        sum(|seen| seen.overspent.into()),
         sum(|seen| seen.resized),
         sum(|seen| seen.grown.into())
     );
@@ -76,8 +83,15 @@ fn no_seed_breaks_an_invariant() {
     assert!(sum(|seen| seen.ready.into()) as u64 * 3 > count, "most pools do not become ready");
     assert!(sum(|seen| seen.returned) > sum(|seen| seen.failed), "most tasks fail");
     assert!(sum(|seen| seen.replaced) as u64 * 6 > count, "hardly a machine is replaced");
+    assert!(sum(|seen| seen.stalled) as u64 * 200 > count, "hardly a stall is reported");
     assert!(sum(|seen| seen.resized) as u64 * 6 > count, "hardly a size is reached");
     assert!(sum(|seen| seen.grown.into()) as u64 * 20 > count, "hardly a pool grows");
+    assert!(sum(|seen| seen.refused) as u64 * 2 > count, "hardly an offer is refused");
+    assert!(sum(|seen| seen.forewarned) as u64 * 6 > count, "hardly a machine ends after a notice");
+    assert!(sum(|seen| seen.overspent.into()) as u64 * 30 > count, "hardly a pool ends at its budget");
+    assert!(sum(|seen| seen.calls.made) as u64 > count, "hardly a task calls");
+    assert!(sum(|seen| seen.calls.helped) as u64 * 4 > count, "hardly a call runs in the wait of its caller");
+    assert!(sum(|seen| seen.calls.aside) as u64 * 20 > count, "hardly a call runs beside its caller");
     assert!(sum(|seen| seen.failed) > 0, "no task fails: there are no faults");
 }
 
@@ -268,6 +282,55 @@ impl Fate for CutAfter {
 }
 
 impl Script for CutAfter {}
+
+/// The first task of a gang to begin returns; the others wait for ever, and say where.
+#[derive(Debug)]
+struct Unmet;
+
+impl Fate for Unmet {
+    fn work(&self, _: &[u8], run: u32) -> Work {
+        match run {
+            1 => Work::Return(Duration::from_secs(60)),
+            _ => Work::UntilInterrupted,
+        }
+    }
+}
+
+impl Script for Unmet {}
+
+#[tokio::test(start_paused = true)]
+async fn a_gang_that_makes_no_progress_is_reported_once_and_goes_on_until_it_is_cancelled() {
+    let provider = FakeProvider::new(Arc::new(Unmet));
+    let world = plugin("world").joins_world();
+    let pool = Pool::builder().provider(provider.clone()).nodes(3).plugin(world).start().await.unwrap();
+    let mut events = pool.events();
+    let began = tokio::time::Instant::now();
+    let handles = pool.submit_all(call::<Echo>(1).into_task().unwrap()).await.unwrap();
+    let mut reports = Vec::new();
+    let listen = async {
+        while let Some(item) = events.next().await {
+            let EventItem::Event(event) = item else { continue };
+            match &*event {
+                PoolEvent::GangStalled { .. } => reports.push((began.elapsed(), Arc::clone(&event))),
+                PoolEvent::TaskFailed { error, .. } => panic!("{error}"),
+                _ => {}
+            }
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(4 * 3600), listen).await.unwrap_err();
+    assert_eq!(reports.len(), 1, "{reports:?}");
+    let (after, report) = &reports[0];
+    let PoolEvent::GangStalled { entry, payload, silent, message, stacks, .. } = &**report else { unreachable!() };
+    // A rank returned after a minute.
+    assert!((660..666).contains(&after.as_secs()) && *silent == Duration::from_secs(600), "{after:?} {silent:?}");
+    assert_eq!((entry.as_str(), payload.as_str(), stacks.len()), ("f", "a.py", 2));
+    let there = message.matches("was in `work` (fake.py:1)").count();
+    assert!(message.starts_with("no rank of the gang made progress for 600s: rank ") && there == 2, "{message}");
+    assert_eq!(pool.status().generation.0, 1, "nothing was ended");
+    drop(handles);
+    pool.shutdown(Duration::from_secs(60)).await.unwrap();
+    assert!(provider.machines().is_empty(), "{:?}", provider.machines());
+}
 
 /// One connection of node 0 is cut, at one frame.
 #[derive(Debug)]

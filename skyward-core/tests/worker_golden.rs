@@ -2,9 +2,12 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "the helpers of tests are not tests themselves")]
 
+use std::collections::BTreeMap;
+
 use bytes::Bytes;
 use serde_json::Value;
 use skyward_core::payload::TraceContext;
+use skyward_core::worker::calls::{CallFrame, FromCaller, ToCaller};
 use skyward_core::worker::codec::{Decoder, Frame};
 use skyward_core::worker::message::{Awaited, FromAgent, FromWorker, Signal, ToAgent, ToWorker, WorkerHello};
 
@@ -30,13 +33,14 @@ fn every_frame_is_encoded_and_decoded_as_the_node_does() {
         assert!(!decoder.is_mid_frame(), "{}", golden.name);
         assert_eq!(frame.body, unhex(&golden.body_hex), "{}", golden.name);
         match golden.direction.as_str() {
-            "client_to_agent" | "client_to_worker" => {
+            "client_to_agent" | "client_to_worker" | "client_to_calls" => {
                 let (head, body) = encode(golden, frame.body.clone());
                 let mut encoded = Frame::prefix(&head, body.len()).unwrap().to_vec();
                 encoded.extend_from_slice(&body);
                 assert_eq!(encoded, bytes, "{}", golden.name);
             }
             "agent_to_client" => check_agent(golden, frame),
+            "calls_to_client" => check_calls(golden, frame),
             _ => check_worker(golden, frame),
         }
     }
@@ -60,6 +64,7 @@ fn encode(golden: &Golden, body: Bytes) -> (Vec<u8>, Bytes) {
         7 => ToAgent::Logs { generation: number(1), worker: small(2), stdout: number(3), stderr: number(4) }.encode(),
         8 => ToAgent::Shutdown { request: number(1), grace: float(2) }.encode(),
         9 => ToAgent::Recall { generation: number(1), worker: small(2), pid: small(3), upto: number(4) }.encode(),
+        10 => ToAgent::Watch { command: serde_json::from_value(head[1].clone()).unwrap() }.encode(),
         65 => {
             let streams: Vec<(u64, u64, u64)> = serde_json::from_value(head[4].clone()).unwrap();
             let awaited = |(run, arrived, granted)| Awaited { run, arrived, granted };
@@ -69,17 +74,34 @@ fn encode(golden: &Golden, body: Bytes) -> (Vec<u8>, Bytes) {
         66 => ToWorker::Load { slot: small(1), digest: head[2].as_str().unwrap(), body }.encode(),
         67 => {
             let (run, slot, acknowledged, granted) = (number(1), small(2), number(3), number(4));
-            let gang = head.get(6).is_none_or(|gang| gang == true);
+            let gang = head.get(6).and_then(|gang| serde_json::from_value(gang.clone()).unwrap());
+            let depth = head.get(7).map_or(0, |depth| depth.as_u64().unwrap() as u32);
             let trace = head[5].as_array().map(|fields| {
                 let text = |at: usize| fields[at].as_str().unwrap();
                 TraceContext::new(text(0)).unwrap().with_state(text(1)).unwrap()
             });
-            ToWorker::Run { run, slot, acknowledged, granted, trace: trace.as_ref(), gang, args: body }.encode()
+            ToWorker::Run { run, slot, acknowledged, granted, trace: trace.as_ref(), gang, depth, args: body }.encode()
         }
+        129 => ToCaller::hello(number(2), number(3)),
+        130 => {
+            let ok = head[3].as_bool().unwrap();
+            ToCaller::Outcome { call: number(2), ok, micros: number(4), body }.encode(number(1))
+        }
+        131 => {
+            let within = CallFrame { run: number(3), help: number(4) };
+            let (depth, aside) = (small(5), head[6].as_bool().unwrap());
+            ToCaller::Help { help: number(2), within, depth, aside, body }.encode(number(1))
+        }
+        132 => ToCaller::CancelHelp { help: number(2) }.encode(number(1)),
+        133 => ToCaller::ack(number(1)),
         68 => ToWorker::Ack { sequence: number(1) }.encode(),
         69 => ToWorker::Credit(Awaited { run: number(1), granted: number(2), arrived: number(3) }).encode(),
         70 => ToWorker::Cancel { run: number(1) }.encode(),
         71 => ToWorker::Bye.encode(),
+        73 => {
+            let text = |at: usize| head[at].as_str().unwrap();
+            ToWorker::Notice { kind: text(1), seconds: float(2), words: text(3) }.encode()
+        }
         other => panic!("{}: message {other} is not one that the client sends", golden.name),
     }
     .unwrap()
@@ -120,6 +142,42 @@ fn check_agent(golden: &Golden, frame: Frame) {
         FromAgent::Stacks { generation, worker, text } => {
             assert_eq!((generation, worker, &text[..]), (1, 0, &unhex(&golden.body_hex)[..]));
         }
+        FromAgent::Calls { generation, worker, pid, path } => {
+            assert_eq!((generation, worker, pid, path.as_str()), (1, 0, 4243, head[4].as_str().unwrap()));
+        }
+        FromAgent::Notice { kind, seconds, words } => {
+            assert_eq!((kind.as_str(), seconds, words.as_str()), ("preempted", 120.0, head[3].as_str().unwrap()));
+        }
+    }
+}
+
+fn check_calls(golden: &Golden, frame: Frame) {
+    let message = FromCaller::decode(frame.clone()).unwrap_or_else(|error| panic!("{}: {error}", golden.name));
+    let number = |at: usize| golden.head[at].as_u64().unwrap();
+    match message {
+        FromCaller::Hello(hello) => {
+            assert_eq!((hello.version, hello.pid, hello.generation, hello.rank), (2, 4243, 1, 0));
+            assert_eq!(hello.received, number(5));
+        }
+        FromCaller::Submit { n, call, frame: of, options, body } => {
+            assert_eq!((n, call, of.run, of.help), (number(1), number(2), number(3), number(4)));
+            let said = golden.head[5].get("timeout").and_then(Value::as_f64);
+            assert_eq!(options.timeout.map(|timeout| timeout.as_secs_f64()), said);
+            assert_eq!(body, frame.body);
+        }
+        FromCaller::Wait { n, frame } => assert_eq!((n, frame.run, frame.help), (number(1), number(2), number(3))),
+        FromCaller::Waited { n } => assert_eq!(n, number(1)),
+        FromCaller::Helped { n, help, micros, value } => {
+            assert_eq!((n, help, micros), (number(1), number(2), number(3)));
+            assert_eq!(value, frame.body);
+        }
+        FromCaller::HelpFailed { n, help, micros, failure } => {
+            assert_eq!((n, help, micros), (number(1), number(2), number(3)));
+            assert!(!failure.kind.is_empty());
+        }
+        FromCaller::Refuse { n, help } => assert_eq!((n, help), (number(1), number(2))),
+        FromCaller::Drop { n, call } => assert_eq!((n, call), (number(1), number(2))),
+        FromCaller::Ack { received } => assert_eq!(received, number(1)),
     }
 }
 
@@ -134,13 +192,18 @@ fn check_worker(golden: &Golden, frame: Frame) {
             assert!(failure.is_none_or(|failure| failure.kind == "hook" && failure.plugin.is_some()));
         }
         FromWorker::Result { end, .. } => {
-            assert_eq!((end.sequence, end.run, end.stdout, end.stderr, end.micros), (42, 9, 100, 0, 250));
+            let said: Vec<u64> = head.as_array().unwrap()[1..].iter().map(|one| one.as_u64().unwrap()).collect();
+            assert_eq!([end.sequence, end.run, end.stdout, end.stderr, end.micros], said[..]);
         }
         FromWorker::Failure { end, failure } => {
             assert_eq!(end.sequence, 42);
             assert_eq!(failure.kind, "exception");
         }
         FromWorker::Item { run, index, value } => assert_eq!((run, index, &value[..]), (9, 0, &[1][..])),
+        FromWorker::Report { sequence, run, value } => {
+            assert_eq!((sequence, run), (44, 9));
+            assert_eq!(skyward_core::payload::value::decode::<BTreeMap<String, f64>>(&value).unwrap()["loss"], 0.5);
+        }
     }
 }
 

@@ -13,7 +13,7 @@ use skyward::error::{Error, ErrorKind};
 use skyward::payload::{Output, Payload, PendingCompute, RetryPolicy, Streaming};
 use skyward::plugin::{Hook, HookKind, Plugin};
 use skyward::pool::{ComputePool, ComputePoolExt, Pool};
-use skyward::provider::{Docker, Host, Hosts, Local};
+use skyward::provider::{Docker, Host, Hosts, Local, Market};
 use skyward::remote::ssh::{HostKeys, Key};
 use skyward::spec::{ClusterInfo, Limits};
 use tokio::runtime::Handle;
@@ -21,7 +21,7 @@ use tokio::time::{Instant, timeout};
 
 use crate::freeze::freeze;
 use crate::recorder::{Recorder, say, tell_retries};
-use crate::words::{Answer, LEASE, Line, Provider, Script};
+use crate::words::{Answer, END_OF_INSTANCES, LEASE, Line, Provider, START_OF_INSTANCES, Script};
 
 /// Plays the script; the exit code says only whether it could be read.
 pub(crate) async fn play(script: &str) -> ExitCode {
@@ -33,13 +33,21 @@ pub(crate) async fn play(script: &str) -> ExitCode {
         }
     };
     let mut limits = Limits::default();
-    limits.start = Duration::from_secs(20);
-    limits.shutdown = Duration::from_secs(10);
+    let (start, end) = match script.provider {
+        Provider::Aws { .. } => (START_OF_INSTANCES, END_OF_INSTANCES),
+        Provider::Local | Provider::Docker { .. } | Provider::Ssh { .. } => (20_000, 10_000),
+    };
+    limits.start = Duration::from_millis(start);
+    limits.shutdown = Duration::from_millis(end);
     limits.grace = Duration::from_millis(300);
     limits.hooks = Duration::from_secs(10);
     limits.lease = Duration::from_millis(LEASE);
+    let Some(provider) = provider(&script.provider, script.slots) else { return ExitCode::FAILURE };
     let builder = Pool::builder().nodes(script.nodes).workers_per_node(script.workers_per_node).limits(limits);
-    let builder = builder.shared_provider(provider(&script.provider, script.slots));
+    let builder = builder.shared_provider(provider);
+    // These alone are taken back.
+    let is_spot = matches!(script.provider, Provider::Aws { .. });
+    let builder = if is_spot { builder.market(Market::Spot) } else { builder };
     let builder = if script.joined { builder.plugin(Sockets { hangs: script.hangs }) } else { builder };
     let mut retries = None;
     let ended = builder
@@ -95,7 +103,7 @@ pub(crate) async fn warm(wanted: &str) -> ExitCode {
 /// The provider that is named, if it can be read.
 pub(crate) fn read(wanted: &str) -> Option<Arc<dyn skyward::provider::Provider>> {
     match serde_json::from_str(wanted) {
-        Ok(wanted) => Some(provider(&wanted, 1)),
+        Ok(wanted) => provider(&wanted, 1),
         Err(error) => {
             eprintln!("the provider cannot be read: {error}");
             None
@@ -103,9 +111,9 @@ pub(crate) fn read(wanted: &str) -> Option<Arc<dyn skyward::provider::Provider>>
     }
 }
 
-/// Where the machines come from.
-fn provider(wanted: &Provider, slots: u32) -> Arc<dyn skyward::provider::Provider> {
-    match wanted {
+/// Where the machines come from, unless this program was built without it.
+fn provider(wanted: &Provider, slots: u32) -> Option<Arc<dyn skyward::provider::Provider>> {
+    Some(match wanted {
         Provider::Local => Arc::new(Local::default()),
         Provider::Docker { image, label, bind } => {
             Arc::new(Docker::new(image).label(&label.0, &label.1).bind(&bind.0, &bind.1))
@@ -118,7 +126,17 @@ fn provider(wanted: &Provider, slots: u32) -> Arc<dyn skyward::provider::Provide
                 .host_keys(HostKeys::pinned(&host.host_key))
                 .slots(slots)
         }))),
-    }
+        #[cfg(feature = "aws")]
+        Provider::Aws { subnets, ssh_port } => {
+            use skyward::provider::{Addressing, Aws};
+            Arc::new(Aws::new().subnets(subnets).addressing(Addressing::Private).ssh_port(*ssh_port))
+        }
+        #[cfg(not(feature = "aws"))]
+        Provider::Aws { .. } => {
+            eprintln!("this program was built without the feature `aws`");
+            return None;
+        }
+    })
 }
 
 struct Caller {
@@ -289,7 +307,9 @@ impl Caller {
         let call = call.timeout(Duration::from_secs(2));
         match self.script.provider {
             Provider::Local => call,
-            Provider::Docker { .. } | Provider::Ssh { .. } => call.queue_timeout(Duration::from_secs(12)),
+            Provider::Docker { .. } | Provider::Ssh { .. } | Provider::Aws { .. } => {
+                call.queue_timeout(Duration::from_secs(12))
+            }
         }
     }
 

@@ -40,6 +40,8 @@ pub(crate) enum Provider {
     Docker { image: String, label: (String, String), bind: (String, String) },
     /// These hosts.
     Ssh { hosts: Vec<Host> },
+    /// Instances in these subnets, reached by their private addresses. The account, its region and where it is called are in the client's environment.
+    Aws { subnets: Vec<String>, ssh_port: u16 },
 }
 
 /// A host that is reached by SSH.
@@ -92,5 +94,9 @@ pub(crate) enum Answer {
     Left,
 }
 
+/// How long the start of a pool of instances may take, in milliseconds.
+pub(crate) const START_OF_INSTANCES: u64 = 90_000;
+/// How long its end may take, in milliseconds.
+pub(crate) const END_OF_INSTANCES: u64 = 60_000;
 /// How long a node lives without a word from its client, in milliseconds.
 pub(crate) const LEASE: u64 = 3000;

@@ -89,6 +89,13 @@ impl User {
         names.filter(|name| name.starts_with("p-")).collect()
     }
 
+    /// Whether the folder of some pool has the folder of a machine, beside the record of the pool.
+    pub(crate) fn has_a_machine(&self) -> bool {
+        let is_machine = |entry: fs::DirEntry| entry.file_type().is_ok_and(|kind| kind.is_dir());
+        let entries = |pool: String| fs::read_dir(self.root.join("run").join(pool)).into_iter().flatten().flatten();
+        self.machines().into_iter().any(|pool| entries(pool).any(is_machine))
+    }
+
     #[track_caller]
     pub(crate) fn assert_nothing_left(&self, pool: &PoolId) {
         assert_eq!(processes_of(pool), Vec::<String>::new());

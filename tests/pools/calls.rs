@@ -48,6 +48,15 @@ async fn calls_reach_every_target() {
         .unwrap();
 }
 
+#[skyward::compute(python = "tests/ui/payloads/train.py")]
+fn later(epochs: u32) -> u32;
+
+#[tokio::test]
+async fn a_declared_coroutine_is_awaited() {
+    let result = pool(1).scope(async |pool| later(3).run(pool).await).await;
+    assert_eq!(result.unwrap(), 3);
+}
+
 #[tokio::test]
 async fn map_keeps_the_order_and_unordered_gives_each_index_once() {
     pool(2)

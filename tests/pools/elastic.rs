@@ -38,7 +38,7 @@ async fn told(events: &mut Events) -> Vec<String> {
     while let Ok(Some(EventItem::Event(event))) = tokio::time::timeout(Duration::from_millis(1), events.next()).await {
         match &*event {
             PoolEvent::NodeJoined { node, .. } => all.push(format!("{node} joined")),
-            PoolEvent::NodeLeaving { node } => all.push(format!("{node} leaves")),
+            PoolEvent::NodeLeaving { node, .. } => all.push(format!("{node} leaves")),
             PoolEvent::NodeGone { node, .. } => all.push(format!("{node} gone")),
             PoolEvent::Resized { nodes, .. } => all.push(format!("now {nodes}")),
             _ => {}

@@ -4,14 +4,24 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "the helpers of tests are not tests themselves")]
 
 mod backpressure;
+mod budget;
 mod calls;
 mod cleanup;
 #[path = "../common/mod.rs"]
 mod common;
 mod elastic;
 mod failures;
+mod joblib;
 mod joined_world;
+mod nested;
 mod nodes;
+mod notices;
 mod reconnect;
 mod recovery;
+mod rehearsal;
+mod reports;
+#[allow(dead_code, reason = "a rehearsal is asked for its pool alone")]
+#[path = "../common/traces.rs"]
+mod traces;
+mod values;
 mod worlds;

@@ -1,8 +1,10 @@
 //! What is ended while it runs, with real Python: gangs that make no progress, tasks whose caller does not wait any more.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use crate::common::{limits, processes_of, python};
+use crate::common::scene::Folder;
+use crate::common::{limits, processes_of, python, soon};
 use skyward::error::{Cause, ErrorKind, WorkerExit};
 use skyward::event::{EventItem, Events, PoolEvent};
 use skyward::ids::{Rank, TaskId};
@@ -47,6 +49,47 @@ async fn a_rank_that_never_enters_the_barrier_is_told_by_the_stacks_of_all() {
 }
 
 #[tokio::test]
+async fn a_rank_that_never_enters_the_barrier_is_reported_once_and_the_gang_goes_on() {
+    let folder = Folder::new();
+    let barrier: PendingCompute<u32> = python(
+        "import os, time\nimport skyward as sky\n\ndef meet(folder):\n    while not os.path.exists(f'{folder}/go'):\n        time.sleep(0.01)\n\ndef elsewhere(folder):\n    meet(folder)\n\ndef f(folder):\n    rank = sky.instance_info().global_worker_index\n    elsewhere(folder) if rank == 1 else meet(folder)\n    return rank\n",
+    )
+    .arg("folder", folder.path.to_str().unwrap().to_owned())
+    .into();
+    let mut limits = limits();
+    limits.stall_report = Duration::from_secs(2);
+    let pool = Pool::builder().nodes(2).limits(limits).plugin(plugin("world").joins_world()).start().await.unwrap();
+    let mut events = pool.events();
+    let running = tokio::spawn({
+        let pool = pool.clone();
+        async move { barrier.broadcast(&pool).await }
+    });
+    let report = soon("it is reported", reported(&mut events)).await;
+    let PoolEvent::GangStalled { entry, payload, silent, message, stacks, .. } = &*report else { unreachable!() };
+    assert!(entry == "f" && payload == "payload.py" && silent.as_secs() == 2, "{report:?}");
+    let places = message.strip_prefix("no rank of the gang made progress for 2s: rank 0 was in ").unwrap();
+    assert_eq!(places.matches("`meet` (payload.py:").count(), 2, "{message}");
+    let ranks: Vec<Rank> = stacks.iter().map(|one| one.rank).collect();
+    assert!(ranks == [Rank(0), Rank(1)] && stacks[1].text.contains("in elsewhere"), "{stacks:?}");
+    let again = tokio::time::timeout(Duration::from_secs(6), reported(&mut events)).await;
+    assert!(again.is_err(), "{again:?}");
+    folder.open("go");
+    let returned = soon("it returns", running).await.unwrap().unwrap();
+    assert_eq!((returned, pool.status().generation.0), (vec![0, 1], 1), "the question has not disturbed it");
+    pool.shutdown(Duration::from_secs(20)).await.unwrap();
+}
+
+/// The next report of a gang without progress.
+async fn reported(events: &mut Events) -> Arc<PoolEvent> {
+    loop {
+        match events.next().await.unwrap() {
+            EventItem::Event(event) if matches!(*event, PoolEvent::GangStalled { .. }) => return event,
+            _ => {}
+        }
+    }
+}
+
+#[tokio::test]
 async fn a_long_computation_that_says_so_is_left_alone() {
     let silent: PendingCompute<bool> = python(
         "import time\nimport skyward as sky\ndef f():\n    end = time.monotonic() + 8\n    while time.monotonic() < end:\n        time.sleep(0.05)\n        if sky.is_head:\n            sky.progress()\n    return True\n",
@@ -67,8 +110,9 @@ async fn a_stream_whose_reader_takes_its_time_is_no_stall() {
     watched(Duration::from_secs(1))
         .scope(async |pool| {
             let streams = many.broadcast(pool).await?;
-            // Both have filled their windows, and wait for their readers.
-            tokio::time::sleep(Duration::from_secs(3)).await;
+            // Both have filled their windows, and wait for their readers: for longer than ranks get
+            // to say where they are.
+            tokio::time::sleep(Duration::from_secs(8)).await;
             for stream in streams {
                 assert_eq!(stream.collect().await?, (0..40).collect::<Vec<u32>>());
             }

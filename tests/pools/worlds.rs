@@ -1,13 +1,14 @@
 //! A joined world of real frameworks: what happens to all when one is lost.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::common::{limits, python};
 use skyward::error::{ErrorKind, WorkerExit};
 use skyward::event::{EventItem, PoolEvent};
-use skyward::payload::PendingCompute;
+use skyward::payload::{Payload, PendingCompute, Source};
 use skyward::pool::{ComputePool, Pool};
-use skyward::prelude::plugins;
+use skyward::prelude::{Image, plugins};
 
 /// Gives the generation, and the sum of all ranks counted from 1.
 const SUM: &str = "import numpy as np\nimport skyward as sky\nfrom jax.experimental import multihost_utils\ndef f():\n    info = sky.instance_info()\n    ranks = multihost_utils.process_allgather(np.array([info.global_worker_index + 1.0]))\n    return info.generation, float(ranks.sum())\n";
@@ -43,6 +44,67 @@ async fn a_jax_world_survives_the_loss_of_a_rank_as_its_next_generation() {
                 }
             }
             assert_eq!(generations, 1);
+            Ok(())
+        })
+        .await
+        .unwrap();
+}
+
+/// The same by the decorator alone: no plugin is in these pools.
+const DECORATED: &str = r#"
+import os
+
+import skyward as sky
+
+
+@sky.integrations.jax
+def f(lose: bool) -> tuple[int, float, str | None]:
+    import numpy as np
+    from jax.experimental import multihost_utils
+
+    info = sky.instance_info()
+    if lose and info.global_worker_index == 1:
+        os._exit(9)
+    ranks = multihost_utils.process_allgather(np.array([info.global_worker_index + 1.0]))
+    return info.generation, float(ranks.sum()), info.network.interface
+"#;
+
+fn decorated(lose: bool) -> PendingCompute<(u64, f64, Option<String>)> {
+    let source = Source::file("decorated.py", DECORATED, "f").joining("jax");
+    Payload::new(Arc::new(source)).arg("lose", lose).into()
+}
+
+#[tokio::test]
+async fn a_payload_that_joins_by_its_decorator_makes_its_pool_a_world_that_survives_the_loss_of_a_rank() {
+    let limits = limits();
+    Pool::builder()
+        .nodes(2)
+        .limits(limits)
+        .image(Image::new().pip(["jax"]))
+        .payload_of(&decorated(false))
+        .scope(async |pool| {
+            let met = |generation: u64| vec![(generation, 3.0, Some("lo".to_owned())); 2];
+            assert_eq!(decorated(false).broadcast(pool).await?, met(1));
+            let error = decorated(true).broadcast(pool).await.unwrap_err();
+            assert_eq!((error.kind(), error.exit()), (ErrorKind::WorkerExited, Some(&WorkerExit::Code(9))), "{error}");
+            assert_eq!(decorated(false).broadcast(pool).await?, met(2));
+            Ok(())
+        })
+        .await
+        .unwrap();
+}
+
+#[tokio::test]
+async fn a_payload_that_joins_by_its_decorator_is_refused_where_the_pool_was_not_told() {
+    Pool::builder()
+        .nodes(2)
+        .limits(limits())
+        .scope(async |pool| {
+            let error = decorated(false).broadcast(pool).await.unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Remote, "{error}");
+            let text = error.to_string();
+            assert!(text.contains("the payload's decorator joins 2 workers into one world"), "{text}");
+            assert!(text.contains("`.payload::<…>()`") && text.contains("`plugins::jax()`"), "{text}");
             Ok(())
         })
         .await

@@ -9,9 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from . import integrations
+    from ._calls.errors import CallError, RemoteError, WorkerLost
+    from ._calls.future import Future, as_completed, wait
+    from ._calls.options import Retry, map, options, submit
     from ._cluster import Accelerator, InstanceInfo, Network, Peer, instance_info
+    from ._notices import notice, on_notice
     from ._output import compute, function, redirect_output, silent, stderr, stdout
+    from ._plan import PlanError, same_plan
     from ._progress import progress
+    from ._report import report
     from ._shard import is_head, shard
     from ._trace import trace_context
 
@@ -19,21 +25,36 @@ __version__ = "0.1.0"
 
 __all__ = [
     "Accelerator",
+    "CallError",
+    "Future",
     "InstanceInfo",
     "Network",
     "Peer",
+    "PlanError",
+    "RemoteError",
+    "Retry",
+    "WorkerLost",
+    "as_completed",
     "compute",
     "function",
     "instance_info",
     "integrations",
     "is_head",
+    "map",
+    "notice",
+    "on_notice",
+    "options",
     "progress",
     "redirect_output",
+    "report",
+    "same_plan",
     "shard",
     "silent",
     "stderr",
     "stdout",
+    "submit",
     "trace_context",
+    "wait",
 ]
 
 _HOMES = {
@@ -41,17 +62,32 @@ _HOMES = {
     "InstanceInfo": "_cluster",
     "Network": "_cluster",
     "Peer": "_cluster",
+    "PlanError": "_plan",
     "instance_info": "_cluster",
     "is_head": "_shard",
     "shard": "_shard",
+    "notice": "_notices",
+    "on_notice": "_notices",
     "compute": "_output",
     "function": "_output",
     "progress": "_progress",
     "redirect_output": "_output",
+    "report": "_report",
+    "same_plan": "_plan",
     "silent": "_output",
     "stderr": "_output",
     "stdout": "_output",
     "trace_context": "_trace",
+    "CallError": "_calls.errors",
+    "Future": "_calls.future",
+    "RemoteError": "_calls.errors",
+    "Retry": "_calls.options",
+    "WorkerLost": "_calls.errors",
+    "as_completed": "_calls.future",
+    "map": "_calls.options",
+    "options": "_calls.options",
+    "submit": "_calls.options",
+    "wait": "_calls.future",
 }
 
 

@@ -10,6 +10,7 @@ from functools import cached_property
 from typing import Any
 
 from . import _state
+from ._network import interface_of
 
 
 @dataclass(frozen=True)
@@ -31,7 +32,7 @@ class Accelerator:
 
 @dataclass(frozen=True)
 class Network:
-    """The network between the nodes; `interface` is its name on this node, where it is known."""
+    """The network between the nodes; `interface` is what carries this node's address, where one of this host's does."""
 
     interface: str | None = None
 
@@ -60,6 +61,8 @@ class InstanceInfo:
     accelerator: Accelerator | None = None
     network: Network = field(default_factory=Network)
     generation: int = 0
+    joined: bool = False
+    """Whether the pool knows all workers as one world: they start and end together."""
 
     @property
     def global_worker_index(self) -> int:
@@ -94,7 +97,6 @@ class InstanceInfo:
             OSError: the file of the peers cannot be read.
         """
         accelerator = cluster.get("accelerator")
-        network = cluster.get("network") or {}
         known = {name: cluster[name] for name in _PLAIN if cluster.get(name) is not None}
         return cls(
             **known,
@@ -102,7 +104,7 @@ class InstanceInfo:
             accelerator=Accelerator(**{k: accelerator[k] for k in ("kind", "count", "memory_gib") if k in accelerator})
             if accelerator
             else None,
-            network=Network(network.get("interface")),
+            network=Network(interface_of(known["addr"]) if "addr" in known else None),
         )
 
 
@@ -129,6 +131,7 @@ _PLAIN = (
     "job_id",
     "addr",
     "generation",
+    "joined",
 )
 
 _cached: tuple[Mapping[str, Any] | None, InstanceInfo] | None = None

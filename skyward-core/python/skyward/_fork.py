@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 # isort: off
-import _signal  # type: ignore[import-not-found]
+import _signal  # type: ignore[import-not-found, unused-ignore]
 
 # isort: on
 import os
@@ -28,16 +28,23 @@ class Forks:
     A signal that reaches a child inside `fork` is forgotten by CPython, which clears what was noted for a handler.
     A blocked one stays pending in the kernel until the child has default handlers.
 
-    An exception that a handler raises in one of the callbacks would be printed, and lost. The frame that a handler
-    gets says whether it has interrupted one of them.
+    An exception that a handler raises in one of the callbacks would be printed, and lost; so would one that it raises
+    in the function that Python calls with what it cannot raise. The frames that a handler interrupts say whether it
+    has interrupted one of them.
     """
 
-    def __init__(self, handlers: Mapping[int, object], detach: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        handlers: Mapping[int, object],
+        detach: Callable[[], None],
+        unraisable: Callable[[sys.UnraisableHookArgs], None] | None = None,
+    ) -> None:
         """Register the callbacks, for the rest of this process's life.
 
         Args:
             handlers: the handlers of the worker. A child keeps those that the payload has set.
             detach: gives up what belongs to the worker alone, in a child.
+            unraisable: the worker's `sys.unraisablehook`.
         """
         self._handlers = handlers
         self._detach = detach
@@ -45,13 +52,19 @@ class Forks:
         self._deferred = False
         callbacks = (self._before, self._after_in_parent, self._restore, send_again)
         self._codes = {callback.__code__ for callback in callbacks}
+        if unraisable is not None:
+            self._codes.add(unraisable.__code__)
         os.register_at_fork(
             before=self._before, after_in_parent=self._after_in_parent, after_in_child=self._after_in_child
         )
 
     def is_within(self, frame: FrameType | None) -> bool:
-        """Whether a signal interrupted one of the callbacks."""
-        return frame is not None and frame.f_code in self._codes
+        """Whether a signal interrupted one of the callbacks, or what they call."""
+        while frame is not None:
+            if frame.f_code in self._codes:
+                return True
+            frame = frame.f_back
+        return False
 
     def defer(self, frame: FrameType | None) -> bool:
         """Whether a signal interrupted one of the callbacks. Then it is sent again when the fork is over."""

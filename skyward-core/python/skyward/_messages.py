@@ -12,7 +12,8 @@ Count = Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)]
 """A number of something, an index or an offset."""
 Slot = Annotated[int, msgspec.Meta(ge=0, lt=_wire.SLOTS)]
 """The place of a payload among those that a worker keeps."""
-Seconds = Annotated[float, msgspec.Meta(ge=0, le=1e9)]
+MOST_SECONDS: Final = 1e9
+Seconds = Annotated[float, msgspec.Meta(ge=0, le=MOST_SECONDS)]
 """A deadline or a lease; the client sends 30 years where there is no limit."""
 _LINES: Final = 10_000_000
 
@@ -89,6 +90,13 @@ class Recall(msgspec.Struct, tag=_wire.RECALL, array_like=True):
     """Runs up to this number that have not begun must not begin."""
 
 
+class Watch(msgspec.Struct, tag=_wire.WATCH, array_like=True):
+    """Run a command that says when the machine will end."""
+
+    command: Annotated[list[str], msgspec.Meta(min_length=1)]
+    """The program and its arguments; no shell reads them."""
+
+
 class Cluster(msgspec.Struct):
     """The part of a start spec's cluster that the agent uses."""
 
@@ -158,7 +166,10 @@ class Run(msgspec.Struct, tag=_wire.RUN, array_like=True):
     """How many items of a stream may be sent; 0: it is none."""
     trace: tuple[str, str] | None = None
     """`traceparent` and `tracestate`, which may be empty."""
-    gang: bool = True
+    gang: tuple[Count, Count] | None = None
+    """The try at a gang, whose tasks run on all ranks at the same time: the number of its first task, and the try."""
+    depth: Annotated[int, msgspec.Meta(ge=1, le=_wire.DEEPEST)] | None = None
+    """Of a call, which a payload has submitted: the number of callers above it."""
 
 
 class Ack(msgspec.Struct, tag=_wire.ACK, array_like=True):
@@ -185,5 +196,13 @@ class Bye(msgspec.Struct, tag=_wire.BYE, array_like=True):
     """Leave the hooks and end."""
 
 
-ToAgent = Hello | Start | ReservePort | Signal | Stop | Ping | Logs | Shutdown | Recall
-ToWorker = Run | Attach | Load | Ack | Credit | Cancel | Bye | Adopt
+class Notice(msgspec.Struct, tag=_wire.NOTICE, array_like=True):
+    """The worker's machine will end."""
+
+    kind: str
+    seconds: Seconds
+    words: str
+
+
+ToAgent = Hello | Start | ReservePort | Signal | Stop | Ping | Logs | Shutdown | Recall | Watch
+ToWorker = Run | Attach | Load | Ack | Credit | Cancel | Bye | Adopt | Notice

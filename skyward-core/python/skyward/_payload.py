@@ -20,6 +20,7 @@ import msgspec
 
 from ._complaint import complain
 from ._messages import Source
+from ._notices import Function, notices
 
 
 class PayloadError(ImportError):
@@ -36,6 +37,8 @@ class Payload:
         self.main = source.main
         self.first_line = source.first_line
         self.files = dict(source.files)
+        self.on_notice: list[Function] = []
+        """What its modules have registered while they were imported."""
         self._function: Callable[..., Any] | None = None
         self._root = ""
         self._own_name = ""
@@ -51,7 +54,11 @@ class Payload:
             BaseException: whatever the payload's own top level raises.
         """
         if self._function is None:
-            self._function = self._load()
+            notices.loading = self.on_notice = []
+            try:
+                self._function = self._load()
+            finally:
+                notices.loading = None
         return self._function
 
     def owns(self, filename: str) -> bool:
@@ -194,6 +201,11 @@ def _is_taken(name: str) -> bool:
     return name in sys.modules or any(name in payload._modules for payload in _FINDER.payloads)
 
 
+def files() -> set[str]:
+    """The file names of the code of all payloads that are loaded."""
+    return {path for payload in _FINDER.payloads for path in payload.files}
+
+
 def adopt() -> None:
     """In a process that a payload started through `multiprocessing`: find the payloads' modules, as the worker does."""
     folder = os.environ.get("SKYWARD_PAYLOADS")
@@ -205,6 +217,51 @@ def adopt() -> None:
             payload = Payload(digest, source)
             payload._root, payload._own_name, payload._modules = root, own_name, modules
             _FINDER.payloads.append(payload)
+
+
+def reference(thing: Any) -> tuple[Callable[..., Any], tuple[str, str, str]] | None:
+    """How another worker finds a payload's module, function or class, for pickling; None for anything else.
+
+    The names of payloads' modules hold on one worker only: `_free` chooses them.
+    """
+    is_module = isinstance(thing, ModuleType)
+    module = thing.__name__ if is_module else getattr(thing, "__module__", None)
+    payload = next((payload for payload in _FINDER.payloads if module in payload._modules), None)
+    if payload is None or module is None:
+        return None
+    name = "" if is_module else thing.__qualname__
+    found: Any = sys.modules.get(module)
+    for part in name.split(".") if name else ():
+        found = getattr(found, part, None)
+    if found is not thing:
+        return None
+    return resolve, (payload.digest, module[len(payload._root) + 1 :], name)
+
+
+def resolve(digest: str, module: str, name: str) -> Any:
+    """What `reference` has named on another worker.
+
+    Args:
+        digest: the payload's.
+        module: the module's name below the payload's root; empty for the root.
+        name: the function or class in it; empty for the module.
+
+    Raises:
+        PayloadError: this worker does not have the payload, or it has no such name.
+        BaseException: whatever the module raises that is loaded.
+    """
+    payload = next((payload for payload in _FINDER.payloads if payload.digest == digest), None)
+    if payload is None:
+        raise PayloadError(f"{name or module} belongs to a payload that this worker does not have")
+    full = f"{payload._root}.{module}" if module else payload._root
+    __import__(full)
+    found: Any = sys.modules[full]
+    for part in name.split(".") if name else ():
+        try:
+            found = getattr(found, part)
+        except AttributeError:
+            raise PayloadError(f"{payload._modules[full]} has no {name} on this worker") from None
+    return found
 
 
 class _Finder:

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 from . import _fork, _state, _world
 from ._failure import failure_map, misfit, simple_failure
 from ._hooks import Hook, HookError, Stack
+from ._notices import notices
 from ._payload import Payload
 from ._trace import belong
 from ._values import Buffer, EncodeError, encode
@@ -19,11 +20,33 @@ class Stream(Protocol):
     """Where the items of a generator go."""
 
     def wait(self) -> bool:
-        """Wait until another item may be sent; False when the task was cancelled."""
+        """Wait until another item may be sent, or a notice has come; False when the task was cancelled."""
+        ...
+
+    def may_put(self) -> bool:
+        """Whether another item may be sent."""
         ...
 
     def put(self, parts: list[Buffer]) -> None:
         """Send an item."""
+        ...
+
+
+class Call(Protocol):
+    """A call that a payload has submitted: the runner has only loaded the payload that it belongs to."""
+
+    def __call__(self) -> Any:
+        """Decode it and run it."""
+        ...
+
+    def answer(self, value: Any) -> list[Buffer]:
+        """The answer of a function that has returned."""
+        ...
+
+    def fail(
+        self, error: BaseException, owned: Callable[[str], bool] | None = None
+    ) -> tuple[list[Buffer] | None, dict[str, Any]]:
+        """The answer of a function that has raised; None and a failure map where it has not begun."""
         ...
 
 
@@ -36,7 +59,8 @@ class Runner:
 
     `busy` is true only while code of the payload or of a hook runs: only then may an interrupt raise
     `KeyboardInterrupt`, because everything else here must not stop half way. Who raises it says so in `interrupted`.
-    An interrupt at another time is noted in `missed`, and `look` is called as soon as `busy` is true.
+    An interrupt at another time is noted in `missed`, and `look` is called as soon as `busy` is true; so it is when
+    a notice has come. `look` raises what is to be raised in the payload.
     """
 
     def __init__(self, hooks: list[Hook], look: Callable[[], None]) -> None:
@@ -53,6 +77,7 @@ class Runner:
         arguments: dict[str, Any],
         trace: tuple[str, str] | None,
         stream: Stream | None,
+        call: Call | None = None,
     ) -> tuple[list[Buffer] | None, dict[str, Any]]:
         """One call: the encoded result and an empty map, or None and the failure map."""
         if trace != self.trace:
@@ -66,12 +91,15 @@ class Runner:
                 # Not while busy: an interrupt must not come half way.
                 _world.show(_state.gang)
                 self.busy = True
-                if self.missed:
+                if self.missed or notices.pending:
                     self.look()
                 function = payload._function or payload.function()
                 if stack is not None:
                     stack.enter(self.hooks)
-                value = function(**arguments)
+                if payload.on_notice:
+                    for asked in payload.on_notice:
+                        notices.register(asked)
+                value = function(**arguments) if call is None else call()
                 if type(value) is CoroutineType:
                     value = _await(value)
                 if stream is not None:
@@ -79,12 +107,14 @@ class Runner:
                     value = None
                 if _fork.is_child:
                     _fork.end(None)
+                notices.forget()
                 if stack is not None:
                     self._leave(stack, None)
                 self.busy = False
-                return encode(value), {}
+                return encode(value) if call is None else call.answer(value), {}
             except BaseException as error:
                 self.busy = False
+                notices.forget()
                 if _fork.is_child:
                     _fork.end(error)
                 if stack is not None:
@@ -94,11 +124,12 @@ class Runner:
                     if failure is not None and not isinstance(error, Exception):
                         # The task ended as it was told, but what is around it is not as it was.
                         return None, failure_map(failure)
-                return None, self._failure(error, payload, function, arguments)
-        except KeyboardInterrupt as error:
-            # The interrupt came between two lines above.
+                return self._fail(error, payload, function, arguments, call)
+        except BaseException as error:
+            # An interrupt, or what a function has raised because of a notice, came between two lines above.
             self.busy = False
-            return None, self._failure(error, payload, function, arguments)
+            notices.forget()
+            return self._fail(error, payload, function, arguments, call)
 
     @staticmethod
     def _leave(stack: Stack, error: BaseException | None) -> None:
@@ -110,24 +141,53 @@ class Runner:
         """Send what a generator yields, as long as there is credit."""
         if not hasattr(type(value), "__next__"):
             raise EncodeError("the payload was called as a stream, so it must return a generator", value)
+        # Of the items that wait here all but the last came early: the generator went on because of a notice.
+        items: list[Any] = []
+        ended = False
         try:
-            while True:
+            while items or not ended:
                 self.busy = False
                 if not stream.wait():
                     raise Cancelled
                 self.busy = True
-                if self.missed:
-                    self.look()
                 try:
-                    item = next(value)
+                    if self.missed or notices.pending:
+                        self._look_at_yield(value, items)
+                    if not stream.may_put():
+                        continue
+                    if not items:
+                        items.append(next(value))
                 except StopIteration:
-                    return
+                    ended = True
+                    notices.forget()
+                    continue
                 self.busy = False
-                stream.put(encode(item))
+                stream.put(encode(items.pop(0)))
         finally:
             self.busy = True
             if type(value) is GeneratorType:
                 value.close()
+
+    def _look_at_yield(self, value: Any, items: list[Any]) -> None:
+        """Look at the connection while a generator waits: what a notice has to raise is raised at its `yield`."""
+        try:
+            self.look()
+        except Exception as error:
+            if type(value) is not GeneratorType or value.gi_frame is None:
+                raise
+            items.append(value.throw(error))
+
+    def _fail(
+        self,
+        error: BaseException,
+        payload: Payload,
+        function: Callable[..., Any] | None,
+        arguments: dict[str, Any],
+        call: Call | None,
+    ) -> tuple[list[Buffer] | None, dict[str, Any]]:
+        if call is None or function is None or self.interrupted:
+            return None, self._failure(error, payload, function, arguments)
+        return call.fail(error, payload.owns)
 
     def _failure(
         self,

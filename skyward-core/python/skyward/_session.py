@@ -16,7 +16,8 @@ import msgspec
 
 from . import _values, _wire
 from ._failure import simple_failure
-from ._messages import Ack, Adopt, Attach, Cancel, Credit, Load, Run, Source, ToWorker
+from ._messages import Ack, Adopt, Attach, Cancel, Credit, Load, Notice, Run, Source, ToWorker
+from ._notices import notices
 from ._payload import Payload
 from ._pipes import Opening, Pipes
 from ._values import Buffer
@@ -32,6 +33,9 @@ _SEND_BUFFER: Final = 1 << 20
 _PATIENCE: Final = 1 << 16
 """While an answer cannot be sent, tasks are still taken in up to this number, so that client and worker never wait
 for each other."""
+_MOST_REPORTS: Final = 256
+_MOST_REPORTED: Final = 16 << 20
+"""Reports that have not arrived, and their bytes, from which on a payload that reports waits."""
 _MOST_SKIPPED: Final = 1 << 20
 """Runs that a client may leave out, because nobody waits for them any more."""
 
@@ -44,9 +48,9 @@ class LostDescriptorsError(Exception):
     """The payload closed descriptors that belong to the worker."""
 
 
-Task = tuple[Run, Payload | None, dict[str, Any], dict[str, Any] | None]
-"""A `Run` that has arrived, its payload and arguments, and what to answer instead of running it. (A class costs
-more.)"""
+Task = tuple[Run, Payload | None, dict[str, Any] | Buffer, dict[str, Any] | None]
+"""A `Run` that has arrived, its payload, its arguments or the body of a call, and what to answer instead of running it.
+(A class costs more.)"""
 
 
 class Stream:
@@ -97,6 +101,9 @@ class Session:
         self._generation = generation
         self._sequence = 0
         self._retained: deque[tuple[int, int, list[Buffer], int]] = deque()
+        """Answers and reports that have not arrived: number, run (0: it is a report), frame and length."""
+        self._reports = self._reported = 0
+        """The reports among them, and their bytes."""
         self._listener = listener
         self._connection: socket.socket | Pipes | None = None
         self._opening: Opening | None = None
@@ -118,6 +125,7 @@ class Session:
         """Close the connection and the listener in a forked child, whose parent goes on with them."""
         self._poll = select.poll()
         self._greeted = False
+        notices.main = None
         # A generator that goes on in the child ends where it would wait for credit.
         self.cancelled = True
         connection, self._connection = self._connection, None
@@ -141,9 +149,9 @@ class Session:
             os.sched_yield()
         return poll()
 
-    def wait(self) -> None:
-        """Wait until something arrives, and take it in."""
-        self.attend(self._poll.poll())
+    def wait(self, longest: float | None = None) -> None:
+        """Wait until something arrives, for at most so many seconds, and take it in."""
+        self.attend(self._poll.poll(None if longest is None else longest * 1000))
 
     def pump(self) -> None:
         """Take in what has arrived, without waiting."""
@@ -170,6 +178,28 @@ class Session:
     def failure(self, run: int, out: int, err: int, micros: int, failure: dict[str, Any]) -> None:
         """Answer a run with a failure map."""
         self._finish(_wire.FAILURE, run, out, err, micros, [_encode(failure)])
+
+    def report(self, run: int, body: bytes) -> None:
+        """Send what a run has reported; 0: it belongs to none."""
+        sequence = self._next_sequence()
+        frame: list[Buffer] = [_wire.prefix([_wire.REPORT, sequence, run], len(body)), body]
+        # Wherever a signal handler of the payload raises, the number is taken if and only if the report is kept.
+        self._retained.append((sequence, 0, frame, len(body)))
+        self._sequence = sequence
+        self.retained_bytes += len(body)
+        self._reports += 1
+        self._reported += len(body)
+        self._send(frame)
+
+    def abandon(self) -> None:
+        """End the connection, over which a frame may have gone or come by half; the client connects again."""
+        self._sending = self._pumping = False
+        self._drop()
+
+    @property
+    def may_report(self) -> bool:
+        """Whether so few reports have not arrived that there may be more."""
+        return self._reports < _MOST_REPORTS and self._reported < _MOST_REPORTED
 
     def item(self, run: int, parts: list[Buffer]) -> None:
         """Send the next item of a run that streams.
@@ -198,21 +228,30 @@ class Session:
             failure = simple_failure("too_large", text)
             number, parts = _wire.FAILURE, [_encode(failure)]
             length = len(parts[0])
-        self._sequence = sequence = self._sequence + 1
+        sequence = self._next_sequence()
         head = _encode([number, sequence, run, out, err, micros])
         start = _wire.HEADER.pack(len(head), length)
         small = len(parts) == 1 and length < 1 << 16
         parts = [b"".join((start, head, parts[0]))] if small else [start + head, *parts]
         self._retained.append((sequence, run, parts, length))
+        self._sequence = sequence
         self.retained_bytes += length
         self._send(parts)
+
+    def _next_sequence(self) -> int:
+        """The number of the next answer or report, also where one was kept and its number was not noted."""
+        retained = self._retained
+        return max(self._sequence, retained[-1][0] if retained else 0) + 1
 
     def _acknowledge(self, sequence: int) -> None:
         retained = self._retained
         while retained and retained[0][0] <= sequence:
             _, run, _, length = retained.popleft()
             self.retained_bytes -= length
-            if self.streams:
+            if run == 0:
+                self._reports -= 1
+                self._reported -= length
+            elif self.streams:
                 self.streams.pop(run, None)
 
     def attend(self, events: list[tuple[int, int]]) -> None:
@@ -311,9 +350,11 @@ class Session:
                     text = f"run {message.run} came after run {self.received}"
                     raise _wire.ProtocolError(text, _wire.RUN)
             self.received = message.run
-            arguments: dict[str, Any] = {}
+            arguments: dict[str, Any] | Buffer = {}
             failure = None
-            if body != _EMPTY:
+            if message.depth is not None:
+                arguments = body if owned else bytes(body)
+            elif body != _EMPTY:
                 try:
                     arguments = (_values.decode_owned if owned else _values.decode)(body)
                     if type(arguments) is not dict:
@@ -339,6 +380,9 @@ class Session:
             self._cancel(message.run)
         elif type(message) is Load:
             self._load(message, body)
+        elif type(message) is Notice:
+            # Whoever looked at the connection tells the payload, once no frame is half read or half written.
+            notices.give(message.kind, message.seconds)
         else:
             self.leaving = True
 
@@ -464,6 +508,10 @@ class Session:
         return 0
 
     def _broken(self, error: OSError) -> None:
+        if error.errno is None:
+            # No system call has failed: a signal handler of the payload has raised, `TimeoutError` for one.
+            self.abandon()
+            raise error
         if error.errno in (errno.EBADF, errno.ENOTSOCK):
             self.lost = True
             raise LostDescriptorsError("that of its connection")

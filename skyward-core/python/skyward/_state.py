@@ -12,3 +12,12 @@ progress: int | None = None
 
 gang: bool = True
 """Whether all ranks run the task that runs at the same time; one that runs alone must not wait for the others."""
+
+worker: Any = None
+"""The `Worker` of this process, for what is imported only when it is needed; None outside of one."""
+
+depth: int = 0
+"""The number of callers above the task that runs; 0 unless it is a call."""
+
+attempt: tuple[int, int] | None = None
+"""The try at a gang that runs, the same on all ranks: the number of the gang's first task, and the try."""

@@ -15,6 +15,8 @@ MAX_HEAD: Final = 1 << 20
 MAX_FRAME: Final = 1 << 30
 SLOTS: Final = 256
 """Payloads that a worker keeps."""
+DEEPEST: Final = 64
+"""Callers above a call, at most."""
 HEADER: Final = struct.Struct("<II")
 
 # Client to agent.
@@ -27,6 +29,7 @@ PING: Final = 6
 LOGS: Final = 7
 SHUTDOWN: Final = 8
 RECALL: Final = 9
+WATCH: Final = 10
 
 # Agent to client.
 AGENT_HELLO: Final = 33
@@ -42,6 +45,8 @@ AGENT_BYE: Final = 42
 PROGRESS: Final = 43
 STACKS: Final = 44
 RECALLED: Final = 45
+AGENT_NOTICE: Final = 46
+CALLS: Final = 47
 
 # Client to worker.
 ATTACH: Final = 65
@@ -52,12 +57,35 @@ CREDIT: Final = 69
 CANCEL: Final = 70
 BYE: Final = 71
 ADOPT: Final = 72
+NOTICE: Final = 73
 
 # Worker to client.
 WORKER_HELLO: Final = 97
 RESULT: Final = 98
 FAILURE: Final = 99
 ITEM: Final = 100
+REPORT: Final = 101
+
+# Client to worker, over the connection of its calls.
+CALLS_ATTACH: Final = 129
+OUTCOME: Final = 130
+HELP: Final = 131
+CANCEL_HELP: Final = 132
+CALLS_ACK: Final = 133
+
+# Worker to client, over the connection of its calls.
+CALLS_HELLO: Final = 161
+SUBMIT: Final = 162
+WAIT: Final = 163
+WAITED: Final = 164
+HELPED: Final = 165
+HELP_FAILED: Final = 166
+REFUSE: Final = 167
+DROP: Final = 168
+WORKER_CALLS_ACK: Final = 169
+
+CALLS_ASKED: Final = 1 << 31
+"""What a worker adds to the index that it writes into the pipe `wake`, when it has calls for the client."""
 
 _SMALL: Final = 1 << 18
 """Size of the shared buffer. A frame that does not fit gets memory of its own."""
@@ -201,7 +229,7 @@ def _explain(packed: memoryview, error: Exception) -> ProtocolError:
     if not head or type(head[0]) is not int:
         return ProtocolError("a frame's head does not start with a message number")
     number = head[0]
-    if number in (HELLO, ATTACH) and len(head) > 1 and head[1] != PROTOCOL:
+    if number in (HELLO, ATTACH, CALLS_ATTACH) and len(head) > 1 and head[1] != PROTOCOL:
         return ProtocolError(other_version(head[1]), number)
     return ProtocolError(f"message {number} cannot be understood: {error}", number)
 

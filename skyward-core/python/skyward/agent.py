@@ -16,7 +16,8 @@ from typing import NoReturn
 
 from . import _wire
 from ._agent import tree
-from ._agent.loop import Agent, log
+from ._agent.log import log
+from ._agent.loop import Agent
 
 _USAGE = "usage: python -m skyward.agent --dir DIR --addr ADDR --lease SECONDS [--owner-pid PID]"
 

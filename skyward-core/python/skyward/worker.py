@@ -6,26 +6,35 @@ from __future__ import annotations
 from . import _bytecode
 
 # isort: on
-import _signal  # type: ignore[import-not-found]
+import _signal  # type: ignore[import-not-found, unused-ignore]
 import contextlib
 import os
 import signal
 import socket
 import struct
 import sys
+from _thread import _count as _thread_count  # type: ignore[attr-defined, unused-ignore]
+from _thread import get_ident
+from collections import deque
+from collections.abc import Iterator
 from time import perf_counter_ns
 from types import FrameType
-from typing import Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import msgspec
 
-from . import _fork, _hooks, _payload, _state, _wire, _world
+from . import _fork, _hooks, _payload, _state, _strays, _wire, _world
 from ._complaint import complain
 from ._conceal import conceal
 from ._failure import failure_map, simple_failure
+from ._notices import notices
+from ._payload import Payload
 from ._runner import Runner, flush
 from ._session import LostDescriptorsError, Session, Task, high_descriptor, raise_descriptor
 from ._values import Buffer
+
+if TYPE_CHECKING:
+    from ._calls.hub import Hub
 
 EXIT_HOOK: Final = 3
 """Exit code of a worker whose hook raised while it was left."""
@@ -34,6 +43,8 @@ EXIT_DESCRIPTORS: Final = 4
 
 _INDEX: Final = struct.Struct("<I")
 _RECALLED: Final = simple_failure("recalled", "the client took the task back before it began")
+_GLANCE: Final = 0.2
+"""Seconds after which a payload that waits to report looks for an interrupt."""
 _STALE_NS: Final = 1_000_000
 """After a task that took this long, the connection is looked at before the next: it may hold a `Cancel`."""
 
@@ -44,6 +55,9 @@ class _Leave(BaseException):
 
 class Worker:
     """One worker process."""
+
+    hub: Hub | None = None
+    """The calls of this process, from the first on."""
 
     def __init__(self, spec: dict[str, Any], listener: socket.socket) -> None:
         cluster = spec["cluster"]
@@ -59,14 +73,25 @@ class Worker:
         """Two numbers that the agent sees: the run that was begun last, and the last one that must not begin."""
         self.waiting = False
         self.terminated = False
+        self.pid = os.getpid()
+        self.reports: deque[tuple[int, bytes]] = deque()
+        """What waits for the main thread to send it: the run that has reported it, 0 for none, and the value."""
+        self.is_reporting = False
+        """Whether the main thread sends a report: what code of the payload reports then, by itself, has to wait."""
+        self.in_hooks = True
+        """Whether the hooks around the app are entered or left: no run is busy, and they may report."""
+        self.calls: str | None = spec.get("calls")
+        """Where the client connects once a payload submits calls."""
+        notices.main, notices.look = get_ident(), self.look_for_notice
         self._handlers = (self.on_interrupt, self.on_terminate, self.on_attend)
         signals = (signal.SIGINT, signal.SIGTERM, signal.SIGURG)
-        self._forks = _fork.Forks(dict(zip(signals, self._handlers, strict=True)), self.session.detach)
+        self._forks = _fork.Forks(dict(zip(signals, self._handlers, strict=True)), self.detach, self.on_unraisable)
         self.out = _keep(1)
         self.err = _keep(2)
         self.out_end = self.err_end = 0
         """How long the output files were when the last task ended."""
         self.index = _INDEX.pack(cluster["worker"])
+        self.index_of_calls = _INDEX.pack(cluster["worker"] | _wire.CALLS_ASKED)
         self.wake: int | None = None
         with contextlib.suppress(KeyError, OSError):
             self.wake = _open(spec["wake"], os.O_NONBLOCK)
@@ -102,7 +127,7 @@ class Worker:
             self.failure = simple_failure("hook", f"a hook called sys.exit({error.code!r})", phase="enter", plugin="")
             ready, body = False, msgspec.msgpack.encode(self.failure)
         finally:
-            self.waiting = False
+            self.waiting = self.in_hooks = False
         flush()
         self.take_signals()
         version = ".".join(map(str, sys.version_info[:3]))
@@ -125,6 +150,8 @@ class Worker:
                 if session.lost:
                     raise LostDescriptorsError("that of its connection")
                 continue
+            if notices.pending:
+                self.tell_between_tasks()
             self.waiting = True
             if session.leaving:
                 self.waiting = False
@@ -150,7 +177,7 @@ class Worker:
             session.failure(identity, 0, 0, 0, _RECALLED)
             return False
         session.running = identity
-        _state.gang = run.gang
+        _state.gang, _state.attempt, _state.depth = run.gang is not None, run.gang, run.depth or 0
         session.cancelled = False
         parts: list[Buffer] | None = None
         failure = refusal or self.failure
@@ -159,11 +186,24 @@ class Worker:
                 failure = simple_failure("unknown", f"slot {run.payload} had no payload when the task came")
             else:
                 stream = _Output(session, identity) if identity in session.streams else None
-                parts, failure = self.runner.run(payload, arguments, run.trace, stream)
+                notices.in_task = True
+                if type(arguments) is dict:
+                    parts, failure = self.runner.run(payload, arguments, run.trace, stream)
+                else:
+                    parts, failure = self.run_call(payload, run.trace, cast("Buffer", arguments))
+                    arguments = {}
+                notices.in_task = False
+                notices.forget()
                 if not self._has_signals():
                     self.take_signals()
         flush()
+        if self.reports:
+            self.send_reports()
         session.running = None
+        if self.hub is not None:
+            self.hub.end_run()
+        if _thread_count() > (self.hub is not None) or _strays.threads:
+            _strays.note()
         try:
             out, err = os.lseek(self.out, 0, os.SEEK_END), os.lseek(self.err, 0, os.SEEK_END)
         except OSError:
@@ -180,6 +220,57 @@ class Worker:
             session.failure(identity, out, err, took // 1000, failure)
         return took > _STALE_NS
 
+    def run_call(
+        self, payload: Payload, trace: tuple[str, str] | None, body: Buffer
+    ) -> tuple[list[Buffer] | None, dict[str, Any]]:
+        """Run a call that the payload of another worker, or of this one, has submitted."""
+        from ._calls.answers import Call
+
+        return self.runner.run(payload, {}, trace, None, Call(body))
+
+    def report(self, body: bytes) -> None:
+        """Send a report on the main thread, and wait while too many have not arrived.
+
+        Raises:
+            KeyboardInterrupt: the task was cancelled meanwhile.
+        """
+        runner, session = self.runner, self.session
+        self.reports.append((session.running or 0, body))
+        if self.is_reporting or not (runner.busy or self.in_hooks):
+            return  # A finalizer, or a signal handler, between two lines of the worker's own: it leaves with the next.
+        self.send_reports()
+        # A hook around the app runs before there is a client that could take anything.
+        while not (self.in_hooks or session.may_report or session.leaving or runner.interrupted):
+            self._await_reports()
+            if runner.missed or notices.pending or session.cancelled:
+                self.look()
+
+    def send_reports(self) -> None:
+        """Send what waits to be sent."""
+        with self._reporting():
+            while self.reports:
+                self.session.report(*self.reports.popleft())
+
+    def _await_reports(self) -> None:
+        with self._reporting():
+            self.session.wait(_GLANCE)
+
+    @contextlib.contextmanager
+    def _reporting(self) -> Iterator[None]:
+        """Keep interrupts out; whatever raises all the same ends the connection, but loses no report."""
+        runner = self.runner
+        busy, runner.busy, self.is_reporting = runner.busy, False, True
+        try:
+            yield
+        except BaseException:
+            # A signal handler of the payload.
+            self.session.abandon()
+            raise
+        finally:
+            runner.busy, self.is_reporting = busy, False
+        if busy and (runner.missed or notices.pending):
+            self.look()
+
     def wake_agent(self) -> None:
         """Have the agent send what the task has printed; otherwise it would look at the files a little later."""
         if self.wake is not None:
@@ -188,8 +279,33 @@ class Worker:
             except OSError:
                 pass  # the pipe is full, so the agent is about to look; or the payload has closed it
 
+    def ask_for_calls(self) -> None:
+        """Have the agent tell the client that there are calls: the thread that serves them waits until it can.
+
+        Raises:
+            LostDescriptorsError: the payload has closed the pipe.
+        """
+        import select
+
+        assert self.wake is not None
+        while True:
+            try:
+                os.write(self.wake, self.index_of_calls)
+                return
+            except BlockingIOError:
+                select.select((), (self.wake,), ())
+            except OSError:
+                raise LostDescriptorsError("that of its agent") from None
+
+    def detach(self) -> None:
+        """Give up the connections in a forked child, whose parent goes on with them."""
+        if self.hub is not None:
+            self.hub.detach()
+        self.session.detach()
+
     def leave(self) -> int:
         """Leave the hooks; the exit code."""
+        self.in_hooks = True
         try:
             _world.leave()
         except Exception as error:
@@ -207,31 +323,92 @@ class Worker:
         if self.runner.busy:
             self.look()
         else:
-            self.runner.missed = True
+            self.miss()
+
+    def miss(self) -> None:
+        """Take note of a signal that comes while no code of the payload runs."""
+        self.runner.missed = True
+        if self.hub is not None:
+            self.hub.wake_main()
 
     def on_attend(self, number: int, frame: FrameType | None) -> None:
         """SIGURG: look at the connection. The client has it sent again where this is no time for it."""
-        if self.runner.busy and not self._forks.is_within(frame):
+        if not self.runner.busy:
+            self.miss()
+        elif not self._forks.is_within(frame):
             self.look()
 
+    def look_for_notice(self) -> None:
+        """Look at the connection for a payload that asks, on the main thread, whether there is a notice."""
+        if self.runner.busy and get_ident() == notices.main:
+            self.look()
+
+    def tell_between_tasks(self) -> None:
+        """Call the functions that were registered outside of tasks: what they raise is no task's failure."""
+        try:
+            notices.tell()
+        except BaseException as error:
+            complain(f"a function failed at a notice between tasks: {failure_map(error)['traceback']}")
+
     def look(self) -> None:
-        """See whether the task that runs is to end.
+        """See whether the task that runs is to end, and whether its machine will.
 
         Raises:
-            KeyboardInterrupt: it is.
+            KeyboardInterrupt: the task is to end.
+            BaseException: what a function raises that is called because of a notice.
         """
-        runner, session = self.runner, self.session
+        runner = self.runner
         runner.busy = runner.missed = False
         try:
-            session.pump()
+            self.session.pump()
         except LostDescriptorsError:
-            return
+            pass  # the worker ends for it when the task has ended
         finally:
             runner.busy = True
-        # The client repeats an interrupt, as one may come too early. What the task does after the first is its own.
-        if self.terminated or (session.cancelled and not runner.interrupted):
+        self.interrupt()
+        if notices.pending and self._is_in_task:
+            notices.tell()
+
+    def look_while_waiting(self) -> None:
+        """The same on a main thread that waits for calls: the runner is not busy, and stays so.
+
+        Raises:
+            KeyboardInterrupt: what waits is to end.
+            BaseException: what a function raises that is called because of a notice.
+        """
+        runner = self.runner
+        runner.missed = False
+        with contextlib.suppress(LostDescriptorsError):
+            self.session.pump()
+        self.interrupt()
+        if notices.pending and self._is_in_task:
+            runner.busy = True
+            try:
+                notices.tell()
+            finally:
+                runner.busy = False
+
+    def interrupt(self) -> None:
+        """Raise the interrupt of what the main thread runs, if it was cancelled, or what is around it was.
+
+        The client repeats an interrupt, as one may come too early. What the code does after the first is its own.
+        """
+        runner, cancelled, hub = self.runner, self.session.cancelled, self.hub
+        helped = None if hub is None else hub.helped()
+        if hub is not None and helped is not None:
+            if not helped.interrupted and hub.is_doomed():
+                hub.give_up(helped)
+                raise KeyboardInterrupt("the call was cancelled")
+        elif self.terminated or (cancelled and not runner.interrupted):
             runner.interrupted = True
-            raise KeyboardInterrupt("the task was cancelled" if session.cancelled else "the worker is told to end")
+            if hub is not None and hub.stack:
+                hub.give_up(hub.stack[0])
+            raise KeyboardInterrupt("the task was cancelled" if cancelled else "the worker is told to end")
+
+    @property
+    def _is_in_task(self) -> bool:
+        """Whether the main thread runs no helped call: what a function raises at a notice is for the task."""
+        return self.hub is None or self.hub.helped() is None
 
     def on_terminate(self, number: int, frame: FrameType | None) -> None:
         """SIGTERM: end after leaving the hooks; a task that runs is interrupted first."""
@@ -247,11 +424,21 @@ class Worker:
 
         For the interrupt of a task this would mean that the task goes on.
         """
-        if isinstance(unraisable.exc_value, KeyboardInterrupt) and self.runner.busy and self.runner.interrupted:
-            self.runner.interrupted = False
-            _fork.send_again()
-        else:
-            sys.__unraisablehook__(unraisable)
+        hub, runner = self.hub, self.runner
+        is_interrupt = isinstance(unraisable.exc_value, KeyboardInterrupt)
+        if get_ident() != notices.main:
+            # An aside call: the client repeats its cancel.
+            aside = None if hub is None or not is_interrupt else hub.aside()
+            if aside is not None and aside.interrupted:
+                aside.interrupted = False
+                return
+        elif is_interrupt and runner.busy:
+            interrupted = runner if hub is None else hub.helped() or runner
+            if interrupted.interrupted:
+                interrupted.interrupted = False
+                _fork.send_again()
+                return
+        sys.__unraisablehook__(unraisable)
 
 
 class _Output:
@@ -268,10 +455,14 @@ class _Output:
             # Nobody gets the items before a client has come back.
             session.pump()
         while not session.cancelled and not session.leaving:
-            if session.may_send(self.run):
+            if notices.pending or session.may_send(self.run):
                 return True
             session.wait()
         return False
+
+    def may_put(self) -> bool:
+        """Whether there is credit."""
+        return self.session.may_send(self.run)
 
     def put(self, parts: list[Buffer]) -> None:
         """Send one item."""
@@ -292,7 +483,7 @@ def main() -> None:
     _set_up_output(spec.get("stacks"))
     if progress := spec.get("progress"):
         _state.progress = _open(progress, os.O_CREAT)
-    worker = Worker(spec, listener)
+    worker = _state.worker = Worker(spec, listener)
     worker.take_signals()
     sys.unraisablehook = worker.on_unraisable
     try:

@@ -98,7 +98,8 @@ class WorkerClient(Frames):
         self.task = 0
         """The number of the run that was sent last; a worker counts them for as long as it lives."""
         self.acknowledged = 0
-        self.gang = True
+        self.gang: list[int] | None = [1, 1]
+        """The try at a gang that its tasks belong to; None: they run alone."""
 
     def hello(self) -> tuple[list[Any], Any]:
         head, body = self.expect(_wire.WORKER_HELLO)
@@ -150,6 +151,79 @@ class WorkerClient(Frames):
     def _answer(self, head: list[Any], body: bytes) -> tuple[list[Any], Any]:
         self.acknowledged = max(self.acknowledged, head[1])
         return head, msgspec.msgpack.decode(body)
+
+
+class CallsClient:
+    """A client's side of the calls of one worker, over all its connections."""
+
+    def __init__(self, path: str, generation: int = 1) -> None:
+        self.path, self.generation = path, generation
+        self.received = self.sent = 0
+        self.unread: list[tuple[list[Any], bytes]] = []
+        """Numbered messages that were not asked for yet."""
+        self._kept: list[tuple[int, bytes]] = []
+        self.frames: Frames | None = None
+        self.hello: list[Any] = []
+        self.connect()
+
+    def connect(self) -> None:
+        """Connect, once more, and send again what has not arrived."""
+        self.cut()
+        self.frames = Frames(self.path)
+        self.frames.send([_wire.CALLS_ATTACH, _wire.PROTOCOL, self.generation, self.received])
+        self.hello, _ = self.frames.receive()
+        assert self.hello[0] == _wire.CALLS_HELLO, self.hello
+        self._acknowledge(self.hello[5])
+        self.frames.socket.sendall(b"".join(frame for _, frame in self._kept))
+
+    def cut(self) -> None:
+        """End the connection."""
+        if self.frames is not None:
+            self.frames.close()
+            self.frames = None
+
+    def send(self, number: int, *fields: Any, body: bytes = b"") -> None:
+        """Send a numbered message, if there is a connection, and keep it."""
+        self.sent += 1
+        frame = _wire.frame([number, self.sent, *fields], body)
+        self._kept.append((self.sent, frame))
+        if self.frames is not None:
+            self.frames.socket.sendall(frame)
+
+    def acknowledge(self) -> None:
+        """Tell the worker what has arrived."""
+        assert self.frames is not None
+        self.frames.send([_wire.CALLS_ACK, self.received])
+
+    def read(self) -> None:
+        """Take one frame in."""
+        assert self.frames is not None
+        head, body = self.frames.receive()
+        if head[0] == _wire.WORKER_CALLS_ACK:
+            self._acknowledge(head[1])
+            return
+        assert head[0] != _wire.ERROR, head
+        assert head[1] <= self.received + 1, (head, self.received)
+        if head[1] == self.received + 1:
+            self.received += 1
+            self.unread.append((head, body))
+
+    def expect(self, number: int) -> tuple[list[Any], bytes]:
+        """The next message of this kind; others wait."""
+        while True:
+            for index, (head, _) in enumerate(self.unread):
+                if head[0] == number:
+                    return self.unread.pop(index)
+            self.read()
+
+    def quiet(self, seconds: float = 0.2) -> bool:
+        """Whether no message is there and none comes for a while."""
+        while not self.unread and self.frames is not None and not self.frames.quiet(seconds):
+            self.read()
+        return not self.unread
+
+    def _acknowledge(self, received: int) -> None:
+        self._kept = [kept for kept in self._kept if kept[0] > received]
 
 
 class AgentClient(Frames):
@@ -206,8 +280,8 @@ def start_spec(generation: int = 1, workers: int = 1, **more: Any) -> dict[str, 
         "accelerators": 0,
         "total_accelerators": 0,
         "accelerator": None,
-        "network": {"interface": None},
         "generation": generation,
+        "joined": True,
     }
     cluster.update(more.pop("cluster", {}))
     return {

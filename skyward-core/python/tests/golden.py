@@ -40,8 +40,8 @@ _SPEC = {
         "accelerators": 0,
         "total_accelerators": 0,
         "accelerator": None,
-        "network": {"interface": None},
         "generation": 1,
+        "joined": True,
     },
     "hooks": [
         {
@@ -57,6 +57,11 @@ _SPEC = {
     "retain_bytes": 1 << 28,
 }
 _TRACE = ["00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", "vendor=1"]
+_CALL = b"\x80\x05a call"
+"""What stands for a pickled call, and for an answer: only workers look into them."""
+_ANSWER = b"\x00\x80\x05K\x01."
+_OPTIONS = {"crash": 0, "out_of_memory": 1, "node_lost": 2, "preempted": 5, "timeout": 2.5}
+_LOST = {"kind": "lost", "message": "its worker has crashed"}
 _FACTS = {"cpus": 2, "memory_bytes": 25_000_000_000, "hostname": "node0"}
 
 
@@ -94,6 +99,7 @@ def frames() -> list[dict[str, Any]]:
         ("logs", "client_to_agent", [_wire.LOGS, 1, 0, 0, 70_000], b""),
         ("shutdown", "client_to_agent", [_wire.SHUTDOWN, 8, 2.0], b""),
         ("recall", "client_to_agent", [_wire.RECALL, 1, 0, 4243, 70_000], b""),
+        ("watch", "client_to_agent", [_wire.WATCH, ["/usr/bin/poll", "--every", "5"]], b""),
         ("hello", "agent_to_client", [_wire.AGENT_HELLO, 2, 4242, "3.12.1", _FACTS], b""),
         ("started", "agent_to_client", [_wire.STARTED, 5, 1, [[0, 4243, "/tmp/n/g1w0.sock"]]], b""),
         ("port", "agent_to_client", [_wire.PORT, 7, "127.0.3.1", 41234], b""),
@@ -108,16 +114,20 @@ def frames() -> list[dict[str, Any]]:
         ("progress", "agent_to_client", [_wire.PROGRESS, 1, 0], b""),
         ("stacks", "agent_to_client", [_wire.STACKS, 1, 0], b"Thread 0x1 (most recent call first):\n"),
         ("recalled", "agent_to_client", [_wire.RECALLED, 1, 0, 4243, 70_000, 300], b""),
+        ("calls", "agent_to_client", [_wire.CALLS, 1, 0, 4243, "/tmp/n/g1w0.calls"], b""),
+        ("notice", "agent_to_client", [_wire.AGENT_NOTICE, "preempted", 120.0, "the market wants it back"], b""),
         ("hello_first", "client_to_worker", [_wire.ATTACH, 2, 1, 0, []], b""),
         ("hello_again", "client_to_worker", [_wire.ATTACH, 2, 1, 41, [[7, 0, 16], [8, 3, 300]]], b""),
         ("load", "client_to_worker", [_wire.LOAD, 1, "0123456789abcdef"], _packed(_LOAD)),
         ("run", "client_to_worker", [_wire.RUN, 1 << 40, 1, 41, 0, None], _packed({"x": 1})),
         ("run_stream", "client_to_worker", [_wire.RUN, 9, 1, 41, 16, _TRACE], b"\x80"),
-        ("run_alone", "client_to_worker", [_wire.RUN, 10, 1, 41, 0, None, False], b"\x80"),
+        ("run_gang", "client_to_worker", [_wire.RUN, 10, 1, 41, 0, None, [70_000, 2]], b"\x80"),
+        ("run_call", "client_to_worker", [_wire.RUN, 11, 1, 41, 0, None, None, 2], _CALL),
         ("ack", "client_to_worker", [_wire.ACK, 42], b""),
         ("credit", "client_to_worker", [_wire.CREDIT, 9, 300, 70_000], b""),
         ("cancel", "client_to_worker", [_wire.CANCEL, 9], b""),
         ("bye", "client_to_worker", [_wire.BYE], b""),
+        ("notice", "client_to_worker", [_wire.NOTICE, "budget", 90.5, ""], b""),
         ("hello_ready", "worker_to_client", [_wire.WORKER_HELLO, 2, 4243, 1, 0, True, "3.12.1", 300], b""),
         (
             "hello_failed",
@@ -127,6 +137,25 @@ def frames() -> list[dict[str, Any]]:
         ),
         ("failure", "worker_to_client", [_wire.FAILURE, 42, 9, 100, 0, 250], _packed(_FAILURE)),
         ("item", "worker_to_client", [_wire.ITEM, 9, 0], _packed(1)),
+        ("report", "worker_to_client", [_wire.REPORT, 44, 9], _packed({"loss": 0.5})),
+        ("result_call", "worker_to_client", [_wire.RESULT, 43, 11, 100, 0, 250], _ANSWER),
+        ("hello", "client_to_calls", [_wire.CALLS_ATTACH, 2, 1, 70_000], b""),
+        ("outcome_ok", "client_to_calls", [_wire.OUTCOME, 1, 7, True, 250], _ANSWER),
+        ("outcome_failed", "client_to_calls", [_wire.OUTCOME, 2, 8, False, 0], _packed(_LOST)),
+        ("help", "client_to_calls", [_wire.HELP, 3, 5, 1 << 40, 4, 2, False], _CALL),
+        ("help_aside", "client_to_calls", [_wire.HELP, 4, 6, 1 << 40, 0, 64, True], _CALL),
+        ("cancel_help", "client_to_calls", [_wire.CANCEL_HELP, 5, 6], b""),
+        ("ack", "client_to_calls", [_wire.CALLS_ACK, 300], b""),
+        ("hello", "calls_to_client", [_wire.CALLS_HELLO, 2, 4243, 1, 0, 300], b""),
+        ("submit", "calls_to_client", [_wire.SUBMIT, 1, 7, 1 << 40, 0, None], _CALL),
+        ("submit_options", "calls_to_client", [_wire.SUBMIT, 2, 8, 1 << 40, 5, _OPTIONS], _CALL),
+        ("wait", "calls_to_client", [_wire.WAIT, 3, 1 << 40, 0], b""),
+        ("waited", "calls_to_client", [_wire.WAITED, 4], b""),
+        ("helped", "calls_to_client", [_wire.HELPED, 5, 5, 250], _ANSWER),
+        ("help_failed", "calls_to_client", [_wire.HELP_FAILED, 6, 6, 250], _packed(_FAILURE)),
+        ("refuse", "calls_to_client", [_wire.REFUSE, 7, 9], b""),
+        ("drop", "calls_to_client", [_wire.DROP, 8, 8], b""),
+        ("ack", "calls_to_client", [_wire.WORKER_CALLS_ACK, 70_000], b""),
     ]
     for name, value in values.items():
         body = b"".join(bytes(part) for part in _values.encode(value))

@@ -37,7 +37,9 @@ def main(count):
 """
 
 
-def test_many_pools_of_forked_processes_lose_no_item(node: Node) -> None:
+def test_many_pools_of_forked_processes_lose_no_item(make_node: Callable[..., Node]) -> None:
+    # Nobody renews its lease, and on a loaded host this takes minutes.
+    node = make_node(lease=900.0)
     started = node.agent.start(start_spec(workers=2), [0, 1])
     clients = [WorkerClient(path) for _, _, path in started]
     tasks = []
@@ -158,7 +160,14 @@ def stream():
 
 
 def test_a_child_that_leaves_the_payload_ends_there(node: Node) -> None:
-    hook = {"plugin": "t", "kind": "task", "source": LEFT, "filename": "t.py", "factory": "around", "config": {}}
+    hook = {
+        "plugin": "t",
+        "kind": "task",
+        "source": LEFT,
+        "filename": "t.py",
+        "factory": "around",
+        "config": {},
+    }
     worker = node.ready(RETURNS, hooks=[hook])
     assert [worker.call(1, how=how) for how in ("return", "exit", "raise", "text")] == [0, 7, 1, 1]
     worker.load(2, RETURNS, entry="stream")
@@ -259,6 +268,45 @@ def test_a_cancel_that_a_callback_of_fork_swallows_is_raised_again(node: Node, t
     assert "Exception ignored" not in (node.folder / "g1" / "w0.err").read_text()
 
 
+PRINTED = """
+import os, signal, sys, time
+
+def main(started, go):
+    def again(frame, event, argument):
+        if frame.f_code.co_name != "on_unraisable":
+            return None
+        if not frame.f_locals["self"].runner.interrupted:
+            sys.settrace(None)
+            os.kill(os.getpid(), signal.SIGINT)
+            return None
+        return again
+
+    def interrupt():
+        sys.settrace(again)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    os.register_at_fork(before=interrupt)
+    open(started, "w").close()
+    while not os.path.exists(go):
+        time.sleep(0.001)
+    pid = os.fork()
+    if pid == 0:
+        os._exit(0)
+    os.waitpid(pid, 0)
+    time.sleep(600)
+"""
+
+
+def test_a_cancel_that_is_repeated_while_the_first_one_is_swallowed_is_raised(node: Node, tmp_path: Path) -> None:
+    worker = node.ready(PRINTED)
+    started, go = tmp_path / "started", tmp_path / "go"
+    task = worker.start(1, started=str(started), go=str(go))
+    until(started.exists)
+    worker.send([_wire.CANCEL, task])
+    go.touch()
+    assert worker.outcome(task)[1]["kind"] == "cancelled"
+
+
 FORKS = """
 import multiprocessing
 
@@ -289,7 +337,9 @@ def test_a_task_that_forks_is_cancelled_at_any_moment(node: Node) -> None:
         # There is no moment to wait for: all of them are meant.
         worker.quiet(chance.uniform(0.0, 0.05))
         worker.send([_wire.CANCEL, task])
+        end = monotonic() + DEADLINE
         while worker.quiet(0.05):
+            assert monotonic() < end, (node.folder / "g1" / "w0.err").read_text()
             node.agent.send([_wire.SIGNAL, 1, 0, "interrupt"])
         assert worker.outcome(task)[1]["kind"] == "cancelled"
         assert worker.call(1, count=1) == 1

@@ -48,9 +48,21 @@ def raw(head: bytes, body: bytes = b"") -> bytes:
 
 FEW = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 # Without `Bye`, which is meant to end a worker.
-TO_WORKER = [_wire.ATTACH, _wire.LOAD, _wire.RUN, _wire.ACK, _wire.CREDIT, _wire.CANCEL, 0, 72]
-# Without what is meant to end an agent: `Shutdown`, and `Ping`, whose lease may be over at once.
-TO_AGENT = [_wire.HELLO, _wire.START, _wire.RESERVE_PORT, _wire.SIGNAL, _wire.STOP, _wire.LOGS, _wire.RECALL, 0, 10]
+TO_WORKER = [
+    _wire.ATTACH,
+    _wire.LOAD,
+    _wire.RUN,
+    _wire.ACK,
+    _wire.CREDIT,
+    _wire.CANCEL,
+    _wire.ADOPT,
+    _wire.NOTICE,
+    0,
+    74,
+]
+# Without what is meant to end an agent: `Shutdown`, and `Ping`, whose lease may be over at once; and without `Watch`,
+# which runs any program that this host has.
+TO_AGENT = [_wire.HELLO, _wire.START, _wire.RESERVE_PORT, _wire.SIGNAL, _wire.STOP, _wire.LOGS, _wire.RECALL, 0, 11]
 DEEP_SOURCE = b"\x82\xa5entry\xa4main\xa1x" + DEEP
 
 
@@ -65,6 +77,8 @@ def test_a_worker_outlives_every_client(node: Node) -> None:
     @example(True, [_wire.frame([_wire.LOAD, 2, "d"], DEEP)])
     @example(True, [_wire.frame([_wire.RUN, 1, 1, 0, 0, None], DEEP)])
     @example(True, [_wire.frame([_wire.RUN, 1, 9, 0, 0, None])])
+    @example(True, [_wire.frame([_wire.NOTICE, "preempted", -1.0, ""])])
+    @example(True, [_wire.frame([_wire.NOTICE, "preempted", 1e300, ""])])
     @example(True, [_wire.frame([_wire.RUN, 1, 1, 0, 1 << 62, None]), _wire.frame([_wire.CREDIT, 1, (1 << 63) - 1, 0])])
     def meet(greets: bool, sent: list[bytes]) -> None:
         client = WorkerClient(path) if greets else Frames(path)
@@ -90,6 +104,12 @@ def test_an_agent_outlives_every_client(node: Node) -> None:
     @example(True, [raw(b"\x92\x03\x01" + DEEP)])
     @example(True, [_wire.frame([_wire.START, 1, 1, [0]], b"\x81\xa1x" + DEEP)])
     @example(True, [_wire.frame([_wire.START, 1, 1, [0]], DEEP)])
+    @example(True, [_wire.frame([_wire.WATCH])])
+    @example(True, [_wire.frame([_wire.WATCH, []])])
+    @example(True, [_wire.frame([_wire.WATCH, [1]])])
+    @example(True, [_wire.frame([_wire.WATCH, [""]])])
+    @example(True, [_wire.frame([_wire.WATCH, ["\0", "\0"]])])
+    @example(True, [_wire.frame([_wire.WATCH, ["/no/such/program", "x" * 1_000_000]])])
     @example(True, [_wire.frame([_wire.LOGS, (1 << 63) - 1, (1 << 63) - 1, (1 << 63) - 1, (1 << 63) - 1])])
     def meet(greets: bool, sent: list[bytes]) -> None:
         client = AgentClient(node.folder) if greets else Frames(path)

@@ -69,12 +69,21 @@ class Ends:
         client.socket = cast("socket.socket", PipesOfClient(outward[0], inward[1], carrier))
         return client
 
-    def in_background(self, parts: list[bytes]) -> threading.Thread:
-        """Send a result that the client does not take yet."""
-        sender = threading.Thread(target=self.session.result, args=(1, 0, 0, 0, parts), daemon=True)
+    def in_background(
+        self, parts: list[bytes], *, serve: bool = False, incoming: int | None = None
+    ) -> threading.Thread:
+        """Send a result that the client, which reads `incoming` or its socket, does not take yet; with `serve`, look
+        after the sockets until a client says that the worker ends, as a worker between two tasks does."""
+
+        def work() -> None:
+            self.session.result(1, 0, 0, 0, [*parts])
+            while serve and not self.session.leaving:
+                self.session.wait()
+
+        sender = threading.Thread(target=work, daemon=True)
         sender.start()
         # The first bytes are there, so the session is in the middle of the frame.
-        self.client.socket.recv(1, socket.MSG_PEEK)
+        assert select.select([self.client.socket if incoming is None else incoming], [], [], DEADLINE)[0]
         return sender
 
 
@@ -110,10 +119,12 @@ def test_a_result_of_many_pieces(ends: Ends) -> None:
 
 def test_a_client_that_replaces_one_that_does_not_read_gets_everything(ends: Ends, tmp_path: Path) -> None:
     large = b"\xc6" + (8 << 20).to_bytes(4, "big") + bytes(8 << 20)
-    sender = ends.in_background([large])
+    # The session may take the second client in before that has said hello.
+    sender = ends.in_background([large], serve=True)
     second = WorkerClient(str(tmp_path / "s"))
     second.hello()
     assert len(second.outcome(1)[1]) == 8 << 20
+    second.send([_wire.BYE])
     sender.join(DEADLINE)
     assert not sender.is_alive()
 
@@ -147,13 +158,13 @@ def test_a_client_over_descriptors_that_does_not_read_is_replaced(ends: Ends, tm
     client = ends.over_pipes(tmp_path)
     attach(client, ends, [])
     large = b"\xc6" + (8 << 20).to_bytes(4, "big") + bytes(8 << 20)
-    sender = threading.Thread(target=ends.session.result, args=(1, 0, 0, 0, [large]), daemon=True)
-    sender.start()
     pipes = cast("PipesOfClient", client.socket)
-    assert select.select([pipes.incoming], [], [], DEADLINE)[0]
+    # The session may take the second client in before that has said hello.
+    sender = ends.in_background([large], serve=True, incoming=pipes.incoming)
     second = WorkerClient(str(tmp_path / "s"))
     second.hello()
     assert len(second.outcome(1)[1]) == 8 << 20
+    second.send([_wire.BYE])
     sender.join(DEADLINE)
     assert not sender.is_alive()
     assert pipes.carrier.recv(1) == b""

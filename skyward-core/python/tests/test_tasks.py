@@ -170,6 +170,9 @@ def test_an_interrupt_between_two_lines_of_the_worker_is_not_lost() -> None:
         def wait(self) -> bool:
             return True
 
+        def may_put(self) -> bool:
+            return True
+
         def put(self, parts: object) -> None:
             runner.missed = True
 

@@ -30,16 +30,18 @@ class World:
         self.workers = [node.ready(source, index=index, workers=2, cluster=cluster, **more) for index in range(2)]
         for worker in self.workers:
             worker.socket.settimeout(60)
+        self.gangs = 0
 
     def together(self, **arguments: Any) -> list[Any]:
         """A gang: what each rank returns."""
-        tasks = [self._start(worker, True, arguments) for worker in self.workers]
+        self.gangs += 1
+        tasks = [self._start(worker, [self.gangs, 1], arguments) for worker in self.workers]
         return [self._value(worker, task) for worker, task in zip(self.workers, tasks, strict=True)]
 
     def alone(self, rank: int, **arguments: Any) -> Any:
         """What this rank returns when no other runs."""
         worker = self.workers[rank]
-        return self._value(worker, self._start(worker, False, arguments))
+        return self._value(worker, self._start(worker, None, arguments))
 
     def end(self) -> list[Any]:
         """End both workers; their exit codes."""
@@ -47,7 +49,7 @@ class World:
             worker.send([_wire.BYE])
         return [self.node.agent.expect(_wire.EXITED)[0][4] for _ in self.workers]
 
-    def _start(self, worker: WorkerClient, gang: bool, arguments: dict[str, Any]) -> int:
+    def _start(self, worker: WorkerClient, gang: list[int] | None, arguments: dict[str, Any]) -> int:
         worker.gang = gang
         return worker.start(1, **arguments)
 

@@ -15,7 +15,7 @@ pub enum Cause {
     OutOfMemory,
     /// The node was lost: its agent or its machine is gone, its lease was not renewed, or the worker could not be reached there any more.
     NodeLost,
-    /// The provider took the machine back.
+    /// The provider took the machine back, or the time for which it was bought was over.
     Preempted,
     /// Another worker of the world was lost, and the world ended with it.
     PeerLost,
@@ -46,9 +46,18 @@ impl Cause {
     pub fn of(error: &Error) -> Option<Self> {
         match (error.kind(), error.exit()) {
             (_, Some(WorkerExit::OutOfMemory)) => Some(Self::OutOfMemory),
-            (_, Some(WorkerExit::Preempted)) => Some(Self::Preempted),
+            (_, Some(WorkerExit::Preempted | WorkerExit::Expired)) => Some(Self::Preempted),
             (_, Some(WorkerExit::WorldEnded)) => Some(Self::PeerLost),
-            (_, Some(WorkerExit::Unreachable | WorkerExit::AgentGone | WorkerExit::LeaseEnded)) => Some(Self::NodeLost),
+            (
+                _,
+                Some(
+                    WorkerExit::Unreachable
+                    | WorkerExit::AgentGone
+                    | WorkerExit::LeaseEnded
+                    | WorkerExit::MachineFailed
+                    | WorkerExit::Left,
+                ),
+            ) => Some(Self::NodeLost),
             (_, Some(_)) => Some(Self::Crash),
             (ErrorKind::NodeLost, None) => Some(Self::NodeLost),
             (ErrorKind::Stalled, None) => Some(Self::Stall),
@@ -118,6 +127,8 @@ mod tests {
             (WorkerExit::LeaseEnded, Cause::NodeLost),
             (WorkerExit::Unreachable, Cause::NodeLost),
             (WorkerExit::Preempted, Cause::Preempted),
+            (WorkerExit::Expired, Cause::Preempted),
+            (WorkerExit::MachineFailed, Cause::NodeLost),
         ] {
             assert_eq!(Cause::of(&Error::worker_exited(Rank(0), exit.clone())), Some(cause), "{exit}");
         }

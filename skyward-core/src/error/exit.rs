@@ -24,12 +24,21 @@ pub enum WorkerExit {
     LeaseEnded,
     /// Its node's machine was taken back by the provider.
     Preempted,
+    /// The time was over for which its node's machine was bought.
+    Expired,
+    /// The provider reports that its node's machine failed.
+    MachineFailed,
+    /// Its node left the pool, whose size has changed.
+    Left,
 }
 
 impl WorkerExit {
     /// Whether it was lost with its node, and not by itself.
     pub fn is_node_loss(&self) -> bool {
-        matches!(self, Self::AgentGone | Self::LeaseEnded | Self::Preempted)
+        matches!(
+            self,
+            Self::AgentGone | Self::LeaseEnded | Self::Preempted | Self::Expired | Self::MachineFailed | Self::Left
+        )
     }
 
     /// What to do about it, where the end says so much.
@@ -62,6 +71,9 @@ impl fmt::Display for WorkerExit {
             Self::AgentGone => f.write_str("was lost with its agent"),
             Self::LeaseEnded => f.write_str("was ended because the lease of its node was not renewed"),
             Self::Preempted => f.write_str("was lost because the provider took its machine back"),
+            Self::Expired => f.write_str("was lost because the time of its machine was over"),
+            Self::MachineFailed => f.write_str("was lost because its machine failed"),
+            Self::Left => f.write_str("ended because its node left the pool"),
         }
     }
 }

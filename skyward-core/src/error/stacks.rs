@@ -1,6 +1,7 @@
-//! Where the ranks of a gang were when it was ended.
+//! Where the ranks of a gang were that made no progress.
 
 use std::fmt;
+use std::time::Duration;
 
 use crate::ids::Rank;
 
@@ -27,8 +28,31 @@ impl RankStacks {
     }
 }
 
-/// Ranks with the same stacks stand together.
-pub(super) fn write(stacks: &[RankStacks], f: &mut fmt::Formatter<'_>) -> fmt::Result {
+/// How long no rank made progress, and where each was.
+pub(crate) fn silence(silent: Duration, stacks: &[RankStacks]) -> String {
+    let places = stacks.iter().take(MOST_PLACES).map(|one| match &one.place {
+        Some(place) => format!("rank {} was in {place}", one.rank),
+        None => format!("rank {} did not answer", one.rank),
+    });
+    let mut places = places.collect::<Vec<_>>().join(", ");
+    if stacks.len() > MOST_PLACES {
+        places += &format!(", and {} more", stacks.len() - MOST_PLACES);
+    }
+    format!("no rank of the gang made progress for {silent:.0?}: {places}")
+}
+
+/// The stacks of all ranks, as an error displays them: those with the same stacks stand together.
+/// Each line follows a line's end.
+#[derive(Debug)]
+pub(crate) struct Listed<'a>(pub(crate) &'a [RankStacks]);
+
+impl fmt::Display for Listed<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write(self.0, f)
+    }
+}
+
+fn write(stacks: &[RankStacks], f: &mut fmt::Formatter<'_>) -> fmt::Result {
     let mut left: Vec<&RankStacks> = stacks.iter().filter(|one| !one.text.is_empty()).collect();
     while let Some(first) = left.first().map(|one| without_ids(&one.text)) {
         let (same, others): (Vec<_>, Vec<_>) = left.into_iter().partition(|one| without_ids(&one.text) == first);
@@ -70,6 +94,9 @@ fn place(text: &str) -> Option<String> {
         _ => short(innermost),
     })
 }
+
+/// Ranks whose place is named.
+const MOST_PLACES: usize = 16;
 
 #[cfg(test)]
 mod tests {

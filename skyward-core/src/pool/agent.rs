@@ -11,7 +11,7 @@ use super::driver::Command;
 use super::requests::Requests;
 use super::shared::Shared;
 use crate::error::{Error, ErrorKind, Result, WorkerExit};
-use crate::event::OutputStream;
+use crate::event::{Leaving, OutputStream};
 use crate::ids::{Generation, NodeIndex, Rank};
 use crate::remote::ByteStream;
 use crate::worker::codec::Frame;
@@ -107,6 +107,13 @@ impl Agent {
             FromAgent::Pong { .. } => Ok(()),
             other => Err(unexpected("Pong", &other)),
         }
+    }
+
+    /// Has the agent run a command beside it, whose lines are notices of the machine's end.
+    pub(crate) fn watch(&self, command: &[String]) -> Result<()> {
+        self.push(&ToAgent::Watch { command: command.to_vec() })?;
+        self.sender.flush();
+        Ok(())
     }
 
     /// Has all output told from where it has arrived: a new connection gets none by itself.
@@ -265,7 +272,15 @@ impl Listener {
             FromAgent::Recalled { generation, worker, pid, upto, begun } => {
                 self.shared.on_recalled(self.rank(worker), Generation(generation), pid, upto, begun);
             }
+            FromAgent::Calls { generation, worker, pid, path } => {
+                self.shared.on_calls(self.rank(worker), Generation(generation), pid, path);
+            }
             FromAgent::Hello { .. } => {}
+            FromAgent::Notice { kind, seconds, words } => {
+                let reason = if kind == "preempted" { Leaving::Preempted } else { Leaving::Expired };
+                let ends_in = Duration::from_secs_f64(seconds);
+                self.shared.command(Command::Notice { connection: self.connection, reason, ends_in, words });
+            }
             FromAgent::Pong { sequence } => {
                 // Unless somebody waits for it, it is the answer to a renewal.
                 if self.requests.end(sequence, message).is_some() {

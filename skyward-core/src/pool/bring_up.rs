@@ -3,7 +3,7 @@
 use std::any::Any;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -12,9 +12,12 @@ use futures_util::future::{BoxFuture, try_join_all};
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use tokio::time::Instant;
 
+use super::account::Account;
 use super::cleanup::Cleanup;
 use super::driver;
+use super::market::Market;
 use super::node::{Declared, Launch, Node, Prepared, Recipe};
+use super::purchase::{Patience, Purchase, Purchases};
 use super::repair;
 use super::shared::{Shared, WorkerSlot};
 use super::status::PoolPhase;
@@ -24,9 +27,9 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::event::PoolEvent;
 use crate::ids::{Generation, MachineNumber, NodeIndex};
 use crate::plugin::PluginSet;
-use crate::provider::{Checked, PoolRequest, Provider, Requirements};
+use crate::provider::{Checked, Labels, PoolRequest, Provider, Requirements};
 use crate::scheduler::Scheduler;
-use crate::spec::{ClusterInfo, Image, Nodes};
+use crate::spec::{Accelerator, ClusterInfo, Image, Nodes};
 
 /// A pool that has been checked and not started.
 #[derive(Debug)]
@@ -38,6 +41,8 @@ pub(crate) struct Blueprint {
     pub(crate) image: Image,
     pub(crate) plugins: PluginSet,
     pub(crate) declared: Declared,
+    pub(crate) labels: Labels,
+    pub(crate) owner: String,
 }
 
 /// A pool whose workers have entered their hooks.
@@ -52,6 +57,8 @@ pub(crate) struct Started {
     pub(crate) late: Vec<Late>,
     /// Machines that could not be made ready.
     pub(crate) failed: Vec<(MachineNumber, Error)>,
+    /// How long all of it took.
+    pub(crate) took: Duration,
 }
 
 /// A machine that is being made ready; the pool may start without it.
@@ -97,12 +104,15 @@ impl Blueprint {
             })??);
         }
         let inputs = self.read_inputs(shared.limits.start).await?;
-        let offer = self.provider.choose(&self.requirements).await?;
+        let market = self.market(&shared.account).await?;
+        if market.offers().all(|(_, left_out)| left_out.is_some()) {
+            return Err(market.exhausted());
+        }
         cleanup.arm().await?;
-        self.provider.prepare(&PoolRequest::new(shared.pool.clone(), shared.limits.lease)).await?;
+        self.provider.prepare(&self.request(shared)).await?;
         let recipe = Arc::new(Recipe {
             provider: self.provider.clone(),
-            offer,
+            purchases: Purchases::new(market, self.labels.clone()),
             cluster: self.cluster.clone(),
             image: self.image.clone(),
             inputs,
@@ -136,13 +146,44 @@ impl Blueprint {
         let world = Arc::new(World { cluster, plugins: self.plugins.clone(), _guards: guards });
         let nodes = repair::start_first(&world, &self.provider, shared, nodes).await?;
         shared.enter(PoolPhase::Ready);
-        shared.metrics.started(began.elapsed());
+        let took = began.elapsed();
+        shared.metrics.started(took);
         shared.emit(PoolEvent::PoolReady { nodes: count, workers: count * per_node });
-        Ok(Started { nodes, world, recipe, wanted: self.nodes, late, failed })
+        Ok(Started { nodes, world, recipe, wanted: self.nodes, late, failed, took })
+    }
+
+    /// The offers that meet the requirements, at least one; left out are those that the plugins cannot serve and that the budget does not cover.
+    pub(crate) async fn market(&self, account: &Mutex<Account>) -> Result<Market> {
+        let requirements = Requirements { same_place: self.declared.joined, ..self.requirements.clone() };
+        let offers = self.provider.candidates(&requirements).await?;
+        let mut market = Market::new(self.provider.name(), offers, requirements.same_place);
+        market.exclude(ErrorKind::Plugins, |offer| {
+            let wanted = self.cluster.accelerator.as_ref()?;
+            let offered = offer.accelerator.clone().map(|offered| Accelerator { count: wanted.count, ..offered });
+            self.plugins
+                .check(&self.cluster.clone().with_accelerator(offered))
+                .err()
+                .map(|error| error.message().to_owned())
+        });
+        {
+            let account = account.lock().unwrap_or_else(PoisonError::into_inner);
+            market.exclude(ErrorKind::Budget, |offer| account.objection(offer, self.nodes.least()));
+        }
+        Ok(market)
+    }
+
+    fn request(&self, shared: &Shared) -> PoolRequest {
+        let mut request = PoolRequest::new(shared.pool.clone(), shared.limits.lease);
+        request.owner = self.owner.clone();
+        request.nodes = self.nodes;
+        request.joined = self.declared.joined;
+        request.wanted = Requirements { same_place: self.declared.joined, ..self.requirements.clone() };
+        request.labels = self.labels.clone();
+        request
     }
 
     /// Reads the client's files that the image names, on a thread on which nobody else waits.
-    async fn read_inputs(&self, deadline: Duration) -> Result<Inputs> {
+    pub(super) async fn read_inputs(&self, deadline: Duration) -> Result<Inputs> {
         if Inputs::are_none(&self.image) {
             return Ok(Inputs::default());
         }
@@ -168,14 +209,29 @@ impl Blueprint {
         let wanted = self.nodes.wanted();
         let (began, limit) = (Instant::now(), limits.start + limits.environment);
         let content = began + limits.start / 2;
-        let launches = (0..wanted).map(|node| Launch::first(NodeIndex(node)));
-        cleanup.intend(launches.clone().map(|launch| (launch.id(shared), launch.machine))).await?;
+        let first = |node| recipe.purchases.launch(NodeIndex(node), MachineNumber(node));
+        let launches: Vec<Launch> = (0..wanted).map(first).collect();
+        cleanup.intend(launches.iter().map(|launch| (launch.id(shared), launch.machine))).await?;
+        let mut bought = Vec::new();
+        if self.declared.joined
+            && wanted > 1
+            && self.nodes.least() == wanted
+            && recipe.purchases.are_together(&self.provider)
+        {
+            let buy = recipe.purchases.buy_all(shared, cleanup, &self.provider, launches.clone());
+            bought = tokio::time::timeout(limits.start, buy).await.map_err(|_| {
+                let what = format!("the machines of the world could not be bought within {:?}", limits.start);
+                Error::new(ErrorKind::Timeout, what).with_hint("`Limits::start` gives more time")
+            })??;
+        }
+        let mut bought = bought.into_iter();
         let prepare = |launch: Launch| {
+            let purchase = bought.next().map_or(Purchase::With(Patience::Fail), Purchase::Made);
             let (recipe, shared, cleanup) = (Arc::clone(recipe), Arc::clone(shared), cleanup.clone());
-            let prepared = async move { recipe.prepare(&shared, &cleanup, launch).await };
+            let prepared = async move { recipe.prepare(&shared, &cleanup, launch, purchase).await };
             Late { launch, began, limit, prepared: prepared.boxed() }
         };
-        let mut pending: FuturesUnordered<Late> = launches.map(prepare).collect();
+        let mut pending: FuturesUnordered<Late> = launches.into_iter().map(prepare).collect();
         let mut prepared = Vec::new();
         let mut failed: Vec<(MachineNumber, Error)> = Vec::new();
         loop {

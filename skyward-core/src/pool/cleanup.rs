@@ -1,11 +1,13 @@
 //! Ends what a pool started, and confirms that it is gone. May run more than once, and without anything having finished.
 
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use futures_util::future::join_all;
 use tokio::time::Instant;
 
+use super::account::Account;
 use super::ledger::{Ledger, PoolLedger};
 use super::node::Node;
 use super::shared::Shared;
@@ -20,6 +22,9 @@ pub(crate) struct Cleanup {
     provider: Checked,
     pool: PoolId,
     machines: Arc<Mutex<Vec<Machine>>>,
+    account: Arc<Mutex<Account>>,
+    /// The machines that are known to be released or gone.
+    over: Arc<Mutex<BTreeSet<MachineId>>>,
     prepared: Arc<Mutex<bool>>,
     /// None where there is nothing that another client could have to end.
     ledger: Option<PoolLedger>,
@@ -31,6 +36,8 @@ pub(crate) struct Cleanup {
 #[derive(Debug, Default)]
 struct Left {
     machines: Vec<MachineId>,
+    /// How many of them are still paid for, as far as is known.
+    unreleased: usize,
     /// Whether there may be more, because the provider did not list the pool's machines.
     unlisted: bool,
     /// What the provider is asked to do.
@@ -41,9 +48,22 @@ struct Left {
     heard: Arc<Mutex<Option<Error>>>,
 }
 
+/// How far machines are to be ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Until {
+    /// On their way out for good, and not paid for any more.
+    Released,
+    /// No longer there, and what they shared removed.
+    Gone,
+}
+
 impl Left {
     fn is_nothing(&self) -> bool {
         self.machines.is_empty() && !self.unlisted
+    }
+
+    fn is_enough(&self, until: Until) -> bool {
+        self.is_nothing() || until == Until::Released && self.unreleased == 0 && !self.unlisted
     }
 
     /// The error of what the provider did not do in time, with what it said meanwhile.
@@ -63,7 +83,21 @@ impl Cleanup {
     pub(crate) fn new(provider: Checked, pool: PoolId) -> Self {
         let ledger = provider.capabilities().outlives_client.then(PoolLedger::default);
         let setting = Some("`Limits::shutdown`, or the deadline that `shutdown` is called with,");
-        Self { provider, pool, machines: Arc::default(), prepared: Arc::default(), ledger, setting }
+        Self {
+            provider,
+            pool,
+            machines: Arc::default(),
+            account: Arc::default(),
+            over: Arc::default(),
+            prepared: Arc::default(),
+            ledger,
+            setting,
+        }
+    }
+
+    /// Notes there which machines are not paid for any more.
+    pub(crate) fn charging(self, account: Arc<Mutex<Account>>) -> Self {
+        Self { account, ..self }
     }
 
     /// Machines that another client left. Its ledger is not this one's to write.
@@ -113,7 +147,7 @@ impl Cleanup {
         }
     }
 
-    /// Ends workers, agents and machines within the deadline.
+    /// Ends workers, agents and machines within the deadline. Machines that are on their way out for good are enough: [`end_all`](Self::end_all) has the rest ended.
     pub(crate) async fn end(&self, shared: &Arc<Shared>, nodes: Vec<Arc<Node>>, deadline: Duration) -> Result<()> {
         if self.is_done() {
             return Ok(());
@@ -128,12 +162,13 @@ impl Cleanup {
         let gone = |machine: &Machine| {
             shared.emit(PoolEvent::NodeGone { node: NodeIndex(machine.number.0), machine: machine.id.clone() });
         };
-        self.end_all(end, gone).await
+        self.end_some(end, None, Until::Released, gone, &mut Vec::new()).await?;
+        let is_gone = lock(&self.machines).is_empty();
+        if is_gone { self.forget().await } else { Ok(()) }
     }
 
-    /// Ends the machines, and forgets the pool when they are gone.
-    pub(super) async fn end_all(&self, end: Instant, gone: impl Fn(&Machine)) -> Result<()> {
-        self.end_machines(end, gone).await?;
+    /// Nothing is left.
+    async fn forget(&self) -> Result<()> {
         if let Some(ledger) = &self.ledger {
             ledger.forget().await;
         }
@@ -141,21 +176,26 @@ impl Cleanup {
         Ok(())
     }
 
-    /// Ends the pool's machines, waits until the provider confirms that they are gone, and removes what they shared.
-    pub(crate) async fn end_machines(&self, end: Instant, gone: impl Fn(&Machine)) -> Result<()> {
-        self.end_some(end, None, gone).await
+    /// Ends the machines, and forgets the pool when they are gone.
+    pub(super) async fn end_all(&self, end: Instant, gone: impl Fn(&Machine)) -> Result<()> {
+        self.end_machines(end, gone).await?;
+        self.forget().await
     }
 
-    /// Ends what there is of the machines of one number, and takes it off the record when it is confirmed gone.
+    /// Ends the pool's machines, waits until the provider confirms that they are gone, and removes what they shared.
+    pub(crate) async fn end_machines(&self, end: Instant, gone: impl Fn(&Machine)) -> Result<()> {
+        self.end_some(end, None, Until::Gone, gone, &mut Vec::new()).await
+    }
+
+    /// Ends what there is of the machines of one number, and takes off the record what is confirmed gone. What is released stays there until the pool ends.
     pub(crate) async fn retire(&self, number: MachineNumber, end: Instant, gone: impl Fn(&Machine)) -> Result<()> {
-        let ended = Mutex::new(Vec::new());
-        let note = |machine: &Machine| {
-            lock(&ended).push(machine.id.clone());
-            gone(machine);
-        };
-        let retired = self.end_some(end, Some(number), note).await;
+        let mut ended = Vec::new();
+        let retired = self.end_some(end, Some(number), Until::Released, gone, &mut ended).await;
+        if retired.is_ok() {
+            lock(&self.account).on_retired(number, Instant::now().into_std());
+        }
         if let Some(ledger) = &self.ledger
-            && let Err(error) = ledger.gone(ended.into_inner().unwrap_or_else(PoisonError::into_inner)).await
+            && let Err(error) = ledger.gone(ended).await
         {
             // What is gone and still on record is ended once more, which does no harm.
             tracing::warn!(pool = %self.pool, %error, "a machine that is gone stays in the ledger");
@@ -163,16 +203,23 @@ impl Cleanup {
         retired
     }
 
-    async fn end_some(&self, end: Instant, only: Option<MachineNumber>, gone: impl Fn(&Machine)) -> Result<()> {
+    async fn end_some(
+        &self,
+        end: Instant,
+        only: Option<MachineNumber>,
+        until: Until,
+        over: impl Fn(&Machine),
+        gone: &mut Vec<MachineId>,
+    ) -> Result<()> {
         let limit = end.saturating_duration_since(Instant::now());
         let mut pause = Duration::from_millis(2);
         let mut left = Left::default();
         let heard = Arc::clone(&left.heard);
         let provider = self.provider.reporting(move |error| *lock(&heard) = Some(error.clone()));
         loop {
-            let round = self.round(&provider, end, only, &gone, &mut left);
+            let round = self.round(&provider, end, only, &over, (&mut left, gone));
             match tokio::time::timeout_at(end.max(Instant::now() + LEAST), round).await {
-                Ok(Ok(())) if left.is_nothing() => return Ok(()),
+                Ok(Ok(())) if left.is_enough(until) => return Ok(()),
                 Ok(Ok(())) => {}
                 Ok(Err(error)) => left.cause = Some(error),
                 Err(_) => left.cause = Some(left.unanswered(left.doing)),
@@ -191,8 +238,8 @@ impl Cleanup {
         provider: &Checked,
         end: Instant,
         only: Option<MachineNumber>,
-        gone: impl Fn(&Machine),
-        left: &mut Left,
+        over: impl Fn(&Machine),
+        (left, gone): (&mut Left, &mut Vec<MachineId>),
     ) -> Result<()> {
         let is_meant = |machine: &Machine| only.is_none_or(|number| machine.number == number);
         let mut machines: Vec<Machine> = lock(&self.machines).iter().filter(|one| is_meant(one)).cloned().collect();
@@ -215,6 +262,8 @@ impl Cleanup {
                 let beside = listed.into_iter().filter(|machine| is_meant(machine) && !known.contains(&machine.id));
                 let beside: Vec<Machine> = beside.collect();
                 left.machines.extend(beside.iter().map(|machine| machine.id.clone()));
+                // Known from now on, so that it is not forgotten before it is gone.
+                lock(&self.machines).extend(beside.iter().cloned());
                 cause = cause.or(terminate(provider, &beside, half, left).await);
                 machines.extend(beside);
             }
@@ -231,12 +280,20 @@ impl Cleanup {
         left.doing = "report the state of the pool's machines";
         let reports = provider.inspect(&left.machines).await?;
         let mut there = Vec::new();
+        left.unreleased = 0;
         for (machine, report) in machines.iter().zip(reports) {
+            if report.state.is_released() {
+                if lock(&self.over).insert(machine.id.clone()) {
+                    over(machine);
+                }
+                lock(&self.account).on_released(&machine.launch, Instant::now().into_std());
+            }
             if report.state == MachineState::Gone {
-                gone(machine);
+                gone.push(machine.id.clone());
                 lock(&self.machines).retain(|other| other.id != machine.id);
             } else {
                 there.push(machine.id.clone());
+                left.unreleased += usize::from(!report.state.is_released());
             }
         }
         left.machines = there;

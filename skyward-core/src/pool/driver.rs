@@ -1,5 +1,6 @@
 //! Owns a pool's life, and is the only place that spawns: brings the pool up, answers what happens to it, and ends all of it.
 
+use std::convert::Infallible;
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,6 +19,7 @@ use super::serving::Serving;
 use super::shared::{Shared, closed};
 use super::status::PoolPhase;
 use crate::error::{Error, ErrorKind, Result};
+use crate::event::{Leaving, PoolEvent};
 use crate::ids::{Generation, NodeIndex, Rank};
 use crate::spec::Nodes;
 
@@ -30,6 +32,12 @@ pub(crate) enum Command {
     Replace(NodeIndex),
     /// The connection to a worker ended.
     WorkerDisconnected {
+        rank: Rank,
+        generation: Generation,
+        connection: u64,
+    },
+    /// A worker calls and has no connection for it, or that has ended.
+    CallerDisconnected {
         rank: Rank,
         generation: Generation,
         connection: u64,
@@ -49,6 +57,13 @@ pub(crate) enum Command {
     Resize {
         nodes: Nodes,
         done: oneshot::Sender<Result<()>>,
+    },
+    /// An agent reports that its machine will end.
+    Notice {
+        connection: u64,
+        reason: Leaving,
+        ends_in: Duration,
+        words: String,
     },
     Shutdown {
         deadline: Duration,
@@ -101,17 +116,22 @@ impl Driver {
         let up = tokio::select! {
             biased;
             up = blueprint.bring_up(&shared, &cleanup) => up,
+            error = budget_spent(&shared) => {
+                self.close(&error).await;
+                Err(error)
+            }
             // Nobody waits for the pool any more.
             () = ready.closed() => Err(closed()),
         };
         match up {
             Ok(started) => {
                 let mut serving = Serving::new(&shared, &cleanup, started);
-                if ready.send(Ok(())).is_ok() {
-                    self.serve(&mut serving).await;
-                }
+                let over = match ready.send(Ok(())) {
+                    Ok(()) => self.serve(&mut serving).await,
+                    Err(_) => None,
+                };
                 let (nodes, _world) = serving.leave();
-                self.end(nodes, None).await;
+                self.end(nodes, over).await;
             }
             Err(error) => {
                 let error = self.end(Vec::new(), Some(error)).await;
@@ -122,25 +142,56 @@ impl Driver {
         }
     }
 
-    /// Answers what happens until the pool is to end.
-    async fn serve(&mut self, serving: &mut Serving) {
+    /// Answers what happens until the pool is to end; the reason, if it ends by itself.
+    async fn serve(&mut self, serving: &mut Serving) -> Option<Error> {
         serving.begin_to_serve();
+        let mut over: Option<(Error, Instant)> = None;
         loop {
             let look = serving.next_look();
+            let ending = until_over(&self.shared, over.as_ref().map(|(_, end)| *end));
             tokio::select! {
                 biased;
                 command = self.commands.recv() => match command {
                     Some(Command::Shutdown { deadline }) => {
                         self.deadline = Some(deadline);
-                        return;
+                        return over.map(|(error, _)| error);
                     }
                     Some(command) => serving.on_command(command),
-                    None => return,
+                    None => return over.map(|(error, _)| error),
                 },
                 () = serving.next_end() => {}
                 () = tokio::time::sleep_until(look) => serving.look(),
+                spent = ending => match spent {
+                    Some(error) => {
+                        let end = Instant::now() + self.close(&error).await;
+                        over = Some((error, end));
+                    }
+                    None => return over.map(|(error, _)| error),
+                },
             }
         }
+    }
+
+    /// The budget is nearly spent: no task is taken any more. Gives how long those that run may go on.
+    async fn close(&self, error: &Error) -> Duration {
+        let now = Instant::now().into_std();
+        let (spent, lasts) = {
+            let account = self.shared.account();
+            (account.spent(now), account.lasts(now).unwrap_or_default())
+        };
+        tracing::warn!(pool = %self.shared.pool, %error, "the pool ends because of its budget");
+        self.shared.emit(PoolEvent::BudgetSpent { spent });
+        self.shared
+            .act_in_slices(|state, _| {
+                state.over = Some(error.clone());
+                state.scheduler.close(error.clone());
+            })
+            .await;
+        self.shared.close_queue();
+        if let Some(at) = now.checked_add(lasts) {
+            self.shared.on_budget_end(at);
+        }
+        lasts.saturating_sub(self.shared.limits.shutdown).max(lasts / 2)
     }
 
     /// Ends everything that was started; gives back the error that the pool failed with, if it did.
@@ -164,6 +215,12 @@ impl Driver {
             let _ = tokio::time::timeout(SCREEN, screen).await;
         }
         self.shared.conclude(ended.clone());
+        if ended.is_ok() && !self.cleanup.is_done() {
+            // Nothing is paid any more; what is held until then is removed when it can be.
+            if let Err(error) = self.cleanup.end_all(Instant::now() + RELEASED, |_| ()).await {
+                tracing::error!(pool = %self.shared.pool, %error, "released machines are not gone");
+            }
+        }
         if let Err(left) = &ended {
             tracing::error!(pool = %self.shared.pool, error = %left, "not everything could be ended");
         }
@@ -177,6 +234,40 @@ impl Driver {
 impl std::fmt::Debug for Driver {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Driver").field("pool", &self.shared.pool).finish_non_exhaustive()
+    }
+}
+
+/// Waits until the budget is nearly spent, and returns that as an error; where the pool ends because of it already, until no task runs or this moment has come.
+async fn until_over(shared: &Arc<Shared>, end: Option<Instant>) -> Option<Error> {
+    let Some(end) = end else { return Some(budget_spent(shared).await) };
+    let idle = async {
+        while shared.lock().scheduler.is_busy() {
+            tokio::time::sleep(POLL).await;
+        }
+    };
+    tokio::select! {
+        biased;
+        () = idle => {}
+        () = tokio::time::sleep_until(end) => {}
+        never = async {
+            Arc::clone(shared).remind().await;
+            std::future::pending::<Infallible>().await
+        } => match never {},
+    }
+    None
+}
+
+/// Waits until the pool has to end because of its budget.
+async fn budget_spent(shared: &Shared) -> Error {
+    loop {
+        let now = Instant::now();
+        let end = shared.account().ends_at(now.into_std()).map(Instant::from_std);
+        let changed = shared.spending.notified();
+        match end {
+            Some(end) if end <= now => return shared.account().exhausted(now.into_std()),
+            Some(end) => drop(tokio::time::timeout_at(end, changed).await),
+            None => changed.await,
+        }
     }
 }
 
@@ -201,6 +292,10 @@ fn next_timeout(shared: &Shared) -> Option<Instant> {
     shared.lock().next_timeout().map(Instant::from_std)
 }
 
+/// How often it is looked whether the last tasks have ended.
+const POLL: Duration = Duration::from_millis(50);
+/// How long machines that are released may take to be gone.
+const RELEASED: Duration = Duration::from_secs(900);
 /// What the terminal gets to show the last events.
 const SCREEN: Duration = Duration::from_secs(1);
 /// How long the driver sleeps when nothing is due.

@@ -1,5 +1,7 @@
 //! The way back: what workers answer, how they end, what they write.
 
+use std::ops::ControlFlow;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tokio::sync::mpsc::error::TrySendError;
@@ -20,56 +22,81 @@ use crate::worker::session::Outgoing;
 impl Shared {
     /// Handles what a worker sent over a connection. What comes over one that is over is not heard.
     pub(crate) fn on_frames(
-        &self,
+        self: &Arc<Self>,
         rank: Rank,
         generation: Generation,
         connection: u64,
         frames: &mut Vec<Frame>,
     ) -> Result<()> {
-        let messages = frames.drain(..).map(FromWorker::decode).collect::<Result<Vec<_>>>()?;
+        self.take_in(frames, FromWorker::decode, |state, now, message, after| {
+            let slot = state.slot(rank, generation).filter(|slot| slot.connection == connection);
+            let Some(slot) = slot else { return Ok(ControlFlow::Break(())) };
+            if let FromWorker::Result { end: TaskEnd { sequence, .. }, .. }
+            | FromWorker::Failure { end: TaskEnd { sequence, .. }, .. }
+            | FromWorker::Report { sequence, .. } = &message
+                && !slot.session.expects(*sequence)
+            {
+                // Taken for true it would hide all results before it.
+                return Err(Error::new(
+                    ErrorKind::Protocol,
+                    format!("rank {rank} sent result {sequence} after result {}", slot.session.received()),
+                ));
+            }
+            match message {
+                FromWorker::Result { end, value } => {
+                    let outcome = Ok(Value::new(value.clone(), rank));
+                    self.on_end(state, now, rank, end, value.len(), outcome);
+                }
+                FromWorker::Failure { end, failure } if failure.kind == "recalled" => {
+                    let is_recalled = slot.session.is_recalled(end.run);
+                    // Otherwise its agent has said so already.
+                    if let Some(id) = slot.session.on_result(end.sequence, end.run, 0).task {
+                        state.on_not_begun(now, rank, &[id]);
+                    }
+                    if !is_recalled {
+                        tracing::error!(
+                            pool = %self.pool, rank = rank.0, run = end.run,
+                            "the worker refuses a task that was not recalled and is ended: its payload has written to its account"
+                        );
+                        state.signal(rank, Signal::Kill, after);
+                    }
+                }
+                FromWorker::Failure { end, failure } => {
+                    let node = state.scheduler.node_of(rank);
+                    let outcome = Err(super::world::task_error(&failure, node, rank));
+                    self.on_end(state, now, rank, end, 0, outcome);
+                }
+                FromWorker::Item { run, index, value } => {
+                    if let Some(id) = slot.session.task(run) {
+                        self.on_item(state, now, (rank, id), index, value)?;
+                    }
+                }
+                FromWorker::Report { sequence, run, value } => {
+                    self.on_report(state, now, (rank, run), sequence, value, after);
+                }
+                FromWorker::Hello(_) => {}
+            }
+            Ok(ControlFlow::Continue(()))
+        })
+    }
+
+    /// Decodes frames, and takes in one message after another, all within one lock, until `take` breaks off.
+    ///
+    /// # Errors
+    ///
+    /// What `decode`, before any of them is taken in, or `take` fails with.
+    pub(super) fn take_in<M>(
+        &self,
+        frames: &mut Vec<Frame>,
+        decode: impl FnMut(Frame) -> Result<M>,
+        mut take: impl FnMut(&mut State, Instant, M, &mut After) -> Result<ControlFlow<()>>,
+    ) -> Result<()> {
+        let messages = frames.drain(..).map(decode).collect::<Result<Vec<_>>>()?;
         let mut after = After::default();
         let taken = self.act(|state, now| {
             for message in messages {
-                let slot = state.slot(rank, generation).filter(|slot| slot.connection == connection);
-                let Some(slot) = slot else { return Ok(()) };
-                if let FromWorker::Result { end, .. } | FromWorker::Failure { end, .. } = &message
-                    && !slot.session.expects(end.sequence)
-                {
-                    // Taken for true it would hide all results before it.
-                    return Err(Error::new(
-                        ErrorKind::Protocol,
-                        format!("rank {rank} sent result {} after result {}", end.sequence, slot.session.received()),
-                    ));
-                }
-                match message {
-                    FromWorker::Result { end, value } => {
-                        let outcome = Ok(Value::new(value.clone(), rank));
-                        self.on_end(state, now, rank, end, value.len(), outcome);
-                    }
-                    FromWorker::Failure { end, failure } if failure.kind == "recalled" => {
-                        let is_recalled = slot.session.is_recalled(end.run);
-                        // Otherwise its agent has said so already.
-                        if let Some(id) = slot.session.on_result(end.sequence, end.run, 0).task {
-                            state.on_not_begun(now, rank, &[id]);
-                        }
-                        if !is_recalled {
-                            tracing::error!(
-                                pool = %self.pool, rank = rank.0, run = end.run,
-                                "the worker refuses a task that was not recalled and is ended: its payload has written to its account"
-                            );
-                            state.signal(rank, Signal::Kill, &mut after);
-                        }
-                    }
-                    FromWorker::Failure { end, failure } => {
-                        let node = state.scheduler.node_of(rank);
-                        let outcome = Err(super::world::task_error(&failure, node, rank));
-                        self.on_end(state, now, rank, end, 0, outcome);
-                    }
-                    FromWorker::Item { run, index, value } => {
-                        let Some(id) = slot.session.task(run) else { continue };
-                        self.on_item(state, now, (rank, id), index, value)?;
-                    }
-                    FromWorker::Hello(_) => {}
+                if take(state, now, message, &mut after)?.is_break() {
+                    break;
                 }
             }
             Ok(())
@@ -114,6 +141,7 @@ impl Shared {
                 let (head, body) = ToWorker::Credit(awaited).encode()?;
                 link.push(&head, body)?;
             }
+            state.warn_over(rank, link)?;
             state.scheduler.on_connected(now, rank);
             Ok(connection)
         });
@@ -161,6 +189,7 @@ impl Shared {
             slot.connection += 1;
             slot.reading = None;
             slot.recall = None;
+            slot.calls = None;
             let not_begun = slot.session.take_back(begun, u64::MAX);
             let last = slot.session.task(begun).filter(|_| by_itself);
             state.scheduler.on_leaving(rank);
@@ -319,4 +348,4 @@ impl Shared {
 
 #[cfg(test)]
 #[path = "inbound_tests.rs"]
-mod tests;
+pub(super) mod tests;

@@ -13,15 +13,15 @@ use crate::spec::{Limits, Secrets};
 use crate::worker::link::{Reader, Writer, link};
 use crate::worker::message::ToAgent;
 
-const RANK: Rank = Rank(0);
-const LIFE: Generation = Generation(1);
+pub(in super::super) const RANK: Rank = Rank(0);
+pub(in super::super) const LIFE: Generation = Generation(1);
 
 /// A pool of one worker, which nobody drives, and that has no connection yet.
-fn pool() -> std::sync::Arc<Shared> {
+pub(in super::super) fn pool() -> std::sync::Arc<Shared> {
     let (commands, _) = tokio::sync::mpsc::unbounded_channel();
     let limits = Limits::default();
     let (defaults, secrets, metrics) = (TaskOptions::default(), Secrets::default(), Metrics::new("test"));
-    let settings = Settings { limits, defaults, secrets, trace: None, metrics };
+    let settings = Settings { limits, defaults, secrets, trace: None, metrics, account: std::sync::Arc::default() };
     let shared = Shared::new(crate::ids::PoolId::random(), settings, commands);
     shared.act(|state, now| {
         state.scheduler = Scheduler::new(1, 1, false, limits);
@@ -34,14 +34,14 @@ fn pool() -> std::sync::Arc<Shared> {
     shared
 }
 
-async fn submit(shared: &std::sync::Arc<Shared>, streaming: bool) -> TaskHandle {
+pub(in super::super) async fn submit(shared: &std::sync::Arc<Shared>, streaming: bool) -> TaskHandle {
     let source = std::sync::Arc::new(Source::file("a.py", "def f(): pass".to_owned(), "f"));
     let task = Task::new(source, Args::new().encode().unwrap()).with_streaming(streaming);
     shared.submit(task, Target::Any).await.unwrap()
 }
 
 /// A link, and what reads at its other end.
-fn wire() -> (Sender, [Writer; 2], Reader) {
+pub(in super::super) fn wire() -> (Sender, [Writer; 2], Reader) {
     let (near, far) = tokio::io::duplex(1 << 20);
     let (sender, near, _) = link(Box::new(near), 1 << 20);
     let (_, far, reader) = link(Box::new(far), 1 << 20);
@@ -49,13 +49,13 @@ fn wire() -> (Sender, [Writer; 2], Reader) {
 }
 
 /// The next frame's numbers.
-async fn next(reader: &mut Reader, waiting: &mut VecDeque<Frame>) -> Vec<u64> {
+pub(in super::super) async fn next(reader: &mut Reader, waiting: &mut VecDeque<Frame>) -> Vec<u64> {
     let frame = reader.next(waiting).await.unwrap();
     let head: Vec<serde_json::Value> = rmp_serde::from_slice(&frame.head).unwrap();
     head.iter().filter_map(serde_json::Value::as_u64).collect()
 }
 
-fn frame(head: &impl Serialize, body: Bytes) -> Frame {
+pub(in super::super) fn frame(head: &impl Serialize, body: Bytes) -> Frame {
     Frame { head: rmp_serde::to_vec(head).unwrap().into(), body }
 }
 

@@ -41,6 +41,16 @@ pub(crate) enum Found {
     Closed { pool: PoolId, error: Error },
 }
 
+impl Found {
+    /// The pool.
+    pub(crate) fn pool(&self) -> &PoolId {
+        match self {
+            Self::Held { pool, .. } | Self::Closed { pool, .. } => pool,
+            Self::Orphan(orphan) => &orphan.pool,
+        }
+    }
+}
+
 impl Ledger {
     /// Of this user.
     pub(crate) fn of_user() -> Result<Self> {

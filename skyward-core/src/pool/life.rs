@@ -103,7 +103,7 @@ impl Shared {
 
     /// Why the pool takes no tasks any more.
     pub(super) fn refusal(&self) -> Error {
-        self.lock().life.refusal()
+        self.lock().refusal()
     }
 
     /// The pool's life goes on with this; each phase is told once.

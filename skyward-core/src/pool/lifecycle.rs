@@ -42,12 +42,18 @@ pub(crate) enum Job {
     Examine(Workers),
     /// Connect to a worker again.
     ReachWorker(Rank),
+    /// Connect to a worker that calls.
+    ReachCaller(Rank),
     /// Make a further machine ready, which has no place in the pool yet.
     Add(MachineNumber),
     /// End the workers of a node that leaves, with the time to leave their hooks.
     Stop(NodeIndex),
     /// End the machine of a node that has left, or that is not wanted any more.
     Dismiss(MachineNumber),
+    /// Ask the provider about the machines.
+    Watch,
+    /// Have workers look whether their machines will end.
+    Remind,
 }
 
 /// What is started together.
@@ -130,11 +136,7 @@ impl Lifecycle {
             return Vec::new();
         }
         self.set(node, NodePhase::Lost);
-        let mut steps = vec![Step::End(Job::ReachAgent(node)), Step::End(Job::Replace(node))];
-        for rank in self.ranks_of(node) {
-            let one = Workers::One(rank);
-            steps.extend([Job::ReachWorker(rank), Job::Start(one), Job::Examine(one)].map(Step::End));
-        }
+        let mut steps = self.give_up(node);
         if self.joined {
             steps.extend([Job::Start(Workers::World), Job::Examine(Workers::World)].map(Step::End));
             // Without this one the others wait for it in vain, for as long as it takes to replace it.
@@ -160,6 +162,19 @@ impl Lifecycle {
         self.go_on()
     }
 
+    /// Another machine, whose agent is connected, has taken the place of a node's: what is under way for the one before is given up, and the workers are started.
+    pub(crate) fn on_taken(&mut self, node: NodeIndex) -> Vec<Step> {
+        let mut steps = self.give_up(node);
+        if self.joined {
+            self.all_due();
+        } else {
+            self.due.extend(self.ranks_of(node));
+        }
+        self.set(node, NodePhase::Up);
+        steps.extend(self.go_on());
+        steps
+    }
+
     /// A node has come: at the end, or at the place of one that is gone. Its workers are started.
     pub(crate) fn on_added(&mut self, node: NodeIndex) -> Vec<Step> {
         if node.0 as usize == self.nodes.len() {
@@ -174,12 +189,7 @@ impl Lifecycle {
     pub(crate) fn on_drained(&mut self, node: NodeIndex) -> Vec<Step> {
         self.set(node, NodePhase::Gone);
         self.due.retain(|rank| rank.0 / self.workers_per_node.max(1) != node.0);
-        let mut steps = vec![Step::End(Job::ReachAgent(node)), Step::End(Job::Replace(node))];
-        for rank in self.ranks_of(node) {
-            let one = Workers::One(rank);
-            steps.extend([Job::ReachWorker(rank), Job::Start(one), Job::Examine(one)].map(Step::End));
-        }
-        steps
+        self.give_up(node)
     }
 
     /// So many nodes are left.
@@ -187,15 +197,30 @@ impl Lifecycle {
         self.nodes.truncate(rows as usize);
     }
 
-    /// A world has nodes up to this number from now on, and is started as its next generation. Of those that stay, what is lost is still to be replaced.
-    pub(crate) fn on_reshaped(&mut self, stay: u32, nodes: u32) -> Vec<Step> {
+    /// A world has nodes up to this number from now on, and is started as its next generation. Of those that stay, what is lost is still to be replaced; these have another machine.
+    pub(crate) fn on_reshaped(&mut self, stay: u32, nodes: u32, taken: &[NodeIndex]) -> Vec<Step> {
         let gone: Vec<NodeIndex> = (stay..self.nodes.len() as u32).map(NodeIndex).collect();
         let mut steps: Vec<Step> = gone.into_iter().flat_map(|node| self.on_drained(node)).collect();
         steps.extend([Job::Start(Workers::World), Job::Examine(Workers::World)].map(Step::End));
+        for node in taken {
+            steps.extend(self.give_up(*node));
+            self.set(*node, NodePhase::Up);
+        }
         self.nodes.truncate(stay as usize);
         self.nodes.resize(nodes as usize, NodePhase::Up);
         self.all_due();
         steps.extend(self.go_on());
+        steps
+    }
+
+    /// What is under way for a node is of no use any more.
+    fn give_up(&self, node: NodeIndex) -> Vec<Step> {
+        let mut steps =
+            vec![Step::End(Job::ReachAgent(node)), Step::End(Job::Replace(node)), Step::End(Job::Stop(node))];
+        for rank in self.ranks_of(node) {
+            let one = Workers::One(rank);
+            steps.extend([Job::ReachWorker(rank), Job::Start(one), Job::Examine(one)].map(Step::End));
+        }
         steps
     }
 

@@ -196,7 +196,7 @@ impl Metrics {
     pub(crate) fn on_event(&self, event: &PoolEvent) {
         match event {
             // Those of each call, which are told only when somebody listens.
-            PoolEvent::TaskStarted { .. } | PoolEvent::TaskFinished { .. } => {}
+            PoolEvent::TaskStarted { .. } | PoolEvent::TaskFinished { .. } | PoolEvent::Report(_) => {}
             PoolEvent::Output(output) => self.output_bytes.increment(output.bytes.len() as u64),
             PoolEvent::TaskRetried { error, .. } => {
                 if let Some(cause) = Cause::of(error) {
@@ -223,7 +223,7 @@ impl Metrics {
                 self.turn(*node, Phase::Up);
             }
             PoolEvent::NodeJoined { node, .. } => self.turn(*node, Phase::Up),
-            PoolEvent::NodeLeaving { node } => self.turn(*node, Phase::Ending),
+            PoolEvent::NodeLeaving { node, ends_in: None, .. } => self.turn(*node, Phase::Ending),
             PoolEvent::NodeFailed { node, .. } => {
                 let mut seen = self.seen();
                 // The number that the provider knows may be another node's in the pool.
@@ -321,6 +321,8 @@ fn loss(error: &Error) -> &'static str {
     match (error.exit(), error.kind()) {
         (Some(WorkerExit::LeaseEnded), _) => "lease",
         (Some(WorkerExit::Preempted), _) => "preempted",
+        (Some(WorkerExit::Expired), _) => "expired",
+        (Some(WorkerExit::MachineFailed), _) => "failed",
         (Some(WorkerExit::Unreachable), _) | (None, ErrorKind::Timeout) => "unreachable",
         (Some(WorkerExit::AgentGone), _) | (None, ErrorKind::Io) => "agent",
         _ => "other",
@@ -335,7 +337,12 @@ fn end(exit: &WorkerExit) -> &'static str {
         WorkerExit::OutOfMemory => "out_of_memory",
         WorkerExit::Killed | WorkerExit::Unreachable => "killed",
         WorkerExit::WorldEnded => "ended",
-        WorkerExit::AgentGone | WorkerExit::LeaseEnded | WorkerExit::Preempted => "lost",
+        WorkerExit::AgentGone
+        | WorkerExit::LeaseEnded
+        | WorkerExit::Preempted
+        | WorkerExit::Expired
+        | WorkerExit::MachineFailed
+        | WorkerExit::Left => "lost",
     }
 }
 

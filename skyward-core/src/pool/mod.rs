@@ -1,8 +1,10 @@
 //! Pools: from a specification to ready workers, and to machines that are gone.
 
+mod account;
 mod agent;
 mod bring_up;
 mod builder;
+mod calls;
 mod cleanup;
 mod driver;
 mod elastic;
@@ -16,16 +18,22 @@ mod life;
 mod lifecycle;
 pub(crate) mod lock;
 mod map;
+mod market;
 mod metrics;
 mod node;
+mod notices;
 mod outbox;
 mod output;
 mod perform;
+mod plan;
 mod pulse;
+mod purchase;
 mod reap;
 mod refused;
+mod rehearsal;
 mod renewal;
 mod repair;
+mod reports;
 mod requests;
 mod resize;
 mod serving;
@@ -34,8 +42,10 @@ mod sizing;
 mod status;
 mod steps;
 mod submit;
+mod succession;
 mod supervisor;
 mod waiting;
+mod warning;
 mod world;
 
 use std::time::Duration;
@@ -47,7 +57,9 @@ pub use handle::Pool;
 #[cfg(any(test, fuzzing))]
 pub(crate) use ledger::Page as LedgerPage;
 pub use map::{ComputePoolExt, Mapped};
-pub use reap::{Elsewhere, Ended, Left, Reaped, reap};
+pub use plan::{Candidate, PoolPlan};
+pub use reap::{Elsewhere, Ended, Left, Reaped, reap, reap_expired};
+pub use rehearsal::{Finding, FindingKind, Rehearsal, RehearsalLimits};
 pub use status::{NodeStatus, PoolPhase, PoolStatus, WorkerStatus};
 pub use waiting::WaitingFor;
 

@@ -3,9 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::time::Instant;
+
 use super::agent::Agent;
+use super::builder::Decorated;
 use super::builder::check_workers;
 use super::cleanup::Cleanup;
+use super::notices::Notice;
+use super::purchase::{Bought, Purchase, Purchases};
 use super::renewal::renew;
 use super::shared::Shared;
 use super::status::NodeStatus;
@@ -14,10 +19,10 @@ use super::waiting::Making;
 use super::world::ANSWER;
 use crate::bootstrap::{self, Inputs, Plan, Ready, StepEvent};
 use crate::error::{Error, ErrorKind, Result};
-use crate::event::PoolEvent;
+use crate::event::{Leaving, PoolEvent};
 use crate::ids::{Attempt, LaunchId, MachineNumber, NodeIndex};
 use crate::plugin::PluginSet;
-use crate::provider::{Arriving, Checked, LaunchBatch, LaunchRequest, Machine, Offer, Place, Provider};
+use crate::provider::{Arriving, Checked, Machine, Place, Provider};
 use crate::remote::Remote;
 use crate::spec::{ClusterInfo, Image, Nodes};
 
@@ -25,7 +30,7 @@ use crate::spec::{ClusterInfo, Image, Nodes};
 #[derive(Debug)]
 pub(crate) struct Recipe {
     pub(crate) provider: Checked,
-    pub(crate) offer: Offer,
+    pub(crate) purchases: Purchases,
     pub(crate) cluster: ClusterInfo,
     pub(crate) image: Image,
     pub(crate) inputs: Inputs,
@@ -40,6 +45,8 @@ pub(crate) struct Declared {
     pub(crate) image: Image,
     /// Whether all workers are one world.
     pub(crate) joined: bool,
+    /// The world that a payload joins by its decorator.
+    pub(crate) decorated: Option<Decorated>,
 }
 
 /// One machine for a node.
@@ -61,6 +68,7 @@ pub(crate) struct Prepared {
     ready: Ready,
     /// Its index is the one that the machine was launched for.
     agent: Agent,
+    ends: Option<Notice>,
 }
 
 /// A machine with a running agent.
@@ -72,6 +80,10 @@ pub(crate) struct Node {
     pub(crate) remote: Arc<dyn Remote>,
     pub(crate) ready: Ready,
     pub(crate) agent: Agent,
+    /// When its machine ends by itself, as far as was known when it was made.
+    pub(crate) ends: Option<Notice>,
+    /// Of the head: where workers meet that are started in this generation.
+    pub(crate) port: Option<u16>,
 }
 
 impl Recipe {
@@ -86,7 +98,8 @@ impl Recipe {
         cluster.nodes = nodes.wanted();
         self.plugins.check(&cluster)?;
         // A world of one node is one still.
-        let joins = self.plugins.joins_world(&cluster) && !self.declared.joined;
+        let joins =
+            Decorated::joined(self.declared.decorated.as_ref(), &self.plugins, &cluster)? && !self.declared.joined;
         let same = !joins && self.plugins.transform(self.declared.image.clone(), &cluster)? == self.image;
         if same {
             return Ok(());
@@ -100,22 +113,35 @@ impl Recipe {
     }
 
     /// Launches a machine that is on record already, makes it ready, and starts its agent.
-    pub(crate) async fn prepare(&self, shared: &Arc<Shared>, cleanup: &Cleanup, launch: Launch) -> Result<Prepared> {
+    pub(crate) async fn prepare(
+        &self,
+        shared: &Arc<Shared>,
+        cleanup: &Cleanup,
+        launch: Launch,
+        purchase: Purchase,
+    ) -> Result<Prepared> {
         let node = launch.node;
         let steps = Steps::new(shared, launch);
         let making = Making::begin(shared, launch);
         shared.emit(PoolEvent::NodeLaunching { node });
-        let id = launch.id(shared);
         let limits = &shared.limits;
-        let request = LaunchRequest::new(id, shared.pool.clone(), launch.machine, limits.lease).boot(limits.start);
-        let batch = LaunchBatch::one(self.offer.clone(), request);
         let provider = self.provider.reporting(making.trouble());
-        let machine = steps.time("launch", buy(&provider, &batch)).await?;
+        let on_wait = making.trouble();
+        let Bought { machine, ends } = match purchase {
+            Purchase::Made(bought) => bought,
+            Purchase::With(patience) => {
+                let buy = self.purchases.buy(shared, cleanup, &provider, launch, (patience, &on_wait));
+                steps.time("launch", buy).await?
+            }
+        };
         steps.on_machine(&machine.id);
-        cleanup.add(machine.clone()).await?;
         let wait = Arriving { queue: limits.machine_wait, pause: limits.lease / 4 };
         let there = provider.until_there(&machine.id, wait, |report| making.on_report(&machine.id, report));
-        let place = steps.time("wait", there).await?;
+        let (place, ends_in) = steps.time("wait", there).await?;
+        // The nearer of the two: a provider may end a machine earlier than the budget does.
+        let reported = ends_in.and_then(|ends_in| Instant::now().checked_add(ends_in));
+        let ends = ends.into_iter().chain(reported).min();
+        let ends = ends.map(|at| Notice { reason: Leaving::Expired, at: at.into_std(), words: None });
         let event = PoolEvent::NodeLaunched { node, machine: machine.id.clone(), address: place.address.clone() };
         shared.emit(event);
         making.step("connect");
@@ -132,7 +158,7 @@ impl Recipe {
             let ready = bootstrap::run(remote.as_ref(), &plan, &on_event).await?;
             // At once, whatever the other nodes still need: from now on this connection renews the lease.
             let agent = connect_first(shared, remote.as_ref(), &ready, node, self.cluster.workers_per_node).await?;
-            Ok((ready, agent))
+            Ok((ready, watching(agent, &place)?))
         };
         // Without a keeper nothing looks at the lease until there is an agent.
         let lease = provider.capabilities().keeper.then_some(limits.lease);
@@ -145,22 +171,11 @@ impl Recipe {
             steps.on_failure();
             error.with_context("node", node)
         })?;
-        Ok(Prepared { machine, place, remote, ready, agent })
+        Ok(Prepared { machine, place, remote, ready, agent, ends })
     }
-}
-
-/// Launches the one machine of a batch.
-async fn buy(provider: &Checked, batch: &LaunchBatch) -> Result<Machine> {
-    let none = || Error::new(ErrorKind::Provider, "`launch` gave no machine");
-    provider.launch(batch).await.pop().unwrap_or_else(|| Err(none()))
 }
 
 impl Launch {
-    /// The first one of a node.
-    pub(crate) fn first(node: NodeIndex) -> Self {
-        Self { node, machine: MachineNumber(node.0), attempt: Attempt(1) }
-    }
-
     pub(crate) fn id(&self, shared: &Shared) -> LaunchId {
         LaunchId::of(&shared.pool, self.machine, self.attempt)
     }
@@ -169,13 +184,15 @@ impl Launch {
 impl Prepared {
     /// Becomes a node of the pool.
     pub(crate) async fn join(self, shared: &Arc<Shared>, index: NodeIndex, workers_per_node: u32) -> Result<Node> {
-        let Self { machine, place, remote, ready, agent } = self;
+        let Self { machine, place, remote, ready, agent, ends } = self;
         let agent = match agent.gone() {
             None => agent,
-            Some(_) => connect_first(shared, remote.as_ref(), &ready, index, workers_per_node).await?,
+            Some(_) => {
+                watching(connect_first(shared, remote.as_ref(), &ready, index, workers_per_node).await?, &place)?
+            }
         };
         agent.take_place(index);
-        Ok(Node { index, machine, place, remote, ready, agent })
+        Ok(Node { index, machine, place, remote, ready, agent, ends, port: None })
     }
 }
 
@@ -183,8 +200,10 @@ impl Node {
     /// The same node with a new connection to its agent.
     pub(crate) async fn reconnect(&self, shared: &Arc<Shared>, workers_per_node: u32) -> Result<Self> {
         let agent = connect(shared, self.remote.as_ref(), &self.ready, self.index, workers_per_node).await?;
+        let agent = watching(agent, &self.place)?;
         let (machine, place, ready) = (self.machine.clone(), self.place.clone(), self.ready.clone());
-        Ok(Self { index: self.index, machine, place, remote: Arc::clone(&self.remote), ready, agent })
+        let (remote, ends) = (Arc::clone(&self.remote), self.ends.clone());
+        Ok(Self { index: self.index, machine, place, remote, ready, agent, ends, port: self.port })
     }
 
     /// A machine that came to a pool that serves gets its place there.
@@ -195,7 +214,15 @@ impl Node {
 
     pub(crate) fn status(&self) -> NodeStatus {
         let (machine, address) = (self.machine.id.clone(), self.place.address.clone());
-        NodeStatus { node: self.index, machine, address, ready: true, leaving: false }
+        NodeStatus { node: self.index, machine, address, ready: true, leaving: false, ending: None }
+    }
+}
+
+/// The agent, which runs the command that the machine's place names.
+fn watching(agent: Agent, place: &Place) -> Result<Agent> {
+    match &place.watch {
+        Some(command) if !command.is_empty() => agent.watch(command).map(|()| agent),
+        _ => Ok(agent),
     }
 }
 

@@ -8,11 +8,11 @@ use std::time::Duration;
 
 use super::held::PATIENCE;
 use super::refused::Content;
-use super::shared::{Entry, Shared};
-use crate::error::{Error, ErrorKind};
+use super::shared::{Entry, Reply, Shared};
+use crate::error::{Error, ErrorKind, RankStacks, silence};
 use crate::event::PoolEvent;
 use crate::ids::{Attempt, NodeIndex, Rank, TaskId};
-use crate::payload::{Outcome, Task};
+use crate::payload::{Outcome, Source, Task};
 
 /// Something to tell.
 pub(crate) enum Told {
@@ -61,6 +61,13 @@ pub(crate) enum Told {
     Tasks {
         queued: usize,
         running: usize,
+    },
+    /// A gang makes no progress, and goes on.
+    Stalled {
+        task: TaskId,
+        source: Arc<Source>,
+        silent: Duration,
+        stacks: Vec<RankStacks>,
     },
     /// A joined world ends with this rank.
     WorldLost(Rank),
@@ -157,6 +164,7 @@ impl Shared {
             Told::OutputLate(rank) => {
                 tracing::warn!(pool = %self.pool, rank = rank.0, "what tasks have printed did not arrive within {PATIENCE:?} after them");
             }
+            Told::Stalled { task, source, silent, stacks } => self.tell_stall(task, &source, silent, stacks),
             Told::WorldLost(rank) => {
                 tracing::warn!(pool = %self.pool, rank = rank.0, "a worker of the world was lost: all are started again");
             }
@@ -166,6 +174,16 @@ impl Shared {
     fn tell_event(&self, event: PoolEvent) {
         self.metrics.on_event(&event);
         self.events.send(event);
+    }
+
+    fn tell_stall(&self, task: TaskId, source: &Source, silent: Duration, stacks: Vec<RankStacks>) {
+        let (entry, payload) = (source.entry().to_owned(), source.main().to_owned());
+        let message = silence(silent, &stacks);
+        tracing::warn!(
+            pool = %self.pool, task = task.0, entry, payload,
+            "{message}; it goes on: `Limits::stall` would end it, and `PoolEvent::GangStalled` has the stacks"
+        );
+        self.tell_event(PoolEvent::GangStalled { task, entry, payload, silent, message, stacks: stacks.into() });
     }
 
     fn tell_outcome(&self, task: TaskId, entry: Entry, outcome: Outcome) {
@@ -184,7 +202,11 @@ impl Shared {
                 }
             }
         }
-        entry.reply.send(outcome);
+        match entry.reply {
+            Reply::Handle(reply) => drop(reply.send(outcome)),
+            // It has its outcome already.
+            Reply::Caller(_) => {}
+        }
     }
 }
 

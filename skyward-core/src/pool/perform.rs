@@ -1,11 +1,12 @@
 //! Does what the scheduler says: frames to workers, outcomes to callers, commands to the driver.
 
+use std::sync::Arc;
 use std::time::Instant;
 
 use super::driver::Command;
 use super::lifecycle::Workers;
 use super::outbox::Told;
-use super::shared::{After, Entry, Shared, State};
+use super::shared::{After, Entry, Reply, Shared, State};
 use crate::error::WorkerExit;
 use crate::ids::{Attempt, Rank, TaskId};
 use crate::scheduler::Action;
@@ -35,8 +36,12 @@ impl Shared {
             Action::Finish { task, outcome } => {
                 let Some(mut entry) = state.tasks.remove(&task) else { return };
                 state.running -= usize::from(entry.began.is_some());
+                let ran = entry.ran.unwrap_or_default();
                 state.told.extend(entry.end_try(now));
                 let unread = entry.unread.take();
+                if let Reply::Caller(caller) = entry.reply {
+                    state.answer(caller, &outcome, ran, after);
+                }
                 state.tell_after(now, unread, Told::Finished { task, entry, outcome });
             }
             Action::Retried { task, attempt, error } => {
@@ -45,10 +50,13 @@ impl Shared {
                 let tried = entry.end_try(now);
                 entry.since = now;
                 entry.unread = None;
+                entry.attempt = attempt;
                 let spans = entry.spans.clone();
                 state.told.extend(tried);
                 state.told.push(Told::Retried { task, attempt, error, spans });
             }
+            Action::Help { rank, task, attempt, within } => state.help(now, (rank, task), attempt, within, after),
+            Action::Cancel { rank, task, .. } if state.cancel_help(rank, task, after) => {}
             Action::Cancel { rank, task, interrupt } => {
                 let run = state.workers.get(rank.0 as usize).and_then(|slot| slot.session.run_of(task));
                 if let Some(run) = run {
@@ -72,6 +80,13 @@ impl Shared {
                 } else {
                     state.signal(rank, Signal::Stacks, after);
                 }
+            }
+            Action::Stalled { tasks, silent, stacks } => {
+                // Without a task that somebody waits for, the gang is being ended.
+                let waited = tasks.into_iter().find_map(|task| Some((task, state.tasks.get(&task)?)));
+                let Some((task, entry)) = waited else { return };
+                let source = Arc::clone(&entry.task.source);
+                state.told.push(Told::Stalled { task, source, silent, stacks });
             }
             Action::RestartWorker { rank } => self.command(Command::Restart(Workers::One(rank))),
             Action::RestartWorld { lost } => {

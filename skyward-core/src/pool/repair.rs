@@ -9,6 +9,7 @@ use tokio::time::Instant;
 use super::cleanup::Cleanup;
 use super::lifecycle::Workers;
 use super::node::{Launch, Node, Recipe};
+use super::purchase::{Patience, Purchase};
 use super::shared::Shared;
 use super::world::{ANSWER, NotStarted, World, lost_if_silent};
 use crate::error::{Error, ErrorKind, Result, WorkerExit};
@@ -51,12 +52,7 @@ async fn reconnect_agent(shared: &Arc<Shared>, node: &Node, workers_per_node: u3
 
 /// The error of an agent whose connection ended with `cause` and that was not reached again. How its machine ended, where the provider says so, is how its workers did.
 pub(super) fn not_reached(cause: Error, error: Error) -> Error {
-    let exit = error.exit().cloned();
-    let told = cause.with_context("connecting again", error);
-    match exit {
-        Some(exit) => told.with_exit(exit),
-        None => told,
-    }
+    cause.with_exit_of(&error).with_context("connecting again", error)
 }
 
 /// Connects to a worker again whose connection was lost. If its process is gone its agent tells; one that runs something is waited for, however long that takes; one that lives, runs nothing and
@@ -119,24 +115,20 @@ pub(super) async fn replace(
         tracing::error!(pool = %shared.pool, node = node.0, %error, "a lost machine is not confirmed gone");
         shared.emit(PoolEvent::NodeLeft { node, error });
     }
-    let made = make(recipe, cleanup, Arc::clone(&shared), launch, workers_per_node).await;
+    let made = make(recipe, cleanup, Arc::clone(&shared), launch, workers_per_node, Patience::Wait).await;
     let made = match made {
-        Ok(made) if node == NodeIndex(0) => {
-            // The port was reserved on the head that is lost.
-            made.agent.reserve_port(ANSWER).await.map(|port| {
+        Ok(made) => {
+            if let Some(port) = made.port {
                 let mut state = shared.lock();
                 state.rendezvous = Some((state.generation, port));
-                made
-            })
+            }
+            Ok(made)
         }
         made => made,
     };
     made.map_err(|error| {
-        Error::new(
-            error.kind(),
-            format!("another machine for node {node} could not be made ready: {}", error.message()),
-        )
-        .with_source(error)
+        let what = format!("another machine for node {node} could not be made ready: {}", error.message());
+        Error::new(error.kind(), what).with_exit_of(&error).with_source(error)
     })
 }
 
@@ -147,12 +139,18 @@ pub(super) async fn make(
     shared: Arc<Shared>,
     launch: Launch,
     workers_per_node: u32,
+    patience: Patience,
 ) -> Result<Node> {
     let limit = shared.limits.start + shared.limits.environment;
     let mut make = std::pin::pin!(async {
         cleanup.intend(std::iter::once((launch.id(&shared), launch.machine))).await?;
-        let prepared = recipe.prepare(&shared, &cleanup, launch).await?;
-        prepared.join(&shared, launch.node, workers_per_node).await
+        let prepared = recipe.prepare(&shared, &cleanup, launch, Purchase::With(patience)).await?;
+        let mut node = prepared.join(&shared, launch.node, workers_per_node).await?;
+        if launch.node == NodeIndex(0) {
+            // That of this generation was reserved on the head before this one.
+            node.port = Some(node.agent.reserve_port(ANSWER).await?);
+        }
+        Ok(node)
     });
     match shared.until_ready(Instant::now(), limit, launch.machine, make.as_mut()).await {
         Ok(made) => made,

@@ -12,33 +12,34 @@ use super::cleanup::Cleanup;
 use super::driver::IDLE;
 use super::elastic::{Elastic, Load};
 use super::lifecycle::Job;
-use super::node::{Launch, Node};
+use super::node::Node;
+use super::purchase::Patience;
 use super::repair;
 use super::serving::{End, Fresh, Place, Serving};
 use super::shared::Shared;
 use super::sizing::{SizeStep, Sizing};
 use super::waiting::Ending;
 use crate::error::{Error, ErrorKind, Result};
-use crate::event::PoolEvent;
-use crate::ids::{Attempt, Generation, MachineNumber, NodeIndex};
+use crate::event::{Leaving, PoolEvent};
+use crate::ids::{Generation, MachineNumber, NodeIndex};
 use crate::spec::Nodes;
 
 /// What is known of the nodes that come and leave.
 pub(super) struct Growth {
-    sizing: Sizing,
+    pub(super) sizing: Sizing,
     elastic: Option<Elastic>,
     /// When an elastic pool is looked at.
     look_at: Instant,
-    /// The last launch for each number.
-    attempts: BTreeMap<MachineNumber, Attempt>,
     /// Further machines that are ready, and have no place yet.
-    ready: BTreeMap<MachineNumber, Node>,
+    pub(super) ready: BTreeMap<MachineNumber, Node>,
     /// Who waits for the size, and for how many nodes at least.
     waiter: Option<(u32, oneshot::Sender<Result<()>>)>,
     /// Why the last machine could not be had.
     error: Option<Error>,
     /// The number of nodes that was told last.
     told: u32,
+    /// How long a further machine takes, by what the first ones took.
+    pub(super) lead: Duration,
 }
 
 impl Growth {
@@ -47,28 +48,21 @@ impl Growth {
         nodes: Nodes,
         workers_per_node: u32,
         machines: Vec<MachineNumber>,
-        coming: impl Iterator<Item = MachineNumber> + Clone,
+        coming: impl Iterator<Item = MachineNumber>,
         shared: &Shared,
+        lead: Duration,
     ) -> Self {
         let told = machines.len() as u32;
-        let attempts = machines.iter().copied().chain(coming.clone()).map(|machine| (machine, Attempt(1))).collect();
         Self {
             sizing: Sizing::new(joined, nodes.wanted(), machines, coming),
             elastic: elastic(nodes, workers_per_node, shared),
             look_at: Instant::now(),
-            attempts,
             ready: BTreeMap::new(),
             waiter: None,
             error: None,
             told,
+            lead,
         }
-    }
-
-    /// The next launch for a number: none is ever used twice.
-    pub(super) fn next_attempt(&mut self, machine: MachineNumber) -> Attempt {
-        let attempt = self.attempts.entry(machine).or_insert(Attempt(0));
-        attempt.0 += 1;
-        *attempt
     }
 
     /// The pool has failed, and its size does not change any more.
@@ -93,6 +87,7 @@ impl Serving {
         self.growth.error = None;
         self.growth.elastic = elastic(nodes, per_node, &self.shared);
         self.growth.look_at = Instant::now();
+        self.shared.account().set_most(nodes.most());
         let target = match nodes {
             Nodes::Elastic { min, max } => self.growth.sizing.members().clamp(min, max),
             nodes => nodes.wanted(),
@@ -103,16 +98,18 @@ impl Serving {
 
     /// When an elastic pool is to be looked at.
     pub(super) fn next_look(&self) -> Instant {
-        match &self.growth.elastic {
-            Some(_) => self.growth.look_at,
-            None => Instant::now() + IDLE,
-        }
+        let look = self.growth.elastic.as_ref().map(|_| self.growth.look_at);
+        look.into_iter().chain(self.next_notice()).min().unwrap_or_else(|| Instant::now() + IDLE)
     }
 
-    /// Looks whether an elastic pool is to grow or to shrink.
+    /// Looks whether an elastic pool is to grow or to shrink, and whether machines are to be replaced before they end.
     pub(super) fn look(&mut self) {
         let now = Instant::now();
         if self.has_failed() {
+            return;
+        }
+        self.act_on_notices();
+        if now < self.growth.look_at {
             return;
         }
         let (nodes, coming) = (self.growth.sizing.members(), self.growth.sizing.coming());
@@ -147,6 +144,14 @@ impl Serving {
     pub(super) fn on_add_failed(&mut self, machine: MachineNumber, error: Error) {
         tracing::warn!(pool = %self.shared.pool, node = machine.0, %error, "a further machine could not be made ready");
         self.shared.emit(PoolEvent::NodeFailed { node: NodeIndex(machine.0), error: error.clone() });
+        if let Some(node) = self.growth.sizing.inherits(machine) {
+            let steps = self.growth.sizing.on_failed(machine);
+            self.size(steps);
+            if !self.growth.sizing.has_heir(node) {
+                self.on_unheired(node);
+            }
+            return;
+        }
         self.growth.error = Some(error);
         let steps = self.growth.sizing.on_failed(machine);
         if self.growth.sizing.has_given_up()
@@ -198,6 +203,8 @@ impl Serving {
 
     /// Tells whoever waits for the size that the pool has it.
     pub(super) fn settle_size(&mut self) {
+        // A world that had nothing more to do before this has waited for it.
+        self.on_world_idle();
         if !self.growth.sizing.is_settled() {
             return;
         }
@@ -228,7 +235,7 @@ impl Serving {
             || (0..state.scheduler.active_workers()).all(|rank| state.scheduler.is_ready(crate::ids::Rank(rank)))
     }
 
-    fn size(&mut self, steps: Vec<SizeStep>) {
+    pub(super) fn size(&mut self, steps: Vec<SizeStep>) {
         for step in steps {
             self.size_one(step);
         }
@@ -238,10 +245,10 @@ impl Serving {
         let per_node = self.world.cluster.workers_per_node;
         match step {
             SizeStep::Launch { machine } => {
-                let launch = Launch { node: NodeIndex(machine.0), machine, attempt: self.growth.next_attempt(machine) };
+                let launch = self.recipe.purchases.launch(NodeIndex(machine.0), machine);
                 let (recipe, cleanup, shared) =
                     (Arc::clone(&self.recipe), self.cleanup.clone(), Arc::clone(&self.shared));
-                let add = repair::make(recipe, cleanup, shared, launch, per_node);
+                let add = repair::make(recipe, cleanup, shared, launch, per_node, Patience::Fail);
                 self.jobs.begin(Job::Add(machine), async move { End::Added(add.await.map(Box::new)) });
             }
             SizeStep::Forget { machine } => {
@@ -259,16 +266,20 @@ impl Serving {
                 self.look_at_agent(node);
             }
             SizeStep::Leave { node } => {
-                self.shared.emit(PoolEvent::NodeLeaving { node });
+                let reason = if self.growth.elastic.is_some() { Leaving::Idle } else { Leaving::Resized };
+                self.shared.emit(PoolEvent::NodeLeaving { node, reason, ends_in: None });
                 self.shared.act(|state, _| {
                     state.scheduler.leave(node);
                     state.set_leaving(node, true);
                 });
             }
-            SizeStep::Stay { node } => self.shared.act(|state, _| {
-                state.scheduler.stay(node);
-                state.set_leaving(node, false);
-            }),
+            SizeStep::Stay { node } => {
+                self.shared.act(|state, _| {
+                    state.scheduler.stay(node);
+                    state.set_leaving(node, false);
+                });
+                self.on_staying(node);
+            }
             SizeStep::Stop { node } => {
                 let steps = self.lifecycle.on_drained(node);
                 self.go(steps);
@@ -287,9 +298,16 @@ impl Serving {
                 self.lifecycle.on_removed(rows);
                 self.dismiss(machine, node, left);
             }
+            SizeStep::Cordon { node } => self.shared.act(|state, _| state.scheduler.cordon(node)),
+            SizeStep::Uncordon { node } => self.shared.act(|state, _| state.scheduler.uncordon(node)),
+            SizeStep::Succeed { node, machine } => self.succeed(node, machine),
+            SizeStep::Vacate { node } => self.vacate(node),
+            SizeStep::Take { node, machine, left } => self.take((node, machine, left)),
+            SizeStep::Revive { node } => self.revive(node),
+            SizeStep::Replace { node } => self.replace(node),
             SizeStep::Hold => self.shared.act(|state, _| state.scheduler.hold()),
             SizeStep::Release => self.shared.act(|state, _| state.scheduler.release_world()),
-            SizeStep::Reshape { stay, left, join } => {
+            SizeStep::Reshape { stay, left, join, taken } => {
                 let leaving: Vec<_> = self.nodes.drain(stay as usize..).map(|place| place.node).collect();
                 for (at, (machine, node)) in left.into_iter().zip(leaving).enumerate() {
                     let index = NodeIndex(stay + at as u32);
@@ -305,9 +323,11 @@ impl Serving {
                 let indices: Vec<NodeIndex> = joined.iter().map(|node| node.index).collect();
                 self.shared.reshape(stay, &joined);
                 joined.into_iter().for_each(|node| self.seat(node));
-                let steps = self.lifecycle.on_reshaped(stay, self.nodes.len() as u32);
+                let taken: Vec<_> =
+                    taken.into_iter().filter(|taken| self.seat_heir(*taken)).map(|(node, ..)| node).collect();
+                let steps = self.lifecycle.on_reshaped(stay, self.nodes.len() as u32, &taken);
                 self.go(steps);
-                indices.into_iter().for_each(|node| self.look_at_agent(node));
+                indices.into_iter().chain(taken).for_each(|node| self.look_at_agent(node));
             }
         }
     }
@@ -316,23 +336,23 @@ impl Serving {
     fn seat(&mut self, node: Node) {
         let index = node.index;
         let machine = node.machine.number;
-        let attempt = self.growth.attempts.get(&machine).copied().unwrap_or(Attempt(1));
-        let place = Place { launch: Launch { node: index, machine, attempt }, node: Some(Arc::new(node)) };
+        let place = Place { machine, node: Some(Arc::new(node)) };
         match self.nodes.get_mut(index.0 as usize) {
             Some(vacant) => *vacant = place,
             None => self.nodes.push(place),
         }
         self.fresh.insert(index, Fresh::Joined);
+        self.note_end(index);
     }
 
-    fn look_at_agent(&mut self, node: NodeIndex) {
+    pub(super) fn look_at_agent(&mut self, node: NodeIndex) {
         if let Some(connection) = self.connection(node) {
             self.on_agent_gone(node, connection);
         }
     }
 
     /// Ends a machine that is not wanted any more.
-    fn dismiss(&mut self, machine: MachineNumber, node: NodeIndex, there: Option<Arc<Node>>) {
+    pub(super) fn dismiss(&mut self, machine: MachineNumber, node: NodeIndex, there: Option<Arc<Node>>) {
         let (shared, cleanup) = (Arc::clone(&self.shared), self.cleanup.clone());
         let (generation, per_node) = (shared.lock().generation, self.world.cluster.workers_per_node);
         self.jobs.begin(Job::Dismiss(machine), async move {
@@ -362,7 +382,7 @@ fn elastic(nodes: Nodes, workers_per_node: u32, shared: &Shared) -> Option<Elast
 }
 
 /// Stops the workers of a node that leaves, and waits until what they wrote has arrived.
-async fn stop(shared: &Shared, node: &Node, generation: Generation, per_node: u32) -> Result<()> {
+pub(super) async fn stop(shared: &Shared, node: &Node, generation: Generation, per_node: u32) -> Result<()> {
     let grace = shared.limits.grace;
     node.agent.stop(generation, (0..per_node).collect(), grace, grace + STOP).await?;
     let _ = tokio::time::timeout(OUTPUT, shared.output_ended()).await;

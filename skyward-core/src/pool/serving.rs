@@ -2,20 +2,24 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::bring_up::Started;
+use super::calls::reach_caller;
 use super::cleanup::Cleanup;
 use super::driver::Command;
 use super::jobs::Jobs;
 use super::lifecycle::{Job, Lifecycle, Step, Workers};
-use super::node::{Launch, Node, Recipe};
+use super::node::{Node, Recipe};
+use super::notices::Notices;
 use super::repair;
 use super::resize::Growth;
 use super::shared::{Shared, closed};
 use super::world::{NotStarted, World};
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, ErrorKind, Result, WorkerExit};
 use crate::event::PoolEvent;
-use crate::ids::{Attempt, NodeIndex, Rank};
+use crate::ids::{MachineId, MachineNumber, NodeIndex, Rank};
+use crate::provider::MachineReport;
 
 /// A pool that takes tasks.
 pub(super) struct Serving {
@@ -29,6 +33,8 @@ pub(super) struct Serving {
     /// Nodes that have a machine whose workers do not all take tasks yet.
     pub(super) fresh: BTreeMap<NodeIndex, Fresh>,
     pub(super) growth: Growth,
+    /// Which machines will end.
+    pub(super) notices: Notices,
 }
 
 /// Why a node has a machine whose workers do not all take tasks yet.
@@ -40,8 +46,8 @@ pub(super) enum Fresh {
 
 /// A node's place in the pool.
 pub(super) struct Place {
-    /// The machine that it had last.
-    pub(super) launch: Launch,
+    /// The number of the machine that it had last.
+    pub(super) machine: MachineNumber,
     /// None while it is lost, or has left.
     pub(super) node: Option<Arc<Node>>,
 }
@@ -50,6 +56,10 @@ pub(super) struct Place {
 pub(super) enum End {
     /// A further machine is ready.
     Added(Result<Box<Node>>),
+    /// Workers need not be reminded any more.
+    Reminded,
+    /// What the provider reports of the machines.
+    Watched(Result<Vec<(MachineId, MachineReport)>>),
     /// A machine is confirmed gone, or is not.
     Dismissed(Result<()>),
     /// An agent is connected: of the same machine, or of another one.
@@ -58,22 +68,22 @@ pub(super) enum End {
     Started(std::result::Result<(), NotStarted>),
     /// Agents that do not answer; the node on which the start failed, and with what.
     Examined(Vec<(NodeIndex, u64, Error)>, NodeIndex, Error),
+    /// The connection of a worker's calls is there again, or the worker is not.
+    CallerReached,
     /// A worker is there again, or has ended; or its node is of no use.
     Reached(Result<()>),
 }
 
 impl Serving {
     pub(super) fn new(shared: &Arc<Shared>, cleanup: &Cleanup, started: Started) -> Self {
-        let Started { nodes, world, recipe, wanted, late, failed } = started;
+        let Started { nodes, world, recipe, wanted, late, failed, took } = started;
+        let lead = took + shared.limits.grace + SPARE;
         let per_node = world.cluster.workers_per_node;
         let joined = shared.lock().scheduler.is_joined();
-        let place = |node: Arc<Node>| {
-            let launch = Launch { node: node.index, machine: node.machine.number, attempt: Attempt(1) };
-            Place { launch, node: Some(node) }
-        };
+        let place = |node: Arc<Node>| Place { machine: node.machine.number, node: Some(node) };
         let machines = nodes.iter().map(|node| node.machine.number).collect();
         let coming = late.iter().map(|late| late.launch.machine).chain(failed.iter().map(|(machine, _)| *machine));
-        let growth = Growth::new(joined, wanted, per_node, machines, coming, shared);
+        let growth = Growth::new(joined, wanted, per_node, machines, coming, shared, lead);
         let mut serving = Self {
             shared: Arc::clone(shared),
             cleanup: cleanup.clone(),
@@ -84,6 +94,7 @@ impl Serving {
             nodes: nodes.into_iter().map(place).collect(),
             fresh: BTreeMap::new(),
             growth,
+            notices: Notices::new(lead),
         };
         for late in late {
             let machine = late.launch.machine;
@@ -122,6 +133,8 @@ impl Serving {
                 let steps = self.lifecycle.on_workers_lost(workers);
                 self.go(steps);
             }
+            // Another machine takes its place as soon as it is ready.
+            Command::Replace(node) if self.growth.sizing.has_heir(node) => {}
             Command::Replace(node) => {
                 let steps = self.lifecycle.on_replace(node);
                 self.go(steps);
@@ -135,7 +148,20 @@ impl Serving {
                     self.jobs.begin(Job::ReachWorker(rank), async move { End::Reached(reach.await) });
                 }
             }
+            Command::CallerDisconnected { rank, generation, connection } => {
+                let lacks = self.shared.lock().slot(rank, generation).is_some_and(|slot| slot.calls_lack(connection));
+                if lacks && let Some(node) = self.node(self.lifecycle.node_of(rank)) {
+                    let reach = reach_caller(Arc::clone(&self.shared), node, rank, generation);
+                    self.jobs.begin(Job::ReachCaller(rank), async move {
+                        reach.await;
+                        End::CallerReached
+                    });
+                }
+            }
             Command::AgentGone { node, connection } => self.on_agent_gone(node, connection),
+            Command::Notice { connection, reason, ends_in, words } => {
+                self.on_agent_notice(connection, reason, ends_in, words);
+            }
             Command::Shutdown { .. } => {}
         }
         self.settle_size();
@@ -203,6 +229,8 @@ impl Serving {
             (Job::Add(machine), End::Added(Ok(node))) => self.on_add_ready(machine, *node),
             (Job::Add(machine), End::Added(Err(error))) => self.on_add_failed(machine, error),
             (Job::Stop(index), End::Stopped(stopped)) => self.on_stopped(index, stopped),
+            (Job::Remind, End::Reminded) => {}
+            (Job::Watch, End::Watched(reports)) => self.on_watched(reports),
             (Job::Dismiss(machine), End::Dismissed(dismissed)) => self.on_dismissed(machine, dismissed),
             (Job::StopWorld, End::Stopped(Err(error))) => {
                 // They are stopped again before they are started.
@@ -221,7 +249,9 @@ impl Serving {
             if let Some(connection) = self.connection(index) {
                 self.on_agent_gone(index, connection);
             }
+            self.note_end(index);
         }
+        self.watch();
         self.settle_size();
     }
 
@@ -246,11 +276,18 @@ impl Serving {
     pub(super) fn on_node_lost(&mut self, index: NodeIndex, error: Error) {
         let Some(place) = self.nodes.get_mut(index.0 as usize) else { return };
         tracing::warn!(pool = %self.shared.pool, node = index.0, %error, "a node is lost");
-        place.node = None;
+        if let Some(lost) = place.node.take() {
+            self.notices.forget(&lost.machine.id);
+            if error.exit() == Some(&WorkerExit::Preempted) {
+                self.recipe.purchases.on_preempted(&lost.machine.offer);
+            }
+        }
         let steps = self.lifecycle.on_node_lost(index);
         self.go(steps);
         self.shared.emit(PoolEvent::NodeLost { node: index, error: error.clone() });
         self.shared.on_node_lost(index, &error);
+        let steps = self.growth.sizing.on_lost(index);
+        self.size(steps);
     }
 
     pub(super) fn go(&mut self, steps: Vec<Step>) {
@@ -279,9 +316,9 @@ impl Serving {
                 });
             }
             Job::Replace(index) => {
-                let Some(place) = self.nodes.get_mut(index.0 as usize) else { return };
-                place.launch.attempt = self.growth.next_attempt(place.launch.machine);
-                let (recipe, cleanup, launch) = (Arc::clone(&self.recipe), self.cleanup.clone(), place.launch);
+                let Some(place) = self.nodes.get(index.0 as usize) else { return };
+                let launch = self.recipe.purchases.launch(index, place.machine);
+                let (recipe, cleanup) = (Arc::clone(&self.recipe), self.cleanup.clone());
                 let replace = repair::replace(recipe, cleanup, shared, launch, per_node);
                 self.jobs.begin(job, async move { End::Node(replace.await.map(Box::new)) });
             }
@@ -296,7 +333,14 @@ impl Serving {
                 self.jobs.begin(job, async move { End::Started(start.await) });
             }
             // These begin with what they are about.
-            Job::Examine(_) | Job::ReachWorker(_) | Job::Add(_) | Job::Stop(_) | Job::Dismiss(_) => {}
+            Job::Examine(_)
+            | Job::ReachWorker(_)
+            | Job::ReachCaller(_)
+            | Job::Add(_)
+            | Job::Stop(_)
+            | Job::Dismiss(_)
+            | Job::Watch
+            | Job::Remind => {}
         }
     }
 
@@ -331,13 +375,16 @@ impl Serving {
         if let Some(error) = &failure {
             self.jobs.clear();
             self.growth.give_up(error);
+            self.notices.clear();
         }
         failure.is_some()
     }
 
     pub(super) fn set(&mut self, node: Node) {
-        if let Some(place) = self.nodes.get_mut(node.index.0 as usize) {
+        let index = node.index;
+        if let Some(place) = self.nodes.get_mut(index.0 as usize) {
             place.node = Some(Arc::new(node));
+            self.note_end(index);
         }
     }
 
@@ -353,3 +400,6 @@ impl Serving {
         self.lifecycle.nodes_of(workers).into_iter().filter_map(|index| self.node(index)).collect()
     }
 }
+
+/// Beside what a machine takes to be ready, how long before the end of one another is begun.
+const SPARE: Duration = Duration::from_secs(30);

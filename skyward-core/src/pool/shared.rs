@@ -12,6 +12,8 @@ use std::time::{Duration, Instant};
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::task::AbortHandle;
 
+use super::account::Account;
+use super::calls::{Caller, Calls};
 use super::driver::Command;
 use super::events::EventBuffer;
 use super::held::{Held, Unread};
@@ -24,15 +26,16 @@ use super::output::Marks;
 use super::refused::Refused;
 use super::status::{NodeStatus, PoolPhase, PoolStatus, WorkerStatus};
 use super::waiting::Waits;
+use super::warning::Warnings;
 use crate::error::{Error, ErrorKind, Result, WorkerExit};
 use crate::event::{Events, PoolEvent};
-use crate::ids::{Generation, NodeIndex, PoolId, Rank, TaskId};
+use crate::ids::{Attempt, Generation, NodeIndex, PoolId, Rank, TaskId};
 use crate::payload::{ItemSender, Task, TaskOptions, TaskReply, TraceSource};
 use crate::scheduler::Scheduler;
 use crate::scheduler::table::TaskTable;
 use crate::spec::{Limits, Secrets};
 use crate::worker::link::Sender;
-use crate::worker::message::{Awaited, Signal, ToAgent, ToWorker};
+use crate::worker::message::{Awaited, GangTry, Signal, ToAgent, ToWorker};
 use crate::worker::session::{Call, Session};
 
 pub(crate) struct Shared {
@@ -45,6 +48,10 @@ pub(crate) struct Shared {
     /// Which trace tasks belong to that do not say it themselves.
     pub(super) trace: Option<TraceSource>,
     pub(crate) metrics: Metrics,
+    /// What the machines cost.
+    pub(super) account: Arc<Mutex<Account>>,
+    /// That has changed.
+    pub(super) spending: Notify,
     state: Mutex<State>,
     pub(super) refused: Mutex<Refused>,
     pub(super) events: EventBuffer,
@@ -67,11 +74,14 @@ pub(crate) struct Settings {
     pub(crate) secrets: Secrets,
     pub(crate) trace: Option<TraceSource>,
     pub(crate) metrics: Metrics,
+    pub(crate) account: Arc<Mutex<Account>>,
 }
 
 pub(crate) struct State {
     pub(crate) scheduler: Scheduler,
     pub(super) life: Life,
+    /// Why the pool takes no tasks any more, where it ends by itself.
+    pub(super) over: Option<Error>,
     pub(crate) generation: Generation,
     /// The port on the head at which a generation's workers meet.
     pub(crate) rendezvous: Option<(Generation, u16)>,
@@ -84,6 +94,7 @@ pub(crate) struct State {
     /// How many of them a worker has begun.
     pub(super) running: usize,
     pub(crate) waits: Waits,
+    pub(super) warnings: Warnings,
     /// Outcomes whose output has not arrived.
     pub(super) held: Held<Told>,
     /// How many bytes the workers of ranks that have left had written, in which generation.
@@ -128,17 +139,23 @@ pub(crate) struct WorkerSlot {
     /// How many had arrived from the machines before it, in the same generation.
     pub(super) earlier: [u64; 2],
     pub(super) marks: [Marks; 2],
+    /// What it calls and helps with, from its first call on.
+    pub(super) calls: Option<Box<Calls>>,
 }
 
 pub(crate) struct Entry {
     pub(super) task: Task,
-    pub(super) reply: TaskReply,
+    pub(super) reply: Reply,
+    /// How many callers stand above it; 0 for what Rust has submitted.
+    pub(super) depth: u32,
     pub(super) items: Option<ItemSender>,
     pub(super) next_item: u64,
     /// Which worker has it, as which run.
     pub(super) run: Option<(Rank, u64)>,
-    /// All ranks run it at the same time.
-    pub(super) gang: bool,
+    /// The first task of those that all ranks run at the same time.
+    pub(super) gang: Option<TaskId>,
+    /// The next try, or the one that runs.
+    pub(super) attempt: Attempt,
     /// Since when it waits for a worker to begin.
     pub(super) since: Instant,
     /// When the worker began that has it.
@@ -148,7 +165,16 @@ pub(crate) struct Entry {
     /// What its worker had written when it ended, if some of that is still to come.
     pub(super) unread: Option<Unread>,
     pub(super) spans: Option<Arc<Spans>>,
-    pub(super) _room: OwnedSemaphorePermit,
+    /// A call has none: its caller would wait for room that it occupies itself.
+    pub(super) _room: Option<OwnedSemaphorePermit>,
+}
+
+/// Who gets the outcome of a task.
+pub(super) enum Reply {
+    /// The handle that Rust holds.
+    Handle(TaskReply),
+    /// The payload that called it.
+    Caller(Caller),
 }
 
 /// What is done after the lock is released.
@@ -159,10 +185,11 @@ pub(crate) struct After {
 
 impl Shared {
     pub(crate) fn new(pool: PoolId, settings: Settings, commands: mpsc::UnboundedSender<Command>) -> Arc<Self> {
-        let Settings { limits, defaults, secrets, trace, metrics } = settings;
+        let Settings { limits, defaults, secrets, trace, metrics, account } = settings;
         let state = State {
             scheduler: Scheduler::new(0, 0, false, limits),
             life: Life::default(),
+            over: None,
             generation: Generation(0),
             rendezvous: None,
             nodes: Vec::new(),
@@ -172,6 +199,7 @@ impl Shared {
             tasks: TaskTable::default(),
             running: 0,
             waits: Waits::default(),
+            warnings: Warnings::default(),
             held: Held::default(),
             written: BTreeMap::new(),
             timeout: None,
@@ -187,6 +215,8 @@ impl Shared {
             secrets,
             trace,
             metrics,
+            account,
+            spending: Notify::new(),
             events: EventBuffer::new(),
             outbox: Outbox::default(),
             room: Arc::new(Semaphore::new(limits.max_queued.min(Semaphore::MAX_PERMITS))),
@@ -282,9 +312,15 @@ impl Shared {
         status.generation = state.generation;
         status.nodes = state.nodes.clone();
         status.waiting_for = state.waiting_for();
+        status.spent = self.account().spent(tokio::time::Instant::now().into_std());
         status.queued = state.scheduler.queued();
         status.running = status.workers.iter().filter(|worker| worker.task.is_some()).count();
         status
+    }
+
+    /// What the machines cost.
+    pub(crate) fn account(&self) -> MutexGuard<'_, Account> {
+        self.account.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The state.
@@ -364,6 +400,7 @@ impl Shared {
                 status.ready = false;
             }
             state.waits.lost(node, cause.message());
+            state.warnings.forget(node);
             state.scheduler.on_node_lost(now, node, cause);
             lost.into_iter().map(move |rank| (rank, exit.clone()))
         });
@@ -408,11 +445,32 @@ impl Shared {
             *agent = Some(node.agent.sender());
         }
         if let Some(status) = state.nodes.get_mut(index) {
-            let leaving = status.leaving;
+            let (leaving, ending) = (status.leaving, status.ending.filter(|_| status.machine == node.machine.id));
             *status = node.status();
-            status.leaving = leaving;
+            (status.leaving, status.ending) = (leaving, ending);
         }
         state.waits.over(node.index);
+    }
+
+    /// Another machine takes the place of a node's, which has nothing more to do or is lost. Its workers are to be started.
+    pub(crate) fn hand_over(&self, node: &Node) {
+        let index = node.index.0 as usize;
+        self.act(|state, _| {
+            let first = index * state.workers_per_node as usize;
+            let slots = state.workers.iter_mut().enumerate().skip(first).take(state.workers_per_node as usize);
+            for (rank, slot) in slots {
+                slot.leave(WorkerExit::Left);
+                state.held.release(Rank(rank as u32));
+            }
+            state.scheduler.retire(node.index);
+            state.scheduler.uncordon(node.index);
+            state.warnings.forget(node.index);
+            if let Some(port) = node.port {
+                state.rendezvous = Some((state.generation, port));
+            }
+        });
+        self.set_node(node);
+        self.ended.notify_waiters();
     }
 
     /// A further node has its place. Its workers are to be started.
@@ -502,7 +560,7 @@ impl State {
                 if let Some((generation, earlier)) = written {
                     // A worker of this rank has written before, in the same life of the pool.
                     (slot.generation, slot.earlier) = (generation, earlier);
-                    (slot.exited, slot.output_ended) = (Some(WorkerExit::Preempted), true);
+                    (slot.exited, slot.output_ended) = (Some(WorkerExit::Left), true);
                 }
                 self.workers.push(slot);
             }
@@ -516,7 +574,7 @@ impl State {
     fn leave(&mut self, node: NodeIndex) {
         let first = (node.0 * self.workers_per_node) as usize;
         for (rank, slot) in self.workers.iter_mut().enumerate().skip(first).take(self.workers_per_node as usize) {
-            slot.leave(WorkerExit::Preempted);
+            slot.leave(WorkerExit::Left);
             self.held.release(Rank(rank as u32));
             let written = std::array::from_fn(|stream| slot.earlier[stream] + slot.received[stream]);
             self.written.insert(rank as u32, (slot.generation, written));
@@ -528,6 +586,7 @@ impl State {
             status.ready = false;
         }
         self.waits.over(node);
+        self.warnings.forget(node);
     }
 
     fn truncate(&mut self, rows: u32) {
@@ -577,11 +636,16 @@ impl State {
         }
     }
 
+    /// Why a pool that is not ready takes no tasks.
+    pub(super) fn refusal(&self) -> Error {
+        self.over.clone().unwrap_or_else(|| self.life.refusal())
+    }
+
     pub(super) fn may_submit(&self) -> Result<()> {
         match (self.life.phase(), self.scheduler.failure()) {
             (PoolPhase::Ready, None) => Ok(()),
             (PoolPhase::Ready, Some(error)) => Err(error.clone()),
-            _ => Err(self.life.refusal()),
+            _ => Err(self.refusal()),
         }
     }
 
@@ -623,7 +687,8 @@ impl Entry {
     /// What its worker is to run.
     pub(super) fn call(&self) -> Call<'_> {
         let granted = self.items().map_or(0, |items| items.awaited(0).granted);
-        Call { task: &self.task, granted, gang: self.gang }
+        let gang = self.gang.map(|first| GangTry { first: first.0, attempt: self.attempt.0 });
+        Call { task: &self.task, granted, gang, depth: self.depth }
     }
 
     /// Its stream, if it is one.
@@ -668,6 +733,7 @@ impl WorkerSlot {
             mute: false,
             earlier: [0; 2],
             marks: Default::default(),
+            calls: None,
         }
     }
 
@@ -683,6 +749,16 @@ impl WorkerSlot {
         let connection = self.connection + 1;
         let told = if moved || self.generation != generation { [0; 2] } else { self.told };
         Self { received, told, earlier, before, connection, ..Self::new(generation, max_frame) }
+    }
+
+    /// Whether a connection to its worker stands.
+    pub(super) fn is_read(&self) -> bool {
+        self.reading.is_some()
+    }
+
+    /// Whether its worker calls, and this connection, or none, is the latest one over which it does.
+    pub(super) fn calls_lack(&self, connection: u64) -> bool {
+        self.calls.as_ref().is_some_and(|calls| calls.lacks(connection))
     }
 
     /// Whether its worker is there, as far as is known, and this is the latest connection to it.
@@ -702,6 +778,7 @@ impl WorkerSlot {
             link.close();
         }
         self.reading = None;
+        self.calls = None;
         if let Some(reader) = self.reader.take() {
             reader.abort();
         }

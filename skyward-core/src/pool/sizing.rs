@@ -5,7 +5,12 @@
 //!
 //! In a joined world nodes come and go all at once, at a moment when the world has nothing to do.
 
+mod heirs;
+
 use std::collections::{BTreeMap, BTreeSet};
+
+pub(crate) use self::heirs::Taken;
+use self::heirs::{Heir, Legacy};
 
 use crate::ids::{MachineNumber, NodeIndex};
 
@@ -25,6 +30,10 @@ pub(crate) struct Sizing {
     failures: u32,
     /// The world was told to finish what it has.
     held: bool,
+    /// Machines that take the place of those that will end.
+    heirs: BTreeMap<NodeIndex, Heir>,
+    /// How often in a row no machine could be had for the place of one that will end.
+    unheired: BTreeMap<NodeIndex, u32>,
 }
 
 /// A place in the pool.
@@ -66,8 +75,22 @@ pub(crate) enum SizeStep {
     Hold,
     /// It need not.
     Release,
-    /// The world is idle: of its nodes the first `stay` stay, and these machines join behind them.
-    Reshape { stay: u32, left: Vec<MachineNumber>, join: Vec<MachineNumber> },
+    /// A node's machine will end: give the node nothing more.
+    Cordon { node: NodeIndex },
+    /// It gets tasks again.
+    Uncordon { node: NodeIndex },
+    /// Make a machine ready for the place of one that will end: [`Sizing::on_ready`] or [`Sizing::on_failed`] says what became of it.
+    Succeed { node: NodeIndex, machine: MachineNumber },
+    /// Stop the workers of a node that has nothing more to do, whose place is taken then.
+    Vacate { node: NodeIndex },
+    /// A machine that is ready takes the place of the one that the node had, which is to be ended.
+    Take { node: NodeIndex, machine: MachineNumber, left: MachineNumber },
+    /// The place of a node is not taken after all: start the workers again that were being stopped.
+    Revive { node: NodeIndex },
+    /// Nothing takes the place of a node that is lost: another machine is to be made ready.
+    Replace { node: NodeIndex },
+    /// The world is idle: of its nodes the first `stay` stay, and these machines join behind them. Of those that stay some get another machine.
+    Reshape { stay: u32, left: Vec<MachineNumber>, join: Vec<MachineNumber>, taken: Vec<Taken> },
 }
 
 impl Sizing {
@@ -88,6 +111,8 @@ impl Sizing {
             left: BTreeSet::new(),
             failures: 0,
             held: false,
+            heirs: BTreeMap::new(),
+            unheired: BTreeMap::new(),
         }
     }
 
@@ -125,6 +150,11 @@ impl Sizing {
 
     /// A further machine is ready.
     pub(crate) fn on_ready(&mut self, machine: MachineNumber) -> Vec<SizeStep> {
+        if let Some((node, heir)) = self.heirs.iter_mut().find(|(_, heir)| heir.machine == machine) {
+            heir.ready = true;
+            let node = *node;
+            return self.hand_over(node);
+        }
         if let Some(ready) = self.coming.get_mut(&machine) {
             *ready = true;
             self.failures = 0;
@@ -134,6 +164,9 @@ impl Sizing {
 
     /// A further machine could not be made ready, or was lost before it got its place.
     pub(crate) fn on_failed(&mut self, machine: MachineNumber) -> Vec<SizeStep> {
+        if let Some(node) = self.inherits(machine) {
+            return self.on_heir_failed(node);
+        }
         let mut steps = Vec::new();
         if self.coming.remove(&machine).is_some() {
             self.failures += 1;
@@ -144,8 +177,12 @@ impl Sizing {
         steps
     }
 
-    /// A node that is to leave has nothing more to do.
+    /// A node that is to leave, or whose machine will end, has nothing more to do.
     pub(crate) fn on_drained(&mut self, node: NodeIndex) -> Vec<SizeStep> {
+        if let Some(heir) = self.heirs.get_mut(&node).filter(|heir| heir.place == Legacy::Draining) {
+            heir.place = Legacy::Drained;
+            return self.hand_over(node);
+        }
         match self.row(node) {
             Some(row) if row.phase == Phase::Draining => {
                 row.phase = Phase::Stopping;
@@ -155,8 +192,12 @@ impl Sizing {
         }
     }
 
-    /// The workers of a node that leaves are stopped.
+    /// The workers of a node that leaves, or whose machine will end, are stopped.
     pub(crate) fn on_stopped(&mut self, node: NodeIndex) -> Vec<SizeStep> {
+        if let Some(heir) = self.heirs.get_mut(&node).filter(|heir| heir.place == Legacy::Stopping) {
+            heir.place = Legacy::Stopped;
+            return self.hand_over(node);
+        }
         let Some(row) = self.row(node).filter(|row| row.phase == Phase::Stopping) else { return Vec::new() };
         row.phase = Phase::Vacant;
         let machine = row.machine;
@@ -174,18 +215,22 @@ impl Sizing {
         if !self.held {
             return Vec::new();
         }
-        if !self.is_to_change() {
+        let is_inherited = self.heirs.values().any(|heir| heir.ready);
+        if !self.is_to_change() && !is_inherited {
             return self.plan();
         }
         self.held = false;
         let stay = self.members();
+        let mut steps = self.disinherit(stay);
+        let ready: Vec<NodeIndex> = self.heirs.iter().filter(|(_, heir)| heir.ready).map(|(node, _)| *node).collect();
+        let taken = ready.into_iter().filter_map(|node| self.take(node)).collect();
         let left: Vec<MachineNumber> = self.rows.split_off(stay as usize).into_iter().map(|row| row.machine).collect();
         self.leaving.extend(&left);
         let join: Vec<MachineNumber> =
             self.coming.iter().filter(|(_, ready)| **ready).map(|(machine, _)| *machine).collect();
         self.coming.retain(|_, ready| !*ready);
         self.rows.extend(join.iter().map(|machine| Row { machine: *machine, phase: Phase::Member }));
-        let mut steps = vec![SizeStep::Reshape { stay, left, join }];
+        steps.push(SizeStep::Reshape { stay, left, join, taken });
         steps.extend(self.plan());
         steps
     }
@@ -216,6 +261,8 @@ impl Sizing {
             self.rows[node as usize].phase = Phase::Draining;
             steps.push(SizeStep::Leave { node: NodeIndex(node) });
         }
+        let members = self.members();
+        steps.extend(self.disinherit(members));
         while self.coming() > self.target - self.members() {
             // What is furthest from being ready first.
             let least = self.coming.iter().rev().min_by_key(|(_, ready)| **ready).map(|(machine, _)| *machine);
@@ -233,7 +280,8 @@ impl Sizing {
             self.coming.insert(machine, false);
             steps.push(SizeStep::Launch { machine });
         }
-        if self.joined && self.held != self.is_to_change() {
+        let is_to_hold = self.is_to_change() || !self.heirs.is_empty();
+        if self.joined && self.held != is_to_hold {
             self.held = !self.held;
             steps.push(if self.held { SizeStep::Hold } else { SizeStep::Release });
         }
@@ -281,6 +329,7 @@ impl Sizing {
         let taken = |machine: &MachineNumber| {
             self.rows.iter().any(|row| row.phase != Phase::Vacant && row.machine == *machine)
                 || self.coming.contains_key(machine)
+                || self.heirs.values().any(|heir| heir.machine == *machine)
                 || self.leaving.contains(machine)
                 || self.left.contains(machine)
         };

@@ -1,10 +1,12 @@
 //! How a pool stands.
 
 use super::waiting::WaitingFor;
+use crate::event::Leaving;
 use crate::ids::{Generation, MachineId, NodeIndex, PoolId, Rank, TaskId};
+use crate::spec::Spent;
 
 /// A pool's state at one moment.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct PoolStatus {
     /// The pool.
@@ -21,6 +23,8 @@ pub struct PoolStatus {
     pub queued: usize,
     /// Tasks that a worker has.
     pub running: usize,
+    /// What its machines have cost.
+    pub spent: Spent,
     /// What it waits for; nothing, when all that it is to have takes tasks.
     pub waiting_for: Vec<WaitingFor>,
 }
@@ -53,6 +57,8 @@ pub struct NodeStatus {
     pub ready: bool,
     /// Whether it is to leave the pool, and finishes what it has.
     pub leaving: bool,
+    /// Why its machine will end, where that is known: another one is on its way to its place.
+    pub ending: Option<Leaving>,
 }
 
 /// A worker at one moment.
@@ -82,6 +88,7 @@ impl PoolStatus {
             workers: Vec::new(),
             queued: 0,
             running: 0,
+            spent: Spent::default(),
             waiting_for: Vec::new(),
         }
     }

@@ -8,9 +8,9 @@ use tokio::time::Instant;
 
 use super::outbox::Spans;
 use super::refused::Content;
-use super::shared::{After, Entry, Shared};
+use super::shared::{After, Entry, Reply, Shared};
 use crate::error::{Error, ErrorKind, Result};
-use crate::ids::{Rank, TaskId};
+use crate::ids::{Attempt, Rank, TaskId};
 use crate::payload::{Target, Task, TaskHandle};
 use crate::worker::link::Sender;
 use crate::worker::message::ToWorker;
@@ -21,7 +21,7 @@ impl Shared {
     pub(crate) async fn submit(self: &Arc<Self>, mut task: Task, target: Target) -> Result<TaskHandle> {
         self.admit(&mut task)?;
         let room = self.take_room(1, &mut task).await?;
-        let (id, handle, entry) = self.entry(task, room, false);
+        let (id, handle, entry) = self.entry(task, room);
         self.act(|state, now| {
             state.may_submit()?;
             let (options, streaming) = (entry.task.options, entry.task.streaming);
@@ -78,7 +78,8 @@ impl Shared {
         let mut entries = Vec::with_capacity(count);
         for _ in 0..count {
             let Some(one) = room.split(1) else { break };
-            let (id, handle, entry) = self.entry(task.clone(), one, true);
+            let (id, handle, mut entry) = self.entry(task.clone(), one);
+            entry.gang = Some(entries.first().map_or(id, |(first, _): &(TaskId, Entry)| *first));
             handles.push(handle);
             entries.push((id, entry));
         }
@@ -105,7 +106,7 @@ impl Shared {
         Ok(taken.then_some(handles))
     }
 
-    fn entry(self: &Arc<Self>, mut task: Task, room: OwnedSemaphorePermit, gang: bool) -> (TaskId, TaskHandle, Entry) {
+    fn entry(self: &Arc<Self>, mut task: Task, room: OwnedSemaphorePermit) -> (TaskId, TaskHandle, Entry) {
         let id = TaskId(self.next_task.fetch_add(1, Ordering::Relaxed));
         let shared = Arc::downgrade(self);
         let cancel = {
@@ -139,8 +140,23 @@ impl Shared {
         let spans = Spans::of(span);
         let since = Instant::now().into_std();
         let (began, ran, run, unread) = (None, None, None, None);
-        let entry =
-            Entry { task, reply, items, next_item: 0, run, gang, since, began, ran, unread, spans, _room: room };
+        let (gang, attempt) = (None, Attempt(1));
+        let entry = Entry {
+            task,
+            reply: Reply::Handle(reply),
+            depth: 0,
+            items,
+            next_item: 0,
+            run,
+            gang,
+            attempt,
+            since,
+            began,
+            ran,
+            unread,
+            spans,
+            _room: Some(room),
+        };
         (id, handle, entry)
     }
 

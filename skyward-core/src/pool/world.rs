@@ -20,7 +20,7 @@ use crate::plugin::PluginSet;
 use crate::spec::ClusterInfo;
 use crate::worker::link::{Reader, link};
 use crate::worker::message::{
-    Cluster, Failure, FromWorker, Network, Peer, Peers, StartHook, StartSpec, StartedWorker, ToWorker,
+    Cluster, Failure, FromWorker, Peer, Peers, StartHook, StartSpec, StartedWorker, ToWorker,
 };
 use crate::worker::session;
 
@@ -289,8 +289,8 @@ impl World {
                 accelerators,
                 total_accelerators: accelerators * total,
                 accelerator: self.cluster.accelerator.clone(),
-                network: Network::default(),
                 generation: generation.0,
+                joined: shared.lock().scheduler.is_joined(),
                 peers: [],
             },
         };
@@ -392,18 +392,7 @@ fn ended_early(rank: Rank, exit: &WorkerExit) -> Error {
 
 /// Hands what a worker sends to the pool until the connection ends.
 async fn read(shared: Arc<Shared>, rank: Rank, generation: Generation, (mut reader, connection): (Reader, u64)) {
-    let mut frames = Vec::new();
-    let error = loop {
-        match reader.read(&mut frames).await {
-            Ok(true) => {
-                if let Err(error) = shared.on_frames(rank, generation, connection, &mut frames) {
-                    break Some(error);
-                }
-            }
-            Ok(false) => break None,
-            Err(error) => break Some(error),
-        }
-    };
+    let error = reader.each(|frames| shared.on_frames(rank, generation, connection, frames)).await;
     tracing::debug!(pool = %shared.pool, rank = rank.0, ?error, "the connection to the worker ended");
     shared.on_read(rank, generation, connection);
     shared.command(Command::WorkerDisconnected { rank, generation, connection });

@@ -1,7 +1,9 @@
 //! What a scheduler says is to be done.
 
+use std::time::Duration;
+
 use super::Scheduler;
-use crate::error::Error;
+use crate::error::{Error, RankStacks};
 use crate::ids::{Attempt, NodeIndex, Rank, TaskId};
 use crate::payload::Outcome;
 
@@ -24,6 +26,19 @@ pub enum Action {
         /// Which try.
         attempt: Attempt,
     },
+    /// Have the worker run the call within the task that it runs. [`Action::Started`] follows;
+    /// [`Scheduler::on_helped`] or [`Scheduler::on_refused`] takes the answer, which is one also where
+    /// that task has ended meanwhile.
+    Help {
+        /// Which worker.
+        rank: Rank,
+        /// Which call.
+        task: TaskId,
+        /// Which try.
+        attempt: Attempt,
+        /// The task within which its main thread waits, and is to run the call; none: on another thread of the worker.
+        within: Option<TaskId>,
+    },
     /// Give the task's caller its outcome, and forget the task's arguments.
     Finish {
         /// Which task.
@@ -40,7 +55,7 @@ pub enum Action {
         /// Why the one before failed.
         error: Error,
     },
-    /// Tell the worker to drop or to end the task.
+    /// Tell the worker to drop or to end the task, which may be a call that it helps with.
     Cancel {
         /// Which worker.
         rank: Rank,
@@ -65,6 +80,15 @@ pub enum Action {
         rank: Rank,
         /// What it runs.
         task: TaskId,
+    },
+    /// Say that a gang has made no progress. It goes on.
+    Stalled {
+        /// Those of its tasks that a worker has.
+        tasks: Vec<TaskId>,
+        /// For how long.
+        silent: Duration,
+        /// Where each of their ranks is.
+        stacks: Vec<RankStacks>,
     },
     /// Start this worker again.
     RestartWorker {

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::time::Instant;
 
 use super::Scheduler;
+use super::family::FamilyId;
 use super::state::Place;
 use crate::error::Error;
 use crate::ids::{Rank, TaskId};
@@ -13,10 +14,21 @@ use crate::ids::{Rank, TaskId};
 pub(super) struct Backlog {
     /// Tasks of workers that were lost, and what they failed with there.
     pub(super) lost: VecDeque<(TaskId, Error)>,
+    /// Calls of tries that have ended.
+    pub(super) orphans: VecDeque<FamilyId>,
     /// Every task from this one on ends with this error.
-    pub(super) ends: Option<(TaskId, Error)>,
+    pub(super) ends: Option<Ends>,
     /// Workers that look for tasks.
     looks: VecDeque<Rank>,
+}
+
+/// Tasks that are to end.
+#[derive(Debug)]
+pub(super) struct Ends {
+    from: TaskId,
+    error: Error,
+    /// Whether those that a worker has go on.
+    only_waiting: bool,
 }
 
 impl Scheduler {
@@ -28,11 +40,15 @@ impl Scheduler {
                 self.disarm(id);
                 self.settle(now, id, Err(error));
                 1
+            } else if let Some(family) = self.backlog.orphans.front().copied() {
+                self.end_orphan(now, family);
+                1
             } else if self.backlog.ends.is_some() {
                 self.end_next(now)
             } else if let Some(rank) = self.backlog.looks.pop_front() {
                 1 + self.look(now, rank)
             } else {
+                self.rescue_on(now);
                 return false;
             };
             left = left.saturating_sub(done);
@@ -42,14 +58,20 @@ impl Scheduler {
 
     /// Whether earlier calls have left something to do.
     pub fn has_work(&self) -> bool {
-        let Backlog { lost, ends, looks } = &self.backlog;
-        !lost.is_empty() || ends.is_some() || !looks.is_empty()
+        let Backlog { lost, orphans, ends, looks } = &self.backlog;
+        !lost.is_empty() || !orphans.is_empty() || ends.is_some() || !looks.is_empty()
     }
 
     /// All tasks end with this error, and none is sent any more.
     pub(super) fn end_all(&mut self, error: Error) {
         // Those that are ending already are told why by the first.
-        self.backlog.ends = Some((TaskId(0), error));
+        self.backlog.ends = Some(Ends { from: TaskId(0), error, only_waiting: false });
+        self.held = false;
+    }
+
+    /// All tasks that wait end with this error, and none is sent any more.
+    pub(super) fn end_waiting(&mut self, error: Error) {
+        self.backlog.ends = Some(Ends { from: TaskId(0), error, only_waiting: true });
         self.held = false;
     }
 
@@ -65,7 +87,7 @@ impl Scheduler {
         }
     }
 
-    fn look_later(&mut self, rank: Rank) {
+    pub(super) fn look_later(&mut self, rank: Rank) {
         if !std::mem::replace(&mut self.workers[rank.0 as usize].looks, true) {
             self.backlog.looks.push_back(rank);
         }
@@ -83,7 +105,7 @@ impl Scheduler {
         worker.looks = false;
         let sent = self.fill(now, rank);
         // Where its task turns out to be long, it takes nothing, and the next one looks.
-        if sent == 0 && self.workers[rank.0 as usize].long && !self.any.is_empty() {
+        if sent == 0 && self.workers[rank.0 as usize].long && self.backlog() > 0 {
             self.look_first(1);
         }
         sent
@@ -91,13 +113,16 @@ impl Scheduler {
 
     /// Ends the next task of those that are all to end.
     fn end_next(&mut self, now: Instant) -> usize {
-        let Some((from, error)) = &mut self.backlog.ends else { return 0 };
+        let Some(Ends { from, error, only_waiting }) = &mut self.backlog.ends else { return 0 };
         let Some(id) = self.tasks.next_from(*from) else {
             self.backlog.ends = None;
             return 0;
         };
         *from = TaskId(id.0 + 1);
-        let error = error.clone();
+        let (error, only_waiting) = (error.clone(), *only_waiting);
+        if only_waiting && self.is_under_way(id) {
+            return 1;
+        }
         self.end_task(now, id, error)
     }
 
@@ -116,8 +141,16 @@ impl Scheduler {
         }
     }
 
+    /// Whether a worker has the task, or another task of its gang.
+    fn is_under_way(&self, id: TaskId) -> bool {
+        let Some(task) = self.tasks.get(&id) else { return false };
+        let gang = task.gang.and_then(|gang| self.gang_table.get(&gang.first));
+        matches!(task.place, Place::Worker(_) | Place::Helped(_)) || gang.is_some_and(|gang| gang.running() > 0)
+    }
+
     /// A worker is lost with this task.
     pub(super) fn leave_behind(&mut self, id: TaskId, error: Error) {
+        self.end_calls(id);
         if let Some(task) = self.tasks.get_mut(&id) {
             task.place = Place::Lost;
             self.backlog.lost.push_back((id, error));

@@ -1,5 +1,7 @@
 //! Running tasks that are told to end: they are interrupted, and killed with their worker when their grace is over.
 //!
+//! A worker may be told to end several: the task that it runs, and calls that it helps with. Each has its own grace.
+//!
 //! The interrupt goes through the agent and what it is for through the worker's own link, so it may come first and find nothing to interrupt. It is repeated; a worker raises in its task once.
 
 use std::time::{Duration, Instant};
@@ -18,16 +20,15 @@ pub(super) struct Ending {
 }
 
 impl Scheduler {
-    /// Tells a worker to end the task that it runs.
+    /// Tells a worker to end a task that it runs, or helps with.
     pub(super) fn interrupt(&mut self, now: Instant, rank: Rank, id: TaskId) {
         self.actions.push(Action::Cancel { rank, task: id, interrupt: true });
-        if self.workers[rank.0 as usize].ending.as_ref().is_some_and(|ending| ending.task == id) {
+        if self.is_being_ended(rank, id) {
             return;
         }
-        self.forget_ending(rank);
-        let grace = self.timers.add(now, self.limits.grace, Timer::Grace(rank));
-        let again = self.timers.add(now, AGAIN, Timer::Again(rank));
-        self.workers[rank.0 as usize].ending = Some(Ending { task: id, pause: AGAIN, timers: [grace, again] });
+        let grace = self.timers.add(now, self.limits.grace, Timer::Grace(rank, id));
+        let again = self.timers.add(now, AGAIN, Timer::Again(rank, id));
+        self.workers[rank.0 as usize].endings.push(Ending { task: id, pause: AGAIN, timers: [grace, again] });
     }
 
     /// A worker has a new connection: what it was told over the old one may be lost.
@@ -46,24 +47,49 @@ impl Scheduler {
         }
     }
 
+    /// Tells a worker to end a call that it helps with. Where its main thread is to end what it runs
+    /// that call within, that ends both.
+    pub(super) fn interrupt_helped(&mut self, now: Instant, rank: Rank, id: TaskId) {
+        let worker = &self.workers[rank.0 as usize];
+        let below = worker.frames.iter().take_while(|frame| **frame != id);
+        let mut below = worker.sent.front().into_iter().chain(below);
+        let is_aside = worker.asides.contains(&id);
+        if is_aside || !below.any(|frame| self.is_being_ended(rank, *frame)) {
+            self.interrupt(now, rank, id);
+        }
+    }
+
+    pub(super) fn is_being_ended(&self, rank: Rank, id: TaskId) -> bool {
+        self.workers[rank.0 as usize].endings.iter().any(|ending| ending.task == id)
+    }
+
+    /// A worker does not run this any more.
+    pub(super) fn forget_ending_of(&mut self, rank: Rank, id: TaskId) {
+        let endings = &mut self.workers[rank.0 as usize].endings;
+        let Some(place) = endings.iter().position(|ending| ending.task == id) else { return };
+        let ending = endings.swap_remove(place);
+        ending.timers.into_iter().flatten().for_each(|timer| self.timers.remove(timer));
+    }
+
     /// What a worker ran is no longer there.
-    pub(super) fn forget_ending(&mut self, rank: Rank) {
-        let ending = self.workers[rank.0 as usize].ending.take();
-        for timer in ending.into_iter().flat_map(|ending| ending.timers).flatten() {
+    pub(super) fn forget_endings(&mut self, rank: Rank) {
+        let endings = std::mem::take(&mut self.workers[rank.0 as usize].endings);
+        for timer in endings.into_iter().flat_map(|ending| ending.timers).flatten() {
             self.timers.remove(timer);
         }
     }
 
-    pub(super) fn on_still_running(&mut self, now: Instant, rank: Rank) {
-        let Some(ending) = &mut self.workers[rank.0 as usize].ending else { return };
+    pub(super) fn on_still_running(&mut self, now: Instant, rank: Rank, id: TaskId) {
+        let endings = &mut self.workers[rank.0 as usize].endings;
+        let Some(ending) = endings.iter_mut().find(|ending| ending.task == id) else { return };
         ending.pause *= 2;
-        ending.timers[1] = self.timers.add(now, ending.pause, Timer::Again(rank));
-        self.actions.push(Action::Cancel { rank, task: ending.task, interrupt: true });
+        ending.timers[1] = self.timers.add(now, ending.pause, Timer::Again(rank, id));
+        self.actions.push(Action::Cancel { rank, task: id, interrupt: true });
     }
 
-    pub(super) fn on_grace_over(&mut self, rank: Rank) {
-        if self.workers[rank.0 as usize].ending.is_some() {
-            self.forget_ending(rank);
+    pub(super) fn on_grace_over(&mut self, rank: Rank, id: TaskId) {
+        if self.is_being_ended(rank, id) {
+            self.forget_ending_of(rank, id);
             self.actions.push(Action::Kill { rank });
         }
     }

@@ -19,7 +19,7 @@ impl Scheduler {
             return;
         }
         // What it ran is to blame; without a task it is the environment, or the machine.
-        let barren = self.workers[rank.0 as usize].sent.is_empty() && !exit.is_node_loss();
+        let barren = self.workers[rank.0 as usize].load() == 0 && !exit.is_node_loss();
         self.lose(rank, Error::worker_exited(rank, exit.clone()), last);
         self.end_world();
         self.hand_on();
@@ -102,16 +102,22 @@ impl Scheduler {
     pub(super) fn lose(&mut self, rank: Rank, error: Error, last: Option<TaskId>) {
         let worker = &mut self.workers[rank.0 as usize];
         worker.ready = false;
+        worker.waits = None;
+        let helped = worker.load() > worker.sent.len();
         let sent = std::mem::take(&mut worker.sent);
-        self.forget_ending(rank);
+        self.forget_endings(rank);
         self.refresh(rank);
         let failed = last.filter(|id| sent.contains(id)).or_else(|| sent.front().copied());
         let by_itself = error.exit().is_some_and(|exit| !exit.is_node_loss() && *exit != WorkerExit::WorldEnded);
         let behind = if by_itself { Error::worker_exited(rank, WorkerExit::Unreachable) } else { error.clone() };
+        if let Some(failed) = failed.filter(|_| helped && by_itself) {
+            self.leave_alone(failed);
+        }
         // From the last to the first, so that those that are tried again stand in front of all others in their order.
         for id in sent.into_iter().rev() {
             let error = if failed == Some(id) { &error } else { &behind };
             self.leave_behind(id, error.clone());
         }
+        self.drop_helped(rank);
     }
 }

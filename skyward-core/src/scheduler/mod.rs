@@ -6,18 +6,27 @@
 //! - When a worker of a joined world is lost, the world ends: every worker is started again, and what may be tried again is.
 //! - A worker that is lost while it runs a task is that task's doing, and only tasks fail by it. Workers that are lost one after another while they run nothing end the pool.
 //! - A node that is lost is replaced; so often in a row without a task returning, and then the pool gives up. One whose workers cannot be started while those of the others can is sick, and as good as lost.
+//! - A call that a running task makes is a task for any worker, and ends with the try of its caller at the latest. A free worker takes calls before other tasks, the deepest first, then those of the oldest
+//!   caller; a task that no other made and that has waited for a second goes before them. Neither a gang that waits nor a world that is held keeps calls back: what they wait for may wait for them.
+//! - Nothing is sent ahead behind a caller, and what was is recalled: it could be what the caller waits for.
+//! - A worker whose main thread waits for calls of what it runs helps with one of those (`helping.rs`), but for one that could end it: one with a timeout, and one that has ended a worker.
+//! - Where calls wait, no worker is free, and all that runs waits for calls, one is rescued (`rescue.rs`): the worker of its caller runs it, on another thread where its main thread does not say that it waits.
 //! - A node that is to leave runs what it has and what was submitted for it by name, and takes nothing else. A world whose size is to change finishes the gangs that it has first, and takes no other.
 
 mod action;
 mod backlog;
+mod calls;
 mod ending;
+mod family;
 mod gang;
+mod helping;
 mod loss;
 mod nodes;
 mod outcome;
 pub mod policy;
 mod queue;
 mod recall;
+mod rescue;
 #[cfg(any(test, debug_assertions))]
 mod sanity;
 mod size;
@@ -37,6 +46,7 @@ use crate::ids::{NodeIndex, Rank, TaskId};
 use crate::payload::{Outcome, Target, TaskOptions};
 
 pub use action::Action;
+pub use calls::MAX_DEPTH;
 pub use state::Scheduler;
 
 impl Scheduler {
@@ -69,6 +79,7 @@ impl Scheduler {
         worker.idle_since = Some(now);
         worker.leaving = false;
         worker.long = false;
+        worker.waits = None;
         self.nodes[worker.node].on_ready(now);
         self.refresh(rank);
         self.start_gang(now);
@@ -89,13 +100,16 @@ impl Scheduler {
         self.disarm(id);
         self.barren_restarts = 0;
         if place == 0 {
-            self.forget_ending(rank);
+            self.forget_ending_of(rank, id);
+            self.leave_front(rank);
             self.begin_front(now, rank);
         }
+        self.workers[rank.0 as usize].long = self.has_caller(rank);
         self.refresh(rank);
         self.settle(now, id, outcome);
         self.start_gang(now);
         self.fill(now, rank);
+        self.help(now, rank);
     }
 
     /// A task's caller does not wait any more.
@@ -120,8 +134,9 @@ impl Scheduler {
                 state::Timer::Stall(first) => self.on_stall_timer(now, first),
                 state::Timer::Suspicion(first) => self.end_suspicion(first),
                 state::Timer::Recall(rank) => self.on_recall_timer(now, rank),
-                state::Timer::Again(rank) => self.on_still_running(now, rank),
-                state::Timer::Grace(rank) => self.on_grace_over(rank),
+                state::Timer::Again(rank, id) => self.on_still_running(now, rank, id),
+                state::Timer::Grace(rank, id) => self.on_grace_over(rank, id),
+                state::Timer::Rescue => self.on_rescue_timer(now),
             }
         }
     }
@@ -136,6 +151,19 @@ impl Scheduler {
         // What comes after the first failure is its consequence.
         self.failed.get_or_insert_with(|| error.clone());
         self.end_all(error);
+    }
+
+    /// Waiting tasks fail with this error, and no task is taken; running ones go on. Most of that is left to [`work`](Self::work).
+    pub fn close(&mut self, error: Error) {
+        if self.failed.is_none() {
+            self.failed = Some(error.clone());
+            self.end_waiting(error);
+        }
+    }
+
+    /// Whether a worker has a task.
+    pub fn is_busy(&self) -> bool {
+        self.counts.sent > 0 || self.has_work()
     }
 
     /// Waiting tasks fail with this error; running ones are interrupted and fail with it too. Most of that is left to [`work`](Self::work).
@@ -155,12 +183,12 @@ impl Scheduler {
         self.failed.as_ref()
     }
 
-    /// Tasks that wait for a worker.
+    /// Tasks that wait for a worker, calls among them.
     pub fn queued(&self) -> usize {
         self.tasks.len().saturating_sub(self.counts.sent)
     }
 
-    /// The tasks that a worker has, the running one first.
+    /// The tasks that a worker has, the running one first, without the calls that it helps with.
     pub fn sent(&self, rank: Rank) -> impl Iterator<Item = TaskId> + '_ {
         self.workers.get(rank.0 as usize).into_iter().flat_map(|worker| worker.sent.iter().copied())
     }

@@ -19,11 +19,18 @@ pub(super) struct Record {
     pub(super) queue: List,
     /// It takes nothing that is not for it by name.
     pub(super) leaving: bool,
+    /// Its machine will end: it takes nothing, and what is for it by name waits for its next machine.
+    pub(super) cordoned: bool,
     /// That it has nothing more to do was said.
     pub(super) told: bool,
 }
 
 impl Record {
+    /// Whether it takes no tasks that any node may run.
+    pub(super) fn parts(&self) -> bool {
+        self.leaving || self.cordoned
+    }
+
     pub(super) fn on_ready(&mut self, now: Instant) {
         self.ready_since.get_or_insert(now);
     }
@@ -57,6 +64,9 @@ impl Scheduler {
         self.end_world();
         self.hand_on();
         self.work(now);
+        if let Some(record) = self.nodes.get_mut(node.0 as usize) {
+            record.cordoned = false;
+        }
         if self.is_leaving(node) && !self.joined {
             // It has no other machine to come, and what was for it alone has no other place.
             return self.fail_own(now, node, cause);
@@ -82,9 +92,11 @@ impl Scheduler {
     /// The connection to a node's agent was lost, and is there again. What the agent was told meanwhile it may not have heard: what is to end is told once more.
     pub fn on_agent_back(&mut self, now: Instant, node: NodeIndex) {
         for rank in self.ranks_of(node) {
-            let Some(id) = self.sent(rank).next() else { continue };
-            if self.is_to_end(id) {
-                self.forget_ending(rank);
+            let front = self.sent(rank).next().filter(|id| self.is_to_end(*id));
+            let helped = self.helped(rank).filter(|id| self.is_being_ended(rank, *id));
+            let told: Vec<TaskId> = front.into_iter().chain(helped).collect();
+            for id in told {
+                self.forget_ending_of(rank, id);
                 self.interrupt(now, rank, id);
             }
         }

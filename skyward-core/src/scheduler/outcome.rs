@@ -2,10 +2,11 @@
 
 use std::time::Instant;
 
+use super::calls::ended_caller;
 use super::state::{Place, Timer};
 use super::tries::Next;
 use super::{Action, Scheduler};
-use crate::error::Error;
+use crate::error::{Cause, Error};
 use crate::ids::{Rank, TaskId};
 use crate::payload::Outcome;
 
@@ -20,9 +21,11 @@ impl Scheduler {
         let (place, gang) = (task.place, task.gang);
         self.disarm(id);
         self.actions.push(Action::Finish { task: id, outcome: Err(error) });
+        self.unqueue(id);
+        self.leave_family(id);
+        self.end_calls(id);
         match place {
             Place::Queue | Place::Gang => {
-                self.unqueue(id);
                 self.tasks.remove(&id);
             }
             Place::Worker(rank) => {
@@ -33,6 +36,7 @@ impl Scheduler {
                     self.actions.push(Action::Cancel { rank, task: id, interrupt });
                 }
             }
+            Place::Helped(rank) => self.interrupt_helped(now, rank, id),
             Place::Lost => {}
         }
         if let Some(gang) = gang {
@@ -50,22 +54,34 @@ impl Scheduler {
             self.tasks.remove(&id);
             return;
         }
+        let is_call = task.call.is_some();
+        self.end_calls(id);
+        if is_call && self.is_orphan(id) {
+            return self.finish(id, Err(ended_caller()));
+        }
         let error = match outcome {
             Ok(value) => return self.finish(id, Ok(value)),
+            // It would wait for a worker that does not take it, and its caller for it.
+            Err(error) if is_call && self.failed.is_some() => return self.finish(id, Err(error)),
             Err(error) => error,
         };
+        let Some(task) = self.tasks.get_mut(&id) else { return };
+        if let Some(call) = &mut task.call {
+            call.risky |= Cause::of(&error).is_some_and(Cause::ended_worker);
+        }
         match task.tries.next(id, error, task.retry(), self.limits.poison) {
             Next::Again(attempt, error) => {
                 self.actions.push(Action::Retried { task: id, attempt, error });
-                self.queue_front(id);
-                self.wait(now, id);
+                self.queue_again(now, id);
                 self.place(now, id);
+                self.offer(now, id);
             }
             Next::Over(error) => self.finish(id, Err(error)),
         }
     }
 
     pub(super) fn finish(&mut self, id: TaskId, outcome: Outcome) {
+        self.leave_family(id);
         self.tasks.remove(&id);
         self.actions.push(Action::Finish { task: id, outcome });
     }
@@ -80,6 +96,13 @@ impl Scheduler {
             // It was cancelled while it waited on the worker; the worker may be past the point where it reads that.
             return self.interrupt(now, rank, id);
         }
+        self.started(now, rank, id);
+    }
+
+    /// A worker has begun with a task, or begins about now.
+    pub(super) fn started(&mut self, now: Instant, rank: Rank, id: TaskId) {
+        let Some(task) = self.tasks.get_mut(&id) else { return };
+        task.since = None;
         self.actions.push(Action::Started { rank, task: id, attempt: task.tries.attempt });
         if let Some(waited) = task.timer.take() {
             self.timers.remove(waited);

@@ -1,6 +1,6 @@
 //! Waiting tasks, and their way to workers.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::nodes::Record;
 use super::policy::{LONG, depth};
@@ -23,6 +23,9 @@ impl Scheduler {
     /// Takes a task out of its queue.
     pub(super) fn unqueue(&mut self, id: TaskId) {
         let Some(task) = self.tasks.get(&id).filter(|task| task.place == Place::Queue) else { return };
+        if task.call.is_some() {
+            return self.unqueue_call(id);
+        }
         let target = task.target;
         if let Some(queue) = queue_of(target, &mut self.any, &mut self.nodes, &mut self.workers) {
             queue.remove(&mut self.tasks, id);
@@ -71,7 +74,7 @@ impl Scheduler {
         }
         let mut sent = 0;
         while self.takes_more(rank) {
-            let Some(id) = self.next_for(rank) else { break };
+            let Some(id) = self.next_for(now, rank) else { break };
             self.send(now, rank, id);
             sent += 1;
         }
@@ -94,7 +97,8 @@ impl Scheduler {
 
     pub(super) fn takes_more(&self, rank: Rank) -> bool {
         let worker = &self.workers[rank.0 as usize];
-        if !worker.ready || worker.leaving {
+        // A call that it still runs on another thread may yet end it.
+        if !worker.lives() || !worker.asides.is_empty() {
             return false;
         }
         let Some(last) = worker.sent.back() else { return true };
@@ -103,28 +107,37 @@ impl Scheduler {
         !worker.long && worker.sent.len() < depth(&worker.average) && !self.tasks.get(last).is_some_and(alone)
     }
 
-    /// Takes the oldest task that this worker may run and that no gang stands before.
-    fn next_for(&mut self, rank: Rank) -> Option<TaskId> {
-        let node = self.workers[rank.0 as usize].node;
-        let leaving = self.nodes[node].leaving;
-        if self.held && !leaving || self.failed.is_some() {
+    /// Takes the next task that this worker may run: a call, or the oldest other task that no gang
+    /// stands before, where there is none or that one has waited for long.
+    fn next_for(&mut self, now: Instant, rank: Rank) -> Option<TaskId> {
+        if self.failed.is_some() {
             return None;
         }
+        let node = self.workers[rank.0 as usize].node;
+        let Record { leaving, cordoned, .. } = self.nodes[node];
+        let none = (self.held || cordoned) && !leaving;
         let barrier = self.gangs.front().unwrap_or(TaskId(u64::MAX));
-        let any = (!leaving).then_some(&mut self.any);
-        let own = [&mut self.workers[rank.0 as usize].queue, &mut self.nodes[node].queue];
-        let queue = any
-            .into_iter()
-            .chain(own)
-            .filter(|queue| queue.front().is_some_and(|id| id < barrier))
-            .min_by_key(|queue| queue.front())?;
-        queue.pop_front(&mut self.tasks)
+        let any = (!leaving).then_some(&self.any);
+        let own = [&self.workers[rank.0 as usize].queue, &self.nodes[node].queue];
+        let fronts = any.into_iter().chain(own).filter_map(List::front);
+        let root = fronts.filter(|id| !none && *id < barrier).min();
+        let late = |id: TaskId| {
+            let since = self.tasks.get(&id).and_then(|task| task.since);
+            since.is_some_and(|since| now.saturating_duration_since(since) >= LATE)
+        };
+        let call = self.families.first_queued().filter(|_| !leaving && !cordoned && !root.is_some_and(late));
+        let next = call.or(root)?;
+        self.unqueue(next);
+        Some(next)
     }
 
     fn queue_at(&mut self, id: TaskId, add: fn(&mut List, &mut super::table::TaskTable<TaskState>, TaskId)) {
         let Some(task) = self.tasks.get_mut(&id) else { return };
         debug_assert!(task.gang.is_none(), "a gang waits as one");
         task.place = Place::Queue;
+        if task.call.is_some() {
+            return self.queue_call(id, add);
+        }
         let target = task.target;
         if let Some(queue) = queue_of(target, &mut self.any, &mut self.nodes, &mut self.workers) {
             add(queue, &mut self.tasks, id);
@@ -144,3 +157,6 @@ fn queue_of<'a>(
         _ => Some(any),
     }
 }
+
+/// A task that no other made and that has waited for so long goes before calls.
+const LATE: Duration = Duration::from_secs(1);

@@ -28,23 +28,25 @@ impl Scheduler {
             worker.sent.remove(place);
             worker.long = true;
             let abandoned = task.abandoned;
+            self.end_calls(*id);
             if place == 0 {
-                self.forget_ending(rank);
+                self.forget_ending_of(rank, *id);
                 self.disarm(*id);
+                self.leave_front(rank);
                 self.begin_front(now, rank);
             }
             if abandoned {
                 self.disarm(*id);
                 self.tasks.remove(id);
             } else {
-                self.queue_front(*id);
-                self.wait(now, *id);
+                self.queue_again(now, *id);
             }
         }
         let worker = &mut self.workers[rank.0 as usize];
         worker.long &= !worker.sent.is_empty();
         let leaving = worker.leaving;
         self.refresh(rank);
+        ids.iter().for_each(|id| self.offer(now, *id));
         if leaving {
             return;
         }
@@ -69,7 +71,7 @@ impl Scheduler {
         if self.workers[rank.0 as usize].leaving {
             return;
         }
-        self.forget_ending(rank);
+        self.forget_ending_of(rank, member);
         let unwanted = self.tasks.get(&member).is_none_or(|task| task.abandoned || self.is_retrying(task.gang));
         if !unwanted {
             self.actions.push(Action::Send { rank, task: member });

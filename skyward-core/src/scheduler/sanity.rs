@@ -27,14 +27,14 @@ impl Scheduler {
         let mut counts = Counts::default();
         for (rank, worker) in self.ranks().zip(&self.workers) {
             placed += self.check_queue(&worker.queue, |at| at == Target::Rank(rank));
-            placed += worker.sent.len();
+            placed += worker.load();
             for id in &worker.sent {
                 assert_eq!(self.place_of(*id), Some(Place::Worker(rank)), "task {id}: {self:?}");
             }
             assert!(worker.ready || worker.sent.is_empty(), "rank {rank} is lost and has tasks: {self:?}");
-            assert_eq!(worker.counted, worker.counts(), "rank {rank}");
+            assert_eq!(worker.counted, self.counts_of(rank), "rank {rank}: {self:?}");
             counts.replace(Counts::default(), worker.counted);
-            let takes = self.takes_more(rank) && !self.nodes[worker.node].leaving;
+            let takes = self.takes_more(rank) && !self.nodes[worker.node].parts();
             assert_eq!(worker.listed, takes.then_some(worker.sent.len()), "rank {rank}: {self:?}");
             assert_eq!(worker.listed.is_some(), self.open.contains(&(worker.sent.len(), rank)), "rank {rank}");
         }
@@ -43,6 +43,7 @@ impl Scheduler {
             assert_eq!(self.place_of(*id), Some(Place::Lost), "task {id}: {self:?}");
         }
         let in_gangs = self.check_gangs();
+        placed += self.check_calls();
         assert_eq!(self.tasks.len(), placed + self.backlog.lost.len() + in_gangs, "{self:?}");
     }
 

@@ -21,9 +21,9 @@ impl Scheduler {
         self.active * self.workers_per_node
     }
 
-    /// Tasks that any worker may run, and that wait for one.
+    /// Tasks that any worker may run, and that wait for one, calls among them.
     pub fn backlog(&self) -> usize {
-        self.any.len()
+        self.any.len() + self.families.queued()
     }
 
     /// The machines are not the client's own host: another one may be sound where one is sick.
@@ -34,7 +34,7 @@ impl Scheduler {
     /// Since when a node has nothing to do; none while it has, or is not ready.
     pub fn idle_since(&self, node: NodeIndex) -> Option<Instant> {
         let workers = self.workers_of(node)?;
-        let idle = |worker: &Worker| worker.idle_since.filter(|_| worker.ready && worker.sent.is_empty());
+        let idle = |worker: &Worker| worker.idle_since.filter(|_| worker.ready && worker.load() == 0);
         let since: Option<Vec<Instant>> = workers.iter().map(idle).collect();
         since?.into_iter().max().filter(|_| !self.has_own(node))
     }
@@ -65,6 +65,12 @@ impl Scheduler {
         self.active = node.0;
         self.departing.push(node);
         self.refresh_node(node);
+        // What was submitted for it by name while it took nothing is done now.
+        for rank in self.ranks_of(node) {
+            if self.failed.is_none() && self.takes_more(rank) {
+                self.look_later(rank);
+            }
+        }
     }
 
     /// A node that was to leave stays after all.
@@ -77,22 +83,46 @@ impl Scheduler {
         self.look_all();
     }
 
+    /// A node's machine will end: it takes nothing more, and [`Action::NodeDrained`] says when it has finished what it has. What is for it by name waits for its next machine.
+    pub fn cordon(&mut self, node: NodeIndex) {
+        let Some(record) = self.nodes.get_mut(node.0 as usize) else { return };
+        record.cordoned = true;
+        record.told = false;
+        self.departing.push(node);
+        self.refresh_node(node);
+    }
+
+    /// A node has another machine, or takes tasks after all.
+    pub fn uncordon(&mut self, node: NodeIndex) {
+        let Some(record) = self.nodes.get_mut(node.0 as usize) else { return };
+        record.cordoned = false;
+        self.refresh_node(node);
+        self.look_all();
+    }
+
     /// Whether a node is to leave.
     pub fn is_leaving(&self, node: NodeIndex) -> bool {
         self.nodes.get(node.0 as usize).is_some_and(|record| record.leaving)
     }
 
-    /// Whether a node that is to leave has nothing more to do.
+    /// Whether a node that is to leave, or whose machine will end, has nothing more to do.
     pub fn is_drained(&self, node: NodeIndex) -> bool {
-        let Some(workers) = self.workers_of(node) else { return false };
-        self.is_leaving(node) && workers.iter().all(|worker| worker.sent.is_empty()) && !self.has_own(node)
+        let (Some(record), Some(workers)) = (self.nodes.get(node.0 as usize), self.workers_of(node)) else {
+            return false;
+        };
+        let no_more = match record.leaving {
+            true => !self.has_own(node),
+            false => record.cordoned,
+        };
+        no_more && workers.iter().all(|worker| worker.load() == 0)
     }
 
     /// The workers of a node are stopped now: they are not lost.
     pub fn retire(&mut self, node: NodeIndex) {
         for rank in self.ranks_of(node) {
             self.workers[rank.0 as usize].ready = false;
-            self.forget_ending(rank);
+            self.forget_endings(rank);
+            self.drop_helped(rank);
             self.refresh(rank);
         }
     }
@@ -126,6 +156,7 @@ impl Scheduler {
             && self.gang_table.is_empty()
             && self.counts.sent == 0
             && self.backlog.lost.is_empty()
+            && self.backlog.orphans.is_empty()
             && (self.active..self.nodes.len() as u32).all(|node| !self.has_own(NodeIndex(node)))
     }
 
@@ -171,7 +202,8 @@ impl Scheduler {
         let (rows, workers) = (nodes as usize, (nodes * self.workers_per_node) as usize);
         let from = workers.min(self.workers.len()) as u32;
         for rank in (from..self.workers.len() as u32).map(Rank) {
-            self.forget_ending(rank);
+            self.forget_endings(rank);
+            self.drop_helped(rank);
             self.workers[rank.0 as usize].ready = false;
             self.refresh(rank);
         }

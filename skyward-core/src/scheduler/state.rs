@@ -6,9 +6,11 @@ use std::time::{Duration, Instant};
 use super::Action;
 use super::backlog::Backlog;
 use super::ending::Ending;
+use super::family::{Call, Families, FamilyId};
 use super::gang::Gang;
 use super::nodes::Record;
 use super::policy::Average;
+use super::rescue::Rescue;
 use super::table::{Linked, Links, List, TaskTable};
 use super::tries::Tries;
 use crate::error::Error;
@@ -28,6 +30,9 @@ pub struct Scheduler {
     pub(super) gangs: List,
     /// By the first task of each.
     pub(super) gang_table: TaskTable<Gang>,
+    /// What running tasks have called.
+    pub(super) families: Families,
+    pub(super) rescue: Rescue,
     /// Workers that take more, the least busy first.
     pub(super) open: BTreeSet<(usize, Rank)>,
     pub(super) counts: Counts,
@@ -61,6 +66,12 @@ pub(super) struct Worker {
     pub(super) long: bool,
     /// What was sent and has not returned, in order: the first one runs.
     pub(super) sent: VecDeque<TaskId>,
+    /// Calls that its main thread runs within the first one, each within the one before it.
+    pub(super) frames: Vec<TaskId>,
+    /// Calls that it runs on other threads; those of a task that has ended may still be there.
+    pub(super) asides: Vec<TaskId>,
+    /// The task within which its main thread waits for calls, unless it runs one meanwhile.
+    pub(super) waits: Option<TaskId>,
     /// When the first one began.
     pub(super) began: Option<Instant>,
     /// Tasks that wait for this worker alone.
@@ -69,7 +80,7 @@ pub(super) struct Worker {
     /// When it last became ready, or returned a task.
     pub(super) idle_since: Option<Instant>,
     /// What it was told to end.
-    pub(super) ending: Option<Ending>,
+    pub(super) endings: Vec<Ending>,
     /// When it is looked at whether the task that it runs is long.
     pub(super) recall: Option<(Instant, Timer)>,
     /// It is to look for tasks: it is in the backlog.
@@ -88,8 +99,10 @@ pub(super) struct Counts {
     pub(super) busy: usize,
     /// Those that take tasks and have none.
     pub(super) idle: usize,
-    /// Tasks that workers have.
+    /// Tasks that workers have, with those that they help with.
     pub(super) sent: usize,
+    /// What workers run that does not wait for calls.
+    pub(super) going: usize,
 }
 
 #[derive(Debug)]
@@ -98,6 +111,12 @@ pub(super) struct TaskState {
     pub(super) options: TaskOptions,
     pub(super) streaming: bool,
     pub(super) gang: Option<Membership>,
+    /// Of a call.
+    pub(super) call: Option<Call>,
+    /// The calls of this try, while one has no outcome.
+    pub(super) family: Option<FamilyId>,
+    /// A worker that helped with its calls was lost: no worker does so again before it has to.
+    pub(super) alone: bool,
     pub(super) tries: Tries,
     pub(super) place: Place,
     pub(super) links: Links,
@@ -125,6 +144,8 @@ pub(super) enum Place {
     /// With its gang: it waits for the others to start, or what it returned is kept back.
     Gang,
     Worker(Rank),
+    /// On a worker that runs it within another.
+    Helped(Rank),
     /// In the backlog: its worker is lost.
     Lost,
 }
@@ -136,15 +157,17 @@ pub(super) enum Timer {
     /// The task's own deadline.
     Run(TaskId),
     /// The task that the worker was told to end still runs.
-    Again(Rank),
+    Again(Rank, TaskId),
     /// Its grace is over.
-    Grace(Rank),
+    Grace(Rank, TaskId),
     /// The task that the worker runs may be long, and others wait behind it.
     Recall(Rank),
     /// The gang is to have made progress, or its ranks to have said where they are.
     Stall(TaskId),
     /// The gang's errors are no longer kept back.
     Suspicion(TaskId),
+    /// It is looked at whether calls wait for one another.
+    Rescue,
 }
 
 #[derive(Debug, Default)]
@@ -160,6 +183,8 @@ impl Scheduler {
             any: List::default(),
             gangs: List::default(),
             gang_table: TaskTable::default(),
+            families: Families::default(),
+            rescue: Rescue::default(),
             open: BTreeSet::new(),
             counts: Counts::default(),
             backlog: Backlog::default(),
@@ -203,6 +228,9 @@ impl Scheduler {
             options,
             streaming,
             gang,
+            call: None,
+            family: None,
+            alone: false,
             tries: Tries::default(),
             place: if gang.is_some() { Place::Gang } else { Place::Queue },
             links: Links::default(),
@@ -218,17 +246,34 @@ impl Scheduler {
         (0..self.workers.len() as u32).map(Rank)
     }
 
+    pub(super) fn counts_of(&self, rank: Rank) -> Counts {
+        let worker = &self.workers[rank.0 as usize];
+        let busy = worker.load() > 0;
+        let runs = worker.innermost().into_iter().chain(worker.asides.iter().copied());
+        let going = runs.filter(|id| worker.lives() && !self.is_caller(*id)).count();
+        Counts {
+            ready: usize::from(worker.ready),
+            busy: usize::from(busy),
+            idle: usize::from(worker.lives() && !busy),
+            sent: worker.load(),
+            going,
+        }
+    }
+
     /// Keeps `open` and the counts true after a change of a worker.
     pub(super) fn refresh(&mut self, rank: Rank) {
         let node = self.workers[rank.0 as usize].node;
         // One that leaves looks for its own tasks alone.
-        let leaving = self.nodes[node].leaving;
-        if leaving {
+        let parts = self.nodes[node].parts();
+        if parts {
             self.departing.push(NodeIndex(node as u32));
         }
-        let takes_more = !leaving && self.takes_more(rank);
+        let takes_more = !parts && self.takes_more(rank);
+        if takes_more {
+            self.rescue.end();
+        }
+        let counts = self.counts_of(rank);
         let worker = &mut self.workers[rank.0 as usize];
-        let counts = worker.counts();
         self.counts.replace(worker.counted, counts);
         worker.counted = counts;
         let entry = takes_more.then_some(worker.sent.len());
@@ -246,14 +291,19 @@ impl Scheduler {
 }
 
 impl Worker {
-    pub(super) fn counts(&self) -> Counts {
-        let free = self.ready && !self.leaving && self.sent.is_empty();
-        Counts {
-            ready: usize::from(self.ready),
-            busy: usize::from(!self.sent.is_empty()),
-            idle: usize::from(free),
-            sent: self.sent.len(),
-        }
+    /// How many tasks it has, with those that it helps with.
+    pub(super) fn load(&self) -> usize {
+        self.sent.len() + self.frames.len() + self.asides.len()
+    }
+
+    /// What its main thread runs.
+    pub(super) fn innermost(&self) -> Option<TaskId> {
+        self.frames.last().or(self.sent.front()).copied()
+    }
+
+    /// Whether it can be given something to help with.
+    pub(super) fn lives(&self) -> bool {
+        self.ready && !self.leaving
     }
 }
 
@@ -264,6 +314,7 @@ impl Counts {
         self.busy = self.busy - before.busy + after.busy;
         self.idle = self.idle - before.idle + after.idle;
         self.sent = self.sent - before.sent + after.sent;
+        self.going = self.going - before.going + after.going;
     }
 }
 

@@ -163,6 +163,7 @@ impl List {
         self.len -= 1;
     }
 
+    #[cfg(test)]
     pub(super) fn pop_front<T: Linked>(&mut self, table: &mut TaskTable<T>) -> Option<TaskId> {
         let id = self.head?;
         self.remove(table, id);

@@ -13,9 +13,11 @@ pub(super) const GRACE: Duration = Duration::from_secs(5);
 pub(super) struct Story {
     pub(super) scheduler: Scheduler,
     pub(super) now: Instant,
-    next: u64,
+    pub(super) next: u64,
     actions: Vec<Action>,
     pub(super) finished: HashMap<TaskId, Outcome>,
+    /// How often workers were told to help: on their main threads, and on others.
+    pub(super) helps: [usize; 2],
 }
 
 impl Story {
@@ -25,7 +27,14 @@ impl Story {
 
     pub(super) fn with_limits(nodes: u32, workers: u32, joined: bool, limits: Limits) -> Self {
         let scheduler = Scheduler::new(nodes, workers, joined, limits);
-        let mut story = Self { scheduler, now: Instant::now(), next: 1, actions: Vec::new(), finished: HashMap::new() };
+        let mut story = Self {
+            scheduler,
+            now: Instant::now(),
+            next: 1,
+            actions: Vec::new(),
+            finished: HashMap::new(),
+            helps: [0; 2],
+        };
         story.ready();
         story
     }
@@ -49,6 +58,61 @@ impl Story {
 
     pub(super) fn submit(&mut self, target: Target) -> TaskId {
         self.submit_with(target, TaskOptions::default())
+    }
+
+    pub(super) fn call_with(&mut self, parent: TaskId, options: TaskOptions) -> TaskId {
+        let id = TaskId(self.next);
+        self.next += 1;
+        self.scheduler.submit_call(self.now, id, parent, options).unwrap();
+        self.step();
+        id
+    }
+
+    pub(super) fn call(&mut self, parent: TaskId) -> TaskId {
+        self.call_with(parent, TaskOptions::default().retry(RetryPolicy::for_calls()))
+    }
+
+    /// The main thread of a worker waits for calls of the innermost task that it runs.
+    pub(super) fn waiting(&mut self, rank: u32, frame: TaskId) {
+        self.scheduler.on_waiting(self.now, Rank(rank), frame);
+        self.step();
+    }
+
+    pub(super) fn waited(&mut self, rank: u32) {
+        self.scheduler.on_waited(self.now, Rank(rank));
+        self.step();
+    }
+
+    /// A worker has done a call that it helped with.
+    pub(super) fn helped(&mut self, rank: u32, id: TaskId) {
+        let outcome = Ok(Value::new(vec![], Rank(rank)));
+        self.scheduler.on_helped(self.now, Rank(rank), id, outcome, 10);
+        self.step();
+    }
+
+    pub(super) fn refused(&mut self, rank: u32, id: TaskId) {
+        self.scheduler.on_refused(self.now, Rank(rank), id);
+        self.step();
+    }
+
+    pub(super) fn cancel(&mut self, id: TaskId) {
+        self.scheduler.cancel(self.now, id);
+        self.step();
+    }
+
+    /// What the workers were given to help with in the last step: the rank, the call, and whether on
+    /// another thread.
+    pub(super) fn helps(&self) -> Vec<(u32, TaskId, bool)> {
+        let help = |action: &Action| match action {
+            Action::Help { rank, task, within, .. } => Some((rank.0, *task, within.is_none())),
+            _ => None,
+        };
+        self.actions.iter().filter_map(help).collect()
+    }
+
+    /// Whether a worker was told to interrupt a task.
+    pub(super) fn interrupted(&self, id: TaskId) -> bool {
+        self.has(|action| matches!(action, Action::Cancel { task, interrupt: true, .. } if *task == id))
     }
 
     pub(super) fn gang_with(&mut self, retry: RetryPolicy) -> Vec<TaskId> {
@@ -81,7 +145,7 @@ impl Story {
     }
 
     /// The worker is about to be lost, and has surely not begun these.
-    fn not_begun(&mut self, rank: u32, ids: &[TaskId]) {
+    pub(super) fn not_begun(&mut self, rank: u32, ids: &[TaskId]) {
         self.scheduler.on_leaving(Rank(rank));
         self.scheduler.on_not_begun(self.now, Rank(rank), ids);
         self.step();
@@ -110,9 +174,13 @@ impl Story {
         while self.scheduler.work(self.now) {}
         self.scheduler.take_actions(&mut self.actions);
         for action in &self.actions {
-            if let Action::Finish { task, outcome } = action {
-                let before = self.finished.insert(*task, outcome.clone());
-                assert!(before.is_none(), "task {task} has two outcomes");
+            match action {
+                Action::Finish { task, outcome } => {
+                    let before = self.finished.insert(*task, outcome.clone());
+                    assert!(before.is_none(), "task {task} has two outcomes");
+                }
+                Action::Help { within, .. } => self.helps[usize::from(within.is_none())] += 1,
+                _ => {}
             }
         }
         self.check();
@@ -127,12 +195,16 @@ impl Story {
         }
     }
 
-    fn outcome(&self, id: TaskId) -> Option<std::result::Result<(), ErrorKind>> {
+    pub(super) fn outcome(&self, id: TaskId) -> Option<std::result::Result<(), ErrorKind>> {
         self.finished.get(&id).map(|outcome| outcome.as_ref().map(|_| ()).map_err(Error::kind))
     }
 
     pub(super) fn has(&self, wanted: impl Fn(&Action) -> bool) -> bool {
         self.actions.iter().any(wanted)
+    }
+
+    pub(super) fn find<T>(&self, wanted: impl Fn(&Action) -> Option<T>) -> Option<T> {
+        self.actions.iter().find_map(wanted)
     }
 }
 

@@ -14,6 +14,7 @@ impl Scheduler {
     pub(super) fn wait(&mut self, now: Instant, id: TaskId) {
         let Some(task) = self.tasks.get_mut(&id) else { return };
         // It may have been sent at once.
+        task.since.get_or_insert(now);
         let Some(timeout) = task.options.queue_timeout.filter(|_| task.timer.is_none()) else { return };
         task.since = Some(now);
         task.timer = self.timers.add(now, timeout, Timer::Queue(id));

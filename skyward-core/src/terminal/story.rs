@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::clean::clean;
 use super::lines::{Line, Lines};
-use crate::error::WorkerExit;
+use crate::error::{Listed, WorkerExit};
 use crate::event::{EventItem, OutputStream, PoolEvent};
 use crate::ids::{NodeIndex, Rank};
 
@@ -139,6 +139,16 @@ impl Story {
             PoolEvent::TaskRetried { task, attempt, error } => {
                 shows.push(Show::Note(format!("task {task} is tried again (attempt {attempt}): {}", error.message())));
             }
+            PoolEvent::GangStalled { entry, message, stacks, .. } => {
+                shows.push(Show::Note(clean(format!("`{entry}`: {message}").as_bytes(), false)));
+                let stacks = Listed(stacks).to_string();
+                let mut lines = stacks.lines().skip(1);
+                shows.extend(lines.by_ref().take(MAX_STACKS).map(|line| Show::Note(clean(line.as_bytes(), false))));
+                let more = lines.count();
+                if more > 0 {
+                    shows.push(Show::Note(format!("  … {}", count(more as u32, "more line"))));
+                }
+            }
             PoolEvent::Output(output) if self.output => {
                 for line in self.lines.take(output) {
                     shows.push(self.output_line(output.rank, output.stream, line));
@@ -174,7 +184,16 @@ impl Story {
                 self.nodes.clear();
                 shows.push(Show::Note(format!("node {node} has joined: machine {machine} at {address}")));
             }
-            PoolEvent::NodeLeaving { node } => shows.push(Show::Step(format!("node {node} is to leave"))),
+            PoolEvent::NodeLeaving { node, reason, ends_in } => {
+                let after = ends_in.map(|time| format!(", in {time:.0?}")).unwrap_or_default();
+                shows.push(Show::Step(format!("node {node} is to leave: {reason}{after}")));
+            }
+            PoolEvent::OfferRefused { node, offer, error } => {
+                shows.push(Show::Step(format!("node {node}: the offer {offer} was refused: {}", error.message())));
+            }
+            PoolEvent::BudgetSpent { spent } => {
+                shows.push(Show::Step(format!("the budget is nearly spent (${:.2}): the pool ends", spent.usd)));
+            }
             PoolEvent::Resized { nodes, workers } => {
                 self.workers = None;
                 let (nodes, workers) = (count(*nodes, "node"), count(*workers, "worker"));
@@ -238,6 +257,9 @@ fn time(duration: Duration) -> String {
         seconds => format!("{} min {} s", seconds / 60, seconds % 60),
     }
 }
+
+/// Lines of the stacks of a gang without progress.
+const MAX_STACKS: usize = 60;
 
 /// More nodes than this share one row.
 const MAX_ROWS: usize = 8;

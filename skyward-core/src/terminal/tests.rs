@@ -4,7 +4,7 @@ use indicatif::{ProgressDrawTarget, TermLike};
 
 use super::story::Row;
 use super::*;
-use crate::error::{Error, ErrorKind, WorkerExit};
+use crate::error::{Error, ErrorKind, RankStacks, WorkerExit, silence};
 use crate::event::{Output, PoolEvent};
 use crate::ids::{Attempt, Generation, MachineId, NodeIndex, Rank, TaskId};
 
@@ -118,6 +118,38 @@ fn an_unfinished_line_is_shown_when_nothing_follows() {
     assert_eq!(plain(story(), items).0, "[rank 2] loss: 0.5\n");
     let items = vec![output(0, OutputStream::Stdout, 0, b"a\n"), output(0, OutputStream::Stdout, 6, b"b\n")];
     assert_eq!(plain(story(), items).0, "[rank 0] a\n[rank 0] … 4 bytes were not shown\n[rank 0] b\n");
+}
+
+#[test]
+fn a_gang_without_progress_is_told_with_its_stacks() {
+    let text = |name: &str| {
+        format!("Current thread 0x1 (most recent call first):\n  File \"a.py\", line 5 in {name}\u{1b}[2J\n")
+    };
+    let stacks = |names: &[&str]| -> Vec<RankStacks> {
+        (0..).zip(names).map(|(rank, name)| RankStacks::new(Rank(rank), &text(name), 10_000)).collect()
+    };
+    let shown = |stacks: Vec<RankStacks>| {
+        let silent = Duration::from_secs(600);
+        let message = silence(silent, &stacks);
+        let (task, stacks) = (TaskId(1), stacks.into());
+        let (entry, payload) = ("train".into(), "train.py".into());
+        plain(story(), vec![event(PoolEvent::GangStalled { task, entry, payload, silent, message, stacks })]).1
+    };
+    assert_eq!(
+        shown(stacks(&["here", "there"])).lines().collect::<Vec<_>>(),
+        [
+            "`train`: no rank of the gang made progress for 600s: rank 0 was in `here` (a.py:5), rank 1 was in `there` (a.py:5)",
+            "stacks of rank 0:",
+            "  Current thread 0x1 (most recent call first):",
+            "    File \"a.py\", line 5 in here",
+            "stacks of rank 1:",
+            "  Current thread 0x1 (most recent call first):",
+            "    File \"a.py\", line 5 in there",
+        ]
+    );
+    let names: Vec<String> = (0..100).map(|rank| format!("f{rank}")).collect();
+    let many = shown(stacks(&names.iter().map(String::as_str).collect::<Vec<_>>()));
+    assert_eq!((many.lines().count(), many.lines().last()), (62, Some("  … 240 more lines")));
 }
 
 #[test]

@@ -8,7 +8,7 @@ use tokio::task::AbortHandle;
 use crate::error::Result;
 use crate::ids::{MachineId, PoolId};
 use crate::provider::{
-    Capabilities, LaunchBatch, Machine, MachineReport, Offer, Place, PoolRequest, Provider, Requirements,
+    Capabilities, LaunchBatch, Machine, MachineReport, Offer, Place, PoolRecord, PoolRequest, Provider, Requirements,
 };
 use crate::remote::{ByteStream, Command, CommandOutput, OnLine, Remote};
 
@@ -117,6 +117,10 @@ impl Provider for Cuttable {
 
     async fn list(&self, pool: &PoolId) -> Result<Vec<Machine>> {
         self.inner.list(pool).await
+    }
+
+    async fn pools(&self) -> Result<Vec<PoolRecord>> {
+        self.inner.pools().await
     }
 }
 

@@ -2,17 +2,17 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use async_trait::async_trait;
 use tokio::time::{Instant, sleep};
 
 use super::fake_worker::{FakeNode, Fate, Faultless, Witness};
-use crate::error::{Error, ErrorKind, Result};
-use crate::ids::{MachineId, MachineNumber, PoolId};
+use crate::error::{Error, ErrorKind, Refusal, Result};
+use crate::ids::{MachineId, MachineNumber, OfferId, PoolId};
 use crate::provider::{
-    Capabilities, LaunchBatch, LaunchRequest, Machine, MachineReport, MachineState, Offer, Place, PoolRequest,
-    Provider, Reason, Requirements, launch_each, terminate_each,
+    Capabilities, LaunchBatch, LaunchRequest, Machine, MachineReport, MachineState, Offer, Place, PoolRecord,
+    PoolRequest, Provider, Reason, Requirements, launch_each, terminate_each,
 };
 use crate::remote::{ByteStream, Command, CommandOutput, OnLine, Remote};
 
@@ -42,6 +42,30 @@ pub enum Death {
     Agent,
     /// Nothing on it answers any more, and no connection ends.
     Freezes,
+}
+
+/// That a machine will end, as its provider reports beforehand.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Forewarning {
+    /// From its launch until its reports say so.
+    pub after: Duration,
+    /// From then until its end.
+    pub ends_in: Duration,
+    /// Why: [`Reason::Preempted`], or [`Reason::Expired`] for a walltime.
+    pub reason: Reason,
+}
+
+impl Forewarning {
+    /// The provider takes the machine back.
+    pub fn preemption(after: Duration, ends_in: Duration) -> Self {
+        Self { after, ends_in, reason: Reason::Preempted }
+    }
+
+    /// The machine was bought for this time.
+    pub fn walltime(ends_in: Duration) -> Self {
+        Self { after: Duration::ZERO, ends_in, reason: Reason::Expired }
+    }
 }
 
 /// How long a machine takes from its launch until it is there.
@@ -87,6 +111,12 @@ pub trait Script: Fate {
         Turn::Works(Duration::ZERO)
     }
 
+    /// For how long the `machine`-th machine (from 0) of a node is released, and not gone, when it is terminated.
+    fn lingers(&self, node: u32, machine: u32) -> Duration {
+        let _ = (node, machine);
+        Duration::ZERO
+    }
+
     /// When the `machine`-th machine (from 0) of a node is there.
     fn arrival(&self, node: u32, machine: u32) -> Arrival {
         let _ = (node, machine);
@@ -97,6 +127,23 @@ pub trait Script: Fate {
     fn is_unknown(&self, node: u32, call: u32) -> bool {
         let _ = (node, call);
         false
+    }
+
+    /// What it offers, the best first.
+    fn offers(&self) -> Vec<Offer> {
+        vec![Offer::new("fake", "nowhere", 64, 256)]
+    }
+
+    /// Why the `call`-th launch (from 0) by this offer is refused, if it is.
+    fn refusal(&self, offer: &Offer, call: u32) -> Option<Refusal> {
+        let _ = (offer, call);
+        None
+    }
+
+    /// What is reported beforehand of the end of the `machine`-th machine (from 0) of a node.
+    fn forewarning(&self, node: u32, machine: u32) -> Option<Forewarning> {
+        let _ = (node, machine);
+        None
     }
 
     /// How the `machine`-th machine (from 0) of a node ends before its time, and when, counted from its launch.
@@ -121,10 +168,15 @@ struct Inner {
 
 #[derive(Debug, Default)]
 struct State {
+    /// Those that were prepared and not torn down.
+    pools: BTreeMap<PoolId, PoolRequest>,
     machines: BTreeMap<MachineId, Fake>,
     /// The machines of each node, in the order of their launches.
     of_node: BTreeMap<MachineNumber, Vec<MachineId>>,
     calls: BTreeMap<(&'static str, u32), u32>,
+    /// The offers that were tried, in order.
+    tried: Vec<OfferId>,
+    refused: usize,
 }
 
 #[derive(Debug)]
@@ -132,9 +184,14 @@ struct Fake {
     machine: Machine,
     place: Place,
     node: FakeNode,
+    usd_per_hour: f64,
     launched: Instant,
     arrival: Arrival,
-    /// Gone from then on.
+    forewarning: Option<Forewarning>,
+    /// When it ends by itself, because that was asked for.
+    expires: Option<Instant>,
+    lingers: Duration,
+    /// Released from then on, and gone when it has lingered.
     gone: Option<Instant>,
     /// Why it is gone or ending.
     reason: Option<Reason>,
@@ -146,7 +203,7 @@ impl FakeProvider {
         Self(Arc::new(Inner { script, witness: Arc::default(), state: Mutex::default() }))
     }
 
-    /// The machines that are not gone.
+    /// The machines that are not released.
     pub fn machines(&self) -> Vec<Machine> {
         let now = Instant::now();
         let state = lock(&self.0.state);
@@ -163,6 +220,48 @@ impl FakeProvider {
         let state = lock(&self.0.state);
         let nodes: BTreeSet<_> = state.machines.values().map(|fake| fake.machine.number).collect();
         state.machines.len() - nodes.len()
+    }
+
+    /// The offers by which machines were asked for, in order; each as often as it was tried.
+    pub fn tried(&self) -> Vec<OfferId> {
+        lock(&self.0.state).tried.clone()
+    }
+
+    /// What the machines have cost until now, in US dollars, each from its launch until it was gone.
+    pub fn spent(&self) -> f64 {
+        let now = Instant::now();
+        lock(&self.0.state).machines.values().map(|fake| fake.cost(now)).sum()
+    }
+
+    /// For how long there were machines, from the launch of the first until the last was gone, or until now.
+    pub fn lived(&self) -> Duration {
+        let now = Instant::now();
+        let state = lock(&self.0.state);
+        let first = state.machines.values().map(|fake| fake.launched).min();
+        let last = state.machines.values().map(|fake| fake.gone.map_or(now, |gone| gone.min(now))).max();
+        first.zip(last).map_or(Duration::ZERO, |(first, last)| last.saturating_duration_since(first))
+    }
+
+    /// How many launches were refused.
+    pub fn refused(&self) -> usize {
+        lock(&self.0.state).refused
+    }
+
+    /// Of how many machines notice was given before they ended.
+    pub fn forewarned(&self) -> usize {
+        let now = Instant::now();
+        let state = lock(&self.0.state);
+        let warned = |fake: &&Fake| {
+            fake.forewarning.is_some_and(|warned| fake.launched + warned.after <= fake.gone.unwrap_or(now))
+        };
+        state.machines.values().filter(warned).count()
+    }
+
+    /// What the machines cost per hour that are not gone.
+    pub fn usd_per_hour(&self) -> f64 {
+        let now = Instant::now();
+        let state = lock(&self.0.state);
+        state.machines.values().filter(|fake| !fake.is_gone(now)).map(|fake| fake.usd_per_hour).sum()
     }
 
     /// The nodes on which an agent or a worker runs.
@@ -203,12 +302,20 @@ impl FakeProvider {
             machine: machine.clone(),
             place: Place::new(format!("10.0.{number}.{}", index + 1), "/fake"),
             node: node.clone(),
+            usd_per_hour: batch.offer.usd_per_hour.unwrap_or_default(),
             launched: Instant::now(),
             arrival: self.0.script.arrival(index, number),
+            forewarning: self.0.script.forewarning(index, number),
+            expires: request.ends_in.and_then(|ends_in| Instant::now().checked_add(ends_in)),
+            lingers: self.0.script.lingers(index, number),
             gone: None,
             reason: None,
         };
+        let ends = fake.ends();
         state.machines.insert(id.clone(), fake);
+        for (at, reason) in ends {
+            self.end_at(id.clone(), at, reason);
+        }
         if let Some((after, death)) = self.0.script.death(index, number) {
             let inner = Arc::downgrade(&self.0);
             tokio::spawn(async move {
@@ -230,6 +337,19 @@ impl FakeProvider {
         machine
     }
 
+    /// Ends a machine at this time, if it is there still.
+    fn end_at(&self, id: MachineId, at: Instant, reason: Reason) {
+        let inner = Arc::downgrade(&self.0);
+        tokio::spawn(async move {
+            tokio::time::sleep_until(at).await;
+            let Some(inner) = inner.upgrade() else { return };
+            if let Some(fake) = lock(&inner.state).machines.get_mut(&id) {
+                fake.node.end();
+                fake.end(Instant::now(), reason);
+            }
+        });
+    }
+
     fn node_of(&self, machine: &MachineId) -> Option<u32> {
         lock(&self.0.state).machines.get(machine).map(|fake| fake.machine.number.0)
     }
@@ -243,11 +363,23 @@ impl Fake {
         }
     }
 
+    /// When it comes to its end by itself, and why.
+    fn ends(&self) -> Vec<(Instant, Reason)> {
+        let forewarned = self.forewarning.map(|warned| (self.launched + warned.after + warned.ends_in, warned.reason));
+        forewarned.into_iter().chain(self.expires.map(|at| (at, Reason::Expired))).collect()
+    }
+
+    fn cost(&self, now: Instant) -> f64 {
+        let end = self.gone.map_or(now, |gone| gone.min(now));
+        end.saturating_duration_since(self.launched).as_secs_f64() / 3600.0 * self.usd_per_hour
+    }
+
     fn report(&self, now: Instant) -> MachineReport {
         let Arrival { queued, starting } = self.arrival;
         let there = self.launched + queued;
         let state = match self.gone {
-            Some(gone) if gone <= now => MachineState::Gone,
+            Some(gone) if gone + self.lingers <= now => MachineState::Gone,
+            Some(gone) if gone <= now => MachineState::Released,
             Some(_) => MachineState::Ending,
             None if now < there => MachineState::Queued,
             None if now < there + starting => MachineState::Starting,
@@ -255,7 +387,16 @@ impl Fake {
         };
         let report = MachineReport::new(state);
         match (state, self.reason) {
-            (MachineState::Running, _) => report.at(self.place.clone()),
+            (MachineState::Running, _) => {
+                let report = report.at(self.place.clone());
+                match self.forewarning.filter(|warned| self.launched + warned.after <= now) {
+                    Some(warned) => {
+                        let end = self.launched + warned.after + warned.ends_in;
+                        report.because(warned.reason).ends_in(end.saturating_duration_since(now))
+                    }
+                    None => report,
+                }
+            }
             (MachineState::Queued, _) => report.saying("PENDING (Resources)"),
             (_, Some(reason)) => report.because(reason),
             _ => report,
@@ -278,21 +419,30 @@ impl Provider for FakeProvider {
     }
 
     fn capabilities(&self) -> Capabilities {
-        Capabilities::new()
+        Capabilities::new().preemptible()
     }
 
     async fn offers(&self, requirements: &Requirements) -> Result<Vec<Offer>> {
-        let offer = Offer::new("fake", "nowhere", 64, 256);
-        Ok(requirements.are_met_by(&offer).then_some(offer).into_iter().collect())
+        Ok(self.0.script.offers().into_iter().filter(|offer| requirements.are_met_by(offer)).collect())
     }
 
-    async fn prepare(&self, _: &PoolRequest) -> Result<()> {
+    async fn prepare(&self, pool: &PoolRequest) -> Result<()> {
+        lock(&self.0.state).pools.insert(pool.pool.clone(), pool.clone());
         Ok(())
     }
 
     async fn launch(&self, batch: &LaunchBatch) -> Vec<Result<Machine>> {
         let one = async |request: &LaunchRequest| {
             let node = request.number.0;
+            let call = {
+                let mut state = lock(&self.0.state);
+                state.tried.push(batch.offer.id.clone());
+                state.tried.iter().filter(|tried| **tried == batch.offer.id).count() as u32 - 1
+            };
+            if let Some(refusal) = self.0.script.refusal(&batch.offer, call) {
+                lock(&self.0.state).refused += 1;
+                return Err(Error::refused(refusal, format!("{} cannot be had", batch.offer.id)));
+            }
             let turn = self.0.script.launch(node, self.call("launch", node));
             if turn == Turn::Never {
                 self.start(batch, request);
@@ -347,12 +497,27 @@ impl Provider for FakeProvider {
         terminate_each(machines, one).await
     }
 
-    async fn teardown(&self, _: &PoolId) -> Result<()> {
+    async fn teardown(&self, pool: &PoolId) -> Result<()> {
+        lock(&self.0.state).pools.remove(pool);
         Ok(())
     }
 
     async fn list(&self, pool: &PoolId) -> Result<Vec<Machine>> {
-        Ok(self.machines().into_iter().filter(|machine| machine.pool == *pool).collect())
+        let now = Instant::now();
+        let state = lock(&self.0.state);
+        let there = state.machines.values().filter(|fake| fake.gone.is_none_or(|gone| gone + fake.lingers > now));
+        Ok(there.map(|fake| fake.machine.clone()).filter(|machine| machine.pool == *pool).collect())
+    }
+
+    async fn pools(&self) -> Result<Vec<PoolRecord>> {
+        let machines = self.machines();
+        let now = SystemTime::now();
+        let record = |pool: &PoolRequest| {
+            let lives = machines.iter().any(|machine| machine.pool == pool.pool);
+            let expires = if lives { now + pool.lease } else { now };
+            PoolRecord::new(pool.pool.clone(), expires).owner(&pool.owner)
+        };
+        Ok(lock(&self.0.state).pools.values().map(record).collect())
     }
 }
 

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, sleep_until};
 
+use super::fake_calls::{FakeCalls, announcement};
 use crate::remote::ByteStream;
 use crate::worker::codec::Frame;
 use crate::worker::link::{Reader, Sender, link};
@@ -29,6 +30,9 @@ pub enum Work {
     Raise(Duration),
     /// Ends its worker after this time, with this signal.
     Crash(Duration, i32),
+    /// Makes so many calls, whose bodies are its own with one more byte, and gives back its arguments when all have
+    /// returned; it raises when one has not. With `true` its worker does not see that it waits.
+    Call(u8, bool),
     /// Goes on until it is interrupted.
     UntilInterrupted,
     /// Goes on until its worker is killed.
@@ -88,6 +92,19 @@ pub struct Witness {
     wrongs: Mutex<Vec<String>>,
     trace: Mutex<u64>,
     origin: Mutex<Option<Instant>>,
+    calls: Mutex<Calls>,
+}
+
+/// How many calls the tasks of fake workers have made, and which of them ran within another task.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Calls {
+    /// Calls that were submitted.
+    pub made: usize,
+    /// Calls that ran in the wait of a worker's main thread.
+    pub helped: usize,
+    /// Calls that ran on another thread of a worker.
+    pub aside: usize,
 }
 
 /// A node: its agent and its workers. Clones are one node.
@@ -105,7 +122,7 @@ struct Inner {
 }
 
 #[derive(Debug, Default)]
-struct State {
+pub(super) struct State {
     /// The agent runs.
     agent: bool,
     /// Nothing on the node answers any more, and nothing tells.
@@ -113,18 +130,18 @@ struct State {
     /// Another machine has its place.
     succeeded: bool,
     lease: Option<Instant>,
-    client: Option<Sender>,
+    pub(super) client: Option<Sender>,
     connections: u64,
     pids: u32,
-    workers: BTreeMap<u32, Worker>,
+    pub(super) workers: BTreeMap<u32, Worker>,
 }
 
 #[derive(Debug, Default)]
-struct Worker {
-    generation: u64,
-    pid: u32,
-    rank: u32,
-    alive: bool,
+pub(super) struct Worker {
+    pub(super) generation: u64,
+    pub(super) pid: u32,
+    pub(super) rank: u32,
+    pub(super) alive: bool,
     ready: bool,
     client: Option<Sender>,
     /// The connection that replaced all before it.
@@ -136,7 +153,10 @@ struct Worker {
     begun: u64,
     recalled: u64,
     waiting: VecDeque<(u64, Bytes)>,
-    running: Option<u64>,
+    pub(super) running: Option<u64>,
+    pub(super) running_args: Bytes,
+    /// From its first call on.
+    pub(super) calls: Option<FakeCalls>,
     /// It does not look at its connection.
     deaf: bool,
     streams: BTreeMap<u64, Stream>,
@@ -174,6 +194,15 @@ impl Witness {
     /// A number that stands for all that the nodes were told, and when: the same for two plays that are the same.
     pub fn trace(&self) -> u64 {
         *lock(&self.trace)
+    }
+
+    /// The calls within tasks.
+    pub fn calls(&self) -> Calls {
+        *lock(&self.calls)
+    }
+
+    pub(super) fn count_calls(&self, count: impl FnOnce(&mut Calls)) {
+        count(&mut lock(&self.calls));
     }
 
     fn saw(&self, node: u32, frame: &Frame) {
@@ -247,11 +276,20 @@ impl FakeNode {
         lock(&self.0.state).frozen = there;
     }
 
-    /// Connects to the socket at this path: the agent's, or a worker's.
+    /// Connects to the socket at this path: the agent's, a worker's, or that of its calls.
     pub fn open(&self, socket: &str) -> Option<ByteStream> {
+        let (socket, calls) = match socket.strip_suffix(".calls") {
+            Some(socket) => (socket, true),
+            None => (socket, false),
+        };
         let worker = match socket.rsplit_once("/w") {
             Some((_, number)) => Some(number.parse::<u32>().ok()?),
             None => None,
+        };
+        let end = match (worker, calls) {
+            (None, _) => End::Agent,
+            (Some(worker), false) => End::Worker(worker),
+            (Some(worker), true) => End::Calls(worker),
         };
         let connection = {
             let mut state = lock(&self.0.state);
@@ -271,7 +309,11 @@ impl FakeNode {
             state.connections += 1;
             let connection = state.connections;
             if let Some(worker) = worker.and_then(|worker| state.workers.get_mut(&worker)) {
-                worker.newest = connection;
+                match &mut worker.calls {
+                    Some(own) if calls => own.newest = connection,
+                    None if calls => return None,
+                    _ => worker.newest = connection,
+                }
             }
             connection
         };
@@ -282,12 +324,13 @@ impl FakeNode {
             let _ = writer.run().await;
         });
         let node = self.clone();
-        tokio::spawn(async move { node.serve(worker, connection, sender, reader).await });
+        tokio::spawn(async move { node.serve(end, connection, sender, reader).await });
         Some(Box::new(near))
     }
 
     /// Handles one connection's frames, late or not at all where fate says so.
-    async fn serve(self, worker: Option<u32>, connection: u64, sender: Sender, mut reader: Reader) {
+    async fn serve(self, end: End, connection: u64, sender: Sender, mut reader: Reader) {
+        let worker = end.worker();
         if let Some(worker) = worker {
             self.until(|state| match state.workers.get(&worker) {
                 Some(worker) => worker.ready || !worker.alive,
@@ -298,7 +341,7 @@ impl FakeNode {
         let pid = worker.and_then(|worker| lock(&self.0.state).workers.get(&worker).map(|worker| worker.pid));
         let mut waiting = VecDeque::new();
         for number in 0.. {
-            let gone = self.until(|state| !state.frozen && !self.is_there(state, worker, pid, connection));
+            let gone = self.until(|state| !state.frozen && !is_there(state, end, pid, connection));
             let frame = tokio::select! {
                 biased;
                 frame = reader.next(&mut waiting) => frame,
@@ -309,20 +352,21 @@ impl FakeNode {
             if self.0.fate.cut(self.0.node, connection, number) {
                 break;
             }
-            if let Some(worker) = worker {
+            if let End::Worker(worker) = end {
                 self.until(|state| state.workers.get(&worker).is_none_or(|worker| !worker.deaf || !worker.alive)).await;
             }
             let mut state = lock(&self.0.state);
             if state.frozen {
                 continue;
             }
-            if !self.is_there(&state, worker, pid, connection) {
+            if !is_there(&state, end, pid, connection) {
                 break;
             }
             self.0.witness.saw(self.0.node, &frame);
-            let understood = match worker {
-                None => self.on_agent_frame(&mut state, &sender, frame),
-                Some(worker) => self.on_worker_frame(&mut state, worker, &sender, frame),
+            let understood = match end {
+                End::Agent => self.on_agent_frame(&mut state, &sender, frame),
+                End::Worker(worker) => self.on_worker_frame(&mut state, worker, &sender, frame),
+                End::Calls(worker) => self.on_calls_frame(&mut state, worker, &sender, frame),
             };
             drop(state);
             if understood.is_none() {
@@ -334,16 +378,6 @@ impl FakeNode {
         sender.close();
     }
 
-    fn is_there(&self, state: &State, worker: Option<u32>, pid: Option<u32>, connection: u64) -> bool {
-        match worker {
-            None => state.agent,
-            Some(worker) => {
-                let worker = state.workers.get(&worker);
-                worker.is_some_and(|it| it.alive && Some(it.pid) == pid && it.newest == connection)
-            }
-        }
-    }
-
     fn on_agent_frame(&self, state: &mut State, sender: &Sender, frame: Frame) -> Option<()> {
         let head = &frame.head[..];
         match number(head)? {
@@ -353,6 +387,9 @@ impl FakeNode {
                 let ended = state.workers.iter().filter(|(_, worker)| !worker.alive);
                 for (number, worker) in ended {
                     send(sender, &exited(*number, worker, None, Some(9)), Bytes::new());
+                }
+                for (number, worker) in state.workers.iter().filter(|(_, it)| it.alive && it.calls.is_some()) {
+                    send(sender, &announcement(*number, worker.pid, worker.generation), Bytes::new());
                 }
             }
             2 => {
@@ -419,6 +456,9 @@ impl FakeNode {
                     it.recalled = it.recalled.max(upto);
                     send(sender, &(45, generation, worker, pid, upto, it.begun), Bytes::new());
                 }
+            }
+            10 => {
+                let (_, _): (u32, Vec<String>) = read(head)?;
             }
             _ => return None,
         }
@@ -494,6 +534,9 @@ impl FakeNode {
                 }
             }
             71 => self.end_worker(state, slot, Some(0), None),
+            73 => {
+                let (_, _, _, _): (u32, String, f64, String) = read(head)?;
+            }
             _ => return None,
         }
         Some(())
@@ -550,12 +593,13 @@ impl FakeNode {
                     }
                     worker.begun = task;
                     worker.running = Some(task);
+                    worker.running_args = args.clone();
                     worker.interrupted = false;
                     Some((task, args))
                 })
             };
             let Some((task, args)) = next else { continue };
-            let work = self.0.fate.work(&args, self.0.witness.run(&args));
+            let work = self.work_of(&args);
             if let Some(worker) = lock(&self.0.state).workers.get_mut(&number) {
                 worker.deaf = matches!(work, Work::Deaf(_));
             }
@@ -566,19 +610,13 @@ impl FakeNode {
                         worker.interrupted && worker.cancelled.contains(&task)
                     }
             });
-            let time = match work {
-                Work::Return(time) | Work::Deaf(time) | Work::Raise(time) | Work::Crash(time, _) => {
-                    Instant::now() + time
-                }
-                Work::Yield(..) | Work::UntilInterrupted | Work::UntilKilled => Instant::now() + FOR_EVER,
-            };
             let ended = tokio::select! {
                 biased;
                 () = interrupted => Err("cancelled"),
                 () = self.items(number, task, work, &args) => Ok(Bytes::from_static(b"\xc0")),
-                () = sleep_until(time) => match work {
-                    Work::Raise(_) => Err("exception"),
-                    _ => Ok(args),
+                played = self.play(number, pid, (task, 0), work, &args) => match played {
+                    Some(ended) => ended,
+                    None => return,
                 },
             };
             self.until(|state| !me(state) || !state.frozen).await;
@@ -586,13 +624,7 @@ impl FakeNode {
             if !me(&state) {
                 return;
             }
-            if let Work::Crash(_, signal) = work
-                && ended.is_ok()
-            {
-                self.end_worker(&mut state, number, None, Some(signal));
-                drop(state);
-                return self.0.changed.notify_waiters();
-            }
+            self.end_calls(&mut state, number);
             if let Some(worker) = state.workers.get_mut(&number) {
                 worker.running = None;
                 worker.deaf = false;
@@ -602,6 +634,69 @@ impl FakeNode {
             drop(state);
             self.0.changed.notify_waiters();
         }
+    }
+
+    /// What a task or a call with these arguments does, at this start of it.
+    pub(super) fn work_of(&self, args: &Bytes) -> Work {
+        self.0.fate.work(args, self.0.witness.run(args))
+    }
+
+    /// Does this work within a frame of a worker, a run or a call that it helps with; what it comes to. None: its
+    /// worker has ended.
+    pub(super) async fn play(
+        &self,
+        number: u32,
+        pid: u32,
+        frame: (u64, u64),
+        work: Work,
+        args: &Bytes,
+    ) -> Option<Result<Bytes, &'static str>> {
+        match work {
+            Work::Return(time) | Work::Deaf(time) => {
+                sleep(time).await;
+                Some(Ok(args.clone()))
+            }
+            Work::Raise(time) => {
+                sleep(time).await;
+                Some(Err("exception"))
+            }
+            Work::Crash(time, signal) => {
+                sleep(time).await;
+                let me = |state: &State| state.workers.get(&number).is_some_and(|it| it.pid == pid && it.alive);
+                self.until(|state| !me(state) || !state.frozen).await;
+                {
+                    let mut state = lock(&self.0.state);
+                    if me(&state) {
+                        self.end_worker(&mut state, number, None, Some(signal));
+                    }
+                }
+                self.0.changed.notify_waiters();
+                None
+            }
+            Work::Call(count, hidden) => {
+                let good = self.call_and_wait(number, pid, frame, args, (count, hidden)).await?;
+                Some(if good { Ok(args.clone()) } else { Err("exception") })
+            }
+            Work::Yield(..) | Work::UntilInterrupted | Work::UntilKilled => std::future::pending().await,
+        }
+    }
+
+    /// Which node it is.
+    pub(super) fn node(&self) -> u32 {
+        self.0.node
+    }
+
+    pub(super) fn witness(&self) -> &Witness {
+        &self.0.witness
+    }
+
+    pub(super) fn state(&self) -> MutexGuard<'_, State> {
+        lock(&self.0.state)
+    }
+
+    /// Something has changed that a task of the node may wait for.
+    pub(super) fn changed(&self) {
+        self.0.changed.notify_waiters();
     }
 
     /// Sends the items of a task that yields; of another one there is no end.
@@ -641,7 +736,7 @@ impl FakeNode {
         }
     }
 
-    async fn until(&self, mut reached: impl FnMut(&State) -> bool) {
+    pub(super) async fn until(&self, mut reached: impl FnMut(&State) -> bool) {
         loop {
             let mut changed = std::pin::pin!(self.0.changed.notified());
             changed.as_mut().enable();
@@ -666,17 +761,47 @@ impl Worker {
         let end = |number: u32| pack(&(number, self.sequence, task, 0, 0, 1000));
         let frame = match outcome {
             Ok(value) => Frame { head: end(98), body: value },
-            Err(kind) => {
-                let failure = Failure { kind, r#type: "Simulated", module: "builtins", message: kind, traceback: "" };
-                let body = rmp_serde::to_vec_named(&failure).unwrap_or_default().into();
-                Frame { head: end(99), body }
-            }
+            Err(kind) => Frame { head: end(99), body: failure_body(kind) },
         };
         if let Some(client) = &self.client {
             push(client, frame.clone());
         }
         self.kept.push_back((self.sequence, task, frame));
     }
+}
+
+/// Which of a node's sockets a connection goes to.
+#[derive(Debug, Clone, Copy)]
+enum End {
+    Agent,
+    Worker(u32),
+    Calls(u32),
+}
+
+impl End {
+    fn worker(self) -> Option<u32> {
+        match self {
+            Self::Agent => None,
+            Self::Worker(worker) | Self::Calls(worker) => Some(worker),
+        }
+    }
+}
+
+fn is_there(state: &State, end: End, pid: Option<u32>, connection: u64) -> bool {
+    let worker = |worker: u32| state.workers.get(&worker).filter(|it| it.alive && Some(it.pid) == pid);
+    match end {
+        End::Agent => state.agent,
+        End::Worker(number) => worker(number).is_some_and(|it| it.newest == connection),
+        End::Calls(number) => {
+            worker(number).and_then(|it| it.calls.as_ref()).is_some_and(|calls| calls.newest == connection)
+        }
+    }
+}
+
+/// The failure map of this kind.
+pub(super) fn failure_body(kind: &str) -> Bytes {
+    let failure = Failure { kind, r#type: "Simulated", module: "builtins", message: kind, traceback: "" };
+    rmp_serde::to_vec_named(&failure).unwrap_or_default().into()
 }
 
 #[derive(Serialize)]
@@ -708,25 +833,25 @@ fn exited(number: u32, worker: &Worker, code: Option<i32>, signal: Option<i32>) 
     (36, worker.generation, number, worker.pid, code, signal, false, worker.begun)
 }
 
-fn send(to: &Sender, head: &impl Serialize, body: Bytes) {
+pub(super) fn send(to: &Sender, head: &impl Serialize, body: Bytes) {
     push(to, Frame { head: pack(head), body });
 }
 
-fn push(to: &Sender, frame: Frame) {
+pub(super) fn push(to: &Sender, frame: Frame) {
     if to.push(&frame.head, frame.body).is_ok() {
         to.flush();
     }
 }
 
-fn pack(head: &impl Serialize) -> Bytes {
+pub(super) fn pack(head: &impl Serialize) -> Bytes {
     rmp_serde::to_vec(head).unwrap_or_default().into()
 }
 
-fn read<'a, T: Deserialize<'a>>(head: &'a [u8]) -> Option<T> {
+pub(super) fn read<'a, T: Deserialize<'a>>(head: &'a [u8]) -> Option<T> {
     rmp_serde::from_slice(head).ok()
 }
 
-fn number(mut head: &[u8]) -> Option<u32> {
+pub(super) fn number(mut head: &[u8]) -> Option<u32> {
     rmp::decode::read_array_len(&mut head).ok()?;
     rmp::decode::read_int(&mut head).ok()
 }
@@ -741,5 +866,3 @@ const MOST_CONNECTIONS: u64 = 2000;
 /// Bytes under way in each direction of a connection.
 const PIPE: usize = 4 << 10;
 const MAX_FRAME: usize = 1 << 20;
-/// Longer than any simulation.
-const FOR_EVER: Duration = Duration::from_secs(1 << 30);

@@ -3,6 +3,7 @@
 //! Each clause is one public function, so that a test names the clause it is about; `all` runs them one after another and prints a line for each.
 
 pub mod cuttable;
+mod fake_calls;
 pub mod fake_provider;
 pub mod fake_worker;
 pub mod plugin_suite;

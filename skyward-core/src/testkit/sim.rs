@@ -1,6 +1,6 @@
 //! The whole pool on a paused clock, with faults drawn from a seed.
 //!
-//! [`run`] plays one seed: a pool on a [`FakeProvider`] gets tasks, cancels some, and ends, while machines fail to start, are queued, come late, never answer, freeze, die or are preempted, their provider does not know their state, connections are cut with the frames in
+//! [`run`] plays one seed: a pool on a [`FakeProvider`] gets tasks, cancels some, and ends, while offers are refused, machines fail to start, are queued, end after a notice or at their walltime, come late, never answer, freeze, die or are preempted, their provider does not know their state, connections are cut with the frames in
 //! them, and frames come late or twice. Machines that are lost are replaced, pools grow and shrink by themselves or because it is asked for, and machines that come late join. No socket, no process, no thread: hours pass in milliseconds.
 //!
 //! ```
@@ -14,15 +14,16 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep, timeout};
 
-use super::fake_provider::{Arrival, Death, FakeProvider, Script, Turn};
-use super::fake_worker::{Fate, Work};
-use crate::error::{Error, ErrorKind};
+use super::fake_provider::{Arrival, Death, FakeProvider, Forewarning, Script, Turn};
+use super::fake_worker::{Calls, Fate, Work};
+use crate::error::{Error, ErrorKind, Refusal};
 use crate::event::{EventItem, Events, PoolEvent};
-use crate::ids::{Attempt, PoolId, TaskId};
+use crate::ids::{Attempt, NodeIndex, PoolId, Rank, TaskId};
 use crate::payload::{Args, Outcome, RetryPolicy, Source, Target, Task, TaskHandle, TaskOptions};
 use crate::plugin::plugin;
 use crate::pool::{ComputePool, Pool, PoolPhase, PoolStatus};
-use crate::spec::{Limits, Nodes};
+use crate::provider::{Architecture, Offer};
+use crate::spec::{Budget, Limits, Nodes};
 
 /// What a seed stands for; every draw depends on the seed and on what it is for, never on the order of draws.
 #[derive(Debug, Clone, Copy)]
@@ -56,6 +57,16 @@ pub struct Seen {
     pub replaced: usize,
     /// Whether the pool had more nodes at some time than when it was ready.
     pub grown: bool,
+    /// Launches that the provider refused.
+    pub refused: usize,
+    /// Machines of whose end the provider gave notice.
+    pub forewarned: usize,
+    /// Calls that tasks made.
+    pub calls: Calls,
+    /// Reports of gangs that made no progress.
+    pub stalled: usize,
+    /// Whether the pool ended because of its budget.
+    pub overspent: bool,
     /// Sizes that were asked for while it served, and reached.
     pub resized: usize,
     /// Stands for all that the nodes were told, and when: the same each time the seed is played.
@@ -67,8 +78,10 @@ pub struct Seen {
 /// Plays one seed.
 ///
 /// After each step it holds that no task has two outcomes and none of another task's, that a task never comes to a worker that has it, or before its source, that no generation is started beside an
-/// older one, and that no task comes to a machine whose place another one has. At the end it holds that each task had an outcome, that each try at a gang was started with all of its members, that no
-/// machine, agent or worker is left, that nothing of the pool goes on, and that all of it ended within a bound.
+/// older one, and that no task comes to a machine whose place another one has. At the end it holds
+/// that each task had an outcome, that each try at a gang was started with all of its members, that
+/// only gangs were reported as stalled, and none too early, that no machine, agent or worker is
+/// left, that nothing of the pool goes on, and that all of it ended within a bound.
 ///
 /// Two plays of a seed are the same, to the order of what is due at the same moment.
 ///
@@ -87,15 +100,25 @@ pub fn run(seed: u64) -> Result<Seen, Broken> {
         let provider = FakeProvider::new(Arc::new(seed));
         let started = Instant::now();
         let mut seen = Seen::default();
-        match timeout(BOUND, play(seed, &provider, &mut seen)).await {
+        let played = async {
+            tokio::select! {
+                played = play(seed, &provider, &mut seen) => played,
+                overspent = watch_money(seed, provider.clone()) => Err(overspent),
+            }
+        };
+        match timeout(BOUND, played).await {
             Ok(played) => played.map_err(broken)?,
             Err(_) => return Err(broken(format!("something still waited after {BOUND:?}: {seen:?}"))),
         }
+        paid(seed, &provider).map_err(broken)?;
+        seen.refused = provider.refused();
+        seen.forewarned = provider.forewarned();
         seen.took = started.elapsed();
         seen.machines = provider.launched();
         seen.replaced = provider.replaced();
         settled(&provider).await.map_err(broken)?;
         seen.trace = provider.witness().trace();
+        seen.calls = provider.witness().calls();
         Ok(seen)
     })
 }
@@ -134,7 +157,12 @@ async fn settled(provider: &FakeProvider) -> Result<(), String> {
         return Err(wrongs.join("; "));
     }
     // What dies by the script may still wait for its time.
-    sleep(LATEST_DEATH).await;
+    sleep(LATEST_END).await;
+    let pool = PoolId::new("p-simulated");
+    let listed = crate::provider::Provider::list(provider, &pool).await.map_err(|error| error.to_string())?;
+    if !listed.is_empty() {
+        return Err(format!("machines were released, and are not gone: {listed:?}"));
+    }
     let metrics = tokio::runtime::Handle::current().metrics();
     match metrics.num_alive_tasks() {
         0 => Ok(()),
@@ -157,7 +185,13 @@ async fn play(seed: Seed, provider: &FakeProvider, seen: &mut Seen) -> Result<()
         .id(PoolId::new("p-simulated"))
         .nodes(size)
         .workers_per_node(1 + seed.below("workers", 0, 0, 3) as u32)
-        .limits(Limits { stall: seed.chance("stall", 0, 0, 3).then_some(STALL), idle, ..limits() });
+        .budget(seed.budget())
+        .limits(Limits {
+            stall: seed.chance("stall", 0, 0, 3).then_some(STALL),
+            stall_report: seed.stall_report(),
+            idle,
+            ..limits()
+        });
     if joined {
         builder = builder.plugin(plugin("world").joins_world());
     }
@@ -171,10 +205,13 @@ async fn play(seed: Seed, provider: &FakeProvider, seen: &mut Seen) -> Result<()
     }
     let pool = match builder.start().await {
         Ok(pool) => pool,
-        Err(error) => return told(&error).and_then(|()| left(provider)),
+        Err(error) => {
+            seen.overspent = error.kind() == ErrorKind::Budget;
+            return told(seed, &error).and_then(|()| left(provider));
+        }
     };
     seen.ready = true;
-    let starts = tokio::spawn(starts(pool.events()));
+    let heard = tokio::spawn(listen(pool.events()));
     let mut gangs = Vec::new();
     let began = pool.status().nodes.len();
     let count = seed.below("tasks", 0, 0, 40);
@@ -197,7 +234,7 @@ async fn play(seed: Seed, provider: &FakeProvider, seen: &mut Seen) -> Result<()
         let handles = if seed.chance("broadcast", number, 0, 6) {
             pool.submit_all(task).await
         } else {
-            pool.submit(task, Target::Any).await.map(|handle| vec![handle])
+            pool.submit(task, target(seed, number, &pool.status())).await.map(|handle| vec![handle])
         };
         match handles {
             Ok(handles) => {
@@ -215,7 +252,10 @@ async fn play(seed: Seed, provider: &FakeProvider, seen: &mut Seen) -> Result<()
                     tokio::spawn(wait(seed, provider.clone(), number, args.clone(), handle, leaves))
                 }));
             }
-            Err(error) => told(&error)?,
+            Err(error) => {
+                seen.overspent |= error.kind() == ErrorKind::Budget;
+                told(seed, &error)?;
+            }
         }
         if seed.fault("resize", number, 0, 12) {
             let wanted = 1 + seed.below("resize", number, 1, MOST_NODES.into()) as u32;
@@ -224,7 +264,7 @@ async fn play(seed: Seed, provider: &FakeProvider, seen: &mut Seen) -> Result<()
                 true => Nodes::elastic(1, wanted),
                 false => Nodes::fixed(wanted),
             };
-            resizes.push(tokio::spawn(resize(pool.clone(), size)));
+            resizes.push(tokio::spawn(resize(seed, pool.clone(), size)));
         }
         sized(&pool.status(), bounds)?;
         seen.grown |= pool.status().nodes.len() > began;
@@ -255,20 +295,50 @@ async fn play(seed: Seed, provider: &FakeProvider, seen: &mut Seen) -> Result<()
         End::Ended => left(provider)?,
         End::Failed(error) => return Err(format!("the pool did not end: {error}")),
     }
-    whole(&gangs, &starts.await.map_err(|error| error.to_string())?)
+    let heard = heard.await.map_err(|error| error.to_string())?;
+    seen.stalled = heard.stalls.len();
+    whole(&gangs, &heard.starts)?;
+    heard.stalls.iter().try_for_each(|(task, silent)| match joined && heard.starts.contains_key(task) {
+        true if *silent >= seed.stall_report() => Ok(()),
+        _ => Err(format!("task {task} was reported as a gang's without progress for {silent:?}")),
+    })
 }
 
-/// Which tries at each task were started.
-async fn starts(mut events: Events) -> BTreeMap<TaskId, BTreeSet<Attempt>> {
-    let mut starts: BTreeMap<_, BTreeSet<_>> = BTreeMap::new();
+/// Where a task goes: some name a node or a worker that takes what comes.
+fn target(seed: Seed, number: u64, status: &PoolStatus) -> Target {
+    let nodes = status.nodes.iter().filter(|node| !node.leaving).count();
+    let workers = status.workers.len() / status.nodes.len().max(1) * nodes;
+    if !seed.chance("named", number, 0, 6) || workers == 0 {
+        return Target::Any;
+    }
+    match seed.chance("named", number, 1, 2) {
+        true => Target::Node(NodeIndex(seed.below("named", number, 2, nodes as u64) as u32)),
+        false => Target::Rank(Rank(seed.below("named", number, 2, workers as u64) as u32)),
+    }
+}
+
+/// What the pool's events told.
+#[derive(Default)]
+struct TaskEvents {
+    /// Which tries at each task were started.
+    starts: BTreeMap<TaskId, BTreeSet<Attempt>>,
+    /// Reports of gangs without progress: a task of each, and for how long.
+    stalls: Vec<(TaskId, Duration)>,
+}
+
+async fn listen(mut events: Events) -> TaskEvents {
+    let mut told = TaskEvents::default();
     while let Some(item) = events.next().await {
-        if let EventItem::Event(event) = item
-            && let PoolEvent::TaskStarted { task, attempt, .. } = *event
-        {
-            starts.entry(task).or_default().insert(attempt);
+        let EventItem::Event(event) = item else { continue };
+        match &*event {
+            PoolEvent::TaskStarted { task, attempt, .. } => {
+                told.starts.entry(*task).or_default().insert(*attempt);
+            }
+            PoolEvent::GangStalled { task, silent, .. } => told.stalls.push((*task, *silent)),
+            _ => {}
         }
     }
-    starts
+    told
 }
 
 /// Each try at a gang was started with all of its members.
@@ -283,10 +353,10 @@ fn whole(gangs: &[Vec<TaskId>], starts: &BTreeMap<TaskId, BTreeSet<Attempt>>) ->
 }
 
 /// Asks for another size; whether the pool has come to it.
-async fn resize(pool: Pool, size: Nodes) -> Result<bool, String> {
+async fn resize(seed: Seed, pool: Pool, size: Nodes) -> Result<bool, String> {
     match pool.resize(size).await {
         Ok(()) => Ok(true),
-        Err(error) => told(&error).map(|()| false),
+        Err(error) => told(seed, &error).map(|()| false),
     }
 }
 
@@ -353,23 +423,56 @@ async fn wait(
         Err(error) => {
             // A task is sent to a worker that is idle. A node that is lost, or another worker that never enters its hooks, may keep it from beginning there; nothing else.
             let hooks = seed.chance("hooks", u64::MAX, 0, 3);
-            let immortal = |node| (0..provider.launched() as u32).all(|machine| seed.death(node, machine).is_none());
+            let lasts =
+                |node, machine| seed.death(node, machine).is_none() && seed.forewarning(node, machine).is_none();
+            let immortal = |node| (0..provider.launched() as u32).all(|machine| lasts(node, machine));
             let healthy = hooks && (0..MOST_MACHINES).all(immortal);
             if healthy && error.kind() == ErrorKind::Timeout && provider.witness().begun(&args) == 0 {
                 return Err(format!("task {number} was sent, and no worker began it: {error}"));
             }
-            told(&error).map(|()| Some(false))
+            told(seed, &error).map(|()| Some(false))
         }
     }
 }
 
 /// Errors that a fault may lead to; anything else is a defect of the pool.
-fn told(error: &Error) -> Result<(), String> {
+fn told(seed: Seed, error: &Error) -> Result<(), String> {
     match error.kind() {
         ErrorKind::Protocol | ErrorKind::Decode | ErrorKind::Argument | ErrorKind::NotFound | ErrorKind::Plugins => {
             Err(format!("an error that no fault explains: {error}"))
         }
+        ErrorKind::Budget if seed.budget() == Budget::default() => {
+            Err(format!("an error of a budget that there is not: {error}"))
+        }
         _ => Ok(()),
+    }
+}
+
+/// What holds of the money at any time.
+fn paid(seed: Seed, provider: &FakeProvider) -> Result<(), String> {
+    let Budget { usd_per_hour, usd, hours, .. } = seed.budget();
+    let (rate, spent, life) = (provider.usd_per_hour(), provider.spent(), provider.lived());
+    // What a machine costs in a minute may be spent more for each.
+    let minute = provider.launched() as f64 * DEAREST / 60.0;
+    if usd_per_hour.is_some_and(|most| rate > most + 1e-6) {
+        return Err(format!("the machines cost ${rate}/h, and the budget is {:?}", seed.budget()));
+    }
+    if usd.is_some_and(|most| spent > most + minute) {
+        return Err(format!("the machines have cost ${spent}, and the budget is {:?}", seed.budget()));
+    }
+    if hours.is_some_and(|most| life.as_secs_f64() > most * 3600.0 + 60.0) {
+        return Err(format!("machines were there for {life:?}, and the budget is {:?}", seed.budget()));
+    }
+    Ok(())
+}
+
+/// Looks at the money for as long as the pool lives.
+async fn watch_money(seed: Seed, provider: FakeProvider) -> String {
+    loop {
+        if let Err(broken) = paid(seed, &provider) {
+            return broken;
+        }
+        sleep(Duration::from_millis(500)).await;
     }
 }
 
@@ -436,6 +539,28 @@ impl Seed {
         !self.chance(sort, u64::MAX, 0, 3) && self.chance(sort, a, b, times)
     }
 
+    /// How long a gang may be without progress until that is reported; a quarter of the seeds reports none.
+    fn stall_report(self) -> Duration {
+        if self.chance("stall report", 0, 0, 4) { Duration::MAX } else { STALL_REPORT }
+    }
+
+    /// What its pool may cost: most pools have no bound.
+    fn budget(self) -> Budget {
+        let mut budget = Budget::default();
+        if !self.chance("budget", 0, 0, 4) {
+            return budget;
+        }
+        let draw = |what| 20.0 + self.below(what, 0, 2, 400) as f64;
+        if self.chance("hours", 0, 1, 2) {
+            budget = budget.hours(draw("hours") / 3600.0);
+        }
+        if self.chance("usd", 0, 1, 2) {
+            budget = budget.usd(draw("usd") * DEAREST / 3600.0);
+        }
+        budget.usd_per_hour = self.chance("rate", 0, 1, 2).then(|| draw("rate"));
+        budget
+    }
+
     fn turn(self, what: &str, node: u32, call: u32) -> Turn {
         let (node, call) = (node.into(), call.into());
         match self.fault(what, node, call, 10) {
@@ -454,7 +579,11 @@ impl Fate for Seed {
         let task = args.iter().fold(0_u64, |sum, byte| sum.wrapping_mul(257).wrapping_add((*byte).into()));
         let time = self.time("work", task, run.into(), 1_000);
         if !self.fault("task", task, run.into(), 6) {
-            return Work::Return(time);
+            // A call has a byte more than its caller.
+            let above = args.len().saturating_sub(root_args()) as u64;
+            let calls = above < MOST_CALLERS && self.chance("calls", task, 0, 4 + above);
+            let count = 1 + self.below("calls", task, 1, 4) as u8;
+            return if calls { Work::Call(count, self.chance("calls", task, 2, 3)) } else { Work::Return(time) };
         }
         match self.below("task", task, u64::from(run) + 1000, 8) {
             0..=2 => Work::Raise(time),
@@ -491,6 +620,51 @@ impl Fate for Seed {
 }
 
 impl Script for Seed {
+    fn offers(&self) -> Vec<Offer> {
+        let offer = |(name, usd_per_hour, architecture): (&str, f64, Architecture)| {
+            let mut offer = Offer::new(name, "nowhere", 64, 256);
+            offer.usd_per_hour = Some(usd_per_hour);
+            offer.architecture = Some(architecture);
+            offer.quota = Some(name[..1].to_owned());
+            offer
+        };
+        [
+            ("a1", 60.0, Architecture::X86_64),
+            ("a2", 90.0, Architecture::Aarch64),
+            ("b1", 30.0, Architecture::X86_64),
+            ("b2", DEAREST, Architecture::X86_64),
+        ]
+        .map(offer)
+        .into()
+    }
+
+    fn refusal(&self, offer: &Offer, call: u32) -> Option<Refusal> {
+        let name = offer.id.as_str().bytes().fold(0, |sum, byte| sum * 256 + u64::from(byte));
+        if !self.fault("refusal", name, call.into(), 4) {
+            return None;
+        }
+        Some(match self.below("refusal", name, u64::from(call) + (1 << 32), 16) {
+            0..6 => Refusal::Capacity,
+            6..9 => Refusal::Quota(offer.quota.clone().unwrap_or_default()),
+            9..11 => Refusal::NotOffered,
+            11..14 => Refusal::Throttled(Some(self.time("throttle", name, call.into(), 10_000))),
+            14 => Refusal::Throttled(None),
+            _ => Refusal::Denied,
+        })
+    }
+
+    fn forewarning(&self, node: u32, machine: u32) -> Option<Forewarning> {
+        let (node, machine) = (u64::from(node), u64::from(machine) << 8);
+        if !self.fault("forewarning", node, machine, 3) {
+            return None;
+        }
+        let ends_in = Duration::from_secs(1) + self.time("ends in", node, machine, 60_000);
+        Some(match self.chance("walltime", node, machine, 2) {
+            true => Forewarning::walltime(ends_in + self.time("ends in", node, machine + 1, 120_000)),
+            false => Forewarning::preemption(self.time("warned", node, machine, 60_000), ends_in),
+        })
+    }
+
     fn launch(&self, node: u32, call: u32) -> Turn {
         // A machine that is to take the place of another one often cannot be had.
         match call > 0 && self.fault("relaunch", node.into(), call.into(), 5) {
@@ -515,6 +689,13 @@ impl Script for Seed {
             _ => Duration::ZERO,
         };
         Arrival::after(queued, self.time("starting", node, machine, 20_000))
+    }
+
+    fn lingers(&self, node: u32, machine: u32) -> Duration {
+        match self.fault("lingers", node.into(), machine.into(), 3) {
+            true => self.time("lingers", node.into(), machine.into(), 90_000),
+            false => Duration::ZERO,
+        }
     }
 
     fn is_unknown(&self, node: u32, call: u32) -> bool {
@@ -565,6 +746,15 @@ impl fmt::Display for Broken {
 
 impl std::error::Error for Broken {}
 
+/// Bytes of the arguments of a task that Rust submits.
+fn root_args() -> usize {
+    Args::new().with("n", &0_u64).encode().map_or(0, |args| args.len())
+}
+
+/// Callers above a call of the simulation.
+const MOST_CALLERS: u64 = 3;
+/// Of the dearest offer.
+const DEAREST: f64 = 120.0;
 const MOST_NODES: u32 = 4;
 /// The numbers that the provider knows nodes by are below this.
 const MOST_MACHINES: u32 = 16;
@@ -574,9 +764,12 @@ const MACHINE_WAIT: Duration = Duration::from_secs(150);
 const TASK: Duration = Duration::from_secs(30);
 /// How long a gang may be without progress, which is less than its tasks may run.
 const STALL: Duration = Duration::from_secs(10);
+const STALL_REPORT: Duration = Duration::from_secs(3);
 const SHUTDOWN: Duration = Duration::from_secs(60);
 /// What a pool gets that ends in the background.
 const BACKGROUND: Duration = Duration::from_secs(600);
 /// Longer than all deadlines of a pool with its tasks one after another.
 const BOUND: Duration = Duration::from_secs(4 * 3600);
 const LATEST_DEATH: Duration = Duration::from_secs(40);
+/// When the last machine comes to its end that ends by itself.
+const LATEST_END: Duration = Duration::from_secs(2 * 3600);

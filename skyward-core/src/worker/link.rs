@@ -173,6 +173,27 @@ impl Reader {
         }
     }
 
+    /// Hands what comes to `take`, as it comes, until the stream ends, or the link or `take` fails: with what it
+    /// failed, if it did.
+    ///
+    /// # Cancel safety
+    ///
+    /// No byte is lost.
+    pub(crate) async fn each(&mut self, mut take: impl FnMut(&mut Vec<Frame>) -> Result<()>) -> Option<Error> {
+        let mut frames = Vec::new();
+        loop {
+            match self.read(&mut frames).await {
+                Ok(true) => {
+                    if let Err(error) = take(&mut frames) {
+                        return Some(error);
+                    }
+                }
+                Ok(false) => return None,
+                Err(error) => return Some(error),
+            }
+        }
+    }
+
     async fn receive(&mut self) -> std::io::Result<usize> {
         match self.decoder.room() {
             Room::Buffer(buffer) => self.stream.read_buf(buffer).await,

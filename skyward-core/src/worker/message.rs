@@ -15,8 +15,11 @@ use crate::spec::Secrets;
 /// What the client and the node speak.
 pub const PROTOCOL_VERSION: u32 = 2;
 
+/// Seconds. No notice of a machine's end is longer: both sides refuse a message that says so.
+pub const LONGEST_NOTICE: f64 = 1e9;
+
 /// The message by which either side of a node refuses what it got.
-const ERROR: u32 = 41;
+pub(super) const ERROR: u32 = 41;
 
 /// From the client to an agent.
 #[derive(Debug, Clone, PartialEq)]
@@ -31,6 +34,7 @@ pub enum ToAgent {
     Logs { generation: u64, worker: u32, stdout: u64, stderr: u64 },
     Shutdown { request: u64, grace: f64 },
     Recall { generation: u64, worker: u32, pid: u32, upto: u64 },
+    Watch { command: Vec<String> },
 }
 
 /// What an agent does to a worker.
@@ -43,7 +47,7 @@ pub enum Signal {
     Kill,
     /// Has the stacks of all threads sent.
     Stacks,
-    /// Has a worker that computes look at its connection. No payload notices.
+    /// Has a worker that computes look at its connection. No payload notices, but for the functions that it has registered to be told of a notice.
     Attend,
 }
 
@@ -119,6 +123,19 @@ pub enum FromAgent {
         upto: u64,
         begun: u64,
     },
+    /// The machine ends in so many seconds, at most [`LONGEST_NOTICE`].
+    Notice {
+        kind: String,
+        seconds: f64,
+        words: String,
+    },
+    /// The worker has made a call, and listens at this path for the connection over which it calls.
+    Calls {
+        generation: u64,
+        worker: u32,
+        pid: u32,
+        path: String,
+    },
 }
 
 /// A worker process that an agent started.
@@ -130,6 +147,15 @@ pub struct StartedWorker {
     pub pid: u32,
     /// The path of its socket.
     pub socket: String,
+}
+
+/// A try at a gang: the same for all of its tasks, and for no other try.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GangTry {
+    /// The number of the gang's first task.
+    pub first: u64,
+    /// Which try it is.
+    pub attempt: u32,
 }
 
 /// From the client to a worker.
@@ -152,7 +178,9 @@ pub enum ToWorker<'a> {
         acknowledged: u64,
         granted: u64,
         trace: Option<&'a TraceContext>,
-        gang: bool,
+        gang: Option<GangTry>,
+        /// How many callers stand above it; 0 for what Rust has submitted.
+        depth: u32,
         args: Bytes,
     },
     Ack {
@@ -163,6 +191,12 @@ pub enum ToWorker<'a> {
         run: u64,
     },
     Bye,
+    /// The worker's machine ends in so many seconds, at most [`LONGEST_NOTICE`].
+    Notice {
+        kind: &'a str,
+        seconds: f64,
+        words: &'a str,
+    },
 }
 
 /// How far the client has come with the items of a run. Both numbers only grow, so that what is late or repeated does no harm.
@@ -184,6 +218,7 @@ pub enum FromWorker {
     Result { end: TaskEnd, value: Bytes },
     Failure { end: TaskEnd, failure: Failure },
     Item { run: u64, index: u64, value: Bytes },
+    Report { sequence: u64, run: u64, value: Bytes },
 }
 
 /// The first message of a worker.
@@ -284,8 +319,8 @@ pub struct Cluster {
     pub accelerators: u32,
     pub total_accelerators: u32,
     pub accelerator: Option<crate::spec::Accelerator>,
-    pub network: Network,
     pub generation: u64,
+    pub joined: bool,
     /// Empty here: [`Peers`] come in its place.
     pub(crate) peers: [Peer; 0],
 }
@@ -300,13 +335,6 @@ pub struct Peers(Bytes);
 pub struct Peer {
     pub node: u32,
     pub addr: String,
-}
-
-/// The network between the nodes.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
-pub struct Network {
-    /// The interface that carries it, where it is known.
-    pub interface: Option<String>,
 }
 
 /// A plugin's hook.
@@ -332,6 +360,7 @@ impl ToAgent {
             Self::Logs { .. } => 7,
             Self::Shutdown { .. } => 8,
             Self::Recall { .. } => 9,
+            Self::Watch { .. } => 10,
         }
     }
 
@@ -358,6 +387,7 @@ impl ToAgent {
             Self::Logs { generation, worker, stdout, stderr } => pack(&(number, generation, worker, stdout, stderr))?,
             Self::Shutdown { request, grace } => pack(&(number, request, grace))?,
             Self::Recall { generation, worker, pid, upto } => pack(&(number, generation, worker, pid, upto))?,
+            Self::Watch { command } => pack(&(number, command))?,
         };
         Ok((head, Bytes::new()))
     }
@@ -397,11 +427,12 @@ impl ToWorker<'_> {
                 (pack(&(65, PROTOCOL_VERSION, generation, acknowledged, streams))?, Bytes::new())
             }
             Self::Load { slot, digest, body } => (pack(&(66, slot, digest))?, body),
-            Self::Run { run, slot, acknowledged, granted, trace, gang, args } => {
+            Self::Run { run, slot, acknowledged, granted, trace, gang, depth, args } => {
                 let trace = trace.map(|trace| (trace.parent(), trace.state().unwrap_or_default()));
-                let head = match gang {
-                    true => pack(&(67, run, slot, acknowledged, granted, trace))?,
-                    false => pack(&(67, run, slot, acknowledged, granted, trace, false))?,
+                let head = match (gang, depth) {
+                    (None, 0) => pack(&(67, run, slot, acknowledged, granted, trace))?,
+                    (Some(gang), 0) => pack(&(67, run, slot, acknowledged, granted, trace, gang))?,
+                    (gang, depth) => pack(&(67, run, slot, acknowledged, granted, trace, gang, depth))?,
                 };
                 (head, args)
             }
@@ -409,6 +440,7 @@ impl ToWorker<'_> {
             Self::Credit(Awaited { run, arrived, granted }) => (pack(&(69, run, granted, arrived))?, Bytes::new()),
             Self::Cancel { run } => (pack(&(70, run))?, Bytes::new()),
             Self::Bye => (pack(&(71,))?, Bytes::new()),
+            Self::Notice { kind, seconds, words } => (pack(&(73, kind, seconds, words))?, Bytes::new()),
         })
     }
 }
@@ -464,6 +496,8 @@ impl FromAgent {
                 upto: head.next()?,
                 begun: head.next()?,
             },
+            46 => Self::Notice { kind: head.next()?, seconds: head.seconds()?, words: head.next()? },
+            47 => Self::Calls { generation: head.next()?, worker: head.next()?, pid: head.next()?, path: head.next()? },
             other => return Err(unknown("agent", other)),
         })
     }
@@ -492,28 +526,35 @@ impl FromWorker {
             98 => Self::Result { end: head.task_end()?, value: frame.body },
             99 => Self::Failure { end: head.task_end()?, failure: Failure::decode(&frame.body)? },
             100 => Self::Item { run: head.next()?, index: head.next()?, value: frame.body },
-            ERROR => {
-                let (refused, text): (u32, String) = (head.next()?, head.next()?);
-                return Err(Error::new(ErrorKind::Protocol, format!("the worker refused message {refused}: {text}")));
-            }
+            101 => Self::Report { sequence: head.next()?, run: head.next()?, value: frame.body },
+            ERROR => return Err(refused_by_worker(&mut head)?),
             other => return Err(unknown("worker", other)),
         })
     }
 }
 
 /// The elements of a head, one after the other. What a later version has appended is not looked at.
-struct Elements<'a>(&'a [u8]);
+pub(super) struct Elements<'a>(&'a [u8]);
 
 impl<'a> Elements<'a> {
-    fn of(head: &'a [u8]) -> Result<Self> {
+    pub(super) fn of(head: &'a [u8]) -> Result<Self> {
         let mut rest = head;
         let length = rmp::decode::read_array_len(&mut rest);
         length.map_err(|error| protocol("head", &error))?;
         Ok(Self(rest))
     }
 
-    fn next<T: DeserializeOwned>(&mut self) -> Result<T> {
+    pub(super) fn next<T: DeserializeOwned>(&mut self) -> Result<T> {
         T::deserialize(&mut rmp_serde::Deserializer::new(&mut self.0)).map_err(|error| unreadable(&error))
+    }
+
+    /// What can be added to a point in time.
+    fn seconds(&mut self) -> Result<f64> {
+        let seconds = self.next::<f64>()?;
+        match (0.0..=LONGEST_NOTICE).contains(&seconds) {
+            true => Ok(seconds),
+            false => Err(unreadable(&format!("{seconds} is no number of seconds between 0 and {LONGEST_NOTICE}"))),
+        }
     }
 
     /// By hand, because one comes back from every call.
@@ -524,7 +565,7 @@ impl<'a> Elements<'a> {
 }
 
 impl Failure {
-    fn decode(body: &[u8]) -> Result<Self> {
+    pub(super) fn decode(body: &[u8]) -> Result<Self> {
         rmp_serde::from_slice(body).map_err(|error| unreadable(&error))
     }
 
@@ -538,11 +579,17 @@ impl Failure {
     }
 }
 
-fn pack<T: Serialize>(head: &T) -> Result<Vec<u8>> {
+/// The error of a message that the worker did not take.
+pub(super) fn refused_by_worker(head: &mut Elements<'_>) -> Result<Error> {
+    let (refused, text): (u32, String) = (head.next()?, head.next()?);
+    Ok(Error::new(ErrorKind::Protocol, format!("the worker refused message {refused}: {text}")))
+}
+
+pub(super) fn pack<T: Serialize>(head: &T) -> Result<Vec<u8>> {
     rmp_serde::to_vec(head).map_err(|error| protocol("head", &error))
 }
 
-fn unreadable(error: &dyn std::fmt::Display) -> Error {
+pub(super) fn unreadable(error: &dyn std::fmt::Display) -> Error {
     protocol("message", error).with_hint("the worker package on the node is of another version than this client")
 }
 
@@ -550,7 +597,7 @@ fn protocol(what: &str, error: &dyn std::fmt::Display) -> Error {
     Error::new(ErrorKind::Protocol, format!("a {what} of the worker protocol cannot be read or written: {error}"))
 }
 
-fn unknown(from: &str, number: u32) -> Error {
+pub(super) fn unknown(from: &str, number: u32) -> Error {
     Error::new(ErrorKind::Protocol, format!("the {from} sent message {number}, which this version does not know"))
         .with_hint("the worker package on the node is newer than this client; build both from one version")
 }
@@ -569,6 +616,33 @@ mod tests {
     }
 
     #[test]
+    fn a_notice_is_read_only_with_seconds_that_a_deadline_can_be_made_of() {
+        let read = |seconds: f64| {
+            let head = pack(&(46, "preempted", seconds, "the market wants it back")).unwrap();
+            FromAgent::decode(Frame { head: head.into(), body: Bytes::new() })
+        };
+        for seconds in [0.0, 0.5, 120.0, LONGEST_NOTICE] {
+            let words = "the market wants it back".to_owned();
+            assert_eq!(read(seconds).unwrap(), FromAgent::Notice { kind: "preempted".into(), seconds, words });
+        }
+        for seconds in [-0.1, 2e9, f64::INFINITY, f64::NAN] {
+            assert_eq!(read(seconds).unwrap_err().kind(), ErrorKind::Protocol, "{seconds}");
+        }
+    }
+
+    #[test]
+    fn a_watch_and_a_notice_are_written_as_the_node_reads_them() {
+        let watch = ToAgent::Watch { command: vec!["poll".into(), "--every=5".into()] };
+        let (head, body) = watch.encode().unwrap();
+        let read: (u32, Vec<String>) = rmp_serde::from_slice(&head).unwrap();
+        assert_eq!((read.0, read.1.join(" ").as_str(), body.len()), (watch.number(), "poll --every=5", 0));
+        let notice = ToWorker::Notice { kind: "budget", seconds: 90.5, words: "" };
+        let (head, body) = notice.encode().unwrap();
+        let read: (u32, String, f64, String) = rmp_serde::from_slice(&head).unwrap();
+        assert_eq!((read, body.len()), ((73, "budget".into(), 90.5, String::new()), 0));
+    }
+
+    #[test]
     fn peers_are_the_end_of_a_start_spec() {
         let peers = [("10.0.0.1", 0), ("10.0.0.2", 1)].map(|(addr, node)| Peer { node, addr: addr.into() });
         let cluster = Cluster {
@@ -582,8 +656,8 @@ mod tests {
             accelerators: 0,
             total_accelerators: 0,
             accelerator: None,
-            network: Network::default(),
             generation: 1,
+            joined: true,
             peers: [],
         };
         let spec = StartSpec {

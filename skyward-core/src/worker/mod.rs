@@ -1,5 +1,6 @@
 //! The client's side of the worker protocol (`docs/protocol.md`): frames, messages, sessions, and the links that carry them.
 
+pub mod calls;
 pub mod codec;
 pub mod link;
 pub mod message;

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::message::{PROTOCOL_VERSION, ToWorker, WorkerHello};
+use super::message::{GangTry, PROTOCOL_VERSION, ToWorker, WorkerHello};
 use super::slots::Slots;
 use crate::error::{Error, ErrorKind, Result};
 use crate::ids::{Generation, Rank, TaskId};
@@ -29,6 +29,8 @@ pub struct Session {
     /// Results up to this number were acknowledged.
     acknowledged: u64,
     unacknowledged_bytes: usize,
+    /// The run whose reports are not acknowledged, as their reader is behind.
+    withheld: Option<u64>,
     max_frame: usize,
 }
 
@@ -46,8 +48,10 @@ pub struct Call<'a> {
     pub task: &'a Task,
     /// How many items of a stream may be sent; 0 if it is none.
     pub granted: u64,
-    /// Whether all ranks run it at the same time.
-    pub gang: bool,
+    /// The try at a gang that it belongs to, where all ranks run it at the same time.
+    pub gang: Option<GangTry>,
+    /// How many callers stand above it; 0 for what Rust has submitted.
+    pub depth: u32,
 }
 
 /// What a result is to the client.
@@ -66,7 +70,17 @@ impl Session {
     /// The session of a new worker process.
     pub fn new(max_frame: usize) -> Self {
         let (slots, sent) = (Slots::default(), VecDeque::new());
-        Self { slots, sent, last: 0, recalled: 0, received: 0, acknowledged: 0, unacknowledged_bytes: 0, max_frame }
+        Self {
+            slots,
+            sent,
+            last: 0,
+            recalled: 0,
+            received: 0,
+            acknowledged: 0,
+            unacknowledged_bytes: 0,
+            withheld: None,
+            max_frame,
+        }
     }
 
     /// Puts a task on the books, with the next number, and gives the frames that make the worker run it: its payload, where the worker does not keep that, and the call.
@@ -120,10 +134,10 @@ impl Session {
                 slot
             }
         };
-        let acknowledged = self.acknowledge_all();
+        let acknowledged = self.acknowledge();
         let (trace, args) = (call.task.trace.as_ref(), call.task.args.clone());
-        let Call { granted, gang, .. } = call;
-        send(ToWorker::Run { run, slot, acknowledged, granted, trace, gang, args }.encode()?);
+        let Call { granted, gang, depth, .. } = call;
+        send(ToWorker::Run { run, slot, acknowledged, granted, trace, gang, depth, args }.encode()?);
         Ok(())
     }
 
@@ -135,12 +149,45 @@ impl Session {
         self.received = sequence;
         self.unacknowledged_bytes += bytes;
         let due = self.unacknowledged_bytes >= ACK_BYTES || self.received - self.acknowledged >= ACK_RESULTS;
-        let acknowledge = due.then(|| self.acknowledge_all());
+        self.release(run);
+        let acknowledge = due.then(|| self.acknowledge());
         let task = self.place(run).and_then(|place| self.sent.remove(place)).map(|sent| sent.task);
         Answer { task, acknowledge }
     }
 
-    /// Whether a result can have this number: the worker counts them, and sends none before the one that comes before it.
+    /// Takes note of a report; whether it has not come before.
+    pub fn on_report(&mut self, sequence: u64, bytes: usize) -> bool {
+        let is_new = sequence > self.received;
+        if is_new {
+            self.received = sequence;
+            self.unacknowledged_bytes += bytes;
+        }
+        is_new
+    }
+
+    /// Whether reports are to be acknowledged now, so that the payload need not wait to report more.
+    pub fn is_report_due(&self) -> bool {
+        let many = self.received - self.acknowledged >= ACK_REPORTS;
+        (many || self.unacknowledged_bytes >= ACK_REPORTED) && self.withheld.is_none()
+    }
+
+    /// Acknowledges nothing until [`acknowledge_all`](Self::acknowledge_all), or until this run is over, so that its
+    /// payload waits before it reports more.
+    pub fn withhold(&mut self, run: u64) {
+        self.withheld = Some(run);
+    }
+
+    /// Nobody reads the reports of this run any more.
+    pub fn release(&mut self, run: u64) {
+        self.withheld.take_if(|withheld| *withheld == run);
+    }
+
+    /// Acknowledges what may be; gives the number to send.
+    fn acknowledge(&mut self) -> u64 {
+        if self.withheld.is_some() { self.acknowledged } else { self.acknowledge_all() }
+    }
+
+    /// Whether a result or a report can have this number: the worker counts them, and sends none before the one that comes before it.
     pub fn expects(&self, sequence: u64) -> bool {
         sequence <= self.received.saturating_add(1)
     }
@@ -149,6 +196,7 @@ impl Session {
     pub fn acknowledge_all(&mut self) -> u64 {
         self.acknowledged = self.received;
         self.unacknowledged_bytes = 0;
+        self.withheld = None;
         self.acknowledged
     }
 
@@ -268,6 +316,9 @@ fn source_body(source: &Arc<Source>) -> Result<Bytes> {
 /// What a worker may keep before it is told to forget, beside the acknowledgement that each call carries.
 const ACK_BYTES: usize = 16 << 20;
 const ACK_RESULTS: u64 = 256;
+/// The same while a payload reports: less than a worker keeps before the payload waits.
+const ACK_REPORTS: u64 = 64;
+const ACK_REPORTED: usize = 4 << 20;
 
 #[cfg(test)]
 #[path = "session_tests.rs"]

@@ -9,7 +9,7 @@ fn task(text: &str) -> Task {
 }
 
 fn call(task: &Task) -> Call<'_> {
-    Call { task, granted: 0, gang: false }
+    Call { task, granted: 0, gang: None, depth: 0 }
 }
 
 /// What the frames say: the number of the message, and that of the run or the slot.
@@ -35,6 +35,35 @@ fn reconnect(
     let find = |id: TaskId| tasks.iter().find(|(of, _)| *of == id).and_then(|(_, task)| task.as_ref()).map(call);
     let unsent = session.on_connected(received, find, |frame| frames.push(said(&frame)));
     (frames, unsent.into_iter().map(|(id, _)| id.0).collect())
+}
+
+#[test]
+fn what_is_withheld_is_acknowledged_by_nothing_until_its_run_is_over() {
+    let mut session = Session::new(1 << 20);
+    let one = task("def f(): pass");
+    run(&mut session, 1, &one);
+    for sequence in 1..=ACK_REPORTS {
+        assert!(session.on_report(sequence, 1));
+    }
+    assert!(!session.on_report(ACK_REPORTS, 1), "it came before");
+    assert!(session.is_report_due());
+    session.withhold(1);
+    // The head of a run says what is acknowledged.
+    run(&mut session, 2, &one);
+    assert_eq!(session.acknowledged, 0);
+    assert!(!session.is_report_due());
+    let answer = session.on_result(ACK_REPORTS + 1, 1, ACK_BYTES);
+    assert_eq!((answer.task, answer.acknowledge), (Some(TaskId(1)), Some(ACK_REPORTS + 1)));
+    // The reports of the next run are its own.
+    for sequence in 1..=ACK_REPORTS {
+        session.on_report(ACK_REPORTS + 1 + sequence, 1);
+    }
+    assert!(session.is_report_due());
+    session.withhold(2);
+    session.release(1);
+    assert!(!session.is_report_due());
+    session.release(2);
+    assert!(session.is_report_due());
 }
 
 #[test]

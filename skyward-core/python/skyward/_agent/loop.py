@@ -16,12 +16,27 @@ from typing import Any, Final
 import msgspec
 
 from .. import _wire
-from .._messages import Hello, Logs, Ping, Recall, ReservePort, Shutdown, Signal, Start, StartSpec, Stop, ToAgent
+from .._messages import (
+    Hello,
+    Logs,
+    Ping,
+    Recall,
+    ReservePort,
+    Shutdown,
+    Signal,
+    Start,
+    StartSpec,
+    Stop,
+    ToAgent,
+    Watch,
+)
 from . import tree
 from .client import Connection
+from .log import log
 from .logs import Tails
 from .process import WAKE, Worker
 from .stacks import Stacks
+from .watch import Watch as WatchCommand
 from .workers import Refusal, Workers
 
 _SIGNALS: Final = {"interrupt": signal.SIGINT, "kill": signal.SIGKILL}
@@ -64,6 +79,9 @@ class Agent:
         self._poll = select.poll()
         self._handlers: dict[int, Callable[[int], None]] = {}
         self._handle(listener.fileno(), self._accept)
+        self._watch = WatchCommand(self._handle, self._forget, self.workers.adopt, dict(os.environ))
+        self._watching: Connection | None = None
+        """The client, once it has said what to watch."""
         self._watch_children()
         self._watch_tasks(f"{folder}/{WAKE}")
 
@@ -98,8 +116,7 @@ class Agent:
         due = [self.deadline, *(stop[0] for stop in self._stops)]
         if self._owner is not None:
             due.append(monotonic() + 1.0)
-        if (stacks := self._stacks.due()) is not None:
-            due.append(stacks)
+        due += [at for at in (self._stacks.due(), self._watch.due()) if at is not None]
         if self._client is not None:
             wait = self._tails.wait(self._client)
             now = monotonic()
@@ -121,6 +138,8 @@ class Agent:
             return
         for asked, stacks in self._stacks.take(now):
             self._tell([_wire.STACKS, asked.generation, asked.index], stacks)
+        self._watch.tick(now)
+        self._send_notices(now)
         for stop in list(self._stops):
             _, request, generation, indexes = stop
             alive = [w for w in self.workers.named(generation, indexes) if w.ended is None]
@@ -139,6 +158,13 @@ class Agent:
             self._log_at = None
             self._guard(self._client, self._advance_logs)
 
+    def _send_notices(self, now: float) -> None:
+        """Send what the watch command has said, as far as the client takes it."""
+        client = self._client
+        if client is not None and client is self._watching and client.may_log:
+            for given in self._watch.take():
+                self._tell(given.head(_wire.AGENT_NOTICE, now))
+
     def _watch_tasks(self, path: str) -> None:
         """Send what a task has printed as soon as it has ended: its worker says so through a named pipe."""
         try:
@@ -154,7 +180,10 @@ class Agent:
         def send(event: int) -> None:
             said = os.read(wake, 4096)
             for index in {index for (index,) in _INDEX.iter_unpack(said[: len(said) // 4 * 4])}:
-                self._send_output(self.workers.generation, index)
+                if index & _wire.CALLS_ASKED:
+                    self._ask_for_calls(index ^ _wire.CALLS_ASKED)
+                else:
+                    self._send_output(self.workers.generation, index)
 
         self._handle(wake, send)
 
@@ -162,6 +191,13 @@ class Agent:
         client = self._client
         if client is not None:
             self._guard(client, lambda: self._tails.send(generation, index, client))
+
+    def _ask_for_calls(self, index: int) -> None:
+        """Have the client connect to a worker whose payload submits calls."""
+        for worker in self.workers.named(self.workers.generation, [index]):
+            if worker.ended is None:
+                worker.has_calls = True
+                self._tell(self._calls(worker))
 
     def _advance_logs(self) -> None:
         if self._client is not None:
@@ -233,7 +269,7 @@ class Agent:
         self._forget(connection.fileno())
         connection.close()
         if connection is self._client:
-            self._client = None
+            self._client = self._watching = None
             self._tails.close()
             self._tails = Tails()
             self._log_at = None
@@ -290,6 +326,8 @@ class Agent:
             self._stop(message.request, message.generation, message.workers, message.grace)
         elif type(message) is Logs:
             self._follow(message)
+        elif type(message) is Watch:
+            self._watch_machine(connection, message.command)
         elif type(message) is Shutdown:
             self._shut_down(message.request, message.grace)
 
@@ -321,6 +359,9 @@ class Agent:
         connection.send([_wire.AGENT_HELLO, _wire.PROTOCOL, os.getpid(), python, _boot_facts()])
         for worker in self.workers.ended():
             connection.send(self._exited(worker))
+        for worker in self.workers.alive():
+            if worker.has_calls:
+                connection.send(self._calls(worker))
 
     def _start(self, start: Start, body: memoryview) -> None:
         generation, indexes = start.generation, start.workers
@@ -382,6 +423,13 @@ class Agent:
             raise Refusal(f"the output of worker {logs.worker} cannot be read: {error}") from None
         self._advance_logs()
 
+    def _watch_machine(self, connection: Connection, command: list[str]) -> None:
+        """Run the command, and tell a client that is new what was said before it came."""
+        self._watch.run(command)
+        if self._watching is not connection:
+            self._watching = connection
+            self._watch.repeat()
+
     def _shut_down(self, request: int, grace: float) -> None:
         generations: dict[int, list[int]] = {}
         for worker in self.workers.alive():
@@ -439,6 +487,7 @@ class Agent:
             self._log_at = monotonic()
 
     def _end_all(self) -> None:
+        self._watch.close()
         self.workers.end_all()
         self._reap()
 
@@ -447,16 +496,9 @@ class Agent:
         how = worker.ended or (None, None, False)
         return [_wire.EXITED, worker.generation, worker.index, worker.pid, *how, worker.account.begun()]
 
-
-def log(text: str) -> None:
-    """Write a line to the agent's own log, which is its standard error."""
-    import time
-
-    stamp = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-    try:
-        os.write(2, f"{stamp} {text}\n".encode())
-    except OSError:
-        pass  # a full disk is no reason to leave workers alone
+    @staticmethod
+    def _calls(worker: Worker) -> list[Any]:
+        return [_wire.CALLS, worker.generation, worker.index, worker.pid, worker.calls_path]
 
 
 def _leave_no_core() -> None:

@@ -38,6 +38,9 @@ class Worker:
         """Exit code, signal, and whether memory ran out."""
         self.told_to_kill = False
         self.socket_path = f"{folder}/g{generation}w{index}.sock"
+        self.calls_path = f"{folder}/g{generation}w{index}.calls"
+        """Where the worker listens for a second connection, once its payload submits calls."""
+        self.has_calls = False
         logs = f"{folder}/g{generation}"
         self.logs = (f"{logs}/w{index}.out", f"{logs}/w{index}.err")
         self.stacks_path = f"{logs}/w{index}.stacks"
@@ -77,6 +80,7 @@ class Worker:
             "progress": self.progress_path,
             "account": self.account.path,
             "wake": self.wake_path,
+            "calls": self.calls_path,
         }
         stdin = _spool(
             _wire.frame([_wire.START, self.generation, [self.index]], _encode({**whole, **files, "cluster": cluster}))
@@ -94,7 +98,7 @@ class Worker:
             opened += (out, err)
             argv = [*spec.launcher, spec.python, "-m", "skyward.worker"]
             full = self._environment(spec, cluster, environment, listener.fileno())
-            self.pid = _spawn(argv, full, spec.cwd, (stdin, out, err), listener.fileno())
+            self.pid = spawn(argv, full, spec.cwd, (stdin, out, err), listener.fileno())
         finally:
             listener.close()
             for descriptor in opened:
@@ -165,10 +169,9 @@ class Worker:
         self.account.close()
         oom = ended_by == signal.SIGKILL and not self.told_to_kill and self._memory.claim()
         self.ended = (None if code < 0 else code, ended_by, oom)
-        try:
-            os.unlink(self.socket_path)
-        except OSError:
-            pass
+        for path in (self.socket_path, self.calls_path):
+            with contextlib.suppress(OSError):
+                os.unlink(path)
 
     def stacks_size(self) -> int:
         """Bytes in the file of its stacks."""
@@ -213,8 +216,26 @@ def _spool(data: bytes) -> int:
     return descriptor
 
 
-def _spawn(argv: list[str], environment: dict[str, str], cwd: str | None, stdio: tuple[int, ...], listener: int) -> int:
-    """Fork and exec in a session of its own; what prevents the exec comes back as OSError."""
+def spawn(
+    argv: list[str],
+    environment: Mapping[str, str],
+    cwd: str | None,
+    stdio: tuple[int, int, int],
+    listener: int | None = None,
+) -> int:
+    """Fork and exec in a session of its own, which ends with this process.
+
+    Args:
+        argv: the program and its arguments.
+        environment: all of its environment.
+        cwd: its working folder; None: that of this process.
+        stdio: its descriptors 0 to 2.
+        listener: one more that it inherits, where it is a worker.
+
+    Raises:
+        OSError: the program cannot be run.
+        ValueError: an argument cannot be one of a program.
+    """
     read, write = os.pipe()
     parent = os.getpid()
     pid = os.fork()
@@ -224,13 +245,14 @@ def _spawn(argv: list[str], environment: dict[str, str], cwd: str | None, stdio:
             os.setsid()
             for target, source in enumerate(stdio):
                 os.dup2(source, target)
-            os.set_inheritable(listener, True)
             signal.set_wakeup_fd(-1)
             for changed in (signal.SIGCHLD, signal.SIGTERM, signal.SIGPIPE):
                 signal.signal(changed, signal.SIG_DFL)
-            for early in (signal.SIGINT, signal.SIGUSR1):
-                # They may come before the worker handles them, and must not end it.
-                signal.signal(early, signal.SIG_IGN)
+            if listener is not None:
+                os.set_inheritable(listener, True)
+                for early in (signal.SIGINT, signal.SIGUSR1):
+                    # They may come before the worker handles them, and must not end it.
+                    signal.signal(early, signal.SIG_IGN)
             signal.pthread_sigmask(signal.SIG_SETMASK, ())
             if cwd:
                 os.chdir(cwd)

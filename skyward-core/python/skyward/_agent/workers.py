@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import select
 import signal
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from time import monotonic
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from .._messages import StartSpec
 from . import tree
@@ -24,6 +24,17 @@ class Refusal(Exception):
     """A request that is answered with an error; the connection goes on."""
 
 
+class Child(Protocol):
+    """A process of the agent's: a worker, or a program beside them."""
+
+    pid: int
+    mark: str
+    """The `NAME=value` in its environment by which its own children are known."""
+
+    def on_exit(self, status: int) -> None:
+        """It was reaped."""
+
+
 class Workers:
     """The workers of this agent, by generation and index."""
 
@@ -34,6 +45,11 @@ class Workers:
         self._machine = machine
         self._environment = dict(os.environ)
         self._all: dict[tuple[int, int], Worker] = {}
+        self._others: list[Child] = []
+
+    def adopt(self, child: Child) -> None:
+        """Reap this process too: it is no worker, and does not end with them."""
+        self._others.append(child)
 
     def named(self, generation: int, indexes: Iterable[int]) -> list[Worker]:
         """Those of these workers that were ever started."""
@@ -97,30 +113,33 @@ class Workers:
         """Collect processes that have ended; the workers among them. What those have left behind is ended first."""
         found: list[Worker] = []
         while (pid := tree.exited()) is not None:
-            alive = self.alive()
-            if all(worker.pid != pid for worker in alive):
+            known: list[Child] = [*self.alive(), *self._others]
+            if all(child.pid != pid for child in known):
                 os.waitpid(pid, os.WNOHANG)
                 continue
-            ended = [worker for worker in alive if tree.has_exited(worker.pid)]
+            ended = [child for child in known if tree.has_exited(child.pid)]
             self._end_trees(ended)
-            for worker in ended:
-                worker.on_exit(os.waitpid(worker.pid, 0)[1])
-            found += ended
+            self._others = [child for child in self._others if child not in ended]
+            for child in ended:
+                child.on_exit(os.waitpid(child.pid, 0)[1])
+            found += [child for child in ended if isinstance(child, Worker)]
         return found
 
-    def _end_trees(self, ended: list[Worker]) -> None:
-        """Kill what these workers have left behind.
+    def _end_trees(self, ended: Sequence[Child]) -> None:
+        """Kill what these processes have left behind.
 
         Nobody may have waited for them yet: that frees their numbers, and those of their groups.
         """
-        groups = {worker.pid for worker in ended}
+        groups = {child.pid for child in ended}
         for group in groups:
             tree.kill_group(group)
-        marks = {worker.mark.encode() for worker in ended}
+        marks = {child.mark.encode() for child in ended}
         alive = {worker.pid for worker in self.alive()} - groups
+        others = {child.pid for child in self._others} - groups
         for _ in range(_ROUNDS):
             table = tree.processes()
-            below_living = tree.descendants(alive, table) | alive
+            living = alive | others
+            below_living = tree.descendants(living, table) | living
             # Whoever left its parent is this process's child now. It belonged to an ended worker by its group or
             # its mark, and in any case when no worker is left to which it could belong.
             strays = tree.descendants([os.getpid()], table) - below_living
@@ -149,8 +168,8 @@ class Workers:
             select.select((), (), (), 0.002)
 
     def _reap_strays(self) -> None:
-        """Collect orphans that were killed, leaving the workers' own ends to `reap`."""
-        alive = {worker.pid for worker in self.alive()}
+        """Collect orphans that were killed, leaving the ends of workers and other children to `reap`."""
+        alive = {child.pid for child in (*self.alive(), *self._others)}
         for pid, found in tree.processes().items():
             if found.parent == os.getpid() and found.state == "Z" and pid not in alive:
                 try:

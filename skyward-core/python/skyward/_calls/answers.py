@@ -1,0 +1,118 @@
+"""A call on the worker that runs it: decoded, called, and answered; and its answer where it is read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import CoroutineType
+from typing import Any, Final
+
+from .._failure import failure_map, simple_failure
+from .._hooks import HookError
+from .._values import Buffer
+from .errors import CallError, RemoteError, RemoteTraceback
+from .pickles import dumps, loads, name_of
+
+_RETURNED: Final = b"\0"
+_RAISED: Final = b"\1"
+
+
+class _UnreadableError(Exception):
+    """The function or the arguments cannot be unpickled."""
+
+
+class Call:
+    """The function and arguments of one call."""
+
+    def __init__(self, body: Buffer) -> None:
+        self._body: Buffer = body
+        self._name = "the call"
+        self._began = False
+
+    def __call__(self) -> Any:
+        """Run it.
+
+        Raises:
+            BaseException: the arguments cannot be decoded, or what the function raises.
+        """
+        body, self._body = self._body, b""
+        try:
+            function, args, kwargs = loads(body)
+        except Exception as error:
+            raise _UnreadableError from error
+        del body
+        self._name = name_of(function)
+        self._began = True
+        value = function(*args, **kwargs)
+        if type(value) is CoroutineType:
+            import asyncio
+
+            value = asyncio.run(value)
+        return value
+
+    def answer(self, value: Any) -> list[Buffer]:
+        """The answer of a function that has returned."""
+        try:
+            return [dumps(value, _RETURNED)]
+        except Exception as error:
+            kind = type(value).__qualname__
+            return pack_error(CallError(f"{self._name} has returned a {kind} that cannot be pickled: {error}"))
+
+    def fail(
+        self, error: BaseException, owned: Callable[[str], bool] | None = None
+    ) -> tuple[list[Buffer] | None, dict[str, Any]]:
+        """The answer of a function that has raised and an empty map; None and a failure map where it has not begun."""
+        if isinstance(error, _UnreadableError):
+            cause = error.__cause__ or error
+            message = f"the function or its arguments cannot be read on the worker that runs the call: {cause}"
+            return None, {**failure_map(cause, owned), "kind": "arguments", "message": message, "path": ""}
+        if not self._began or isinstance(error, HookError):
+            return None, failure_map(error, owned)
+        return pack_error(error, owned), {}
+
+
+CANCELLED: Final = simple_failure("cancelled", "the call was cancelled")
+
+
+def pack_error(error: BaseException, owned: Callable[[str], bool] | None = None) -> list[Buffer]:
+    """The answer of a function that has raised this."""
+    described = failure_map(error, owned)
+    name = f"{described['module']}.{described['type']}".removeprefix("builtins.")
+    pickled = b""
+    if isinstance(error, Exception):
+        try:
+            pickled = bytes(dumps(error))
+        except Exception:
+            pass
+    return [dumps((pickled, name, described["message"], described["traceback"]), _RAISED)]
+
+
+def unpack(answer: Buffer) -> tuple[Any, BaseException | None]:
+    """The value of an answer and None, or None and what the call has raised."""
+    view = memoryview(answer)
+    if view[0] == _RETURNED[0]:
+        try:
+            return loads(view[1:]), None
+        except Exception as error:
+            wrapped = CallError(f"the result of the call cannot be read here: {error}")
+            wrapped.__cause__ = error
+            return None, wrapped
+    try:
+        pickled, name, message, traceback = loads(view[1:])
+    except Exception as error:
+        return None, CallError(f"the answer of the call cannot be read: {error}")
+    raised: BaseException | None = None
+    if pickled:
+        try:
+            # Fails also for one whose constructor takes something else than its arguments.
+            raised = loads(pickled)
+        except Exception:
+            pass
+    if not isinstance(raised, BaseException):
+        raised = RemoteError(f"{name}: {message}" if message else name, name, traceback)
+    raised.__cause__ = RemoteTraceback(traceback)
+    return None, raised
+
+
+def has_raised(answer: Buffer) -> bool:
+    """Whether an answer is that of a function that has raised."""
+    return memoryview(answer)[0] == _RAISED[0]

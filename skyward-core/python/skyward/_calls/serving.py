@@ -1,0 +1,132 @@
+"""What the client says of calls, on the thread that serves them.
+
+A message counts as received when it was handled. What raises half way, for want of memory, ends the connection, and
+the message comes again over the next: so nothing here changes before what may fail has been done.
+"""
+
+from __future__ import annotations
+
+import signal
+from _thread import get_ident
+from concurrent.futures import CancelledError
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from .. import _wire
+from .._complaint import complain
+from .._session import LostDescriptorsError
+from .._values import Buffer
+from . import helping
+from .errors import CallError, from_failure
+from .messages import CancelHelp, Help, Numbered, Outcome
+
+if TYPE_CHECKING:
+    from .future import Future
+    from .hub import Hub
+
+
+def serve(hub: Hub) -> None:
+    """Serve for as long as the process lives."""
+    hub.serving = get_ident()
+    try:
+        hub.worker.ask_for_calls()
+        hub.channel.serve()
+    except LostDescriptorsError:
+        hub.lose()
+
+
+def handle(hub: Hub, message: Numbered, body: Buffer) -> None:
+    """Handle a message, and its body."""
+    if isinstance(message, Outcome):
+        _outcome(hub, message, body)
+    elif isinstance(message, Help):
+        _help(hub, message, body)
+    elif isinstance(message, CancelHelp):
+        _cancel_help(hub, message.help)
+
+
+def drop(hub: Hub, future: Future) -> None:
+    """Give a call up, for those who must not wait for the lock."""
+    if future._frame.ended:
+        call_back(hub, future, None, CancelledError("the caller is over"))
+        return
+    with suppress(CallError):
+        hub.drop(future)
+
+
+def call_back(hub: Hub, future: Future, answer: Buffer | None, failure: BaseException | None) -> None:
+    """Settle a future; calls that its callbacks submit are those of its caller."""
+    me = get_ident()
+    if not future._over:
+        hub.threads[me] = future._frame
+        try:
+            future._settle(answer, failure)
+        except BaseException as error:
+            with suppress(Exception):
+                complain(f"a callback of a future has raised {error!r}")
+        finally:
+            hub.threads.pop(me, None)
+    if not future._over or future._awaited:
+        hub.tell(future)
+
+
+def _outcome(hub: Hub, message: Outcome, body: Buffer) -> None:
+    failure = None if message.ok else _failure_of(body)
+    with hub.lock:
+        future = hub.calls.get(message.call)
+        if future is None:
+            return
+        hub.forget(future)
+    future.micros = message.micros
+    try:
+        call_back(hub, future, body if message.ok else None, failure)
+    except BaseException:
+        with hub.lock:
+            hub.calls[message.call] = future._frame.calls[message.call] = future
+        raise
+
+
+def _help(hub: Hub, help: Help, body: Buffer) -> None:
+    with hub.lock:
+        if help.run != hub.worker.session.running or hub.is_doomed():
+            hub.send(_wire.REFUSE, help.help)
+            return
+        if not help.aside:
+            # What waits now may be around what has waited when the client chose.
+            if hub.main_wait is None or hub.stack[-1].help != help.within:
+                hub.send(_wire.REFUSE, help.help)
+            else:
+                hub.helps.append((help, body))
+                hub.main_wait.wake()
+            return
+    if not helping.aside(hub, help, body):
+        with hub.lock:
+            hub.send(_wire.REFUSE, help.help)
+
+
+def _cancel_help(hub: Hub, number: int) -> None:
+    with hub.lock:
+        for waiting in hub.helps:
+            if waiting[0].help == number:
+                hub.send(_wire.HELP_FAILED, number, 0, body=helping.CANCELLED)
+                hub.helps.remove(waiting)
+                return
+        frame = next((frame for frame in hub.stack if frame.help == number), None)
+        if frame is not None:
+            frame.cancelled = True
+            signal.pthread_kill(hub.main or 0, signal.SIGINT)
+            return
+        aside = hub.asides.get(number)
+    if aside is not None:
+        aside.cancel()
+        hub.drop_later([*aside.calls.values()])
+
+
+def _failure_of(body: Buffer) -> BaseException:
+    try:
+        failure = msgspec.msgpack.decode(body, type=dict[str, Any])
+    except _wire.UNREADABLE as error:
+        return CallError(f"the failure of the call cannot be read: {error}")
+    return from_failure(failure)

@@ -1,0 +1,54 @@
+"""Where calls may be submitted, and the first one of a process."""
+
+from __future__ import annotations
+
+import threading
+from _thread import get_ident
+from typing import TYPE_CHECKING, Final
+
+from .. import _fork, _state
+from .._notices import notices
+from .callers import OUTSIDE
+from .errors import CallError
+from .hub import Hub
+
+if TYPE_CHECKING:
+    from ..worker import Worker
+
+_creating: Final = threading.Lock()
+
+
+def current() -> Hub:
+    """The hub of this process, made at its first call.
+
+    Raises:
+        CallError: no calls can be submitted here.
+    """
+    if _fork.is_child:
+        raise CallError("a process that a payload has forked cannot submit calls; submit them in the payload's own")
+    worker: Worker | None = _state.worker
+    if worker is None or worker.session.running is None:
+        raise CallError(OUTSIDE)
+    if _state.gang:
+        raise CallError(
+            "a task of a gang, which runs on all workers at the same time, cannot submit calls: no worker is left"
+        )
+    return worker.hub or _create(worker)
+
+
+def _create(worker: Worker) -> Hub:
+    if worker.calls is None or worker.wake is None:
+        raise CallError("calls do not work on this node: its agent has no way to tell the client of them")
+    is_main = get_ident() == notices.main
+    was = worker.runner.busy
+    if is_main:
+        worker.runner.busy = False
+    try:
+        with _creating:
+            worker.hub = hub = worker.hub or Hub(worker, worker.calls)
+            return hub
+    except (OSError, RuntimeError) as error:
+        raise CallError(f"calls cannot be submitted from this worker: {error}") from error
+    finally:
+        if is_main:
+            worker.runner.busy = was

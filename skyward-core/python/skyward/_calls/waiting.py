@@ -1,0 +1,120 @@
+"""Threads that wait for calls, or for room for them."""
+
+from __future__ import annotations
+
+import threading
+from _thread import get_ident
+from concurrent.futures import CancelledError
+from time import monotonic
+from typing import TYPE_CHECKING, Final
+
+from .. import _wire
+from .._notices import notices
+from . import helping
+from .errors import CallError
+from .frames import Awaiting, Frame
+
+if TYPE_CHECKING:
+    from .hub import Hub
+
+_LONGEST: Final = threading.TIMEOUT_MAX
+_LOOK: Final = 0.02
+"""Seconds until a thread that waits for room looks again."""
+
+
+def until(hub: Hub, awaiting: Awaiting, deadline: float | None) -> None:
+    """Wait until it is ready, or the deadline is over; the main thread helps meanwhile.
+
+    Raises:
+        CallError: a callback waits.
+    """
+    me = get_ident()
+    if me == hub.main:
+        _on_main(hub, awaiting, deadline)
+    elif me == hub.serving:
+        raise CallError("a callback of a future must not wait for another: it would wait for itself")
+    else:
+        _elsewhere(hub, awaiting, deadline)
+
+
+def for_room(hub: Hub, frame: Frame, length: int) -> None:
+    """Wait until the client has received so much that a call of this length may be kept.
+
+    Raises:
+        CallError: a callback cannot wait for it.
+        CancelledError: the caller is over.
+        KeyboardInterrupt: the task or the call was cancelled.
+    """
+    me = get_ident()
+    if me == hub.serving:
+        raise CallError(
+            f"the client has not received {hub.channel.kept_bytes} bytes of calls that this worker has submitted, and "
+            "a callback cannot wait until it has; submit less from callbacks, or from the payload itself"
+        )
+    aside = hub.aside()
+    look = Awaiting(1)
+    while not hub.has_room(length):
+        if frame.ended or frame.interrupted or (aside is not None and aside.cancelled):
+            raise CancelledError("what submits this call was cancelled, or is over")
+        if me == hub.main and (hub.runner.missed or notices.pending):
+            hub.worker.look_while_waiting()
+        look.sleep(_LOOK)
+
+
+def _on_main(hub: Hub, awaiting: Awaiting, deadline: float | None) -> None:
+    """Wait on the main thread, whose runner is not busy, and help meanwhile."""
+    with hub.lock:
+        hub.root()
+        frame = hub.stack[-1]
+        outer, hub.main_wait = hub.main_wait, awaiting
+        hub.send(_wire.WAIT, frame.run, frame.help)
+    try:
+        while not awaiting.ready:
+            help = None
+            with hub.lock:
+                if hub.helps:
+                    help = hub.helps.popleft()
+            if help is not None:
+                timer = helping.Timer()
+                try:
+                    helping.on_main(hub, awaiting, *help)
+                finally:
+                    timer.go_on()
+                # Whoever has cancelled the call may have meant more than that. What a signal notes meanwhile stays.
+                if hub.is_doomed():
+                    hub.runner.missed = True
+                continue
+            if hub.runner.missed or notices.pending:
+                hub.worker.look_while_waiting()
+                if awaiting.ready:
+                    break
+            left = -1.0 if deadline is None else min(deadline - monotonic(), _LONGEST)
+            if deadline is not None and left <= 0:
+                break
+            if hub.lost:
+                hub.lose()
+                break
+            awaiting.sleep(left)
+    finally:
+        with hub.lock:
+            hub.main_wait = outer
+            hub.refuse_helps()
+            hub.send(_wire.WAITED)
+
+
+def _elsewhere(hub: Hub, awaiting: Awaiting, deadline: float | None) -> None:
+    """Wait on another thread."""
+    aside = hub.aside()
+    if aside is not None:
+        aside.waits = awaiting
+    try:
+        while not awaiting.ready and not hub.lost:
+            if aside is not None and aside.cancelled and not aside.interrupted:
+                return  # `leave` raises it
+            left = -1.0 if deadline is None else min(deadline - monotonic(), _LONGEST)
+            if deadline is not None and left <= 0:
+                return
+            awaiting.sleep(left)
+    finally:
+        if aside is not None:
+            aside.waits = None

@@ -1,0 +1,43 @@
+"""Which network interface carries an address of this node."""
+
+from __future__ import annotations
+
+import fcntl
+import socket
+import struct
+
+_GET_ADDRESS = 0x8915  # SIOCGIFADDR
+_INET6 = "/proc/net/if_inet6"
+
+
+def interface_of(address: str) -> str | None:
+    """The name of the interface that has this address; None where no interface of this host has it.
+
+    Left alone, gloo and NCCL guess by the host's name, and often find an address that no peer reaches.
+    """
+    if ":" in address:
+        return _of_inet6(address)
+    if address.startswith("127."):
+        return "lo"
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        for _, name in socket.if_nameindex():
+            try:
+                answer = fcntl.ioctl(probe, _GET_ADDRESS, struct.pack("256s", name.encode()[:15]))
+            except OSError:
+                continue
+            if socket.inet_ntoa(answer[20:24]) == address:
+                return name
+    return None
+
+
+def _of_inet6(address: str) -> str | None:
+    try:
+        packed = socket.inet_pton(socket.AF_INET6, address).hex()
+        with open(_INET6) as table:
+            for line in table:
+                fields = line.split()
+                if fields and fields[0] == packed:
+                    return fields[-1]
+    except OSError:
+        pass  # no address, or a system without this file
+    return None

@@ -1,0 +1,507 @@
+"""The connection of a worker's calls: made again, helped over, and cancelled over."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from skyward import _wire
+from skyward._calls.answers import unpack
+
+from .caller import Caller as AnyCaller
+from .caller import until
+from .client import AgentClient, CallsClient, Frames, gone
+from .conftest import Node
+
+PAYLOAD = '''
+import os
+import threading
+import time
+
+import skyward as sky
+
+def double(number):
+    return 2 * number
+
+def parent(number):
+    return sky.submit(double, number).result()
+
+def forever(folder):
+    open(folder + "/began", "w").close()
+    end = time.monotonic() + 60
+    while time.monotonic() < end:
+        time.sleep(0.001)
+
+def stubborn(folder):
+    try:
+        forever(folder)
+    except KeyboardInterrupt:
+        open(folder + "/swallowed", "w").close()
+    return "kept"
+
+def waits(folder, name):
+    """Submits a call, and waits for it."""
+    future = sky.submit(globals()[name], folder)
+    open(folder + "/waits", "w").close()
+    try:
+        return future.result()
+    except BaseException as error:
+        open(folder + "/" + type(error).__name__, "w").close()
+        raise
+
+def main(what, **more):
+    return globals()["do_" + what](**more)
+
+def do_one(number):
+    return sky.submit(double, number).result()
+
+def do_many(count):
+    return [future.result() for future in [sky.submit(double, number) for number in range(count)]]
+
+def do_waits(folder, name):
+    return waits(folder, name)
+
+def do_nested(folder, name):
+    return sky.submit(waits, folder, name).result()
+
+def do_after(folder, name):
+    try:
+        sky.submit(globals()[name], folder).result()
+    except sky.CallError as error:
+        return str(error)
+    except BaseException as error:
+        return type(error).__name__
+
+def do_aside(folder, name):
+    future = sky.submit(globals()[name], folder)
+    while not future.done():
+        time.sleep(0.001)
+    try:
+        return future.result()
+    except BaseException as error:
+        return type(error).__name__
+
+def do_leave(folder, count):
+    futures = [sky.submit(double, number) for number in range(count)]
+    def wait():
+        try:
+            futures[-1].result()
+        except BaseException as error:
+            open(folder + "/" + type(error).__name__, "w").close()
+    thread = threading.Thread(target=wait)
+    thread.start()
+    threading.late = futures, thread
+    return "left"
+
+def do_left():
+    futures, thread = threading.late
+    thread.join(20)
+    end = time.monotonic() + 20
+    while not all(future.done() for future in futures):
+        assert time.monotonic() < end
+        time.sleep(0.001)
+    return [thread.is_alive(), {future.cancelled() for future in futures} == {True}]
+
+def do_timeout():
+    future = sky.submit(double, 1)
+    try:
+        future.result(timeout=0.05)
+    except TimeoutError:
+        pass
+    assert not future.done()
+    assert sky.wait([future], timeout=0.05) == (set(), {future})
+    assert future.cancel() and future.cancelled() and future.done()
+    assert not future.cancel()
+    return "timed out"
+
+def do_close():
+    for descriptor in os.listdir("/proc/self/fd"):
+        descriptor = int(descriptor)
+        try:
+            if os.readlink(f"/proc/self/fd/{descriptor}").startswith("socket:"):
+                os.close(descriptor)
+        except OSError:
+            pass
+
+def do_closed(before, folder, all):
+    future = sky.submit(double, 1)
+    while not os.path.exists(folder + "/go"):
+        time.sleep(0.001)
+    if before:
+        future.result()
+    if all:
+        do_close()
+    else:
+        os.close(sky._state.worker.hub.channel._connection.fileno())
+    try:
+        return (sky.submit(double, 2) if before else future).result()
+    except sky.CallError as error:
+        return str(error)
+'''
+
+
+class Caller(AnyCaller):
+    """One that runs the payload of these tests."""
+
+    def __init__(self, node: Node, **arguments: Any) -> None:
+        super().__init__(node, PAYLOAD, **arguments)
+
+
+def test_a_worker_that_helps_says_so(node: Node) -> None:
+    caller = Caller(node, what="one", number=4)
+    assert caller.told[1:4] == [1, 0, node.pid]
+    assert caller.calls.hello[1:] == [_wire.PROTOCOL, node.pid, 1, 0, 0]
+    assert Path(caller.told[4]).stat().st_mode & 0o777 == 0o600
+    call, helped, body = caller.submitted()
+    assert (call, helped) == (1, 0)
+    caller.waits()
+    caller.help(3, body)
+    answer = caller.helped(3)
+    assert unpack(answer) == (8, None)
+    # It waits again, and helps once more, until it has the outcome.
+    caller.help(4, body)
+    caller.helped(4)
+    caller.answer(call, answer)
+    caller.calls.expect(_wire.WAITED)
+    assert caller.value() == 8
+    assert caller.calls.quiet()
+
+
+def test_the_agent_tells_a_client_that_comes_anew(node: Node, folder: Path) -> None:
+    caller = Caller(node, what="one", number=4)
+    again = AgentClient(folder)
+    assert again.expect(_wire.CALLS)[0] == caller.told
+    call, _, _ = caller.submitted()
+    caller.fail(call, "lost")
+    caller.failure()
+    # Of a worker that has ended nothing is said.
+    os.kill(node.pid, 9)
+    assert gone(node.pid)
+    again.expect(_wire.EXITED)
+    third = AgentClient(folder)
+    third.expect(_wire.EXITED)
+    third.send([_wire.PING, 1, 60.0])
+    third.expect(_wire.PONG)
+    assert not [head for head, _ in third.seen if head[0] == _wire.CALLS]
+    assert not Path(caller.told[4]).exists()
+
+
+@pytest.mark.parametrize("acknowledged", [False, True])
+def test_no_message_is_lost_or_doubled_when_a_connection_is_cut(node: Node, acknowledged: bool) -> None:
+    count = 20
+    caller = Caller(node, what="many", count=count)
+    calls = caller.calls
+    submitted = []
+    for _ in range(count):
+        submitted.append(caller.submitted())
+        if acknowledged:
+            calls.acknowledge()
+        calls.cut()
+        calls.connect()
+    assert [call for call, _, _ in submitted] == [*range(1, count + 1)]
+    for call, _, body in submitted:
+        caller.waits()
+        # What is sent without a connection goes over the next one.
+        calls.cut()
+        caller.help(call, body)
+        calls.connect()
+        answer = caller.helped(call)
+        calls.cut()
+        caller.answer(call, answer)
+        calls.connect()
+    assert caller.value() == [2 * number for number in range(count)]
+    calls.expect(_wire.WAITED)
+
+
+@pytest.mark.parametrize("replaced", [False, True])
+def test_a_body_that_is_half_sent_comes_whole_over_the_next_connection(node: Node, replaced: bool) -> None:
+    worker = node.ready(
+        "import skyward as sky\ndef size(data):\n    return len(data)\n"
+        "def main():\n    return sky.submit(size, bytes(40 << 20)).result()\n"
+    )
+    worker.gang = None
+    run = worker.start(1)
+    calls = CallsClient(node.agent.expect(_wire.CALLS)[0][4])
+    assert calls.frames is not None
+    # The beginning is there, and the worker in the middle of the frame.
+    calls.frames.socket.recv(1000)
+    old = calls.frames
+    if replaced:
+        calls.frames = None
+    calls.connect()
+    assert not replaced or old.at_end()
+    head, body = calls.expect(_wire.SUBMIT)
+    assert len(body) > 40 << 20
+    calls.expect(_wire.WAIT)
+    calls.send(_wire.HELP, 1, run, 0, 1, False, body=body)
+    head, answer = calls.expect(_wire.HELPED)
+    calls.send(_wire.OUTCOME, 1, True, head[3], body=answer)
+    assert worker.outcome(run)[1] == 40 << 20
+
+
+def test_numbers_that_are_repeated_are_ignored_and_those_that_skip_end_the_connection(node: Node) -> None:
+    caller = Caller(node, what="one", number=4)
+    call, _, body = caller.submitted()
+    caller.waits()
+    frames = caller.calls.frames
+    assert frames is not None
+    for _ in range(2):
+        frames.send([_wire.HELP, 1, 1, caller.run, 0, 1, False], body)
+    caller.calls.sent = 1
+    answer = caller.helped(1)
+    assert caller.calls.quiet()
+    frames.send([_wire.OUTCOME, 3, call, True, 5], answer)
+    assert frames.expect(_wire.ERROR)[0][1] == _wire.OUTCOME
+    assert frames.at_end()
+    caller.calls.connect()
+    caller.answer(call, answer)
+    assert caller.value() == 8
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        [_wire.CALLS_ATTACH, 1, 1, 0],
+        [_wire.CALLS_ATTACH, _wire.PROTOCOL, 2, 0],
+        [_wire.CALLS_ATTACH, _wire.PROTOCOL, 1, 1000],
+        [_wire.HELP, 1, 1, 1, 0, 1, False],
+        [_wire.RUN, 1, 1, 0, 0],
+        ["what"],
+    ],
+)
+def test_a_connection_that_breaks_the_protocol_ends_and_another_one_is_served(node: Node, said: list[Any]) -> None:
+    caller = Caller(node, what="one", number=4)
+    call, _, body = caller.submitted()
+    caller.waits()
+    stranger = Frames(caller.told[4])
+    stranger.send(said)
+    assert stranger.receive()[0][0] == _wire.ERROR
+    assert stranger.at_end()
+    caller.calls.connect()
+    caller.help(1, body)
+    caller.answer(call, caller.helped(1))
+    assert caller.value() == 8
+
+
+def test_messages_are_acknowledged(node: Node) -> None:
+    caller = Caller(node, what="one", number=4)
+    _, _, body = caller.submitted()
+    caller.waits()
+    for number in range(1, 130):
+        caller.help(number, body)
+        caller.helped(number)
+    # Numbers are told of, at the latest, every 64 messages.
+    assert len(caller.calls._kept) < 64 + 64
+    large = body[:2] + bytes(300_000)
+    before = len(caller.calls._kept)
+    caller.help(130, large)
+    assert caller.help_failed(130)["kind"] == "arguments"
+    until(lambda: not caller.calls.quiet(0.01) or len(caller.calls._kept) <= before)
+
+
+def test_a_worker_that_does_not_wait_refuses(node: Node) -> None:
+    caller = Caller(node, what="one", number=4)
+    call, _, body = caller.submitted()
+    caller.waits()
+    caller.help(1, body, run=caller.run + 1)
+    assert caller.calls.expect(_wire.REFUSE)[0][2] == 1
+    caller.help(2, body)
+    caller.answer(call, caller.helped(2))
+    assert caller.value() == 8
+    caller.help(3, body)
+    assert caller.calls.expect(_wire.REFUSE)[0][2] == 3
+    caller.help(4, body, aside=True)
+    assert caller.calls.expect(_wire.REFUSE)[0][2] == 4
+
+
+def test_helps_that_come_when_the_wait_is_over_are_refused(node: Node, tmp_path: Path) -> None:
+    caller = Caller(node, what="waits", folder=str(tmp_path), name="stubborn")
+    call, _, body = caller.submitted()
+    caller.waits()
+    caller.help(1, body)
+    until((tmp_path / "began").exists)
+    # It waits no more as soon as it can look up.
+    caller.answer(call, b"\0\x80\x05K\x07.")
+    caller.help(2, body)
+    assert caller.calls.expect(_wire.REFUSE)[0][2] == 2
+    caller.calls.send(_wire.CANCEL_HELP, 1)
+    assert caller.help_failed(1)["kind"] == "cancelled"
+    assert caller.value() == 7
+
+
+def test_a_help_that_comes_with_the_outcome_is_refused(node: Node) -> None:
+    caller = Caller(node, what="one", number=4)
+    call, _, body = caller.submitted()
+    caller.waits()
+    caller.calls.cut()
+    caller.answer(call, b"\0\x80\x05K\x07.")
+    caller.help(1, body)
+    caller.calls.connect()
+    assert caller.calls.expect(_wire.REFUSE)[0][2] == 1
+    caller.calls.expect(_wire.WAITED)
+    assert caller.value() == 7
+
+
+@pytest.mark.parametrize("name", ["forever", "stubborn"])
+def test_the_cancel_of_a_helped_call_leaves_its_caller_alone(node: Node, tmp_path: Path, name: str) -> None:
+    caller = Caller(node, what="after", folder=str(tmp_path), name=name)
+    call, _, body = caller.submitted()
+    caller.waits()
+    caller.help(1, body)
+    until((tmp_path / "began").exists)
+    caller.calls.send(_wire.CANCEL_HELP, 1)
+    assert caller.help_failed(1)["kind"] == "cancelled"
+    # It waits again. A cancel that comes late, and one more interrupt, change nothing.
+    caller.calls.send(_wire.CANCEL_HELP, 1)
+    node.agent.send([_wire.SIGNAL, 1, 0, "interrupt"])
+    caller.fail(call, "lost")
+    assert caller.value() == "it was lost"
+
+
+@pytest.mark.parametrize("name", ["forever", "stubborn"])
+def test_the_cancel_of_a_run_passes_through_the_calls_that_it_helps_with(node: Node, tmp_path: Path, name: str) -> None:
+    caller = Caller(node, what="nested", folder=str(tmp_path), name=name)
+    _, _, outer = caller.submitted()
+    caller.waits()
+    caller.help(1, outer)
+    _, helped, inner = caller.submitted()
+    assert helped == 1
+    caller.waits(1)
+    caller.help(2, inner, depth=2, within=1)
+    until((tmp_path / "began").exists)
+    caller.cancel()
+    assert caller.help_failed(2)["kind"] == "cancelled"
+    assert caller.help_failed(1)["kind"] == "cancelled"
+    assert caller.failure()["kind"] == "cancelled"
+    assert (tmp_path / "KeyboardInterrupt").exists()
+    assert (tmp_path / "swallowed").exists() == (name == "stubborn")
+
+
+@pytest.mark.parametrize("name", ["forever", "stubborn"])
+def test_the_cancel_of_a_call_in_the_middle_ends_what_is_within_it_alone(node: Node, tmp_path: Path, name: str) -> None:
+    caller = Caller(node, what="nested", folder=str(tmp_path), name=name)
+    call, _, outer = caller.submitted()
+    caller.waits()
+    caller.help(1, outer)
+    _, _, inner = caller.submitted()
+    caller.waits(1)
+    caller.help(2, inner, depth=2, within=1)
+    until((tmp_path / "began").exists)
+    caller.calls.send(_wire.CANCEL_HELP, 1)
+    assert caller.help_failed(2)["kind"] == "cancelled"
+    assert caller.help_failed(1)["kind"] == "cancelled"
+    caller.answer(call, b"\0\x80\x05K\x07.")
+    assert caller.value() == 7
+
+
+def test_a_run_that_waits_is_cancelled(node: Node, tmp_path: Path) -> None:
+    caller = Caller(node, what="waits", folder=str(tmp_path), name="forever")
+    caller.submitted()
+    caller.waits()
+    caller.cancel()
+    assert caller.failure()["kind"] == "cancelled"
+    caller.calls.expect(_wire.WAITED)
+    # What was in its queue is refused, and the next run does as if nothing had been.
+    run = caller.run = caller.worker.start(1, what="one", number=5)
+    call, _, body = caller.submitted()
+    caller.waits()
+    caller.help(9, body, run=run)
+    caller.answer(call, caller.helped(9))
+    assert caller.value() == 10
+
+
+def test_a_help_that_has_not_begun_is_cancelled(node: Node, tmp_path: Path) -> None:
+    caller = Caller(node, what="waits", folder=str(tmp_path), name="forever")
+    call, _, body = caller.submitted()
+    caller.waits()
+    caller.calls.cut()
+    caller.help(1, body)
+    caller.calls.send(_wire.CANCEL_HELP, 1)
+    caller.calls.connect()
+    assert caller.help_failed(1)["kind"] == "cancelled"
+    caller.answer(call, b"\0\x80\x05K\x07.")
+    assert caller.value() == 7
+
+
+@pytest.mark.parametrize("name", ["forever", "stubborn"])
+def test_a_call_on_another_thread_is_cancelled(node: Node, tmp_path: Path, name: str) -> None:
+    caller = Caller(node, what="aside", folder=str(tmp_path), name=name)
+    call, _, body = caller.submitted()
+    caller.help(1, body, aside=True)
+    until((tmp_path / "began").exists)
+    caller.calls.send(_wire.CANCEL_HELP, 1)
+    assert caller.help_failed(1)["kind"] == "cancelled"
+    assert (tmp_path / "swallowed").exists() == (name == "stubborn")
+    caller.fail(call, "cancelled")
+    assert caller.value() == "CancelledError"
+
+
+def test_a_call_on_another_thread_that_waits_is_cancelled(node: Node, tmp_path: Path) -> None:
+    caller = Caller(node, what="aside", folder=str(tmp_path), name="parent")
+    call, _, body = caller.submitted()
+    caller.help(1, body, aside=True)
+    _, helped, _ = caller.submitted()
+    assert helped == 1
+    caller.calls.send(_wire.CANCEL_HELP, 1)
+    assert caller.help_failed(1)["kind"] == "cancelled"
+    caller.fail(call, "timeout")
+    assert caller.value() == "TimeoutError"
+
+
+def test_calls_that_a_run_leaves_are_cancelled(node: Node, tmp_path: Path) -> None:
+    caller = Caller(node, what="leave", folder=str(tmp_path), count=5)
+    for _ in range(5):
+        call, _, _ = caller.submitted()
+    assert caller.value() == "left"
+    until((tmp_path / "CancelledError").exists)
+    caller.answer(call, b"\0\x80\x05K\x07.")
+    assert caller.worker.call(1, what="left") == [False, True]
+
+
+def test_outcomes_that_are_no_answers(node: Node) -> None:
+    caller = Caller(node, what="one", number=1)
+    kinds = {
+        "lost": "WorkerLost",
+        "timeout": "TimeoutError",
+        "refused": "CallError",
+        "too_large": "CallError",
+        "cancelled": "CancelledError",
+    }
+    for kind, name in kinds.items():
+        call, _, _ = caller.submitted()
+        caller.fail(call, kind)
+        found = caller.failure()
+        assert (found["type"], found["kind"]) == (name, "exception")
+        caller.run = caller.worker.start(1, what="one", number=1)
+    call, _, _ = caller.submitted()
+    described = {"type": "ModuleNotFoundError", "module": "builtins", "traceback": "Traceback: here"}
+    caller.fail(call, "import", **described, hint="add it")
+    found = caller.failure()
+    assert found["type"] == "RemoteError"
+    assert found["message"] == "import: ModuleNotFoundError: it was import (add it)"
+    assert "Traceback: here" in found["traceback"]
+
+
+def test_timeouts_and_cancels_of_the_caller(node: Node) -> None:
+    caller = Caller(node, what="timeout")
+    call, _, _ = caller.submitted()
+    assert caller.calls.expect(_wire.DROP)[0][2] == call
+    caller.fail(call, "cancelled")
+    assert caller.value() == "timed out"
+
+
+@pytest.mark.parametrize("all", [False, True])
+@pytest.mark.parametrize("before", [False, True])
+def test_a_payload_that_closes_the_connection_does_not_hang(
+    node: Node, tmp_path: Path, before: bool, all: bool
+) -> None:
+    caller = Caller(node, what="closed", before=before, folder=str(tmp_path), all=all)
+    call, _, _ = caller.submitted()
+    if before:
+        caller.answer(call, b"\0\x80\x05K\x07.")
+    (tmp_path / "go").touch()
+    head, _ = node.agent.expect(_wire.EXITED)
+    assert head[4] == 4

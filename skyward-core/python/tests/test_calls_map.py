@@ -1,0 +1,252 @@
+"""`sky.map`: how much is under way, in which batches, and what ends it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from skyward import _wire
+from skyward._calls.answers import pack_error, unpack
+from skyward._calls.pickles import dumps, loads
+
+from .client import CallsClient
+from .conftest import Node
+from .pool import Pool
+
+PAYLOAD = """
+import threading
+import time
+
+import skyward as sky
+
+def double(number):
+    return 2 * number
+
+def third(number):
+    if number == 3:
+        raise ValueError("three")
+    return number
+
+def stops(number):
+    raise StopIteration
+
+def take(number, seconds):
+    time.sleep(seconds)
+    return number
+
+def main(what, **more):
+    return globals()["do_" + what](**more)
+
+def do_map(count, **more):
+    return list(sky.map(double, range(count), **more))
+
+def do_first(count, **more):
+    taken = []
+    def numbers():
+        for number in range(count):
+            taken.append(number)
+            yield number
+    results = sky.map(double, numbers(), **more)
+    found = next(results)
+    results.close()
+    assert next(results, None) is None
+    return [found, len(taken)]
+
+def do_forgotten(count):
+    results = sky.map(double, range(count))
+    first = next(results)
+    del results
+    return [first, sky.submit(double, 100).result()]
+
+def do_third(**more):
+    found = []
+    results = sky.map(third, range(100), **more)
+    try:
+        for result in results:
+            found.append(result)
+    except ValueError as error:
+        return [found, str(error), "in third" in str(error.__cause__), next(results, None)]
+
+def do_broken():
+    def numbers():
+        yield 1
+        yield 2
+        raise ValueError("no more")
+    found = []
+    try:
+        for number in sky.map(double, numbers(), chunksize=5):
+            found.append(number)
+    except ValueError as error:
+        return [found, str(error)]
+
+def do_stops():
+    try:
+        return list(sky.map(stops, range(3)))
+    except RuntimeError as error:
+        return str(error)
+
+def do_unpicklable():
+    try:
+        sky.map(double, [1, threading.Lock()], chunksize=5)
+    except sky.CallError as error:
+        return str(error)
+
+def do_any_order():
+    return list(sky.map(take, [1, 2, 3], [1.0, 0.0, 0.0], ordered=False, chunksize=1))
+
+def do_timeout():
+    return list(sky.options(timeout=60).map(double, range(20)))
+"""
+
+
+@pytest.fixture
+def make_pool(node: Node) -> Callable[..., Pool]:
+    def make(workers: int = 1) -> Pool:
+        return Pool(node, workers, PAYLOAD)
+
+    return make
+
+
+class Mapped:
+    """A worker that maps, whose calls are answered by the test."""
+
+    def __init__(self, node: Node, **arguments: Any) -> None:
+        self.worker = node.ready(PAYLOAD)
+        self.worker.gang = None
+        self.run = self.worker.start(1, **arguments)
+        self.calls = CallsClient(node.agent.expect(_wire.CALLS)[0][4])
+        self.sizes: list[int] = []
+        self.outstanding: list[tuple[int, bytes]] = []
+
+    def take_in(self, count: int) -> None:
+        for _ in range(count):
+            head, body = self.calls.expect(_wire.SUBMIT)
+            self.outstanding.append((head[2], body))
+            self.sizes.append(len(self.items(body)))
+
+    @staticmethod
+    def items(body: bytes) -> list[Any]:
+        # It cannot be unpickled, as the function belongs to a payload that is not here.
+        return re.findall(rb"K.\x85", body, re.DOTALL)
+
+    def answer(self, micros: int) -> None:
+        """Answer the call that has waited for the longest time."""
+        call, body = self.outstanding.pop(0)
+        count = len(self.items(body))
+        self.calls.send(_wire.OUTCOME, call, True, micros, body=bytes(dumps(([0] * count, None), b"\0")))
+
+    def idle(self) -> bool:
+        """Whether no other call is submitted."""
+        while not self.calls.quiet(0.1):
+            if any(head[0] == _wire.SUBMIT for head, _ in self.calls.unread):
+                return False
+            self.calls.unread.clear()
+        return True
+
+
+def test_few_calls_are_under_way_and_short_ones_come_in_batches(node: Node) -> None:
+    mapped = Mapped(node, what="map", count=250)
+    # One worker: two for it, and two that wait.
+    mapped.take_in(4)
+    assert mapped.idle()
+    assert mapped.sizes == [1, 1, 1, 1]
+    mapped.answer(100)
+    mapped.take_in(1)
+    assert mapped.sizes[4:] == [8]
+    for _ in range(3):
+        mapped.answer(100)
+    mapped.take_in(3)
+    for _ in range(4):
+        mapped.answer(800)
+    # The limit of growth, and then what is left.
+    mapped.take_in(4)
+    assert mapped.sizes[8:10] == [64, 64]
+    assert sum(mapped.sizes) == 250
+    while mapped.outstanding:
+        mapped.answer(6400)
+    assert len(mapped.worker.outcome(mapped.run)[1]) == 250
+
+
+def test_batches_stay_small_where_calls_take_long(node: Node) -> None:
+    mapped = Mapped(node, what="map", count=12)
+    mapped.take_in(4)
+    for _ in range(8):
+        mapped.answer(30_000)
+        mapped.take_in(1)
+    assert mapped.sizes == [1] * 12
+    while mapped.outstanding:
+        mapped.answer(30_000)
+    assert mapped.worker.outcome(mapped.run)[1] == [0] * 12
+
+
+def test_the_window_counts_items(node: Node) -> None:
+    mapped = Mapped(node, what="map", count=40, window=6, chunksize=2)
+    mapped.take_in(3)
+    assert mapped.idle()
+    mapped.answer(1)
+    mapped.take_in(1)
+    assert mapped.idle()
+    assert mapped.sizes == [2, 2, 2, 2]
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("more", [{}, {"chunksize": 7}, {"window": 3}, {"chunksize": 5, "window": 12}])
+def test_items_keep_their_order(make_pool: Callable[..., Pool], workers: int, more: dict[str, Any]) -> None:
+    assert make_pool(workers).call(what="map", count=500, **more) == [2 * number for number in range(500)]
+
+
+def test_any_order(make_pool: Callable[..., Pool]) -> None:
+    pool = make_pool(2)
+    assert sorted(pool.call(what="map", count=500, ordered=False)) == [2 * number for number in range(500)]
+    pool.helps_waiting = False
+    pool.aside_after = 0.05
+    assert pool.call(what="any_order")[-1] == 1
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_an_iterator_that_is_closed_or_forgotten_gives_up_its_calls(
+    make_pool: Callable[..., Pool], workers: int
+) -> None:
+    pool = make_pool(workers)
+    found, taken = pool.call(what="first", count=1000, window=10)
+    assert found == 0
+    assert taken <= 20
+    assert pool.call(what="forgotten", count=1000) == [0, 200]
+    pool.settle()
+
+
+@pytest.mark.parametrize("what", ["first", "forgotten"])
+def test_what_is_given_up_is_dropped(node: Node, what: str) -> None:
+    mapped = Mapped(node, what=what, count=1000)
+    mapped.take_in(4)
+    mapped.answer(30_000)
+    dropped = {mapped.calls.expect(_wire.DROP)[0][2] for _ in range(3)}
+    assert dropped == {2, 3, 4}
+
+
+@pytest.mark.parametrize("more", [{}, {"chunksize": 1}, {"chunksize": 7}])
+def test_what_a_call_raises_comes_at_its_place(make_pool: Callable[..., Pool], more: dict[str, Any]) -> None:
+    assert make_pool(2).call(what="third", **more) == [[0, 1, 2], "three", True, None]
+
+
+def test_what_the_items_raise_comes_behind_them(make_pool: Callable[..., Pool]) -> None:
+    pool = make_pool()
+    assert pool.call(what="broken") == [[2, 4], "no more"]
+    assert "StopIteration" in pool.call(what="stops")
+    assert "argument 1 of double, a lock, cannot be pickled" in pool.call(what="unpicklable")
+
+
+def test_a_timeout_is_for_each_item(make_pool: Callable[..., Pool]) -> None:
+    pool = make_pool()
+    assert pool.call(what="timeout") == [2 * number for number in range(20)]
+    assert pool.counts["help"] - pool.counts["refused"] == 20
+
+
+def test_answers_hold_what_was_raised() -> None:
+    value, error = unpack(pack_error(ValueError("no"))[0])
+    assert value is None
+    assert repr(error) == "ValueError('no')"
+    assert loads(dumps([1, (2,)])) == [1, (2,)]

@@ -1,0 +1,388 @@
+//! Calls within calls: a payload submits work to other workers of its pool, over a connection of its own.
+//!
+//! Each call is a task with a parent. The scheduler says where it runs: on a free worker, or within a caller that waits.
+
+mod connection;
+
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use serde::Serialize;
+use tokio::task::AbortHandle;
+
+use super::shared::{After, Entry, Reply, Shared, State};
+use super::world::task_error;
+use crate::error::{Error, ErrorKind, Result};
+use crate::ids::{Attempt, Generation, Rank, TaskId};
+use crate::payload::{Outcome, Task, TaskOptions, Value, value};
+use crate::worker::calls::{CallFrame, CallOptions, CallsSession, FromCaller, ToCaller};
+use crate::worker::codec::Frame;
+use crate::worker::link::Sender;
+pub(super) use connection::reach_caller;
+
+/// The calls that one worker process makes and helps with.
+pub(crate) struct Calls {
+    pid: u32,
+    /// Where it listens on its node.
+    path: String,
+    session: CallsSession,
+    link: Option<Sender>,
+    /// Counts the connections.
+    connection: u64,
+    /// Connections that ended because of what came over them, since the last message.
+    fruitless: u32,
+    reader: Option<AbortHandle>,
+    /// What it helps with, by number.
+    helps: BTreeMap<u64, TaskId>,
+    /// The number that was given to a helped call last.
+    help: u64,
+    /// Calls that it made and that have no outcome, by its numbers.
+    made: BTreeMap<u64, TaskId>,
+}
+
+/// Who waits for the outcome of a call.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Caller {
+    rank: Rank,
+    generation: Generation,
+    pid: u32,
+    call: u64,
+}
+
+impl Shared {
+    /// A worker has made its first call, and listens for the connection over which it calls. An agent may say so twice.
+    pub(crate) fn on_calls(&self, rank: Rank, generation: Generation, pid: u32, path: String) {
+        let is_new = {
+            let mut state = self.lock();
+            let slot = state.slot(rank, generation).filter(|slot| slot.pid == Some(pid) && slot.exited.is_none());
+            slot.is_some_and(|slot| {
+                let is_new = slot.calls.is_none();
+                slot.calls.get_or_insert_with(|| Box::new(Calls::new(pid, path)));
+                is_new
+            })
+        };
+        if is_new {
+            self.command(super::driver::Command::CallerDisconnected { rank, generation, connection: 0 });
+        }
+    }
+
+    /// Handles what a worker sent over its calls connection. What comes over one that is over is not heard.
+    fn on_call_frames(
+        &self,
+        rank: Rank,
+        generation: Generation,
+        connection: u64,
+        frames: &mut Vec<Frame>,
+    ) -> Result<()> {
+        self.take_in(frames, FromCaller::decode, |state, now, message, after| {
+            let calls = state.calls_of(rank, generation).filter(|calls| calls.connection == connection);
+            let Some(calls) = calls else { return Ok(ControlFlow::Break(())) };
+            if !calls.session.accept(&message)? {
+                return Ok(ControlFlow::Continue(()));
+            }
+            calls.fruitless = 0;
+            if let Some(received) = calls.session.due() {
+                let (head, body) = ToCaller::ack(received)?;
+                calls.send(head, body, after);
+            }
+            self.on_call_message(state, now, (rank, generation), message, after)?;
+            Ok(ControlFlow::Continue(()))
+        })
+    }
+
+    fn on_call_message(
+        &self,
+        state: &mut State,
+        now: Instant,
+        (rank, generation): (Rank, Generation),
+        message: FromCaller,
+        after: &mut After,
+    ) -> Result<()> {
+        match message {
+            FromCaller::Submit { call, frame, options, body, .. } => {
+                let Some(pid) = state.calls_of(rank, generation).map(|calls| calls.pid) else { return Ok(()) };
+                let caller = Caller { rank, generation, pid, call };
+                if let Err(error) = self.submit_call(state, now, caller, frame, options, body) {
+                    state.answer(caller, &Err(error), Duration::ZERO, after);
+                }
+            }
+            FromCaller::Wait { frame, .. } => {
+                if let Some(frame) = state.caller_task(rank, generation, frame) {
+                    state.scheduler.on_waiting(now, rank, frame);
+                }
+            }
+            FromCaller::Waited { .. } => state.scheduler.on_waited(now, rank),
+            FromCaller::Helped { help, micros, value, .. } => {
+                let outcome = Ok(Value::new(value, rank));
+                state.on_helped(now, (rank, generation), help, micros, outcome);
+            }
+            FromCaller::HelpFailed { help, micros, failure, .. } => {
+                let node = state.scheduler.node_of(rank);
+                state.on_helped(now, (rank, generation), help, micros, Err(task_error(&failure, node, rank)));
+            }
+            FromCaller::Refuse { help, .. } => {
+                let refused = state.calls_of(rank, generation).and_then(|calls| calls.helps.remove(&help));
+                if let Some(id) = refused {
+                    state.scheduler.on_refused(now, rank, id);
+                }
+            }
+            FromCaller::Drop { call, .. } => {
+                let dropped = state.calls_of(rank, generation).and_then(|calls| calls.made.get(&call).copied());
+                if let Some(id) = dropped {
+                    state.scheduler.cancel(now, id);
+                }
+            }
+            FromCaller::Ack { received } => {
+                if let Some(calls) = state.calls_of(rank, generation) {
+                    calls.session.on_ack(received)?;
+                }
+            }
+            FromCaller::Hello(_) => {}
+        }
+        Ok(())
+    }
+
+    /// Takes a call of a task that a worker runs.
+    fn submit_call(
+        &self,
+        state: &mut State,
+        now: Instant,
+        caller: Caller,
+        frame: CallFrame,
+        options: CallOptions,
+        body: Bytes,
+    ) -> Result<()> {
+        let ended = || Error::new(ErrorKind::Cancelled, "the task that made the call has ended");
+        let parent = state.caller_task(caller.rank, caller.generation, frame).ok_or_else(ended)?;
+        let above = state.tasks.get(&parent).ok_or_else(ended)?;
+        state.may_submit()?;
+        let options = TaskOptions { timeout: options.timeout, retry: Some(options.retry), ..TaskOptions::default() };
+        let task = Task {
+            source: Arc::clone(&above.task.source),
+            args: body,
+            streaming: false,
+            options,
+            reports: None,
+            trace: above.task.trace.clone(),
+        };
+        let id = TaskId(self.next_task.fetch_add(1, Ordering::Relaxed));
+        let entry = Entry::of_call(task, caller, above.depth + 1, now);
+        state.tasks.insert(id, entry);
+        if let Err(error) = state.scheduler.submit_call(now, id, parent, options) {
+            state.tasks.remove(&id);
+            return Err(error);
+        }
+        if let Some(calls) = state.calls_of(caller.rank, caller.generation) {
+            calls.made.insert(caller.call, id);
+        }
+        Ok(())
+    }
+}
+
+impl State {
+    /// The calls of a worker, if it has made some and this is its generation.
+    fn calls_of(&mut self, rank: Rank, generation: Generation) -> Option<&mut Calls> {
+        self.slot(rank, generation)?.calls.as_deref_mut()
+    }
+
+    /// The task that a worker runs as this frame.
+    fn caller_task(&mut self, rank: Rank, generation: Generation, frame: CallFrame) -> Option<TaskId> {
+        let slot = self.slot(rank, generation)?;
+        // The two connections of a worker are not ordered: the result of the run before this one may be on its way.
+        let run = slot.session.task(frame.run)?;
+        let task = match frame.help {
+            0 => run,
+            help => slot.calls.as_ref()?.helps.get(&help).copied()?,
+        };
+        self.scheduler.has(rank, run).then_some(task)
+    }
+
+    fn on_helped(
+        &mut self,
+        now: Instant,
+        (rank, generation): (Rank, Generation),
+        help: u64,
+        micros: u64,
+        outcome: Outcome,
+    ) {
+        let Some(id) = self.calls_of(rank, generation).and_then(|calls| calls.helps.remove(&help)) else { return };
+        if let Some(entry) = self.tasks.get_mut(&id) {
+            entry.ran = Some(Duration::from_micros(micros));
+        }
+        self.scheduler.on_helped(now, rank, id, outcome, micros);
+    }
+
+    /// Has a worker run a call within the task that it runs.
+    pub(super) fn help(
+        &mut self,
+        now: Instant,
+        (rank, task): (Rank, TaskId),
+        attempt: Attempt,
+        within: Option<TaskId>,
+        after: &mut After,
+    ) {
+        let root = self.scheduler.root_on(rank, task);
+        let Some(entry) = self.tasks.get_mut(&task) else { return };
+        entry.attempt = attempt;
+        let (depth, body) = (entry.depth, entry.task.args.clone());
+        let Some(slot) = self.workers.get_mut(rank.0 as usize) else { return };
+        let run = root.and_then(|root| slot.session.run_of(root));
+        let (Some(run), Some(calls)) = (run, slot.calls.as_deref_mut()) else {
+            return self.scheduler.on_refused(now, rank, task);
+        };
+        self.bytes.0 += body.len();
+        calls.help += 1;
+        let help = calls.help;
+        let frame = within.and_then(|within| calls.help_of(within)).unwrap_or_default();
+        calls.helps.insert(help, task);
+        let within_frame = CallFrame { run, help: frame };
+        calls.push(ToCaller::Help { help, within: within_frame, depth, aside: within.is_none(), body }, after);
+    }
+
+    /// Interrupts a call that a worker helps with; whether it does.
+    pub(super) fn cancel_help(&mut self, rank: Rank, task: TaskId, after: &mut After) -> bool {
+        let calls = self.workers.get_mut(rank.0 as usize).and_then(|slot| slot.calls.as_deref_mut());
+        let Some(calls) = calls else { return false };
+        let helped = calls.help_of(task);
+        if let Some(help) = helped {
+            calls.push(ToCaller::CancelHelp { help }, after);
+        }
+        helped.is_some()
+    }
+
+    /// Gives a caller the outcome of its call, if its worker still is there.
+    pub(super) fn answer(&mut self, caller: Caller, outcome: &Outcome, ran: Duration, after: &mut After) {
+        let Some(calls) = self.calls_of(caller.rank, caller.generation).filter(|calls| calls.pid == caller.pid) else {
+            return;
+        };
+        calls.made.remove(&caller.call);
+        let (ok, body) = match outcome {
+            Ok(value) => (true, value.bytes.clone()),
+            Err(error) => (false, failure_body(error)),
+        };
+        let micros = ran.as_micros() as u64;
+        calls.push(ToCaller::Outcome { call: caller.call, ok, micros, body }, after);
+    }
+}
+
+impl Calls {
+    fn new(pid: u32, path: String) -> Self {
+        Self {
+            pid,
+            path,
+            session: CallsSession::default(),
+            link: None,
+            connection: 0,
+            fruitless: 0,
+            reader: None,
+            helps: BTreeMap::new(),
+            help: 0,
+            made: BTreeMap::new(),
+        }
+    }
+
+    /// Whether this is the latest connection, and it is over or was never there.
+    pub(super) fn lacks(&self, connection: u64) -> bool {
+        self.connection == connection
+    }
+
+    /// The number of a call that it helps with.
+    fn help_of(&self, task: TaskId) -> Option<u64> {
+        self.helps.iter().rfind(|(_, helped)| **helped == task).map(|(help, _)| *help)
+    }
+
+    /// Sends a message, over the next connection if there is none.
+    fn push(&mut self, message: ToCaller, after: &mut After) {
+        match self.session.push(message) {
+            Ok((head, body)) => self.send(head, body, after),
+            Err(error) => tracing::error!(%error, "a message to a caller cannot be encoded"),
+        }
+    }
+
+    fn send(&self, head: Vec<u8>, body: Bytes, after: &mut After) {
+        if let Some(link) = &self.link
+            && link.push(&head, body).is_ok()
+        {
+            after.flush.push(link.clone());
+        }
+    }
+}
+
+impl Drop for Calls {
+    fn drop(&mut self) {
+        if let Some(reader) = self.reader.take() {
+            reader.abort();
+        }
+        if let Some(link) = self.link.take() {
+            link.close();
+        }
+    }
+}
+
+impl Entry {
+    /// The entry of a call. No span stands for it: a span would call the subscriber while the state is locked.
+    fn of_call(task: Task, caller: Caller, depth: u32, now: Instant) -> Self {
+        Self {
+            task,
+            reply: Reply::Caller(caller),
+            depth,
+            items: None,
+            next_item: 0,
+            run: None,
+            gang: None,
+            attempt: Attempt(1),
+            since: now,
+            began: None,
+            ran: None,
+            unread: None,
+            spans: None,
+            _room: None,
+        }
+    }
+}
+
+/// The failure map of an outcome that no worker gave; see `docs/protocol.md`.
+fn failure_body(error: &Error) -> Bytes {
+    #[derive(Serialize)]
+    struct Failure<'a> {
+        kind: &'a str,
+        #[serde(rename = "type")]
+        type_name: &'a str,
+        module: &'a str,
+        message: &'a str,
+        hint: &'a str,
+        traceback: &'a str,
+    }
+    let kind = match error.kind() {
+        ErrorKind::Cancelled => "cancelled",
+        ErrorKind::WorkerExited | ErrorKind::NodeLost | ErrorKind::Poisoned => "lost",
+        ErrorKind::Timeout => "timeout",
+        ErrorKind::Remote => "exception",
+        ErrorKind::Argument => "arguments",
+        ErrorKind::Encode => "encode",
+        ErrorKind::Hook => "hook",
+        _ => "refused",
+    };
+    let remote = error.remote();
+    let failure = Failure {
+        kind,
+        type_name: remote.map_or("", |remote| &remote.type_name),
+        module: "",
+        message: remote.map_or_else(|| error.message(), |remote| &remote.message),
+        hint: error.hint().unwrap_or_default(),
+        traceback: remote.map_or("", |remote| &remote.traceback),
+    };
+    let mut body = Vec::new();
+    // Nothing in it can fail to be encoded; an empty body would be an answer without a reason.
+    if let Err(error) = value::encode_into(&mut body, &failure) {
+        tracing::error!(%error, "the failure of a call cannot be encoded");
+    }
+    body.into()
+}
+
+#[cfg(test)]
+mod tests;

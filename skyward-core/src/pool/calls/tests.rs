@@ -1,0 +1,186 @@
+use std::collections::VecDeque;
+
+use tokio::io::AsyncWriteExt;
+
+use super::super::inbound::tests::{LIFE, RANK, frame, pool, submit, wire};
+use super::connection::{attach, read};
+use super::*;
+use crate::payload::TaskHandle;
+use crate::worker::link::{Reader, Writer, link};
+
+const PID: u32 = 7;
+
+/// A worker that has been sent two runs, and has a connection for its calls.
+struct Scene {
+    shared: Arc<Shared>,
+    /// The connection of its runs.
+    main: u64,
+    calls: u64,
+    reader: Reader,
+    waiting: VecDeque<Frame>,
+    runs: [u64; 2],
+    _tasks: [TaskHandle; 2],
+    _writers: Vec<Writer>,
+}
+
+impl Scene {
+    async fn new() -> Self {
+        let shared = pool();
+        shared.lock().workers[0].pid = Some(PID);
+        let (worker, main_writers, _) = wire();
+        let main = shared.on_worker_connected(RANK, LIFE, &worker, 0).unwrap();
+        // Nothing is sent ahead to a worker before its tasks have been short for a while.
+        for run in 1..=64 {
+            let _short = submit(&shared, false).await;
+            Self::end(&shared, main, run);
+        }
+        let tasks = [submit(&shared, false).await, submit(&shared, false).await];
+        let runs: Vec<u64> = shared.lock().workers[0].session.sent().map(|(run, _)| run).collect();
+        shared.on_calls(RANK, LIFE, PID, "w0.calls".to_owned());
+        let (sender, writers, reader) = wire();
+        let calls = attach(&shared, RANK, LIFE, &sender, 0).unwrap().unwrap();
+        let writers = main_writers.into_iter().chain(writers).collect();
+        let runs = runs.try_into().unwrap();
+        Self { shared, main, calls, reader, waiting: VecDeque::new(), runs, _tasks: tasks, _writers: writers }
+    }
+
+    /// A run has its result.
+    fn end(shared: &std::sync::Arc<Shared>, main: u64, run: u64) {
+        let mut result = vec![frame(&(98, run, run, 0, 0, 1), Bytes::from_static(b"\xc0"))];
+        shared.on_frames(RANK, LIFE, main, &mut result).unwrap();
+    }
+
+    /// The worker says that a run of it calls.
+    fn calls(&self, n: u64, run: u64) -> Result<()> {
+        let mut call = vec![frame(&(162, n, n, run, 0, ()), Bytes::from_static(b"call"))];
+        self.shared.on_call_frames(RANK, LIFE, self.calls, &mut call)
+    }
+
+    /// The worker connects anew, and says how many messages it has.
+    fn connect(&mut self, received: u64) {
+        let (sender, writers, reader) = wire();
+        self.calls = attach(&self.shared, RANK, LIFE, &sender, received).unwrap().unwrap();
+        (self.reader, self.waiting) = (reader, VecDeque::new());
+        self._writers.extend(writers);
+    }
+
+    /// The elements of the next message to the worker.
+    async fn next(&mut self) -> Vec<u64> {
+        let next = self.reader.next(&mut self.waiting);
+        let frame = tokio::time::timeout(Duration::from_secs(9), next).await.unwrap().unwrap();
+        let head: Vec<serde_json::Value> = rmp_serde::from_slice(&frame.head).unwrap();
+        head.iter().map(|element| element.as_u64().unwrap_or_default()).collect()
+    }
+
+    /// The next help: its number, the run, and the helped call in whose wait it runs.
+    async fn help(&mut self) -> (u64, u64, u64) {
+        let head = self.next().await;
+        assert_eq!(head[0], 131);
+        (head[2], head[3], head[4])
+    }
+
+    /// The next message, an outcome: its number, and the call.
+    async fn outcome(&mut self) -> (u64, u64) {
+        let head = self.next().await;
+        assert_eq!(head[0], 130);
+        (head[1], head[2])
+    }
+
+    fn open(&self) -> usize {
+        self.shared.lock().workers[0].calls.as_ref().unwrap().made.len()
+    }
+
+    fn fruitless(&self) -> u32 {
+        self.shared.lock().workers[0].calls.as_ref().unwrap().fruitless
+    }
+}
+
+#[tokio::test]
+async fn a_call_that_overtakes_the_result_of_the_run_before_its_own_is_taken() {
+    let scene = Scene::new().await;
+    scene.calls(1, scene.runs[1]).unwrap();
+    assert_eq!(scene.open(), 1);
+    Scene::end(&scene.shared, scene.main, scene.runs[0]);
+    assert_eq!(scene.open(), 1, "it belongs to the run that goes on");
+    Scene::end(&scene.shared, scene.main, scene.runs[1]);
+    assert_eq!(scene.open(), 0);
+}
+
+#[tokio::test]
+async fn a_call_of_a_run_that_has_ended_is_answered() {
+    let mut scene = Scene::new().await;
+    Scene::end(&scene.shared, scene.main, scene.runs[0]);
+    scene.calls(1, scene.runs[0]).unwrap();
+    assert_eq!((scene.open(), scene.outcome().await), (0, (1, 1)));
+}
+
+#[tokio::test]
+async fn messages_count_once_over_connections_that_are_cut() {
+    let mut scene = Scene::new().await;
+    let run = scene.runs[0];
+    scene.calls(1, run).unwrap();
+    scene.connect(0);
+    // It has not heard that the first has arrived.
+    scene.calls(1, run).unwrap();
+    scene.calls(2, run).unwrap();
+    assert_eq!(scene.open(), 2);
+    assert_eq!(scene.calls(4, run).unwrap_err().kind(), ErrorKind::Protocol);
+    let mut drops = vec![frame(&(168, 3, 2), Bytes::new()), frame(&(168, 4, 1), Bytes::new())];
+    scene.shared.on_call_frames(RANK, LIFE, scene.calls, &mut drops).unwrap();
+    assert_eq!([scene.outcome().await, scene.outcome().await], [(1, 2), (2, 1)]);
+    // What the worker does not have comes again, with its number; what it has does not.
+    scene.connect(1);
+    assert_eq!(scene.outcome().await, (2, 1));
+    scene.connect(1);
+    assert_eq!(scene.outcome().await, (2, 1));
+}
+
+#[tokio::test]
+async fn what_comes_over_a_connection_that_another_has_replaced_is_not_heard() {
+    let mut scene = Scene::new().await;
+    let old = scene.calls;
+    scene.connect(0);
+    let mut call = vec![frame(&(162, 1, 1, scene.runs[0], 0, ()), Bytes::from_static(b"call"))];
+    scene.shared.on_call_frames(RANK, LIFE, old, &mut call).unwrap();
+    assert_eq!(scene.open(), 0);
+}
+
+#[tokio::test]
+async fn a_connection_that_is_cut_says_nothing_of_the_worker_and_one_with_what_is_no_message_does() {
+    for (last, fruitless) in [(&b""[..], 0), (&[200, 0, 0, 0, 0][..], 0), (&[1, 0, 0, 0, 0, 0, 0, 0, 0xc1][..], 1)] {
+        let scene = Scene::new().await;
+        for times in 1..=3 {
+            let (near, mut far) = tokio::io::duplex(1 << 10);
+            let (_, _, reader) = link(Box::new(near), 1 << 20);
+            far.write_all(last).await.unwrap();
+            drop(far);
+            read(Arc::clone(&scene.shared), RANK, LIFE, reader, scene.calls).await;
+            assert_eq!(scene.fruitless(), fruitless * times, "{last:?}");
+        }
+        scene.calls(1, scene.runs[0]).unwrap();
+        assert_eq!(scene.fruitless(), 0, "it says what can be understood");
+    }
+}
+
+#[tokio::test]
+async fn a_help_names_the_caller_in_whose_wait_it_is_to_run() {
+    let mut scene = Scene::new().await;
+    let run = scene.runs[0];
+    scene.calls(1, run).unwrap();
+    let mut frames = vec![frame(&(163, 2, run, 0), Bytes::new())];
+    scene.shared.on_call_frames(RANK, LIFE, scene.calls, &mut frames).unwrap();
+    assert_eq!(scene.help().await, (1, run, 0));
+    let call = frame(&(162, 3, 2, run, 1, ()), Bytes::from_static(b"call"));
+    let mut frames = vec![call, frame(&(163, 4, run, 1), Bytes::new())];
+    scene.shared.on_call_frames(RANK, LIFE, scene.calls, &mut frames).unwrap();
+    assert_eq!(scene.help().await, (2, run, 1));
+    // The first has ended, and the worker may not have begun with the second: it is told.
+    let mut frames = vec![frame(&(165, 5, 1, 10), Bytes::from_static(b"\0"))];
+    scene.shared.on_call_frames(RANK, LIFE, scene.calls, &mut frames).unwrap();
+    let mut kinds = Vec::new();
+    for _ in 0..3 {
+        kinds.push(scene.next().await[0]);
+    }
+    kinds.sort_unstable();
+    assert_eq!(kinds, [130, 130, 132], "two outcomes, and a cancel");
+}

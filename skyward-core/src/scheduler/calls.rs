@@ -1,0 +1,100 @@
+//! Calls that running tasks make of other tasks: calls within calls.
+
+use std::time::Instant;
+
+use super::state::TaskState;
+use super::{Action, Scheduler};
+use crate::error::{Error, ErrorKind, Result};
+use crate::ids::TaskId;
+use crate::payload::{Target, TaskOptions};
+
+impl Scheduler {
+    /// Takes a call that a running task, its caller, makes of any worker.
+    ///
+    /// A call ends with the try of its caller at the latest.
+    ///
+    /// # Errors
+    ///
+    /// - what the pool has failed with, where it takes no tasks;
+    /// - [`ErrorKind::Cancelled`] when the caller does not run, or nobody waits for it any more;
+    /// - [`ErrorKind::InvalidSpec`] when it is of a gang, or 64 callers stand above it;
+    /// - [`ErrorKind::QueueTimeout`], which is temporary, when the pool has
+    ///   [`Limits::max_calls`](crate::spec::Limits::max_calls) calls without an outcome.
+    pub fn submit_call(&mut self, now: Instant, id: TaskId, parent: TaskId, options: TaskOptions) -> Result<()> {
+        if let Some(error) = &self.failed {
+            return Err(error.clone());
+        }
+        let rank = self.runner(parent).filter(|rank| self.workers[rank.0 as usize].lives());
+        let caller = self.tasks.get(&parent).filter(|caller| !caller.abandoned);
+        let (Some(rank), Some(caller)) = (rank, caller) else { return Err(ended_caller()) };
+        if caller.gang.is_some() {
+            let what = "a task of a gang makes no calls: each worker of its world runs a task of the gang";
+            return Err(Error::new(ErrorKind::InvalidSpec, what)
+                .with_hint("call from a task that runs on one worker, or do the work in the gang's own tasks"));
+        }
+        if caller.depth() >= MAX_DEPTH {
+            let what = format!("a call may have {MAX_DEPTH} callers above it, and this one has more");
+            return Err(Error::new(ErrorKind::InvalidSpec, what)
+                .with_hint("a function that calls itself without end looks like this"));
+        }
+        if self.families.open() >= self.limits.max_calls {
+            let what = format!("the tasks of the pool have made {} calls that have no outcome", self.families.open());
+            return Err(Error::new(ErrorKind::QueueTimeout, what)
+                .temporary()
+                .with_hint("wait for the results of some calls before making more, or raise `Limits::max_calls`"));
+        }
+        let is_first = caller.family.is_none();
+        self.insert(id, Target::Any, options, false, None);
+        self.join_family(id, parent);
+        self.enqueue(id);
+        let worker = &mut self.workers[rank.0 as usize];
+        worker.long = true;
+        if is_first && worker.sent.len() > 1 {
+            // What waits behind a caller could be what it waits for.
+            self.actions.push(Action::Recall { rank });
+        }
+        self.refresh(rank);
+        self.wait(now, id);
+        self.stir(now);
+        self.place(now, id);
+        self.offer(now, id);
+        Ok(())
+    }
+
+    /// How many callers stand above a task: 0 for one that no task has called.
+    pub fn depth(&self, id: TaskId) -> u32 {
+        self.tasks.get(&id).map_or(0, TaskState::depth)
+    }
+
+    /// A task waits again, in front of those that came after it. A call that nobody waits for any
+    /// more, or that no worker will take, ends.
+    pub(super) fn queue_again(&mut self, now: Instant, id: TaskId) {
+        let is_call = self.tasks.get(&id).is_some_and(|task| task.call.is_some());
+        if is_call {
+            let over = if self.is_orphan(id) { Some(ended_caller()) } else { self.failed.clone() };
+            if let Some(error) = over {
+                self.disarm(id);
+                return self.finish(id, Err(error));
+            }
+        }
+        self.queue_front(id);
+        self.wait(now, id);
+        if is_call {
+            self.stir(now);
+        }
+    }
+}
+
+/// What a call ends with whose caller's try is over.
+pub(super) fn ended_caller() -> Error {
+    Error::new(ErrorKind::Cancelled, "the task that made the call has ended")
+}
+
+/// Callers that may stand above a call.
+pub const MAX_DEPTH: u32 = 64;
+
+#[cfg(test)]
+mod tests;
+
+#[cfg(test)]
+mod random;

@@ -1,0 +1,304 @@
+//! The calls that one try of a task has made and that have no outcome: its family. Those that wait
+//! stand here, and not in the queue of the pool.
+//!
+//! Only a task that runs has a family, so there are no more of them than workers, and what they
+//! help with.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Instant;
+
+use super::Scheduler;
+use super::calls::ended_caller;
+use super::state::{Place, TaskState};
+use super::table::{List, TaskTable};
+use crate::ids::{Rank, TaskId};
+
+/// The calls of one try of a task.
+#[derive(Debug)]
+pub(super) struct Family {
+    pub(super) parent: TaskId,
+    /// Of its calls.
+    depth: u32,
+    /// Those that wait and that a caller may help with at any time, and those that one helps with
+    /// only when nothing else is left.
+    queued: [List; 2],
+    /// All of them.
+    open: BTreeSet<TaskId>,
+    /// The families of those that make calls themselves.
+    below: BTreeSet<FamilyId>,
+    /// The parent's try is over, and so are they.
+    ended: bool,
+}
+
+/// The number of a family.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct FamilyId(u64);
+
+/// What a call has beyond other tasks.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Call {
+    pub(super) family: FamilyId,
+    pub(super) parent: TaskId,
+    pub(super) depth: u32,
+    /// It has ended a worker: no caller helps with it before it has to.
+    pub(super) risky: bool,
+}
+
+/// All families.
+#[derive(Debug, Default)]
+pub(super) struct Families {
+    table: BTreeMap<FamilyId, Family>,
+    last: u64,
+    /// Those with calls that wait: the deepest first, then the oldest caller.
+    callers: BTreeSet<(Reverse<u32>, TaskId, FamilyId)>,
+    queued: usize,
+    open: usize,
+}
+
+impl Families {
+    /// Calls that wait for a worker, and whose caller runs.
+    pub(super) fn queued(&self) -> usize {
+        self.queued
+    }
+
+    /// Calls without an outcome.
+    pub(super) fn open(&self) -> usize {
+        self.open
+    }
+
+    /// The call that is next for a worker that is free.
+    pub(super) fn first_queued(&self) -> Option<TaskId> {
+        let (_, _, family) = self.callers.first()?;
+        self.table.get(family)?.first()
+    }
+
+    /// The families with calls that wait, the deepest first.
+    pub(super) fn waiting(&self) -> impl Iterator<Item = &Family> {
+        self.callers.iter().filter_map(|(_, _, family)| self.table.get(family))
+    }
+
+    /// The deepest call that waits below this family, itself included, and that a caller may help
+    /// with at any time.
+    pub(super) fn deepest_below(&self, top: FamilyId) -> Option<TaskId> {
+        let mut deepest: Option<(Reverse<u32>, TaskId, TaskId)> = None;
+        let mut left = vec![top];
+        while let Some(family) = left.pop().and_then(|family| self.table.get(&family)) {
+            left.extend(&family.below);
+            if let Some(id) = family.queued[HELPABLE].front() {
+                let found = (Reverse(family.depth), family.parent, id);
+                deepest = Some(deepest.map_or(found, |deepest| deepest.min(found)));
+            }
+        }
+        deepest.map(|(_, _, id)| id)
+    }
+
+    #[cfg(test)]
+    pub(super) fn is_empty(&self) -> bool {
+        self.table.is_empty() && self.callers.is_empty() && (self.queued, self.open) == (0, 0)
+    }
+
+    fn get(&self, family: FamilyId) -> Option<&Family> {
+        self.table.get(&family)
+    }
+}
+
+impl Family {
+    /// The oldest call that waits.
+    fn first(&self) -> Option<TaskId> {
+        self.queued.iter().filter_map(List::front).min()
+    }
+
+    /// The call that is to be helped with when nothing else is left.
+    pub(super) fn safest(&self) -> Option<TaskId> {
+        self.queued[HELPABLE].front().or(self.queued[1 - HELPABLE].front())
+    }
+
+    fn len(&self) -> usize {
+        self.queued.iter().map(List::len).sum()
+    }
+
+    fn key(&self, id: FamilyId) -> (Reverse<u32>, TaskId, FamilyId) {
+        (Reverse(self.depth), self.parent, id)
+    }
+}
+
+impl Scheduler {
+    /// Puts a call into the family of its caller's try, which is made for the first one.
+    pub(super) fn join_family(&mut self, id: TaskId, parent: TaskId) {
+        let Some(caller) = self.tasks.get_mut(&parent) else { return };
+        let (above, depth) = (caller.call.map(|call| call.family), caller.depth() + 1);
+        let is_new = caller.family.is_none();
+        let family = *caller.family.get_or_insert_with(|| {
+            self.families.last += 1;
+            FamilyId(self.families.last)
+        });
+        if is_new && let Some(above) = above.and_then(|above| self.families.table.get_mut(&above)) {
+            above.below.insert(family);
+        }
+        let members = self.families.table.entry(family).or_insert_with(|| Family::new(parent, depth));
+        members.open.insert(id);
+        self.families.open += 1;
+        if let Some(task) = self.tasks.get_mut(&id) {
+            task.call = Some(Call { family, parent, depth, risky: false });
+        }
+        if is_new {
+            self.refresh_runner(parent);
+        }
+    }
+
+    /// A call has its outcome.
+    pub(super) fn leave_family(&mut self, id: TaskId) {
+        // Pools without calls are not to pay for them.
+        if self.families.open == 0 {
+            return;
+        }
+        let Some(call) = self.tasks.get(&id).and_then(|task| task.call) else { return };
+        let Some(family) = self.families.table.get_mut(&call.family) else { return };
+        self.families.open -= usize::from(family.open.remove(&id));
+        if !family.open.is_empty() {
+            return;
+        }
+        let (parent, ended) = (family.parent, family.ended);
+        self.families.table.remove(&call.family);
+        if !ended && let Some(above) = self.tasks.get_mut(&parent) {
+            above.family = None;
+            self.forget_below(parent, call.family);
+            // It does not wait for calls any more.
+            self.refresh_runner(parent);
+        }
+    }
+
+    /// A try of a task is over: none of its calls, and of theirs, is begun any more, and the backlog
+    /// ends them.
+    pub(super) fn end_calls(&mut self, id: TaskId) {
+        if !self.is_caller(id) {
+            return;
+        }
+        let Some(family) = self.tasks.get(&id).and_then(|task| task.family) else { return };
+        self.forget_below(id, family);
+        let mut left = vec![family];
+        while let Some(id) = left.pop() {
+            let Some(family) = self.families.table.get_mut(&id) else { continue };
+            family.ended = true;
+            left.extend(std::mem::take(&mut family.below));
+            self.families.queued -= family.len();
+            self.families.callers.remove(&family.key(id));
+            let parent = family.parent;
+            if let Some(task) = self.tasks.get_mut(&parent) {
+                task.family = None;
+            }
+            self.backlog.orphans.push_back(id);
+            self.refresh_runner(parent);
+        }
+        self.disarm_rescue();
+    }
+
+    /// Ends the next call of a family whose caller's try is over.
+    pub(super) fn end_orphan(&mut self, now: Instant, family: FamilyId) {
+        match self.families.get(family).and_then(|family| family.open.first().copied()) {
+            Some(id) => self.abandon(now, id, ended_caller()),
+            None => drop(self.backlog.orphans.pop_front()),
+        }
+    }
+
+    /// Whether the try that made this call is over.
+    pub(super) fn is_orphan(&self, id: TaskId) -> bool {
+        let call = self.tasks.get(&id).and_then(|task| task.call);
+        call.is_some_and(|call| self.families.get(call.family).is_none_or(|family| family.ended))
+    }
+
+    /// Whether a task has calls without an outcome.
+    pub(super) fn is_caller(&self, id: TaskId) -> bool {
+        self.families.open > 0 && self.tasks.get(&id).is_some_and(|task| task.family.is_some())
+    }
+
+    /// Whether what a worker was sent first has calls without an outcome.
+    pub(super) fn has_caller(&self, rank: Rank) -> bool {
+        self.sent(rank).next().is_some_and(|id| self.is_caller(id))
+    }
+
+    pub(super) fn queue_call(&mut self, id: TaskId, add: fn(&mut List, &mut TaskTable<TaskState>, TaskId)) {
+        let Some(task) = self.tasks.get(&id) else { return };
+        let (Some(call), list) = (task.call, task.list()) else { return };
+        let Some(family) = self.families.table.get_mut(&call.family) else { return };
+        debug_assert!(!family.ended, "a call of a try that is over does not wait");
+        add(&mut family.queued[list], &mut self.tasks, id);
+        self.families.queued += 1;
+        self.families.callers.insert(family.key(call.family));
+    }
+
+    pub(super) fn unqueue_call(&mut self, id: TaskId) {
+        let Some(task) = self.tasks.get(&id) else { return };
+        let (Some(call), list) = (task.call, task.list()) else { return };
+        let Some(family) = self.families.table.get_mut(&call.family) else { return };
+        family.queued[list].remove(&mut self.tasks, id);
+        if family.ended {
+            return;
+        }
+        self.families.queued -= 1;
+        if family.len() == 0 {
+            self.families.callers.remove(&family.key(call.family));
+        }
+        self.disarm_rescue();
+    }
+
+    /// The callers above a task, the nearest first.
+    pub(crate) fn above(&self, id: TaskId) -> impl Iterator<Item = TaskId> + '_ {
+        let parent = |id: &TaskId| self.tasks.get(id).and_then(|task| task.call).map(|call| call.parent);
+        std::iter::successors(parent(&id), parent)
+    }
+
+    /// The worker that runs a task.
+    pub(super) fn runner(&self, id: TaskId) -> Option<Rank> {
+        match self.tasks.get(&id)?.place {
+            Place::Worker(rank) | Place::Helped(rank) => Some(rank),
+            _ => None,
+        }
+    }
+
+    fn refresh_runner(&mut self, id: TaskId) {
+        if let Some(rank) = self.runner(id) {
+            self.refresh(rank);
+        }
+    }
+
+    /// A caller's family is no longer one of those below the family that the caller is of.
+    fn forget_below(&mut self, caller: TaskId, family: FamilyId) {
+        let above = self.tasks.get(&caller).and_then(|task| task.call).map(|call| call.family);
+        if let Some(above) = above.and_then(|above| self.families.table.get_mut(&above)) {
+            above.below.remove(&family);
+        }
+    }
+}
+
+impl Family {
+    fn new(parent: TaskId, depth: u32) -> Self {
+        Self { parent, depth, queued: Default::default(), open: BTreeSet::new(), below: BTreeSet::new(), ended: false }
+    }
+}
+
+impl TaskState {
+    /// How many callers stand above it.
+    pub(super) fn depth(&self) -> u32 {
+        self.call.map_or(0, |call| call.depth)
+    }
+
+    /// Whether a caller may help with it at any time. An interrupt that it does not heed, and an end
+    /// of its worker, would be the caller's end too.
+    pub(super) fn is_helpable(&self) -> bool {
+        self.options.timeout.is_none() && self.call.is_some_and(|call| !call.risky)
+    }
+
+    /// In which list of its family it waits.
+    fn list(&self) -> usize {
+        if self.is_helpable() { HELPABLE } else { 1 - HELPABLE }
+    }
+}
+
+/// Which of the lists of a family holds the calls that a caller may help with at any time.
+const HELPABLE: usize = 0;
+
+/// What must hold of families.
+#[cfg(any(test, debug_assertions))]
+mod sanity;

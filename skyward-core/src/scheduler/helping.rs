@@ -1,0 +1,234 @@
+//! A worker that waits for calls helps: its main thread runs, within its wait, one of those that what
+//! it runs waits for. Anything else might take longer than the wait, or wait for it in turn.
+//!
+//! A worker's frames are the tasks that its main thread runs, each within the one before it: what it
+//! was sent, and calls that it helps with.
+
+use std::time::Instant;
+
+use super::state::{Place, Worker};
+use super::{Action, Scheduler};
+use crate::ids::{Rank, TaskId};
+use crate::payload::Outcome;
+
+impl Scheduler {
+    /// The main thread of a worker waits for calls of `frame`, the innermost task that it runs.
+    pub fn on_waiting(&mut self, now: Instant, rank: Rank, frame: TaskId) {
+        let Some(worker) = self.workers.get_mut(rank.0 as usize) else { return };
+        // What it was sent may have begun before the end of the one in front of it is known.
+        if worker.sent.contains(&frame) || worker.frames.contains(&frame) {
+            worker.waits = Some(frame);
+            self.help(now, rank);
+        }
+    }
+
+    /// It waits no more.
+    pub fn on_waited(&mut self, _now: Instant, rank: Rank) {
+        if let Some(worker) = self.workers.get_mut(rank.0 as usize) {
+            worker.waits = None;
+        }
+    }
+
+    /// A worker did not take a call that it should help with: it does not wait any more.
+    pub fn on_refused(&mut self, now: Instant, rank: Rank, id: TaskId) {
+        if self.take_helped(rank, id).is_none() {
+            return;
+        }
+        self.workers[rank.0 as usize].waits = None;
+        self.disarm(id);
+        self.end_calls(id);
+        self.refresh(rank);
+        if self.tasks.get(&id).is_some_and(|task| task.abandoned) {
+            self.tasks.remove(&id);
+        } else {
+            self.queue_again(now, id);
+            self.rescue.end();
+            self.place(now, id);
+            self.offer(now, id);
+        }
+        self.take_up(now, rank);
+    }
+
+    /// A call that a worker helped with has ended there.
+    pub fn on_helped(&mut self, now: Instant, rank: Rank, id: TaskId, outcome: Outcome, _micros: u64) {
+        let Some(is_aside) = self.take_helped(rank, id) else { return };
+        let worker = &mut self.workers[rank.0 as usize];
+        if !is_aside {
+            worker.waits = worker.innermost();
+        }
+        self.nodes[worker.node].on_returned();
+        self.barren_restarts = 0;
+        self.disarm(id);
+        self.stir(now);
+        self.refresh(rank);
+        self.settle(now, id, outcome);
+        self.take_up(now, rank);
+    }
+
+    /// The calls that a worker helps with: those of its main thread, the outermost first, and those on
+    /// other threads.
+    pub fn helped(&self, rank: Rank) -> impl Iterator<Item = TaskId> + '_ {
+        let worker = self.workers.get(rank.0 as usize);
+        worker.into_iter().flat_map(|worker| worker.frames.iter().chain(&worker.asides)).copied()
+    }
+
+    /// The task that a worker was sent and within which it runs, or may run, this call.
+    pub fn root_on(&self, rank: Rank, call: TaskId) -> Option<TaskId> {
+        self.above(call).find(|above| self.has(rank, *above))
+    }
+
+    /// A call came into the queue and no worker took it: the nearest caller above it that waits helps.
+    pub(super) fn offer(&mut self, now: Instant, id: TaskId) {
+        let Some(task) = self.tasks.get(&id) else { return };
+        if task.place != Place::Queue || !task.is_helpable() || self.is_orphan(id) {
+            return;
+        }
+        let waits = |caller: TaskId| self.runner(caller).filter(|rank| self.waits_in(*rank) == Some(caller));
+        let found = self.above(id).find_map(waits);
+        if let Some(rank) = found {
+            self.unqueue(id);
+            self.give(now, rank, id, false);
+        }
+    }
+
+    /// A worker that waits helps with the deepest call that it may.
+    pub(super) fn help(&mut self, now: Instant, rank: Rank) {
+        let Some(frame) = self.waits_in(rank) else { return };
+        let Some(family) = self.tasks.get(&frame).and_then(|task| task.family) else { return };
+        if let Some(id) = self.families.deepest_below(family) {
+            self.unqueue(id);
+            self.give(now, rank, id, false);
+        }
+    }
+
+    /// Has a worker help with a call.
+    pub(super) fn give(&mut self, now: Instant, rank: Rank, id: TaskId, aside: bool) {
+        let Some(task) = self.tasks.get_mut(&id) else { return };
+        task.place = Place::Helped(rank);
+        let attempt = task.tries.attempt;
+        let worker = &mut self.workers[rank.0 as usize];
+        let within = worker.innermost().filter(|_| !aside);
+        if aside {
+            worker.asides.push(id)
+        } else {
+            worker.frames.push(id)
+        }
+        self.actions.push(Action::Help { rank, task: id, attempt, within });
+        self.started(now, rank, id);
+        self.stir(now);
+        self.refresh(rank);
+    }
+
+    /// The innermost task of a worker, if it waits within it and helps at any time.
+    fn waits_in(&self, rank: Rank) -> Option<TaskId> {
+        let worker = self.workers.get(rank.0 as usize).filter(|_| self.failed.is_none())?;
+        let frame = worker.waiting()?;
+        let root = worker.sent.front().and_then(|id| self.tasks.get(id))?;
+        (!root.alone).then_some(frame)
+    }
+
+    /// A worker's first task has left it.
+    pub(super) fn leave_front(&mut self, rank: Rank) {
+        let frames = std::mem::take(&mut self.workers[rank.0 as usize].frames);
+        frames.into_iter().rev().for_each(|id| self.drop_call(rank, id));
+        let worker = &mut self.workers[rank.0 as usize];
+        worker.waits = worker.waits.filter(|frame| worker.sent.front() == Some(frame));
+    }
+
+    /// A worker is gone, and with it what it helped with.
+    pub(super) fn drop_helped(&mut self, rank: Rank) {
+        let worker = &mut self.workers[rank.0 as usize];
+        worker.waits = None;
+        let (frames, asides) = (std::mem::take(&mut worker.frames), std::mem::take(&mut worker.asides));
+        frames.into_iter().chain(asides).rev().for_each(|id| self.drop_call(rank, id));
+        self.refresh(rank);
+    }
+
+    /// The next tries of a task whose worker was lost while it helped have no help before they need it.
+    pub(super) fn leave_alone(&mut self, id: TaskId) {
+        if let Some(task) = self.tasks.get_mut(&id) {
+            task.alone = true;
+        }
+    }
+
+    /// What a worker runs a call within has ended, and the worker may be about to begin with it.
+    fn cancel_call(&mut self, rank: Rank, id: TaskId) {
+        self.actions.push(Action::Cancel { rank, task: id, interrupt: true });
+        self.drop_call(rank, id);
+    }
+
+    /// A call that a worker helped with is gone with what it was run within.
+    fn drop_call(&mut self, rank: Rank, id: TaskId) {
+        self.forget_ending_of(rank, id);
+        self.disarm(id);
+        self.end_calls(id);
+        if self.tasks.get(&id).is_some_and(|task| task.abandoned) {
+            self.tasks.remove(&id);
+        } else {
+            self.finish(id, Err(super::calls::ended_caller()));
+        }
+    }
+
+    /// A worker does not help with this call any more. Says whether that was on another thread.
+    fn take_helped(&mut self, rank: Rank, id: TaskId) -> Option<bool> {
+        let worker = self.workers.get_mut(rank.0 as usize)?;
+        if let Some(place) = worker.asides.iter().position(|aside| *aside == id) {
+            worker.asides.remove(place);
+            self.forget_ending_of(rank, id);
+            return Some(true);
+        }
+        let place = worker.frames.iter().position(|frame| *frame == id)?;
+        let within = worker.frames.split_off(place + 1);
+        worker.frames.pop();
+        within.into_iter().rev().for_each(|id| self.cancel_call(rank, id));
+        self.forget_ending_of(rank, id);
+        Some(false)
+    }
+
+    /// A worker helps with one call less: it goes on with what there is.
+    fn take_up(&mut self, now: Instant, rank: Rank) {
+        self.refresh(rank);
+        self.help(now, rank);
+        // A call on another thread may have been all that it had.
+        self.start_gang(now);
+        self.fill(now, rank);
+    }
+}
+
+impl Worker {
+    /// The innermost task of one that lives, if its main thread waits within it.
+    pub(super) fn waiting(&self) -> Option<TaskId> {
+        self.innermost().filter(|frame| self.lives() && self.waits == Some(*frame))
+    }
+}
+
+#[cfg(any(test, debug_assertions))]
+impl Scheduler {
+    /// What a worker helps with descends from what it runs, and no call waits that it would help with.
+    pub(super) fn check_frames(&self, rank: Rank) {
+        let worker = &self.workers[rank.0 as usize];
+        assert!(worker.ready || worker.load() == 0, "rank {rank} is lost and helps: {self:?}");
+        let mut below = worker.sent.front();
+        for id in &worker.frames {
+            self.check_helped(rank, *id, below);
+            below = Some(id);
+        }
+        worker.asides.iter().for_each(|id| self.check_helped(rank, *id, worker.sent.front()));
+        assert!(worker.long || !self.has_caller(rank), "rank {rank} runs a caller that is not long: {self:?}");
+        if let Some(family) = self.waits_in(rank).and_then(|frame| self.tasks.get(&frame)).and_then(|task| task.family)
+            && !self.has_work()
+        {
+            assert_eq!(self.families.deepest_below(family), None, "rank {rank} could help: {self:?}");
+        }
+    }
+
+    /// One that nobody waits for any more may have lost its callers.
+    fn check_helped(&self, rank: Rank, id: TaskId, below: Option<&TaskId>) {
+        let task = self.tasks.get(&id).filter(|task| task.place == Place::Helped(rank));
+        let descends = self.above(id).any(|above| Some(&above) == below);
+        assert!(task.is_some_and(|task| task.abandoned || descends), "call {id} is not of {below:?}: {self:?}");
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,374 @@
+use std::time::Duration;
+
+use super::super::tests::{GRACE, Story};
+use super::*;
+use crate::error::{Error, ErrorKind};
+use crate::payload::{RetryPolicy, Target, TaskOptions, Value};
+
+/// A worker that runs a caller, and one that is busy with something else.
+fn caller() -> (Story, TaskId) {
+    let mut story = Story::new(2, 1, false);
+    let root = story.submit(Target::Any);
+    story.submit(Target::Rank(Rank(1)));
+    (story, root)
+}
+
+fn frames(story: &Story) -> Vec<TaskId> {
+    story.scheduler.helped(Rank(0)).collect()
+}
+
+fn killed(story: &Story) -> bool {
+    story.has(|action| matches!(action, Action::Kill { rank: Rank(0) }))
+}
+
+fn failed(story: &mut Story, id: TaskId) {
+    let cancelled = Err(Error::new(ErrorKind::Cancelled, "interrupted"));
+    story.scheduler.on_helped(story.now, Rank(0), id, cancelled, 1);
+    story.step();
+}
+
+#[test]
+fn a_worker_that_waits_helps_with_one_call_after_another() {
+    let (mut story, root) = caller();
+    let calls = [0; 3].map(|_| story.call(root));
+    assert_eq!(story.helps(), [], "it does not wait");
+    story.waiting(0, root);
+    for id in calls {
+        assert_eq!(story.helps(), [(0, id, false)]);
+        assert!(story.has(|action| matches!(action, Action::Started { rank: Rank(0), task, .. } if *task == id)));
+        assert_eq!((story.scheduler.queued(), story.scheduler.is_busy()), (2 - (id.0 - calls[0].0) as usize, true));
+        story.helped(0, id);
+        assert_eq!(story.outcome(id), Some(Ok(())));
+    }
+    let late = story.call(root);
+    assert_eq!(story.helps(), [(0, late, false)], "it waits still");
+    story.helped(0, late);
+    story.waited(0);
+    story.call(root);
+    assert_eq!(story.helps(), []);
+}
+
+#[test]
+fn a_help_says_in_whose_wait_it_is_to_run() {
+    let (mut story, root) = caller();
+    let is_within = |story: &Story, id: TaskId, wait: TaskId| {
+        story.has(|action| matches!(action, Action::Help { task, within, .. } if (*task, *within) == (id, Some(wait))))
+    };
+    story.waiting(0, root);
+    let outer = story.call(root);
+    assert!(is_within(&story, outer, root));
+    story.waiting(0, outer);
+    let inner = story.call(outer);
+    assert!(is_within(&story, inner, outer));
+}
+
+#[test]
+fn a_free_worker_takes_a_call_before_its_caller_helps() {
+    let mut story = Story::new(2, 1, false);
+    let root = story.submit(Target::Any);
+    story.waiting(0, root);
+    let call = story.call(root);
+    assert_eq!((story.helps(), story.running(1)), (vec![], Some(call)));
+}
+
+#[test]
+fn a_worker_helps_with_nothing_that_it_does_not_wait_for() {
+    let mut story = Story::new(2, 1, false);
+    let roots = [0; 2].map(|_| story.submit(Target::Any));
+    let other = story.call(roots[1]);
+    story.waiting(0, roots[0]);
+    assert_eq!(story.helps(), []);
+    let own = story.call(roots[0]);
+    assert_eq!(story.helps(), [(0, own, false)]);
+    let below = story.call(own);
+    assert_eq!(story.helps(), [], "its frame does not wait yet");
+    story.waiting(0, roots[0]);
+    assert_eq!(story.helps(), [], "not the innermost frame");
+    story.waiting(0, own);
+    assert_eq!((story.helps(), frames(&story)), (vec![(0, below, false)], vec![own, below]));
+    story.helped(0, below);
+    story.helped(0, own);
+    assert_eq!((story.outcome(other), frames(&story)), (None, vec![]));
+    story.waiting(1, roots[0]);
+    assert_eq!(story.helps(), [], "another worker's task");
+}
+
+#[test]
+fn a_worker_helps_with_the_deepest_call_and_those_of_calls_that_run_elsewhere() {
+    let mut story = Story::new(2, 1, false);
+    let root = story.submit(Target::Any);
+    let elsewhere = story.call(root);
+    let shallow = story.call(root);
+    let deep = story.call(elsewhere);
+    story.waiting(0, root);
+    assert_eq!(story.helps(), [(0, deep, false)]);
+    story.helped(0, deep);
+    assert_eq!(story.helps(), [(0, shallow, false)]);
+    story.helped(0, shallow);
+    let deep = story.call(elsewhere);
+    assert_eq!(story.helps(), [(0, deep, false)], "the nearest caller that waits");
+}
+
+#[test]
+fn the_nearest_caller_that_waits_helps() {
+    let mut story = Story::new(2, 1, false);
+    let root = story.submit(Target::Any);
+    let call = story.call(root);
+    story.waiting(0, root);
+    story.waiting(1, call);
+    let below = story.call(call);
+    assert_eq!(story.helps(), [(1, below, false)]);
+}
+
+#[test]
+fn a_call_with_a_timeout_is_for_free_workers() {
+    let (mut story, root) = caller();
+    story.waiting(0, root);
+    let call = story.call_with(root, TaskOptions::default().timeout(Duration::from_secs(9)));
+    assert_eq!(story.helps(), []);
+    let next = story.call(root);
+    assert_eq!(story.helps(), [(0, next, false)]);
+    story.done(1);
+    assert_eq!(story.running(1), Some(call));
+    story.later(Duration::from_secs(9));
+    assert_eq!(story.outcome(call), Some(Err(ErrorKind::Timeout)));
+}
+
+#[test]
+fn a_call_that_is_refused_waits_again_and_that_is_no_try() {
+    let (mut story, root) = caller();
+    let calls = [0; 2].map(|_| story.call(root));
+    story.waiting(0, root);
+    story.waited(0);
+    story.refused(0, calls[0]);
+    assert_eq!(story.helps(), [], "it does not wait any more");
+    assert!(!story.has(|action| matches!(action, Action::Retried { .. } | Action::Finish { .. })));
+    story.done(1);
+    assert_eq!(story.running(1), Some(calls[0]), "in front of the others");
+    story.waiting(0, root);
+    story.cancel(calls[1]);
+    story.refused(0, calls[1]);
+    assert_eq!((frames(&story), story.outcome(calls[1])), (vec![], Some(Err(ErrorKind::Cancelled))));
+}
+
+#[test]
+fn a_worker_that_refuses_is_not_asked_again_before_it_waits_again() {
+    let (mut story, root) = caller();
+    let call = story.call(root);
+    story.waiting(0, root);
+    story.refused(0, call);
+    assert_eq!(story.helps(), [], "whatever it refuses for");
+    story.waiting(0, root);
+    assert_eq!(story.helps(), [(0, call, false)]);
+}
+
+#[test]
+fn a_wait_within_a_task_that_a_worker_does_not_have_says_nothing_of_a_later_one() {
+    let mut story = Story::new(1, 1, false);
+    let node = crate::ids::NodeIndex(0);
+    story.scheduler.cordon(node);
+    let queued = story.submit(Target::Rank(Rank(0)));
+    story.waiting(0, queued);
+    story.scheduler.uncordon(node);
+    story.step();
+    assert_eq!(story.running(0), Some(queued));
+    story.call(queued);
+    assert_eq!(story.helps(), []);
+}
+
+#[test]
+fn calls_that_a_leaving_worker_gives_back_are_helped_with() {
+    let mut story = Story::new(2, 1, false);
+    for _ in 0..64 {
+        let id = story.submit(Target::Rank(Rank(1)));
+        story.scheduler.on_returned(story.now, Rank(1), id, Ok(Value::new(vec![], Rank(1))), 1);
+        story.step();
+    }
+    let root = story.submit(Target::Rank(Rank(0)));
+    let calls = [0; 2].map(|_| story.call(root));
+    assert_eq!(story.scheduler.sent(Rank(1)).collect::<Vec<_>>(), calls);
+    story.waiting(0, root);
+    assert_eq!(story.helps(), [], "a worker has both");
+    story.not_begun(1, &calls[1..]);
+    assert_eq!(story.helps(), [(0, calls[1], false)]);
+}
+
+#[test]
+fn a_wait_that_is_over_before_the_help_came_is_known_when_it_is_refused() {
+    let (mut story, root) = caller();
+    let call = story.call(root);
+    story.waiting(0, root);
+    story.waited(0);
+    story.waiting(0, root);
+    story.helped(0, call);
+    let next = story.call(root);
+    assert_eq!(story.helps(), [(0, next, false)], "it took it within its next wait");
+}
+
+#[test]
+fn a_call_that_ended_its_worker_is_not_helped_with() {
+    let mut story = Story::new(2, 1, false);
+    let root = story.submit(Target::Any);
+    let call = story.call(root);
+    story.waiting(0, root);
+    story.lost(1);
+    assert_eq!(story.helps(), [], "it may end its caller too");
+    let other = story.call(root);
+    assert_eq!(story.helps(), [(0, other, false)]);
+    story.ready();
+    assert_eq!(story.running(1), Some(call));
+}
+
+#[test]
+fn a_call_whose_node_was_lost_may_be_helped_with() {
+    let mut story = Story::new(2, 1, false);
+    let root = story.submit(Target::Any);
+    let call = story.call(root);
+    story.waiting(0, root);
+    story.node_lost(1);
+    assert_eq!(story.helps(), [(0, call, false)]);
+}
+
+#[test]
+fn a_task_whose_worker_was_lost_while_it_helped_has_no_help_in_its_next_tries() {
+    for helped in [false, true] {
+        let mut story = Story::new(2, 1, false);
+        let root = story.submit_with(Target::Rank(Rank(0)), TaskOptions::default().retry(RetryPolicy::times(2)));
+        story.submit(Target::Rank(Rank(1)));
+        if helped {
+            story.waiting(0, root);
+        }
+        let call = story.call(root);
+        story.lost(0);
+        assert_eq!(story.outcome(call), Some(Err(ErrorKind::Cancelled)));
+        assert_eq!(story.outcome(root), None);
+        story.ready();
+        story.waiting(0, root);
+        let call = story.call(root);
+        assert_eq!(story.helps().len(), usize::from(!helped));
+        assert_eq!(story.scheduler.queued(), usize::from(helped), "{call}");
+    }
+}
+
+#[test]
+fn an_end_of_a_call_that_is_helped_with_leaves_that_of_its_caller_alone() {
+    let (mut story, root) = caller();
+    story.waiting(0, root);
+    let call = story.call(root);
+    story.cancel(call);
+    assert!(story.interrupted(call) && !story.interrupted(root));
+    story.later(Duration::from_secs(1));
+    story.cancel(root);
+    assert!(story.interrupted(root));
+    failed(&mut story, call);
+    story.later(GRACE - Duration::from_millis(1));
+    assert!(!killed(&story));
+    story.later(Duration::from_millis(1));
+    assert!(killed(&story), "its caller's grace is over");
+}
+
+#[test]
+fn what_is_run_within_a_task_that_is_to_end_needs_no_end_of_its_own() {
+    let (mut story, root) = caller();
+    story.waiting(0, root);
+    let outer = story.call(root);
+    story.waiting(0, outer);
+    let inner = story.call(outer);
+    story.cancel(root);
+    assert!(story.interrupted(root) && !story.interrupted(outer) && !story.interrupted(inner));
+    assert_eq!(frames(&story), [outer, inner]);
+    assert_eq!(story.outcome(inner), Some(Err(ErrorKind::Cancelled)));
+    failed(&mut story, inner);
+    let cancelled = Err(Error::new(ErrorKind::Cancelled, "interrupted"));
+    story.scheduler.on_returned(story.now, Rank(0), root, cancelled, 1);
+    story.step();
+    assert_eq!((frames(&story), story.scheduler.next_timeout()), (vec![], None));
+}
+
+#[test]
+fn a_call_that_does_not_heed_is_killed_with_its_caller() {
+    let (mut story, root) = caller();
+    story.waiting(0, root);
+    let call = story.call(root);
+    story.cancel(call);
+    for pause in [50, 100] {
+        story.later(Duration::from_millis(pause));
+        assert!(story.interrupted(call), "told again");
+    }
+    story.later(GRACE);
+    assert!(killed(&story));
+    story.lost(0);
+    assert_eq!(story.outcome(root), Some(Err(ErrorKind::WorkerExited)));
+    assert_eq!(story.scheduler.next_timeout(), None);
+}
+
+#[test]
+fn an_agent_that_is_back_is_told_of_calls_that_are_to_end() {
+    let (mut story, root) = caller();
+    story.waiting(0, root);
+    let call = story.call(root);
+    story.cancel(call);
+    story.later(Duration::from_millis(1));
+    assert!(!story.interrupted(call));
+    story.scheduler.on_agent_back(story.now, crate::ids::NodeIndex(0));
+    story.step();
+    assert!(story.interrupted(call) && !story.interrupted(root));
+}
+
+#[test]
+fn a_helped_call_that_raises_is_answered_and_one_that_may_be_tried_again_is() {
+    let (mut story, root) = caller();
+    story.waiting(0, root);
+    let call = story.call_with(root, TaskOptions::default().retry(RetryPolicy::times(1)));
+    let raised = || Err(Error::new(ErrorKind::Remote, "no"));
+    story.scheduler.on_helped(story.now, Rank(0), call, raised(), 1);
+    story.step();
+    assert!(story.has(|action| matches!(action, Action::Retried { task, .. } if *task == call)));
+    assert_eq!(story.helps(), [(0, call, false)], "it waits, and nothing speaks against it");
+    story.scheduler.on_helped(story.now, Rank(0), call, raised(), 1);
+    story.step();
+    assert_eq!((story.outcome(call), story.running(0)), (Some(Err(ErrorKind::Remote)), Some(root)));
+}
+
+#[test]
+fn the_frames_within_one_that_ends_end_with_it_and_late_answers_are_not_heard() {
+    let (mut story, root) = caller();
+    story.waiting(0, root);
+    let outer = story.call(root);
+    story.waiting(0, outer);
+    let inner = story.call(outer);
+    story.helped(0, outer);
+    assert!(story.interrupted(inner), "its worker may be about to begin with it, within what is around");
+    assert_eq!((story.outcome(outer), story.outcome(inner)), (Some(Ok(())), Some(Err(ErrorKind::Cancelled))));
+    let next = story.call(root);
+    assert_eq!(story.helps(), [(0, next, false)]);
+    story.done(0);
+    for id in [inner, next] {
+        story.helped(0, id);
+        story.refused(0, id);
+    }
+    assert_eq!(story.outcome(next), Some(Err(ErrorKind::Cancelled)));
+}
+
+#[test]
+fn a_pool_that_is_closed_lets_calls_end_that_are_helped_with() {
+    let (mut story, root) = caller();
+    let calls = [0; 2].map(|_| story.call(root));
+    story.waiting(0, root);
+    story.scheduler.close(Error::new(ErrorKind::Closed, "the pool ends"));
+    story.step();
+    assert_eq!((story.outcome(calls[0]), story.outcome(calls[1])), (None, Some(Err(ErrorKind::Closed))));
+    story.helped(0, calls[0]);
+    assert_eq!((story.done(0), story.outcome(root)), (root, Some(Ok(()))));
+}
+
+#[test]
+fn a_helped_call_that_returns_says_that_its_node_is_sound() {
+    let (mut story, root) = caller();
+    story.waiting(0, root);
+    story.scheduler.barren_restarts = 3;
+    let call = story.call(root);
+    story.scheduler.on_helped(story.now, Rank(0), call, Ok(Value::new(vec![], Rank(0))), 1);
+    assert_eq!(story.scheduler.barren_restarts, 0);
+    story.step();
+}

@@ -1,0 +1,254 @@
+use super::super::tests::{GRACE, Story};
+use super::*;
+use crate::error::{Error, ErrorKind};
+use crate::payload::{Target, TaskOptions, Value};
+use crate::scheduler::Action;
+
+const MOMENT: Duration = Duration::from_millis(1);
+
+/// The only worker runs a caller, with so many calls that wait.
+fn caller(count: usize) -> (Story, TaskId, Vec<TaskId>) {
+    let mut story = Story::new(1, 1, false);
+    let root = story.submit(Target::Any);
+    let calls = (0..count).map(|_| story.call(root)).collect();
+    (story, root, calls)
+}
+
+#[test]
+fn a_caller_that_waits_in_its_own_way_is_rescued_and_then_at_once() {
+    let (mut story, root, calls) = caller(3);
+    story.later(STILL - MOMENT);
+    assert_eq!(story.helps(), []);
+    story.later(MOMENT);
+    assert_eq!(story.helps(), [(0, calls[0], true)]);
+    for pair in calls.windows(2) {
+        story.later(STILL * 2);
+        assert_eq!(story.helps(), [], "one at a time");
+        story.helped(0, pair[0]);
+        assert_eq!(story.helps(), [(0, pair[1], true)]);
+    }
+    story.helped(0, calls[2]);
+    assert_eq!(story.scheduler.next_timeout(), None);
+    assert_eq!(story.done(0), root);
+    let root = story.submit(Target::Any);
+    let call = story.call(root);
+    assert_eq!(story.helps(), [], "its worker was free meanwhile");
+    story.later(STILL);
+    assert_eq!(story.helps(), [(0, call, true)]);
+}
+
+#[test]
+fn nothing_is_rescued_while_something_runs_that_does_not_wait_for_calls() {
+    let mut story = Story::new(2, 1, false);
+    let root = story.submit(Target::Any);
+    let other = story.submit(Target::Any);
+    let call = story.call(root);
+    story.later(STILL * 5);
+    assert_eq!(story.helps(), []);
+    let below = story.call(other);
+    story.later(STILL);
+    assert_eq!(story.helps(), [(0, call, true)], "all wait for calls");
+    story.later(STILL);
+    story.helped(0, call);
+    assert_eq!(story.helps(), [], "the caller has no other call, and goes on");
+    story.done(0);
+    assert_eq!(story.running(0), Some(below));
+}
+
+#[test]
+fn a_call_that_is_not_helped_with_is_rescued_on_the_main_thread_where_that_waits() {
+    let (mut story, root, _) = caller(0);
+    story.waiting(0, root);
+    let call = story.call_with(root, TaskOptions::default().timeout(Duration::from_secs(1)));
+    story.later(STILL);
+    assert_eq!(story.helps(), [(0, call, false)]);
+    story.later(Duration::from_secs(1));
+    assert!(story.interrupted(call) && story.outcome(call) == Some(Err(ErrorKind::Timeout)));
+}
+
+#[test]
+fn a_call_that_may_end_its_worker_waits_for_one_that_is_being_started() {
+    let mut story = Story::new(2, 1, false);
+    let root = story.submit(Target::Rank(Rank(0)));
+    story.lost(1);
+    let risky = story.call_with(root, TaskOptions::default().timeout(Duration::from_secs(60)));
+    story.later(STILL * 3);
+    assert_eq!(story.helps(), [], "the worker that comes takes it");
+    let plain = story.call(root);
+    story.later(STILL);
+    assert_eq!(story.helps(), [(0, plain, true)]);
+    story.ready();
+    assert_eq!(story.running(1), Some(risky));
+}
+
+#[test]
+fn a_task_that_is_not_helped_any_more_is_rescued() {
+    let mut story = Story::new(1, 1, false);
+    let options = TaskOptions::default().retry(crate::payload::RetryPolicy::times(1));
+    let root = story.submit_with(Target::Any, options);
+    story.waiting(0, root);
+    story.call(root);
+    story.lost(0);
+    story.ready();
+    story.waiting(0, root);
+    let call = story.call(root);
+    assert_eq!(story.helps(), []);
+    story.later(STILL);
+    assert_eq!(story.helps(), [(0, call, false)]);
+}
+
+#[test]
+fn waits_that_begin_and_end_do_not_put_off_a_rescue() {
+    let (mut story, root, _) = caller(0);
+    story.waiting(0, root);
+    let call = story.call_with(root, TaskOptions::default().timeout(Duration::from_secs(1)));
+    for _ in 0..19 {
+        story.waited(0);
+        story.later(Duration::from_millis(10));
+        story.waiting(0, root);
+        assert_eq!(story.helps(), []);
+    }
+    story.later(Duration::from_millis(10));
+    assert_eq!(story.helps(), [(0, call, false)]);
+}
+
+#[test]
+fn a_caller_that_goes_on_calling_is_not_rescued() {
+    let (mut story, root, calls) = caller(1);
+    for _ in 0..5 {
+        story.later(STILL - MOMENT);
+        assert_eq!(story.helps(), []);
+        story.call(root);
+    }
+    story.later(STILL);
+    assert_eq!(story.helps(), [(0, calls[0], true)]);
+}
+
+#[test]
+fn a_rescued_call_that_calls_is_rescued_in_turn_the_deepest_first() {
+    let (mut story, root, calls) = caller(2);
+    story.later(STILL);
+    let deep = story.call(calls[0]);
+    assert_eq!(story.helps(), [(0, deep, true)], "at once: all wait for calls again");
+    story.helped(0, deep);
+    assert_eq!(story.helps(), [], "its caller goes on");
+    story.helped(0, calls[0]);
+    assert_eq!(story.helps(), [(0, calls[1], true)]);
+    story.helped(0, calls[1]);
+    assert_eq!(story.done(0), root);
+}
+
+#[test]
+fn where_an_outer_frame_waits_it_runs_what_is_below_it() {
+    let (mut story, root, calls) = caller(1);
+    story.later(STILL);
+    assert_eq!(story.helps(), [(0, calls[0], true)]);
+    story.waiting(0, root);
+    let below = story.call(calls[0]);
+    assert_eq!(story.helps(), [(0, below, false)]);
+}
+
+#[test]
+fn a_rescue_that_is_refused_is_tried_again_after_a_while() {
+    let (mut story, _, calls) = caller(1);
+    story.later(STILL);
+    story.refused(0, calls[0]);
+    assert_eq!(story.helps(), []);
+    story.later(STILL - MOMENT);
+    assert_eq!(story.helps(), []);
+    story.later(MOMENT);
+    assert_eq!(story.helps(), [(0, calls[0], true)]);
+}
+
+#[test]
+fn a_call_whose_caller_is_about_to_be_lost_is_not_rescued() {
+    let (mut story, _, calls) = caller(1);
+    story.scheduler.on_leaving(Rank(0));
+    story.later(STILL * 2);
+    assert_eq!(story.helps(), []);
+    story.lost(0);
+    assert_eq!(story.outcome(calls[0]), Some(Err(ErrorKind::Cancelled)));
+    assert_eq!(story.scheduler.next_timeout(), None);
+}
+
+#[test]
+fn a_worker_takes_nothing_before_a_call_on_another_thread_has_ended() {
+    let (mut story, root, calls) = caller(1);
+    story.later(STILL);
+    let next = story.submit(Target::Any);
+    assert_eq!((story.done(0), story.outcome(calls[0])), (root, Some(Err(ErrorKind::Cancelled))));
+    assert!(story.interrupted(calls[0]));
+    assert_eq!(story.running(0), None, "it could still have to be killed");
+    assert!(story.scheduler.is_busy() && story.scheduler.idle_since(crate::ids::NodeIndex(0)).is_none());
+    let cancelled = Err(Error::new(ErrorKind::Cancelled, "interrupted"));
+    story.scheduler.on_helped(story.now, Rank(0), calls[0], cancelled, 1);
+    story.step();
+    assert_eq!(story.running(0), Some(next));
+}
+
+#[test]
+fn a_call_on_another_thread_that_does_not_heed_ends_its_worker_and_not_the_pool() {
+    let mut story = Story::new(1, 1, false);
+    let root = story.submit(Target::Any);
+    let call = story.call(root);
+    story.later(STILL);
+    assert_eq!(story.helps(), [(0, call, true)]);
+    story.done(0);
+    story.later(GRACE);
+    assert!(story.has(|action| matches!(action, Action::Kill { rank: Rank(0) })));
+    story.scheduler.on_lost(story.now, Rank(0), &crate::error::WorkerExit::Killed, None);
+    story.step();
+    assert_eq!(story.scheduler.barren_restarts, 0, "it was lost for what it ran");
+    assert!(story.has(|action| matches!(action, Action::RestartWorker { rank: Rank(0) })));
+    story.ready();
+    assert!(!story.scheduler.is_busy());
+}
+
+#[test]
+fn a_task_and_a_call_on_another_thread_have_each_their_own_grace() {
+    for heeds in [false, true] {
+        let (mut story, root, calls) = caller(1);
+        story.later(STILL);
+        story.cancel(calls[0]);
+        story.later(Duration::from_secs(1));
+        story.cancel(root);
+        assert!(story.interrupted(root));
+        if heeds {
+            let cancelled = Err(Error::new(ErrorKind::Cancelled, "interrupted"));
+            story.scheduler.on_helped(story.now, Rank(0), calls[0], cancelled, 1);
+            story.step();
+        }
+        let killed = |story: &Story| story.has(|action| matches!(action, Action::Kill { rank: Rank(0) }));
+        story.later(GRACE - Duration::from_secs(1));
+        assert_eq!(killed(&story), !heeds);
+        story.later(Duration::from_secs(1));
+        assert!(killed(&story));
+    }
+}
+
+#[test]
+fn what_a_task_that_is_cancelled_runs_on_other_threads_is_interrupted_too() {
+    let (mut story, root, calls) = caller(1);
+    story.later(STILL);
+    story.cancel(root);
+    assert!(story.interrupted(root) && story.interrupted(calls[0]));
+    let cancelled = Err(Error::new(ErrorKind::Cancelled, "interrupted"));
+    story.scheduler.on_helped(story.now, Rank(0), calls[0], cancelled, 1);
+    story.step();
+    story.later(GRACE);
+    assert!(story.has(|action| matches!(action, Action::Kill { rank: Rank(0) })), "the task does not heed");
+}
+
+#[test]
+fn a_gang_waits_for_calls_on_other_threads() {
+    let mut story = Story::new(1, 1, true);
+    let root = story.submit(Target::Any);
+    let call = story.call(root);
+    story.later(STILL);
+    let gang = story.gang();
+    story.done(0);
+    assert_eq!(story.running(0), None);
+    story.scheduler.on_helped(story.now, Rank(0), call, Ok(Value::new(vec![], Rank(0))), 1);
+    story.step();
+    assert_eq!(story.running(0), Some(gang[0]));
+}

@@ -1,0 +1,279 @@
+//! The calls of a fake worker: what it submits within its tasks, and what it helps with while it waits.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::future::Future;
+use std::pin::Pin;
+
+use bytes::Bytes;
+use serde::Serialize;
+
+use super::fake_worker::{FakeNode, State, Work, failure_body, number, pack, push, read, send};
+use crate::worker::codec::Frame;
+use crate::worker::link::Sender;
+use crate::worker::message::PROTOCOL_VERSION;
+
+/// The calls of one worker process.
+#[derive(Debug, Default)]
+pub(super) struct FakeCalls {
+    client: Option<Sender>,
+    /// The connection that replaced all before it.
+    pub(super) newest: u64,
+    /// Messages up to this number have arrived.
+    received: u64,
+    sent: u64,
+    kept: VecDeque<(u64, Frame)>,
+    /// The number of the last call.
+    call: u64,
+    /// Calls that have an outcome, and whether it was good.
+    outcomes: BTreeMap<u64, bool>,
+    /// Helped calls that the main thread has not begun.
+    asked: VecDeque<Help>,
+    /// What is run within a wait of the main thread, outermost first.
+    helping: Vec<(u64, Bytes)>,
+    cancelled: BTreeSet<u64>,
+    /// The main thread waits, and runs nothing meanwhile.
+    waits: bool,
+}
+
+/// A call that the worker is to run within its task.
+#[derive(Debug, Clone)]
+struct Help {
+    help: u64,
+    run: u64,
+    body: Bytes,
+}
+
+/// What a frame of a worker is: a run, and a helped call or 0.
+type CallFrame = (u64, u64);
+
+impl FakeNode {
+    /// Handles a frame of the connection over which a worker calls.
+    pub(super) fn on_calls_frame(&self, state: &mut State, slot: u32, sender: &Sender, frame: Frame) -> Option<()> {
+        let node = self.node();
+        let worker = state.workers.get_mut(&slot)?;
+        let (pid, generation, rank, running) = (worker.pid, worker.generation, worker.rank, worker.running);
+        let base = worker.running_args.clone();
+        let calls = worker.calls.as_mut()?;
+        let head = &frame.head[..];
+        let kind = number(head)?;
+        match kind {
+            129 => {
+                let (_, _, _, received): (u32, u32, u64, u64) = read(head)?;
+                calls.client = Some(sender.clone());
+                calls.forget(received);
+                send(sender, &(161, PROTOCOL_VERSION, pid, generation, rank, calls.received), Bytes::new());
+                calls.kept.iter().for_each(|(_, kept)| push(sender, kept.clone()));
+                return Some(());
+            }
+            133 => {
+                let (_, received): (u32, u64) = read(head)?;
+                calls.forget(received);
+                return Some(());
+            }
+            _ => {}
+        }
+        let mut rest = head;
+        rmp::decode::read_array_len(&mut rest).ok()?;
+        let mut next = || rmp::decode::read_int::<u64, _>(&mut rest).ok();
+        let (_, n, first) = (next()?, next()?, next()?);
+        if n <= calls.received {
+            return Some(());
+        }
+        if n > calls.received + 1 {
+            self.witness().wrong(format!("message {n} of calls came after message {}", calls.received));
+        }
+        calls.received = n;
+        send(sender, &(169, n), Bytes::new());
+        match kind {
+            130 => {
+                let (_, _, call, ok, _): (u32, u64, u64, bool, u64) = read(head)?;
+                if calls.outcomes.insert(call, ok).is_some() {
+                    self.witness().wrong(format!("call {call} of a worker of node {node} has two outcomes"));
+                }
+            }
+            131 => {
+                let (_, _, help, run, within, _, aside): (u32, u64, u64, u64, u64, u32, bool) = read(head)?;
+                let (innermost, outer) = calls.helping.last().cloned().unwrap_or((0, base.clone()));
+                let outer = if aside { base } else { outer };
+                let is_late = running != Some(run) || !aside && (!calls.waits || within != innermost);
+                if !is_late && !frame.body.starts_with(&outer) {
+                    self.witness().wrong(format!("help {help} is no call of what the worker runs"));
+                }
+                let asked = Help { help, run, body: frame.body };
+                if is_late {
+                    calls.tell(167, &(help,), Bytes::new());
+                } else if aside {
+                    self.witness().count_calls(|calls| calls.aside += 1);
+                    let node = self.clone();
+                    tokio::spawn(async move { node.help_aside(slot, pid, asked).await });
+                } else {
+                    self.witness().count_calls(|calls| calls.helped += 1);
+                    calls.waits = false;
+                    calls.asked.push_back(asked);
+                }
+            }
+            132 => {
+                calls.cancelled.insert(first);
+            }
+            _ => return None,
+        }
+        Some(())
+    }
+
+    /// Submits calls within a frame and waits for them, as a payload does: whether all had a good outcome.
+    pub(super) fn call_and_wait<'a>(
+        &'a self,
+        slot: u32,
+        pid: u32,
+        frame: CallFrame,
+        args: &'a Bytes,
+        (count, hidden): (u8, bool),
+    ) -> Pin<Box<dyn Future<Output = Option<bool>> + Send + 'a>> {
+        Box::pin(async move {
+            self.witness().count_calls(|calls| calls.made += usize::from(count));
+            let mine = self.with_calls(slot, pid, |calls| {
+                let mine = (0..count).map(|index| {
+                    calls.call += 1;
+                    let body = Bytes::from([&args[..], &[index]].concat());
+                    calls.tell(162, &(calls.call, frame.0, frame.1, ()), body);
+                    calls.call
+                });
+                let mine: Vec<u64> = mine.collect();
+                if !hidden {
+                    calls.tell(163, &frame, Bytes::new());
+                    calls.waits = true;
+                }
+                mine
+            })?;
+            loop {
+                self.until(|state| {
+                    let calls = state.calls_of(slot, pid);
+                    calls.is_none_or(|calls| calls.has(&mine) || !hidden && !calls.asked.is_empty())
+                })
+                .await;
+                let asked = self.with_calls(slot, pid, |calls| match calls.has(&mine) {
+                    true => None,
+                    false => {
+                        let asked = calls.asked.pop_front()?;
+                        calls.helping.push((asked.help, asked.body.clone()));
+                        Some(asked)
+                    }
+                })?;
+                let Some(asked) = asked else { break };
+                let ended = self.help(slot, pid, &asked).await?;
+                self.with_calls(slot, pid, |calls| {
+                    calls.helping.pop();
+                    calls.answer(&asked, ended);
+                    calls.waits = true;
+                })?;
+            }
+            self.with_calls(slot, pid, |calls| {
+                if !hidden {
+                    calls.waits = false;
+                    calls.tell(164, &(), Bytes::new());
+                    for asked in std::mem::take(&mut calls.asked) {
+                        calls.tell(167, &(asked.help,), Bytes::new());
+                    }
+                }
+                mine.iter().all(|call| calls.outcomes.remove(call) == Some(true))
+            })
+        })
+    }
+
+    /// Runs a helped call; what it came to. None: its worker has ended.
+    async fn help(&self, slot: u32, pid: u32, asked: &Help) -> Option<Result<Bytes, &'static str>> {
+        let work = self.work_of(&asked.body);
+        let cancelled = self.until(|state| {
+            state.calls_of(slot, pid).is_none_or(|calls| {
+                !matches!(work, Work::UntilKilled | Work::Deaf(_)) && calls.cancelled.contains(&asked.help)
+            })
+        });
+        let ended = tokio::select! {
+            biased;
+            () = cancelled => Err("cancelled"),
+            ended = self.play(slot, pid, (asked.run, asked.help), work, &asked.body) => ended?,
+        };
+        self.with_calls(slot, pid, |_| ended)
+    }
+
+    async fn help_aside(self, slot: u32, pid: u32, asked: Help) {
+        let Some(ended) = self.help(slot, pid, &asked).await else { return };
+        self.with_calls(slot, pid, |calls| calls.answer(&asked, ended));
+    }
+
+    /// The main thread leaves its task, however many waits it was in.
+    pub(super) fn end_calls(&self, state: &mut State, slot: u32) {
+        let Some(calls) = state.workers.get_mut(&slot).and_then(|worker| worker.calls.as_mut()) else { return };
+        calls.waits = false;
+        let helping = std::mem::take(&mut calls.helping).into_iter().map(|(help, _)| help);
+        let asked = std::mem::take(&mut calls.asked).into_iter().map(|asked| asked.help);
+        for help in helping.chain(asked).collect::<Vec<_>>() {
+            calls.tell(166, &(help, 1000), failure_body("cancelled"));
+        }
+    }
+
+    /// What the worker with this process does with its calls, which it has from the first one on.
+    fn with_calls<T>(&self, slot: u32, pid: u32, work: impl FnOnce(&mut FakeCalls) -> T) -> Option<T> {
+        let done = {
+            let mut state = self.state();
+            let worker = state.workers.get_mut(&slot).filter(|worker| worker.pid == pid && worker.alive)?;
+            let is_new = worker.calls.is_none();
+            let generation = worker.generation;
+            let done = work(worker.calls.get_or_insert_default());
+            if is_new && let Some(agent) = &state.client {
+                send(agent, &announcement(slot, pid, generation), Bytes::new());
+            }
+            done
+        };
+        self.changed();
+        Some(done)
+    }
+}
+
+/// The agent's word that a worker calls.
+pub(super) fn announcement(slot: u32, pid: u32, generation: u64) -> (u32, u64, u32, u32, String) {
+    (47, generation, slot, pid, format!("/fake/w{slot}.calls"))
+}
+
+impl State {
+    fn calls_of(&self, slot: u32, pid: u32) -> Option<&FakeCalls> {
+        self.workers.get(&slot).filter(|worker| worker.pid == pid && worker.alive)?.calls.as_ref()
+    }
+}
+
+impl FakeCalls {
+    fn has(&self, calls: &[u64]) -> bool {
+        calls.iter().all(|call| self.outcomes.contains_key(call))
+    }
+
+    fn forget(&mut self, received: u64) {
+        self.kept.retain(|(n, _)| *n > received);
+    }
+
+    fn answer(&mut self, asked: &Help, ended: Result<Bytes, &'static str>) {
+        match ended {
+            Ok(value) => self.tell(165, &(asked.help, 1000), value),
+            Err(kind) => self.tell(166, &(asked.help, 1000), failure_body(kind)),
+        }
+    }
+
+    /// Numbers a message, keeps it, and sends it where there is somebody to send it to.
+    fn tell<T: Serialize>(&mut self, number: u32, rest: &T, body: Bytes) {
+        self.sent += 1;
+        // The elements of the rest stand beside the number and not in an array of their own.
+        let rest = rmp_serde::to_vec(rest).unwrap_or_default();
+        let (count, elements) = match rest.first() {
+            Some(first @ 0x90..=0x9f) => (usize::from(first & 0xf), &rest[1..]),
+            _ => (0, &[][..]),
+        };
+        let start = pack(&(number, self.sent));
+        let mut head = vec![0x90 | (2 + count) as u8];
+        head.extend_from_slice(&start[1..]);
+        head.extend_from_slice(elements);
+        let frame = Frame { head: head.into(), body };
+        if let Some(client) = &self.client {
+            push(client, frame.clone());
+        }
+        self.kept.push_back((self.sent, frame));
+    }
+}

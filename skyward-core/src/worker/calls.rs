@@ -1,0 +1,367 @@
+//! The connection over which a worker calls others: its messages, and what of them has arrived. No I/O.
+//!
+//! Each message is numbered, in each direction for the life of the worker's process, and its sender keeps it until
+//! the other side has acknowledged it. So a connection that is cut loses nothing: the hellos of the next one say
+//! how far both sides are, and what comes twice changes nothing.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use bytes::Bytes;
+use serde::Deserialize;
+
+use super::codec::Frame;
+use super::message::{ERROR, Elements, Failure, PROTOCOL_VERSION, pack, refused_by_worker, unknown, unreadable};
+use super::session::Outgoing;
+use crate::error::{Cause, Error, ErrorKind, Result};
+use crate::payload::RetryPolicy;
+use crate::spec::Limits;
+
+/// From the client to the calls connection of a worker.
+#[derive(Debug, Clone, PartialEq)]
+#[allow(missing_docs, reason = "docs/protocol.md names the fields")]
+pub enum ToCaller {
+    /// What became of a call.
+    Outcome { call: u64, ok: bool, micros: u64, body: Bytes },
+    /// Run a call within the worker: in the wait of its main thread within `within`, or on another thread (`aside`).
+    Help { help: u64, within: CallFrame, depth: u32, aside: bool, body: Bytes },
+    /// Nobody waits for a helped call any more.
+    CancelHelp { help: u64 },
+}
+
+/// From a worker, over its calls connection.
+#[derive(Debug, Clone, PartialEq)]
+#[allow(missing_docs, reason = "docs/protocol.md names the fields")]
+pub enum FromCaller {
+    Hello(CallerHello),
+    Submit { n: u64, call: u64, frame: CallFrame, options: CallOptions, body: Bytes },
+    Wait { n: u64, frame: CallFrame },
+    Waited { n: u64 },
+    Helped { n: u64, help: u64, micros: u64, value: Bytes },
+    HelpFailed { n: u64, help: u64, micros: u64, failure: Failure },
+    Refuse { n: u64, help: u64 },
+    Drop { n: u64, call: u64 },
+    Ack { received: u64 },
+}
+
+/// The first message of a worker on its calls connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CallerHello {
+    /// What it speaks.
+    pub version: u32,
+    /// Its process.
+    pub pid: u32,
+    /// The world that it belongs to.
+    pub generation: u64,
+    /// Its rank there.
+    pub rank: u32,
+    /// The messages up to this number have arrived.
+    pub received: u64,
+}
+
+/// What a call is made by: a run of the worker, or a call that it helps with meanwhile.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CallFrame {
+    /// Which run.
+    pub run: u64,
+    /// Which helped call; 0 for the run itself.
+    pub help: u64,
+}
+
+/// What a caller says of its call.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct CallOptions {
+    /// How often it is tried again, by cause.
+    pub retry: RetryPolicy,
+    /// How long it may run.
+    pub timeout: Option<Duration>,
+}
+
+/// What both sides have said over the calls connections of one worker process.
+#[derive(Debug, Default)]
+pub(crate) struct CallsSession {
+    /// The number of the last message to the worker.
+    sent: u64,
+    /// Those that it has not acknowledged.
+    kept: VecDeque<(u64, Outgoing)>,
+    /// Messages of the worker up to this number have arrived.
+    received: u64,
+    acknowledged: u64,
+    unacknowledged_bytes: usize,
+}
+
+impl ToCaller {
+    /// The first message of the client on a connection.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Protocol`] when it cannot be encoded.
+    pub fn hello(generation: u64, received: u64) -> Result<Outgoing> {
+        Ok((pack(&(129, PROTOCOL_VERSION, generation, received))?, Bytes::new()))
+    }
+
+    /// Acknowledges the messages up to this number.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Protocol`] when it cannot be encoded.
+    pub fn ack(received: u64) -> Result<Outgoing> {
+        Ok((pack(&(133, received))?, Bytes::new()))
+    }
+
+    /// Head and body, as message `n`.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Protocol`] when a part cannot be encoded.
+    pub fn encode(self, n: u64) -> Result<Outgoing> {
+        Ok(match self {
+            Self::Outcome { call, ok, micros, body } => (pack(&(130, n, call, ok, micros))?, body),
+            Self::Help { help, within, depth, aside, body } => {
+                (pack(&(131, n, help, within.run, within.help, depth, aside))?, body)
+            }
+            Self::CancelHelp { help } => (pack(&(132, n, help))?, Bytes::new()),
+        })
+    }
+}
+
+impl FromCaller {
+    /// Reads a frame.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Protocol`] for an unknown number or a head of another shape.
+    pub fn decode(frame: Frame) -> Result<Self> {
+        let mut head = Elements::of(&frame.head)?;
+        Ok(match head.next::<u32>()? {
+            161 => {
+                let (version, pid, generation, rank) = (head.next()?, head.next()?, head.next()?, head.next()?);
+                let received = if version == PROTOCOL_VERSION { head.next()? } else { 0 };
+                Self::Hello(CallerHello { version, pid, generation, rank, received })
+            }
+            162 => {
+                let (n, call, frame_of) = (head.next()?, head.next()?, head.frame()?);
+                let options = head.next::<Option<WireOptions>>()?.unwrap_or_default().try_into()?;
+                Self::Submit { n, call, frame: frame_of, options, body: frame.body }
+            }
+            163 => Self::Wait { n: head.next()?, frame: head.frame()? },
+            164 => Self::Waited { n: head.next()? },
+            165 => Self::Helped { n: head.next()?, help: head.next()?, micros: head.next()?, value: frame.body },
+            166 => {
+                let (n, help, micros) = (head.next()?, head.next()?, head.next()?);
+                Self::HelpFailed { n, help, micros, failure: Failure::decode(&frame.body)? }
+            }
+            167 => Self::Refuse { n: head.next()?, help: head.next()? },
+            168 => Self::Drop { n: head.next()?, call: head.next()? },
+            169 => Self::Ack { received: head.next()? },
+            ERROR => return Err(refused_by_worker(&mut head)?),
+            other => return Err(unknown("worker", other)),
+        })
+    }
+
+    /// Its number. None for what is not numbered.
+    pub fn number(&self) -> Option<u64> {
+        match self {
+            Self::Hello(_) | Self::Ack { .. } => None,
+            Self::Submit { n, .. }
+            | Self::Wait { n, .. }
+            | Self::Waited { n }
+            | Self::Helped { n, .. }
+            | Self::HelpFailed { n, .. }
+            | Self::Refuse { n, .. }
+            | Self::Drop { n, .. } => Some(*n),
+        }
+    }
+
+    fn body_length(&self) -> usize {
+        match self {
+            Self::Submit { body, .. } => body.len(),
+            Self::Helped { value, .. } => value.len(),
+            _ => 0,
+        }
+    }
+}
+
+impl Elements<'_> {
+    fn frame(&mut self) -> Result<CallFrame> {
+        Ok(CallFrame { run: self.next()?, help: self.next()? })
+    }
+}
+
+/// The options of a call as its worker sends them.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct WireOptions {
+    crash: Option<u32>,
+    out_of_memory: Option<u32>,
+    node_lost: Option<u32>,
+    preempted: Option<u32>,
+    timeout: Option<f64>,
+}
+
+impl TryFrom<WireOptions> for CallOptions {
+    type Error = Error;
+
+    fn try_from(wire: WireOptions) -> Result<Self> {
+        let said = [
+            (Cause::Crash, wire.crash),
+            (Cause::OutOfMemory, wire.out_of_memory),
+            (Cause::NodeLost, wire.node_lost),
+            (Cause::Preempted, wire.preempted),
+        ];
+        let said = said.into_iter().filter_map(|(cause, count)| Some((cause, count?)));
+        let retry = said.fold(RetryPolicy::for_calls(), |retry, (cause, count)| retry.on(cause, count));
+        let timeout = match wire.timeout {
+            None => None,
+            Some(seconds) if seconds >= 0.0 => {
+                Some(Duration::try_from_secs_f64(seconds).unwrap_or(Limits::LONGEST).min(Limits::LONGEST))
+            }
+            Some(seconds) => return Err(unreadable(&format!("a timeout of {seconds} seconds"))),
+        };
+        Ok(Self { retry, timeout })
+    }
+}
+
+impl CallsSession {
+    /// Numbers a message and keeps it; gives what to send.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Protocol`] when it cannot be encoded. It takes no number then.
+    pub(crate) fn push(&mut self, message: ToCaller) -> Result<Outgoing> {
+        let encoded = message.encode(self.sent + 1)?;
+        self.sent += 1;
+        self.kept.push_back((self.sent, encoded.clone()));
+        Ok(encoded)
+    }
+
+    /// A connection is there, and the worker has received up to this number: gives what to send again, in order.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Protocol`] when the worker claims to have received what was not sent.
+    pub(crate) fn on_connected(&mut self, received: u64) -> Result<Vec<Outgoing>> {
+        self.on_ack(received)?;
+        Ok(self.kept.iter().map(|(_, outgoing)| outgoing.clone()).collect())
+    }
+
+    /// The worker has received up to this number.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Protocol`] when it was not sent so much.
+    pub(crate) fn on_ack(&mut self, received: u64) -> Result<()> {
+        if received > self.sent {
+            let what = format!("the worker says it has {received} messages of its calls, and got {}", self.sent);
+            return Err(Error::new(ErrorKind::Protocol, what));
+        }
+        while self.kept.front().is_some_and(|(n, _)| *n <= received) {
+            self.kept.pop_front();
+        }
+        Ok(())
+    }
+
+    /// Whether a message is the next one. One that has come before is not.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Protocol`] when messages before it are missing.
+    pub(crate) fn accept(&mut self, message: &FromCaller) -> Result<bool> {
+        let Some(n) = message.number() else { return Ok(true) };
+        if n <= self.received {
+            return Ok(false);
+        }
+        if n > self.received + 1 {
+            let what = format!("the worker sent message {n} of its calls after message {}", self.received);
+            return Err(Error::new(ErrorKind::Protocol, what));
+        }
+        self.received = n;
+        self.unacknowledged_bytes += message.body_length();
+        Ok(true)
+    }
+
+    /// The number to acknowledge now, if it is time to.
+    pub(crate) fn due(&mut self) -> Option<u64> {
+        let due = self.received - self.acknowledged >= ACK_MESSAGES || self.unacknowledged_bytes >= ACK_BYTES;
+        due.then(|| self.acknowledge())
+    }
+
+    /// Acknowledges all that was received; gives the number to send.
+    pub(crate) fn acknowledge(&mut self) -> u64 {
+        self.acknowledged = self.received;
+        self.unacknowledged_bytes = 0;
+        self.received
+    }
+}
+
+/// Messages, and bytes of bodies, after which an acknowledgement is due.
+const ACK_MESSAGES: u64 = 64;
+const ACK_BYTES: usize = 256 << 10;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn message(n: u64) -> FromCaller {
+        FromCaller::Refuse { n, help: 1 }
+    }
+
+    fn numbers(sent: &[Outgoing]) -> Vec<u64> {
+        sent.iter().map(|(head, _)| rmp_serde::from_slice::<(u32, u64, u64)>(head).unwrap().1).collect()
+    }
+
+    #[test]
+    fn what_is_not_acknowledged_is_sent_again_in_order() {
+        let mut session = CallsSession::default();
+        (1..=5).for_each(|help| drop(session.push(ToCaller::CancelHelp { help }).unwrap()));
+        session.on_ack(2).unwrap();
+        assert_eq!(numbers(&session.on_connected(3).unwrap()), [4, 5]);
+        assert_eq!(numbers(&session.on_connected(3).unwrap()), [4, 5]);
+        assert_eq!(session.on_ack(6).unwrap_err().kind(), ErrorKind::Protocol);
+    }
+
+    #[test]
+    fn a_message_counts_once_and_none_is_skipped() {
+        let mut session = CallsSession::default();
+        assert!(session.accept(&message(1)).unwrap());
+        assert!(!session.accept(&message(1)).unwrap());
+        assert_eq!(session.accept(&message(3)).unwrap_err().kind(), ErrorKind::Protocol);
+        assert!(session.accept(&message(2)).unwrap());
+    }
+
+    #[test]
+    fn an_acknowledgement_is_due_by_number_and_by_bytes() {
+        let mut session = CallsSession::default();
+        for n in 1..ACK_MESSAGES {
+            session.accept(&message(n)).unwrap();
+            assert_eq!(session.due(), None);
+        }
+        session.accept(&message(ACK_MESSAGES)).unwrap();
+        assert_eq!((session.due(), session.due()), (Some(ACK_MESSAGES), None));
+        let value = vec![0; ACK_BYTES].into();
+        session.accept(&FromCaller::Helped { n: ACK_MESSAGES + 1, help: 1, micros: 1, value }).unwrap();
+        assert_eq!(session.due(), Some(ACK_MESSAGES + 1));
+    }
+
+    #[test]
+    fn options_have_defaults_and_a_timeout_is_a_duration() {
+        let read = |options: serde_json::Value| {
+            let head = rmp_serde::to_vec(&(162, 1, 1, 7, 0, options)).unwrap();
+            FromCaller::decode(Frame { head: head.into(), body: Bytes::new() })
+        };
+        let Ok(FromCaller::Submit { options, frame, .. }) = read(serde_json::Value::Null) else { panic!("a call") };
+        assert_eq!((options.timeout, frame), (None, CallFrame { run: 7, help: 0 }));
+        let Ok(FromCaller::Submit { options, .. }) = read(serde_json::json!({"timeout": 1.5, "crash": 0})) else {
+            panic!("a call")
+        };
+        assert_eq!(options.timeout, Some(Duration::from_millis(1500)));
+        // More than a duration holds, and one that a sum of times would not.
+        for seconds in [1e300, 1e15] {
+            let Ok(FromCaller::Submit { options, .. }) = read(serde_json::json!({"timeout": seconds})) else {
+                panic!("a call")
+            };
+            assert_eq!(options.timeout, Some(Limits::LONGEST));
+        }
+        assert_eq!(read(serde_json::json!({"timeout": -1.0})).unwrap_err().kind(), ErrorKind::Protocol);
+    }
+}

@@ -1,0 +1,148 @@
+//! `sky.report`, with real Python: what a payload reports reaches its caller while it runs, each report once.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use tokio::time::sleep;
+
+use crate::common::scene::Folder;
+use crate::common::{pool, soon};
+use skyward::event::{EventItem, PoolEvent};
+use skyward::payload::{Output, Payload, PendingCompute, RetryPolicy};
+use skyward::plugin::plugin;
+use skyward::pool::ComputePool as _;
+
+const SOURCE: &str = include_str!("../payloads/reports.py");
+
+#[derive(Debug, Deserialize, PartialEq)]
+struct Epoch {
+    rank: i64,
+    epoch: u32,
+}
+
+fn reporting<T: Output>(
+    entry: &'static str,
+    name: &'static str,
+    value: impl Serialize + Send + Sync + 'static,
+) -> PendingCompute<T> {
+    Payload::python("reports.py", SOURCE, entry).arg(name, value).into()
+}
+
+#[tokio::test]
+async fn the_reports_of_all_ranks_reach_one_stream_in_order_and_it_ends_with_the_call() {
+    pool(2)
+        .workers_per_node(2)
+        .scope(async |pool| {
+            let (call, mut reports) = reporting::<u32>("epochs", "count", 1000).reports::<Epoch>();
+            let read = async {
+                let mut epochs = [0; 4];
+                while let Some(report) = reports.next().await {
+                    let report = report?;
+                    let rank = report.rank.0 as usize;
+                    assert_eq!(report.value, Epoch { rank: rank as i64, epoch: epochs[rank] });
+                    assert_eq!((report.node.0, report.attempt.0), (report.rank.0 / 2, 1));
+                    epochs[rank] += 1;
+                }
+                Ok(epochs)
+            };
+            let both = async { tokio::try_join!(call.broadcast(pool), read) };
+            let (returned, epochs) = soon("the reports of a broadcast", both).await?;
+            assert_eq!((returned, epochs), (vec![1000; 4], [1000; 4]));
+            Ok(())
+        })
+        .await
+        .unwrap();
+}
+
+#[tokio::test]
+async fn what_calls_within_a_call_report_reaches_the_caller_in_rust() {
+    pool(1)
+        .workers_per_node(2)
+        .scope(async |pool| {
+            let (call, mut reports) = reporting::<u32>("nested", "count", 20).reports::<Epoch>();
+            assert_eq!(soon("the calls", call.run(pool)).await?, 190);
+            let mut numbers = Vec::new();
+            while let Some(report) = soon("a report", reports.next()).await {
+                numbers.push(report?.value.epoch);
+            }
+            numbers.sort_unstable();
+            assert_eq!(numbers, (0..20).collect::<Vec<_>>());
+            Ok(())
+        })
+        .await
+        .unwrap();
+}
+
+#[tokio::test]
+async fn a_try_that_is_lost_has_reported_and_the_next_one_reports_anew() {
+    let folder = Folder::new();
+    pool(1)
+        .scope(async |pool| {
+            let call = reporting::<String>("dies_once", "marker", folder.gate("died"));
+            let (call, mut reports) = call.retry(RetryPolicy::default().crash(1)).reports::<String>();
+            assert_eq!(soon("the call", call.run(pool)).await?, "end");
+            let mut told = Vec::new();
+            while let Some(report) = soon("a report", reports.next()).await {
+                let report = report?;
+                told.push((report.attempt.0, report.value));
+            }
+            assert_eq!(told, [(1, "began".to_owned()), (2, "began".to_owned()), (2, "went on".to_owned())]);
+            Ok(())
+        })
+        .await
+        .unwrap();
+}
+
+#[tokio::test]
+async fn a_payload_waits_for_whoever_reads_its_reports_and_goes_on_when_nobody_does() {
+    for reads in [true, false] {
+        pool(1)
+            .scope(async |pool| {
+                // 96 MiB: more than may be unread or on its way.
+                let call = Payload::python("reports.py", SOURCE, "flood").arg("count", 96).arg("size", 1 << 20);
+                let (call, mut reports) = PendingCompute::<f64>::from(call).reports::<serde::de::IgnoredAny>();
+                let late = async {
+                    sleep(Duration::from_secs(2)).await;
+                    let mut count = 0;
+                    while reads && reports.next().await.transpose()?.is_some() {
+                        count += 1;
+                    }
+                    drop(reports);
+                    Ok(count)
+                };
+                let both = async { tokio::try_join!(call.run(pool), late) };
+                let (took, count) = soon("a flood of reports", both).await?;
+                assert!(took > 1.0, "the payload did not wait: {took} s");
+                assert_eq!(count, if reads { 96 } else { 0 });
+                Ok(())
+            })
+            .await
+            .unwrap();
+    }
+}
+
+#[tokio::test]
+async fn reports_are_events_of_the_pool_those_of_hooks_too() {
+    let around =
+        "import skyward as sky\n\n\ndef around_task(config):\n    sky.report({'rank': -2, 'epoch': 7})\n    yield\n";
+    pool(1)
+        .plugin(plugin("reporter").around_task(around))
+        .scope(async |pool| {
+            let mut events = pool.events();
+            let task = reporting::<u32>("epochs", "count", 2).run(pool);
+            assert_eq!(soon("the call", task).await?, 2);
+            let mut epochs = Vec::new();
+            while epochs.len() < 3 {
+                if let Some(EventItem::Event(event)) = soon("a report", events.next()).await
+                    && let PoolEvent::Report(report) = &*event
+                {
+                    assert!(report.task.is_some());
+                    epochs.push(report.decode::<Epoch>()?.value.epoch);
+                }
+            }
+            assert_eq!(epochs, [7, 0, 1]);
+            Ok(())
+        })
+        .await
+        .unwrap();
+}
