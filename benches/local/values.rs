@@ -1,4 +1,4 @@
-//! 64 MiB there and back, in GiB per second, counted both ways.
+//! 64 MiB there and back, in GiB per second, counted both ways; and the time in which a worker has its part of ten million rows.
 
 use skyward::payload::Tensor;
 use skyward::prelude::*;
@@ -13,6 +13,24 @@ fn same_array(data: Tensor) -> Tensor {
     "return data"
 }
 
+/// Seconds for the part of a random order.
+#[skyward::compute]
+fn shuffled(rows: u32, seed: u32) -> f64 {
+    "
+    import time
+
+    import numpy as np
+    import skyward as sky
+
+    data = np.arange(rows)
+    began = time.perf_counter()
+    part = sky.shard(data, shuffle=True, seed=seed)
+    took = time.perf_counter() - began
+    assert len(part) == rows // sky.instance_info().total_workers
+    return took
+    "
+}
+
 pub(crate) async fn measure(table: &mut Table) -> skyward::Result<()> {
     let times = table.times(30).max(5);
     if table.wants("bytes_64mib_gib_s") {
@@ -20,9 +38,10 @@ pub(crate) async fn measure(table: &mut Table) -> skyward::Result<()> {
         table.row("bytes_64mib_gib_s", async { Ok(there_and_back(&pool, times).await? / GIB) }).await?;
         pool.shutdown(SHUTDOWN).await?;
     }
-    if table.wants("numpy_64mib_gib_s") {
+    if table.wants("numpy_64mib_gib_s") || table.wants("shard_shuffle_10m_s") {
         let pool = two_workers().image(numpy()).start().await?;
         table.row("numpy_64mib_gib_s", array(&pool, times)).await?;
+        table.row("shard_shuffle_10m_s", shuffle(&pool, times.min(5))).await?;
         pool.shutdown(SHUTDOWN).await?;
     }
     Ok(())
@@ -38,4 +57,14 @@ async fn array(pool: &Pool, times: usize) -> skyward::Result<f64> {
         best = best.min(took.as_secs_f64());
     }
     Ok(2.0 * SIZE as f64 / best / GIB)
+}
+
+/// The median of what one of two workers takes alone.
+async fn shuffle(pool: &Pool, times: usize) -> skyward::Result<f64> {
+    let mut took = Vec::new();
+    for seed in (0..).take(times) {
+        took.push(shuffled(10_000_000, seed).run(pool).await?);
+    }
+    took.sort_by(f64::total_cmp);
+    Ok(took[took.len() / 2])
 }
