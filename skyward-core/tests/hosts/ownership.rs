@@ -11,7 +11,7 @@ use skyward_core::provider::{Host, Hosts, Provider};
 use skyward_core::remote::ssh::{HostKeys, Key};
 use skyward_core::spec::{Budget, Limits, Nodes};
 
-use crate::scene::{LONG, One, Process, Scene, batch, lives};
+use crate::scene::{LONG, One, Process, Scene, batch, lives, tear_down};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn reap_ends_what_a_killed_client_left_long_before_its_lease() {
@@ -35,7 +35,7 @@ async fn reap_ends_what_a_killed_client_left_long_before_its_lease() {
     for node in 0..2 {
         hosts.launch_one(&batch(&next, node, LONG)).await.unwrap();
     }
-    hosts.teardown(&next).await.unwrap();
+    tear_down(&hosts, &next).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -58,7 +58,7 @@ async fn hosts_of_a_killed_client_are_free_at_the_end_of_its_budget_however_long
     for node in 0..2 {
         hosts.launch_one(&batch(&next, node, LONG)).await.unwrap();
     }
-    hosts.teardown(&next).await.unwrap();
+    tear_down(&hosts, &next).await;
 }
 
 /// This program in a role, as a user with a ledger of its own.

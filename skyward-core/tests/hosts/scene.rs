@@ -4,7 +4,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use skyward_core::error::Result;
+use skyward_core::error::{ErrorStatus, Result};
 use skyward_core::ids::{Attempt, LaunchId, MachineId, MachineNumber, PoolId};
 use skyward_core::provider::{
     Host, Hosts, LaunchBatch, LaunchRequest, Machine, MachineReport, MachineState, Offer, Place, Provider,
@@ -153,6 +153,18 @@ impl<P: Provider> One for P {
 
     async fn end(&self, machine: &MachineId) -> Result<()> {
         self.terminate(std::slice::from_ref(machine)).await.remove(0)
+    }
+}
+
+/// Ends a pool as its owner does, who tries again what fails for a moment: a host that is busy may not answer in time.
+pub(crate) async fn tear_down(hosts: &Hosts, pool: &PoolId) {
+    let end = Instant::now() + Duration::from_secs(60);
+    while let Err(error) = hosts.teardown(pool).await {
+        let processes =
+            std::process::Command::new("ps").args(["-eo", "pid,ppid,pgid,stat,wchan:24,etimes,args"]).output();
+        let processes = processes.map(|output| String::from_utf8_lossy(&output.stdout).into_owned());
+        println!("{error}\n{}", processes.unwrap_or_default());
+        assert!(error.status() == ErrorStatus::Temporary && Instant::now() < end, "{error}");
     }
 }
 
