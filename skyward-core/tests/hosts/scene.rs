@@ -244,4 +244,4 @@ pub(crate) fn kill(signal: &str, pid: u32) {
 /// A lease that no test sees the end of.
 pub(crate) const LONG: Duration = Duration::from_secs(3600);
 /// A lease that ends while a test waits.
-pub(crate) const SHORT: Duration = Duration::from_millis(800);
+pub(crate) const SHORT: Duration = Duration::from_secs(3);
