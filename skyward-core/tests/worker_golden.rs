@@ -94,6 +94,13 @@ fn encode(golden: &Golden, body: Bytes) -> (Vec<u8>, Bytes) {
         }
         132 => ToCaller::CancelHelp { help: number(2) }.encode(number(1)),
         133 => ToCaller::ack(number(1)),
+        134 => {
+            let digest = head[3].as_str().unwrap().to_owned();
+            let (read, offset, length) = (number(2), number(4), number(5));
+            ToCaller::Read { read, digest, offset, length }.encode(number(1))
+        }
+        135 => ToCaller::Fetched { fetch: number(2), body }.encode(number(1)),
+        136 => ToCaller::NotFetched { fetch: number(2) }.encode(number(1)),
         68 => ToWorker::Ack { sequence: number(1) }.encode(),
         69 => ToWorker::Credit(Awaited { run: number(1), granted: number(2), arrived: number(3) }).encode(),
         70 => ToWorker::Cancel { run: number(1) }.encode(),
@@ -177,6 +184,15 @@ fn check_calls(golden: &Golden, frame: Frame) {
         }
         FromCaller::Refuse { n, help } => assert_eq!((n, help), (number(1), number(2))),
         FromCaller::Drop { n, call } => assert_eq!((n, call), (number(1), number(2))),
+        FromCaller::Fetch { n, fetch, rank, digest, offset, length } => {
+            assert_eq!((n, fetch, u64::from(rank)), (number(1), number(2), number(3)));
+            assert_eq!((digest.as_str(), offset, length), (golden.head[4].as_str().unwrap(), number(5), number(6)));
+        }
+        FromCaller::Piece { n, read, body } => {
+            assert_eq!((n, read), (number(1), number(2)));
+            assert_eq!(body, frame.body);
+        }
+        FromCaller::Missing { n, read } => assert_eq!((n, read), (number(1), number(2))),
         FromCaller::Ack { received } => assert_eq!(received, number(1)),
     }
 }

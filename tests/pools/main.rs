@@ -20,6 +20,7 @@ mod reconnect;
 mod recovery;
 mod rehearsal;
 mod reports;
+mod stored;
 #[allow(dead_code, reason = "a rehearsal is asked for its pool alone")]
 #[path = "../common/traces.rs"]
 mod traces;

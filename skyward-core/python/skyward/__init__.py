@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from . import integrations
-    from ._calls.errors import CallError, RemoteError, WorkerLost
+    from ._calls.errors import CallError, RemoteError, StoreFull, WorkerLost
     from ._calls.future import Future, as_completed, wait
     from ._calls.options import Retry, map, options, submit
+    from ._calls.refs import Ref, put
     from ._cluster import Accelerator, InstanceInfo, Network, Peer, instance_info
     from ._notices import notice, on_notice
     from ._output import compute, function, redirect_output, silent, stderr, stdout
@@ -31,8 +32,10 @@ __all__ = [
     "Network",
     "Peer",
     "PlanError",
+    "Ref",
     "RemoteError",
     "Retry",
+    "StoreFull",
     "WorkerLost",
     "as_completed",
     "compute",
@@ -45,6 +48,7 @@ __all__ = [
     "on_notice",
     "options",
     "progress",
+    "put",
     "redirect_output",
     "report",
     "same_plan",
@@ -81,11 +85,14 @@ _HOMES = {
     "CallError": "_calls.errors",
     "Future": "_calls.future",
     "RemoteError": "_calls.errors",
+    "Ref": "_calls.refs",
     "Retry": "_calls.options",
+    "StoreFull": "_calls.errors",
     "WorkerLost": "_calls.errors",
     "as_completed": "_calls.future",
     "map": "_calls.options",
     "options": "_calls.options",
+    "put": "_calls.refs",
     "submit": "_calls.options",
     "wait": "_calls.future",
 }

@@ -15,6 +15,8 @@ MAX_HEAD: Final = 1 << 20
 MAX_FRAME: Final = 1 << 30
 SLOTS: Final = 256
 """Payloads that a worker keeps."""
+LARGEST_PIECE: Final = 2 << 20
+"""Bytes of one part of a file of a node's store, at most."""
 DEEPEST: Final = 64
 """Callers above a call, at most."""
 HEADER: Final = struct.Struct("<II")
@@ -72,6 +74,9 @@ OUTCOME: Final = 130
 HELP: Final = 131
 CANCEL_HELP: Final = 132
 CALLS_ACK: Final = 133
+READ: Final = 134
+FETCHED: Final = 135
+NOT_FETCHED: Final = 136
 
 # Worker to client, over the connection of its calls.
 CALLS_HELLO: Final = 161
@@ -83,6 +88,9 @@ HELP_FAILED: Final = 166
 REFUSE: Final = 167
 DROP: Final = 168
 WORKER_CALLS_ACK: Final = 169
+FETCH: Final = 170
+PIECE: Final = 171
+MISSING: Final = 172
 
 CALLS_ASKED: Final = 1 << 31
 """What a worker adds to the index that it writes into the pipe `wake`, when it has calls for the client."""

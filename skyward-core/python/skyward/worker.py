@@ -35,6 +35,7 @@ from ._values import Buffer
 
 if TYPE_CHECKING:
     from ._calls.hub import Hub
+    from ._calls.store import Store
 
 EXIT_HOOK: Final = 3
 """Exit code of a worker whose hook raised while it was left."""
@@ -58,6 +59,8 @@ class Worker:
 
     hub: Hub | None = None
     """The calls of this process, from the first on."""
+    store: Store | None = None
+    """The node's store, from the first large array on."""
 
     def __init__(self, spec: dict[str, Any], listener: socket.socket) -> None:
         cluster = spec["cluster"]
@@ -82,6 +85,9 @@ class Worker:
         """Whether the hooks around the app are entered or left: no run is busy, and they may report."""
         self.calls: str | None = spec.get("calls")
         """Where the client connects once a payload submits calls."""
+        self.store_folder: str | None = spec.get("store")
+        """Where this node keeps large arrays of calls."""
+        self.store_bytes: int = spec.get("store_bytes") or 1 << 34
         notices.main, notices.look = get_ident(), self.look_for_notice
         self._handlers = (self.on_interrupt, self.on_terminate, self.on_attend)
         signals = (signal.SIGINT, signal.SIGTERM, signal.SIGURG)

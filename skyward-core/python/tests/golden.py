@@ -55,9 +55,11 @@ _SPEC = {
     ],
     "max_frame": 1 << 30,
     "retain_bytes": 1 << 28,
+    "store_bytes": 1 << 34,
 }
 _TRACE = ["00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", "vendor=1"]
 _CALL = b"\x80\x05a call"
+_DIGEST = "0123456789abcdef" * 4
 """What stands for a pickled call, and for an answer: only workers look into them."""
 _ANSWER = b"\x00\x80\x05K\x01."
 _OPTIONS = {"crash": 0, "out_of_memory": 1, "node_lost": 2, "preempted": 5, "timeout": 2.5}
@@ -145,6 +147,9 @@ def frames() -> list[dict[str, Any]]:
         ("help", "client_to_calls", [_wire.HELP, 3, 5, 1 << 40, 4, 2, False], _CALL),
         ("help_aside", "client_to_calls", [_wire.HELP, 4, 6, 1 << 40, 0, 64, True], _CALL),
         ("cancel_help", "client_to_calls", [_wire.CANCEL_HELP, 5, 6], b""),
+        ("read", "client_to_calls", [_wire.READ, 6, 3, _DIGEST, 1 << 40, 2 << 20], b""),
+        ("fetched", "client_to_calls", [_wire.FETCHED, 7, 4], b"a part"),
+        ("not_fetched", "client_to_calls", [_wire.NOT_FETCHED, 8, 4], b""),
         ("ack", "client_to_calls", [_wire.CALLS_ACK, 300], b""),
         ("hello", "calls_to_client", [_wire.CALLS_HELLO, 2, 4243, 1, 0, 300], b""),
         ("submit", "calls_to_client", [_wire.SUBMIT, 1, 7, 1 << 40, 0, None], _CALL),
@@ -155,6 +160,9 @@ def frames() -> list[dict[str, Any]]:
         ("help_failed", "calls_to_client", [_wire.HELP_FAILED, 6, 6, 250], _packed(_FAILURE)),
         ("refuse", "calls_to_client", [_wire.REFUSE, 7, 9], b""),
         ("drop", "calls_to_client", [_wire.DROP, 8, 8], b""),
+        ("fetch", "calls_to_client", [_wire.FETCH, 9, 4, 3, _DIGEST, 1 << 40, 2 << 20], b""),
+        ("piece", "calls_to_client", [_wire.PIECE, 10, 3], b"a part"),
+        ("missing", "calls_to_client", [_wire.MISSING, 11, 3], b""),
         ("ack", "calls_to_client", [_wire.WORKER_CALLS_ACK, 70_000], b""),
     ]
     for name, value in values.items():

@@ -34,6 +34,6 @@ def test_a_frame_is_read_back(golden: dict[str, Any]) -> None:
 def test_every_message_is_there() -> None:
     # `Adopt` comes with descriptors.
     to_worker = {*range(65, 74)} - {_wire.ADOPT}
-    of_calls = {*range(129, 134), *range(161, 170)}
+    of_calls = {*range(129, 137), *range(161, 173)}
     numbers = {*range(1, 11), *range(33, 48), *to_worker, *range(97, 102), *of_calls}
     assert {golden["head"][0] for golden in FRAMES} == numbers

@@ -3,6 +3,7 @@
 //! Each call is a task with a parent. The scheduler says where it runs: on a free worker, or within a caller that waits.
 
 mod connection;
+mod pieces;
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -23,6 +24,7 @@ use crate::worker::calls::{CallFrame, CallOptions, CallsSession, FromCaller, ToC
 use crate::worker::codec::Frame;
 use crate::worker::link::Sender;
 pub(super) use connection::reach_caller;
+use pieces::Reads;
 
 /// The calls that one worker process makes and helps with.
 pub(crate) struct Calls {
@@ -42,6 +44,8 @@ pub(crate) struct Calls {
     help: u64,
     /// Calls that it made and that have no outcome, by its numbers.
     made: BTreeMap<u64, TaskId>,
+    /// Parts of files of its node's store that others wait for.
+    reads: Reads,
 }
 
 /// Who waits for the outcome of a call.
@@ -136,6 +140,11 @@ impl Shared {
                     state.scheduler.cancel(now, id);
                 }
             }
+            FromCaller::Fetch { fetch, rank: source, digest, offset, length, .. } => {
+                state.fetch(generation, (rank, fetch), Rank(source), (digest, offset, length), after);
+            }
+            FromCaller::Piece { read, body, .. } => state.on_read(generation, rank, read, Some(body), after),
+            FromCaller::Missing { read, .. } => state.on_read(generation, rank, read, None, after),
             FromCaller::Ack { received } => {
                 if let Some(calls) = state.calls_of(rank, generation) {
                     calls.session.on_ack(received)?;
@@ -282,6 +291,7 @@ impl Calls {
             helps: BTreeMap::new(),
             help: 0,
             made: BTreeMap::new(),
+            reads: Reads::default(),
         }
     }
 

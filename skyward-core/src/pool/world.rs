@@ -278,6 +278,7 @@ impl World {
             hooks: self.hooks(cluster),
             max_frame: shared.limits.max_frame,
             retain_bytes: RETAIN_BYTES,
+            store_bytes: shared.limits.store_bytes,
             cluster: Cluster {
                 node: node.index.0,
                 total_nodes: total,

@@ -67,6 +67,10 @@ pub struct Limits {
     /// They do not count for [`max_queued`](Self::max_queued): a task that waited there for room would
     /// wait for itself. At least 1.
     pub max_calls: usize,
+    /// Bytes of large arrays of calls that the store of a node keeps as files. Those that no call
+    /// uses are removed for new ones, the one that was used longest ago first; where none is left to
+    /// remove, arrays travel with their calls. At least 1 MiB.
+    pub store_bytes: u64,
 }
 
 impl Default for Limits {
@@ -87,6 +91,7 @@ impl Default for Limits {
             max_frame: 1 << 30,
             max_queued: 10_000,
             max_calls: 100_000,
+            store_bytes: 16 << 30,
         }
     }
 }
@@ -131,6 +136,8 @@ impl Limits {
             "a task waits in the queue before it runs; `usize::MAX` for no bound",
         )?;
         at_least("max_calls", self.max_calls, 1, "a task that makes none needs no bound; `usize::MAX` for no bound")?;
+        let store = "a store of this size holds no array";
+        at_least("store_bytes", self.store_bytes, 1 << 20, store)?;
         at_least("max_frame", Bytes(self.max_frame), Bytes(1 << 20), "it also bounds what workers are started with")
     }
 
@@ -152,6 +159,7 @@ impl Limits {
             max_frame,
             max_queued,
             max_calls,
+            store_bytes,
         } = self;
         Self {
             start: start.min(Self::LONGEST),
@@ -169,6 +177,7 @@ impl Limits {
             max_frame: max_frame.min(u32::MAX as usize),
             max_queued,
             max_calls,
+            store_bytes: store_bytes.min(i64::MAX as u64),
         }
     }
 }

@@ -27,6 +27,12 @@ pub enum ToCaller {
     Help { help: u64, within: CallFrame, depth: u32, aside: bool, body: Bytes },
     /// Nobody waits for a helped call any more.
     CancelHelp { help: u64 },
+    /// A worker of another node needs a part of a file that this worker has put into the store of its node.
+    Read { read: u64, digest: String, offset: u64, length: u64 },
+    /// That part, for the worker that has asked for it.
+    Fetched { fetch: u64, body: Bytes },
+    /// The file is not there any more.
+    NotFetched { fetch: u64 },
 }
 
 /// From a worker, over its calls connection.
@@ -34,14 +40,63 @@ pub enum ToCaller {
 #[allow(missing_docs, reason = "docs/protocol.md names the fields")]
 pub enum FromCaller {
     Hello(CallerHello),
-    Submit { n: u64, call: u64, frame: CallFrame, options: CallOptions, body: Bytes },
-    Wait { n: u64, frame: CallFrame },
-    Waited { n: u64 },
-    Helped { n: u64, help: u64, micros: u64, value: Bytes },
-    HelpFailed { n: u64, help: u64, micros: u64, failure: Failure },
-    Refuse { n: u64, help: u64 },
-    Drop { n: u64, call: u64 },
-    Ack { received: u64 },
+    Submit {
+        n: u64,
+        call: u64,
+        frame: CallFrame,
+        options: CallOptions,
+        body: Bytes,
+    },
+    Wait {
+        n: u64,
+        frame: CallFrame,
+    },
+    Waited {
+        n: u64,
+    },
+    Helped {
+        n: u64,
+        help: u64,
+        micros: u64,
+        value: Bytes,
+    },
+    HelpFailed {
+        n: u64,
+        help: u64,
+        micros: u64,
+        failure: Failure,
+    },
+    Refuse {
+        n: u64,
+        help: u64,
+    },
+    Drop {
+        n: u64,
+        call: u64,
+    },
+    /// Asks for a part of a file that the worker with this rank has put into the store of its node.
+    Fetch {
+        n: u64,
+        fetch: u64,
+        rank: u32,
+        digest: String,
+        offset: u64,
+        length: u64,
+    },
+    /// Answers a `Read`.
+    Piece {
+        n: u64,
+        read: u64,
+        body: Bytes,
+    },
+    /// Answers a `Read` of a file that is not there any more.
+    Missing {
+        n: u64,
+        read: u64,
+    },
+    Ack {
+        received: u64,
+    },
 }
 
 /// The first message of a worker on its calls connection.
@@ -121,6 +176,11 @@ impl ToCaller {
                 (pack(&(131, n, help, within.run, within.help, depth, aside))?, body)
             }
             Self::CancelHelp { help } => (pack(&(132, n, help))?, Bytes::new()),
+            Self::Read { read, digest, offset, length } => {
+                (pack(&(134, n, read, digest, offset, length))?, Bytes::new())
+            }
+            Self::Fetched { fetch, body } => (pack(&(135, n, fetch))?, body),
+            Self::NotFetched { fetch } => (pack(&(136, n, fetch))?, Bytes::new()),
         })
     }
 }
@@ -154,6 +214,12 @@ impl FromCaller {
             167 => Self::Refuse { n: head.next()?, help: head.next()? },
             168 => Self::Drop { n: head.next()?, call: head.next()? },
             169 => Self::Ack { received: head.next()? },
+            170 => {
+                let (n, fetch, rank) = (head.next()?, head.next()?, head.next()?);
+                Self::Fetch { n, fetch, rank, digest: head.next()?, offset: head.next()?, length: head.next()? }
+            }
+            171 => Self::Piece { n: head.next()?, read: head.next()?, body: frame.body },
+            172 => Self::Missing { n: head.next()?, read: head.next()? },
             ERROR => return Err(refused_by_worker(&mut head)?),
             other => return Err(unknown("worker", other)),
         })
@@ -169,7 +235,10 @@ impl FromCaller {
             | Self::Helped { n, .. }
             | Self::HelpFailed { n, .. }
             | Self::Refuse { n, .. }
-            | Self::Drop { n, .. } => Some(*n),
+            | Self::Drop { n, .. }
+            | Self::Fetch { n, .. }
+            | Self::Piece { n, .. }
+            | Self::Missing { n, .. } => Some(*n),
         }
     }
 
@@ -177,6 +246,7 @@ impl FromCaller {
         match self {
             Self::Submit { body, .. } => body.len(),
             Self::Helped { value, .. } => value.len(),
+            Self::Piece { body, .. } => body.len(),
             _ => 0,
         }
     }

@@ -301,6 +301,8 @@ pub struct StartSpec {
     pub max_frame: usize,
     /// How many bytes of unacknowledged results a worker keeps.
     pub retain_bytes: usize,
+    /// How many bytes of large arrays the store of the node keeps.
+    pub store_bytes: u64,
     /// The cluster as the workers see it. It comes last, and the peers last in it.
     pub cluster: Cluster,
 }
@@ -669,6 +671,7 @@ mod tests {
             hooks: Vec::new(),
             max_frame: 1,
             retain_bytes: 1,
+            store_bytes: 1,
             cluster,
         };
         let peers = Peers::new(&peers).unwrap();

@@ -41,6 +41,7 @@ class Worker:
         self.calls_path = f"{folder}/g{generation}w{index}.calls"
         """Where the worker listens for a second connection, once its payload submits calls."""
         self.has_calls = False
+        self._store_path = f"{folder}/store"
         logs = f"{folder}/g{generation}"
         self.logs = (f"{logs}/w{index}.out", f"{logs}/w{index}.err")
         self.stacks_path = f"{logs}/w{index}.stacks"
@@ -81,6 +82,7 @@ class Worker:
             "account": self.account.path,
             "wake": self.wake_path,
             "calls": self.calls_path,
+            "store": self._store_path,
         }
         stdin = _spool(
             _wire.frame([_wire.START, self.generation, [self.index]], _encode({**whole, **files, "cluster": cluster}))

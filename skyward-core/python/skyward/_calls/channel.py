@@ -73,9 +73,10 @@ class Channel:
         self._handle = handle
         self._on_nudge = on_nudge
         self._sent = 0
-        self._kept: deque[tuple[int, list[Buffer]]] = deque()
+        self._kept: deque[tuple[int, list[Buffer], int]] = deque()
+        """What has been sent, and has not arrived as far as is known: its number, and what it adds to `kept_bytes`."""
         self.kept_bytes = 0
-        """What has been sent, and has not arrived as far as is known."""
+        """Bytes of that, without answers to what the client has asked for."""
         self._arrived = 0
         """The client has said that messages up to this number have arrived."""
         self._received = 0
@@ -96,8 +97,14 @@ class Channel:
 
     # Any thread
 
-    def send(self, number: int, *fields: Any, body: Buffer = b"") -> None:
+    def send(self, number: int, *fields: Any, body: Buffer = b"", counts: bool = True) -> None:
         """Send a message, and keep it until it has arrived; without a connection it waits.
+
+        Args:
+            number: which message.
+            fields: its head.
+            body: its body.
+            counts: whether its bytes count in `kept_bytes`.
 
         Raises:
             LostDescriptorsError: the payload has closed what belongs to the worker.
@@ -107,9 +114,10 @@ class Channel:
         start = _wire.HEADER.pack(len(head), len(body)) + head
         parts: list[Buffer] = [start + body] if len(body) < _SMALL else [start, body]
         # What cannot be encoded, for want of memory or of room on the stack, takes no number: none may be missing.
-        self._kept.append((n, parts))
+        counted = sum(map(len, parts)) if counts else 0
+        self._kept.append((n, parts, counted))
         self._sent = n
-        self.kept_bytes += sum(map(len, parts))
+        self.kept_bytes += counted
         self._write(parts)
 
     def nudge(self) -> None:
@@ -304,7 +312,7 @@ class Channel:
             self._greeted = True
             self._untold = self._untold_bytes = 0
             self._write([_wire.frame([*self._hello, self._received])])
-            for _, parts in self._kept:
+            for _, parts, _ in self._kept:
                 self._write(parts)
 
     def _acknowledge(self, received: int) -> None:
@@ -313,7 +321,7 @@ class Channel:
                 raise _wire.ProtocolError(f"message {received} cannot have arrived: {self._sent} were sent")
             self._arrived = max(self._arrived, received)
             while self._kept and self._kept[0][0] <= received:
-                self.kept_bytes -= sum(map(len, self._kept.popleft()[1]))
+                self.kept_bytes -= self._kept.popleft()[2]
 
 
 def _listen(path: str) -> socket.socket:

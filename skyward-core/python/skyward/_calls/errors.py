@@ -10,6 +10,10 @@ class CallError(RuntimeError):
     """A call could not be submitted, or has no answer."""
 
 
+class StoreFull(CallError):
+    """A call is too large for a frame, and its arrays have no room in the store of the node."""
+
+
 class WorkerLost(CallError):
     """The workers that ran a call have ended, and so have its tries. The caller goes on."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import concurrent.futures
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
@@ -15,6 +15,7 @@ from .frames import Awaiting, Frame
 
 if TYPE_CHECKING:
     from .hub import Hub
+    from .store import Hold
 
 ALL_COMPLETED = concurrent.futures.ALL_COMPLETED
 FIRST_COMPLETED = concurrent.futures.FIRST_COMPLETED
@@ -30,13 +31,14 @@ class Future(concurrent.futures.Future[Any]):
     is unpickled by the thread that asks for it first.
     """
 
-    def __init__(self, hub: Hub, call: int, frame: Frame) -> None:
+    def __init__(self, hub: Hub, call: int, frame: Frame, holds: Sequence[Hold]) -> None:
         """Await a call.
 
         Args:
             hub: that of the process.
             call: the call's number.
             frame: who has made it.
+            holds: what of the store must stay until the outcome.
         """
         super().__init__()
         self.micros = 0
@@ -44,6 +46,7 @@ class Future(concurrent.futures.Future[Any]):
         self._hub = hub
         self._call = call
         self._frame = frame
+        self._holds = holds
         self._over = False
         self._told = False
         """The base class has called the callbacks, of which the first is `_tell`."""
@@ -151,6 +154,7 @@ class Future(concurrent.futures.Future[Any]):
     def _settle(self, answer: Buffer | None, failure: BaseException | None) -> None:
         """Take the outcome. The lock of the calls is not held, as this calls what others have registered."""
         self._answer, self._failure = answer, failure
+        self._holds = ()
         late = self._hub.late
         if not self._finish(0 if late.is_busy else _LEAKED):
             # Nobody who waits here needs the lock, nor do other futures have to wait for it.

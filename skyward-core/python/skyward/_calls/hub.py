@@ -6,7 +6,7 @@ import signal
 import threading
 from _thread import get_ident
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import CancelledError
 from contextlib import suppress
 from functools import partial
@@ -27,6 +27,8 @@ from .messages import Help
 
 if TYPE_CHECKING:
     from ..worker import Worker
+    from .fetching import Arrived
+    from .store import Hold
 
 LOST: Final = "the payload has closed descriptors of its worker, which calls need"
 _LEAST_ROOM: Final = 1 << 20
@@ -54,6 +56,8 @@ class Hub(Callers):
         """Calls that the waiting main thread is to run."""
         self.calls: dict[int, Future] = {}
         """Those that have no outcome."""
+        self.fetches: dict[int, Arrived] = {}
+        """Files of the store that come from other nodes."""
         self.later: deque[Callable[[], None]] = deque()
         """What the serving thread is to do for those who must not wait for the lock."""
         self.late = Late(self.threads)
@@ -63,7 +67,7 @@ class Hub(Callers):
         self.max_frame = worker.session.max_frame
         self.room: Final = max(worker.retain_bytes, _LEAST_ROOM)
         """Bytes of calls that the client has not received, beyond which `submit` waits."""
-        self._number = 0
+        self._number = self._fetch = 0
         hello = [_wire.CALLS_HELLO, _wire.PROTOCOL, worker.pid, worker.generation, worker.rank]
         self.channel = Channel(
             path, hello, worker.generation, self.max_frame, self.lock, partial(serving.handle, self), self._do_later
@@ -78,8 +82,13 @@ class Hub(Callers):
 
     # Any thread that runs code of a payload
 
-    def submit(self, body: Buffer, options: dict[str, Any] | None) -> Future:
+    def submit(self, body: Buffer, options: dict[str, Any] | None, holds: Sequence[Hold] = ()) -> Future:
         """Submit a call; waits while the client has not received many bytes of those before it.
+
+        Args:
+            body: function and arguments.
+            options: as the client gets them.
+            holds: what of the store must stay until the call has its outcome.
 
         Raises:
             CallError: this is no place to submit one.
@@ -92,7 +101,7 @@ class Hub(Callers):
                     frame = self._checked_caller()
                     if self.has_room(len(body)):
                         self._number += 1
-                        future = Future(self, self._number, frame)
+                        future = Future(self, self._number, frame, holds)
                         self.calls[self._number] = frame.calls[self._number] = future
                         self.send(_wire.SUBMIT, self._number, frame.run, frame.help, options, body=body)
                         break
@@ -241,6 +250,12 @@ class Hub(Callers):
             with suppress(ValueError):
                 future._awaited.remove(awaiting)
 
+    def begin_fetch(self, arrived: Arrived) -> int:
+        """The number of a file of the store that is to come from another node."""
+        self._fetch += 1
+        self.fetches[self._fetch] = arrived
+        return self._fetch
+
     def forget(self, future: Future) -> bool:
         """A call has its outcome, or gets none; False if that was so before."""
         future._frame.calls.pop(future._call, None)
@@ -268,10 +283,10 @@ class Hub(Callers):
         while self.helps:
             self.send(_wire.REFUSE, self.helps.popleft()[0].help)
 
-    def send(self, number: int, *fields: Any, body: Buffer = b"") -> None:
+    def send(self, number: int, *fields: Any, body: Buffer = b"", counts: bool = True) -> None:
         """Send a message, unless the payload has closed what that takes: `lost` says so then."""
         try:
-            self.channel.send(number, *fields, body=body)
+            self.channel.send(number, *fields, body=body, counts=counts)
         except LostDescriptorsError:
             self.lost = True
 

@@ -10,6 +10,9 @@ from .. import _wire
 from .._messages import Count
 
 Depth = Annotated[int, msgspec.Meta(ge=1, le=_wire.DEEPEST)]
+Digest = Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{64}$")]
+"""The name of a file in the store, and of nothing else on the node."""
+Length = Annotated[int, msgspec.Meta(ge=1, le=_wire.LARGEST_PIECE)]
 
 
 class Attach(msgspec.Struct, tag=_wire.CALLS_ATTACH, array_like=True):
@@ -50,11 +53,35 @@ class CancelHelp(msgspec.Struct, tag=_wire.CANCEL_HELP, array_like=True):
     help: Count
 
 
+class Read(msgspec.Struct, tag=_wire.READ, array_like=True):
+    """A worker of another node needs a part of a file of this node's store."""
+
+    n: Count
+    read: Count
+    digest: Digest
+    offset: Count
+    length: Length
+
+
+class Piece(msgspec.Struct, tag=_wire.FETCHED, array_like=True):
+    """A part of a file of another node's store: the body."""
+
+    n: Count
+    fetch: Count
+
+
+class NoPiece(msgspec.Struct, tag=_wire.NOT_FETCHED, array_like=True):
+    """The other node does not have that file."""
+
+    n: Count
+    fetch: Count
+
+
 class Ack(msgspec.Struct, tag=_wire.CALLS_ACK, array_like=True):
     """Messages of the worker up to this number have arrived."""
 
     received: Count
 
 
-Numbered = Outcome | Help | CancelHelp
-ToCalls = Attach | Outcome | Help | CancelHelp | Ack
+Numbered = Outcome | Help | CancelHelp | Read | Piece | NoPiece
+ToCalls = Attach | Numbered | Ack

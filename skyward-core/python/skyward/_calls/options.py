@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final, NamedTuple
 
 from . import mapping
-from .errors import CallError
+from .arrays import Seen, storing
+from .errors import CallError, StoreFull
 from .future import Future
 from .pickles import name_of, pack_call
 from .start import current
@@ -74,18 +75,23 @@ class Options:
             chunksize = 1
         return mapping.Mapping(self._submit, fn, iterables, chunksize, window, ordered)
 
-    def _submit(self, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Future, int]:
-        """The future, and the length of the call's body."""
+    def _submit(
+        self, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], seen: Seen | None = None
+    ) -> tuple[Future, int]:
+        """The future, and how many bytes the call has brought, be it in its body or to the store."""
         if not callable(fn):
             raise TypeError(f"submit takes a function and its arguments, not a {type(fn).__qualname__}")
         hub = current()
-        body = pack_call(fn, args, kwargs)
+        keeping = storing(seen)
+        body = pack_call(fn, args, kwargs, keeping)
         if len(body) > hub.max_frame:
-            raise CallError(
-                f"the call of {name_of(fn)} has {len(body)} bytes, and a frame may have {hub.max_frame}; "
-                "have the function load what it needs, or pass a part of it"
-            )
-        return hub.submit(body, self._packed()), len(body)
+            what = f"the call of {name_of(fn)} has {len(body)} bytes, and a frame may have {hub.max_frame}"
+            if keeping is not None and keeping.full:
+                raise StoreFull(f"{what}; its arrays have no room elsewhere: {keeping.full}")
+            raise CallError(f"{what}; have the function load what it needs, or pass a part of it")
+        if keeping is None:
+            return hub.submit(body, self._packed()), len(body)
+        return hub.submit(body, self._packed(), keeping.holds), len(body) + keeping.looked_at
 
     def _packed(self) -> dict[str, Any] | None:
         """The options as the client gets them; None where all are as they are without any."""

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from .. import _payload
 from .._values import Buffer
+from .arrays import Reference, Storing
 from .errors import CallError
 
 _PROTOCOL: Final = 5
@@ -17,10 +18,12 @@ _NAMED: Final = (FunctionType, type, ModuleType)
 
 
 class _Pickler(pickle.Pickler):
-    """Names what belongs to a payload in a way that holds on every worker."""
+    """Names what belongs to a payload, and large arrays, in a way that holds on every worker."""
+
+    storing: Storing | None = None
 
     def reducer_override(self, thing: Any) -> Any:
-        found = _payload.reference(thing) if isinstance(thing, _NAMED) else None
+        found = _reduce(thing, self.storing)
         return NotImplemented if found is None else found
 
 
@@ -28,12 +31,26 @@ _by_value: Any = None
 """The same for what can only be pickled by value; False where there is nothing for that."""
 
 
-def dumps(value: Any, prefix: bytes = b"") -> memoryview:
+def _reduce(thing: Any, storing: Storing | None) -> Any:
+    """How to pickle what has a name on other workers; None for all else."""
+    if isinstance(thing, _NAMED):
+        return _payload.reference(thing)
+    if storing is not None:
+        if type(thing) is storing.kind:
+            return storing.reduce(thing)
+        if isinstance(thing, Reference):
+            storing.holds.extend(thing.holds)
+            return thing.reduced
+    return None
+
+
+def dumps(value: Any, prefix: bytes = b"", storing: Storing | None = None) -> memoryview:
     """Pickle a value: as plain Python does, and what that cannot as cloudpickle does, if it is there.
 
     Args:
         value: anything.
         prefix: stands before the pickle.
+        storing: takes the large arrays; None: they are in the pickle.
 
     Raises:
         Exception: it cannot be pickled.
@@ -41,14 +58,20 @@ def dumps(value: Any, prefix: bytes = b"") -> memoryview:
     buffer = BytesIO()
     buffer.write(prefix)
     try:
-        _Pickler(buffer, _PROTOCOL).dump(value)
+        plain = _Pickler(buffer, _PROTOCOL)
+        plain.storing = storing
+        plain.dump(value)
     except Exception:
         pickler = _find_by_value()
         if not pickler:
             raise
         buffer.seek(len(prefix))
         buffer.truncate()
-        pickler(buffer, _PROTOCOL).dump(value)
+        if storing is not None:
+            storing.begin_again()
+        by_value = pickler(buffer, _PROTOCOL)
+        by_value.storing = storing
+        by_value.dump(value)
     return buffer.getbuffer()
 
 
@@ -61,14 +84,22 @@ def loads(data: Buffer) -> Any:
     return pickle.loads(data)
 
 
-def pack_call(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> memoryview:
+def pack_call(
+    function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any], storing: Storing | None = None
+) -> memoryview:
     """The body of a call.
+
+    Args:
+        function: what is called.
+        args: its arguments.
+        kwargs: its arguments by name.
+        storing: takes the large arrays; None: they are in the body.
 
     Raises:
         CallError: the function or an argument cannot be pickled.
     """
     try:
-        return dumps((function, tuple(args), dict(kwargs)))
+        return dumps((function, tuple(args), dict(kwargs)), storing=storing)
     except Exception as error:
         raise CallError(_explain(function, args, kwargs, error)) from error
 
@@ -118,8 +149,10 @@ def _make_by_value() -> Any:
             return None
 
     class ByValue(cloudpickle.Pickler):  # type: ignore[misc,name-defined,unused-ignore]
+        storing: Storing | None = None
+
         def reducer_override(self, thing: Any) -> Any:
-            found = _payload.reference(thing) if isinstance(thing, _NAMED) else None
+            found = _reduce(thing, self.storing)
             return super().reducer_override(thing) if found is None else found
 
     return ByValue

@@ -20,7 +20,7 @@ from .._session import LostDescriptorsError
 from .._values import Buffer
 from . import helping
 from .errors import CallError, from_failure
-from .messages import CancelHelp, Help, Numbered, Outcome
+from .messages import CancelHelp, Help, Numbered, Outcome, Piece, Read
 
 if TYPE_CHECKING:
     from .future import Future
@@ -45,6 +45,12 @@ def handle(hub: Hub, message: Numbered, body: Buffer) -> None:
         _help(hub, message, body)
     elif isinstance(message, CancelHelp):
         _cancel_help(hub, message.help)
+    elif isinstance(message, Read):
+        _read(hub, message)
+    else:
+        arrived = hub.fetches.get(message.fetch)
+        if arrived is not None:
+            arrived.put(body if isinstance(message, Piece) else None)
 
 
 def drop(hub: Hub, future: Future) -> None:
@@ -122,6 +128,19 @@ def _cancel_help(hub: Hub, number: int) -> None:
     if aside is not None:
         aside.cancel()
         hub.drop_later([*aside.calls.values()])
+
+
+def _read(hub: Hub, message: Read) -> None:
+    store = hub.worker.store
+    piece = None
+    with suppress(OSError):
+        piece = None if store is None else store.read(message.digest, message.offset, message.length)
+    with hub.lock:
+        if piece is None:
+            hub.send(_wire.MISSING, message.read)
+        else:
+            # Of these the other side has asked for some at a time, and no call waits for room because of them.
+            hub.send(_wire.PIECE, message.read, body=piece, counts=False)
 
 
 def _failure_of(body: Buffer) -> BaseException:

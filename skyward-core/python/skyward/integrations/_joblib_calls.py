@@ -18,6 +18,7 @@ from joblib.parallel import (  # type: ignore[import-untyped,import-not-found,un
 )
 
 from .. import _state
+from .._calls.arrays import Seen
 from .._calls.errors import CallError
 from .._calls.frames import Awaiting
 from .._calls.future import Future
@@ -75,6 +76,8 @@ class Calls:
         self._parallel = parallel
         self._call_id = parallel._call_id
         """A `Parallel` may be called again, and what is left of this call must not end that one."""
+        self._seen = Seen()
+        """As joblib does it: a large array is not looked at again within one call."""
         self._lock = threading.Lock()
         self._held: deque[tuple[Batch, Callback]] = deque()
         self._under_way: set[Future] = set()
@@ -130,7 +133,7 @@ class Calls:
         size = len(batch.calls)
         future: Any
         try:
-            future, _ = self._options._submit(batch, (), {})
+            future, _ = self._options._submit(batch, (), {}, self._seen)
             with self._lock:
                 self._under_way.add(future)
         except BaseException as error:

@@ -184,3 +184,30 @@ async fn a_help_names_the_caller_in_whose_wait_it_is_to_run() {
     kinds.sort_unstable();
     assert_eq!(kinds, [130, 130, 132], "two outcomes, and a cancel");
 }
+
+#[tokio::test]
+async fn a_part_of_a_file_goes_from_the_worker_that_has_it_to_the_one_that_asks() {
+    let mut scene = Scene::new().await;
+    let say = |scene: &Scene, message: Frame| {
+        scene.shared.on_call_frames(RANK, LIFE, scene.calls, &mut vec![message]).unwrap();
+    };
+    let fetch = |n: u64, fetch: u64, rank: u32| frame(&(170, n, fetch, rank, "0a", 7, 9), Bytes::new());
+    // Here the same worker is both.
+    say(&scene, fetch(1, 5, RANK.0));
+    say(&scene, fetch(2, 6, RANK.0));
+    assert_eq!([scene.next().await, scene.next().await], [[134, 1, 1, 0, 7, 9], [134, 2, 2, 0, 7, 9]]);
+    say(&scene, frame(&(172, 3, 1), Bytes::new()));
+    say(&scene, frame(&(171, 4, 2), Bytes::from_static(b"a part")));
+    assert_eq!([scene.next().await, scene.next().await], [[136, 3, 5], [135, 4, 6]]);
+    // An answer counts once, and a worker that is not there has no file.
+    say(&scene, frame(&(171, 5, 2), Bytes::from_static(b"a part")));
+    say(&scene, fetch(6, 7, 9));
+    assert_eq!(scene.next().await, [136, 5, 7]);
+    // Another process of the rank has asked for nothing.
+    say(&scene, fetch(7, 8, RANK.0));
+    assert_eq!(scene.next().await, [134, 6, 3, 0, 7, 9]);
+    scene.shared.lock().workers[0].calls.as_mut().unwrap().pid += 1;
+    say(&scene, frame(&(171, 8, 3), Bytes::from_static(b"a part")));
+    say(&scene, fetch(9, 9, 9));
+    assert_eq!(scene.next().await, [136, 7, 9]);
+}

@@ -1,0 +1,356 @@
+"""Large arrays in calls: where they lie, who gets them, and what becomes of a call whose array is not there."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from skyward import _wire
+from skyward._calls.answers import unpack
+
+from .caller import Caller
+from .conftest import Node
+
+pytest.importorskip("numpy")
+
+PAYLOAD = '''
+import gc
+import os
+import threading
+import time
+from functools import partial
+
+import numpy as np
+import skyward as sky
+
+def about(array, *more):
+    """What a call sees of an array."""
+    total = float(array.sum()) if array.dtype.kind == "f" else 0.0
+    return [total, list(array.shape), str(array.dtype), bool(array.flags.writeable), bool(array.flags.f_contiguous)]
+
+def change(array):
+    array[0] += 1
+    return float(array[0])
+
+def main(what, **more):
+    return globals()["do_" + what](**more)
+
+def large():
+    return np.arange(100_000, dtype=np.float64)
+
+def submit(*arguments):
+    return sky.submit(about, *arguments).result()
+
+def do_large():
+    return submit(large())
+
+def do_forms():
+    columns = np.asfortranarray(large().reshape(100, 1000))
+    strided = large()[::2]
+    dates = np.arange(100_000).astype("M8[s]")
+    fields = np.zeros(50_000, [("x", "f8"), ("y", "i4")])
+    return [submit(array) for array in (columns, strided, dates, fields, large()[:1000])]
+
+def do_objects():
+    array = np.empty(100_000, object)
+    return sky.submit(len, array).result()
+
+def do_change():
+    array = large()
+    return [sky.submit(change, array).result(), sky.submit(change, array).result(), float(array[0])]
+
+def half(array):
+    return array[:len(array) // 2]
+
+def do_view():
+    found = sky.submit(half, large()).result()
+    found += 1
+    return float(found[0])
+
+def do_mutated():
+    array = large()
+    first = sky.submit(about, array)
+    array[:] = 1.0
+    second = sky.submit(about, array)
+    return [first.result()[0], second.result()[0]]
+
+def do_put(count, size):
+    shared = sky.put({"array": np.arange(size, dtype=np.float64), "name": "x"})
+    functions = [sky.submit(named, shared, number) for number in range(count)]
+    return [future.result() for future in functions] + [shared.get()["name"]]
+
+def named(value, number):
+    return [value["name"], float(value["array"].sum()), number]
+
+def do_put_wrong(folder):
+    try:
+        sky.put(lambda: threading.Lock()) if False else sky.put(threading.Lock())
+    except sky.CallError as error:
+        return str(error)
+
+def do_put_elsewhere():
+    import pickle
+    try:
+        pickle.dumps(sky.put(1))
+    except TypeError as error:
+        return str(error)
+
+def held():
+    return len(sky._state.worker.store._files)
+
+def do_held():
+    future = sky.submit(about, large())
+    before = held()
+    future.result()
+    del future
+    gc.collect()
+    return [before, held()]
+
+def do_many(count):
+    arrays = [np.full(40_000, float(number)) for number in range(count)]
+    def total(arrays):
+        return [float(array[0]) for array in arrays]
+    return sky.submit(first_of_all, arrays).result()
+
+def first_of_all(arrays, *_):
+    return [float(array[0]) for array in arrays], sum(type(array.base).__name__ == "mmap" for array in arrays)
+
+def do_second(count):
+    arrays = [np.full(40_000, float(number)) for number in range(count)]
+    return sky.submit(first_of_all, arrays, lambda: 1).result()
+
+def do_full(size):
+    try:
+        return submit(np.ones(size))
+    except sky.StoreFull as error:
+        return str(error)
+
+def do_larger():
+    return submit(np.arange(1_000_000, dtype=np.float64))
+
+def do_wait():
+    return sky.submit(about, np.zeros(10)).result()
+'''
+
+TOTAL = float(sum(range(100_000)))
+
+
+def digests(node: Node) -> list[str]:
+    return [name for name in os.listdir(node.folder / "store") if not name.startswith(".")]
+
+
+def value(answer: bytes) -> Any:
+    found, error = unpack(answer)
+    assert error is None, error
+    return found
+
+
+def helped(caller: Caller, number: int = 1) -> Any:
+    """The value of the next call, which its own worker runs."""
+    call, _, body = caller.submitted()
+    caller.waits()
+    caller.help(number, body)
+    answer = caller.helped(number)
+    caller.answer(call, answer)
+    return body
+
+
+def test_a_large_array_travels_as_a_name(node: Node) -> None:
+    caller = Caller(node, PAYLOAD, what="large")
+    body = helped(caller)
+    assert len(body) < 1000
+    assert len(digests(node)) == 1
+    assert caller.value() == [TOTAL, [100_000], "float64", True, True]
+
+
+def test_arrays_of_all_forms_arrive_as_they_were(node: Node) -> None:
+    caller = Caller(node, PAYLOAD, what="forms")
+    for number in range(1, 6):
+        helped(caller, number)
+    assert caller.value() == [
+        [TOTAL, [100, 1000], "float64", True, True],
+        [float(sum(range(0, 100_000, 2))), [50_000], "float64", True, True],
+        [0.0, [100_000], "datetime64[s]", True, True],
+        [0.0, [50_000], "[('x', '<f8'), ('y', '<i4')]", True, True],
+        # A small one is in the call.
+        [499_500.0, [1000], "float64", True, True],
+    ]
+    assert len(digests(node)) == 4
+
+
+def test_an_array_of_objects_is_pickled(node: Node) -> None:
+    caller = Caller(node, PAYLOAD, what="objects")
+    helped(caller)
+    assert caller.value() == 100_000
+    assert not (node.folder / "store").exists()
+
+
+def test_what_a_call_changes_in_its_array_is_a_copy_of_its_own(node: Node) -> None:
+    caller = Caller(node, PAYLOAD, what="change")
+    helped(caller, 1)
+    helped(caller, 2)
+    assert caller.value() == [1.0, 1.0, 0.0]
+
+
+def test_a_result_that_is_a_part_of_an_array_can_be_changed(node: Node) -> None:
+    caller = Caller(node, PAYLOAD, what="view")
+    helped(caller)
+    assert caller.value() == 1.0
+
+
+def test_what_needs_another_pickler_behind_many_arrays_does_not_count_them_twice(node: Node) -> None:
+    caller = Caller(node, PAYLOAD, what="second", count=40)
+    assert len(helped(caller)) < 20_000
+    assert caller.value() == [[float(number) for number in range(40)], 40]
+
+
+def test_a_call_gets_the_array_as_it_was_when_it_was_submitted(node: Node) -> None:
+    caller = Caller(node, PAYLOAD, what="mutated")
+    calls = [caller.submitted() for _ in range(2)]
+    for number, (call, _, body) in enumerate(calls, 1):
+        caller.waits()
+        caller.help(number, body)
+        caller.answer(call, caller.helped(number))
+    assert caller.value() == [TOTAL, 100_000.0]
+
+
+@pytest.mark.parametrize("size", [10, 100_000])
+def test_what_is_put_is_pickled_once_and_is_the_value_in_calls(node: Node, size: int) -> None:
+    caller = Caller(node, PAYLOAD, what="put", count=3, size=size)
+    calls = [caller.submitted() for _ in range(3)]
+    for number, (call, _, body) in enumerate(calls, 1):
+        assert len(body) < 1000
+        caller.waits()
+        caller.help(number, body)
+        caller.answer(call, caller.helped(number))
+    total = float(sum(range(size)))
+    assert caller.value() == [*(["x", total, number] for number in range(3)), "x"]
+    assert (node.folder / "store").exists() == (size > 10)
+
+
+def test_what_cannot_be_put_is_named(node: Node) -> None:
+    worker = node.ready(PAYLOAD)
+    worker.gang = None
+    run = worker.start(1, what="put_wrong", folder="")
+    head, said = worker.outcome(run)
+    assert head[0] == _wire.RESULT, said
+    assert said.startswith("a lock cannot be put into the store, because it cannot be pickled: ")
+    head, said = worker.outcome(worker.start(1, what="put_elsewhere"))
+    assert (head[0], said) == (
+        _wire.RESULT,
+        "what sky.put returns can be given to calls of the same pool, and to nothing else",
+    )
+
+
+def test_an_array_is_held_until_its_call_has_an_outcome(node: Node) -> None:
+    caller = Caller(node, PAYLOAD, what="held")
+    helped(caller)
+    assert caller.value() == [1, 0]
+
+
+def test_of_very_many_arrays_in_a_call_some_are_in_it(node: Node) -> None:
+    caller = Caller(node, PAYLOAD, what="many", count=70)
+    helped(caller)
+    assert caller.value() == [[float(number) for number in range(70)], 64]
+
+
+def test_an_array_for_which_the_store_has_no_room_is_in_the_call(node: Node) -> None:
+    caller = Caller(node, PAYLOAD, spec={"store_bytes": 1 << 20}, what="full", size=200_000)
+    body = helped(caller)
+    assert len(body) > 1_600_000
+    assert caller.value() == [200_000.0, [200_000], "float64", True, True]
+
+
+def test_one_that_is_too_large_for_a_call_then_is_an_error_that_says_why(node: Node) -> None:
+    worker = node.ready(PAYLOAD, store_bytes=1 << 20, max_frame=1 << 20)
+    worker.gang = None
+    head, said = worker.outcome(worker.start(1, what="full", size=200_000))
+    assert head[0] == _wire.RESULT, said
+    assert said.startswith("the call of about has 1600")
+    assert said.endswith("in use, and `Limits::store_bytes` is 1048576")
+
+
+def test_an_array_of_another_node_comes_in_parts_once_for_all_workers(make_node: Callable[..., Node]) -> None:
+    owner, other = make_node(), make_node()
+    first = Caller(owner, PAYLOAD, what="larger")
+    call, _, body = first.submitted()
+    second = Caller(other, PAYLOAD, spec={"max_frame": 1 << 20}, what="wait")
+    second.submitted()
+    second.help(1, body, aside=True)
+    got = 0
+    while got < 8_000_000:
+        head, _ = second.calls.expect(_wire.FETCH)
+        fetch, rank, digest, offset, length = head[2:]
+        assert (rank, digest, offset) == (0, digests(owner)[0], got)
+        assert length <= 1 << 20
+        first.calls.send(_wire.READ, 5, digest, offset, length)
+        told, piece = first.calls.expect(_wire.PIECE)
+        assert (told[2], len(piece)) == (5, length)
+        second.calls.send(_wire.FETCHED, fetch, body=piece)
+        got += length
+    total = 499_999_500_000.0
+    assert value(second.helped(1))[0] == total
+    # Now it is there.
+    second.help(2, body, aside=True)
+    assert value(second.helped(2))[0] == total
+    assert digests(other) == digests(owner)
+    first.answer(call, b"\0\x80\x05K\x07.")
+    assert first.value() == 7
+
+
+def test_an_array_that_is_not_there_any_more_is_an_error_of_the_call(make_node: Callable[..., Node]) -> None:
+    owner, other = make_node(), make_node()
+    first = Caller(owner, PAYLOAD, what="large")
+    _, _, body = first.submitted()
+    (owner.folder / "store" / digests(owner)[0]).unlink()
+    second = Caller(other, PAYLOAD, what="wait")
+    second.submitted()
+    second.help(1, body, aside=True)
+    head, _ = second.calls.expect(_wire.FETCH)
+    # The owner holds it open; another worker of its node would have to say so.
+    second.calls.send(_wire.NOT_FETCHED, head[2])
+    failure = second.help_failed(1)
+    assert failure["kind"] == "arguments"
+    assert "an argument of 800000 bytes is not on the node of rank 0 any more" in failure["message"]
+
+
+def test_a_worker_that_has_no_such_file_says_so(node: Node) -> None:
+    caller = Caller(node, PAYLOAD, what="large")
+    call, _, _ = caller.submitted()
+    caller.calls.send(_wire.READ, 9, "0" * 64, 0, 10)
+    assert caller.calls.expect(_wire.MISSING)[0][2:] == [9]
+    caller.answer(call, b"\0\x80\x05K\x07.")
+    assert caller.value() == 7
+
+
+def test_a_name_that_is_a_path_is_refused(node: Node, tmp_path: Path) -> None:
+    caller = Caller(node, PAYLOAD, what="large")
+    caller.submitted()
+    caller.calls.send(_wire.READ, 9, f"../../{tmp_path.name}".ljust(64, "0")[:64], 0, 10)
+    assert caller.calls.frames is not None
+    while True:
+        head, _ = caller.calls.frames.receive()
+        if head[0] == _wire.ERROR:
+            break
+
+
+def test_a_task_that_is_cancelled_while_its_array_comes_ends_at_once(make_node: Callable[..., Node]) -> None:
+    owner, other = make_node(), make_node()
+    first = Caller(owner, PAYLOAD, what="large")
+    _, _, body = first.submitted()
+    second = Caller(other, PAYLOAD, what="wait")
+    second.submitted()
+    second.waits()
+    second.help(1, body)
+    second.calls.expect(_wire.FETCH)
+    second.calls.send(_wire.CANCEL_HELP, 1)
+    assert second.help_failed(1)["kind"] == "cancelled"
+    # Nobody holds what the next one has to wait for.
+    second.help(2, body)
+    second.calls.expect(_wire.FETCH)
+    second.cancel()
+    assert second.failure()["kind"] == "cancelled"
