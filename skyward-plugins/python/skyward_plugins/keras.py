@@ -45,8 +45,8 @@ def around_app(config: Mapping[str, Any]) -> Iterator[None]:
 def around_task(config: Mapping[str, Any]) -> Iterator[None]:
     """Give each task the state that the worker started with.
 
-    A task may have drawn random numbers that no other rank drew, or have called `keras.utils.clear_session`, which
-    forgets the distribution.
+    A task may have drawn random numbers that no other rank drew, have set a distribution of its own, or have called
+    `keras.utils.clear_session`, which forgets the distribution.
     """
     kind = _kind(config)
     if kind != "none":
@@ -55,7 +55,7 @@ def around_task(config: Mapping[str, Any]) -> Iterator[None]:
         if instance_info().total_workers > 1 and not _state.gang:
             # A task that runs on one rank alone would wait for the others in its first collective.
             _set_distribution(None)
-        elif keras.distribution.distribution() is None:
+        elif keras.distribution.distribution() is not _given:
             _distribute(config, kind)
     _seed(config, kind)
     yield
@@ -80,13 +80,17 @@ def _refuse_other_backend(backend: str) -> None:
         )
 
 
+_given: Any = None
+"""The distribution that every task starts with."""
+
+
 def _distribute(config: Mapping[str, Any], kind: str) -> None:
     from keras import distribution
 
     devices = distribution.list_devices()
     # Each worker feeds its own part of the data (`sky.shard`), so Keras must not split it once more.
     if kind == "data_parallel":
-        _set_distribution(distribution.DataParallel(devices=devices, auto_shard_dataset=False))
+        _give(distribution.DataParallel(devices=devices, auto_shard_dataset=False))
         return
     spec = config["distribution"]
     names, shape = [name for name, _ in spec["mesh"]], [size for _, size in spec["mesh"]]
@@ -98,13 +102,19 @@ def _distribute(config: Mapping[str, Any], kind: str) -> None:
     layouts = distribution.LayoutMap(distribution.DeviceMesh(shape=shape, axis_names=names, devices=devices))
     for pattern, axes in spec["layouts"]:
         layouts[pattern] = tuple(axes)
-    _set_distribution(
+    _give(
         distribution.ModelParallel(
             layout_map=layouts, batch_dim_name=spec["batch_dim"] or names[0], auto_shard_dataset=False
         )
     )
     # What the data of each worker are must be known, or each would train on others.
     data_parts()
+
+
+def _give(distribution: Any) -> None:
+    global _given
+    _given = distribution
+    _set_distribution(distribution)
 
 
 def _set_distribution(value: Any) -> None:

@@ -49,14 +49,20 @@ def test_each_task_finds_the_distribution_whatever_the_one_before_did() -> None:
     def spoil():
         keras.utils.clear_session()
         return keras.distribution.distribution() is None
+    def replace():
+        mesh = keras.distribution.DeviceMesh((1, 2), ["data", "model"])
+        layouts = keras.distribution.LayoutMap(mesh)
+        keras.distribution.set_distribution(keras.distribution.ModelParallel(layout_map=layouts))
+        return type(keras.distribution.distribution()).__name__
     def look():
         found = keras.distribution.distribution()
         return [type(found).__name__, len(keras.distribution.list_devices()), found.auto_shard_dataset]
-    result = [task(look), task(spoil), task(look)]
+    result = [task(look), task(spoil), task(look), task(replace), task(look)]
     """
+    found = ["DataParallel", 2, False]
     with World(2) as world:
         for rank in world.run(JAX, keras(), body=body):
-            assert rank.result == [["DataParallel", 2, False], True, ["DataParallel", 2, False]]
+            assert rank.result == [found, True, found, "ModelParallel", found]
 
 
 def test_a_task_on_one_rank_alone_trains_alone() -> None:
