@@ -1,4 +1,4 @@
-//! What the guide and the other documents promise: links that lead somewhere, and code that is checked.
+//! What the guide and the other documents promise: links to what exists, and code that is checked.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -106,14 +106,39 @@ fn snippets(text: &str) -> Vec<Snippet> {
     found
 }
 
-/// Targets of inline links that are files of the repository and do not exist.
+/// Targets of inline links that do not exist: files of the repository, headings of its pages, and what a link in code
+/// style names in a source file.
 fn dead_links(text: &str, folder: &Path) -> Vec<String> {
-    let targets = text.split("](").skip(1).filter_map(|rest| rest.split(')').next());
-    let files = targets.filter(|target| !target.contains("://") && !target.starts_with(['#', '<']));
-    files
-        .filter(|target| !folder.join(target.split('#').next().unwrap_or(target)).exists())
-        .map(str::to_owned)
-        .collect()
+    let parts: Vec<&str> = text.split("](").collect();
+    let links = parts.windows(2).map(|pair| {
+        let label = pair[0].rsplit('[').next().unwrap_or_default();
+        (label, pair[1].split(')').next().unwrap_or_default())
+    });
+    let own = links.filter(|(_, target)| !target.contains("://") && !target.starts_with('<'));
+    own.filter(|(label, target)| !exists(label, target, text, folder)).map(|(_, target)| target.to_owned()).collect()
+}
+
+fn exists(label: &str, target: &str, page: &str, folder: &Path) -> bool {
+    let (file, heading) = target.split_once('#').map_or((target, None), |(file, heading)| (file, Some(heading)));
+    let path = folder.join(file);
+    if !path.exists() {
+        return false;
+    }
+    let read = || if file.is_empty() { page.to_owned() } else { fs::read_to_string(&path).unwrap_or_default() };
+    let ends_in = |endings: &[&str]| path.extension().is_some_and(|it| endings.iter().any(|ending| it == *ending));
+    if let Some(heading) = heading.filter(|_| file.is_empty() || ends_in(&["md"])) {
+        return read().lines().filter(|line| line.starts_with('#')).any(|line| anchor(line) == heading);
+    }
+    match label.strip_prefix('`').and_then(|label| label.strip_suffix('`')) {
+        Some(name) if ends_in(&["rs", "py"]) => target.contains(name) || read().contains(name),
+        _ => true,
+    }
+}
+
+/// What links to a heading are written with.
+fn anchor(heading: &str) -> String {
+    let words = heading.trim_start_matches('#').trim().to_lowercase().replace(' ', "-");
+    words.chars().filter(|it| it.is_alphanumeric() || matches!(it, '-' | '_')).collect()
 }
 
 /// Where the pages become doc tests.
@@ -136,9 +161,11 @@ mod tests {
     }
 
     #[test]
-    fn only_links_to_missing_files_are_dead() {
+    fn only_links_to_what_is_missing_are_dead() {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR"));
-        let text = "[a](src/main.rs#x) [b](https://example.com) [c](#here) [d](no/such.md) [e](Cargo.toml)";
-        assert_eq!(dead_links(text, folder), ["no/such.md"]);
+        let text = "# Here and `there`!\n[a](src/main.rs#x) [b](https://example.com) [c](#here-and-there) [d](no/such.md) \
+                    [e](Cargo.toml) [f](#nowhere) [g](../README.md#licence) [h](../README.md#license) \
+                    [`main`](src/main.rs) [`fn main`](src/main.rs) [`no_such_name`](src/main.rs)";
+        assert_eq!(dead_links(text, folder), ["no/such.md", "#nowhere", "../README.md#license", "src/main.rs"]);
     }
 }
