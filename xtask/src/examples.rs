@@ -94,6 +94,8 @@ const PLANNED: &[&str] = &[
     "hello",
     "joblib_parallel",
     "keras_digits",
+    "keras_mnist",
+    "model_parallel",
     "shard_and_broadcast",
     "torch_ddp",
 ];

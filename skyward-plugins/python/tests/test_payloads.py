@@ -7,16 +7,20 @@ from typing import Any
 
 from .ranks import JAX, Plugin, World, keras, require, torch
 
-PAYLOADS = Path(__file__).parents[3] / "examples" / "payloads"
+ROOT = Path(__file__).parents[3]
+EXAMPLES = ROOT / "examples" / "payloads"
+PAGES = ROOT / "docs" / "payloads"
 
 
-def call(payload: str, function: str, arguments: str) -> str:
-    source = (PAYLOADS / payload).read_text()
-    return f"exec(compile({source!r}, {payload!r}, 'exec'), globals())\nresult = task(lambda: {function}({arguments}))"
+def call(payload: Path, function: str, arguments: str) -> str:
+    """A body that runs a function of a payload as a task."""
+    run = f"exec(compile({payload.read_text()!r}, {payload.name!r}, 'exec'), globals())"
+    return f"{run}\nresult = task(lambda: {function}({arguments}))"
 
 
-def reports(nodes: int, *plugins: Plugin, body: str) -> list[dict[str, Any]]:
-    with World(nodes) as world:
+def reports(nodes: int, *plugins: Plugin, body: str, **cluster: Any) -> list[Any]:
+    """What the body leaves in `result` on each node."""
+    with World(nodes, **cluster) as world:
         ranks = world.run(*plugins, body=body)
         assert [rank.code for rank in ranks] == [0] * nodes, [rank.error for rank in ranks]
         return [rank.result for rank in ranks]
@@ -25,7 +29,7 @@ def reports(nodes: int, *plugins: Plugin, body: str) -> list[dict[str, Any]]:
 def test_keras_digits_trains_one_model_on_all_nodes() -> None:
     require("jax", "keras", "sklearn")
     nodes = 2
-    found = reports(nodes, JAX, keras(), body=call("keras_digits.py", "train", "5, 64"))
+    found = reports(nodes, JAX, keras(), body=call(EXAMPLES / "keras_digits.py", "train", "5, 64"))
     assert [report["node"] for report in found] == list(range(nodes))
     assert [report["samples"] for report in found] == [1408 // nodes] * nodes
     assert {tuple(report["loss"]) for report in found} == {tuple(found[0]["loss"])}
@@ -39,7 +43,7 @@ def test_keras_digits_trains_one_model_on_all_nodes() -> None:
 def test_torch_ddp_ends_with_equal_weights() -> None:
     require("torch", "sklearn")
     nodes = 2
-    found = reports(nodes, torch(), body=call("torch_ddp.py", "train", "5, 64"))
+    found = reports(nodes, torch(), body=call(EXAMPLES / "torch_ddp.py", "train", "5, 64"))
     assert [(report["rank"], report["samples"]) for report in found] == [(rank, 1408 // nodes) for rank in range(nodes)]
     assert {report["weights_digest"] for report in found} == {found[0]["weights_digest"]}
     assert found[0]["test_accuracy"] >= 0.93
@@ -47,7 +51,7 @@ def test_torch_ddp_ends_with_equal_weights() -> None:
 
 def test_shard_and_broadcast_covers_everything_once() -> None:
     for arguments in ("list(range(10))", "list(range(10)), shuffle=True, seed=3"):
-        found = reports(3, body=call("shard_and_broadcast.py", "part", arguments))
+        found = reports(3, body=call(EXAMPLES / "shard_and_broadcast.py", "part", arguments))
         numbers = [number for report in found for number in report["numbers"]]
         assert sorted(numbers) == list(range(10))
         assert (numbers == list(range(10))) == ("shuffle" not in arguments)
@@ -55,7 +59,7 @@ def test_shard_and_broadcast_covers_everything_once() -> None:
 
 
 def test_hello_says_where_it_ran() -> None:
-    assert reports(2, body=call("hello.py", "hello", "'you'")) == [  # type: ignore[comparison-overlap]
+    assert reports(2, body=call(EXAMPLES / "hello.py", "hello", "'you'")) == [
         "hello you, from node 0 of 2",
         "hello you, from node 1 of 2",
     ]
