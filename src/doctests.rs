@@ -59,6 +59,9 @@ mod docker {}
 #[doc = include_str!("../docs/costs.md")]
 mod costs {}
 
+#[doc = include_str!("../docs/reference.md")]
+mod reference {}
+
 #[cfg(feature = "aws")]
 #[doc = include_str!("../docs/aws.md")]
 mod aws {}
