@@ -3,7 +3,7 @@
 import argparse
 import json
 import statistics
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from time import perf_counter
 from typing import Any, TypeVar
 
@@ -16,19 +16,26 @@ SIZE = 64 << 20
 class Table:
     """The rows that are asked for, as they are measured."""
 
-    def __init__(self) -> None:
-        """Read the command line."""
+    def __init__(self, words: Iterable[str] = ()) -> None:
+        """Read the command line, which begins with one of these words if there are any."""
         parser = argparse.ArgumentParser()
+        if words:
+            parser.add_argument("word", choices=list(words))
         parser.add_argument("--only", default="")
         parser.add_argument("--quick", action="store_true")
         options = parser.parse_args()
         self.only = {row for row in options.only.split(",") if row}
         self.quick: bool = options.quick
+        self.word: str = getattr(options, "word", "")
         self.rows: dict[str, float] = {}
+
+    def wants(self, name: str) -> bool:
+        """Whether a row is asked for."""
+        return not self.only or name in self.only
 
     def row(self, name: str, measured: Callable[[], float]) -> None:
         """Measure a row, unless it is not asked for."""
-        if not self.only or name in self.only:
+        if self.wants(name):
             self.rows[name] = measured()
 
     def started(self, began: float) -> None:

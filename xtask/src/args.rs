@@ -3,7 +3,7 @@
 use anyhow::{Result, anyhow, bail};
 
 use crate::bench::Bench;
-use crate::bench::rows::{LOCAL, SUITES};
+use crate::bench::rows::SUITES;
 use crate::chaos::{Options, Place};
 use crate::demo::{Demo, MOST_NODES};
 use crate::fuzz::Fuzz;
@@ -139,12 +139,12 @@ fn parse_bench(mut arguments: impl Iterator<Item = String>) -> Result<Command> {
         match argument.as_str() {
             "--quick" => quick = true,
             // The others measure what theirs is measured beside in the same program.
-            "--ours" if *suite == LOCAL => ours = true,
+            "--ours" if suite.has_peers() => ours = true,
             "--only" => {
                 let list = arguments.next().unwrap_or_default();
                 only.extend(chosen("row", &list, suite.rows.iter().map(|row| row.name))?);
             }
-            other if *suite == LOCAL => {
+            other if suite.has_peers() => {
                 bail!("`bench {name}` does not know {other:?}; it knows --only, --quick, --ours")
             }
             other => bail!("`bench {name}` does not know {other:?}; it knows --only, --quick"),
@@ -221,6 +221,7 @@ cargo xtask bench local               ours beside Ray, Dask and a process pool o
 cargo xtask bench local --only ROW,…  just these rows
 cargo xtask bench local --quick       one round, fewer repetitions
 cargo xtask bench local --ours        without the peers
+cargo xtask bench python              calls and joblib in a payload, beside loky, Dask and Ray; takes the same options
 cargo xtask bench ssh                 nodes that are reached by SSH, beside `ssh` and beside processes started by hand
 cargo xtask bench docker              nodes that are containers, beside what the engine does alone
 cargo xtask bench aws                 instances of an EC2 on loopback: calls, starts and offers, beside processes started by hand
@@ -290,7 +291,9 @@ mod tests {
         let message = |line: &str| bench(line).unwrap_err().to_string();
         assert!(message("bench docker --only call_p50_us").contains("docker_call_p50_us"));
         assert!(message("bench ssh --ours").ends_with("it knows --only, --quick"));
-        assert!(message("bench moon").contains("bench local, bench ssh, bench docker, bench aws (not moon)"));
+        assert!(
+            message("bench moon").contains("bench local, bench python, bench ssh, bench docker, bench aws (not moon)")
+        );
     }
 
     #[test]

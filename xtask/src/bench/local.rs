@@ -1,4 +1,4 @@
-//! `cargo xtask bench local`: ours beside Ray, Dask and a process pool, on this host, one after another.
+//! `cargo xtask bench local` and `bench python`: ours beside other systems, on this host, one after another.
 
 use anyhow::Result;
 
@@ -7,27 +7,49 @@ use super::rows::Measured;
 use crate::context::Context;
 use crate::environment::Environment;
 
-pub(super) fn measure(bench: &Bench, context: &Context, measured: &mut Measured) -> Result<()> {
+/// Programs that measure the same rows.
+pub(super) struct Programs {
+    /// The name of our own bench.
+    ours: &'static str,
+    /// The name of each peer in the table, and its program with the words that it takes.
+    peers: &'static [(&'static str, &'static [&'static str])],
+}
+
+pub(super) fn measure(bench: &Bench, context: &Context, measured: &mut Measured, programs: &Programs) -> Result<()> {
     let peers = if bench.ours { None } else { Some(Environment::peers(context)?) };
-    context.cargo(BUILD.iter().copied().chain(["--no-run"])).check()?;
+    let ours = format!("--bench={}", programs.ours);
+    let build = || context.cargo(["bench", "--quiet", "--package=skyward", "--features=testkit", &ours]);
+    build().args(["--no-run"]).check()?;
     for round in 1..=bench.rounds() {
         println!("\n== round {round} of {}", bench.rounds());
-        let ours = context.cargo(BUILD.iter().copied().chain(["--"]));
-        measured.add_all(&bench.read(ours, &bench.rows)?);
-        for (peer, program) in peers.iter().flat_map(|_| PEERS) {
+        measured.add_all(&bench.read(build().args(["--"]), &bench.rows)?);
+        for (peer, words) in peers.iter().flat_map(|_| programs.peers) {
             let rows: Vec<_> = bench.rows.iter().copied().filter(|row| row.peers).collect();
-            if let Some(peers) = &peers
+            if let (Some(peers), [program, words @ ..]) = (&peers, words)
                 && !rows.is_empty()
             {
                 let python = peers.run("python", context).args([context.root.join("xtask/bench").join(program)]);
-                measured.add(peer, &bench.read(python, &rows)?);
+                let python = python.quiet_env("PYTHONPATH", context.root.join(SHARED));
+                measured.add(peer, &bench.read(python.args(words), &rows)?);
             }
         }
     }
     Ok(())
 }
 
-const BUILD: &[&str] = &["bench", "--quiet", "--package=skyward", "--features=testkit", "--bench=local"];
-/// The name of each in the table, and its program.
-const PEERS: [(&str, &str); 3] =
-    [("ray_actor", "ray_actor.py"), ("dask", "dask_cluster.py"), ("process_pool", "process_pool.py")];
+/// What ours and the peers run alike; the processes that a peer starts import it too.
+const SHARED: &str = "benches/python";
+
+pub(super) const LOCAL: Programs = Programs {
+    ours: "local",
+    peers: &[("ray_actor", &["ray_actor.py"]), ("dask", &["dask_cluster.py"]), ("process_pool", &["process_pool.py"])],
+};
+
+pub(super) const PYTHON: Programs = Programs {
+    ours: "python",
+    peers: &[
+        ("loky", &["joblib_backend.py", "loky"]),
+        ("dask", &["joblib_backend.py", "dask"]),
+        ("ray", &["joblib_backend.py", "ray"]),
+    ],
+};

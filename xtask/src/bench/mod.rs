@@ -30,7 +30,8 @@ pub(crate) fn run(bench: &Bench, context: &Context) -> Result<()> {
         "ssh" => ssh::measure(bench, context, &mut measured)?,
         "docker" => docker::measure(bench, context, &mut measured)?,
         "aws" => aws::measure(bench, context, &mut measured)?,
-        _ => local::measure(bench, context, &mut measured)?,
+        "python" => local::measure(bench, context, &mut measured, &local::PYTHON)?,
+        _ => local::measure(bench, context, &mut measured, &local::LOCAL)?,
     }
     let (systems, rounds) = (bench.suite.systems, bench.rounds());
     println!("\n{}", measured.table(systems, &bench.rows));

@@ -1,0 +1,101 @@
+//! Our side of `cargo xtask bench python`: calls within calls, and joblib on a pool of two workers of this host.
+//!
+//! ```sh
+//! cargo bench --features testkit --bench python -- --only py_grid_s --quick
+//! ```
+
+#[allow(dead_code)]
+#[path = "../common/mod.rs"]
+mod common;
+
+use std::time::Instant;
+
+use common::calls::{SHUTDOWN, nothing};
+use common::{Options, Table, median};
+use skyward::prelude::*;
+
+/// Seconds of so many calls that do nothing.
+#[skyward::compute(python = "benches/python/work.py")]
+fn tiny(count: u32) -> f64;
+
+/// The same, without batches.
+#[skyward::compute(python = "benches/python/work.py")]
+fn one_by_one(count: u32) -> f64;
+
+/// A multiple of the ideal.
+#[skyward::compute(python = "benches/python/work.py")]
+fn busy(count: u32) -> f64;
+
+#[skyward::compute(python = "benches/python/work.py")]
+fn grid() -> f64;
+
+/// The first time, and again.
+#[skyward::compute(python = "benches/python/work.py")]
+fn array(megabytes: u32, seed: u32) -> [f64; 2];
+
+/// Microseconds of a call at the median.
+#[skyward::compute(python = "benches/python/calls.py")]
+fn nested(count: u32) -> f64;
+
+/// Seconds of a tree of calls.
+#[skyward::compute(python = "benches/python/calls.py")]
+fn recursion(depth: u32) -> f64;
+
+/// A tree of calls that runs until it is cancelled.
+#[skyward::compute(python = "benches/python/calls.py")]
+fn hold(depth: u32);
+
+#[tokio::main]
+async fn main() -> skyward::Result<()> {
+    let (options, _) = Options::read("python");
+    // As a service calls: from a task of the runtime. The thread that waits for `main` is one more to wake.
+    tokio::spawn(measure(options)).await.unwrap_or_else(|error| std::panic::resume_unwind(error.into_panic()))
+}
+
+async fn measure(options: Options) -> skyward::Result<()> {
+    let mut table = Table::new(options);
+    let pool = Pool::builder()
+        .provider(Local::default())
+        .nodes(2)
+        .payload_of(&grid())
+        .plugin(plugins::sklearn().inner_threads(1))
+        .start()
+        .await?;
+    let (calls, tasks) = (2000, 200);
+    table.row("py_tiny_ms", async { Ok(1e3 * tiny(calls).run(&pool).await?) }).await?;
+    table.row("py_one_by_one_s", one_by_one(calls).run(&pool)).await?;
+    table.row("py_10ms_of_ideal", busy(tasks).run(&pool)).await?;
+    table.row("py_grid_s", grid().run(&pool)).await?;
+    if table.wants("py_array_first_s") || table.wants("py_array_again_s") {
+        let megabytes = if table.options.quick { 20 } else { 200 };
+        let [first, again] = array(megabytes, std::process::id()).run(&pool).await?;
+        table.row("py_array_first_s", async { Ok(first) }).await?;
+        table.row("py_array_again_s", async { Ok(again) }).await?;
+    }
+    let count = table.times(2000) as u32;
+    table.row("py_nested_call_p50_us", nested(count).run(&pool)).await?;
+    table.row("py_recursion_s", recursion(4).run(&pool)).await?;
+    let times = table.times(10);
+    table.row("py_cancel_tree_ms", cancelled(&pool, times)).await?;
+    pool.shutdown(SHUTDOWN).await?;
+    table.print();
+    Ok(())
+}
+
+/// Milliseconds from the cancel of a tree of calls, all of whose levels run, until both workers have run something else.
+async fn cancelled(pool: &Pool, times: usize) -> skyward::Result<f64> {
+    let mut millis = Vec::with_capacity(times);
+    for _ in 0..times {
+        let (call, mut reports) = hold(3).reports::<bool>();
+        let mut running = Box::pin(call.run(pool));
+        tokio::select! {
+            ended = &mut running => ended?,
+            report = reports.next() => report.transpose().map(|_| ())?,
+        }
+        let begin = Instant::now();
+        drop(running);
+        nothing().broadcast(pool).await?;
+        millis.push(begin.elapsed().as_secs_f64() * 1e3);
+    }
+    Ok(median(millis))
+}

@@ -1,0 +1,96 @@
+# /// script
+# requires-python = ">=3.10"
+# dependencies = ["joblib>=1.5", "numpy", "scikit-learn"]
+# ///
+"""What `cargo xtask bench python` measures under each of joblib's backends, with two workers.
+
+Nothing in it knows of a pool: the payloads of `benches/python` and the peers of `xtask/bench` run it alike.
+"""
+
+from time import perf_counter
+from typing import Literal
+
+import numpy as np
+from joblib import Parallel, delayed
+from numpy.typing import NDArray
+from sklearn.datasets import load_digits
+from sklearn.model_selection import GridSearchCV
+from sklearn.svm import SVC
+
+WORKERS = 2
+CANDIDATES = {"C": [0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0], "gamma": [3e-4, 1e-3, 3e-3]}
+
+
+def same(value: int) -> int:
+    """A call that does nothing."""
+    return value
+
+
+def tiny(count: int, batch_size: int | Literal["auto"] = "auto") -> float:
+    """Seconds of so many calls that do nothing, once the workers are warm."""
+    seconds = 0.0
+    with Parallel(n_jobs=WORKERS, batch_size=batch_size) as parallel:
+        for _ in range(2):
+            began = perf_counter()
+            results = parallel(delayed(same)(value) for value in range(count))
+            seconds = perf_counter() - began
+            if results != list(range(count)):
+                raise AssertionError("the results are not those of the calls")
+    return seconds
+
+
+def one_by_one(count: int) -> float:
+    """The same without batches."""
+    return tiny(count, 1)
+
+
+def spin(loops: int) -> int:
+    """Computes in Python."""
+    total = 0
+    for loop in range(loops):
+        total += loop & 3
+    return total
+
+
+def busy(count: int) -> float:
+    """What so many calls of 10 ms take, as a multiple of the ideal: what they take here, by the workers."""
+    began = perf_counter()
+    spin(1_000_000)
+    loops = int(1_000_000 * 0.01 / (perf_counter() - began))
+    with Parallel(n_jobs=WORKERS) as parallel:
+        parallel(delayed(spin)(loops) for _ in range(10 * WORKERS))
+        began = perf_counter()
+        for _ in range(50):
+            spin(loops)
+        each = (perf_counter() - began) / 50
+        began = perf_counter()
+        parallel(delayed(spin)(loops) for _ in range(count))
+        return (perf_counter() - began) / (each * count / WORKERS)
+
+
+def grid() -> float:
+    """Seconds of a grid search with 105 fits."""
+    digits = load_digits()
+    GridSearchCV(SVC(), {"C": [1.0]}, n_jobs=WORKERS).fit(digits.data[:200], digits.target[:200])
+    search = GridSearchCV(SVC(), CANDIDATES, n_jobs=WORKERS)
+    began = perf_counter()
+    search.fit(digits.data, digits.target)
+    return perf_counter() - began
+
+
+def total(array: NDArray[np.float64], part: int) -> float:
+    """Reads a part of a large array."""
+    return float(array[part::16].sum())
+
+
+def array(megabytes: int, seed: int) -> list[float]:
+    """Seconds of 16 calls with a large array that no worker has seen, and of the same 16 calls again."""
+    values = np.random.default_rng(seed).random(megabytes * 125_000)
+    seconds = []
+    with Parallel(n_jobs=WORKERS) as parallel:
+        parallel(delayed(same)(value) for value in range(10))
+        for _ in range(2):
+            began = perf_counter()
+            parallel(delayed(total)(values, part) for part in range(16))
+            seconds.append(perf_counter() - began)
+    return seconds
