@@ -50,8 +50,9 @@ def same_plan(*loops: Any, timeout: float = TIMEOUT, **facts: Any) -> None:
         raise RuntimeError(
             f"sky.same_plan compares the plans of {info.total_workers} ranks over the world that they have joined, and "
             "they have joined none: add `plugins::jax()` or `plugins::torch()` to the pool, or decorate the payload "
-            "with `@sky.integrations.jax` or `@sky.integrations.torch` (with `@sky.integrations.transformers` the "
-            "`Trainer` joins them, and not before)"
+            "with `@sky.integrations.jax` or `@sky.integrations.torch` (with `plugins::transformers()`, "
+            "`plugins::accelerate()` and `@sky.integrations.transformers` `Trainer` or `Accelerator` joins them, and "
+            "not before)"
         )
     compare(store, info, "same_plan", plan, timeout)
 

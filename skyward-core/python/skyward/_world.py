@@ -26,6 +26,7 @@ VARIABLES = (
     "ROLE_RANK",
     "ROLE_WORLD_SIZE",
     "ACCELERATE_USE_CPU",
+    "ACCELERATE_USE_FSDP",
     "JAX_COORDINATOR_ADDRESS",
     "JAX_NUM_PROCESSES",
     "JAX_PROCESS_ID",
@@ -70,6 +71,16 @@ def join() -> None:
     if _other is None and not _joined():
         _other = _State.take()
         _State.before().put()
+
+
+def part() -> None:
+    """Keep what a task that runs alone is about to set out of the next gang.
+
+    `show` does that where there is a world already. Otherwise all that is there so far belongs to tasks that run alone.
+    """
+    global _shown, _other
+    if _shown:
+        _shown, _other = False, _State.before()
 
 
 def leave() -> None:

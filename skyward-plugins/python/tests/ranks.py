@@ -39,6 +39,11 @@ def torch(**config: Any) -> Plugin:
     return "torch", {"collectives": "auto", "timeout": 60.0, "collective_timeout": None, **config}
 
 
+def accelerate(**config: Any) -> Plugin:
+    """The hook of the plugins accelerate and transformers with this configuration."""
+    return "accelerate", {"timeout": 60.0, "cuda": False, "fsdp": {}, **config}
+
+
 _RUN = """
 import atexit, json, os, sys, traceback
 from contextlib import ExitStack

@@ -14,13 +14,14 @@ from contextlib import suppress
 from .._cluster import InstanceInfo
 
 
-def meet(info: InstanceInfo, timeout: float, deadline: float) -> None:
+def meet(info: InstanceInfo, timeout: float, deadline: float, service: bool = True) -> None:
     """Wait until every rank is there.
 
     Args:
         info: this worker's place.
         timeout: what all ranks together get, in seconds, for messages.
         deadline: when that is over, by the monotonic clock.
+        service: whether the framework's service listens there as soon as all have met, so that the others wait for it.
 
     Raises:
         TimeoutError: not all ranks came; names those that did not.
@@ -31,6 +32,8 @@ def meet(info: InstanceInfo, timeout: float, deadline: float) -> None:
         _receive(info, timeout, deadline)
     else:
         _report(info, timeout, deadline)
+        if service:
+            _connect(info, timeout, deadline).close()
 
 
 def _receive(info: InstanceInfo, timeout: float, deadline: float) -> None:
@@ -67,7 +70,7 @@ def _receive(info: InstanceInfo, timeout: float, deadline: float) -> None:
 
 
 def _report(info: InstanceInfo, timeout: float, deadline: float) -> None:
-    """As any other rank: tell rank 0, wait for its word, and then until the framework's service listens there."""
+    """As any other rank: report to rank 0, and wait for its answer."""
     place = f"rank 0 at {join_address(info.head_addr, info.head_port)}"
     with _connect(info, timeout, deadline) as connection:
         connection.sendall(f"{_greeting(info)} {info.global_worker_index}\n".encode())
@@ -83,7 +86,6 @@ def _report(info: InstanceInfo, timeout: float, deadline: float) -> None:
         raise ConnectionError(f"{place} ended before all ranks had come; its worker's log says why")
     if answer != "go":
         raise TimeoutError(answer)
-    _connect(info, timeout, deadline).close()
 
 
 def _connect(info: InstanceInfo, timeout: float, deadline: float) -> socket.socket:

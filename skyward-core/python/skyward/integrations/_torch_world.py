@@ -59,7 +59,7 @@ def take_device(info: InstanceInfo, backend: str) -> int | None:
     if backend == "nccl":
         raise RuntimeError(
             f"torch {torch.__version__} sees no accelerator on node {info.node}, and NCCL needs one: the driver is "
-            "missing or too old for this build (choose one with `plugins::torch().cuda(…)`)"
+            "missing or too old for this build (choose another one with `.cuda(…)` of the plugin that installs torch)"
         )
     return None
 

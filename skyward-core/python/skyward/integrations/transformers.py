@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, ParamSpec, TypeVar, overload
 
+from .. import _world
 from .._cluster import InstanceInfo, instance_info
-from ._wrap import decorator, together
+from . import _torch_world
+from ._wrap import decorator, set_environment, together
 from .torch import join, set_world
 
 P = ParamSpec("P")
@@ -20,11 +22,12 @@ def transformers(*, backend: str | None = None) -> Callable[[Callable[P, R]], Ca
 
 
 def transformers(function: Callable[..., Any] | None = None, /, *, backend: str | None = None) -> Any:
-    """Tell `Trainer` and Accelerate of the world before the function runs; with or without arguments.
+    """Have `Trainer` and Accelerate find the world before the function runs; with or without arguments.
 
     They make the process group themselves, because only then do their own timeout and choice of backend hold; where a
     backend is given, the process group is made with it before they look. Without an accelerator their use of the CPU is
-    switched on, or every worker would silently train alone. In a task that this worker runs alone they find no world.
+    switched on, or every worker would silently train alone. In a task that this worker runs alone they find no world, and
+    of several accelerators this worker's own.
 
     Args:
         function: what to decorate.
@@ -40,9 +43,33 @@ def transformers(function: Callable[..., Any] | None = None, /, *, backend: str 
 def set_up(info: InstanceInfo, backend: str | None) -> None:
     """Set the variables, if there are several workers; make the process group too where a backend is chosen."""
     if not together(info):
+        alone(info)
         return
     from torch import cuda
 
     set_world(info, on_cpu=backend == "gloo" or not cuda.is_available())
     if backend is not None:
         join(info, backend)
+
+
+def alone(info: InstanceInfo) -> None:
+    """Have `Trainer` and Accelerate compute on this worker's accelerator, in a task that it runs alone.
+
+    A worker sees all accelerators of its node. Without variables of a world `Trainer` computes on all that it sees, with
+    `DataParallel`, and Accelerate on the first one, whichever worker it is. So the task gets a world of one rank, whose
+    `LOCAL_RANK` is this worker's accelerator. Its process group uses no network.
+
+    Raises:
+        RuntimeError: there is no accelerator for this worker.
+    """
+    if info.workers_per_node == 1 or not info.accelerators:
+        return
+    from torch import cuda
+
+    if cuda.device_count() < 2:
+        return
+    index = _torch_world.take_device(info, "nccl")
+    _world.part()
+    set_environment({"RANK": 0, "WORLD_SIZE": 1, "LOCAL_RANK": index, "LOCAL_WORLD_SIZE": 1})
+    # Both: Trainer would choose NCCL, or NCCL and gloo where FSDP needs tensors in host memory.
+    _world.group_of_one("cpu:gloo,cuda:nccl")
