@@ -44,7 +44,7 @@
 //! | feature | by default | what it adds |
 //! |---|---|---|
 //! | `macros` | yes | [`compute`] |
-//! | `plugins` | yes | [`plugins`]: JAX, Keras, PyTorch, joblib, scikit-learn |
+//! | `plugins` | yes | [`plugins`]: JAX, Keras, PyTorch, Accelerate, Transformers, joblib, scikit-learn |
 //! | `terminal` | yes | [`Terminal`]: progress and output for people, when asked for |
 //! | `ndarray` | no | arrays to and from `ndarray` |
 //! | `metrics` | no | what pools do, as numbers for the crate `metrics` |

@@ -5,10 +5,10 @@ use skyward_core::error::{Error, ErrorKind, Result};
 use skyward_core::plugin::{Hook, HookKind, Plugin, Relation};
 use skyward_core::spec::{Accelerator, AcceleratorFamily, ClusterInfo, Image, Python};
 
+use crate::build::check_default;
 use crate::family::Installer;
 use crate::layout::Distribution;
 use crate::requirement::{asks_for, requirement};
-use crate::torch::check_default;
 
 /// Installs Keras 3 on a backend, and distributes training over all workers; see [`keras`].
 #[derive(Debug, Clone)]
@@ -116,7 +116,7 @@ impl Keras {
         match self.backend {
             Backend::Jax => crate::jax().requirement(&installer, accelerator),
             Backend::Torch => {
-                accelerator.map_or(Ok(()), |accelerator| check_default(&installer, accelerator, python))?;
+                accelerator.map_or(Ok(()), |accelerator| check_default(&installer, "torch", accelerator, python))?;
                 Ok("torch".into())
             }
             Backend::Tensorflow => {

@@ -5,6 +5,7 @@
 //! | [`jax()`] | JAX for the nodes' accelerators | joins the workers into one JAX world |
 //! | [`keras()`] | Keras, and its backend where no other plugin does | on JAX: data parallel over all devices, after [`jax()`] |
 //! | [`torch()`] | PyTorch | joins the workers into one process group; one worker per accelerator |
+//! | [`accelerate()`], [`transformers()`] | PyTorch with Accelerate, or Transformers too | `Accelerator` and `Trainer` find one world; one worker per accelerator |
 //! | [`joblib()`], [`sklearn()`] | joblib, scikit-learn | `n_jobs` means workers of the pool |
 //!
 //! Plugins apply in the order given. Small ones of your own are made with [`plugin()`], others by implementing [`Plugin`](skyward_core::plugin::Plugin).
@@ -21,7 +22,10 @@
 //! # Ok::<(), skyward_core::Error>(())
 //! ```
 
+mod accelerate;
+mod build;
 mod family;
+mod fsdp;
 mod jax;
 mod joblib;
 mod keras;
@@ -29,6 +33,8 @@ mod layout;
 mod requirement;
 mod torch;
 
+pub use accelerate::{Accelerate, MixedPrecision, accelerate, transformers};
+pub use fsdp::{Fsdp, StateDict};
 pub use jax::{Jax, jax};
 pub use joblib::{Joblib, joblib, sklearn};
 pub use keras::{Backend, Keras, keras};

@@ -5,17 +5,15 @@ use std::time::Duration;
 use serde_json::json;
 use skyward_core::error::{Error, ErrorKind, Result};
 use skyward_core::plugin::{Hook, HookKind, Plugin};
-use skyward_core::spec::{Accelerator, AcceleratorFamily, ClusterInfo, Image, PackageIndex, Python};
+use skyward_core::spec::{Accelerator, ClusterInfo, Image};
 
+use crate::build::{Build, without_nccl};
 use crate::family::Installer;
-use crate::requirement::{asks_for, requirement};
 
 /// Installs PyTorch and joins all workers of the pool into one process group; see [`torch`].
 #[derive(Debug, Clone)]
 pub struct Torch {
-    cuda: Option<String>,
-    index: Option<String>,
-    version: Option<String>,
+    build: Build,
     collectives: Collectives,
     timeout: Duration,
     collective_timeout: Option<Duration>,
@@ -62,9 +60,7 @@ pub enum Collectives {
 /// ```
 pub fn torch() -> Torch {
     Torch {
-        cuda: None,
-        index: None,
-        version: None,
+        build: Build::new(INSTALLER),
         collectives: Collectives::Auto,
         timeout: Duration::from_secs(240),
         collective_timeout: None,
@@ -76,21 +72,21 @@ impl Torch {
     /// A build that does not run on the accelerator's family is refused.
     #[must_use]
     pub fn cuda(mut self, name: impl Into<String>) -> Self {
-        self.cuda = Some(name.into());
+        self.build.cuda = Some(name.into());
         self
     }
 
     /// Takes torch, torchvision and torchaudio from this package index, whatever the accelerator.
     #[must_use]
     pub fn index(mut self, url: impl Into<String>) -> Self {
-        self.index = Some(url.into());
+        self.build.index = Some(url.into());
         self
     }
 
     /// Chooses the version: `2.9.1`, or a specifier such as `>=2.8,<3`.
     #[must_use]
     pub fn version(mut self, version: impl Into<String>) -> Self {
-        self.version = Some(version.into());
+        self.build.version = Some(version.into());
         self
     }
 
@@ -114,37 +110,6 @@ impl Torch {
         self.collective_timeout = Some(timeout);
         self
     }
-
-    /// NumPy in a version that this torch was built for: those before 2.3 know no NumPy 2.
-    fn numpy(&self) -> &'static str {
-        let exact = self.version.as_deref().map(|version| version.trim().trim_start_matches("==").trim_start());
-        let mut parts = exact.unwrap_or_default().split('.').map(str::parse::<u32>);
-        match (parts.next(), parts.next()) {
-            (Some(Ok(major)), Some(Ok(minor))) if (major, minor) < (2, 3) => "numpy<2",
-            _ => "numpy",
-        }
-    }
-
-    /// Where torch comes from, if not from the default index.
-    fn url(&self, accelerator: Option<&Accelerator>, python: &Python) -> Result<Option<String>> {
-        let build = self.cuda.as_deref().map(build).transpose()?;
-        if self.index.is_some() {
-            return Ok(self.index.clone());
-        }
-        let build = match (build, accelerator) {
-            (Some(_), None) => Some("cpu".into()),
-            (Some(build), Some(accelerator)) => {
-                check_build(&build, accelerator)?;
-                Some(build)
-            }
-            (None, Some(accelerator)) => {
-                check_default(&INSTALLER, accelerator, python)?;
-                None
-            }
-            (None, None) => None,
-        };
-        Ok(build.map(|build| format!("{PYTORCH_INDEX}/{build}")))
-    }
 }
 
 impl Plugin for Torch {
@@ -153,12 +118,11 @@ impl Plugin for Torch {
     }
 
     fn constructor(&self) -> String {
-        let call = |name: &str, value: &Option<String>| value.as_ref().map(|value| format!(".{name}({value:?})"));
-        let mut calls = vec![call("cuda", &self.cuda), call("index", &self.index), call("version", &self.version)];
+        let mut text = format!("plugins::torch(){}", self.build.calls("version"));
         if self.collectives != Collectives::Auto {
-            calls.push(Some(format!(".collectives(Collectives::{:?})", self.collectives)));
+            text += &format!(".collectives(Collectives::{:?})", self.collectives);
         }
-        format!("plugins::torch(){}", calls.into_iter().flatten().collect::<String>())
+        text
     }
 
     fn workers_per_node(&self, accelerator: Option<&Accelerator>) -> Option<u32> {
@@ -172,20 +136,11 @@ impl Plugin for Torch {
     fn transform(&self, image: Image, cluster: &ClusterInfo) -> Result<Image> {
         let refuse = |message: String, hint: &str| Err(Error::new(ErrorKind::InvalidSpec, message).with_hint(hint));
         let accelerator = cluster.accelerator.as_ref();
-        match accelerator {
-            None if self.collectives == Collectives::Nccl => {
-                return refuse(
-                    "NCCL needs accelerators, and the nodes have none".into(),
-                    "ask for some: `.accelerator(…)`, or choose `Collectives::Gloo`",
-                );
-            }
-            Some(accelerator) if cluster.workers_per_node > accelerator.count => {
-                return refuse(
-                    format!("a node has {} workers and {accelerator}", cluster.workers_per_node),
-                    "each rank needs an accelerator of its own: leave `.workers_per_node(…)` out",
-                );
-            }
-            _ => {}
+        if accelerator.is_none() && self.collectives == Collectives::Nccl {
+            return refuse(
+                "NCCL needs accelerators, and the nodes have none".into(),
+                "ask for some: `.accelerator(…)`, or choose `Collectives::Gloo`",
+            );
         }
         let unserved = accelerator.filter(|_| self.collectives == Collectives::Nccl).and_then(without_nccl);
         if let Some((accelerator, family)) = unserved {
@@ -194,14 +149,7 @@ impl Plugin for Torch {
                 "leave `.collectives(…)` out or choose `Collectives::Gloo`: NCCL serves accelerators of NVIDIA and AMD",
             );
         }
-        let url = self.url(accelerator, &image.python)?;
-        let named = asks_for(&image.pip, "numpy");
-        let image = image.pip([requirement("torch", None, self.version.as_deref())?]);
-        let image = if named { image } else { image.pip([self.numpy()]) };
-        Ok(match url {
-            Some(url) => image.index(PackageIndex::new("pytorch", url).only(FROM_INDEX.iter().copied())),
-            None => image,
-        })
+        self.build.install(image, cluster)
     }
 
     fn around_app(&self, cluster: &ClusterInfo) -> Option<Hook> {
@@ -221,54 +169,6 @@ impl Plugin for Torch {
     }
 }
 
-/// The folder of PyTorch's index for what people call a build.
-fn build(name: &str) -> Result<String> {
-    let plain = name.trim().to_ascii_lowercase();
-    let digits = |text: &str, length| text.len() == length && text.chars().all(|c| c.is_ascii_digit());
-    let cuda = plain.strip_prefix("cuda").or_else(|| plain.strip_prefix("cu")).unwrap_or(&plain).replace('.', "");
-    let rocm = plain.strip_prefix("rocm").and_then(|version| version.split_once('.'));
-    if plain == "cpu" || plain == "xpu" || rocm.is_some_and(|(major, minor)| digits(major, 1) && digits(minor, 1)) {
-        Ok(plain)
-    } else if digits(&cuda, 3) {
-        Ok(format!("cu{cuda}"))
-    } else {
-        Err(Error::new(ErrorKind::InvalidSpec, format!("PyTorch publishes no build for {name:?}"))
-            .with_hint("give a CUDA version with its minor number (`cu126`, `12.6`), `rocm6.4`, `xpu` or `cpu`"))
-    }
-}
-
-/// Refuses a build of PyTorch's index that does not run on the accelerator's family.
-fn check_build(build: &str, accelerator: &Accelerator) -> Result<()> {
-    let Some(family) = accelerator.family() else { return Ok(()) };
-    let runs = match family {
-        AcceleratorFamily::Nvidia => build.starts_with("cu"),
-        AcceleratorFamily::Amd => build.starts_with("rocm"),
-        _ => false,
-    };
-    if runs || build == "cpu" { Ok(()) } else { Err(INSTALLER.unsuited(build, accelerator, family)) }
-}
-
-/// Refuses an accelerator that the default build does not see, for `torch` or a plugin that needs it; an interpreter of
-/// the user's may have a build of its own.
-pub(crate) fn check_default(installer: &Installer, accelerator: &Accelerator, python: &Python) -> Result<()> {
-    if matches!(python, Python::Interpreter(_)) {
-        return Ok(());
-    }
-    let family = installer.family(accelerator)?;
-    let hint = match family {
-        AcceleratorFamily::Nvidia => return Ok(()),
-        AcceleratorFamily::Amd => format!("choose a build for ROCm, such as `rocm6.4`, {}", installer.choose),
-        _ => "choose an index that has one by `plugins::torch().index(…)`, or ask for an accelerator of NVIDIA".into(),
-    };
-    Err(installer.unserved(accelerator, family, &hint))
-}
-
-/// An accelerator whose tensors NCCL does not carry, and its family.
-fn without_nccl(accelerator: &Accelerator) -> Option<(&Accelerator, AcceleratorFamily)> {
-    let family = accelerator.family()?;
-    (!matches!(family, AcceleratorFamily::Nvidia | AcceleratorFamily::Amd)).then_some((accelerator, family))
-}
-
 const INSTALLER: Installer = Installer {
     plugin: "torch",
     framework: "PyTorch",
@@ -277,15 +177,10 @@ const INSTALLER: Installer = Installer {
 
 const SOURCE: &str = include_str!("../python/skyward_plugins/torch.py");
 
-const PYTORCH_INDEX: &str = "https://download.pytorch.org/whl";
-
-/// What PyTorch's index has that must not come from elsewhere, where a build is chosen.
-const FROM_INDEX: [&str; 6] =
-    ["torch", "torchvision", "torchaudio", "pytorch-triton", "pytorch-triton-rocm", "pytorch-triton-xpu"];
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::build::FROM_INDEX;
 
     fn cpus() -> ClusterInfo {
         ClusterInfo::new(2, 1)

@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use skyward_core::payload::RetryPolicy;
 use skyward_core::testkit::plugin_suite;
-use skyward_plugins::{Backend, Distribution, jax, joblib, keras, sklearn, torch};
+use skyward_plugins::{
+    Backend, Distribution, Fsdp, MixedPrecision, accelerate, jax, joblib, keras, sklearn, torch, transformers,
+};
 
 #[test]
 fn jax_holds_the_contract() {
@@ -23,6 +25,15 @@ fn keras_holds_the_contract() {
 #[test]
 fn torch_holds_the_contract() {
     plugin_suite::all(&torch()).unwrap();
+}
+
+#[test]
+fn accelerate_and_transformers_hold_the_contract() {
+    for plugin in [accelerate(), transformers()] {
+        plugin_suite::all(&plugin).unwrap();
+        let options = plugin.mixed_precision(MixedPrecision::Bf16).fsdp(Fsdp::wrap_model_layers());
+        plugin_suite::all(&options.version("1.15.0").timeout(Duration::from_secs(30))).unwrap();
+    }
 }
 
 #[test]

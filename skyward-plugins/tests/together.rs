@@ -5,7 +5,7 @@ use std::sync::Arc;
 use skyward_core::error::ErrorKind;
 use skyward_core::plugin::{HookKind, Plugin, PluginSet};
 use skyward_core::spec::{Accelerator, ClusterInfo, Image};
-use skyward_plugins::{Backend, Distribution, ModelParallel, jax, keras, torch};
+use skyward_plugins::{Backend, Distribution, ModelParallel, accelerate, jax, keras, sklearn, torch, transformers};
 
 type List = Vec<Arc<dyn Plugin>>;
 
@@ -38,6 +38,10 @@ fn lists_that_fit() {
         (list![keras().distribution(Distribution::None)], &two),
         (list![torch(), keras().distribution(Distribution::None)], &two),
         (list![keras().backend(Backend::Tensorflow)], &two),
+        (list![transformers()], &two),
+        (list![accelerate(), sklearn()], &two),
+        (list![transformers(), keras_torch().distribution(Distribution::None)], &two),
+        (list![jax(), accelerate()], &one),
     ];
     for (list, cluster) in lists {
         let names = format!("{list:?}");
@@ -57,6 +61,12 @@ fn lists_that_do_not_fit_say_why_and_what_would() {
     let two_worlds = "`torch` cannot be beside `jax`, because each joins all workers into one world, and a pool has one rendezvous; what you need only as a library goes \
                       into the image: `.pip([\"torch\"])`";
     let jax_keras = ["plugins::jax()", "plugins::keras()"];
+    let one_is_enough = "`transformers` cannot be beside `accelerate`, because `transformers` is `accelerate` with Transformers, and one of them is enough";
+    let beside_torch = |name: &str, who: &str| {
+        format!(
+            "`{name}` cannot be beside `torch`, because it installs PyTorch itself, and leaves the process group to `{who}`, which `torch` would make"
+        )
+    };
     let cases: Vec<(List, Vec<String>, Vec<&str>)> = vec![
         (list![keras()], vec![format!("{needs_jax} is not there")], jax_keras.to_vec()),
         (list![keras(), jax()], vec![format!("{needs_jax} comes after it")], jax_keras.to_vec()),
@@ -81,6 +91,27 @@ fn lists_that_do_not_fit_say_why_and_what_would() {
             jax_keras.to_vec(),
         ),
         (list![jax(), torch()], vec![two_worlds.into()], vec!["plugins::jax()"]),
+        (list![transformers(), accelerate()], vec![one_is_enough.into()], vec!["plugins::transformers()"]),
+        (
+            list![transformers(), torch()],
+            vec![beside_torch("transformers", "Trainer")],
+            vec!["plugins::transformers()"],
+        ),
+        (
+            list![torch().cuda("12.6"), accelerate()],
+            vec![beside_torch("accelerate", "Accelerator")],
+            vec!["plugins::accelerate()"],
+        ),
+        (
+            list![transformers(), keras_torch()],
+            vec![format!("{needs_torch} is not there")],
+            vec!["plugins::torch()", "plugins::keras().backend(Backend::Torch)"],
+        ),
+        (
+            list![jax(), transformers()],
+            vec![two_worlds.replace("`torch`", "`transformers`").replace("[\"torch\"]", "[\"transformers\"]")],
+            vec!["plugins::jax()"],
+        ),
         (
             list![torch(), jax(), keras()],
             vec![
@@ -124,7 +155,9 @@ fn a_world_needs_a_fixed_number_of_nodes() {
             "`{name}` joins all workers into one world of fixed size, and the number of nodes of this pool may change"
         )
     };
-    for (list, name) in [(list![jax(), keras()], "jax"), (list![torch()], "torch")] {
+    for (list, name) in
+        [(list![jax(), keras()], "jax"), (list![torch()], "torch"), (list![transformers()], "transformers")]
+    {
         let error = set(list).check(&elastic).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Plugins);
         assert_eq!(error.message(), fixed_size(name));

@@ -98,6 +98,7 @@ const PLANNED: &[&str] = &[
     "model_parallel",
     "shard_and_broadcast",
     "torch_ddp",
+    "trainer_two_nodes",
 ];
 /// With an empty cache an example first downloads the packages of its environment.
 const DEADLINE: Duration = Duration::from_secs(15 * 60);

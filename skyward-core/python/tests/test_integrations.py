@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import skyward as sky
-from skyward import _state, _wire
+from skyward import _state, _wire, _world
 from skyward.integrations import _jax_world, _torch_world
 
 from .conftest import Node
@@ -244,6 +244,44 @@ def test_transformers_makes_the_group_with_the_backend_that_is_chosen(fake_torch
     on_rank(1, 2)
     sky.integrations.transformers(backend="gloo")(lambda: None)()
     assert [(name, args) for name, args, _ in fake_torch.calls] == [("init_process_group", ("gloo",))]
+
+
+def test_transformers_alone_computes_on_the_accelerator_of_its_worker(
+    fake_torch: Recorder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")
+
+    @sky.integrations.transformers
+    def tune() -> list[str | None]:
+        return [os.environ.get(name) for name in names]
+
+    def run(gang: bool) -> list[str | None]:
+        # As the worker does before each task.
+        monkeypatch.setattr(_state, "gang", gang)
+        _world.show(gang)
+        return tune()
+
+    for name, value in {"_started": {}, "_shown": True, "_may_be_joined": True, "_other": None}.items():
+        monkeypatch.setattr(_world, name, value)
+    cuda: Any = sys.modules["torch.cuda"]
+    on_rank(6, 2, 4)
+    assert _state.cluster is not None
+    _state.cluster["accelerators"] = 4
+    monkeypatch.setattr(cuda, "is_available", lambda: True)
+    monkeypatch.setattr(cuda, "device_count", lambda: 4)
+    alone, gang = ["0", "1", "2", "1"], ["6", "8", "2", "4"]
+    assert run(gang=False) == alone
+    group = {"store": "memory", "rank": 0, "world_size": 1}
+    made = ("init_process_group", ("cpu:gloo,cuda:nccl",), group)
+    assert fake_torch.calls == [("set_device", (2,), {}), made]
+    # What the first task alone has set is not there for the gang, nor the other way round.
+    assert run(gang=True) == gang
+    assert run(gang=False) == alone
+    assert run(gang=True) == gang
+    # One accelerator is what `Trainer` uses anyway.
+    monkeypatch.setattr(cuda, "device_count", lambda: 1)
+    monkeypatch.setattr(_world, "_other", _world._State.before())
+    assert run(gang=False) == [None] * 4
 
 
 def test_a_task_that_one_worker_runs_alone_joins_nothing(

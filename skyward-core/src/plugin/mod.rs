@@ -25,7 +25,7 @@ use crate::spec::{Accelerator, ClusterInfo, Image};
 /// The feature `testkit` has one function for each clause, `skyward_core::testkit::plugin_suite`; a plugin's own tests call them.
 ///
 /// - `name` never changes, and is one word in lower case.
-/// - `workers_per_node`, `requires`, `conflicts_with`, `joins_world`, `transform`, `bootstrap`, `around_app`, `around_task` and `launcher` are pure: the same cluster gives
+/// - `workers_per_node`, `requires`, `conflicts_with`, `joins_world`, `world`, `transform`, `bootstrap`, `around_app`, `around_task` and `launcher` are pure: the same cluster gives
 ///   the same answer.
 /// - `workers_per_node` is not 0. What a plugin requires or refuses are other plugins, each with a reason, and none is both.
 /// - `transform` only adds to the image; it does not remove what the user or an earlier plugin asked for. Of a valid image it makes a valid one.
@@ -86,6 +86,12 @@ pub trait Plugin: fmt::Debug + Send + Sync + 'static {
     fn joins_world(&self, cluster: &ClusterInfo) -> bool {
         let _ = cluster;
         false
+    }
+
+    /// The framework whose world the plugin joins the workers into, where [`joins_world`](Plugin::joins_world). Several
+    /// plugins may serve one framework. The decorator of a payload may join the same world, and no other.
+    fn world(&self) -> &str {
+        self.name()
     }
 
     /// Adds to the image.

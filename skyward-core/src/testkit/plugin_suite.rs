@@ -92,6 +92,7 @@ pub fn answers_are_pure(plugin: &dyn Plugin) -> Result<(), Violation> {
         same("requires", &|| format!("{:?}", plugin.requires(cluster)))?;
         same("conflicts_with", &|| format!("{:?}", plugin.conflicts_with(cluster)))?;
         same("joins_world", &|| plugin.joins_world(cluster).to_string())?;
+        same("world", &|| plugin.world().to_owned())?;
         same("bootstrap", &|| format!("{:?}", plugin.bootstrap(cluster)))?;
         same("around_app", &|| format!("{:?}", plugin.around_app(cluster)))?;
         same("around_task", &|| format!("{:?}", plugin.around_task(cluster)))?;

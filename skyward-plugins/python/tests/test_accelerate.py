@@ -5,8 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from .ranks import World, accelerate, require, run_alone
 from .test_trainer import TRAIN
 
@@ -162,9 +160,9 @@ import os
 found = task(look, gang=False)
 backends = list(asked)
 again = task(look, gang=False)
-lone = [os.environ[name] for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")]
+lone = [os.environ.get(name) for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")]
 _world.show(True)
-world = [os.environ[name] for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")]
+world = [os.environ.get(name) for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")]
 result = [found, again, backends, used, lone, world]
 """
     worker = 3
@@ -219,5 +217,3 @@ result = task(train, gang=True)
             for rank in world.run(body=f"BACKEND = {backend!r}\n{body}"):
                 assert rank.code == 0, rank.error
                 assert rank.result == [2, made]
-
-

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from .ranks import JAX, Plugin, World, keras, require, torch
+from .ranks import JAX, Plugin, World, accelerate, keras, require, torch
 
 ROOT = Path(__file__).parents[3]
 EXAMPLES = ROOT / "examples" / "payloads"
@@ -18,10 +18,12 @@ def call(payload: Path, function: str, arguments: str) -> str:
     return f"{run}\nresult = task(lambda: {function}({arguments}))"
 
 
-def reports(nodes: int, *plugins: Plugin, body: str, **cluster: Any) -> list[Any]:
+def reports(
+    nodes: int, *plugins: Plugin, body: str, env: dict[str, str] | None = None, **cluster: Any
+) -> list[Any]:
     """What the body leaves in `result` on each node."""
     with World(nodes, **cluster) as world:
-        ranks = world.run(*plugins, body=body)
+        ranks = world.run(*plugins, body=body, env=env)
         assert [rank.code for rank in ranks] == [0] * nodes, [rank.error for rank in ranks]
         return [rank.result for rank in ranks]
 
@@ -47,6 +49,20 @@ def test_torch_ddp_ends_with_equal_weights() -> None:
     assert [(report["rank"], report["samples"]) for report in found] == [(rank, 1408 // nodes) for rank in range(nodes)]
     assert {report["weights_digest"] for report in found} == {found[0]["weights_digest"]}
     assert found[0]["test_accuracy"] >= 0.93
+
+
+def test_trainer_two_nodes_computes_on_two_ranks_what_it_computes_on_one() -> None:
+    require("transformers", "accelerate", "torch", "sklearn")
+    body = call(EXAMPLES / "trainer_two_nodes.py", "train", "4, 32")
+    alone = "\nresult = [result, task(lambda: train(4, 64), gang=False) if result['rank'] == 1 else None]"
+    found = reports(2, accelerate(), body=body + alone, env={"OMP_NUM_THREADS": "1"})
+    (first, _), (second, single) = found
+    assert {**first, "rank": 1} == second
+    assert (first["rank"], first["ranks"], first["steps"]) == (0, 2, 88)
+    assert first["loss"] == sorted(first["loss"], reverse=True)
+    assert first["test_accuracy"] >= 0.8
+    assert [single[name] for name in ("rank", "ranks", "steps")] == [0, 1, 88]
+    assert abs(single["loss"][0] / first["loss"][0] - 1) < 0.01
 
 
 def test_shard_and_broadcast_covers_everything_once() -> None:

@@ -26,8 +26,8 @@ def transformers(function: Callable[..., Any] | None = None, /, *, backend: str 
 
     They make the process group themselves, because only then do their own timeout and choice of backend hold; where a
     backend is given, the process group is made with it before they look. Without an accelerator their use of the CPU is
-    switched on, or every worker would silently train alone. In a task that this worker runs alone they find no world, and
-    of several accelerators this worker's own.
+    switched on, or every worker would silently train alone. In a task that this worker runs alone they find no world,
+    and of several accelerators this worker's own.
 
     Args:
         function: what to decorate.
@@ -55,9 +55,9 @@ def set_up(info: InstanceInfo, backend: str | None) -> None:
 def alone(info: InstanceInfo) -> None:
     """Have `Trainer` and Accelerate compute on this worker's accelerator, in a task that it runs alone.
 
-    A worker sees all accelerators of its node. Without variables of a world `Trainer` computes on all that it sees, with
-    `DataParallel`, and Accelerate on the first one, whichever worker it is. So the task gets a world of one rank, whose
-    `LOCAL_RANK` is this worker's accelerator. Its process group uses no network.
+    A worker sees all accelerators of its node. Without variables of a world `Trainer` computes on all that it sees,
+    with `DataParallel`, and Accelerate on the first one, whichever worker it is. So the task gets a world of one rank,
+    whose `LOCAL_RANK` is this worker's accelerator. Its process group uses no network.
 
     Raises:
         RuntimeError: there is no accelerator for this worker.

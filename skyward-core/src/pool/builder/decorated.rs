@@ -70,7 +70,7 @@ impl Decorated {
         }
         let Self { framework, payload } = self;
         let is_other = |name: &str| framework != UNKNOWN && framework != name;
-        let other = plugins.iter().find(|plugin| plugin.joins_world(cluster) && is_other(plugin.name()));
+        let other = plugins.iter().find(|plugin| plugin.joins_world(cluster) && is_other(plugin.world()));
         if let Some(other) = other {
             return Err(Error::new(
                 ErrorKind::Plugins,
@@ -102,7 +102,7 @@ const UNKNOWN: &str = "unknown";
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plugin::plugin;
+    use crate::plugin::{Plugin, plugin};
 
     fn source(name: &str, framework: Option<&'static str>) -> Arc<Source> {
         let source = Source::file(format!("{name}.py"), "def f(): ...\n", "f");
@@ -110,6 +110,24 @@ mod tests {
             Some(framework) => source.joining(framework),
             None => source,
         })
+    }
+
+    /// A plugin under another name than that of the framework whose world it joins.
+    #[derive(Debug)]
+    struct OfTorch;
+
+    impl Plugin for OfTorch {
+        fn name(&self) -> &str {
+            "of_torch"
+        }
+
+        fn joins_world(&self, _: &ClusterInfo) -> bool {
+            true
+        }
+
+        fn world(&self) -> &str {
+            "torch"
+        }
     }
 
     fn found(sources: &[Arc<Source>]) -> Option<Decorated> {
@@ -160,6 +178,8 @@ mod tests {
         let (one, two) = (ClusterInfo::new(1, 1), ClusterInfo::new(2, 1));
         let mut plugins = PluginSet::default();
         plugins.push(Arc::new(plugin("torch").joins_world()));
+        decorated.check(&plugins, &two).unwrap();
+        plugins.push(Arc::new(OfTorch));
         decorated.check(&plugins, &two).unwrap();
         plugins.push(Arc::new(plugin("horovod").joins_world()));
         decorated.check(&plugins, &one).unwrap();

@@ -1,0 +1,326 @@
+//! The `accelerate` and `transformers` plugins.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use serde_json::json;
+use skyward_core::error::{Error, ErrorKind, Result};
+use skyward_core::plugin::{Hook, HookKind, Plugin, Relation};
+use skyward_core::spec::{Accelerator, AcceleratorFamily, ClusterInfo, Image};
+
+use crate::build::{Build, without_nccl};
+use crate::family::Installer;
+use crate::fsdp::Fsdp;
+use crate::requirement::requirement;
+
+/// Has Accelerate, and the `Trainer` of Transformers, train on all workers; see [`accelerate`] and [`transformers`].
+#[derive(Debug, Clone)]
+pub struct Accelerate {
+    kind: Kind,
+    build: Build,
+    version: Option<String>,
+    mixed_precision: Option<MixedPrecision>,
+    fsdp: Option<Fsdp>,
+    timeout: Duration,
+}
+
+/// The type of numbers in which a model computes what loses little by it, where the payload does not choose.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum MixedPrecision {
+    /// `bfloat16`: accelerators from NVIDIA's A100 on, and CPUs.
+    Bf16,
+    /// `float16`, with scaled gradients: accelerators only.
+    Fp16,
+}
+
+impl MixedPrecision {
+    /// Accelerate's name for it.
+    fn name(self) -> &'static str {
+        match self {
+            Self::Bf16 => "bf16",
+            Self::Fp16 => "fp16",
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Accelerate,
+    Transformers,
+}
+
+impl Kind {
+    fn name(self) -> &'static str {
+        self.installer().plugin
+    }
+
+    fn installer(self) -> Installer {
+        let (plugin, choose) = match self {
+            Self::Accelerate => {
+                ("accelerate", "by `plugins::accelerate().cuda(…)` or `plugins::accelerate().index(…)`")
+            }
+            Self::Transformers => {
+                ("transformers", "by `plugins::transformers().cuda(…)` or `plugins::transformers().index(…)`")
+            }
+        };
+        Installer { plugin, framework: "PyTorch", choose }
+    }
+}
+
+/// Installs Accelerate and PyTorch, and has `Accelerator` find all workers of the pool as ranks of one world.
+///
+/// Each worker is one rank, and each accelerator has a worker of its own where the pool does not say otherwise. The
+/// plugin sets the variables by which `torchrun` describes a world; `Accelerator` makes the process group, in the first
+/// task that runs on all workers (a broadcast). On nodes without an accelerator it computes on the CPU, over gloo.
+///
+/// A task that one worker runs alone is one process, on that worker's accelerator.
+///
+/// PyTorch is installed as [`torch`](crate::torch()) installs it. The two do not go together in a pool: each makes the
+/// process group.
+///
+/// ```
+/// use skyward_core::plugin::Plugin;
+/// use skyward_core::spec::{Accelerator, ClusterInfo, Image};
+/// use skyward_plugins::{Fsdp, MixedPrecision, accelerate};
+///
+/// let plugin = accelerate().mixed_precision(MixedPrecision::Bf16).fsdp(Fsdp::wrap("LlamaDecoderLayer"));
+/// let gpus = ClusterInfo::new(2, 8).with_accelerator(Some(Accelerator::new("H100", 8)));
+/// let image = plugin.transform(Image::new(), &gpus)?;
+/// assert_eq!(image.pip, ["torch", "numpy", "accelerate>=1.6"]);
+/// assert_eq!(image.env["ACCELERATE_MIXED_PRECISION"], "bf16");
+/// # Ok::<(), skyward_core::Error>(())
+/// ```
+pub fn accelerate() -> Accelerate {
+    Accelerate::new(Kind::Accelerate)
+}
+
+/// The same as [`accelerate`], and installs Transformers, whose `Trainer` trains on all ranks of a broadcast.
+///
+/// ```
+/// use skyward_core::plugin::Plugin;
+/// use skyward_core::spec::{ClusterInfo, Image};
+///
+/// let plugin = skyward_plugins::transformers().cuda("cpu");
+/// let image = plugin.transform(Image::new(), &ClusterInfo::new(2, 1))?;
+/// assert_eq!(image.pip, ["torch", "numpy", "accelerate>=1.6", "transformers"]);
+/// # Ok::<(), skyward_core::Error>(())
+/// ```
+pub fn transformers() -> Accelerate {
+    Accelerate::new(Kind::Transformers)
+}
+
+impl Accelerate {
+    fn new(kind: Kind) -> Self {
+        Self {
+            kind,
+            build: Build::new(kind.installer()),
+            version: None,
+            mixed_precision: None,
+            fsdp: None,
+            timeout: Duration::from_secs(240),
+        }
+    }
+
+    /// Chooses the build of PyTorch, as [`Torch::cuda`](crate::Torch::cuda) does.
+    #[must_use]
+    pub fn cuda(mut self, name: impl Into<String>) -> Self {
+        self.build.cuda = Some(name.into());
+        self
+    }
+
+    /// Takes torch, torchvision and torchaudio from this package index, whatever the accelerator.
+    #[must_use]
+    pub fn index(mut self, url: impl Into<String>) -> Self {
+        self.build.index = Some(url.into());
+        self
+    }
+
+    /// Chooses the version of PyTorch: `2.9.1`, or a specifier such as `>=2.8,<3`.
+    #[must_use]
+    pub fn torch_version(mut self, version: impl Into<String>) -> Self {
+        self.build.version = Some(version.into());
+        self
+    }
+
+    /// Chooses the version of the package that gives the plugin its name, Accelerate or Transformers: `5.23.0`, or a
+    /// specifier such as `>=5,<6`.
+    #[must_use]
+    pub fn version(mut self, version: impl Into<String>) -> Self {
+        self.version = Some(version.into());
+        self
+    }
+
+    /// Chooses the numbers that models compute in, in every task, where `Accelerator` or `TrainingArguments` do not.
+    #[must_use]
+    pub fn mixed_precision(mut self, precision: MixedPrecision) -> Self {
+        self.mixed_precision = Some(precision);
+        self
+    }
+
+    /// Divides models among the ranks of a broadcast, instead of a whole model on each. Needs accelerators, and more than
+    /// one worker. In a task that one worker runs alone the model is not divided.
+    #[must_use]
+    pub fn fsdp(mut self, fsdp: Fsdp) -> Self {
+        self.fsdp = Some(fsdp);
+        self
+    }
+
+    /// What all workers together get to meet before the first task. The default of 240 s is less than what a pool gives
+    /// hooks, so that the error is the one that names the missing rank.
+    #[must_use]
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = timeout;
+        self
+    }
+
+    fn refuse<T>(&self, problem: &str, hint: &str) -> Result<T> {
+        let message = format!("the plugin `{}` {problem}", self.kind.name());
+        Err(Error::new(ErrorKind::InvalidSpec, message).with_hint(hint))
+    }
+
+    /// Refuses what Accelerate leaves out without a word, or finds out after the pool has started.
+    fn check(&self, cluster: &ClusterInfo) -> Result<()> {
+        let accelerator = cluster.accelerator.as_ref();
+        let family = accelerator.and_then(Accelerator::family);
+        if self.mixed_precision == Some(MixedPrecision::Fp16) {
+            let hint = "choose `MixedPrecision::Bf16`";
+            match family {
+                _ if accelerator.is_none() => {
+                    return self.refuse(
+                        "cannot compute in fp16 on nodes without an accelerator: Accelerate would compute in fp32",
+                        "ask for accelerators: `.accelerator(…)`, or choose `MixedPrecision::Bf16`",
+                    );
+                }
+                Some(family @ (AcceleratorFamily::Tpu | AcceleratorFamily::Neuron)) => {
+                    return self.refuse(&format!("cannot compute in fp16 on accelerators of {family}"), hint);
+                }
+                _ => {}
+            }
+        }
+        let Some(fsdp) = &self.fsdp else { return Ok(()) };
+        if accelerator.is_none() {
+            return self.refuse(
+                "cannot divide a model by FSDP on nodes without an accelerator: Accelerate would train a whole model on each",
+                "ask for accelerators: `.accelerator(…)`, or leave `.fsdp(…)` out",
+            );
+        }
+        if family == Some(AcceleratorFamily::Tpu) {
+            return self.refuse(
+                "cannot divide a model by FSDP on Google TPU: Accelerate reads its variables on other accelerators only",
+                "leave `.fsdp(…)` out, and divide the model in the payload: `TrainingArguments(fsdp_config={\"xla\": True, …})`",
+            );
+        }
+        if !cluster.may_be_many() {
+            return self.refuse(
+                "cannot divide a model by FSDP in a pool of one worker: Accelerate would train the whole model",
+                "ask for more nodes or accelerators, or leave `.fsdp(…)` out",
+            );
+        }
+        fsdp.check()
+    }
+
+    /// What FSDP reads where all workers run together; empty without FSDP.
+    fn gang_variables(&self) -> BTreeMap<&'static str, String> {
+        self.fsdp.as_ref().map(Fsdp::variables).unwrap_or_default()
+    }
+
+    /// Refuses an image that sets one of the plugin's variables to something else.
+    fn check_variables(&self, image: &Image) -> Result<()> {
+        let precision = self.mixed_precision.map(|precision| (PRECISION, precision.name().to_owned()));
+        for (name, value) in self.gang_variables().into_iter().chain(precision) {
+            if let Some(other) = image.env.get(name).filter(|other| **other != value) {
+                return self.refuse(
+                    &format!("sets {name} to {value:?}, and the image to {other:?}"),
+                    "set it in one place: leave the variable out of the image, or the option out of the plugin",
+                );
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Plugin for Accelerate {
+    fn name(&self) -> &str {
+        self.kind.name()
+    }
+
+    fn constructor(&self) -> String {
+        let mut text = format!("plugins::{}(){}", self.kind.name(), self.build.calls("torch_version"));
+        if let Some(version) = &self.version {
+            text += &format!(".version({version:?})");
+        }
+        if let Some(precision) = self.mixed_precision {
+            text += &format!(".mixed_precision(MixedPrecision::{precision:?})");
+        }
+        if self.fsdp.is_some() {
+            text += ".fsdp(…)";
+        }
+        text
+    }
+
+    fn workers_per_node(&self, accelerator: Option<&Accelerator>) -> Option<u32> {
+        accelerator.map(|accelerator| accelerator.count)
+    }
+
+    fn conflicts_with(&self, _: &ClusterInfo) -> Vec<Relation> {
+        let (other, who) = match self.kind {
+            Kind::Accelerate => (Kind::Transformers, "`Accelerator`"),
+            Kind::Transformers => (Kind::Accelerate, "`Trainer`"),
+        };
+        let torch =
+            format!("it installs PyTorch itself, and leaves the process group to {who}, which `torch` would make");
+        vec![
+            Relation::new(other.name(), "`transformers` is `accelerate` with Transformers, and one of them is enough")
+                .written(format!("plugins::{}()", other.name())),
+            Relation::new("torch", torch).written("plugins::torch()"),
+        ]
+    }
+
+    fn joins_world(&self, cluster: &ClusterInfo) -> bool {
+        cluster.may_be_many()
+    }
+
+    fn world(&self) -> &str {
+        "torch"
+    }
+
+    fn transform(&self, image: Image, cluster: &ClusterInfo) -> Result<Image> {
+        self.check(cluster)?;
+        self.check_variables(&image)?;
+        let version = self.version.as_deref();
+        let packages = match self.kind {
+            Kind::Accelerate => vec![requirement("accelerate", None, Some(version.unwrap_or(ACCELERATE)))?],
+            Kind::Transformers => {
+                vec![requirement("accelerate", None, Some(ACCELERATE))?, requirement("transformers", None, version)?]
+            }
+        };
+        let image = self.build.install(image, cluster)?.pip(packages);
+        Ok(match self.mixed_precision {
+            Some(precision) => image.env(PRECISION, precision.name()),
+            None => image,
+        })
+    }
+
+    fn around_app(&self, cluster: &ClusterInfo) -> Option<Hook> {
+        let cuda = cluster.accelerator.as_ref().is_some_and(|accelerator| without_nccl(accelerator).is_none());
+        let hook = Hook::new(HookKind::App, "skyward_plugins/accelerate.py", SOURCE, "around_app");
+        let config = json!({"timeout": self.timeout.as_secs_f64(), "cuda": cuda, "fsdp": self.gang_variables()});
+        cluster.may_be_many().then(|| hook.with_config(config))
+    }
+
+    fn around_task(&self, cluster: &ClusterInfo) -> Option<Hook> {
+        let several = cluster.accelerator.is_some() && cluster.workers_per_node > 1;
+        several.then(|| Hook::new(HookKind::Task, "skyward_plugins/accelerate.py", SOURCE, "around_task"))
+    }
+}
+
+const SOURCE: &str = include_str!("../python/skyward_plugins/accelerate.py");
+
+const PRECISION: &str = "ACCELERATE_MIXED_PRECISION";
+
+/// The first that divides models by version 2 of FSDP.
+const ACCELERATE: &str = ">=1.6";
+
+#[cfg(test)]
+mod tests;
