@@ -56,7 +56,8 @@ async fn measure(options: Options) -> skyward::Result<()> {
     let mut table = Table::new(options);
     let pool = Pool::builder()
         .provider(Local::default())
-        .nodes(2)
+        .nodes(1)
+        .workers_per_node(2)
         .payload_of(&grid())
         .plugin(plugins::sklearn().inner_threads(1))
         .start()

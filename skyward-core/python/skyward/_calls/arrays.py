@@ -42,7 +42,7 @@ class Reference:
 class _Known(NamedTuple):
     array: ref[Any]
     form: Any
-    hold: Hold
+    hold: Hold | None
 
 
 class Seen:
@@ -55,10 +55,16 @@ class Seen:
         """Begin with none."""
         self._known: dict[int, _Known] = {}
 
-    def add(self, array: Any, hold: Hold) -> None:
+    def add(self, array: Any, hold: Hold | None) -> None:
         """Take note of an array."""
         key = id(array)
-        self._known[key] = _Known(ref(array, lambda _: self._known.pop(key, None)), _form(array), hold)
+        form = None if hold is None else _form(array)
+        self._known[key] = _Known(ref(array, lambda _: self._known.pop(key, None)), form, hold)
+
+    def has(self, array: Any) -> bool:
+        """Whether there was this array, whatever is in it now."""
+        known = self._known.get(id(array))
+        return known is not None and known.array() is array
 
     def get(self, array: Any) -> Hold | None:
         """Where its bytes are, if that is known."""
@@ -69,6 +75,8 @@ class Seen:
 
 
 _creating: Final = threading.Lock()
+_before: Final = Seen()
+"""Those that were put into the store some time."""
 
 
 class Storing:
@@ -108,7 +116,8 @@ class Storing:
         hold = None if self._seen is None else self._seen.get(array)
         if hold is None:
             try:
-                hold = self._store.put(_bytes_of(array, fortran))
+                hold = self._store.put(_bytes_of(array, fortran), is_known=_before.has(array))
+                _before.add(array, None)
             except StoreFullError as error:
                 self.full = str(error)
                 return None

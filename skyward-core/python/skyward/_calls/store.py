@@ -66,23 +66,26 @@ class Store:
         self.written = self.received = 0
         """Files that this process has written, and those of them that came from other nodes."""
 
-    def put(self, data: memoryview) -> Hold:
+    def put(self, data: memoryview, is_known: bool = True) -> Hold:
         """Have a file with these bytes.
 
         Args:
             data: bytes, at least one. Another thread may change them meanwhile: then they are those of some moment.
+            is_known: whether there may be such a file. Otherwise it is written without a look, which saves a hash.
 
         Raises:
             StoreFullError: there is no room for it.
         """
-        digest, size = sha256(data).hexdigest(), len(data)
-        known = self._files.get(digest)
-        if known is not None:
-            return Hold(digest, size, known)
+        digest, size = "", len(data)
+        if is_known:
+            digest = sha256(data).hexdigest()
+            known = self._files.get(digest)
+            if known is not None:
+                return Hold(digest, size, known)
         if len(self._files) >= _MOST_HELD:
             raise StoreFullError(f"the calls of this worker hold {_MOST_HELD} arrays already")
         try:
-            file = self._open(digest, size)
+            file = self._open(digest, size) if is_known else None
             if file is None:
                 with self._writing(size) as temporary:
                     # The name is that of the bytes that are written, whatever others do to the array.
