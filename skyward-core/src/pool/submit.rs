@@ -55,7 +55,7 @@ impl Shared {
         let Some(longest) = task.options.queue_timeout else { return Ok(settled.await) };
         let began = Instant::now();
         let count = tokio::time::timeout(longest, settled).await.map_err(|_| {
-            let what = format!("the task was not started within {longest:?}: the world is to have another size, and finishes what it has");
+            let what = format!("the task was not started within {longest:?}: the pool is resizing and waits for running tasks to finish");
             Error::new(ErrorKind::QueueTimeout, what)
                 .temporary()
                 .with_hint("`.queue_timeout(…)` bounds the wait for a worker; give it more")

@@ -323,7 +323,7 @@ impl fmt::Display for WaitingFor {
             Self::Replacement { node, cause } => write!(f, "node {node} is lost and being replaced: {cause}"),
             Self::Connection { node } => write!(f, "the connection to node {node} is being resumed"),
             Self::Tasks { node } => write!(f, "node {node} is to leave and finishes what it has"),
-            Self::World => f.write_str("the world is to have another size and finishes what it has"),
+            Self::World => f.write_str("the pool is resizing and waits for running tasks to finish"),
             Self::End { node } => write!(f, "the machine of node {node}, which has left, is being ended"),
         }
     }
