@@ -133,6 +133,21 @@ pub enum PoolEvent {
         /// Why the one before failed.
         error: Error,
     },
+    /// How many calls the payload of a task makes, with the calls that those make in turn. Emitted
+    /// for a task whose calls have changed, at most twice a second, and once more at the end of a
+    /// try. A pool whose payloads never call emits none.
+    ///
+    /// `done + running + waiting` is the number of calls that were made in this try.
+    Calls {
+        /// The task that Rust has submitted, at the root of the calls.
+        task: TaskId,
+        /// Calls that have ended: by a result, by an exception, by an error, or with their caller.
+        done: usize,
+        /// Calls that a worker runs.
+        running: usize,
+        /// Calls that no worker has begun.
+        waiting: usize,
+    },
     /// A gang in a joined world has made no progress for
     /// [`Limits::stall_report`](crate::spec::Limits::stall_report), and goes on. It is told once
     /// for each such time.

@@ -109,6 +109,19 @@ def hold(folder: str, name: str) -> int:
         Path(folder, f"{name}.ended").touch()
 
 
+def held(gate: str, number: int) -> int:
+    """A call that ends when a file is there."""
+    while not Path(gate).exists():
+        time.sleep(0.01)
+    return number
+
+
+def gated(gate: str) -> int:
+    """Nine calls that end when a file is there."""
+    futures = [sky.submit(held, gate, number) for number in range(9)]
+    return sum(future.result() for future in futures)
+
+
 def tree(folder: str) -> int:
     """Two calls that do not end, one of them two levels deep."""
     one = sky.submit(hold, folder, "leaf")

@@ -7,9 +7,10 @@ use serde::Serialize;
 use crate::common::scene::Folder;
 use crate::common::{pool, processes_of, soon, until};
 use skyward::error::ErrorKind;
+use skyward::event::{EventItem, PoolEvent};
 use skyward::payload::{Output, Payload, PendingCompute, Streaming};
 use skyward::plugin::plugin;
-use skyward::pool::{ComputePool, ComputePoolExt};
+use skyward::pool::{CallsStatus, ComputePool, ComputePoolExt};
 
 const SOURCE: &str = include_str!("../payloads/nested.py");
 
@@ -54,6 +55,57 @@ async fn as_many_callers_as_workers_end_without_another_process() {
             .await
             .unwrap();
     }
+}
+
+#[tokio::test]
+async fn events_and_status_say_how_many_calls_a_task_has() {
+    let folder = Folder::new();
+    let gate = folder.gate("open");
+    pool(1)
+        .scope(async |pool| {
+            let mut events = pool.events();
+            let call = nested::<i64>("gated", "gate", gate.clone()).run(pool);
+            let seen = async {
+                let stand = || {
+                    let status = pool.status();
+                    let CallsStatus { waiting, running, helped, .. } = status.calls;
+                    (waiting, running, helped, status.workers[0].helps.len(), status.running) == (8, 1, 1, 1, 1)
+                };
+                until("one of nine calls runs in the wait of its caller", stand).await;
+                let task = pool.status().workers[0].task.unwrap();
+                soon("an event", async {
+                    loop {
+                        if let Some(EventItem::Event(event)) = events.next().await
+                            && let PoolEvent::Calls { task: of, done: 0, running: 1, waiting: 8 } = *event
+                        {
+                            return assert_eq!(of, task);
+                        }
+                    }
+                })
+                .await;
+                folder.open("open");
+                task
+            };
+            let (sum, task) = tokio::join!(soon("the caller", call), seen);
+            assert_eq!(sum?, 36);
+            let mut reports = Vec::new();
+            soon("its end", async {
+                while let Some(item) = events.next().await {
+                    let EventItem::Event(event) = item else { continue };
+                    match *event {
+                        PoolEvent::Calls { done, running, waiting, .. } => reports.push((done, running, waiting)),
+                        PoolEvent::TaskFinished { task: of, .. } if of == task => return,
+                        _ => {}
+                    }
+                }
+            })
+            .await;
+            assert_eq!(reports.last(), Some(&(9, 0, 0)), "{reports:?}");
+            assert_eq!(pool.status().calls, CallsStatus::default());
+            Ok(())
+        })
+        .await
+        .unwrap();
 }
 
 #[tokio::test]

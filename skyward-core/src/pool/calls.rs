@@ -3,6 +3,7 @@
 //! Each call is a task with a parent. The scheduler says where it runs: on a free worker, or within a caller that waits.
 
 mod connection;
+mod counts;
 mod pieces;
 
 use std::collections::BTreeMap;
@@ -15,15 +16,19 @@ use bytes::Bytes;
 use serde::Serialize;
 use tokio::task::AbortHandle;
 
+use super::metrics::Metrics;
+use super::outbox::Told;
 use super::shared::{After, Entry, Reply, Shared, State};
 use super::world::task_error;
 use crate::error::{Error, ErrorKind, Result};
+use crate::event::PoolEvent;
 use crate::ids::{Attempt, Generation, Rank, TaskId};
 use crate::payload::{Outcome, Task, TaskOptions, Value, value};
 use crate::worker::calls::{CallFrame, CallOptions, CallsSession, FromCaller, ToCaller};
 use crate::worker::codec::Frame;
 use crate::worker::link::Sender;
 pub(super) use connection::reach_caller;
+pub(super) use counts::{CallCounts, Root};
 use pieces::Reads;
 
 /// The calls that one worker process makes and helps with.
@@ -122,15 +127,17 @@ impl Shared {
             FromCaller::Waited { .. } => state.scheduler.on_waited(now, rank),
             FromCaller::Helped { help, micros, value, .. } => {
                 let outcome = Ok(Value::new(value, rank));
-                state.on_helped(now, (rank, generation), help, micros, outcome);
+                self.on_helped(state, now, (rank, generation), help, micros, outcome);
             }
             FromCaller::HelpFailed { help, micros, failure, .. } => {
                 let node = state.scheduler.node_of(rank);
-                state.on_helped(now, (rank, generation), help, micros, Err(task_error(&failure, node, rank)));
+                let outcome = Err(task_error(&failure, node, rank));
+                self.on_helped(state, now, (rank, generation), help, micros, outcome);
             }
             FromCaller::Refuse { help, .. } => {
                 let refused = state.calls_of(rank, generation).and_then(|calls| calls.helps.remove(&help));
                 if let Some(id) = refused {
+                    state.take_back(now, id);
                     state.scheduler.on_refused(now, rank, id);
                 }
             }
@@ -168,6 +175,7 @@ impl Shared {
         let ended = || Error::new(ErrorKind::Cancelled, "the task that made the call has ended");
         let parent = state.caller_task(caller.rank, caller.generation, frame).ok_or_else(ended)?;
         let above = state.tasks.get(&parent).ok_or_else(ended)?;
+        let root = above.root().unwrap_or((parent, above.attempt));
         state.may_submit()?;
         let options = TaskOptions { timeout: options.timeout, retry: Some(options.retry), ..TaskOptions::default() };
         let task = Task {
@@ -179,16 +187,42 @@ impl Shared {
             trace: above.task.trace.clone(),
         };
         let id = TaskId(self.next_task.fetch_add(1, Ordering::Relaxed));
-        let entry = Entry::of_call(task, caller, above.depth + 1, now);
+        let entry = Entry::of_call(task, (caller, root), above.depth + 1, now);
         state.tasks.insert(id, entry);
         if let Err(error) = state.scheduler.submit_call(now, id, parent, options) {
             state.tasks.remove(&id);
             return Err(error);
         }
+        state.calls.made(now, root);
         if let Some(calls) = state.calls_of(caller.rank, caller.generation) {
             calls.made.insert(caller.call, id);
         }
         Ok(())
+    }
+
+    /// A worker has done a call within the wait of its caller.
+    fn on_helped(
+        &self,
+        state: &mut State,
+        now: Instant,
+        (rank, generation): (Rank, Generation),
+        help: u64,
+        micros: u64,
+        outcome: Outcome,
+    ) {
+        let Some(id) = state.calls_of(rank, generation).and_then(|calls| calls.helps.remove(&help)) else { return };
+        if let Some(entry) = state.tasks.get_mut(&id) {
+            entry.ran = Some(Duration::from_micros(micros));
+            if Metrics::RECORDED {
+                state
+                    .told
+                    .push(Told::Answered { micros, bytes: outcome.as_ref().map_or(0, |value| value.bytes.len()) });
+            }
+            if outcome.is_ok() && self.events.has_readers() {
+                state.told.push(Told::Event(PoolEvent::TaskFinished { task: id, rank, micros }));
+            }
+        }
+        state.scheduler.on_helped(now, rank, id, outcome, micros);
     }
 }
 
@@ -208,21 +242,6 @@ impl State {
             help => slot.calls.as_ref()?.helps.get(&help).copied()?,
         };
         self.scheduler.has(rank, run).then_some(task)
-    }
-
-    fn on_helped(
-        &mut self,
-        now: Instant,
-        (rank, generation): (Rank, Generation),
-        help: u64,
-        micros: u64,
-        outcome: Outcome,
-    ) {
-        let Some(id) = self.calls_of(rank, generation).and_then(|calls| calls.helps.remove(&help)) else { return };
-        if let Some(entry) = self.tasks.get_mut(&id) {
-            entry.ran = Some(Duration::from_micros(micros));
-        }
-        self.scheduler.on_helped(now, rank, id, outcome, micros);
     }
 
     /// Has a worker run a call within the task that it runs.
@@ -335,10 +354,10 @@ impl Drop for Calls {
 
 impl Entry {
     /// The entry of a call. No span stands for it: a span would call the subscriber while the state is locked.
-    fn of_call(task: Task, caller: Caller, depth: u32, now: Instant) -> Self {
+    fn of_call(task: Task, (caller, root): (Caller, Root), depth: u32, now: Instant) -> Self {
         Self {
             task,
-            reply: Reply::Caller(caller),
+            reply: Reply::Caller(caller, root),
             depth,
             items: None,
             next_item: 0,
@@ -351,6 +370,14 @@ impl Entry {
             unread: None,
             spans: None,
             _room: None,
+        }
+    }
+
+    /// Of a call: the root above it.
+    pub(super) fn root(&self) -> Option<Root> {
+        match &self.reply {
+            Reply::Caller(_, root) => Some(*root),
+            Reply::Handle(_) => None,
         }
     }
 }

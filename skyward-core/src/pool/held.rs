@@ -137,7 +137,8 @@ impl State {
 
     /// When something is due.
     pub(super) fn next_timeout(&self) -> Option<Instant> {
-        self.scheduler.next_timeout().into_iter().chain(self.held.next_due()).min()
+        let calls = self.calls.next_due();
+        self.scheduler.next_timeout().into_iter().chain(self.held.next_due()).chain(calls).min()
     }
 }
 

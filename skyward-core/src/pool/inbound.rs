@@ -338,6 +338,7 @@ impl Shared {
         if Metrics::RECORDED {
             state.told.push(Told::Answered { micros: end.micros, bytes });
         }
+        state.conclude_calls(id);
         if outcome.is_ok() && self.events.has_readers() {
             let finished = PoolEvent::TaskFinished { task: id, rank, micros: end.micros };
             state.tell_after(now, unread, Told::Event(finished));

@@ -22,6 +22,8 @@ pub(crate) struct Metrics {
     workers_ready: Level,
     queued: Level,
     running: Level,
+    calls_waiting: Level,
+    calls_running: Level,
     returned: Counter,
     cancelled: Counter,
     failed: [Counter; FAILURES.len()],
@@ -108,6 +110,8 @@ impl Metrics {
             workers_ready: level(&table::WORKERS_READY),
             queued: level(&table::TASKS_QUEUED),
             running: level(&table::TASKS_RUNNING),
+            calls_waiting: level(&table::CALLS_WAITING),
+            calls_running: level(&table::CALLS_RUNNING),
             returned: tasks("returned", "none"),
             cancelled: tasks("cancelled", "none"),
             failed: FAILURES.map(|cause| tasks("failed", cause)),
@@ -133,6 +137,12 @@ impl Metrics {
     pub(crate) fn tasks(&self, queued: usize, running: usize) {
         self.queued.set(queued);
         self.running.set(running);
+    }
+
+    /// How many of them are calls that payloads make.
+    pub(crate) fn calls(&self, waiting: usize, running: usize) {
+        self.calls_waiting.set(waiting);
+        self.calls_running.set(running);
     }
 
     /// A worker began with a task that has waited for this long.

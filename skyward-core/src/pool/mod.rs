@@ -60,7 +60,7 @@ pub use map::{ComputePoolExt, Mapped};
 pub use plan::{Candidate, PoolPlan};
 pub use reap::{Elsewhere, Ended, Left, Reaped, reap, reap_expired};
 pub use rehearsal::{Finding, FindingKind, Rehearsal, RehearsalLimits};
-pub use status::{NodeStatus, PoolPhase, PoolStatus, WorkerStatus};
+pub use status::{CallsStatus, NodeStatus, PoolPhase, PoolStatus, WorkerStatus};
 pub use waiting::WaitingFor;
 
 use crate::error::Result;

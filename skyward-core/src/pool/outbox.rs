@@ -57,10 +57,12 @@ pub(crate) enum Told {
         sent: usize,
         received: usize,
     },
-    /// How many tasks wait and run.
+    /// How many tasks wait and run, and how many of them are calls.
     Tasks {
         queued: usize,
         running: usize,
+        calls_waiting: usize,
+        calls_running: usize,
     },
     /// A gang makes no progress, and goes on.
     Stalled {
@@ -160,7 +162,10 @@ impl Shared {
                 self.metrics.sent(sent);
                 self.metrics.received(received);
             }
-            Told::Tasks { queued, running } => self.metrics.tasks(queued, running),
+            Told::Tasks { queued, running, calls_waiting, calls_running } => {
+                self.metrics.tasks(queued, running);
+                self.metrics.calls(calls_waiting, calls_running);
+            }
             Told::OutputLate(rank) => {
                 tracing::warn!(pool = %self.pool, rank = rank.0, "what tasks have printed did not arrive within {PATIENCE:?} after them");
             }
@@ -205,7 +210,7 @@ impl Shared {
         match entry.reply {
             Reply::Handle(reply) => drop(reply.send(outcome)),
             // It has its outcome already.
-            Reply::Caller(_) => {}
+            Reply::Caller(..) => {}
         }
     }
 }

@@ -34,19 +34,28 @@ impl Shared {
             Action::Send { rank, task } => state.send(now, rank, task, after),
             Action::Started { rank, task, attempt } => state.start(now, rank, task, attempt),
             Action::Finish { task, outcome } => {
+                state.conclude_calls(task);
                 let Some(mut entry) = state.tasks.remove(&task) else { return };
-                state.running -= usize::from(entry.began.is_some());
+                let has_begun = entry.began.is_some();
+                state.running -= usize::from(has_begun);
                 let ran = entry.ran.unwrap_or_default();
                 state.told.extend(entry.end_try(now));
                 let unread = entry.unread.take();
-                if let Reply::Caller(caller) = entry.reply {
+                if let Reply::Caller(caller, root) = entry.reply {
+                    state.calls.ended(now, root, has_begun);
                     state.answer(caller, &outcome, ran, after);
                 }
                 state.tell_after(now, unread, Told::Finished { task, entry, outcome });
             }
             Action::Retried { task, attempt, error } => {
+                state.conclude_calls(task);
                 let Some(entry) = state.tasks.get_mut(&task) else { return };
-                state.running -= usize::from(entry.began.is_some());
+                if entry.began.is_some() {
+                    state.running -= 1;
+                    if let Some(root) = entry.root() {
+                        state.calls.stopped(now, root);
+                    }
+                }
                 let tried = entry.end_try(now);
                 entry.since = now;
                 entry.unread = None;
@@ -124,10 +133,20 @@ impl State {
 
     fn start(&mut self, now: Instant, rank: Rank, task: TaskId, attempt: Attempt) {
         let Some(entry) = self.tasks.get_mut(&task) else { return };
+        let root = entry.root();
+        if root.is_some() && self.scheduler.runner(task) != Some(rank) {
+            // It could not be asked to help after all, and the call waits again.
+            return;
+        }
         let node = self.scheduler.node_of(rank);
         let waited = now.saturating_duration_since(entry.since);
         let first = entry.began.replace(now).is_none();
-        self.running += usize::from(first);
+        if first {
+            self.running += 1;
+            if let Some(root) = root {
+                self.calls.began(now, root);
+            }
+        }
         let spans = entry.spans.clone();
         self.told.push(Told::Began { task, attempt, node, rank, waited, spans, first });
     }

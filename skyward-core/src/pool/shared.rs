@@ -13,7 +13,7 @@ use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::task::AbortHandle;
 
 use super::account::Account;
-use super::calls::{Caller, Calls};
+use super::calls::{CallCounts, Caller, Calls, Root};
 use super::driver::Command;
 use super::events::EventBuffer;
 use super::held::{Held, Unread};
@@ -24,7 +24,7 @@ use super::node::Node;
 use super::outbox::{Outbox, Spans, Told};
 use super::output::Marks;
 use super::refused::Refused;
-use super::status::{NodeStatus, PoolPhase, PoolStatus, WorkerStatus};
+use super::status::{CallsStatus, NodeStatus, PoolPhase, PoolStatus, WorkerStatus};
 use super::waiting::Waits;
 use super::warning::Warnings;
 use crate::error::{Error, ErrorKind, Result, WorkerExit};
@@ -93,6 +93,8 @@ pub(crate) struct State {
     pub(super) tasks: TaskTable<Entry>,
     /// How many of them a worker has begun.
     pub(super) running: usize,
+    /// Those of them that payloads have called.
+    pub(super) calls: CallCounts,
     pub(crate) waits: Waits,
     pub(super) warnings: Warnings,
     /// Outcomes whose output has not arrived.
@@ -104,8 +106,8 @@ pub(crate) struct State {
     pub(super) told: Vec<Told>,
     /// Bytes that were sent and received since that was told.
     pub(super) bytes: (usize, usize),
-    /// How many tasks were said to wait and run.
-    counted: (usize, usize),
+    /// How many tasks were said to wait and run, and how many calls of them.
+    counted: [usize; 4],
 }
 
 /// What the client knows of the worker of a rank.
@@ -173,8 +175,8 @@ pub(crate) struct Entry {
 pub(super) enum Reply {
     /// The handle that Rust holds.
     Handle(TaskReply),
-    /// The payload that called it.
-    Caller(Caller),
+    /// The payload that called it, below this root.
+    Caller(Caller, Root),
 }
 
 /// What is done after the lock is released.
@@ -198,6 +200,7 @@ impl Shared {
             agents: Vec::new(),
             tasks: TaskTable::default(),
             running: 0,
+            calls: CallCounts::default(),
             waits: Waits::default(),
             warnings: Warnings::default(),
             held: Held::default(),
@@ -205,7 +208,7 @@ impl Shared {
             timeout: None,
             told: Vec::new(),
             bytes: (0, 0),
-            counted: (0, 0),
+            counted: [0; 4],
         };
         Arc::new(Self {
             pool,
@@ -259,6 +262,7 @@ impl Shared {
             let result = change(&mut state, now);
             let more = self.perform(&mut state, now, &mut after);
             state.tell_held(now);
+            state.tell_calls(now);
             let released = held && !state.scheduler.is_held();
             let timeout = state.next_timeout();
             let earlier = timeout.is_some_and(|at| state.timeout.is_none_or(|armed| at < armed));
@@ -305,6 +309,7 @@ impl Shared {
                 ready: state.scheduler.is_ready(rank),
                 pid: slot.pid,
                 task: state.scheduler.sent(rank).next(),
+                helps: state.scheduler.helped(rank).collect(),
             }
         });
         let mut status = PoolStatus::new(self.pool.clone(), state.life.phase());
@@ -315,6 +320,11 @@ impl Shared {
         status.spent = self.account().spent(tokio::time::Instant::now().into_std());
         status.queued = state.scheduler.queued();
         status.running = status.workers.iter().filter(|worker| worker.task.is_some()).count();
+        status.calls = CallsStatus {
+            waiting: state.calls.waiting(),
+            running: state.calls.running(),
+            helped: status.workers.iter().map(|worker| worker.helps.len()).sum(),
+        };
         status
     }
 
@@ -604,10 +614,7 @@ impl State {
     /// A worker has not begun these tasks, and never will.
     pub(super) fn on_not_begun(&mut self, now: Instant, rank: Rank, tasks: &[TaskId]) {
         for task in tasks {
-            if let Some(entry) = self.tasks.get_mut(task) {
-                entry.run = None;
-                self.running -= usize::from(entry.began.take().is_some());
-            }
+            self.take_back(now, *task);
         }
         self.scheduler.on_not_begun(now, rank, tasks);
     }
@@ -631,8 +638,10 @@ impl State {
             self.told.push(Told::Bytes { sent, received });
         }
         let (queued, running) = (self.tasks.len().saturating_sub(self.running), self.running);
-        if std::mem::replace(&mut self.counted, (queued, running)) != (queued, running) {
-            self.told.push(Told::Tasks { queued, running });
+        let (calls_waiting, calls_running) = (self.calls.waiting(), self.calls.running());
+        let counted = [queued, running, calls_waiting, calls_running];
+        if std::mem::replace(&mut self.counted, counted) != counted {
+            self.told.push(Told::Tasks { queued, running, calls_waiting, calls_running });
         }
     }
 

@@ -19,10 +19,13 @@ pub struct PoolStatus {
     pub nodes: Vec<NodeStatus>,
     /// Its workers, by rank.
     pub workers: Vec<WorkerStatus>,
-    /// Tasks that wait for a worker.
+    /// Tasks that wait for a worker, among them the calls that payloads make of it.
     pub queued: usize,
-    /// Tasks that a worker has.
+    /// Workers that run a task: one that Rust has submitted, or a call. A worker that helps with
+    /// calls while its task waits for them counts once.
     pub running: usize,
+    /// The calls that payloads make, at all depths.
+    pub calls: CallsStatus,
     /// What its machines have cost.
     pub spent: Spent,
     /// What it waits for; nothing, when all that it is to have takes tasks.
@@ -61,6 +64,19 @@ pub struct NodeStatus {
     pub ending: Option<Leaving>,
 }
 
+/// The calls of a pool's payloads at one moment. All are 0 where no payload calls.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct CallsStatus {
+    /// Calls that no worker has begun. [`PoolStatus::queued`] counts them too.
+    pub waiting: usize,
+    /// Calls that workers run, on a worker of their own or within the wait of a caller.
+    pub running: usize,
+    /// Calls that workers have within the wait of a caller: all of [`WorkerStatus::helps`]. A
+    /// cancelled one is among them until it has ended.
+    pub helped: usize,
+}
+
 /// A worker at one moment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
@@ -73,8 +89,11 @@ pub struct WorkerStatus {
     pub ready: bool,
     /// Its process id on the node, when it is there.
     pub pid: Option<u32>,
-    /// The task that it runs.
+    /// The task that it runs, which may be a call.
     pub task: Option<TaskId>,
+    /// The calls that it helps with while that task waits for them: first those of its main thread,
+    /// each within the one before it, then those on other threads.
+    pub helps: Vec<TaskId>,
 }
 
 impl PoolStatus {
@@ -88,6 +107,7 @@ impl PoolStatus {
             workers: Vec::new(),
             queued: 0,
             running: 0,
+            calls: CallsStatus::default(),
             spent: Spent::default(),
             waiting_for: Vec::new(),
         }

@@ -250,7 +250,7 @@ impl Scheduler {
     }
 
     /// The worker that runs a task.
-    pub(super) fn runner(&self, id: TaskId) -> Option<Rank> {
+    pub(crate) fn runner(&self, id: TaskId) -> Option<Rank> {
         match self.tasks.get(&id)?.place {
             Place::Worker(rank) | Place::Helped(rank) => Some(rank),
             _ => None,

@@ -7,7 +7,7 @@ use super::clean::clean;
 use super::lines::{Line, Lines};
 use crate::error::{Listed, WorkerExit};
 use crate::event::{EventItem, OutputStream, PoolEvent};
-use crate::ids::{NodeIndex, Rank};
+use crate::ids::{NodeIndex, Rank, TaskId};
 
 /// What was said of a pool so far.
 #[derive(Debug)]
@@ -22,6 +22,8 @@ pub(super) struct Story {
     nodes: BTreeMap<NodeIndex, String>,
     /// Workers that are ready, of those that are started.
     workers: Option<(u32, u32)>,
+    /// Tasks whose payloads call: how many calls have ended, run and wait.
+    calls: BTreeMap<TaskId, [usize; 3]>,
     ready: bool,
     ending: bool,
 }
@@ -55,6 +57,7 @@ impl Story {
             alive: BTreeSet::new(),
             nodes: BTreeMap::new(),
             workers: None,
+            calls: BTreeMap::new(),
             ready: false,
             ending: false,
         }
@@ -65,11 +68,13 @@ impl Story {
         let mut shows = Vec::new();
         match item {
             EventItem::Event(event) => self.event(event, after, &mut shows),
-            EventItem::Missed(1) => {
-                shows.push(Show::Note("1 event was not shown: the terminal was too slow".to_owned()))
-            }
             EventItem::Missed(number) => {
-                shows.push(Show::Note(format!("{number} events were not shown: the terminal was too slow")));
+                // The last reports of some may be among them.
+                self.calls.clear();
+                shows.push(Show::Note(match number {
+                    1 => "1 event was not shown: the terminal was too slow".to_owned(),
+                    _ => format!("{number} events were not shown: the terminal was too slow"),
+                }));
             }
         }
         if self.quiet {
@@ -82,6 +87,7 @@ impl Story {
     pub(super) fn end(&mut self) -> Vec<Show> {
         self.nodes.clear();
         self.workers = None;
+        self.calls.clear();
         self.unfinished(None)
     }
 
@@ -94,6 +100,13 @@ impl Story {
         }
         if let Some((done, total)) = self.workers {
             rows.push(Row::Bar { text: "workers".to_owned(), done, total });
+        }
+        let calls = self.calls.iter().take(MAX_ROWS).map(|(task, [done, running, waiting])| {
+            Row::Text(format!("task {task}: {done} calls done, {running} running, {waiting} waiting"))
+        });
+        rows.extend(calls);
+        if self.calls.len() > MAX_ROWS {
+            rows.push(Row::Text(format!("and {} more tasks that call", self.calls.len() - MAX_ROWS)));
         }
         rows
     }
@@ -138,6 +151,10 @@ impl Story {
             }
             PoolEvent::TaskRetried { task, attempt, error } => {
                 shows.push(Show::Note(format!("task {task} is tried again (attempt {attempt}): {}", error.message())));
+            }
+            PoolEvent::Calls { task, running: 0, waiting: 0, .. } => drop(self.calls.remove(task)),
+            PoolEvent::Calls { task, done, running, waiting } => {
+                self.calls.insert(*task, [*done, *running, *waiting]);
             }
             PoolEvent::GangStalled { entry, message, stacks, .. } => {
                 shows.push(Show::Note(clean(format!("`{entry}`: {message}").as_bytes(), false)));

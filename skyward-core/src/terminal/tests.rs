@@ -171,6 +171,23 @@ fn rows_follow_the_start_and_are_gone_when_it_is_done() {
 }
 
 #[test]
+fn a_task_has_a_row_while_calls_below_it_run_or_wait() {
+    let mut story = story();
+    let mut rows = |item: EventItem| {
+        assert!(story.tell(&item, Duration::ZERO).iter().all(|show| matches!(show, Show::Note(_))), "no line for each");
+        story.rows()
+    };
+    let calls = |task, done, running, waiting| event(PoolEvent::Calls { task: TaskId(task), done, running, waiting });
+    let row = |text: &str| Row::Text(text.to_owned());
+    rows(calls(7, 0, 1, 3));
+    let first = row("task 7: 2 calls done, 2 running, 0 waiting");
+    assert_eq!(rows(calls(7, 2, 2, 0)), [first.clone()]);
+    assert_eq!(rows(calls(9, 0, 0, 5)), [first, row("task 9: 0 calls done, 0 running, 5 waiting")]);
+    assert_eq!(rows(calls(7, 4, 0, 0)).len(), 1);
+    assert_eq!(rows(EventItem::Missed(1)), [], "the last report may have been missed");
+}
+
+#[test]
 fn a_node_that_is_lost_and_replaced_is_told_and_leaves_no_row() {
     let mut story = story();
     for item in life().into_iter().take(8) {

@@ -1,11 +1,14 @@
 use std::collections::VecDeque;
 
+use futures_util::FutureExt;
 use tokio::io::AsyncWriteExt;
 
 use super::super::inbound::tests::{LIFE, RANK, frame, pool, submit, wire};
 use super::connection::{attach, read};
 use super::*;
+use crate::event::{EventItem, PoolEvent};
 use crate::payload::TaskHandle;
+use crate::pool::CallsStatus;
 use crate::worker::link::{Reader, Writer, link};
 
 const PID: u32 = 7;
@@ -54,6 +57,11 @@ impl Scene {
     fn calls(&self, n: u64, run: u64) -> Result<()> {
         let mut call = vec![frame(&(162, n, n, run, 0, ()), Bytes::from_static(b"call"))];
         self.shared.on_call_frames(RANK, LIFE, self.calls, &mut call)
+    }
+
+    /// The worker sends messages about calls.
+    fn say(&self, frames: &[Frame]) {
+        self.shared.on_call_frames(RANK, LIFE, self.calls, &mut frames.to_vec()).unwrap();
     }
 
     /// The worker connects anew, and says how many messages it has.
@@ -160,6 +168,59 @@ async fn a_connection_that_is_cut_says_nothing_of_the_worker_and_one_with_what_i
         scene.calls(1, scene.runs[0]).unwrap();
         assert_eq!(scene.fruitless(), 0, "it says what can be understood");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn events_and_status_count_the_calls_below_a_task() {
+    let scene = Scene::new().await;
+    let mut events = scene.shared.events();
+    let mut reports = move || {
+        let mut reports = Vec::new();
+        while let Some(Some(EventItem::Event(event))) = events.next().now_or_never() {
+            match *event {
+                PoolEvent::Calls { task, done, running, waiting } => reports.push((task, done, running, waiting)),
+                PoolEvent::TaskFinished { task, .. } => reports.push((task, 0, 0, 0)),
+                _ => {}
+            }
+        }
+        reports
+    };
+    let run = scene.runs[0];
+    let task = scene.shared.status().workers[0].task.unwrap();
+    let status = |waiting, running, helps: usize| {
+        let status = scene.shared.status();
+        let calls = CallsStatus { waiting, running, helped: helps };
+        assert_eq!((status.calls, status.running), (calls, 1));
+        assert_eq!(status.workers[0].helps.len(), helps);
+        assert!(status.queued >= waiting, "{status:?}");
+    };
+    for call in 1..=3 {
+        scene.calls(call, run).unwrap();
+    }
+    status(3, 0, 0);
+    assert_eq!(reports(), [], "not one for each call");
+    scene.say(&[frame(&(163, 4, run, 0), Bytes::new())]);
+    status(2, 1, 1);
+    let pass = async || {
+        tokio::time::advance(Duration::from_secs(1)).await;
+        scene.shared.act(|_, _| ());
+    };
+    pass().await;
+    assert_eq!(reports(), [(task, 0, 1, 2)]);
+    pass().await;
+    assert_eq!(reports(), [], "nothing has changed");
+    // It does not take the first, and waits again: then it takes one and does it.
+    scene.say(&[frame(&(167, 5, 1), Bytes::new())]);
+    status(3, 0, 0);
+    scene.say(&[frame(&(163, 6, run, 0), Bytes::new())]);
+    let done = scene.shared.status().workers[0].helps[0];
+    scene.say(&[frame(&(165, 7, 2, 10), Bytes::from_static(b"\0"))]);
+    status(1, 1, 1);
+    pass().await;
+    assert_eq!(reports(), [(done, 0, 0, 0), (task, 1, 1, 1)], "a call that was helped with finishes as others do");
+    Scene::end(&scene.shared, scene.main, run);
+    status(0, 0, 0);
+    assert_eq!(reports(), [(task, 3, 0, 0), (task, 0, 0, 0)], "the last report comes before the outcome");
 }
 
 #[tokio::test]

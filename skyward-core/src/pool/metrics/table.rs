@@ -34,9 +34,17 @@ pub(super) const NODES: Metric = gauge(
     "nodes, by phase: `starting`, `up`, `lost` (another machine takes the place), `ending`",
 );
 pub(super) const WORKERS_READY: Metric = gauge("skyward_workers_ready", &[], "workers that take tasks");
-pub(super) const TASKS_QUEUED: Metric =
-    gauge("skyward_tasks_queued", &[], "tasks that were submitted, or are to be tried again, and have not begun");
-pub(super) const TASKS_RUNNING: Metric = gauge("skyward_tasks_running", &[], "tasks that a worker has begun");
+pub(super) const TASKS_QUEUED: Metric = gauge(
+    "skyward_tasks_queued",
+    &[],
+    "tasks that were submitted, or wait for another try, and have not begun, calls among them",
+);
+pub(super) const TASKS_RUNNING: Metric =
+    gauge("skyward_tasks_running", &[], "tasks that a worker has begun, calls among them");
+pub(super) const CALLS_WAITING: Metric =
+    gauge("skyward_calls_waiting", &[], "calls that payloads have made and that no worker has begun");
+pub(super) const CALLS_RUNNING: Metric =
+    gauge("skyward_calls_running", &[], "calls that a worker has begun, those included that it helps with");
 pub(super) const TASKS: Metric = counter(
     "skyward_tasks_total",
     &["outcome", "cause"],
@@ -93,11 +101,13 @@ pub(super) const LEASE_SILENCES: Metric =
     counter("skyward_lease_silences_total", &[], "agents that confirmed nothing for as long as their lease");
 
 /// All of them, in the order of the guide's table.
-pub(super) const ALL: [&Metric; 21] = [
+pub(super) const ALL: [&Metric; 23] = [
     &NODES,
     &WORKERS_READY,
     &TASKS_QUEUED,
     &TASKS_RUNNING,
+    &CALLS_WAITING,
+    &CALLS_RUNNING,
     &TASKS,
     &RETRIES,
     &TASK_SECONDS,
