@@ -61,7 +61,7 @@ fn no_seed_breaks_an_invariant() {
     let virtual_time: Duration = played.iter().map(|seen| seen.took).sum();
     let sum = |what: fn(&sim::Seen) -> usize| played.iter().map(what).sum::<usize>();
     println!(
-        "{count} seeds: {virtual_time:?} in {:?}; {} pools were ready; of {} tasks {} returned and {} failed, with {} calls, of which {} ran in the wait of a caller and {} beside one, on {} machines, of which {} took the place of another; {} stalls were reported; {} launches were refused, {} machines ended after a notice, {} pools at their budget; {} sizes were asked for and reached, {} pools had more nodes than they began with",
+        "{count} seeds: {virtual_time:?} in {:?}; {} pools were ready; of {} tasks {} returned and {} failed, with {} calls, of which {} ran in the wait of a caller, {} beside one and {} were given up, none for more than {:?} longer than its caller, in {} reports, on {} machines, of which {} took the place of another; {} stalls were reported; {} launches were refused, {} machines ended after a notice, {} pools at their budget; {} sizes were asked for and reached, {} pools had more nodes than they began with",
         started.elapsed(),
         sum(|seen| seen.ready.into()),
         sum(|seen| seen.tasks),
@@ -70,6 +70,9 @@ fn no_seed_breaks_an_invariant() {
         sum(|seen| seen.calls.made),
         sum(|seen| seen.calls.helped),
         sum(|seen| seen.calls.aside),
+        sum(|seen| seen.calls.given_up),
+        played.iter().map(|seen| seen.calls.outlived).max().unwrap_or_default(),
+        sum(|seen| seen.call_reports),
         sum(|seen| seen.machines),
         sum(|seen| seen.replaced),
         sum(|seen| seen.stalled),
@@ -92,6 +95,8 @@ fn no_seed_breaks_an_invariant() {
     assert!(sum(|seen| seen.calls.made) as u64 > count, "hardly a task calls");
     assert!(sum(|seen| seen.calls.helped) as u64 * 4 > count, "hardly a call runs in the wait of its caller");
     assert!(sum(|seen| seen.calls.aside) as u64 * 20 > count, "hardly a call runs beside its caller");
+    assert!(sum(|seen| seen.calls.given_up) as u64 * 20 > count, "hardly a call is given up");
+    assert!(sum(|seen| seen.call_reports) as u64 * 2 > count, "hardly a pool reports calls");
     assert!(sum(|seen| seen.failed) > 0, "no task fails: there are no faults");
 }
 

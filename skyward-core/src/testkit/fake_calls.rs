@@ -6,8 +6,10 @@ use std::pin::Pin;
 
 use bytes::Bytes;
 use serde::Serialize;
+use tokio::time::{Instant, timeout_at};
 
 use super::fake_worker::{FakeNode, State, Work, failure_body, number, pack, push, read, send};
+use super::lineage::Running;
 use crate::worker::codec::Frame;
 use crate::worker::link::Sender;
 use crate::worker::message::PROTOCOL_VERSION;
@@ -28,8 +30,8 @@ pub(super) struct FakeCalls {
     outcomes: BTreeMap<u64, bool>,
     /// Helped calls that the main thread has not begun.
     asked: VecDeque<Help>,
-    /// What is run within a wait of the main thread, outermost first.
-    helping: Vec<(u64, Bytes)>,
+    /// What is run within a wait of the main thread, outermost first: its number for the client, and that of its try.
+    helping: Vec<(u64, usize)>,
     cancelled: BTreeSet<u64>,
     /// The main thread waits, and runs nothing meanwhile.
     waits: bool,
@@ -43,6 +45,15 @@ struct Help {
     body: Bytes,
 }
 
+/// How a caller waits for its calls.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Wait {
+    /// For the outcomes of all, which `hidden` keeps its worker from seeing.
+    ForAll { hidden: bool },
+    /// Until then, at most.
+    Until(Instant),
+}
+
 /// What a frame of a worker is: a run, and a helped call or 0.
 type CallFrame = (u64, u64);
 
@@ -52,7 +63,7 @@ impl FakeNode {
         let node = self.node();
         let worker = state.workers.get_mut(&slot)?;
         let (pid, generation, rank, running) = (worker.pid, worker.generation, worker.rank, worker.running);
-        let base = worker.running_args.clone();
+        let base = worker.running_try;
         let calls = worker.calls.as_mut()?;
         let head = &frame.head[..];
         let kind = number(head)?;
@@ -93,10 +104,10 @@ impl FakeNode {
             }
             131 => {
                 let (_, _, help, run, within, _, aside): (u32, u64, u64, u64, u64, u32, bool) = read(head)?;
-                let (innermost, outer) = calls.helping.last().cloned().unwrap_or((0, base.clone()));
+                let (innermost, outer) = calls.helping.last().copied().unwrap_or((0, base));
                 let outer = if aside { base } else { outer };
                 let is_late = running != Some(run) || !aside && (!calls.waits || within != innermost);
-                if !is_late && !frame.body.starts_with(&outer) {
+                if !is_late && !self.witness().lineage().descends(&frame.body, outer) {
                     self.witness().wrong(format!("help {help} is no call of what the worker runs"));
                 }
                 let asked = Help { help, run, body: frame.body };
@@ -126,16 +137,24 @@ impl FakeNode {
         slot: u32,
         pid: u32,
         frame: CallFrame,
-        args: &'a Bytes,
-        (count, hidden): (u8, bool),
+        running: &'a Running,
+        count: u8,
+        wait: Wait,
     ) -> Pin<Box<dyn Future<Output = Option<bool>> + Send + 'a>> {
         Box::pin(async move {
             self.witness().count_calls(|calls| calls.made += usize::from(count));
+            let (hidden, end) = match wait {
+                Wait::ForAll { hidden } => (hidden, None),
+                Wait::Until(end) => (false, Some(end)),
+            };
+            let is_over = || end.is_some_and(|end| end <= Instant::now());
             let mine = self.with_calls(slot, pid, |calls| {
                 let mine = (0..count).map(|index| {
                     calls.call += 1;
-                    let body = Bytes::from([&args[..], &[index]].concat());
-                    calls.tell(162, &(calls.call, frame.0, frame.1, ()), body);
+                    let body = self.witness().lineage().call(running, index);
+                    let timeout = self.fate().call_timeout(&[&running.args[..], &[index]].concat());
+                    let options = timeout.map(|timeout| BTreeMap::from([("timeout", timeout.as_secs_f64())]));
+                    calls.tell(162, &(calls.call, frame.0, frame.1, options), body);
                     calls.call
                 });
                 let mine: Vec<u64> = mine.collect();
@@ -146,21 +165,26 @@ impl FakeNode {
                 mine
             })?;
             loop {
-                self.until(|state| {
+                let moved = self.until(|state| {
                     let calls = state.calls_of(slot, pid);
                     calls.is_none_or(|calls| calls.has(&mine) || !hidden && !calls.asked.is_empty())
-                })
-                .await;
-                let asked = self.with_calls(slot, pid, |calls| match calls.has(&mine) {
+                });
+                match end {
+                    Some(end) => drop(timeout_at(end, moved).await),
+                    None => moved.await,
+                }
+                let asked = self.with_calls(slot, pid, |calls| match calls.has(&mine) || is_over() {
                     true => None,
                     false => {
                         let asked = calls.asked.pop_front()?;
-                        calls.helping.push((asked.help, asked.body.clone()));
-                        Some(asked)
+                        let running = Running::begin(self.witness(), &asked.body);
+                        calls.helping.push((asked.help, running.number));
+                        Some((asked, running))
                     }
                 })?;
-                let Some(asked) = asked else { break };
-                let ended = self.help(slot, pid, &asked).await?;
+                let Some((asked, running)) = asked else { break };
+                let ended = self.help(slot, pid, &asked, &running).await?;
+                drop(running);
                 self.with_calls(slot, pid, |calls| {
                     calls.helping.pop();
                     calls.answer(&asked, ended);
@@ -175,14 +199,19 @@ impl FakeNode {
                         calls.tell(167, &(asked.help,), Bytes::new());
                     }
                 }
-                mine.iter().all(|call| calls.outcomes.remove(call) == Some(true))
+                let open: Vec<u64> = mine.iter().copied().filter(|call| !calls.outcomes.contains_key(call)).collect();
+                for call in open.into_iter().step_by(2) {
+                    self.witness().count_calls(|calls| calls.given_up += 1);
+                    calls.tell(168, &(call,), Bytes::new());
+                }
+                mine.iter().all(|call| calls.outcomes.get(call) == Some(&true))
             })
         })
     }
 
     /// Runs a helped call; what it came to. None: its worker has ended.
-    async fn help(&self, slot: u32, pid: u32, asked: &Help) -> Option<Result<Bytes, &'static str>> {
-        let work = self.work_of(&asked.body);
+    async fn help(&self, slot: u32, pid: u32, asked: &Help, running: &Running) -> Option<Result<Bytes, &'static str>> {
+        let work = self.work_of(&running.args);
         let cancelled = self.until(|state| {
             state.calls_of(slot, pid).is_none_or(|calls| {
                 !matches!(work, Work::UntilKilled | Work::Deaf(_)) && calls.cancelled.contains(&asked.help)
@@ -191,13 +220,15 @@ impl FakeNode {
         let ended = tokio::select! {
             biased;
             () = cancelled => Err("cancelled"),
-            ended = self.play(slot, pid, (asked.run, asked.help), work, &asked.body) => ended?,
+            ended = self.play(slot, pid, (asked.run, asked.help), work, running) => ended?,
         };
         self.with_calls(slot, pid, |_| ended)
     }
 
     async fn help_aside(self, slot: u32, pid: u32, asked: Help) {
-        let Some(ended) = self.help(slot, pid, &asked).await else { return };
+        let running = Running::begin(self.witness(), &asked.body);
+        let Some(ended) = self.help(slot, pid, &asked, &running).await else { return };
+        drop(running);
         self.with_calls(slot, pid, |calls| calls.answer(&asked, ended));
     }
 

@@ -10,7 +10,8 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, sleep_until};
 
-use super::fake_calls::{FakeCalls, announcement};
+use super::fake_calls::{FakeCalls, Wait, announcement};
+use super::lineage::{Lineage, Running};
 use crate::remote::ByteStream;
 use crate::worker::codec::Frame;
 use crate::worker::link::{Reader, Sender, link};
@@ -33,6 +34,9 @@ pub enum Work {
     /// Makes so many calls, whose bodies are its own with one more byte, and gives back its arguments when all have
     /// returned; it raises when one has not. With `true` its worker does not see that it waits.
     Call(u8, bool),
+    /// Makes so many calls and waits for them, but not for longer than this. It gives every second one up that has no
+    /// outcome then, and gives back its arguments.
+    CallBriefly(u8, Duration),
     /// Goes on until it is interrupted.
     UntilInterrupted,
     /// Goes on until its worker is killed.
@@ -46,6 +50,12 @@ pub trait Fate: std::fmt::Debug + Send + Sync + 'static {
     fn work(&self, args: &[u8], run: u32) -> Work {
         let _ = (args, run);
         Work::Return(Duration::ZERO)
+    }
+
+    /// How long a call with these arguments may run; none: for as long as it likes.
+    fn call_timeout(&self, args: &[u8]) -> Option<Duration> {
+        let _ = args;
+        None
     }
 
     /// How long a worker of this generation takes to enter its hooks; none: it never does.
@@ -93,6 +103,7 @@ pub struct Witness {
     trace: Mutex<u64>,
     origin: Mutex<Option<Instant>>,
     calls: Mutex<Calls>,
+    lineage: Lineage,
 }
 
 /// How many calls the tasks of fake workers have made, and which of them ran within another task.
@@ -105,6 +116,10 @@ pub struct Calls {
     pub helped: usize,
     /// Calls that ran on another thread of a worker.
     pub aside: usize,
+    /// Calls that their callers gave up.
+    pub given_up: usize,
+    /// The longest time for which a call ran after the try of its caller was over.
+    pub outlived: Duration,
 }
 
 /// A node: its agent and its workers. Clones are one node.
@@ -154,7 +169,8 @@ pub(super) struct Worker {
     recalled: u64,
     waiting: VecDeque<(u64, Bytes)>,
     pub(super) running: Option<u64>,
-    pub(super) running_args: Bytes,
+    /// The number of what runs.
+    pub(super) running_try: usize,
     /// From its first call on.
     pub(super) calls: Option<FakeCalls>,
     /// It does not look at its connection.
@@ -199,6 +215,10 @@ impl Witness {
     /// The calls within tasks.
     pub fn calls(&self) -> Calls {
         *lock(&self.calls)
+    }
+
+    pub(super) fn lineage(&self) -> &Lineage {
+        &self.lineage
     }
 
     pub(super) fn count_calls(&self, count: impl FnOnce(&mut Calls)) {
@@ -593,13 +613,14 @@ impl FakeNode {
                     }
                     worker.begun = task;
                     worker.running = Some(task);
-                    worker.running_args = args.clone();
                     worker.interrupted = false;
-                    Some((task, args))
+                    let running = Running::begin(&self.0.witness, &args);
+                    worker.running_try = running.number;
+                    Some((task, running))
                 })
             };
-            let Some((task, args)) = next else { continue };
-            let work = self.work_of(&args);
+            let Some((task, running)) = next else { continue };
+            let work = self.work_of(&running.args);
             if let Some(worker) = lock(&self.0.state).workers.get_mut(&number) {
                 worker.deaf = matches!(work, Work::Deaf(_));
             }
@@ -613,8 +634,8 @@ impl FakeNode {
             let ended = tokio::select! {
                 biased;
                 () = interrupted => Err("cancelled"),
-                () = self.items(number, task, work, &args) => Ok(Bytes::from_static(b"\xc0")),
-                played = self.play(number, pid, (task, 0), work, &args) => match played {
+                () = self.items(number, task, work, &running.args) => Ok(Bytes::from_static(b"\xc0")),
+                played = self.play(number, pid, (task, 0), work, &running) => match played {
                     Some(ended) => ended,
                     None => return,
                 },
@@ -632,6 +653,7 @@ impl FakeNode {
                 worker.answer(task, ended);
             }
             drop(state);
+            drop(running);
             self.0.changed.notify_waiters();
         }
     }
@@ -649,12 +671,12 @@ impl FakeNode {
         pid: u32,
         frame: (u64, u64),
         work: Work,
-        args: &Bytes,
+        running: &Running,
     ) -> Option<Result<Bytes, &'static str>> {
         match work {
             Work::Return(time) | Work::Deaf(time) => {
                 sleep(time).await;
-                Some(Ok(args.clone()))
+                Some(Ok(running.args.clone()))
             }
             Work::Raise(time) => {
                 sleep(time).await;
@@ -674,11 +696,19 @@ impl FakeNode {
                 None
             }
             Work::Call(count, hidden) => {
-                let good = self.call_and_wait(number, pid, frame, args, (count, hidden)).await?;
-                Some(if good { Ok(args.clone()) } else { Err("exception") })
+                let good = self.call_and_wait(number, pid, frame, running, count, Wait::ForAll { hidden }).await?;
+                Some(if good { Ok(running.args.clone()) } else { Err("exception") })
+            }
+            Work::CallBriefly(count, time) => {
+                self.call_and_wait(number, pid, frame, running, count, Wait::Until(Instant::now() + time)).await?;
+                Some(Ok(running.args.clone()))
             }
             Work::Yield(..) | Work::UntilInterrupted | Work::UntilKilled => std::future::pending().await,
         }
+    }
+
+    pub(super) fn fate(&self) -> &dyn Fate {
+        &*self.0.fate
     }
 
     /// Which node it is.
@@ -686,7 +716,7 @@ impl FakeNode {
         self.0.node
     }
 
-    pub(super) fn witness(&self) -> &Witness {
+    pub(super) fn witness(&self) -> &Arc<Witness> {
         &self.0.witness
     }
 
@@ -856,7 +886,7 @@ pub(super) fn number(mut head: &[u8]) -> Option<u32> {
     rmp::decode::read_int(&mut head).ok()
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

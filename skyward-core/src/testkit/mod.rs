@@ -6,6 +6,7 @@ pub mod cuttable;
 mod fake_calls;
 pub mod fake_provider;
 pub mod fake_worker;
+mod lineage;
 pub mod plugin_suite;
 pub mod provider_suite;
 pub mod remote_suite;

@@ -7,6 +7,8 @@
 //! skyward_core::testkit::sim::run(7).unwrap();
 //! ```
 
+mod calls;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
@@ -14,6 +16,7 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep, timeout};
 
+use self::calls::Reports;
 use super::fake_provider::{Arrival, Death, FakeProvider, Forewarning, Script, Turn};
 use super::fake_worker::{Calls, Fate, Work};
 use crate::error::{Error, ErrorKind, Refusal};
@@ -63,6 +66,8 @@ pub struct Seen {
     pub forewarned: usize,
     /// Calls that tasks made.
     pub calls: Calls,
+    /// Reports of the calls below a task.
+    pub call_reports: usize,
     /// Reports of gangs that made no progress.
     pub stalled: usize,
     /// Whether the pool ended because of its budget.
@@ -78,10 +83,14 @@ pub struct Seen {
 /// Plays one seed.
 ///
 /// After each step it holds that no task has two outcomes and none of another task's, that a task never comes to a worker that has it, or before its source, that no generation is started beside an
-/// older one, and that no task comes to a machine whose place another one has. At the end it holds
+/// older one, that no task comes to a machine whose place another one has, that a call has one outcome
+/// for each try of its caller, and that a worker helps in a wait only with calls below the try that
+/// waits. At the end it holds
 /// that each task had an outcome, that each try at a gang was started with all of its members, that
 /// only gangs were reported as stalled, and none too early, that no machine, agent or worker is
-/// left, that nothing of the pool goes on, and that all of it ended within a bound.
+/// left, that nothing of the pool goes on, and that all of it ended within a bound. With the last
+/// task the last call has ended, no call has run for long after the try of its caller was over, and
+/// what the pool reports of calls is counted without a step back.
 ///
 /// Two plays of a seed are the same, to the order of what is due at the same moment.
 ///
@@ -119,6 +128,7 @@ pub fn run(seed: u64) -> Result<Seen, Broken> {
         settled(&provider).await.map_err(broken)?;
         seen.trace = provider.witness().trace();
         seen.calls = provider.witness().calls();
+        calls::outlived(seed, seen.calls.outlived).map_err(broken)?;
         Ok(seen)
     })
 }
@@ -287,7 +297,10 @@ async fn play(seed: Seed, provider: &FakeProvider, seen: &mut Seen) -> Result<()
     }
     let ended = match ended {
         Some(ended) => ended,
-        None => end(seed, pool.clone()).await,
+        None => {
+            calls::all_ended(&pool).await?;
+            end(seed, pool.clone()).await
+        }
     };
     drop(pool);
     match ended {
@@ -295,8 +308,10 @@ async fn play(seed: Seed, provider: &FakeProvider, seen: &mut Seen) -> Result<()
         End::Ended => left(provider)?,
         End::Failed(error) => return Err(format!("the pool did not end: {error}")),
     }
-    let heard = heard.await.map_err(|error| error.to_string())?;
+    let mut heard = heard.await.map_err(|error| error.to_string())?;
+    heard.calls.check()?;
     seen.stalled = heard.stalls.len();
+    seen.call_reports = heard.calls.count;
     whole(&gangs, &heard.starts)?;
     heard.stalls.iter().try_for_each(|(task, silent)| match joined && heard.starts.contains_key(task) {
         true if *silent >= seed.stall_report() => Ok(()),
@@ -324,12 +339,17 @@ struct TaskEvents {
     starts: BTreeMap<TaskId, BTreeSet<Attempt>>,
     /// Reports of gangs without progress: a task of each, and for how long.
     stalls: Vec<(TaskId, Duration)>,
+    calls: Reports,
 }
 
 async fn listen(mut events: Events) -> TaskEvents {
     let mut told = TaskEvents::default();
     while let Some(item) = events.next().await {
-        let EventItem::Event(event) = item else { continue };
+        let EventItem::Event(event) = item else {
+            told.calls.forget();
+            continue;
+        };
+        told.calls.take(&event);
         match &*event {
             PoolEvent::TaskStarted { task, attempt, .. } => {
                 told.starts.entry(*task).or_default().insert(*attempt);
@@ -536,7 +556,11 @@ impl Seed {
 
     /// A third of the seeds has no faults of this sort at all, so that each sort is also seen alone.
     fn fault(self, sort: &str, a: u64, b: u64, times: u64) -> bool {
-        !self.chance(sort, u64::MAX, 0, 3) && self.chance(sort, a, b, times)
+        !self.has_none(sort) && self.chance(sort, a, b, times)
+    }
+
+    fn has_none(self, sort: &str) -> bool {
+        self.chance(sort, u64::MAX, 0, 3)
     }
 
     /// How long a gang may be without progress until that is reported; a quarter of the seeds reports none.
@@ -576,14 +600,10 @@ impl Seed {
 
 impl Fate for Seed {
     fn work(&self, args: &[u8], run: u32) -> Work {
-        let task = args.iter().fold(0_u64, |sum, byte| sum.wrapping_mul(257).wrapping_add((*byte).into()));
+        let task = calls::hash(args);
         let time = self.time("work", task, run.into(), 1_000);
         if !self.fault("task", task, run.into(), 6) {
-            // A call has a byte more than its caller.
-            let above = args.len().saturating_sub(root_args()) as u64;
-            let calls = above < MOST_CALLERS && self.chance("calls", task, 0, 4 + above);
-            let count = 1 + self.below("calls", task, 1, 4) as u8;
-            return if calls { Work::Call(count, self.chance("calls", task, 2, 3)) } else { Work::Return(time) };
+            return self.calls(args, task).unwrap_or(Work::Return(time));
         }
         match self.below("task", task, u64::from(run) + 1000, 8) {
             0..=2 => Work::Raise(time),
@@ -591,6 +611,10 @@ impl Fate for Seed {
             6 => Work::UntilInterrupted,
             _ => Work::UntilKilled,
         }
+    }
+
+    fn call_timeout(&self, args: &[u8]) -> Option<Duration> {
+        Self::call_timeout(*self, args)
     }
 
     fn hooks(&self, node: u32, worker: u32, generation: u64) -> Option<Duration> {
@@ -746,13 +770,6 @@ impl fmt::Display for Broken {
 
 impl std::error::Error for Broken {}
 
-/// Bytes of the arguments of a task that Rust submits.
-fn root_args() -> usize {
-    Args::new().with("n", &0_u64).encode().map_or(0, |args| args.len())
-}
-
-/// Callers above a call of the simulation.
-const MOST_CALLERS: u64 = 3;
 /// Of the dearest offer.
 const DEAREST: f64 = 120.0;
 const MOST_NODES: u32 = 4;

@@ -1,0 +1,86 @@
+//! Which call was made by which try of a task, on all nodes of a simulation: what the fakes check calls by.
+//!
+//! The body of a call is that of its caller with a byte more, which stands for what it does, and with a number that
+//! no other call has.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::time::Instant;
+
+use super::fake_worker::{Witness, lock};
+
+/// The tries of all tasks and calls, by number.
+#[derive(Debug, Default)]
+pub(super) struct Lineage(Mutex<Tables>);
+
+#[derive(Debug, Default)]
+struct Tables {
+    tries: Vec<Try>,
+    /// By which try a call was made.
+    calls: BTreeMap<Bytes, usize>,
+}
+
+/// A task or a call while a worker runs it.
+#[derive(Debug, Default)]
+struct Try {
+    /// That of its caller, where it is a call.
+    caller: Option<usize>,
+    ended: Option<Instant>,
+}
+
+/// A task or a call that a worker runs for as long as this lives.
+#[derive(Debug)]
+pub(super) struct Running {
+    witness: Arc<Witness>,
+    pub(super) number: usize,
+    /// What it does: its body, without the number of the call.
+    pub(super) args: Bytes,
+}
+
+impl Lineage {
+    /// The body of a call that this try makes.
+    pub(super) fn call(&self, caller: &Running, index: u8) -> Bytes {
+        let mut tables = lock(&self.0);
+        let number = tables.calls.len() as u32;
+        let body = Bytes::from([&caller.args[..], &[index], &number.to_be_bytes()].concat());
+        tables.calls.insert(body.clone(), caller.number);
+        body
+    }
+
+    /// Whether a call was made below this try.
+    pub(super) fn descends(&self, body: &Bytes, from: usize) -> bool {
+        let tables = lock(&self.0);
+        let caller = tables.calls.get(body).copied();
+        std::iter::successors(caller, |number| tables.tries[*number].caller).any(|number| number == from)
+    }
+}
+
+impl Running {
+    /// A worker begins with a task or with a call.
+    pub(super) fn begin(witness: &Arc<Witness>, body: &Bytes) -> Self {
+        let mut tables = lock(&witness.lineage().0);
+        let caller = tables.calls.get(body).copied();
+        let args = if caller.is_some() { body.slice(..body.len() - NUMBER) } else { body.clone() };
+        tables.tries.push(Try { caller, ended: None });
+        Self { witness: Arc::clone(witness), number: tables.tries.len() - 1, args }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let now = Instant::now();
+        let outlived = {
+            let mut tables = lock(&self.witness.lineage().0);
+            tables.tries[self.number].ended = Some(now);
+            let caller = tables.tries[self.number].caller.map(|caller| &tables.tries[caller]);
+            caller.and_then(|caller| caller.ended).map_or(Duration::ZERO, |ended| now - ended)
+        };
+        self.witness.count_calls(|calls| calls.outlived = calls.outlived.max(outlived));
+    }
+}
+
+/// Bytes of a call's number.
+const NUMBER: usize = 4;
