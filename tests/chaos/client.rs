@@ -21,7 +21,9 @@ use tokio::time::{Instant, timeout};
 
 use crate::freeze::freeze;
 use crate::recorder::{Recorder, say, tell_retries};
-use crate::words::{Answer, END_OF_INSTANCES, LEASE, Line, Provider, START_OF_INSTANCES, Script};
+use crate::words::{
+    Answer, CALL_LOST, CALLS_TIMEOUT, END_OF_INSTANCES, LEASE, Line, Provider, START_OF_INSTANCES, Script,
+};
 
 /// Plays the script; the exit code says only whether it could be read.
 pub(crate) async fn play(script: &str) -> ExitCode {
@@ -76,6 +78,7 @@ pub(crate) async fn play(script: &str) -> ExitCode {
                     std::panic::resume_unwind(error.into_panic());
                 }
             }
+            all_calls_ended(&pool).await;
             say(&Line::Ending);
             Ok(())
         })
@@ -154,18 +157,20 @@ impl Caller {
         while Instant::now() < until {
             match self.random.random_range(0..100) {
                 0..15 if self.script.long => self.hold().await,
+                15..65 if self.script.calls => self.tree().await,
                 0..20 => self.one(0, RetryPolicy::default()).await,
                 20..35 => {
                     let millis = self.random.random_range(20..200);
                     self.one(millis, RetryPolicy::default()).await;
                 }
-                35..50 => {
+                35..45 => {
                     let millis = self.random.random_range(20..120);
                     self.one(millis, RetryPolicy::times(2)).await;
                 }
-                50..60 => self.stream().await,
-                60..70 => self.map(until).await,
-                70..90 => self.each_rank().await,
+                45..55 => self.stream().await,
+                55..65 => self.map(until).await,
+                65..80 => self.each_rank().await,
+                80..90 => self.tree().await,
                 90..95 => self.dropped().await,
                 _ => self.litter().await,
             }
@@ -190,6 +195,36 @@ impl Caller {
         let call: PendingCompute<Own> = call.arg("millis", millis).arg("native", native).into();
         let outcome = within(&self.pool, self.limited(call).timeout(LONG).run(&self.pool)).await;
         answer(number, 0, outcome, |(returned, _)| *returned == number);
+    }
+
+    /// A task whose payload calls, and whose calls call in turn.
+    async fn tree(&mut self) {
+        let (number, nodes, call) = self.tree_call();
+        let retry = if self.random.random() { RetryPolicy::times(2) } else { RetryPolicy::default() };
+        let outcome = within(&self.pool, call.retry(retry).run(&self.pool)).await;
+        let outcome = match outcome {
+            // Without its calls such a task would have ended long ago.
+            Some(Err(error)) if error.kind() == ErrorKind::Timeout => {
+                return say(&Line::Answered { call: number, member: 0, outcome: Answer::Failed(CALLS_TIMEOUT.into()) });
+            }
+            Some(Err(error)) if is_lost_call(&error) => {
+                return say(&Line::Answered { call: number, member: 0, outcome: Answer::Failed(CALL_LOST.into()) });
+            }
+            outcome => outcome,
+        };
+        answer(number, 0, outcome, |value| *value == (number, nodes));
+    }
+
+    /// Its number, how many nodes the tree has, and the call.
+    fn tree_call(&mut self) -> (u64, u64, PendingCompute<(u64, u64)>) {
+        let (number, call) = self.call::<(u64, u64)>("tree");
+        let (width, depth): (u64, u32) = (self.random.random_range(1..=3), self.random.random_range(1..=3));
+        let form = ["map", "submit", "hidden"][self.random.random_range(0..3)];
+        let (millis, again): (u64, bool) = (self.random.random_range(0..30), self.random.random());
+        let call = call.arg("width", width).arg("depth", depth).arg("millis", millis);
+        let call: PendingCompute<(u64, u64)> = call.arg("form", form).arg("again", again).into();
+        let nodes = (0..=depth).map(|level| width.pow(level)).sum();
+        (number, nodes, self.limited(call).timeout(TREE))
     }
 
     async fn litter(&mut self) {
@@ -293,11 +328,27 @@ impl Caller {
 
     /// A call that its caller gives up.
     async fn dropped(&mut self) {
+        if self.random.random() {
+            return self.dropped_tree().await;
+        }
         let (number, call) = self.call::<Own>("sleep");
         let call: PendingCompute<Own> = call.arg("millis", 5000_u64).into();
         let patience = Duration::from_millis(self.random.random_range(0..150));
         match timeout(patience, self.limited(call).run(&self.pool)).await {
             Ok(outcome) => answer(number, 0, Some(outcome), |_| false),
+            Err(_) => say(&Line::Answered { call: number, member: 0, outcome: Answer::Dropped }),
+        }
+    }
+
+    /// A tree that its caller gives up, with all calls in it.
+    async fn dropped_tree(&mut self) {
+        let (number, nodes, call) = self.tree_call();
+        let patience = Duration::from_millis(self.random.random_range(0..150));
+        match timeout(patience, call.run(&self.pool)).await {
+            Ok(Err(error)) if is_lost_call(&error) => {
+                say(&Line::Answered { call: number, member: 0, outcome: Answer::Failed(CALL_LOST.into()) });
+            }
+            Ok(outcome) => answer(number, 0, Some(outcome), |value| *value == (number, nodes)),
             Err(_) => say(&Line::Answered { call: number, member: 0, outcome: Answer::Dropped }),
         }
     }
@@ -344,6 +395,27 @@ fn answer<T>(call: u64, member: u32, outcome: Option<skyward::Result<T>>, fits: 
     say(&Line::Answered { call, member, outcome });
 }
 
+/// With the last task of the callers all calls below them have ended.
+async fn all_calls_ended(pool: &Pool) {
+    let end = Instant::now() + CALLS_END;
+    loop {
+        let calls = pool.status().calls;
+        if (calls.waiting, calls.running) == (0, 0) {
+            return;
+        }
+        if Instant::now() > end {
+            let why = format!("all tasks have ended, and the pool has calls: {calls:?}");
+            return say(&Line::Answered { call: 0, member: 0, outcome: Answer::Wrong(why) });
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+/// Whether a payload raised because the worker of one of its calls was lost.
+fn is_lost_call(error: &Error) -> bool {
+    error.remote().is_some_and(|remote| remote.type_name.ends_with("WorkerLost"))
+}
+
 /// Whether processes that are killed or stopped can be the cause.
 fn is_explained(error: &Error) -> bool {
     match error.kind() {
@@ -386,5 +458,9 @@ impl Plugin for Sockets {
 pub(crate) const THREADS: usize = 2;
 /// What a task that runs for seconds gets.
 const LONG: Duration = Duration::from_secs(20);
+/// What a tree of calls gets.
+const TREE: Duration = Duration::from_secs(15);
+/// What the pool gets to end calls of tasks that have ended.
+const CALLS_END: Duration = Duration::from_secs(5);
 /// From a task's call to its outcome: longer than all its tries and the starts between them.
 const DEADLINE: Duration = Duration::from_secs(45);

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import concurrent.futures
 import ctypes
 import os
 import subprocess
@@ -15,10 +16,15 @@ def ran(call: int, log: str) -> int:
     """Leave a line for this execution; the rank that it runs on."""
     info = sky.instance_info()
     rank = info.global_worker_index
-    file = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
-    os.write(file, f"{call} {rank} {info.generation} {os.getpid()}\n".encode())
-    os.close(file)
+    leave(log, f"{call} {rank} {info.generation} {os.getpid()}")
     return rank
+
+
+def leave(log: str, line: str) -> None:
+    """Write a line, all of it at once."""
+    file = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    os.write(file, f"{line}\n".encode())
+    os.close(file)
 
 
 def sleep(call: int, log: str, millis: int) -> tuple[int, int]:
@@ -38,6 +44,43 @@ def hold(call: int, log: str, millis: int, native: bool) -> tuple[int, int]:
         # A signal ends the native call early.
         usleep(int(left * 1e6) + 1 if native else 500)
     return call, rank
+
+
+def tree(call: int, log: str, width: int, depth: int, millis: int, form: str, again: bool) -> tuple[int, int]:
+    """Grow a tree of calls, and count its nodes."""
+    ran(call, log)
+    return call, grow(log, width, depth, millis, form, again)
+
+
+def grow(log: str, width: int, depth: int, millis: int, form: str, again: bool) -> int:
+    """Call as many branches as the tree is wide, and wait for them in the way that is named."""
+    if not depth:
+        time.sleep(millis / 1000)
+        return 1
+    # What calls this execution makes, and no other one of the same task.
+    caller = os.urandom(8).hex()
+    retry = sky.Retry() if again else sky.Retry(crash=0, out_of_memory=0, node_lost=0, preempted=0)
+    calls = sky.options(retry=retry)
+
+    def branch_of(index: int) -> tuple[object, ...]:
+        return log, caller, index, width, depth - 1, millis, form, again
+
+    if form == "map":
+        branches = [branch_of(index) for index in range(width)]
+        return 1 + int(sum(calls.map(branch, *zip(*branches, strict=True), chunksize=1)))
+    futures = [calls.submit(branch, *branch_of(index)) for index in range(width)]
+    if form == "hidden":
+        # The worker does not see that it waits.
+        concurrent.futures.wait(futures)
+    return 1 + int(sum(future.result() for future in futures))
+
+
+def branch(
+    log: str, caller: str, index: int, width: int, depth: int, millis: int, form: str, again: bool
+) -> int:
+    """A call: leave a line for this execution, and grow."""
+    leave(log, f"+ {caller} {index}")
+    return grow(log, width, depth, millis, form, again)
 
 
 def stream(call: int, log: str, count: int, pause: int) -> Iterator[tuple[int, int]]:

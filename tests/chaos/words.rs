@@ -24,9 +24,12 @@ pub(crate) struct Script {
     pub(crate) busy: u64,
     /// Whether some tasks run for seconds, in Python and in native code that does not return to it.
     pub(crate) long: bool,
+    /// Whether most tasks are those whose payloads make calls.
+    pub(crate) calls: bool,
     /// When the client's runtime is blocked, counted from the start of the callers, and for how long, in milliseconds.
     pub(crate) freeze: Option<(u64, u64)>,
-    /// Where each execution of a task leaves a line: `<call> <rank> <generation> <pid>`.
+    /// Where each execution of a task leaves a line: `<call> <rank> <generation> <pid>`, and each
+    /// execution of a call that a payload has made: `+ <execution of its caller> <index there>`.
     pub(crate) executions: String,
 }
 
@@ -94,6 +97,10 @@ pub(crate) enum Answer {
     Left,
 }
 
+/// What a task has failed with whose payload has lost the worker of a call.
+pub(crate) const CALL_LOST: &str = "CallLost";
+/// What a task has failed with that waited for its calls until its timeout.
+pub(crate) const CALLS_TIMEOUT: &str = "CallsTimeout";
 /// How long the start of a pool of instances may take, in milliseconds.
 pub(crate) const START_OF_INSTANCES: u64 = 90_000;
 /// How long its end may take, in milliseconds.

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::ops::AddAssign;
 
-use super::words::{Answer, Line};
+use super::words::{Answer, CALL_LOST, CALLS_TIMEOUT, Line};
 
 /// What happened in rounds. The first five are the verdict.
 #[derive(Debug, Clone, Default, PartialEq, Eq, serde::Serialize)]
@@ -12,9 +12,9 @@ pub(crate) struct Counts {
     pub(crate) rounds: u64,
     /// Tasks that pools took.
     pub(crate) tasks: u64,
-    /// Tasks without an outcome although their client lived.
+    /// Tasks without an outcome although their client lived, and tasks that waited for calls without end.
     pub(crate) lost: u64,
-    /// Tasks that were answered twice, or executed more often than the pool has said.
+    /// Tasks that were answered twice, and tasks and calls that were executed more often than the pool has said.
     pub(crate) doubled: u64,
     /// Processes, machine folders and records that were left.
     pub(crate) left_running: u64,
@@ -31,6 +31,8 @@ pub(crate) struct Counts {
     /// Tasks whose client was killed before they had an outcome.
     pub(crate) orphaned: u64,
     pub(crate) executions: u64,
+    /// Executions of calls that payloads made.
+    pub(crate) calls: u64,
     pub(crate) retries: u64,
     /// Faults that hit.
     pub(crate) faults: u64,
@@ -45,7 +47,9 @@ pub(crate) struct Tasks {
     tries: BTreeMap<(u64, u32), u64>,
     answers: BTreeMap<(u64, u32), Vec<Answer>>,
     executions: BTreeMap<(u64, u32), u64>,
-    /// Retries that came before the task was known.
+    /// How often each call that a payload made was executed: by the execution of its caller, and the index there.
+    below: BTreeMap<String, u64>,
+    /// Retries of tasks that are not known: those of calls, and those that came before the task.
     early: Vec<u64>,
     missed: bool,
 }
@@ -90,9 +94,13 @@ impl Tasks {
         }
     }
 
-    /// The lines that executions have left: `<call> <rank> <generation> <pid>`.
+    /// The lines that executions have left: `<call> <rank> <generation> <pid>`, and `+ <caller> <index>` of a call.
     pub(crate) fn on_executions(&mut self, text: &str) {
         for line in text.lines() {
+            if let Some(call) = line.strip_prefix("+ ") {
+                *self.below.entry(call.to_owned()).or_default() += 1;
+                continue;
+            }
             let mut words = line.split(' ').map(str::parse);
             let (Some(Ok(call)), Some(Ok(rank))) = (words.next(), words.next()) else { continue };
             let each_rank = self.calls.get(&call).is_some_and(|known| known.each_rank);
@@ -132,6 +140,11 @@ impl Tasks {
                         counts.wrong += 1;
                         problems.push(format!("{name}: wrong: {kind}, and nothing but connections was hit"));
                     }
+                    Answer::Failed(kind) if only_cuts && kind == CALLS_TIMEOUT => {
+                        counts.lost += 1;
+                        problems
+                            .push(format!("{name}: lost, its calls did not end, and nothing but connections was hit"));
+                    }
                     Answer::Returned => counts.returned += 1,
                     Answer::Failed(_) => counts.failed += 1,
                     Answer::Dropped => counts.dropped += 1,
@@ -162,6 +175,16 @@ impl Tasks {
                 ));
             }
         }
+        counts.calls = self.below.values().sum();
+        let (again, announced) = (counts.calls - self.below.len() as u64, self.early.len() as u64);
+        if again > announced && !self.missed {
+            counts.doubled += again - announced;
+            let often: Vec<_> = self.below.iter().filter(|(_, count)| **count > 1).collect();
+            problems.push(format!(
+                "calls were executed again {again} times, and {announced} retries were announced: {often:?}"
+            ));
+        }
+        counts.retries += announced;
         (counts, problems)
     }
 }
@@ -181,6 +204,7 @@ impl AddAssign<&Counts> for Counts {
         self.dropped += other.dropped;
         self.orphaned += other.orphaned;
         self.executions += other.executions;
+        self.calls += other.calls;
         self.retries += other.retries;
         self.faults += other.faults;
     }
@@ -194,7 +218,7 @@ impl fmt::Display for Counts {
 }
 
 /// Kinds of errors that say that a process has ended.
-const ENDED: [&str; 2] = ["WorkerExited", "NodeLost"];
+const ENDED: [&str; 3] = ["WorkerExited", "NodeLost", CALL_LOST];
 
 #[cfg(test)]
 mod tests {
@@ -270,6 +294,31 @@ mod tests {
         tasks.on_line(&answered(1, 1, Answer::Failed("Timeout".into())));
         assert_eq!(tasks.count(true, false).0.wrong, 0);
         assert_eq!(tasks.count(true, true).0.wrong, 1);
+    }
+
+    #[test]
+    fn a_call_of_a_payload_is_executed_once_for_each_try_that_was_announced() {
+        let lines = [submitted(1, &[10], false), answered(1, 0, Answer::Returned)];
+        let text = "1 0 1 77\n+ ab 0\n+ ab 1\n+ cd 0\n+ ab 1\n";
+        let counts = count(&lines, text, true);
+        assert_eq!((counts.doubled, counts.executions, counts.calls), (1, 1, 4));
+        let retried = [lines.as_slice(), &[Line::Retried { task: 12 }]].concat();
+        let counts = count(&retried, text, true);
+        assert_eq!((counts.doubled, counts.retries), (0, 1));
+        let missed = [lines.as_slice(), &[Line::Missed]].concat();
+        assert_eq!(count(&missed, text, true).doubled, 0);
+    }
+
+    #[test]
+    fn a_cut_connection_explains_neither_a_lost_call_nor_one_that_does_not_end() {
+        for (kind, expected) in [(CALL_LOST, (0, 1)), (CALLS_TIMEOUT, (1, 0))] {
+            let mut tasks = Tasks::default();
+            tasks.on_line(&submitted(1, &[10], false));
+            tasks.on_line(&answered(1, 0, Answer::Failed(kind.into())));
+            assert!(tasks.count(true, false).0.is_clean());
+            let counts = tasks.count(true, true).0;
+            assert_eq!((counts.lost, counts.wrong), expected, "{kind}");
+        }
     }
 
     #[test]

@@ -66,6 +66,7 @@ impl Plan {
             callers: random.random_range(2..=8),
             busy: random.random_range(300..1500),
             long: random.random_range(0..4) == 0,
+            calls: round % 3 == 0,
             freeze: (random.random_range(0..8) == 0)
                 .then(|| (random.random_range(0..1000), random.random_range(50..4000))),
         };
@@ -124,7 +125,7 @@ impl Fault {
 
 impl fmt::Display for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Script { nodes, workers_per_node, joined, hangs, callers, busy, long, freeze, .. } = &self.script;
+        let Script { nodes, workers_per_node, joined, hangs, callers, busy, long, calls, freeze, .. } = &self.script;
         let world = match (joined, hangs) {
             (false, _) => "no world",
             (true, true) => "a world that hangs without a peer",
@@ -133,6 +134,9 @@ impl fmt::Display for Plan {
         write!(f, "{nodes} nodes with {workers_per_node} workers, {world}, {callers} callers for {busy} ms")?;
         if *long {
             write!(f, ", long tasks")?;
+        }
+        if *calls {
+            write!(f, ", calls within calls")?;
         }
         if let Some((after, time)) = freeze {
             write!(f, "; block the client's runtime for {time} ms {after} ms after Ready")?;
