@@ -93,11 +93,15 @@ impl Scheduler {
     pub fn on_agent_back(&mut self, now: Instant, node: NodeIndex) {
         for rank in self.ranks_of(node) {
             let front = self.sent(rank).next().filter(|id| self.is_to_end(*id));
-            let helped = self.helped(rank).filter(|id| self.is_being_ended(rank, *id));
-            let told: Vec<TaskId> = front.into_iter().chain(helped).collect();
-            for id in told {
+            if let Some(id) = front {
                 self.forget_ending_of(rank, id);
                 self.interrupt(now, rank, id);
+            }
+            // The kill at the end of their grace may be lost as well.
+            let helped: Vec<TaskId> = self.helped(rank).filter(|id| self.is_to_end(*id)).collect();
+            for id in helped {
+                self.forget_ending_of(rank, id);
+                self.interrupt_helped(now, rank, id);
             }
         }
     }

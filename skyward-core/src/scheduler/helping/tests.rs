@@ -3,6 +3,7 @@ use std::time::Duration;
 use super::super::tests::{GRACE, Story};
 use super::*;
 use crate::error::{Error, ErrorKind};
+use crate::ids::NodeIndex;
 use crate::payload::{RetryPolicy, Target, TaskOptions, Value};
 
 /// A worker that runs a caller, and one that is busy with something else.
@@ -371,4 +372,22 @@ fn a_helped_call_that_returns_says_that_its_node_is_sound() {
     story.scheduler.on_helped(story.now, Rank(0), call, Ok(Value::new(vec![], Rank(0))), 1);
     assert_eq!(story.scheduler.barren_restarts, 0);
     story.step();
+}
+
+#[test]
+fn a_helped_call_whose_worker_was_not_killed_is_ended_when_its_agent_is_back() {
+    let mut story = Story::new(1, 1, false);
+    let root = story.submit(Target::Any);
+    let call = story.call(root);
+    story.later(Duration::from_millis(200));
+    assert_eq!(story.helps(), [(0, call, true)]);
+    story.cancel(call);
+    story.later(GRACE);
+    // The agent has no connection, and is not told.
+    assert!(story.has(|action| matches!(action, Action::Kill { .. })));
+    story.scheduler.on_agent_back(story.now, NodeIndex(0));
+    story.step();
+    assert!(story.interrupted(call));
+    story.later(GRACE);
+    assert!(story.has(|action| matches!(action, Action::Kill { .. })));
 }
