@@ -78,7 +78,7 @@ pub(crate) async fn play(script: &str) -> ExitCode {
                     std::panic::resume_unwind(error.into_panic());
                 }
             }
-            all_calls_ended(&pool).await;
+            all_calls_ended(pool).await;
             say(&Line::Ending);
             Ok(())
         })

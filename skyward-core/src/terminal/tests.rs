@@ -181,7 +181,7 @@ fn a_task_has_a_row_while_calls_below_it_run_or_wait() {
     let row = |text: &str| Row::Text(text.to_owned());
     rows(calls(7, 0, 1, 3));
     let first = row("task 7: 2 calls done, 2 running, 0 waiting");
-    assert_eq!(rows(calls(7, 2, 2, 0)), [first.clone()]);
+    assert_eq!(rows(calls(7, 2, 2, 0)), std::slice::from_ref(&first));
     assert_eq!(rows(calls(9, 0, 0, 5)), [first, row("task 9: 0 calls done, 0 running, 5 waiting")]);
     assert_eq!(rows(calls(7, 4, 0, 0)).len(), 1);
     assert_eq!(rows(EventItem::Missed(1)), [], "the last report may have been missed");

@@ -18,9 +18,7 @@ def call(payload: Path, function: str, arguments: str) -> str:
     return f"{run}\nresult = task(lambda: {function}({arguments}))"
 
 
-def reports(
-    nodes: int, *plugins: Plugin, body: str, env: dict[str, str] | None = None, **cluster: Any
-) -> list[Any]:
+def reports(nodes: int, *plugins: Plugin, body: str, env: dict[str, str] | None = None, **cluster: Any) -> list[Any]:
     """What the body leaves in `result` on each node."""
     with World(nodes, **cluster) as world:
         ranks = world.run(*plugins, body=body, env=env)

@@ -66,7 +66,7 @@ impl Plan {
             callers: random.random_range(2..=8),
             busy: random.random_range(300..1500),
             long: random.random_range(0..4) == 0,
-            calls: round % 3 == 0,
+            calls: round.is_multiple_of(3),
             freeze: (random.random_range(0..8) == 0)
                 .then(|| (random.random_range(0..1000), random.random_range(50..4000))),
         };

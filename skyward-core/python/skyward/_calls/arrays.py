@@ -197,7 +197,8 @@ def _bytes_of(array: Any, fortran: bool) -> memoryview:
     """The bytes of an array in the order in which they are stored; a copy only where they do not lie together."""
     import numpy as np
 
-    return memoryview(np.ascontiguousarray(array.T if fortran else array).reshape(-1).view(np.uint8))
+    flat: Any = np.ascontiguousarray(array.T if fortran else array).reshape(-1)
+    return memoryview(flat.view(np.uint8))
 
 
 def _form(array: Any) -> Any:
