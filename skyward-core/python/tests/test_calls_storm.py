@@ -93,11 +93,15 @@ import os
 import signal
 import sys
 
+import numpy as np
 import skyward as sky
 from skyward import _state
 
 def double(number):
     return 2 * number
+
+def doubled(array, number):
+    return float(array[0]) * number
 
 def interrupt():
     _state.worker.session.cancelled = True
@@ -129,7 +133,9 @@ def main(what):
 
         try:
             sys.settrace(trace)
-            assert sky.submit(double, place).result(timeout=60) == 2 * place
+            # Another array each time, for the store.
+            array = np.full(40_000, 2.0 + place)
+            assert sky.submit(doubled, array, place).result(timeout=60) == (2 + place) * place
             sys.settrace(None)
             if reached:
                 quiet.append(line)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import threading
 import zlib
 from mmap import mmap
 from typing import Any, Final, NamedTuple
@@ -74,7 +73,6 @@ class Seen:
         return known.hold
 
 
-_creating: Final = threading.Lock()
 _before: Final = Seen()
 """Those that were put into the store some time."""
 
@@ -188,8 +186,10 @@ def _store() -> Store | None:
     worker = _state.worker
     if worker is None or worker.store_folder is None:
         return None
-    with _creating:
-        worker.store = store = worker.store or Store(worker.store_folder, worker.store_bytes)
+    store: Store | None = worker.store
+    if store is None:
+        # Without a lock, which an interrupt may leave locked: two of them do no harm.
+        store = worker.store = Store(worker.store_folder, worker.store_bytes)
     return store
 
 

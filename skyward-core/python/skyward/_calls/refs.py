@@ -50,7 +50,7 @@ def put(value: Any) -> Ref:
 
         def main(table: list[float]) -> float:
             shared = sky.put(np.array(table))
-            return max(sky.map(partial(score, shared), range(100)))
+            return max(sky.map(score, itertools.repeat(shared), range(100)))
 
     What this returns may be an argument of calls, or stand anywhere in one; the function gets the value. Its large
     arrays are in memory once for each node.
