@@ -177,7 +177,7 @@ impl FakeNode {
                     true => None,
                     false => {
                         let asked = calls.asked.pop_front()?;
-                        let running = Running::begin(self.witness(), &asked.body);
+                        let running = Running::begin(self, &asked.body);
                         calls.helping.push((asked.help, running.number));
                         Some((asked, running))
                     }
@@ -226,7 +226,7 @@ impl FakeNode {
     }
 
     async fn help_aside(self, slot: u32, pid: u32, asked: Help) {
-        let running = Running::begin(self.witness(), &asked.body);
+        let running = Running::begin(&self, &asked.body);
         let Some(ended) = self.help(slot, pid, &asked, &running).await else { return };
         drop(running);
         self.with_calls(slot, pid, |calls| calls.answer(&asked, ended));

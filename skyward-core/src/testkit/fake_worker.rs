@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::hash::{Hash, Hasher};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -132,6 +133,8 @@ struct Inner {
     fate: Arc<dyn Fate>,
     witness: Arc<Witness>,
     state: Mutex<State>,
+    /// It was frozen some time, and did nothing for as long as it was.
+    froze: AtomicBool,
     /// Something has changed that a task of the node may wait for.
     changed: Notify,
 }
@@ -248,7 +251,14 @@ impl Witness {
 impl FakeNode {
     /// A node on which nothing runs yet.
     pub fn new(node: u32, fate: Arc<dyn Fate>, witness: Arc<Witness>) -> Self {
-        Self(Arc::new(Inner { node, fate, witness, state: Mutex::default(), changed: Notify::new() }))
+        Self(Arc::new(Inner {
+            node,
+            fate,
+            witness,
+            state: Mutex::default(),
+            froze: AtomicBool::new(false),
+            changed: Notify::new(),
+        }))
     }
 
     /// Starts the agent, which ends by itself when its lease runs out.
@@ -294,6 +304,7 @@ impl FakeNode {
         // What has ended does not come back as something that is silent.
         let there = self.is_running();
         lock(&self.0.state).frozen = there;
+        self.0.froze.fetch_or(there, Ordering::Relaxed);
     }
 
     /// Connects to the socket at this path: the agent's, a worker's, or that of its calls.
@@ -614,7 +625,7 @@ impl FakeNode {
                     worker.begun = task;
                     worker.running = Some(task);
                     worker.interrupted = false;
-                    let running = Running::begin(&self.0.witness, &args);
+                    let running = Running::begin(&self, &args);
                     worker.running_try = running.number;
                     Some((task, running))
                 })
@@ -711,12 +722,17 @@ impl FakeNode {
         &*self.0.fate
     }
 
+    /// Whether it was frozen some time.
+    pub(super) fn froze(&self) -> bool {
+        self.0.froze.load(Ordering::Relaxed)
+    }
+
     /// Which node it is.
     pub(super) fn node(&self) -> u32 {
         self.0.node
     }
 
-    pub(super) fn witness(&self) -> &Arc<Witness> {
+    pub(super) fn witness(&self) -> &Witness {
         &self.0.witness
     }
 

@@ -4,13 +4,13 @@
 //! no other call has.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex};
+use std::sync::Mutex;
 use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::time::Instant;
 
-use super::fake_worker::{Witness, lock};
+use super::fake_worker::{FakeNode, lock};
 
 /// The tries of all tasks and calls, by number.
 #[derive(Debug, Default)]
@@ -34,7 +34,7 @@ struct Try {
 /// A task or a call that a worker runs for as long as this lives.
 #[derive(Debug)]
 pub(super) struct Running {
-    witness: Arc<Witness>,
+    node: FakeNode,
     pub(super) number: usize,
     /// What it does: its body, without the number of the call.
     pub(super) args: Bytes,
@@ -60,12 +60,12 @@ impl Lineage {
 
 impl Running {
     /// A worker begins with a task or with a call.
-    pub(super) fn begin(witness: &Arc<Witness>, body: &Bytes) -> Self {
-        let mut tables = lock(&witness.lineage().0);
+    pub(super) fn begin(node: &FakeNode, body: &Bytes) -> Self {
+        let mut tables = lock(&node.witness().lineage().0);
         let caller = tables.calls.get(body).copied();
         let args = if caller.is_some() { body.slice(..body.len() - NUMBER) } else { body.clone() };
         tables.tries.push(Try { caller, ended: None });
-        Self { witness: Arc::clone(witness), number: tables.tries.len() - 1, args }
+        Self { node: node.clone(), number: tables.tries.len() - 1, args }
     }
 }
 
@@ -73,12 +73,15 @@ impl Drop for Running {
     fn drop(&mut self) {
         let now = Instant::now();
         let outlived = {
-            let mut tables = lock(&self.witness.lineage().0);
+            let mut tables = lock(&self.node.witness().lineage().0);
             tables.tries[self.number].ended = Some(now);
             let caller = tables.tries[self.number].caller.map(|caller| &tables.tries[caller]);
             caller.and_then(|caller| caller.ended).map_or(Duration::ZERO, |ended| now - ended)
         };
-        self.witness.count_calls(|calls| calls.outlived = calls.outlived.max(outlived));
+        // What a frozen machine was at ends when its provider ends it, however late that is.
+        if !self.node.froze() {
+            self.node.witness().count_calls(|calls| calls.outlived = calls.outlived.max(outlived));
+        }
     }
 }
 
