@@ -141,9 +141,9 @@ class Store:
         self._make_folder()
         waiting = os.path.join(self._folder, f".wait-{digest}")
         with _locked(waiting):
-            if self._open(digest, size) is not None:
-                return
             try:
+                if self._open(digest, size) is not None:
+                    return
                 with self._writing(size) as temporary:
                     hashed = sha256()
                     for piece in pieces():
