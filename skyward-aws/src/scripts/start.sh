@@ -48,8 +48,9 @@ if is_number "$now" && is_number "$up" && [ "$host" = "$(cat "$top/host" 2>/dev/
         [ "$booted" -ge "$asked" ] || since=$booted
         echo "$asked $since" >"$top/began.new" && mv "$top/began.new" "$top/began"
     fi
-    # Of both clocks the parts of a second are cut off: nothing ends earlier than it was to.
-    born=$(((up + 1 - (now - since)) * 100))
+    # All of them are without their parts of a second: that of the uptime, and that of the launch,
+    # make a machine up to two seconds older than it is, and no machine ends too early.
+    born=$(((up + 2 - (now - since)) * 100))
     [ "$born" -le 0 ] || born=0
 fi
 export SKYWARD_KEEPER_BORN="$born"
