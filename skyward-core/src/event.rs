@@ -149,8 +149,8 @@ pub enum PoolEvent {
         waiting: usize,
     },
     /// A gang in a joined world has made no progress for
-    /// [`Limits::stall_report`](crate::spec::Limits::stall_report), and goes on. It is told once
-    /// for each such time.
+    /// [`Limits::stall_report`](crate::spec::Limits::stall_report), and goes on. Emitted once for
+    /// each such time.
     GangStalled {
         /// A task of the gang: that of its first rank which still runs.
         task: TaskId,

@@ -32,7 +32,7 @@ def pieces(digest: str, size: int, rank: int) -> Iterator[Buffer]:
         rank: a worker whose node has it.
 
     Raises:
-        CallError: that worker does not answer, or has it no more.
+        CallError: that worker is not there, or does not have the file any more.
     """
     hub = current()
     each = min(_wire.LARGEST_PIECE, hub.max_frame)
@@ -74,8 +74,8 @@ def _ask(hub: Hub, number: int, rank: int, digest: str, offset: int, length: int
 def _next(hub: Hub, arrived: Arrived) -> Buffer | None:
     """The next piece. An interrupt of the task comes between two looks at the latest.
 
-    A worker that is busy, or cut off for a while, answers later; of one that has ended the client says that there are
-    none. For all else the call has its timeout.
+    A worker that is busy, or cut off for a while, answers later. One that ends takes its calls with it, this one among
+    them: the client cancels it. For all else the call has its timeout.
     """
     while True:
         try:

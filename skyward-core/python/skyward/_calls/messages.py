@@ -63,14 +63,14 @@ class Read(msgspec.Struct, tag=_wire.READ, array_like=True):
     length: Length
 
 
-class Piece(msgspec.Struct, tag=_wire.FETCHED, array_like=True):
+class Fetched(msgspec.Struct, tag=_wire.FETCHED, array_like=True):
     """A part of a file of another node's store: the body."""
 
     n: Count
     fetch: Count
 
 
-class NoPiece(msgspec.Struct, tag=_wire.NOT_FETCHED, array_like=True):
+class NotFetched(msgspec.Struct, tag=_wire.NOT_FETCHED, array_like=True):
     """The other node does not have that file."""
 
     n: Count
@@ -83,5 +83,5 @@ class Ack(msgspec.Struct, tag=_wire.CALLS_ACK, array_like=True):
     received: Count
 
 
-Numbered = Outcome | Help | CancelHelp | Read | Piece | NoPiece
+Numbered = Outcome | Help | CancelHelp | Read | Fetched | NotFetched
 ToCalls = Attach | Numbered | Ack

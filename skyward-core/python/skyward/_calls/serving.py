@@ -20,7 +20,7 @@ from .._session import LostDescriptorsError
 from .._values import Buffer
 from . import helping
 from .errors import CallError, from_failure
-from .messages import CancelHelp, Help, Numbered, Outcome, Piece, Read
+from .messages import CancelHelp, Fetched, Help, Numbered, Outcome, Read
 
 if TYPE_CHECKING:
     from .future import Future
@@ -50,7 +50,7 @@ def handle(hub: Hub, message: Numbered, body: Buffer) -> None:
     else:
         arrived = hub.fetches.get(message.fetch)
         if arrived is not None:
-            arrived.put(body if isinstance(message, Piece) else None)
+            arrived.put(body if isinstance(message, Fetched) else None)
 
 
 def drop(hub: Hub, future: Future) -> None:
