@@ -1,4 +1,4 @@
-//! What stands in the parentheses of `#[compute(…)]`.
+//! The options in the parentheses of `#[compute(…)]`.
 
 use proc_macro2::TokenStream;
 use syn::ext::IdentExt as _;
@@ -13,18 +13,19 @@ pub(crate) struct Options {
     pub(crate) python: Option<LitStr>,
     /// The Python function.
     pub(crate) entry: Option<LitStr>,
-    /// The file of the folder that has the entry.
+    /// The file with the entry, in the folder.
     pub(crate) main: Option<LitStr>,
-    /// Rust's signature is not compared with Python's, and the names of a body are not looked for.
+    /// Whether the Rust signature is not compared with the Python function, and the names in a body
+    /// are not checked.
     pub(crate) unchecked: Option<Ident>,
     /// The type that stands for the payload.
     pub(crate) payload: Option<Ident>,
-    /// Where the facade is.
+    /// The path of the facade.
     pub(crate) facade: Path,
 }
 
 impl Options {
-    /// Reads all options; an error has whatever is wrong with any of them.
+    /// Reads all options. The error contains the mistakes in all of them.
     pub(crate) fn parse(tokens: TokenStream) -> syn::Result<Self> {
         Self::read.parse2(tokens)
     }
@@ -88,7 +89,7 @@ impl Options {
     }
 }
 
-/// The text behind `key`; a value of another kind is an error and nothing.
+/// The text after `key`; none, and an error in `errors`, for a value of another kind.
 fn text(input: ParseStream<'_>, key: &str, errors: &mut Errors) -> syn::Result<Option<LitStr>> {
     if !input.peek(Token![=]) {
         return Err(input.error(format!("`{key}` needs a value: write `{key} = \"…\"`")));
@@ -106,7 +107,7 @@ fn text(input: ParseStream<'_>, key: &str, errors: &mut Errors) -> syn::Result<O
 /// The name behind `payload`.
 fn type_name(input: ParseStream<'_>, errors: &mut Errors) -> syn::Result<Option<Ident>> {
     if !input.peek(Token![=]) {
-        return Err(input.error("`payload` names a type that is to be made: write `payload = Train`"));
+        return Err(input.error("`payload` takes the name of a new type: write `payload = Train`"));
     }
     input.parse::<Token![=]>()?;
     if let Ok(name) = input.fork().parse::<Ident>() {
@@ -115,7 +116,7 @@ fn type_name(input: ParseStream<'_>, errors: &mut Errors) -> syn::Result<Option<
             return Ok(Some(name));
         }
     }
-    errors.at(input.span(), "`payload` names a type that is to be made: write `payload = Train`");
+    errors.at(input.span(), "`payload` takes the name of a new type: write `payload = Train`");
     skip_tokens(input)?;
     Ok(None)
 }
@@ -143,7 +144,7 @@ mod tests {
 
     fn messages(tokens: TokenStream) -> Vec<String> {
         Options::parse(tokens).map_or_else(
-            |error| error.into_iter().map(|error| error.to_string()).collect(),
+            |error| error.into_iter().map(|error| format!("{error:#}")).collect(),
             |_| panic!("it was accepted"),
         )
     }

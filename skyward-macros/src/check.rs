@@ -12,11 +12,11 @@ use crate::signature::{ResultShape, Signature};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Passing {
     Always,
-    /// None is left to the parameter's default.
+    /// `None` leaves the argument to the parameter's default.
     UnlessNone,
 }
 
-/// Everything in which they do not fit.
+/// All differences between the two.
 pub(crate) fn check(signature: &Signature, function: &Function) -> Vec<Diagnostic> {
     let mut found = Vec::new();
     let mut meant = Vec::new();
@@ -52,7 +52,7 @@ pub(crate) fn check(signature: &Signature, function: &Function) -> Vec<Diagnosti
     }
     for parameter in &function.parameters {
         let passed = signature.arguments.iter().any(|argument| argument.name == parameter.name);
-        // Where an argument is most likely a misspelling of it, once is enough.
+        // One error is enough for a parameter and an argument that is most likely its misspelling.
         if !passed && !parameter.has_default && !meant.contains(&parameter.name.as_str()) {
             found.push(Diagnostic::new(Place::Name, missing(function, parameter)));
         }
@@ -70,7 +70,7 @@ fn check_result(signature: &Signature, function: &Function) -> Option<Diagnostic
         );
         return Some(Diagnostic::new(Place::Entry, message));
     }
-    // Whether any other type is a stream is known where the types are.
+    // The compiler checks other types, which may be aliases of a stream.
     if function.first_yield.is_some() && signature.result != ResultShape::Unknown {
         let (message, advice) = generator(function);
         return Some(Diagnostic::new(Place::Output, format!("{message}\n{advice}")));
@@ -95,14 +95,14 @@ fn check_result(signature: &Signature, function: &Function) -> Option<Diagnostic
     Some(Diagnostic::new(Place::Output, message))
 }
 
-/// What is said of a generator whose result is no stream, and what to do.
+/// The message and the advice for a generator that is not declared as a stream.
 pub(crate) fn generator(function: &Function) -> (String, &'static str) {
     let at = function.first_yield.as_deref().unwrap_or(&function.location);
     let message = format!("`{}` is a generator, for it has a `yield` ({at})", function.name);
     (message, "write `-> Streaming<T>`, where `T` is the type of an item")
 }
 
-/// What is said of a stream that is declared for something else, and what to do.
+/// The message and the advice for a stream whose function is not a generator.
 pub(crate) fn no_generator(function: &Function) -> (String, &'static str) {
     let Function { name, location, .. } = function;
     let message = format!("`{name}` ({location}) is no generator: it has no `yield` of its own");
@@ -141,7 +141,8 @@ pub(crate) fn passing(signature: &Signature, function: Option<&Function>) -> Vec
         .arguments
         .iter()
         .map(|argument| match function.and_then(|function| function.parameter(&argument.name)) {
-            // What `**kwargs` takes goes on to where a default may wait for it; so it may where the function is not known.
+            // What `**kwargs` takes goes on to where a default may wait for it; so it may where the
+            // function is not known.
             Some(Parameter { has_default: true, .. }) | None if argument.shape.optional => Passing::UnlessNone,
             _ => Passing::Always,
         })
@@ -158,7 +159,7 @@ fn unknown(function: &Function, name: &str, close: Option<&str>) -> String {
     format!("`{}` ({}) has no parameter `{name}`\n{rest}", function.name, function.location)
 }
 
-/// What is said of a parameter without a default in the builds that leave the argument out.
+/// The message for a required parameter whose argument some builds leave out.
 pub(crate) fn left_out(function: &Function, parameter: &Parameter) -> String {
     format!(
         "{}, and this build leaves the argument out\ngive the parameter a default, or remove the `#[cfg]`",

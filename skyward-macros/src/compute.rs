@@ -11,13 +11,13 @@ use crate::diagnostic::{Diagnostic, Errors, Place};
 use crate::expand::{self, Expected, Made, Source, Text, Unreturned};
 use crate::python::fields;
 use crate::python::function::Function;
-use crate::python::inline::{Ending, Inline, Literal};
+use crate::python::inline::{BodyEnd, Inline, Literal};
 use crate::python::metadata;
 use crate::python::module::Binding;
 use crate::signature::{Body, Declaration, ResultShape, Signature};
 use crate::source::{Entry, Files};
 
-/// The declaration's Rust; whatever is wrong with it comes as errors beside it.
+/// Expands a declaration. The output contains errors for all mistakes in it.
 pub(crate) fn expand(options: TokenStream, item: TokenStream) -> TokenStream {
     let mut errors = Errors::default();
     let options = Options::parse(options).map_err(|error| errors.push(error)).ok();
@@ -40,7 +40,7 @@ pub(crate) fn expand(options: TokenStream, item: TokenStream) -> TokenStream {
     expanded
 }
 
-/// What the compiler is to compare all the same where there are errors.
+/// What the compiler checks even if there are errors.
 type Wrong = Option<Expected>;
 
 fn make(
@@ -60,7 +60,7 @@ fn make(
                 return Err(None);
             }
             if let Some(unchecked) = &options.unchecked {
-                let message = "of a Rust body nothing is checked that `unchecked` would leave out: remove it";
+                let message = "nothing in a Rust body is checked, so `unchecked` has no effect: remove it";
                 errors.at(unchecked.span(), message);
                 return Err(None);
             }
@@ -85,7 +85,7 @@ fn make(
 fn from_files(options: &Options, python: &LitStr, signature: &Signature, errors: &mut Errors) -> Result<Made, Wrong> {
     let error = |found: &Diagnostic| signature.error(found, python, options.entry.as_ref(), options.main.as_ref());
     let mut report = |found: &[Diagnostic]| found.iter().for_each(|found| errors.push(error(found)));
-    // The folder of the manifest of the crate that is compiled: Cargo says it to every compiler.
+    // Cargo passes the manifest folder of the compiled crate in this variable.
     let Some(root) = std::env::var_os("CARGO_MANIFEST_DIR").map(PathBuf::from) else {
         report(&[Diagnostic::new(
             Place::Source,
@@ -106,7 +106,7 @@ fn from_files(options: &Options, python: &LitStr, signature: &Signature, errors:
         Ok(Entry::Function { function, joins }) => (Some(function), joins),
         Ok(Entry::Unknown) => (None, None),
         Err(found) => {
-            // The entry of a file that does not parse may only seem to be missing.
+            // In a file that does not parse, the entry may only seem to be missing.
             if broken.is_empty() {
                 report(&[found]);
             }
@@ -117,7 +117,7 @@ fn from_files(options: &Options, python: &LitStr, signature: &Signature, errors:
     let compared = function.filter(|_| !unchecked);
     let misfits = compared.map(|function| check(signature, function)).unwrap_or_default();
     report(&misfits);
-    // Half a tree misleads.
+    // A partial syntax tree would produce misleading messages.
     let expected = compared.filter(|_| broken.is_empty()).and_then(|function| expected(signature, function));
     if !broken.is_empty() || !misfits.is_empty() {
         return Err(expected);
@@ -157,7 +157,7 @@ fn from_body(options: &Options, body: &LitStr, signature: &Signature, errors: &m
     let Some(Binding::Function(function)) = inline.module.find(&name) else { return Err(None) };
     let function = Function::read(&inline.module, function);
     let mut misfits = check(signature, &function);
-    let unreturned = check_ending(&inline, signature, &function).filter(|_| !is_broken);
+    let unreturned = check_end(&inline, signature, &function).filter(|_| !is_broken);
     let is_open = signature.result == ResultShape::Unknown;
     if let Some(unreturned) = unreturned.as_ref().filter(|_| !is_open) {
         let Unreturned { message, advice, .. } = unreturned;
@@ -187,7 +187,7 @@ fn from_body(options: &Options, body: &LitStr, signature: &Signature, errors: &m
     Ok(Made { source, passing, expected, unreturned: unreturned.filter(|_| is_open), required: Vec::new() })
 }
 
-/// What the compiler compares where the result type may be an alias.
+/// What the compiler compares for a result type that may be an alias.
 fn expected(signature: &Signature, function: &Function) -> Option<Expected> {
     let streams = function.first_yield.is_some();
     let (message, advice) = if streams { generator(function) } else { no_generator(function) };
@@ -195,7 +195,7 @@ fn expected(signature: &Signature, function: &Function) -> Option<Expected> {
     is_open.then_some(Expected { streams, message, advice })
 }
 
-/// Errors of the builds in which an argument is left out that Python requires.
+/// Errors for builds whose `cfg` leaves out an argument that Python requires.
 fn required(signature: &Signature, function: &Function) -> Vec<TokenStream> {
     let conditional = signature.arguments.iter().filter(|argument| !argument.conditions.is_empty());
     let required = conditional.filter_map(|argument| {
@@ -220,18 +220,18 @@ fn inline_errors(inline: &Inline, arguments: &[&str], unchecked: bool) -> Vec<St
     errors
 }
 
-/// A body that forgets `return` compiles in Python, and gives None.
-fn check_ending(inline: &Inline, signature: &Signature, function: &Function) -> Option<Unreturned> {
+/// Finds a body without a `return`, which is valid Python and returns None.
+fn check_end(inline: &Inline, signature: &Signature, function: &Function) -> Option<Unreturned> {
     if function.returns_value || function.first_yield.is_some() {
         return None;
     }
-    match (inline.ending(), signature.result) {
-        (Ending::UnusedValue, ResultShape::Value | ResultShape::Option | ResultShape::Unknown) => Some(Unreturned {
+    match (inline.end(), signature.result) {
+        (BodyEnd::UnusedValue, ResultShape::Value | ResultShape::Option | ResultShape::Unknown) => Some(Unreturned {
             message: "the Python body ends with a value that goes nowhere",
             advice: "write `return` before it",
             allows_option: false,
         }),
-        (Ending::Nothing, ResultShape::Value | ResultShape::Unknown) => Some(Unreturned {
+        (BodyEnd::Nothing, ResultShape::Value | ResultShape::Unknown) => Some(Unreturned {
             message: "the Python body returns nothing",
             advice: "write `return …`, or leave the result type out",
             allows_option: true,
@@ -240,7 +240,7 @@ fn check_ending(inline: &Inline, signature: &Signature, function: &Function) -> 
     }
 }
 
-/// Where the body stands.
+/// The position of the body.
 fn literal(body: &LitStr) -> Literal {
     let span: Span = body.span();
     let (start, end) = (span.start(), span.end());
@@ -254,7 +254,8 @@ fn literal(body: &LitStr) -> Literal {
     }
 }
 
-/// A path of this machine says more than it should, and changes the payload's digest.
+/// The file's path without the parts of this machine, which are private and would change the
+/// payload's digest.
 fn relative(file: &str) -> String {
     let root = std::env::var("CARGO_MANIFEST_DIR").unwrap_or_default();
     let inside = file.strip_prefix(&root).filter(|_| !root.is_empty()).map(|file| file.trim_start_matches(['/', '\\']));
@@ -266,10 +267,10 @@ fn python_name(signature: &Signature) -> String {
     signature.name.to_string().trim_start_matches("r#").to_owned()
 }
 
-/// What is said below a name that nothing defines.
+/// The advice below the error of an undefined name.
 const AT_RUN_TIME: &str = "where something defines the name at run time, write `#[compute(unchecked)]`";
 
-/// What cannot be a name in Python.
+/// The keywords of Python.
 const KEYWORDS: [&str; 35] = [
     "False", "None", "True", "and", "as", "assert", "async", "await", "break", "class", "continue", "def", "del",
     "elif", "else", "except", "finally", "for", "from", "global", "if", "import", "in", "is", "lambda", "nonlocal",

@@ -1,6 +1,7 @@
 //! What is wrong with a declaration, and at which part of it.
 
 use proc_macro2::Span;
+use strsim::osa_distance;
 
 /// The part of a Rust declaration that a message points at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -65,7 +66,7 @@ pub(crate) fn nearest<'a>(name: &str, names: impl IntoIterator<Item = &'a str>) 
     let limit = (name.chars().count() / 3).max(1);
     names
         .into_iter()
-        .map(|candidate| (distance(&name.to_lowercase(), &candidate.to_lowercase()), candidate))
+        .map(|candidate| (osa_distance(&name.to_lowercase(), &candidate.to_lowercase()), candidate))
         .filter(|(distance, _)| *distance <= limit)
         .min_by_key(|(distance, _)| *distance)
         .map(|(_, candidate)| candidate)
@@ -82,24 +83,6 @@ pub(crate) fn list<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
         Some((last, first)) => format!("{} and {last}", first.join(", ")),
         None => String::new(),
     }
-}
-
-/// Insertions, deletions, replacements and swaps of neighbours between two words.
-fn distance(from: &str, to: &str) -> usize {
-    let (from, to): (Vec<char>, Vec<char>) = (from.chars().collect(), to.chars().collect());
-    let mut rows: Vec<Vec<usize>> = vec![(0..=to.len()).collect()];
-    for (i, a) in from.iter().enumerate() {
-        let mut row = vec![i + 1];
-        for (j, b) in to.iter().enumerate() {
-            let mut best = (rows[i][j] + usize::from(a != b)).min(rows[i][j + 1] + 1).min(row[j] + 1);
-            if i > 0 && j > 0 && *a == to[j - 1] && from[i - 1] == *b {
-                best = best.min(rows[i - 1][j - 1] + 1);
-            }
-            row.push(best);
-        }
-        rows.push(row);
-    }
-    rows[from.len()][to.len()]
 }
 
 const MOST_NAMES: usize = 12;

@@ -11,12 +11,12 @@ use crate::check::Passing;
 use crate::python::fields::Shape;
 use crate::signature::{Argument, Declaration, Signature};
 
-/// Source that is known now.
+/// A source that is known when the crate compiles.
 pub(crate) struct Source {
     pub(crate) entry: String,
     /// The framework whose world the entry's decorator joins.
     pub(crate) joins: Option<&'static str>,
-    /// What the entry's annotation tells of its result.
+    /// What the entry's annotation says about its result.
     pub(crate) returned: Option<Shape>,
     pub(crate) main: String,
     pub(crate) first_line: u32,
@@ -25,28 +25,30 @@ pub(crate) struct Source {
 
 /// The text of a file.
 pub(crate) enum Text {
-    /// It is in the macro's hands.
+    /// The macro has the text.
     Inline(String),
-    /// It is in the file of this path, relative to the manifest.
+    /// The text is in the file of this path, relative to the manifest.
     File(String),
 }
 
-/// What the Python function gives back, for the compiler to compare with the result type, which may be an alias.
+/// What the Python function returns. The compiler compares it with the result type, which may be an
+/// alias.
 pub(crate) struct Expected {
     pub(crate) streams: bool,
     pub(crate) message: String,
     pub(crate) advice: &'static str,
 }
 
-/// A Python body without a `return` of a value, for the compiler to compare with a result type that may be an alias of `()`.
+/// A Python body that returns no value. The compiler compares it with the result type, which may be
+/// an alias of `()`.
 pub(crate) struct Unreturned {
     pub(crate) message: &'static str,
     pub(crate) advice: &'static str,
-    /// None may be what is meant.
+    /// Returning None may be intended.
     pub(crate) allows_option: bool,
 }
 
-/// All that a checked declaration with Python source comes to.
+/// The result of checking a declaration with Python source.
 pub(crate) struct Made {
     pub(crate) source: Source,
     pub(crate) passing: Vec<Passing>,
@@ -89,7 +91,7 @@ pub(crate) fn with_source(
         #call
     };
     let function = function(declaration, signature, facade, &TokenStream::new(), &body);
-    // A type parameter is not known here.
+    // The static cannot name a type parameter of the function.
     let returned = made.source.returned.as_ref().filter(|_| declaration.signature.generics.params.is_empty());
     let check = returned.map(|shape| check(&made.source.entry, shape, output, &quote!(#facade::__private)));
     let payload = payload.as_ref().map(|payload| stand_in(declaration, signature, payload, (&source, &check), facade));
@@ -113,8 +115,8 @@ fn source(source: &Source, facade: &Path) -> TokenStream {
     }
 }
 
-/// The type that stands for the payload. Its name is the user's: whatever name is made up here may be taken, by a module
-/// that the function is re-exported beside, or by a crate.
+/// The type that stands for the payload. The user names it, because any name made up here could be
+/// taken by a crate, or in a module that re-exports the function.
 fn stand_in(
     declaration: &Declaration,
     signature: &Signature,
@@ -146,22 +148,22 @@ fn stand_in(
     }
 }
 
-/// Has the compiler compare the result type with the function, and say what is known of that.
+/// Makes the compiler compare the result type with the function, with messages about the function.
 fn compare(expected: &Expected, signature: &Signature, facade: &Path) -> TokenStream {
     let Expected { streams, message, advice } = expected;
-    // The names are seen in messages.
+    // Messages of the compiler show these names.
     let (kind, name) = if *streams { ("Items", "__Yields") } else { ("Whole", "__Returns") };
     compare_type(("KIND", &[kind]), name, (message, advice), signature, facade)
 }
 
-/// Has the compiler look whether a body that returns nothing may do so.
+/// Makes the compiler check whether a body may return nothing.
 fn compare_unreturned(unreturned: &Unreturned, signature: &Signature, facade: &Path) -> TokenStream {
     let Unreturned { message, advice, allows_option } = unreturned;
     let allowed: &[&str] = if *allows_option { &["Nothing", "Optional"] } else { &["Nothing"] };
     compare_type(("REST", allowed), "__ReturnsNothing", (message, advice), signature, facade)
 }
 
-/// Has the compiler look whether what it knows of the result type, by this constant of `Declared`, is one of these.
+/// Makes the compiler check that the result type's constant of `Declared` is one of these.
 fn compare_type(
     (constant, allowed): (&str, &[&str]),
     name: &str,
@@ -191,7 +193,7 @@ fn compare_type(
     }
 }
 
-/// As a text in which braces mean nothing.
+/// The text with its braces escaped, for use as a format string.
 fn literally(text: &str) -> String {
     text.replace('{', "{{").replace('}', "}}")
 }
@@ -208,7 +210,8 @@ pub(crate) fn with_rust(declaration: &Declaration, signature: &Signature, facade
     function(declaration, signature, facade, &TokenStream::new(), &body)
 }
 
-/// The function alone, for a declaration that is wrong: so that its callers get no further errors.
+/// The function without a source, for a wrong declaration, so that its callers get no further
+/// errors.
 pub(crate) fn without_source(
     declaration: &Declaration,
     signature: &Signature,
@@ -234,7 +237,7 @@ fn function(
     let output = &signature.output;
     let span = output.span();
     let result = quote_spanned!(span=> #facade::__private::PendingCompute<#output>);
-    // Before the user's attributes, which then have the last word.
+    // Before the user's attributes, which can override it.
     quote! {
         #[allow(clippy::too_many_arguments, reason = "they are those of the Python function")]
         #(#attributes)*
@@ -286,7 +289,7 @@ fn pass(argument: &Argument, passing: Passing, args: &Ident, facade: &Path) -> T
     quote!(#(#conditions)* let #args = #passed;)
 }
 
-/// An error of the builds in which an argument is left out that Python requires.
+/// An error for builds whose `cfg` leaves out an argument that Python requires.
 pub(crate) fn required(argument: &Argument, message: &str) -> TokenStream {
     let listed = argument.conditions.iter().filter(|condition| is_condition(condition));
     let conditions: Vec<_> = listed.filter_map(|it| it.meta.require_list().ok()).map(|list| &list.tokens).collect();
@@ -297,7 +300,7 @@ pub(crate) fn required(argument: &Argument, message: &str) -> TokenStream {
     }
 }
 
-/// Messages point there, and lints know that nobody wrote it.
+/// A span at which messages point, and which lints recognise as generated code.
 fn generated_at(span: Span) -> Span {
     Span::mixed_site().located_at(span)
 }
@@ -312,7 +315,7 @@ fn private_at(facade: &Path, span: Span) -> TokenStream {
     quote_spanned!(span=> #facade::__private)
 }
 
-/// Whether the attribute decides that the item is there at all.
+/// Whether the attribute decides whether the item exists.
 fn is_condition(attribute: &Attribute) -> bool {
     attribute.path().is_ident("cfg")
 }

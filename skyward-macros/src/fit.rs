@@ -1,6 +1,7 @@
 //! Whether a plain Rust type and a plain Python annotation can fit each other.
 //!
-//! Only what never fits is refused. As type checkers have it, a `float` may be an `int`, and an `int` a `bool`.
+//! Only types that never fit are refused. As for type checkers, a `float` may be an `int`, and an
+//! `int` a `bool`.
 
 use std::collections::BTreeSet;
 
@@ -10,7 +11,7 @@ use syn::Type;
 use crate::python::annotation::Scalar;
 use crate::signature::{inner, last_segment};
 
-/// A Rust type of which it is known what it is in Python.
+/// A Rust type whose Python counterpart is known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Rust {
     Unit,
@@ -30,7 +31,7 @@ pub(crate) struct Plain {
 }
 
 impl Plain {
-    /// None for a type of which it is not known how it travels: a struct, a generic parameter, an alias.
+    /// None for types whose Python counterpart is unknown: a struct, a generic parameter, an alias.
     pub(crate) fn of(ty: &Type) -> Option<Self> {
         match last_segment(ty) {
             Some(segment) if segment.ident == "Option" => {
@@ -95,7 +96,7 @@ impl Rust {
         }
     }
 
-    /// What it is in Python.
+    /// Its counterpart in Python.
     pub(crate) fn scalar(self) -> Scalar {
         match self {
             Self::Unit => Scalar::None,

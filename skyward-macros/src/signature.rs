@@ -1,4 +1,4 @@
-//! The Rust function that the attribute stands on.
+//! The Rust function with the attribute.
 
 use quote::ToTokens as _;
 use syn::ext::IdentExt as _;
@@ -19,7 +19,7 @@ pub(crate) struct Declaration {
     pub(crate) body: Body,
 }
 
-/// What stands behind the signature.
+/// What follows the signature.
 pub(crate) enum Body {
     /// `;`
     None,
@@ -29,7 +29,7 @@ pub(crate) enum Body {
     Rust(Box<Block>),
 }
 
-/// What a checked signature says.
+/// A checked signature.
 pub(crate) struct Signature {
     pub(crate) name: Ident,
     pub(crate) arguments: Vec<Argument>,
@@ -49,7 +49,7 @@ pub(crate) struct Argument {
     pub(crate) conditions: Vec<Attribute>,
 }
 
-/// How an argument is handed over.
+/// How an argument is passed to the payload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ArgumentShape {
     /// `Option<…>`: None may be left to Python's default.
@@ -60,7 +60,7 @@ pub(crate) struct ArgumentShape {
     pub(crate) bytes: bool,
 }
 
-/// What a result type says of the Python function, as far as its name tells without doubt.
+/// What a result type says about the Python function, as far as the type's name is unambiguous.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ResultShape {
     /// `()`.
@@ -209,7 +209,8 @@ impl Parse for Declaration {
     }
 }
 
-/// The string literal that an expression is; what a `macro_rules!` passes on stands in a group that is not to be seen.
+/// The string literal that an expression is; what a `macro_rules!` passes on stands in a group that
+/// is not to be seen.
 fn text_of(expression: &Expr) -> Option<&LitStr> {
     match expression {
         Expr::Lit(ExprLit { lit: Lit::Str(text), attrs }) if attrs.is_empty() => Some(text),

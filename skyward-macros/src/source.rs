@@ -112,7 +112,8 @@ impl Files {
         found.into_iter().map(|message| Diagnostic::new(Place::Source, message)).collect()
     }
 
-    /// What is of this name in the main file, or where that file has it from. What is `unchecked` may be anything.
+    /// What is of this name in the main file, or where that file has it from. What is `unchecked`
+    /// may be anything.
     pub(crate) fn entry(&self, name: &str, unchecked: bool) -> Found<Entry> {
         self.find(self.main, name, unchecked, self.files.len())
     }

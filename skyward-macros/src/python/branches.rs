@@ -8,7 +8,8 @@ use ruff_python_ast::{CmpOp, ElifElseClause, ExceptHandler, Expr, Stmt, StmtIf, 
 pub(super) enum Truth {
     Never,
     Always,
-    /// It asks for a version, so what stands behind it may be for a Python that the worker does not have.
+    /// It asks for a version, so what stands behind it may be for a Python that the worker does not
+    /// have.
     Version,
     Unknown,
 }

@@ -1,6 +1,7 @@
 //! Names that Python has everywhere, and names that payloads import.
 
-/// The built-in names of Python 3.10 and later, without those that begin with `__` and those through which names can be defined.
+/// The built-in names of Python 3.10 and later, without those that begin with `__` and those
+/// through which names can be defined.
 pub(super) const BUILTINS: [&str; 148] = [
     "ArithmeticError",
     "AssertionError",

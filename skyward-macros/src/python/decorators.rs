@@ -15,9 +15,10 @@ pub(crate) trait Modules {
     fn imported(&self, importer: usize, level: u32, module: &str) -> Option<usize>;
 }
 
-/// The framework into whose world `@sky.integrations.…` joins the workers: `jax`, `torch`, or `unknown` where that is
-/// decided at run time; none without such a decorator. Names are followed through imports, the payload's own files
-/// among them, and through assignments. What a function or a condition gives is not.
+/// The framework into whose world `@sky.integrations.…` joins the workers: `jax`, `torch`, or
+/// `unknown` where that is decided at run time; none without such a decorator. Names are followed
+/// through imports, the payload's own files among them, and through assignments. What a function or
+/// a condition gives is not.
 pub(crate) fn joins(modules: &impl Modules, file: usize, function: &StmtFunctionDef) -> Option<&'static str> {
     if function.decorator_list.is_empty() {
         return None;
@@ -44,7 +45,8 @@ fn meant(modules: &impl Modules, file: usize, names: &Names, expression: &Expr) 
     })
 }
 
-/// A value by its path in the package `skyward`, however many of the payload's own files it comes through; none of anything else.
+/// A value by its path in the package `skyward`, however many of the payload's own files it comes
+/// through; none of anything else.
 fn resolve(modules: &impl Modules, file: usize, value: Value, hops: usize) -> Option<Value> {
     let Value { level, path, made } = &value;
     if *level == 0 && path.split('.').next() == Some(PACKAGE) {
@@ -69,7 +71,8 @@ fn resolve(modules: &impl Modules, file: usize, value: Value, hops: usize) -> Op
     })
 }
 
-/// The world that the decorator of this path joins, if it joins one; none where it is no such decorator.
+/// The world that the decorator of this path joins, if it joins one; none where it is no such
+/// decorator.
 fn world_of(path: &str, backend: &Backend) -> Option<Option<&'static str>> {
     let world = match (path.strip_prefix(INTEGRATIONS)?, backend) {
         ("jax", _) => Some("jax"),

@@ -7,7 +7,8 @@ pub(super) enum Export {
     Module(&'static Exports),
     /// A function, and the keywords that it takes.
     Function(&'static [&'static str]),
-    /// Anything of which no more is known: a class, a value, a function that takes any keyword, an inner module.
+    /// Anything of which no more is known: a class, a value, a function that takes any keyword, an
+    /// inner module.
     Opaque,
 }
 
@@ -49,6 +50,7 @@ pub(super) static SKYWARD: Exports = Exports {
         ("as_completed", Export::Function(&["futures", "timeout"])),
         ("compute", Export::Opaque),
         ("function", Export::Opaque),
+        ("hook_value", Export::Function(&["plugin"])),
         ("instance_info", Export::Function(&[])),
         ("integrations", Export::Module(&INTEGRATIONS)),
         ("is_head", Export::Opaque),

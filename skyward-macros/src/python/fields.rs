@@ -1,7 +1,7 @@
 //! The fields of the class that a function's annotation says it returns.
 //!
-//! What is not certain is left out: a class with a base, a decorator or a statement whose meaning is not known here, or from which another class of the payload derives, is
-//! anything at all.
+//! Uncertain classes count as any type: those with an unknown base, decorator or statement, and
+//! those from which another class of the payload derives.
 
 use proc_macro2::TokenStream;
 use quote::quote;
@@ -33,7 +33,7 @@ pub(crate) struct Class {
     fields: Vec<(String, Shape)>,
 }
 
-/// What makes a class one with fields.
+/// The kind of a class with fields.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Dataclass,
@@ -47,7 +47,7 @@ enum Kind {
     Struct,
 }
 
-/// What the function returns; nothing when its annotation tells nothing.
+/// What the function returns; none if its annotation names no class of the payload.
 pub(crate) fn returned(files: &Files, function: &Function) -> Option<Shape> {
     let modules = || files.files.iter().map(|file| &file.module);
     let (module, definition) = modules().find_map(|module| match module.find(&function.name) {
@@ -165,7 +165,7 @@ impl Reader<'_> {
         (classes.next().is_none() && class.range() == at).then_some(class)
     }
 
-    /// All of them, those of its bases first.
+    /// All fields, those of the bases first.
     fn fields(&self, class: &StmtClassDef, within: &mut Vec<String>) -> Option<(Kind, Vec<(String, Shape)>)> {
         let name = class.name.to_string();
         if within.contains(&name) {
@@ -205,7 +205,8 @@ impl Reader<'_> {
                     derived
                 }
             };
-            // A plain class below a dataclass has the fields of that, and below others it is of their kind.
+            // A plain class below a dataclass has the fields of that, and below others it is of
+            // their kind.
             kind = kind.or(Some(derived));
         }
         let kind = kind?;
@@ -241,7 +242,8 @@ impl Reader<'_> {
                         return None;
                     }
                 }
-                // What `attrs.field()` gives is a field without an annotation, and then what has but an annotation is none.
+                // What `attrs.field()` gives is a field without an annotation, and then what has
+                // but an annotation is none.
                 Stmt::Assign(assign) if kind == Kind::Attrs && !is_plain(&assign.value) => return None,
                 // Settings of a model may rename its fields, and so may a class in it.
                 Stmt::Assign(_) | Stmt::ClassDef(_) if kind != Kind::Model => {}
@@ -291,7 +293,7 @@ fn is_no_field(kind: Kind, annotation: &Expr) -> bool {
     }
 }
 
-/// Whether a class's decorator is told which fields there are, or may be.
+/// Whether an argument of a class's decorator decides which fields the class has, or may do so.
 fn chooses_fields(decorator: &Expr) -> bool {
     let Expr::Call(call) = decorator else { return false };
     let chooses = |keyword: &Keyword| keyword.arg.as_ref().is_none_or(|name| CHOOSERS.contains(&name.as_str()));
@@ -355,7 +357,7 @@ const LISTS: [&str; 14] = [
 const DICTS: [&str; 7] = ["dict", "Dict", "Mapping", "MutableMapping", "OrderedDict", "defaultdict", "DefaultDict"];
 /// Decorators of methods by which a model is sent otherwise.
 const SERIALISERS: [&str; 3] = ["computed_field", "model_serializer", "field_serializer"];
-/// By which a model says how it is sent.
+/// Settings by which a model changes how it is sent.
 const DUMPS: [&str; 2] = ["model_config", "model_dump"];
 /// Arguments of attrs' decorators that say which fields there are.
 const CHOOSERS: [&str; 3] = ["these", "auto_attribs", "field_transformer"];

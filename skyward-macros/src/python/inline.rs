@@ -1,4 +1,4 @@
-//! A Python function from a body that is written in Rust.
+//! A Python function from a body in a Rust string literal.
 
 use ruff_python_ast::token::TokenKind;
 use ruff_python_ast::{Expr, Stmt};
@@ -26,9 +26,9 @@ pub(crate) struct Inline {
     pub(crate) first_line: u32,
 }
 
-/// What the end of a body tells of its result.
+/// What the end of a body shows about its result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Ending {
+pub(crate) enum BodyEnd {
     /// An expression whose value goes nowhere.
     UnusedValue,
     /// Nothing that could be a result: no statement, `pass`, a docstring.
@@ -50,16 +50,16 @@ impl Inline {
         if other.module.is_valid() { other } else { written }
     }
 
-    pub(crate) fn ending(&self) -> Ending {
-        let Some(Stmt::FunctionDef(function)) = self.module.statements().first() else { return Ending::Other };
+    pub(crate) fn end(&self) -> BodyEnd {
+        let Some(Stmt::FunctionDef(function)) = self.module.statements().first() else { return BodyEnd::Other };
         match function.body.last() {
             Some(Stmt::Expr(statement)) => match &*statement.value {
-                Expr::StringLiteral(_) | Expr::EllipsisLiteral(_) if function.body.len() == 1 => Ending::Nothing,
-                Expr::Call(_) | Expr::Await(_) | Expr::Yield(_) | Expr::YieldFrom(_) | Expr::Named(_) => Ending::Other,
-                _ => Ending::UnusedValue,
+                Expr::StringLiteral(_) | Expr::EllipsisLiteral(_) if function.body.len() == 1 => BodyEnd::Nothing,
+                Expr::Call(_) | Expr::Await(_) | Expr::Yield(_) | Expr::YieldFrom(_) | Expr::Named(_) => BodyEnd::Other,
+                _ => BodyEnd::UnusedValue,
             },
-            Some(Stmt::Pass(_)) if function.body.len() == 1 => Ending::Nothing,
-            _ => Ending::Other,
+            Some(Stmt::Pass(_)) if function.body.len() == 1 => BodyEnd::Nothing,
+            _ => BodyEnd::Other,
         }
     }
 }
@@ -124,7 +124,8 @@ impl<'a> Text<'a> {
             };
             let added = match line.kind {
                 Kind::String | Kind::Blank => "",
-                // Metadata is found at the beginning of lines only, and comments may stand anywhere.
+                // Metadata is found at the beginning of lines only, and comments may stand
+                // anywhere.
                 Kind::Comment if header => "",
                 Kind::Comment | Kind::Code => INDENTATION,
             };
@@ -241,12 +242,12 @@ mod tests {
             let made = inline(body);
             assert_eq!(made.module.syntax_errors(), [""; 0]);
             assert!(made.module.text.ends_with("    pass\n"), "{}", made.module.text);
-            assert_eq!(made.ending(), Ending::Nothing);
+            assert_eq!(made.end(), BodyEnd::Nothing);
         }
-        assert_eq!(inline("'''Only says what it does.'''").ending(), Ending::Nothing);
-        assert_eq!(inline("a + b").ending(), Ending::UnusedValue);
-        assert_eq!(inline("print(a)").ending(), Ending::Other);
-        assert_eq!(inline("raise ValueError").ending(), Ending::Other);
+        assert_eq!(inline("'''Only says what it does.'''").end(), BodyEnd::Nothing);
+        assert_eq!(inline("a + b").end(), BodyEnd::UnusedValue);
+        assert_eq!(inline("print(a)").end(), BodyEnd::Other);
+        assert_eq!(inline("raise ValueError").end(), BodyEnd::Other);
     }
 
     #[test]

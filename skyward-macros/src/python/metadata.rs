@@ -2,7 +2,8 @@
 
 use toml::Value;
 
-/// What is wrong with a file's metadata: the line, counted from 1, and a message. Nothing for a file without metadata.
+/// What is wrong with a file's metadata: the line, counted from 1, and a message. Nothing for a
+/// file without metadata.
 pub(crate) fn check(text: &str) -> Vec<(usize, String)> {
     let (script, mut errors) = find(text);
     if let Some(script) = script {

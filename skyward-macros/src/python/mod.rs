@@ -1,4 +1,5 @@
-//! What the macro knows of Python: its grammar, the functions of a module and the fields of its classes, and metadata in comments.
+//! What the macro knows of Python: its grammar, the functions of a module and the fields of its
+//! classes, and metadata in comments.
 
 pub(crate) mod annotation;
 mod branches;

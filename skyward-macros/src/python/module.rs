@@ -26,9 +26,10 @@ pub(crate) struct Module {
 pub(crate) enum Lines {
     /// The text is the file.
     Own,
-    /// The text stands inside a Rust file: the line of its first line, and what to add to a column of each line.
+    /// The text stands inside a Rust file: the line of its first line, and what to add to a column
+    /// of each line.
     Within { first_line: u32, columns: Vec<i64> },
-    /// The text stands inside a Rust file, but its lines cannot be told because of escapes.
+    /// The text stands inside a Rust file, but escapes hide its line numbers.
     Unknown,
 }
 
@@ -86,7 +87,8 @@ impl Module {
         errors.into_iter().map(|(range, message)| self.show_error(range, &sentence(&message))).collect()
     }
 
-    /// What neither it nor Python defines, shown as `syntax_errors` are; a function of it has these parameters.
+    /// What neither it nor Python defines, shown as `syntax_errors` are; a function of it has these
+    /// parameters.
     pub(crate) fn undefined_names(&self, parameters: &[&str]) -> Vec<String> {
         // What is wrong otherwise may bind the names.
         if !self.syntax_errors().is_empty() {
@@ -98,7 +100,7 @@ impl Module {
 
     /// What it names of the package `skyward` that is not there, shown as `syntax_errors` are.
     pub(crate) fn unknown_names(&self) -> Vec<String> {
-        // Half a tree misleads.
+        // A partial syntax tree would produce misleading messages.
         let found = if self.is_valid() { unknown_names(self.statements()) } else { Vec::new() };
         found.into_iter().map(|(range, message)| self.show(range, &message)).collect()
     }
@@ -154,7 +156,8 @@ impl Module {
         }
     }
 
-    /// What `name` is at the module's top level; the last binding holds. `if`, `try` and `with` open no scope.
+    /// What `name` is at the module's top level; the last binding holds. `if`, `try` and `with`
+    /// open no scope.
     pub(crate) fn find(&self, name: &str) -> Option<Binding<'_>> {
         self.look_up(name).0
     }

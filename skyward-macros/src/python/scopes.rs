@@ -81,7 +81,8 @@ impl Scopes {
         }) || self.scopes[0].names.get(name).is_some_and(|known| known.bound)
     }
 
-    /// The names that can be read in a scope: its own, those of the scopes around it but classes, and the module's.
+    /// The names that can be read in a scope: its own, those of the scopes around it but classes,
+    /// and the module's.
     pub(super) fn visible(&self, scope: usize) -> impl Iterator<Item = &str> {
         self.around(scope).flat_map(|scope| {
             self.scopes[scope].names.iter().filter(|(_, name)| name.bound).map(|(name, _)| name.as_str())
@@ -98,7 +99,8 @@ impl Scopes {
                 let Scope { kind, parent, .. } = &self.scopes[at];
                 next = *parent;
                 let is_hidden = *kind == Kind::Class && inside;
-                // The names of a class can be read where its own statements stand, and in their type parameters.
+                // The names of a class can be read where its own statements stand, and in their
+                // type parameters.
                 inside |= *kind != Kind::TypeParameters;
                 if !is_hidden {
                     return Some(at);

@@ -1,4 +1,5 @@
-//! What the Python compiler refuses although the grammar allows it: `return` outside a function, and its like.
+//! What the Python compiler refuses although the grammar allows it: `return` outside a function,
+//! and its like.
 
 use std::cell::RefCell;
 

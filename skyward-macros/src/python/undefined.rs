@@ -9,8 +9,8 @@ use super::builtins::{BUILTINS, MODULES};
 use super::scopes::{Chance, Scopes};
 use crate::diagnostic::{list, nearest};
 
-/// The first place of each name that neither the body nor Python defines. Nothing where names may be defined in ways that are
-/// not written down: what is not sure is not an error.
+/// The first place of each name that neither the body nor Python defines. Nothing where names may
+/// be defined in ways that are not written down: what is not sure is not an error.
 pub(super) fn undefined_names(
     statements: &[Stmt],
     version: PythonVersion,

@@ -13,8 +13,9 @@ use super::exports::{Export, Exports, SKYWARD};
 use super::scopes::captured;
 use crate::diagnostic::{list, nearest};
 
-/// What is not there, in the order of the text. Only what is plain: names that are bound by one import alone, and
-/// attributes that nothing in the module sets, asks for by `hasattr`, or expects to fail.
+/// What is not there, in the order of the text. Only what is plain: names that are bound by one
+/// import alone, and attributes that nothing in the module sets, asks for by `hasattr`, or expects
+/// to fail.
 pub(super) fn unknown_names(statements: &[Stmt]) -> Vec<(TextRange, String)> {
     let mut bindings = Bindings::default();
     bindings.visit_body(statements);

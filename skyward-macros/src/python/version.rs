@@ -1,4 +1,4 @@
-//! The Python that a payload is checked against: the oldest one that may run it.
+//! The version of Python that a payload is checked against: the oldest one that may run it.
 
 use ruff_python_ast::PythonVersion;
 
@@ -24,7 +24,8 @@ impl Target {
         Self { version: OLDEST, declared: None }
     }
 
-    /// The oldest Python that the metadata of a payload's main file allows; `place` shows a line of that file.
+    /// The oldest Python that the metadata of a payload's main file allows; `place` shows a line of
+    /// that file.
     pub(crate) fn of(text: &str, place: impl FnOnce(usize) -> String) -> Self {
         let Some((line, specifiers)) = metadata::requires_python(text) else { return Self::oldest() };
         let version = oldest_allowed(&specifiers);
@@ -47,8 +48,9 @@ impl Target {
     }
 }
 
-/// The oldest Python 3 that meets all specifiers (PEP 440), and that nodes run. What is not understood, or met by no release that
-/// is thought of here, is not held against the payload: then it is the newest that the parser knows.
+/// The oldest version of Python 3 that meets all specifiers (PEP 440) and that nodes can run. For
+/// specifiers that cannot be read, or that no known release meets, it is the newest version of the
+/// parser, so that the payload is not refused for them.
 fn oldest_allowed(specifiers: &str) -> PythonVersion {
     let clauses: Option<Vec<Clause>> =
         specifiers.split(',').map(str::trim).filter(|it| !it.is_empty()).map(Clause::parse).collect();
@@ -65,9 +67,9 @@ fn oldest_allowed(specifiers: &str) -> PythonVersion {
 /// One of the specifiers: `>=3.11`.
 struct Clause {
     operator: &'static str,
-    /// The numbers that are written, without those that are not.
+    /// The numbers of the version, as many as are written.
     version: Vec<u64>,
-    /// It ends in `.*`.
+    /// Whether the version ends in `.*`.
     prefix: bool,
 }
 
@@ -83,7 +85,7 @@ impl Clause {
         for part in numbers.split('.').take(3) {
             let digits: String = part.chars().take_while(char::is_ascii_digit).collect();
             version.push(digits.parse().ok()?);
-            // `3.12.0rc1` and its like come before the release, which is near enough.
+            // A pre-release such as `3.12.0rc1` counts as its release, which is close enough.
             if digits.len() < part.len() {
                 break;
             }

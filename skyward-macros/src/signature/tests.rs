@@ -4,7 +4,7 @@ use quote::quote;
 fn check(tokens: proc_macro2::TokenStream) -> Result<Signature, Vec<String>> {
     syn::parse2::<Declaration>(tokens)
         .and_then(|declaration| declaration.check())
-        .map_err(|error| error.into_iter().map(|error| error.to_string()).collect())
+        .map_err(|error| error.into_iter().map(|error| format!("{error:#}")).collect())
 }
 
 #[test]

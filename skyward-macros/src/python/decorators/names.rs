@@ -1,4 +1,4 @@
-//! What the names of a module stand for, as far as imports and plain assignments tell.
+//! What the names of a module stand for, as far as imports and plain assignments show.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,8 @@ use ruff_python_ast::{Alias, ExceptHandler, Expr, ExprContext, Stmt, StmtFunctio
 use super::super::branches::{Truth, branches};
 use super::{Backend, PACKAGE};
 
-/// What a name stands for: what an import names, or an attribute of that, or what a call of it has made.
+/// What a name stands for: what an import names, or an attribute of that, or what a call of it has
+/// made.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Value {
     /// The dots before the path, seen from the module.
