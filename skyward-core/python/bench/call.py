@@ -1,7 +1,8 @@
-"""Measures a worker with a plain synchronous client: `python bench/call.py`.
+"""Measure a worker with a plain synchronous client: `python bench/call.py`.
 
-Prints the round trip of a call that does nothing, calls in a row without waiting, 64 MiB there and back, and the time
-from nothing to the first result.
+It prints the round trip of a call that does nothing, the rate of calls without waiting, the
+throughput of 64 MiB in both directions, and the time from the start of an agent to the first
+result.
 """
 
 from __future__ import annotations
@@ -22,14 +23,14 @@ from tests.client import AgentClient, WorkerClient, start_agent, start_spec
 
 
 def cpu(pid: int) -> float:
-    """Seconds of processor time that a process has used."""
+    """Return the seconds of processor time that a process has used."""
     with open(f"/proc/{pid}/stat") as file:
         fields = file.read().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def round_trip(worker: WorkerClient, calls: int = 20_000) -> list[float]:
-    """Microseconds of each call, sorted."""
+    """Return the microseconds of each call, sorted."""
     times = []
     send, receive = worker.socket.send, worker.socket.recv
     worker.socket.settimeout(None)
@@ -45,7 +46,7 @@ def round_trip(worker: WorkerClient, calls: int = 20_000) -> list[float]:
 
 
 def pipelined(worker: WorkerClient, calls: int = 300_000) -> float:
-    """Calls per second."""
+    """Return the calls per second."""
     numbers = range(worker.task + 1, worker.task + 1 + calls)
     frames = [_wire.frame([_wire.RUN, number, 1, 1 << 40, 0, None], b"\x80") for number in numbers]
     worker.task += calls
@@ -60,7 +61,8 @@ def pipelined(worker: WorkerClient, calls: int = 300_000) -> float:
     feeder.start()
     buffer = bytearray(1 << 20)
     while answers < calls:
-        # The beginning of a result's head: parsing the frames would measure this client instead of the worker.
+        # Count the beginnings of result heads: parsing frames would measure this client, not the
+        # worker.
         answers += buffer.count(b"\x96b", 0, worker.socket.recv_into(buffer))
     took = perf_counter() - began
     feeder.join()
@@ -68,7 +70,7 @@ def pipelined(worker: WorkerClient, calls: int = 300_000) -> float:
 
 
 def bulk(worker: WorkerClient, size: int = 64 << 20) -> float:
-    """GiB per second, counted both ways."""
+    """Return the GiB per second, counted in both directions."""
     body = b"\x81\xa1x\xc6" + size.to_bytes(4, "big") + bytes(size)
     best = 0.0
     for _ in range(6):
@@ -83,7 +85,7 @@ def bulk(worker: WorkerClient, size: int = 64 << 20) -> float:
 
 
 def main() -> None:
-    """Run all of them."""
+    """Run all measurements."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         began = perf_counter()

@@ -1,6 +1,7 @@
-"""Skyward on a node: what a payload sees as `import skyward as sky`.
+"""Skyward inside a payload: `import skyward as sky`.
 
-Everything works outside of a pool too, as in a world of one worker.
+Everything here also works outside a pool, where it behaves as in a world of one worker. A payload
+can therefore be run and tested as a plain Python script.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from ._calls.options import Retry, map, options, submit
     from ._calls.refs import Ref, put
     from ._cluster import Accelerator, InstanceInfo, Network, Peer, instance_info
+    from ._hooks import hook_value
     from ._notices import notice, on_notice
     from ._output import compute, function, redirect_output, silent, stderr, stdout
     from ._plan import PlanError, same_plan
@@ -40,6 +42,7 @@ __all__ = [
     "as_completed",
     "compute",
     "function",
+    "hook_value",
     "instance_info",
     "integrations",
     "is_head",
@@ -67,6 +70,7 @@ _HOMES = {
     "Network": "_cluster",
     "Peer": "_cluster",
     "PlanError": "_plan",
+    "hook_value": "_hooks",
     "instance_info": "_cluster",
     "is_head": "_shard",
     "shard": "_shard",
@@ -99,7 +103,7 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    """Load what is asked for: the worker itself starts without any of it."""
+    """Load a public name at its first use, so that the worker starts without loading any."""
     from importlib import import_module
 
     if name == "integrations":
@@ -112,7 +116,7 @@ def __getattr__(name: str) -> Any:
 
 
 def _unknown(module: str, name: str, known: list[str]) -> str:
-    """What to say of a name that a module does not have."""
+    """Describe an unknown name of a module, with the closest known name."""
     from difflib import get_close_matches
 
     close = get_close_matches(name, known, 1)

@@ -1,24 +1,24 @@
-"""Types as people know them, and what to do with values that cannot be sent, by their type."""
+"""Type names as people know them, and advice for values that cannot be sent, by type."""
 
 from __future__ import annotations
 
 from typing import Final
 
-_LAZY: Final = "it gives its items once and has no length; send `list(…)` of it"
-_CODE: Final = "code cannot be sent; send what it computes, or the name by which the other side knows it"
-_FILE: Final = "an open file belongs to this process; send its path, or what is in it, with `.read()`"
-_HANDLE: Final = "it belongs to this process; send what is needed of it: a path, text, numbers"
+_LAZY: Final = "it yields its items only once and has no length; send `list(…)` of it"
+_CODE: Final = "code cannot be sent; send its result, or a name by which the Rust side knows it"
+_FILE: Final = "an open file belongs to this process; send its path, or its content with `.read()`"
+_HANDLE: Final = "it belongs to this process; send the data that is needed: a path, text, numbers"
 
 _FRAME: Final = (
-    "send `{name: data[name] for name in data}`, whose columns stay apart and have None for missing text, for which "
-    '`.to_dict("list")` has nan; or `.to_numpy()`'
+    "send `{name: data[name] for name in data}`, which keeps the columns apart and has None for missing text "
+    '(`.to_dict("list")` has nan); or send `.to_numpy()`'
 )
 
 _TYPES: Final = {
     "builtins.generator": "a generator must be declared as a stream on the Rust side (`-> Streaming<T>`)",
     "builtins.async_generator": "collect its items in the payload: `[item async for item in …]`",
     "builtins.coroutine": "it was never awaited; await it, or call it with `asyncio.run(…)`",
-    "builtins.complex": "a complex number has no form of its own; send `[z.real, z.imag]`, or a NumPy array",
+    "builtins.complex": "a single complex number cannot be sent; send `[z.real, z.imag]`, or a NumPy array",
     "builtins.map": _LAZY,
     "builtins.filter": _LAZY,
     "builtins.zip": f"{_LAZY}, or `dict(…)` of pairs with keys",
@@ -30,9 +30,9 @@ _TYPES: Final = {
     "builtins.dict_valueiterator": _LAZY,
     "builtins.dict_itemiterator": _LAZY,
     "builtins.slice": "send its parts: `[part.start, part.stop, part.step]`",
-    "builtins.ellipsis": "`...` has no form; send None, or text",
-    "builtins.NotImplementedType": "`NotImplemented` has no form; raise NotImplementedError instead",
-    "builtins.memoryview": "its items are no bytes; send `.tolist()`, or `numpy.asarray(…)` of it",
+    "builtins.ellipsis": "`...` cannot be sent; send None, or text",
+    "builtins.NotImplementedType": "`NotImplemented` cannot be sent; raise NotImplementedError instead",
+    "builtins.memoryview": "its items are not bytes; send `.tolist()`, or `numpy.asarray(…)` of it",
     "builtins.function": _CODE,
     "builtins.builtin_function_or_method": _CODE,
     "builtins.method": _CODE,
@@ -41,7 +41,7 @@ _TYPES: Final = {
     "builtins.code": _CODE,
     "builtins.property": _CODE,
     "functools.partial": _CODE,
-    "builtins.BaseException": "raise it, and the call fails with it; to send it as a value, send `str(error)`",
+    "builtins.BaseException": "raise it, so that the call fails with it; to send it as a value, send `str(error)`",
     "builtins.traceback": "send its text: `traceback.format_exc()`",
     "builtins.frame": _HANDLE,
     "types.SimpleNamespace": "send `vars(…)` of it, which is a dict",
@@ -52,24 +52,24 @@ _TYPES: Final = {
     "collections.UserList": "send its `.data`, which is a list",
     "collections.UserString": "send its `.data`, which is text",
     "fractions.Fraction": "send `[x.numerator, x.denominator]`, `float(x)`, or `str(x)`",
-    "ipaddress._IPAddressBase": "send `str(…)` of it, which Rust's `IpAddr` and types of networks read",
-    "re.Match": "send what is needed of it: `.group()`, `.groupdict()`, `.span()`",
+    "ipaddress._IPAddressBase": "send `str(…)` of it, which Rust's `IpAddr` and network types can parse",
+    "re.Match": "send the parts that are needed: `.group()`, `.groupdict()`, `.span()`",
     "re.Pattern": "send its `.pattern`",
     "_io._IOBase": _FILE,
     "tempfile._TemporaryFileWrapper": _FILE,
     "socket.socket": _HANDLE,
     "subprocess.Popen": "a process cannot be sent; wait for it, and send its `.returncode` and output",
-    "subprocess.CompletedProcess": "send what is needed of it: `.returncode`, `.stdout`",
+    "subprocess.CompletedProcess": "send the parts that are needed: `.returncode`, `.stdout`",
     "threading.Thread": _HANDLE,
     "threading.Event": _HANDLE,
     "threading.Condition": _HANDLE,
     "threading.Semaphore": _HANDLE,
     "_thread.lock": _HANDLE,
     "_thread.RLock": _HANDLE,
-    "queue.Queue": "send what is in it, as a list",
-    "_queue.SimpleQueue": "send what is in it, as a list",
+    "queue.Queue": "send its items, as a list",
+    "_queue.SimpleQueue": "send its items, as a list",
     "concurrent.futures._base.Future": "send its `.result()`",
-    "_asyncio.Future": "await it, and send what it gives",
+    "_asyncio.Future": "await it, and send its result",
     "contextvars.Context": _HANDLE,
     "logging.Logger": _HANDLE,
     "random.Random": "send `.getstate()` as text, or the seed",
@@ -87,15 +87,15 @@ _TYPES: Final = {
     "pandas.core.indexes.multi.MultiIndex": "send `.tolist()`",
     "pandas.MultiIndex": "send `.tolist()`",
     "polars.dataframe.frame.DataFrame": "send `.to_dict(as_series=False)`, `.to_dicts()`, or `.to_numpy()`",
-    "polars.lazyframe.frame.LazyFrame": "nothing of it was computed; send `.collect().to_dict(as_series=False)`",
-    "pyarrow.lib.Table": "send `.to_pydict()`, whose columns stay apart, or `.to_pylist()`",
-    "pyarrow.lib.RecordBatch": "send `.to_pydict()`, whose columns stay apart, or `.to_pylist()`",
+    "polars.lazyframe.frame.LazyFrame": "it is not computed yet; send `.collect().to_dict(as_series=False)`",
+    "pyarrow.lib.Table": "send `.to_pydict()`, which keeps the columns apart, or `.to_pylist()`",
+    "pyarrow.lib.RecordBatch": "send `.to_pydict()`, which keeps the columns apart, or `.to_pylist()`",
     "pyarrow.lib.Array": "send `.to_numpy(zero_copy_only=False)`, or `.to_pylist()`, in which null is None",
     "pyarrow.lib.ChunkedArray": "send `.to_numpy()`, or `.to_pylist()`, in which null is None",
     "pyarrow.lib.Scalar": "send `.as_py()`",
     "pyarrow.lib.Buffer": "send `.to_pybytes()`",
-    "torch.nn.modules.module.Module": "a model has no form; send its weights, `.state_dict()`, or write them to a file",
-    "torch.optim.optimizer.Optimizer": "send its `.state_dict()`, or write it to a file",
+    "torch.nn.modules.module.Module": "a model cannot be sent; send its `.state_dict()`, or save it to a file",
+    "torch.optim.optimizer.Optimizer": "send its `.state_dict()`, or save it to a file",
     "torch.utils.data.dataset.Dataset": "send its items, or their number",
     "torch.dtype": "send its name: `str(…)`",
     "torch.device": "send its name: `str(…)`",
@@ -105,22 +105,22 @@ _TYPES: Final = {
     "numpy.random.mtrand.RandomState": "send its seed",
     "numpy.random.bit_generator.BitGenerator": "send its seed, or `.state`",
 }
-"""By the full name of the type, or of one that it derives from."""
+"""Advice by the full name of the value's type, or of one of its base types."""
 
 _PACKAGES: Final = {
-    "scipy.sparse": "a sparse matrix has no form; send `.toarray()`, or its parts: "
+    "scipy.sparse": "a sparse matrix cannot be sent; send `.toarray()`, or its parts: "
     "`{'data': m.data, 'indices': m.indices, 'indptr': m.indptr, 'shape': m.shape}` of `m = ….tocsr()`",
-    "scipy.optimize": "send what is needed of it: `.x`, `.fun`, `.success`",
-    "datasets": "send `.to_dict()`, whose columns stay apart, or `.to_list()`",
+    "scipy.optimize": "send the parts that are needed: `.x`, `.fun`, `.success`",
+    "datasets": "send `.to_dict()`, which keeps the columns apart, or `.to_list()`",
     "pandas": "convert it first, with `str(…)`, `.tolist()` or `.to_numpy()`",
     "polars": "convert it first, with `str(…)`, `.to_list()` or `.to_numpy()`",
     "pyarrow": "convert it first, with `str(…)`, `.to_pylist()` or `.as_py()`",
     "xarray": 'send `.to_dict(data="list")`, or `.values`',
     "PIL": "send `numpy.asarray(image)`, or its file as bytes",
-    "sklearn": "a model has no form; send its parameters (`.get_params()`, `.coef_`), or bytes of `pickle.dumps(…)`",
-    "xgboost": "a model has no form; send `.save_raw()` as bytes",
-    "lightgbm": "a model has no form; send `.model_to_string()`",
-    "keras": "a model has no form; send `.get_weights()`, or write it to a file",
+    "sklearn": "a model cannot be sent; send its parameters (`.get_params()`, `.coef_`), or `pickle.dumps(…)` as bytes",
+    "xgboost": "a model cannot be sent; send `.save_raw()` as bytes",
+    "lightgbm": "a model cannot be sent; send `.model_to_string()`",
+    "keras": "a model cannot be sent; send `.get_weights()`, or save it to a file",
     "tensorflow": "convert it first, with `.numpy()`",
     "matplotlib": "write the figure into `io.BytesIO()`, and send its `.getvalue()`",
     "networkx": "send its edges: `list(graph.edges)`",
@@ -128,16 +128,16 @@ _PACKAGES: Final = {
     "shapely": "send its `.wkt` or `.wkb`",
     "pint": "its unit would be lost; send `.magnitude`, in the unit that Rust expects",
 }
-"""By the package, for types of it that are not named above."""
+"""Advice by package, for types that `_TYPES` does not name."""
 
 
 def type_name(kind: type) -> str:
-    """The type as a reader knows it: with its module, unless it is built in."""
+    """Return the name of a type, with its module unless the type is built in."""
     return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
 
 
 def advice(value: object) -> str:
-    """What to do with a value of a known type that cannot be converted; empty when nothing is known."""
+    """Return advice for a value whose type cannot be sent; empty if there is none."""
     kind = type(value)
     names = [f"{base.__module__}.{base.__qualname__}" for base in kind.__mro__]
     for name in names:

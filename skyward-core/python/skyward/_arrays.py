@@ -1,4 +1,7 @@
-"""Arrays: extension 1 of the wire's values. NumPy and the frameworks are used only where the payload loaded them."""
+"""Arrays, which are extension 1 of the wire's values.
+
+NumPy and the frameworks are used only if the payload has imported them.
+"""
 
 from __future__ import annotations
 
@@ -20,14 +23,17 @@ _EXTENDED: Final = frozenset(
     {"bfloat16", "float8_e3m4", "float8_e4m3", "float8_e4m3fn", "float8_e4m3fnuz", "float8_e4m3b11fnuz"}
     | {"float8_e5m2", "float8_e5m2fnuz", "float8_e8m0fnu"}
 )
-"""Types that NumPy has only with the package `ml_dtypes`; by name on the wire, like the others."""
+"""Dtypes that NumPy has only with the package `ml_dtypes`; they are sent by name too."""
 
 _LARGE: Final = 1 << 20
 _encode = msgspec.msgpack.Encoder().encode
 
 
 class Array(NamedTuple):
-    """What an array-like value becomes: elements with their description, or (`elements` None) a plain value."""
+    """The form in which an array-like value is sent.
+
+    Either elements with their description, or, if `elements` is None, a plain value.
+    """
 
     prefix: bytes
     elements: bytes | memoryview | None
@@ -35,20 +41,20 @@ class Array(NamedTuple):
 
 
 class ArrayError(ValueError):
-    """An array that cannot be converted, in either direction."""
+    """An array cannot be converted, in either direction."""
 
 
 def is_array(value: object) -> bool:
-    """Whether the value is an array of any framework (scalars of NumPy are not)."""
+    """Return whether the value is an array of any framework; NumPy scalars are not."""
     kind = type(value)
     return hasattr(kind, "shape") and hasattr(kind, "dtype") and not _is_numpy_scalar(value)
 
 
 def to_array(value: Any) -> Array | None:
-    """Convert an array, tensor or NumPy scalar; None for any other value.
+    """Convert an array, tensor or NumPy scalar; return None for any other value.
 
     Raises:
-        EncodeError: it is one, but its elements cannot be sent.
+        EncodeError: the value is an array, but its elements cannot be sent.
     """
     kind = type(value)
     if not hasattr(kind, "dtype"):
@@ -75,12 +81,12 @@ def to_array(value: Any) -> Array | None:
 
 
 def from_shared(code: int, data: memoryview) -> Any:
-    """Decode extension 1 out of memory that will be overwritten."""
+    """Decode extension 1 from memory that will be overwritten; the array is a copy."""
     return _from_wire(code, data, copy=True)
 
 
 def from_owned(code: int, data: memoryview) -> Any:
-    """Decode extension 1 in place: the array lies in the message's memory."""
+    """Decode extension 1 in place; the array uses the message's memory."""
     return _from_wire(code, data, copy=False)
 
 
@@ -90,7 +96,10 @@ def _is_numpy_scalar(value: object) -> bool:
 
 
 def _items(value: Any, kind: type) -> list[Any] | None:
-    """The items of a column of polars or pandas that NumPy would change: it has no null, no zone and no decimal."""
+    """Return the items of a polars or pandas column that NumPy would change, or None.
+
+    NumPy has no nulls, time zones or decimals.
+    """
     package = kind.__module__.partition(".")[0]
     if package == "polars":
         dtype = value.dtype
@@ -98,7 +107,7 @@ def _items(value: Any, kind: type) -> list[Any] | None:
             if getattr(dtype, "time_zone", None) is None:
                 return None
             if dtype.time_unit == "ns":
-                raise ArrayError('of times with a zone Python has no nanoseconds; send `.dt.to_string("iso:strict")`')
+                raise ArrayError('Python times with a zone have no nanoseconds; send `.dt.to_string("iso:strict")`')
         elif not value.null_count() and (dtype.is_integer() or dtype.is_float() or str(dtype) == "Boolean"):
             return None
         return list(value.to_list())
@@ -106,7 +115,10 @@ def _items(value: Any, kind: type) -> list[Any] | None:
 
 
 def _with_none(value: Any, kind: type) -> list[Any] | None:
-    """The items of a column of pandas if some are missing for which NumPy has but NaN, although they are no floats."""
+    """Return the items of a pandas column that has missing items but no floats, or None.
+
+    NumPy would represent the missing items by NaN.
+    """
     dtype, items = value.dtype, []
     has_null = type(getattr(dtype, "na_value", None)).__name__ == "NAType"
     categories = getattr(dtype, "categories", None)
@@ -133,23 +145,23 @@ def _scalar(value: Any) -> Array:
         return Array(b"", None, _times.plain(sys.modules["numpy"].asarray(value)))
     if dtype.names is not None:
         raise ArrayError(_record(dtype, "a record", "record"))
-    # `item` would leave out zeros at the end.
+    # `item()` would drop trailing zero bytes.
     if isinstance(value, str):
         return Array(b"", None, str.__str__(value))
     if isinstance(value, bytes) or type(value).__name__ == "void":
         return Array(b"", None, bytes(value))
     item = value.item()
     if type(item) is type(value):
-        # longdouble and the types of ml_dtypes come back as themselves.
+        # `item()` returns longdouble and the types of ml_dtypes unchanged.
         if dtype.kind not in "fV":
             raise ArrayError(
-                f"a scalar of dtype {dtype} cannot be sent; convert it with `complex(…)` and send its parts"
+                f"a scalar of dtype {dtype} cannot be sent; convert it with `complex(…)` and send its two parts"
             )
         if hasattr(value, "__index__"):
             return Array(b"", None, int(value))
         item = float(value)
         if item != value and not isnan(item):
-            raise ArrayError(f"a {dtype} has digits that a float has not; send `float(…)` of it, or `str(…)`")
+            raise ArrayError(f"a {dtype} has more digits than a float; send `float(…)` of it, or `str(…)`")
     return Array(b"", None, item)
 
 
@@ -158,11 +170,11 @@ def _numpy(array: Any) -> Array:
     masked = sys.modules.get("numpy.ma")
     if masked is not None and isinstance(array, masked.MaskedArray):
         raise ArrayError(
-            "the mask of a masked array would be lost; send `.filled(…)` with a value for what is masked, or "
-            "`.tolist()`, in which it is None"
+            "the mask of a masked array would be lost; send `.filled(…)` with a value for masked items, or "
+            "`.tolist()`, which has None for them"
         )
     if hasattr(array, "unit") or hasattr(array, "units"):
-        raise ArrayError("the array's unit would be lost; send its numbers in the unit that Rust expects")
+        raise ArrayError("the array's unit would be lost; send its numbers, in the unit that Rust expects")
     if dtype.kind in "mM":
         return Array(b"", None, _times.plain(array))
     name = dtype.name
@@ -184,7 +196,7 @@ def _numpy(array: Any) -> Array:
 def _record(dtype: Any, what: str, name: str) -> str:
     fields = ", ".join(f"{field!r}: {name}[{field!r}]" for field in dtype.names[:3])
     rest = ", …" if len(dtype.names) > 3 else ""
-    return f"{what} with named fields has no form of its own; send a dict, `{{{fields}{rest}}}`"
+    return f"{what} with named fields cannot be sent; send a dict: `{{{fields}{rest}}}`"
 
 
 def _tensor(torch: Any, tensor: Any) -> Array:
@@ -195,12 +207,12 @@ def _tensor(torch: Any, tensor: Any) -> Array:
     if tensor.device.type == "meta":
         raise ArrayError("a meta tensor has no elements")
     if hasattr(tensor, "full_tensor"):
-        raise ArrayError("a distributed tensor is not all here; use `.full_tensor()` on every rank")
+        raise ArrayError("only a part of a distributed tensor is on this rank; call `.full_tensor()` on every rank")
     host = tensor.detach().cpu().resolve_conj().resolve_neg().contiguous()
     name = str(host.dtype).removeprefix("torch.")
     if name not in _DTYPES and name not in _EXTENDED:
         raise ArrayError(f"a tensor of dtype {host.dtype} cannot be sent; convert it with `.to(...)`")
-    # Read from memory, because NumPy may be missing and knows neither bfloat16 nor float8.
+    # Read the elements from memory: NumPy may be missing, and lacks bfloat16 and float8.
     import ctypes
 
     size = host.numel() * host.element_size()
@@ -213,7 +225,7 @@ def _jax(value: Any) -> Array:
     if not value.is_fully_addressable:
         if not value.is_fully_replicated:
             raise ArrayError(
-                "the array is spread over several processes and not all of it is here; gather it first with "
+                "the array is spread over several processes, and this one has only a part; gather it with "
                 "`jax.experimental.multihost_utils.process_allgather`, or return `.addressable_data(0)`"
             )
         value = value.addressable_data(0)
@@ -229,16 +241,16 @@ def _describe(name: str, shape: Any) -> bytes:
 
 def _from_wire(code: int, data: memoryview, copy: bool) -> Any:
     if code != 1:
-        raise ArrayError(f"MessagePack extension {code} is not known")
-    # msgspec 0.19 says that the view is longer than its memory.
+        raise ArrayError(f"unknown MessagePack extension {code}")
+    # msgspec 0.19 reports a view that is longer than its memory.
     data = data[: data.nbytes]
     name, shape, start = _read_description(data)
     if name not in _DTYPES and name not in _EXTENDED:
-        raise ArrayError(f"arrays of dtype {name} are not known")
+        raise ArrayError(f"unknown dtype {name}")
     try:
         import numpy
     except ImportError:
-        raise ArrayError("an array has arrived, but NumPy is not installed: add numpy to the image") from None
+        raise ArrayError("cannot decode an array, because NumPy is not installed: add numpy to the image") from None
 
     elements = data[start:]
     widen = False
@@ -249,7 +261,7 @@ def _from_wire(code: int, data: memoryview, copy: bool) -> Any:
             dtype = numpy.dtype(getattr(ml_dtypes, name))
         except ImportError:
             if name != "bfloat16":
-                raise ArrayError(f"an array of {name} has arrived: add ml_dtypes to the image") from None
+                raise ArrayError(f"cannot decode an array of {name}: add ml_dtypes to the image") from None
             dtype, widen = numpy.dtype("<u2"), True
     else:
         dtype = numpy.dtype(name).newbyteorder("<")
@@ -259,7 +271,7 @@ def _from_wire(code: int, data: memoryview, copy: bool) -> Any:
         return numpy.empty(shape, dtype)
     flat = numpy.frombuffer(elements, dtype)
     if widen:
-        # bfloat16 is the upper half of float32.
+        # bfloat16 has the upper 16 bits of float32.
         return (flat.astype("<u4") << 16).view("<f4").reshape(shape)
     if copy or elements.readonly or not flat.flags.aligned:
         flat = flat.copy()
@@ -267,7 +279,7 @@ def _from_wire(code: int, data: memoryview, copy: bool) -> Any:
 
 
 def _read_description(data: memoryview) -> tuple[str, list[int], int]:
-    """Read `[dtype name, [shape…]]` by hand: the elements follow it without a mark."""
+    """Parse `[dtype name, [shape…]]` by hand: the elements follow without a separator."""
     try:
         if data[0] != 0x92:
             raise ArrayError("an array's description is malformed")
@@ -293,5 +305,5 @@ def _read_description(data: memoryview) -> tuple[str, list[int], int]:
             shape.append(size)
             at += 1 + wide
     except (IndexError, UnicodeDecodeError):
-        raise ArrayError("an array's description is cut off") from None
+        raise ArrayError("an array's description is incomplete") from None
     return name, shape, at

@@ -1,10 +1,11 @@
-"""Keeps the compiled form of this package, whatever the environment says about bytecode in general.
+"""Keep this package's bytecode, also where the environment turns bytecode off.
 
-Agent and workers start often, and compiling them anew takes longer than all the rest of their start. The folder that
-the package lies in is Skyward's own. Imported first; `restore` gives the setting back before anybody else's code runs.
+Agents and workers start often, and compiling the package takes longer than the rest of their start.
+The package lies in a folder of Skyward's own. This module is imported first; `restore` puts the
+setting back before other code runs.
 
-Where the disk is nearly full, nothing is compiled for later: some versions of Python take a file for written of which
-the disk took only the beginning, and then the environment, which others share, is broken for good.
+If the disk is nearly full, no bytecode is written. Some versions of Python treat a partly written
+file as complete, which would break an environment that others share for good.
 """
 
 from __future__ import annotations
@@ -14,11 +15,11 @@ import sys
 from typing import Final
 
 _ROOM: Final = 64 << 20
-"""Bytes that are free where bytecode is written."""
+"""Free bytes that a disk must have for bytecode to be written."""
 
 
 def _has_room() -> bool:
-    """Whether the disks of the environment and of this package have room."""
+    """Return whether the disks of the environment and of this package have room."""
     for folder in (sys.prefix, os.path.dirname(os.path.abspath(__file__))):
         try:
             disk = os.statvfs(folder)
@@ -35,5 +36,5 @@ sys.dont_write_bytecode = _FULL
 
 
 def restore() -> None:
-    """Let the environment's setting hold again."""
+    """Put back the environment's setting."""
     sys.dont_write_bytecode = _BEFORE or _FULL

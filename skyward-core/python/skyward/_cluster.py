@@ -1,4 +1,4 @@
-"""The world as this worker sees it."""
+"""The worker's place in its pool: `sky.instance_info()`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,12 @@ from ._network import interface_of
 
 @dataclass(frozen=True)
 class Peer:
-    """A node of the pool and its private address."""
+    """A node of the pool.
+
+    Attributes:
+        node: its index.
+        addr: its private address, by which the nodes reach each other.
+    """
 
     node: int
     addr: str
@@ -23,7 +28,13 @@ class Peer:
 
 @dataclass(frozen=True)
 class Accelerator:
-    """The accelerators of this node: kind, how many, and memory of each in GiB."""
+    """The accelerators of a node.
+
+    Attributes:
+        kind: the model without form factor and size, such as `"H100"`.
+        count: how many the node has.
+        memory_gib: memory of each accelerator in GiB, or None if unknown.
+    """
 
     kind: str
     count: int = 1
@@ -32,66 +43,73 @@ class Accelerator:
 
 @dataclass(frozen=True)
 class Network:
-    """The network between the nodes; `interface` is what carries this node's address, where one of this host's does."""
+    """The network between the nodes.
+
+    Attributes:
+        interface: the network interface with this node's address, such as `"eth0"`, or None if no
+            interface of this host has it.
+    """
 
     interface: str | None = None
 
 
 @dataclass(frozen=True)
 class InstanceInfo:
-    """Where this worker stands in its pool. Outside of a pool it describes a world of one."""
+    """This worker's place in its pool. Outside a pool, it describes a world of one worker."""
 
     node: int = 0
     """Index of this node; node 0 is the head."""
     worker: int = 0
-    """Index of this worker on its node."""
+    """Index of this worker on its node, from 0."""
     total_nodes: int = 1
-    """Nodes that are really there."""
+    """Number of nodes that exist; in a partial pool, this may be fewer than were requested."""
     workers_per_node: int = 1
     accelerators: int = 0
-    """Accelerators of this node."""
+    """Number of accelerators of this node."""
     total_accelerators: int = 0
     head_addr: str = "127.0.0.1"
     head_port: int = 0
-    """The port that is reserved on the head for a framework's rendezvous, new in each generation; 0 outside a pool."""
+    """A port that is reserved on node 0 for a framework's rendezvous; new in each generation, 0
+    outside a pool.
+    """
     job_id: str = "local"
     addr: str = "127.0.0.1"
     peers: tuple[Peer, ...] = (Peer(0, "127.0.0.1"),)
-    """All nodes, this one too, in the order of their index."""
+    """All nodes, including this one, in the order of their indexes."""
     accelerator: Accelerator | None = None
     network: Network = field(default_factory=Network)
     generation: int = 0
     joined: bool = False
-    """Whether the pool knows all workers as one world: they start and end together."""
+    """Whether all workers are joined into one world: they start and end together."""
 
     @property
     def global_worker_index(self) -> int:
-        """This worker's index in the whole pool: its rank."""
+        """This worker's rank: its index among all workers of the pool, from 0."""
         return self.node * self.workers_per_node + self.worker
 
     @property
     def rank(self) -> int:
-        """The same as `global_worker_index`."""
+        """This worker's rank; the same as `global_worker_index`."""
         return self.global_worker_index
 
     @property
     def total_workers(self) -> int:
-        """Workers in the whole pool."""
+        """Number of workers in the whole pool."""
         return self.total_nodes * self.workers_per_node
 
     @property
     def is_head(self) -> bool:
-        """Whether this is the worker of rank 0."""
+        """Whether this worker has rank 0."""
         return self.global_worker_index == 0
 
     @cached_property
     def hostname(self) -> str:
-        """The host's own name."""
+        """The host name of this node."""
         return socket.gethostname()
 
     @classmethod
     def parse(cls, cluster: Mapping[str, Any]) -> InstanceInfo:
-        """From the `cluster` map that a worker gets, whose peers are in a file.
+        """Create the object from a worker's `cluster` map, whose peers are in a file.
 
         Raises:
             OSError: the file of the peers cannot be read.
@@ -138,9 +156,14 @@ _cached: tuple[Mapping[str, Any] | None, InstanceInfo] | None = None
 
 
 def instance_info() -> InstanceInfo:
-    """Where this worker stands in its pool; a world of one outside of a pool.
+    """Return this worker's place in its pool: node, rank, accelerators, addresses.
 
-    A process that the payload started sees its worker's place.
+    Outside a pool, the result describes a world of one worker on one node. A process that the
+    payload started sees the place of its worker.
+
+    Example:
+        info = sky.instance_info()
+        print(f"rank {info.rank} of {info.total_workers} on node {info.node}")
     """
     global _cached
     cluster = _state.cluster

@@ -1,4 +1,4 @@
-"""What a worker has to say beside its answers."""
+"""Messages of a worker that belong to no task's answer."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from ._conceal import concealed
 
 
 def complain(text: str) -> None:
-    """Write to standard error what is no task's failure; where it cannot be written, it is not."""
+    """Write a message to standard error; ignore it if that cannot be written."""
     try:
         sys.stderr.write(f"skyward: {concealed(text)}\n")
     except (OSError, ValueError):

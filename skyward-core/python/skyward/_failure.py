@@ -1,4 +1,4 @@
-"""Failures: an exception becomes the map that the client turns into its error."""
+"""Failures: convert an exception into the map from which the client makes its error."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ._values import EncodeError, TooLargeError
 
 _OWN: Final = os.path.dirname(os.path.abspath(__file__)) + os.sep
 _LONGEST: Final = 1 << 18
-"""Messages and tracebacks are cut in their middle beyond this many characters."""
+"""Characters of a message or traceback; longer ones are cut in the middle."""
 
 _PACKAGES: Final = {
     "bs4": "beautifulsoup4",
@@ -35,15 +35,16 @@ _PACKAGES: Final = {
     "sklearn": "scikit-learn",
     "yaml": "PyYAML",
 }
-"""Modules that are called otherwise than the package that brings them."""
+"""Modules whose name differs from that of the package that contains them."""
 
 
 def failure_map(error: BaseException, owned: Callable[[str], bool] | None = None) -> dict[str, Any]:
     """Describe an exception that a payload or a hook raised.
 
     Args:
-        error: what was raised.
-        owned: tells whether a file name belongs to the payload, to begin the traceback there.
+        error: the exception.
+        owned: returns whether a file belongs to the payload; the traceback begins with the first
+            such frame.
     """
     if isinstance(error, HookError):
         return {
@@ -73,13 +74,13 @@ def failure_map(error: BaseException, owned: Callable[[str], bool] | None = None
 
 
 def simple_failure(kind: str, message: str, **more: str) -> dict[str, Any]:
-    """A failure that no exception stands for."""
+    """Describe a failure that no exception represents."""
     names = {"type": "RuntimeError", "module": "builtins", "message": message, "traceback": ""}
     return {"kind": kind, **names, **more}
 
 
 def misfit(function: Callable[..., Any], arguments: dict[str, Any]) -> tuple[str, str] | None:
-    """Why the arguments do not fit the function, and the path of the one at fault; None when they fit."""
+    """Return why arguments do not fit a function, and the wrong one's path; else None."""
     import inspect
 
     try:
@@ -122,7 +123,7 @@ def _traceback(error: BaseException, owned: Callable[[str], bool] | None) -> str
 
 
 def _trim(trace: TracebackType | None, owned: Callable[[str], bool] | None) -> TracebackType | None:
-    """Cut off the frames before the payload's first; without one, only the frames of this package."""
+    """Cut off the frames before the payload's first frame, or else this package's own frames."""
     first: TracebackType | None = trace
     while owned and first is not None:
         if owned(first.tb_frame.f_code.co_filename):

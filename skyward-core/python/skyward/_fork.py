@@ -1,4 +1,4 @@
-"""Processes that a payload forks: they have the handlers of a plain Python program, and no part in the worker."""
+"""Processes that a payload forks: they get default signal handlers, and no part of the worker."""
 
 from __future__ import annotations
 
@@ -15,39 +15,47 @@ from types import FrameType
 from typing import Any, Final, NoReturn
 
 _BLOCKED: Final = (int(SIGINT), int(SIGTERM))
+_LONGEST: Final = 1.0
+"""The most seconds that a fork waits for the lock."""
 _MOMENT: Final = 0.001
-"""Seconds after which a signal is sent again, from outside of the callback that it hit."""
+"""Seconds after which a signal is sent again, outside of the callback that it interrupted."""
 
 is_child = False
 """Whether this process was forked by a worker."""
 
 
 class Forks:
-    """Blocks SIGINT and SIGTERM around each fork of this process, and takes the worker out of the child.
+    """Blocks SIGINT and SIGTERM around each fork, and detaches the child from the worker.
 
-    A signal that reaches a child inside `fork` is forgotten by CPython, which clears what was noted for a handler.
-    A blocked one stays pending in the kernel until the child has default handlers.
+    CPython forgets a signal that reaches a child inside `fork`, because it clears the signals that
+    wait for a handler. A blocked signal stays pending in the kernel until the child has default
+    handlers.
 
-    An exception that a handler raises in one of the callbacks would be printed, and lost; so would one that it raises
-    in the function that Python calls with what it cannot raise. The frames that a handler interrupts say whether it
-    has interrupted one of them.
+    If a handler raised an exception in one of the callbacks, or in `sys.unraisablehook`, Python
+    would print the exception and discard it. The stack that a handler interrupts shows whether one
+    of them is running.
     """
 
     def __init__(
         self,
         handlers: Mapping[int, object],
         detach: Callable[[], None],
+        lock: Callable[[], Any],
         unraisable: Callable[[sys.UnraisableHookArgs], None] | None = None,
     ) -> None:
-        """Register the callbacks, for the rest of this process's life.
+        """Register the callbacks for the rest of the life of this process.
 
         Args:
-            handlers: the handlers of the worker. A child keeps those that the payload has set.
-            detach: gives up what belongs to the worker alone, in a child.
+            handlers: the worker's signal handlers. A child keeps handlers that the payload has set.
+            detach: gives up, in a child, what belongs to the worker alone.
+            lock: returns the lock under which other threads open what a child must give up, or
+                None. It is an RLock, and held during a fork.
             unraisable: the worker's `sys.unraisablehook`.
         """
         self._handlers = handlers
         self._detach = detach
+        self._lock = lock
+        self._held: dict[int, Any] = {}
         self._masks: dict[int, Any] = {}
         self._deferred = False
         callbacks = (self._before, self._after_in_parent, self._restore, send_again)
@@ -59,7 +67,7 @@ class Forks:
         )
 
     def is_within(self, frame: FrameType | None) -> bool:
-        """Whether a signal interrupted one of the callbacks, or what they call."""
+        """Return whether a signal interrupted a callback, or a function that it calls."""
         while frame is not None:
             if frame.f_code in self._codes:
                 return True
@@ -67,7 +75,7 @@ class Forks:
         return False
 
     def defer(self, frame: FrameType | None) -> bool:
-        """Whether a signal interrupted one of the callbacks. Then it is sent again when the fork is over."""
+        """Return whether a signal interrupted a callback; if so, send it again after the fork."""
         if not self.is_within(frame):
             return False
         self._deferred = True
@@ -77,9 +85,15 @@ class Forks:
         if not is_child:
             self._masks[get_ident()] = _signal.pthread_sigmask(_signal.SIG_BLOCK, ())
             _signal.pthread_sigmask(_signal.SIG_BLOCK, _BLOCKED)
+            lock = self._lock()
+            # A finalizer that runs under the lock may wait for a lock that the forking code holds.
+            if lock is not None and lock.acquire(timeout=_LONGEST):
+                self._held[get_ident()] = lock
 
     def _after_in_parent(self) -> None:
         if not is_child:
+            if (lock := self._held.pop(get_ident(), None)) is not None:
+                lock.release()
             self._restore()
             if self._deferred:
                 self._deferred = False
@@ -90,6 +104,9 @@ class Forks:
         if is_child:
             return
         is_child = True
+        if (lock := self._lock()) is not None:
+            # Its owner may be a thread that the child does not have.
+            lock._at_fork_reinit()
         for number, handler in self._handlers.items():
             if _signal.getsignal(number) is handler:
                 default = _signal.default_int_handler if number == SIGINT else _signal.SIG_DFL
@@ -99,7 +116,7 @@ class Forks:
             self._detach()
             self._restore()
         except KeyboardInterrupt:
-            # A SIGINT that was sent to the child: where it forks nobody can catch it, so it comes once more.
+            # A SIGINT was sent to the child. The code that forks cannot catch it, so send it again.
             send_again()
 
     def _restore(self) -> None:
@@ -111,36 +128,40 @@ class Forks:
 
 
 def send_again() -> None:
-    """Interrupt this process in a moment: what an interrupt raised was lost in a callback."""
+    """Send SIGINT to this process in a moment, because an interrupt was lost in a callback."""
     try:
         start_new_thread(_interrupt, (os.getpid(),))
     except RuntimeError:
-        pass  # no thread can be started; the client repeats what it asks for
+        pass  # no thread can be started; the client repeats its request
 
 
 def end(error: BaseException | None) -> NoReturn:
-    """End a child in which the payload has returned or raised: what is around the call is its parent's.
+    """End a child in which the payload has returned or raised.
 
-    The exit code is that of a plain program. Hooks are not left, and what was registered with `atexit` is not called.
+    Only the parent runs the code around the call.
+
+    The exit code is that of a plain Python program. Hooks are not left, and functions registered
+    with `atexit` are not called.
     """
-    code: object = 0
+    status = 0
     try:
         if isinstance(error, SystemExit):
-            code = error.code
-        elif error is not None and isinstance(error, (Exception, KeyboardInterrupt)):
+            if isinstance(error.code, int):
+                status = error.code & 0xFF
+            elif error.code is not None:
+                status = 1
+                sys.stderr.write(f"{error.code}\n")
+        elif error is not None:
+            status = 1
             sys.excepthook(type(error), error, error.__traceback__)
-            code = 1
-        if code is not None and not isinstance(code, int):
-            sys.stderr.write(f"{code}\n")
-            code = 1
         sys.stdout.flush()
         sys.stderr.flush()
     finally:
-        os._exit(code & 0xFF if isinstance(code, int) else 0)
+        os._exit(status)
 
 
 def _forget_stacks() -> None:
-    """Leave SIGUSR1 to the child: only the worker is asked for its stacks."""
+    """Give up SIGUSR1 in the child: only the worker itself is asked for its stacks."""
     import faulthandler
 
     if not callable(_signal.getsignal(SIGUSR1)):

@@ -1,4 +1,4 @@
-"""Types by what they are sent as: which have fields, which have names, and one step of each towards a plain value."""
+"""How types are sent: their fields, their item names, and one step towards a plain value."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from ._advice import type_name
 
 
 def field_names(kind: type) -> list[str] | None:
-    """The fields of a dataclass or a class of attrs; None for any other."""
+    """Return the field names of a dataclass or attrs class; None for other types."""
     fields = getattr(kind, "__dataclass_fields__", None)
     if fields is not None:
-        # Class and init-only variables are in the table too; only real fields have this marker.
+        # The table also has class variables and init-only variables; only fields have this marker.
         return [name for name, field in fields.items() if field._field_type.name == "_FIELD"]
     attrs = getattr(kind, "__attrs_attrs__", None)
     return None if attrs is None else [field.name for field in attrs]
 
 
 def record_names(kind: type, items: int) -> list[str] | None:
-    """The names of a tuple's items, if all of them have one: of a namedtuple, or a tuple of the system's."""
+    """Return the names of all items of a namedtuple or structseq; None for other types."""
     names: Any = getattr(kind, "_fields", None)
     if names is None and hasattr(kind, "n_sequence_fields"):
         names = getattr(kind, "__match_args__", None)
@@ -31,9 +31,9 @@ def record_names(kind: type, items: int) -> list[str] | None:
 
 
 def lost_attributes(value: object) -> list[str]:
-    """What a class of one's own has put beside the items of a container, of which only the items are sent.
+    """Return the public attributes of a container's subclass; only the items are sent.
 
-    Not to be asked of tuples with names, which are sent as dataclasses are: their fields, and nothing else.
+    Do not call this for tuples with names: like dataclasses, they are sent by their fields alone.
     """
     attributes = getattr(value, "__dict__", None)
     if not attributes or not isinstance(value, list | tuple | dict | set | frozenset):
@@ -43,12 +43,12 @@ def lost_attributes(value: object) -> list[str]:
 
 
 def is_model(kind: type) -> bool:
-    """Whether it is a model of pydantic."""
+    """Return whether the type is a pydantic model."""
     return hasattr(kind, "model_dump") and (hasattr(kind, "model_fields") or hasattr(kind, "__pydantic_fields__"))
 
 
 def simple(value: Any, kind: type) -> Any:
-    """One step from a type of the standard library towards a plain value, or the value itself."""
+    """Convert a value one step towards a plain value, or return it unchanged."""
     if isinstance(value, str):
         return str.__str__(value)
     if isinstance(value, int):
@@ -77,7 +77,7 @@ def simple(value: Any, kind: type) -> Any:
 
 
 def _is_a(kind: type, *names: str) -> bool:
-    """Whether it is, or derives from, one of these classes, whose modules need not be loaded."""
+    """Return whether the type derives from one of these classes, which need not be loaded."""
     return any(type_name(base) in names for base in kind.__mro__)
 
 

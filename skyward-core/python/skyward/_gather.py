@@ -1,4 +1,7 @@
-"""What the ranks of a joined world say to each other outside of collectives: by the store with which they met."""
+"""Exchange values between the ranks of a joined world outside of collectives.
+
+The ranks use the key-value store of their rendezvous.
+"""
 
 from __future__ import annotations
 
@@ -12,18 +15,20 @@ from . import _state
 from ._cluster import InstanceInfo
 
 _SLICE: Final = 1.0
-"""Seconds for which one question to the store waits: between two of them the task can be interrupted."""
+"""Seconds for which one request to the store waits; between two requests the task can be
+interrupted.
+"""
 
 
 class Store(Protocol):
-    """A table that all ranks of the world see."""
+    """A key-value table that all ranks of the world share."""
 
     def put(self, key: str, value: str) -> None:
-        """Write an entry, once."""
+        """Write an entry; each key is written once."""
         ...
 
     def get(self, key: str, seconds: float) -> str | None:
-        """The entry, as soon as it is there; None when it is not within so many seconds."""
+        """Return the entry as soon as it exists; None if it does not within this many seconds."""
         ...
 
     def drop(self, keys: list[str]) -> None:
@@ -62,7 +67,7 @@ class _Torch:
         try:
             self._store.wait([key], timedelta(seconds=max(seconds, 0.01)))
         except Exception as error:
-            # torch's own class for it, and what it was before that.
+            # torch's own class for timeouts, and the messages of versions without it.
             if type(error).__name__ == "DistStoreError" or "imeout" in str(error) or "timed out" in str(error):
                 return None
             raise
@@ -74,7 +79,7 @@ class _Torch:
 
 
 def world_store(info: InstanceInfo) -> Store | None:
-    """The store of the world that this worker has joined with all others; None where it has joined none."""
+    """Return the store of the world that this worker has joined; None if it has joined none."""
     if info.total_workers == 1 or not _state.gang:
         return None
     state: Any = getattr(sys.modules.get("jax._src.distributed"), "global_state", None)
@@ -89,29 +94,36 @@ def world_store(info: InstanceInfo) -> Store | None:
 _count = 0
 _counted: tuple[int, int] | None = None
 _settled: list[str] = []
-"""The entries of the last question that all ranks have answered; rank 0 deletes them after the next one."""
+"""The keys of the last question that all ranks answered; rank 0 deletes them after the next
+question.
+"""
 
 
 def agree(
     store: Store, info: InstanceInfo, mine: str, verdict: Callable[[dict[int, str]], str | None], timeout: float
 ) -> str | None:
-    """Have rank 0 judge what each rank says; what it finds, on every rank, and None where all is well.
+    """Let rank 0 check the values of all ranks, and return its verdict on every rank.
 
     Every rank must call this, in the same order within its task.
 
     Args:
-        store: the world's.
+        store: the store of the world.
         info: this worker's place.
-        mine: what this rank says.
-        verdict: finds what is wrong with what the ranks said so far; rank 0 calls it as they come.
-        timeout: what all ranks together get, in seconds.
+        mine: the value of this rank.
+        verdict: returns what is wrong with the values so far, or None; rank 0 calls it for each new
+            value.
+        timeout: seconds within which all ranks must send their values.
+
+    Returns:
+        What is wrong, or None.
     """
     global _settled
     prefix = _next_prefix(info)
     store.put(f"{prefix}{info.global_worker_index}", mine)
     deadline = monotonic() + timeout
     if info.global_worker_index != 0:
-        # Rank 0 gives up at its own deadline, which begins when it comes, and says who is missing.
+        # Rank 0 stops at its own deadline, which begins when it arrives here, and names the missing
+        # ranks.
         answer = _wait(store, f"{prefix}verdict", deadline + timeout + 5)
         return f"rank 0 did not come within {timeout:g} s" if answer is None else answer or None
     said: dict[int, str] = {0: mine}
@@ -127,14 +139,14 @@ def agree(
             break
     store.put(f"{prefix}verdict", found or "")
     if len(said) == info.total_workers:
-        # All ranks have read what was found before, or they would not be here.
+        # All ranks have read the previous verdict, or they would not have sent these values.
         store.drop(_settled)
         _settled = [*(f"{prefix}{rank}" for rank in range(info.total_workers)), f"{prefix}verdict"]
     return found
 
 
 def _next_prefix(info: InstanceInfo) -> str:
-    """A part of the store for this question alone: the same on all ranks, and used by no other try at the task."""
+    """Return a key prefix that all ranks use for this question, and no other attempt does."""
     global _count, _counted
     if _counted != _state.attempt:
         _count, _counted = 0, _state.attempt

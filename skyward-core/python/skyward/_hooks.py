@@ -1,4 +1,4 @@
-"""Hooks: context managers that plugins put around the worker's life (`app`) and around each task (`task`)."""
+"""Hooks: context managers of plugins around the worker's life (`app`) and each task (`task`)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ._payload import run_source
 
 
 class HookError(Exception):
-    """A hook raised; the cause is the exception."""
+    """A hook raised an exception, which is the cause."""
 
     def __init__(self, plugin: str, phase: str, cause: BaseException) -> None:
         super().__init__(f"the hook of plugin {plugin} failed in phase {phase}: {cause}")
@@ -22,7 +22,7 @@ class HookError(Exception):
 
 
 class Hook:
-    """One hook: a factory from the plugin's source, and the configuration that it is called with."""
+    """A hook: a factory in the plugin's source, and the configuration with which it is called."""
 
     def __init__(self, spec: Mapping[str, Any]) -> None:
         self.plugin: str = spec["plugin"]
@@ -31,17 +31,19 @@ class Hook:
         self.filename: str = spec["filename"]
         self.name: str = spec["factory"]
         self.config: Any = spec.get("config") or {}
+        self.value: Any = None
+        """What it has yielded, while it is entered."""
         self._factory: Callable[[Any], Any] | None = None
 
     def make(self) -> AbstractContextManager[Any]:
-        """A new context manager."""
+        """Call the factory, and return the new context manager."""
         if self._factory is None:
             module = _module(self.source, self.filename)
             try:
                 factory = getattr(module, self.name)
             except AttributeError:
                 raise TypeError(f"{self.filename} defines no {self.name}") from None
-            # A generator function; `inspect` would say so too, at the price of its import.
+            # Test for a generator function without importing `inspect`, which takes long.
             if getattr(getattr(factory, "__code__", None), "co_flags", 0) & 0x20:
                 factory = contextmanager(factory)
             self._factory = factory
@@ -54,22 +56,57 @@ class Hook:
         return manager  # type: ignore[no-any-return]
 
 
+_loaded: list[Hook] = []
+"""The hooks of this worker: those around the app, then those around each task."""
+
+
+def hook_value(plugin: str) -> Any:
+    """What a hook of a plugin has yielded, so that hooks and payloads share objects.
+
+    For example, a plugin `tracker` whose hook opens a connection::
+
+        @contextmanager
+        def around_app(config):
+            with connect(config["url"]) as connection:
+                yield connection
+
+    and a payload that uses it::
+
+        def train(epochs: int) -> float:
+            sky.hook_value("tracker").log(epochs=epochs)
+
+    Args:
+        plugin: the plugin's name.
+
+    Returns:
+        What its hook around this task has yielded; otherwise what its hook around the worker has yielded.
+
+    Raises:
+        LookupError: no hook of this plugin is entered, or it has yielded nothing.
+    """
+    for hook in reversed(_loaded):
+        if hook.plugin == plugin and hook.value is not None:
+            return hook.value
+    known = ", ".join(sorted({hook.plugin for hook in _loaded if hook.value is not None})) or "none"
+    raise LookupError(f"no hook of a plugin {plugin!r} has yielded a value here; plugins whose hooks have: {known}")
+
+
 class Stack:
-    """Context managers that were entered, left in reverse order. A failure to leave one does not skip the others."""
+    """Entered context managers, left in reverse order even if leaving one of them fails."""
 
     def __init__(self) -> None:
         self._entered: list[tuple[Hook, AbstractContextManager[Any]]] = []
 
     def enter(self, hooks: Iterable[Hook]) -> None:
-        """Enter in the order given; what was entered before a failure stays so, for `leave`.
+        """Enter hooks in the order given. Those entered before a failure stay entered, for `leave`.
 
         Raises:
-            HookError: one of them raised.
+            HookError: a hook raised.
         """
         for hook in hooks:
             try:
                 manager = hook.make()
-                manager.__enter__()
+                hook.value = manager.__enter__()
             except (KeyboardInterrupt, SystemExit):
                 raise
             except BaseException as error:
@@ -77,13 +114,14 @@ class Stack:
             self._entered.append((hook, manager))
 
     def leave(self, error: BaseException | None = None) -> HookError | None:
-        """Leave all of them, telling them of `error`; the first failure of a hook of its own, if any.
+        """Leave all hooks, passing `error` to them; return the first failure of a hook, if any.
 
-        A hook cannot swallow the task's error: what it returns is ignored.
+        A hook cannot suppress the task's error: what its `__exit__` returns is ignored.
         """
         failure: HookError | None = None
         while self._entered:
             hook, manager = self._entered.pop()
+            hook.value = None
             try:
                 if error is None:
                     manager.__exit__(None, None, None)
@@ -98,16 +136,18 @@ class Stack:
 
 
 def load(specs: Iterable[Mapping[str, Any]]) -> tuple[list[Hook], list[Hook]]:
-    """The hooks of a start spec: those around the app, and those around each task."""
+    """Load the hooks of a start spec; return those around the app, and those around each task."""
     hooks = [Hook(spec) for spec in specs]
-    return [h for h in hooks if h.kind == "app"], [h for h in hooks if h.kind == "task"]
+    app, task = [h for h in hooks if h.kind == "app"], [h for h in hooks if h.kind == "task"]
+    _loaded[:] = [*app, *task]
+    return app, task
 
 
 _MODULES: dict[tuple[str, str], ModuleType] = {}
 
 
 def _module(source: str, filename: str) -> ModuleType:
-    """The module of a hook's source; hooks with equal source share it, and so its state."""
+    """Return the module of a hook's source; hooks with the same source share it."""
     module = _MODULES.get((filename, source))
     if module is None:
         name = filename.removesuffix(".py").replace("/", ".")

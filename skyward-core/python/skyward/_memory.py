@@ -1,7 +1,7 @@
 """Memory for large messages.
 
-Fresh memory costs more than copying into it does: 64 MiB in 4 KiB pages take about 20 ms to come into being, in huge
-pages 3 ms. So large blocks are taken from the system directly, and huge pages are asked for.
+Allocating memory takes longer than copying into it: 64 MiB take about 20 ms in pages of 4 KiB, and
+3 ms in huge pages. Large blocks are therefore mapped directly, with advice to use huge pages.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _libc: Any = None
 
 
 def allocate(size: int) -> memoryview:
-    """Writable memory of this size, which lives as long as something refers to it."""
+    """Return writable memory of this size in bytes, which lives as long as it is referenced."""
     if size < _LARGE:
         return memoryview(bytearray(size))
     block = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
@@ -24,12 +24,12 @@ def allocate(size: int) -> memoryview:
         try:
             block.madvise(mmap.MADV_HUGEPAGE)
         except OSError:
-            pass  # a kernel without huge pages
+            pass  # the kernel has no huge pages
     return memoryview(block)
 
 
 def to_bytes(data: memoryview) -> bytes:
-    """A copy as `bytes`."""
+    """Return a copy as `bytes`."""
     size = len(data)
     if size < _LARGE or not sys.platform.startswith("linux"):
         return bytes(data)
@@ -41,7 +41,7 @@ def to_bytes(data: memoryview) -> bytes:
         _libc.madvise.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
         ctypes.pythonapi.PyBytes_FromStringAndSize.restype = ctypes.py_object
         ctypes.pythonapi.PyBytes_FromStringAndSize.argtypes = (ctypes.c_void_p, ctypes.c_ssize_t)
-    # Documented for this use: bytes without content, to be filled before anyone else sees them.
+    # The C API documents this use: bytes without content, to be filled before other code sees them.
     made: bytes = ctypes.pythonapi.PyBytes_FromStringAndSize(None, size)
     start = id(made) + bytes.__basicsize__ - 1
     first = -(-start // _HUGE_PAGE) * _HUGE_PAGE

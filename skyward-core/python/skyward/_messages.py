@@ -1,6 +1,10 @@
-"""What clients may say, in the form in which it is accepted; anything else is refused before it reaches the code."""
+"""The messages of clients, as types against which they are decoded.
 
-# No postponed annotations here: the decoders are made from them when a worker starts, and resolving text takes longer.
+A message that does not fit its type is refused before other code sees it.
+"""
+
+# This file does not use `from __future__ import annotations`: decoders are made from the
+# annotations at each start, and resolving them from text takes longer.
 
 from typing import Annotated, Final
 
@@ -9,17 +13,17 @@ import msgspec
 from . import _wire
 
 Count = Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)]
-"""A number of something, an index or an offset."""
+"""A count, an index or an offset."""
 Slot = Annotated[int, msgspec.Meta(ge=0, lt=_wire.SLOTS)]
-"""The place of a payload among those that a worker keeps."""
+"""The index of a payload slot of a worker."""
 MOST_SECONDS: Final = 1e9
 Seconds = Annotated[float, msgspec.Meta(ge=0, le=MOST_SECONDS)]
-"""A deadline or a lease; the client sends 30 years where there is no limit."""
+"""A deadline or a lease; without a limit, the client sends 30 years."""
 _LINES: Final = 10_000_000
 
 
 class Hello(msgspec.Struct, tag=_wire.HELLO, array_like=True):
-    """Client to agent: the first message."""
+    """The first message of a client to the agent."""
 
     version: int
     pool: str
@@ -41,7 +45,7 @@ class ReservePort(msgspec.Struct, tag=_wire.RESERVE_PORT, array_like=True):
 
 
 class Signal(msgspec.Struct, tag=_wire.SIGNAL, array_like=True):
-    """Signal one worker."""
+    """Send a signal to one worker."""
 
     generation: Count
     worker: Count
@@ -58,14 +62,14 @@ class Stop(msgspec.Struct, tag=_wire.STOP, array_like=True):
 
 
 class Ping(msgspec.Struct, tag=_wire.PING, array_like=True):
-    """Renew the lease, for this long."""
+    """Renew the lease; it expires after this many seconds."""
 
     sequence: Count
     lease: Seconds
 
 
 class Logs(msgspec.Struct, tag=_wire.LOGS, array_like=True):
-    """Follow a worker's output."""
+    """Follow a worker's output from these offsets in its two files."""
 
     generation: Count
     worker: Count
@@ -74,14 +78,14 @@ class Logs(msgspec.Struct, tag=_wire.LOGS, array_like=True):
 
 
 class Shutdown(msgspec.Struct, tag=_wire.SHUTDOWN, array_like=True):
-    """End everything."""
+    """End the agent and everything below it."""
 
     request: Count
     grace: Seconds
 
 
 class Recall(msgspec.Struct, tag=_wire.RECALL, array_like=True):
-    """Keep a worker from beginning runs."""
+    """Stop a worker from beginning runs."""
 
     generation: Count
     worker: Count
@@ -91,10 +95,10 @@ class Recall(msgspec.Struct, tag=_wire.RECALL, array_like=True):
 
 
 class Watch(msgspec.Struct, tag=_wire.WATCH, array_like=True):
-    """Run a command that says when the machine will end."""
+    """Run a watch command, which reports when the machine will end."""
 
     command: Annotated[list[str], msgspec.Meta(min_length=1)]
-    """The program and its arguments; no shell reads them."""
+    """The program and its arguments, run without a shell."""
 
 
 class Cluster(msgspec.Struct):
@@ -105,19 +109,19 @@ class Cluster(msgspec.Struct):
 
 
 class StartSpec(msgspec.Struct):
-    """The part of a start spec that the agent uses; workers get it whole."""
+    """The part of a start spec that the agent uses; workers receive all of it."""
 
     python: str
     cluster: Cluster
     launcher: list[str] = []
     env: dict[str, str] = {}
     secrets: dict[str, str] = {}
-    """More of the workers' environment, kept nowhere else."""
+    """More variables for the workers' environment, stored nowhere else."""
     cwd: str | None = None
 
 
 class Awaited(msgspec.Struct, array_like=True):
-    """A run whose items the client still awaits."""
+    """A run whose stream items the client still expects."""
 
     run: Count
     arrived: Count
@@ -127,7 +131,7 @@ class Awaited(msgspec.Struct, array_like=True):
 
 
 class Attach(msgspec.Struct, tag=_wire.ATTACH, array_like=True):
-    """Client to worker: the first message."""
+    """The first message of a client to a worker."""
 
     version: int
     generation: Count
@@ -136,11 +140,11 @@ class Attach(msgspec.Struct, tag=_wire.ATTACH, array_like=True):
 
 
 class Adopt(msgspec.Struct, tag=_wire.ADOPT, array_like=True):
-    """The connection goes on over the two descriptors that come with the message."""
+    """Continue the connection over the two descriptors that arrive with this message."""
 
 
 class Load(msgspec.Struct, tag=_wire.LOAD, array_like=True):
-    """A payload takes a slot, in the place of the one that is there; its body is a `Source`."""
+    """Put a payload into a slot, replacing its content; the body is a `Source`."""
 
     slot: Slot
     digest: str
@@ -159,27 +163,27 @@ class Run(msgspec.Struct, tag=_wire.RUN, array_like=True):
     """Run a task."""
 
     run: Count
-    """The runs that a worker gets in its life are numbered from 1."""
+    """The number of the run; a worker's runs are numbered from 1."""
     payload: Count
     acknowledged: Count
     granted: Count
-    """How many items of a stream may be sent; 0: it is none."""
+    """How many stream items may be sent; 0 for a task without a stream."""
     trace: tuple[str, str] | None = None
-    """`traceparent` and `tracestate`, which may be empty."""
+    """`traceparent` and `tracestate`, of which the second may be empty."""
     gang: tuple[Count, Count] | None = None
-    """The try at a gang, whose tasks run on all ranks at the same time: the number of its first task, and the try."""
+    """Only for a gang: the number of its first task, and the number of the attempt."""
     depth: Annotated[int, msgspec.Meta(ge=1, le=_wire.DEEPEST)] | None = None
-    """Of a call, which a payload has submitted: the number of callers above it."""
+    """Only for a call of a payload: the number of callers above it."""
 
 
 class Ack(msgspec.Struct, tag=_wire.ACK, array_like=True):
-    """All results up to this have arrived."""
+    """All results up to this number have arrived."""
 
     sequence: Count
 
 
 class Credit(msgspec.Struct, tag=_wire.CREDIT, array_like=True):
-    """How far the client has come with the items of a run."""
+    """How many items of a run the client has received, and how many may be sent."""
 
     run: Count
     granted: Count
@@ -197,7 +201,7 @@ class Bye(msgspec.Struct, tag=_wire.BYE, array_like=True):
 
 
 class Notice(msgspec.Struct, tag=_wire.NOTICE, array_like=True):
-    """The worker's machine will end."""
+    """The machine of the worker will end."""
 
     kind: str
     seconds: Seconds

@@ -1,4 +1,7 @@
-"""Models of pydantic as plain values, with the names that its own dump takes from tuples."""
+"""Convert pydantic models to plain values.
+
+Unlike `model_dump`, the result keeps the item names of named tuples.
+"""
 
 from __future__ import annotations
 
@@ -12,14 +15,15 @@ _NOTHING: Final = object()
 
 
 def dumped(model: Any) -> Any:
-    """What `model_dump` gives, in which a tuple with names is one again."""
+    """Return the model's `model_dump`, with named tuples restored."""
     return _renamed(model, model.model_dump(mode="python"))[0]
 
 
 def _renamed(value: Any, dump: Any) -> tuple[Any, bool]:
-    """The dump of the value, and whether all in it is what the value has in the same place.
+    """Restore named tuples in a dump; return it, and whether it equals the value.
 
-    Only then does a tuple get its names back: a serialiser of the model's own may have put its items in another order.
+    A tuple gets its names only if its items are equal: a serialiser of the model may have reordered
+    them.
     """
     if dump is value:
         return dump, True
@@ -30,7 +34,7 @@ def _renamed(value: Any, dump: Any) -> tuple[Any, bool]:
         return _entries(value, dump)
     value = getattr(value, "root", value) if _is_root(value) else value
     if kind is set or kind is frozenset:
-        # A tuple with names is equal to one without.
+        # A named tuple is equal to a plain one, so this finds the original of each item.
         given = {item: item for item in value} if isinstance(value, set | frozenset) else {}
         pairs = [_renamed(given.get(item, _NOTHING), item) for item in dump]
     elif kind in (list, tuple, deque) and isinstance(value, list | tuple | deque) and len(value) == len(dump):
@@ -56,7 +60,7 @@ def _entries(value: Any, dump: dict[Any, Any]) -> tuple[dict[Any, Any], bool]:
 
 
 def _members(value: Any) -> dict[Any, Any]:
-    """What the value has under the keys of its dump."""
+    """Return the value's members under the keys of its dump."""
     kind = type(value)
     if isinstance(value, dict):
         return value

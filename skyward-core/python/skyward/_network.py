@@ -1,4 +1,4 @@
-"""Which network interface carries an address of this node."""
+"""Find the network interface that has a given address."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ _INET6 = "/proc/net/if_inet6"
 
 
 def interface_of(address: str) -> str | None:
-    """The name of the interface that has this address; None where no interface of this host has it.
+    """Return the name of the interface that has this address, or None if this host has none.
 
-    Left alone, gloo and NCCL guess by the host's name, and often find an address that no peer reaches.
+    Without this name, gloo and NCCL choose an interface by the host name, and its address often
+    cannot be reached by the peers.
     """
     if ":" in address:
         return _of_inet6(address)
@@ -39,5 +40,5 @@ def _of_inet6(address: str) -> str | None:
                 if fields and fields[0] == packed:
                     return fields[-1]
     except OSError:
-        pass  # no address, or a system without this file
+        pass  # not an address, or the system does not have this file
     return None

@@ -1,4 +1,4 @@
-"""Notices of the end of a worker's machine, and the functions that a payload wants to be called then."""
+"""Notices that a worker's machine will end, and the functions that a payload registers for them."""
 
 from __future__ import annotations
 
@@ -13,11 +13,13 @@ from ._complaint import complain
 Function = Callable[[float], object]
 
 _SAME: Final = 2.0
-"""Seconds by which the deadlines of two messages about the same end may differ: they take different times to arrive."""
+"""Seconds. Two messages with the same kind are one notice if their deadlines differ by less,
+because messages take different times to arrive.
+"""
 
 
 class _Registered:
-    """A function, and the notice with which it was called last."""
+    """A registered function, and the number of the last notice with which it was called."""
 
     __slots__ = ("function", "told")
 
@@ -27,29 +29,29 @@ class _Registered:
 
 
 class Notices:
-    """The latest notice, and the functions that are to know of it."""
+    """The latest notice, and the functions that are called at a notice."""
 
     def __init__(self) -> None:
         self.main: int | None = None
-        """The thread on which functions are called; None outside of a worker, and in what it has forked."""
+        """The thread on which functions are called; None outside workers and in forked processes."""
         self.look: Callable[[], None] = lambda: None
-        """Looks at the worker's connection, if the thread and the moment allow that."""
+        """Reads the worker's connection, if the thread and the moment allow that."""
         self.pending = False
-        """Whether there may be a function that does not know of the latest notice."""
+        """Whether there may be a function that was not called with the latest notice."""
         self.loading: list[Function] | None = None
-        """Where a payload that is being imported keeps its functions."""
+        """The list that collects functions while a payload is imported; None otherwise."""
         self.in_task = False
-        """Whether a task runs, to which the functions belong that are registered."""
+        """Whether a task is running. Functions registered then belong to the task."""
         self._kind = ""
         self._deadline: float | None = None
         self._number = 0
-        """The notices that were given so far."""
+        """The number of notices so far."""
         self._telling = False
         self._staying: list[_Registered] = []
         self._of_task: list[_Registered] = []
 
     def give(self, kind: str, seconds: float) -> None:
-        """Take note of a notice. One that is repeated changes nothing, another one replaces it."""
+        """Record a notice. A repeated notice changes nothing; a different one replaces the last."""
         deadline = monotonic() + seconds
         known = self._deadline
         if known is not None and kind == self._kind and abs(deadline - known) < _SAME:
@@ -59,15 +61,19 @@ class Notices:
         self.pending = True
 
     def left(self) -> float | None:
-        """Seconds until the machine ends; None without a notice."""
+        """Return the seconds until the machine ends; None without a notice."""
         return None if self._deadline is None else max(0.0, self._deadline - monotonic())
 
     def forget(self) -> None:
-        """Forget the functions of the task: its payload has returned or raised."""
+        """Forget the functions of a task whose payload has returned or raised."""
         self._of_task.clear()
 
     def register(self, function: Function) -> None:
-        """Have a function called once with each notice, and at once if there is one and this is the main thread."""
+        """Register a function that is called once with each notice.
+
+        If there is a notice already, the function is called at once on the main thread, and soon
+        from other threads.
+        """
         if self.loading is not None:
             self.loading.append(function)
             return
@@ -84,18 +90,18 @@ class Notices:
             self._call(registered)
         elif registered.told < self._number:
             self.pending = True
-            # As if a signal had come: no system call of the main thread ends early for this.
+            # Simulates a signal, but no system call of the main thread ends early.
             interrupt_main(SIGURG)
 
     def tell(self) -> None:
-        """Call the functions that do not know of the latest notice, on the main thread.
+        """Call the functions that were not called with the latest notice, on the main thread.
 
         Raises:
-            Exception: the first that one of them raised; the others were called too.
-            BaseException: one of them was interrupted, or ends the task; the others were not called.
+            Exception: the first exception that a function raised; the others were called too.
+            BaseException: a function was interrupted or ends the task; the others were not called.
         """
         if self._telling:
-            return  # a function looks at the connection; whoever called it goes on with the others
+            return  # called by a function that reads the connection; the outer call continues with the others
         self._telling = True
         failed: Exception | None = None
         try:
@@ -106,7 +112,7 @@ class Notices:
                         self._call(registered)
                     except Exception as error:
                         if failed is not None:
-                            complain(f"another function failed at a notice: {error!r}")
+                            complain(f"another function registered with sky.on_notice failed: {error!r}")
                         failed = failed or error
         except BaseException:
             self.pending = True
@@ -124,14 +130,15 @@ class Notices:
 
 
 notices: Final = Notices()
-"""Those of this process."""
+"""The notices of this process."""
 
 
 def notice() -> float | None:
-    """Seconds until the machine of this worker ends, at least 0.0; None while nobody has given notice.
+    """Return the seconds until this worker's machine ends; None while no end is announced.
 
-    A provider takes a machine back (preemption), its time or the pool's budget runs out. A training asks between two
-    steps, and saves its state when there is an answer::
+    The answer is at least 0.0. A machine ends when the provider takes it back (preemption), when
+    its time has expired, or when the pool's budget is spent. A training loop asks between two
+    steps, and saves its state when the answer is not None::
 
         for step, batch in enumerate(batches):
             train(batch)
@@ -139,40 +146,48 @@ def notice() -> float | None:
                 save(step)
                 break
 
-    On the main thread of a task it looks at the worker's connection, which takes a few microseconds, so the answer is
-    never older than what has arrived; there it may raise what functions of `on_notice` raise. On other threads and in
-    processes that the task has forked it answers what this process knows. Outside of a worker it is None.
+    On the main thread of a task, the function reads the worker's connection first, which takes a
+    few microseconds. It may then raise what functions registered with `on_notice` raise. On other
+    threads and in processes that the task has forked, it returns what this process knows already.
+    Outside a worker it returns None.
     """
     notices.look()
     return notices.left()
 
 
 def on_notice(function: Function) -> Function:
-    """Have a function called with the seconds that are left when notice of the machine's end is given.
+    """Register a function that is called when the end of this worker's machine is announced.
 
-    It is called once for each notice; when one was given before, at once. May be used as a decorator::
+    The function is called once for each notice, and at once if there is a notice already.
+    `on_notice` can be used as a decorator::
 
         def train(steps: int) -> int:
             @sky.on_notice
             def save(left: float) -> None:
                 checkpoint(state)
 
-    The function runs on the main thread, between two bytecodes of the payload, as the handler of a signal does: while
-    Python computes, when a call of native code returns, and while a generator waits at a `yield`. It does not run while
-    the main thread sleeps or is in native code; a loop with long calls asks `sky.notice()` between them. What the
-    function raises is raised in the payload, where it stands at that moment; when several are registered, all are
-    called first.
+    The function runs on the main thread between two bytecodes of the payload, like a signal
+    handler: while Python code computes, when a call of native code returns, and while a generator
+    waits at a `yield`. It does not run while the main thread sleeps or executes native code, so a
+    loop with long calls should call `sky.notice()` between them. An exception of the function is
+    raised in the payload, at the point where it was interrupted. If several functions are
+    registered, all of them are called first.
 
-    Functions that a task registers are forgotten when it ends. Those that are registered while the payload's module is
-    imported are registered anew when each task of that payload begins. Those that are registered outside of tasks, by
-    hooks around the app, stay; what they raise while no task runs is written to standard error. It may be called on any
-    thread. Outside of a worker, and in processes that the task has forked, the function is not called.
+    How long a function stays registered depends on where it was registered:
+
+    - in a task: until the task ends;
+    - while the payload's module is imported: it is registered again for each task of that payload;
+    - outside tasks, by a hook around the app: for the worker's life. An exception of such a
+      function between tasks is written to standard error.
+
+    `on_notice` may be called on any thread. Outside a worker, and in processes that the task has
+    forked, the function is never called.
 
     Args:
-        function: is called with the seconds that are left, at least 0.0; what it returns is ignored.
+        function: called with the seconds that are left, at least 0.0; its return value is ignored.
 
     Returns:
-        The function.
+        The function itself.
     """
     notices.register(function)
     return function

@@ -1,12 +1,13 @@
-"""A random order on which all workers agree, whatever Python they run, and whether they have NumPy.
+"""A random order that is the same on all workers, with any Python version and without NumPy.
 
-Each position has a key: SplitMix64 at the position, from a start that the seed gives. The lowest bits of the key, as
-many as the largest position has, make room for the position itself. The order is that of these numbers. No two of them
-are equal, so every way to sort gives one order; and what was sorted are the positions already. Sums and products are
-those of 64-bit integers, which Python and NumPy compute alike.
+Each position has a key: the output of SplitMix64 at that position, from a start value that the seed
+gives. The lowest bits of the key, as many as the largest position has, are replaced by the
+position. The order is that of the resulting numbers. No two of them are equal, so every sorting
+algorithm gives the same order, and the sorted numbers contain the positions. All arithmetic is
+modulo 2**64, which Python and NumPy compute alike.
 
-Drawing one position after the other, as `random.shuffle` does, has no vectorised form with the same order, and NumPy's
-own generators are missing where NumPy is.
+Drawing one position after another, as `random.shuffle` does, cannot be vectorised with the same
+result, and NumPy's own generators are not available without NumPy.
 """
 
 from __future__ import annotations
@@ -19,14 +20,15 @@ _FIRST: Final = 0xBF58_476D_1CE4_E5B9
 _SECOND: Final = 0x94D0_49BB_1331_11EB
 _MASK: Final = (1 << 64) - 1
 _MANY: Final = 50_000
-"""Positions from which on NumPy is worth its import."""
+"""The number of positions from which importing NumPy saves time."""
 
 
 def shuffled(total: int, seed: int, start: int, stop: int) -> Any:
-    """The positions `start` to `stop` of the random order of `total` things.
+    """Return the positions `start` to `stop` of the random order of `total` items.
 
     Returns:
-        Positions as a list of int, or as a NumPy array of shape `(stop - start,)` and int64; the same numbers.
+        The positions as a list of int, or as an int64 NumPy array of shape `(stop - start,)`. Both
+        hold the same numbers.
     """
     first = _first(seed)
     numpy = sys.modules.get("numpy") if total < _MANY else _numpy()
@@ -43,7 +45,7 @@ def _plain(total: int, first: int) -> list[int]:
 
 
 def _vectorised(numpy: Any, total: int, first: int, start: int, stop: int) -> Any:
-    """The same with NumPy: only the part that is asked for is sorted."""
+    """Do the same with NumPy; only the requested part is sorted."""
     low = (1 << max(total - 1, 0).bit_length()) - 1
     positions = numpy.arange(total, dtype=numpy.uint64)
     numbers = positions * numpy.uint64(_STEP)
@@ -62,7 +64,7 @@ def _vectorised(numpy: Any, total: int, first: int, start: int, stop: int) -> An
 
 
 def _first(seed: int) -> int:
-    """64 bits from an int of any size and sign."""
+    """Derive 64 bits from an int of any size and sign."""
     left = 2 * abs(seed) + (seed < 0)
     state = 0
     while True:
@@ -73,7 +75,7 @@ def _first(seed: int) -> int:
 
 
 def _mix(number: int) -> int:
-    """SplitMix64's output for this state; sums may be larger than 64 bits, of which the lowest count."""
+    """Return SplitMix64's output for a state, of which the lowest 64 bits count."""
     number &= _MASK
     number = (number ^ number >> 30) * _FIRST & _MASK
     number = (number ^ number >> 27) * _SECOND & _MASK

@@ -1,4 +1,4 @@
-"""Decorators that choose which workers print, and `compute`, which does nothing here."""
+"""Decorators that choose which workers print, and `compute`, which does nothing on a worker."""
 
 from __future__ import annotations
 
@@ -14,16 +14,33 @@ from ._cluster import InstanceInfo, instance_info
 P = ParamSpec("P")
 R = TypeVar("R")
 Only = str | int | Collection[int] | Callable[[InstanceInfo], bool]
-"""Which workers: `"head"`, a rank, several ranks, or a function of `InstanceInfo`."""
+"""Which workers: `"head"` (rank 0), a rank, several ranks, or a function of `InstanceInfo`."""
 
 
 def stdout(only: Only = "head") -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Let only some workers print to standard output while the function runs."""
+    """Decorator: only some workers print to standard output while the function runs.
+
+    Only what Python prints is affected, not output of native libraries or child processes.
+
+    Args:
+        only: `"head"` for rank 0, a rank, several ranks, or a function that gets
+            `sky.instance_info()` and returns whether this worker prints.
+
+    Raises:
+        ValueError: `only` is another string than `"head"`.
+
+    Example:
+        @sky.stdout(only="head")
+        def train(): ...
+    """
     return _limited(only, out=True, err=False)
 
 
 def stderr(only: Only = "head") -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Let only some workers print to standard error while the function runs."""
+    """Decorator: only some workers print to standard error while the function runs.
+
+    Takes the same argument as `stdout`.
+    """
     return _limited(only, out=False, err=True)
 
 
@@ -34,7 +51,7 @@ def silent() -> Callable[[Callable[P, R]], Callable[P, R]]: ...
 
 
 def silent(function: Callable[..., Any] | None = None, /) -> Any:
-    """Let no worker print while the function runs."""
+    """Decorator: no worker prints to standard output or standard error while the function runs."""
 
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
         return _wrap(function, redirect_output)
@@ -44,9 +61,14 @@ def silent(function: Callable[..., Any] | None = None, /) -> Any:
 
 @contextmanager
 def redirect_output(stdout: IO[str] | None = None, stderr: IO[str] | None = None) -> Iterator[None]:
-    """Send what Python prints elsewhere for a while; nowhere, for a stream that is not given.
+    """Context manager: redirect Python's standard output and standard error.
 
-    What is written below Python (by a native library, or a child process) is not touched.
+    A stream that is not given is discarded. Output of native libraries and child processes is not
+    affected.
+
+    Args:
+        stdout: text file that receives standard output; None to discard it.
+        stderr: text file that receives standard error; None to discard it.
     """
     with open(os.devnull, "w", encoding="utf-8") as null, _replaced(stdout or null, stderr or null):
         yield
@@ -59,7 +81,10 @@ def compute(**options: Any) -> Callable[[Callable[P, R]], Callable[P, R]]: ...
 
 
 def compute(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
-    """The function itself: on a worker it is already where it is to run."""
+    """Return the function unchanged: on a worker, it already runs where it should.
+
+    This lets a module with Skyward's decorators be imported by a payload. All options are ignored.
+    """
     if function is None:
         return lambda function: function
     return function
@@ -106,7 +131,7 @@ def _replaced(out: IO[str] | None, err: IO[str] | None) -> Iterator[None]:
 
 
 def _wrap(function: Callable[..., Any], around: Callable[[], Any]) -> Callable[..., Any]:
-    """The function inside a context manager; a generator is inside of it for as long as it runs."""
+    """Wrap a function in a context manager; a generator stays inside it until it ends."""
     from inspect import isgeneratorfunction
 
     @wraps(function)

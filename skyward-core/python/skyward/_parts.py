@@ -1,7 +1,8 @@
-"""Into how many parts the data of a world is divided, and which of them is this worker's.
+"""How the data of a world is divided into parts, and which part is this worker's.
 
-There is a part for each worker, unless a model is divided over the devices of several workers: the workers that hold
-the same row of a mesh compute on the same samples, and each of them must feed all of these.
+By default each worker has a part of its own. If a model is divided over the devices of several
+workers, the workers with the same row of the mesh compute on the same samples, so they share a
+part.
 """
 
 from __future__ import annotations
@@ -15,11 +16,11 @@ from ._cluster import instance_info
 
 
 def data_parts() -> tuple[int, int]:
-    """The number of parts, and the index of this worker's.
+    """Return the number of parts, and the index of this worker's part.
 
     Raises:
-        ValueError: the mesh of Keras's distribution leaves this worker out, or gives workers data that overlap without
-            being the same.
+        ValueError: the mesh of Keras's distribution has no device of this worker, or gives workers
+            data that overlap without being the same.
     """
     info = instance_info()
     own = info.total_workers, info.global_worker_index
@@ -32,25 +33,30 @@ def data_parts() -> tuple[int, int]:
     if not rows[info.global_worker_index]:
         raise ValueError(
             f"no device of worker {info.global_worker_index} is in the mesh of Keras's distribution, so it computes on "
-            "no data: let the mesh have the devices of all workers, `keras.distribution.list_devices()`"
+            "no data: build the mesh from the devices of all workers, `keras.distribution.list_devices()`"
         )
     return parts_of(rows, info.global_worker_index)
 
 
 def spans_workers(processes: Any) -> bool:
-    """Whether a mesh, as the process of each of its devices, has devices of several workers."""
+    """Return whether a mesh has devices of several workers.
+
+    Args:
+        processes: the process of each device, an array of the mesh's shape.
+    """
     return len(set(processes.flat)) > 1
 
 
 def parts_of(rows: list[frozenset[int]], worker: int) -> tuple[int, int]:
-    """Parts and part of a worker.
+    """Return the number of parts, and the index of a worker's part.
 
     Args:
-        rows: for each worker the indices along the axis of the batch that its devices have.
+        rows: for each worker, the indices along the batch axis that its devices have.
         worker: the worker's index.
 
     Raises:
-        ValueError: two workers share some of their rows and not all.
+        ValueError: two workers share some of their rows but not all, or have unequal numbers of
+            rows.
     """
     groups = sorted({group for group in rows if group}, key=sorted)
     for index, group in enumerate(groups):
@@ -60,25 +66,25 @@ def parts_of(rows: list[frozenset[int]], worker: int) -> tuple[int, int]:
                 raise ValueError(
                     f"the mesh gives worker {one} the rows {sorted(group)} of each batch and worker {two} the rows "
                     f"{sorted(other)}: they overlap without being the same, so the data cannot be divided among the "
-                    "workers; choose a mesh in which the axes behind the batch's divide the devices of a worker, or "
-                    "are a multiple of them"
+                    "workers; choose a mesh in which the product of the axes after the batch axis divides the devices "
+                    "of a worker, or is a multiple of them"
                 )
     if len({len(group) for group in groups}) > 1:
         sizes = ", ".join(f"worker {index}: {len(group)}" for index, group in enumerate(rows))
         raise ValueError(
-            f"the mesh gives the workers different numbers of rows of each batch ({sizes}), so that no equal parts of "
-            "the data exist; choose a mesh whose rows divide evenly among the workers"
+            f"the mesh gives the workers different numbers of rows of each batch ({sizes}), so the data cannot be "
+            "divided into equal parts; choose a mesh whose rows divide evenly among the workers"
         )
     return len(groups), groups.index(rows[worker])
 
 
 def rows_of(processes: Any, axis: int, workers: int) -> list[frozenset[int]]:
-    """For each process the indices along one axis that its devices have.
+    """Return, for each process, the indices along one axis that its devices have.
 
     Args:
-        processes: the process of each device of the mesh, an array of the mesh's shape.
+        processes: the process of each device, an array of the mesh's shape.
         axis: the axis that divides the batch.
-        workers: how many processes there are.
+        workers: the number of processes.
     """
     rows: dict[int, set[int]] = {}
     for index, process in _places(processes):
@@ -96,10 +102,10 @@ _remembered: tuple[Any, int] | None = None
 
 
 def _mesh_of_task() -> tuple[Any, int] | None:
-    """The mesh of Keras's distribution.
+    """Return the mesh of Keras's distribution, also on threads other than the main thread.
 
-    Keras keeps its distribution by thread. A thread that loads data has none, and must get the part that the main
-    thread gets: it sees what the main thread had when it was looked at there last.
+    Keras keeps its distribution per thread. A thread that loads data has none, but must get the
+    same part as the main thread, so it uses the mesh that the main thread had at its last look.
     """
     global _remembered
     found = keras_mesh()
@@ -109,9 +115,9 @@ def _mesh_of_task() -> tuple[Any, int] | None:
 
 
 def keras_mesh() -> tuple[Any, int] | None:
-    """The process of each device in the mesh of this thread's Keras distribution, and the axis of the batch.
+    """Return the process of each device in this thread's Keras mesh, and the batch axis.
 
-    None where there is none, or it has devices that JAX does not have.
+    None if there is no distribution, or its mesh has devices that JAX does not have.
     """
     keras = sys.modules.get("keras")
     jax = sys.modules.get("jax")

@@ -1,9 +1,14 @@
-"""Payloads: source text from the client becomes modules, with its own file names and line numbers.
+"""Payloads: make modules from the client's source text, with its file names and line numbers.
 
-A payload of one file is one module. Several files form a package, rooted at the folder that they share; its modules may
-import each other relatively (`from .model import Net`), by the package's name (`from trainer.model import Net`) and as
-scripts do (`from model import Net`). The last two hold inside this payload only, so that two payloads with equal names
-never meet, and a payload's file never hides a library's module from that library.
+A payload of one file is one module. Several files form a package, rooted at the folder that they
+share. Its modules may import each other
+
+- relatively: `from .model import Net`,
+- by the package's name: `from trainer.model import Net`,
+- as scripts do: `from model import Net`.
+
+The last two work inside this payload only. So two payloads with equal names never conflict, and a
+payload's file never hides a library's module from that library.
 """
 
 from __future__ import annotations
@@ -24,11 +29,11 @@ from ._notices import Function, notices
 
 
 class PayloadError(ImportError):
-    """The payload itself is not usable: a file or the entry is missing, or the entry is no function."""
+    """The payload cannot be used: a file or the entry is missing, or the entry is no function."""
 
 
 class Payload:
-    """One version of a payload's source; loads itself at its first call."""
+    """One version of a payload's source. It is loaded at its first call."""
 
     def __init__(self, digest: str, source: Source) -> None:
         self.digest = digest
@@ -38,20 +43,22 @@ class Payload:
         self.first_line = source.first_line
         self.files = dict(source.files)
         self.on_notice: list[Function] = []
-        """What its modules have registered while they were imported."""
+        """The functions that its modules registered with `sky.on_notice` during import."""
         self._function: Callable[..., Any] | None = None
         self._root = ""
         self._own_name = ""
-        """What the payload's modules may call the root in an absolute import; empty when that means a library."""
+        """The name of the root in absolute imports of the payload's modules; empty if a library has
+        that name.
+        """
         self._modules: dict[str, str] = {}
-        """Module name → path of its file; a folder without `__init__.py` has an empty path."""
+        """Paths of files by module name; empty for a folder without `__init__.py`."""
 
     def function(self) -> Callable[..., Any]:
-        """The entry function; loads the payload when it is not loaded yet.
+        """Return the entry function; load the payload if it is not loaded yet.
 
         Raises:
-            PayloadError: the entry is not there.
-            BaseException: whatever the payload's own top level raises.
+            PayloadError: the entry does not exist.
+            BaseException: whatever the top level of the payload raises.
         """
         if self._function is None:
             notices.loading = self.on_notice = []
@@ -62,7 +69,7 @@ class Payload:
         return self._function
 
     def owns(self, filename: str) -> bool:
-        """Whether a code object's file name is one of this payload's files."""
+        """Return whether a code object's file name is one of this payload's files."""
         return filename in self.files
 
     def _load(self) -> Callable[..., Any]:
@@ -71,7 +78,7 @@ class Payload:
         if self not in _FINDER.payloads:
             self._name_modules()
             self._keep()
-            # From here on the names are this payload's, also when it fails to load or is interrupted meanwhile.
+            # The payload owns its names from here on, also if loading fails or is interrupted.
             _FINDER.payloads.append(self)
         main = next(name for name, path in self._modules.items() if path == self.main)
         try:
@@ -92,7 +99,7 @@ class Payload:
         return cast("Callable[..., Any]", target)
 
     def _keep(self) -> None:
-        """Leave a copy for `adopt`, if the worker has a folder for them."""
+        """Write a copy for `adopt`, if the worker has a folder for copies."""
         folder = os.environ.get("SKYWARD_PAYLOADS")
         if folder is None:
             return
@@ -103,10 +110,10 @@ class Payload:
                 file.write(msgspec.msgpack.encode(kept))
             os.rename(f"{folder}/{self._root}.new", f"{folder}/{self._root}.payload")
         except OSError as error:
-            complain(f"processes started by {self.main} will not find its modules: {error}")
+            complain(f"processes started by {self.main} cannot import its modules: {error}")
 
     def _name_modules(self) -> None:
-        """Give each file its module name, under a root that nothing else is called."""
+        """Give each file its module name, under a root name that is not in use."""
         if len(self.files) == 1:
             self._root = self._free(_stem(self.main))
             self._modules = {self._root: self.main}
@@ -128,7 +135,7 @@ class Payload:
             self._modules[".".join(names)] = path
 
     def _free(self, name: str) -> str:
-        """A module name that neither a library nor another payload has: a payload may well be called `jax.py`."""
+        """Return an unused module name: a payload may have a library's name, such as `jax.py`."""
         library = name in sys.stdlib_module_names or PathFinder.find_spec(name) is not None
         self._own_name = "" if library else name
         if not library and not _is_taken(name):
@@ -137,7 +144,7 @@ class Payload:
         return short if not _is_taken(short) else f"{name}_{self.digest}"
 
     def release(self) -> None:
-        """Let go of the modules, for good unless the payload comes again: nothing finds them any more."""
+        """Remove the modules, so that nothing finds them until the payload is loaded again."""
         if self not in _FINDER.payloads:
             return
         _FINDER.payloads.remove(self)
@@ -152,10 +159,10 @@ class Payload:
             try:
                 os.unlink(f"{folder}/{self._root}.payload")
             except OSError:
-                pass  # it could not be kept either
+                pass  # there was no copy
 
     def _forget(self) -> None:
-        """Take the modules out again, so that the next call of a payload that failed to load starts afresh."""
+        """Remove the modules from `sys.modules`, so that the next call loads the payload anew."""
         for name in self._modules:
             sys.modules.pop(name, None)
 
@@ -176,7 +183,7 @@ class Payload:
         fromlist: Sequence[str] | None = (),
         level: int = 0,
     ) -> ModuleType:
-        """The `import` statement of this payload's modules: finds the payload's own files first."""
+        """Import a module for this payload's code; the payload's own files come first."""
         if level == 0:
             top = name.partition(".")[0]
             real = self._real_name(top, globals_)
@@ -187,7 +194,7 @@ class Payload:
         return builtins.__import__(name, globals_, locals_, fromlist or (), level)
 
     def _real_name(self, top: str, globals_: Mapping[str, object] | None) -> str:
-        """The module that an absolute import of `top` means inside this payload; empty when it means a library's."""
+        """Return the payload's module that an import of `top` means; empty for a library."""
         importer = globals_ or {}
         for folder in (importer.get("__package__") or self._root, self._root):
             name = f"{folder}.{top}"
@@ -197,17 +204,17 @@ class Payload:
 
 
 def _is_taken(name: str) -> bool:
-    """Whether a module has this name, or a payload that is not loaded at the moment."""
+    """Return whether a module has this name, or a payload that is not loaded now."""
     return name in sys.modules or any(name in payload._modules for payload in _FINDER.payloads)
 
 
 def files() -> set[str]:
-    """The file names of the code of all payloads that are loaded."""
+    """Return the file names of all payloads that are loaded."""
     return {path for payload in _FINDER.payloads for path in payload.files}
 
 
 def adopt() -> None:
-    """In a process that a payload started through `multiprocessing`: find the payloads' modules, as the worker does."""
+    """Make the payloads' modules importable in a process that `multiprocessing` started."""
     folder = os.environ.get("SKYWARD_PAYLOADS")
     for name in os.listdir(folder) if folder and os.path.isdir(folder) else ():
         if name.endswith(".payload"):
@@ -220,9 +227,10 @@ def adopt() -> None:
 
 
 def reference(thing: Any) -> tuple[Callable[..., Any], tuple[str, str, str]] | None:
-    """How another worker finds a payload's module, function or class, for pickling; None for anything else.
+    """Return how another worker finds a payload's module, function or class, for pickling.
 
-    The names of payloads' modules hold on one worker only: `_free` chooses them.
+    None for anything else. A module name itself is not enough: `_free` may choose another one on
+    another worker.
     """
     is_module = isinstance(thing, ModuleType)
     module = thing.__name__ if is_module else getattr(thing, "__module__", None)
@@ -239,20 +247,20 @@ def reference(thing: Any) -> tuple[Callable[..., Any], tuple[str, str, str]] | N
 
 
 def resolve(digest: str, module: str, name: str) -> Any:
-    """What `reference` has named on another worker.
+    """Return what `reference` named on another worker.
 
     Args:
-        digest: the payload's.
-        module: the module's name below the payload's root; empty for the root.
-        name: the function or class in it; empty for the module.
+        digest: the digest of the payload.
+        module: the module's name below the payload's root; empty for the root itself.
+        name: the function or class in the module; empty for the module itself.
 
     Raises:
-        PayloadError: this worker does not have the payload, or it has no such name.
-        BaseException: whatever the module raises that is loaded.
+        PayloadError: this worker does not have the payload, or the module has no such name.
+        BaseException: whatever the module raises when it is loaded.
     """
     payload = next((payload for payload in _FINDER.payloads if payload.digest == digest), None)
     if payload is None:
-        raise PayloadError(f"{name or module} belongs to a payload that this worker does not have")
+        raise PayloadError(f"{name or module} belongs to a payload that is not loaded on this worker")
     full = f"{payload._root}.{module}" if module else payload._root
     __import__(full)
     found: Any = sys.modules[full]
@@ -265,13 +273,13 @@ def resolve(digest: str, module: str, name: str) -> Any:
 
 
 class _Finder:
-    """Finds payloads' modules by their real names, for relative imports, pickling and `importlib`."""
+    """Finds payloads' modules by real names, for relative imports, pickling and `importlib`."""
 
     def __init__(self) -> None:
         self.payloads: list[Payload] = []
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
-        """The import system's question: where is this module?"""
+        """Return the spec of a payload's module; called by the import system."""
         for payload in self.payloads:
             file = payload._modules.get(name)
             if file is not None:
@@ -285,32 +293,32 @@ class _Finder:
 
 
 class _Loader:
-    """Runs one module of a payload."""
+    """Executes one module of a payload."""
 
     def __init__(self, payload: Payload) -> None:
         self.payload = payload
 
     def create_module(self, spec: ModuleSpec) -> None:
-        """Let the import system make the module."""
+        """Let the import system create the module."""
 
     def exec_module(self, module: ModuleType) -> None:
-        """Run the module's source."""
+        """Execute the module's source."""
         self.payload._exec(module)
 
     def get_source(self, name: str) -> str | None:
-        """The module's text, for `inspect` and tools like it."""
+        """Return the module's source, for `inspect` and similar tools."""
         path = self.payload._modules.get(name)
         return self.payload.files.get(path) if path else None
 
 
 def run_source(text: str, filename: str, namespace: dict[str, Any], first_line: int = 1) -> None:
-    """Compile and run source text that lies in no file here, so that tracebacks still show its lines.
+    """Compile and run source text that is in no file here; tracebacks still show its lines.
 
     Args:
         text: the source.
         filename: the name that tracebacks show.
-        namespace: the globals to run it in.
-        first_line: the line of the file in which the text begins, counted from 1.
+        namespace: the globals in which the source runs.
+        first_line: the line of the file at which the text begins, counted from 1.
     """
     text = "\n" * (first_line - 1) + text
     code = compile(text, filename, "exec", dont_inherit=True)
@@ -318,11 +326,11 @@ def run_source(text: str, filename: str, namespace: dict[str, Any], first_line: 
 
     lines = text.splitlines(keepends=True)
     if first_line > 1:
-        # Payloads that stand in other lines of the same Rust file keep theirs.
+        # Other payloads may be in other lines of the same Rust file; keep their lines.
         known = linecache.getlines(filename)
         above = known[: first_line - 1]
         lines = above + lines[len(above) :] + known[len(lines) :]
-    # Without a modification time the entry is kept though there is no such file.
+    # `linecache` keeps an entry without a modification time, although the file does not exist.
     linecache.cache[filename] = (len(text), None, lines, filename)
     exec(code, namespace)
 

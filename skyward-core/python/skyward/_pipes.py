@@ -1,4 +1,7 @@
-"""A connection over two descriptors that came through a socket, so that nothing stands between them and the worker."""
+"""A connection over two descriptors that arrived through a socket.
+
+This way no other process is between the client and the worker.
+"""
 
 from __future__ import annotations
 
@@ -13,19 +16,22 @@ from typing import Final
 from ._values import Buffer
 
 _ROOM: Final = 1 << 20
-"""What a pipe is to hold, so that large values cross in fewer turns of both sides; where less is allowed, it does."""
+"""The requested capacity of a pipe in bytes, so that large values need fewer reads and writes. A
+smaller limit of the system works too.
+"""
 
 
 class Pipes:
-    """Reads from one descriptor and writes to the other, with the names that a socket has for it."""
+    """Reads from one descriptor and writes to another, with the methods of a socket."""
 
     def __init__(self, incoming: int, outgoing: int, opened: socket.socket) -> None:
         """Take over two descriptors.
 
         Args:
-            incoming: what the client sends.
-            outgoing: what the client gets.
-            opened: the socket through which they came; whoever handed them over waits for its end.
+            incoming: the descriptor to read from.
+            outgoing: the descriptor to write to.
+            opened: the socket through which they arrived. Its end tells the sender when the
+                connection ends.
         """
         self.outgoing = outgoing
         self._incoming = incoming
@@ -36,14 +42,14 @@ class Pipes:
                 fcntl.fcntl(descriptor, fcntl.F_SETPIPE_SZ, _ROOM)
 
     def fileno(self) -> int:
-        """The descriptor that is read."""
+        """Return the descriptor that is read."""
         return self._incoming
 
     def recv_into(self, buffer: memoryview) -> int:
-        """Read what is there.
+        """Read what is available.
 
         Raises:
-            BlockingIOError: nothing is.
+            BlockingIOError: nothing is available.
         """
         return os.readv(self._incoming, [buffer])
 
@@ -51,12 +57,12 @@ class Pipes:
         """Write as much as fits.
 
         Raises:
-            BlockingIOError: nothing does.
+            BlockingIOError: nothing fits.
         """
         return os.write(self.outgoing, data)
 
     def sendmsg(self, parts: Sequence[Buffer]) -> int:
-        """The same for several pieces.
+        """Write as much of several buffers as fits.
 
         Raises:
             BlockingIOError: nothing fits.
@@ -64,27 +70,27 @@ class Pipes:
         return os.writev(self.outgoing, parts)
 
     def close(self) -> None:
-        """Close all three."""
+        """Close both descriptors and the socket."""
         os.close(self._incoming)
         os.close(self.outgoing)
         self._socket.close()
 
 
 class Opening:
-    """A new connection, whose first message may bring descriptors."""
+    """A new connection, whose first message may carry descriptors."""
 
     def __init__(self, opened: socket.socket) -> None:
         """Read from this socket."""
         self._socket = opened
         self._descriptors: list[int] = []
         self._more = False
-        """More came than were taken."""
+        """Whether more descriptors arrived than were received."""
 
     def recv_into(self, buffer: memoryview) -> int:
-        """Receive once, descriptors too.
+        """Receive data and descriptors once.
 
         Raises:
-            BlockingIOError: nothing is there.
+            BlockingIOError: nothing is available.
         """
         count, ancillary, flags, _ = self._socket.recvmsg_into(
             [buffer], socket.CMSG_SPACE(2 * array.array("i").itemsize)
@@ -98,10 +104,10 @@ class Opening:
         return count
 
     def pipes(self, move: Callable[[int], int]) -> Pipes | None:
-        """The connection over the descriptors that came, if there were two.
+        """Return a connection over the descriptors, if exactly two have arrived.
 
         Args:
-            move: gives a descriptor another number, and closes the first.
+            move: moves a descriptor to another number, and closes the original.
         """
         if len(self._descriptors) != 2 or self._more:
             self.close()
@@ -111,7 +117,7 @@ class Opening:
         return Pipes(incoming, outgoing, self._socket)
 
     def close(self) -> None:
-        """Close descriptors that nobody took."""
+        """Close the descriptors that were not used."""
         for descriptor in self._descriptors:
             os.close(descriptor)
         self._descriptors = []

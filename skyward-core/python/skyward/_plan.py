@@ -1,4 +1,4 @@
-"""The plan guard: whether all ranks are about to do the same steps, before the first of them waits for ever."""
+"""The plan guard: check that all ranks will do the same steps, before any of them waits forever."""
 
 from __future__ import annotations
 
@@ -11,30 +11,37 @@ from ._cluster import InstanceInfo, instance_info
 from ._gather import Store, agree, world_store
 
 TIMEOUT: Final = 600.0
-"""Seconds within which all ranks must come to the comparison."""
+"""Seconds within which all ranks must call the comparison."""
 
 
 class PlanError(RuntimeError):
-    """The ranks of a world would not do the same steps, and would wait for each other for ever."""
+    """The ranks of a world would do different steps, and then wait for each other forever."""
 
 
 def same_plan(*loops: Any, timeout: float = TIMEOUT, **facts: Any) -> None:
-    """Compare across the ranks what each is about to do, before a loop whose steps all ranks do together.
+    """Check, before a training loop, that all ranks are about to do the same steps.
 
-    Ranks with unequal numbers of batches, or batches of unequal shapes, wait for each other for ever in a collective
-    that only some of them begin. This finds it before the first step. Every rank of a broadcast must call it. Outside
-    of a pool, and in a task that one worker runs alone, it compares nothing. Call it on the main thread.
+    If ranks have different numbers of batches, or batches of different shapes, some of them begin a
+    collective that the others never join, and all wait forever. This function reports such a
+    difference before the first step. Every rank of a broadcast must call it, on the main thread.
+    Outside a pool, and in a task that runs on a single worker, it does nothing.
 
     Args:
-        *loops: what the loop goes over: a `DataLoader`, a list of batches, or arrays of shape `(n, …)`. Compared are
-            the number of steps, the size of the batches and of the last one, and the shape of a sample.
-        timeout: what the ranks together get to come here, in seconds.
-        **facts: whatever else must be the same on all ranks: `epochs=3, batch=(64, 32)`.
+        *loops: what the loop iterates over: a `DataLoader`, a list of batches, or arrays of shape
+            `(n, …)`. The ranks compare the number of steps, the sizes of the batches and of the
+            last batch, and the shape of a sample.
+        timeout: seconds within which all ranks must call the function.
+        **facts: other values that must be equal on all ranks: `epochs=3, batch=(64, 32)`.
 
     Raises:
-        PlanError: the ranks differ, or some do not come; names them with what each is about to do.
-        RuntimeError: the ranks are not joined, by a plugin or a decorator, so they have nothing to compare over.
-        TypeError: a loop has no length, or a fact is no plain value.
+        PlanError: the plans differ, or some ranks did not call in time. The message names the ranks
+            and their plans.
+        RuntimeError: no plugin or decorator has joined the ranks, so they cannot exchange plans.
+        TypeError: a loop has no length, or a fact is not a plain value.
+
+    Example:
+        sky.same_plan(loader, epochs=3)
+        for epoch in range(3): ...
     """
     plan: dict[str, Any] = {}
     for index, loop in enumerate(loops):
@@ -48,20 +55,20 @@ def same_plan(*loops: Any, timeout: float = TIMEOUT, **facts: Any) -> None:
     store = world_store(info)
     if store is None:
         raise RuntimeError(
-            f"sky.same_plan compares the plans of {info.total_workers} ranks over the world that they have joined, and "
-            "they have joined none: add `plugins::jax()` or `plugins::torch()` to the pool, or decorate the payload "
-            "with `@sky.integrations.jax` or `@sky.integrations.torch` (with `plugins::transformers()`, "
-            "`plugins::accelerate()` and `@sky.integrations.transformers` `Trainer` or `Accelerator` joins them, and "
-            "not before)"
+            f"sky.same_plan compares the plans of {info.total_workers} ranks through the world that joins them, but "
+            "they are not joined: add `plugins::jax()` or `plugins::torch()` to the pool, or decorate the payload "
+            "with `@sky.integrations.jax` or `@sky.integrations.torch`. With `plugins::transformers()`, "
+            "`plugins::accelerate()` or `@sky.integrations.transformers`, call it after `Trainer` or `Accelerator` "
+            "was created, which joins the ranks"
         )
     compare(store, info, "same_plan", plan, timeout)
 
 
 def compare(store: Store, info: InstanceInfo, place: str, plan: dict[str, Any], timeout: float = TIMEOUT) -> None:
-    """The same for a plan that is known, at a place by which messages name it.
+    """Compare a plan across the ranks, at a place that error messages name.
 
     Raises:
-        PlanError: as `same_plan`.
+        PlanError: the plans differ, or some ranks did not call in time.
     """
     found = agree(store, info, _encode(place, plan), difference, timeout)
     if found is not None:
@@ -72,22 +79,22 @@ def _encode(place: str, plan: dict[str, Any]) -> str:
     try:
         return json.dumps([place, plan], default=_plain)
     except (TypeError, ValueError) as error:
-        raise TypeError(f"a plan has numbers, text, and lists of them: {error}") from None
+        raise TypeError(f"a plan may hold numbers, text, and lists of them: {error}") from None
 
 
 def _plain(value: Any) -> Any:
-    """A number or an array of NumPy, or of a framework, as numbers."""
+    """Convert a number or an array of NumPy, or of a framework, to Python numbers."""
     convert = getattr(value, "tolist", None)
     if convert is None:
-        raise TypeError(f"a {type(value).__name__} is none of these")
+        raise TypeError(f"found a value of type {type(value).__name__}")
     return convert()
 
 
 def difference(said: dict[int, str]) -> str | None:
-    """What the ranks that have spoken disagree about; None where they agree.
+    """Return how the plans of the ranks differ; None if they are equal.
 
     Args:
-        said: for each rank the JSON of its place and its plan.
+        said: for each rank, the JSON of its place and its plan.
     """
     if len(set(said.values())) == 1:
         return None
@@ -95,11 +102,11 @@ def difference(said: dict[int, str]) -> str | None:
     places = {place for place, _ in plans.values()}
     if len(places) > 1:
         lines = [f"{_ranks(plans, lambda plan, it=place: plan[0] == it)} at `{place}`" for place in sorted(places)]
-        return f"{', '.join(lines)}. All ranks must make the same calls, so none of them under `if sky.is_head:`"
+        return f"{', '.join(lines)}. All ranks must make the same calls, so make none of them under `if sky.is_head:`"
     names = list(dict.fromkeys(name for _, plan in plans.values() for name in plan))
     differing = [name for name in names if len({_text(plan, name) for _, plan in plans.values()}) > 1]
     if not differing:
-        return None  # The same facts in another order.
+        return None  # the same facts in another order
     groups: dict[str, list[int]] = {}
     for rank, (_, plan) in plans.items():
         words = ", ".join(f"{name} {_text(plan, name)}" for name in differing)
@@ -119,7 +126,7 @@ def _advice(differing: list[str]) -> str:
 
 
 def _describe(loop: Any) -> dict[str, Any]:
-    """What is known of a loop without going over it."""
+    """Return what is known of a loop without iterating over it."""
     shape = getattr(loop, "shape", None)
     if shape is not None and len(shape):
         return {"samples": int(shape[0]), "shape of a sample": [int(size) for size in shape[1:]]}
@@ -127,7 +134,7 @@ def _describe(loop: Any) -> dict[str, Any]:
         steps = len(loop)
     except TypeError:
         raise TypeError(
-            f"a {type(loop).__name__} has no length, so its steps are not known in advance; give what is known: "
+            f"a {type(loop).__name__} has no length, so its number of steps is unknown; pass what is known: "
             "`sky.same_plan(steps=…)`"
         ) from None
     plan: dict[str, Any] = {"steps": steps}

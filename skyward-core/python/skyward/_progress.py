@@ -1,4 +1,4 @@
-"""How a payload says that it goes on."""
+"""`sky.progress`: how a payload reports that it is making progress."""
 
 from __future__ import annotations
 
@@ -9,15 +9,17 @@ from typing import Final
 from . import _state
 
 _EVERY: Final = 0.05
-"""Seconds; what is said more often says nothing more."""
+"""Seconds. More frequent reports carry no more information, and are dropped."""
 _said = 0.0
 
 
 def progress() -> None:
-    """Say that the task goes on, for a pool that ends gangs which make no progress (`Limits::stall`).
+    """Report that the task is making progress, for a pool with a stall limit (`Limits::stall`).
 
-    Whoever prints, yields items or returns says so already; a long silent computation calls this. It may be called
-    as often as you like, from any thread and from processes that were forked. Outside of a pool it does nothing.
+    Such a pool ends a gang that shows no sign of progress for too long. Printing, yielding an item
+    and returning are such signs; a long silent computation should call this function. It is cheap,
+    may be called as often as you like, from any thread and from forked processes. Outside a pool it
+    does nothing.
     """
     global _said
     now = monotonic()
@@ -27,4 +29,4 @@ def progress() -> None:
     try:
         os.pwrite(_state.progress, time_ns().to_bytes(8, "little"), 0)
     except OSError:
-        pass  # the payload has closed it, or the disk is full; there is output too
+        pass  # the payload has closed the file, or the disk is full; output counts as progress too

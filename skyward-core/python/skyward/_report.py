@@ -1,4 +1,4 @@
-"""What a payload reports to its caller while it runs."""
+"""`sky.report`: values that a payload sends to its caller while it runs."""
 
 from __future__ import annotations
 
@@ -12,38 +12,44 @@ from ._values import EncodeError, encode
 
 _MOST_WAITING: Final = 4096
 _MOST_BYTES: Final = 16 << 20
-"""Reports of other threads that wait for the thread that runs the payload, and their bytes."""
+"""The most reports of other threads that may wait for the payload's thread, and their bytes."""
 
 
 def report(value: Any) -> None:
-    """Report a value to the caller of the task that runs: the loss of an epoch, the name of a checkpoint.
+    """Send a value to the task's caller while the task runs: an epoch's loss, a checkpoint's name.
 
-    Reports arrive in order, each of them once, and before the task's own outcome, also where the connection is lost
-    meanwhile. In Rust they are the stream of `PendingCompute::reports` and events of the pool. A report of a call
-    within a call goes to the caller in Rust; one of a hook around the app belongs to no task and is an event only.
+    Reports arrive in order, each exactly once, and before the outcome of the task, even if the
+    connection is lost meanwhile. In Rust they are the stream of `PendingCompute::reports`, and
+    events of the pool. A report of a nested call goes to the caller in Rust; a report of a hook
+    around the app belongs to no task and is only an event.
 
-    Reports that have not arrived are kept in memory; from 256 of them or 16 MiB on, this function waits until some
-    have arrived. A report of another thread than the one that runs the payload leaves with the next report of that
-    one, or when the payload has ended. Outside of a pool the value is checked, and nothing else happens.
+    Reports stay in memory until they have arrived. While 256 reports or 16 MiB wait, this function
+    blocks. A report from a thread other than the payload's main thread is sent with the main
+    thread's next report, or at the end of the payload. Outside a pool the value is checked, and
+    nothing is sent.
 
     Args:
-        value: anything that a payload may return.
+        value: any value that a payload may return.
 
     Raises:
-        TypeError: the value cannot be sent; names the part of it that cannot.
-        ValueError: it is larger than a frame may be.
-        RuntimeError: this is another process than the worker, or a thread of a run that has ended, or 4096 reports of
-            other threads wait already, or 16 MiB of them.
+        TypeError: the value cannot be sent; the message names the part that cannot.
+        ValueError: the encoded value is larger than `Limits::max_frame`.
+        RuntimeError: the caller is in another process than the worker, or on a thread of a run that
+            has ended; or 4096 reports or 16 MiB of other threads are waiting already.
         KeyboardInterrupt: the task was cancelled while this function waited.
+
+    Example:
+        for epoch in range(epochs):
+            sky.report({"epoch": epoch, "loss": fit()})
     """
     worker = _state.worker
     if _fork.is_child or (worker is None and "SKYWARD_PAYLOADS" in os.environ):
         raise RuntimeError(
-            f"sky.report cannot send from process {os.getpid()}, which is not the worker but was started by it: give "
-            "the value back to the process that runs the payload, and report it there"
+            f"sky.report cannot send from process {os.getpid()}, which the payload started: return the value "
+            "to the process that runs the payload, and report it there"
         )
     try:
-        # A copy: the payload may change what it has reported while that is on its way.
+        # Make a copy: the payload may change the value before it is sent.
         body = b"".join(encode(value))
     except EncodeError as error:
         place = f" at {error.path}" if error.path else ""
@@ -52,7 +58,7 @@ def report(value: Any) -> None:
         return
     if len(body) > worker.session.max_frame:
         raise ValueError(
-            f"sky.report cannot send a value of {len(body)} bytes: a frame holds {worker.session.max_frame} at most; "
+            f"sky.report cannot send a value of {len(body)} bytes: a frame holds at most {worker.session.max_frame}; "
             "report a part of it, or raise `Limits::max_frame`"
         )
     if get_ident() == notices.main:
@@ -61,13 +67,13 @@ def report(value: Any) -> None:
     stray = _strays.begun()
     if stray is not None:
         raise RuntimeError(
-            f"this thread executes `{stray}`, which belongs to a run that has ended: its reports would be those of "
-            "another task; end the thread with its run"
+            f"this thread executes `{stray}` of a run that has ended, so its reports would go to another task; end the "
+            "thread before its run ends"
         )
     waiting = list(worker.reports)
     if len(waiting) >= _MOST_WAITING or (waiting and sum(len(one) for _, one in waiting) + len(body) > _MOST_BYTES):
         raise RuntimeError(
-            f"{len(waiting)} reports of other threads wait for the thread that runs the payload: they leave when it "
-            "reports something or has ended; report less often, or from that thread"
+            f"{len(waiting)} reports of other threads wait for the payload's main thread, which sends them with its "
+            "next report or at its end; report less often, or from the main thread"
         )
     worker.reports.append((worker.session.running or 0, body))

@@ -1,4 +1,4 @@
-"""Rows of data of any type: how many there are, and some of them, in the type that was given."""
+"""Rows of data of any type: count them, and select some without changing the type of the data."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from ._advice import type_name
 
 
 def count(data: Any) -> int:
-    """The number of rows.
+    """Return the number of rows.
 
     Raises:
-        TypeError: the data has no rows in an order of their own; what to do instead.
+        TypeError: the data has no ordered rows; the message says what to do instead.
     """
     reason = _refusal(data)
     if reason:
@@ -24,18 +24,18 @@ def count(data: Any) -> int:
 
 
 def part(data: Any, start: int, stop: int) -> Any:
-    """The rows from `start` to `stop`, in the type that was given."""
+    """Return the rows from `start` to `stop`, with the type of the data."""
     if isinstance(data, range):
         return data[start:stop]
     return _checked(data, _part(data, start, stop))
 
 
 def take(data: Any, order: Any) -> Any:
-    """The rows at these positions, in the type that was given; those of a `range` are a list.
+    """Return the rows at these positions, with the type of the data; a list for a `range`.
 
     Args:
-        data: what `count` accepts.
-        order: positions, a list of int or a NumPy array of shape `(n,)` and int64.
+        data: anything that `count` accepts.
+        order: the positions, a list of int or an int64 NumPy array of shape `(n,)`.
     """
     if isinstance(data, range):
         return [data[index] for index in _ints(order)]
@@ -43,34 +43,34 @@ def take(data: Any, order: Any) -> Any:
 
 
 def _refusal(data: Any) -> str:
-    """What to do with data that has no rows to be taken; empty for what has them."""
+    """Return what to do with data whose rows cannot be selected; empty if they can."""
     if _is_sparse(data):
         return "" if data.ndim > 0 else "it has no rows"
     if isinstance(data, abc.Mapping):
         return (
-            "it may be columns, or entries by key; for columns write "
-            "`{name: sky.shard(column) for name, column in data.items()}`, whose parts are aligned, for entries "
+            "a mapping may hold columns, or one entry per key; for columns use "
+            "`{name: sky.shard(column) for name, column in data.items()}`, which keeps their rows aligned, for entries "
             "`dict(sky.shard(list(data.items())))`"
         )
     if isinstance(data, abc.Set):
-        return "it has no order on which workers agree; shard `sorted(data)`"
+        return "a set has no order that is the same on all workers; shard `sorted(data)`"
     package = _package(data)
     if package == "polars" and not hasattr(data, "__len__"):
-        return "nothing of it was computed; shard `data.collect()`"
+        return "it is not computed yet; shard `data.collect()`"
     if _is_of("datasets", "IterableDataset", data):
-        return (
-            "a stream has no number of rows; use `datasets.distributed.split_dataset_by_node(data, rank, world_size)`"
-        )
+        return "a stream has no known length; use `datasets.distributed.split_dataset_by_node(data, rank, world_size)`"
     if _is_of("torch.utils.data", "IterableDataset", data):
-        return "it gives its items once and in its own order; take every n-th item in its `__iter__`"
+        return "it yields its items only once, in its own order; take every n-th item in its `__iter__`"
     if _is_of("torch.utils.data", "DataLoader", data):
-        return "it gives batches; shard the dataset, and make a loader of the part"
+        return "it yields batches; shard the dataset, and make a loader of the part"
     if package == "tensorflow" and hasattr(data, "element_spec"):
-        return "it gives its items once; use `data.shard(total_workers, global_worker_index)` of `sky.instance_info()`"
+        return (
+            "it yields its items only once; use `data.shard(info.total_workers, info.rank)` with `sky.instance_info()`"
+        )
     if isinstance(getattr(data, "shape", None), tuple) and not data.shape:
-        return "it has no dimension, so it has no rows"
+        return "it has no dimensions, so it has no rows"
     if not hasattr(data, "__len__"):
-        return "it has no length; shard `list(data)`" if hasattr(data, "__iter__") else "it is no sequence"
+        return "it has no length; shard `list(data)`" if hasattr(data, "__iter__") else "it is not a sequence"
     return ""
 
 
@@ -117,7 +117,7 @@ def _take(data: Any, order: Any) -> Any:
     if hasattr(data, "typecode") and package == "array":
         return type(data)(data.typecode, [data[index] for index in _ints(order)])
     if isinstance(data, deque):
-        # Its middle is far from both of its ends.
+        # Indexing the middle of a deque is slow, so copy it first.
         data, given = list(data), data
         return _like(given, [data[index] for index in _ints(order)])
     if isinstance(data, list | tuple | UserList):
@@ -139,7 +139,7 @@ def _take_elements(data: Any, order: Any, package: str) -> Any:
 
 
 def _take_items(view: memoryview, order: list[int]) -> memoryview:
-    """A copy of these items, which may have any size and format that Python can cast to."""
+    """Return a copy of these items, of any size and format to which Python can cast."""
     if view.ndim != 1:
         raise TypeError(f"{_unknown(view)}, or `numpy.asarray(data)`")
     size, given = view.itemsize, view.tobytes()
@@ -156,7 +156,7 @@ def _subset(data: Any, order: Any) -> Any:
 
 
 def _sliced(data: Any, which: Any) -> Any:
-    """What indexing gives, which a type of one's own need not know."""
+    """Index the data; the types of other packages may not support that."""
     try:
         return data[which]
     except (TypeError, KeyError, IndexError, ValueError, NotImplementedError) as error:
@@ -164,7 +164,7 @@ def _sliced(data: Any, which: Any) -> Any:
 
 
 def _like(data: Any, rows: Any) -> Any:
-    """A sequence of the data's own class."""
+    """Return a sequence of the data's own class."""
     if type(data) in (list, tuple) or hasattr(data, "_fields"):
         return (tuple if isinstance(data, tuple) else list)(rows)
     if isinstance(data, deque):
@@ -177,14 +177,14 @@ def _like(data: Any, rows: Any) -> Any:
 
 
 def _checked(data: Any, rows: Any) -> Any:
-    """The rows, if they are of the type that was given: another one may mean columns."""
+    """Return the rows if they have the type of the data: another type may mean columns."""
     if type(rows) is type(data) or isinstance(rows, _equals(data)):
         return rows
     raise TypeError(_unknown(data))
 
 
 def _equals(data: Any) -> tuple[type, ...]:
-    """Classes whose instances stand for a part of the data."""
+    """Return the classes whose instances may represent a part of the data."""
     if isinstance(data, tuple):
         return (tuple,)
     if isinstance(data, str | bytes):
@@ -192,7 +192,8 @@ def _equals(data: Any) -> tuple[type, ...]:
     if _is_torch_dataset(data):
         return (sys.modules["torch"].utils.data.Subset,)
     if _package(data) in ("torch", "jax", "jaxlib", "tensorflow", "numpy", "pandas", "scipy"):
-        # Parameters give tensors, memory maps arrays, an index of a range one of numbers.
+        # Parameters give tensors, memory maps give arrays, and a range index gives an index of
+        # numbers.
         return tuple(base for base in type(data).__mro__[:-1] if base is not object)
     return (type(data),)
 
@@ -200,8 +201,8 @@ def _equals(data: Any) -> tuple[type, ...]:
 def _unknown(data: Any) -> str:
     name = type_name(type(data))
     return (
-        f"cannot shard an object of type {name}: it is not known how to take its rows; shard the positions, and take "
-        "the rows yourself: `[data[index] for index in sky.shard(range(len(data)))]`"
+        f"cannot shard an object of type {name}: Skyward cannot select its rows; shard the positions, and select the "
+        "rows yourself: `[data[index] for index in sky.shard(range(len(data)))]`"
     )
 
 
@@ -210,7 +211,7 @@ def _is_torch_dataset(data: Any) -> bool:
 
 
 def _is_of(module: str, name: str, data: Any) -> bool:
-    """Whether it is an instance of this class, whose module need not be loaded."""
+    """Return whether the data is an instance of this class, whose module need not be loaded."""
     kind = getattr(sys.modules.get(module), name, None)
     return isinstance(kind, type) and isinstance(data, kind)
 
@@ -224,7 +225,7 @@ def _ints(order: Any) -> list[int]:
 
 
 def _package(data: Any) -> str:
-    """The package of the data's class, or of one that it derives from."""
+    """Return the package of the data's class, or of one of its base classes."""
     known = ("pyarrow", "scipy", "polars", "tensorflow", "jax", "jaxlib", "torch", "numpy", "pandas", "array")
     packages = [base.__module__.partition(".")[0] for base in type(data).__mro__]
     return next((package for package in packages if package in known), "")

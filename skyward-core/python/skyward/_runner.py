@@ -1,9 +1,10 @@
-"""Runs one task: loads the payload, enters the task hooks, calls the entry, converts what comes back."""
+"""Runs one task: load the payload, enter the task hooks, call the entry, encode the result."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from contextvars import copy_context
 from types import CoroutineType, GeneratorType
 from typing import Any, Protocol
 
@@ -17,14 +18,14 @@ from ._values import Buffer, EncodeError, encode
 
 
 class Stream(Protocol):
-    """Where the items of a generator go."""
+    """Sends the items of a generator."""
 
     def wait(self) -> bool:
-        """Wait until another item may be sent, or a notice has come; False when the task was cancelled."""
+        """Wait until an item may be sent or a notice has come; return False if cancelled."""
         ...
 
     def may_put(self) -> bool:
-        """Whether another item may be sent."""
+        """Return whether another item may be sent."""
         ...
 
     def put(self, parts: list[Buffer]) -> None:
@@ -33,20 +34,20 @@ class Stream(Protocol):
 
 
 class Call(Protocol):
-    """A call that a payload has submitted: the runner has only loaded the payload that it belongs to."""
+    """A call of another payload function; the runner only loads the payload that it belongs to."""
 
     def __call__(self) -> Any:
-        """Decode it and run it."""
+        """Decode the call and run it."""
         ...
 
     def answer(self, value: Any) -> list[Buffer]:
-        """The answer of a function that has returned."""
+        """Encode the answer of a function that has returned."""
         ...
 
     def fail(
         self, error: BaseException, owned: Callable[[str], bool] | None = None
     ) -> tuple[list[Buffer] | None, dict[str, Any]]:
-        """The answer of a function that has raised; None and a failure map where it has not begun."""
+        """Encode the answer of a function that raised; a failure map if it did not begin."""
         ...
 
 
@@ -55,12 +56,15 @@ class Cancelled(BaseException):
 
 
 class Runner:
-    """Runs tasks one after the other.
+    """Runs tasks one after another.
 
-    `busy` is true only while code of the payload or of a hook runs: only then may an interrupt raise
-    `KeyboardInterrupt`, because everything else here must not stop half way. Who raises it says so in `interrupted`.
-    An interrupt at another time is noted in `missed`, and `look` is called as soon as `busy` is true; so it is when
-    a notice has come. `look` raises what is to be raised in the payload.
+    `busy` is true only while code of the payload or of a hook runs. Only then may an interrupt
+    raise `KeyboardInterrupt`, because the runner's own code must not stop half way. The code that
+    raises it sets `interrupted`.
+
+    An interrupt at another time sets `missed`, and `look` is called as soon as `busy` is true
+    again. The same holds when a notice has come. `look` raises what has to be raised in the
+    payload.
     """
 
     def __init__(self, hooks: list[Hook], look: Callable[[], None]) -> None:
@@ -70,6 +74,8 @@ class Runner:
         self.busy = False
         self.interrupted = False
         self.trace: tuple[str, str] | None = None
+        self.context = copy_context()
+        """The context variables at the beginning of the payload, with which helped calls begin."""
 
     def run(
         self,
@@ -79,7 +85,7 @@ class Runner:
         stream: Stream | None,
         call: Call | None = None,
     ) -> tuple[list[Buffer] | None, dict[str, Any]]:
-        """One call: the encoded result and an empty map, or None and the failure map."""
+        """Run one call; return the encoded result and an empty map, or None and the failure map."""
         if trace != self.trace:
             self.trace = trace
             belong(trace)
@@ -88,7 +94,7 @@ class Runner:
         stack = Stack() if self.hooks else None
         try:
             try:
-                # Not while busy: an interrupt must not come half way.
+                # Not while busy: an interrupt must not stop this half way.
                 _world.show(_state.gang)
                 self.busy = True
                 if self.missed or notices.pending:
@@ -99,6 +105,7 @@ class Runner:
                 if payload.on_notice:
                     for asked in payload.on_notice:
                         notices.register(asked)
+                self.context = copy_context()
                 value = function(**arguments) if call is None else call()
                 if type(value) is CoroutineType:
                     value = _await(value)
@@ -116,17 +123,19 @@ class Runner:
                 self.busy = False
                 notices.forget()
                 if _fork.is_child:
-                    _fork.end(error)
+                    _fork.end(None if isinstance(error, Cancelled) else error)
                 if stack is not None:
                     self.busy = True
                     failure = stack.leave(error)
                     self.busy = False
                     if failure is not None and not isinstance(error, Exception):
-                        # The task ended as it was told, but what is around it is not as it was.
+                        # The task ended as requested, but a hook failed, so the worker is not as it
+                        # was before.
                         return None, failure_map(failure)
                 return self._fail(error, payload, function, arguments, call)
         except BaseException as error:
-            # An interrupt, or what a function has raised because of a notice, came between two lines above.
+            # Either an interrupt, or an exception of a notice function, was raised between two
+            # lines above.
             self.busy = False
             notices.forget()
             return self._fail(error, payload, function, arguments, call)
@@ -141,7 +150,7 @@ class Runner:
         """Send what a generator yields, as long as there is credit."""
         if not hasattr(type(value), "__next__"):
             raise EncodeError("the payload was called as a stream, so it must return a generator", value)
-        # Of the items that wait here all but the last came early: the generator went on because of a notice.
+        # All waiting items but the last are early: the generator continued because of a notice.
         items: list[Any] = []
         ended = False
         try:
@@ -169,7 +178,7 @@ class Runner:
                 value.close()
 
     def _look_at_yield(self, value: Any, items: list[Any]) -> None:
-        """Look at the connection while a generator waits: what a notice has to raise is raised at its `yield`."""
+        """Read the connection while a generator waits; raise notice exceptions at its `yield`."""
         try:
             self.look()
         except Exception as error:
@@ -219,7 +228,7 @@ def _await(value: Any) -> Any:
 
 
 def flush() -> None:
-    """Write out what the payload printed; whatever the payload made of `sys.stdout` is its own business."""
+    """Flush what the payload printed; a payload may have replaced `sys.stdout` by anything."""
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()

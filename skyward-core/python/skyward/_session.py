@@ -1,4 +1,7 @@
-"""The worker's side of its connection: what has arrived, and what must not be lost until it is acknowledged."""
+"""The worker's side of its connection to the client.
+
+The session keeps what has arrived, and what must not be lost before the client acknowledges it.
+"""
 
 from __future__ import annotations
 
@@ -9,12 +12,13 @@ import select
 import socket
 from collections import deque
 from itertools import islice
-from time import perf_counter_ns
+from time import sleep
 from typing import Any, Final
 
 import msgspec
 
 from . import _values, _wire
+from ._alert import poll_alert
 from ._failure import simple_failure
 from ._messages import Ack, Adopt, Attach, Cancel, Credit, Load, Notice, Run, Source, ToWorker
 from ._notices import notices
@@ -26,35 +30,37 @@ _encode = msgspec.msgpack.Encoder().encode
 _decode_message = msgspec.msgpack.Decoder(ToWorker).decode
 _decode_source = msgspec.msgpack.Decoder(Source).decode
 _EMPTY: Final = memoryview(b"\x80")
+NO_ROOM: Final = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+"""Errors of a process or a system that can open nothing more."""
+_PAUSE: Final = 0.05
+"""The pause after such an error, in seconds."""
 _PIECES: Final = 512
-"""Pieces that one system call takes; systems allow 1024."""
+"""The most pieces per system call; systems allow 1024."""
 _SEND_BUFFER: Final = 1 << 20
-"""Large results leave in fewer turns of both sides."""
+"""Bytes. With a large buffer, large results need fewer system calls on both sides."""
 _PATIENCE: Final = 1 << 16
-"""While an answer cannot be sent, tasks are still taken in up to this number, so that client and worker never wait
-for each other."""
+"""The most waiting tasks. While an answer cannot be sent, the worker still reads tasks up to this
+number, so that client and worker never wait for each other.
+"""
 _MOST_REPORTS: Final = 256
 _MOST_REPORTED: Final = 16 << 20
-"""Reports that have not arrived, and their bytes, from which on a payload that reports waits."""
+"""From this many unacknowledged reports, or bytes of them, `sky.report` waits."""
 _MOST_SKIPPED: Final = 1 << 20
-"""Runs that a client may leave out, because nobody waits for them any more."""
-
-_ALERT_NS: Final = 100_000
-"""How long a worker that has just answered looks for its next task before it sleeps. Whoever calls one task after
-another has the next one here sooner than a sleeping process, on a processor that sleeps as well, is awake again."""
+"""The most run numbers that a client may skip, because nobody waits for those runs any more."""
 
 
 class LostDescriptorsError(Exception):
-    """The payload closed descriptors that belong to the worker."""
+    """The payload closed descriptors that belong to the worker; the text names them."""
 
 
 Task = tuple[Run, Payload | None, dict[str, Any] | Buffer, dict[str, Any] | None]
-"""A `Run` that has arrived, its payload, its arguments or the body of a call, and what to answer instead of running it.
-(A class costs more.)"""
+"""A `Run` that has arrived, its payload, its arguments or the body of a call, and the failure to
+answer instead of running it. (A class would be slower.)
+"""
 
 
 class Stream:
-    """The items of one run: how many may be sent, and those that are not known to have arrived."""
+    """The items of one run: how many may be sent, and those that are not acknowledged."""
 
     __slots__ = ("items", "limit", "next")
 
@@ -64,34 +70,34 @@ class Stream:
         self.items: deque[tuple[int, list[Buffer]]] = deque()
 
     def advance(self, granted: int, arrived: int) -> None:
-        """Take note of how far the client is: both numbers only grow, so late and repeated ones change nothing."""
+        """Record the client's position. Late or repeated numbers change nothing: they only grow."""
         self.limit = max(self.limit, granted)
         while self.items and self.items[0][0] < arrived:
             self.items.popleft()
 
 
 class Session:
-    """Everything that outlives one connection, and the connection that there is at the moment."""
+    """All state that outlives a connection, and the current connection, if any."""
 
     def __init__(self, listener: socket.socket, generation: int, max_frame: int) -> None:
         """Start without a connection.
 
         Args:
-            listener: where clients connect.
-            generation: the world that this worker belongs to.
-            max_frame: most bytes that a body may have, in either direction.
+            listener: the socket on which clients connect.
+            generation: the generation of this worker.
+            max_frame: the most bytes of a body, in either direction.
         """
         self.queue: deque[Task] = deque()
         self.received = 0
-        """Runs up to this number have arrived."""
+        """The highest number of a run that has arrived."""
         self.payloads: dict[int, Payload] = {}
-        """By slot."""
+        """The payloads, by slot."""
         self.evicted: list[Payload] = []
-        """What has lost its slot; see `release_evicted`."""
+        """Payloads that have lost their slot; see `release_evicted`."""
         self.streams: dict[int, Stream] = {}
         self.running: int | None = None
         self.cancelled = False
-        """The running task was cancelled."""
+        """Whether the running task was cancelled."""
         self.leaving = False
         self.lost = False
         self.retained_bytes = 0
@@ -101,32 +107,34 @@ class Session:
         self._generation = generation
         self._sequence = 0
         self._retained: deque[tuple[int, int, list[Buffer], int]] = deque()
-        """Answers and reports that have not arrived: number, run (0: it is a report), frame and length."""
+        """Unacknowledged answers and reports: number, run (0 for a report), frame and length in
+        bytes.
+        """
         self._reports = self._reported = 0
-        """The reports among them, and their bytes."""
+        """The number of reports among them, and their bytes."""
         self._listener = listener
         self._connection: socket.socket | Pipes | None = None
         self._opening: Opening | None = None
-        """The connection, until its client has said hello."""
+        """The connection until its client has sent `Hello`."""
         self._reader = _wire.FrameReader(max_frame, _decode_message)
         self._greeted = False
         self._pumping = False
         self._sending = False
         self._outbox: deque[list[Buffer]] = deque()
-        """Frames that came up while another was being sent, or while what has arrived was being taken in."""
+        """Frames that came up while another frame was being sent, or while input was being read."""
         self._poll = select.poll()
         self._poll.register(listener, select.POLLIN)
 
     def greet_with(self, hello: list[Any], body: bytes) -> None:
-        """Set the `Hello` that clients get. Before this, none may be waited for."""
+        """Set the `Hello` that clients receive. Do not wait for clients before this."""
         self._hello, self._hello_body = hello, body
 
     def detach(self) -> None:
-        """Close the connection and the listener in a forked child, whose parent goes on with them."""
+        """Close the connection and the listener in a forked child; its parent keeps them."""
         self._poll = select.poll()
         self._greeted = False
         notices.main = None
-        # A generator that goes on in the child ends where it would wait for credit.
+        # A generator that continues in the child ends when it would wait for credit.
         self.cancelled = True
         connection, self._connection = self._connection, None
         for opened in (self._opening, connection, self._listener):
@@ -136,25 +144,19 @@ class Session:
                     opened.close()
 
     def poll(self) -> list[tuple[int, int]]:
-        """Wait until something arrives; what `attend` is to be given."""
+        """Wait until something arrives; return the events for `attend`."""
         return self._poll.poll()
 
     def poll_alert(self) -> list[tuple[int, int]]:
-        """The same, at first without going to sleep: see `_ALERT_NS`."""
-        poll, end = self._poll.poll, perf_counter_ns() + _ALERT_NS
-        while perf_counter_ns() < end:
-            events = poll(0)
-            if events:
-                return events
-            os.sched_yield()
-        return poll()
+        """Wait like `poll`, but do not sleep at first."""
+        return poll_alert(self._poll)
 
     def wait(self, longest: float | None = None) -> None:
-        """Wait until something arrives, for at most so many seconds, and take it in."""
+        """Wait until something arrives, for at most `longest` seconds, and read it."""
         self.attend(self._poll.poll(None if longest is None else longest * 1000))
 
     def pump(self) -> None:
-        """Take in what has arrived, without waiting."""
+        """Read what has arrived, without waiting."""
         self.attend(self._poll.poll(0))
 
     @property
@@ -163,7 +165,7 @@ class Session:
         return self._connection is None
 
     def release_evicted(self) -> None:
-        """Release the payloads that have lost their slots, but for those that a waiting run still needs."""
+        """Release payloads that have lost their slots, unless a waiting run still needs them."""
         evicted, self.evicted = self.evicted, []
         for payload in evicted:
             if any(task[1] is payload for task in self.queue):
@@ -180,10 +182,11 @@ class Session:
         self._finish(_wire.FAILURE, run, out, err, micros, [_encode(failure)])
 
     def report(self, run: int, body: bytes) -> None:
-        """Send what a run has reported; 0: it belongs to none."""
+        """Send a report of a run, or of no run if the number is 0."""
         sequence = self._next_sequence()
         frame: list[Buffer] = [_wire.prefix([_wire.REPORT, sequence, run], len(body)), body]
-        # Wherever a signal handler of the payload raises, the number is taken if and only if the report is kept.
+        # A signal handler of the payload may raise anywhere here. The number is used if and only if
+        # the report is kept.
         self._retained.append((sequence, 0, frame, len(body)))
         self._sequence = sequence
         self.retained_bytes += len(body)
@@ -192,13 +195,13 @@ class Session:
         self._send(frame)
 
     def abandon(self) -> None:
-        """End the connection, over which a frame may have gone or come by half; the client connects again."""
+        """End the connection: a frame may be half sent or half read. The client reconnects."""
         self._sending = self._pumping = False
         self._drop()
 
     @property
     def may_report(self) -> bool:
-        """Whether so few reports have not arrived that there may be more."""
+        """Whether more reports may be sent before earlier ones are acknowledged."""
         return self._reports < _MOST_REPORTS and self._reported < _MOST_REPORTED
 
     def item(self, run: int, parts: list[Buffer]) -> None:
@@ -210,21 +213,23 @@ class Session:
         stream = self.streams[run]
         length = sum(map(len, parts))
         if length > self.max_frame:
-            raise _values.TooLargeError(f"item {stream.next} has {length} bytes, and a frame may have {self.max_frame}")
+            raise _values.TooLargeError(
+                f"item {stream.next} has {length} bytes; a frame holds at most {self.max_frame}"
+            )
         frame = [_wire.prefix([_wire.ITEM, run, stream.next], length), *parts]
         stream.items.append((stream.next, frame))
         stream.next += 1
         self._send(frame)
 
     def may_send(self, run: int) -> bool:
-        """Whether the stream has credit left."""
+        """Return whether the stream has credit left."""
         stream = self.streams[run]
         return stream.next < stream.limit
 
     def _finish(self, number: int, run: int, out: int, err: int, micros: int, parts: list[Buffer]) -> None:
         length = len(parts[0]) if len(parts) == 1 else sum(map(len, parts))
         if length > self.max_frame:
-            text = f"the result has {length} bytes, and a frame may have {self.max_frame}"
+            text = f"the result has {length} bytes; a frame holds at most {self.max_frame}"
             failure = simple_failure("too_large", text)
             number, parts = _wire.FAILURE, [_encode(failure)]
             length = len(parts[0])
@@ -239,7 +244,7 @@ class Session:
         self._send(parts)
 
     def _next_sequence(self) -> int:
-        """The number of the next answer or report, also where one was kept and its number was not noted."""
+        """Return the next number of an answer or report, also if the last one was not recorded."""
         retained = self._retained
         return max(self._sequence, retained[-1][0] if retained else 0) + 1
 
@@ -255,30 +260,36 @@ class Session:
                 self.streams.pop(run, None)
 
     def attend(self, events: list[tuple[int, int]]) -> None:
-        """Look after the sockets that `poll` names."""
+        """Handle the events of `poll`."""
         for descriptor, event in events:
             if event & select.POLLNVAL:
                 self.lost = True
-                raise LostDescriptorsError("that of its connection")
+                raise LostDescriptorsError("the descriptor of its connection")
             if self._connection is not None and descriptor == self._connection.fileno():
                 self._read()
             elif descriptor == self._listener.fileno():
                 self._accept()
 
     def _accept(self) -> None:
-        # Several may wait: a client that got no answer while a task ran has come again. The last one counts.
+        # Several connections may wait, of a client that reconnected while a task ran. The last one
+        # counts.
         while True:
             try:
-                connection, _ = self._listener.accept()
+                connection = accept(self._listener)
             except (BlockingIOError, ConnectionAbortedError):
+                return
+            except OSError as error:
+                if error.errno not in NO_ROOM:
+                    raise
+                # The listener stays readable until the payload closes descriptors.
+                sleep(_PAUSE)
                 return
             self._replace(connection)
 
     def _replace(self, connection: socket.socket) -> None:
-        # What the old client sent before it was replaced has arrived, and is not lost.
+        # Read first what the old connection has delivered, so that it is not lost.
         self._read()
         self._drop()
-        connection = raise_descriptor(connection)
         connection.setblocking(False)
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SEND_BUFFER)
         self._connection = connection
@@ -324,7 +335,7 @@ class Session:
         except _wire.ProtocolError as error:
             self._refuse(error.number, str(error))
         except _wire.UNREADABLE as error:
-            self._refuse(_wire.LOAD, f"a payload cannot be understood: {error}")
+            self._refuse(_wire.LOAD, f"cannot decode a payload: {error}")
         except OSError as error:
             self._broken(error)
         finally:
@@ -345,9 +356,9 @@ class Session:
                 self._acknowledge(message.acknowledged)
             if message.run != self.received + 1:
                 if message.run <= self.received:
-                    return  # it came over the connection before
+                    return  # it has arrived over an earlier connection
                 if message.run - self.received > _MOST_SKIPPED:
-                    text = f"run {message.run} came after run {self.received}"
+                    text = f"run {message.run} arrived after run {self.received}: too many runs are missing"
                     raise _wire.ProtocolError(text, _wire.RUN)
             self.received = message.run
             arguments: dict[str, Any] | Buffer = {}
@@ -358,9 +369,9 @@ class Session:
                 try:
                     arguments = (_values.decode_owned if owned else _values.decode)(body)
                     if type(arguments) is not dict:
-                        raise TypeError("the arguments are not a map")
+                        raise TypeError("they are not a map")
                 except Exception as error:
-                    failure = simple_failure("arguments", f"the arguments cannot be decoded: {error}", path="")
+                    failure = simple_failure("arguments", f"cannot decode the arguments: {error}", path="")
             if message.granted:
                 self.streams[message.run] = Stream(message.granted)
             self.queue.append((message, self.payloads.get(message.payload), arguments, failure))
@@ -381,13 +392,17 @@ class Session:
         elif type(message) is Load:
             self._load(message, body)
         elif type(message) is Notice:
-            # Whoever looked at the connection tells the payload, once no frame is half read or half written.
+            # The caller of this function notifies the payload, when no frame is half read or half
+            # written.
             notices.give(message.kind, message.seconds)
         else:
             self.leaving = True
 
     def _load(self, message: Load, body: memoryview) -> None:
-        """Give a payload its slot. One that is there, in any slot, stays the same, with the state of its modules."""
+        """Put a payload into its slot.
+
+        A payload that is loaded already, in any slot, is kept with the state of its modules.
+        """
         old = self.payloads.get(message.slot)
         if old is not None and old.digest == message.digest:
             return
@@ -398,16 +413,16 @@ class Session:
             self.evicted.append(old)
 
     def _adopt(self) -> None:
-        """Go on over the descriptors that came with the message."""
+        """Continue over the descriptors that arrived with the message."""
         pipes = self._opening.pipes(move_descriptor) if self._opening is not None else None
         if pipes is None or self._connection is None:
-            raise _wire.ProtocolError("two descriptors come with this message, before any other", _wire.ADOPT)
+            raise _wire.ProtocolError("this message must be the first, and bring two descriptors", _wire.ADOPT)
         self._poll.unregister(self._connection)
         self._connection, self._opening = pipes, None
         self._poll.register(pipes, select.POLLIN)
 
     def _attach(self, hello: Attach) -> None:
-        """A client's `Hello`: say what has arrived, and send again what the client does not have."""
+        """Answer a client's `Hello`: report what has arrived, and send again what it lacks."""
         if hello.version != _wire.PROTOCOL:
             raise _wire.ProtocolError(_wire.other_version(hello.version), _wire.ATTACH)
         if hello.generation != self._generation:
@@ -471,12 +486,12 @@ class Session:
         self._send_waiting()
 
     def _send_waiting(self) -> None:
-        """Send what had to wait for another frame."""
+        """Send frames that had to wait for another frame."""
         while self._outbox and not self._sending and not self._pumping:
             self._send(self._outbox.popleft())
 
     def _send_when_possible(self, connection: socket.socket | Pipes, rest: deque[memoryview]) -> int:
-        """Wait until the client takes more; meanwhile take in what it sends, or a client that replaces it."""
+        """Wait until the client accepts more; meanwhile read its input or a new connection."""
         may_read = len(self.queue) < _PATIENCE
         wanted = select.POLLIN if may_read else 0
         incoming = outgoing = connection.fileno()
@@ -509,32 +524,46 @@ class Session:
 
     def _broken(self, error: OSError) -> None:
         if error.errno is None:
-            # No system call has failed: a signal handler of the payload has raised, `TimeoutError` for one.
+            # Not an error of a system call: a signal handler of the payload has raised, for example
+            # `TimeoutError`.
             self.abandon()
             raise error
         if error.errno in (errno.EBADF, errno.ENOTSOCK):
             self.lost = True
-            raise LostDescriptorsError("that of its connection")
-        # A client that is gone may have left requests behind, which it will ask for when it comes back.
+            raise LostDescriptorsError("the descriptor of its connection")
+        # A client that is gone may have sent requests before, for whose answers it asks when it
+        # reconnects.
         self._read()
         self._drop()
 
 
+def accept(listener: socket.socket) -> socket.socket:
+    """Accept a connection on a high descriptor.
+
+    Raises:
+        OSError: no connection waits, or, with a number in `NO_ROOM`, the process has no free
+            descriptor; then the connection is closed, or still waits.
+    """
+    opened, _ = listener.accept()
+    return raise_descriptor(opened)
+
+
 def raise_descriptor(opened: socket.socket) -> socket.socket:
-    """The same socket at a high descriptor, out of the way of payloads that close the low ones."""
+    """Move a socket to a high descriptor, because payloads may close the low ones."""
     return socket.socket(fileno=move_descriptor(opened.detach()))
 
 
 def move_descriptor(descriptor: int) -> int:
-    """The same as a high descriptor; the low one is closed."""
+    """Move a descriptor to a high number; the low one is closed, also if there is no high one."""
     import fcntl
 
-    moved = fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, high_descriptor())
-    os.close(descriptor)
-    return moved
+    try:
+        return fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, high_descriptor())
+    finally:
+        os.close(descriptor)
 
 
 def high_descriptor() -> int:
-    """The lowest of the numbers that this process may give to descriptors of its own."""
+    """Return the lowest number that the worker uses for its own descriptors."""
     most = os.sysconf("SC_OPEN_MAX")
     return 960 if most < 0 or most >= 1024 else max(most - 32, 3)

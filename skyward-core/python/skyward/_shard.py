@@ -1,4 +1,4 @@
-"""Sharding: each worker's part of the data, agreed on by all workers without a word between them."""
+"""Sharding: each worker's part of the data, computed without communication."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ T = TypeVar("T")
 
 
 class _Head:
-    """Whether this worker has rank 0: true or false by itself, and also when called."""
+    """True if this worker has rank 0; may also be called."""
 
     def __bool__(self) -> bool:
         return instance_info().is_head
 
     def __call__(self) -> bool:
-        """Whether this worker has rank 0."""
+        """Return whether this worker has rank 0."""
         return instance_info().is_head
 
     def __eq__(self, other: object) -> bool:
@@ -33,7 +33,7 @@ class _Head:
 
 
 is_head = _Head()
-"""Whether this worker has rank 0: `if sky.is_head:` and `if sky.is_head():` are the same."""
+"""True on the worker of rank 0; `if sky.is_head:` and `if sky.is_head():` are the same."""
 
 
 @overload
@@ -43,31 +43,39 @@ def shard(*arrays: Any, shuffle: bool = False, seed: int = 0, drop_last: bool = 
 
 
 def shard(*arrays: Any, shuffle: bool = False, seed: int = 0, drop_last: bool = False) -> Any:
-    """This worker's part of the data, in the type that was given.
+    """Return this worker's part of the data, with the type that was given.
 
-    The parts are contiguous (of the shuffled order, with `shuffle`), cover everything once, and differ in size by at
-    most one. Every worker must be given the same data. There is a part for each worker; where Keras divides a model
-    over the devices of several workers, those workers get the same part, for they compute on the same samples.
+    Every worker must pass the same data. The parts are contiguous (in the shuffled order, with
+    `shuffle`), contain each row exactly once, and differ in size by at most one. Each worker has a
+    part of its own, unless Keras divides a model over the devices of several workers: those workers
+    get the same part, because they compute on the same samples. Outside a pool, the part is all of
+    the data.
 
     Args:
-        *arrays: data of equal length, which stays aligned: list, tuple, str, bytes, memoryview, range, deque,
-            `array.array`; NumPy, JAX and TensorFlow arrays and torch tensors of shape `(n, ...)`; what pandas, polars
-            and pyarrow have of `n` rows; SciPy's sparse matrices of shape `(n, m)`; Hugging Face datasets; map-style
-            datasets of torch, of which a `Subset` comes back. A dict is refused, since it may be columns or entries.
-        shuffle: put the data in a random order first, the same on all workers, with NumPy and without. A range
+        *arrays: data of equal length, whose rows stay aligned: list, tuple, str, bytes, memoryview,
+            range, deque, `array.array`; NumPy, JAX and TensorFlow arrays and torch tensors of shape
+            `(n, ...)`; data frames, series, tables and columns of pandas, polars and pyarrow with
+            `n` rows; SciPy's sparse matrices of shape `(n, m)`; Hugging Face datasets; map-style
+            datasets of torch, for which a `Subset` is returned. A dict is refused, because it may
+            hold columns or entries.
+        shuffle: put the rows in a random order first, which is the same on all workers. A range
             becomes a list.
-        seed: chooses the random order: an int of any size.
-        drop_last: leave out what does not divide, so that all parts have the same size.
+        seed: selects the random order; an int of any size.
+        drop_last: leave out the rows that do not divide evenly, so that all parts have the same
+            size.
 
     Returns:
-        The part of the one array, or a tuple of parts, each in the type that was given.
+        The part, or for several arrays a tuple of parts, each with the type that was given.
 
     Raises:
         ValueError: the arrays have different lengths.
-        TypeError: the data has no rows that can be taken; the message names its type and what to do.
+        TypeError: rows of the data cannot be selected. The message names its type and what to do.
+
+    Example:
+        images, labels = sky.shard(images, labels, shuffle=True, seed=epoch)
     """
     if not arrays:
-        raise TypeError("shard needs at least one array")
+        raise TypeError("sky.shard needs at least one array")
     lengths = [_rows.count(array) for array in arrays]
     if len(set(lengths)) > 1:
         raise ValueError(f"the arrays must have equal lengths, but have {', '.join(map(str, lengths))}")

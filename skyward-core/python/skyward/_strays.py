@@ -1,8 +1,9 @@
-"""Threads that go on with what a run has begun when that run is over.
+"""Threads that still execute code of a run that has ended.
 
-What a thread of a pool does next is the next run's; what it is in the middle of is not. So, when a run ends, each
-other thread is looked at for the outermost function of a payload that it executes. For as long as it does, it
-belongs to a run that has ended.
+What a thread pool does next belongs to the next run, but what it is executing at the end of a run
+does not. So, at the end of a run, this module finds the outermost function of a payload on the
+stack of each other thread. While the thread executes that function, it belongs to the run that has
+ended.
 """
 
 from __future__ import annotations
@@ -14,11 +15,11 @@ from types import FrameType
 from . import _payload
 
 threads: dict[int, FrameType] = {}
-"""What threads were in the middle of when the last run ended."""
+"""By thread, the outermost payload frame at the end of the last run."""
 
 
 def note() -> None:
-    """A run is over: take note of the threads that go on with it. The main thread calls this."""
+    """Record the threads that still execute code of a run that ends; the main thread calls this."""
     files = _payload.files()
     me = get_ident()
     found = {}
@@ -26,13 +27,13 @@ def note() -> None:
         outermost = None if thread == me else _outermost(frame, files)
         if outermost is not None:
             found[thread] = outermost
-    # What is not found any more has ended, and what it has referred to is not to be kept.
+    # Drop old entries: those functions have ended, and their frames must not be kept alive.
     threads.clear()
     threads.update(found)
 
 
 def begun() -> str | None:
-    """The name of the function that this thread goes on with though its run has ended; None if it does not."""
+    """Return the name of an ended run's function that this thread still executes, or None."""
     me = get_ident()
     noted = threads.get(me)
     if noted is None:

@@ -1,4 +1,4 @@
-"""Points and spans of time that NumPy holds: the same forms as those of `datetime`, whatever their unit."""
+"""NumPy's times: convert them to the same forms as `datetime`, whatever their unit."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ import sys
 from typing import Any, Final
 
 _DAYS: Final = frozenset({"Y", "M", "W", "D"})
-"""Units in which a point of time is a date."""
+"""Units in which a point in time is a date."""
 
 _WHOLE: Final = {"W": 604_800, "D": 86_400, "h": 3600, "m": 60, "s": 1}
 _PARTS: Final = {"ms": 10**3, "us": 10**6, "ns": 10**9, "ps": 10**12, "fs": 10**15, "as": 10**18}
 _NARROW: Final = frozenset({"ns", "ps", "fs", "as", "generic"})
-"""Units that hold no year of other than four digits; NumPy cannot convert some of them to years."""
+"""Units that cannot represent years outside 0 to 9999; some cannot be converted to years."""
 
 _MISSING: Final = -(1 << 63)
-"""What NaT is in memory."""
+"""The representation of NaT in memory."""
 
 
 class TimeError(ValueError):
-    """A time that has no form on the wire."""
+    """A time cannot be sent."""
 
 
 def plain(array: Any) -> Any:
@@ -28,14 +28,15 @@ def plain(array: Any) -> Any:
         array: NumPy array of shape `(...)`.
 
     Returns:
-        Nested lists of the same shape, or one value for an array without dimensions: RFC 3339 text for a point of
-        time, seconds for a span, None for NaT.
+        Nested lists of the same shape, or one value for an array without dimensions. A point in
+        time is RFC 3339 text, a span is a float in seconds, NaT is None.
 
     Raises:
-        TimeError: a year of other than four digits; a span in months, in years, or without a unit.
+        TimeError: a year does not have four digits, or a span is in months, in years, or without a
+            unit.
     """
     numpy = sys.modules["numpy"]
-    # In the machine's byte order: NumPy writes the text of no other.
+    # Use the machine's byte order, because NumPy formats no other.
     flat = array.ravel().astype(array.dtype.newbyteorder("="))
     found = _texts(numpy, flat) if array.dtype.kind == "M" else _seconds(numpy, flat)
     return numpy.array([*found, None], object)[:-1].reshape(array.shape).tolist()
@@ -50,8 +51,8 @@ def _texts(numpy: Any, array: Any) -> list[str | None]:
         if strange.any():
             at = int(strange.argmax())
             raise TimeError(
-                f"the time at index {at} is in the year {int(years[at])}, and RFC 3339 has four digits for it; "
-                "send it as a number, with `.astype('int64')`"
+                f"the time at index {at} is in the year {int(years[at])}, but RFC 3339 allows only four digits; send "
+                "it as a number, with `.astype('int64')`"
             )
     if unit in _DAYS:
         array = array.astype("M8[D]")
@@ -62,7 +63,7 @@ def _texts(numpy: Any, array: Any) -> list[str | None]:
 
 
 def _shorten(text: str) -> str:
-    """Without a fraction that is zero, as `datetime.isoformat` writes it."""
+    """Remove a fraction of zero, as `datetime.isoformat` does."""
     head, _, fraction = text.partition(".")
     return text if fraction.strip("0") else head
 
@@ -75,5 +76,5 @@ def _seconds(numpy: Any, array: Any) -> list[float | None]:
     elif not whole and not numpy.isnat(array).all():
         named = {"Y": "years have", "M": "months have"}.get(unit, "numbers without a unit have")
         raise TimeError(f"{named} no fixed length in seconds; convert them, for example with `.astype('m8[D]')`")
-    # Of ints, because their quotient is rounded once.
+    # Divide ints, because their quotient is rounded only once.
     return [None if number == _MISSING else number * whole / part for number in array.astype("i8").tolist()]

@@ -1,4 +1,4 @@
-"""The trace that the task which runs belongs to."""
+"""The trace context of the running task."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from typing import Final
 
 _VARIABLES: Final = ("TRACEPARENT", "TRACESTATE")
 _outside: Final = tuple(os.environ.get(name) for name in _VARIABLES)
-"""What holds for tasks without a trace of their own."""
+"""The values for tasks without a trace of their own."""
 
 
 def belong(trace: tuple[str, str] | None) -> None:
     """Put the trace of a task, its `traceparent` and `tracestate`, into the environment.
 
-    That is where OpenTelemetry looks for it, and where child processes have it from.
+    OpenTelemetry reads it there, and child processes inherit it.
     """
     for name, value in zip(_VARIABLES, _outside if trace is None else trace, strict=True):
         if value:
@@ -23,10 +23,11 @@ def belong(trace: tuple[str, str] | None) -> None:
 
 
 def trace_context() -> dict[str, str]:
-    """The trace that the task belongs to, as header fields: `traceparent` and `tracestate`; empty without one.
+    """Return the trace of the running task as header fields; empty if there is none.
 
-    It is what OpenTelemetry's propagators take: `opentelemetry.propagate.extract(sky.trace_context())`. Child processes
-    of the task see the same.
+    The keys are `traceparent` and `tracestate`, the form that OpenTelemetry's propagators read:
+    `opentelemetry.propagate.extract(sky.trace_context())`. In child processes of the task, this
+    function returns the same.
     """
     found = ((name.lower(), os.environ.get(name)) for name in _VARIABLES)
     return {name: value for name, value in found if value}

@@ -1,7 +1,8 @@
-"""Python values to the wire and back.
+"""Convert Python values to and from MessagePack.
 
-The rules are in `docs/protocol.md`, section "Values". Values are first reduced to what MessagePack knows
-(`_plain`), because an encoder alone would let through what Rust cannot take (keys of any type, timestamps).
+The rules are in `docs/protocol.md`, section "Values". A value is first reduced to types that
+MessagePack knows (`_Reduction.plain`), because an encoder alone would accept values that Rust
+cannot read, such as keys of any type, and timestamps.
 """
 
 from __future__ import annotations
@@ -20,12 +21,12 @@ from ._memory import to_bytes
 Buffer = bytes | bytearray | memoryview
 
 _LARGE: Final = 1 << 16
-"""Binary data from this size on is sent from its own memory instead of being copied into the message."""
+"""Bytes. Larger binary data is sent from its own memory instead of being copied."""
 
 _MAPS: Final = frozenset({0xDE, 0xDF})
-"""The first byte of a map of many entries, and of one whose count was not known when it was begun."""
+"""The first bytes of maps with a count of 16 or 32 bits."""
 _RECORD: Final = 2
-"""The extension that begins a list whose items have names: an array of these names."""
+"""The extension at the start of a list whose items have names; it holds the array of names."""
 
 _SCALARS: Final = frozenset({type(None), bool, int, float, str, bytes})
 _KEYS: Final = frozenset({str, int})
@@ -33,7 +34,7 @@ _encode = msgspec.msgpack.Encoder().encode
 
 
 class EncodeError(Exception):
-    """A value that cannot be converted: where it is, what it is, and why."""
+    """A value cannot be converted; the error says where it is, what it is, and why."""
 
     def __init__(self, reason: str, value: object, path: str = "") -> None:
         super().__init__(reason)
@@ -42,7 +43,7 @@ class EncodeError(Exception):
         self.path = path
 
     def under(self, segment: str) -> EncodeError:
-        """The same error, seen from the container that holds the value."""
+        """Return the same error with the path as seen from the container of the value."""
         self.path = segment + self.path
         return self
 
@@ -52,7 +53,7 @@ class TooLargeError(Exception):
 
 
 class _Blob:
-    """Binary data that is not copied into the message: its MessagePack prefix and the data."""
+    """Binary data that is not copied into the message: its MessagePack prefix, and the data."""
 
     __slots__ = ("data", "prefix")
 
@@ -62,9 +63,9 @@ class _Blob:
 
 
 class _Reduction:
-    """One conversion; notes whether a `_Blob` came up, which decides how the result is written.
+    """One conversion. It records whether a `_Blob` occurred; the result is then sent in pieces.
 
-    It keeps what it found out about tuples with names: there may be one for each row of a table.
+    It caches the names of tuple classes, because a table may have one named tuple per row.
     """
 
     __slots__ = ("blobs", "heads")
@@ -133,7 +134,10 @@ class _Reduction:
         return out
 
     def _record(self, names: list[str], head: Ext, value: Any) -> list[Any]:
-        """A tuple with names: a list that begins with them, so that it can be read by name and by position."""
+        """Convert a named tuple to a list that begins with its names.
+
+        It can be read by name and by position.
+        """
         kinds = set(map(type, value))
         if kinds <= _SCALARS and bytes not in kinds:
             return [head, *value]
@@ -172,11 +176,13 @@ class _Reduction:
         simple = _forms.simple(value, kind)
         if simple is not value:
             return self.plain(simple)
-        reason = advice(value) or "no conversion is known for this type; send a dict or a dataclass of what is needed"
+        reason = (
+            advice(value) or "values of this type cannot be converted; send a dict or a dataclass of what is needed"
+        )
         raise EncodeError(reason, value)
 
     def _struct(self, value: msgspec.Struct, kind: type[msgspec.Struct]) -> dict[str, Any]:
-        """With the names and the tag that its own encoder writes."""
+        """Convert a msgspec struct, with the names and the tag of msgspec's own encoder."""
         fields = self._fields(kind.__struct_fields__, value)
         out: dict[str, Any] = {}
         config = kind.__struct_config__
@@ -199,7 +205,7 @@ class _Reduction:
 
 
 def encode(value: Any) -> list[Buffer]:
-    """The value's MessagePack form, in pieces that are to be sent one after the other.
+    """Encode a value as MessagePack, in pieces to be sent one after another.
 
     Raises:
         EncodeError: some part of the value cannot be converted.
@@ -221,12 +227,12 @@ def encode(value: Any) -> list[Buffer]:
 
 
 def decode(packed: memoryview) -> Any:
-    """A value from its MessagePack form; arrays lie in memory of their own."""
+    """Decode a value; arrays are copied into memory of their own."""
     return _decode_shared(packed)
 
 
 def decode_owned(packed: memoryview) -> Any:
-    """The same for memory that is the caller's to keep: arrays lie in it."""
+    """Decode a value from memory that the caller gives up; arrays use that memory."""
     if not packed or (packed[0] & 0xF0 != 0x80 and packed[0] not in _MAPS):
         return _decode_owned(packed)
     return {name: _member(memoryview(raw)) for name, raw in _decode_members(packed).items()}
@@ -254,7 +260,7 @@ def _write(plain: Any, parts: list[Buffer]) -> None:
 
 
 def _compact(parts: list[Buffer]) -> list[Buffer]:
-    """Join neighbours that are small, so that a message has few pieces."""
+    """Join small neighbours, so that a message has few pieces."""
     out: list[Buffer] = []
     small: list[Buffer] = []
     for part in parts:
@@ -281,15 +287,15 @@ def _is_bytes(value: object) -> bool:
 
 
 def _keys(value: dict[Any, Any]) -> list[str | int]:
-    """What the keys become, which must be as many."""
+    """Convert all keys, and check that none of them become equal."""
     keys = [_key(key) for key in value]
     if len(set(keys)) < len(keys):
         seen: dict[str | int, Any] = {}
         for key, given in zip(keys, value, strict=True):
             if key in seen:
                 reason = (
-                    f"the keys {_shorten(repr(seen[key]))} and {_shorten(repr(given))} both become {key!r}, so that "
-                    "one of the two entries would be lost; give one of them another key"
+                    f"the keys {_shorten(repr(seen[key]))} and {_shorten(repr(given))} both become {key!r}, so one "
+                    "of the two entries would be lost; give one of them another key"
                 )
                 raise EncodeError(reason, given, "{" + _shorten(repr(given)) + "}")
             seen[key] = given
@@ -306,12 +312,12 @@ def _key(key: Any) -> str | int:
     if hasattr(type(key), "__index__") and not _is_truth(key) and not _arrays.is_array(key):
         return int(key)
     text = "with `.isoformat()`" if isinstance(key, date | time) else "with `str(…)`"
-    reason = f"a dict key must be str or int; send a list of pairs, or make the key text, {text}"
+    reason = f"a dict key must be str or int; send a list of pairs, or convert the key to text {text}"
     raise EncodeError(reason, key, "{" + _shorten(repr(key)) + "}")
 
 
 def _is_truth(key: object) -> bool:
-    """Whether it is a bool, which NumPy has one of its own."""
+    """Return whether a key is a bool of Python or NumPy."""
     return isinstance(key, bool) or type(key).__name__ in ("bool", "bool_")
 
 
@@ -333,12 +339,12 @@ def _locate(value: Any, path: str = "") -> EncodeError:
 
 def _scan(plain: Any, path: str) -> EncodeError | None:
     if type(plain) is int and not -(1 << 63) <= plain < 1 << 64:
-        return EncodeError("the int does not fit into 64 bits; send it as text or float", plain, path)
+        return EncodeError("the int does not fit into 64 bits; send it as text or as a float", plain, path)
     if type(plain) is str:
         try:
             plain.encode()
         except UnicodeEncodeError:
-            return EncodeError("the text holds a lone surrogate, which is not Unicode", plain, path)
+            return EncodeError("the text contains a lone surrogate, which is not valid Unicode", plain, path)
     if type(plain) in (list, tuple):
         segments = (f"[{index}]" for index in range(len(plain)))
         if plain and type(plain[0]) is Ext and plain[0].code == _RECORD:

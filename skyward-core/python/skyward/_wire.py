@@ -14,14 +14,14 @@ PROTOCOL: Final = 2
 MAX_HEAD: Final = 1 << 20
 MAX_FRAME: Final = 1 << 30
 SLOTS: Final = 256
-"""Payloads that a worker keeps."""
+"""The number of payload slots of a worker."""
 LARGEST_PIECE: Final = 2 << 20
-"""Bytes of one part of a file of a node's store, at most."""
+"""The most bytes of one piece of a file of a node's store."""
 DEEPEST: Final = 64
-"""Callers above a call, at most."""
+"""The most callers above a call."""
 HEADER: Final = struct.Struct("<II")
 
-# Client to agent.
+# From the client to the agent.
 HELLO: Final = 1
 START: Final = 2
 RESERVE_PORT: Final = 3
@@ -33,7 +33,7 @@ SHUTDOWN: Final = 8
 RECALL: Final = 9
 WATCH: Final = 10
 
-# Agent to client.
+# From the agent to the client.
 AGENT_HELLO: Final = 33
 STARTED: Final = 34
 PORT: Final = 35
@@ -50,7 +50,7 @@ RECALLED: Final = 45
 AGENT_NOTICE: Final = 46
 CALLS: Final = 47
 
-# Client to worker.
+# From the client to a worker.
 ATTACH: Final = 65
 LOAD: Final = 66
 RUN: Final = 67
@@ -61,14 +61,14 @@ BYE: Final = 71
 ADOPT: Final = 72
 NOTICE: Final = 73
 
-# Worker to client.
+# From a worker to the client.
 WORKER_HELLO: Final = 97
 RESULT: Final = 98
 FAILURE: Final = 99
 ITEM: Final = 100
 REPORT: Final = 101
 
-# Client to worker, over the connection of its calls.
+# From the client to a worker, over its second connection, for calls.
 CALLS_ATTACH: Final = 129
 OUTCOME: Final = 130
 HELP: Final = 131
@@ -78,7 +78,7 @@ READ: Final = 134
 FETCHED: Final = 135
 NOT_FETCHED: Final = 136
 
-# Worker to client, over the connection of its calls.
+# From a worker to the client, over its second connection, for calls.
 CALLS_HELLO: Final = 161
 SUBMIT: Final = 162
 WAIT: Final = 163
@@ -93,19 +93,19 @@ PIECE: Final = 171
 MISSING: Final = 172
 
 CALLS_ASKED: Final = 1 << 31
-"""What a worker adds to the index that it writes into the pipe `wake`, when it has calls for the client."""
+"""The bit that a worker sets in the index that it writes into the pipe `wake` when it has calls."""
 
 _SMALL: Final = 1 << 18
-"""Size of the shared buffer. A frame that does not fit gets memory of its own."""
+"""Bytes of the shared buffer. A frame that does not fit gets its own memory."""
 
 _encode = msgspec.msgpack.Encoder().encode
 UNREADABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError, ValueError)
-"""What a decoder raises for bytes that it does not take; the third one for lists within lists without end."""
+"""What decoders raise for input that they refuse; `RecursionError` for lists nested too deeply."""
 _decode_list = msgspec.msgpack.Decoder(list).decode
 
 
 class ProtocolError(Exception):
-    """What the peer sent breaks the protocol; `number` is the refused message, 0 when unknown."""
+    """The peer has violated the protocol; `number` is the refused message, or 0 if unknown."""
 
     def __init__(self, text: str, number: int = 0) -> None:
         super().__init__(text)
@@ -113,39 +113,39 @@ class ProtocolError(Exception):
 
 
 def frame(head: list[Any], body: bytes | bytearray | memoryview = b"") -> bytes:
-    """One whole frame in one piece of memory."""
+    """Encode a whole frame in one piece of memory."""
     packed = _encode(head)
     return b"".join((HEADER.pack(len(packed), len(body)), packed, body))
 
 
 def prefix(head: list[Any], body_length: int) -> bytes:
-    """A frame up to its body, for a body that is sent from where it lies."""
+    """Encode a frame up to its body; the body is sent from its own memory."""
     packed = _encode(head)
     return HEADER.pack(len(packed), body_length) + packed
 
 
 class Source(Protocol):
-    """What can be received from."""
+    """An object from which bytes can be received."""
 
     def recv_into(self, buffer: memoryview, /) -> int:
-        """Receive once; the number of bytes, 0 at the end of the stream."""
+        """Receive once; return the number of bytes, 0 at the end of the stream."""
 
 
 class FrameReader:
-    """Cuts what arrives on a socket into frames.
+    """Splits the bytes that arrive on a socket into frames.
 
-    Small frames share one buffer, so their body is valid only until the next `fill`; a frame that does not fit into
-    it gets memory of exactly its size, which is the receiver's to keep.
+    Small frames share one buffer, so their body is valid only until the next `fill`. A larger frame
+    gets memory of exactly its size, which the receiver may keep.
     """
 
     __slots__ = ("_big", "_big_got", "_big_head", "_buffer", "_decode", "_end", "_start", "_view", "max_body")
 
     def __init__(self, max_body: int = MAX_FRAME, decode: Callable[[memoryview], Any] = _decode_list) -> None:
-        """Start empty.
+        """Start with an empty buffer.
 
         Args:
-            max_body: most bytes of a body.
-            decode: makes a message of a head, or raises msgspec's `DecodeError`.
+            max_body: the most bytes of a body.
+            decode: decodes a head into a message, or raises msgspec's `DecodeError`.
         """
         self.max_body = max_body
         self._decode = decode
@@ -158,10 +158,10 @@ class FrameReader:
         self._big_head = 0
 
     def fill(self, source: Source) -> int:
-        """Receive once; the number of bytes, 0 at the end of the stream.
+        """Receive once; return the number of bytes, 0 at the end of the stream.
 
         Raises:
-            BlockingIOError: a non-blocking socket has nothing.
+            BlockingIOError: a non-blocking socket has no data.
         """
         if self._big is not None:
             count = source.recv_into(self._big[self._big_got :])
@@ -172,10 +172,10 @@ class FrameReader:
         return count
 
     def frames(self) -> Iterator[tuple[Any, memoryview, bool]]:
-        """The frames that are complete: message, body, and whether the body's memory is the receiver's to keep.
+        """Yield complete frames: message, body, and whether the body's memory may be kept.
 
         Raises:
-            ProtocolError: a length is over its limit, or a head is no message that this side understands.
+            ProtocolError: a length is over its limit, or a head is not a known message.
         """
         if self._big is not None:
             if self._big_got < len(self._big):
@@ -204,7 +204,7 @@ class FrameReader:
             self._move(self._start)
 
     def _make_room(self, start: int, head_length: int, body_length: int) -> None:
-        """Arrange for the rest of a frame that has begun to arrive."""
+        """Make room for the rest of a frame that has begun to arrive."""
         total = head_length + body_length
         if total + 8 <= _SMALL:
             self._move(start)
@@ -229,7 +229,7 @@ class FrameReader:
 
 
 def _explain(packed: memoryview, error: Exception) -> ProtocolError:
-    """Why a head is refused, with the number of its message and, for a greeting, the version."""
+    """Return why a head is refused, with its message number and, for a greeting, the version."""
     try:
         head = _decode_list(packed)
     except UNREADABLE:
@@ -239,9 +239,9 @@ def _explain(packed: memoryview, error: Exception) -> ProtocolError:
     number = head[0]
     if number in (HELLO, ATTACH, CALLS_ATTACH) and len(head) > 1 and head[1] != PROTOCOL:
         return ProtocolError(other_version(head[1]), number)
-    return ProtocolError(f"message {number} cannot be understood: {error}", number)
+    return ProtocolError(f"cannot decode message {number}: {error}", number)
 
 
 def other_version(version: object) -> str:
-    """What to tell a client that speaks another version."""
-    return f"this side speaks version {PROTOCOL} of the worker protocol, the client version {version!r}"
+    """Return the error for a client with another protocol version."""
+    return f"this side has version {PROTOCOL} of the worker protocol, the client has version {version!r}"

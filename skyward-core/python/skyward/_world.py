@@ -1,9 +1,10 @@
-"""The world that this worker has joined with the others, hidden from a task that runs alone.
+"""The world that this worker has joined with others, hidden from tasks on a single worker.
 
-Frameworks keep the world in the process: in environment variables, in torch's default process group, in the state of
-Accelerate. A task that one worker runs alone would find it there and wait for ranks that do not come. So a process has
-two sets of these, one for gangs and one for tasks that run alone, and exchanges them when one follows the other. What
-a task leaves in its set is there for the next task of the same kind.
+Frameworks keep the world in the process: in environment variables, in torch's default process
+group, in the state of Accelerate. A task that runs on a single worker would find the world there,
+and wait for ranks that never come. So a process has two sets of this state, one for gangs and one
+for single tasks, and swaps them when a task of the other kind begins. What a task leaves in its set
+is there for the next task of the same kind.
 
 JAX cannot be hidden: its processes and devices stay those of the world.
 """
@@ -31,31 +32,35 @@ VARIABLES = (
     "JAX_NUM_PROCESSES",
     "JAX_PROCESS_ID",
 )
-"""The environment variables by which a world is found."""
+"""The environment variables by which frameworks find a world."""
 
 _started = {name: os.environ[name] for name in VARIABLES if name in os.environ}
-"""Those that the image or the agent has set: they hold for every task."""
+"""The variables among them that the image or the agent has set; they apply to all tasks."""
 
 _shown = True
-"""Whether the process shows what belongs to gangs; as long as there is no world, that is all there is."""
+"""Whether the process shows the state of gangs. It is true until there is a world and a single
+task.
+"""
 
 _may_be_joined = True
-"""Whether a world may have been joined since the last look: by the hooks, before the first task, or by a gang."""
+"""Whether a world may have been joined since the last check: by hooks before the first task, or by
+a gang.
+"""
 
 _other: _State | None = None
-"""What belongs to the tasks of the other kind; none before there is a world and a task outside of it."""
+"""The state of the tasks of the other kind; None until there is a world and a single task."""
 
 
 def show(gang: bool) -> None:
-    """Have the next task find the world, or find none.
+    """Show the world to the next task if it is a gang's, and hide it otherwise.
 
-    Where the world has a process group of torch, a task that runs alone finds one that has this process alone in it.
+    If the world has a process group of torch, a single task finds a group with this process alone.
 
     Raises:
-        RuntimeError: this torch cannot exchange its process group.
+        RuntimeError: the process group of this version of torch cannot be swapped.
     """
     global _may_be_joined
-    # A look at the environment takes longer than all the rest of a short call.
+    # Reading the environment takes longer than the rest of a short call.
     if gang is not _shown and (_other is not None or (_may_be_joined and _joined())):
         _exchange()
     _may_be_joined = gang
@@ -66,7 +71,7 @@ def show(gang: bool) -> None:
 
 
 def join() -> None:
-    """Put aside what tasks that ran alone have left: the world is about to be joined, in a gang."""
+    """Before a gang joins the world, put aside the state that single tasks have left."""
     global _other
     if _other is None and not _joined():
         _other = _State.take()
@@ -74,9 +79,10 @@ def join() -> None:
 
 
 def part() -> None:
-    """Keep what a task that runs alone is about to set out of the next gang.
+    """Before a single task sets up state, make sure that the next gang does not see it.
 
-    `show` does that where there is a world already. Otherwise all that is there so far belongs to tasks that run alone.
+    If there is a world already, `show` has done that. Otherwise all state so far belongs to single
+    tasks.
     """
     global _shown, _other
     if _shown:
@@ -84,10 +90,10 @@ def part() -> None:
 
 
 def leave() -> None:
-    """Show the world to the hooks that leave it, and end what was made for tasks that run alone.
+    """Show the world to the hooks that leave it, and end the process group of single tasks.
 
     Raises:
-        RuntimeError: as `show`.
+        RuntimeError: the process group of this version of torch cannot be swapped.
     """
     if _other is None:
         return
@@ -108,16 +114,16 @@ def _exchange() -> None:
 
 
 def group_of_one(backend: str) -> None:
-    """Make a process group of torch that has this process alone in it, if there is none; it uses no network."""
+    """Create torch's process group with this process alone, without a network, if there is none."""
     import torch.distributed as dist
 
     if not dist.is_initialized():
-        # No rank, no address: whatever is in the environment is of another world.
+        # No rank and no address: the environment may describe another world.
         dist.init_process_group(backend, store=dist.HashStore(), rank=0, world_size=1)
 
 
 def _joined() -> bool:
-    """Whether this process is part of a world of several."""
+    """Return whether this process is part of a world of several processes."""
     if _size() > 1:
         return True
     if all(os.environ.get(name) == _started.get(name) for name in VARIABLES):
@@ -128,13 +134,13 @@ def _joined() -> bool:
 
 
 def _size() -> int:
-    """The ranks of torch's default process group; 0 where there is none."""
+    """Return the size of torch's default process group; 0 if there is none."""
     c10d: Any = sys.modules.get("torch.distributed.distributed_c10d")
     return c10d.get_world_size() if c10d is not None and c10d.is_initialized() else 0
 
 
 class _State:
-    """Where frameworks keep the world."""
+    """The state in which frameworks keep the world."""
 
     def __init__(
         self, variables: dict[str, str], torch: dict[str, Any] | None, accelerate: list[dict[str, Any]]
@@ -145,17 +151,17 @@ class _State:
 
     @classmethod
     def before(cls) -> _State:
-        """As the process was before it met any world."""
+        """Return the state before the process joined any world."""
         return cls(_started, None, [])
 
     @classmethod
     def take(cls) -> _State:
-        """What is there now."""
+        """Return the current state."""
         variables = {name: os.environ[name] for name in VARIABLES if name in os.environ}
         return cls(variables, _torch_state(), [dict(state) for state in _accelerate_states()])
 
     def put(self) -> None:
-        """Replace what is there."""
+        """Replace the current state by this one."""
         _put_torch_state(self.torch)
         for name in VARIABLES:
             os.environ.pop(name, None)
@@ -167,7 +173,7 @@ class _State:
 
 
 def _accelerate_states() -> list[dict[str, Any]]:
-    """The dicts that all instances of a class of Accelerate share."""
+    """Return the dicts that all instances of a class of Accelerate share."""
     module = sys.modules.get("accelerate.state")
     classes = [getattr(module, name, None) for name in ("PartialState", "AcceleratorState", "GradientState")]
     return [known._shared_state for known in classes if known is not None]
@@ -178,7 +184,7 @@ _PLAIN: dict[str, Any] = {"_group_count": 0, "_default_pg_init_method": None}
 
 
 def _torch_state() -> dict[str, Any] | None:
-    """All process groups of torch; None where there are none."""
+    """Return all process groups of torch; None if there are none."""
     c10d: Any = sys.modules.get("torch.distributed.distributed_c10d")
     if c10d is None or not c10d.is_initialized():
         return None
@@ -190,14 +196,14 @@ def _torch_state() -> dict[str, Any] | None:
         import torch
 
         raise RuntimeError(
-            f"torch {torch.__version__} keeps its process groups where Skyward does not find them ({error}), so a task "
-            "that this worker runs alone would wait for the other ranks: use another version of torch, or broadcast"
+            f"Skyward does not find the process groups of torch {torch.__version__} ({error}), so a task on this "
+            "worker alone would wait for the other ranks: use another version of torch, or broadcast the task"
         ) from error
     return state
 
 
 def _put_torch_state(state: dict[str, Any] | None) -> None:
-    """Make these the process groups of torch: it keeps them in its module, and by name in its library."""
+    """Set the process groups of torch, in its Python module and, by name, in its native library."""
     c10d: Any = sys.modules.get("torch.distributed.distributed_c10d")
     if c10d is None or (state is None and not c10d.is_initialized()):
         return

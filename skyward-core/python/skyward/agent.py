@@ -1,6 +1,7 @@
-"""The agent of a node (`python -m skyward.agent --dir DIR --addr ADDR --lease SECONDS [--owner-pid PID]`).
+"""The agent of a node: `python -m skyward.agent --dir DIR --addr ADDR --lease SECONDS …`.
 
-It detaches: the process that was started prints one line about the agent once that listens, and ends.
+The agent detaches. The process that was started prints one line about the agent as soon as the
+agent listens, and then exits.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ _USAGE = "usage: python -m skyward.agent --dir DIR --addr ADDR --lease SECONDS [
 
 
 class _Arguments:
-    """The command line. `argparse` alone takes longer to import than the rest of the agent."""
+    """The command line, parsed by hand: `argparse` takes longer to import than the agent."""
 
     def __init__(self, argv: list[str]) -> None:
         given: dict[str, str] = {}
@@ -32,11 +33,11 @@ class _Arguments:
             name = rest.pop(0)
             name, equals, value = name.partition("=")
             if name not in ("--dir", "--addr", "--lease", "--owner-pid") or not (equals or rest):
-                _fail(f"{name}: not understood\n{_USAGE}")
+                _fail(f"unknown option, or an option without a value: {name}\n{_USAGE}")
             given[name] = value if equals else rest.pop(0)
         missing = [name for name in ("--dir", "--addr", "--lease") if name not in given]
         if missing:
-            _fail(f"{', '.join(missing)} missing\n{_USAGE}")
+            _fail(f"missing options: {', '.join(missing)}\n{_USAGE}")
         self.folder = os.path.abspath(given["--dir"])
         self.address = given["--addr"]
         try:
@@ -52,7 +53,7 @@ def _fail(reason: str) -> NoReturn:
 
 
 def main() -> None:
-    """Detach, and report from the detached process how it went."""
+    """Detach, and report in the started process whether the agent runs."""
     _bytecode.restore()
     arguments = _Arguments(sys.argv[1:])
     read, write = os.pipe()
@@ -65,7 +66,7 @@ def main() -> None:
         if answer.startswith("{"):
             os.write(1, answer.encode())
             os._exit(0)
-        os.write(2, f"skyward agent: {answer or 'it ended without a word; see agent.log in its folder'}\n".encode())
+        os.write(2, f"skyward agent: {answer or 'it ended unexpectedly; see agent.log in its folder'}\n".encode())
         os._exit(1)
     os.close(read)
     os.setsid()
@@ -110,7 +111,7 @@ def _boot(arguments: _Arguments) -> Agent:
     tree.become_subreaper()
     path = f"{folder}/agent.sock"
     if len(os.fsencode(path)) > 100:
-        raise OSError(None, f"the folder's path is too long for sockets in it: {folder}")
+        raise OSError(None, f"the path of the folder is too long for the sockets in it: {folder}")
     try:
         os.unlink(path)
     except FileNotFoundError:
@@ -128,7 +129,7 @@ def _boot(arguments: _Arguments) -> Agent:
 
 
 def _lock(folder: str) -> None:
-    """Make sure that a folder has one agent. The lock ends with the process."""
+    """Make sure that a folder has at most one agent. The lock ends with the process."""
     import fcntl
 
     lock = os.open(f"{folder}/agent.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -139,7 +140,7 @@ def _lock(folder: str) -> None:
 
 
 def _redirect(path: str) -> None:
-    """Leave the terminal and the pipes of whoever started this."""
+    """Detach standard input and output from the terminal and pipes of the starting process."""
     null = os.open(os.devnull, os.O_RDONLY)
     log_file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
     os.dup2(null, 0)

@@ -1,4 +1,4 @@
-"""A worker: enters the hooks, then runs tasks on its main thread (`python -m skyward.worker`, started by the agent)."""
+"""A worker enters the hooks, then runs tasks on its main thread (`python -m skyward.worker`)."""
 
 from __future__ import annotations
 
@@ -38,29 +38,35 @@ if TYPE_CHECKING:
     from ._calls.store import Store
 
 EXIT_HOOK: Final = 3
-"""Exit code of a worker whose hook raised while it was left."""
+"""The exit code of a worker of which a hook raised on exit."""
 EXIT_DESCRIPTORS: Final = 4
-"""Exit code of a worker whose descriptors the payload closed."""
+"""The exit code of a worker whose payload closed the worker's own descriptors."""
 
 _INDEX: Final = struct.Struct("<I")
-_RECALLED: Final = simple_failure("recalled", "the client took the task back before it began")
+_RECALLED: Final = simple_failure("recalled", "the client recalled the task before it began")
 _GLANCE: Final = 0.2
-"""Seconds after which a payload that waits to report looks for an interrupt."""
+"""Seconds between two looks for an interrupt while a payload waits to report."""
 _STALE_NS: Final = 1_000_000
-"""After a task that took this long, the connection is looked at before the next: it may hold a `Cancel`."""
+"""Nanoseconds. After a longer task the connection is read before the next one: it may hold a
+`Cancel`.
+"""
+
+
+_ALARM: Final = int(signal.SIGALRM)
+_DEFAULT: Final = int(signal.SIG_DFL)
 
 
 class _Leave(BaseException):
-    """The worker is told to end while it waits for work."""
+    """The worker was asked to end while it waits for work."""
 
 
 class Worker:
     """One worker process."""
 
     hub: Hub | None = None
-    """The calls of this process, from the first on."""
+    """The calls of this process; None before the first call."""
     store: Store | None = None
-    """The node's store, from the first large array on."""
+    """The node's store; None before the first large array."""
 
     def __init__(self, spec: dict[str, Any], listener: socket.socket) -> None:
         cluster = spec["cluster"]
@@ -73,29 +79,34 @@ class Worker:
         self.retain_bytes: int = spec.get("retain_bytes") or 1 << 28
         self.session = Session(listener, self.generation, spec.get("max_frame") or _wire.MAX_FRAME)
         self.account = _account(spec.get("account"))
-        """Two numbers that the agent sees: the run that was begun last, and the last one that must not begin."""
+        """Two numbers, shared with the agent: the last run that began, the highest recalled run."""
         self.waiting = False
         self.terminated = False
         self.pid = os.getpid()
         self.reports: deque[tuple[int, bytes]] = deque()
-        """What waits for the main thread to send it: the run that has reported it, 0 for none, and the value."""
+        """Reports that the main thread must send: the run that made each, or 0, and its value."""
         self.is_reporting = False
-        """Whether the main thread sends a report: what code of the payload reports then, by itself, has to wait."""
+        """Whether the main thread is sending a report. Other code of the payload that reports then
+        has to wait.
+        """
         self.in_hooks = True
-        """Whether the hooks around the app are entered or left: no run is busy, and they may report."""
+        """Whether the hooks around the app are being entered or left. No run is busy then, and
+        hooks may report.
+        """
         self.calls: str | None = spec.get("calls")
-        """Where the client connects once a payload submits calls."""
+        """The path at which the client connects, once a payload submits calls."""
         self.store_folder: str | None = spec.get("store")
-        """Where this node keeps large arrays of calls."""
+        """The folder in which this node keeps large arrays of calls."""
         self.store_bytes: int = spec.get("store_bytes") or 1 << 34
         notices.main, notices.look = get_ident(), self.look_for_notice
         self._handlers = (self.on_interrupt, self.on_terminate, self.on_attend)
         signals = (signal.SIGINT, signal.SIGTERM, signal.SIGURG)
-        self._forks = _fork.Forks(dict(zip(signals, self._handlers, strict=True)), self.detach, self.on_unraisable)
+        handlers = dict(zip(signals, self._handlers, strict=True))
+        self._forks = _fork.Forks(handlers, self.detach, self.calls_lock, self.on_unraisable)
         self.out = _keep(1)
         self.err = _keep(2)
         self.out_end = self.err_end = 0
-        """How long the output files were when the last task ended."""
+        """The lengths of the output files when the last task ended, in bytes."""
         self.index = _INDEX.pack(cluster["worker"])
         self.index_of_calls = _INDEX.pack(cluster["worker"] | _wire.CALLS_ASKED)
         self.wake: int | None = None
@@ -103,24 +114,26 @@ class Worker:
             self.wake = _open(spec["wake"], os.O_NONBLOCK)
 
     def _has_signals(self) -> bool:
-        # The module `signal` wraps this in an enumeration, which takes longer than all the rest of a call.
+        # The wrapper of `getsignal` in the module `signal` takes longer than all the rest of a
+        # call.
         handlers = self._handlers
         return _signal.getsignal(2) is handlers[0] and _signal.getsignal(15) is handlers[1]
 
     def take_signals(self) -> None:
-        """Handle the signals; again, after a payload or a native library (JAX's preemption notice) that took them.
+        """Install the signal handlers again; a payload or library may have replaced them.
 
-        Python does not see what a native library does, so this is done after every task that takes a while.
+        Python does not see handlers that native code installs, so this is called after each task
+        that took long.
         """
         signal.signal(signal.SIGINT, self._handlers[0])
         signal.signal(signal.SIGTERM, self._handlers[1])
-        # The agent has the worker look at its connection. Unlike an interrupt, this is no payload's business: where
-        # it can, a system call goes on.
+        # SIGURG: the agent asks the worker to read its connection. Unlike an interrupt, this does
+        # not concern the payload, so system calls are restarted where possible.
         signal.signal(signal.SIGURG, self._handlers[2])
         signal.siginterrupt(signal.SIGURG, False)
 
     def enter(self) -> None:
-        """Enter the hooks around the app; the `Hello` then tells how it went."""
+        """Enter the hooks around the app, and report in `Hello` whether that succeeded."""
         ready, body = True, b""
         self.waiting = True
         try:
@@ -141,7 +154,7 @@ class Worker:
         self.session.greet_with(head, body)
 
     def serve(self) -> None:
-        """Run tasks until the client or the agent ends it."""
+        """Run tasks until the client or the agent ends the worker."""
         session = self.session
         queue_is_stale = answered = False
         while True:
@@ -154,7 +167,7 @@ class Worker:
                     if session.evicted:
                         session.release_evicted()
                 if session.lost:
-                    raise LostDescriptorsError("that of its connection")
+                    raise LostDescriptorsError("the descriptor of its connection")
                 continue
             if notices.pending:
                 self.tell_between_tasks()
@@ -167,7 +180,7 @@ class Worker:
             session.attend(events)
 
     def execute(self, task: Task) -> bool:
-        """Run one task and answer it; whether it took long."""
+        """Run one task and send its answer; return whether it took long."""
         began = perf_counter_ns()
         session = self.session
         run, payload, arguments, refusal = task
@@ -175,8 +188,9 @@ class Worker:
         account = self.account
         recalled = identity <= account[1]
         if not recalled:
-            # The agent writes the second number and then reads the first, this side the other way round: so either
-            # the agent sees that the run has begun, or the recall is seen here.
+            # The agent writes the second number and then reads the first; the worker writes the
+            # first and then reads the second. So either the agent sees that the run has begun, or
+            # the worker sees the recall.
             account[0] = identity
             recalled = identity <= account[1]
         if recalled:
@@ -189,7 +203,7 @@ class Worker:
         failure = refusal or self.failure
         if failure is None:
             if payload is None:
-                failure = simple_failure("unknown", f"slot {run.payload} had no payload when the task came")
+                failure = simple_failure("unknown", f"payload slot {run.payload} was empty when the task arrived")
             else:
                 stream = _Output(session, identity) if identity in session.streams else None
                 notices.in_task = True
@@ -198,6 +212,9 @@ class Worker:
                 else:
                     parts, failure = self.run_call(payload, run.trace, cast("Buffer", arguments))
                     arguments = {}
+                if _signal.getsignal(_ALARM) != _DEFAULT:
+                    # The handler belongs to this task, and must not raise between tasks.
+                    signal.setitimer(signal.ITIMER_REAL, 0)
                 notices.in_task = False
                 notices.forget()
                 if not self._has_signals():
@@ -213,7 +230,7 @@ class Worker:
         try:
             out, err = os.lseek(self.out, 0, os.SEEK_END), os.lseek(self.err, 0, os.SEEK_END)
         except OSError:
-            raise LostDescriptorsError("those of its output files") from None
+            raise LostDescriptorsError("the descriptors of its output files") from None
         if out != self.out_end or err != self.err_end:
             self.out_end, self.err_end = out, err
             self.wake_agent()
@@ -229,13 +246,13 @@ class Worker:
     def run_call(
         self, payload: Payload, trace: tuple[str, str] | None, body: Buffer
     ) -> tuple[list[Buffer] | None, dict[str, Any]]:
-        """Run a call that the payload of another worker, or of this one, has submitted."""
+        """Run a call that a payload of another worker, or of this one, has submitted."""
         from ._calls.answers import Call
 
         return self.runner.run(payload, {}, trace, None, Call(body))
 
     def report(self, body: bytes) -> None:
-        """Send a report on the main thread, and wait while too many have not arrived.
+        """Send a report on the main thread, and wait while too many are not acknowledged.
 
         Raises:
             KeyboardInterrupt: the task was cancelled meanwhile.
@@ -243,16 +260,16 @@ class Worker:
         runner, session = self.runner, self.session
         self.reports.append((session.running or 0, body))
         if self.is_reporting or not (runner.busy or self.in_hooks):
-            return  # A finalizer, or a signal handler, between two lines of the worker's own: it leaves with the next.
+            return  # called by a finalizer or signal handler within the worker's own code; sent with the next report
         self.send_reports()
-        # A hook around the app runs before there is a client that could take anything.
+        # A hook around the app runs before any client is connected.
         while not (self.in_hooks or session.may_report or session.leaving or runner.interrupted):
             self._await_reports()
             if runner.missed or notices.pending or session.cancelled:
                 self.look()
 
     def send_reports(self) -> None:
-        """Send what waits to be sent."""
+        """Send all waiting reports."""
         with self._reporting():
             while self.reports:
                 self.session.report(*self.reports.popleft())
@@ -263,13 +280,13 @@ class Worker:
 
     @contextlib.contextmanager
     def _reporting(self) -> Iterator[None]:
-        """Keep interrupts out; whatever raises all the same ends the connection, but loses no report."""
+        """Keep interrupts out. An exception ends the connection, but no report is lost."""
         runner = self.runner
         busy, runner.busy, self.is_reporting = runner.busy, False, True
         try:
             yield
         except BaseException:
-            # A signal handler of the payload.
+            # Raised by a signal handler of the payload.
             self.session.abandon()
             raise
         finally:
@@ -278,15 +295,15 @@ class Worker:
             self.look()
 
     def wake_agent(self) -> None:
-        """Have the agent send what the task has printed; otherwise it would look at the files a little later."""
+        """Ask the agent to send the task's output now, instead of at its next look."""
         if self.wake is not None:
             try:
                 os.write(self.wake, self.index)
             except OSError:
-                pass  # the pipe is full, so the agent is about to look; or the payload has closed it
+                pass  # the pipe is full, so the agent will read soon; or the payload has closed the pipe
 
     def ask_for_calls(self) -> None:
-        """Have the agent tell the client that there are calls: the thread that serves them waits until it can.
+        """Ask the agent to report to the client that there are calls; wait if the pipe is full.
 
         Raises:
             LostDescriptorsError: the payload has closed the pipe.
@@ -301,21 +318,25 @@ class Worker:
             except BlockingIOError:
                 select.select((), (self.wake,), ())
             except OSError:
-                raise LostDescriptorsError("that of its agent") from None
+                raise LostDescriptorsError("the pipe to its agent") from None
 
     def detach(self) -> None:
-        """Give up the connections in a forked child, whose parent goes on with them."""
+        """Give up the connections in a forked child; its parent keeps them."""
         if self.hub is not None:
             self.hub.detach()
         self.session.detach()
 
+    def calls_lock(self) -> Any:
+        """Return the lock of the calls of this process, if it has made any."""
+        return None if self.hub is None else self.hub.lock
+
     def leave(self) -> int:
-        """Leave the hooks; the exit code."""
+        """Leave the hooks, and return the exit code."""
         self.in_hooks = True
         try:
             _world.leave()
         except Exception as error:
-            complain(f"what a task that ran alone has left could not be ended: {error}")
+            complain(f"cannot end the world that a task on a single worker has left: {error}")
         failure = self.stack.leave()
         if failure is None:
             return 0
@@ -323,7 +344,7 @@ class Worker:
         return EXIT_HOOK
 
     def on_interrupt(self, number: int, frame: FrameType | None) -> None:
-        """SIGINT: raise in the payload, if the task that runs was cancelled."""
+        """Handle SIGINT: raise an interrupt in the payload, if its task was cancelled."""
         if self._forks.defer(frame):
             return
         if self.runner.busy:
@@ -332,35 +353,37 @@ class Worker:
             self.miss()
 
     def miss(self) -> None:
-        """Take note of a signal that comes while no code of the payload runs."""
+        """Remember a signal that arrives while no code of the payload runs."""
         self.runner.missed = True
         if self.hub is not None:
             self.hub.wake_main()
 
     def on_attend(self, number: int, frame: FrameType | None) -> None:
-        """SIGURG: look at the connection. The client has it sent again where this is no time for it."""
+        """Handle SIGURG: read the connection, or leave it to the next request of the client."""
         if not self.runner.busy:
             self.miss()
         elif not self._forks.is_within(frame):
             self.look()
 
     def look_for_notice(self) -> None:
-        """Look at the connection for a payload that asks, on the main thread, whether there is a notice."""
+        """Read the connection when a payload asks for a notice on the main thread."""
         if self.runner.busy and get_ident() == notices.main:
             self.look()
 
     def tell_between_tasks(self) -> None:
-        """Call the functions that were registered outside of tasks: what they raise is no task's failure."""
+        """Call functions that were registered outside of tasks; what they raise fails no task."""
         try:
             notices.tell()
         except BaseException as error:
-            complain(f"a function failed at a notice between tasks: {failure_map(error)['traceback']}")
+            complain(
+                f"a function registered with sky.on_notice failed between tasks: {failure_map(error)['traceback']}"
+            )
 
     def look(self) -> None:
-        """See whether the task that runs is to end, and whether its machine will.
+        """Read the connection, then interrupt the running task or call notice functions if needed.
 
         Raises:
-            KeyboardInterrupt: the task is to end.
+            KeyboardInterrupt: the task has to end.
             BaseException: what a function raises that is called because of a notice.
         """
         runner = self.runner
@@ -368,7 +391,7 @@ class Worker:
         try:
             self.session.pump()
         except LostDescriptorsError:
-            pass  # the worker ends for it when the task has ended
+            pass  # the worker ends for this reason after the task
         finally:
             runner.busy = True
         self.interrupt()
@@ -376,10 +399,10 @@ class Worker:
             notices.tell()
 
     def look_while_waiting(self) -> None:
-        """The same on a main thread that waits for calls: the runner is not busy, and stays so.
+        """Do what `look` does while the main thread waits for calls, without a busy runner.
 
         Raises:
-            KeyboardInterrupt: what waits is to end.
+            KeyboardInterrupt: the waiting task or call has to end.
             BaseException: what a function raises that is called because of a notice.
         """
         runner = self.runner
@@ -395,9 +418,9 @@ class Worker:
                 runner.busy = False
 
     def interrupt(self) -> None:
-        """Raise the interrupt of what the main thread runs, if it was cancelled, or what is around it was.
+        """Raise an interrupt if the code on the main thread, or what is around it, was cancelled.
 
-        The client repeats an interrupt, as one may come too early. What the code does after the first is its own.
+        An interrupt is raised once. The client repeats it, because it may arrive too early.
         """
         runner, cancelled, hub = self.runner, self.session.cancelled, self.hub
         helped = None if hub is None else hub.helped()
@@ -409,15 +432,15 @@ class Worker:
             runner.interrupted = True
             if hub is not None and hub.stack:
                 hub.give_up(hub.stack[0])
-            raise KeyboardInterrupt("the task was cancelled" if cancelled else "the worker is told to end")
+            raise KeyboardInterrupt("the task was cancelled" if cancelled else "the worker was asked to end")
 
     @property
     def _is_in_task(self) -> bool:
-        """Whether the main thread runs no helped call: what a function raises at a notice is for the task."""
+        """Whether the main thread runs no helped call: then a notice concerns the task."""
         return self.hub is None or self.hub.helped() is None
 
     def on_terminate(self, number: int, frame: FrameType | None) -> None:
-        """SIGTERM: end after leaving the hooks; a task that runs is interrupted first."""
+        """Handle SIGTERM: interrupt the running task, leave the hooks, and end."""
         self.session.leaving = self.terminated = True
         self.session.queue.clear()
         if self.waiting and not self._forks.defer(frame):
@@ -426,14 +449,15 @@ class Worker:
         self.on_interrupt(number, frame)
 
     def on_unraisable(self, unraisable: sys.UnraisableHookArgs) -> None:
-        """An exception was raised where Python can only print it: in a finalizer, or a callback of `fork`.
+        """Handle an exception that Python can only print, of a finalizer or `fork` callback.
 
-        For the interrupt of a task this would mean that the task goes on.
+        If the exception is a task's interrupt, it is sent again, because otherwise the task would
+        continue.
         """
         hub, runner = self.hub, self.runner
         is_interrupt = isinstance(unraisable.exc_value, KeyboardInterrupt)
         if get_ident() != notices.main:
-            # An aside call: the client repeats its cancel.
+            # This thread runs an aside call. The client repeats its cancel.
             aside = None if hub is None or not is_interrupt else hub.aside()
             if aside is not None and aside.interrupted:
                 aside.interrupted = False
@@ -448,17 +472,17 @@ class Worker:
 
 
 class _Output:
-    """The stream of one task's items."""
+    """Sends the items of one task's stream."""
 
     def __init__(self, session: Session, run: int) -> None:
         self.session = session
         self.run = run
 
     def wait(self) -> bool:
-        """Wait for credit; False when the task was cancelled."""
+        """Wait for credit; return False if the task was cancelled."""
         session = self.session
         if session.is_alone:
-            # Nobody gets the items before a client has come back.
+            # No client receives the items until one has connected again.
             session.pump()
         while not session.cancelled and not session.leaving:
             if notices.pending or session.may_send(self.run):
@@ -467,7 +491,7 @@ class _Output:
         return False
 
     def may_put(self) -> bool:
-        """Whether there is credit."""
+        """Return whether there is credit."""
         return self.session.may_send(self.run)
 
     def put(self, parts: list[Buffer]) -> None:
@@ -476,7 +500,7 @@ class _Output:
 
 
 def main() -> None:
-    """Run the worker that the agent started: start spec on standard input, listener in the environment."""
+    """Run the worker. The start spec is on standard input, the listener in the environment."""
     _bytecode.restore()
     spec = _read_spec()
     listener = raise_descriptor(socket.socket(fileno=int(os.environ.pop("SKYWARD_LISTEN_FD"))))
@@ -484,7 +508,7 @@ def main() -> None:
     conceal(spec.get("secrets") or ())
     _state.cluster = spec["cluster"]
     if sys.path[0] == os.getcwd():
-        # Files in the working folder can be imported, but hide no library's module.
+        # Modules in the working folder can be imported, but must not hide modules of libraries.
         sys.path.append(sys.path.pop(0))
     _set_up_output(spec.get("stacks"))
     if progress := spec.get("progress"):
@@ -498,7 +522,7 @@ def main() -> None:
     except _Leave:
         pass
     except LostDescriptorsError as error:
-        text = f"skyward: the payload closed descriptors of the worker, which cannot go on without {error}\n"
+        text = f"skyward: the payload closed descriptors of the worker, which cannot continue without {error}\n"
         try:
             os.write(2, text.encode())
         finally:
@@ -518,10 +542,10 @@ def _read_spec() -> dict[str, Any]:
 
 
 def _set_up_output(stacks: str | None) -> None:
-    """Print what the payload prints at once, and never fail because of what it prints.
+    """Write the payload's output line by line, and never fail because of what it prints.
 
     Args:
-        stacks: the file into which the stacks of all threads go when they are asked for.
+        stacks: the file to which the stacks of all threads are written on SIGUSR1.
     """
     for stream in (sys.stdout, sys.stderr):
         cast("Any", stream).reconfigure(encoding="utf-8", errors="backslashreplace", line_buffering=True)
@@ -534,7 +558,7 @@ def _set_up_output(stacks: str | None) -> None:
 
 
 def _account(path: str | None) -> memoryview:
-    """The numbers that the agent made a file for; a private pair where there is no agent."""
+    """Map the account file that the agent created; without an agent, return a private pair."""
     import mmap
 
     if path is None:
@@ -547,7 +571,7 @@ def _account(path: str | None) -> memoryview:
 
 
 def _open(path: str, flags: int) -> int:
-    """A file of the worker's own, at a high descriptor."""
+    """Open a file of the worker's own, at a high descriptor."""
     low = os.open(path, os.O_WRONLY | os.O_CLOEXEC | flags, 0o600)
     high = _keep(low)
     os.close(low)
@@ -555,7 +579,7 @@ def _open(path: str, flags: int) -> int:
 
 
 def _keep(descriptor: int) -> int:
-    """A second, high descriptor for an output file: a payload may close or redirect the first."""
+    """Duplicate a descriptor to a high number: a payload may close or redirect the original."""
     import fcntl
 
     return fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, high_descriptor())
@@ -573,6 +597,6 @@ def _exit(code: int) -> None:
 if __name__ == "__main__":
     main()
 elif __name__ == "__mp_main__":
-    # What `multiprocessing` makes of the main module in a process that it starts afresh.
+    # `multiprocessing` imports the main module under this name in a process that it spawns.
     _bytecode.restore()
     _payload.adopt()

@@ -1,4 +1,4 @@
-"""A worker that calls, for tests that play its client message by message."""
+"""A worker that submits calls, for tests that play its client message by message."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .conftest import Node
 
 
 class Caller:
-    """A worker that has submitted a call, and its calls' client."""
+    """A worker whose payload submits calls, and the client of its calls connection."""
 
     def __init__(self, node: Node, payload: str, spec: dict[str, Any] | None = None, **arguments: Any) -> None:
         self.node = node
@@ -26,13 +26,13 @@ class Caller:
         self.calls = CallsClient(self.told[4])
 
     def submitted(self) -> tuple[int, int, bytes]:
-        """The next call: its number, the helped call that has made it, and its body."""
+        """Return the next call: its number, the helped call that submitted it, and its body."""
         head, body = self.calls.expect(_wire.SUBMIT)
         assert head[3] == self.run
         return head[2], head[4], body
 
     def waits(self, help: int = 0) -> None:
-        """Wait until its main thread waits, in the run or in a helped call."""
+        """Wait until the main thread waits, in the run or in a helped call."""
         assert self.calls.expect(_wire.WAIT)[0][2:] == [self.run, help]
 
     def help(
@@ -41,7 +41,7 @@ class Caller:
         self.calls.send(_wire.HELP, number, run or self.run, within, depth, aside, body=body)
 
     def helped(self, number: int) -> bytes:
-        """The answer of a helped call."""
+        """Return the answer of a helped call."""
         head, body = self.calls.expect(_wire.HELPED)
         assert head[2] == number
         return body

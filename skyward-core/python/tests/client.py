@@ -8,6 +8,7 @@ import select
 import socket
 import subprocess
 import sys
+import textwrap
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +20,13 @@ ROOT = Path(__file__).resolve().parent.parent
 DEADLINE = 20.0
 
 
+def source(text: str) -> str:
+    """Return the source in an indented string, without the indentation and the first newline."""
+    return textwrap.dedent(text).removeprefix("\n")
+
+
 def gone(pid: int) -> bool:
-    """Wait until a process has ended."""
+    """Wait until a process has ended; return whether it has."""
     try:
         descriptor = os.pidfd_open(pid)
     except ProcessLookupError:
@@ -34,14 +40,14 @@ def gone(pid: int) -> bool:
 
 
 class Frames:
-    """A connected socket that speaks frames, with a deadline on every wait."""
+    """A connected socket that sends and receives frames, with a deadline on every wait."""
 
     def __init__(self, path: str) -> None:
         self.socket = socket.socket(socket.AF_UNIX)
         self.socket.settimeout(DEADLINE)
         self.socket.connect(path)
         self.seen: list[tuple[list[Any], bytes]] = []
-        """What arrived while something else was waited for."""
+        """Frames that arrived while another one was expected."""
 
     def send(self, head: list[Any], body: bytes = b"") -> None:
         self.socket.sendall(_wire.frame(head, body))
@@ -52,7 +58,7 @@ class Frames:
         return head, bytes(self._exactly(body_length))
 
     def expect(self, number: int) -> tuple[list[Any], bytes]:
-        """The next frame of this kind; others are kept in `seen`."""
+        """Return the next frame of this kind; others are kept in `seen`."""
         for index, (head, _) in enumerate(self.seen):
             if head[0] == number:
                 return self.seen.pop(index)
@@ -72,7 +78,7 @@ class Frames:
         return True
 
     def quiet(self, seconds: float = 0.1) -> bool:
-        """Whether nothing arrives for a while."""
+        """Return whether nothing arrives for a while."""
         return not select.select([self.socket], [], [], seconds)[0]
 
     def close(self) -> None:
@@ -96,10 +102,12 @@ class WorkerClient(Frames):
         super().__init__(path)
         self.send([_wire.ATTACH, _wire.PROTOCOL, generation, acknowledged, list(streams)])
         self.task = 0
-        """The number of the run that was sent last; a worker counts them for as long as it lives."""
+        """The number of the last run that was sent; a worker's runs are numbered for its whole
+        life.
+        """
         self.acknowledged = 0
         self.gang: list[int] | None = [1, 1]
-        """The try at a gang that its tasks belong to; None: they run alone."""
+        """The attempt of the gang to which its tasks belong; None for tasks on this worker alone."""
 
     def hello(self) -> tuple[list[Any], Any]:
         head, body = self.expect(_wire.WORKER_HELLO)
@@ -109,13 +117,15 @@ class WorkerClient(Frames):
     def load(
         self,
         reference: int,
-        source: str | dict[str, str],
+        files: str | dict[str, str],
         entry: str = "main",
         main: str = "job.py",
         first_line: int = 1,
     ) -> None:
-        files = {main: source} if isinstance(source, str) else source
-        body = {"entry": entry, "main": main, "first_line": first_line, "files": list(files.items())}
+        """Load a payload: one text, or texts by path; each may be an indented multi-line string."""
+        texts = {main: files} if isinstance(files, str) else files
+        loaded = [(path, source(text)) for path, text in texts.items()]
+        body = {"entry": entry, "main": main, "first_line": first_line, "files": loaded}
         self.send([_wire.LOAD, reference, f"{hash(str(body)) & (1 << 64) - 1:016x}"], msgspec.msgpack.encode(body))
 
     def start(self, reference: int, credit: int = 0, /, **arguments: Any) -> int:
@@ -125,7 +135,7 @@ class WorkerClient(Frames):
         return self.task
 
     def outcome(self, task: int) -> tuple[list[Any], Any]:
-        """The answer to a task: head and decoded body."""
+        """Return the answer to a task: head and decoded body."""
         for index, (head, body) in enumerate(self.seen):
             if head[0] in (_wire.RESULT, _wire.FAILURE) and head[2] == task:
                 del self.seen[index]
@@ -137,13 +147,13 @@ class WorkerClient(Frames):
             self.seen.append((head, body))
 
     def call(self, reference: int, /, **arguments: Any) -> Any:
-        """The value of a call that succeeds."""
+        """Return the value of a call that succeeds."""
         head, value = self.outcome(self.start(reference, **arguments))
         assert head[0] == _wire.RESULT, value
         return value
 
     def failure(self, reference: int, /, **arguments: Any) -> dict[str, Any]:
-        """The failure map of a call that fails."""
+        """Return the failure map of a call that fails."""
         head, value = self.outcome(self.start(reference, **arguments))
         assert head[0] == _wire.FAILURE, value
         return value  # type: ignore[no-any-return]
@@ -154,20 +164,20 @@ class WorkerClient(Frames):
 
 
 class CallsClient:
-    """A client's side of the calls of one worker, over all its connections."""
+    """The client's side of one worker's calls connection, across reconnects."""
 
     def __init__(self, path: str, generation: int = 1) -> None:
         self.path, self.generation = path, generation
         self.received = self.sent = 0
         self.unread: list[tuple[list[Any], bytes]] = []
-        """Numbered messages that were not asked for yet."""
+        """Numbered messages that were not expected yet."""
         self._kept: list[tuple[int, bytes]] = []
         self.frames: Frames | None = None
         self.hello: list[Any] = []
         self.connect()
 
     def connect(self) -> None:
-        """Connect, once more, and send again what has not arrived."""
+        """Connect, or connect again, and send unacknowledged messages again."""
         self.cut()
         self.frames = Frames(self.path)
         self.frames.send([_wire.CALLS_ATTACH, _wire.PROTOCOL, self.generation, self.received])
@@ -177,13 +187,13 @@ class CallsClient:
         self.frames.socket.sendall(b"".join(frame for _, frame in self._kept))
 
     def cut(self) -> None:
-        """End the connection."""
+        """Close the connection."""
         if self.frames is not None:
             self.frames.close()
             self.frames = None
 
     def send(self, number: int, *fields: Any, body: bytes = b"") -> None:
-        """Send a numbered message, if there is a connection, and keep it."""
+        """Send a numbered message, if there is a connection, and keep it for the next one."""
         self.sent += 1
         frame = _wire.frame([number, self.sent, *fields], body)
         self._kept.append((self.sent, frame))
@@ -191,12 +201,12 @@ class CallsClient:
             self.frames.socket.sendall(frame)
 
     def acknowledge(self) -> None:
-        """Tell the worker what has arrived."""
+        """Acknowledge the messages that have arrived."""
         assert self.frames is not None
         self.frames.send([_wire.CALLS_ACK, self.received])
 
     def read(self) -> None:
-        """Take one frame in."""
+        """Receive one frame."""
         assert self.frames is not None
         head, body = self.frames.receive()
         if head[0] == _wire.WORKER_CALLS_ACK:
@@ -209,7 +219,7 @@ class CallsClient:
             self.unread.append((head, body))
 
     def expect(self, number: int) -> tuple[list[Any], bytes]:
-        """The next message of this kind; others wait."""
+        """Return the next message of this kind; others are kept."""
         while True:
             for index, (head, _) in enumerate(self.unread):
                 if head[0] == number:
@@ -217,7 +227,7 @@ class CallsClient:
             self.read()
 
     def quiet(self, seconds: float = 0.2) -> bool:
-        """Whether no message is there and none comes for a while."""
+        """Return whether there is no message and none arrives for a while."""
         while not self.unread and self.frames is not None and not self.frames.quiet(seconds):
             self.read()
         return not self.unread
@@ -235,7 +245,7 @@ class AgentClient(Frames):
         self.facts, _ = self.expect(_wire.AGENT_HELLO)
 
     def start(self, spec: dict[str, Any], workers: list[int] | None = None) -> list[list[Any]]:
-        """Start workers; a list of index, pid and socket path."""
+        """Start workers; return a list of index, pid and socket path."""
         generation = spec["cluster"]["generation"]
         self.send([_wire.START, 1, generation, workers or [0]], msgspec.msgpack.encode(spec))
         while True:
@@ -251,7 +261,7 @@ class AgentClient(Frames):
 
 
 def start_agent(folder: Path, *options: str, machine: str = "", lease: float = 60.0) -> dict[str, Any]:
-    """Start an agent in the folder; the line that it prints."""
+    """Start an agent in the folder; return the line that it prints."""
     command = [sys.executable, "-m", "skyward.agent", "--dir", str(folder), "--addr", "127.0.0.1"]
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "SKYWARD_MACHINE": machine or f"test-{folder}"}
     done = subprocess.run(
@@ -267,7 +277,7 @@ def start_agent(folder: Path, *options: str, machine: str = "", lease: float = 6
 
 
 def start_spec(generation: int = 1, workers: int = 1, **more: Any) -> dict[str, Any]:
-    """A start spec for one node."""
+    """Return a start spec for one node."""
     cluster = {
         "node": 0,
         "total_nodes": 1,

@@ -16,13 +16,13 @@ from .client import AgentClient, WorkerClient, start_agent, start_spec
 
 @pytest.fixture
 def folder() -> Iterator[Path]:
-    """A short path, because sockets lie in it."""
+    """A temporary folder with a short path, because sockets are created in it."""
     with tempfile.TemporaryDirectory(prefix="sky") as name:
         yield Path(name) / "n"
 
 
 class Node:
-    """An agent, a client of it, and clients of its workers."""
+    """An agent with its client, and the clients of its workers."""
 
     def __init__(self, folder: Path, **options: Any) -> None:
         self.folder = folder
@@ -36,7 +36,7 @@ class Node:
         return WorkerClient(self.started[0][2], generation=more.get("generation", 1))
 
     def ready(self, source: str = "", **more: Any) -> WorkerClient:
-        """A worker that has said hello, with a payload loaded as number 1."""
+        """Return a worker after its `Hello`, with a payload loaded in slot 1."""
         worker = self.worker(**more)
         head, failure = worker.hello()
         assert head[5], failure
@@ -46,11 +46,11 @@ class Node:
 
     @property
     def pid(self) -> int:
-        """The worker's process."""
+        """The process id of the worker."""
         return int(self.started[0][1])
 
     def end(self) -> None:
-        """End the agent, whatever state it is in."""
+        """End the agent, whatever its state."""
         try:
             os.kill(self.line["pid"], signal.SIGTERM)
         except ProcessLookupError:
@@ -59,7 +59,7 @@ class Node:
 
 @pytest.fixture
 def make_node(folder: Path) -> Iterator[Callable[..., Node]]:
-    """Start agents; they are ended afterwards."""
+    """A factory of agents, which are ended after the test."""
     nodes: list[Node] = []
 
     def make(**options: Any) -> Node:
@@ -73,5 +73,5 @@ def make_node(folder: Path) -> Iterator[Callable[..., Node]]:
 
 @pytest.fixture
 def node(make_node: Callable[..., Node]) -> Node:
-    """One agent."""
+    """A single agent."""
     return make_node()

@@ -1,4 +1,4 @@
-"""Writes `tests/golden/frames.json`, the frames that this side and the Rust side must agree on.
+"""Writes `tests/golden/frames.json`, the frames on which this side and the Rust side must agree.
 
 Run `python -m tests.golden` after a change of the protocol, and read the difference.
 """
@@ -13,8 +13,14 @@ import msgspec
 
 from skyward import _values, _wire
 
+from .client import source
+
 PATH = Path(__file__).resolve().parents[3] / "tests" / "golden" / "frames.json"
-_LOAD = {"entry": "main", "main": "job.py", "first_line": 3, "files": [["job.py", "def main(x):\n    return x\n"]]}
+_SOURCE = source("""
+    def main(x):
+        return x
+""")
+_LOAD = {"entry": "main", "main": "job.py", "first_line": 3, "files": [["job.py", _SOURCE]]}
 _FAILURE = {
     "kind": "exception",
     "type": "ValueError",
@@ -60,7 +66,7 @@ _SPEC = {
 _TRACE = ["00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", "vendor=1"]
 _CALL = b"\x80\x05a call"
 _DIGEST = "0123456789abcdef" * 4
-"""What stands for a pickled call, and for an answer: only workers look into them."""
+"""Placeholders for a pickled call and for an answer: only workers decode them."""
 _ANSWER = b"\x00\x80\x05K\x01."
 _OPTIONS = {"crash": 0, "out_of_memory": 1, "node_lost": 2, "preempted": 5, "timeout": 2.5}
 _LOST = {"kind": "lost", "message": "its worker has crashed"}
@@ -72,7 +78,7 @@ def _packed(value: Any) -> bytes:
 
 
 def frames() -> list[dict[str, Any]]:
-    """One frame of each kind, and bodies of every form that a value can take."""
+    """Return a frame of each kind, and bodies with every form of value."""
     values: dict[str, Any] = {
         "nil": None,
         "scalars": [True, False, 0, -1, 127, 128, -33, 1 << 31, -(1 << 63), (1 << 64) - 1, 1.5, float("inf")],
@@ -184,7 +190,7 @@ def frames() -> list[dict[str, Any]]:
 
 
 def text() -> str:
-    """The file's content."""
+    """Return the content of the file."""
     return "[\n" + ",\n".join(json.dumps(frame) for frame in frames()) + "\n]\n"
 
 

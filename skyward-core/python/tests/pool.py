@@ -1,4 +1,4 @@
-"""A client that schedules calls, as the Rust side does, but simply: for tests of the Python side."""
+"""A simple client that schedules calls like the Rust side, for tests of the Python side."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .client import DEADLINE, CallsClient, WorkerClient, start_spec
 from .conftest import Node
 
 Caller = tuple[int, int, int]
-"""Worker, run and helped call."""
+"""A place: worker, run and helped call."""
 
 
 class Call:
@@ -23,29 +23,31 @@ class Call:
     def __init__(self, caller: Caller, number: int, depth: int, body: bytes, options: Any) -> None:
         self.caller, self.number, self.depth, self.body, self.options = caller, number, depth, body, options
         self.place: Caller | None = None
-        """Who runs it."""
+        """The place that runs it."""
         self.aside = False
 
 
 class Pool:
-    """The workers of one node, whose calls run on whichever is free, or within who waits."""
+    """The workers of one node. Calls run on a free worker, or within a waiting caller."""
 
     def __init__(self, node: Node, workers: int, payload: str | dict[str, str], main: str = "job.py") -> None:
         self.node = node
         self.helps_waiting = True
-        """Whether calls are run by main threads that wait for them."""
+        """Whether main threads that wait for calls run calls."""
         self.aside_after = 0.1
-        """Seconds without progress after which a call runs on another thread of its caller's worker."""
+        """Seconds without progress after which a call runs on another thread of its caller's
+        worker.
+        """
         self.workers: list[WorkerClient] = []
         self.calls: list[CallsClient | None] = [None] * workers
         self.queued: list[Call] = []
         self.running: dict[Caller, Call | None] = {}
-        """What runs where; None for a task of the test's own."""
+        """What each place runs; None for a task that the test started."""
         self.waiting: list[list[Caller]] = [[] for _ in range(workers)]
         self.outcomes: dict[Caller, tuple[list[Any], bytes]] = {}
         self.counts = {"run": 0, "help": 0, "aside": 0, "refused": 0}
         self.payload = 1
-        """The slot of the payload that calls belong to."""
+        """The slot of the payload to which calls belong."""
         self.items: list[Any] = []
         self.last_failure: Any = None
         self._help = 0
@@ -66,7 +68,7 @@ class Pool:
         return worker, run, 0
 
     def outcome(self, task: Caller, deadline: float = DEADLINE) -> tuple[bool, Any]:
-        """Schedule until the task has ended: whether it has a result, and that or its failure map."""
+        """Schedule until the task has ended; return whether it succeeded, and its value or failure."""
         end = monotonic() + deadline
         while task not in self.outcomes:
             assert monotonic() < end, (self.counts, self.running, self.waiting, self.queued)
@@ -75,26 +77,26 @@ class Pool:
         return head[0] == _wire.RESULT, msgspec.msgpack.decode(body)
 
     def call(self, worker: int = 0, **arguments: Any) -> Any:
-        """The value of a task that succeeds."""
+        """Return the value of a task that succeeds."""
         ok, value = self.outcome(self.start(worker, **arguments))
         assert ok, value
         return value
 
     def failure(self, worker: int = 0, **arguments: Any) -> Any:
-        """The failure map of a task that fails."""
+        """Return the failure map of a task that fails."""
         ok, value = self.outcome(self.start(worker, **arguments))
         assert not ok, value
         return value
 
     def settle(self) -> None:
-        """Schedule until nothing is left to do."""
+        """Schedule until nothing is left."""
         end = monotonic() + DEADLINE
         while self.running or self.queued:
             assert monotonic() < end, (self.counts, self.running, self.waiting, self.queued)
             self.step()
 
     def step(self, seconds: float = 0.02) -> None:
-        """Take in what has come, and place what waits."""
+        """Read messages, and place waiting calls."""
         sources: dict[Any, Any] = {self.node.agent.socket: self._from_agent}
         for index, client in enumerate(self.workers):
             sources[client.socket] = lambda index=index: self._from_worker(index)
@@ -165,7 +167,7 @@ class Pool:
     def _ended(self, place: Caller, ok: bool, body: bytes, micros: int) -> None:
         self._moved = monotonic()
         call = self.running.pop(place)
-        # No call outlives its caller.
+        # No call may outlive its caller.
         self._cancel([below for below in self._all() if below.caller == place])
         if call is not None:
             self._answer(call, ok, body, micros)
@@ -184,7 +186,7 @@ class Pool:
                 self.interrupt(call.place)
 
     def interrupt(self, place: Caller) -> None:
-        """Cancel what runs there."""
+        """Cancel what a place runs."""
         index, run, help = place
         if help:
             calls = self.calls[index]
@@ -235,7 +237,7 @@ class Pool:
         return None
 
     def _waiting_above(self, call: Call) -> Caller | None:
-        """The nearest caller above whose main thread waits, in its innermost frame."""
+        """Return the nearest caller above whose main thread waits, in its innermost frame."""
         above: Caller | None = call.caller
         while above is not None:
             stack = self.waiting[above[0]]

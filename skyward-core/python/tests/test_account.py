@@ -19,7 +19,7 @@ def _write(account: Account, *numbers: int) -> None:
         file.write(b"".join(number.to_bytes(8, "little") for number in numbers))
 
 
-def test_a_recall_says_what_has_begun_and_is_there_for_the_worker(tmp_path: Path) -> None:
+def test_a_recall_returns_the_last_begun_run_and_reaches_the_worker(tmp_path: Path) -> None:
     account = _made(tmp_path)
     _write(account, 3)
     assert account.recall(7) == 3
@@ -30,7 +30,7 @@ def test_a_recall_says_what_has_begun_and_is_there_for_the_worker(tmp_path: Path
 
 
 @pytest.mark.parametrize("length", [0, 8, 15])
-def test_of_a_file_that_was_cut_short_a_recall_takes_nothing_back(tmp_path: Path, length: int) -> None:
+def test_a_recall_on_a_truncated_file_reports_an_unknown_run(tmp_path: Path, length: int) -> None:
     account = _made(tmp_path)
     _write(account, 3)
     os.truncate(account.path, length)
@@ -39,7 +39,7 @@ def test_of_a_file_that_was_cut_short_a_recall_takes_nothing_back(tmp_path: Path
 
 
 @pytest.mark.parametrize("number", [1 << 63, (1 << 64) - 1])
-def test_numbers_that_no_run_has_are_taken_as_they_are(tmp_path: Path, number: int) -> None:
+def test_any_number_in_the_file_is_read_unchanged(tmp_path: Path, number: int) -> None:
     account = _made(tmp_path)
     _write(account, number, number)
     assert account.recall(7) == account.begun() == number

@@ -1,4 +1,4 @@
-"""What cannot be sent has advice, by its type."""
+"""Values that cannot be sent get advice by their type."""
 
 from __future__ import annotations
 

@@ -23,6 +23,11 @@ from skyward._agent import memory, process
 from .client import ROOT, AgentClient, Frames, WorkerClient, gone, start_agent, start_spec
 from .conftest import Node
 
+ONE = """
+    def main():
+        return 1
+"""
+
 CHILDREN = """
 import os, subprocess, sys, time
 
@@ -43,7 +48,7 @@ def main(count):
 """
 
 
-def test_the_line_and_the_hello(node: Node) -> None:
+def test_the_first_line_and_the_hello(node: Node) -> None:
     assert node.line == {"pid": node.line["pid"], "protocol": 2, "python": sys.version.split()[0]}
     assert node.agent.facts[1:4] == [2, node.line["pid"], sys.version.split()[0]]
     facts = node.agent.facts[4]
@@ -52,7 +57,7 @@ def test_the_line_and_the_hello(node: Node) -> None:
     assert facts["hostname"] == socket.gethostname()
 
 
-def test_files_are_the_owners_alone(node: Node) -> None:
+def test_files_are_readable_by_the_owner_only(node: Node) -> None:
     node.ready()
     assert node.folder.stat().st_mode & 0o777 == 0o700
     for path in ("agent.sock", "g1w0.sock", "agent.log", "g1/w0.out"):
@@ -103,7 +108,7 @@ def test_a_start_that_fails_says_what_is_missing(node: Node, spec: dict[str, Any
     head, _ = node.agent.expect(_wire.ERROR)
     assert head[1] == _wire.START
     assert text in head[2]
-    assert node.ready("def main():\n    return 1\n").call(1) == 1
+    assert node.ready(ONE).call(1) == 1
 
 
 def test_a_start_that_does_not_fit_is_refused(node: Node) -> None:
@@ -113,12 +118,17 @@ def test_a_start_that_does_not_fit_is_refused(node: Node) -> None:
 
     node.ready(generation=2)
     assert "still runs" in refused(3)
-    assert "run already" in refused(2)
+    assert "already run" in refused(2)
     assert "is over" in refused(1)
 
 
-def test_a_worker_is_started_again_with_its_output_going_on(node: Node) -> None:
-    source = "import os\ndef main(text):\n    print(text)\n    if text == 'die': os._exit(1)\n"
+def test_a_restarted_worker_appends_to_its_output(node: Node) -> None:
+    source = """
+        import os
+        def main(text):
+            print(text)
+            if text == 'die': os._exit(1)
+    """
     worker = node.ready(source)
     node.agent.send([_wire.LOGS, 1, 0, 0, 0])
     worker.start(1, text="die")
@@ -129,7 +139,7 @@ def test_a_worker_is_started_again_with_its_output_going_on(node: Node) -> None:
     assert node.agent.expect(_wire.LOG) == ([_wire.LOG, 1, 0, 1, 4], b"again\n")
 
 
-def test_signals_that_come_too_early_do_no_harm(node: Node) -> None:
+def test_early_signals_do_no_harm(node: Node) -> None:
     worker = node.worker()
     for name in ("stacks", "interrupt", "stacks"):
         node.agent.send([_wire.SIGNAL, 1, 0, name])
@@ -140,15 +150,26 @@ def test_generations_follow_each_other(node: Node) -> None:
     node.ready()
     node.agent.send([_wire.STOP, 1, 1, [0], 10.0])
     node.agent.expect(_wire.STOPPED)
-    worker = node.ready("def main():\n    return 2\n", generation=2)
+    worker = node.ready(
+        """
+        def main():
+            return 2
+        """,
+        generation=2,
+    )
     assert worker.call(1) == 2
 
 
-def test_stop_kills_what_does_not_listen(node: Node) -> None:
-    worker = node.ready(
-        "import signal, time\ndef main():\n    signal.signal(signal.SIGTERM, signal.SIG_IGN)\n    print('deaf')\n"
-        "    while True:\n        try: time.sleep(600)\n        except BaseException: pass\n"
-    )
+def test_stop_kills_workers_that_do_not_end(node: Node) -> None:
+    worker = node.ready("""
+        import signal, time
+        def main():
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
+            print('deaf')
+            while True:
+                try: time.sleep(600)
+                except BaseException: pass
+    """)
     worker.start(1)
     node.agent.send([_wire.LOGS, 1, 0, 0, 0])
     node.agent.expect(_wire.LOG)
@@ -162,7 +183,7 @@ def test_stop_of_workers_that_do_not_run_is_answered(node: Node) -> None:
     assert node.agent.expect(_wire.STOPPED)[0] == [_wire.STOPPED, 4, 9, [0, 1]]
 
 
-def test_kill_is_told_by_its_signal(node: Node) -> None:
+def test_a_killed_worker_is_reported_with_its_signal(node: Node) -> None:
     node.ready()
     node.agent.send([_wire.SIGNAL, 1, 0, "kill"])
     assert node.agent.expect(_wire.EXITED)[0][1:] == [1, 0, node.pid, None, 9, False, 0]
@@ -202,12 +223,12 @@ def test_children_of_a_worker_that_lives_are_left_alone(node: Node) -> None:
     assert all(gone(pid) for pid in other)
 
 
-def test_each_renewal_of_the_lease_is_one_of_the_lease_file(make_node: Callable[..., Node]) -> None:
+def test_each_renewal_of_the_lease_touches_the_lease_file(make_node: Callable[..., Node]) -> None:
     node = make_node(lease=60.0)
     lease = node.folder / "lease"
     node.agent.send([_wire.PING, 1, 60.0])
     node.agent.expect(_wire.PONG)
-    assert not lease.exists()  # who removes it ends the machine: it is never made anew
+    assert not lease.exists()  # removing the file ends the machine, so the agent must never create it again
 
     node = make_node(lease=60.0)
     lease = node.folder / "lease"
@@ -219,7 +240,7 @@ def test_each_renewal_of_the_lease_is_one_of_the_lease_file(make_node: Callable[
         assert lease.stat().st_mtime > 0
 
 
-def test_the_lease_ends_everything(make_node: Callable[..., Node]) -> None:
+def test_an_expired_lease_ends_everything(make_node: Callable[..., Node]) -> None:
     node = make_node(lease=60.0)
     node.ready()
     node.agent.send([_wire.PING, 5, 0.2])
@@ -227,7 +248,7 @@ def test_the_lease_ends_everything(make_node: Callable[..., Node]) -> None:
     assert gone(node.pid)
     assert gone(node.line["pid"])
     assert not (node.folder / "agent.sock").exists()
-    assert "lease ran out" in (node.folder / "agent.log").read_text()
+    assert "lease expired" in (node.folder / "agent.log").read_text()
 
 
 def test_any_frame_renews_the_lease(make_node: Callable[..., Node]) -> None:
@@ -235,7 +256,8 @@ def test_any_frame_renews_the_lease(make_node: Callable[..., Node]) -> None:
     for _ in range(4):
         node.agent.send([_wire.STOP, 1, 1, [0], 0.0])
         node.agent.expect(_wire.STOPPED)
-        # Three of these waits are longer than the lease; the agent's end would be readable.
+        # Three of these waits are longer than the lease. If the agent ended, the socket would
+        # become readable.
         assert select.select([node.agent.socket], [], [], 0.25) == ([], [], [])
     node.agent.shutdown()
 
@@ -257,7 +279,7 @@ def test_an_agents_end_ends_its_workers(node: Node) -> None:
     assert gone(node.pid)
 
 
-def test_a_terminated_agent_takes_all_along(node: Node) -> None:
+def test_a_terminated_agent_ends_all_processes(node: Node) -> None:
     node.ready()
     os.kill(node.line["pid"], signal.SIGTERM)
     assert gone(node.pid)
@@ -265,7 +287,11 @@ def test_a_terminated_agent_takes_all_along(node: Node) -> None:
 
 
 def test_a_new_client_replaces_the_old_and_misses_no_exit(node: Node) -> None:
-    worker = node.ready("import os\ndef main():\n    os._exit(5)\n")
+    worker = node.ready("""
+        import os
+        def main():
+            os._exit(5)
+    """)
     old = node.agent
     new = AgentClient(node.folder)
     assert old.at_end()
@@ -317,7 +343,7 @@ def test_garbage_gets_an_error_and_never_ends_the_agent(node: Node, data: bytes)
         ([200], b""),
     ],
 )
-def test_a_clients_nonsense_ends_its_connection_only(node: Node, head: list[object], body: bytes) -> None:
+def test_invalid_messages_end_only_their_connection(node: Node, head: list[object], body: bytes) -> None:
     node.agent.send(head, body)
     assert node.agent.expect(_wire.ERROR)[0][1] == head[0]
     assert node.agent.at_end()
@@ -348,14 +374,18 @@ def test_a_reserved_port_is_bound_by_a_server_and_by_nobody_else(node: Node) -> 
 
 
 def test_64_mib_of_output_arrive_whole_though_the_client_reads_late(node: Node) -> None:
-    worker = node.ready(
-        "import os, time\ndef main(n):\n    block = bytes(range(256)) * 4096\n    for _ in range(n): os.write(1, block)\n"
-        "    if not n: time.sleep(60)\n"
-    )
+    worker = node.ready("""
+        import os, time
+        def main(n):
+            block = bytes(range(256)) * 4096
+            for _ in range(n): os.write(1, block)
+            if not n: time.sleep(60)
+    """)
     head, _ = worker.outcome(worker.start(1, n=64))
     assert head[3] == 64 << 20
     node.agent.send([_wire.LOGS, 1, 0, 0, 0])
-    # Another request after this one is carried out, so the agent is past the first; yet nobody has read.
+    # The agent has handled another request after this one, so it has passed the first; nothing was
+    # read yet.
     sleeping = worker.start(1, n=0)
     worker.send([_wire.CANCEL, sleeping])
     node.agent.send([_wire.SIGNAL, 1, 0, "interrupt"])
@@ -367,14 +397,18 @@ def test_64_mib_of_output_arrive_whole_though_the_client_reads_late(node: Node) 
         assert len(data) <= 256 << 10
         assert data == block[size % 256 :][: len(data)]
         size += len(data)
-    # At no time has the agent taken the output into its memory.
+    # The agent must never have held the output in its memory.
     with open(f"/proc/{node.line['pid']}/status") as status:
         [most] = [int(line.split()[1]) for line in status if line.startswith("VmHWM")]
     assert most < 48 << 10
 
 
 def test_all_output_comes_before_the_farewell(node: Node) -> None:
-    worker = node.ready("import os\ndef main(n):\n    for _ in range(n): os.write(1, bytes(1 << 20))\n")
+    worker = node.ready("""
+        import os
+        def main(n):
+            for _ in range(n): os.write(1, bytes(1 << 20))
+    """)
     node.agent.send([_wire.LOGS, 1, 0, 0, 0])
     worker.outcome(worker.start(1, n=8))
     node.agent.shutdown()
@@ -384,7 +418,10 @@ def test_all_output_comes_before_the_farewell(node: Node) -> None:
 
 
 def test_output_from_an_offset_on(node: Node) -> None:
-    worker = node.ready("def main():\n    print('0123456789')\n")
+    worker = node.ready("""
+        def main():
+            print('0123456789')
+    """)
     worker.call(1)
     node.agent.send([_wire.LOGS, 1, 0, 4, 0])
     assert node.agent.expect(_wire.LOG) == ([_wire.LOG, 1, 0, 1, 4], b"456789\n")
@@ -396,7 +433,7 @@ def test_output_from_an_offset_on(node: Node) -> None:
 
 @pytest.fixture
 def small_group() -> Iterator[Path]:
-    """A control group with little memory, where this host lets one be made."""
+    """A control group with little memory, if this host allows creating one."""
     memory = next(
         (line.split(":", 2)[2] for line in Path("/proc/self/cgroup").read_text().splitlines() if ":memory:" in line),
         None,
@@ -417,16 +454,19 @@ def small_group() -> Iterator[Path]:
         group.rmdir()
 
 
-def test_out_of_memory_is_told(small_group: Path, node: Node) -> None:
+def test_out_of_memory_is_reported(small_group: Path, node: Node) -> None:
     (small_group / "cgroup.procs").write_text(str(node.line["pid"]))
-    worker = node.ready("def main():\n    return len(bytearray(1 << 29))\n")
+    worker = node.ready("""
+        def main():
+            return len(bytearray(1 << 29))
+    """)
     worker.start(1)
     assert node.agent.expect(_wire.EXITED)[0][4:7] == [None, signal.SIGKILL, True]
     node.agent.shutdown()
     assert gone(node.line["pid"])
 
 
-def test_a_kill_is_not_taken_for_want_of_memory(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_an_ordinary_kill_is_not_reported_as_out_of_memory(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     events = tmp_path / "memory.events"
     monkeypatch.setattr(memory, "_OOM_FILES", [str(events)])
     events.write_text("low 0\noom 3\noom_kill 2\noom_group_kill 0\n")
@@ -445,17 +485,17 @@ def test_a_kill_is_not_taken_for_want_of_memory(monkeypatch: pytest.MonkeyPatch,
     assert end(signal.SIGSEGV) == (None, 11, False)
     assert end(3 << 8) == (3, None, False)
     assert end(signal.SIGKILL) == (None, 9, True)
-    # One kill was counted, and it is explained.
+    # The count has one kill, and the first end has claimed it.
     assert end(signal.SIGKILL) == (None, 9, False)
 
 
-def test_the_end_of_a_child_for_want_of_memory_does_not_explain_a_later_kill() -> None:
+def test_an_out_of_memory_kill_of_a_child_does_not_explain_a_later_kill() -> None:
     counted = 0
     kills = memory.OutOfMemory(lambda: counted)
     now = monotonic()
     counted = 1
     kills.look(now + 11)
-    # The worker may still be on its way: what is large takes a while to end.
+    # The worker may not be reaped yet: a large process takes some time to end.
     kills.look(now + 12)
     assert kills.claim()
     counted = 2
@@ -466,7 +506,7 @@ def test_the_end_of_a_child_for_want_of_memory_does_not_explain_a_later_kill() -
     assert [kills.claim() for _ in range(3)] == [True, True, False]
 
 
-def test_an_owner_is_looked_for_where_it_cannot_be_watched(folder: Path) -> None:
+def test_the_owner_is_polled_without_process_descriptors(folder: Path) -> None:
     owner = subprocess.Popen(["sleep", "600"])
     hide = "import os, sys, runpy; del os.pidfd_open; sys.argv[0] = 'agent'; runpy.run_module('skyward.agent', run_name='__main__')"
     arguments = ["--dir", str(folder), "--addr", "127.0.0.1", "--lease", "60", "--owner-pid", str(owner.pid)]
@@ -502,8 +542,12 @@ def test_a_worker_of_ten_thousand_nodes_starts_and_its_children_know_all_of_them
     assert worker.call(1) == [ends, 10_000, ["10000", "10.0.39.15"]]
 
 
-def test_a_worker_that_is_started_again_knows_the_nodes_that_there_are_by_then(node: Node) -> None:
-    source = "import skyward as sky\ndef main():\n    return [peer.addr for peer in sky.instance_info().peers]\n"
+def test_a_restarted_worker_knows_the_current_nodes(node: Node) -> None:
+    source = """
+        import skyward as sky
+        def main():
+            return [peer.addr for peer in sky.instance_info().peers]
+    """
     assert node.ready(source).call(1) == ["127.0.0.1"]
     node.agent.send([_wire.STOP, 1, 1, [0], 0.0])
     node.agent.expect(_wire.STOPPED)
@@ -515,14 +559,14 @@ def test_a_lease_may_be_longer_than_any_wait_of_the_system(make_node: Callable[.
     node = make_node(lease=lease)
     node.agent.send([_wire.PING, 1, lease])
     assert node.agent.expect(_wire.PONG)[0][1] == 1
-    worker = node.ready("def main():\n    return 1\n")
+    worker = node.ready(ONE)
     assert worker.call(1) == 1
     node.agent.send([_wire.STOP, 1, 1, [0], lease])
     node.agent.expect(_wire.STOPPED)
 
 
-def test_what_a_task_has_printed_is_sent_when_it_ends(folder: Path) -> None:
-    # This agent does not look at the files by itself.
+def test_output_is_sent_when_its_task_ends(folder: Path) -> None:
+    # This agent does not poll the files by itself.
     patient = (
         "import runpy, sys; from skyward._agent import logs; logs.SOON = logs.LATE = 3600.0; sys.argv[0] = 'agent';"
         "runpy.run_module('skyward.agent', run_name='__main__')"
@@ -537,7 +581,15 @@ def test_what_a_task_has_printed_is_sent_when_it_ends(folder: Path) -> None:
     agent = AgentClient(folder)
     [[_, pid, path]] = agent.start(start_spec())
     worker = WorkerClient(path)
-    worker.load(1, "import os\ndef main(text):\n    os.write(1, text.encode())\n    if text == 'last': os._exit(1)\n")
+    worker.load(
+        1,
+        """
+        import os
+        def main(text):
+            os.write(1, text.encode())
+            if text == 'last': os._exit(1)
+        """,
+    )
     agent.send([_wire.LOGS, 1, 0, 0, 0])
     worker.call(1, text="no line")
     assert agent.expect(_wire.LOG) == ([_wire.LOG, 1, 0, 1, 0], b"no line")

@@ -1,4 +1,4 @@
-"""Arrays of NumPy and the frameworks, there and back."""
+"""Arrays of NumPy and the frameworks, in both directions."""
 
 from __future__ import annotations
 
@@ -157,7 +157,7 @@ def test_jax_arrays() -> None:
 
 def test_an_array_spread_over_processes_is_refused() -> None:
     class Spread:
-        """Looks like a jax.Array of which one part is here."""
+        """Looks like a jax.Array of which only one part is in this process."""
 
         is_fully_addressable = False
         is_fully_replicated = False

@@ -1,4 +1,4 @@
-"""Bytecode on a disk that is full: nothing is kept of which only the beginning was written."""
+"""Bytecode on a full disk: no partly written file is kept."""
 
 from __future__ import annotations
 
@@ -12,12 +12,18 @@ from pathlib import Path
 
 import pytest
 
+from .client import source
+
 UNPACK = Path(__file__).parents[2] / "src/bootstrap/scripts/unpack.py"
-LINES = "".join(f"def f{n}():\n    return {n}\n" for n in range(200))
+FUNCTION = source("""
+    def f0():
+        return 0
+""")
+LINES = "".join(FUNCTION.replace("0", str(n)) for n in range(200))
 
 
 def unpack(target: Path, largest: int = resource.RLIM_INFINITY) -> subprocess.CompletedProcess[str]:
-    """Unpack a package of one module; no file can have more bytes than this."""
+    """Unpack a package of one module; no file may have more bytes than `largest`."""
 
     def limit() -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (largest, resource.RLIM_INFINITY))
@@ -36,7 +42,7 @@ def compiled(target: Path) -> list[Path]:
     return list((target / "skyward/__pycache__").glob("*.pyc"))
 
 
-def test_a_module_whose_bytecode_was_cut_off_is_no_success_and_is_made_anew(tmp_path: Path) -> None:
+def test_truncated_bytecode_is_an_error_and_is_compiled_again(tmp_path: Path) -> None:
     target = tmp_path / "worker"
     assert unpack(target).returncode == 0
     for path in compiled(target):
@@ -58,15 +64,15 @@ def test_where_the_package_cannot_be_written_its_folder_is_named(tmp_path: Path)
 
 
 @pytest.mark.parametrize(("free", "kept"), [(1 << 20, False), (1 << 30, True)])
-def test_nothing_is_compiled_for_later_on_a_disk_that_is_nearly_full(free: int, kept: bool, tmp_path: Path) -> None:
+def test_no_bytecode_is_written_on_a_nearly_full_disk(free: int, kept: bool, tmp_path: Path) -> None:
     (tmp_path / "imported.py").write_text("")
-    code = (
-        "import os\n"
-        f"os.statvfs = lambda _: os.statvfs_result((1, 1, 0, 0, {free}, 0, 0, 0, 0, 0))\n"
-        "from skyward import _bytecode\n"
-        "_bytecode.restore()\n"
-        "import imported\n"
-    )
+    code = source(f"""
+        import os
+        os.statvfs = lambda _: os.statvfs_result((1, 1, 0, 0, {free}, 0, 0, 0, 0, 0))
+        from skyward import _bytecode
+        _bytecode.restore()
+        import imported
+    """)
     package = str(Path(__file__).parents[1])
     environment = {**os.environ, "PYTHONPATH": f"{package}:{tmp_path}"}
     environment.pop("PYTHONDONTWRITEBYTECODE", None)

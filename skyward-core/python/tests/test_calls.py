@@ -1,4 +1,4 @@
-"""Calls within calls, with a client that schedules them."""
+"""Nested calls, with a client that schedules them."""
 
 from __future__ import annotations
 
@@ -186,7 +186,9 @@ def test_three_levels_in_one_worker(make_pool: Callable[..., Pool]) -> None:
     assert pool.counts["help"] == 3
 
 
-def test_nobody_waits_for_the_only_worker_but_another_thread_of_it_helps(make_pool: Callable[..., Pool]) -> None:
+def test_another_thread_of_the_only_worker_helps_if_its_main_thread_does_not_wait(
+    make_pool: Callable[..., Pool],
+) -> None:
     pool = make_pool()
     assert pool.call(what="futures_wait", count=2) == [[0, 2, 4], [2, 4, 6]]
     assert pool.counts["help"] == 0
@@ -208,14 +210,14 @@ def test_a_call_that_raises(make_pool: Callable[..., Pool], workers: int) -> Non
         ("odd", "RemoteError", "Odd: 3"),
         ("exit", "RemoteError", "SystemExit: 3"),
         ("interrupt", "RemoteError", "KeyboardInterrupt"),
-        ("lock", "CallError", "fail has returned a lock that cannot be pickled"),
+        ("lock", "CallError", "fail returned a lock, which cannot be pickled"),
     ],
 )
 @pytest.mark.parametrize("workers", [1, 2])
 def test_a_call_that_raises_what_cannot_be_sent(
     make_pool: Callable[..., Pool], workers: int, kind: str, name: str, text: str
 ) -> None:
-    # One worker helps with the call, of two the other one runs it.
+    # A single worker helps with the call; of two workers, the other one runs it.
     pool = make_pool(workers)
     found, is_ours, message, cause, _ = pool.call(what="raise", kind=kind)
     assert (found, is_ours) == (name, True)

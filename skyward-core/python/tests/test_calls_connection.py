@@ -1,4 +1,4 @@
-"""The connection of a worker's calls: made again, helped over, and cancelled over."""
+"""A worker's calls connection: reconnects, helped calls and cancels."""
 
 from __future__ import annotations
 
@@ -144,13 +144,13 @@ def do_closed(before, folder, all):
 
 
 class Caller(AnyCaller):
-    """One that runs the payload of these tests."""
+    """A caller with the payload of these tests."""
 
     def __init__(self, node: Node, **arguments: Any) -> None:
         super().__init__(node, PAYLOAD, **arguments)
 
 
-def test_a_worker_that_helps_says_so(node: Node) -> None:
+def test_a_waiting_worker_helps_and_reports_the_end_of_its_wait(node: Node) -> None:
     caller = Caller(node, what="one", number=4)
     assert caller.told[1:4] == [1, 0, node.pid]
     assert caller.calls.hello[1:] == [_wire.PROTOCOL, node.pid, 1, 0, 0]
@@ -161,7 +161,7 @@ def test_a_worker_that_helps_says_so(node: Node) -> None:
     caller.help(3, body)
     answer = caller.helped(3)
     assert unpack(answer) == (8, None)
-    # It waits again, and helps once more, until it has the outcome.
+    # The caller waits again, and helps once more, until it has the outcome.
     caller.help(4, body)
     caller.helped(4)
     caller.answer(call, answer)
@@ -170,14 +170,14 @@ def test_a_worker_that_helps_says_so(node: Node) -> None:
     assert caller.calls.quiet()
 
 
-def test_the_agent_tells_a_client_that_comes_anew(node: Node, folder: Path) -> None:
+def test_the_agent_reports_calls_to_a_new_client(node: Node, folder: Path) -> None:
     caller = Caller(node, what="one", number=4)
     again = AgentClient(folder)
     assert again.expect(_wire.CALLS)[0] == caller.told
     call, _, _ = caller.submitted()
     caller.fail(call, "lost")
     caller.failure()
-    # Of a worker that has ended nothing is said.
+    # After the end of a worker, the agent reports no calls of it.
     os.kill(node.pid, 9)
     assert gone(node.pid)
     again.expect(_wire.EXITED)
@@ -204,7 +204,7 @@ def test_no_message_is_lost_or_doubled_when_a_connection_is_cut(node: Node, ackn
     assert [call for call, _, _ in submitted] == [*range(1, count + 1)]
     for call, _, body in submitted:
         caller.waits()
-        # What is sent without a connection goes over the next one.
+        # A message that is sent without a connection arrives over the next one.
         calls.cut()
         caller.help(call, body)
         calls.connect()
@@ -218,15 +218,18 @@ def test_no_message_is_lost_or_doubled_when_a_connection_is_cut(node: Node, ackn
 
 @pytest.mark.parametrize("replaced", [False, True])
 def test_a_body_that_is_half_sent_comes_whole_over_the_next_connection(node: Node, replaced: bool) -> None:
-    worker = node.ready(
-        "import skyward as sky\ndef size(data):\n    return len(data)\n"
-        "def main():\n    return sky.submit(size, bytes(40 << 20)).result()\n"
-    )
+    worker = node.ready("""
+        import skyward as sky
+        def size(data):
+            return len(data)
+        def main():
+            return sky.submit(size, bytes(40 << 20)).result()
+    """)
     worker.gang = None
     run = worker.start(1)
     calls = CallsClient(node.agent.expect(_wire.CALLS)[0][4])
     assert calls.frames is not None
-    # The beginning is there, and the worker in the middle of the frame.
+    # The beginning has arrived, so the worker is in the middle of the frame.
     calls.frames.socket.recv(1000)
     old = calls.frames
     if replaced:
@@ -293,7 +296,7 @@ def test_messages_are_acknowledged(node: Node) -> None:
     for number in range(1, 130):
         caller.help(number, body)
         caller.helped(number)
-    # Numbers are told of, at the latest, every 64 messages.
+    # The worker acknowledges messages at the latest every 64 messages.
     assert len(caller.calls._kept) < 64 + 64
     large = body[:2] + bytes(300_000)
     before = len(caller.calls._kept)
@@ -317,13 +320,13 @@ def test_a_worker_that_does_not_wait_refuses(node: Node) -> None:
     assert caller.calls.expect(_wire.REFUSE)[0][2] == 4
 
 
-def test_helps_that_come_when_the_wait_is_over_are_refused(node: Node, tmp_path: Path) -> None:
+def test_a_help_after_the_wait_is_refused(node: Node, tmp_path: Path) -> None:
     caller = Caller(node, what="waits", folder=str(tmp_path), name="stubborn")
     call, _, body = caller.submitted()
     caller.waits()
     caller.help(1, body)
     until((tmp_path / "began").exists)
-    # It waits no more as soon as it can look up.
+    # With this outcome the caller's wait is over, as soon as it continues.
     caller.answer(call, b"\0\x80\x05K\x07.")
     caller.help(2, body)
     assert caller.calls.expect(_wire.REFUSE)[0][2] == 2
@@ -354,7 +357,7 @@ def test_the_cancel_of_a_helped_call_leaves_its_caller_alone(node: Node, tmp_pat
     until((tmp_path / "began").exists)
     caller.calls.send(_wire.CANCEL_HELP, 1)
     assert caller.help_failed(1)["kind"] == "cancelled"
-    # It waits again. A cancel that comes late, and one more interrupt, change nothing.
+    # The caller waits again. A late cancel, and one more interrupt, change nothing.
     caller.calls.send(_wire.CANCEL_HELP, 1)
     node.agent.send([_wire.SIGNAL, 1, 0, "interrupt"])
     caller.fail(call, "lost")
@@ -381,7 +384,9 @@ def test_the_cancel_of_a_run_passes_through_the_calls_that_it_helps_with(node: N
 
 
 @pytest.mark.parametrize("name", ["forever", "stubborn"])
-def test_the_cancel_of_a_call_in_the_middle_ends_what_is_within_it_alone(node: Node, tmp_path: Path, name: str) -> None:
+def test_the_cancel_of_a_call_in_the_middle_ends_only_the_calls_within_it(
+    node: Node, tmp_path: Path, name: str
+) -> None:
     caller = Caller(node, what="nested", folder=str(tmp_path), name=name)
     call, _, outer = caller.submitted()
     caller.waits()
@@ -404,7 +409,7 @@ def test_a_run_that_waits_is_cancelled(node: Node, tmp_path: Path) -> None:
     caller.cancel()
     assert caller.failure()["kind"] == "cancelled"
     caller.calls.expect(_wire.WAITED)
-    # What was in its queue is refused, and the next run does as if nothing had been.
+    # Its waiting helped calls are refused, and the next run is not affected.
     run = caller.run = caller.worker.start(1, what="one", number=5)
     call, _, body = caller.submitted()
     caller.waits()
@@ -461,7 +466,7 @@ def test_calls_that_a_run_leaves_are_cancelled(node: Node, tmp_path: Path) -> No
     assert caller.worker.call(1, what="left") == [False, True]
 
 
-def test_outcomes_that_are_no_answers(node: Node) -> None:
+def test_outcomes_without_an_answer(node: Node) -> None:
     caller = Caller(node, what="one", number=1)
     kinds = {
         "lost": "WorkerLost",

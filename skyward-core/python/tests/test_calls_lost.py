@@ -1,4 +1,4 @@
-"""Nothing of calls is lost, doubled or run in the wrong place, whatever fails and whoever comes."""
+"""No call is lost, doubled or run in the wrong place, whatever fails and whichever client connects."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def test_a_help_for_a_wait_that_has_ended_does_not_run_in_the_one_around_it(node
     caller.waits(1)
     caller.answer(inner_call, SEVEN)
     answer = caller.helped(1)
-    # The client has not heard of that, and chooses for the inner wait.
+    # The client does not know this yet, and chooses the inner wait.
     caller.help(2, inner, depth=2, within=1)
     assert caller.calls.expect(_wire.REFUSE)[0][2] == 2
     caller.help(3, inner, depth=2)
@@ -131,7 +131,7 @@ def test_a_help_that_comes_right_after_an_answer_is_not_refused(node: Node) -> N
     assert caller.value() == 7
 
 
-def test_a_helped_call_that_there_is_no_room_for_is_answered(node: Node) -> None:
+def test_a_helped_call_without_room_on_the_stack_is_answered(node: Node) -> None:
     caller = Caller(node, PAYLOAD, what="no_room")
     call, _, body = caller.submitted()
     caller.waits()
@@ -170,14 +170,15 @@ def test_a_message_that_could_not_be_handled_comes_again_and_counts_once(
     assert caller.value() == [value, 1, 1]
 
 
-def test_a_client_that_does_not_know_what_has_arrived_is_not_served(node: Node) -> None:
+def test_a_client_that_lacks_acknowledged_messages_is_refused(node: Node) -> None:
     caller = Caller(node, PAYLOAD, what="one")
     call, _, body = caller.submitted()
     caller.waits()
     caller.calls.acknowledge()
     caller.help(1, body)
     answer = caller.helped(1)
-    # A client that has taken the place of one that was killed: what the first has acknowledged is nowhere any more.
+    # This client has replaced one that was killed, so nobody has the messages that the first has
+    # acknowledged.
     second = Frames(caller.told[4])
     second.send([_wire.CALLS_ATTACH, _wire.PROTOCOL, 1, 0])
     head, _ = second.receive()
@@ -190,7 +191,7 @@ def test_a_client_that_does_not_know_what_has_arrived_is_not_served(node: Node) 
 
 
 @pytest.mark.parametrize(("what", "value"), [("one", 7), ("other_thread", [7])])
-def test_a_timeout_that_is_longer_than_a_clock_goes_is_none(node: Node, what: str, value: object) -> None:
+def test_a_timeout_beyond_the_range_of_the_clock_means_no_timeout(node: Node, what: str, value: object) -> None:
     caller = Caller(node, PAYLOAD, what=what, timeout=1e12)
     call, _, _ = caller.submitted()
     if what == "one":

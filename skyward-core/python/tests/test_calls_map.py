@@ -1,4 +1,4 @@
-"""`sky.map`: how much is under way, in which batches, and what ends it."""
+"""`sky.map`: how many calls run at a time, the sizes of batches, and what ends the iterator."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def make_pool(node: Node) -> Callable[..., Pool]:
 
 
 class Mapped:
-    """A worker that maps, whose calls are answered by the test."""
+    """A worker that runs `sky.map`, and whose calls the test answers."""
 
     def __init__(self, node: Node, **arguments: Any) -> None:
         self.worker = node.ready(PAYLOAD)
@@ -129,17 +129,17 @@ class Mapped:
 
     @staticmethod
     def items(body: bytes) -> list[Any]:
-        # It cannot be unpickled, as the function belongs to a payload that is not here.
+        # The body cannot be unpickled here, because its function belongs to a payload.
         return re.findall(rb"K.\x85", body, re.DOTALL)
 
     def answer(self, micros: int) -> None:
-        """Answer the call that has waited for the longest time."""
+        """Answer the call that has waited longest."""
         call, body = self.outstanding.pop(0)
         count = len(self.items(body))
         self.calls.send(_wire.OUTCOME, call, True, micros, body=bytes(dumps(([0] * count, None), b"\0")))
 
     def idle(self) -> bool:
-        """Whether no other call is submitted."""
+        """Return whether no further call is submitted."""
         while not self.calls.quiet(0.1):
             if any(head[0] == _wire.SUBMIT for head, _ in self.calls.unread):
                 return False
@@ -147,9 +147,9 @@ class Mapped:
         return True
 
 
-def test_few_calls_are_under_way_and_short_ones_come_in_batches(node: Node) -> None:
+def test_few_calls_run_at_a_time_and_short_ones_are_batched(node: Node) -> None:
     mapped = Mapped(node, what="map", count=250)
-    # One worker: two for it, and two that wait.
+    # For one worker, four calls: two at a time, and two more in advance.
     mapped.take_in(4)
     assert mapped.idle()
     assert mapped.sizes == [1, 1, 1, 1]
@@ -161,7 +161,7 @@ def test_few_calls_are_under_way_and_short_ones_come_in_batches(node: Node) -> N
     mapped.take_in(3)
     for _ in range(4):
         mapped.answer(800)
-    # The limit of growth, and then what is left.
+    # Two batches of the largest allowed growth, and then the remaining items.
     mapped.take_in(4)
     assert mapped.sizes[8:10] == [64, 64]
     assert sum(mapped.sizes) == 250
@@ -207,9 +207,7 @@ def test_any_order(make_pool: Callable[..., Pool]) -> None:
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_an_iterator_that_is_closed_or_forgotten_gives_up_its_calls(
-    make_pool: Callable[..., Pool], workers: int
-) -> None:
+def test_closing_or_dropping_an_iterator_cancels_its_calls(make_pool: Callable[..., Pool], workers: int) -> None:
     pool = make_pool(workers)
     found, taken = pool.call(what="first", count=1000, window=10)
     assert found == 0
@@ -219,7 +217,7 @@ def test_an_iterator_that_is_closed_or_forgotten_gives_up_its_calls(
 
 
 @pytest.mark.parametrize("what", ["first", "forgotten"])
-def test_what_is_given_up_is_dropped(node: Node, what: str) -> None:
+def test_cancelled_calls_are_reported_to_the_client(node: Node, what: str) -> None:
     mapped = Mapped(node, what=what, count=1000)
     mapped.take_in(4)
     mapped.answer(30_000)
@@ -228,11 +226,11 @@ def test_what_is_given_up_is_dropped(node: Node, what: str) -> None:
 
 
 @pytest.mark.parametrize("more", [{}, {"chunksize": 1}, {"chunksize": 7}])
-def test_what_a_call_raises_comes_at_its_place(make_pool: Callable[..., Pool], more: dict[str, Any]) -> None:
+def test_an_exception_of_a_call_is_raised_at_its_place(make_pool: Callable[..., Pool], more: dict[str, Any]) -> None:
     assert make_pool(2).call(what="third", **more) == [[0, 1, 2], "three", True, None]
 
 
-def test_what_the_items_raise_comes_behind_them(make_pool: Callable[..., Pool]) -> None:
+def test_an_exception_of_the_items_is_raised_after_their_results(make_pool: Callable[..., Pool]) -> None:
     pool = make_pool()
     assert pool.call(what="broken") == [[2, 4], "no more"]
     assert "StopIteration" in pool.call(what="stops")
@@ -245,7 +243,7 @@ def test_a_timeout_is_for_each_item(make_pool: Callable[..., Pool]) -> None:
     assert pool.counts["help"] - pool.counts["refused"] == 20
 
 
-def test_answers_hold_what_was_raised() -> None:
+def test_answers_contain_the_exception() -> None:
     value, error = unpack(pack_error(ValueError("no"))[0])
     assert value is None
     assert repr(error) == "ValueError('no')"

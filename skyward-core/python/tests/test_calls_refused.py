@@ -1,4 +1,4 @@
-"""Calls that cannot be submitted or sent, and what says so; and what calls find on the worker that runs them."""
+"""Calls that cannot be submitted or sent, and the environment in which calls run."""
 
 from __future__ import annotations
 
@@ -193,11 +193,11 @@ def test_what_cannot_be_pickled_is_named(make_pool: Callable[..., Pool], workers
     assert "`cloudpickle`" in first
     assert "argument `number` of double, a lock, cannot be pickled" in named
     assert "pass its result" in future
-    assert number == "submit takes a function and its arguments, not a int"
+    assert number == "sky.submit takes a function and its arguments, not a int"
     assert fine == 12
 
 
-def test_functions_go_by_value_where_cloudpickle_is(make_pool: Callable[..., Pool]) -> None:
+def test_functions_are_pickled_by_value_with_cloudpickle(make_pool: Callable[..., Pool]) -> None:
     pytest.importorskip("cloudpickle")
     value, refused = make_pool(2).call(what="by_value")
     assert value == 42
@@ -210,32 +210,32 @@ def test_a_call_that_is_too_large(node: Node) -> None:
     worker.gang = None
     told = worker.call(1, what="large")
     assert "the call of len has 100" in told
-    assert "a frame may have 10000" in told
+    assert "a frame holds at most 10000" in told
 
 
-def test_only_a_task_that_runs_alone_submits(node: Node) -> None:
+def test_only_a_single_task_can_submit_calls(node: Node) -> None:
     worker = node.ready(PAYLOAD)
     assert "a task of a gang" in worker.call(1, what="told")
-    with pytest.raises(sky.CallError, match="only inside of a payload"):
+    with pytest.raises(sky.CallError, match="only inside a payload"):
         sky.submit(len, "")
-    with pytest.raises(sky.CallError, match="only inside of a payload"):
+    with pytest.raises(sky.CallError, match="only inside a payload"):
         sky.map(len, [""])
-    # Nothing was asked of the client.
+    # The agent has not asked the client to connect.
     node.agent.send([_wire.PING, 1, 60.0])
     node.agent.expect(_wire.PONG)
     assert not [head for head, _ in node.agent.seen if head[0] == _wire.CALLS]
 
 
-def test_a_forked_child_has_no_part_in_calls(make_pool: Callable[..., Pool]) -> None:
+def test_a_forked_child_cannot_use_calls(make_pool: Callable[..., Pool]) -> None:
     (told, result, cancelled, sockets, done), value = make_pool().call(what="forked")
     assert "a process that a payload has forked cannot submit calls" in told
-    assert "a process that a payload has forked gets no outcomes" in result
+    assert "a process that a payload has forked cannot wait for calls" in result
     assert (cancelled, sockets, done) == ("False", "0", "False")
     assert value == 8
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_a_forked_child_that_comes_back_from_a_call_ends(make_pool: Callable[..., Pool], workers: int) -> None:
+def test_a_forked_child_that_returns_from_a_call_ends(make_pool: Callable[..., Pool], workers: int) -> None:
     pool = make_pool(workers)
     assert pool.call(what="fork_and_return") == 0
     assert pool.call(what="coroutine_plain") == 6
@@ -268,7 +268,7 @@ def test_generators_submit(make_pool: Callable[..., Pool]) -> None:
     assert pool.items == [0, 2, 4, 6, 8]
 
 
-def test_finalizers_come_at_any_moment(make_pool: Callable[..., Pool]) -> None:
+def test_finalizers_run_at_any_moment(make_pool: Callable[..., Pool]) -> None:
     assert make_pool().call(what="finalizer") is True
 
 
@@ -322,7 +322,7 @@ def test_payloads_with_one_name_find_their_own_functions(make_pool: Callable[...
     pool = make_pool(2, first, main="train.py")
     for worker in pool.workers:
         worker.load(2, second, main="train.py")
-    # The second worker gives the names in the other order.
+    # The second worker loads the payloads in the other order, so the names are swapped.
     assert pool.workers[0].call(1, submits=False) == "train"
     assert pool.workers[1].call(2, submits=False) == "train"
     assert pool.workers[0].call(2, submits=False) == pool.workers[0].call(2, submits=False) != "train"
@@ -339,14 +339,21 @@ def test_payloads_with_one_name_find_their_own_functions(make_pool: Callable[...
 
 
 FOLDER = {
-    "trainer/main.py": (
-        "import skyward as sky\nfrom . import model\nfrom model import Net\n"
-        "def main():\n    return sky.submit(model.fit, Net(3), module=model).result().size\n"
-    ),
-    "trainer/model.py": (
-        "class Net:\n    def __init__(self, size):\n        self.size = size\n"
-        "def fit(net, module):\n    assert type(net) is Net and module.Net is Net\n    return Net(net.size + 1)\n"
-    ),
+    "trainer/main.py": """
+        import skyward as sky
+        from . import model
+        from model import Net
+        def main():
+            return sky.submit(model.fit, Net(3), module=model).result().size
+    """,
+    "trainer/model.py": """
+        class Net:
+            def __init__(self, size):
+                self.size = size
+        def fit(net, module):
+            assert type(net) is Net and module.Net is Net
+            return Net(net.size + 1)
+    """,
 }
 
 
@@ -368,7 +375,7 @@ def around_task(config):
 """
 
 
-def test_a_call_runs_inside_of_the_hooks_but_not_where_it_is_helped_with(node: Node) -> None:
+def test_a_call_runs_inside_the_task_hooks_unless_it_is_helped(node: Node) -> None:
     hook = {
         "plugin": "p",
         "kind": "task",
@@ -377,11 +384,14 @@ def test_a_call_runs_inside_of_the_hooks_but_not_where_it_is_helped_with(node: N
         "factory": "around_task",
         "config": {},
     }
-    source = (
-        "import sys\nimport skyward as sky\n"
-        "def count():\n    return len(sys.modules['_skyward_hooks.p'].entered)\n"
-        "def main():\n    return [count(), sky.submit(count).result()]\n"
-    )
+    source = """
+        import sys
+        import skyward as sky
+        def count():
+            return len(sys.modules['_skyward_hooks.p'].entered)
+        def main():
+            return [count(), sky.submit(count).result()]
+    """
     worker = node.ready(source, hooks=[hook])
     worker.gang = None
     run = worker.start(1)
@@ -400,7 +410,7 @@ def test_a_call_runs_inside_of_the_hooks_but_not_where_it_is_helped_with(node: N
 
 @pytest.mark.parametrize(
     ("source", "kind"),
-    [("import nowhere\n", "import"), ("def other(): pass\n", "import"), ("1 / 0\n", "exception")],
+    [("import nowhere", "import"), ("def other(): pass", "import"), ("1 / 0", "exception")],
 )
 def test_a_payload_that_does_not_load_fails_its_calls(node: Node, source: str, kind: str) -> None:
     worker = node.ready(source)
@@ -409,12 +419,13 @@ def test_a_payload_that_does_not_load_fails_its_calls(node: Node, source: str, k
 
 
 def test_a_body_that_cannot_be_read_fails_its_call(node: Node) -> None:
-    worker = node.ready("def main(): pass\n")
+    worker = node.ready("def main(): pass")
     worker.send([_wire.RUN, 1, 1, 0, 0, None, None, 64], b"what")
     failure = worker.outcome(1)[1]
     assert failure["kind"] == "arguments"
-    assert "cannot be read" in failure["message"]
-    # Nor is one of a worker that runs none of its own: no thread, and no second connection.
+    assert "cannot unpickle the function or its arguments" in failure["message"]
+    # The same on a worker without calls of its own, which starts neither a thread nor a second
+    # connection.
     worker.send([_wire.RUN, 2, 1, 0, 0, None, None, 65], b"what")
     assert worker.expect(_wire.ERROR)[0][1] == _wire.RUN
 
@@ -423,13 +434,18 @@ def test_a_run_of_a_call_that_is_cancelled_says_so(node: Node, tmp_path: Path) -
     pool = Pool(
         node,
         2,
-        "import skyward as sky, time\n"
-        "def sleep(path):\n    open(path, 'w').close()\n    time.sleep(600)\n"
-        "def main(path):\n"
-        "    future = sky.submit(sleep, path)\n"
-        "    import os\n"
-        "    while not os.path.exists(path):\n        time.sleep(0.001)\n"
-        "    return [future.cancel(), future.cancelled()]\n",
+        """
+        import skyward as sky, time
+        def sleep(path):
+            open(path, 'w').close()
+            time.sleep(600)
+        def main(path):
+            future = sky.submit(sleep, path)
+            import os
+            while not os.path.exists(path):
+                time.sleep(0.001)
+            return [future.cancel(), future.cancelled()]
+        """,
     )
     assert pool.call(path=str(tmp_path / "began")) == [True, True]
     pool.settle()
@@ -437,12 +453,11 @@ def test_a_run_of_a_call_that_is_cancelled_says_so(node: Node, tmp_path: Path) -
 
 
 def test_a_worker_starts_without_any_of_it(node: Node) -> None:
-    seen = (
-        "import sys\n"
-        "def main():\n"
-        "    return sorted(name for name in sys.modules if '_calls' in name or name in ('threading', 'pickle'))\n"
-    )
-    worker = node.ready(seen)
+    worker = node.ready("""
+        import sys
+        def main():
+            return sorted(name for name in sys.modules if '_calls' in name or name in ('threading', 'pickle'))
+    """)
     plain = subprocess.run(
         [sys.executable, "-c", "import mmap, sys; print('threading' in sys.modules)"],
         env={**os.environ, "PYTHONPATH": str(ROOT)},
@@ -454,7 +469,7 @@ def test_a_worker_starts_without_any_of_it(node: Node) -> None:
     assert worker.call(1) == []
 
 
-def test_two_workers_tell_of_their_calls(node: Node) -> None:
+def test_two_workers_report_their_calls(node: Node) -> None:
     started = node.agent.start(start_spec(workers=2), [0, 1])
     for index, (_, pid, path) in enumerate(started):
         client = WorkerClient(path)

@@ -1,4 +1,4 @@
-"""Large arrays in calls: where they lie, who gets them, and what becomes of a call whose array is not there."""
+"""Large arrays in calls: the store, fetching from other nodes, and missing files."""
 
 from __future__ import annotations
 
@@ -151,7 +151,7 @@ def value(answer: bytes) -> Any:
 
 
 def helped(caller: Caller, number: int = 1) -> Any:
-    """The value of the next call, which its own worker runs."""
+    """Return the value of the next call, which the caller's own worker runs."""
     call, _, body = caller.submitted()
     caller.waits()
     caller.help(number, body)
@@ -160,7 +160,7 @@ def helped(caller: Caller, number: int = 1) -> Any:
     return body
 
 
-def test_a_large_array_travels_as_a_name(node: Node) -> None:
+def test_a_large_array_is_sent_by_name(node: Node) -> None:
     caller = Caller(node, PAYLOAD, what="large")
     body = helped(caller)
     assert len(body) < 1000
@@ -177,7 +177,7 @@ def test_arrays_of_all_forms_arrive_as_they_were(node: Node) -> None:
         [float(sum(range(0, 100_000, 2))), [50_000], "float64", True, True],
         [0.0, [100_000], "datetime64[s]", True, True],
         [0.0, [50_000], "[('x', '<f8'), ('y', '<i4')]", True, True],
-        # A small one is in the call.
+        # A small array is part of the call.
         [499_500.0, [1000], "float64", True, True],
     ]
     assert len(digests(node)) == 4
@@ -190,7 +190,7 @@ def test_an_array_of_objects_is_pickled(node: Node) -> None:
     assert not (node.folder / "store").exists()
 
 
-def test_what_a_call_changes_in_its_array_is_a_copy_of_its_own(node: Node) -> None:
+def test_a_call_changes_only_its_own_copy_of_an_array(node: Node) -> None:
     caller = Caller(node, PAYLOAD, what="change")
     helped(caller, 1)
     helped(caller, 2)
@@ -203,7 +203,7 @@ def test_a_result_that_is_a_part_of_an_array_can_be_changed(node: Node) -> None:
     assert caller.value() == 1.0
 
 
-def test_what_needs_another_pickler_behind_many_arrays_does_not_count_them_twice(node: Node) -> None:
+def test_a_second_pickler_does_not_count_arrays_twice(node: Node) -> None:
     caller = Caller(node, PAYLOAD, what="second", count=40)
     assert len(helped(caller)) < 20_000
     assert caller.value() == [[float(number) for number in range(40)], 40]
@@ -220,7 +220,7 @@ def test_a_call_gets_the_array_as_it_was_when_it_was_submitted(node: Node) -> No
 
 
 @pytest.mark.parametrize("size", [10, 100_000])
-def test_what_is_put_is_pickled_once_and_is_the_value_in_calls(node: Node, size: int) -> None:
+def test_put_pickles_once_and_calls_get_the_value(node: Node, size: int) -> None:
     caller = Caller(node, PAYLOAD, what="put", count=3, size=size)
     calls = [caller.submitted() for _ in range(3)]
     for number, (call, _, body) in enumerate(calls, 1):
@@ -243,7 +243,7 @@ def test_what_cannot_be_put_is_named(node: Node) -> None:
     head, said = worker.outcome(worker.start(1, what="put_elsewhere"))
     assert (head[0], said) == (
         _wire.RESULT,
-        "what sky.put returns can be given to calls of the same pool, and to nothing else",
+        "the result of sky.put can only be passed to calls of the same pool",
     )
 
 
@@ -253,20 +253,20 @@ def test_an_array_is_held_until_its_call_has_an_outcome(node: Node) -> None:
     assert caller.value() == [1, 0]
 
 
-def test_of_very_many_arrays_in_a_call_some_are_in_it(node: Node) -> None:
+def test_arrays_beyond_the_limit_are_part_of_the_call(node: Node) -> None:
     caller = Caller(node, PAYLOAD, what="many", count=70)
     helped(caller)
     assert caller.value() == [[float(number) for number in range(70)], 64]
 
 
-def test_an_array_for_which_the_store_has_no_room_is_in_the_call(node: Node) -> None:
+def test_an_array_is_part_of_the_call_if_the_store_is_full(node: Node) -> None:
     caller = Caller(node, PAYLOAD, spec={"store_bytes": 1 << 20}, what="full", size=200_000)
     body = helped(caller)
     assert len(body) > 1_600_000
     assert caller.value() == [200_000.0, [200_000], "float64", True, True]
 
 
-def test_one_that_is_too_large_for_a_call_then_is_an_error_that_says_why(node: Node) -> None:
+def test_an_array_too_large_for_the_store_and_the_call_is_an_error(node: Node) -> None:
     worker = node.ready(PAYLOAD, store_bytes=1 << 20, max_frame=1 << 20)
     worker.gang = None
     head, said = worker.outcome(worker.start(1, what="full", size=200_000))
@@ -275,7 +275,7 @@ def test_one_that_is_too_large_for_a_call_then_is_an_error_that_says_why(node: N
     assert said.endswith("in use, and `Limits::store_bytes` is 1048576")
 
 
-def test_an_array_of_another_node_comes_in_parts_once_for_all_workers(make_node: Callable[..., Node]) -> None:
+def test_an_array_of_another_node_is_fetched_in_pieces_once_per_node(make_node: Callable[..., Node]) -> None:
     owner, other = make_node(), make_node()
     first = Caller(owner, PAYLOAD, what="larger")
     call, _, body = first.submitted()
@@ -295,7 +295,7 @@ def test_an_array_of_another_node_comes_in_parts_once_for_all_workers(make_node:
         got += length
     total = 499_999_500_000.0
     assert value(second.helped(1))[0] == total
-    # Now it is there.
+    # Now the file is on this node.
     second.help(2, body, aside=True)
     assert value(second.helped(2))[0] == total
     assert digests(other) == digests(owner)
@@ -303,7 +303,7 @@ def test_an_array_of_another_node_comes_in_parts_once_for_all_workers(make_node:
     assert first.value() == 7
 
 
-def test_an_array_that_is_not_there_any_more_is_an_error_of_the_call(make_node: Callable[..., Node]) -> None:
+def test_a_missing_array_is_an_error_of_the_call(make_node: Callable[..., Node]) -> None:
     owner, other = make_node(), make_node()
     first = Caller(owner, PAYLOAD, what="large")
     _, _, body = first.submitted()
@@ -312,14 +312,15 @@ def test_an_array_that_is_not_there_any_more_is_an_error_of_the_call(make_node: 
     second.submitted()
     second.help(1, body, aside=True)
     head, _ = second.calls.expect(_wire.FETCH)
-    # The owner holds it open; another worker of its node would have to say so.
+    # The owner still holds the file open, so the test answers in place of another worker of its
+    # node.
     second.calls.send(_wire.NOT_FETCHED, head[2])
     failure = second.help_failed(1)
     assert failure["kind"] == "arguments"
-    assert "an argument of 800000 bytes is not on the node of rank 0 any more" in failure["message"]
+    assert "an argument of 800000 bytes is no longer on the node of rank 0" in failure["message"]
 
 
-def test_a_worker_that_has_no_such_file_says_so(node: Node) -> None:
+def test_a_worker_reports_a_missing_file(node: Node) -> None:
     caller = Caller(node, PAYLOAD, what="large")
     call, _, _ = caller.submitted()
     caller.calls.send(_wire.READ, 9, "0" * 64, 0, 10)
@@ -333,7 +334,7 @@ def test_a_name_that_is_a_path_is_refused(node: Node, tmp_path: Path) -> None:
     caller.submitted()
     caller.calls.send(_wire.READ, 9, f"../../{tmp_path.name}".ljust(64, "0")[:64], 0, 10)
     assert caller.calls.frames is not None
-    # The error may be lost with the connection, which the worker ends.
+    # The error may be lost, because the worker closes the connection.
     with suppress(EOFError, ConnectionResetError):
         while True:
             head, _ = caller.calls.frames.receive()
@@ -342,7 +343,7 @@ def test_a_name_that_is_a_path_is_refused(node: Node, tmp_path: Path) -> None:
                 break
 
 
-def test_a_task_that_is_cancelled_while_its_array_comes_ends_at_once(make_node: Callable[..., Node]) -> None:
+def test_a_task_that_is_cancelled_while_its_array_is_fetched_ends_at_once(make_node: Callable[..., Node]) -> None:
     owner, other = make_node(), make_node()
     first = Caller(owner, PAYLOAD, what="large")
     _, _, body = first.submitted()
@@ -353,7 +354,7 @@ def test_a_task_that_is_cancelled_while_its_array_comes_ends_at_once(make_node: 
     second.calls.expect(_wire.FETCH)
     second.calls.send(_wire.CANCEL_HELP, 1)
     assert second.help_failed(1)["kind"] == "cancelled"
-    # Nobody holds what the next one has to wait for.
+    # The cancelled call has left no lock on which this one would have to wait.
     second.help(2, body)
     second.calls.expect(_wire.FETCH)
     second.cancel()

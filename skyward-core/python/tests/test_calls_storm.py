@@ -1,4 +1,4 @@
-"""Calls that are cancelled at any moment, on one worker that helps itself and on two."""
+"""Calls that are cancelled at random moments, on one worker that helps itself and on two workers."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_calls_that_are_cancelled_at_any_moment(node: Node, workers: int, wait: 
     cut = 0
     for round_number in range(ROUNDS):
         task = pool.start(0, what="tree", levels=3, wait=wait)
-        # There is no moment to wait for: all of them are meant.
+        # The moment is random on purpose: there is no condition to wait for.
         at = monotonic() + chance.uniform(0.0, 0.15)
         while monotonic() < at and task not in pool.outcomes:
             pool.step(0.001)
@@ -81,7 +81,8 @@ def test_calls_that_are_cancelled_at_any_moment(node: Node, workers: int, wait: 
         assert ok or value["kind"] == "cancelled", value
         pool.settle()
         assert pool.call(what="double") == 8
-        # A result may overtake the end of the last wait, which takes another connection.
+        # A result may arrive before the message about the end of the last wait, over another
+        # connection.
         while any(pool.waiting):
             pool.step(0.001)
             assert monotonic() < end, pool.waiting
@@ -150,7 +151,7 @@ def main(what):
 
 
 @pytest.mark.parametrize("what", ["interrupt", "finalize"])
-def test_an_interrupt_or_a_finalizer_comes_at_every_line(node: Node, what: str) -> None:
+def test_an_interrupt_or_a_finalizer_at_every_line(node: Node, what: str) -> None:
     pool = Pool(node, 1, EVERY_LINE)
     task = pool.start(0, what=what)
     ok, value = pool.outcome(task, 100)
@@ -158,6 +159,6 @@ def test_an_interrupt_or_a_finalizer_comes_at_every_line(node: Node, what: str) 
     places, quiet = value
     assert places > 100
     if what == "interrupt":
-        # It was raised each time.
+        # It was raised at each line.
         assert quiet == []
     pool.settle()

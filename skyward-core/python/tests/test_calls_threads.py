@@ -1,4 +1,4 @@
-"""Calls, and what else is in their process: threads, timers, locks, and the memory that they share."""
+"""Calls beside threads, timers, locks and limited memory of their process."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ def do_flood_of_callbacks(count, size):
 
 
 @pytest.mark.parametrize("calls", [True, False])
-def test_a_thread_that_outlives_its_run_does_not_call_for_the_next_one(node: Node, calls: bool) -> None:
+def test_a_thread_of_an_ended_run_cannot_submit_calls_for_the_next_run(node: Node, calls: bool) -> None:
     pool = Pool(node, 1, PAYLOAD)
     assert pool.call(what="begin", calls=calls) == 2
     said, by_pool, own = pool.call(what="go_on")
@@ -149,7 +149,7 @@ def test_a_thread_that_outlives_its_run_does_not_call_for_the_next_one(node: Nod
 
 
 @pytest.mark.parametrize("interval", [0, 0.01])
-def test_a_timer_of_the_caller_rings_in_its_wait_and_not_in_a_helped_call(node: Node, interval: float) -> None:
+def test_a_timer_of_the_caller_fires_in_its_wait_and_not_in_a_helped_call(node: Node, interval: float) -> None:
     caller = Caller(node, PAYLOAD, what="alarm", seconds=0.1, interval=interval)
     _, _, body = caller.submitted()
     caller.waits()
@@ -159,7 +159,7 @@ def test_a_timer_of_the_caller_rings_in_its_wait_and_not_in_a_helped_call(node: 
     assert caller.value() == ["alarm", 2 if interval else 1]
 
 
-def test_a_future_whose_lock_is_held_keeps_no_other_waiting(node: Node) -> None:
+def test_a_future_whose_lock_is_held_does_not_block_others(node: Node) -> None:
     caller = Caller(node, PAYLOAD, what="locked")
     for _ in range(2):
         call, _, _ = caller.submitted()
@@ -167,7 +167,7 @@ def test_a_future_whose_lock_is_held_keeps_no_other_waiting(node: Node) -> None:
     assert caller.value() == [7, 7, False, True, True]
 
 
-def test_many_locks_that_are_held_cost_the_time_of_one(node: Node) -> None:
+def test_many_held_locks_cost_no_more_time_than_one(node: Node) -> None:
     count = 30
     caller = Caller(node, PAYLOAD, what="many_locked", count=count)
     for _ in range(count):
@@ -176,7 +176,7 @@ def test_many_locks_that_are_held_cost_the_time_of_one(node: Node) -> None:
     assert caller.value() == [7, True]
 
 
-def test_waits_that_are_given_up_leave_nothing_with_their_futures(node: Node) -> None:
+def test_abandoned_waits_are_removed_from_their_futures(node: Node) -> None:
     caller = Caller(node, PAYLOAD, what="restarted")
     call, _, _ = caller.submitted()
     caller.submitted()
@@ -186,7 +186,7 @@ def test_waits_that_are_given_up_leave_nothing_with_their_futures(node: Node) ->
     assert caller.value() == [True, 0, 0]
 
 
-def test_what_the_client_has_not_received_is_bounded_and_submitting_waits(node: Node) -> None:
+def test_submit_waits_while_too_many_bytes_are_unacknowledged(node: Node) -> None:
     caller = Caller(node, PAYLOAD, spec={"retain_bytes": ROOM}, what="flood", count=8, size=SIZE)
     fitting = ROOM // SIZE
     for received in range(0, 8, fitting):
@@ -198,7 +198,7 @@ def test_what_the_client_has_not_received_is_bounded_and_submitting_waits(node: 
     assert caller.value() == "submitted"
 
 
-def test_submitting_that_waits_for_a_client_is_cancelled(node: Node) -> None:
+def test_a_submit_that_waits_for_the_client_is_cancelled(node: Node) -> None:
     caller = Caller(node, PAYLOAD, spec={"retain_bytes": ROOM}, what="flood", count=8, size=SIZE)
     for _ in range(ROOM // SIZE):
         caller.submitted()
@@ -217,7 +217,7 @@ def test_one_call_may_be_larger_than_the_bound(node: Node) -> None:
     assert caller.value() == "submitted"
 
 
-def test_a_callback_that_cannot_wait_is_told_so(node: Node) -> None:
+def test_a_callback_that_would_have_to_wait_raises(node: Node) -> None:
     caller = Caller(node, PAYLOAD, spec={"retain_bytes": ROOM}, what="flood_of_callbacks", count=20, size=SIZE)
     call, _, _ = caller.submitted()
     caller.answer(call, SEVEN)
@@ -230,7 +230,7 @@ def test_a_callback_that_cannot_wait_is_told_so(node: Node) -> None:
 
 
 class Compared:
-    """What stands for a future, and counts how often it is compared."""
+    """An object in the place of a future, which counts how often it is compared."""
 
     count = 0
     micros = 1
@@ -253,7 +253,7 @@ class Compared:
 
 
 class Hub:
-    """Has the latest call end first."""
+    """A hub whose latest call ends first."""
 
     def __init__(self) -> None:
         self.waiting: list[Compared] = []

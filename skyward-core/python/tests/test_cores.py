@@ -1,4 +1,4 @@
-"""How many cores a worker has."""
+"""The number of cores of a worker."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every kind of failure that a task can end with."""
+"""All kinds of failures of a task."""
 
 from __future__ import annotations
 
@@ -15,30 +15,55 @@ from skyward import _wire
 from .client import WorkerClient
 from .conftest import Node
 
+ONE = """
+    def main():
+        return 1
+"""
+
 
 def test_an_import_error_names_the_package(node: Node) -> None:
     worker = node.ready()
     for number, (module, package) in enumerate(
         {"sklearn_not_here.x": "sklearn-not-here", "cv2": "opencv-python-headless"}.items()
     ):
-        worker.load(number, f"def main():\n    import {module}\n")
+        worker.load(
+            number,
+            f"""
+            def main():
+                import {module}
+            """,
+        )
         failure = worker.failure(number)
         assert (failure["kind"], failure["type"], failure["package"]) == ("import", "ModuleNotFoundError", package)
-    worker.load(9, "import no_such_thing\ndef main(): ...\n", main="top.py")
+    worker.load(
+        9,
+        """
+        import no_such_thing
+        def main(): ...
+        """,
+        main="top.py",
+    )
     failure = worker.failure(9)
     assert (failure["kind"], failure["package"]) == ("import", "no-such-thing")
     assert 'File "top.py", line 1' in failure["traceback"]
 
 
 def test_a_missing_name_in_a_module_names_no_package(node: Node) -> None:
-    worker = node.ready("def main():\n    from json import nothing\n")
+    worker = node.ready("""
+        def main():
+            from json import nothing
+    """)
     failure = worker.failure(1)
     assert failure["kind"] == "import"
     assert "package" not in failure
 
 
 def test_arguments_that_do_not_fit(node: Node) -> None:
-    worker = node.ready("def main(a, *, b=1):\n    if a == 'raise': raise TypeError('mine')\n    return a\n")
+    worker = node.ready("""
+        def main(a, *, b=1):
+            if a == 'raise': raise TypeError('mine')
+            return a
+    """)
     failure = worker.failure(1, a=1, c=2)
     assert (failure["kind"], failure["path"]) == ("arguments", ".c")
     assert "the function takes (a, *, b=1)" in failure["message"]
@@ -47,7 +72,10 @@ def test_arguments_that_do_not_fit(node: Node) -> None:
 
 
 def test_arguments_that_cannot_be_decoded(node: Node) -> None:
-    worker = node.ready("def main(a):\n    return a\n")
+    worker = node.ready("""
+        def main(a):
+            return a
+    """)
     for task, body in enumerate(
         [b"\x81\xa1a", b"\x01", b"\xc1", msgspec.msgpack.encode({"a": msgspec.msgpack.Ext(77, b"")})], 50
     ):
@@ -58,25 +86,40 @@ def test_arguments_that_cannot_be_decoded(node: Node) -> None:
 
 
 def test_a_result_that_cannot_be_encoded(node: Node) -> None:
-    worker = node.ready("class Net: ...\ndef main():\n    return {'loss': [1.0, {'x': Net()}]}\n")
+    worker = node.ready("""
+        class Net: ...
+        def main():
+            return {'loss': [1.0, {'x': Net()}]}
+    """)
     failure = worker.failure(1)
     assert (failure["kind"], failure["path"], failure["value_type"]) == ("encode", ".loss[1].x", "job.Net")
 
 
 def test_a_generator_that_was_not_called_as_a_stream(node: Node) -> None:
-    worker = node.ready("def main():\n    yield 1\n")
+    worker = node.ready("""
+        def main():
+            yield 1
+    """)
     failure = worker.failure(1)
     assert (failure["kind"], failure["value_type"]) == ("encode", "generator")
     assert "stream" in failure["message"]
 
 
 def test_a_stream_that_is_no_generator(node: Node) -> None:
-    worker = node.ready("def main():\n    return [1]\n")
+    worker = node.ready("""
+        def main():
+            return [1]
+    """)
     assert worker.outcome(worker.start(1, 5))[1]["kind"] == "encode"
 
 
 def test_a_generator_that_raises_half_way(node: Node) -> None:
-    worker = node.ready("def main():\n    yield 1\n    yield 2\n    raise ValueError('half')\n")
+    worker = node.ready("""
+        def main():
+            yield 1
+            yield 2
+            raise ValueError('half')
+    """)
     task = worker.start(1, 10)
     head, failure = worker.outcome(task)
     assert [head for head, _ in worker.seen] == [[_wire.ITEM, task, 0], [_wire.ITEM, task, 1]]
@@ -84,41 +127,75 @@ def test_a_generator_that_raises_half_way(node: Node) -> None:
 
 
 def test_an_item_that_cannot_be_encoded(node: Node) -> None:
-    worker = node.ready("def main():\n    yield 1\n    yield [object()]\n")
+    worker = node.ready("""
+        def main():
+            yield 1
+            yield [object()]
+    """)
     _, failure = worker.outcome(worker.start(1, 10))
     assert (failure["kind"], failure["path"]) == ("encode", "[0]")
 
 
 @pytest.mark.parametrize(("call", "message"), [("sys.exit()", ""), ("sys.exit(3)", "3"), ("sys.exit('bye')", "bye")])
 def test_sys_exit_ends_the_task_and_not_the_worker(node: Node, call: str, message: str) -> None:
-    worker = node.ready(f"import sys\ndef main():\n    {call}\n")
+    worker = node.ready(f"""
+        import sys
+        def main():
+            {call}
+    """)
     failure = worker.failure(1)
     assert (failure["kind"], failure["message"]) == ("exit", message)
-    worker.load(2, "def main():\n    return 2\n")
+    worker.load(
+        2,
+        """
+        def main():
+            return 2
+        """,
+    )
     assert worker.call(2) == 2
 
 
 def test_a_result_larger_than_a_frame(node: Node) -> None:
-    worker = node.ready("def main(n):\n    return bytes(n)\n", max_frame=100_000)
+    worker = node.ready(
+        """
+        def main(n):
+            return bytes(n)
+        """,
+        max_frame=100_000,
+    )
     failure = worker.failure(1, n=100_001)
     assert failure["kind"] == "too_large"
     assert "100000" in failure["message"]
-    worker.load(2, "def main(n):\n    yield bytes(n)\n")
+    worker.load(
+        2,
+        """
+        def main(n):
+            yield bytes(n)
+        """,
+    )
     assert worker.outcome(worker.start(2, 3, n=100_001))[1]["kind"] == "too_large"
     assert len(worker.call(1, n=90_000)) == 90_000
 
 
 def test_an_interrupt_that_nobody_asked_for_is_an_exception(node: Node) -> None:
-    worker = node.ready("def main():\n    raise KeyboardInterrupt('own')\n")
+    worker = node.ready("""
+        def main():
+            raise KeyboardInterrupt('own')
+    """)
     failure = worker.failure(1)
     assert (failure["kind"], failure["type"]) == ("exception", "KeyboardInterrupt")
 
 
-def test_errors_that_resist_being_shown(node: Node) -> None:
-    worker = node.ready(
-        "class Bad(Exception):\n    def __str__(self):\n        raise RuntimeError\n"
-        "def main(n):\n    if n == 0: raise Bad\n    if n == 1: raise ValueError('\\ud800')\n    raise ValueError('x' * 10_000_000)\n"
-    )
+def test_exceptions_whose_text_cannot_be_formatted(node: Node) -> None:
+    worker = node.ready(r"""
+        class Bad(Exception):
+            def __str__(self):
+                raise RuntimeError
+        def main(n):
+            if n == 0: raise Bad
+            if n == 1: raise ValueError('\ud800')
+            raise ValueError('x' * 10_000_000)
+    """)
     assert "Bad" in worker.failure(1, n=0)["message"]
     assert worker.failure(1, n=1)["message"] == "\\ud800"
     failure = worker.failure(1, n=2)
@@ -127,9 +204,13 @@ def test_errors_that_resist_being_shown(node: Node) -> None:
 
 
 def test_a_cause_is_in_the_traceback(node: Node) -> None:
-    worker = node.ready(
-        "def main():\n    try:\n        1 / 0\n    except ZeroDivisionError as e:\n        raise ValueError('outer') from e\n"
-    )
+    worker = node.ready("""
+        def main():
+            try:
+                1 / 0
+            except ZeroDivisionError as e:
+                raise ValueError('outer') from e
+    """)
     trace = worker.failure(1)["traceback"]
     assert "ZeroDivisionError" in trace
     assert "direct cause" in trace
@@ -137,7 +218,10 @@ def test_a_cause_is_in_the_traceback(node: Node) -> None:
 
 
 def test_recursion_without_end_is_a_short_traceback(node: Node) -> None:
-    worker = node.ready("def main():\n    return main()\n")
+    worker = node.ready("""
+        def main():
+            return main()
+    """)
     failure = worker.failure(1)
     assert failure["type"] == "RecursionError"
     assert len(failure["traceback"]) < 5000
@@ -148,21 +232,26 @@ def test_a_payload_that_was_never_loaded(node: Node) -> None:
 
 
 def test_a_coroutine_is_awaited(node: Node) -> None:
-    worker = node.ready("import asyncio\nasync def main(x):\n    await asyncio.sleep(0)\n    return x\n")
+    worker = node.ready("""
+        import asyncio
+        async def main(x):
+            await asyncio.sleep(0)
+            return x
+    """)
     assert worker.call(1, x=4) == 4
 
 
-def test_what_the_payload_does_to_its_surroundings_does_not_stop_the_worker(node: Node) -> None:
-    worker = node.ready(
-        "import os, sys, signal, threading\n"
-        "def main(what):\n"
-        "    if what == 'close': os.close(1); os.close(2)\n"
-        "    if what == 'stdout': sys.stdout = None; sys.stderr = object()\n"
-        "    if what == 'signals': signal.signal(signal.SIGINT, signal.SIG_IGN); signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
-        "    if what == 'thread': threading.Thread(target=threading.Event().wait).start()\n"
-        "    if what == 'chdir': os.chdir('/')\n"
-        "    return what\n"
-    )
+def test_changes_of_a_payload_to_its_process_do_not_stop_the_worker(node: Node) -> None:
+    worker = node.ready("""
+        import os, sys, signal, threading
+        def main(what):
+            if what == 'close': os.close(1); os.close(2)
+            if what == 'stdout': sys.stdout = None; sys.stderr = object()
+            if what == 'signals': signal.signal(signal.SIGINT, signal.SIG_IGN); signal.signal(signal.SIGTERM, signal.SIG_IGN)
+            if what == 'thread': threading.Thread(target=threading.Event().wait).start()
+            if what == 'chdir': os.chdir('/')
+            return what
+    """)
     for what in ("close", "stdout", "signals", "thread", "chdir"):
         assert worker.call(1, what=what) == what
     node.agent.send([_wire.STOP, 1, 1, [0], 20.0])
@@ -171,7 +260,11 @@ def test_what_the_payload_does_to_its_surroundings_does_not_stop_the_worker(node
 
 
 def test_a_worker_whose_descriptors_were_closed_says_so_and_ends(node: Node) -> None:
-    worker = node.ready("import os\ndef main():\n    os.closerange(3, 1 << 16)\n")
+    worker = node.ready("""
+        import os
+        def main():
+            os.closerange(3, 1 << 16)
+    """)
     worker.start(1)
     head, _ = node.agent.expect(_wire.EXITED)
     assert head[4:7] == [4, None, False]
@@ -179,7 +272,7 @@ def test_a_worker_whose_descriptors_were_closed_says_so_and_ends(node: Node) -> 
 
 
 def test_garbage_ends_the_connection_and_not_the_worker(node: Node) -> None:
-    worker = node.ready("def main():\n    return 1\n")
+    worker = node.ready(ONE)
     path = node.started[0][2]
     for garbage in (
         b"\xff" * 64,
@@ -196,7 +289,7 @@ def test_garbage_ends_the_connection_and_not_the_worker(node: Node) -> None:
         assert worker.at_end()
         worker = WorkerClient(path)
         worker.hello()
-    worker.load(1, "def main():\n    return 1\n")
+    worker.load(1, ONE)
     assert worker.call(1) == 1
 
 
@@ -220,10 +313,17 @@ def test_a_wrong_greeting_is_refused(node: Node, first: list[object], text: str)
 
 
 def test_stacks_of_all_threads_are_sent_on_request(node: Node) -> None:
-    worker = node.ready(
-        "import threading, time\ndef waits_here():\n    time.sleep(60)\ndef beside():\n    time.sleep(60)\n"
-        "def main():\n    threading.Thread(target=beside, daemon=True).start()\n    print('began')\n    waits_here()\n"
-    )
+    worker = node.ready("""
+        import threading, time
+        def waits_here():
+            time.sleep(60)
+        def beside():
+            time.sleep(60)
+        def main():
+            threading.Thread(target=beside, daemon=True).start()
+            print('began')
+            waits_here()
+    """)
     worker.start(1)
     node.agent.send([_wire.LOGS, 1, 0, 0, 0])
     node.agent.expect(_wire.LOG)
@@ -247,12 +347,24 @@ def test_a_process_that_cannot_answer_has_no_stacks(node: Node) -> None:
 
 
 def test_stacks_are_bounded(node: Node) -> None:
-    source = (
-        "import threading, time\nall_deep = threading.Barrier(41)\n"
-        "def deep(n):\n    if n:\n        deep(n - 1)\n    else:\n        all_deep.wait()\n        time.sleep(60)\n"
-        "def main():\n    for _ in range(40):\n        threading.Thread(target=deep, args=(90,), daemon=True).start()\n"
-        "    all_deep.wait()\n    print('began')\n    last_of_all()\ndef last_of_all():\n    time.sleep(60)\n"
-    )
+    source = """
+        import threading, time
+        all_deep = threading.Barrier(41)
+        def deep(n):
+            if n:
+                deep(n - 1)
+            else:
+                all_deep.wait()
+                time.sleep(60)
+        def main():
+            for _ in range(40):
+                threading.Thread(target=deep, args=(90,), daemon=True).start()
+            all_deep.wait()
+            print('began')
+            last_of_all()
+        def last_of_all():
+            time.sleep(60)
+    """
     worker = node.ready(source)
     worker.start(1)
     node.agent.send([_wire.LOGS, 1, 0, 0, 0])
@@ -263,16 +375,22 @@ def test_stacks_are_bounded(node: Node) -> None:
     assert b"last_of_all" in data
 
 
-def test_progress_is_told(node: Node) -> None:
-    worker = node.ready(
-        "import os, skyward as sky\ndef main(descriptors):\n    sky.progress()\n    sky.progress()\n"
-        "    if descriptors:\n        os.closerange(3, 1024)\n        sky.progress()\n    return True\n"
-    )
+def test_progress_is_reported(node: Node) -> None:
+    worker = node.ready("""
+        import os, skyward as sky
+        def main(descriptors):
+            sky.progress()
+            sky.progress()
+            if descriptors:
+                os.closerange(3, 1024)
+                sky.progress()
+            return True
+    """)
     node.agent.send([_wire.LOGS, 1, 0, 0, 0])
     worker.start(1, descriptors=False)
     assert node.agent.expect(_wire.PROGRESS)[0] == [_wire.PROGRESS, 1, 0]
     assert node.agent.quiet(0.3), "said twice at once is said once"
-    # A worker without its descriptors ends, but not by an error of this call.
+    # A worker that loses its descriptors ends, but not with an error of this call.
     worker.start(1, descriptors=True)
     assert node.agent.expect(_wire.EXITED)[0][4:7] == [4, None, False]
 
@@ -284,7 +402,11 @@ def test_progress_outside_of_a_worker_does_nothing() -> None:
 
 
 def test_a_crash_leaves_its_stack_in_the_output(node: Node) -> None:
-    worker = node.ready("import ctypes\ndef main():\n    ctypes.string_at(0)\n")
+    worker = node.ready("""
+        import ctypes
+        def main():
+            ctypes.string_at(0)
+    """)
     worker.start(1)
     head, _ = node.agent.expect(_wire.EXITED)
     assert head[4:7] == [None, signal.SIGSEGV, False]
@@ -292,7 +414,11 @@ def test_a_crash_leaves_its_stack_in_the_output(node: Node) -> None:
 
 
 def test_the_environment_and_folder_of_the_start_spec_hold(node: Node) -> None:
-    source = "import os, sys\ndef main():\n    return [os.environ['COLOUR'], os.getcwd(), os.environ['SKYWARD_RANK'], sys.flags.dev_mode]\n"
+    source = """
+        import os, sys
+        def main():
+            return [os.environ['COLOUR'], os.getcwd(), os.environ['SKYWARD_RANK'], sys.flags.dev_mode]
+    """
     worker = node.ready(source, env={"COLOUR": "red", "PYTHONDEVMODE": "1"}, cwd="/")
     assert worker.call(1) == ["red", "/", "0", True]
 
@@ -300,20 +426,33 @@ def test_the_environment_and_folder_of_the_start_spec_hold(node: Node) -> None:
 def test_files_in_the_folder_can_be_imported_and_hide_nothing(node: Node, tmp_path: Path) -> None:
     (tmp_path / "included.py").write_text("N = 1\n")
     (tmp_path / "colorsys.py").write_text("N = 1\n")
-    source = "import colorsys, included\ndef main():\n    return included.N, hasattr(colorsys, 'rgb_to_hsv')\n"
+    source = """
+        import colorsys, included
+        def main():
+            return included.N, hasattr(colorsys, 'rgb_to_hsv')
+    """
     assert node.ready(source, cwd=str(tmp_path)).call(1) == [1, True]
 
 
 def test_a_launcher_goes_before_the_interpreter(node: Node) -> None:
     worker = node.ready(
-        "import os\ndef main():\n    return os.environ['VIA']\n", launcher=["/usr/bin/env", "VIA=launcher"]
+        """
+        import os
+        def main():
+            return os.environ['VIA']
+        """,
+        launcher=["/usr/bin/env", "VIA=launcher"],
     )
     assert worker.call(1) == "launcher"
 
 
 @pytest.mark.skipif(not os.path.exists("/proc/self/environ"), reason="needs /proc")
 def test_payload_sees_instance_info(node: Node) -> None:
-    worker = node.ready("import skyward as sky\ndef main():\n    return sky.instance_info()\n")
+    worker = node.ready("""
+        import skyward as sky
+        def main():
+            return sky.instance_info()
+    """)
     info = worker.call(1)
     assert (info["node"], info["job_id"], info["peers"]) == (0, "pool", [{"node": 0, "addr": "127.0.0.1"}])
     assert sys.version_info >= (3, 10)

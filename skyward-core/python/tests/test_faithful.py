@@ -1,4 +1,4 @@
-"""Nothing changes silently: what cannot be sent as it is, is refused with its path and with advice."""
+"""Values are sent faithfully, or refused with their path and with advice."""
 
 from __future__ import annotations
 
@@ -92,15 +92,15 @@ def test_tuples_of_the_system_carry_their_names_where_all_have_one() -> None:
     ],
     ids=repr,
 )
-def test_keys_that_fall_together_are_refused_by_name(value: Any, words: str) -> None:
+def test_keys_that_become_equal_are_refused_by_name(value: Any, words: str) -> None:
     assert refused([value], words)[0].startswith("[0]{")
 
 
 @pytest.mark.parametrize(
     ("key", "words"),
     [
-        (True, "make the key text, with `str(…)`"),
-        (np.True_, "make the key text, with `str(…)`"),
+        (True, "convert the key to text with `str(…)`"),
+        (np.True_, "convert the key to text with `str(…)`"),
         (None, "a list of pairs"),
         ((1, 2), "a list of pairs"),
         (0.5, "a list of pairs"),
@@ -116,13 +116,13 @@ def test_keys_of_other_types_are_refused_with_advice(key: Any, words: str) -> No
     assert refused([{key: 1}], words)[0].startswith("[0]{")
 
 
-def test_moments_of_pandas_are_no_keys() -> None:
+def test_pandas_timestamps_are_refused_as_keys() -> None:
     pandas = pytest.importorskip("pandas")
     refused({pandas.Timestamp("2020-01-02"): 1}, "with `.isoformat()`")
     refused({pandas.Timestamp("2020-01-02"): 1, "a": 2}, "a list of pairs")
 
 
-def test_truths_are_no_keys() -> None:
+def test_bools_are_refused_as_keys() -> None:
     assert refused({"a": {True: 1}})[0] == ".a{True}"
     assert refused({np.True_: 1})[0].startswith("{")
 
@@ -135,7 +135,7 @@ class Settings(dict[str, int]):
     pass
 
 
-def test_fields_of_containers_are_not_lost() -> None:
+def test_attributes_of_containers_are_not_lost() -> None:
     batch = Batch([1, 2])
     assert there(batch) == [1, 2]
     batch.size = 2
@@ -222,7 +222,7 @@ def test_times_of_numpy(value: Any, expected: Any) -> None:
     ],
     ids=str,
 )
-def test_times_without_a_form_are_refused(value: Any, words: str) -> None:
+def test_times_that_cannot_be_sent_are_refused(value: Any, words: str) -> None:
     assert refused({"t": [value]}, words)[0] == ".t[0]"
 
 
@@ -259,7 +259,7 @@ def test_times_of_pandas() -> None:
     ],
     ids=str,
 )
-def test_what_pandas_misses_is_none(kind: str, items: Any, dtype: str, expected: Any) -> None:
+def test_missing_values_of_pandas_are_none(kind: str, items: Any, dtype: str, expected: Any) -> None:
     pandas = pytest.importorskip("pandas")
     assert there({"column": getattr(pandas, kind)(items, dtype=dtype)}) == {"column": expected}
 
@@ -317,7 +317,7 @@ def test_scalars_keep_all_of_their_digits() -> None:
     assert there(np.longdouble(0.5)) == 0.5
     assert math.isnan(there(np.longdouble("nan")))
     if np.finfo(np.longdouble).nmant > 52:
-        refused(np.longdouble(1) / 3, "digits that a float has not")
+        refused(np.longdouble(1) / 3, "more digits than a float")
     ml_dtypes = pytest.importorskip("ml_dtypes")
     assert type(there(ml_dtypes.int4(3))) is int
 
@@ -376,7 +376,7 @@ def test_private_fields_are_sent_by_their_name() -> None:
     assert there(Options(rate=0.5)) == {"rate": 0.5, "_seed": 0}
 
 
-def test_moments_keep_their_zone() -> None:
+def test_times_keep_their_zone() -> None:
     zone = datetime.timezone(datetime.timedelta(hours=2))
     assert there(datetime.datetime(2020, 1, 2, tzinfo=zone)) == "2020-01-02T00:00:00+02:00"
     assert there(sys.version_info)["major"] == 3

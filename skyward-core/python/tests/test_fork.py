@@ -1,4 +1,4 @@
-"""Processes that a payload forks: they have no part in the worker, and the worker loses nothing by them."""
+"""Processes that a payload forks: they are no part of the worker, and do not harm it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .client import DEADLINE, ROOT, WorkerClient, start_spec
 from .conftest import Node
 
 POOLS = int(os.environ.get("SKYWARD_FORK_POOLS", "1000"))
-"""Pools per worker. What the handlers of a worker do in a child showed after 8 to 211 of them."""
+"""Pools per worker. Without the handling of forks, children failed after 8 to 211 pools."""
 WINDOW = 8
 ROUNDS = 30
 
@@ -38,7 +38,7 @@ def main(count):
 
 
 def test_many_pools_of_forked_processes_lose_no_item(make_node: Callable[..., Node]) -> None:
-    # Nobody renews its lease, and on a loaded host this takes minutes.
+    # Nobody renews the lease, and on a busy host this test takes minutes.
     node = make_node(lease=900.0)
     started = node.agent.start(start_spec(workers=2), [0, 1])
     clients = [WorkerClient(path) for _, _, path in started]
@@ -100,19 +100,22 @@ def main():
 """
 
 
-PLAIN = "signal.signal(signal.SIGINT, signal.default_int_handler)\nprint(json.dumps(main()))"
+PLAIN = """
+signal.signal(signal.SIGINT, signal.default_int_handler)
+print(json.dumps(main()))
+"""
 
 
 def test_children_have_default_handlers_and_no_connection(node: Node) -> None:
     ways = node.ready(STATE).call(1)
-    # Whoever runs the tests in the background may ignore SIGINT, which programs inherit.
+    # A shell that runs the tests in the background may ignore SIGINT, and programs inherit that.
     plain = subprocess.run(
         [sys.executable, "-c", STATE + PLAIN],
         stdout=subprocess.PIPE,
         check=True,
     )
     for name, as_plain in msgspec.json.decode(plain.stdout).items():
-        # The program that catches what a native library does wrong is the worker's, and its children's.
+        # These signals are handled by faulthandler, in the worker and in its children.
         fatal = {signal.SIGSEGV, signal.SIGFPE, signal.SIGABRT, signal.SIGBUS, signal.SIGILL}
         ways[name]["caught"] = sorted(set(ways[name]["caught"]) - fatal)
         assert ways[name] == as_plain, name
@@ -144,6 +147,10 @@ def main(how):
     print("child", end="")
     if how == "raise":
         raise ValueError("of the child")
+    if how == "stop":
+        class Stop(BaseException):
+            pass
+        raise Stop
     if how == "exit":
         sys.exit(7)
     if how == "text":
@@ -169,19 +176,19 @@ def test_a_child_that_leaves_the_payload_ends_there(node: Node) -> None:
         "config": {},
     }
     worker = node.ready(RETURNS, hooks=[hook])
-    assert [worker.call(1, how=how) for how in ("return", "exit", "raise", "text")] == [0, 7, 1, 1]
+    assert [worker.call(1, how=how) for how in ("return", "exit", "raise", "stop", "text")] == [0, 7, 1, 1, 1]
     worker.load(2, RETURNS, entry="stream")
     task = worker.start(2, WINDOW)
     assert worker.outcome(task)[0][0] == _wire.RESULT
     assert [msgspec.msgpack.decode(body) for head, body in worker.seen if head[0] == _wire.ITEM] == [0]
-    assert (node.folder / "g1" / "w0.out").read_text() == "childleft\n" * 4 + "left\n"
+    assert (node.folder / "g1" / "w0.out").read_text() == "childleft\n" * 5 + "left\n"
     errors = (node.folder / "g1" / "w0.err").read_text()
     assert "ValueError: of the child" in errors
     assert errors.endswith("for a reason\n")
 
 
 def run(program: str) -> subprocess.CompletedProcess[str]:
-    """Run a program that guards its forks as a worker does."""
+    """Run a program that guards its forks like a worker."""
     head = """
 import os, signal, time
 from skyward import _fork
@@ -190,7 +197,7 @@ def interrupted(number, frame):
     if not forks.defer(frame):
         raise KeyboardInterrupt("ours")
 
-forks = _fork.Forks({signal.SIGINT: interrupted}, lambda: None)
+forks = _fork.Forks({signal.SIGINT: interrupted}, lambda: None, lambda: None)
 signal.signal(signal.SIGINT, interrupted)
 """
     return subprocess.run(
@@ -203,7 +210,7 @@ signal.signal(signal.SIGINT, interrupted)
     )
 
 
-def test_what_is_sent_to_a_child_inside_of_fork_is_not_lost() -> None:
+def test_a_signal_to_a_child_inside_fork_is_not_lost() -> None:
     done = run("""
 forks._before()
 os.kill(os.getpid(), signal.SIGTERM)
@@ -224,7 +231,7 @@ except KeyboardInterrupt as error:
     assert (done.stdout, done.stderr) == ("KeyboardInterrupt() True\n", "")
 
 
-def test_an_interrupt_of_the_parent_inside_of_fork_is_raised_behind_it() -> None:
+def test_an_interrupt_of_the_parent_inside_fork_is_raised_afterwards() -> None:
     done = run("""
 signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
 forks._before()
@@ -328,13 +335,14 @@ def main(count):
 
 
 def test_a_task_that_forks_is_cancelled_at_any_moment(node: Node) -> None:
-    # No `Pool`: an interrupt within it leaves threads and locks behind, in a plain program too.
+    # Do not use `Pool`: an interrupt within it leaves threads and locks behind, also in plain
+    # Python.
     worker = node.ready(FORKS)
     assert worker.call(1, count=1) == 1
     chance = Random(7)
     for _ in range(ROUNDS):
         task = worker.start(1, count=1 << 30)
-        # There is no moment to wait for: all of them are meant.
+        # The moment is random on purpose: there is no condition to wait for.
         worker.quiet(chance.uniform(0.0, 0.05))
         worker.send([_wire.CANCEL, task])
         end = monotonic() + DEADLINE

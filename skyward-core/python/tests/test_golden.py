@@ -1,4 +1,4 @@
-"""The frames of `tests/golden/frames.json`, which the Rust side checks too."""
+"""The golden frames of `tests/golden/frames.json`, which the Rust side checks too."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_a_frame_is_read_back(golden: dict[str, Any]) -> None:
 
 
 def test_every_message_is_there() -> None:
-    # `Adopt` comes with descriptors.
+    # `Adopt` is not in the file, because it arrives with descriptors.
     to_worker = {*range(65, 74)} - {_wire.ADOPT}
     of_calls = {*range(129, 137), *range(161, 173)}
     numbers = {*range(1, 11), *range(33, 48), *to_worker, *range(97, 102), *of_calls}

@@ -1,4 +1,4 @@
-"""What a hook's factory may be."""
+"""The forms that the factory of a hook may have."""
 
 from __future__ import annotations
 
@@ -13,7 +13,14 @@ def around_app(config):
     config["seen"].append("out")
 """
 
-DECORATED = "from contextlib import contextmanager\n" + GENERATOR.replace("def ", "@contextmanager\ndef ")
+DECORATED = """
+from contextlib import contextmanager
+@contextmanager
+def around_app(config):
+    config["seen"].append("in")
+    yield
+    config["seen"].append("out")
+"""
 
 CLASS = """
 class around_app:

@@ -1,4 +1,4 @@
-"""Hooks in real workers: their order, their failures, and when they are left."""
+"""Hooks in real workers: their order, their failures, and their exits."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import pytest
 
 from skyward import _wire
 
+from .client import source
 from .conftest import Node
 
 SOURCE = """
@@ -89,6 +90,29 @@ def test_task_hooks_go_around_every_call(node: Node) -> None:
     ]
 
 
+@pytest.mark.parametrize("kinds", [["app"], ["app", "task"]])
+def test_a_payload_gets_what_the_innermost_hook_of_a_plugin_yields(node: Node, kinds: list[str]) -> None:
+    source = """
+from contextlib import contextmanager
+
+@contextmanager
+def around(config):
+    yield config.get("value")
+"""
+    payload = """
+import skyward as sky
+def main(plugin):
+    try:
+        return sky.hook_value(plugin)
+    except LookupError as error:
+        return str(error)
+"""
+    hooks = [*(hook("tracker", kind, value=kind) for kind in kinds), hook("silent", "task")]
+    worker = node.ready(payload, hooks=[{**entry, "source": source} for entry in hooks])
+    assert worker.call(1, plugin="tracker") == kinds[-1]
+    assert worker.call(1, plugin="silent").endswith("plugins whose hooks have: tracker")
+
+
 def test_a_task_hook_cannot_swallow_an_error(node: Node) -> None:
     worker = node.ready(PAYLOAD, hooks=[hook("t", "task", swallow=True)])
     assert worker.failure(1, what="raise")["kind"] == "exception"
@@ -108,16 +132,16 @@ def test_a_task_hook_that_raises(node: Node, phase: str) -> None:
         (hook("bad", fail="enter"), "ValueError"),
         (hook("bad", factory="no_manager"), "TypeError"),
         (hook("bad", factory="missing"), "TypeError"),
-        ({**hook("bad"), "source": "import no_such_module\n"}, "ModuleNotFoundError"),
-        ({**hook("bad"), "source": "x = = 1\n"}, "SyntaxError"),
+        ({**hook("bad"), "source": "import no_such_module"}, "ModuleNotFoundError"),
+        ({**hook("bad"), "source": "x = = 1"}, "SyntaxError"),
     ],
 )
-def test_an_app_hook_that_raises_is_told_in_the_hello(node: Node, bad: dict[str, Any], kind: str) -> None:
+def test_an_app_hook_that_raises_is_reported_in_the_hello(node: Node, bad: dict[str, Any], kind: str) -> None:
     worker = node.worker(hooks=[hook("a"), bad])
     head, failure = worker.hello()
     assert head[5] is False
     assert (failure["kind"], failure["plugin"], failure["phase"], failure["type"]) == ("hook", "bad", "enter", kind)
-    # Whoever sends work all the same learns why it cannot run.
+    # Work that is sent nevertheless is answered with the reason.
     worker.load(1, PAYLOAD)
     assert worker.failure(1)["kind"] == "hook"
     node.agent.send([_wire.STOP, 1, 1, [0], 10.0])
@@ -136,7 +160,7 @@ def test_a_hook_that_exits_is_a_failure(node: Node) -> None:
     assert (head[5], failure["kind"]) == (False, "hook")
 
 
-def test_a_hook_that_raises_when_left_is_an_exit_code(node: Node) -> None:
+def test_a_hook_that_raises_on_exit_sets_the_exit_code(node: Node) -> None:
     worker = node.ready(hooks=[hook("a"), hook("b", fail="exit")])
     worker.send([_wire.BYE])
     assert node.agent.expect(_wire.EXITED)[0][4:7] == [3, None, False]
@@ -146,9 +170,26 @@ def test_a_hook_that_raises_when_left_is_an_exit_code(node: Node) -> None:
 
 def test_a_stopped_worker_leaves_its_hooks(node: Node) -> None:
     worker = node.ready(
-        PAYLOAD + "\ndef wait():\n    import time\n    print('began')\n    time.sleep(60)\n", hooks=[hook("a")]
+        PAYLOAD
+        + source("""
+
+            def wait():
+                import time
+                print('began')
+                time.sleep(60)
+        """),
+        hooks=[hook("a")],
     )
-    worker.load(2, "def main():\n    import time\n    print('began')\n    time.sleep(60)\n", main="wait.py")
+    worker.load(
+        2,
+        """
+        def main():
+            import time
+            print('began')
+            time.sleep(60)
+        """,
+        main="wait.py",
+    )
     task = worker.start(2)
     node.agent.send([_wire.LOGS, 1, 0, 0, 0])
     node.agent.expect(_wire.LOG)
@@ -160,7 +201,11 @@ def test_a_stopped_worker_leaves_its_hooks(node: Node) -> None:
 
 
 def test_a_task_knows_whether_all_ranks_run_it(node: Node) -> None:
-    worker = node.ready("from skyward import _state\ndef main():\n    return _state.gang\n")
+    worker = node.ready("""
+        from skyward import _state
+        def main():
+            return _state.gang
+    """)
     assert worker.call(1) is True
     for gang in (False, True):
         worker.task += 1

@@ -1,4 +1,4 @@
-"""Whatever a client sends to a worker or an agent, it costs that client its connection and nobody else anything."""
+"""Hostile input to workers and agents: it ends that client's connection, and nothing else."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .client import AgentClient, Frames, WorkerClient
 from .conftest import Node
 
 DEEP = b"\x91" * 20_000 + b"\xc0"
-"""More lists in each other than Python follows."""
+"""Lists nested more deeply than Python's recursion limit."""
 
 plain = st.none() | st.booleans() | st.integers(-(1 << 63), (1 << 64) - 1) | st.floats() | st.text(max_size=8)
 anything = st.recursive(
@@ -30,7 +30,7 @@ bodies = st.binary(max_size=60) | anything.map(msgspec.msgpack.encode) | st.just
 
 
 def frames(known: list[int]) -> st.SearchStrategy[bytes]:
-    """Frames of these messages, most of them wrong, and bytes that are no frames."""
+    """Frames with these message numbers, most of them invalid, and bytes that are no frames."""
     of_message = st.builds(
         lambda number, rest, body: _wire.frame([number, *rest], body), st.sampled_from(known), fields, bodies
     )
@@ -42,12 +42,12 @@ def frames(known: list[int]) -> st.SearchStrategy[bytes]:
 
 
 def raw(head: bytes, body: bytes = b"") -> bytes:
-    """A frame whose head is not looked at."""
+    """Build a frame with any bytes as head."""
     return _wire.HEADER.pack(len(head), len(body)) + head + body
 
 
 FEW = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
-# Without `Bye`, which is meant to end a worker.
+# `Bye` is left out, because it ends a worker.
 TO_WORKER = [
     _wire.ATTACH,
     _wire.LOAD,
@@ -60,14 +60,14 @@ TO_WORKER = [
     0,
     74,
 ]
-# Without what is meant to end an agent: `Shutdown`, and `Ping`, whose lease may be over at once; and without `Watch`,
-# which runs any program that this host has.
+# Left out are messages that end an agent (`Shutdown`, and `Ping` with a lease that may be over at
+# once), and `Watch`, which runs any program of this host.
 TO_AGENT = [_wire.HELLO, _wire.START, _wire.RESERVE_PORT, _wire.SIGNAL, _wire.STOP, _wire.LOGS, _wire.RECALL, 0, 11]
 DEEP_SOURCE = b"\x82\xa5entry\xa4main\xa1x" + DEEP
 
 
 def test_a_worker_outlives_every_client(node: Node) -> None:
-    """One worker meets all of them, and still answers."""
+    """All clients use one worker, which still answers afterwards."""
     path = str(node.ready("def main(): return 7").socket.getpeername())
 
     @FEW
@@ -95,7 +95,7 @@ def test_a_worker_outlives_every_client(node: Node) -> None:
 
 
 def test_an_agent_outlives_every_client(node: Node) -> None:
-    """One agent meets all of them, and still answers."""
+    """All clients use one agent, which still answers afterwards."""
     path = str(node.folder / "agent.sock")
     node.agent.close()
 
@@ -124,7 +124,7 @@ def test_an_agent_outlives_every_client(node: Node) -> None:
 
 
 def send(client: Frames, sent: list[bytes]) -> None:
-    """Send all of it, unless the other side has had enough."""
+    """Send all frames, unless the peer has closed the connection."""
     try:
         for data in sent:
             client.socket.sendall(data)
@@ -135,7 +135,7 @@ def send(client: Frames, sent: list[bytes]) -> None:
 @settings(max_examples=500, deadline=None)
 @given(st.binary(max_size=80) | anything.map(msgspec.msgpack.encode))
 def test_a_value_is_read_or_refused(data: bytes) -> None:
-    """What was read is written as a value that is read as the same."""
+    """A value that can be decoded is encoded and decoded to the same value."""
     try:
         value = _values.decode(memoryview(data))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, ValueError, TypeError, OverflowError):
@@ -143,7 +143,7 @@ def test_a_value_is_read_or_refused(data: bytes) -> None:
     try:
         parts = _values.encode(value)
     except _values.EncodeError:
-        # Keys may be what no value of a payload has as a key.
+        # Decoded keys may have types that a payload's value cannot have as keys.
         return
     again: Any = _values.decode(memoryview(b"".join(bytes(part) for part in parts)))
     assert repr(again) == repr(value)

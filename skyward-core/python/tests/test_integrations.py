@@ -1,4 +1,4 @@
-"""Decorators for frameworks: against stand-ins everywhere, in worlds of two where the framework is installed."""
+"""Decorators for frameworks: with fakes, and with installed frameworks in worlds of two workers."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from .test_shard import _alone, on_rank  # noqa: F401
 
 @pytest.fixture
 def met(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The ranks meet at once: the others are not there."""
+    """Replace the rendezvous, because the other ranks do not exist."""
     places: list[str] = []
 
     def meet(info: sky.InstanceInfo, timeout: float, deadline: float) -> None:
@@ -42,7 +42,7 @@ def _environment() -> Iterator[None]:
 
 
 class Recorder:
-    """Remembers the calls of its functions."""
+    """Records the calls of its functions."""
 
     def __init__(self) -> None:
         self.calls: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = []
@@ -95,7 +95,7 @@ def fake_jax(monkeypatch: pytest.MonkeyPatch, met: list[str]) -> Recorder:
         initialize=recorder.function("initialize", ready=True), is_initialized=lambda: recorder.ready
     )
     module(monkeypatch, "jax", distributed=distributed)
-    # Another test may have used the real one in this process.
+    # Another test may have used the real module in this process.
     module(monkeypatch, "jax._src.xla_bridge", backends_are_initialized=lambda: recorder.used)
     return recorder
 
@@ -119,7 +119,7 @@ def fake_keras(monkeypatch: pytest.MonkeyPatch) -> Recorder:
         current=current,
     )
     lib = SimpleNamespace(initialize_rng=recorder.function("initialize_rng"))
-    # The package has the decorator under the name of its module.
+    # In the package, the name of this module refers to the decorator.
     monkeypatch.setattr(sys.modules["skyward.integrations.keras"], "guard", recorder.function("guard"))
     module(monkeypatch, "keras.src.backend.jax", distribution_lib=lib)
     return recorder
@@ -256,7 +256,7 @@ def test_transformers_alone_computes_on_the_accelerator_of_its_worker(
         return [os.environ.get(name) for name in names]
 
     def run(gang: bool) -> list[str | None]:
-        # As the worker does before each task.
+        # The worker does this before each task.
         monkeypatch.setattr(_state, "gang", gang)
         _world.show(gang)
         return tune()
@@ -274,11 +274,12 @@ def test_transformers_alone_computes_on_the_accelerator_of_its_worker(
     group = {"store": "memory", "rank": 0, "world_size": 1}
     made = ("init_process_group", ("cpu:gloo,cuda:nccl",), group)
     assert fake_torch.calls == [("set_device", (2,), {}), made]
-    # What the first task alone has set is not there for the gang, nor the other way round.
+    # What a task on a single worker has set must not be visible in the gang, and the other way
+    # round.
     assert run(gang=True) == gang
     assert run(gang=False) == alone
     assert run(gang=True) == gang
-    # One accelerator is what `Trainer` uses anyway.
+    # With one accelerator, `Trainer` uses the right one already.
     monkeypatch.setattr(cuda, "device_count", lambda: 1)
     monkeypatch.setattr(_world, "_other", _world._State.before())
     assert run(gang=False) == [None] * 4
@@ -306,7 +307,7 @@ def test_a_task_that_one_worker_runs_alone_joins_nothing(
 @pytest.mark.parametrize("name", ["torch", "jax", "transformers"])
 def test_nothing_happens_in_a_world_of_one(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     before = dict(os.environ)
-    # Not even the import: the framework may not be there.
+    # The framework must not even be imported: it may be missing.
     monkeypatch.setitem(sys.modules, name, None)
     monkeypatch.setitem(sys.modules, "torch", None)
     assert getattr(sky.integrations, name)()(lambda: "ran")() == "ran"
@@ -329,7 +330,7 @@ def test_a_decorated_generator_stays_one(fake_jax: Recorder) -> None:
 
 
 def world(node: Node, source: str, end: bool = True) -> list[Any]:
-    """What the payload returns on the two workers of a world."""
+    """Return what the payload returns on the two workers of a world."""
     node.agent.send([_wire.RESERVE_PORT, 1])
     port = node.agent.expect(_wire.PORT)[0][3]
     cluster = {"head_port": port, "total_nodes": 1}

@@ -567,7 +567,7 @@ def test_a_timeout(make_pool: Callable[..., Pool], return_as: str) -> None:
     pool.settle()
 
 
-def test_results_in_time(make_pool: Callable[..., Pool]) -> None:
+def test_results_within_the_timeout(make_pool: Callable[..., Pool]) -> None:
     assert make_pool().call(what="stream", count=50, n_jobs=-1, timeout=30) == doubles(50)
 
 
@@ -579,10 +579,10 @@ def test_arguments_that_cannot_be_sent(make_pool: Callable[..., Pool], count: in
 
 @pytest.mark.parametrize("return_as", ["list", "generator"])
 def test_results_that_cannot_be_sent(make_pool: Callable[..., Pool], return_as: str) -> None:
-    assert "lock has returned" in make_pool().call(what="unpicklable_result", return_as=return_as)
+    assert "lock returned" in make_pool().call(what="unpicklable_result", return_as=return_as)
 
 
-def test_what_is_no_exception(make_pool: Callable[..., Pool]) -> None:
+def test_base_exceptions_of_calls(make_pool: Callable[..., Pool]) -> None:
     assert "SystemExit: " in make_pool().call(what="exit")
 
 
@@ -603,23 +603,21 @@ WAYS: list[dict[str, Any]] = [
 
 @pytest.mark.parametrize("more", [*WAYS, {"caller_helps": False}])
 @pytest.mark.parametrize("count", [1, 12])
-def test_items_that_raise_what_is_no_exception(
-    make_pool: Callable[..., Pool], count: int, more: dict[str, Any]
-) -> None:
+def test_items_that_raise_a_base_exception(make_pool: Callable[..., Pool], count: int, more: dict[str, Any]) -> None:
     pool = make_pool()
     assert pool.outcome(pool.start(0, what="items_that_end", count=count, **more), 20) == (True, "no more")
     assert pool.call(what="threads_left") == []
 
 
 @pytest.mark.parametrize("more", [*WAYS, {"pre_dispatch": "all"}])
-def test_progress_that_cannot_be_told(make_pool: Callable[..., Pool], more: dict[str, Any]) -> None:
+def test_progress_output_that_fails(make_pool: Callable[..., Pool], more: dict[str, Any]) -> None:
     pool = make_pool()
     ok, found = pool.outcome(pool.start(0, what="closed", count=6, **more), 20)
     assert (ok, found) == (True, "I/O operation on closed file")
 
 
 @pytest.mark.parametrize("more", [*WAYS, {"pre_dispatch": "all"}])
-def test_arguments_that_raise_what_is_no_exception(make_pool: Callable[..., Pool], more: dict[str, Any]) -> None:
+def test_arguments_that_raise_a_base_exception(make_pool: Callable[..., Pool], more: dict[str, Any]) -> None:
     pool = make_pool()
     assert pool.outcome(pool.start(0, what="argument_that_ends", **more), 20) == (True, "not this one")
     assert pool.call(what="threads_left") == []
@@ -640,7 +638,8 @@ def test_three_levels_take_no_further_process_and_few_threads(make_pool: Callabl
     found = pool.call(what="nested", below=2)
     assert len(found) == 1 + 3 + 9 + 27
     assert len({pid for pid, _, _ in found}) <= workers
-    # One for each `Parallel` that waits on a worker's stack, and the one that serves the calls.
+    # One thread per `Parallel` that waits on a worker's stack, and the thread that serves the
+    # calls.
     assert max(threads for _, threads, _ in found) <= 2 + 3 * 3
     assert {jobs for _, _, jobs in found} == {workers, 1}
     pool.settle()
@@ -659,7 +658,7 @@ def test_threads_are_for_the_worker_that_asks_for_them(make_pool: Callable[..., 
     for pid, preferred, shared in pool.call(what="threads"):
         assert preferred == shared == [pid]
     assert pool.call(what="sharedmem") == list(range(10))
-    # The pool has more to give than the threads of one worker.
+    # The whole pool is larger than the threads of one worker.
     assert len(pool.call(what="prefer")) == 2
 
 
@@ -683,7 +682,7 @@ def test_batches_overlap_in_a_process(make_pool: Callable[..., Pool], first: int
     assert before == after
 
 
-def test_progress_is_told(make_pool: Callable[..., Pool]) -> None:
+def test_progress_is_reported(make_pool: Callable[..., Pool]) -> None:
     told = make_pool().call(what="verbose")
     assert "Using backend SkywardBackend with 2 concurrent workers." in told
     assert "Done  10 out of  10" in told
@@ -701,7 +700,7 @@ def test_short_calls_come_in_batches(make_pool: Callable[..., Pool]) -> None:
     assert max(sizes) >= 64
 
 
-def test_what_is_dispatched_at_once_waits_for_room(make_pool: Callable[..., Pool]) -> None:
+def test_batches_dispatched_at_once_wait_for_room(make_pool: Callable[..., Pool]) -> None:
     pool = make_pool()
     task = pool.start(0, what="many", count=500)
     most = 0
@@ -716,7 +715,7 @@ def test_a_thread_of_the_payload(make_pool: Callable[..., Pool]) -> None:
     assert make_pool().call(what="in_thread", count=20) == doubles(20)
 
 
-def test_the_forms(node: Node) -> None:
+def test_all_forms_of_the_decorator(node: Node) -> None:
     pool = Pool(node, 2, PAYLOAD.replace("def main(what", "def plain_main(what").replace("def plain(", "def main("))
     found, decorated, with_arguments, items = pool.call(what="forms")
     assert found == [2, 2, 2, 2]
@@ -726,8 +725,8 @@ def test_the_forms(node: Node) -> None:
     assert pool.call(what="name") == 2
 
 
-def test_what_is_asynchronous(node: Node) -> None:
-    # Only here: a call that is cancelled while its worker imports this leaves half of it behind.
+def test_asynchronous_functions(node: Node) -> None:
+    # Import asyncio only here: a call that is cancelled during the import leaves it half imported.
     payload = "import asyncio\n" + PAYLOAD
     pool = Pool(node, 2, payload.replace("def main(what", "def plain_main(what").replace("def plain(", "def main("))
     *found, is_left, refused, is_left_at_last = pool.call(what="async")
@@ -737,14 +736,17 @@ def test_what_is_asynchronous(node: Node) -> None:
     assert is_left_at_last
 
 
-def test_a_gang_and_what_is_outside_of_a_pool_are_sequential(make_pool: Callable[..., Pool]) -> None:
+def test_gangs_and_code_outside_a_pool_are_sequential(make_pool: Callable[..., Pool]) -> None:
     pool = make_pool()
     pool.workers[0].gang = [1, 1]
     assert pool.call(what="double", count=10, n_jobs=-1) == doubles(10)
     assert pool.call(what="jobs")["-1"] == 1
     assert pool.counts == {"run": 0, "help": 0, "aside": 0, "refused": 0}
-    source = PAYLOAD + "\nimport json\nprint(json.dumps([main('double', count=5, n_jobs=-1), main('jobs')['-1']]))"
-    done = subprocess.run([sys.executable, "-c", source], capture_output=True, check=True, timeout=120)
+    program = PAYLOAD + textwrap.dedent("""
+        import json
+        print(json.dumps([main('double', count=5, n_jobs=-1), main('jobs')['-1']]))
+    """)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True, timeout=120)
     assert json.loads(done.stdout) == [doubles(5), 1]
 
 

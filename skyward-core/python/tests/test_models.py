@@ -1,4 +1,4 @@
-"""Models of pydantic keep the names of the tuples in them."""
+"""Pydantic models keep the item names of the tuples in them."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_names_are_kept_in_fields_that_are_not_declared_or_are_renamed() -> None
     assert there(Model(at=Point(1.0, 2), more=Point(1.0, 2))) == {"where": HERE, "more": HERE}
 
 
-def test_a_serialiser_of_the_model_has_the_last_word() -> None:
+def test_a_serialiser_of_the_model_takes_precedence() -> None:
     class Model(pydantic.BaseModel):  # type: ignore[misc, name-defined]
         turned: Point
         kept: Point

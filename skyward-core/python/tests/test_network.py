@@ -1,4 +1,4 @@
-"""Which interface has an address of this host."""
+"""The interface that has an address of this host."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_an_address_of_ipv6_is_found_in_the_systems_table(monkeypatch: pytest.Mo
 def test_the_interface_of_this_hosts_own_address_is_found_and_workers_see_it() -> None:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
-            probe.connect(("192.0.2.1", 9))  # Sends nothing; asks which address would be used.
+            probe.connect(("192.0.2.1", 9))  # sends nothing; selects the address that would be used
         except OSError:
             pytest.skip("this host has no network")
         address = probe.getsockname()[0]

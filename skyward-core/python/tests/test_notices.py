@@ -1,4 +1,4 @@
-"""Notices of a machine's end, as payloads see them: when functions are called, on which thread, and for which task."""
+"""Notices in payloads: when functions are called, on which thread, and for which task."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from skyward._payload import Payload
 from skyward._runner import Runner
 from skyward.worker import Worker
 
-from .client import DEADLINE, ROOT, WorkerClient
+from .client import DEADLINE, ROOT, WorkerClient, source
 from .conftest import Node
 
 
@@ -29,7 +29,7 @@ def give(worker: WorkerClient, kind: str = "preempted", seconds: float = 100.0) 
 
 
 def attend(node: Node, done: Callable[[], bool]) -> None:
-    """Have the worker look at its connection until something has come of it."""
+    """Make the worker read its connection until a condition holds."""
     until = time.monotonic() + DEADLINE
     while not done():
         assert time.monotonic() < until, "nothing came of the notice"
@@ -42,7 +42,7 @@ def answered(worker: WorkerClient) -> Callable[[], bool]:
 
 
 def begun(node: Node, text: bytes = b"began\n") -> None:
-    """Wait until the task has printed this."""
+    """Wait until the task has printed this text."""
     node.agent.send([_wire.LOGS, 1, 0, 0, 0])
     said = b""
     while text not in said:
@@ -50,7 +50,11 @@ def begun(node: Node, text: bytes = b"began\n") -> None:
 
 
 def test_a_worker_without_notice_has_none(node: Node) -> None:
-    worker = node.ready("import skyward as sky\ndef main():\n    return sky.notice(), sky.on_notice(print) is print\n")
+    worker = node.ready("""
+        import skyward as sky
+        def main():
+            return sky.notice(), sky.on_notice(print) is print
+    """)
     assert worker.call(1) == [None, True]
 
 
@@ -60,7 +64,11 @@ def test_outside_of_a_worker_there_is_no_notice() -> None:
 
 
 def test_a_notice_before_the_first_task_is_known_to_it(node: Node) -> None:
-    worker = node.ready("import skyward as sky\ndef main():\n    return sky.notice()\n")
+    worker = node.ready("""
+        import skyward as sky
+        def main():
+            return sky.notice()
+    """)
     give(worker, seconds=50.0)
     assert 40.0 < worker.call(1) <= 50.0
     give(worker, seconds=0.0)
@@ -69,13 +77,13 @@ def test_a_notice_before_the_first_task_is_known_to_it(node: Node) -> None:
 
 
 def test_a_loop_that_asks_for_it_sees_a_notice_without_any_signal(node: Node) -> None:
-    worker = node.ready(
-        "import skyward as sky\n"
-        "def main():\n"
-        "    print('began', flush=True)\n"
-        "    while (left := sky.notice()) is None: pass\n"
-        "    return left\n"
-    )
+    worker = node.ready("""
+        import skyward as sky
+        def main():
+            print('began', flush=True)
+            while (left := sky.notice()) is None: pass
+            return left
+    """)
     task = worker.start(1)
     begun(node)
     give(worker)
@@ -112,7 +120,13 @@ def test_a_function_is_called_while_python_computes(node: Node) -> None:
 
 def test_a_notice_does_not_reorder_or_end_what_waits(node: Node) -> None:
     worker = node.ready(LOOP)
-    worker.load(2, "def main(x):\n    return x\n")
+    worker.load(
+        2,
+        """
+        def main(x):
+            return x
+        """,
+    )
     task = worker.start(1)
     begun(node)
     rest = [worker.start(2, x=x) for x in range(3)]
@@ -158,15 +172,15 @@ def test_a_repeated_notice_calls_nothing_and_another_one_does(node: Node) -> Non
 
 
 def test_a_notice_that_comes_again_over_a_new_connection_is_the_same(node: Node) -> None:
-    worker = node.ready(
-        "import os, skyward as sky\n"
-        "def main(gate):\n"
-        "    calls = []\n"
-        "    sky.on_notice(lambda left: (calls.append(left), print('called', flush=True)))\n"
-        "    print('began', flush=True)\n"
-        "    while not os.path.exists(gate): pass\n"
-        "    return len(calls), sky.notice() is not None\n"
-    )
+    worker = node.ready("""
+        import os, skyward as sky
+        def main(gate):
+            calls = []
+            sky.on_notice(lambda left: (calls.append(left), print('called', flush=True)))
+            print('began', flush=True)
+            while not os.path.exists(gate): pass
+            return len(calls), sky.notice() is not None
+    """)
     gate = node.folder / "gate"
     task = worker.start(1, gate=str(gate))
     begun(node)
@@ -189,29 +203,30 @@ def test_a_notice_that_comes_again_over_a_new_connection_is_the_same(node: Node)
 
 
 def test_a_function_that_is_registered_late_is_called_at_once_and_once(node: Node) -> None:
-    worker = node.ready(
-        "import skyward as sky\n"
-        "def main():\n"
-        "    calls = []\n"
-        "    sky.on_notice(calls.append)\n"
-        "    first = len(calls)\n"
-        "    sky.on_notice(calls.append)\n"
-        "    sky.notice()\n"
-        "    return first, len(calls)\n"
-    )
+    worker = node.ready("""
+        import skyward as sky
+        def main():
+            calls = []
+            sky.on_notice(calls.append)
+            first = len(calls)
+            sky.on_notice(calls.append)
+            sky.notice()
+            return first, len(calls)
+    """)
     give(worker)
     assert worker.call(1) == [1, 1]
 
 
 def test_functions_are_forgotten_when_their_task_ends(node: Node) -> None:
-    worker = node.ready(
-        "import skyward as sky\n"
-        "calls = []\n"
-        "def main(register):\n"
-        "    if register:\n        sky.on_notice(calls.append)\n"
-        "    sky.notice()\n"
-        "    return len(calls)\n"
-    )
+    worker = node.ready("""
+        import skyward as sky
+        calls = []
+        def main(register):
+            if register:
+                sky.on_notice(calls.append)
+            sky.notice()
+            return len(calls)
+    """)
     assert worker.call(1, register=True) == 0
     give(worker)
     assert worker.call(1, register=False) == 0
@@ -223,15 +238,26 @@ def test_functions_of_a_payloads_module_belong_to_each_of_its_tasks(node: Node) 
     worker = node.ready()
     worker.load(
         1,
-        "import skyward as sky\n"
-        "calls = []\n"
-        "@sky.on_notice\n"
-        "def note(left):\n    calls.append(ready)\n"
-        "ready = True\n"
-        "def main():\n    return calls\n",
+        """
+        import skyward as sky
+        calls = []
+        @sky.on_notice
+        def note(left):
+            calls.append(ready)
+        ready = True
+        def main():
+            return calls
+        """,
         main="module.py",
     )
-    worker.load(2, "def main():\n    return __import__('module').calls\n", main="other.py")
+    worker.load(
+        2,
+        """
+        def main():
+            return __import__('module').calls
+        """,
+        main="other.py",
+    )
     assert worker.call(1) == []
     give(worker)
     assert worker.call(2) == [], "another payload's task is not theirs"
@@ -258,7 +284,12 @@ def fail(left):
 def test_functions_of_hooks_around_the_app_are_called_between_tasks(node: Node) -> None:
     hook = {"plugin": "p", "kind": "app", "source": HOOK, "filename": "p.py", "factory": "around_app", "config": {}}
     worker = node.ready(
-        "import sys\ndef main():\n    return len(sys.modules['_skyward_hooks.p'].calls)\n", hooks=[hook]
+        """
+        import sys
+        def main():
+            return len(sys.modules['_skyward_hooks.p'].calls)
+        """,
+        hooks=[hook],
     )
     assert worker.call(1) == 0
     give(worker)
@@ -270,42 +301,43 @@ def test_functions_of_hooks_around_the_app_are_called_between_tasks(node: Node) 
 
 
 def test_what_a_function_raises_is_raised_in_the_payload(node: Node) -> None:
-    worker = node.ready(
-        "import skyward as sky\n"
-        "class Ending(Exception): ...\n"
-        "def main(caught):\n"
-        "    calls = []\n"
-        "    @sky.on_notice\n"
-        "    def stop(left):\n        raise Ending('save now')\n"
-        "    try:\n"
-        "        sky.on_notice(calls.append)\n"
-        "        print('began', flush=True)\n"
-        "        while True: pass\n"
-        "    except Ending as error:\n"
-        "        if not caught: raise\n"
-        "        return str(error), len(calls)\n"
-    )
+    worker = node.ready("""
+        import skyward as sky
+        class Ending(Exception): ...
+        def main(caught):
+            calls = []
+            @sky.on_notice
+            def stop(left):
+                raise Ending('save now')
+            try:
+                sky.on_notice(calls.append)
+                print('began', flush=True)
+                while True: pass
+            except Ending as error:
+                if not caught: raise
+                return str(error), len(calls)
+    """)
     task = worker.start(1, caught=True)
     begun(node)
     give(worker)
     attend(node, answered(worker))
     assert worker.outcome(task)[1] == ["save now", 1], "the functions after it are called too"
-    # The notice is there already: now it is raised at the call that registers the function.
+    # The notice exists already, so it is raised at the call that registers the function.
     failure = worker.failure(1, caught=False)
     assert (failure["kind"], failure["type"], failure["message"]) == ("exception", "Ending", "save now")
     assert "in stop" in failure["traceback"]
 
 
 def test_a_cancel_that_comes_with_a_notice_keeps_its_meaning(node: Node) -> None:
-    worker = node.ready(
-        "import skyward as sky\n"
-        "def main():\n"
-        "    @sky.on_notice\n"
-        "    def never(left):\n"
-        "        print('called', flush=True)\n"
-        "        while True: pass\n"
-        "    while True: pass\n"
-    )
+    worker = node.ready("""
+        import skyward as sky
+        def main():
+            @sky.on_notice
+            def never(left):
+                print('called', flush=True)
+                while True: pass
+            while True: pass
+    """)
     task = worker.start(1)
     give(worker)
     attend(node, lambda: b"called" in (node.folder / "g1" / "w0.out").read_bytes())
@@ -322,24 +354,26 @@ def test_a_cancel_that_comes_with_a_notice_keeps_its_meaning(node: Node) -> None
 
 
 def test_a_function_that_another_thread_registers_is_called_on_the_main_thread(node: Node) -> None:
-    worker = node.ready(
-        "import threading, skyward as sky\n"
-        "def main():\n"
-        "    calls = []\n"
-        "    def note(left): calls.append(threading.current_thread() is threading.main_thread())\n"
-        "    asked = []\n"
-        "    def register():\n        sky.on_notice(note)\n        asked.append(sky.notice())\n"
-        "    threading.Thread(target=register).start()\n"
-        "    print('began', flush=True)\n"
-        "    while not calls or not asked: pass\n"
-        "    return calls, asked[0] is None\n"
-    )
+    worker = node.ready("""
+        import threading, skyward as sky
+        def main():
+            calls = []
+            def note(left): calls.append(threading.current_thread() is threading.main_thread())
+            asked = []
+            def register():
+                sky.on_notice(note)
+                asked.append(sky.notice())
+            threading.Thread(target=register).start()
+            print('began', flush=True)
+            while not calls or not asked: pass
+            return calls, asked[0] is None
+    """)
     task = worker.start(1)
     begun(node)
     give(worker)
     attend(node, answered(worker))
     assert worker.outcome(task)[1] == [[True], True]
-    # The notice was given before: nobody but the thread itself has the main thread look.
+    # The notice exists already, so only the registering thread can wake the main thread.
     assert worker.call(1) == [[True], False]
 
 
@@ -366,14 +400,14 @@ def main(caught):
 
 
 @pytest.mark.parametrize("caught", [True, False])
-def test_a_generator_that_waits_for_credit_is_told_at_its_yield(node: Node, caught: bool) -> None:
+def test_a_generator_that_waits_for_credit_gets_the_notice_at_its_yield(node: Node, caught: bool) -> None:
     worker = node.ready(STREAM)
     task = worker.start(1, 2, caught=caught)
     assert [worker.expect(_wire.ITEM)[1] for _ in range(2)] == [b"\x00", b"\x01"]
     give(worker)
     begun(node, b"called")
     if caught:
-        # What it yields then waits for credit as everything else.
+        # The item that the generator yields then waits for credit like any other.
         assert worker.quiet()
         worker.send([_wire.CREDIT, task, 3, 2])
         head, body = worker.expect(_wire.ITEM)
@@ -385,14 +419,14 @@ def test_a_generator_that_waits_for_credit_is_told_at_its_yield(node: Node, caug
 
 
 def test_a_generator_that_goes_on_loses_no_item_by_a_notice(node: Node) -> None:
-    worker = node.ready(
-        "import skyward as sky\n"
-        "def main():\n"
-        "    calls = []\n"
-        "    sky.on_notice(calls.append)\n"
-        "    for number in range(5): yield number\n"
-        "    yield len(calls)\n"
-    )
+    worker = node.ready("""
+        import skyward as sky
+        def main():
+            calls = []
+            sky.on_notice(calls.append)
+            for number in range(5): yield number
+            yield len(calls)
+    """)
     task = worker.start(1, 2)
     give(worker)
     for granted in range(3, 8):
@@ -402,20 +436,20 @@ def test_a_generator_that_goes_on_loses_no_item_by_a_notice(node: Node) -> None:
     assert worker.outcome(task)[0][0] == _wire.RESULT
 
 
-def test_a_child_of_a_task_is_not_told(node: Node) -> None:
-    worker = node.ready(
-        "import os, skyward as sky\n"
-        "def main():\n"
-        "    read, write = os.pipe()\n"
-        "    sky.on_notice(lambda left: None)\n"
-        "    if os.fork() == 0:\n"
-        "        sky.on_notice(lambda left: os.write(write, b'told'))\n"
-        "        known = sky.notice() is not None\n"
-        "        os.write(write, b'known' if known else b'unknown')\n"
-        "        os._exit(0)\n"
-        "    os.wait()\n"
-        "    return os.read(read, 100)\n"
-    )
+def test_a_child_of_a_task_gets_no_notice(node: Node) -> None:
+    worker = node.ready("""
+        import os, skyward as sky
+        def main():
+            read, write = os.pipe()
+            sky.on_notice(lambda left: None)
+            if os.fork() == 0:
+                sky.on_notice(lambda left: os.write(write, b'told'))
+                known = sky.notice() is not None
+                os.write(write, b'known' if known else b'unknown')
+                os._exit(0)
+            os.wait()
+            return os.read(read, 100)
+    """)
     give(worker)
     assert worker.call(1) == b"known"
 
@@ -427,8 +461,12 @@ def test_a_look_that_comes_between_two_lines_of_the_worker_is_not_lost() -> None
     assert worker.runner.missed
 
 
-def test_a_notice_that_came_before_a_run_is_told_when_it_begins(monkeypatch: pytest.MonkeyPatch) -> None:
-    payload = Payload("told", Source("main", "told.py", [("told.py", "def main():\n    return 1\n")]))
+def test_a_notice_before_a_run_is_delivered_when_it_begins(monkeypatch: pytest.MonkeyPatch) -> None:
+    told = source("""
+        def main():
+            return 1
+    """)
+    payload = Payload("told", Source("main", "told.py", [("told.py", told)]))
     looked: list[bool] = []
     runner = Runner([], lambda: looked.append(runner.busy))
     monkeypatch.setattr(notices, "pending", True)
@@ -441,7 +479,7 @@ class Ending(Exception): ...
 
 def test_what_a_function_raises_between_two_lines_of_the_worker_ends_the_task_alone() -> None:
     class Racing(Runner):
-        """Is interrupted as soon as the payload has raised."""
+        """Is interrupted as soon as the payload has raised an exception."""
 
         def __setattr__(self, name: str, value: object) -> None:
             super().__setattr__(name, value)
@@ -450,7 +488,11 @@ def test_what_a_function_raises_between_two_lines_of_the_worker_ends_the_task_al
                 raise Ending
 
     runner = Racing([], lambda: None)
-    payload = Payload("racing", Source("main", "racing.py", [("racing.py", "def main():\n    raise ValueError\n")]))
+    racing = source("""
+        def main():
+            raise ValueError
+    """)
+    payload = Payload("racing", Source("main", "racing.py", [("racing.py", racing)]))
     assert runner.run(payload, {}, ("", ""), None)[1]["type"] == "Ending"
     assert runner.run(payload, {}, None, None)[1]["type"] == "ValueError"
 
@@ -468,7 +510,7 @@ def test_functions_do_not_interrupt_each_other() -> None:
     def first(left: float) -> None:
         calls.append("begin")
         if len(calls) == 1:
-            # Another notice is read while this one is told, as by a signal.
+            # Another notice arrives while functions are called for this one, as after a signal.
             known.give("expired", 10.0)
             known.tell()
         calls.append("end")

@@ -1,4 +1,4 @@
-"""Numbers of processes and groups: nothing is sent to one that the kernel may have given to somebody else."""
+"""Process ids and group ids: no signal is sent to an id that the kernel may have reused."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ print(msgspec.json.encode({"worker": worker.pid, "ended": ended, "later": calls,
 
 
 def test_a_group_is_killed_before_its_leader_is_waited_for_and_never_after(tmp_path: Path) -> None:
-    # What is started in place of the worker leaves a process in its group, and ends.
+    # The program in place of the worker leaves a process in its group, and ends.
     stands_in = ["sh", "-c", f"sleep 600 & echo $! > {tmp_path}/stray; exit 3"]
     spec = start_spec(launcher=stands_in)
     done = subprocess.run(
@@ -91,7 +91,7 @@ def test_a_number_that_is_another_processes_now_is_not_killed(
         assert sleeper.poll() is None
         tree.kill([sleeper.pid], table)
         assert sleeper.wait(DEADLINE) == -signal.SIGKILL
-        # Its number is free by now.
+        # The process id is free now.
         tree.kill([sleeper.pid], table)
     finally:
         sleeper.kill()

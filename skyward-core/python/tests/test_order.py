@@ -1,4 +1,4 @@
-"""The random order: one and the same everywhere, and without bias."""
+"""The random order: the same everywhere, and without bias."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ def test_numpy_changes_nothing(total: int, monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_the_order_never_changes() -> None:
-    # Workers may run different versions of everything, so the order is part of the contract.
+    # Workers may run different versions of Python and NumPy, so the order is part of the contract.
     assert _order.shuffled(10, 42, 0, 10) == [3, 5, 8, 9, 0, 2, 7, 1, 4, 6]
     assert _order.shuffled(10, -(1 << 200), 0, 10) == [8, 1, 6, 5, 4, 0, 7, 2, 9, 3]
     assert _order.shuffled(1_000_000, 1, 0, 4).tolist() == [236907, 518371, 250793, 148732]
-    # SplitMix64's published numbers for the state 1234567.
+    # SplitMix64's published outputs for the state 1234567.
     outputs = [_order._mix(1234567 + step * _order._STEP) for step in (1, 2, 3)]
     assert outputs == [6457827717110365317, 3203168211198807973, 9817491932198370423]
 
@@ -60,7 +60,8 @@ def test_every_position_is_as_likely_as_any_other() -> None:
         counts.update(enumerate(_order.shuffled(total, seed, 0, total)))
     expected = rounds / total
     square = sum((counts[place, item] - expected) ** 2 / expected for place in range(total) for item in range(total))
-    # Of 81 degrees of freedom: beyond 126 lies one in a thousand, and below 45.
+    # With 81 degrees of freedom, one value in a thousand is above 126, and one in a thousand below
+    # 45.
     assert 45 < square < 126
 
 
@@ -69,7 +70,7 @@ def test_every_order_of_a_few_is_as_likely_as_any_other() -> None:
     counts = Counter(tuple(_order.shuffled(4, seed, 0, 4)) for seed in range(rounds))
     assert len(counts) == 24
     expected = rounds / 24
-    # Of 23 degrees of freedom.
+    # With 23 degrees of freedom.
     assert 7 < sum((count - expected) ** 2 / expected for count in counts.values()) < 50
 
 

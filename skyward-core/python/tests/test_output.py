@@ -1,4 +1,4 @@
-"""Decorators that choose who prints, and `compute`."""
+"""Decorators that choose which workers print, and `compute`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .test_shard import _alone, on_rank  # noqa: F401
 
 
 def speak() -> str:
-    """Says something on both streams."""
+    """Print on both streams."""
     print("out")
     print("err", file=sys.stderr)
     return "done"

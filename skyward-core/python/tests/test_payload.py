@@ -16,6 +16,8 @@ from skyward import _payload
 from skyward._messages import Source
 from skyward._payload import Payload, PayloadError
 
+from .client import source
+
 _numbers = itertools.count()
 
 
@@ -30,8 +32,9 @@ def _clean() -> Iterator[None]:
 
 
 def make(files: dict[str, str], main: str = "", entry: str = "main", first_line: int = 1) -> Payload:
-    source = Source(entry, main or next(iter(files)), list(files.items()), first_line)
-    return Payload(f"{next(_numbers):08x}" * 4, source)
+    """A payload of these files, whose texts may be indented multi-line strings."""
+    texts = [(path, source(text)) for path, text in files.items()]
+    return Payload(f"{next(_numbers):08x}" * 4, Source(entry, main or next(iter(files)), texts, first_line))
 
 
 def run(files: dict[str, str], main: str = "", entry: str = "main") -> Any:
@@ -39,26 +42,53 @@ def run(files: dict[str, str], main: str = "", entry: str = "main") -> Any:
 
 
 def test_one_file_is_one_module() -> None:
-    function = make(
-        {
-            "jobs/train_it.py": "import sys\ndef main():\n    return __name__, __file__ if '__file__' in globals() else ''\n"
-        }
-    ).function()
+    files = {
+        "jobs/train_it.py": """
+            import sys
+            def main():
+                return __name__, __file__ if '__file__' in globals() else ''
+        """
+    }
+    function = make(files).function()
     assert function() == ("train_it", "jobs/train_it.py")
     assert function.__module__ == "train_it"
 
 
 def test_a_payload_may_be_called_like_a_library() -> None:
-    assert run({"jobs/msgspec.py": "import msgspec\ndef main():\n    return msgspec.msgpack.encode(1)\n"}) == b"\x01"
-    assert run({"random.py": "import random\ndef main():\n    return random.Random(1).random() > 0\n"}) is True
+    called_msgspec = """
+        import msgspec
+        def main():
+            return msgspec.msgpack.encode(1)
+    """
+    assert run({"jobs/msgspec.py": called_msgspec}) == b"\x01"
+    called_random = """
+        import random
+        def main():
+            return random.Random(1).random() > 0
+    """
+    assert run({"random.py": called_random}) is True
     assert "skyward" not in sys.modules["random"].__file__  # type: ignore[operator]
 
 
 PACKAGE = {
-    "jobs/trainer/__init__.py": "from .model import Net\nfrom .data.load import rows\ndef main():\n    return Net.size, rows()\n",
-    "jobs/trainer/model.py": "import trainer.data.load as l\nfrom trainer.sizes import SIZE\nclass Net:\n    size = SIZE\n",
-    "jobs/trainer/sizes.py": "SIZE = 3\n",
-    "jobs/trainer/data/load.py": "from .. import sizes\ndef rows():\n    return sizes.SIZE * 2\n",
+    "jobs/trainer/__init__.py": """
+        from .model import Net
+        from .data.load import rows
+        def main():
+            return Net.size, rows()
+    """,
+    "jobs/trainer/model.py": """
+        import trainer.data.load as l
+        from trainer.sizes import SIZE
+        class Net:
+            size = SIZE
+    """,
+    "jobs/trainer/sizes.py": "SIZE = 3",
+    "jobs/trainer/data/load.py": """
+        from .. import sizes
+        def rows():
+            return sizes.SIZE * 2
+    """,
     "jobs/trainer/notes.txt": "not a module",
 }
 
@@ -69,9 +99,18 @@ def test_a_package_with_relative_and_absolute_imports() -> None:
 
 def test_files_beside_a_script_are_imported_as_scripts_do() -> None:
     files = {
-        "jobs/train.py": "import helper, sub.deep\nfrom helper import one\ndef main():\n    return one(), sub.deep.two\n",
-        "jobs/helper.py": "import json\ndef one():\n    return json.loads('1')\n",
-        "jobs/sub/deep.py": "two = 2\n",
+        "jobs/train.py": """
+            import helper, sub.deep
+            from helper import one
+            def main():
+                return one(), sub.deep.two
+        """,
+        "jobs/helper.py": """
+            import json
+            def one():
+                return json.loads('1')
+        """,
+        "jobs/sub/deep.py": "two = 2",
     }
     assert run(files) == (1, 2)
     assert "helper" not in sys.modules
@@ -80,8 +119,13 @@ def test_files_beside_a_script_are_imported_as_scripts_do() -> None:
 def test_two_payloads_with_equal_names_never_meet() -> None:
     def files(number: int) -> dict[str, str]:
         return {
-            "p/main.py": f"import helper\nfrom p import helper as again\ndef main():\n    return helper.N, again.N, {number}\n",
-            "p/helper.py": f"N = {number}\n",
+            "p/main.py": f"""
+                import helper
+                from p import helper as again
+                def main():
+                    return helper.N, again.N, {number}
+            """,
+            "p/helper.py": f"N = {number}",
         }
 
     first, second = make(files(1)), make(files(2))
@@ -92,27 +136,50 @@ def test_two_payloads_with_equal_names_never_meet() -> None:
 
 def test_a_package_may_be_called_like_a_library() -> None:
     files = {
-        "json/__init__.py": "from .helper import N\nimport json\ndef main():\n    return json.dumps(N)\n",
-        "json/helper.py": "N = 1\n",
+        "json/__init__.py": """
+            from .helper import N
+            import json
+            def main():
+                return json.dumps(N)
+        """,
+        "json/helper.py": "N = 1",
     }
     assert run(files) == "1"
 
 
 def test_a_file_called_like_a_library_can_use_that_library() -> None:
     files = {
-        "jobs/main.py": "import json\ndef main():\n    return json.dump_it()\n",
-        "jobs/json.py": "import json\ndef dump_it():\n    return json.dumps([1])\n",
+        "jobs/main.py": """
+            import json
+            def main():
+                return json.dump_it()
+        """,
+        "jobs/json.py": """
+            import json
+            def dump_it():
+                return json.dumps([1])
+        """,
     }
     assert run(files) == "[1]"
 
 
 def test_classes_of_a_payload_can_be_pickled() -> None:
-    thing = run({"jobs/things.py": "class Thing:\n    n = 1\ndef main():\n    return Thing()\n"})
+    things = """
+        class Thing:
+            n = 1
+        def main():
+            return Thing()
+    """
+    thing = run({"jobs/things.py": things})
     assert pickle.loads(pickle.dumps(thing)).n == 1
 
 
 def test_lines_are_those_of_the_file_it_came_from() -> None:
-    payload = make({"src/main.rs": "def main():\n    raise ValueError('x')\n"}, first_line=40)
+    raises = """
+        def main():
+            raise ValueError('x')
+    """
+    payload = make({"src/main.rs": raises}, first_line=40)
     with pytest.raises(ValueError) as caught:
         payload.function()()
     last = traceback.extract_tb(caught.value.__traceback__)[-1]
@@ -122,47 +189,72 @@ def test_lines_are_those_of_the_file_it_came_from() -> None:
 
 
 def test_payloads_of_one_rust_file_keep_their_lines() -> None:
-    """Inline bodies share the name of the file that they stand in."""
+    """Inline bodies share the file name of the Rust file that contains them."""
     for first_line in (70, 50, 90):
-        text = f"def main():\n    return {first_line}\n"
+        text = f"""
+            def main():
+                return {first_line}
+        """
         assert make({"src/lib.rs": text}, first_line=first_line).function()() == first_line
     for first_line in (50, 70, 90):
         assert linecache.getline("src/lib.rs", first_line + 1) == f"    return {first_line}\n"
     assert linecache.getline("src/lib.rs", 60).strip() == ""
-    make({"src/lib.rs": "def main():\n    return 0\n"}, first_line=70).function()
+    other = """
+        def main():
+            return 0
+    """
+    make({"src/lib.rs": other}, first_line=70).function()
     assert linecache.getline("src/lib.rs", 71) == "    return 0\n"
     assert linecache.getline("src/lib.rs", 91) == "    return 90\n"
 
 
 def test_a_syntax_error_has_the_files_line() -> None:
     with pytest.raises(SyntaxError) as caught:
-        make({"a.py": "x = = 1\n"}, first_line=10).function()
+        make({"a.py": "x = = 1"}, first_line=10).function()
     assert (caught.value.filename, caught.value.lineno) == ("a.py", 10)
 
 
 def test_the_state_of_a_module_lasts() -> None:
-    payload = make({"counter.py": "n = 0\ndef main():\n    global n\n    n += 1\n    return n\n"})
+    counter = """
+        n = 0
+        def main():
+            global n
+            n += 1
+            return n
+    """
+    payload = make({"counter.py": counter})
     assert [payload.function()() for _ in range(2)] == [1, 2]
 
 
 def test_a_payload_that_failed_to_load_starts_afresh() -> None:
-    payload = make(
-        {
-            "flaky.py": "import sys\nsys.flaky = getattr(sys, 'flaky', 0) + 1\nassert sys.flaky > 1\ndef main():\n    return sys.flaky\n"
-        }
-    )
+    flaky = """
+        import sys
+        sys.flaky = getattr(sys, 'flaky', 0) + 1
+        assert sys.flaky > 1
+        def main():
+            return sys.flaky
+    """
+    payload = make({"flaky.py": flaky})
     with pytest.raises(AssertionError):
         payload.function()
     assert payload.function()() == 2
 
 
 def test_a_payload_does_not_get_the_code_of_one_that_failed_to_load() -> None:
-    broken = make(
-        {"job.py": "import sys\nif not hasattr(sys, 'mended'): raise OSError\ndef main():\n    return 'broken'\n"}
-    )
+    raises = """
+        import sys
+        if not hasattr(sys, 'mended'): raise OSError
+        def main():
+            return 'broken'
+    """
+    broken = make({"job.py": raises})
     with pytest.raises(OSError):
         broken.function()
-    assert run({"job.py": "def main():\n    return 'sound'\n"}) == "sound"
+    sound = """
+        def main():
+            return 'sound'
+    """
+    assert run({"job.py": sound}) == "sound"
     sys.mended = True  # type: ignore[attr-defined]
     try:
         assert broken.function()() == "broken"
@@ -170,16 +262,22 @@ def test_a_payload_does_not_get_the_code_of_one_that_failed_to_load() -> None:
         del sys.mended  # type: ignore[attr-defined]
 
 
+TWO_FUNCTIONS = """
+    def train(): ...
+    def test(): ...
+"""
+
+
 @pytest.mark.parametrize(
     ("files", "main", "entry", "message"),
     [
         (
-            {"a.py": "def train(): ...\ndef test(): ...\n"},
+            {"a.py": TWO_FUNCTIONS},
             "a.py",
             "main",
             "a.py has no function main; it defines test, train",
         ),
-        ({"a.py": "main = 3\n"}, "a.py", "main", "main in a.py is a int, not a function"),
+        ({"a.py": "main = 3"}, "a.py", "main", "main in a.py is a int, not a function"),
         ({"a.py": ""}, "b.py", "main", "no file b.py; it has a.py"),
     ],
 )
@@ -189,4 +287,10 @@ def test_a_missing_entry_is_named(files: dict[str, str], main: str, entry: str, 
 
 
 def test_an_entry_may_be_a_method() -> None:
-    assert run({"m.py": "class Job:\n    @staticmethod\n    def go():\n        return 1\n"}, entry="Job.go") == 1
+    job = """
+        class Job:
+            @staticmethod
+            def go():
+                return 1
+    """
+    assert run({"m.py": job}, entry="Job.go") == 1

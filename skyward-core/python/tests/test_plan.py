@@ -1,4 +1,4 @@
-"""What ranks say of their plans, and what rank 0 finds in it, against a store in memory."""
+"""Plans of ranks, and the verdict of rank 0, with a store in memory."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .test_shard import _alone, on_rank  # noqa: F401
 
 
 class Memory:
-    """A store that waits as the real ones do."""
+    """A store in memory that waits like the real ones."""
 
     def __init__(self) -> None:
         self.entries: dict[str, str] = {}
@@ -47,7 +47,7 @@ def said(*plans: dict[str, Any]) -> dict[int, str]:
     return {rank: json.dumps(["fit", plan]) for rank, plan in enumerate(plans)}
 
 
-def test_ranks_with_equal_plans_are_told_nothing() -> None:
+def test_equal_plans_pass() -> None:
     assert _plan.difference(said({"steps": 3}, {"steps": 3})) is None
 
 
@@ -60,7 +60,7 @@ def test_only_what_differs_is_shown_and_ranks_with_one_plan_share_a_line() -> No
     assert "ranks 1, 2, 3, 4, 5, 6, 7, 8 and 3 more: steps true" in many
 
 
-def test_a_question_is_not_answered_by_what_another_try_has_left(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_question_ignores_entries_of_other_attempts(monkeypatch: pytest.MonkeyPatch) -> None:
     store = Memory()
     keys = set()
     for attempt in [(7, 1), (7, 2), (8, 1)]:
@@ -69,7 +69,7 @@ def test_a_question_is_not_answered_by_what_another_try_has_left(monkeypatch: py
             prefix = _gather._next_prefix(info(0, 2))
             assert prefix not in keys
             keys.add(prefix)
-    # The first question of a try has the same name on a rank that has asked nothing before.
+    # A rank that has asked nothing before gets the same key for an attempt's first question.
     monkeypatch.setattr(_gather, "_counted", None)
     assert _gather._next_prefix(info(1, 2)) == "skyward/j/1/8.1/1/"
     assert not store.entries
@@ -103,7 +103,7 @@ def test_the_order_of_facts_and_the_kind_of_numbers_mean_nothing(monkeypatch: py
     sky.same_plan(steps=numpy.int64(3))
 
 
-def test_what_was_said_is_deleted_when_all_ranks_have_gone_on(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_old_entries_are_deleted_when_all_ranks_have_continued(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_gather, "_settled", [])
     monkeypatch.setattr(_state, "attempt", (9, 1))
     store = Memory()
@@ -113,28 +113,30 @@ def test_what_was_said_is_deleted_when_all_ranks_have_gone_on(monkeypatch: pytes
     assert sorted(store.entries) == [f"skyward/j/1/9.1/3/{name}" for name in ("0", "1", "verdict")]
 
 
-def test_the_advice_is_of_what_differs() -> None:
+def test_the_advice_matches_the_difference() -> None:
     found = _plan.difference(said({"epochs": 1}, {"epochs": 2}))
     assert found == "rank 0: epochs 1; rank 1: epochs 2. Give every rank the same"
 
 
-def test_what_cannot_be_compared_says_what_can() -> None:
+def test_values_that_cannot_be_compared_are_refused_with_advice() -> None:
     with pytest.raises(TypeError, match=r"a generator has no length.*`sky.same_plan\(steps=…\)`"):
         sky.same_plan(item for item in [1])
-    # Outside of a world too, so that it does not fail there for the first time.
-    with pytest.raises(TypeError, match="a plan has numbers, text, and lists of them: a object is none of these"):
+    # This is checked outside a world too, so that it does not fail first in a pool.
+    with pytest.raises(
+        TypeError, match="a plan may hold numbers, text, and lists of them: found a value of type object"
+    ):
         sky.same_plan(steps=object())
 
 
-def test_ranks_that_have_joined_nothing_are_told_to() -> None:
+def test_ranks_that_are_not_joined_get_an_error() -> None:
     on_rank(0, 2)
-    with pytest.raises(RuntimeError, match=r"joined none: add `plugins::jax\(\)`"):
+    with pytest.raises(RuntimeError, match=r"they are not joined: add `plugins::jax\(\)`"):
         sky.same_plan(steps=3)
     _state.cluster = None
     sky.same_plan([1, 2], steps=3)
 
 
-def test_workers_that_compute_on_the_same_rows_have_one_part() -> None:
+def test_workers_that_compute_on_the_same_rows_share_a_part() -> None:
     rows = [frozenset({0}), frozenset({0}), frozenset({1}), frozenset({1})]
     assert [_parts.parts_of(rows, worker) for worker in range(4)] == [(2, 0), (2, 0), (2, 1), (2, 1)]
     with pytest.raises(ValueError, match=r"worker 0 the rows \[0, 1\] of each batch and worker 1 the rows \[1, 2\]"):

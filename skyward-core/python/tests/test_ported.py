@@ -1,4 +1,4 @@
-"""Functions that were written for the Python library run on a worker as they are: decorators, output, joblib."""
+"""Functions that were written for the Python library run on a worker unchanged."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def main():
     (first, first_gradient, weight), (second, second_gradient, other) = world(node, source)
     assert (first, second) == (1.0, 2.0)
     assert first_gradient == second_gradient == (first + second) / 2
-    # The ranks drew different weights, and those of the head count.
+    # The ranks drew different weights; those of the head are used.
     assert weight == other
 
 

@@ -1,4 +1,4 @@
-"""Parts of data of any type: the type that was given comes back, or an error says what to do."""
+"""Parts of data of any type: the result has the same type, or an error says what to do."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def all_parts(data: Any, **options: Any) -> list[Any]:
 
 
 def numbers(data: Any) -> list[int]:
-    """The rows of any data as they were numbered."""
+    """Return the rows of any data as the numbers that they were given."""
     name = type(data).__module__.partition(".")[0]
     if hasattr(data, "tocsr"):
         return [int(number) for number in data.toarray()[:, 0]]
@@ -147,7 +147,7 @@ def test_lists_and_large_arrays_stay_aligned() -> None:
 
 
 class Lazy:
-    """Rows that are made when they are asked for, by number only."""
+    """Rows that are computed on demand, and accessed by number only."""
 
     def __len__(self) -> int:
         return 4
@@ -157,7 +157,7 @@ class Lazy:
 
 
 class Stored:
-    """As a file of HDF5: parts of it are NumPy arrays."""
+    """Like a file of HDF5: parts of it are NumPy arrays."""
 
     dtype, shape = np.dtype("i8"), (4,)
 
@@ -178,14 +178,14 @@ def a_stream() -> Any:
         (lambda: {"a": [1, 2], "b": [3, 4]}, "for name, column in data.items()"),
         (lambda: {1, 2}, r"sorted\(data\)"),
         (lambda: (i for i in range(3)), r"type generator: it has no length; shard `list\(data\)`"),
-        (lambda: 7, "type int: it is no sequence"),
+        (lambda: 7, "type int: it is not a sequence"),
         (lambda: np.array(3), "it has no dimension"),
         (lambda: module("torch").tensor(3), "it has no dimension"),
         (Lazy, r"tests.test_rows.Lazy: .*sky.shard\(range\(len\(data\)\)\)"),
         (Stored, r"tests.test_rows.Stored: .*sky.shard\(range\(len\(data\)\)\)"),
         (lambda: module("polars").LazyFrame({"a": [1]}), r"data.collect\(\)"),
         (a_stream, "split_dataset_by_node"),
-        (lambda: module("datasets").DatasetDict(), "columns, or entries"),
+        (lambda: module("datasets").DatasetDict(), "columns, or one entry per key"),
         (lambda: module("torch").utils.data.DataLoader([1, 2]), "shard the dataset"),
     ],
 )

@@ -1,4 +1,4 @@
-"""Secrets: in the worker's environment, in what it says of them nowhere."""
+"""Secrets: they are in the worker's environment, and nowhere in files or messages."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_a_secret_is_in_the_environment_and_in_no_file(node: Node) -> None:
 @pytest.mark.parametrize(
     ("what", "said"), [("raise", "'(secret TEST_TOKEN)'"), ("exit", "not with (secret TEST_TOKEN)")]
 )
-def test_what_an_exception_says_names_the_variable_instead(node: Node, what: str, said: str) -> None:
+def test_exceptions_name_the_variable_instead_of_the_secret(node: Node, what: str, said: str) -> None:
     failure = node.ready(SOURCE, secrets={"TEST_TOKEN": TOKEN}).failure(1, what=what)
     assert failure["message"] == said
     assert TOKEN not in str(failure)
@@ -67,7 +67,7 @@ def test_the_frame_that_brought_a_secret_is_overwritten(node: Node) -> None:
     assert held == 0
 
 
-def test_a_start_that_is_refused_does_not_tell_it(node: Node) -> None:
+def test_a_refused_start_does_not_reveal_the_secret(node: Node) -> None:
     node.agent.send(
         [_wire.START, 1, 1, [0]], msgspec.msgpack.encode(start_spec(secrets={"TEST_TOKEN": TOKEN}, python="/no"))
     )
@@ -79,7 +79,7 @@ def test_a_start_that_is_refused_does_not_tell_it(node: Node) -> None:
     assert TOKEN not in (node.folder / "agent.log").read_text()
 
 
-def test_the_longer_of_two_values_goes_first(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_longer_of_two_secrets_is_replaced_first(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in {"A": "hunter2", "B": "hunter2-and-more", "SHORT": "abc"}.items():
         monkeypatch.setenv(name, value)
     _conceal.conceal(["A", "B", "SHORT", "ABSENT"])

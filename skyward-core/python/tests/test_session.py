@@ -1,4 +1,4 @@
-"""The worker's connection by itself: what is sent when the client does not take it at once."""
+"""The session of a worker on its own: sending while the client does not read."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from .client import DEADLINE, WorkerClient
 
 
 class PipesOfClient:
-    """What a client has to have of a socket, over two pipes."""
+    """The methods of a socket that a client needs, over two pipes."""
 
     def __init__(self, incoming: int, outgoing: int, carrier: socket.socket) -> None:
         self.incoming, self.outgoing, self.carrier = incoming, outgoing, carrier
@@ -53,7 +53,7 @@ class Ends:
         self.client.hello()
 
     def over_pipes(self, folder: Path) -> WorkerClient:
-        """Another client, which hands the session two pipes and talks over them."""
+        """Connect another client, which hands two pipes to the session and uses them."""
         client = WorkerClient(str(folder / "s"))
         self.session.wait()
         inward, outward = os.pipe(), os.pipe()
@@ -72,8 +72,11 @@ class Ends:
     def in_background(
         self, parts: list[bytes], *, serve: bool = False, incoming: int | None = None
     ) -> threading.Thread:
-        """Send a result that the client, which reads `incoming` or its socket, does not take yet; with `serve`, look
-        after the sockets until a client says that the worker ends, as a worker between two tasks does."""
+        """Send a result that the client does not read yet from `incoming` or its socket.
+
+        With `serve`, then handle the sockets until a client ends the worker, like a worker between
+        two tasks.
+        """
 
         def work() -> None:
             self.session.result(1, 0, 0, 0, [*parts])
@@ -82,7 +85,7 @@ class Ends:
 
         sender = threading.Thread(target=work, daemon=True)
         sender.start()
-        # The first bytes are there, so the session is in the middle of the frame.
+        # The first bytes have arrived, so the session is in the middle of the frame.
         assert select.select([self.client.socket if incoming is None else incoming], [], [], DEADLINE)[0]
         return sender
 
@@ -95,7 +98,7 @@ def ends(tmp_path: Path) -> Ends:
 def test_nothing_is_written_into_the_middle_of_a_frame(ends: Ends) -> None:
     large = b"\xc6" + (8 << 20).to_bytes(4, "big") + bytes(8 << 20)
     sender = ends.in_background([large])
-    # These are answered by a failure each while the result is still on its way.
+    # Each of these tasks is answered by a failure while the result is still being sent.
     body = msgspec.msgpack.encode({})
     for task in range(10, 20):
         ends.client.send([_wire.RUN, task, 1, 0, 0, None], body)
@@ -119,7 +122,7 @@ def test_a_result_of_many_pieces(ends: Ends) -> None:
 
 def test_a_client_that_replaces_one_that_does_not_read_gets_everything(ends: Ends, tmp_path: Path) -> None:
     large = b"\xc6" + (8 << 20).to_bytes(4, "big") + bytes(8 << 20)
-    # The session may take the second client in before that has said hello.
+    # The session may accept the second client before its `Hello`.
     sender = ends.in_background([large], serve=True)
     second = WorkerClient(str(tmp_path / "s"))
     second.hello()
@@ -159,7 +162,7 @@ def test_a_client_over_descriptors_that_does_not_read_is_replaced(ends: Ends, tm
     attach(client, ends, [])
     large = b"\xc6" + (8 << 20).to_bytes(4, "big") + bytes(8 << 20)
     pipes = cast("PipesOfClient", client.socket)
-    # The session may take the second client in before that has said hello.
+    # The session may accept the second client before its `Hello`.
     sender = ends.in_background([large], serve=True, incoming=pipes.incoming)
     second = WorkerClient(str(tmp_path / "s"))
     second.hello()

@@ -1,4 +1,4 @@
-"""Sharding: everything once, aligned, the same on all ranks, in the type that was given."""
+"""Sharding: all rows once, aligned, the same on all ranks, with the type that was given."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_several_arrays_stay_aligned(total: int, nodes: int, workers: int, seed:
 
 
 def test_the_shuffled_order_never_changes() -> None:
-    # Ranks may run different Pythons, so the order is part of the contract.
+    # Ranks may run different versions of Python, so the order is part of the contract.
     random.seed(1)
     assert sky.shard(list(range(10)), shuffle=True, seed=42) == [3, 5, 8, 9, 0, 2, 7, 1, 4, 6]
     assert sky.shard(list(range(10)), shuffle=True) == sky.shard(list(range(10)), shuffle=True, seed=0)

@@ -1,4 +1,4 @@
-"""scikit-learn on the workers of a pool: what comes out is what comes out without one."""
+"""scikit-learn on the workers of a pool: the results are the same as without a pool."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ def do_estimators():
 """
 
 
-def test_a_grid_is_what_it_is_without_a_pool(node: Node) -> None:
+def test_a_grid_search_has_the_same_result_as_without_a_pool(node: Node) -> None:
     pool = Pool(node, 3, PAYLOAD)
     assert pool.call(what="grid")
     assert sum(pool.counts.values()) > 10
@@ -158,7 +158,7 @@ def test_a_search_within_a_search_within_a_forest(node: Node) -> None:
 
 
 @pytest.mark.timeout(120)
-def test_all_estimators_come_to_the_same_as_without_a_pool(node: Node) -> None:
+def test_all_estimators_have_the_same_results_as_without_a_pool(node: Node) -> None:
     pool = Pool(node, 2, PAYLOAD)
     ok, value = pool.outcome(pool.start(0, what="estimators"), deadline=100)
     assert ok, value

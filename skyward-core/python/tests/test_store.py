@@ -1,4 +1,4 @@
-"""The store of a node: what is in it, who keeps it there, and what goes for want of room."""
+"""The store of a node: its files, the processes that hold them, and what is removed to make room."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LIMIT = 1 << 20
 
 
 def files(folder: Path) -> set[str]:
-    """The names of complete files."""
+    """Return the names of complete files."""
     return {name for name in os.listdir(folder) if not name.startswith(".")}
 
 
@@ -42,7 +42,7 @@ def store(tmp_path: Path) -> Store:
     return Store(str(tmp_path / "store"), LIMIT)
 
 
-def test_what_is_put_is_read_by_its_name_and_written_once(tmp_path: Path, store: Store) -> None:
+def test_data_is_read_by_its_name_and_written_once(tmp_path: Path, store: Store) -> None:
     hold = store.put(data(1))
     assert hold.digest == sha256(data(1)).hexdigest()
     again, other = store.put(data(1)), Store(str(tmp_path / "store"), LIMIT)
@@ -56,26 +56,26 @@ def test_what_is_put_is_read_by_its_name_and_written_once(tmp_path: Path, store:
     assert other.load("0" * 64, 10) is None
     assert store.read("0" * 64, 0, 1) is None
     assert files(tmp_path / "store") == {hold.digest}
-    # What is changed is a copy.
+    # A change is made to a private copy.
     loaded[0] = 2
     assert load(other, hold.digest) == data(1)
     assert store.read(hold.digest, 0, 1) == b"\1"
 
 
-def test_what_nobody_holds_goes_for_want_of_room_the_oldest_first(tmp_path: Path, store: Store) -> None:
+def test_unused_files_are_removed_to_make_room_oldest_first(tmp_path: Path, store: Store) -> None:
     names = []
     for fill in range(3):
         names.append(store.put(data(fill)).digest)
         path = tmp_path / "store" / names[-1]
         os.utime(path, (time() - 100 + fill, time() - 100 + fill))
     assert files(tmp_path / "store") == {*names}
-    # It counts as used now.
+    # This file counts as recently used now.
     assert store.load(names[0], 300 * KIB) is not None
     fourth = store.put(data(3)).digest
     assert files(tmp_path / "store") == {names[0], names[2], fourth}
 
 
-def test_what_is_held_or_mapped_stays_and_the_store_is_full(tmp_path: Path, store: Store) -> None:
+def test_held_and_mapped_files_stay_and_fill_the_store(tmp_path: Path, store: Store) -> None:
     held, loaded = store.put(data(1)), store.load(store.put(data(2)).digest, 300 * KIB)
     assert loaded is not None
     third = store.put(data(3))
@@ -91,13 +91,13 @@ def test_what_is_held_or_mapped_stays_and_the_store_is_full(tmp_path: Path, stor
     assert memoryview(loaded) == data(2)
 
 
-def test_too_large_for_any_store_leaves_nothing_and_removes_what_it_can(tmp_path: Path, store: Store) -> None:
+def test_too_large_data_leaves_no_file_and_removes_unused_files(tmp_path: Path, store: Store) -> None:
     with pytest.raises(StoreFullError):
         store.put(data(1, 2 * KIB))
     assert {name for name in os.listdir(tmp_path / "store") if name != ".lock"} == set()
 
 
-def test_a_process_that_is_killed_holds_nothing(tmp_path: Path, store: Store) -> None:
+def test_a_killed_process_holds_no_files(tmp_path: Path, store: Store) -> None:
     code = f"""
 import sys, time
 from skyward._calls.store import Store
@@ -122,11 +122,11 @@ time.sleep(600)
     assert files(tmp_path / "store") == {hold.digest}
 
 
-def test_what_a_killed_process_has_not_completed_goes_too(tmp_path: Path, store: Store) -> None:
+def test_incomplete_files_of_a_killed_process_are_removed(tmp_path: Path, store: Store) -> None:
     hold = store.put(data(1, 400))
     left = tmp_path / "store" / ".4242-0"
     left.write_bytes(bytes(600 * KIB))
-    # As it was when it was begun.
+    # The lock file still counts the bytes of the incomplete file.
     (tmp_path / "store" / ".lock").write_text(str(1000 * KIB))
     with pytest.raises(StoreFullError):
         store.put(data(2, 400))
@@ -137,7 +137,7 @@ def test_what_a_killed_process_has_not_completed_goes_too(tmp_path: Path, store:
     assert hold.digest in files(tmp_path / "store")
 
 
-def test_of_several_processes_one_receives_a_file(tmp_path: Path) -> None:
+def test_only_one_of_several_processes_fetches_a_file(tmp_path: Path) -> None:
     code = f"""
 import sys, time
 from skyward._calls.store import Store
@@ -172,11 +172,11 @@ print(store.received, len(loaded), flush=True)
     assert {name for name in os.listdir(tmp_path / "store") if name != ".lock"} == {sha256(bytes(300_000)).hexdigest()}
 
 
-def test_other_bytes_than_were_meant_are_refused_and_leave_nothing(tmp_path: Path, store: Store) -> None:
+def test_wrong_bytes_are_refused_and_leave_no_file(tmp_path: Path, store: Store) -> None:
     def pieces() -> Iterator[bytes]:
         yield bytes(1000)
 
-    with pytest.raises(ValueError, match="what came for an array of 1000 bytes is not that array"):
+    with pytest.raises(ValueError, match="the bytes that arrived for an array of 1000 bytes do not match its hash"):
         store.receive("0" * 64, 1000, pieces)
     assert {name for name in os.listdir(tmp_path / "store") if name != ".lock"} == set()
 
@@ -254,7 +254,7 @@ def test_a_child_that_is_forked_while_a_lock_is_held_does_not_keep_it(tmp_path: 
         os.waitpid(child, 0)
 
 
-def test_what_cannot_be_mapped_any_more_is_read(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_beyond_the_mapping_limit_are_read(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_MOST_HELD", 3)
     hold = store.put(data(1))
     loaded = [store.load(hold.digest, hold.size) for _ in range(4)]
@@ -265,7 +265,7 @@ def test_what_cannot_be_mapped_any_more_is_read(store: Store, monkeypatch: pytes
     assert type(store.load(hold.digest, hold.size)).__name__ == "mmap"
 
 
-def test_a_file_of_another_length_is_none(tmp_path: Path, store: Store) -> None:
+def test_a_file_with_a_wrong_size_is_ignored(tmp_path: Path, store: Store) -> None:
     hold = store.put(data(1))
     del hold
     digest = sha256(data(1)).hexdigest()
@@ -285,7 +285,7 @@ def test_a_file_system_that_refuses_counts_as_full(store: Store, monkeypatch: py
         store.put(data(1))
 
 
-def test_as_long_as_there_is_room_nobody_looks_at_all_files(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_are_not_listed_while_there_is_room(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     looks: list[object] = []
 
     def look(*_: object) -> int:

@@ -13,12 +13,15 @@ from skyward._messages import Source
 from skyward._payload import Payload
 from skyward._runner import Runner
 
-from .client import DEADLINE, WorkerClient, gone
+from .client import DEADLINE, WorkerClient, gone, source
 from .conftest import Node
 
 
 def test_a_call_returns_its_value(node: Node) -> None:
-    worker = node.ready("def main(a, b=2):\n    return {'sum': a + b, 'list': [1, 2.5, None, b'x']}\n")
+    worker = node.ready("""
+        def main(a, b=2):
+            return {'sum': a + b, 'list': [1, 2.5, None, b'x']}
+    """)
     assert worker.call(1, a=1) == {"sum": 3, "list": [1, 2.5, None, b"x"]}
     assert worker.call(1, a=1, b=5)["sum"] == 6
 
@@ -26,7 +29,16 @@ def test_a_call_returns_its_value(node: Node) -> None:
 def test_an_exception_comes_with_the_payloads_lines(node: Node) -> None:
     worker = node.worker()
     worker.load(
-        1, "def inner(x):\n    return 1 / x\n\ndef main(x):\n    return inner(x)\n", main="jobs/a.py", first_line=11
+        1,
+        """
+        def inner(x):
+            return 1 / x
+
+        def main(x):
+            return inner(x)
+        """,
+        main="jobs/a.py",
+        first_line=11,
     )
     failure = worker.failure(1, x=0)
     assert failure["kind"] == "exception"
@@ -39,9 +51,13 @@ def test_an_exception_comes_with_the_payloads_lines(node: Node) -> None:
 
 
 def test_output_offsets_are_exact(node: Node) -> None:
-    worker = node.ready(
-        "import os\ndef main(out, err):\n    os.write(1, out)\n    os.write(2, err)\n    print('é', end='')\n"
-    )
+    worker = node.ready("""
+        import os
+        def main(out, err):
+            os.write(1, out)
+            os.write(2, err)
+            print('é', end='')
+    """)
     head, _ = worker.outcome(worker.start(1, out=b"\xff\x00\xfe", err=b"\x80"))
     assert (head[3], head[4]) == (5, 1)
     node.agent.send([_wire.LOGS, 1, 0, 0, 0])
@@ -54,7 +70,12 @@ def test_output_offsets_are_exact(node: Node) -> None:
 
 
 def test_a_generator_runs_while_it_has_credit(node: Node) -> None:
-    worker = node.ready("def main(n):\n    for i in range(n):\n        print(i)\n        yield i\n")
+    worker = node.ready("""
+        def main(n):
+            for i in range(n):
+                print(i)
+                yield i
+    """)
     task = worker.start(1, 2, n=5)
     assert [worker.expect(_wire.ITEM)[0] for _ in range(2)] == [[100, task, 0], [100, task, 1]]
     worker.send([_wire.CREDIT, task, 10, 2])
@@ -64,19 +85,18 @@ def test_a_generator_runs_while_it_has_credit(node: Node) -> None:
 
 
 def test_a_running_task_is_cancelled_by_an_interrupt(node: Node) -> None:
-    worker = node.ready("import time\ndef main():\n    print('began')\n    time.sleep(60)\n")
+    worker = node.ready(SLEEPER)
     task = worker.start(1)
-    node.agent.send([_wire.LOGS, 1, 0, 0, 0])
-    assert node.agent.expect(_wire.LOG)[1] == b"began\n"
+    began(node)
     worker.send([_wire.CANCEL, task])
     node.agent.send([_wire.SIGNAL, 1, 0, "interrupt"])
     assert worker.outcome(task)[1]["kind"] == "cancelled"
-    worker.load(2, "def main():\n    return 1\n", main="two.py")
+    worker.load(2, ONE, main="two.py")
     assert worker.call(2) == 1
 
 
 def test_a_reconnected_client_gets_what_it_has_not_acknowledged(node: Node) -> None:
-    first = node.ready("def main(x):\n    return x\n")
+    first = node.ready(ECHO)
     tasks = [first.start(1, x=x) for x in range(3)]
     assert [first.outcome(task)[1] for task in tasks] == [0, 1, 2]
     first.close()
@@ -87,12 +107,23 @@ def test_a_reconnected_client_gets_what_it_has_not_acknowledged(node: Node) -> N
     assert second.quiet()
 
 
-def test_the_death_of_a_worker_is_told(node: Node) -> None:
-    worker = node.ready("import os\ndef main():\n    os._exit(7)\n")
+def test_the_death_of_a_worker_is_reported(node: Node) -> None:
+    worker = node.ready("""
+        import os
+        def main():
+            os._exit(7)
+    """)
     worker.start(1)
     exited, _ = node.agent.expect(_wire.EXITED)
     assert exited[1:] == [1, 0, node.pid, 7, None, False, 1]
-    worker = node.ready("import os, signal\ndef main():\n    os.kill(os.getpid(), signal.SIGSEGV)\n", index=1)
+    worker = node.ready(
+        """
+        import os, signal
+        def main():
+            os.kill(os.getpid(), signal.SIGSEGV)
+        """,
+        index=1,
+    )
     worker.start(1)
     exited, _ = node.agent.expect(_wire.EXITED)
     assert exited[1:] == [1, 1, node.pid, None, signal.SIGSEGV, False, 1]
@@ -130,7 +161,7 @@ def test_an_interrupt_hits_no_other_task_than_its_own(node: Node) -> None:
     worker.send([_wire.CANCEL, running + 1000])
     node.agent.send([_wire.SIGNAL, 1, 0, "interrupt"])
     node.agent.send([_wire.SIGNAL, 1, 0, "stacks"])
-    # The stacks show that the task still sleeps after both interrupts were handled.
+    # The stacks show that the task still sleeps after the worker has handled both interrupts.
     assert b"job.py" in node.agent.expect(_wire.STACKS)[1]
     worker.send([_wire.CANCEL, running])
     node.agent.send([_wire.SIGNAL, 1, 0, "interrupt"])
@@ -138,10 +169,18 @@ def test_an_interrupt_hits_no_other_task_than_its_own(node: Node) -> None:
 
 
 def test_an_interrupt_that_is_repeated_raises_once(node: Node) -> None:
-    worker = node.ready(
-        "import time\ndef main():\n    print('began')\n    try:\n        time.sleep(60)\n    finally:\n"
-        "        print('cleans')\n        for _ in range(20):\n            time.sleep(0.02)\n        print('clean')\n"
-    )
+    worker = node.ready("""
+        import time
+        def main():
+            print('began')
+            try:
+                time.sleep(60)
+            finally:
+                print('cleans')
+                for _ in range(20):
+                    time.sleep(0.02)
+                print('clean')
+    """)
     running = worker.start(1)
     began(node)
     worker.send([_wire.CANCEL, running])
@@ -161,7 +200,7 @@ def test_an_interrupt_between_two_lines_of_the_worker_is_not_lost() -> None:
         raise KeyboardInterrupt
 
     runner = Runner([], look)
-    payload = Payload("0", Source("main", "x.py", [("x.py", "def main():\n    return 1\n")]))
+    payload = Payload("0", Source("main", "x.py", [("x.py", source(ONE))]))
     runner.missed = True
     assert runner.run(payload, {}, None, None)[1]["kind"] == "cancelled"
     assert runner.run(payload, {}, None, None) == ([b"\x01"], {})
@@ -176,7 +215,11 @@ def test_an_interrupt_between_two_lines_of_the_worker_is_not_lost() -> None:
         def put(self, parts: object) -> None:
             runner.missed = True
 
-    endless = Payload("1", Source("main", "y.py", [("y.py", "def main():\n    while True: yield 1\n")]))
+    ones = source("""
+        def main():
+            while True: yield 1
+    """)
+    endless = Payload("1", Source("main", "y.py", [("y.py", ones)]))
     assert runner.run(endless, {}, None, Pipe())[1]["kind"] == "cancelled"
 
 
@@ -193,10 +236,15 @@ def test_a_cancel_over_a_new_connection_reaches_the_running_task(node: Node) -> 
 
 
 def test_a_payload_that_turns_the_interrupt_into_another_error_is_cancelled(node: Node) -> None:
-    worker = node.ready(
-        "import time\ndef main():\n    print('began')\n    try:\n        time.sleep(60)\n"
-        "    except KeyboardInterrupt:\n        raise ValueError('wrapped')\n"
-    )
+    worker = node.ready("""
+        import time
+        def main():
+            print('began')
+            try:
+                time.sleep(60)
+            except KeyboardInterrupt:
+                raise ValueError('wrapped')
+    """)
     running = worker.start(1)
     began(node)
     worker.send([_wire.CANCEL, running])
@@ -206,9 +254,13 @@ def test_a_payload_that_turns_the_interrupt_into_another_error_is_cancelled(node
 
 
 def test_a_generator_that_waits_for_credit_is_cancelled(node: Node) -> None:
-    worker = node.ready(
-        "def main():\n    try:\n        for i in range(9): yield i\n    finally:\n        print('closed', flush=True)\n"
-    )
+    worker = node.ready("""
+        def main():
+            try:
+                for i in range(9): yield i
+            finally:
+                print('closed', flush=True)
+    """)
     task = worker.start(1, 1)
     worker.expect(_wire.ITEM)
     worker.send([_wire.CANCEL, task])
@@ -221,7 +273,7 @@ def test_a_stream_goes_on_after_a_reconnect(node: Node) -> None:
     task = first.start(1, 4, n=6)
     assert [first.expect(_wire.ITEM)[0][2] for _ in range(4)] == [0, 1, 2, 3]
     first.close()
-    # Two of the four had arrived as far as the client knows; it has room for three from there on.
+    # Two of the four items have arrived at the client, which has room for three more.
     second = WorkerClient(node.started[0][2], streams=[[task, 2, 5]])
     second.hello()
     assert [second.expect(_wire.ITEM)[0][2] for _ in range(3)] == [2, 3, 4]
@@ -260,9 +312,14 @@ def test_credit_that_is_repeated_late_or_small_changes_nothing(node: Node) -> No
 
 
 def test_items_wait_for_a_client_that_comes_back_while_there_is_credit(node: Node) -> None:
-    worker = node.ready(
-        "import time\ndef main(fifo):\n    yield 0\n    open(fifo).read()\n    yield 1\n    open(fifo).read()\n"
-    )
+    worker = node.ready("""
+        import time
+        def main(fifo):
+            yield 0
+            open(fifo).read()
+            yield 1
+            open(fifo).read()
+    """)
     fifo = node.folder / "gate"
     os.mkfifo(fifo)
     task = worker.start(1, 9, fifo=str(fifo))
@@ -278,8 +335,8 @@ def test_items_wait_for_a_client_that_comes_back_while_there_is_credit(node: Nod
     assert second.outcome(task)[0][0] == _wire.RESULT
 
 
-def test_a_run_that_comes_twice_is_one(node: Node) -> None:
-    worker = node.ready("n = 0\ndef main():\n    global n\n    n += 1\n    return n\n")
+def test_a_repeated_run_is_executed_once(node: Node) -> None:
+    worker = node.ready(COUNTS)
     assert worker.call(1) == 1
     worker.close()
     second = WorkerClient(node.started[0][2], acknowledged=1)
@@ -289,7 +346,7 @@ def test_a_run_that_comes_twice_is_one(node: Node) -> None:
     assert second.acknowledged == 2
 
 
-def test_what_waits_on_a_worker_outlives_its_connection(node: Node) -> None:
+def test_waiting_tasks_survive_a_lost_connection(node: Node) -> None:
     worker = node.ready(GATED)
     fifo = node.folder / "gate"
     os.mkfifo(fifo)
@@ -303,7 +360,7 @@ def test_what_waits_on_a_worker_outlives_its_connection(node: Node) -> None:
     assert [again.outcome(task)[1] for task in tasks] == [0, 1, 2]
 
 
-def test_what_has_not_begun_is_recalled_and_never_begins(node: Node) -> None:
+def test_recalled_runs_never_begin(node: Node) -> None:
     worker = node.ready(GATED)
     fifo = node.folder / "gate"
     os.mkfifo(fifo)
@@ -322,7 +379,7 @@ def test_what_has_not_begun_is_recalled_and_never_begins(node: Node) -> None:
     assert (node.folder / "g1" / "w0.out").read_text() == "began\n0\n3\n4\n"
 
 
-def test_an_exit_says_what_had_begun_and_a_new_worker_begins_at_nothing(node: Node) -> None:
+def test_an_exit_reports_the_last_run_and_a_new_worker_starts_at_zero(node: Node) -> None:
     worker = node.ready(GATED)
     fifo = node.folder / "gate"
     os.mkfifo(fifo)
@@ -331,19 +388,22 @@ def test_an_exit_says_what_had_begun_and_a_new_worker_begins_at_nothing(node: No
     began(node)
     node.agent.send([_wire.SIGNAL, 1, 0, "kill"])
     assert node.agent.expect(_wire.EXITED)[0][4:] == [None, 9, False, 1]
-    fresh = node.ready("def main():\n    return 1\n")
+    fresh = node.ready(ONE)
     node.agent.send([_wire.RECALL, 1, 0, node.pid, 0])
     assert node.agent.expect(_wire.RECALLED)[0][4:] == [0, 0]
     assert fresh.call(1) == 1
 
 
-def test_a_loop_is_brought_to_its_connection_and_a_wait_in_native_code_is_left_alone(node: Node) -> None:
-    worker = node.ready(
-        "import ctypes, os, time\n"
-        "def main(native, fifo):\n    print('began', flush=True)\n"
-        "    if native:\n        return ctypes.PyDLL(None).usleep(900_000)\n"
-        "    while not os.path.exists(fifo): pass\n    return 'done'\n"
-    )
+def test_attend_reaches_a_loop_and_does_not_end_a_native_wait(node: Node) -> None:
+    worker = node.ready("""
+        import ctypes, os, time
+        def main(native, fifo):
+            print('began', flush=True)
+            if native:
+                return ctypes.PyDLL(None).usleep(900_000)
+            while not os.path.exists(fifo): pass
+            return 'done'
+    """)
     gate = node.folder / "gate"
     task = worker.start(1, native=False, fifo=str(gate))
     began(node)
@@ -357,33 +417,45 @@ def test_a_loop_is_brought_to_its_connection_and_a_wait_in_native_code_is_left_a
     gate.touch()
     assert again.outcome(task)[1] == "done"
     task = again.start(1, native=True, fifo="")
-    node.agent.send([_wire.LOGS, 1, 0, 6, 0])
-    assert node.agent.expect(_wire.LOG)[1].endswith(b"began\n")
+    began(node, offset=6)
     while again.quiet(0.02):
         node.agent.send([_wire.SIGNAL, 1, 0, "attend"])
     assert again.outcome(task)[1] == 0, "it slept for its whole time"
 
 
 def test_a_payload_keeps_its_modules_for_as_long_as_it_has_a_slot(node: Node) -> None:
-    text = "n = 0\ndef main():\n    global n\n    n += 1\n    return n\n"
-    worker = node.ready(text)
+    worker = node.ready(COUNTS)
     assert worker.call(1) == 1
     worker.close()
     worker = WorkerClient(node.started[0][2], acknowledged=1)
     worker.hello()
-    worker.load(1, text)
+    worker.load(1, COUNTS)
     assert worker.call(1) == 2
-    worker.load(2, text)
+    worker.load(2, COUNTS)
     assert worker.call(2) == 3, "in another slot too"
-    worker.load(1, "def main():\n    return 'other'\n", main="other.py")
+    worker.load(
+        1,
+        """
+        def main():
+            return 'other'
+        """,
+        main="other.py",
+    )
     assert (worker.call(1), worker.call(2)) == ("other", 4)
 
 
 def test_payloads_that_lost_their_slots_are_released(node: Node) -> None:
     worker = node.ready()
-    count = "import gc, sys\nclass Held: ...\nheld = Held()\nNUMBER = {n}\ndef main():\n"
-    count += "    gc.collect()\n    names = [n for n in sys.modules if n.startswith('dynamic')]\n"
-    count += "    return len(names), sum(type(o).__name__ == 'Held' for o in gc.get_objects())\n"
+    count = """
+        import gc, sys
+        class Held: ...
+        held = Held()
+        NUMBER = {n}
+        def main():
+            gc.collect()
+            names = [n for n in sys.modules if n.startswith('dynamic')]
+            return len(names), sum(type(o).__name__ == 'Held' for o in gc.get_objects())
+    """
     for n in range(3 * _wire.SLOTS):
         worker.load(n % _wire.SLOTS, count.replace("{n}", str(n)), main="dynamic.py")
         worker.start(n % _wire.SLOTS)
@@ -393,7 +465,7 @@ def test_payloads_that_lost_their_slots_are_released(node: Node) -> None:
     assert len(kept) <= _wire.SLOTS
 
 
-def test_requests_that_a_client_left_behind_are_taken_in(node: Node) -> None:
+def test_requests_of_a_disconnected_client_are_read(node: Node) -> None:
     worker = node.ready(GATED)
     fifo = node.folder / "gate"
     os.mkfifo(fifo)
@@ -403,66 +475,102 @@ def test_requests_that_a_client_left_behind_are_taken_in(node: Node) -> None:
     worker.close()
     with open(fifo, "w"):
         pass
-    # The worker finds the connection broken when it answers the first; all four are answered all the same.
+    # The worker notices the broken connection at its first answer; nevertheless it answers all four
+    # runs.
     again = WorkerClient(node.started[0][2])
     again.hello()
     assert [again.outcome(task)[1] for task in (first, *rest)] == [0, 1, 2, 3]
 
 
 def test_large_values_there_and_back(node: Node) -> None:
-    worker = node.ready("def main(x, y):\n    return [x, len(y), {'again': y}]\n")
+    worker = node.ready("""
+        def main(x, y):
+            return [x, len(y), {'again': y}]
+    """)
     large, other = os.urandom(1 << 20) * 20, os.urandom(1 << 17)
     assert worker.call(1, x=large, y=other) == [large, len(other), {"again": other}]
 
 
 def test_results_wait_for_their_acknowledgement_within_bounds(node: Node) -> None:
-    worker = node.ready("def main(x):\n    print(x, flush=True)\n    return bytes(100_000)\n", retain_bytes=250_000)
+    worker = node.ready(
+        """
+        def main(x):
+            print(x, flush=True)
+            return bytes(100_000)
+        """,
+        retain_bytes=250_000,
+    )
     tasks = [worker.start(1, x=x) for x in range(5)]
     sequences = [worker.outcome(task)[0][1] for task in tasks[:3]]
-    # Three results are more than may wait, so the fourth task does not begin before one is acknowledged.
+    # Three results exceed the limit, so the fourth task does not begin before one is acknowledged.
     assert worker.quiet()
     worker.send([_wire.ACK, sequences[2]])
     assert len(worker.outcome(tasks[3])[1]) == 100_000
 
 
 def test_a_client_that_does_not_read_is_replaced(node: Node) -> None:
-    first = node.ready("def main():\n    return bytes(8 << 20)\n")
+    first = node.ready("""
+        def main():
+            return bytes(8 << 20)
+    """)
     task = first.start(1)
-    # The worker cannot get rid of this result: nobody reads.
+    # The worker cannot send this result, because nobody reads.
     second = WorkerClient(node.started[0][2])
     second.hello()
     assert len(second.outcome(task)[1]) == 8 << 20
 
 
 def test_many_calls_in_a_row_are_answered_in_order(node: Node) -> None:
-    worker = node.ready("def main(x):\n    return x\n")
+    worker = node.ready(ECHO)
     tasks = [worker.start(1, x=x) for x in range(3000)]
     assert [worker.outcome(task)[1] for task in tasks] == list(range(3000))
 
 
 def test_a_payload_with_the_same_digest_is_not_loaded_again(node: Node) -> None:
-    worker = node.ready("n = 0\ndef main():\n    global n\n    n += 1\n    return n\n")
+    worker = node.ready(COUNTS)
     assert worker.call(1) == 1
-    worker.load(1, "n = 0\ndef main():\n    global n\n    n += 1\n    return n\n")
+    worker.load(1, COUNTS)
     assert worker.call(1) == 2
 
 
 def test_children_inherit_no_descriptor_of_the_worker(node: Node) -> None:
-    worker = node.ready(
-        "import subprocess\ndef main():\n    return subprocess.run(['ls', '-l', '/proc/self/fd'], capture_output=True, close_fds=False, text=True).stdout\n"
-    )
+    worker = node.ready("""
+        import subprocess
+        def main():
+            return subprocess.run(['ls', '-l', '/proc/self/fd'], capture_output=True, close_fds=False, text=True).stdout
+    """)
     listing = worker.call(1)
     assert "socket:" not in listing
     assert "memfd" not in listing
 
 
-def began(node: Node) -> None:
-    """Wait for the word that the payload prints."""
-    node.agent.send([_wire.LOGS, 1, 0, 0, 0])
+def began(node: Node, offset: int = 0) -> None:
+    """Wait until the payload has printed the word; its line may arrive in two parts."""
+    node.agent.send([_wire.LOGS, 1, 0, offset, 0])
     assert node.agent.expect(_wire.LOG)[1].startswith(b"began")
 
 
-SLEEPER = "import time\ndef main():\n    print('began')\n    time.sleep(60)\n"
+ONE = """
+    def main():
+        return 1
+"""
+ECHO = """
+    def main(x):
+        return x
+"""
+COUNTS = """
+    n = 0
+    def main():
+        global n
+        n += 1
+        return n
+"""
+SLEEPER = """
+    import time
+    def main():
+        print('began')
+        time.sleep(60)
+"""
 # Longer than the worker lets pass between two looks at its connection, once the gate is open.
 GATED = """
 import time
@@ -474,17 +582,31 @@ def main(x, fifo=None):
     print(x)
     return x
 """
-COUNTER = "def main(n):\n    for i in range(n):\n        yield i\n"
+COUNTER = """
+    def main(n):
+        for i in range(n):
+            yield i
+"""
 
 
 @pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
 def test_processes_that_a_payload_starts_find_its_modules(node: Node, method: str) -> None:
     files = {
-        "jobs/train.py": "import multiprocessing\nfrom helper import Item\nimport skyward as sky\n"
-        "def work(item):\n    return item.n * 2, sky.instance_info().job_id\n"
-        f"def main():\n    with multiprocessing.get_context({method!r}).Pool(1) as pool:\n"
-        "        return pool.map(work, [Item(1), Item(2)])\n",
-        "jobs/helper.py": "class Item:\n    def __init__(self, n):\n        self.n = n\n",
+        "jobs/train.py": f"""
+            import multiprocessing
+            from helper import Item
+            import skyward as sky
+            def work(item):
+                return item.n * 2, sky.instance_info().job_id
+            def main():
+                with multiprocessing.get_context({method!r}).Pool(1) as pool:
+                    return pool.map(work, [Item(1), Item(2)])
+        """,
+        "jobs/helper.py": """
+            class Item:
+                def __init__(self, n):
+                    self.n = n
+        """,
     }
     worker = node.ready()
     worker.load(1, files, main="jobs/train.py")

@@ -1,4 +1,4 @@
-"""The trace that a task belongs to."""
+"""The trace of a task."""
 
 from __future__ import annotations
 

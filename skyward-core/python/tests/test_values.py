@@ -1,4 +1,4 @@
-"""Values: round trips, conversions, and the paths of what cannot be converted."""
+"""Values: round trips, conversions, and the paths of values that cannot be converted."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def packed(value: Any) -> bytes:
 
 
 def there(value: Any) -> Any:
-    """What the client's MessagePack decoder sees; a tuple with names is a dict here."""
+    """Return what the client's MessagePack decoder sees, with named tuples as dicts."""
 
     def named(plain: Any) -> Any:
         if isinstance(plain, dict):

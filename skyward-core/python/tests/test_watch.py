@@ -1,4 +1,4 @@
-"""The watch command: what it prints becomes notices, and it runs beside the workers for as long as its agent."""
+"""The watch command: its lines become notices, and it runs as long as its agent."""
 
 from __future__ import annotations
 
@@ -62,12 +62,12 @@ def test_a_line_is_a_notice(line: bytes, expected: tuple[str, float, str]) -> No
         b"\xff\xfe\x00",
     ],
 )
-def test_another_line_is_none(line: bytes) -> None:
+def test_other_lines_are_no_notices(line: bytes) -> None:
     assert notice(line, 0.0) is None
 
 
 @given(st.binary(max_size=100))
-def test_any_line_is_read_or_not(line: bytes) -> None:
+def test_no_line_breaks_the_parser(line: bytes) -> None:
     found = notice(line, 0.0)
     assert found is None or (found.kind in notices.KINDS and 0.0 <= found.deadline <= 1e9)
 
@@ -154,7 +154,7 @@ def test_the_last_notice_is_sent_again_to_a_client_that_comes_anew(node: Node) -
     assert again.quiet()
 
 
-def test_a_notice_that_nobody_heard_is_kept(node: Node) -> None:
+def test_a_notice_without_a_client_is_kept(node: Node) -> None:
     path = node.folder / "watch.pid"
     text = (
         f"echo $$ > {path}; while [ ! -e {node.folder}/go ]; do sleep 0.02; done; echo expired 60 alone; exec sleep 600"
@@ -192,14 +192,14 @@ def test_a_command_that_ends_is_started_again_after_a_pause(node: Node) -> None:
     assert "ended with code 3" in log_of(node)
 
 
-def test_what_an_ended_command_has_left_is_ended(node: Node) -> None:
+def test_processes_of_an_ended_command_are_killed(node: Node) -> None:
     node.ready()
     path = node.folder / "left"
     script(node.agent, f"setsid sh -c 'echo $$ > {path}; exec sleep 600' & while [ ! -s {path} ]; do :; done")
     assert gone(pid_in(path))
 
 
-def test_a_command_that_is_not_there_is_logged_and_tried_again(node: Node) -> None:
+def test_a_missing_command_is_logged_and_retried(node: Node) -> None:
     path = node.folder / "late"
     watch(node.agent, str(path))
     node.agent.send([_wire.PING, 1, 60.0])
@@ -210,7 +210,7 @@ def test_a_command_that_is_not_there_is_logged_and_tried_again(node: Node) -> No
     assert told(node.agent)[2] == "found"
 
 
-def test_a_command_that_cannot_be_one_is_logged(node: Node) -> None:
+def test_an_invalid_command_is_logged(node: Node) -> None:
     watch(node.agent, "echo", "a\0b")
     node.agent.send([_wire.PING, 1, 60.0])
     node.agent.expect(_wire.PONG)
@@ -218,7 +218,10 @@ def test_a_command_that_cannot_be_one_is_logged(node: Node) -> None:
 
 
 def test_a_flood_blocks_neither_the_agent_nor_its_workers(node: Node) -> None:
-    worker = node.ready("def main(x):\n    return x\n")
+    worker = node.ready("""
+        def main(x):
+            return x
+    """)
     script(node.agent, "yes preempted 50 & yes >&2 & head -c 100000000 /dev/zero; wait")
     told(node.agent)
     began, notices_then = time.monotonic(), len(node.agent.seen)
@@ -280,10 +283,18 @@ def test_the_command_is_no_worker_and_outlives_them(node: Node) -> None:
     path = node.folder / "watch.pid"
     script(node.agent, f"sleep 600 & echo $$ > {path}; wait")
     pid = pid_in(path)
-    worker = node.ready("import os\ndef main():\n    os._exit(7)\n")
+    worker = node.ready("""
+        import os
+        def main():
+            os._exit(7)
+    """)
     worker.start(1)
     assert node.agent.expect(_wire.EXITED)[0][2:5] == [0, node.pid, 7]
-    assert node.ready("def main():\n    return 1\n").call(1) == 1
+    fresh = node.ready("""
+        def main():
+            return 1
+    """)
+    assert fresh.call(1) == 1
     node.agent.send([_wire.STOP, 1, 1, [0], 10.0])
     node.agent.expect(_wire.STOPPED)
     os.kill(pid, 0)
@@ -295,9 +306,11 @@ def test_the_command_is_no_worker_and_outlives_them(node: Node) -> None:
 
 
 def test_the_end_of_the_command_leaves_workers_alone(node: Node) -> None:
-    worker = node.ready(
-        "import subprocess\ndef main():\n    return subprocess.Popen(['sleep', '600'], start_new_session=True).pid\n"
-    )
+    worker = node.ready("""
+        import subprocess
+        def main():
+            return subprocess.Popen(['sleep', '600'], start_new_session=True).pid
+    """)
     child = worker.call(1)
     script(node.agent, "exit 1")
     until(lambda: "ended with code 1" in log_of(node))
@@ -316,5 +329,5 @@ def test_the_command_inherits_nothing_of_workers(node: Node) -> None:
     assert "MODE" not in environment
     assert f"SKYWARD_MACHINE=test-{node.folder}" in environment, "by which what is left of a machine is found"
     descriptors = [line.split()[8] for line in Path(f"{shown}.fds").read_text().splitlines()[1:]]
-    # The fourth is the folder that `ls` reads.
+    # The fourth descriptor is the folder that `ls` reads.
     assert descriptors == ["0", "1", "2", "3"]

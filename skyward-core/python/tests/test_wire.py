@@ -1,4 +1,4 @@
-"""Frames: cut into any pieces, malformed, too long."""
+"""Frames: split into any pieces, malformed, and too long."""
 
 from __future__ import annotations
 

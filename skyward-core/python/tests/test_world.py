@@ -1,4 +1,4 @@
-"""A task that runs alone in a joined world finds a world of one; real torch and Accelerate, two workers."""
+"""A single task in a joined world sees a world of one; with real torch and Accelerate."""
 
 from __future__ import annotations
 
@@ -33,18 +33,18 @@ class World:
         self.gangs = 0
 
     def together(self, **arguments: Any) -> list[Any]:
-        """A gang: what each rank returns."""
+        """Run a gang; return the result of each rank."""
         self.gangs += 1
         tasks = [self._start(worker, [self.gangs, 1], arguments) for worker in self.workers]
         return [self._value(worker, task) for worker, task in zip(self.workers, tasks, strict=True)]
 
     def alone(self, rank: int, **arguments: Any) -> Any:
-        """What this rank returns when no other runs."""
+        """Run a task on this rank alone; return its result."""
         worker = self.workers[rank]
         return self._value(worker, self._start(worker, None, arguments))
 
     def end(self) -> list[Any]:
-        """End both workers; their exit codes."""
+        """End both workers; return their exit codes."""
         for worker in self.workers:
             worker.send([_wire.BYE])
         return [self.node.agent.expect(_wire.EXITED)[0][4] for _ in self.workers]
@@ -91,7 +91,7 @@ def test_ddp_alone_is_a_world_of_one_before_between_and_after_gangs(node: Node) 
     assert world.together() == gang
     assert world.alone(1, group=True) == ALONE
     assert world.alone(1, group=True) == ALONE
-    # Groups that one rank alone has made must not shift the names of those that all make.
+    # Groups that a single task has created must not shift the names of the gang's groups.
     assert world.together(group=True) == gang
     assert world.alone(0, destroy=True) == ALONE
     assert world.alone(0, group=True) == ALONE
@@ -102,7 +102,7 @@ def test_ddp_alone_is_a_world_of_one_before_between_and_after_gangs(node: Node) 
 
 
 @needs_torch
-def test_what_a_task_alone_leaves_is_there_for_the_next_one_alone(node: Node) -> None:
+def test_state_of_a_single_task_is_kept_for_the_next_single_task(node: Node) -> None:
     source = """
 import os
 import skyward as sky
@@ -185,7 +185,7 @@ def test_accelerate_alone_finds_no_world(node: Node) -> None:
     alone = [1, 0, 1, "Linear", [None, None, None]]
     gang = [[2, rank, 2, "DistributedDataParallel", [str(rank), "2", "true"]] for rank in range(2)]
     world = World(node, ACCELERATE)
-    # The state of the first, of one process, must not stay for the gang.
+    # The state of the single task, of one process, must not be kept for the gang.
     assert world.alone(1) == alone
     assert world.together() == gang
     assert world.alone(0) == alone

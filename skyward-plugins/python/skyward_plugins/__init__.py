@@ -1,1 +1,4 @@
-"""The hooks of Skyward's plugins: each module is sent to the workers by itself and imports nothing of the others."""
+"""The hooks of Skyward's plugins.
+
+Each module is sent to workers on its own, so no module imports another one.
+"""

@@ -1,4 +1,4 @@
-"""Has Accelerate, and the `Trainer` of Transformers, find the workers as ranks of one world."""
+"""Hooks that let Accelerate and Transformers' `Trainer` find the workers as ranks of a world."""
 
 from __future__ import annotations
 
@@ -19,17 +19,18 @@ from skyward.integrations.transformers import alone
 def around_app(config: Mapping[str, Any]) -> Iterator[None]:
     """Set the variables of the world in which every worker of the pool is one rank.
 
-    `Trainer` and `Accelerator` make the process group themselves, in the first task that runs on all workers: only then
-    do their own timeout and their choice of a backend hold. What would stop them there is looked for here: ranks that
-    do not reach rank 0, for which they wait half an hour, and accelerators that torch does not see, without which each
-    rank trains alone and says nothing.
+    `Trainer` and `Accelerator` create the process group themselves, in the first task that runs on
+    all workers, because only then their own timeout and choice of backend apply. This hook finds
+    problems earlier: ranks that cannot reach rank 0, for which they would wait half an hour, and
+    accelerators that torch does not see, without which each rank would silently train alone.
 
     Args:
-        config: `timeout`: what all workers together get to meet, in seconds. `cuda`: whether the accelerators are
-            devices of CUDA or ROCm. `fsdp`: variables that hold where all workers run together.
+        config: `timeout`: seconds within which all workers must meet. `cuda`: whether the
+            accelerators are CUDA or ROCm devices. `fsdp`: variables for tasks that all workers run
+            together.
 
     Raises:
-        TimeoutError: not all ranks came to the rendezvous; names those that did not.
+        TimeoutError: some ranks did not come to the rendezvous; the message names them.
         RuntimeError: there is no accelerator for this worker.
     """
     info = instance_info()
@@ -41,7 +42,8 @@ def around_app(config: Mapping[str, Any]) -> Iterator[None]:
             world.take_device(info, "nccl")
         timeout = float(config["timeout"])
         meet(info, timeout, time.monotonic() + timeout, service=False)
-        # No `finally`: leaving may wait for the others, who would wait for one that failed.
+        # No `finally`: leaving may wait for the other ranks, which would then wait for a failed
+        # one.
         yield
         dist = sys.modules.get("torch.distributed")
         if dist is not None and dist.is_initialized():
@@ -50,7 +52,7 @@ def around_app(config: Mapping[str, Any]) -> Iterator[None]:
 
 @contextmanager
 def around_task(config: Mapping[str, Any]) -> Iterator[None]:
-    """Keep a task that one worker runs alone to that worker's accelerator.
+    """Limit a task on a single worker to that worker's accelerator.
 
     Raises:
         RuntimeError: there is no accelerator for this worker.

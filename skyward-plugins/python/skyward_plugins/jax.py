@@ -1,4 +1,4 @@
-"""Joins the workers into one JAX world before the first task."""
+"""The hook that joins the workers into one JAX world before the first task."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from skyward.integrations._wrap import environment
 
 @contextmanager
 def around_app(config: Mapping[str, Any]) -> Iterator[None]:
-    """Enter `jax.distributed` with every worker of the pool as one process of the world.
+    """Initialise `jax.distributed` with every worker of the pool as one process of the world.
 
     Args:
-        config: `timeout`: what all workers together get to meet, in seconds.
+        config: `timeout`: seconds within which all workers must meet.
 
     Raises:
-        TimeoutError: not all ranks came to the rendezvous; names those that did not.
-        RuntimeError: JAX was already in use, the devices cannot be divided among the workers, or JAX computes on the
-            CPU although the pool has asked for accelerators.
+        TimeoutError: some ranks did not come to the rendezvous; the message names them.
+        RuntimeError: JAX was used before, the devices cannot be divided among the workers, or JAX
+            computes on the CPU although the pool requested accelerators.
     """
     info = instance_info()
     if info.total_workers == 1:
@@ -32,13 +32,14 @@ def around_app(config: Mapping[str, Any]) -> Iterator[None]:
     with environment(world.variables(info, devices)):
         if world.is_initialized():
             raise RuntimeError(
-                "jax.distributed is already initialized; the jax plugin does that: remove the other call to initialize"
+                "jax.distributed is already initialized, which the jax plugin does itself: remove the other call to "
+                "jax.distributed.initialize"
             )
         world.join(info, devices, float(config["timeout"]))
         try:
             yield
         except BaseException:
-            # Leaving is a barrier: whoever failed would wait there for the others.
+            # Leaving is a barrier, at which a failed rank would wait for the others.
             world.forget_barrier_at_exit()
             raise
         import jax

@@ -1,4 +1,4 @@
-"""Has joblib's `Parallel` run on the workers of the pool."""
+"""The hooks that run joblib's `Parallel` on the workers of the pool."""
 
 from __future__ import annotations
 
@@ -17,13 +17,14 @@ def around_app(config: Mapping[str, Any]) -> Iterator[None]:
     """Divide the node's cores among its workers, and load joblib.
 
     Args:
-        config: `inner_threads`: the threads of a numeric library; None for the worker's share of the cores.
+        config: `inner_threads`: the threads of each numeric library; None for the worker's share of
+            the cores.
 
     Raises:
         BackendError: joblib is not installed, or is too old.
     """
     share = _cores.share(instance_info().workers_per_node)
-    # Libraries read them when they are loaded, and joblib loads NumPy.
+    # Libraries read the variables when they are loaded, and joblib loads NumPy.
     with environment(_cores.variables(config["inner_threads"] or share, share)):
         register()
         yield
@@ -31,11 +32,11 @@ def around_app(config: Mapping[str, Any]) -> Iterator[None]:
 
 @contextmanager
 def around_task(config: Mapping[str, Any]) -> Iterator[None]:
-    """Enter the backend, but in a gang, whose tasks find no worker that is free.
+    """Enter the backend, except in a gang, which occupies all workers.
 
     Args:
-        config: `caller_helps`: whether the caller's worker runs calls while it waits. `retry`: further tries by cause;
-            None for what calls get by default.
+        config: `caller_helps`: whether the caller's worker runs calls while it waits. `retry`:
+            retries by cause; None for the default of calls.
     """
     if _state.gang:
         yield

@@ -1,4 +1,4 @@
-"""Chooses the Keras backend, and on JAX the distribution over the workers' common devices."""
+"""The hooks that choose Keras's backend and, on JAX, the distribution over all devices."""
 
 from __future__ import annotations
 
@@ -17,15 +17,17 @@ from skyward.integrations._wrap import environment
 
 @contextmanager
 def around_app(config: Mapping[str, Any]) -> Iterator[None]:
-    """Set the backend before anything imports Keras, then seed and distribution.
+    """Set the backend before anything imports Keras, then the distribution and the seed.
 
     Args:
-        config: `backend`: jax, torch or tensorflow. `seed`: for all random numbers, or None. `distribution`: a map with
-            `kind` (auto, none, data_parallel, model_parallel); for the last also `mesh` (pairs of an axis and its
-            size), `layouts` (pairs of a pattern and one axis or None per dimension), `batch_dim` (an axis or None).
+        config: `backend`: jax, torch or tensorflow. `seed`: the seed of all random numbers, or
+            None. `distribution`: a map with `kind` (auto, none, data_parallel or model_parallel).
+            For model_parallel it also has `mesh` (pairs of an axis and its size), `layouts` (pairs
+            of a pattern, and an axis or None for each dimension) and `batch_dim` (an axis or None).
 
     Raises:
-        RuntimeError: Keras was already imported with another backend, or the mesh does not fit the devices.
+        RuntimeError: Keras was imported before with another backend, or the mesh does not fit the
+            devices.
     """
     backend = config["backend"]
     with environment({"KERAS_BACKEND": backend}):
@@ -43,17 +45,17 @@ def around_app(config: Mapping[str, Any]) -> Iterator[None]:
 
 @contextmanager
 def around_task(config: Mapping[str, Any]) -> Iterator[None]:
-    """Give each task the state that the worker started with.
+    """Give each task the seed and the distribution with which the worker started.
 
-    A task may have drawn random numbers that no other rank drew, have set a distribution of its own, or have called
-    `keras.utils.clear_session`, which forgets the distribution.
+    An earlier task may have drawn random numbers that no other rank drew, have set a distribution
+    of its own, or have called `keras.utils.clear_session`, which removes the distribution.
     """
     kind = _kind(config)
     if kind != "none":
         import keras
 
         if instance_info().total_workers > 1 and not _state.gang:
-            # A task that runs on one rank alone would wait for the others in its first collective.
+            # A task on a single rank would wait for the other ranks in its first collective.
             _set_distribution(None)
         elif keras.distribution.distribution() is not _given:
             _distribute(config, kind)
@@ -76,19 +78,19 @@ def _refuse_other_backend(backend: str) -> None:
     if actual != backend:
         raise RuntimeError(
             f"Keras was imported with the {actual} backend before the keras plugin could choose {backend}, and Keras "
-            "cannot change it afterwards: put the keras plugin before the one that imports Keras"
+            "cannot change its backend afterwards: put the keras plugin before the plugin that imports Keras"
         )
 
 
 _given: Any = None
-"""The distribution that every task starts with."""
+"""The distribution with which every task starts."""
 
 
 def _distribute(config: Mapping[str, Any], kind: str) -> None:
     from keras import distribution
 
     devices = distribution.list_devices()
-    # Each worker feeds its own part of the data (`sky.shard`), so Keras must not split it once more.
+    # Each worker feeds its own part of the data (`sky.shard`), so Keras must not divide it again.
     if kind == "data_parallel":
         _give(distribution.DataParallel(devices=devices, auto_shard_dataset=False))
         return
@@ -97,7 +99,7 @@ def _distribute(config: Mapping[str, Any], kind: str) -> None:
     if prod(shape) != len(devices):
         mesh = " × ".join(f"{name} {size}" for name, size in spec["mesh"])  # noqa: RUF001
         raise RuntimeError(
-            f"the mesh of the keras plugin has {prod(shape)} places ({mesh}), and the world has {len(devices)} devices"
+            f"the mesh of the keras plugin has {prod(shape)} places ({mesh}), but the world has {len(devices)} devices"
         )
     layouts = distribution.LayoutMap(distribution.DeviceMesh(shape=shape, axis_names=names, devices=devices))
     for pattern, axes in spec["layouts"]:
@@ -107,7 +109,8 @@ def _distribute(config: Mapping[str, Any], kind: str) -> None:
             layout_map=layouts, batch_dim_name=spec["batch_dim"] or names[0], auto_shard_dataset=False
         )
     )
-    # What the data of each worker are must be known, or each would train on others.
+    # Check that the mesh gives each worker a definite part of the data, and remember the mesh for
+    # other threads.
     data_parts()
 
 

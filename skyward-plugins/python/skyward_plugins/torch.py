@@ -1,4 +1,4 @@
-"""Joins the workers into one `torch.distributed` process group before the first task."""
+"""The hook that joins the workers into one `torch.distributed` process group."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from skyward.integrations._wrap import environment
 
 @contextmanager
 def around_app(config: Mapping[str, Any]) -> Iterator[None]:
-    """Enter the default process group with every worker of the pool as one rank.
+    """Create the default process group with every worker of the pool as one rank.
 
     Args:
-        config: `collectives`: nccl, gloo or auto (nccl with accelerators, else gloo). `timeout`: what all workers
-            together get to meet, in seconds. `collective_timeout`: what one collective operation may take, in seconds;
-            None for torch's own.
+        config: `collectives`: nccl, gloo or auto (nccl with accelerators, otherwise gloo).
+            `timeout`: seconds within which all workers must meet. `collective_timeout`: seconds
+            that one collective operation may take; None for torch's default.
 
     Raises:
-        TimeoutError: not all ranks came to the rendezvous; names those that did not.
-        RuntimeError: a process group was already there, or there is no accelerator for this worker.
+        TimeoutError: some ranks did not come to the rendezvous; the message names them.
+        RuntimeError: a process group exists already, or there is no accelerator for this worker.
     """
     info = instance_info()
     if info.total_workers == 1:
@@ -33,11 +33,12 @@ def around_app(config: Mapping[str, Any]) -> Iterator[None]:
 
         if dist.is_initialized():
             raise RuntimeError(
-                "torch.distributed already has a process group; the torch plugin makes it: remove the other call to "
-                "init_process_group"
+                "torch.distributed already has a process group, which the torch plugin creates itself: remove the "
+                "other call to init_process_group"
             )
         world.join(info, config["collectives"], float(config["timeout"]), config["collective_timeout"])
-        # No `finally`: leaving may wait for the others, who would wait for one that failed.
+        # No `finally`: leaving may wait for the other ranks, which would then wait for a failed
+        # one.
         yield
         if dist.is_initialized():
             dist.destroy_process_group()

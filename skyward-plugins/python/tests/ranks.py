@@ -1,4 +1,4 @@
-"""Runs a hook in as many processes as a pool would have workers, on loopback addresses of their own."""
+"""Runs a hook in as many processes as a pool has workers, each with a loopback address of its own."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ ROOT = Path(__file__).parents[1]
 CORE = ROOT.parents[1] / "skyward-core" / "python"
 
 Plugin = tuple[str, dict[str, Any]]
-"""The name of a hook's module, and what its factories get."""
+"""The name of a hook's module, and the configuration of its factories."""
 
 DEADLINE = 180.0
-"""What a whole world gets, in seconds, before its processes are killed and the test fails."""
+"""Seconds after which a world's processes are killed, and the test fails."""
 
 JAX: Plugin = ("jax", {"timeout": 60.0})
 
@@ -93,7 +93,7 @@ os._exit(code)
 
 
 def require(*modules: str) -> None:
-    """Skip the test module where one of these is not installed; imports none of them."""
+    """Skip the test module if one of these modules is not installed; import none of them."""
     for module in modules:
         if find_spec(module) is None:
             pytest.skip(f"{module} is not installed", allow_module_level=True)
@@ -101,7 +101,7 @@ def require(*modules: str) -> None:
 
 @dataclass
 class Rank:
-    """How one rank ended."""
+    """The end of one rank: its exit code and its output."""
 
     code: int
     output: str
@@ -109,7 +109,7 @@ class Rank:
 
     @property
     def result(self) -> Any:
-        """What the body left in `result`."""
+        """What the body has left in `result`."""
         lines = [line for line in self.output.splitlines() if line.startswith("RESULT ")]
         assert lines, f"no result, exit code {self.code}:\n{self.output}\n{self.error}"
         return json.loads(lines[-1].removeprefix("RESULT "))
@@ -121,7 +121,7 @@ class Rank:
 
 
 class World:
-    """Nodes on 127.x.y.1, 127.x.y.2, … and a rendezvous port on the first, held as an agent holds it."""
+    """Nodes on 127.x.y.1, 127.x.y.2, … with a reserved rendezvous port on the first."""
 
     def __init__(self, nodes: int, workers_per_node: int = 1, **cluster: Any) -> None:
         self.nodes, self.workers_per_node, self.cluster = nodes, workers_per_node, cluster
@@ -140,7 +140,7 @@ class World:
         self.held.close()
 
     def info(self, rank: int) -> dict[str, Any]:
-        """The `cluster` map of this rank."""
+        """Return the `cluster` map of this rank."""
         node, worker = divmod(rank, self.workers_per_node)
         return {
             "node": node,
@@ -165,7 +165,7 @@ class World:
         env: dict[str, str] | None = None,
         prepare: str = "",
     ) -> list[Rank]:
-        """Run the hooks, and inside of them `body`, on these ranks (all of them); then `after`, outside of them."""
+        """Run the hooks, `body` inside them, and `after` outside them, on these or all ranks."""
         spec = {"plugins": plugins, "body": textwrap.dedent(body), "after": textwrap.dedent(after)}
         command = [sys.executable, "-c", textwrap.dedent(prepare) + _RUN, json.dumps(spec)]
         chosen = range(self.nodes * self.workers_per_node) if ranks is None else ranks
@@ -192,6 +192,6 @@ class World:
 
 
 def run_alone(*plugins: Plugin, body: str, **more: Any) -> Rank:
-    """One rank in a world of one."""
+    """Run a single rank in a world of one."""
     with World(1) as world:
         return world.run(*plugins, body=body, **more)[0]

@@ -43,9 +43,9 @@ result = [joined, *first, gang, again, task(found, gang=True)]
         ranks = world.run(accelerate(), body=body, after=after)
     assert [rank.code for rank in ranks] == [0, 0], [rank.error for rank in ranks]
     (joined, *firsts, gang, again, last), other = (rank.result for rank in ranks)
-    # The hook leaves the process group to Trainer.
+    # The hook leaves creating the process group to Trainer.
     assert joined is other[0] is False
-    # Sixteen samples in batches of two are four steps of two ranks, and eight of one.
+    # Sixteen samples in batches of two are four steps of two ranks, or eight of one.
     assert gang[:2] == [2, 4]
     assert gang[2] == other[3][2]
     for rank, found in enumerate([gang, other[3]]):
@@ -99,7 +99,7 @@ def test_fsdp_is_on_where_all_run_together_and_as_the_variables_say() -> None:
     alone = task(read, gang=False)
     result = [alone[0], task(read, gang=True)]
     """
-    # Written by the Rust half; its tests hold the same names.
+    # The Rust side writes these variables; its tests have the same names.
     layers = {
         "ACCELERATE_USE_FSDP": "true",
         "FSDP_VERSION": "2",
@@ -130,7 +130,8 @@ def test_fsdp_is_on_where_all_run_together_and_as_the_variables_say() -> None:
                 assert rank.result == [None, expected]
 
 
-# What torch and Accelerate say of CUDA on a node with eight devices; nothing computes on them.
+# The answers of torch and Accelerate about CUDA on a node with eight devices; nothing computes on
+# them.
 EIGHT_DEVICES = """
 import accelerate.state, torch
 from skyward import _world
@@ -168,7 +169,10 @@ result = [found, again, backends, used, lone, world]
     worker = 3
     with World(2, 8, accelerators=8) as world:
         # The ranks do not meet: only one of them is there.
-        alone = "import skyward.integrations._meet as m; m.meet = lambda *args, **more: None\n"
+        alone = """
+        import skyward.integrations._meet as m
+        m.meet = lambda *args, **more: None
+        """
         (rank,) = world.run(accelerate(), body=body, ranks=[8 + worker], prepare=alone)
     assert rank.code == 0, rank.error
     found, again, backends, used, lone, gang = rank.result
@@ -214,6 +218,6 @@ result = task(train, gang=True)
 """
     with World(2, joined=True) as world:
         for backend, made in (("gloo", "gloo"), ("cpu:gloo", "cpu:gloo")):
-            for rank in world.run(body=f"BACKEND = {backend!r}\n{body}"):
+            for rank in world.run(body=f"BACKEND = {backend!r}" + body):
                 assert rank.code == 0, rank.error
                 assert rank.result == [2, made]

@@ -1,4 +1,4 @@
-"""Training functions that were written for the Python library, inside the hooks of the plugins that they name."""
+"""Training functions that were written for the Python library, inside the hooks of the plugins."""
 
 from __future__ import annotations
 
@@ -35,7 +35,8 @@ def test_jax_computes_over_the_devices_of_all_nodes() -> None:
             assert "Total devices: 4\n" in rank.output
 
 
-# Images of the size of MNIST's that need no network: each pixel of scikit-learn's is nine, within a margin.
+# Images of MNIST's size without a download: each pixel of scikit-learn's images becomes nine
+# pixels, inside a margin.
 MNIST = """
 import keras
 import numpy as np
@@ -96,9 +97,10 @@ def test_keras_mnist_trains_one_model_by_its_decorator() -> None:
 def test_keras_mnist_takes_the_images_of_mnist_where_it_is_asked_to() -> None:
     require("jax", "keras", "sklearn")
     stand_in = MNIST[: MNIST.index("@sky.compute")]
-    stand_in += "OFFERED = 1400\n"
+    stand_in += "OFFERED = 1400"
     (found,) = reports(1, keras(), body=stand_in + call(EXAMPLES / "keras_mnist.py", "train", "1, 32, mnist=True"))
-    # As many as the stand-in has; those of scikit-learn have no margin, and would fit the model too.
+    # The number of images of the stand-in; scikit-learn's images have no margin, and would fit the
+    # model too.
     assert found["samples"] == 1400
 
 

@@ -66,7 +66,8 @@ def test_all_workers_are_processes_of_one_world(nodes: int, workers: int) -> Non
                 "no_proxy": peers,
                 "NO_PROXY": ",".join(world.addresses),
             }
-            # Besides the coordination service, something of gloo's is at an address of this pool and nowhere else.
+            # Beside the coordination service, a port of gloo is open, at addresses of this pool
+            # only.
             ports = {port for addr, port in result["connected"] if addr in world.addresses}
             assert ports - {world.port}
 
@@ -98,7 +99,7 @@ def test_a_rank_that_does_not_come_is_named_on_those_that_did() -> None:
         assert [rank.code for rank in ranks] == [1, 1]
 
 
-def test_without_the_head_the_others_say_where_it_should_be() -> None:
+def test_a_missing_head_is_reported_with_its_address() -> None:
     with World(2) as world:
         (rank,) = world.run(("jax", {"timeout": 1.0}), body="result = 1", ranks=[1])
         place = f"{world.addresses[0]}:{world.port}"
@@ -168,7 +169,7 @@ def test_a_second_initialization_is_refused_with_what_to_do() -> None:
     """
     with World(2) as world:
         (rank,) = world.run(JAX, body="result = 1", ranks=[0], prepare=prepare)
-        assert "remove the other call to initialize" in rank.exception
+        assert "remove the other call to jax.distributed.initialize" in rank.exception
 
 
 EIGHT = InstanceInfo(accelerators=8, total_nodes=2, total_accelerators=16)
@@ -207,7 +208,7 @@ def test_each_worker_has_its_share_of_the_accelerators(
         (1, "", "shows 0 devices"),
     ],
 )
-def test_shares_that_do_not_work_out_are_refused(
+def test_uneven_shares_are_refused(
     monkeypatch: pytest.MonkeyPatch, workers: int, visible: str | None, message: str
 ) -> None:
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)

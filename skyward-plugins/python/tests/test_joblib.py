@@ -1,4 +1,4 @@
-"""The joblib hook; skipped where joblib is not installed. What runs on the pool is tested with the worker."""
+"""The joblib hook; skipped if joblib is not installed."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_cores_are_divided_before_libraries_are_loaded(workers: int, config: dic
             assert count == int(limits[0]) <= max(1, CORES // workers)
 
 
-def test_what_the_image_sets_stays() -> None:
+def test_variables_of_the_image_are_kept() -> None:
     body = """
     import os
     result = os.environ["OMP_NUM_THREADS"]

@@ -33,13 +33,14 @@ def train():
 @pytest.mark.parametrize("seed", [None, 7])
 def test_two_ranks_train_one_model_on_halves_of_the_data(seed: int | None) -> None:
     with World(2) as world:
-        ranks = world.run(JAX, keras(seed=seed), body=TRAIN + "\nresult = [task(train), task(train)]")
+        ranks = world.run(JAX, keras(seed=seed), body=TRAIN + "result = [task(train), task(train)]")
         first, second = (rank.result for rank in ranks)
         assert first == second
         assert first[0]["samples"] == 512
         assert first[0]["after"] != first[0]["before"]
         assert first[0]["loss"][1] < first[0]["loss"][0]
-        # With a seed every task starts anew, else the random numbers go on.
+        # With a seed, each task starts from the same numbers; otherwise the random numbers
+        # continue.
         assert (first[0] == first[1]) == (seed is not None)
 
 
@@ -66,7 +67,10 @@ def test_each_task_finds_the_distribution_whatever_the_one_before_did() -> None:
 
 
 def test_a_task_on_one_rank_alone_trains_alone() -> None:
-    body = TRAIN + "\nimport jax\nresult = task(train, gang=False)['loss'] if jax.process_index() == 1 else None"
+    body = f"""{TRAIN}
+import jax
+result = task(train, gang=False)["loss"] if jax.process_index() == 1 else None
+"""
     with World(2) as world:
         head, alone = world.run(JAX, keras(seed=1), body=body)
         assert head.result is None
@@ -124,7 +128,7 @@ def test_weights_are_divided_along_the_mesh() -> None:
 def test_a_mesh_that_does_not_fit_is_refused() -> None:
     distribution = {"kind": "model_parallel", "mesh": [["data", 2], ["model", 2]], "layouts": [], "batch_dim": "data"}
     rank = run_alone(keras(distribution=distribution), body="result = 1")
-    message = "the mesh of the keras plugin has 4 places (data 2 × model 2), and the world has 1 devices"  # noqa: RUF001
+    message = "the mesh of the keras plugin has 4 places (data 2 × model 2), but the world has 1 devices"  # noqa: RUF001
     assert rank.exception == f"RuntimeError: {message}"
 
 
@@ -172,6 +176,6 @@ def test_keras_imported_with_another_backend_is_refused() -> None:
     rank = run_alone(keras(), body="result = 1", prepare=prepare)
     assert rank.exception == (
         "RuntimeError: Keras was imported with the numpy backend before the keras plugin could choose jax, and Keras "
-        "cannot change it afterwards: put the keras plugin before the one that imports Keras"
+        "cannot change its backend afterwards: put the keras plugin before the plugin that imports Keras"
     )
     assert run_alone(keras(), body="result = 1", prepare=prepare.replace("numpy", "jax")).result == 1

@@ -81,12 +81,12 @@ except ValueError:
 """
 
 WHOLE = {"d1/kernel": [[[784, 200]], 8], "d2/kernel": [[[200, 10]], 8], "d2/bias": [[[10]], 8]}
-"""The weights of the guide's model, each as a whole on each of eight devices."""
+"""The weights of the guide's model, each of them complete on each of eight devices."""
 
 
 @cache
 def guide() -> Any:
-    """What the guide's code comes to."""
+    """Run the guide's code, and return its results."""
     return run_alone(keras(), body=GUIDE, env={"JAX_NUM_CPU_DEVICES": "8"}).result
 
 
@@ -107,7 +107,7 @@ def test_model_parallel_divides_what_the_layout_map_names() -> None:
     divided = [[[784, 50]], 8]
     assert trained["weights"] == {**WHOLE, "d1/kernel": divided}
     assert trained["losses"] == sorted(trained["losses"], reverse=True)
-    # What the optimizer keeps for a weight is divided as the weight is.
+    # The optimizer's values for a weight are divided like the weight.
     kept = [shape for path, shape in trained["optimizer"].items() if "d1" in path]
     assert kept == [divided] * len(kept) != []
     assert guide()["outputs"] == [[[8, 10]], 8]

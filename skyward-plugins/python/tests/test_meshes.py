@@ -1,4 +1,4 @@
-"""A model that Keras divides over two processes of four devices each trains as it does in one process."""
+"""A model that Keras divides over two processes trains as it does in one process."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def train(parts=1):
 
 
 def mesh(data: int, model: int) -> dict[str, Any]:
-    """The configuration of a mesh that divides the wide layer along the model's axis."""
+    """Return the configuration of a mesh that divides the wide layer along the model axis."""
     return {
         "kind": "model_parallel",
         "mesh": [["data", data], ["model", model]],
@@ -46,7 +46,7 @@ def mesh(data: int, model: int) -> dict[str, Any]:
 @cache
 def alone(parts: int) -> list[float]:
     """The losses of one process with one device, on the batches that so many parts make."""
-    losses: list[float] = run_alone(keras(seed=5), body=f"{TRAIN}\nresult = task(lambda: train({parts}))").result[
+    losses: list[float] = run_alone(keras(seed=5), body=TRAIN + f"result = task(lambda: train({parts}))").result[
         "losses"
     ]
     return losses
@@ -56,7 +56,7 @@ def alone(parts: int) -> list[float]:
 def test_losses_are_those_of_one_process(data: int, model: int, parts: int) -> None:
     with World(2) as world:
         hooks = (JAX, keras(seed=5, distribution=mesh(data, model)))
-        body = f"{TRAIN}\nresult = task(train)"
+        body = TRAIN + "result = task(train)"
         first, second = (rank.result for rank in world.run(*hooks, body=body, env={"JAX_NUM_CPU_DEVICES": "4"}))
     assert first == second
     assert first["samples"] == SAMPLES // parts

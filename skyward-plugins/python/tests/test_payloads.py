@@ -1,4 +1,4 @@
-"""The payloads of the examples, inside the hooks that they are run with."""
+"""The payloads of the examples, run inside the hooks of their plugins."""
 
 from __future__ import annotations
 
@@ -14,12 +14,14 @@ PAGES = ROOT / "docs" / "payloads"
 
 def call(payload: Path, function: str, arguments: str) -> str:
     """A body that runs a function of a payload as a task."""
-    run = f"exec(compile({payload.read_text()!r}, {payload.name!r}, 'exec'), globals())"
-    return f"{run}\nresult = task(lambda: {function}({arguments}))"
+    return f"""
+exec(compile({payload.read_text()!r}, {payload.name!r}, "exec"), globals())
+result = task(lambda: {function}({arguments}))
+"""
 
 
 def reports(nodes: int, *plugins: Plugin, body: str, env: dict[str, str] | None = None, **cluster: Any) -> list[Any]:
-    """What the body leaves in `result` on each node."""
+    """Return what the body leaves in `result` on each node."""
     with World(nodes, **cluster) as world:
         ranks = world.run(*plugins, body=body, env=env)
         assert [rank.code for rank in ranks] == [0] * nodes, [rank.error for rank in ranks]
@@ -52,7 +54,7 @@ def test_torch_ddp_ends_with_equal_weights() -> None:
 def test_trainer_two_nodes_computes_on_two_ranks_what_it_computes_on_one() -> None:
     require("transformers", "accelerate", "torch", "sklearn")
     body = call(EXAMPLES / "trainer_two_nodes.py", "train", "4, 32")
-    alone = "\nresult = [result, task(lambda: train(4, 64), gang=False) if result['rank'] == 1 else None]"
+    alone = "result = [result, task(lambda: train(4, 64), gang=False) if result['rank'] == 1 else None]"
     found = reports(2, accelerate(), body=body + alone, env={"OMP_NUM_THREADS": "1"})
     (first, _), (second, single) = found
     assert {**first, "rank": 1} == second

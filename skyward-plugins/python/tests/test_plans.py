@@ -1,4 +1,4 @@
-"""Ranks with unequal plans are told of it before they wait for each other for ever; real Keras, JAX and torch."""
+"""Ranks with different plans get an error before they wait for each other forever."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ x = np.zeros((%d, 4), "float32")
 @pytest.mark.parametrize(
     ("samples", "call", "message"),
     [
-        # 641 samples, as the guide of Keras has them, are 321 and 320.
+        # 641 samples, as in Keras's guide, are divided into 321 and 320.
         (
             641,
             "model.fit(part, part[:, :1], batch_size=32, verbose=0)",
@@ -49,7 +49,7 @@ x = np.zeros((%d, 4), "float32")
             64,
             "model.evaluate(part, part[:, :1], verbose=0) if sky.is_head else model.predict(part, verbose=0)",
             "the ranks would wait for each other for ever in `predict`: rank 0 at `evaluate`, rank 1 at `predict`. "
-            "All ranks must make the same calls, so none of them under `if sky.is_head:`",
+            "All ranks must make the same calls, so make none of them under `if sky.is_head:`",
         ),
     ],
 )

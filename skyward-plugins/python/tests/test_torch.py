@@ -1,4 +1,4 @@
-"""The torch hook, with real PyTorch on the CPU; skipped where it is not installed."""
+"""The torch hook, with real PyTorch on the CPU; skipped if PyTorch is not installed."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_a_rank_that_does_not_come_is_named() -> None:
             assert rank.code == 1
 
 
-def test_without_the_head_the_others_say_where_it_should_be() -> None:
+def test_a_missing_head_is_reported_with_its_address() -> None:
     with World(2) as world:
         (rank,) = world.run(torch(timeout=1.0), body="result = 1", ranks=[1])
         assert f"rank 1 of 2 could not reach rank 0 at {world.addresses[0]}:{world.port} within 1 s" in rank.error

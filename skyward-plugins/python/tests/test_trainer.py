@@ -1,4 +1,4 @@
-"""The `Trainer` of Transformers over the process group that the torch hook makes, on CPUs."""
+"""The `Trainer` of Transformers with the process group of the torch hook, on CPUs."""
 
 from __future__ import annotations
 
@@ -41,10 +41,13 @@ result = [task(run), task(run, gang=False) if dist.get_rank() == 1 else None]
 
 
 def test_the_ranks_of_a_group_on_cpus_train_together_and_a_task_alone_by_itself(tmp_path: Path) -> None:
-    body = f"import torch.distributed as dist\nFOLDER = {str(tmp_path)!r}\n{TRAIN}"
+    body = f"""
+import torch.distributed as dist
+FOLDER = {str(tmp_path)!r}
+{TRAIN}"""
     with World(2) as world:
         first, second = (rank.result for rank in world.run(torch(), body=body))
-    # Sixteen samples in batches of two are four steps of two ranks, and eight of one.
+    # Sixteen samples in batches of two are four steps of two ranks, or eight of one.
     assert (first[0]["ranks"], first[0]["steps"]) == (2, 4)
     assert first[0] == second[0]
     assert (second[1]["ranks"], second[1]["steps"]) == (1, 8)

@@ -1,1 +1,1 @@
-"""The agent: supervises the workers of one node."""
+"""The agent: starts, watches and ends the workers of one node."""

@@ -1,4 +1,7 @@
-"""How far a worker has come: two numbers in a file that it maps into its memory, so that they outlive it."""
+"""A worker's account: a small file that records which runs the worker has begun.
+
+The worker maps the file into its memory, so that the two numbers in it outlive the worker.
+"""
 
 from __future__ import annotations
 
@@ -10,19 +13,20 @@ import time
 from typing import Final
 
 UNKNOWN: Final = (1 << 63) - 1
-"""Any run may have begun."""
+"""Reported when the file was cut short: any run may have begun."""
 _SYSCALLS: Final = {"x86_64": 324, "aarch64": 283, "riscv64": 283, "ppc64le": 365, "s390x": 356}
-"""The number of `membarrier`."""
+"""The number of the system call `membarrier`, by processor architecture."""
 _GLOBAL: Final = 1
 _SETTLED: Final = 0.01
-"""Seconds after which a store is seen by all processors, which takes less than a microsecond."""
+"""Seconds after which all processors see a store; in practice, a microsecond is enough."""
 _LIBC: Final = ctypes.CDLL(None)
 
 
 class Account:
-    """The file: the run that the worker began last, and up to which number no further run must begin.
+    """One worker's account file: the last run that began, and the highest recalled run.
 
-    The agent reads and writes it by system calls: a mapping would end the agent where a payload has cut the file short.
+    The agent reads and writes the file by system calls. A mapping would end the agent if a payload
+    cut the file short.
     """
 
     def __init__(self, path: str) -> None:
@@ -31,10 +35,10 @@ class Account:
         self._begun = 0
 
     def make(self) -> None:
-        """Make the file, or set that of the worker before to its beginning: a full disk has room for that.
+        """Create the file, or reset the one of the previous worker, which works on a full disk too.
 
         Raises:
-            OSError: it cannot be made, or the disk has no room for it.
+            OSError: the file cannot be created, or the disk has no room for it.
         """
         self.close()
         self._begun = 0
@@ -43,21 +47,23 @@ class Account:
         os.ftruncate(self._file, 16)
 
     def begun(self) -> int:
-        """The last run that the worker began."""
+        """Return the number of the last run that the worker began."""
         if self._file is not None:
             self._begun = _number(os.pread(self._file, 8, 0))
         return self._begun
 
     def recall(self, upto: int) -> int:
-        """Keep the worker from beginning runs up to this number; the last run that it began.
+        """Stop the worker from beginning runs up to this number; return the last run that it began.
 
-        The worker stores that it begins and then looks for a recall; here it is the other way round. With a barrier on
-        both sides one of the two sees the other. The worker's would cost each task, so all of it is done here.
+        The worker first stores that a run begins and then looks for a recall. The agent first
+        stores the recall and then looks for a run that has begun. With a barrier on both sides, at
+        least one side sees the other. A barrier in the worker would cost time in each task, so the
+        agent executes it for all processors.
         """
         if self._file is not None:
             data = os.pread(self._file, 16, 0)
             if len(data) < 16:
-                # Writing would fill what was cut off with zeros, as if nothing had begun.
+                # A write here would fill the missing part with zeros, as if no run had begun.
                 return UNKNOWN
             known = _number(data[8:])
             os.pwrite(self._file, max(known, upto).to_bytes(8, "little"), 8)
@@ -65,7 +71,7 @@ class Account:
         return self.begun()
 
     def close(self) -> None:
-        """Read it for the last time: its worker has ended."""
+        """Read the file for the last time, after its worker has ended, and close it."""
         if self._file is not None:
             self.begun()
             os.close(self._file)
@@ -77,9 +83,10 @@ def _number(data: bytes) -> int:
 
 
 def _barrier() -> None:
-    """Have each processor finish its stores before it goes on with its loads."""
+    """Make each processor finish its stores before its next loads."""
     number = _SYSCALLS.get(platform.machine()) if sys.platform.startswith("linux") else None
     if number is not None and _LIBC.syscall(number, _GLOBAL, 0, 0) == 0:
         return
-    # Not every system has it, and one that keeps processors free of the kernel refuses it.
+    # Some systems do not have this call, and systems with processors isolated from the kernel
+    # refuse it.
     time.sleep(_SETTLED)

@@ -12,18 +12,18 @@ from .. import _wire
 from .._messages import ToAgent
 
 _MOST_QUEUED: Final = 4 << 20
-"""A client that reads so slowly that this much waits for it is not read from either."""
+"""Bytes that may wait for a slow client. Above this, the agent reads no more requests from it."""
 _MOST_LOGS: Final = 1 << 20
-"""No more output is read from the files while this much waits for the client."""
+"""Bytes that may wait for a slow client. Above this, the agent reads no more worker output."""
 MAX_BODY: Final = 64 << 20
-"""A start spec is the largest body that an agent takes."""
+"""The largest body that an agent accepts. A start spec is the largest body that a client sends."""
 
 
 _decode_message: Final = msgspec.msgpack.Decoder(ToAgent).decode
 
 
 class Connection:
-    """A socket, what has arrived on it, and what waits to be sent."""
+    """A connection of a client: its socket, the bytes that arrived, and the frames to be sent."""
 
     def __init__(self, opened: socket.socket) -> None:
         opened.setblocking(False)
@@ -31,31 +31,31 @@ class Connection:
         self.reader = _wire.FrameReader(MAX_BODY, _decode_message)
         self.greeted = False
         self.closing = False
-        """Close as soon as what waits is sent."""
+        """Whether to close the socket as soon as all queued bytes are sent."""
         self._waiting: deque[memoryview] = deque()
         self._bytes = 0
 
     def fileno(self) -> int:
-        """The socket's descriptor."""
+        """Return the socket's descriptor."""
         return self.socket.fileno()
 
     @property
     def wants_write(self) -> bool:
-        """Whether something waits to be sent."""
+        """Whether bytes wait to be sent."""
         return bool(self._waiting)
 
     @property
     def may_read(self) -> bool:
-        """Whether more requests are taken."""
+        """Whether the agent reads more requests from this client."""
         return not self.closing and self._bytes < _MOST_QUEUED
 
     @property
     def may_log(self) -> bool:
-        """Whether there is room for output."""
+        """Whether there is room to queue worker output."""
         return self._bytes < _MOST_LOGS
 
     def send(self, head: list[Any], body: bytes = b"") -> None:
-        """Queue a frame, and send at once what the socket takes.
+        """Queue a frame, and send at once as much as the socket accepts.
 
         Raises:
             OSError: the connection is broken.
@@ -66,7 +66,7 @@ class Connection:
         self.flush()
 
     def flush(self) -> None:
-        """Send what the socket takes.
+        """Send as much of the queued bytes as the socket accepts.
 
         Raises:
             OSError: the connection is broken.

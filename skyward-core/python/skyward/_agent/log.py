@@ -13,4 +13,4 @@ def log(text: str) -> None:
     try:
         os.write(2, f"{stamp} {text}\n".encode())
     except OSError:
-        pass  # a full disk is no reason to leave workers alone
+        pass  # a full disk must not affect the workers

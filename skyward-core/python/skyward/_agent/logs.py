@@ -1,4 +1,4 @@
-"""The output of workers: read from its files and sent to the client that asked for it."""
+"""Stream the output of workers from their files to the client that subscribed to it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LATE: Final = 0.200
 
 
 class Tail:
-    """One client's view of one worker's two files."""
+    """One client's position in the two output files of one worker."""
 
     def __init__(self, worker: Worker, offsets: tuple[int, int]) -> None:
         self.worker = worker
@@ -26,13 +26,13 @@ class Tail:
         self._progress = b""
 
     def advance(self, connection: Connection) -> bool:
-        """Send what has been written since, and that it was all if the worker has ended; whether there was any.
+        """Send new output, and the log's end if the worker has ended; return whether there was any.
 
         Raises:
             OSError: the connection is broken.
         """
         worker = self.worker
-        # Looked at before the files: what is written after is not of this process.
+        # Read `ended` before the files: a later process of this worker may write to them too.
         ended = worker.ended is not None
         active = self.send(connection)
         if ended and connection.may_log and not self.done:
@@ -41,7 +41,7 @@ class Tail:
         return active
 
     def send(self, connection: Connection) -> bool:
-        """Send what has been written since; whether there was any.
+        """Send new output and progress; return whether there was new output.
 
         Raises:
             OSError: the connection is broken.
@@ -71,7 +71,10 @@ class Tail:
 
 
 class Tails:
-    """All subscriptions of one client, looked at often while there is output and seldom while there is none."""
+    """All subscriptions of one client.
+
+    The files are read often while there is output, and seldom while there is none.
+    """
 
     def __init__(self) -> None:
         self._tails: dict[tuple[int, int], Tail] = {}
@@ -87,14 +90,14 @@ class Tails:
         self._interval = SOON
 
     def follow(self, worker: Worker) -> None:
-        """A worker was started again: its files go on, and so does the subscription."""
+        """Continue a subscription after its worker was started again; the files are the same."""
         tail = self._tails.get((worker.generation, worker.index))
         if tail is not None:
             tail.worker, tail.done = worker, False
             self._interval = SOON
 
     def advance(self, connection: Connection) -> None:
-        """Send all that is new.
+        """Send all new output.
 
         Raises:
             OSError: the connection is broken.
@@ -103,7 +106,7 @@ class Tails:
         self._interval = SOON if any(active) else min(self._interval * 1.5, LATE)
 
     def send(self, generation: int, index: int, connection: Connection) -> None:
-        """Send at once what one worker has written.
+        """Send the new output of one worker at once.
 
         Raises:
             OSError: the connection is broken.
@@ -113,7 +116,7 @@ class Tails:
             self._interval = SOON
 
     def wait(self, connection: Connection) -> float | None:
-        """Seconds until the files are to be looked at again; None while nobody follows, or the client is slow."""
+        """Return the seconds until the next read; None if none is due or the client is slow."""
         if not connection.may_log or all(tail.done for tail in self._tails.values()):
             return None
         return self._interval

@@ -1,4 +1,4 @@
-"""The agent's loop: one thread that waits for the client, the workers' ends, the lease and the output."""
+"""The agent's loop: one thread that serves the client, workers, lease and output."""
 
 from __future__ import annotations
 
@@ -44,10 +44,10 @@ _STACKS: Final = "stacks"
 _ATTEND: Final = "attend"
 _decode_spec: Final = msgspec.msgpack.Decoder(StartSpec).decode
 _LONGEST_WAIT: Final = 3600.0
-"""Seconds of one `poll`, which counts milliseconds in 31 bits: about 24 days."""
+"""The longest wait of one `poll`, in seconds; it counts milliseconds in 31 bits, about 24 days."""
 _INDEX: Final = struct.Struct("<I")
 _FAREWELL: Final = 5.0
-"""Seconds that a client may take over each piece of what is sent before the farewell."""
+"""Seconds that a client may take to receive each piece of what is sent before `AGENT_BYE`."""
 
 
 class Agent:
@@ -61,50 +61,53 @@ class Agent:
         self.pool: str | None = None
         self.why_ended = ""
         self._kept = True
-        """Whether there may be a lease file in the machine's folder, which is the working folder."""
+        """Whether the machine's folder, which is the working folder, may hold a keeper's lease
+        file.
+        """
         self._owner: int | None = None
-        """The owner's process, where its end must be looked for."""
+        """The owner's process, on systems where the agent has to poll for its end."""
         self._listener = listener
         self._client: Connection | None = None
         self._strangers: dict[int, Connection] = {}
-        """Connections that have not said hello."""
+        """Connections that have not sent `Hello` yet."""
         self._tails = Tails()
         self._stacks = Stacks()
         self._log_at: float | None = None
         self._stops: list[tuple[float, int | None, int, list[int]]] = []
-        """Deadline, request if it is one, generation and workers of each stop that is not done."""
+        """Each stop that is not done: deadline, request number if any, generation and workers."""
         self._farewell: tuple[float, int] | None = None
-        """Deadline and request of the `Shutdown`."""
+        """Deadline and request number of a `Shutdown`."""
         self._port: socket.socket | None = None
         self._poll = select.poll()
         self._handlers: dict[int, Callable[[int], None]] = {}
         self._handle(listener.fileno(), self._accept)
         self._watch = WatchCommand(self._handle, self._forget, self.workers.adopt, dict(os.environ))
         self._watching: Connection | None = None
-        """The client, once it has said what to watch."""
+        """The client that has sent the watch command, if any."""
         self._watch_children()
         self._watch_tasks(f"{folder}/{WAKE}")
 
     def watch_owner(self, pid: int) -> None:
-        """End when this process ends."""
+        """End the agent when this process ends."""
         try:
             descriptor = os.pidfd_open(pid)
         except ProcessLookupError:
             self._owner_gone(pid)
         except (AttributeError, OSError):
-            self._owner = pid  # a system without such descriptors
+            self._owner = pid  # the system has no process descriptors
         else:
             self._handle(descriptor, lambda _: self._owner_gone(pid))
 
     def run(self) -> str:
-        """Serve until the agent is to end; why it ends."""
+        """Serve until a reason to end occurs, and return that reason."""
         while not self.why_ended:
             for descriptor, event in self._poll.poll(self._timeout()):
                 handler = self._handlers.get(descriptor)
                 if handler is not None:
                     handler(event)
             self._tick()
-        # Unless the client asked for this, it is the node that is lost: no worker has ended by itself.
+        # Without a `Shutdown` the node is lost: no worker has ended by itself, so the client gets
+        # no `EXITED`.
         self._client = None
         self._end_all()
         return self.why_ended
@@ -112,7 +115,7 @@ class Agent:
     # Time
 
     def _timeout(self) -> float:
-        """Milliseconds until something is due."""
+        """Return the milliseconds until something is due."""
         due = [self.deadline, *(stop[0] for stop in self._stops)]
         if self._owner is not None:
             due.append(monotonic() + 1.0)
@@ -131,7 +134,7 @@ class Agent:
         now = monotonic()
         self.workers.look_at_memory(now)
         if now >= self.deadline:
-            self.why_ended = f"the lease ran out: no word from the client for {self.lease:g} s"
+            self.why_ended = f"the lease expired: the client sent nothing for {self.lease:g} s"
             return
         if self._owner is not None and not tree.alive(self._owner):
             self._owner_gone(self._owner)
@@ -150,7 +153,7 @@ class Agent:
             elif now >= stop[0]:
                 for worker in alive:
                     worker.signal(signal.SIGKILL)
-                # They are gone within moments; what does not end then hangs in the kernel.
+                # Killed workers end within moments; a worker that does not hangs in the kernel.
                 self._stops[self._stops.index(stop)] = (now + 1.0, request, generation, indexes)
         if self._farewell is not None and not self._stops:
             self._say_bye(self._farewell[1])
@@ -159,22 +162,23 @@ class Agent:
             self._guard(self._client, self._advance_logs)
 
     def _send_notices(self, now: float) -> None:
-        """Send what the watch command has said, as far as the client takes it."""
+        """Send the notices of the watch command, as far as the client accepts output."""
         client = self._client
         if client is not None and client is self._watching and client.may_log:
             for given in self._watch.take():
                 self._tell(given.head(_wire.AGENT_NOTICE, now))
 
     def _watch_tasks(self, path: str) -> None:
-        """Send what a task has printed as soon as it has ended: its worker says so through a named pipe."""
+        """Send a task's output when the task has ended; its worker reports that by a named pipe."""
         try:
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(path)
             os.mkfifo(path, 0o600)
-            # Open for both, so that it does not end when no worker has it open.
+            # Open it for reading and writing, so that it never reaches its end when no worker has
+            # it open.
             wake = os.open(path, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
         except OSError as error:
-            log(f"output is sent a little later, without a pipe for its workers: {error}")
+            log(f"the pipe by which workers report output cannot be made, so output is sent later: {error}")
             return
 
         def send(event: int) -> None:
@@ -193,7 +197,7 @@ class Agent:
             self._guard(client, lambda: self._tails.send(generation, index, client))
 
     def _ask_for_calls(self, index: int) -> None:
-        """Have the client connect to a worker whose payload submits calls."""
+        """Ask the client to connect to a worker whose payload submits calls."""
         for worker in self.workers.named(self.workers.generation, [index]):
             if worker.ended is None:
                 worker.has_calls = True
@@ -234,7 +238,7 @@ class Agent:
         self._guard(connection, attend)
 
     def _guard(self, connection: Connection, action: Callable[[], None]) -> None:
-        """Do something with a connection: what goes wrong with it ends it, and never the agent."""
+        """Act on a connection. An error closes the connection and never ends the agent."""
         try:
             action()
             if connection.closing and not connection.wants_write:
@@ -275,7 +279,7 @@ class Agent:
             self._log_at = None
 
     def _tell(self, head: list[Any], body: bytes = b"") -> None:
-        """Send to the client, if there is one."""
+        """Send a frame to the client, if there is one."""
         client = self._client
         if client is not None:
             self._guard(client, lambda: client.send(head, body))
@@ -296,9 +300,7 @@ class Agent:
             except Refusal as refusal:
                 connection.send([_wire.ERROR, number, str(refusal), getattr(message, "request", 0)])
             except _wire.UNREADABLE as error:
-                raise _wire.ProtocolError(
-                    f"the body of message {number} cannot be understood: {error}", number
-                ) from None
+                raise _wire.ProtocolError(f"the body of message {number} cannot be decoded: {error}", number) from None
             if connection.fileno() < 0:
                 return
 
@@ -335,12 +337,13 @@ class Agent:
         self.deadline = monotonic() + self.lease
 
     def _tell_keeper(self) -> None:
-        """Renew the lease file of whatever else ends this machine, where there is such a thing."""
+        """Renew the lease file of the machine's keeper, if there is one."""
         if self._kept:
             try:
                 os.utime("lease")
             except OSError as error:
-                # Who removes it ends the machine; otherwise the next renewal may do better.
+                # If the file is gone, the keeper has ended the machine; otherwise the next renewal
+                # may succeed.
                 self._kept = not isinstance(error, FileNotFoundError)
 
     def _greet(self, connection: Connection, hello: Hello) -> None:
@@ -368,7 +371,8 @@ class Agent:
         spec, whole = _decode_spec(body), msgspec.msgpack.decode(body)
         whole["secrets"] = list(spec.secrets)
         if spec.secrets:
-            # The buffer in which they arrived lives as long as the connection; the spec is forgotten when this returns.
+            # Clear the receive buffer, which lives as long as the connection; the spec is freed on
+            # return.
             body[:] = bytes(len(body))
             _leave_no_core()
         started = self.workers.start(generation, indexes, spec, whole)
@@ -387,7 +391,7 @@ class Agent:
             reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
             reserved.bind((self.address, 0))
         except OSError as error:
-            raise Refusal(f"no port can be reserved on {self.address}: {error.strerror}") from None
+            raise Refusal(f"cannot reserve a port on {self.address}: {error.strerror}") from None
         self._port = reserved
         self._tell([_wire.PORT, request, self.address, reserved.getsockname()[1]])
 
@@ -400,11 +404,11 @@ class Agent:
             worker.attend()
             return
         if signal.name not in _SIGNALS:
-            raise Refusal(f"signal {signal.name!r} is not known; known are {', '.join(_SIGNALS)}, {_STACKS}, {_ATTEND}")
+            raise Refusal(f"unknown signal {signal.name!r}; known signals: {', '.join(_SIGNALS)}, {_STACKS}, {_ATTEND}")
         worker.signal(_SIGNALS[signal.name])
 
     def _recall(self, recall: Recall) -> None:
-        """Keep a worker from beginning runs, unless another process has its place by now."""
+        """Stop a worker from beginning runs, unless another process has taken its place."""
         worker = self.workers.one(recall.generation, recall.worker)
         if worker.pid == recall.pid:
             begun = worker.account.recall(recall.upto)
@@ -420,11 +424,11 @@ class Agent:
         try:
             self._tails.subscribe(worker, (logs.out, logs.err))
         except OSError as error:
-            raise Refusal(f"the output of worker {logs.worker} cannot be read: {error}") from None
+            raise Refusal(f"cannot read the output of worker {logs.worker}: {error}") from None
         self._advance_logs()
 
     def _watch_machine(self, connection: Connection, command: list[str]) -> None:
-        """Run the command, and tell a client that is new what was said before it came."""
+        """Run the watch command, and repeat its last notice to a client that is new."""
         self._watch.run(command)
         if self._watching is not connection:
             self._watching = connection
@@ -444,7 +448,7 @@ class Agent:
         client = self._client
         if client is None:
             return
-        # Nothing else is left to do, so a client that reads gets all that waits for it.
+        # Nothing else is left to do, so a client that reads gets all of the remaining output.
         client.socket.settimeout(_FAREWELL)
         try:
             client.flush()
@@ -481,7 +485,7 @@ class Agent:
             code, number, oom = worker.ended or (None, None, False)
             memory = ", out of memory" if oom else ""
             log(f"worker {worker.index} of generation {worker.generation} ended: code {code}, signal {number}{memory}")
-            # Its last words come before its end.
+            # Send the worker's last output before its end.
             self._send_output(worker.generation, worker.index)
             self._tell(self._exited(worker))
             self._log_at = monotonic()
@@ -502,11 +506,11 @@ class Agent:
 
 
 def _leave_no_core() -> None:
-    """Write no memory to a disk when this process or a worker crashes; a payload may change that for itself."""
+    """Write no core dumps when this process or a worker crashes; payloads may set other limits."""
     import resource
 
     most = resource.getrlimit(resource.RLIMIT_CORE)[1]
-    # A limit of 0 would still let a program have it to which the system hands such files.
+    # With a limit of 0 the system would still pass a core dump to the program that collects them.
     least = 1 if most == resource.RLIM_INFINITY else min(1, most)
     resource.setrlimit(resource.RLIMIT_CORE, (least, most))
 

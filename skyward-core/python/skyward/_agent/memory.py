@@ -1,4 +1,7 @@
-"""Whether the kernel killed a worker for want of memory: it only counts such kills, and does not say whom it hit."""
+"""Detect whether the kernel killed a worker because memory ran out.
+
+The kernel only counts such kills and does not report which process it killed.
+"""
 
 from __future__ import annotations
 
@@ -8,31 +11,34 @@ from time import monotonic
 from typing import Final
 
 _FORGET: Final = 10.0
-"""Seconds after which a kill that no worker's end has claimed hit something else: a process that a payload started."""
+"""Seconds after which a counted kill that matches no worker's end is attributed to a child of a
+payload.
+"""
 
 
 class OutOfMemory:
-    """Tells the kernel's kills for want of memory from others. Each kill that was counted explains one worker's end."""
+    """Attributes the kernel's out-of-memory kills to workers; each kill explains one end."""
 
     def __init__(self, count: Callable[[], int] | None = None) -> None:
-        """Begin with what has been counted so far.
+        """Start from the current count.
 
         Args:
-            count: how many processes of this control group the kernel has killed for want of memory.
+            count: returns how many processes of this control group the kernel has killed because
+                memory ran out.
         """
         self._count = count or oom_kills
         self._explained = self._seen = self._count()
         self._looked = monotonic()
 
     def look(self, now: float) -> None:
-        """Give up kills that were counted a while ago and that no worker's end has claimed."""
+        """Give up counted kills that no worker's end has claimed for some time."""
         if now - self._looked >= _FORGET:
             self._explained = max(self._explained, self._seen)
             self._seen = self._count()
             self._looked = now
 
     def claim(self) -> bool:
-        """Whether there is a kill that explains the end of a worker by SIGKILL; it explains no other then."""
+        """Claim a kill as the reason of a worker's end by SIGKILL; return whether there was one."""
         if self._count() <= self._explained:
             return False
         self._explained += 1
@@ -40,7 +46,10 @@ class OutOfMemory:
 
 
 def oom_kills() -> int:
-    """How many processes the kernel has killed in this control group for want of memory; 0 where it does not say."""
+    """Return the number of processes of this control group that the kernel has killed.
+
+    Only kills because memory ran out count. The number is 0 if the kernel does not report it.
+    """
     total = 0
     for path in _oom_files():
         try:

@@ -1,4 +1,4 @@
-"""What a watch command prints: lines that say when the machine ends. No I/O and no clock."""
+"""Parse the notices that a watch command prints when the machine will end. No I/O and no clock."""
 
 from __future__ import annotations
 
@@ -8,49 +8,49 @@ from typing import Final, NamedTuple
 from .._messages import MOST_SECONDS
 
 KINDS: Final = ("preempted", "expired")
-"""Why a machine ends, as far as a command on it may know."""
+"""The reasons that a watch command may give for the end of a machine."""
 MOST_BYTES: Final = 4096
-"""The longest line; of a longer one the rest is skipped."""
+"""The longest line, in bytes; the rest of a longer line is skipped."""
 _FIRST: Final = 1.0
 _LAST: Final = 60.0
-"""Seconds between two starts of a command that ends at once, at first and in the end."""
+"""Seconds between two starts of a command that ends at once: the first pause, and the longest."""
 _LINE: Final = re.compile(r"\s*(\w+)\s+(\d{1,10}(?:\.\d*)?|\.\d+)(?:\s+(.*?))?\s*", re.ASCII | re.DOTALL)
 
 
 class Notice(NamedTuple):
-    """The machine will end."""
+    """A notice that the machine will end."""
 
     kind: str
     deadline: float
-    """When, on the clock that counts the time of this process."""
+    """When the machine ends, in seconds on this process's monotonic clock."""
     words: str
 
     def head(self, number: int, now: float) -> list[object]:
-        """The message with the seconds that are left."""
+        """Return the head of the message, with the seconds that are left."""
         return [number, self.kind, max(0.0, self.deadline - now), self.words]
 
 
 def notice(line: bytes, now: float) -> Notice | None:
-    """The notice that a line `KIND SECONDS WORDS` gives; None when it gives none."""
+    """Parse a line `KIND SECONDS WORDS`; None if the line is not a notice."""
     match = _LINE.fullmatch(line.decode(errors="replace"))
     if match is None or match[1] not in KINDS:
         return None
     seconds = float(match[2])
     if seconds > MOST_SECONDS:
         return None
-    # People read the words, in terminals too.
+    # People read the words, also in terminals.
     words = "".join(letter if letter.isprintable() else " " for letter in match[3] or "")
     return Notice(match[1], now + seconds, words)
 
 
 class Lines:
-    """Cuts what arrives into lines; keeps no more than one, of bounded length."""
+    """Splits arriving data into lines; keeps at most one incomplete line, of bounded length."""
 
     def __init__(self) -> None:
         self._line = b""
 
     def feed(self, data: bytes) -> list[bytes]:
-        """The lines that are complete; empty ones are left out."""
+        """Add data, and return the lines that are complete; empty lines are left out."""
         *complete, rest = data.split(b"\n")
         if complete:
             complete[0] = self._line + complete[0]
@@ -59,7 +59,7 @@ class Lines:
         return [line[:MOST_BYTES] for line in complete if line.strip()]
 
     def rest(self) -> list[bytes]:
-        """The last line, which nothing ends."""
+        """Return the last line, if it does not end with a newline."""
         line, self._line = self._line, b""
         return [line] if line.strip() else []
 
@@ -71,7 +71,10 @@ class Pauses:
         self._next = _FIRST
 
     def after(self, ran: float) -> float:
-        """Seconds to wait after a start that lasted this long: each time twice as many, unless it lasted a minute."""
+        """Return the seconds to wait after a run that lasted `ran` seconds.
+
+        The pause doubles each time, and is reset after a run of at least a minute.
+        """
         if ran >= _LAST:
             self._next = _FIRST
         pause, self._next = self._next, min(self._next * 2, _LAST)

@@ -1,4 +1,4 @@
-"""One worker as its agent sees it: started, running, ended."""
+"""One worker process, as the agent sees it: started, running, ended."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from .memory import OutOfMemory
 _PACKAGE_ROOT: Final = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 WAKE: Final = "wake"
-"""A named pipe in the agent's folder: a worker whose task has printed writes its index into it."""
+"""A named pipe in the agent's folder. A worker whose task has printed writes its index into it."""
 
 
 class StartError(Exception):
@@ -28,14 +28,18 @@ class StartError(Exception):
 
 
 class Worker:
-    """A worker process and its files: a socket, and in its generation's folder output, stacks, progress and more."""
+    """A worker process and its files.
+
+    The files are its socket and, in the folder of its generation, its output, stacks, progress,
+    account and peers.
+    """
 
     def __init__(self, folder: str, generation: int, index: int, memory: OutOfMemory) -> None:
         self.generation = generation
         self.index = index
         self.pid = 0
         self.ended: tuple[int | None, int | None, bool] | None = None
-        """Exit code, signal, and whether memory ran out."""
+        """Exit code, signal, and whether the kernel killed it because memory ran out."""
         self.told_to_kill = False
         self.socket_path = f"{folder}/g{generation}w{index}.sock"
         self.calls_path = f"{folder}/g{generation}w{index}.calls"
@@ -54,26 +58,26 @@ class Worker:
         self._memory = memory
 
     def start(self, spec: StartSpec, whole: Mapping[str, Any], environment: Mapping[str, str]) -> None:
-        """Start the process; its socket accepts connections when this returns.
+        """Start the process. Its socket accepts connections when this returns.
 
         Args:
-            spec: what the agent needs of the start spec.
-            whole: all of it, for the worker.
-            environment: what the worker's environment is based on.
+            spec: the parts of the start spec that the agent uses.
+            whole: the whole start spec, for the worker.
+            environment: the variables on which the worker's environment is based.
 
         Raises:
-            StartError: the program cannot be run, or the socket or a log file cannot be made.
+            StartError: the program cannot be run, or the socket or a log file cannot be created.
         """
         try:
             self._start(spec, whole, environment)
         except OSError as error:
             where = f" ({error.filename})" if error.filename else ""
-            text = f"worker {self.index} of generation {self.generation} cannot be started: {error.strerror}{where}"
+            text = f"cannot start worker {self.index} of generation {self.generation}: {error.strerror}{where}"
             raise StartError(text) from None
 
     def _start(self, spec: StartSpec, whole: Mapping[str, Any], environment: Mapping[str, str]) -> None:
         cluster = {**whole["cluster"], "worker": self.index, "generation": self.generation}
-        # A variable of a process holds 128 KiB, and thousands of peers need more.
+        # An environment variable holds at most 128 KiB, and thousands of peers need more.
         peers = msgspec.json.encode(cluster.pop("peers", []))
         cluster["peers_file"] = self._peers_path
         files = {
@@ -114,7 +118,8 @@ class Worker:
         listener = socket.socket(socket.AF_UNIX)
         try:
             listener.bind(self.socket_path)
-            # The sticky bit says that a connection may go on over descriptors: see `Adopt`.
+            # The sticky bit means that a connection may be handed over as a descriptor: see
+            # `Adopt`.
             os.chmod(self.socket_path, 0o1600)
             listener.listen(128)
         except OSError:
@@ -146,7 +151,7 @@ class Worker:
         }
 
     def signal(self, number: int) -> None:
-        """Signal the worker process itself."""
+        """Send a signal to the worker process itself."""
         if self.ended is None:
             self.told_to_kill |= number == signal.SIGKILL
             try:
@@ -155,17 +160,18 @@ class Worker:
                 pass
 
     def attend(self) -> None:
-        """Have the worker look at its connection, if it computes.
+        """Make the worker look at its connection, if it is computing.
 
-        One that waits in a system call is left alone: native code may not expect that this ends early. Python's own
-        waits come back to the worker by themselves, or with the next task.
+        A worker that waits in a system call gets no signal: native code may not expect that the
+        call ends early. Python's own waits return to the worker by themselves, or with the next
+        task.
         """
         running = tree.process(self.pid)
         if self.ended is None and running is not None and running.state == "R":
             self.signal(signal.SIGURG)
 
     def on_exit(self, status: int) -> None:
-        """The process was reaped."""
+        """Record how the process ended, after it was reaped."""
         code = os.waitstatus_to_exitcode(status)
         ended_by = -code if code < 0 else None
         self.account.close()
@@ -176,14 +182,14 @@ class Worker:
                 os.unlink(path)
 
     def stacks_size(self) -> int:
-        """Bytes in the file of its stacks."""
+        """Return the size of the stacks file in bytes."""
         try:
             return os.stat(self.stacks_path).st_size
         except OSError:
             return 0
 
     def log_sizes(self) -> tuple[int, int]:
-        """Bytes in the two output files."""
+        """Return the sizes of the two output files in bytes."""
         out, err = (os.stat(path).st_size for path in self.logs)
         return out, err
 
@@ -192,7 +198,7 @@ _encode: Final = msgspec.msgpack.Encoder().encode
 
 
 def _replace(path: str, data: bytes) -> None:
-    """Write a file anew, unless it is the same; who reads the one before still sees all of that."""
+    """Replace a file, unless it has the same content; open readers keep the old content."""
     with contextlib.suppress(OSError), open(path, "rb") as known:
         if known.read(len(data) + 1) == data:
             return
@@ -203,7 +209,7 @@ def _replace(path: str, data: bytes) -> None:
 
 
 def _spool(data: bytes) -> int:
-    """A descriptor to read the data from: of any length, and on no disk where the system allows it."""
+    """Return a descriptor from which the data can be read; in memory where the system allows it."""
     if hasattr(os, "memfd_create"):
         descriptor = os.memfd_create("skyward-start")
     else:
@@ -225,18 +231,18 @@ def spawn(
     stdio: tuple[int, int, int],
     listener: int | None = None,
 ) -> int:
-    """Fork and exec in a session of its own, which ends with this process.
+    """Fork and exec a program in a session of its own. It is killed when this process ends.
 
     Args:
         argv: the program and its arguments.
-        environment: all of its environment.
-        cwd: its working folder; None: that of this process.
+        environment: its complete environment.
+        cwd: its working folder; None for the folder of this process.
         stdio: its descriptors 0 to 2.
-        listener: one more that it inherits, where it is a worker.
+        listener: a socket that it inherits, if it is a worker.
 
     Raises:
         OSError: the program cannot be run.
-        ValueError: an argument cannot be one of a program.
+        ValueError: an argument is not valid for a program.
     """
     read, write = os.pipe()
     parent = os.getpid()
@@ -253,7 +259,7 @@ def spawn(
             if listener is not None:
                 os.set_inheritable(listener, True)
                 for early in (signal.SIGINT, signal.SIGUSR1):
-                    # They may come before the worker handles them, and must not end it.
+                    # These signals may arrive before the worker handles them, and must not end it.
                     signal.signal(early, signal.SIG_IGN)
             signal.pthread_sigmask(signal.SIG_SETMASK, ())
             if cwd:

@@ -1,4 +1,8 @@
-"""The stacks of workers: asked for with a signal, written by the worker into a file, sent when they are whole."""
+"""The stacks of workers.
+
+The agent requests them by a signal, the worker writes them to a file, and the agent sends them when
+they are complete.
+"""
 
 from __future__ import annotations
 
@@ -10,15 +14,18 @@ from typing import Final
 from .process import Worker
 
 QUIET: Final = 0.2
-"""Seconds without a further byte after which the stacks are whole: they are written at one go, and have no end mark."""
+"""Seconds without new bytes after which stacks count as complete.
+
+They are written in one go, without an end mark.
+"""
 PATIENCE: Final = 2.0
-"""Seconds after which what is there is sent, even if it is nothing."""
+"""Seconds after which the agent sends what was written so far, even if that is nothing."""
 MOST: Final = 64 << 10
-"""Bytes that are sent; the last ones, because the main thread comes last."""
+"""The most bytes that are sent. The last ones are kept, because the main thread comes last."""
 
 
 class _Asked:
-    """One request that is not answered yet."""
+    """A request that is not answered yet."""
 
     def __init__(self, worker: Worker, now: float) -> None:
         self.worker = worker
@@ -27,18 +34,18 @@ class _Asked:
         self.deadline = now + PATIENCE
 
     def due(self) -> float:
-        """When to look again."""
+        """Return the time of the next look at the file."""
         return min(self.deadline, self.grown + QUIET)
 
     def is_whole(self, now: float) -> bool:
-        """Whether nothing more is waited for."""
+        """Return whether the stacks are complete, or nothing more is expected."""
         size = self.worker.stacks_size()
         if size != self.size or size == self.start:
             self.size, self.grown = size, now
         return now >= self.deadline or self.worker.ended is not None or now - self.grown >= QUIET
 
     def read(self) -> bytes:
-        """What was written since the request."""
+        """Return the bytes that were written since the request."""
         length = min(self.size - self.start, MOST)
         if length <= 0:
             return b""
@@ -53,16 +60,16 @@ class Stacks:
         self._asked: list[_Asked] = []
 
     def ask(self, worker: Worker) -> None:
-        """Have a worker write its stacks."""
+        """Ask a worker to write its stacks."""
         self._asked.append(_Asked(worker, monotonic()))
         worker.signal(signal.SIGUSR1)
 
     def due(self) -> float | None:
-        """When to look again; None while nobody has asked."""
+        """Return the time of the next look at the files; None while there is no request."""
         return min((asked.due() for asked in self._asked), default=None)
 
     def take(self, now: float) -> list[tuple[Worker, bytes]]:
-        """What is ready to be sent."""
+        """Return the answers that are ready, with their workers, and forget their requests."""
         ready = [asked for asked in self._asked if asked.is_whole(now)]
         self._asked = [asked for asked in self._asked if asked not in ready]
         return [(asked.worker, asked.read()) for asked in ready]

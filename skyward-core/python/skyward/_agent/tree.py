@@ -1,4 +1,4 @@
-"""Process trees: everything that a worker started, wherever it went."""
+"""Process trees: all processes that a worker started, also those that left its session or group."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ _LINUX: Final = sys.platform.startswith("linux")
 
 
 class Process(NamedTuple):
-    """What the process table says of a process."""
+    """An entry of the process table."""
 
     parent: int
     group: int
     state: str
     start: int
-    """When it was started, in clock ticks since the boot: a number that is given out again has another."""
+    """Start time in clock ticks since the boot; it differs when the system reuses a process id."""
 
 
 def become_subreaper() -> None:
-    """Make orphans among the descendants children of this process, instead of init's."""
+    """Make orphaned descendants children of this process instead of init's."""
     if _LINUX:
         _LIBC.prctl(_SUBREAPER, 1, 0, 0, 0)
 
@@ -40,7 +40,7 @@ def die_with(parent: int) -> None:
 
 
 def processes() -> dict[int, Process]:
-    """All processes that can be seen, by their numbers."""
+    """Return all visible processes by process id."""
     if not _LINUX:
         return {}
     listed = ((int(name), process(int(name))) for name in os.listdir("/proc") if name.isdigit())
@@ -48,10 +48,10 @@ def processes() -> dict[int, Process]:
 
 
 def process(pid: int) -> Process | None:
-    """The process that has this number now."""
+    """Return the process that has this id now, or None."""
     try:
         with open(f"/proc/{pid}/stat", "rb", buffering=0) as file:
-            # The command, in parentheses, may itself hold spaces and parentheses.
+            # The command, in parentheses, may itself contain spaces and parentheses.
             fields = file.read(1024).rpartition(b")")[2].split()
     except OSError:
         return None
@@ -59,7 +59,7 @@ def process(pid: int) -> Process | None:
 
 
 def descendants(roots: Iterable[int], table: Mapping[int, Process]) -> set[int]:
-    """All processes below the roots, without the roots."""
+    """Return all processes below the roots, without the roots."""
     children: dict[int, list[int]] = {}
     for pid, found_there in table.items():
         children.setdefault(found_there.parent, []).append(pid)
@@ -74,7 +74,7 @@ def descendants(roots: Iterable[int], table: Mapping[int, Process]) -> set[int]:
 
 
 def marked(marks: set[bytes], pids: Iterable[int]) -> set[int]:
-    """Those of the processes that were started with one of these `NAME=value` in their environment."""
+    """Return the processes whose environment at their start had one of these `NAME=value`."""
     found: set[int] = set()
     for pid in pids if marks else ():
         try:
@@ -87,7 +87,7 @@ def marked(marks: set[bytes], pids: Iterable[int]) -> set[int]:
 
 
 def alive(pid: int) -> bool:
-    """Whether there is such a process."""
+    """Return whether a process with this id exists."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
@@ -98,7 +98,7 @@ def alive(pid: int) -> bool:
 
 
 def exited() -> int | None:
-    """A child of this process that has ended. It keeps its number until it is waited for."""
+    """Return a child that has ended, or None. It keeps its id until it is reaped."""
     try:
         ended = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOWAIT | os.WNOHANG)
     except ChildProcessError:
@@ -107,12 +107,12 @@ def exited() -> int | None:
 
 
 def has_exited(pid: int) -> bool:
-    """Whether a child of this process has ended. It keeps its number until it is waited for."""
+    """Return whether this child has ended. It keeps its id until it is reaped."""
     return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT | os.WNOHANG) is not None
 
 
 def kill(pids: Iterable[int], table: Mapping[int, Process]) -> None:
-    """SIGKILL to these processes of the table; who is gone already is no error."""
+    """Send SIGKILL to these processes of the table; processes that are gone are skipped."""
     for pid in pids:
         try:
             _kill(pid, table[pid])
@@ -121,14 +121,15 @@ def kill(pids: Iterable[int], table: Mapping[int, Process]) -> None:
 
 
 def _kill(pid: int, known: Process) -> None:
-    """SIGKILL, unless the number has been given to another process since the table was read."""
+    """Send SIGKILL, unless the process id was reused since the table was read."""
     try:
-        # It stands for one process: whoever has the number when it is compared is the one that is signalled.
+        # The descriptor stands for one process: the process that is compared is the one that is
+        # killed.
         descriptor = os.pidfd_open(pid)
     except ProcessLookupError:
         return
     except (AttributeError, OSError):
-        descriptor = None  # a system without such descriptors
+        descriptor = None  # the system has no process descriptors
     try:
         now = process(pid)
         if now is None or now.start != known.start:
@@ -143,7 +144,10 @@ def _kill(pid: int, known: Process) -> None:
 
 
 def kill_group(group: int) -> None:
-    """SIGKILL to a process group, whose leader must not have been waited for: then its number may be another's."""
+    """Send SIGKILL to a process group.
+
+    Its leader must not have been reaped: the number could already belong to another group.
+    """
     try:
         os.killpg(group, signal.SIGKILL)
     except OSError:

@@ -1,4 +1,4 @@
-"""The watch command: a program of the provider's that runs beside the workers and says when the machine will end."""
+"""The watch command: a program of the provider that reports when the machine will end."""
 
 from __future__ import annotations
 
@@ -15,25 +15,28 @@ from .process import spawn
 
 _PIECE: Final = 16 << 10
 _EVERY: Final = 0.1
-"""Seconds between two reads of at most `_PIECE` bytes: a command that floods its output waits, and nobody else does."""
+"""Seconds between two reads of at most `_PIECE` bytes.
+
+This way a command that floods its output delays only itself.
+"""
 _MOST_WAITING: Final = 8
-"""Notices that wait for the client; only the latest count."""
+"""The most notices that wait for the client; the latest ones are kept."""
 _SHOWN: Final = 200
-"""Bytes of a line that go to the log."""
+"""The most bytes of a line that are written to the log."""
 
 Handle = Callable[[int, Callable[[int], None]], None]
-"""Calls a function when a descriptor can be read."""
+"""Registers a function to be called when a descriptor can be read."""
 
 
 class Command:
-    """One start of the command."""
+    """One start of the watch command."""
 
     def __init__(self, argv: list[str], environment: Mapping[str, str], number: int) -> None:
-        """Start it, in a session and group of its own.
+        """Start the command, in a session and process group of its own.
 
         Raises:
-            OSError: it cannot be started.
-            ValueError: an argument cannot be one of a program.
+            OSError: the command cannot be started.
+            ValueError: an argument is not valid for a program.
         """
         if any("\0" in argument for argument in argv):
             raise ValueError("an argument holds a NUL character")
@@ -55,17 +58,17 @@ class Command:
         for descriptor in (null, out, err):
             os.close(descriptor)
         self.lines = {self.out: Lines(), self.err: Lines()}
-        """By the descriptors that are still open."""
+        """The output that is not complete lines yet, by the descriptors that are still open."""
         for descriptor in self.lines:
             os.set_blocking(descriptor, False)
 
     def on_exit(self, status: int) -> None:
-        """The process was reaped."""
+        """Report the exit code, after the process was reaped."""
         self.on_end(os.waitstatus_to_exitcode(status))
 
 
 class Watch:
-    """Runs the command, again after it has ended, and keeps the last notice."""
+    """Runs the watch command, restarts it after it has ended, and keeps the last notice."""
 
     def __init__(
         self,
@@ -74,13 +77,13 @@ class Watch:
         adopt: Callable[[Command], None],
         environment: Mapping[str, str],
     ) -> None:
-        """Run nothing yet.
+        """Create a watch that runs nothing yet.
 
         Args:
-            handle: calls a function when a descriptor can be read, until it is forgotten.
-            forget: the end of that.
-            adopt: waits for the end of a process, and calls its `on_exit`.
-            environment: that of the agent, for the command.
+            handle: registers a function that is called when a descriptor can be read.
+            forget: removes what `handle` registered for a descriptor.
+            adopt: reaps a process, and calls its `on_exit`.
+            environment: the agent's environment, for the command.
         """
         self._handle_input = handle
         self._forget = forget
@@ -93,14 +96,14 @@ class Watch:
         self._pauses = Pauses()
         self._start_at: float | None = None
         self._read_at: dict[int, float] = {}
-        """Descriptors of which enough was read for now, and when they are read again."""
+        """Descriptors of which enough was read for now, with the time of their next read."""
         self._last: Notice | None = None
         self._waiting: deque[Notice] = deque(maxlen=_MOST_WAITING)
         self._logged: dict[str, str] = {}
-        """What the log says already of this command, by topic."""
+        """The last log line about this command, by topic."""
 
     def run(self, argv: list[str]) -> None:
-        """Run this command from now on; nothing changes where it is the same."""
+        """Run this command from now on. If it runs already, nothing changes."""
         if argv == self._argv:
             return
         self._end()
@@ -109,14 +112,14 @@ class Watch:
         self.tick(self._start_at)
 
     def due(self) -> float | None:
-        """When `tick` has something to do; None while only the command can say something."""
+        """Return when `tick` is due next; None while only new output can matter."""
         due = [*self._read_at.values()]
         if self._start_at is not None:
             due.append(self._start_at)
         return min(due, default=None)
 
     def tick(self, now: float) -> None:
-        """Start what is to be started, and read on."""
+        """Start the command if that is due, and continue delayed reads."""
         if self._start_at is not None and now >= self._start_at:
             self._start()
         for descriptor in [descriptor for descriptor, at in self._read_at.items() if now >= at]:
@@ -124,13 +127,13 @@ class Watch:
             self._listen(descriptor)
 
     def take(self) -> list[Notice]:
-        """The notices that were given since the last call."""
+        """Return the notices since the last call."""
         waiting = list(self._waiting)
         self._waiting.clear()
         return waiting
 
     def repeat(self) -> None:
-        """Give the last notice again, to a client that may not have it."""
+        """Queue the last notice again, for a client that may not have it."""
         self._waiting.clear()
         if self._last is not None:
             self._waiting.append(self._last)
@@ -157,7 +160,7 @@ class Watch:
             self._listen(descriptor)
 
     def _end(self) -> None:
-        """End the running command; its process is reaped later."""
+        """Kill the running command; its process is reaped later."""
         command, self._running = self._running, None
         if command is not None:
             tree.kill_group(command.pid)
@@ -181,12 +184,12 @@ class Watch:
         if command is None or descriptor not in command.lines:
             return
         if self._read(command, descriptor):
-            # Not before it is due, however much there is.
+            # Read no more before it is due, however much there is.
             self._forget(descriptor)
             self._read_at[descriptor] = monotonic() + _EVERY
 
     def _read(self, command: Command, descriptor: int) -> bool:
-        """Take in a piece of what the command has printed; False when nothing more comes for now."""
+        """Read a piece of the command's output; return False if there is no more for now."""
         try:
             data = os.read(descriptor, _PIECE)
         except BlockingIOError:
@@ -205,19 +208,17 @@ class Watch:
                 self._last = given
                 self._waiting.append(given)
             elif descriptor == command.err:
-                self._log("error", f"writes to standard error, of which this is the first line: {_shown(line)}", True)
+                self._log("error", f"writes to standard error; the first line is {_shown(line)}", True)
             else:
-                wanted = f"`KIND SECONDS WORDS` with one of the kinds {', '.join(KINDS)}"
-                self._log(
-                    "line", f"prints {_shown(line)}, which is ignored, as is every line other than {wanted}", True
-                )
+                wanted = f"`KIND SECONDS WORDS`, where KIND is one of {', '.join(KINDS)}"
+                self._log("line", f"prints {_shown(line)}, which is ignored; a notice has the form {wanted}", True)
 
     def _on_end(self, command: Command, code: int) -> None:
-        """The process has ended, and with it all of its group."""
+        """Handle the end of the process; its whole group has been killed."""
         if command is not self._running:
             return
         for descriptor in list(command.lines):
-            # What it wrote at last: a pipe holds no more than this.
+            # Read its last output: a pipe holds no more than this.
             for _ in range(64):
                 if not self._read(command, descriptor):
                     break
@@ -231,7 +232,7 @@ class Watch:
         self._log("end", f"{how}; it is started again after pauses of up to a minute")
 
     def _log(self, topic: str, text: str, once: bool = False) -> None:
-        """Write to the log what it does not say already."""
+        """Write a line to the log, unless it repeats the last one of its topic."""
         known = self._logged.get(topic)
         if known == text or (once and known is not None):
             return

@@ -1,4 +1,4 @@
-"""All workers of a node: started, named, reaped, and ended together with what they started."""
+"""All workers of a node: the agent starts, looks up and reaps them, and ends what they started."""
 
 from __future__ import annotations
 
@@ -15,24 +15,26 @@ from .memory import OutOfMemory
 from .process import StartError, Worker
 
 _ROUNDS: Final = 64
-"""How often the process table is searched: who is killed may have forked meanwhile."""
+"""The most searches of the process table: processes may fork while they are being killed."""
 _LAST: Final = 5.0
-"""Seconds that the agent spends on its end; what does not end then hangs in the kernel."""
+"""Seconds that the agent spends on ending its processes; a process that lives longer hangs in the
+kernel.
+"""
 
 
 class Refusal(Exception):
-    """A request that is answered with an error; the connection goes on."""
+    """The agent answers a request with an error; the connection stays open."""
 
 
 class Child(Protocol):
-    """A process of the agent's: a worker, or a program beside them."""
+    """A child process of the agent: a worker, or a program that runs beside the workers."""
 
     pid: int
     mark: str
-    """The `NAME=value` in its environment by which its own children are known."""
+    """The `NAME=value` in its environment by which the agent recognises its children."""
 
     def on_exit(self, status: int) -> None:
-        """It was reaped."""
+        """Handle the end of the process, after it was reaped."""
 
 
 class Workers:
@@ -48,19 +50,19 @@ class Workers:
         self._others: list[Child] = []
 
     def adopt(self, child: Child) -> None:
-        """Reap this process too: it is no worker, and does not end with them."""
+        """Reap this process too, although it is no worker and does not end with the workers."""
         self._others.append(child)
 
     def named(self, generation: int, indexes: Iterable[int]) -> list[Worker]:
-        """Those of these workers that were ever started."""
+        """Return those of the given workers that were ever started."""
         found = (self._all.get((generation, index)) for index in indexes)
         return [worker for worker in found if worker is not None]
 
     def one(self, generation: int, index: int) -> Worker:
-        """This worker.
+        """Return one worker.
 
         Raises:
-            Refusal: it was never started.
+            Refusal: the worker was never started.
         """
         worker = self._all.get((generation, index))
         if worker is None:
@@ -68,28 +70,29 @@ class Workers:
         return worker
 
     def alive(self) -> list[Worker]:
-        """Those that have not ended."""
+        """Return the workers that have not ended."""
         return [worker for worker in self._all.values() if worker.ended is None]
 
     def ended(self) -> list[Worker]:
-        """Those of the latest generation that have ended."""
+        """Return the workers of the latest generation that have ended."""
         return [w for w in self._all.values() if w.generation == self.generation and w.ended is not None]
 
     def start(self, generation: int, indexes: list[int], spec: StartSpec, whole: Mapping[str, Any]) -> list[Worker]:
-        """Start workers, all of them or none.
+        """Start workers: all of them or none.
 
         Raises:
-            Refusal: they do not fit what runs, or one cannot be started.
+            Refusal: they do not fit what runs already, or one of them cannot be started.
         """
         running = self.alive()
         if generation < self.generation:
             raise Refusal(f"generation {generation} is over; the latest is {self.generation}")
         if old := next((w for w in running if w.generation != generation), None):
-            raise Refusal(f"generation {old.generation} still runs; stop it before generation {generation} starts")
+            raise Refusal(f"generation {old.generation} still runs; stop it before you start generation {generation}")
         if busy := [w.index for w in running if w.index in indexes]:
-            raise Refusal(f"workers {busy} of generation {generation} run already")
+            raise Refusal(f"workers {busy} of generation {generation} already run")
         started: list[Worker] = []
-        # Not before the first worker: until then the agent may be moved to another control group.
+        # Create it with the first worker: until then the agent may be moved to another control
+        # group.
         self._memory = self._memory or OutOfMemory()
         for index in indexes:
             worker = Worker(self._folder, generation, index, self._memory)
@@ -105,12 +108,12 @@ class Workers:
         return started
 
     def look_at_memory(self, now: float) -> None:
-        """Keep the count of kills for want of memory recent."""
+        """Update the count of processes that the kernel killed because memory ran out."""
         if self._memory is not None:
             self._memory.look(now)
 
     def reap(self) -> list[Worker]:
-        """Collect processes that have ended; the workers among them. What those have left behind is ended first."""
+        """Reap ended children after killing their remains; return the workers among them."""
         found: list[Worker] = []
         while (pid := tree.exited()) is not None:
             known: list[Child] = [*self.alive(), *self._others]
@@ -126,9 +129,9 @@ class Workers:
         return found
 
     def _end_trees(self, ended: Sequence[Child]) -> None:
-        """Kill what these processes have left behind.
+        """Kill the processes that these children have left behind.
 
-        Nobody may have waited for them yet: that frees their numbers, and those of their groups.
+        The children must not have been reaped yet: reaping frees their process ids and group ids.
         """
         groups = {child.pid for child in ended}
         for group in groups:
@@ -140,8 +143,9 @@ class Workers:
             table = tree.processes()
             living = alive | others
             below_living = tree.descendants(living, table) | living
-            # Whoever left its parent is this process's child now. It belonged to an ended worker by its group or
-            # its mark, and in any case when no worker is left to which it could belong.
+            # A process whose parent has ended is a child of the agent now. It belonged to an ended
+            # worker if its group or mark says so, and in any case if no worker is alive to which it
+            # could belong.
             strays = tree.descendants([os.getpid()], table) - below_living
             doomed = {p for p, found in table.items() if found.group in groups and p not in below_living}
             doomed |= tree.marked(marks, strays) if alive else strays
@@ -152,7 +156,7 @@ class Workers:
             self._reap_strays()
 
     def end_all(self) -> None:
-        """Kill everything below the agent, and whatever carries this machine's mark."""
+        """Kill all processes below the agent, and all that carry this machine's mark."""
         mark = {f"SKYWARD_MACHINE={self._machine}".encode()} if self._machine else set()
         for worker in self.alive():
             worker.signal(signal.SIGKILL)
@@ -168,7 +172,7 @@ class Workers:
             select.select((), (), (), 0.002)
 
     def _reap_strays(self) -> None:
-        """Collect orphans that were killed, leaving the ends of workers and other children to `reap`."""
+        """Reap killed orphans; `reap` handles the ends of workers and other children."""
         alive = {child.pid for child in (*self.alive(), *self._others)}
         for pid, found in tree.processes().items():
             if found.parent == os.getpid() and found.state == "Z" and pid not in alive:

@@ -1,1 +1,4 @@
-"""Calls within calls: what a payload submits while it runs, for other workers. Imported with a process's first call."""
+"""Nested calls: functions that a running payload submits to other workers.
+
+The package is imported at the first call of a process.
+"""

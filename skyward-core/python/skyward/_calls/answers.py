@@ -1,4 +1,4 @@
-"""A call on the worker that runs it: decoded, called, and answered; and its answer where it is read."""
+"""Run a call on a worker and encode its answer; decode the answer where it is read."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ _RAISED: Final = b"\1"
 
 
 class _UnreadableError(Exception):
-    """The function or the arguments cannot be unpickled."""
+    """The function or the arguments of a call cannot be unpickled."""
 
 
 class Call:
-    """The function and arguments of one call."""
+    """The function and the arguments of one call."""
 
     def __init__(self, body: Buffer) -> None:
         self._body: Buffer = body
@@ -29,10 +29,10 @@ class Call:
         self._began = False
 
     def __call__(self) -> Any:
-        """Run it.
+        """Run the call.
 
         Raises:
-            BaseException: the arguments cannot be decoded, or what the function raises.
+            BaseException: the arguments cannot be decoded, or the function raised it.
         """
         body, self._body = self._body, b""
         try:
@@ -50,20 +50,23 @@ class Call:
         return value
 
     def answer(self, value: Any) -> list[Buffer]:
-        """The answer of a function that has returned."""
+        """Encode the answer of a function that has returned."""
         try:
             return [dumps(value, _RETURNED)]
         except Exception as error:
             kind = type(value).__qualname__
-            return pack_error(CallError(f"{self._name} has returned a {kind} that cannot be pickled: {error}"))
+            return pack_error(CallError(f"{self._name} returned a {kind}, which cannot be pickled: {error}"))
 
     def fail(
         self, error: BaseException, owned: Callable[[str], bool] | None = None
     ) -> tuple[list[Buffer] | None, dict[str, Any]]:
-        """The answer of a function that has raised and an empty map; None and a failure map where it has not begun."""
+        """Encode the answer of a function that raised, and return it with an empty map.
+
+        If the function did not begin, return None and a failure map.
+        """
         if isinstance(error, _UnreadableError):
             cause = error.__cause__ or error
-            message = f"the function or its arguments cannot be read on the worker that runs the call: {cause}"
+            message = f"cannot unpickle the function or its arguments on the worker that runs the call: {cause}"
             return None, {**failure_map(cause, owned), "kind": "arguments", "message": message, "path": ""}
         if not self._began or isinstance(error, HookError):
             return None, failure_map(error, owned)
@@ -74,7 +77,7 @@ CANCELLED: Final = simple_failure("cancelled", "the call was cancelled")
 
 
 def pack_error(error: BaseException, owned: Callable[[str], bool] | None = None) -> list[Buffer]:
-    """The answer of a function that has raised this."""
+    """Encode the answer of a function that has raised this exception."""
     described = failure_map(error, owned)
     name = f"{described['module']}.{described['type']}".removeprefix("builtins.")
     pickled = b""
@@ -87,23 +90,26 @@ def pack_error(error: BaseException, owned: Callable[[str], bool] | None = None)
 
 
 def unpack(answer: Buffer) -> tuple[Any, BaseException | None]:
-    """The value of an answer and None, or None and what the call has raised."""
+    """Return the value of an answer and None, or None and the exception that the call raised.
+
+    Raises:
+        CallError: the answer cannot be unpickled.
+    """
     view = memoryview(answer)
     if view[0] == _RETURNED[0]:
         try:
             return loads(view[1:]), None
         except Exception as error:
-            wrapped = CallError(f"the result of the call cannot be read here: {error}")
-            wrapped.__cause__ = error
-            return None, wrapped
+            raise CallError(f"cannot unpickle the result of the call: {error}") from error
     try:
         pickled, name, message, traceback = loads(view[1:])
     except Exception as error:
-        return None, CallError(f"the answer of the call cannot be read: {error}")
+        raise CallError(f"cannot unpickle the answer of the call: {error}") from error
     raised: BaseException | None = None
     if pickled:
         try:
-            # Fails also for one whose constructor takes something else than its arguments.
+            # This also fails for an exception whose constructor takes other arguments than its
+            # `args`.
             raised = loads(pickled)
         except Exception:
             pass
@@ -114,5 +120,5 @@ def unpack(answer: Buffer) -> tuple[Any, BaseException | None]:
 
 
 def has_raised(answer: Buffer) -> bool:
-    """Whether an answer is that of a function that has raised."""
+    """Return whether an answer is that of a function that raised."""
     return memoryview(answer)[0] == _RAISED[0]

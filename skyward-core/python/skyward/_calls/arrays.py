@@ -1,4 +1,4 @@
-"""NumPy arrays in calls: large ones travel as names of files in the store."""
+"""NumPy arrays in calls: large ones are sent as names of files in the store."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from .errors import CallError
 from .store import Hold, Store, StoreFullError
 
 _LEAST: Final = 1 << 18
-"""Bytes of an array from which on it goes to the store."""
+"""Bytes from which on an array is put into the store."""
 _LEAST_KNOWN: Final = 1 << 20
-"""Bytes of an array from which on it is known by its identity: as in joblib."""
+"""Bytes from which on an array is recognised by its identity, as in joblib."""
 _SAMPLE: Final = 4096
-"""Elements that tell whether an array that is known has been filled anew."""
+"""The number of elements that are compared to find out whether a known array has changed."""
 _MOST: Final = 64
-"""Arrays of one call that go to the store: each takes the caller and the worker a descriptor."""
+"""The most arrays per call in the store: each needs descriptors in the caller and the worker."""
 
 
 class Reference:
@@ -28,11 +28,11 @@ class Reference:
     __slots__ = ("holds", "reduced")
 
     def __init__(self, reduced: tuple[Any, ...], holds: list[Hold]) -> None:
-        """Remember it.
+        """Store the pickled form.
 
         Args:
-            reduced: how to unpickle it: a function and its arguments.
-            holds: what it needs of the store.
+            reduced: how to unpickle the value: a function and its arguments.
+            holds: the files of the store that it needs.
         """
         self.reduced = reduced
         self.holds = holds
@@ -45,28 +45,28 @@ class _Known(NamedTuple):
 
 
 class Seen:
-    """Arrays that are known to be in the store by their identity, as long as this and they live.
+    """Arrays that are in the store, recognised by their identity while this object and they live.
 
-    Samples of their bytes tell whether the caller has filled one anew.
+    Samples of their bytes show whether the caller has changed one.
     """
 
     def __init__(self) -> None:
-        """Begin with none."""
+        """Start with no arrays."""
         self._known: dict[int, _Known] = {}
 
     def add(self, array: Any, hold: Hold | None) -> None:
-        """Take note of an array."""
+        """Record an array."""
         key = id(array)
         form = None if hold is None else _form(array)
         self._known[key] = _Known(ref(array, lambda _: self._known.pop(key, None)), form, hold)
 
     def has(self, array: Any) -> bool:
-        """Whether there was this array, whatever is in it now."""
+        """Return whether this array was recorded, even if its content has changed since."""
         known = self._known.get(id(array))
         return known is not None and known.array() is array
 
     def get(self, array: Any) -> Hold | None:
-        """Where its bytes are, if that is known."""
+        """Return where the array's bytes are, or None if it is unknown or has changed."""
         known = self._known.get(id(array))
         if known is None or known.array() is not array or known.form != _form(array):
             return None
@@ -74,39 +74,39 @@ class Seen:
 
 
 _before: Final = Seen()
-"""Those that were put into the store some time."""
+"""Arrays that were put into the store before."""
 
 
 class Storing:
     """Puts the arrays of one call into the store."""
 
     def __init__(self, store: Store, rank: int, seen: Seen | None = None) -> None:
-        """Begin.
+        """Start with no arrays.
 
         Args:
-            store: that of this node.
-            rank: that of this worker, which other nodes are to ask.
-            seen: what is known of arrays that the caller does not change; None: nothing.
+            store: the store of this node.
+            rank: the rank of this worker, from which other nodes request the files.
+            seen: arrays that the caller does not change; None for no such knowledge.
         """
         self._store = store
         self._rank = rank
         self._seen = seen
         self.kind: Any = getattr(sys.modules.get("numpy"), "ndarray", None)
-        """The type of arrays; None where nothing has loaded NumPy."""
+        """The type of arrays; None if NumPy is not loaded."""
         self.holds: list[Hold] = []
-        """What must stay in the store until the call has its outcome."""
+        """The files that must stay in the store until the outcome of the call."""
         self.looked_at = 0
-        """Bytes that were hashed."""
+        """The number of bytes that were hashed."""
         self.full = ""
-        """Why an array did not go there."""
+        """The reason why an array was not stored; empty if there is none."""
 
     def begin_again(self) -> None:
-        """The call is pickled once more, in another way."""
+        """Forget the files, because the call is pickled once more in another way."""
         self.holds.clear()
         self.looked_at = 0
 
     def reduce(self, array: Any) -> Any:
-        """How to pickle an array; None for one that is pickled with its bytes."""
+        """Return how to pickle an array by name; None to pickle it with its bytes."""
         if array.nbytes < _LEAST or array.dtype.hasobject or len(self.holds) >= _MOST:
             return None
         flags = array.flags
@@ -126,7 +126,7 @@ class Storing:
         return restore, (hold.digest, hold.size, self._rank, array.dtype, array.shape, fortran)
 
     def reduce_bytes(self, data: memoryview) -> Any:
-        """The same for bytes that are a pickle: how to unpickle them."""
+        """Return how to unpickle a pickle from the store; None if it is not stored."""
         if len(data) >= _LEAST:
             try:
                 hold = self._store.put(data)
@@ -138,17 +138,28 @@ class Storing:
         return None
 
 
+class Unstored(Storing):
+    """Pickles arrays with their bytes, as a call does that is pickled only to explain an error."""
+
+    def __init__(self) -> None:
+        """Store nothing."""
+        self.kind = None
+        self.holds = []
+        self.looked_at = 0
+        self.full = ""
+
+
 def storing(seen: Seen | None = None) -> Storing | None:
-    """What puts the arrays of one call into this node's store; None where there is none."""
+    """Return an object that puts one call's arrays into this node's store; None without a store."""
     store = _store()
     return None if store is None else Storing(store, _state.worker.rank, seen)
 
 
 def restore(digest: str, size: int, rank: int, dtype: Any, shape: tuple[int, ...], fortran: bool) -> Any:
-    """An array that lies in the store; what is changed in it is a copy.
+    """Return an array whose bytes are in the store; changes are made to a private copy.
 
     Raises:
-        CallError: its bytes are not to be had.
+        CallError: its bytes cannot be read or fetched.
     """
     import numpy as np
 
@@ -156,10 +167,10 @@ def restore(digest: str, size: int, rank: int, dtype: Any, shape: tuple[int, ...
 
 
 def unpickle(digest: str, size: int, rank: int) -> Any:
-    """A value whose pickle lies in the store.
+    """Return a value whose pickle is in the store.
 
     Raises:
-        CallError: its bytes are not to be had.
+        CallError: its bytes cannot be read or fetched.
     """
     from .pickles import loads
 
@@ -167,34 +178,34 @@ def unpickle(digest: str, size: int, rank: int) -> Any:
 
 
 def _find(digest: str, size: int, rank: int) -> mmap | bytearray:
-    """The bytes of a file, which comes from another node if this one does not have it."""
+    """Return the bytes of a file, fetched from another node if this one does not have it."""
     store = _store()
     if store is None:
-        raise CallError("an argument lies in the store of the pool's nodes, which this process does not have")
+        raise CallError("an argument is in the store of the pool's nodes, to which this process has no access")
     try:
         while (found := store.load(digest, size)) is None:
             from . import fetching
 
             store.receive(digest, size, lambda: fetching.pieces(digest, size, rank))
     except (OSError, StoreFullError, ValueError) as error:
-        raise CallError(f"an argument of {size} bytes could not be stored on this node: {error}") from error
+        raise CallError(f"cannot store an argument of {size} bytes on this node: {error}") from error
     return found
 
 
 def _store() -> Store | None:
-    """That of this process, made when it is first needed."""
+    """Return the store of this process, created at its first use."""
     worker = _state.worker
     if worker is None or worker.store_folder is None:
         return None
     store: Store | None = worker.store
     if store is None:
-        # Without a lock, which an interrupt may leave locked: two of them do no harm.
+        # Without a lock, because an interrupt may leave it locked. Two stores do no harm.
         store = worker.store = Store(worker.store_folder, worker.store_bytes)
     return store
 
 
 def _bytes_of(array: Any, fortran: bool) -> memoryview:
-    """The bytes of an array in the order in which they are stored; a copy only where they do not lie together."""
+    """Return an array's bytes in the order of storage; copied only if they are not contiguous."""
     import numpy as np
 
     flat: Any = np.ascontiguousarray(array.T if fortran else array).reshape(-1)
@@ -202,6 +213,6 @@ def _bytes_of(array: Any, fortran: bool) -> memoryview:
 
 
 def _form(array: Any) -> Any:
-    """What an array looks like, with a checksum of some thousand elements all over it."""
+    """Describe an array, with a checksum of some thousand elements spread over it."""
     sample = zlib.crc32(array.flat[:: max(1, array.size // _SAMPLE)].tobytes())
     return array.shape, array.strides, array.dtype, array.__array_interface__["data"], sample

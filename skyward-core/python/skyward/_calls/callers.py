@@ -1,4 +1,4 @@
-"""Who calls: the run of a worker, the calls that it helps with, and the threads of its payload."""
+"""The callers of a worker: its run, the calls that it helps with, and the payload's threads."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from .frames import AsideFrame, Awaiting, Frame
 if TYPE_CHECKING:
     from ..worker import Worker
 
-OUTSIDE: Final = "calls work only inside of a payload, while a task runs on a worker"
+OUTSIDE: Final = "calls can be submitted only inside a payload, while a task runs on a worker"
 
 
 class Callers:
     """The callers of a worker's process.
 
-    On the main thread the runner's `busy` is false while anything here is touched, so that an interrupt comes
-    before or after it. What may interrupt the main thread while it waits here is noted by the signal handler, which
-    wakes it (`wake_main`), and raised by the main thread itself.
+    On the main thread, the runner's `busy` is false while the state here is used, so that an
+    interrupt comes before or after that. While the main thread waits here, a signal handler only
+    records the interrupt and wakes the thread (`wake_main`), and the main thread raises it itself.
     """
 
     def __init__(self, worker: Worker) -> None:
@@ -30,23 +30,23 @@ class Callers:
         self.runner = worker.runner
         self.main: Final = notices.main
         self.lock: Any = threading.RLock()
-        """Is held by whoever touches what is here."""
+        """Held while any of this state is used."""
         self.stack: list[Frame] = []
-        """What the main thread runs: the run, and helped calls within it, each within the one before."""
+        """What the main thread runs: the run, and the helped calls, each within the one before."""
         self.asides: dict[int, AsideFrame] = {}
         self.threads: dict[int, Frame] = {}
-        """The callers of other threads; those that are not here belong to the run."""
+        """The callers by thread; threads without an entry belong to the run."""
         self.main_wait: Awaiting | None = None
-        """What the main thread waits for, unless it runs a helped call meanwhile."""
+        """What the main thread waits for, unless it runs a helped call now."""
 
     def enter(self) -> bool:
-        """Leave the payload's code; what `leave` is to be given.
+        """Leave the payload's code; return the argument for `leave`.
 
         Raises:
-            CallError: this interrupts the code here, as a finalizer may do.
+            CallError: called by a finalizer that interrupted the code here.
         """
         if self.lock._is_owned():
-            raise CallError("a finalizer cannot wait for calls or submit any")
+            raise CallError("a finalizer cannot submit calls or wait for them")
         me = get_ident()
         if me == self.main:
             was = self.runner.busy
@@ -59,10 +59,10 @@ class Callers:
         return True
 
     def leave(self, was: bool) -> None:
-        """Go on with the payload's code.
+        """Return to the payload's code.
 
         Raises:
-            KeyboardInterrupt: it was cancelled meanwhile.
+            KeyboardInterrupt: the code was cancelled meanwhile.
         """
         if not was:
             return
@@ -74,31 +74,31 @@ class Callers:
             frame.leave()
 
     def aside(self) -> AsideFrame | None:
-        """The helped call that this thread is for."""
+        """Return the helped call that this thread was started for, if any."""
         me = get_ident()
         frame = self.threads.get(me)
-        # The thread that serves calls back for the callers of other threads.
+        # The thread that serves calls also has entries, of callers for which it runs callbacks.
         return frame if isinstance(frame, AsideFrame) and frame.thread == me else None
 
     def wake_main(self) -> None:
-        """Have the main thread look up if it waits here. The signal handlers call this."""
+        """Wake the main thread if it waits here; called by the signal handlers."""
         awaiting = self.main_wait
         if awaiting is not None:
             awaiting.wake()
 
     def helped(self) -> Frame | None:
-        """The helped call that the main thread runs innermost."""
+        """Return the innermost helped call that the main thread runs, if any."""
         return self.stack[-1] if len(self.stack) > 1 else None
 
     def is_doomed(self) -> bool:
-        """Whether what the main thread runs innermost, or something around it, was cancelled."""
+        """Return whether the main thread's innermost code, or code around it, was cancelled."""
         worker = self.worker
         return worker.terminated or worker.session.cancelled or any(frame.cancelled for frame in self.stack)
 
     # With the lock held
 
     def root(self) -> Frame:
-        """The run that the main thread executes."""
+        """Return the run that the main thread executes."""
         run = self.worker.session.running
         if run is None:
             raise CallError(OUTSIDE)
@@ -109,10 +109,10 @@ class Callers:
         return self.stack[0]
 
     def caller(self) -> Frame:
-        """Who calls on this thread.
+        """Return the caller of this thread.
 
         Raises:
-            CallError: nobody that could, as no task runs, or the thread goes on with one that has ended.
+            CallError: no task is running, or the thread belongs to a task that has ended.
         """
         me = get_ident()
         known = self.threads.get(me)
@@ -124,7 +124,7 @@ class Callers:
         stray = _strays.begun()
         if stray is not None:
             raise CallError(
-                f"this thread executes `{stray}`, which belongs to a run that has ended: its calls would be those of "
-                "another task; end the thread with its run, or start one in each run that calls"
+                f"this thread executes `{stray}` of a run that has ended, so its calls would belong to another task; "
+                "end the thread before its run ends, or start one in each run that submits calls"
             )
         return root

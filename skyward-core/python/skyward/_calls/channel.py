@@ -1,4 +1,4 @@
-"""Numbered messages between this worker and the client, which survive the connections that carry them."""
+"""Numbered messages between this worker and the client, which survive lost connections."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ from typing import Any, Final
 import msgspec
 
 from .. import _wire
+from .._alert import poll_alert
 from .._complaint import complain
-from .._session import LostDescriptorsError, raise_descriptor
+from .._session import NO_ROOM, LostDescriptorsError, accept, raise_descriptor
 from .._values import Buffer
 from .messages import Ack, Attach, Numbered, ToCalls
 
@@ -28,17 +29,22 @@ _PIECES: Final = 512
 _SEND_BUFFER: Final = 1 << 20
 _MOST_UNTOLD: Final = 64
 _MOST_UNTOLD_BYTES: Final = 1 << 18
-"""Messages, and bytes of their bodies, that may have come since the client was told of the last one."""
+"""The number of messages, and bytes of their bodies, after which the client is sent an
+acknowledgement.
+"""
 _PAUSE: Final = 0.05
 _LONGEST_PAUSE: Final = 1.0
-"""Seconds until the next connection after a message could not be handled; each time twice as long."""
+"""The pause after a message that could not be handled, in seconds; it doubles up to the second
+value.
+"""
 _GONE: Final = (errno.EBADF, errno.ENOTSOCK)
 
 
 class Channel:
-    """What has been said and not arrived yet, and the connection that there is at the moment.
+    """The messages that are not acknowledged, and the current connection, if any.
 
-    Any thread sends, with the lock held; one thread serves: only that one reads, and opens and closes connections.
+    Any thread may send, with the lock held. One thread serves: only that thread reads, and opens
+    and closes connections.
     """
 
     def __init__(
@@ -54,17 +60,18 @@ class Channel:
         """Listen, without serving yet.
 
         Args:
-            path: where clients connect.
-            hello: the worker's `Hello`, without the number of what has arrived.
-            generation: the world that this worker belongs to.
-            max_frame: most bytes that a body may have, in either direction.
-            lock: is held by whoever calls `send`.
-            handle: gets each message, in order, and its body to keep, without the lock; once, unless it raises: that
-                ends the connection, and the message comes again over the next.
-            on_nudge: is called after `nudge`, on the thread that serves, without the lock.
+            path: the socket's path, at which clients connect.
+            hello: the worker's `Hello`, without the number of messages that have arrived.
+            generation: the generation of this worker.
+            max_frame: the most bytes of a body, in either direction.
+            lock: the lock that callers of `send` hold.
+            handle: called with each message, in order, and its body to keep, without the lock. If
+                it raises, the connection ends, and the message comes again over the next one;
+                otherwise each message comes once.
+            on_nudge: called after `nudge`, on the thread that serves, without the lock.
 
         Raises:
-            OSError: nothing can listen there.
+            OSError: the path cannot be listened at.
         """
         self._hello = hello
         self._generation = generation
@@ -74,17 +81,17 @@ class Channel:
         self._on_nudge = on_nudge
         self._sent = 0
         self._kept: deque[tuple[int, list[Buffer], int]] = deque()
-        """What has been sent, and has not arrived as far as is known: its number, and what it adds to `kept_bytes`."""
+        """Messages that are not acknowledged: number, frame, and their share of `kept_bytes`."""
         self.kept_bytes = 0
-        """Bytes of that, without answers to what the client has asked for."""
+        """Bytes of these messages, without answers to requests of the client."""
         self._arrived = 0
-        """The client has said that messages up to this number have arrived."""
+        """The client has acknowledged messages up to this number."""
         self._received = 0
         self._untold = self._untold_bytes = 0
         self._greeted = False
         self._connection: socket.socket | None = None
         self._unsent: deque[memoryview] = deque()
-        """What the connection did not take at once."""
+        """Bytes that the connection did not accept at once."""
         self._reader = _wire.FrameReader(max_frame, _decode)
         self._listener = _listen(path)
         nudged, nudging = socket.socketpair()
@@ -98,50 +105,61 @@ class Channel:
     # Any thread
 
     def send(self, number: int, *fields: Any, body: Buffer = b"", counts: bool = True) -> None:
-        """Send a message, and keep it until it has arrived; without a connection it waits.
+        """Send a message, and keep it until it is acknowledged; without a connection it waits.
 
         Args:
-            number: which message.
-            fields: its head.
+            number: the message number.
+            fields: the rest of its head.
             body: its body.
             counts: whether its bytes count in `kept_bytes`.
 
         Raises:
-            LostDescriptorsError: the payload has closed what belongs to the worker.
+            LostDescriptorsError: the payload has closed descriptors of the worker.
         """
         n = self._sent + 1
         head = _encode([number, n, *fields])
         start = _wire.HEADER.pack(len(head), len(body)) + head
         parts: list[Buffer] = [start + body] if len(body) < _SMALL else [start, body]
-        # What cannot be encoded, for want of memory or of room on the stack, takes no number: none may be missing.
+        # A message that cannot be encoded, because memory or stack ran out, must take no number:
+        # numbers may not be missing.
         counted = sum(map(len, parts)) if counts else 0
-        self._kept.append((n, parts, counted))
-        self._sent = n
-        self.kept_bytes += counted
-        self._write(parts)
+        try:
+            self._kept.append((n, parts, counted))
+            self._sent = n
+            self.kept_bytes += counted
+            self._write(parts)
+        except LostDescriptorsError:
+            raise
+        except BaseException:
+            # A signal handler of the payload has raised: the frame may be half sent, or sent and
+            # still queued. The client gets all that is kept over the next connection.
+            if self._kept:
+                self._sent = self._kept[-1][0]
+            self._abandon()
+            raise
 
     def nudge(self) -> None:
-        """Have the serving thread look up.
+        """Wake the serving thread.
 
         Raises:
-            LostDescriptorsError: the payload has closed what belongs to the worker.
+            LostDescriptorsError: the payload has closed descriptors of the worker.
         """
         try:
             self._nudging.send(b"\0")
         except BlockingIOError:
-            pass  # it is about to look
+            pass  # the thread is about to wake up already
         except OSError:
-            raise LostDescriptorsError("those of its calls") from None
+            raise LostDescriptorsError("the descriptors of its calls") from None
 
     def detach(self) -> None:
-        """Close everything in a forked child, whose parent goes on with it."""
+        """Close everything in a forked child; its parent keeps the connection."""
         for opened in (self._connection, self._listener, self._nudged, self._nudging):
             if opened is not None:
                 with contextlib.suppress(OSError):
                     opened.close()
 
     def _write(self, parts: Iterable[Buffer]) -> None:
-        """Write at once what the connection takes, if it does not wait for something else already."""
+        """Write as much as the connection accepts at once, unless earlier bytes wait."""
         connection = self._connection
         if connection is None or not self._greeted:
             return
@@ -168,12 +186,18 @@ class Channel:
             pass
         except OSError as error:
             if error.errno in _GONE:
-                raise LostDescriptorsError("those of its calls") from None
-            # It is kept. The serving thread sees that the connection has ended, and waits for the next.
-            self._greeted = False
-            unsent.clear()
+                raise LostDescriptorsError("the descriptors of its calls") from None
+            # The message is kept. The serving thread sees the end of the connection, and waits for
+            # the next one.
+            self._abandon()
+
+    def _abandon(self) -> None:
+        """Stop writing to the connection; the serving thread sees its end."""
+        self._greeted = False
+        self._unsent.clear()
+        if self._connection is not None:
             with contextlib.suppress(OSError):
-                connection.shutdown(socket.SHUT_RDWR)
+                self._connection.shutdown(socket.SHUT_RDWR)
 
     # The thread that serves
 
@@ -181,7 +205,7 @@ class Channel:
         """Serve for as long as the process lives.
 
         Raises:
-            LostDescriptorsError: the payload has closed what belongs to the worker.
+            LostDescriptorsError: the payload has closed descriptors of the worker.
         """
         pause, failed_after = _PAUSE, -1
         while True:
@@ -193,13 +217,13 @@ class Channel:
                 raise
             except OSError as error:
                 if error.errno in _GONE:
-                    raise LostDescriptorsError("those of its calls") from None
+                    raise LostDescriptorsError("the descriptors of its calls") from None
                 self._drop()
             except BaseException:
                 with contextlib.suppress(Exception):
-                    complain(f"a connection of calls ends: {traceback.format_exc()}")
+                    complain(f"the connection for calls ends because of an error: {traceback.format_exc()}")
                 self._drop()
-                # What goes wrong each time must not keep a processor busy.
+                # An error that occurs each time must not keep a processor busy.
                 pause = min(pause * 2, _LONGEST_PAUSE) if self._received == failed_after else _PAUSE
                 failed_after = self._received
                 sleep(pause)
@@ -208,9 +232,9 @@ class Channel:
         connection = self._connection
         if connection is not None:
             self._poll.modify(connection, select.POLLIN | (select.POLLOUT if self._unsent else 0))
-        for descriptor, event in self._poll.poll():
+        for descriptor, event in poll_alert(self._poll):
             if event & select.POLLNVAL:
-                raise LostDescriptorsError("those of its calls")
+                raise LostDescriptorsError("the descriptors of its calls")
             if descriptor == self._listener.fileno():
                 self._accept()
             elif descriptor == self._nudged.fileno():
@@ -227,16 +251,23 @@ class Channel:
     def _accept(self) -> None:
         while True:
             try:
-                opened, _ = self._listener.accept()
+                # A fork takes the lock: its child must know each connection, to close it.
+                with self._lock:
+                    connection = accept(self._listener)
+                    self._drop()
+                    self._connection = connection
             except (BlockingIOError, ConnectionAbortedError):
                 return
-            self._drop()
-            connection = raise_descriptor(opened)
+            except OSError as error:
+                if error.errno not in NO_ROOM:
+                    raise
+                # The listener stays readable until the payload closes descriptors.
+                sleep(_PAUSE)
+                return
             connection.setblocking(False)
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SEND_BUFFER)
             self._reader = _wire.FrameReader(self._max_frame, _decode)
             self._poll.register(connection, select.POLLIN)
-            self._connection = connection
 
     def _drop(self) -> None:
         with self._lock:
@@ -246,11 +277,14 @@ class Channel:
         if connection is not None:
             with contextlib.suppress(KeyError, OSError, ValueError):
                 self._poll.unregister(connection)
+            with contextlib.suppress(OSError):
+                # A process that the payload has started may hold the socket too.
+                connection.shutdown(socket.SHUT_RDWR)
             connection.close()
 
     def _refuse(self, error: _wire.ProtocolError) -> None:
         connection = self._connection
-        # Nothing is written into the middle of a frame.
+        # Do not write into the middle of a frame.
         if connection is not None and not self._unsent:
             with contextlib.suppress(OSError):
                 connection.send(_wire.frame([_wire.ERROR, error.number, str(error)]))
@@ -285,12 +319,12 @@ class Channel:
             return
         assert not isinstance(message, Attach | Ack)
         if message.n <= self._received:
-            return  # it came over the connection before
+            return  # it has arrived over an earlier connection
         if message.n != self._received + 1:
             number: int = message.__struct_config__.tag  # type: ignore[assignment]
-            raise _wire.ProtocolError(f"message {message.n} came after message {self._received}", number)
+            raise _wire.ProtocolError(f"message {message.n} arrived after message {self._received}", number)
         self._handle(message, body if owned else bytes(body))
-        # Not before: what could not be handled, for want of memory, comes again over the next connection.
+        # Count it only now: a message that could not be handled, for lack of memory, comes again.
         self._received = message.n
         self._untold += 1
         self._untold_bytes += len(body)
@@ -304,8 +338,8 @@ class Channel:
         with self._lock:
             if hello.received < self._arrived:
                 text = (
-                    f"messages up to {self._arrived} have arrived, and this client knows of {hello.received}: it is "
-                    "not the one that has them; end the worker and start another"
+                    f"messages up to {self._arrived} have arrived, but this client has only those up to "
+                    f"{hello.received}: it is not the client that received them; end the worker and start another"
                 )
                 raise _wire.ProtocolError(text, _wire.CALLS_ATTACH)
             self._acknowledge(hello.received)

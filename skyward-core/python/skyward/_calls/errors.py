@@ -1,4 +1,4 @@
-"""What goes wrong with calls within calls."""
+"""The errors of nested calls."""
 
 from __future__ import annotations
 
@@ -7,27 +7,37 @@ from typing import Any
 
 
 class CallError(RuntimeError):
-    """A call could not be submitted, or has no answer."""
+    """A call could not be submitted, or has no result; the message says why."""
 
 
 class StoreFull(CallError):
-    """A call is too large for a frame, and its arrays have no room in the store of the node."""
+    """A call is too large for a frame, and its arrays do not fit into the store of the node."""
 
 
 class WorkerLost(CallError):
-    """The workers that ran a call have ended, and so have its tries. The caller goes on."""
+    """The workers that ran a call were lost, and no attempts are left.
+
+    The task that submitted the call continues.
+    """
 
 
 class RemoteError(CallError):
-    """A call has raised what cannot be raised here: it cannot be pickled, or is no `Exception`, as `SystemExit`."""
+    """A call raised an exception that cannot be raised in the caller.
+
+    Either it cannot be pickled, or it is not an `Exception`, such as `SystemExit`.
+
+    Attributes:
+        type_name: the type of the exception, with its module.
+        traceback: the traceback on the worker that ran the call, as text.
+    """
 
     def __init__(self, message: str, type_name: str = "", traceback: str = "") -> None:
-        """Describe what was raised.
+        """Describe the exception.
 
         Args:
-            message: the type and its text.
-            type_name: the type, with its module.
-            traceback: where it was raised, on the worker that ran the call.
+            message: its type and text.
+            type_name: its type, with the module.
+            traceback: its traceback on the worker that ran the call.
         """
         super().__init__(message)
         self.type_name = type_name
@@ -38,7 +48,10 @@ class RemoteError(CallError):
 
 
 class RemoteTraceback(Exception):
-    """The cause of an exception that a call has raised: its text is the traceback on the worker that ran the call."""
+    """The cause of an exception that a call raised.
+
+    Its text is the traceback on the worker that ran the call.
+    """
 
     def __str__(self) -> str:
         return f'\n"""\n{self.args[0]}"""'
@@ -51,16 +64,16 @@ CallTimeoutError: type[TimeoutError] = TimeoutError
 if not issubclass(concurrent.futures.TimeoutError, TimeoutError):
 
     class _CallTimeoutError(concurrent.futures.TimeoutError, TimeoutError):  # type: ignore[misc, unused-ignore]
-        """Both of the classes that Python 3.10 has for it."""
+        """Combines the two timeout classes of Python 3.10."""
 
     CallTimeoutError = _CallTimeoutError
 
 
 def from_failure(failure: dict[str, Any]) -> BaseException:
-    """What a caller gets for a call that has no answer.
+    """Return the exception for a call that has no answer.
 
     Args:
-        failure: the map that the client, or the worker that ran the call, describes it with.
+        failure: the failure map of the client, or of the worker that ran the call.
     """
     kind = str(failure.get("kind"))
     message = str(failure.get("message") or kind)

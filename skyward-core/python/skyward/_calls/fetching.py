@@ -1,4 +1,4 @@
-"""Files of the store that another node has: asked for piece by piece, by way of the client."""
+"""Fetch files of another node's store piece by piece, through the client."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ if TYPE_CHECKING:
     from .hub import Hub
 
 Arrived = SimpleQueue["Buffer | None"]
-"""The pieces of one file, in order; None: there are none."""
+"""The pieces of one file, in order; None if the file does not exist."""
 
 _AHEAD: Final = 4
-"""Pieces that are asked for and have not come, at most."""
+"""The most requested pieces that have not arrived."""
 _LOOK: Final = 0.2
-"""Seconds after which a thread that waits looks for an interrupt."""
+"""Seconds after which a waiting thread checks for an interrupt."""
 
 
 def pieces(digest: str, size: int, rank: int) -> Iterator[Buffer]:
-    """The bytes of a file.
+    """Yield the bytes of a file.
 
     Args:
-        digest: its name.
-        size: bytes that it has.
-        rank: a worker whose node has it.
+        digest: the name of the file.
+        size: its size in bytes.
+        rank: a worker whose node has the file.
 
     Raises:
-        CallError: that worker is not there, or does not have the file any more.
+        CallError: that worker has ended, or does not have the file any more.
     """
     hub = current()
     each = min(_wire.LARGEST_PIECE, hub.max_frame)
@@ -46,7 +46,7 @@ def pieces(digest: str, size: int, rank: int) -> Iterator[Buffer]:
                 asked += min(each, size - asked)
             piece = _next(hub, arrived)
             if piece is None or not len(piece):
-                raise CallError(f"an argument of {size} bytes is not on the node of rank {rank} any more")
+                raise CallError(f"an argument of {size} bytes is no longer on the node of rank {rank}")
             got += len(piece)
             yield piece
     finally:
@@ -72,10 +72,10 @@ def _ask(hub: Hub, number: int, rank: int, digest: str, offset: int, length: int
 
 
 def _next(hub: Hub, arrived: Arrived) -> Buffer | None:
-    """The next piece. An interrupt of the task comes between two looks at the latest.
+    """Wait for the next piece, and check for an interrupt of the task now and then.
 
-    A worker that is busy, or cut off for a while, answers later. One that ends takes its calls with it, this one among
-    them: the client cancels it. For all else the call has its timeout.
+    A worker that is busy, or cut off for a while, answers late. If the other worker ends, its calls
+    are cancelled, and this call is one of them. In all other cases the timeout of the call applies.
     """
     while True:
         try:
@@ -83,4 +83,4 @@ def _next(hub: Hub, arrived: Arrived) -> Buffer | None:
         except Empty:
             pass
         if hub.lost:
-            raise CallError("the payload has closed descriptors of its worker, which its arguments come through")
+            raise CallError("the payload has closed descriptors of its worker, through which arguments arrive")

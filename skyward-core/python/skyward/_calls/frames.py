@@ -1,4 +1,4 @@
-"""Callers, and what waits for the calls that they have made."""
+"""Callers of calls, and threads that wait for them."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ if TYPE_CHECKING:
 
 
 class Frame:
-    """One caller: a run, or a call that this worker runs while it waits within that run."""
+    """A caller: a run, or a call that this worker helps with while that run waits."""
 
     def __init__(self, run: int, help: int, depth: int) -> None:
-        """Begin.
+        """Create a caller without calls.
 
         Args:
-            run: the run that the worker executes.
+            run: the number of the worker's run.
             help: the number of the helped call; 0 for the run itself.
             depth: the number of callers above.
         """
@@ -26,15 +26,15 @@ class Frame:
         self.help = help
         self.depth = depth
         self.calls: dict[int, Future] = {}
-        """The calls that it has made and that have no outcome."""
+        """The calls that it has submitted and that have no outcome yet."""
         self.cancelled = False
         self.interrupted = False
-        """Whether the interrupt was raised. What its code does after that is its own."""
+        """Whether an interrupt was raised in its code, which happens once."""
         self.ended = False
 
 
 class AsideFrame(Frame):
-    """A helped call on a thread of its own, which is interrupted only while its own code runs."""
+    """A helped call on a thread of its own, which is interrupted only in its own code."""
 
     def __init__(self, run: int, help: int, depth: int) -> None:
         super().__init__(run, help, depth)
@@ -44,19 +44,19 @@ class AsideFrame(Frame):
         self._is_in_own_code = False
 
     def enter(self) -> None:
-        """Leave the call's own code for that of this package.
+        """Leave the call's own code for this package's.
 
         Raises:
-            KeyboardInterrupt: it came at the last moment.
+            KeyboardInterrupt: an interrupt arrived at the last moment.
         """
         with self._guard:
             self._is_in_own_code = False
-        # An exception that was set before is raised when a function is entered or a loop goes on.
+        # A pending asynchronous exception is raised when a function is entered or a loop continues.
         for _ in range(2):
             _breathe()
 
     def leave(self) -> None:
-        """Go on with the call's own code.
+        """Return to the call's own code.
 
         Raises:
             KeyboardInterrupt: the call was cancelled meanwhile.
@@ -70,7 +70,7 @@ class AsideFrame(Frame):
             raise KeyboardInterrupt("the call was cancelled")
 
     def cancel(self) -> None:
-        """Interrupt it, on another thread."""
+        """Interrupt the call, from another thread."""
         import ctypes
 
         with self._guard:
@@ -85,18 +85,18 @@ class AsideFrame(Frame):
 
 
 def _breathe() -> None:
-    """Do nothing."""
+    """Do nothing; entering this function raises a pending exception."""
 
 
 class Awaiting:
-    """What a thread waits for: so many of some futures."""
+    """The condition of a wait: a number of futures must be done."""
 
     def __init__(self, needed: int, stop: Callable[[Future], bool] | None = None) -> None:
-        """Wait for nothing yet.
+        """Create a condition without futures.
 
         Args:
-            needed: how many futures have to be over.
-            stop: tells of a future that is over whether it ends the wait by itself.
+            needed: the number of futures that must be done.
+            stop: returns whether a future that is done ends the wait by itself.
         """
         self.needed = needed
         self.done: deque[Future] = deque()
@@ -111,7 +111,7 @@ class Awaiting:
         return self._stopped or len(self.done) >= self.needed
 
     def add(self, future: Future) -> None:
-        """Take note of a future that is over."""
+        """Record a future that is done."""
         self.done.append(future)
         if self._stop is not None and self._stop(future):
             self._stopped = True
@@ -119,12 +119,12 @@ class Awaiting:
             self.wake()
 
     def wake(self) -> None:
-        """Have the thread look up. Signal handlers call this too."""
+        """Wake the waiting thread; also called by signal handlers."""
         try:
             self._lock.release()
         except RuntimeError:
-            pass  # it is awake
+            pass  # the thread is awake
 
     def sleep(self, seconds: float) -> None:
-        """Sleep until `wake`; for less than `seconds` if they are not negative."""
+        """Sleep until `wake`, or for `seconds` unless they are negative."""
         self._lock.acquire(timeout=seconds)

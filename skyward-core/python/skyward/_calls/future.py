@@ -1,4 +1,4 @@
-"""Futures of calls, and waiting for several of them."""
+"""Futures of calls, and functions that wait for several of them."""
 
 from __future__ import annotations
 
@@ -21,74 +21,78 @@ ALL_COMPLETED = concurrent.futures.ALL_COMPLETED
 FIRST_COMPLETED = concurrent.futures.FIRST_COMPLETED
 FIRST_EXCEPTION = concurrent.futures.FIRST_EXCEPTION
 _LEAKED: Final = 0.5
-"""Seconds after which a future's lock may be one that an interrupt has left locked for good."""
+"""Seconds after which a future's lock may be locked for good, because of an interrupt."""
 
 
 class Future(concurrent.futures.Future[Any]):
-    """The outcome of a call, as it will be.
+    """The future outcome of a call, as returned by `sky.submit`.
 
-    While the main thread of a worker waits in `result` or `exception`, the worker runs calls of this caller. The value
-    is unpickled by the thread that asks for it first.
+    It is a `concurrent.futures.Future`. While the main thread of a worker waits in `result` or
+    `exception`, the worker runs calls of the same caller. The value is unpickled on the thread that
+    asks for it first.
     """
 
     def __init__(self, hub: Hub, call: int, frame: Frame, holds: Sequence[Hold]) -> None:
-        """Await a call.
+        """Create the future of a call.
 
         Args:
-            hub: that of the process.
-            call: the call's number.
-            frame: who has made it.
-            holds: what of the store must stay until the outcome.
+            hub: the hub of the process.
+            call: the number of the call.
+            frame: the caller.
+            holds: the files of the store that must stay until the outcome.
         """
         super().__init__()
         self.micros = 0
-        """How long the call ran, in microseconds."""
+        """How long the call ran, in microseconds; 0 until its outcome."""
         self._hub = hub
         self._call = call
         self._frame = frame
         self._holds = holds
         self._over = False
         self._told = False
-        """The base class has called the callbacks, of which the first is `_tell`."""
+        """Whether the base class has called the callbacks, of which `_tell` is the first."""
         self._answer: Buffer | None = None
         self._failure: BaseException | None = None
         self._unpacked: tuple[Any, BaseException | None] | None = None
         self._awaited: list[Awaiting] = []
-        # The first of the callbacks, so that whoever waits does not wait for the others.
+        # This is the first callback, so that waiting threads do not wait for the other callbacks.
         super().add_done_callback(_tell)
 
     def result(self, timeout: float | None = None) -> Any:
-        """The value that the function has returned; waits for it, and helps meanwhile.
+        """Wait for the call, and return the value that its function returned.
+
+        Meanwhile this worker runs calls of the same caller.
 
         Args:
-            timeout: seconds to wait at most.
+            timeout: the most seconds to wait; None for no limit.
 
         Raises:
-            TimeoutError: it has not ended in time.
-            CancelledError: it was cancelled, or its caller has ended.
-            WorkerLost: the workers that ran it have ended.
-            RemoteError: it has raised what cannot be raised here.
-            CallError: it has no answer for another reason.
-            BaseException: what the function has raised, with the traceback of its worker as the cause.
+            TimeoutError: the call has not ended in time.
+            CancelledError: the call was cancelled, or its caller has ended.
+            WorkerLost: the workers that ran the call were lost.
+            RemoteError: the call raised an exception that cannot be raised here.
+            CallError: the call has no result for another reason.
+            BaseException: the exception that the function raised. Its cause is the traceback on the
+                worker that ran the call.
         """
         value, error = self._outcome(timeout)
         if error is not None:
             try:
                 raise error
             finally:
-                # The traceback of the error refers to this frame.
+                # The error's traceback refers to this frame.
                 del self, error
         return value
 
     def exception(self, timeout: float | None = None) -> BaseException | None:
-        """What the function has raised, None if it has returned; waits, and helps meanwhile.
+        """Wait for the call, and return the exception that it raised; None if it returned a value.
 
         Args:
-            timeout: seconds to wait at most.
+            timeout: the most seconds to wait; None for no limit.
 
         Raises:
-            TimeoutError: it has not ended in time.
-            CancelledError: it was cancelled, or its caller has ended.
+            TimeoutError: the call has not ended in time.
+            CancelledError: the call was cancelled, or its caller has ended.
         """
         error = self._outcome(timeout)[1]
         if isinstance(error, concurrent.futures.CancelledError) and error is self._failure:
@@ -96,37 +100,38 @@ class Future(concurrent.futures.Future[Any]):
         return error
 
     def cancel(self) -> bool:
-        """Give the call up: whoever runs it is interrupted. False if it is over."""
+        """Cancel the call, and interrupt it if it runs; return False if it is done already."""
         if _fork.is_child:
             return False
         return self._hub.drop(self)
 
     def done(self) -> bool:
-        """Whether it is over."""
+        """Return whether the call has an outcome."""
         return self._over
 
     def running(self) -> bool:
-        """False: only the client knows whether a worker has begun."""
+        """Return False: only the client knows whether a worker has begun the call."""
         return False
 
     def cancelled(self) -> bool:
-        """Whether it was cancelled."""
+        """Return whether the call was cancelled."""
         return self._over and isinstance(self._failure, concurrent.futures.CancelledError)
 
     def add_done_callback(self, fn: Callable[[concurrent.futures.Future[Any]], object]) -> None:
-        """Have a function called with the future when it is over: on the thread of calls, which must not wait."""
+        """Register a function that is called with the future when it is done.
+
+        The function runs on the thread that serves calls, and must not wait for other calls.
+        """
         if _fork.is_child and not self._over:
             return
         if not self._hub.unless_over(self, lambda: super(Future, self).add_done_callback(fn)):
             fn(self)
 
     def __reduce__(self) -> Any:
-        raise TypeError("a future belongs to the worker that has submitted the call; pass its result")
+        raise TypeError("a future belongs to the worker that submitted the call; pass its result instead")
 
     def _outcome(self, timeout: float | None) -> tuple[Any, BaseException | None]:
         if not self._over:
-            if _fork.is_child:
-                raise CallError("a process that a payload has forked gets no outcomes of calls")
             awaiting = Awaiting(1)
             self._hub.wait(awaiting, [self], timeout)
             if not self._over:
@@ -137,33 +142,49 @@ class Future(concurrent.futures.Future[Any]):
         if unpacked is None:
             answer = self._answer
             if answer is not None:
-                unpacked = unpack(answer)
-            # Another thread may have been faster: all get the same object.
+                try:
+                    unpacked = unpack(answer)
+                except CallError as error:
+                    # The answer stays: a handler of a signal may have raised, or memory ran out.
+                    return None, error
+            # Another thread may have been faster: all threads get the same object.
             unpacked = self._unpacked = self._unpacked or unpacked
             self._answer = None
         return cast("tuple[Any, BaseException | None]", unpacked)
 
     def _has_raised(self) -> bool:
-        """Whether it has ended otherwise than by a value or a cancel."""
+        """Return whether the call ended neither with a value nor with a cancel."""
         if self._failure is not None:
             return not isinstance(self._failure, concurrent.futures.CancelledError)
-        if self._unpacked is not None:
-            return self._unpacked[1] is not None
-        return self._answer is not None and has_raised(self._answer)
+        # In this order: another thread may set the second and then remove the first.
+        answer, unpacked = self._answer, self._unpacked
+        if unpacked is not None:
+            return unpacked[1] is not None
+        return answer is not None and has_raised(answer)
+
+    def _get_snapshot(self) -> tuple[bool, bool, Any, BaseException | None]:
+        """Return the state that `asyncio.wrap_future` takes from Python 3.14 on."""
+        if not self._over:
+            return False, False, None, None
+        if self.cancelled():
+            return True, True, None, None
+        value, error = self._outcome(None)
+        return True, False, value, error
 
     def _settle(self, answer: Buffer | None, failure: BaseException | None) -> None:
-        """Take the outcome. The lock of the calls is not held, as this calls what others have registered."""
+        """Set the outcome. This runs callbacks of the payload, so the lock must not be held."""
         self._answer, self._failure = answer, failure
         self._holds = ()
         late = self._hub.late
         if not self._finish(0 if late.is_busy else _LEAKED):
-            # Nobody who waits here needs the lock, nor do other futures have to wait for it.
+            # Threads that wait here do not need that lock, and other futures must not wait for it
+            # either.
             self._hub.tell(self)
             late.add(self)
 
     def _finish(self, seconds: float) -> bool:
-        """Tell the base class, and with it callbacks; False if somebody holds the lock for so long."""
-        # The interrupt of a thread within `concurrent.futures.wait` can leave this locked.
+        """Complete the base class, which runs callbacks; return False if its lock stays locked."""
+        # A thread that was interrupted within `concurrent.futures.wait` can leave it locked.
         if not self._condition.acquire(timeout=seconds):
             return False
         self._condition.release()
@@ -178,7 +199,7 @@ class Future(concurrent.futures.Future[Any]):
                 self.set_result(None)
         finally:
             if not self._told:
-                # It has failed half way, for want of memory.
+                # It failed half way, because memory ran out.
                 self._invoke_callbacks()  # type: ignore[attr-defined]
         return True
 
@@ -189,22 +210,26 @@ def _tell(future: Any) -> None:
 
 
 class DoneAndNotDone(NamedTuple):
-    """What `wait` returns."""
+    """The result of `wait`."""
 
     done: set[Future]
     not_done: set[Future]
 
 
 def wait(futures: Iterable[Future], timeout: float | None = None, return_when: str = ALL_COMPLETED) -> DoneAndNotDone:
-    """Wait for calls, as `concurrent.futures.wait` does, and help meanwhile.
+    """Wait for calls, like `concurrent.futures.wait`; this worker runs calls meanwhile.
 
     Args:
-        futures: what `sky.submit` has returned.
-        timeout: seconds to wait at most.
+        futures: futures that `sky.submit` has returned.
+        timeout: the most seconds to wait; None for no limit.
         return_when: `"ALL_COMPLETED"`, `"FIRST_COMPLETED"` or `"FIRST_EXCEPTION"`.
 
     Returns:
-        Two sets, `done` and `not_done`.
+        Two sets of futures, `done` and `not_done`.
+
+    Raises:
+        ValueError: `return_when` has another value.
+        TypeError: one of the futures is not from `sky.submit`.
     """
     if return_when not in (ALL_COMPLETED, FIRST_COMPLETED, FIRST_EXCEPTION):
         raise ValueError(f"return_when must be ALL_COMPLETED, FIRST_COMPLETED or FIRST_EXCEPTION, not {return_when!r}")
@@ -219,20 +244,27 @@ def wait(futures: Iterable[Future], timeout: float | None = None, return_when: s
         enough = enough or any(future._over and future._has_raised() for future in known)
     if not enough:
         needed = 1 if return_when == FIRST_COMPLETED else len(waiting)
-        _hub_of(waiting).wait(Awaiting(needed, stop), waiting, timeout)
+        waiting[0]._hub.wait(Awaiting(needed, stop), waiting, timeout)
     done = {future for future in known if future._over}
     return DoneAndNotDone(done, known - done)
 
 
 def as_completed(futures: Iterable[Future], timeout: float | None = None) -> Iterator[Future]:
-    """The futures in the order in which they end, as `concurrent.futures.as_completed`; helps while it waits.
+    """Yield futures in the order in which they end, like `concurrent.futures.as_completed`.
+
+    While it waits, this worker runs calls.
 
     Args:
-        futures: what `sky.submit` has returned.
-        timeout: seconds until all must have ended.
+        futures: futures that `sky.submit` has returned.
+        timeout: seconds within which all must have ended; None for no limit.
 
     Raises:
-        TimeoutError: they have not.
+        TimeoutError: some have not ended in time.
+        TypeError: one of the futures is not from `sky.submit`.
+
+    Example:
+        for future in sky.as_completed([sky.submit(score, part) for part in parts]):
+            print(future.result())
     """
     return _as_completed(_checked(futures), None if timeout is None else monotonic() + timeout)
 
@@ -244,7 +276,7 @@ def _as_completed(known: set[Future], deadline: float | None) -> Iterator[Future
     known.clear()
     if not waiting:
         return
-    hub = _hub_of(waiting)
+    hub = waiting[0]._hub
     awaiting = Awaiting(1)
     left = set(waiting)
     del waiting
@@ -256,22 +288,16 @@ def _as_completed(known: set[Future], deadline: float | None) -> Iterator[Future
                 raise CallTimeoutError(f"{len(left)} of {total} calls have not ended")
             yield _taken(awaiting, left)
     finally:
-        # Whoever leaves early may come again, and again.
+        # A caller that leaves early may come again, so remove what is left.
         if left:
             hub.await_no_more(awaiting, left)
 
 
 def _taken(awaiting: Awaiting, left: set[Future]) -> Future:
-    """The next one that is over. The iterator keeps no reference to it."""
+    """Return the next future that is done; the iterator keeps no reference to it."""
     future = awaiting.done.popleft()
     left.discard(future)
     return future
-
-
-def _hub_of(futures: list[Future]) -> Hub:
-    if _fork.is_child:
-        raise CallError("a process that a payload has forked gets no outcomes of calls")
-    return futures[0]._hub
 
 
 def _checked(futures: Iterable[Future]) -> set[Future]:
@@ -280,6 +306,6 @@ def _checked(futures: Iterable[Future]) -> set[Future]:
         if not isinstance(future, Future):
             kind = type(future).__qualname__
             raise TypeError(
-                f"this waits for what sky.submit returns, not for a {kind}; use concurrent.futures for both"
+                f"this waits for futures of sky.submit, not for a {kind}; use concurrent.futures to wait for both"
             )
     return known

@@ -1,4 +1,4 @@
-"""Calls that a worker runs while its own task waits for them: on the main thread, or on one of their own."""
+"""Calls that a worker runs while its task waits: on the main thread, or on their own thread."""
 
 from __future__ import annotations
 
@@ -23,60 +23,67 @@ if TYPE_CHECKING:
 
 _encode = msgspec.msgpack.Encoder().encode
 CANCELLED: Final = _encode(simple_failure("cancelled", "the call was cancelled"))
-_NO_ROOM: Final = _encode(simple_failure("encode", "the worker had no room on its stack, or no memory, for the call"))
+_NO_ROOM: Final = _encode(simple_failure("encode", "the worker ran out of memory or stack while it ran the call"))
 _SOON: Final = 1e-6
-"""Seconds; none would end the timer."""
+"""Seconds. Zero would disarm the timer."""
 _MOST_ROOM: Final = 10
-"""How many times the limit of recursion is given: on old versions of Python it stands for memory of the stack."""
+"""The largest factor of the recursion limit: old versions of Python recurse on the C stack."""
 
 
-def on_main(hub: Hub, awaiting: Awaiting, help: Help, body: Buffer) -> None:
-    """Run a call on the waiting main thread, whose runner is not busy, and answer it.
+def on_main(hub: Hub, awaiting: Awaiting) -> None:
+    """Run the next helped call on the waiting main thread, whose runner is not busy, and answer it.
 
     Args:
-        hub: the calls of the process.
-        awaiting: what the thread waits for, and goes on waiting for when this returns.
-        help: what the client asks for.
-        body: the call.
+        hub: the hub of the process.
+        awaiting: what the thread waits for, and continues to wait for when this returns.
     """
     outer = len(hub.stack)
-    hub.main_wait = None
     try:
-        _on_main(hub, awaiting, help, body)
-    except BaseException:
-        # No room on the stack, or no memory. The client must not take the call for one that still runs.
+        _on_main(hub, awaiting)
+    except BaseException as error:
+        # Answer, or the client would consider the call as still running.
         with hub.lock:
             frames = hub.stack[outer:]
             del hub.stack[outer:]
             hub.main_wait = awaiting
-        if not frames or not frames[0].ended:
-            frame = frames[0] if frames else Frame(help.run, help.help, help.depth)
-            hub.end_frame(frame, _wire.HELP_FAILED, 0, body=_NO_ROOM)
+            if not frames and hub.helps and isinstance(error, (MemoryError, RecursionError)):
+                help, _ = hub.helps.popleft()
+                frames = [Frame(help.run, help.help, help.depth)]
+            # After a signal handler of the payload has raised, a call that has not begun stays in
+            # `hub.helps`, and is refused.
+        if frames and not frames[0].ended:
+            hub.end_frame(frames[0], _wire.HELP_FAILED, 0, body=_NO_ROOM)
         raise
 
 
-def _on_main(hub: Hub, awaiting: Awaiting, help: Help, body: Buffer) -> None:
+def _on_main(hub: Hub, awaiting: Awaiting) -> None:
     runner = hub.runner
-    frame = Frame(help.run, help.help, help.depth)
-    call = Call(body)
-    del body
     value: Any = None
     error: BaseException | None = None
     began = perf_counter_ns()
     with _Room(len(hub.stack)), _NoLoop():
-        hub.stack.append(frame)
+        with hub.lock:
+            if not hub.helps:
+                return  # it was cancelled
+            help, body = hub.helps[0]
+            frame = Frame(help.run, help.help, help.depth)
+            call = Call(body)
+            hub.stack.append(frame)
+            hub.main_wait = None
+            hub.helps.popleft()
+        del body
         try:
             try:
                 runner.busy = True
                 if runner.missed:
                     hub.worker.look()
-                value = call()
+                value = runner.context.copy().run(call)
                 runner.busy = False
             except BaseException as raised:
                 runner.busy = False
                 error = raised
         except BaseException as raised:
-            # An interrupt came between two lines above.
+            # An interrupt was raised between two lines above.
             runner.busy = False
             error = raised
     if _fork.is_child:
@@ -84,18 +91,18 @@ def _on_main(hub: Hub, awaiting: Awaiting, help: Help, body: Buffer) -> None:
     micros = (perf_counter_ns() - began) // 1000
     answer = _answer(hub, call, value, error)
     del value, error
-    # What is around the call may have been cancelled, and its code may have kept the interrupt for itself.
+    # Code around the call may be cancelled, and the call's code may have suppressed the interrupt.
     cancelled = frame.interrupted or hub.is_doomed()
+    number, reply = (_wire.HELP_FAILED, CANCELLED) if cancelled else answer
     with hub.lock:
         hub.stack.pop()
-        # The client may ask for the next call as soon as it has the answer.
+        # The client may request the next call as soon as it has the answer.
         hub.main_wait = awaiting
-    number, reply = (_wire.HELP_FAILED, CANCELLED) if cancelled else answer
-    hub.end_frame(frame, number, micros, body=reply)
+        hub.end_frame(frame, number, micros, body=reply)
 
 
 def aside(hub: Hub, help: Help, body: Buffer) -> bool:
-    """Run a call on a thread of its own; whether there is one for it."""
+    """Run a call on a new thread; return whether the thread could be started."""
     frame = AsideFrame(help.run, help.help, help.depth)
     with hub.lock:
         hub.asides[help.help] = frame
@@ -105,8 +112,8 @@ def aside(hub: Hub, help: Help, body: Buffer) -> bool:
     except BaseException as error:
         with hub.lock:
             if frame.thread:
-                return True  # it runs: there was no memory for what comes after its start
-            # It finds that it is not wanted, should it begin now.
+                return True  # the thread runs: memory ran out after its start
+            # If the thread begins only now, it finds no entry, and ends.
             del hub.asides[help.help]
         if isinstance(error, RuntimeError):
             return False
@@ -127,7 +134,7 @@ def _run_aside(hub: Hub, frame: AsideFrame, call: Call) -> None:
     try:
         try:
             frame.leave()
-            value = call()
+            value = hub.runner.context.copy().run(call)
             if _fork.is_child:
                 _fork.end(None)
             frame.enter()
@@ -137,7 +144,7 @@ def _run_aside(hub: Hub, frame: AsideFrame, call: Call) -> None:
                 _fork.end(error)
             frame.enter()
     except BaseException as raised:
-        # An interrupt came between two lines above.
+        # An interrupt was raised between two lines above.
         error = raised
         frame.enter()
     micros = (perf_counter_ns() - began) // 1000
@@ -151,7 +158,7 @@ def _run_aside(hub: Hub, frame: AsideFrame, call: Call) -> None:
 
 
 def _answer(hub: Hub, call: Call, value: Any, error: BaseException | None) -> tuple[int, Buffer]:
-    """The number and the body of the message that answers a helped call."""
+    """Return the number and the body of the message that answers a helped call."""
     try:
         if error is None:
             [answer] = call.answer(value)
@@ -161,23 +168,25 @@ def _answer(hub: Hub, call: Call, value: Any, error: BaseException | None) -> tu
                 return _wire.HELP_FAILED, _encode(failure)
             [answer] = parts
     except BaseException as raised:
-        # Reducers and texts of exceptions are the payload's code. Its own words may be what has failed.
-        text = f"what the call came to cannot be sent: its pickling has raised {type(raised).__name__}"
+        # Reducers and texts of exceptions are the payload's code, and even the text of this error
+        # may be what failed.
+        text = f"cannot send the outcome of the call: pickling it raised {type(raised).__name__}"
         return _wire.HELP_FAILED, _encode(simple_failure("encode", text))
     if len(answer) > hub.max_frame:
-        text = f"the result has {len(answer)} bytes, and a frame may have {hub.max_frame}"
+        text = f"the result has {len(answer)} bytes; a frame holds at most {hub.max_frame}"
         return _wire.HELP_FAILED, _encode(simple_failure("too_large", text))
     return _wire.HELPED, answer
 
 
 class Timer:
-    """Holds the timer that a caller has set (`signal.setitimer`, `signal.alarm`) while it helps.
+    """Pauses the caller's timer (`signal.setitimer`, `signal.alarm`) while the worker helps.
 
-    What its handler raises is for the wait, not for the helped call, which may set a timer of its own.
+    An exception of the timer's handler belongs to the wait, not to the helped call, which may set a
+    timer of its own.
     """
 
     def __init__(self) -> None:
-        """Hold it."""
+        """Pause the timer."""
         self._left, self._interval = signal.getitimer(signal.ITIMER_REAL)
         if self._left:
             signal.setitimer(signal.ITIMER_REAL, 0)
@@ -185,10 +194,10 @@ class Timer:
             self._since = monotonic()
 
     def go_on(self) -> None:
-        """Let it go on; if it is due, at once.
+        """Continue the timer; if it is due, it fires at once.
 
         Raises:
-            BaseException: what its handler raises.
+            BaseException: what the timer's handler raises.
         """
         if self._left:
             if self._handler is not None:
@@ -197,7 +206,7 @@ class Timer:
 
 
 class _Room:
-    """Gives a helped call the recursion that it would have by itself: it stands on all that waits below it."""
+    """Raises the recursion limit for a helped call, which runs on top of the waiting stack."""
 
     def __init__(self, below: int) -> None:
         self._before = sys.getrecursionlimit()
@@ -209,23 +218,30 @@ class _Room:
 
     def __exit__(self, *_: object) -> None:
         if sys.getrecursionlimit() != self._given:
-            return  # the payload has set another
+            return  # the payload has set another limit
         try:
             sys.setrecursionlimit(self._before)
         except RecursionError:
-            pass  # it is deeper than that already, and whoever is below sets its own
+            pass  # the stack is deeper than the old limit; an outer helped call restores its own
 
 
 class _NoLoop:
-    """Hides the event loop that runs around a helped call, which may run one of its own."""
+    """Hides the event loop that runs around a helped call, so that the call may run its own."""
 
     def __enter__(self) -> None:
         events: Any = sys.modules.get("asyncio.events")
         self._loop = None if events is None else events._get_running_loop()
+        self._task: Any = None
+        # From Python 3.14 on, a thread has one current task, whatever its loop is.
+        self._swap: Any = getattr(sys.modules.get("asyncio.tasks"), "_swap_current_task", None)
         if self._loop is not None:
+            if self._swap is not None:
+                self._task = self._swap(self._loop, None)
             events._set_running_loop(None)
 
     def __exit__(self, *_: object) -> None:
         if self._loop is not None:
             events: Any = sys.modules["asyncio.events"]
             events._set_running_loop(self._loop)
+            if self._task is not None:
+                self._swap(self._loop, self._task)

@@ -1,4 +1,4 @@
-"""The calls of a worker's process: who has made which, and who waits for them."""
+"""The calls of a worker's process: their callers, and the threads that wait for them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final
 
-from .. import _wire
+from .. import _fork, _wire
 from .._session import LostDescriptorsError
 from .._values import Buffer
 from . import serving, waiting
@@ -30,50 +30,53 @@ if TYPE_CHECKING:
     from .fetching import Arrived
     from .store import Hold
 
-LOST: Final = "the payload has closed descriptors of its worker, which calls need"
+LOST: Final = "the payload has closed descriptors of its worker, which are needed for calls"
 _LEAST_ROOM: Final = 1 << 20
-"""Bytes of calls that may be on their way at least: the client acknowledges some of them only together."""
+"""The least number of bytes of calls that may be unacknowledged: the client acknowledges several at
+once.
+"""
 _CALLBACKS: Final = 2
-"""So many times as much room have callbacks."""
+"""Callbacks may use this many times as much room, because they cannot wait."""
 
 
 class Hub(Callers):
-    """All of it, under one lock."""
+    """All state of a process's calls, under one lock."""
 
     def __init__(self, worker: Worker, path: str) -> None:
         """Listen, and start the thread that serves.
 
         Args:
-            worker: the process's.
-            path: where clients connect.
+            worker: the worker of this process.
+            path: the socket's path, at which clients connect.
 
         Raises:
-            OSError: nothing can listen there.
+            OSError: the path cannot be listened at.
             RuntimeError: no thread can be started.
         """
         super().__init__(worker)
         self.helps: deque[tuple[Help, Buffer]] = deque()
-        """Calls that the waiting main thread is to run."""
+        """Helped calls that wait for the main thread."""
         self.calls: dict[int, Future] = {}
-        """Those that have no outcome."""
+        """The calls without an outcome, by number."""
         self.fetches: dict[int, Arrived] = {}
-        """Files of the store that come from other nodes."""
+        """The files of the store that are being fetched from other nodes, by number."""
         self.later: deque[Callable[[], None]] = deque()
-        """What the serving thread is to do for those who must not wait for the lock."""
+        """Actions for the serving thread, queued by code that must not wait for the lock."""
         self.late = Late(self.threads)
         self.serving = 0
-        """The thread that serves."""
+        """The id of the thread that serves."""
         self.lost = False
         self.max_frame = worker.session.max_frame
         self.room: Final = max(worker.retain_bytes, _LEAST_ROOM)
-        """Bytes of calls that the client has not received, beyond which `submit` waits."""
+        """Bytes of unacknowledged calls from which on `submit` waits."""
         self._number = self._fetch = 0
         hello = [_wire.CALLS_HELLO, _wire.PROTOCOL, worker.pid, worker.generation, worker.rank]
         self.channel = Channel(
             path, hello, worker.generation, self.max_frame, self.lock, partial(serving.handle, self), self._do_later
         )
         thread = threading.Thread(target=serving.serve, args=(self,), name="skyward calls", daemon=True)
-        # Signals are for the main thread: one that another takes does not end the main thread's system call.
+        # The main thread must receive all signals: otherwise its system calls would not be
+        # interrupted.
         before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
         try:
             thread.start()
@@ -83,16 +86,16 @@ class Hub(Callers):
     # Any thread that runs code of a payload
 
     def submit(self, body: Buffer, options: dict[str, Any] | None, holds: Sequence[Hold] = ()) -> Future:
-        """Submit a call; waits while the client has not received many bytes of those before it.
+        """Submit a call; wait while too many bytes of earlier calls are not acknowledged.
 
         Args:
-            body: function and arguments.
-            options: as the client gets them.
-            holds: what of the store must stay until the call has its outcome.
+            body: the pickled function and arguments.
+            options: the options, as the client expects them.
+            holds: the files of the store that must stay until the outcome.
 
         Raises:
-            CallError: this is no place to submit one.
-            CancelledError: its caller is over.
+            CallError: no call can be submitted here.
+            CancelledError: the caller was cancelled, or has ended.
         """
         was = self.enter()
         try:
@@ -113,20 +116,25 @@ class Hub(Callers):
             self.leave(was)
         return future
 
+    def _unless_forked(self) -> None:
+        if _fork.is_child:
+            raise CallError("a process that a payload has forked cannot wait for calls")
+
     def has_room(self, length: int) -> bool:
-        """Whether a call of this length may be kept until the client has it. A callback cannot wait, and has more."""
+        """Return whether a call of this length may be sent now; callbacks have more room."""
         kept = self.channel.kept_bytes
         room = self.room * _CALLBACKS if get_ident() == self.serving else self.room
         return kept == 0 or kept + length <= room or self.lost
 
     def wait(self, awaiting: Awaiting, futures: Iterable[Future], timeout: float | None) -> None:
-        """Wait until it is ready, or for so many seconds; the main thread helps meanwhile.
+        """Wait until a condition holds, or for `timeout` seconds; the main thread helps meanwhile.
 
         Args:
-            awaiting: what is waited for.
-            futures: what belongs to it for this wait only.
-            timeout: seconds; None: as long as it takes.
+            awaiting: the condition.
+            futures: futures that belong to the condition for this wait only.
+            timeout: the most seconds to wait; None for no limit.
         """
+        self._unless_forked()
         deadline = None if timeout is None else monotonic() + timeout
         was = self.enter()
         try:
@@ -140,7 +148,8 @@ class Hub(Callers):
             self.leave(was)
 
     def await_all(self, awaiting: Awaiting, futures: Iterable[Future]) -> None:
-        """Have these futures tell it when they are over; those that are, at once."""
+        """Report futures to the condition when they are done; if they are done, at once."""
+        self._unless_forked()
         was = self.enter()
         try:
             with self.lock:
@@ -149,9 +158,9 @@ class Hub(Callers):
             self.leave(was)
 
     def await_no_more(self, awaiting: Awaiting, futures: Iterable[Future]) -> None:
-        """Nobody waits any more for those of these that are not over."""
-        if self.lock._is_owned():
-            # A finalizer. What the futures go on referring to goes with them.
+        """Stop reporting to the condition those futures that are not done."""
+        if self.lock._is_owned() or _fork.is_child:
+            # Called by a finalizer: the references in the futures disappear with the futures.
             return
         was = self.enter()
         try:
@@ -161,16 +170,16 @@ class Hub(Callers):
             self.leave(was)
 
     def tell(self, future: Future) -> None:
-        """A future is over: wake who waits for it."""
+        """Mark a future as done, and wake the threads that wait for it."""
         with self.lock:
             future._over = True
             while future._awaited:
-                # For want of memory this may fail half way, and is done again.
+                # If memory runs out here half way, the loop is run again.
                 future._awaited[-1].add(future)
                 future._awaited.pop()
 
     def unless_over(self, future: Future, action: Callable[[], object]) -> bool:
-        """Do something with a future that is not over; whether it was done."""
+        """Run an action unless the future is done; return whether it ran."""
         was = self.enter()
         try:
             if future._over:
@@ -181,7 +190,7 @@ class Hub(Callers):
             self.leave(was)
 
     def drop(self, future: Future) -> bool:
-        """Give a call up; False if it is over."""
+        """Cancel a call; return False if it is done."""
         if self.lock._is_owned():
             self.drop_later((future,))
             return not future._over
@@ -198,7 +207,7 @@ class Hub(Callers):
             self.leave(was)
 
     def drop_later(self, futures: Iterable[Future]) -> None:
-        """The same for whoever must not take locks."""
+        """Cancel calls for code that must not take locks."""
         self.later.extend(partial(serving.drop, self, future) for future in futures)
         with suppress(LostDescriptorsError):
             self.channel.nudge()
@@ -206,7 +215,7 @@ class Hub(Callers):
     # The main thread
 
     def end_run(self) -> None:
-        """The run is over: what it has left is cancelled."""
+        """End the run: cancel the calls that it has left."""
         with self.lock:
             for frame in self.stack:
                 self._end(frame)
@@ -222,7 +231,7 @@ class Hub(Callers):
             self.drop_later(left)
 
     def give_up(self, frame: Frame) -> None:
-        """It is interrupted: it gets no more outcomes, also where its code keeps the interrupt for itself."""
+        """Cancel the calls of an interrupted caller, even if its code suppresses the interrupt."""
         frame.interrupted = True
         self.drop_later([*frame.calls.values()])
 
@@ -233,9 +242,9 @@ class Hub(Callers):
             raise CallError(LOST)
         frame = self.caller()
         if frame.depth >= _wire.DEEPEST:
-            raise CallError(f"a call may have {_wire.DEEPEST} callers above it, and this one would have more")
+            raise CallError(f"a call may have at most {_wire.DEEPEST} callers above it; this one would have more")
         if frame.ended or frame.interrupted:
-            raise CancelledError("what submits this call was cancelled, or is over")
+            raise CancelledError("the code that submits this call was cancelled, or has ended")
         return frame
 
     def _await_all(self, awaiting: Awaiting, futures: Iterable[Future]) -> None:
@@ -251,25 +260,25 @@ class Hub(Callers):
                 future._awaited.remove(awaiting)
 
     def begin_fetch(self, arrived: Arrived) -> int:
-        """The number of a file of the store that is to come from another node."""
+        """Return the number for a new fetch of a file from another node."""
         self._fetch += 1
         self.fetches[self._fetch] = arrived
         return self._fetch
 
     def forget(self, future: Future) -> bool:
-        """A call has its outcome, or gets none; False if that was so before."""
+        """Forget a call; return False if it was forgotten before."""
         future._frame.calls.pop(future._call, None)
         return self.calls.pop(future._call, None) is not None
 
     def _end(self, frame: Frame) -> list[Future]:
-        """Forget the calls of a caller that is over; they are still to be settled."""
+        """Forget the calls of a caller that has ended, and return them to be settled."""
         frame.ended = True
         left = [*frame.calls.values()]
         frame.calls.clear()
         return left
 
     def end_frame(self, frame: Frame, number: int, *fields: Any, body: Buffer) -> None:
-        """A helped call is over: forget what it has left, and answer."""
+        """End a helped call: forget the calls that it has left, and send its answer."""
         with self.lock:
             left = self._end(frame)
             for future in left:
@@ -279,21 +288,24 @@ class Hub(Callers):
             self.drop_later(left)
 
     def refuse_helps(self) -> None:
-        """Refuse what the main thread was to help with: it waits no more."""
+        """Refuse all helped calls that wait for the main thread, because it waits no longer."""
         while self.helps:
             self.send(_wire.REFUSE, self.helps.popleft()[0].help)
 
     def send(self, number: int, *fields: Any, body: Buffer = b"", counts: bool = True) -> None:
-        """Send a message, unless the payload has closed what that takes: `lost` says so then."""
+        """Send a message; set `lost` if the payload has closed the descriptors for that."""
         try:
             self.channel.send(number, *fields, body=body, counts=counts)
         except LostDescriptorsError:
             self.lost = True
 
-    # The thread that serves, and whoever finds that calls are lost
+    # The thread that serves, and code that finds that calls are lost
 
     def lose(self) -> None:
-        """The payload has closed what calls need: the worker ends with the task, which must not wait for ever."""
+        """Fail all calls, because the payload has closed descriptors that calls need.
+
+        The worker ends after the task, and the task must not wait forever.
+        """
         with self.lock:
             self.lost = self.worker.session.lost = True
             left = [*self.calls.values()]

@@ -1,4 +1,4 @@
-"""Futures that cannot be finished yet, because somebody holds their lock."""
+"""Futures that cannot be completed yet, because their lock is held."""
 
 from __future__ import annotations
 
@@ -15,20 +15,21 @@ if TYPE_CHECKING:
     from .future import Future
 
 _PAUSE: Final = 0.02
-"""Seconds until they are tried again."""
+"""Seconds between two attempts."""
 
 
 class Late:
-    """Finishes them on a thread of its own, as soon as their locks are free; those of a caller that is over, never.
+    """Completes futures on a thread of its own, when their locks are free.
 
-    Only what waits by means of `concurrent.futures` waits for that: the outcome is there.
+    Futures of a caller that has ended are dropped. Only code that waits by `concurrent.futures` is
+    affected: the outcome itself is set.
     """
 
     def __init__(self, threads: dict[int, Frame]) -> None:
-        """Begin with none.
+        """Start without futures.
 
         Args:
-            threads: which thread calls for whom.
+            threads: the callers by thread.
         """
         self._threads = threads
         self._lock = threading.Lock()
@@ -37,11 +38,11 @@ class Late:
 
     @property
     def is_busy(self) -> bool:
-        """Whether there is one. Another one is not to be waited for, then."""
+        """Whether futures are waiting. Then a new future should not wait for its lock either."""
         return self._runs
 
     def add(self, future: Future) -> None:
-        """Take one over."""
+        """Add a future."""
         with self._lock:
             self._futures.append(future)
             if self._runs:
@@ -63,7 +64,7 @@ class Late:
                     if not future._finish(0) and not future._frame.ended:
                         self._futures.append(future)
                 except BaseException as error:
-                    complain(f"a callback of a future has raised {error!r}")
+                    complain(f"a callback of a future raised {error!r}")
             self._threads.pop(me, None)
             if self._futures:
                 sleep(_PAUSE)

@@ -1,4 +1,7 @@
-"""A function over many items: few calls under way at a time, and tiny ones in batches."""
+"""`sky.map`: a function over many items, with a limited number of calls at a time.
+
+Short calls are sent in batches.
+"""
 
 from __future__ import annotations
 
@@ -12,20 +15,26 @@ from .answers import pack_error, unpack
 from .errors import CallError
 from .frames import Awaiting
 from .future import Future
+from .arrays import Unstored
 from .pickles import pack_call
 
 _TARGET: Final = 20_000
-"""Microseconds that a batch is to take: much longer than its way to a worker and back."""
+"""The intended duration of a batch in microseconds, much longer than its round trip."""
 _GROWTH: Final = 8
-"""A batch has at most so many times the items of the largest before: the first ones tell little."""
+"""The most times that a batch may have as many items as the largest before: the first durations
+vary.
+"""
 _MOST_BYTES: Final = 1 << 20
-"""A batch of items that are larger than this in sum gains nothing from being larger."""
+"""Bytes of items from which on a larger batch saves no time."""
 
 Submit = Callable[[Callable[..., Any], tuple[Any, ...], dict[str, Any]], tuple[Future, int]]
 
 
 def run_batch(function: Callable[..., Any], items: Sequence[tuple[Any, ...]]) -> tuple[list[Any], bytes | None]:
-    """Call the function for items, on the worker that runs the call; what it has returned, and what it raised then."""
+    """Call a function for items, on the worker that runs the call.
+
+    Return its results, and the packed exception that ended the batch, or None.
+    """
     results: list[Any] = []
     try:
         for item in items:
@@ -50,17 +59,18 @@ class Mapping(Iterator[Any]):
         """Submit the first calls.
 
         Args:
-            submit: submits one.
-            function: what to call.
+            submit: submits a call.
+            function: the function to call.
             iterables: its arguments.
-            chunksize: items of a call, or "auto".
-            window: most items under way; None: by the number of workers.
-            ordered: whether to keep the order.
+            chunksize: items per call, or "auto".
+            window: the most items whose results are not there; None to choose by the number of
+                workers.
+            ordered: whether to keep the order of the items.
         """
         self._futures: OrderedDict[Future, int] = OrderedDict()
-        """What is under way, in the order of the items, and how many of them each has."""
+        """The running calls, in the order of the items, with their numbers of items."""
         if not iterables:
-            raise TypeError("map takes at least one iterable")
+            raise TypeError("sky.map needs at least one iterable")
         if chunksize != "auto" and (not isinstance(chunksize, int) or chunksize < 1):
             raise ValueError(f'chunksize must be "auto" or a number of items, not {chunksize!r}')
         if window is not None and window < 1:
@@ -75,14 +85,16 @@ class Mapping(Iterator[Any]):
         self._most_calls = 2 * workers + 2
         self._window = window
         self._under_way = 0
-        """Items whose results have not come."""
+        """The number of items whose results have not arrived."""
         self._exhausted = False
         self._ready: deque[Any] = deque()
-        """Results that have come and are not consumed."""
+        """Results that have arrived and are not consumed."""
         self._raised: BaseException | None = None
-        """What comes behind them."""
+        """The exception that follows these results."""
         self._broken: BaseException | None = None
-        """What comes behind all that is under way: the iterables have raised it, or an item cannot be sent."""
+        """The exception after all running calls: from the iterables, or because an item cannot be
+        sent.
+        """
         self._ended = False
         self._awaiting = None if ordered else Awaiting(1)
         self._fill()
@@ -111,7 +123,7 @@ class Mapping(Iterator[Any]):
                 return self._ready.popleft()
         except StopIteration as error:
             self.close()
-            raise RuntimeError("a call of map has raised StopIteration") from error
+            raise RuntimeError("a call of sky.map raised StopIteration") from error
         except BaseException:
             self.close()
             raise
@@ -119,7 +131,7 @@ class Mapping(Iterator[Any]):
         raise StopIteration
 
     def close(self) -> None:
-        """Give up what is under way."""
+        """Cancel the running calls."""
         self._ended = True
         self._ready.clear()
         while self._futures:
@@ -132,19 +144,19 @@ class Mapping(Iterator[Any]):
             next(iter(futures))._hub.drop_later(futures)
 
     def _fill(self) -> None:
-        """Submit calls, as far as the window goes."""
+        """Submit calls, as far as the window allows."""
         while not self._exhausted and self._has_room():
             size = self._size
             if self._window is not None:
                 size = max(1, min(size, self._window - self._under_way))
                 if self._fixed is None:
-                    # So that each worker gets a part of the window.
+                    # Let each worker get a part of the window.
                     size = max(1, min(size, self._window // (self._most_calls // 2)))
             items: list[tuple[Any, ...]] = []
             try:
                 items.extend(islice(self._items, size))
             except Exception as error:
-                # `extend` keeps what came before.
+                # `extend` keeps the items before the exception.
                 self._broken = error
                 self._exhausted = True
             if len(items) < size:
@@ -164,7 +176,7 @@ class Mapping(Iterator[Any]):
             return self._submit(run_batch, (self._function, items), {})
         except CallError:
             for item in items:
-                pack_call(self._function, item, {})  # says which one it is
+                pack_call(self._function, item, {}, Unstored())  # raises an error that names the item
             raise
 
     def _has_room(self) -> bool:
@@ -173,7 +185,7 @@ class Mapping(Iterator[Any]):
         return len(self._futures) < self._most_calls
 
     def _take(self) -> None:
-        """Wait for the next batch."""
+        """Wait for the next batch, and take its results."""
         future = next(iter(self._futures))
         if self._awaiting is None:
             results, raised = future.result()
@@ -188,13 +200,16 @@ class Mapping(Iterator[Any]):
             self._learn(size, future.micros)
         self._ready.extend(results)
         if raised is not None:
-            self._raised = unpack(raised)[1]
+            try:
+                self._raised = unpack(raised)[1]
+            except CallError as error:
+                self._raised = error
 
     def _learn(self, size: int, micros: int) -> None:
-        """Choose the size of the next batches by how long one took."""
+        """Choose the size of the next batches by the duration of one."""
         fitting = size * _TARGET // max(micros, 1)
         if fitting >= self._size:
             self._size = max(self._size, min(fitting, size * _GROWTH))
         else:
-            # One that took long may have loaded the payload first: what it says counts half.
+            # A slow batch may have loaded the payload first, so its duration counts half.
             self._size = max(1, (self._size + fitting) // 2)

@@ -1,6 +1,9 @@
-"""What a client may say over the connection of a worker's calls; anything else is refused."""
+"""The messages of a client over a worker's second connection, for calls.
 
-# No postponed annotations, as in `_messages`.
+A message that does not fit its type is refused.
+"""
+
+# No `from __future__ import annotations`, as in `_messages`.
 
 from typing import Annotated
 
@@ -11,17 +14,17 @@ from .._messages import Count
 
 Depth = Annotated[int, msgspec.Meta(ge=1, le=_wire.DEEPEST)]
 Digest = Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{64}$")]
-"""The name of a file in the store, and of nothing else on the node."""
+"""The name of a file in the store; the pattern excludes all other paths."""
 Length = Annotated[int, msgspec.Meta(ge=1, le=_wire.LARGEST_PIECE)]
 
 
 class Attach(msgspec.Struct, tag=_wire.CALLS_ATTACH, array_like=True):
-    """The first message, the only one beside `Ack` that has no number."""
+    """The first message. Except for this and `Ack`, all messages are numbered."""
 
     version: int
     generation: Count
     received: Count
-    """Messages of the worker up to this number have arrived."""
+    """The client has received messages of the worker up to this number."""
 
 
 class Outcome(msgspec.Struct, tag=_wire.OUTCOME, array_like=True):
@@ -34,27 +37,27 @@ class Outcome(msgspec.Struct, tag=_wire.OUTCOME, array_like=True):
 
 
 class Help(msgspec.Struct, tag=_wire.HELP, array_like=True):
-    """Run a call that descends from the task that runs."""
+    """Run a call that descends from the running task."""
 
     n: Count
     help: Count
     run: Count
     within: Count
-    """The helped call in whose wait it is to run; 0 for a wait of the run itself."""
+    """The helped call during whose wait it must run; 0 for a wait of the run itself."""
     depth: Depth
     aside: bool
-    """On another thread, because the main thread does not wait."""
+    """Whether to use another thread, because the main thread does not wait."""
 
 
 class CancelHelp(msgspec.Struct, tag=_wire.CANCEL_HELP, array_like=True):
-    """Nobody waits for a helped call any more."""
+    """Cancel a helped call."""
 
     n: Count
     help: Count
 
 
 class Read(msgspec.Struct, tag=_wire.READ, array_like=True):
-    """A worker of another node needs a part of a file of this node's store."""
+    """Read a part of a file of this node's store, for a worker of another node."""
 
     n: Count
     read: Count
@@ -64,21 +67,21 @@ class Read(msgspec.Struct, tag=_wire.READ, array_like=True):
 
 
 class Fetched(msgspec.Struct, tag=_wire.FETCHED, array_like=True):
-    """A part of a file of another node's store: the body."""
+    """A part of a file of another node's store, in the body."""
 
     n: Count
     fetch: Count
 
 
 class NotFetched(msgspec.Struct, tag=_wire.NOT_FETCHED, array_like=True):
-    """The other node does not have that file."""
+    """The other node does not have the file."""
 
     n: Count
     fetch: Count
 
 
 class Ack(msgspec.Struct, tag=_wire.CALLS_ACK, array_like=True):
-    """Messages of the worker up to this number have arrived."""
+    """The client has received messages of the worker up to this number."""
 
     received: Count
 

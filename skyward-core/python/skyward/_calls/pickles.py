@@ -1,4 +1,4 @@
-"""How functions, arguments, results and exceptions travel between workers."""
+"""Pickle functions, arguments, results and exceptions for other workers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from .. import _payload
 from .._values import Buffer
-from .arrays import Reference, Storing
+from .arrays import Reference, Storing, Unstored
 from .errors import CallError
 
 _PROTOCOL: Final = 5
@@ -18,7 +18,7 @@ _NAMED: Final = (FunctionType, type, ModuleType)
 
 
 class _Pickler(pickle.Pickler):
-    """Names what belongs to a payload, and large arrays, in a way that holds on every worker."""
+    """Pickles members of payloads and large arrays by names that all workers understand."""
 
     storing: Storing | None = None
 
@@ -28,11 +28,11 @@ class _Pickler(pickle.Pickler):
 
 
 _by_value: Any = None
-"""The same for what can only be pickled by value; False where there is nothing for that."""
+"""A pickler that can also pickle by value; None before the search, False if there is none."""
 
 
 def _reduce(thing: Any, storing: Storing | None) -> Any:
-    """How to pickle what has a name on other workers; None for all else."""
+    """Return how to pickle an object that has a name on other workers; None for others."""
     if isinstance(thing, _NAMED):
         return _payload.reference(thing)
     if storing is not None:
@@ -45,15 +45,15 @@ def _reduce(thing: Any, storing: Storing | None) -> Any:
 
 
 def dumps(value: Any, prefix: bytes = b"", storing: Storing | None = None) -> memoryview:
-    """Pickle a value: as plain Python does, and what that cannot as cloudpickle does, if it is there.
+    """Pickle a value with plain pickle, or with cloudpickle if plain pickle fails.
 
     Args:
-        value: anything.
-        prefix: stands before the pickle.
-        storing: takes the large arrays; None: they are in the pickle.
+        value: any object.
+        prefix: bytes before the pickle.
+        storing: stores large arrays; None to include them in the pickle.
 
     Raises:
-        Exception: it cannot be pickled.
+        Exception: the value cannot be pickled.
     """
     buffer = BytesIO()
     buffer.write(prefix)
@@ -76,10 +76,10 @@ def dumps(value: Any, prefix: bytes = b"", storing: Storing | None = None) -> me
 
 
 def loads(data: Buffer) -> Any:
-    """The value of a pickle.
+    """Unpickle a value.
 
     Raises:
-        BaseException: whatever the things in it raise.
+        BaseException: what the unpickled objects raise.
     """
     return pickle.loads(data)
 
@@ -87,13 +87,13 @@ def loads(data: Buffer) -> Any:
 def pack_call(
     function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any], storing: Storing | None = None
 ) -> memoryview:
-    """The body of a call.
+    """Encode the body of a call.
 
     Args:
-        function: what is called.
-        args: its arguments.
-        kwargs: its arguments by name.
-        storing: takes the large arrays; None: they are in the body.
+        function: the function.
+        args: its positional arguments.
+        kwargs: its keyword arguments.
+        storing: stores large arrays; None to include them in the body.
 
     Raises:
         CallError: the function or an argument cannot be pickled.
@@ -105,12 +105,12 @@ def pack_call(
 
 
 def name_of(function: Any) -> str:
-    """What to call a function in a message."""
+    """Return the name of a function for messages."""
     return str(getattr(function, "__qualname__", None) or type(function).__qualname__)
 
 
 def _explain(function: Any, args: Sequence[Any], kwargs: Mapping[str, Any], error: Exception) -> str:
-    """Which part of a call cannot be pickled, and what to do about it."""
+    """Return which part of a call cannot be pickled, and what to do about it."""
     name = name_of(function)
     advice = "" if _find_by_value() else ", or add `cloudpickle` to the image's packages"
     if found := _fails(function):
@@ -126,7 +126,7 @@ def _explain(function: Any, args: Sequence[Any], kwargs: Mapping[str, Any], erro
 
 def _fails(value: Any) -> str:
     try:
-        dumps(value)
+        dumps(value, storing=Unstored())
     except Exception as error:
         return str(error) or type(error).__name__
     return ""

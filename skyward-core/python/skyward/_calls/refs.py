@@ -1,4 +1,4 @@
-"""`sky.put`: a value that is pickled once and given to many calls."""
+"""`sky.put`: a value that is pickled once and passed to many calls."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from .start import current
 
 
 class Ref(Reference):
-    """A value that calls are given by name; in them it is the value itself.
+    """A handle to a value, as returned by `sky.put`; a call that gets it sees the value itself.
 
-    Its large arrays lie in the store of this worker's node as long as this lives.
+    Large arrays of the value stay in the store of this worker's node while the handle lives.
     """
 
     __slots__ = ()
 
     def __init__(self, value: Any) -> None:
-        """Pickle a value, as it is now.
+        """Pickle the current state of a value.
 
         Raises:
-            CallError: this is no place to submit calls, or the value cannot be pickled.
+            CallError: calls cannot be submitted here, or the value cannot be pickled.
         """
         current()
         keeping = storing()
@@ -35,12 +35,12 @@ class Ref(Reference):
         super().__init__(stored or (loads, (bytes(body),)), [] if keeping is None else keeping.holds)
 
     def get(self) -> Any:
-        """The value as calls get it."""
+        """Return the value as calls get it: a copy, which is unpickled each time."""
         function, arguments = self.reduced
         return function(*arguments)
 
     def __reduce__(self) -> Any:
-        raise TypeError("what sky.put returns can be given to calls of the same pool, and to nothing else")
+        raise TypeError("the result of sky.put can only be passed to calls of the same pool")
 
 
 def put(value: Any) -> Ref:
@@ -52,13 +52,16 @@ def put(value: Any) -> Ref:
             shared = sky.put(np.array(table))
             return max(sky.map(score, itertools.repeat(shared), range(100)))
 
-    What this returns may be an argument of calls, or stand anywhere in one; the function gets the value. Its large
-    arrays are in memory once for each node.
+    Pass the returned handle as an argument of a call, or anywhere inside an argument; the function
+    gets the value. Large arrays of the value are in memory once per node.
 
     Args:
-        value: what can be pickled; later changes of it are not seen.
+        value: any value that can be pickled. Later changes of the value have no effect on calls.
+
+    Returns:
+        The handle to pass to calls.
 
     Raises:
-        CallError: this is no place to submit calls, or the value cannot be pickled.
+        CallError: calls cannot be submitted here, or the value cannot be pickled.
     """
     return Ref(value)

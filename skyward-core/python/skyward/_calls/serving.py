@@ -1,7 +1,8 @@
-"""What the client says of calls, on the thread that serves them.
+"""Handle the client's messages about calls, on the thread that serves them.
 
-A message counts as received when it was handled. What raises half way, for want of memory, ends the connection, and
-the message comes again over the next: so nothing here changes before what may fail has been done.
+A message counts as received when it was handled. If handling fails half way, because memory ran
+out, the connection ends, and the message comes again over the next one. So nothing here changes
+state before everything that may fail is done.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ def serve(hub: Hub) -> None:
 
 
 def handle(hub: Hub, message: Numbered, body: Buffer) -> None:
-    """Handle a message, and its body."""
+    """Handle a message and its body."""
     if isinstance(message, Outcome):
         _outcome(hub, message, body)
     elif isinstance(message, Help):
@@ -54,16 +55,16 @@ def handle(hub: Hub, message: Numbered, body: Buffer) -> None:
 
 
 def drop(hub: Hub, future: Future) -> None:
-    """Give a call up, for those who must not wait for the lock."""
+    """Cancel a call, for code that must not wait for the lock."""
     if future._frame.ended:
-        call_back(hub, future, None, CancelledError("the caller is over"))
+        call_back(hub, future, None, CancelledError("the caller has ended"))
         return
     with suppress(CallError):
         hub.drop(future)
 
 
 def call_back(hub: Hub, future: Future, answer: Buffer | None, failure: BaseException | None) -> None:
-    """Settle a future; calls that its callbacks submit are those of its caller."""
+    """Settle a future; calls that its callbacks submit belong to the future's caller."""
     me = get_ident()
     if not future._over:
         hub.threads[me] = future._frame
@@ -71,7 +72,7 @@ def call_back(hub: Hub, future: Future, answer: Buffer | None, failure: BaseExce
             future._settle(answer, failure)
         except BaseException as error:
             with suppress(Exception):
-                complain(f"a callback of a future has raised {error!r}")
+                complain(f"a callback of a future raised {error!r}")
         finally:
             hub.threads.pop(me, None)
     if not future._over or future._awaited:
@@ -100,7 +101,7 @@ def _help(hub: Hub, help: Help, body: Buffer) -> None:
             hub.send(_wire.REFUSE, help.help)
             return
         if not help.aside:
-            # What waits now may be around what has waited when the client chose.
+            # The innermost wait may be another one by now than when the client chose this call.
             if hub.main_wait is None or hub.stack[-1].help != help.within:
                 hub.send(_wire.REFUSE, help.help)
             else:
@@ -139,7 +140,8 @@ def _read(hub: Hub, message: Read) -> None:
         if piece is None:
             hub.send(_wire.MISSING, message.read)
         else:
-            # Of these the other side has asked for some at a time, and no call waits for room because of them.
+            # The client limits how many pieces it requests at a time, so they do not count against
+            # the room for calls.
             hub.send(_wire.PIECE, message.read, body=piece, counts=False)
 
 
@@ -147,5 +149,5 @@ def _failure_of(body: Buffer) -> BaseException:
     try:
         failure = msgspec.msgpack.decode(body, type=dict[str, Any])
     except _wire.UNREADABLE as error:
-        return CallError(f"the failure of the call cannot be read: {error}")
+        return CallError(f"cannot decode the failure of the call: {error}")
     return from_failure(failure)

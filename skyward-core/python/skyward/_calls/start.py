@@ -1,4 +1,4 @@
-"""Where calls may be submitted, and the first one of a process."""
+"""Check where calls may be submitted, and create the hub at the first call of a process."""
 
 from __future__ import annotations
 
@@ -19,26 +19,24 @@ _creating: Final = threading.Lock()
 
 
 def current() -> Hub:
-    """The hub of this process, made at its first call.
+    """Return the hub of this process, created at its first call.
 
     Raises:
         CallError: no calls can be submitted here.
     """
     if _fork.is_child:
-        raise CallError("a process that a payload has forked cannot submit calls; submit them in the payload's own")
+        raise CallError("a process that a payload has forked cannot submit calls; submit them in the payload's process")
     worker: Worker | None = _state.worker
     if worker is None or worker.session.running is None:
         raise CallError(OUTSIDE)
     if _state.gang:
-        raise CallError(
-            "a task of a gang, which runs on all workers at the same time, cannot submit calls: no worker is left"
-        )
+        raise CallError("a task of a gang cannot submit calls: the gang occupies all workers at the same time")
     return worker.hub or _create(worker)
 
 
 def _create(worker: Worker) -> Hub:
     if worker.calls is None or worker.wake is None:
-        raise CallError("calls do not work on this node: its agent has no way to tell the client of them")
+        raise CallError("calls do not work on this node: its agent cannot report them to the client")
     is_main = get_ident() == notices.main
     was = worker.runner.busy
     if is_main:
@@ -48,7 +46,7 @@ def _create(worker: Worker) -> Hub:
             worker.hub = hub = worker.hub or Hub(worker, worker.calls)
             return hub
     except (OSError, RuntimeError) as error:
-        raise CallError(f"calls cannot be submitted from this worker: {error}") from error
+        raise CallError(f"cannot submit calls from this worker: {error}") from error
     finally:
         if is_main:
             worker.runner.busy = was

@@ -1,7 +1,8 @@
-"""The store of a node: large arrays of calls as files, which all workers of the node map.
+"""The store of a node: files with large arrays of calls, which all workers of the node map.
 
-A file is named by the hash of its bytes. Whoever needs one holds a shared lock on it, which ends with its process at
-the latest; a file that nobody holds may be removed for want of room, the one that was used longest ago first.
+A file is named by the hash of its bytes. A process that needs a file holds a shared lock on it,
+which ends at the latest with the process. Files that no process holds may be removed to make room;
+the least recently used ones go first.
 """
 
 from __future__ import annotations
@@ -21,17 +22,19 @@ from weakref import WeakSet, WeakValueDictionary
 from .._values import Buffer
 
 _MOST_HELD: Final = 256
-"""Files that a process holds open for its calls, and as many that it maps: a payload needs descriptors too."""
+"""The most files that a process holds open for its calls, and the most that it maps: the payload
+needs descriptors too.
+"""
 _PIECE: Final = 1 << 20
 """Bytes that are written at a time."""
 _FORGOTTEN: Final = 60.0
-"""Seconds after which a file that is not complete, and that nobody writes, is taken for one of a killed worker."""
+"""Seconds after which an incomplete file that nobody writes is attributed to a killed worker."""
 _LOOK: Final = 0.02
-"""Seconds until whoever waits for a file that another worker receives looks again."""
+"""Seconds between two checks for a file that another worker receives."""
 _SHARE: Final = 20
-"""Of a disk one part of so many stays free for all else."""
+"""One part in this many of a disk is kept free for other uses."""
 _LOCK: Final = ".lock"
-"""Whoever writes has this file; in it is how many bytes all files have, or more."""
+"""The file that a writer locks. Its content is an upper bound of the bytes of all files."""
 _numbers: Final = count()
 
 
@@ -40,41 +43,45 @@ class StoreFullError(Exception):
 
 
 class Hold(NamedTuple):
-    """A file of the store, which stays as long as this does."""
+    """A file of the store, which is kept while this object lives."""
 
     digest: str
-    """The hash of its bytes, in hexadecimal digits."""
+    """The SHA-256 hash of its bytes, in hexadecimal digits."""
     size: int
     file: FileIO
-    """Has the lock."""
+    """Holds the lock."""
 
 
 class Store:
-    """The files of one node, as one process of it sees them."""
+    """The files of one node, as seen by one of its processes."""
 
     def __init__(self, folder: str, limit: int) -> None:
-        """Make the folder when the first file comes.
+        """Open a store; its folder is created with the first file.
 
         Args:
-            folder: where the files are: on the node, and the user's alone.
-            limit: most bytes that all of them have together.
+            folder: the folder of the files, on the node's disk and private to the user.
+            limit: the most bytes of all files together.
         """
         self._folder = folder
         self._limit = limit
         self._files: WeakValueDictionary[str, FileIO] = WeakValueDictionary()
         self._maps: WeakSet[mmap] = WeakSet()
         self.written = self.received = 0
-        """Files that this process has written, and those of them that came from other nodes."""
+        """The number of files that this process has written, and of those among them from other
+        nodes.
+        """
 
     def put(self, data: memoryview, is_known: bool = True) -> Hold:
-        """Have a file with these bytes.
+        """Make sure that there is a file with these bytes.
 
         Args:
-            data: bytes, at least one. Another thread may change them meanwhile: then they are those of some moment.
-            is_known: whether there may be such a file. Otherwise it is written without a look, which saves a hash.
+            data: the bytes, at least one. If another thread changes them meanwhile, the file has a
+                mixture of old and new bytes.
+            is_known: whether the file may exist already. If not, it is written without a search,
+                which saves computing a hash.
 
         Raises:
-            StoreFullError: there is no room for it.
+            StoreFullError: there is no room for the file.
         """
         digest, size = "", len(data)
         if is_known:
@@ -88,7 +95,8 @@ class Store:
             file = self._open(digest, size) if is_known else None
             if file is None:
                 with self._writing(size) as temporary:
-                    # The name is that of the bytes that are written, whatever others do to the array.
+                    # The name is the hash of the bytes that are written, even if another thread
+                    # changes the array.
                     hashed = sha256()
                     for start in range(0, size, _PIECE):
                         piece = bytes(data[start : start + _PIECE])
@@ -97,22 +105,23 @@ class Store:
                     digest = hashed.hexdigest()
                     file = self._publish(temporary, digest, size)
         except OSError as error:
-            # A disk, a quota, descriptors, a file system without locks.
+            # For example the disk, a quota, too few descriptors, or a file system without locks.
             raise StoreFullError(f"the node could not store an array: {error.strerror}") from None
         self._files[digest] = file
         return Hold(digest, size, file)
 
     def load(self, digest: str, size: int) -> mmap | bytearray | None:
-        """The bytes of a file, for one who may change them; None where the node does not have it.
+        """Return the bytes of a file, which the caller may change; None if it is not on the node.
 
-        They are read from the file as they are needed, and what is changed is a copy. The file stays as long as they.
+        They are read from the file on demand, and changes are made to a private copy. The file is
+        kept while they live.
         """
         file = self._open(digest, size)
         if file is None:
             return None
         if len(self._maps) < _MOST_HELD:
             with suppress(OSError):
-                # It has a descriptor of its own, and by that the lock.
+                # The mapping has its own descriptor, and through that the lock.
                 mapped = mmap(file.fileno(), size, access=ACCESS_COPY)
                 self._maps.add(mapped)
                 return mapped
@@ -121,22 +130,22 @@ class Store:
         while view:
             length = file.readinto(view)
             if not length:
-                raise OSError(f"a file of the store has less than {size} bytes")
+                raise OSError(f"a file of the store has fewer than {size} bytes")
             view = view[length:]
         return data
 
     def receive(self, digest: str, size: int, pieces: Callable[[], Iterator[Buffer]]) -> None:
-        """Have a file, of which another node has the bytes; of several workers that need it one receives them.
+        """Fetch a file from another node; if several workers need it, only one of them fetches it.
 
         Args:
-            digest: its name.
-            size: bytes that it has.
-            pieces: begins to receive them, in order.
+            digest: the name of the file.
+            size: its size in bytes.
+            pieces: starts to fetch the file, and yields its bytes in order.
 
         Raises:
-            OSError: it cannot be written.
-            StoreFullError: there is no room for it.
-            ValueError: other bytes came.
+            OSError: the file cannot be written.
+            StoreFullError: there is no room for the file.
+            ValueError: the bytes do not match the name.
         """
         self._make_folder()
         waiting = os.path.join(self._folder, f".wait-{digest}")
@@ -150,7 +159,7 @@ class Store:
                         hashed.update(piece)
                         _write(temporary, piece)
                     if hashed.hexdigest() != digest:
-                        raise ValueError(f"what came for an array of {size} bytes is not that array")
+                        raise ValueError(f"the bytes that arrived for an array of {size} bytes do not match its hash")
                     self.received += 1
                     self._publish(temporary, digest, size)
             finally:
@@ -158,7 +167,7 @@ class Store:
                     os.unlink(waiting)
 
     def read(self, digest: str, offset: int, length: int) -> bytes | None:
-        """A part of a file; None where the node does not have it."""
+        """Return a part of a file; None if the node does not have it."""
         held = self._files.get(digest)
         try:
             file = FileIO(self._path(digest)) if held is None else held
@@ -167,12 +176,12 @@ class Store:
         return os.pread(file.fileno(), length, offset)
 
     def _open(self, digest: str, size: int) -> FileIO | None:
-        """A file with its lock. One that has another length, as after a crash of the machine, is removed."""
+        """Open and lock a file; remove one with another size, as after a crash of the machine."""
         try:
             file = FileIO(self._path(digest))
         except FileNotFoundError:
             return None
-        # Nobody has the other lock for longer than it takes to remove it.
+        # The exclusive lock is held only for the time that removing takes.
         fcntl.flock(file, fcntl.LOCK_SH)
         about = os.fstat(file.fileno())
         if about.st_nlink and about.st_size != size:
@@ -186,18 +195,18 @@ class Store:
 
     @contextmanager
     def _writing(self, size: int) -> Iterator[FileIO]:
-        """A file without a name of its own yet, for which there is room."""
+        """Create a file without its final name, for which there is room."""
         self._make_folder()
         path = os.path.join(self._folder, f".{os.getpid()}-{next(_numbers)}")
         try:
             with _locked(os.path.join(self._folder, _LOCK)) as lock:
                 self._make_room(lock, size)
                 with suppress(FileNotFoundError):
-                    # That of a process before this one with the same number.
+                    # A leftover of an earlier process with the same process id.
                     os.unlink(path)
                 file = FileIO(path, "x+")
                 fcntl.flock(file, fcntl.LOCK_SH)
-                # So that it counts for those who look for room meanwhile.
+                # Set the size now, so that other processes that look for room count it.
                 os.truncate(file.fileno(), size)
             yield file
         finally:
@@ -205,7 +214,7 @@ class Store:
                 os.unlink(path)
 
     def _publish(self, temporary: FileIO, digest: str, size: int) -> FileIO:
-        """Give a complete file its name; what another worker has written meanwhile takes its place."""
+        """Give a complete file its name, or return the one that another worker has published."""
         while True:
             try:
                 os.link(str(temporary.name), self._path(digest))
@@ -220,10 +229,10 @@ class Store:
         os.makedirs(self._folder, mode=0o700, exist_ok=True)
 
     def _make_room(self, lock: FileIO, size: int) -> None:
-        """Have room for so many bytes, and take it; remove what nobody holds, as far as it takes.
+        """Reserve room for this many bytes; remove unused files as needed.
 
         Raises:
-            StoreFullError: there is none.
+            StoreFullError: there is no room.
         """
         disk = os.statvfs(self._folder)
         free = (disk.f_bavail - disk.f_blocks // _SHARE) * disk.f_frsize
@@ -234,7 +243,7 @@ class Store:
         os.truncate(lock.fileno(), os.pwrite(lock.fileno(), text, 0))
 
     def _evict(self, size: int, free: int) -> int:
-        """Remove more than it takes, so that not every file has to look at all; the bytes that are left."""
+        """Remove files, some more than needed, so that this is rare; return the bytes left."""
         files = []
         for entry in os.scandir(self._folder):
             if entry.name != _LOCK:
@@ -262,9 +271,10 @@ class Store:
 
 @contextmanager
 def _locked(path: str) -> Iterator[FileIO]:
-    """A file that one process has at a time.
+    """Lock a file exclusively.
 
-    The lock is given back by its name: a child that the payload has forked has the descriptor too, and would keep it.
+    The lock is released explicitly: a child that the payload has forked shares the descriptor, and
+    would keep the lock.
     """
     with FileIO(path, "r+", opener=lambda path, flags: os.open(path, flags | os.O_CREAT, 0o600)) as file:
         while True:
@@ -272,7 +282,7 @@ def _locked(path: str) -> Iterator[FileIO]:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 break
             except BlockingIOError:
-                # So that an interrupt of the task comes through, on any thread.
+                # Poll, so that an interrupt of the task gets through, on any thread.
                 sleep(_LOOK)
         try:
             yield file
@@ -281,7 +291,7 @@ def _locked(path: str) -> Iterator[FileIO]:
 
 
 def _remove(path: str) -> bool:
-    """Remove a file unless somebody holds it."""
+    """Remove a file unless a process holds it; return whether it was removed."""
     try:
         with FileIO(path) as file:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -1,4 +1,4 @@
-"""Threads that wait for calls, or for room for them."""
+"""Waits for calls, or for room to submit them."""
 
 from __future__ import annotations
 
@@ -19,68 +19,69 @@ if TYPE_CHECKING:
 
 _LONGEST: Final = threading.TIMEOUT_MAX
 _LOOK: Final = 0.02
-"""Seconds until a thread that waits for room looks again."""
+"""Seconds between two checks of a thread that waits for room."""
 
 
 def until(hub: Hub, awaiting: Awaiting, deadline: float | None) -> None:
-    """Wait until it is ready, or the deadline is over; the main thread helps meanwhile.
+    """Wait until the condition holds or the deadline is over; the main thread helps meanwhile.
 
     Raises:
-        CallError: a callback waits.
+        CallError: called by a callback.
     """
     me = get_ident()
     if me == hub.main:
         _on_main(hub, awaiting, deadline)
     elif me == hub.serving:
-        raise CallError("a callback of a future must not wait for another: it would wait for itself")
+        raise CallError(
+            "a callback of a future must not wait for another future: it would block the thread that ends it"
+        )
     else:
         _elsewhere(hub, awaiting, deadline)
 
 
 def for_room(hub: Hub, frame: Frame, length: int) -> None:
-    """Wait until the client has received so much that a call of this length may be kept.
+    """Wait until enough calls are acknowledged that a call of this length may be sent.
 
     Raises:
-        CallError: a callback cannot wait for it.
-        CancelledError: the caller is over.
+        CallError: called by a callback, which cannot wait.
+        CancelledError: the caller was cancelled, or has ended.
         KeyboardInterrupt: the task or the call was cancelled.
     """
     me = get_ident()
     if me == hub.serving:
         raise CallError(
             f"the client has not received {hub.channel.kept_bytes} bytes of calls that this worker has submitted, and "
-            "a callback cannot wait until it has; submit less from callbacks, or from the payload itself"
+            "a callback cannot wait for that; submit fewer calls from callbacks, or submit them from the payload itself"
         )
     aside = hub.aside()
     look = Awaiting(1)
     while not hub.has_room(length):
         if frame.ended or frame.interrupted or (aside is not None and aside.cancelled):
-            raise CancelledError("what submits this call was cancelled, or is over")
+            raise CancelledError("the code that submits this call was cancelled, or has ended")
         if me == hub.main and (hub.runner.missed or notices.pending):
             hub.worker.look_while_waiting()
         look.sleep(_LOOK)
 
 
 def _on_main(hub: Hub, awaiting: Awaiting, deadline: float | None) -> None:
-    """Wait on the main thread, whose runner is not busy, and help meanwhile."""
-    with hub.lock:
-        hub.root()
-        frame = hub.stack[-1]
-        outer, hub.main_wait = hub.main_wait, awaiting
-        hub.send(_wire.WAIT, frame.run, frame.help)
+    """Wait on the main thread, whose runner is not busy, and run helped calls meanwhile."""
+    outer, waits = hub.main_wait, False
+    # A signal handler of the payload may raise anywhere here.
     try:
+        with hub.lock:
+            hub.root()
+            frame = hub.stack[-1]
+            hub.main_wait, waits = awaiting, True
+            hub.send(_wire.WAIT, frame.run, frame.help)
         while not awaiting.ready:
-            help = None
-            with hub.lock:
-                if hub.helps:
-                    help = hub.helps.popleft()
-            if help is not None:
+            if hub.helps:
                 timer = helping.Timer()
                 try:
-                    helping.on_main(hub, awaiting, *help)
+                    helping.on_main(hub, awaiting)
                 finally:
                     timer.go_on()
-                # Whoever has cancelled the call may have meant more than that. What a signal notes meanwhile stays.
+                # The cancel of a call may concern code around it too, so check again. A signal may
+                # set this as well.
                 if hub.is_doomed():
                     hub.runner.missed = True
                 continue
@@ -99,18 +100,19 @@ def _on_main(hub: Hub, awaiting: Awaiting, deadline: float | None) -> None:
         with hub.lock:
             hub.main_wait = outer
             hub.refuse_helps()
-            hub.send(_wire.WAITED)
+            if waits:
+                hub.send(_wire.WAITED)
 
 
 def _elsewhere(hub: Hub, awaiting: Awaiting, deadline: float | None) -> None:
-    """Wait on another thread."""
+    """Wait on another thread than the main thread."""
     aside = hub.aside()
     if aside is not None:
         aside.waits = awaiting
     try:
         while not awaiting.ready and not hub.lost:
             if aside is not None and aside.cancelled and not aside.interrupted:
-                return  # `leave` raises it
+                return  # `leave` raises the interrupt
             left = -1.0 if deadline is None else min(deadline - monotonic(), _LONGEST)
             if deadline is not None and left <= 0:
                 return

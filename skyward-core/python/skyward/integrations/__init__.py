@@ -1,4 +1,8 @@
-"""Decorators that put a framework into the pool's world before the payload's function runs, and joblib's backend."""
+"""Decorators that join frameworks to the pool's world, and joblib's backend.
+
+Each framework decorator may be used with or without arguments: `@sky.integrations.torch` and
+`@sky.integrations.torch(backend="gloo")`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The processor cores that a worker has for itself, and the variables by which libraries know of them."""
+"""A worker's share of the processor cores, and the variables through which libraries learn it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _QUOTAS: Final = (
     ("/sys/fs/cgroup/cpu.max",),
     ("/sys/fs/cgroup/cpu/cpu.cfs_quota_us", "/sys/fs/cgroup/cpu/cpu.cfs_period_us"),
 )
-"""Where the kernel says what a container may use: of version 2 in one file, of version 1 in two."""
+"""The kernel's files with a container's quota: one in version 2 of cgroups, two in version 1."""
 
 _POOLS: Final = (
     "OMP_NUM_THREADS",
@@ -24,12 +24,12 @@ _POOLS: Final = (
 
 
 def share(workers: int) -> int:
-    """The cores of each of so many workers of this node; at least one."""
+    """Return the cores per worker, for this number of workers on the node; at least one."""
     return max(1, cores() // workers)
 
 
 def cores() -> int:
-    """The cores that this process may use, by its affinity and by the quota of its container."""
+    """Return the cores that this process may use, by its affinity and its container's quota."""
     try:
         count = len(os.sched_getaffinity(0))
     except AttributeError:
@@ -39,24 +39,24 @@ def cores() -> int:
 
 
 def variables(threads: int, cores: int) -> dict[str, str]:
-    """What numeric libraries and joblib read, for those of the variables that are not set.
+    """Return the variables that numeric libraries and joblib read, unless they are set already.
 
     Args:
-        threads: the threads of one library.
-        cores: the most processes or threads that joblib starts by itself.
+        threads: the number of threads of each library.
+        cores: the most processes or threads that joblib may start by itself.
     """
     values = {**dict.fromkeys(_POOLS, str(threads)), "LOKY_MAX_CPU_COUNT": str(cores)}
     return {name: value for name, value in values.items() if name not in os.environ}
 
 
 def _quota() -> int | None:
-    """Whole cores of the container's quota, rounded up; None where there is none."""
+    """Return the container's quota in cores, rounded up; None without a quota."""
     for paths in _QUOTAS:
         try:
             words = [word for path in paths for word in _read(path).split()]
             quota, period = int(words[0]), int(words[1])
         except (OSError, ValueError, IndexError):
-            continue  # no such file, or `max`
+            continue  # the file does not exist, or contains `max`
         if quota > 0 and period > 0:
             return -(-quota // period)
     return None

@@ -1,4 +1,4 @@
-"""JAX's distributed runtime with every worker of the pool as one process of it."""
+"""JAX's distributed runtime, with every worker of the pool as one of its processes."""
 
 from __future__ import annotations
 
@@ -17,10 +17,12 @@ from .._cluster import InstanceInfo
 from ._meet import join_address, meet
 
 TIMEOUT = 240.0
-"""Seconds that all workers together get to meet: less than a pool gives hooks, so that the error names the missing."""
+"""Seconds within which all workers must meet. A pool allows hooks more time, so the error here
+names the missing ranks.
+"""
 
 _LOOK = 120.0
-"""Seconds that a process gets to find out what JAX computes on."""
+"""Seconds that a process may take to find out on which platform JAX computes."""
 
 _PROXIES = ("http_proxy", "https_proxy", "grpc_proxy", "all_proxy")
 
@@ -30,12 +32,12 @@ def join(info: InstanceInfo, devices: list[int], timeout: float) -> None:
 
     Args:
         info: this worker's place.
-        devices: this worker's accelerators, as `local_devices` has them.
-        timeout: what all workers together get to meet, in seconds.
+        devices: this worker's accelerators, as `local_devices` returns them.
+        timeout: seconds within which all workers must meet.
 
     Raises:
-        TimeoutError: not all ranks came to the rendezvous; names those that did not.
-        RuntimeError: JAX was already in use, or computes on the CPU although there are accelerators.
+        TimeoutError: some ranks did not come to the rendezvous; the message names them.
+        RuntimeError: JAX was used before, or computes on the CPU although there are accelerators.
     """
     import jax
 
@@ -51,7 +53,7 @@ def join(info: InstanceInfo, devices: list[int], timeout: float) -> None:
             coordinator_address=address,
             num_processes=info.total_workers,
             process_id=info.global_worker_index,
-            # Never None: JAX would ask Slurm, MPI and others for what is missing, and believe them.
+            # Never None: JAX would read the missing values from Slurm, MPI and others.
             local_device_ids=devices,
             coordinator_bind_address=address,
             initialization_timeout=max(10, round(deadline - time.monotonic())),
@@ -59,7 +61,7 @@ def join(info: InstanceInfo, devices: list[int], timeout: float) -> None:
 
 
 def variables(info: InstanceInfo, devices: list[int]) -> dict[str, str]:
-    """The environment variables by which JAX, and what builds on it, know the world."""
+    """Return the environment variables through which JAX and its users find the world."""
     variables = {
         "JAX_COORDINATOR_ADDRESS": join_address(info.head_addr, info.head_port),
         "JAX_NUM_PROCESSES": str(info.total_workers),
@@ -70,7 +72,7 @@ def variables(info: InstanceInfo, devices: list[int]) -> dict[str, str]:
         variables["JAX_CPU_COLLECTIVES_IMPLEMENTATION"] = "gloo"
     if not any(os.environ.get(name) or os.environ.get(name.upper()) for name in _PROXIES):
         return variables
-    # The coordination service speaks gRPC, which would go to the peers through the proxy.
+    # The coordination service uses gRPC, which would connect to the peers through the proxy.
     peers = list(dict.fromkeys([info.head_addr, *(peer.addr for peer in info.peers)]))
     for name in ("no_proxy", "NO_PROXY"):
         known = [part for part in os.environ.get(name, "").split(",") if part]
@@ -79,7 +81,7 @@ def variables(info: InstanceInfo, devices: list[int]) -> dict[str, str]:
 
 
 def local_devices(info: InstanceInfo) -> list[int]:
-    """The accelerators of this worker, as indices into those that this process can see."""
+    """Return this worker's accelerators, as indices into the devices that this process sees."""
     if not info.accelerators or _is_meant_for_cpu():
         return [0]
     share, rest = divmod(info.accelerators, info.workers_per_node)
@@ -100,14 +102,15 @@ def local_devices(info: InstanceInfo) -> list[int]:
 
 
 def check_devices(info: InstanceInfo) -> None:
-    """Compare what JAX computes on with the accelerators that the pool has asked for.
+    """Check that JAX computes on the accelerators that the pool requested.
 
-    JAX falls back to the CPU without an error where it finds no driver or has no build for the accelerator, and a
-    training would take a hundred times as long. `JAX_PLATFORMS=cpu` in the image says that this is meant. A process of
-    its own looks, so that what the payload sets for JAX before it uses it still counts here.
+    If JAX finds no driver, or was built without support for the accelerator, it uses the CPU
+    without an error, and a training would take a hundred times as long. `JAX_PLATFORMS=cpu` in the
+    image turns this check off. The check runs in a process of its own, so that the payload may
+    still configure JAX before its first use.
 
     Raises:
-        RuntimeError: it computes on the CPU.
+        RuntimeError: JAX computes on the CPU.
     """
     if not info.accelerators or _is_meant_for_cpu() or _platform() != "cpu":
         return
@@ -118,14 +121,14 @@ def check_devices(info: InstanceInfo) -> None:
     shown = "" if seen is None else f" (CUDA_VISIBLE_DEVICES is {seen!r})"
     raise RuntimeError(
         f"JAX {jax.__version__} computes on the CPU of node {info.node}, and the pool has asked for {kind} "
-        f"({info.accelerators} on each node): JAX finds none{shown}. The driver is missing or too old for the build "
-        "that is installed, or the build is one for CPUs: choose one by `plugins::jax().cuda(…)`. To compute on CPUs, "
+        f"({info.accelerators} on each node): JAX finds none{shown}. The driver is missing or too old for the "
+        "installed build, or the build is for CPUs: choose a build with `plugins::jax().cuda(…)`. To compute on CPUs, "
         "leave `.accelerator(…)` out, or set JAX_PLATFORMS=cpu in the image"
     )
 
 
 def _platform() -> str | None:
-    """What JAX computes on in a process like this one; None where that cannot be found out."""
+    """Return the platform of JAX in a process like this one; None if it cannot be found out."""
     look = "import jax; print(); print(jax.default_backend())"
     environment = {**os.environ, "XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
     try:
@@ -148,22 +151,22 @@ def _is_meant_for_cpu() -> bool:
 
 
 def refuse_late(info: InstanceInfo) -> None:
-    """Refuse to join when JAX was used before: it could not be, and the other ranks would wait.
+    """Refuse to join if JAX was used before: joining would fail, and the other ranks would wait.
 
     Raises:
-        RuntimeError: an earlier task has used JAX.
+        RuntimeError: JAX was used before.
     """
     bridge = sys.modules.get("jax._src.xla_bridge")
     if bridge is not None and getattr(bridge, "backends_are_initialized", lambda: False)():
         raise RuntimeError(
-            f"rank {info.global_worker_index} has used JAX already, in a task that it ran alone or when a file was "
-            "imported, and JAX can join a world only before that: add `plugins::jax()` to the pool, which joins before "
-            "the first task"
+            f"rank {info.global_worker_index} has used JAX already, in a task on a single worker or while a file was "
+            "imported, but JAX can join a world only before its first use: add `plugins::jax()` to the pool, which "
+            "joins before the first task"
         )
 
 
 def is_initialized() -> bool:
-    """Whether `jax.distributed` was initialised in this process."""
+    """Return whether `jax.distributed` is initialised in this process."""
     import jax
 
     known = getattr(jax.distributed, "is_initialized", None)
@@ -175,7 +178,7 @@ def is_initialized() -> bool:
 
 
 def forget_barrier_at_exit() -> None:
-    """Keep JAX from leaving the world when the interpreter ends."""
+    """Stop JAX from leaving the world when the interpreter exits."""
     with suppress(ImportError, AttributeError):
         from jax._src import api
 
@@ -183,10 +186,10 @@ def forget_barrier_at_exit() -> None:
 
 
 def _bind_gloo(addr: str) -> None:
-    """Have gloo use this node's address.
+    """Make gloo use this node's address.
 
-    By itself it takes whatever the host's name resolves to: often a loopback address that no peer reaches, or nothing.
-    JAX has no option for it.
+    By default gloo uses the address of the host name: often a loopback address that no peer can
+    reach, or none at all. JAX has no option for it.
     """
     with suppress(ImportError, AttributeError):
         from jax._src import xla_bridge
@@ -203,7 +206,7 @@ def _bind_gloo(addr: str) -> None:
 
 @contextmanager
 def _kept_signals() -> Iterator[None]:
-    """Put back the worker's signal handlers: JAX takes SIGTERM away from Python, which never notices."""
+    """Restore the worker's signal handlers: JAX replaces SIGTERM's without Python's knowledge."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -1,4 +1,4 @@
-"""joblib's backend `"skyward"`: what a `Parallel` has to do becomes calls of other workers."""
+"""joblib's backend `"skyward"`: the batches of a `Parallel` become calls on other workers."""
 
 from __future__ import annotations
 
@@ -23,16 +23,18 @@ from ._joblib_calls import Calls
 from .joblib import NAME, BackendError
 
 _DEEPEST: Final = 3
-"""From this level of `Parallel` within `Parallel` on, all is sequential: three levels are enough for any pool."""
+"""The nesting level of `Parallel` from which on everything is sequential; three levels fill any
+pool.
+"""
 
 
 class SkywardBackend(AutoBatchingMixin, ParallelBackendBase):  # type: ignore[misc, unused-ignore]
-    """Runs batches as calls within calls."""
+    """Runs batches as nested calls."""
 
     supports_retrieve_callback = True
     supports_inner_max_num_threads = True
     supports_sharedmem = False
-    # A call takes a fraction of a millisecond to reach a worker, and batches that are short spread evenly.
+    # A call reaches a worker within a fraction of a millisecond, and short batches spread evenly.
     MIN_IDEAL_BATCH_DURATION = 0.05
     MAX_IDEAL_BATCH_DURATION = 1.0
 
@@ -43,19 +45,20 @@ class SkywardBackend(AutoBatchingMixin, ParallelBackendBase):  # type: ignore[mi
         caller_helps: bool = True,
         retry: Retry | None = None,
     ) -> None:
-        """Make a backend, which serves any number of `Parallel`.
+        """Create a backend, which serves any number of `Parallel`.
 
         Args:
-            nesting_level: how many `Parallel` are around it.
-            inner_max_num_threads: most threads of a numeric library in each worker.
-            caller_helps: whether the worker of the caller runs some of the calls while it waits for them.
-            retry: tries after the loss of a worker; None: as for any call.
+            nesting_level: the number of `Parallel` around it.
+            inner_max_num_threads: the most threads of each numeric library in a worker.
+            caller_helps: whether the caller's worker runs some of the calls while it waits for
+                them.
+            retry: attempts after the loss of a worker; None for the default of calls.
         """
         super().__init__(nesting_level=nesting_level, inner_max_num_threads=inner_max_num_threads)
         self.caller_helps = caller_helps
         self.retry = retry
         self.parallel: Any = None
-        """What this one belongs to; None for one that is in a configuration."""
+        """The `Parallel` that this backend serves; None in a configuration."""
         self._n_jobs = 1
         self._calls: Calls | None = None
 
@@ -63,10 +66,10 @@ class SkywardBackend(AutoBatchingMixin, ParallelBackendBase):  # type: ignore[mi
         return type(self), (self.nesting_level, self.inner_max_num_threads, self.caller_helps, self.retry)
 
     def effective_n_jobs(self, n_jobs: int | None) -> int:
-        """How many batches run at a time.
+        """Return how many batches run at a time.
 
         Args:
-            n_jobs: as the user says; -1 stands for all workers, -2 for all but one.
+            n_jobs: the user's value; -1 for all workers, -2 for all but one.
         """
         if n_jobs == 0:
             raise ValueError("n_jobs == 0 in Parallel has no meaning")
@@ -78,11 +81,11 @@ class SkywardBackend(AutoBatchingMixin, ParallelBackendBase):  # type: ignore[mi
     def configure(
         self, n_jobs: int = 1, parallel: Any = None, prefer: str | None = None, require: str | None = None, **_: Any
     ) -> int:
-        """Serve a `Parallel`.
+        """Prepare for a `Parallel`.
 
         Raises:
-            FallbackToBackend: another backend does, or another one of this kind.
-            BackendError: what it takes is not installed.
+            FallbackToBackend: another backend must serve it, or another instance of this class.
+            BackendError: a package that it needs is not installed.
         """
         level = self.nesting_level or 0
         self._n_jobs = self.effective_n_jobs(n_jobs)
@@ -96,45 +99,46 @@ class SkywardBackend(AutoBatchingMixin, ParallelBackendBase):  # type: ignore[mi
                 '`.pip(["threadpoolctl"])`, or use `plugins::joblib()`'
             )
         if self.parallel is not parallel:
-            # Two `Parallel` in one configuration would otherwise abort each other's calls.
+            # Otherwise two `Parallel` in one configuration would abort each other's calls.
             own = self._at(level)
             own.parallel = parallel
             raise FallbackToBackend(own)
         return self._n_jobs
 
     def start_call(self) -> None:
-        """A `Parallel` is called."""
+        """Begin a call of the `Parallel`."""
         workers = count_workers()
-        # For all workers some calls are sent ahead; fewer jobs are a limit.
+        # If all workers are used, some calls are sent ahead; a smaller `n_jobs` is a strict limit.
         room = self._n_jobs if self._n_jobs < workers else 2 * workers + 2
         options = Options() if self.retry is None else Options(retry=self.retry)
         learn: Callable[[int, float], None] = super().batch_completed
-        # A managed `Parallel` keeps the batches that a failed call has not sent.
+        # A managed `Parallel` keeps batches of a failed call that were not sent; drop them.
         self.parallel._ready_batches = type(self.parallel._ready_batches)()
         self._calls = Calls(options, room, learn, self.parallel)
 
     def submit(self, func: Any, callback: Any = None) -> None:
-        """Have a batch run. joblib is told of its end by the callback alone."""
+        """Submit a batch. joblib learns of its end only by the callback."""
         assert self._calls is not None
         self._calls.submit(Batch(func, self.inner_max_num_threads), callback)
 
     def apply_async(self, func: Any, callback: Any = None) -> None:
-        """The same, for joblib 1.4."""
+        """Submit a batch; the name of `submit` in joblib 1.4."""
         self.submit(func, callback)
 
     def retrieve_result_callback(self, out: Any) -> Any:
-        """The results of a batch that has ended, or what it has raised."""
+        """Return the results of a batch that has ended, or raise its exception."""
         return out.result()
 
     def batch_completed(self, batch_size: int, duration: float) -> None:
-        """Nothing: this duration has the wait for a worker in it. How long a batch ran is known better."""
+        """Ignore joblib's duration, which includes the wait for a worker: see `Calls`."""
 
     @contextmanager
     def retrieval_context(self) -> Iterator[None]:
-        """Around joblib's wait for the results: wait before it, and run calls meanwhile.
+        """Wait before joblib does, and run calls on this worker meanwhile.
 
-        Where results are wanted one by one, or in time, joblib's own wait has to see them as they come: it sleeps
-        between its looks, and calls that nobody else can run come to other threads of this worker.
+        If results are wanted one by one or with a timeout, joblib must wait itself to see them in
+        time. It sleeps between its checks, and calls that no other worker can run are run by other
+        threads of this worker.
         """
         parallel = self.parallel
         if self.caller_helps and self._calls and parallel.timeout is None and not parallel.return_generator:
@@ -142,7 +146,7 @@ class SkywardBackend(AutoBatchingMixin, ParallelBackendBase):  # type: ignore[mi
         yield
 
     def abort_everything(self, ensure_ready: bool = True) -> None:
-        """Cancel what is under way."""
+        """Cancel all calls."""
         if self._calls is not None:
             self._calls.cancel()
 
@@ -151,7 +155,7 @@ class SkywardBackend(AutoBatchingMixin, ParallelBackendBase):  # type: ignore[mi
         self.reset_batch_stats()
 
     def get_nested_backend(self) -> tuple[Any, None]:
-        """What a `Parallel` within a batch uses."""
+        """Return the backend for a `Parallel` within a batch."""
         level = (self.nesting_level or 0) + 1
         return (self._at(level) if level < _DEEPEST else SequentialBackend(nesting_level=level)), None
 
@@ -160,17 +164,18 @@ class SkywardBackend(AutoBatchingMixin, ParallelBackendBase):  # type: ignore[mi
 
 
 def can_call() -> bool:
-    """Whether calls can be submitted here: inside of a task that other workers do not run at the same time."""
+    """Return whether calls can be submitted: inside a task that is not part of a gang."""
     worker = _state.worker
     return worker is not None and not _state.gang and not _fork.is_child and worker.session.running is not None
 
 
 def count_workers() -> int:
-    """The workers of the pool."""
+    """Return the number of workers in the pool."""
     cluster = _state.cluster or {}
     workers: int = cluster.get("total_nodes", 1) * cluster.get("workers_per_node", 1)
     return workers
 
 
-# Here, as a batch that reaches a worker imports this module alone, and may name the backend.
+# Register here, because a worker that receives a batch imports only this module, and the batch may
+# name the backend.
 register_parallel_backend(NAME, SkywardBackend)

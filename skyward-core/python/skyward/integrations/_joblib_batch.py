@@ -1,4 +1,4 @@
-"""What joblib has a worker run."""
+"""The batches that joblib runs on workers."""
 
 from __future__ import annotations
 
@@ -9,32 +9,34 @@ from contextlib import contextmanager
 from typing import Any
 
 _controller: tuple[int, Any] | None = None
-"""How many modules there were when the libraries of this process were looked for, and what was found."""
+"""The number of loaded modules at the last search for libraries, and the result of the search."""
 
 _lock = threading.Lock()
 _in_use: list[int] = []
-"""The limits of the batches that run in this process."""
+"""The limits of the batches that run in this process now."""
 _originals: list[tuple[Any, Any]] = []
-"""What was found when the first of them began, and whenever more was found, with what its limits had been."""
+"""The controllers that were used, each with the original limits: one from the first batch, and one
+for each search with a new result.
+"""
 
 
 class Batch:
-    """Some calls, and how many threads the numeric libraries may use meanwhile."""
+    """Some calls of joblib, and a limit for the threads of the numeric libraries."""
 
     def __init__(self, calls: Any, threads: int | None) -> None:
         """Wrap a batch.
 
         Args:
             calls: joblib's `BatchedCalls`.
-            threads: the threads of each library; None: as many as it has.
+            threads: the threads of each library; None for no limit.
         """
         self.calls = calls
         self.threads = threads
-        # By this a message names what it cannot send.
+        # Errors about calls that cannot be sent name the call by this.
         self.__qualname__ = _name(calls)
 
     def __call__(self) -> Any:
-        """Run them; the list of their results."""
+        """Run the calls, and return the list of their results."""
         with limited(self.threads):
             return self.calls()
 
@@ -44,10 +46,11 @@ class Batch:
 
 @contextmanager
 def limited(threads: int | None) -> Iterator[None]:
-    """Limit the threads of the numeric libraries that this process has loaded.
+    """Limit the threads of the numeric libraries that are loaded in this process.
 
-    Batches may overlap on threads of one process, and end in any order. The limit of BLAS is one for the process: the
-    last batch that began decides, and the last one out restores it. That of OpenMP is one for each thread.
+    Batches may overlap on threads of one process, and end in any order. The limit of BLAS applies
+    to the process: the batch that began last decides it, and the last batch that ends restores it.
+    The limit of OpenMP applies to each thread.
     """
     if threads is None:
         yield
@@ -73,7 +76,7 @@ def limited(threads: int | None) -> Iterator[None]:
 
 @contextmanager
 def _any_thread_limits() -> Iterator[None]:
-    """Have limits of BLAS hold whoever sets them: threadpoolctl 3.8 takes them from the first thread alone."""
+    """Let any thread limit BLAS: threadpoolctl 3.8 accepts limits from the first thread alone."""
     import threadpoolctl
 
     free = getattr(getattr(threadpoolctl, "OpenBLASController", None), "clear_controlling_thread", None)
@@ -88,7 +91,7 @@ def _any_thread_limits() -> Iterator[None]:
 
 
 def _find_libraries() -> Any:
-    """What threadpoolctl finds. The search takes milliseconds, and libraries come with modules."""
+    """Find the loaded libraries; search again, which takes milliseconds, only after new imports."""
     global _controller
     from threadpoolctl import ThreadpoolController
 
@@ -98,6 +101,6 @@ def _find_libraries() -> Any:
 
 
 def _name(calls: Any) -> str:
-    """The functions of a batch, in a few words."""
+    """Return a short name for the functions of a batch."""
     function = calls.items[0][0] if calls.items else calls
     return str(getattr(function, "__qualname__", None) or type(function).__qualname__)

@@ -1,4 +1,4 @@
-"""The calls of one `Parallel`: how many of them are under way, and who tells it of their ends."""
+"""The calls of one `Parallel`: limit how many run at a time, and report their ends to joblib."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from joblib.parallel import (  # type: ignore[import-untyped,import-not-found,un
 )
 
 from .. import _state
-from .._calls.arrays import Seen
+from .._calls.arrays import Seen, Unstored
 from .._calls.errors import CallError
 from .._calls.frames import Awaiting
 from .._calls.future import Future
@@ -31,11 +31,11 @@ if TYPE_CHECKING:
     from .._calls.hub import Hub
 
 Callback = Callable[[Any], object]
-"""joblib's: takes the future of a batch, and may dispatch the next one."""
+"""joblib's callback: takes the future of a batch, and may dispatch the next batch."""
 
 
 class _Finished(Awaiting):
-    """What a `Parallel` waits for: all its calls, or the first error."""
+    """What a `Parallel` waits for: all of its calls, or the first error."""
 
     def __init__(self) -> None:
         super().__init__(1)
@@ -43,7 +43,7 @@ class _Finished(Awaiting):
 
     @property
     def ready(self) -> bool:
-        """Whether the wait is over."""
+        """Whether the wait has ended."""
         return self.over
 
     def end(self) -> None:
@@ -53,44 +53,45 @@ class _Finished(Awaiting):
 
 
 class Calls:
-    """What a `Parallel` has submitted.
+    """The batches that a `Parallel` has submitted.
 
-    joblib is told of the end of a batch on a thread of its own: it unpickles the results there, and takes the next
-    items from the user's iterator, which may take long, or wait for another `Parallel`. The thread that serves the
-    calls of the process must do neither. The thread lives as long as something is under way. The user's iterator finds
-    there what holds where the `Parallel` was called: the context variables, and joblib's configuration.
+    A separate thread reports the ends of batches to joblib. On it, joblib unpickles results and
+    takes the next items from the user's iterator, which may take long, or wait for another
+    `Parallel`. The thread that serves this process's calls must not be blocked by that. The
+    separate thread lives while batches are running. On it, the user's iterator sees the context
+    variables and joblib's configuration of the place where the `Parallel` was called.
     """
 
     def __init__(self, options: Options, room: int, learn: Callable[[int, float], None], parallel: Any) -> None:
-        """Begin.
+        """Start without batches.
 
         Args:
-            options: those of the calls.
-            room: most calls under way; further ones wait here.
-            learn: is told how many items a batch had, and how many seconds it ran.
-            parallel: the `Parallel`, which has been called.
+            options: the options of the calls.
+            room: the most calls at a time; further batches wait here.
+            learn: called with the number of items of a batch, and the seconds that it ran.
+            parallel: the `Parallel` that was called.
         """
         self._options = options
         self._room = room
         self._learn = learn
         self._parallel = parallel
         self._call_id = parallel._call_id
-        """A `Parallel` may be called again, and what is left of this call must not end that one."""
+        """Identifies the call of the `Parallel`: remains of this call must not end a later one."""
         self._seen = Seen()
-        """As joblib does it: a large array is not looked at again within one call."""
+        """Like joblib, look at a large array only once per call of the `Parallel`."""
         self._lock = threading.Lock()
         self._held: deque[tuple[Batch, Callback]] = deque()
         self._under_way: set[Future] = set()
         self._sending = 0
-        """Batches that have room and are no calls yet."""
+        """The number of batches that have room but are no calls yet."""
         self._open = 0
-        """Batches of whose end joblib has not been told."""
+        """The number of batches whose end was not reported to joblib yet."""
         self._ended: SimpleQueue[tuple[Any, int, Callback] | None] = SimpleQueue()
         self._is_served = False
         self._awaiting: _Finished | None = None
 
     def submit(self, batch: Batch, callback: Callback) -> None:
-        """Submit a batch, or have it wait for room. What goes wrong is told to joblib as any end is."""
+        """Submit a batch, or hold it until there is room. Errors are reported like any end."""
         with self._lock:
             if not self._is_served:
                 config = getattr(_backend, "config", None)
@@ -105,7 +106,7 @@ class Calls:
         self._send(batch, callback)
 
     def wait(self) -> None:
-        """Wait until all is over or something has failed; the main thread helps with the calls meanwhile."""
+        """Wait until all is over or something has failed; run calls on this thread meanwhile."""
         hub: Hub | None = _state.worker.hub
         with self._lock:
             if hub is None or self._open == 0 or self._parallel._aborting:
@@ -114,13 +115,14 @@ class Calls:
         hub.wait(awaiting, (), None)
 
     def cancel(self) -> None:
-        """Give up what is under way."""
+        """Cancel the running calls, and drop the waiting batches."""
         with self._lock:
             self._held.clear()
             left = [*self._under_way]
         for future in left:
             future.cancel()
-        # An interrupt may have lost a batch on its way: nobody waits for the last one any more.
+        # An interrupt may have lost a batch while it was being sent, so do not wait for the last
+        # one.
         self._ended.put(None)
 
     def _take_room(self) -> bool:
@@ -142,7 +144,7 @@ class Calls:
             self._ended.put((future, size, callback))
             if isinstance(error, Exception):
                 return
-            # An interrupt is for whoever submits, too.
+            # An interrupt also concerns the code that submits.
             raise
         finally:
             with self._lock:
@@ -150,7 +152,7 @@ class Calls:
         future.add_done_callback(lambda ended: self._ended.put((ended, size, callback)))
 
     def _serve(self, config: Any) -> None:
-        """Tell joblib of what has ended, with this configuration of joblib."""
+        """Report batches that have ended to joblib, with this configuration of joblib."""
         if config is not None:
             _backend.config = config
         while True:
@@ -172,7 +174,7 @@ class Calls:
         threads: dict[int, Any] = {}
         try:
             if isinstance(future, Future):
-                # What is submitted here belongs to whoever has submitted this.
+                # Calls that the callback submits belong to the frame that submitted this one.
                 threads = future._hub.threads
                 threads[me] = future._frame
                 if future.micros:
@@ -180,22 +182,23 @@ class Calls:
                 self._send_held(future)
             callback(future)
         except BaseException as error:
-            complain(f"joblib has raised {error!r} when it was told of a result")
+            complain(f"joblib raised an exception when a result was reported to it: {error!r}")
             self._fail(error)
         finally:
             threads.pop(me, None)
 
     def _fail(self, error: BaseException) -> None:
-        """Have the `Parallel` raise this, as joblib does with an error of the items: as that of a batch."""
+        """Make the `Parallel` raise this error, in joblib's way: as the error of a batch."""
         parallel = self._parallel
         with parallel._lock:
             if parallel._aborting or parallel._call_id != self._call_id:
                 return
             tracker = BatchCompletionCallBack(0, 0, parallel)
-            # Not by `_register_outcome`: a `Parallel` that has all results would drop them, and raise nothing.
+            # Do not use `_register_outcome`: a `Parallel` that has all results would drop the
+            # error.
             tracker.status = TASK_ERROR
             tracker._result = error
-            # It is one that never completes, so that the `Parallel` looks for its error.
+            # Count it as a batch that never completes, so that the `Parallel` looks for its error.
             parallel.n_dispatched_tasks += 1
             parallel._jobs.append(tracker)
             if not parallel.return_ordered and hasattr(parallel, "_jobs_set"):
@@ -203,7 +206,7 @@ class Calls:
             parallel._aborting = True
 
     def _send_held(self, ended: Future) -> None:
-        """Give the room of one that has ended to the next."""
+        """Send the next held batch in the place of one that has ended."""
         with self._lock:
             self._under_way.discard(ended)
             held = self._held.popleft() if self._held and self._take_room() else None
@@ -212,11 +215,11 @@ class Calls:
 
 
 def _explain(batch: Batch, error: BaseException) -> BaseException:
-    """The error of the item that cannot be sent, where there is one."""
+    """Return the error of the item that cannot be sent; if there is none, the given error."""
     if isinstance(error, CallError):
         for function, args, kwargs in batch.calls.items:
             try:
-                pack_call(function, args, kwargs)
+                pack_call(function, args, kwargs, Unstored())
             except CallError as found:
                 return found
     return error

@@ -1,4 +1,4 @@
-"""The plan guard of Keras: whether all ranks are about to feed the same batches to `fit`, `evaluate` or `predict`."""
+"""The plan guard of Keras: check that all ranks will feed the same batches."""
 
 from __future__ import annotations
 
@@ -15,14 +15,16 @@ from .._plan import compare
 
 _GUARDED = ("fit", "evaluate", "predict")
 _TIMEOUT = 3600.0
-"""Seconds that the ranks have to come: a rank may prepare data for long, and a silence is reported before that."""
+"""Seconds within which all ranks must come. It is long, because a rank may prepare data, and a
+stall is detected earlier.
+"""
 
 
 def guard() -> None:
-    """Have Keras compare its plan across the ranks before the first step; once in a process.
+    """Make Keras compare its plan across the ranks before the first step; done once per process.
 
-    On JAX with a distribution over several processes all ranks compute each step together. One that has fewer batches,
-    or a batch of another shape, leaves the others in a collective for ever.
+    On JAX with a distribution over several processes, all ranks compute each step together. If one
+    has fewer batches, or a batch of another shape, the others wait in a collective forever.
     """
     from keras.src.trainers.epoch_iterator import EpochIterator
 
@@ -44,7 +46,7 @@ def _check(iterator: Any, data: Any, frame: FrameType | None) -> None:
     if info.total_workers == 1 or not _state.gang:
         return
     mesh = keras_mesh()
-    # Ranks that compute each on devices of their own do not wait for each other.
+    # Ranks that compute on devices of their own do not wait for each other.
     if mesh is None or not spans_workers(mesh[0]):
         return
     store = world_store(info)
@@ -55,12 +57,12 @@ def _check(iterator: Any, data: Any, frame: FrameType | None) -> None:
 
 
 def plan_of(iterator: Any, data: Any, call: Any) -> dict[str, Any]:
-    """What Keras is about to do, as far as it is known before the data are read.
+    """Return Keras's plan, as far as it is known before the data are read.
 
     Args:
         iterator: Keras's `EpochIterator`.
-        data: what it goes over: arrays of shape `(n, …)`, nested or alone, or a dataset.
-        call: the variables of `fit`, `evaluate` or `predict`.
+        data: what it iterates over: arrays of shape `(n, …)`, nested or alone, or a dataset.
+        call: the local variables of `fit`, `evaluate` or `predict`.
     """
     import keras
 
@@ -81,7 +83,7 @@ def plan_of(iterator: Any, data: Any, call: Any) -> dict[str, Any]:
 
 
 def _known(adapter: Any, name: str) -> int | None:
-    """What the adapter of the data says of them; those of generators and datasets do not know all."""
+    """Return an attribute of the data adapter; adapters of generators and datasets lack some."""
     try:
         return _number(getattr(adapter, name))
     except (AttributeError, NotImplementedError):
@@ -89,7 +91,7 @@ def _known(adapter: Any, name: str) -> int | None:
 
 
 def _number(value: Any) -> int | None:
-    """An int; None for what is none, such as a size that is not known."""
+    """Convert a value to int; None if that is not possible, such as for an unknown size."""
     try:
         return int(value)
     except (TypeError, ValueError):

@@ -1,4 +1,4 @@
-"""The seed of Keras, also of a gang that was given none."""
+"""Keras's seed, also for a gang that was given none."""
 
 from __future__ import annotations
 
@@ -9,12 +9,13 @@ from .._cluster import InstanceInfo
 
 
 def seed_ranks(info: InstanceInfo, seed: int | None, together: bool) -> None:
-    """Seed the random numbers of Keras, and of what it computes with.
+    """Seed the random numbers of Keras and its backend.
 
     Args:
         info: this worker's place.
-        seed: the seed that was given.
-        together: whether all ranks compute on one model, and need a common seed where none was given.
+        seed: the user's seed, or None.
+        together: whether all ranks compute on one model, and so need a common seed if none was
+            given.
     """
     if seed is None and together:
         seed = _shared_seed(info)
@@ -25,9 +26,9 @@ def seed_ranks(info: InstanceInfo, seed: int | None, together: bool) -> None:
 
 
 def _shared_seed(info: InstanceInfo) -> int:
-    """A seed that all ranks know without a word between them, new for each gang.
+    """Return a seed that all ranks derive without communication, and that differs for each gang.
 
-    Ranks must draw the same random numbers, or they would start from different weights. A task that one of them ran
-    alone may have drawn some, or have set a seed, so each gang begins anew.
+    Ranks must draw the same random numbers, or they would start from different weights. An earlier
+    task on a single worker may have drawn some, or have set a seed, so each gang is seeded again.
     """
     return crc32(f"{info.job_id}/{info.generation}/{_state.attempt}".encode())

@@ -1,7 +1,7 @@
-"""Where the ranks of a world meet before a framework joins them.
+"""The rendezvous of the ranks of a world, before a framework joins them.
 
-JAX ends the process when a rank does not come, and torch does not say which. So the ranks meet here first, at the same
-address, where a rank that is missing is an exception that names it.
+If a rank is missing, JAX ends the process, and torch does not name the rank. So the ranks meet here
+first, at the same address, and a missing rank is an exception that names it.
 """
 
 from __future__ import annotations
@@ -15,16 +15,17 @@ from .._cluster import InstanceInfo
 
 
 def meet(info: InstanceInfo, timeout: float, deadline: float, service: bool = True) -> None:
-    """Wait until every rank is there.
+    """Wait until every rank has come.
 
     Args:
         info: this worker's place.
-        timeout: what all ranks together get, in seconds, for messages.
-        deadline: when that is over, by the monotonic clock.
-        service: whether the framework's service listens there as soon as all have met, so that the others wait for it.
+        timeout: seconds within which all ranks must come, for messages.
+        deadline: the end of that time, on the monotonic clock.
+        service: whether the framework's service will listen at the address when all have come, so
+            that the other ranks wait for it.
 
     Raises:
-        TimeoutError: not all ranks came; names those that did not.
+        TimeoutError: some ranks did not come; the message names them.
         ConnectionError: rank 0 ended meanwhile.
         OSError: rank 0 cannot listen at its address.
     """
@@ -37,7 +38,7 @@ def meet(info: InstanceInfo, timeout: float, deadline: float, service: bool = Tr
 
 
 def _receive(info: InstanceInfo, timeout: float, deadline: float) -> None:
-    """As rank 0: wait for all others, then send them on."""
+    """On rank 0: wait for all other ranks, then let them continue."""
     here: dict[int, socket.socket] = {}
     greeting = _greeting(info)
     try:
@@ -60,7 +61,7 @@ def _receive(info: InstanceInfo, timeout: float, deadline: float) -> None:
                     connection.close()
                 else:
                     here[rank] = connection
-        # The framework's own service takes the place of the listener, which is closed by now.
+        # The listener is closed here, so that the framework's own service can take its place.
         for connection in here.values():
             with suppress(OSError):
                 connection.sendall(b"go\n")
@@ -70,11 +71,11 @@ def _receive(info: InstanceInfo, timeout: float, deadline: float) -> None:
 
 
 def _report(info: InstanceInfo, timeout: float, deadline: float) -> None:
-    """As any other rank: report to rank 0, and wait for its answer."""
+    """On any other rank: report to rank 0, and wait for its answer."""
     place = f"rank 0 at {join_address(info.head_addr, info.head_port)}"
     with _connect(info, timeout, deadline) as connection:
         connection.sendall(f"{_greeting(info)} {info.global_worker_index}\n".encode())
-        # Rank 0 gives up at its own deadline, and says why: leave it the time to.
+        # Rank 0 stops at its own deadline and sends the reason; leave it time for that.
         connection.settimeout(max(0.1, deadline - time.monotonic()) + 5)
         try:
             answer = _line(connection)
@@ -89,7 +90,7 @@ def _report(info: InstanceInfo, timeout: float, deadline: float) -> None:
 
 
 def _connect(info: InstanceInfo, timeout: float, deadline: float) -> socket.socket:
-    """A connection to the head's rendezvous port, as soon as something listens there."""
+    """Connect to the rendezvous port of the head, as soon as something listens there."""
     while True:
         remaining = deadline - time.monotonic()
         try:
@@ -101,7 +102,7 @@ def _connect(info: InstanceInfo, timeout: float, deadline: float) -> socket.sock
                     f"{join_address(info.head_addr, info.head_port)} within {timeout:g} s: {error}; its worker may "
                     "have ended, or a firewall keeps the nodes apart"
                 ) from error
-        # Rank 0 is still importing. There is nothing to wait on, so this looks again.
+        # Rank 0 is still importing modules. There is no event to wait for, so poll.
         threading.Event().wait(0.02)
 
 
@@ -124,7 +125,7 @@ def _greeting(info: InstanceInfo) -> str:
 
 
 def _rank_of(connection: socket.socket, greeting: str) -> int | None:
-    """The rank that a connection says it is; None for whoever else knocks."""
+    """Read the rank from a connection; None if it is not from a rank of this world."""
     connection.settimeout(2)
     try:
         text, _, rank = _line(connection).rpartition(" ")
@@ -134,7 +135,10 @@ def _rank_of(connection: socket.socket, greeting: str) -> int | None:
 
 
 def _line(connection: socket.socket) -> str:
-    """What the other side says up to the line's end, or up to its own; at most 4 KiB, within the socket's timeout."""
+    """Read a line of at most 4 KiB, within the socket's timeout.
+
+    The end of the stream ends the line too.
+    """
     data = b""
     deadline = time.monotonic() + (connection.gettimeout() or 0)
     while len(data) < 4096:
@@ -147,12 +151,12 @@ def _line(connection: socket.socket) -> str:
 
 
 def listener(addr: str, port: int) -> socket.socket:
-    """A socket that listens at the rendezvous port, which the agent holds beside it."""
+    """Return a socket that listens at the rendezvous port, which the agent has reserved."""
     family = socket.AF_INET6 if ":" in addr else socket.AF_INET
     server = socket.socket(family, socket.SOCK_STREAM)
     try:
         server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        # The agent holds the port so that nobody else is handed it.
+        # The agent keeps the port bound, so that no other process gets it.
         server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         server.bind((addr, port))
         server.listen(1024)
@@ -163,5 +167,5 @@ def listener(addr: str, port: int) -> socket.socket:
 
 
 def join_address(addr: str, port: int) -> str:
-    """Host and port as one text, with IPv6 in brackets."""
+    """Join host and port, with an IPv6 address in brackets."""
     return f"[{addr}]:{port}" if ":" in addr else f"{addr}:{port}"

@@ -1,4 +1,4 @@
-"""torch's default process group with every worker of the pool as one rank of it."""
+"""torch's default process group, with every worker of the pool as one rank."""
 
 from __future__ import annotations
 
@@ -11,20 +11,23 @@ from .._cluster import InstanceInfo
 from ._meet import listener, meet
 
 TIMEOUT = 240.0
-"""Seconds that all workers together get to meet: less than a pool gives hooks, so that the error names the missing."""
+"""Seconds within which all workers must meet. A pool allows hooks more time, so the error here
+names the missing ranks.
+"""
 
 
 def join(info: InstanceInfo, collectives: str, timeout: float, collective_timeout: float | None) -> None:
-    """Make the process group of all workers.
+    """Create the process group of all workers.
 
     Args:
         info: this worker's place.
-        collectives: `nccl`, `gloo`, or `auto`: nccl with accelerators, else gloo.
-        timeout: what all workers together get to meet, in seconds.
-        collective_timeout: what one collective operation may take, in seconds; None for torch's own.
+        collectives: `nccl`, `gloo`, or `auto`: nccl with accelerators, otherwise gloo.
+        timeout: seconds within which all workers must meet.
+        collective_timeout: seconds that one collective operation may take; None for torch's
+            default.
 
     Raises:
-        TimeoutError: not all ranks came to the rendezvous; names those that did not.
+        TimeoutError: some ranks did not come to the rendezvous; the message names them.
         RuntimeError: there is no accelerator for this worker.
     """
     import torch
@@ -34,7 +37,8 @@ def join(info: InstanceInfo, collectives: str, timeout: float, collective_timeou
     options: dict[str, Any] = {}
     device = take_device(info, backend)
     if device is not None and backend == "nccl":
-        # With it the communicator is made at once, so that a network that does not work is found here.
+        # With a device id the communicator is created at once, so that network problems are found
+        # here.
         options["device_id"] = torch.device("cuda", device)
     if collective_timeout is not None:
         options["timeout"] = timedelta(seconds=collective_timeout)
@@ -45,10 +49,11 @@ def join(info: InstanceInfo, collectives: str, timeout: float, collective_timeou
 
 
 def take_device(info: InstanceInfo, backend: str) -> int | None:
-    """Have tensors on CUDA go to this worker's accelerator; its index, and None where torch uses none.
+    """Select this worker's accelerator for CUDA; return its index, or None if torch uses none.
 
     Raises:
-        RuntimeError: torch finds no accelerator, and the pool has asked for some or NCCL needs one.
+        RuntimeError: torch finds no accelerator, although the pool has requested some or NCCL needs
+            one.
     """
     import torch
 
@@ -59,13 +64,13 @@ def take_device(info: InstanceInfo, backend: str) -> int | None:
     if backend == "nccl":
         raise RuntimeError(
             f"torch {torch.__version__} sees no accelerator on node {info.node}, and NCCL needs one: the driver is "
-            "missing or too old for this build (choose another one with `.cuda(…)` of the plugin that installs torch)"
+            "missing or too old for this build (choose another build with `.cuda(…)` of the plugin that installs torch)"
         )
     return None
 
 
 def _store(info: InstanceInfo, timeout: float) -> Any:
-    """The store of the process group, once every rank is there."""
+    """Return the store of the process group, when every rank has come."""
     import torch.distributed as dist
 
     deadline = time.monotonic() + timeout
@@ -75,7 +80,7 @@ def _store(info: InstanceInfo, timeout: float) -> Any:
     options: dict[str, Any] = {"timeout": left, "wait_for_workers": False}
     try:
         if rank == 0:
-            # By itself the store listens on every address of the host.
+            # By default the store listens on every address of the host.
             options["master_listen_fd"] = listener(info.head_addr, info.head_port).detach()
         store = dist.TCPStore(info.head_addr, info.head_port, total, rank == 0, **options)
     except Exception as error:
@@ -84,13 +89,13 @@ def _store(info: InstanceInfo, timeout: float) -> Any:
         raise TimeoutError(
             f"rank {rank} of {total} could not {what} at {place} within {timeout:g} s: {error}"
         ) from error
-    # What one collective may wait for the store is torch's own business again.
+    # From here on, torch's default applies to the time that a collective waits for the store.
     store.set_timeout(timedelta(minutes=5))
     return store
 
 
 def device_index(info: InstanceInfo, visible: int) -> int:
-    """This worker's accelerator among those that this process can see."""
+    """Return this worker's accelerator, as an index into the devices that this process sees."""
     if visible == 1:
         return 0
     if info.worker < visible:
@@ -102,11 +107,12 @@ def device_index(info: InstanceInfo, visible: int) -> int:
 
 
 def variables(info: InstanceInfo, on_cpu: bool) -> dict[str, str]:
-    """The environment variables by which PyTorch, and what builds on it, know the world.
+    """Return the environment variables through which PyTorch and its users find the world.
 
     Args:
         info: this worker's place.
-        on_cpu: whether it computes on the CPU, where Accelerate would train on each rank alone without a word.
+        on_cpu: whether the world computes on CPUs. Accelerate then needs a variable, or each rank
+            would silently train alone.
     """
     values = {
         "MASTER_ADDR": info.head_addr,
@@ -123,7 +129,7 @@ def variables(info: InstanceInfo, on_cpu: bool) -> dict[str, str]:
             if name not in os.environ:
                 values[name] = info.network.interface
     if info.workers_per_node > 1 and "OMP_NUM_THREADS" not in os.environ:
-        # Otherwise each of them starts a thread per core.
+        # Otherwise each worker starts a thread per core.
         cores = len(os.sched_getaffinity(0))
         values["OMP_NUM_THREADS"] = str(max(1, cores // info.workers_per_node))
     if on_cpu and "ACCELERATE_USE_CPU" not in os.environ:

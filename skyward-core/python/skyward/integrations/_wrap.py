@@ -1,4 +1,4 @@
-"""What the decorators have in common."""
+"""Parts that the decorators share."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .._cluster import InstanceInfo
 
 
 def before(function: Callable[..., Any], prepare: Callable[[], None]) -> Callable[..., Any]:
-    """The function, with a preparation at the start of each call."""
+    """Return the function with a preparation at the start of each call."""
 
     @wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
@@ -30,42 +30,44 @@ def before(function: Callable[..., Any], prepare: Callable[[], None]) -> Callabl
 
 
 def decorator(function: Callable[..., Any] | None, prepare: Callable[[], None]) -> Any:
-    """Serve both forms of a decorator: with and without arguments."""
+    """Support a decorator with and without arguments."""
     if function is not None:
         return before(function, prepare)
     return lambda function: before(function, prepare)
 
 
 def together(info: InstanceInfo) -> bool:
-    """Whether there are other workers to join, and they run this task too: one alone would wait for them for ever.
+    """Return whether this task runs on several workers at the same time, which have to join.
+
+    A task on a single worker must not join: it would wait for the others forever.
 
     Raises:
-        RuntimeError: there are, and the pool does not know that they are one world: when it lost one of them, the
-            others would keep a group that is dead.
+        RuntimeError: the pool does not know that its workers are one world. If it lost one of them,
+            the others would keep a dead process group.
     """
     if info.total_workers == 1 or not _state.gang:
         return False
     if not info.joined:
         raise RuntimeError(
-            f"the payload's decorator joins {info.total_workers} workers into one world, and the pool was made without "
-            "knowing it, so it could not start all of them again when one is lost: declare the payload on the pool's "
-            "builder, `.payload::<…>()` with the type that `#[skyward::compute(…, payload = …)]` names, or "
-            "`.payload_of(&call)`. The decorator is seen there when it stands on the payload's own function by a name "
-            "that is imported or assigned; for one that a function or a condition gives, add the plugin, "
-            "`plugins::jax()` or `plugins::torch()`"
+            f"the payload's decorator joins {info.total_workers} workers into one world, but the pool does not know "
+            "that, so it could not restart all of them when one is lost: declare the payload on the pool's builder, "
+            "with `.payload::<…>()` and the type that `#[skyward::compute(…, payload = …)]` names, or with "
+            "`.payload_of(&call)`. The builder recognises the decorator if it stands on the payload's own function by "
+            "a name that is imported or assigned; for a decorator that a function or a condition returns, add the "
+            "plugin, `plugins::jax()` or `plugins::torch()`"
         )
     return True
 
 
 def set_environment(values: Mapping[str, object]) -> None:
-    """Set variables that are not set: what a plugin or the user set before stays."""
+    """Set variables that are not set yet; values of a plugin or the user are kept."""
     for name, value in values.items():
         os.environ.setdefault(name, str(value))
 
 
 @contextmanager
 def environment(variables: Mapping[str, str]) -> Iterator[None]:
-    """These environment variables, and afterwards those that were."""
+    """Context manager: set these environment variables, and restore the old ones at the end."""
     before = {name: os.environ.get(name) for name in variables}
     os.environ.update(variables)
     try:

@@ -1,4 +1,4 @@
-"""JAX's distributed runtime."""
+"""`sky.integrations.jax`: join JAX's distributed runtime."""
 
 from __future__ import annotations
 
@@ -21,10 +21,19 @@ def jax() -> Callable[[Callable[P, R]], Callable[P, R]]: ...
 
 
 def jax(function: Callable[..., Any] | None = None, /) -> Any:
-    """Join JAX's distributed runtime before the function runs; with or without arguments.
+    """Decorator: join JAX's distributed runtime before the function runs.
 
-    Nothing happens in a world of one, in a task that this worker runs alone, nor where the runtime was
-    joined already (by a plugin, or by an earlier call).
+    All workers of the pool become processes of one JAX runtime, and `jax.devices()` lists the
+    devices of all of them. The decorator does nothing in a pool of one worker, in a task on a
+    single worker, or if the runtime was joined before, by a plugin or an earlier call.
+
+    Raises:
+        RuntimeError: raised by the decorated function if it cannot join: see the message.
+        TimeoutError: raised by the decorated function if some ranks did not come; it names them.
+
+    Example:
+        @sky.integrations.jax
+        def train(): ...
     """
 
     def prepare() -> None:
@@ -37,9 +46,10 @@ def join(info: InstanceInfo) -> None:
     """Initialise `jax.distributed` for all workers, if there are several and it was not done.
 
     Raises:
-        RuntimeError: the pool does not know of the world, an earlier task has used JAX already, the devices cannot be
-            divided among the workers, or JAX computes on the CPU although the pool has asked for accelerators.
-        TimeoutError: not all ranks came; names those that did not.
+        RuntimeError: the pool does not know of the world, JAX was used before, the devices cannot
+            be divided among the workers, or JAX computes on the CPU although the pool requested
+            accelerators.
+        TimeoutError: some ranks did not come; the message names them.
     """
     if not together(info) or _jax_world.is_initialized():
         return

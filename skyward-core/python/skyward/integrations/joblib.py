@@ -1,4 +1,4 @@
-"""joblib and scikit-learn: `n_jobs` means workers of the pool."""
+"""joblib and scikit-learn: `n_jobs` counts workers of the pool."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ _OLDEST: Final = (1, 4)
 
 
 class BackendError(RuntimeError):
-    """joblib's backend of the pool cannot be used as things are; the text says what to change."""
+    """joblib's backend of the pool cannot be used; the message says what to change."""
 
 
 class Backend(ContextDecorator):
-    """What `joblib_backend` returns: a context manager, and a decorator."""
+    """The result of `joblib_backend`: a context manager, and a decorator."""
 
     def __init__(self, n_jobs: int | None = None, **options: Any) -> None:
-        """Remember the options; they hold from `__enter__` on."""
+        """Store the options; they apply from `__enter__` on."""
         self._n_jobs = n_jobs
         self._options = options
         self._entered: list[AbstractContextManager[Any]] = []
@@ -45,16 +45,16 @@ class Backend(ContextDecorator):
         self._entered.pop().__exit__(kind, error, traceback)
 
     def __call__(self, function: Callable[P, R]) -> Callable[P, R]:  # type: ignore[override, unused-ignore]
-        """The function, within the backend.
+        """Decorate a function, so that it runs within the backend.
 
         Raises:
-            TypeError: it is an asynchronous generator.
+            TypeError: the function is an asynchronous generator.
         """
         if isasyncgenfunction(function):
             raise TypeError(
                 f"joblib_backend cannot decorate {function.__qualname__}, an asynchronous generator, which runs where "
-                "it is iterated: enter the backend in it, `with sky.integrations.joblib_backend():`, without a `yield` "
-                "or an `await` in the block"
+                "it is iterated: enter the backend inside it, `with sky.integrations.joblib_backend():`, without a "
+                "`yield` or an `await` in the block"
             )
 
         @wraps(function)
@@ -77,7 +77,7 @@ class Backend(ContextDecorator):
 
     @coroutine
     def _step(self, steps: Coroutine[Any, Any, Any]) -> Generator[Any, Any, Any]:
-        """Run a coroutine, and leave the backend wherever it waits: its thread runs others meanwhile."""
+        """Run a coroutine; leave the backend while it waits and its thread runs others."""
         config = self._make()
         from joblib.parallel import _backend  # type: ignore[import-untyped,import-not-found,unused-ignore]
 
@@ -103,7 +103,7 @@ class Backend(ContextDecorator):
                 resume, value = steps.throw, error
 
     def _make(self) -> AbstractContextManager[Any]:
-        """Joblib's context manager, which holds from the moment that it is made."""
+        """Return joblib's context manager, which applies from its creation on."""
         backend = register()(**self._options)
         from joblib import parallel_config
 
@@ -113,7 +113,7 @@ class Backend(ContextDecorator):
 
 
 def register() -> Any:
-    """Make the backend known to joblib by its name; its class.
+    """Register the backend with joblib by its name; return its class.
 
     Raises:
         BackendError: joblib is not installed, or is too old.
@@ -122,14 +122,14 @@ def register() -> Any:
         import joblib  # type: ignore[import-untyped,import-not-found,unused-ignore]
     except ImportError as error:
         raise BackendError(
-            "joblib is not installed on this node: add it to the image, `plugins::joblib()`, `plugins::sklearn()` or "
-            '`.pip(["joblib>=1.4"])`'
+            "joblib is not installed on this node: add it to the image with `plugins::joblib()`, `plugins::sklearn()` "
+            'or `.pip(["joblib>=1.4"])`'
         ) from error
     version = tuple(int(part) for part in joblib.__version__.split(".")[:2])
     if version < _OLDEST:
         raise BackendError(
-            f"the pool's backend needs joblib 1.4 or later, and joblib {joblib.__version__} is installed on this node: "
-            'ask for `joblib>=1.4` in the image, `.pip(["joblib>=1.4"])`, as `plugins::joblib()` does'
+            f"the pool's backend needs joblib 1.4 or later, but joblib {joblib.__version__} is installed on this node: "
+            'request `joblib>=1.4` in the image, `.pip(["joblib>=1.4"])`, as `plugins::joblib()` does'
         )
     from ._joblib_backend import SkywardBackend
 
@@ -159,47 +159,51 @@ def joblib_backend(
     caller_helps: bool = True,
     retry: Retry | None = None,
 ) -> Any:
-    """Have joblib's `Parallel`, and all that is built on it, run on the workers of the pool.
+    """Run joblib's `Parallel`, and all packages that use it, on the workers of the pool.
 
-    A context manager, and a decorator with or without arguments::
+    The result is a context manager, and a decorator with or without arguments::
 
         with sky.integrations.joblib_backend():
             results = Parallel(n_jobs=-1)(delayed(process)(x) for x in range(100))
 
-    `n_jobs=-1` are all workers of the pool. Where no calls can be submitted (outside of a task, and in a gang) all is
-    sequential. Under `plugins::joblib()` or `plugins::sklearn()` a task is within it already.
+    `n_jobs=-1` uses all workers of the pool. Where no calls can be submitted (outside a task, and
+    in a gang) everything runs sequentially. With `plugins::joblib()` or `plugins::sklearn()`, every
+    task is inside the backend already.
 
     Args:
-        pool: what is decorated; a pool is accepted and ignored, as there is only the one that runs the payload.
-        n_jobs: what holds for those who do not say; None: 1, as everywhere in joblib.
-        inner_max_num_threads: most threads of a numeric library in a worker while it runs a batch.
-        caller_helps: whether the worker of the caller runs some of the calls while it waits for them.
-        retry: tries after the loss of a worker; None: as for any call.
+        pool: the decorated function. Another value is accepted and ignored, because a payload has
+            only the pool in which it runs.
+        n_jobs: the default of `n_jobs`; None for joblib's own default, 1.
+        inner_max_num_threads: the most threads of each numeric library in a worker while it runs a
+            batch; None for no limit.
+        caller_helps: whether the caller's worker runs some of the calls while it waits for them.
+        retry: attempts after the loss of a worker; None for the default of calls.
 
     Raises:
-        BackendError: joblib is not installed, or is too old. A decorated function raises it when it is called.
+        BackendError: joblib is not installed, or is too old. A decorated function raises it when it
+            is called.
     """
     backend = Backend(n_jobs, inner_max_num_threads=inner_max_num_threads, caller_helps=caller_helps, retry=retry)
     return backend(pool) if callable(pool) and not hasattr(pool, "__enter__") else backend
 
 
 sklearn_backend = joblib_backend
-"""The same by another name: scikit-learn's `n_jobs` is joblib's."""
+"""The same as `joblib_backend`, because scikit-learn's `n_jobs` is joblib's."""
 
 
 class JoblibPool(Backend):
-    """For scripts that make a pool for joblib: the pool that runs the payload is there, so its arguments are ignored.
+    """A replacement for scripts that create a pool for joblib; all arguments are ignored.
 
-    For example::
+    A payload uses the pool in which it runs::
 
         with sky.integrations.JoblibPool(nodes=4, concurrency=4):
             results = Parallel(n_jobs=-1)(delayed(process)(x) for x in range(100))
     """
 
     def __init__(self, *_: Any, **__: Any) -> None:
-        """Take what describes a pool."""
+        """Accept and ignore the description of a pool."""
         super().__init__()
 
 
 class ScikitLearnPool(JoblibPool):
-    """The same for scikit-learn."""
+    """The same as `JoblibPool`, for scikit-learn."""

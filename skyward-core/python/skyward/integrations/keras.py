@@ -1,4 +1,4 @@
-"""Keras: backend, seed and distribution."""
+"""`sky.integrations.keras`: choose the backend, set the seed, and distribute the data."""
 
 from __future__ import annotations
 
@@ -27,19 +27,24 @@ def keras(*, backend: str = "jax", seed: int | None = None) -> Callable[[Callabl
 
 
 def keras(function: Callable[..., Any] | None = None, /, *, backend: str = "jax", seed: int | None = None) -> Any:
-    """Choose Keras's backend and join its world before the function runs; with or without arguments.
+    """Decorator: choose Keras's backend, and join its world before the function runs.
 
-    On JAX with several workers, all devices form one `DataParallel` distribution, in which every worker feeds its own
-    shard of the data; a task that a worker runs alone has none of that. What a plugin has set up already
-    stays as it is.
+    On JAX with several workers, all devices form one `DataParallel` distribution, in which each
+    worker feeds its own shard of the data. In a task on a single worker, there is no distribution.
+    What a plugin has set up already is kept.
 
     Args:
-        function: what to decorate.
-        backend: `jax`, `torch` or `tensorflow`.
-        seed: given to `keras.utils.set_random_seed` at each call; without it all ranks get one that is new for each.
+        function: the function to decorate.
+        backend: `"jax"`, `"torch"` or `"tensorflow"`.
+        seed: passed to `keras.utils.set_random_seed` at each call. Without a seed, the ranks of a
+            JAX world get a common one, which differs for each broadcast.
 
     Raises:
-        ValueError: no such backend.
+        ValueError: `backend` is not one of the three.
+
+    Example:
+        @sky.integrations.keras(backend="jax", seed=0)
+        def train(): ...
     """
     if backend not in BACKENDS:
         raise ValueError(f"Keras has no backend {backend!r}; it has {', '.join(BACKENDS)}")
@@ -51,7 +56,7 @@ def keras(function: Callable[..., Any] | None = None, /, *, backend: str = "jax"
 
 
 def set_up(info: InstanceInfo, backend: str, seed: int | None) -> None:
-    """Backend, world, seed and distribution, each only where it is not there yet.
+    """Set up backend, world, seed and distribution, each only if it is missing.
 
     Raises:
         RuntimeError: Keras was imported before with another backend.
@@ -68,7 +73,7 @@ def set_up(info: InstanceInfo, backend: str, seed: int | None) -> None:
     if active != backend:
         raise RuntimeError(
             f"Keras was imported with the backend {active} before this function asked for {backend}: "
-            "the backend cannot change in a process"
+            "a process cannot change the backend"
         )
     spans = backend == "jax" and together(info)
     seed_ranks(info, seed, spans)
@@ -78,6 +83,6 @@ def set_up(info: InstanceInfo, backend: str, seed: int | None) -> None:
         return
     if keras.distribution.distribution() is None:
         devices = keras.distribution.list_devices()
-        # Each worker feeds its own part, so Keras must not take parts of parts.
+        # Each worker feeds its own part already, so Keras must not divide it again.
         keras.distribution.set_distribution(keras.distribution.DataParallel(devices=devices, auto_shard_dataset=False))
     guard()

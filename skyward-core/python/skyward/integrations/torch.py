@@ -1,4 +1,4 @@
-"""PyTorch's process group."""
+"""`sky.integrations.torch`: join PyTorch's process group."""
 
 from __future__ import annotations
 
@@ -22,14 +22,20 @@ def torch(*, backend: str | None = None) -> Callable[[Callable[P, R]], Callable[
 
 
 def torch(function: Callable[..., Any] | None = None, /, *, backend: str | None = None) -> Any:
-    """Join `torch.distributed` before the function runs; with or without arguments.
+    """Decorator: create the default process group of `torch.distributed` before the function runs.
 
-    In a task that this worker runs alone the process group has one rank, whatever the world is. Nothing happens in a
-    pool of one worker, nor where the process group exists already (a plugin made it, or an earlier call).
+    All workers of the pool are ranks of the group. In a task on a single worker of a larger pool,
+    the group has one rank. The decorator does nothing in a pool of one worker, or if the process
+    group exists already.
 
     Args:
-        function: what to decorate.
-        backend: `nccl` or `gloo`; unless given, `nccl` where the worker has a CUDA device.
+        function: the function to decorate.
+        backend: `"nccl"` or `"gloo"`; None for `nccl` if the worker has a CUDA device, otherwise
+            `gloo`.
+
+    Example:
+        @sky.integrations.torch
+        def train(): ...
     """
 
     def prepare() -> None:
@@ -39,11 +45,12 @@ def torch(function: Callable[..., Any] | None = None, /, *, backend: str | None 
 
 
 def join(info: InstanceInfo, backend: str | None = None) -> None:
-    """Make the process group of all workers, or of this one where it runs a task alone, if it does not exist.
+    """Create the process group if it does not exist: of all workers, or of this one alone.
 
     Raises:
-        RuntimeError: the pool does not know of the world, or there is no accelerator for this worker.
-        TimeoutError: not all ranks came; names those that did not.
+        RuntimeError: the pool does not know of the world, or there is no accelerator for this
+            worker.
+        TimeoutError: some ranks did not come; the message names them.
     """
     if info.total_workers == 1:
         return
@@ -66,12 +73,12 @@ def join(info: InstanceInfo, backend: str | None = None) -> None:
 
 
 def _leave(dist: Any) -> None:
-    """At the worker's end: destroy the process group, if the payload has not."""
+    """At the worker's end, destroy the process group if the payload has not."""
     if dist.is_initialized():
         dist.destroy_process_group()
 
 
 def set_world(info: InstanceInfo, on_cpu: bool) -> None:
-    """The variables by which PyTorch, and what builds on it, know the world."""
+    """Set the variables through which PyTorch, and packages based on it, find the world."""
     _world.join()
     set_environment(_torch_world.variables(info, on_cpu))

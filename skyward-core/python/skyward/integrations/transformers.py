@@ -1,4 +1,4 @@
-"""Hugging Face Transformers: what its `Trainer` needs to find the world."""
+"""`sky.integrations.transformers`: what the `Trainer` of Hugging Face needs to find the world."""
 
 from __future__ import annotations
 
@@ -22,16 +22,21 @@ def transformers(*, backend: str | None = None) -> Callable[[Callable[P, R]], Ca
 
 
 def transformers(function: Callable[..., Any] | None = None, /, *, backend: str | None = None) -> Any:
-    """Have `Trainer` and Accelerate find the world before the function runs; with or without arguments.
+    """Decorator: let `Trainer` and Accelerate find the world before the function runs.
 
-    They make the process group themselves, because only then do their own timeout and choice of backend hold; where a
-    backend is given, the process group is made with it before they look. Without an accelerator their use of the CPU is
-    switched on, or every worker would silently train alone. In a task that this worker runs alone they find no world,
-    and of several accelerators this worker's own.
+    By default `Trainer` and Accelerate create the process group themselves, because only then their
+    own timeout and choice of backend apply. With `backend`, the group is created before they look
+    for it. On nodes without an accelerator, their use of the CPU is switched on, or every worker
+    would silently train alone. In a task on a single worker they find no world, and only this
+    worker's own accelerator.
 
     Args:
-        function: what to decorate.
-        backend: `nccl` or `gloo`; unless given, they choose.
+        function: the function to decorate.
+        backend: `"nccl"` or `"gloo"`; None to let `Trainer` or Accelerate choose.
+
+    Example:
+        @sky.integrations.transformers
+        def train(): ...
     """
 
     def prepare() -> None:
@@ -41,7 +46,7 @@ def transformers(function: Callable[..., Any] | None = None, /, *, backend: str 
 
 
 def set_up(info: InstanceInfo, backend: str | None) -> None:
-    """Set the variables, if there are several workers; make the process group too where a backend is chosen."""
+    """Set the variables if there are several workers; with a backend, join the process group."""
     if not together(info):
         alone(info)
         return
@@ -53,11 +58,12 @@ def set_up(info: InstanceInfo, backend: str | None) -> None:
 
 
 def alone(info: InstanceInfo) -> None:
-    """Have `Trainer` and Accelerate compute on this worker's accelerator, in a task that it runs alone.
+    """In a task on a single worker, let `Trainer` and Accelerate use this worker's accelerator.
 
-    A worker sees all accelerators of its node. Without variables of a world `Trainer` computes on all that it sees,
-    with `DataParallel`, and Accelerate on the first one, whichever worker it is. So the task gets a world of one rank,
-    whose `LOCAL_RANK` is this worker's accelerator. Its process group uses no network.
+    A worker sees all accelerators of its node. Without variables of a world, `Trainer` computes on
+    all accelerators that it sees, with `DataParallel`, and Accelerate on the first one. So the task
+    gets a world of one rank, whose `LOCAL_RANK` is this worker's accelerator. Its process group
+    uses no network.
 
     Raises:
         RuntimeError: there is no accelerator for this worker.
@@ -71,5 +77,5 @@ def alone(info: InstanceInfo) -> None:
     index = _torch_world.take_device(info, "nccl")
     _world.part()
     set_environment({"RANK": 0, "WORLD_SIZE": 1, "LOCAL_RANK": index, "LOCAL_WORLD_SIZE": 1})
-    # Both: Trainer would choose NCCL, or NCCL and gloo where FSDP needs tensors in host memory.
+    # Both backends: `Trainer` would choose NCCL, or both if FSDP needs tensors in host memory.
     _world.group_of_one("cpu:gloo,cuda:nccl")
