@@ -1,4 +1,4 @@
-"""Dask: two worker processes on this host."""
+"""Measure Dask with two worker processes on this host."""
 
 import logging
 import warnings
@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 def main() -> None:
-    """Measure."""
+    """Run the measurements."""
     table = Table()
     warnings.simplefilter("ignore")
     logging.disable(logging.CRITICAL)

@@ -1,10 +1,10 @@
-"""loky, Dask or Ray under joblib: two workers of this host run what `benches/python/work.py` measures."""
+"""Measure `benches/python/work.py` with joblib on loky, Dask or Ray: two workers on this host."""
 
 import os
 
 os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
 os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
-# One thread each: two workers that share two cores are compared, not their thread pools.
+# One thread per worker, so that two workers on two cores are compared, not their thread pools.
 os.environ["OMP_NUM_THREADS"] = "1"
 os.environ["OPENBLAS_NUM_THREADS"] = "1"
 
@@ -19,22 +19,26 @@ from joblib import parallel_config
 from measure import Table
 
 DEPTH = 4
-"""Levels of the tree of calls, each of three."""
+"""The levels of the tree of calls, with three calls on each level."""
 
 
 def recursive_dask(depth: int) -> int:
-    """A tree of calls: a task that waits leaves its thread to another."""
+    """Run a tree of calls; a task that waits gives its thread to another task."""
     if depth == 0:
         return 1
-    from distributed import get_client
+    from distributed import get_client, rejoin, secede
 
     client = get_client()
     futures = [client.submit(recursive_dask, depth - 1, pure=False) for _ in range(3)]
-    return sum(client.gather(futures))
+    # Without this call, waiting tasks would occupy all threads that their own calls need.
+    secede()
+    leaves = client.gather(futures)
+    rejoin()
+    return sum(leaves)
 
 
 def recursive_ray(depth: int) -> int:
-    """A tree of calls: a task that waits gives its core to another process."""
+    """Run a tree of calls; a task that waits gives its core to another process."""
     if depth == 0:
         return 1
     import ray
@@ -45,14 +49,14 @@ def recursive_ray(depth: int) -> int:
 
 @contextmanager
 def loky() -> Iterator[None]:
-    """joblib's own processes; a tree of calls would never end there."""
+    """Use joblib's own processes, in which a tree of calls would never end."""
     with parallel_config("loky", n_jobs=work.WORKERS):
         yield
 
 
 @contextmanager
 def dask() -> Iterator[Callable[[], int]]:
-    """Two worker processes."""
+    """Use two worker processes of Dask."""
     import dask as library
     from distributed import Client, LocalCluster
 
@@ -71,7 +75,7 @@ def dask() -> Iterator[Callable[[], int]]:
 
 @contextmanager
 def ray() -> Iterator[Callable[[], int]]:
-    """Two cores of a Ray of its own."""
+    """Use two cores of a separate Ray instance."""
     import ray as library
     from ray.util.joblib import register_ray
 
@@ -93,7 +97,7 @@ BACKENDS = {"loky": loky, "dask": dask, "ray": ray}
 
 
 def timed_tree(tree: Callable[[], int]) -> float:
-    """Seconds of the second tree."""
+    """Run a tree twice, and return the seconds of the second one."""
     seconds = 0.0
     for _ in range(2):
         began = perf_counter()
@@ -104,7 +108,7 @@ def timed_tree(tree: Callable[[], int]) -> float:
 
 
 def main() -> None:
-    """Measure."""
+    """Run the measurements."""
     table = Table(BACKENDS)
     with BACKENDS[table.word]() as tree:
         table.row("py_tiny_ms", lambda: 1e3 * work.tiny(2000))

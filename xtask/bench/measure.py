@@ -1,4 +1,4 @@
-"""What the peers share: what they call, the command line, rounds of calls, the line of JSON at the end."""
+"""Parts that the benchmarks of the peers share: calls, command line, rounds, and output as JSON."""
 
 import argparse
 import json
@@ -10,14 +10,14 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 SIZE = 64 << 20
-"""Bytes of a large value."""
+"""The size of a large value, in bytes."""
 
 
 class Table:
-    """The rows that are asked for, as they are measured."""
+    """The rows that the command line requests, with their values."""
 
     def __init__(self, words: Iterable[str] = ()) -> None:
-        """Read the command line, which begins with one of these words if there are any."""
+        """Read the command line, which begins with one of these words, if there are any."""
         parser = argparse.ArgumentParser()
         if words:
             parser.add_argument("word", choices=list(words))
@@ -30,25 +30,25 @@ class Table:
         self.rows: dict[str, float] = {}
 
     def wants(self, name: str) -> bool:
-        """Whether a row is asked for."""
+        """Return whether a row is requested."""
         return not self.only or name in self.only
 
     def row(self, name: str, measured: Callable[[], float]) -> None:
-        """Measure a row, unless it is not asked for."""
+        """Measure a row, if it is requested."""
         if self.wants(name):
             self.rows[name] = measured()
 
     def started(self, began: float) -> None:
-        """Take note of the first result."""
+        """Record the time from the start to the first result."""
         took = perf_counter() - began
         self.row("warm_start_s", lambda: took)
 
     def times(self, count: int) -> int:
-        """How often something is done: less when it has to be quick."""
+        """Return how often to repeat something: less with `--quick`."""
         return max(2, count // 10) if self.quick else count
 
     def print(self) -> None:
-        """Print what was measured, as the last line."""
+        """Print the values as JSON, in one line."""
         print(json.dumps(self.rows), flush=True)
 
 
@@ -57,12 +57,12 @@ def nothing(_: int = 0) -> None:
 
 
 def same(value: T) -> T:
-    """Give back what came."""
+    """Return the argument."""
     return value
 
 
 def p50_us(call: Callable[[], Any], count: int) -> float:
-    """Microseconds that half of the calls take at most."""
+    """Return the median duration of a call, in microseconds."""
     for _ in range(10):
         call()
     times = []
@@ -74,7 +74,7 @@ def p50_us(call: Callable[[], Any], count: int) -> float:
 
 
 def per_second(calls: Callable[[int], Any], count: int) -> float:
-    """How many of so many calls are done in a second."""
+    """Return how many calls are done per second."""
     calls(min(count, 100))
     began = perf_counter()
     calls(count)
@@ -82,7 +82,7 @@ def per_second(calls: Callable[[int], Any], count: int) -> float:
 
 
 def gib_per_second(there_and_back: Callable[[], int], times: int) -> float:
-    """Of `SIZE` bytes there and back, counted both ways; the best of all."""
+    """Return the best GiB per second of `SIZE` bytes, counted in both directions."""
     best = float("inf")
     for _ in range(times):
         began = perf_counter()

@@ -1,4 +1,4 @@
-"""`concurrent.futures.ProcessPoolExecutor`: two processes of this host."""
+"""Measure `concurrent.futures.ProcessPoolExecutor` with two processes on this host."""
 
 from concurrent.futures import ProcessPoolExecutor
 from time import perf_counter
@@ -8,7 +8,7 @@ from measure import SIZE, Table, gib_per_second, nothing, p50_us, per_second, sa
 
 
 def main() -> None:
-    """Measure."""
+    """Run the measurements."""
     table = Table()
     began = perf_counter()
     with ProcessPoolExecutor(2) as pool:

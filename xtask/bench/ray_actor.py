@@ -1,4 +1,4 @@
-"""Ray: two actors on this host."""
+"""Measure Ray with two actors on this host."""
 
 import os
 
@@ -16,18 +16,18 @@ T = TypeVar("T")
 
 
 class Echo:
-    """A worker."""
+    """An actor that answers calls."""
 
     def nothing(self) -> None:
         """Do nothing."""
 
     def same(self, value: T) -> T:
-        """Give back what came."""
+        """Return the argument."""
         return value
 
 
 def main() -> None:
-    """Measure."""
+    """Run the measurements."""
     table = Table()
     began = perf_counter()
     ray.init(

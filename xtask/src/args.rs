@@ -1,6 +1,7 @@
 //! The command line.
 
 use anyhow::{Result, anyhow, bail};
+use lexopt::{Arg, Parser, ValueExt as _};
 
 use crate::bench::Bench;
 use crate::bench::rows::SUITES;
@@ -10,7 +11,7 @@ use crate::fuzz::Fuzz;
 use crate::nodes;
 use crate::step::Step;
 
-/// What is asked for.
+/// A command of the project.
 pub(crate) enum Command {
     Help,
     List,
@@ -20,40 +21,48 @@ pub(crate) enum Command {
     Bench(Bench),
     Demo(Demo),
     Fuzz(Fuzz),
+    /// The book; whether the files that are made of its pages are written anew.
+    Docs {
+        write: bool,
+    },
     Image,
 }
 
 /// Reads the arguments after the program's name.
 pub(crate) fn parse(arguments: impl IntoIterator<Item = String>, all: &[Step]) -> Result<Command> {
-    let mut arguments = arguments.into_iter();
-    match arguments.next().as_deref() {
-        Some("test") => parse_test(arguments, all),
-        Some("chaos") => parse_chaos(arguments),
-        Some("bench") => parse_bench(arguments),
-        Some("demo") => parse_demo(arguments),
-        Some("fuzz") => parse_fuzz(arguments),
-        Some("image") => match arguments.next() {
+    let mut line = Parser::from_args(arguments);
+    match next(&mut line)?.as_deref() {
+        Some("test") => parse_test(line, all),
+        Some("chaos") => parse_chaos(line),
+        Some("bench") => parse_bench(line),
+        Some("demo") => parse_demo(line),
+        Some("fuzz") => parse_fuzz(line),
+        Some("docs") => match (next(&mut line)?.as_deref(), next(&mut line)?) {
+            (None, _) => Ok(Command::Docs { write: false }),
+            (Some("--write"), None) => Ok(Command::Docs { write: true }),
+            (Some("--help" | "-h"), _) => Ok(Command::Help),
+            (Some(other), _) => bail!("`docs` does not know {other:?}; it knows --write"),
+        },
+        Some("image") => match next(&mut line)? {
             None => Ok(Command::Image),
             Some(other) => bail!("`image` takes no {other:?}"),
         },
         None | Some("help" | "-h" | "--help") => Ok(Command::Help),
-        Some(other) => bail!("there is no command {other:?}; there are: test, chaos, bench, demo, fuzz, image, help"),
+        Some(other) => {
+            bail!("there is no command {other:?}; there are: test, chaos, bench, demo, docs, fuzz, image, help")
+        }
     }
 }
 
-fn parse_test(mut arguments: impl Iterator<Item = String>, all: &[Step]) -> Result<Command> {
+fn parse_test(mut line: Parser, all: &[Step]) -> Result<Command> {
     let mut only = None;
     let mut skip = Vec::new();
-    while let Some(argument) = arguments.next() {
-        let (flag, value) = match argument.split_once('=') {
-            Some((flag, value)) => (flag, Some(value.to_owned())),
-            None => (argument.as_str(), None),
+    while let Some(argument) = next(&mut line)? {
+        let mut names = || match line.value() {
+            Ok(value) => named(&value.string()?, all),
+            Err(_) => bail!("{argument} needs the names of steps, with commas: {argument} format,clippy"),
         };
-        let mut names = || match value.clone().or_else(|| arguments.next()) {
-            Some(value) => named(&value, all),
-            None => bail!("{flag} needs the names of steps, with commas: {flag} format,clippy"),
-        };
-        match flag {
+        match argument.as_str() {
             "--list" => return Ok(Command::List),
             "--help" | "-h" => return Ok(Command::Help),
             "--only" => only.get_or_insert_with(Vec::new).extend(names()?),
@@ -70,17 +79,13 @@ fn parse_test(mut arguments: impl Iterator<Item = String>, all: &[Step]) -> Resu
     Ok(Command::Test(steps))
 }
 
-fn parse_fuzz(mut arguments: impl Iterator<Item = String>) -> Result<Command> {
+fn parse_fuzz(mut line: Parser) -> Result<Command> {
     let mut fuzz = Fuzz::default();
-    while let Some(argument) = arguments.next() {
-        let (flag, value) = match argument.split_once('=') {
-            Some((flag, value)) => (flag, Some(value.to_owned())),
-            None => (argument.as_str(), None),
-        };
-        match flag {
+    while let Some(argument) = next(&mut line)? {
+        match argument.as_str() {
             "--help" | "-h" => return Ok(Command::Help),
             "--seconds" => {
-                let value = value.or_else(|| arguments.next()).unwrap_or_default();
+                let value = value(&mut line);
                 let seconds = value.parse().ok().filter(|seconds| *seconds > 0);
                 fuzz.seconds = seconds.ok_or_else(|| anyhow!("--seconds needs a number above 0, and not {value:?}"))?;
             }
@@ -91,23 +96,19 @@ fn parse_fuzz(mut arguments: impl Iterator<Item = String>) -> Result<Command> {
     Ok(Command::Fuzz(fuzz))
 }
 
-fn parse_chaos(mut arguments: impl Iterator<Item = String>) -> Result<Command> {
-    let name = arguments.next().unwrap_or_default();
+fn parse_chaos(mut line: Parser) -> Result<Command> {
+    let name = next(&mut line)?.unwrap_or_default();
     if matches!(name.as_str(), "--help" | "-h") {
         return Ok(Command::Help);
     }
     let Some(place) = Place::ALL.into_iter().find(|place| place.name() == name) else {
         let known = Place::ALL.map(Place::name).join(", ");
-        bail!("`chaos` needs to know where the pools are, and not {name:?}; it knows: {known}");
+        bail!("`chaos` needs the place of the pools, and there is no place {name:?}; it knows: {known}");
     };
     let mut options = Options { place, ..Options::default() };
-    while let Some(argument) = arguments.next() {
-        let (flag, value) = match argument.split_once('=') {
-            Some((flag, value)) => (flag.to_owned(), Some(value.to_owned())),
-            None => (argument, None),
-        };
+    while let Some(flag) = next(&mut line)? {
         let mut number = || {
-            let value = value.clone().or_else(|| arguments.next()).unwrap_or_default();
+            let value = value(&mut line);
             value.parse::<u64>().map_err(|_| anyhow!("{flag} needs a number, and not {value:?}"))
         };
         match flag.as_str() {
@@ -119,30 +120,29 @@ fn parse_chaos(mut arguments: impl Iterator<Item = String>) -> Result<Command> {
         }
     }
     if options.rounds == 0 || options.jobs == Some(0) {
-        bail!("without rounds, or without one at a time, nothing is played");
+        bail!("with 0 rounds, or 0 at a time, nothing is played");
     }
     Ok(Command::Chaos(options))
 }
 
-fn parse_bench(mut arguments: impl Iterator<Item = String>) -> Result<Command> {
-    let named = arguments.next();
+fn parse_bench(mut line: Parser) -> Result<Command> {
+    let named = next(&mut line)?;
     if matches!(named.as_deref(), Some("help" | "-h" | "--help")) {
         return Ok(Command::Help);
     }
     let Some(suite) = SUITES.iter().find(|suite| Some(suite.name) == named.as_deref()) else {
         let all: Vec<_> = SUITES.iter().map(|suite| format!("bench {}", suite.name)).collect();
-        bail!("`bench` needs to know what: {} (not {})", all.join(", "), named.as_deref().unwrap_or("nothing"));
+        bail!("`bench` needs the name of a suite: {} (not {})", all.join(", "), named.as_deref().unwrap_or("nothing"));
     };
     let name = suite.name;
     let (mut only, mut quick, mut ours) = (Vec::new(), false, false);
-    while let Some(argument) = arguments.next() {
+    while let Some(argument) = next(&mut line)? {
         match argument.as_str() {
             "--quick" => quick = true,
-            // The others measure what theirs is measured beside in the same program.
+            // The other suites measure both sides in the same program.
             "--ours" if suite.has_peers() => ours = true,
             "--only" => {
-                let list = arguments.next().unwrap_or_default();
-                only.extend(chosen("row", &list, suite.rows.iter().map(|row| row.name))?);
+                only.extend(chosen("row", &value(&mut line), suite.rows.iter().map(|row| row.name))?);
             }
             other if suite.has_peers() => {
                 bail!("`bench {name}` does not know {other:?}; it knows --only, --quick, --ours")
@@ -154,25 +154,24 @@ fn parse_bench(mut arguments: impl Iterator<Item = String>) -> Result<Command> {
     Ok(Command::Bench(Bench { suite, rows, quick, ours }))
 }
 
-fn parse_demo(mut arguments: impl Iterator<Item = String>) -> Result<Command> {
-    let place = match arguments.next().as_deref() {
+fn parse_demo(mut line: Parser) -> Result<Command> {
+    let place = match next(&mut line)?.as_deref() {
         Some("docker") => nodes::Place::Docker,
         Some("ssh") => nodes::Place::Ssh,
         Some("aws") => nodes::Place::Aws,
         Some("help" | "-h" | "--help") => return Ok(Command::Help),
         other => {
-            bail!("`demo` needs to know where: demo ssh, demo docker, demo aws (not {})", other.unwrap_or("nothing"))
+            bail!(
+                "`demo` needs the kind of its nodes: demo ssh, demo docker, demo aws (not {})",
+                other.unwrap_or("nothing")
+            )
         }
     };
     let mut demo = Demo { place, nodes: 2 };
-    while let Some(argument) = arguments.next() {
-        let (flag, value) = match argument.split_once('=') {
-            Some((flag, value)) => (flag, Some(value.to_owned())),
-            None => (argument.as_str(), None),
-        };
-        match flag {
+    while let Some(argument) = next(&mut line)? {
+        match argument.as_str() {
             "--nodes" => {
-                let value = value.or_else(|| arguments.next()).unwrap_or_default();
+                let value = value(&mut line);
                 let nodes = value.parse().ok().filter(|nodes| (1..=MOST_NODES).contains(nodes));
                 demo.nodes =
                     nodes.ok_or_else(|| anyhow!("--nodes needs a number from 1 to {MOST_NODES}, and not {value:?}"))?;
@@ -183,11 +182,26 @@ fn parse_demo(mut arguments: impl Iterator<Item = String>) -> Result<Command> {
     Ok(Command::Demo(demo))
 }
 
+/// The next word or option, an option without its value.
+fn next(line: &mut Parser) -> Result<Option<String>> {
+    Ok(match line.next()? {
+        Some(Arg::Long(name)) => Some(format!("--{name}")),
+        Some(Arg::Short(letter)) => Some(format!("-{letter}")),
+        Some(Arg::Value(word)) => Some(word.string()?),
+        None => None,
+    })
+}
+
+/// The value of an option, as `--option value` or `--option=value`; empty where the line has none.
+fn value(line: &mut Parser) -> String {
+    line.value().map(|value| value.to_string_lossy().into_owned()).unwrap_or_default()
+}
+
 fn named(list: &str, all: &[Step]) -> Result<Vec<&'static str>> {
     chosen("step", list, all.iter().map(|step| step.name))
 }
 
-/// The names in a list with commas, all of which there have to be.
+/// The names in a list with commas, each of which must exist.
 fn chosen(what: &str, list: &str, all: impl Iterator<Item = &'static str> + Clone) -> Result<Vec<&'static str>> {
     let names = list.split(',').map(str::trim).filter(|name| !name.is_empty());
     let chosen = names.map(|name| match all.clone().find(|known| *known == name) {
@@ -204,40 +218,43 @@ fn chosen(what: &str, list: &str, all: impl Iterator<Item = &'static str> + Clon
 pub(crate) const HELP: &str = "\
 The project's own commands.
 
-cargo xtask test                      everything that must hold before a change lands
+cargo xtask test                      all checks that a change must pass
 cargo xtask test --list               its steps
-cargo xtask test --only format,test   just these steps
+cargo xtask test --only format,test   only these steps
 cargo xtask test --skip e2e,examples  all steps but these
 
 cargo xtask chaos local               200 rounds of pools on this host, whose workers, agents and clients are killed and stopped
-cargo xtask chaos docker              the same over containers, which are also paused, and cut off from their network
+cargo xtask chaos docker              the same over containers, which are also paused and cut off from their network
 cargo xtask chaos ssh                 the same over SSH hosts, whose servers are killed and stopped, and whose packets are lost
-cargo xtask chaos aws                 the same over instances of an EC2 on loopback, which takes them back, refuses calls and loses answers
-    --rounds 20 --seed 7              so many, drawn from this number
-    --seed 7 --only 13                round 13 of these alone
-    --jobs 4                          so many rounds at the same time
+cargo xtask chaos aws                 the same over instances of an EC2 on loopback, which also takes instances back, refuses calls and loses answers
+    --rounds 20 --seed 7              20 rounds, drawn from this seed
+    --seed 7 --only 13                only round 13 of this seed
+    --jobs 4                          four rounds at the same time
 
 cargo xtask bench local               ours beside Ray, Dask and a process pool on this host; the last line is JSON
-cargo xtask bench local --only ROW,…  just these rows
+cargo xtask bench local --only ROW,…  only these rows
 cargo xtask bench local --quick       one round, fewer repetitions
 cargo xtask bench local --ours        without the peers
 cargo xtask bench python              calls and joblib in a payload, beside loky, Dask and Ray; takes the same options
 cargo xtask bench ssh                 nodes that are reached by SSH, beside `ssh` and beside processes started by hand
-cargo xtask bench docker              nodes that are containers, beside what the engine does alone
+cargo xtask bench docker              nodes that are containers, beside bare exec streams and `docker run`
 cargo xtask bench aws                 instances of an EC2 on loopback: calls, starts and offers, beside processes started by hand
 
 cargo xtask demo ssh --nodes 2        makes SSH servers on this host, trains Keras on them, and removes them
 cargo xtask demo docker --nodes 2     makes an image, trains Keras in two containers of it, and removes them
 cargo xtask demo aws --nodes 2        starts an EC2 on loopback, trains Keras on two instances of it, and ends it
 
-cargo xtask fuzz                      looks for bytes that a decoder does not stand, a minute for each
-cargo xtask fuzz values --seconds 600 just this one, longer
+cargo xtask docs                      builds the book of docs/ into the target folder, and checks its links and generated files
+cargo xtask docs --write              writes the generated files again: diagrams, and the tables of `skyward::guide`
 
-cargo xtask image                     makes the images of nodes that are containers, unless the Docker engine has them; prints their names
+cargo xtask fuzz                      looks for bytes that break a decoder, a minute for each decoder
+cargo xtask fuzz values --seconds 600 only this decoder, for longer
 
-What a step needs and the machine lacks is installed into the user's cache folder, if a package registry has it.
-The exit code is 0 when every step passed or was skipped, and when chaos cost nothing; 1 otherwise; 2 for a wrong command line.
-A benchmark fails by no figure.
+cargo xtask image                     makes the images for containers, unless the Docker engine has them, and prints their names
+
+Programs that a step needs are installed into the user's cache folder, if the machine lacks them and a package registry has them.
+The exit code is 0 when every step passed or was skipped, and when chaos lost nothing; 1 otherwise; 2 for a wrong command line.
+No figure makes a benchmark fail.
 ";
 
 #[cfg(test)]
@@ -258,6 +275,7 @@ mod tests {
             | Command::Bench(_)
             | Command::Demo(_)
             | Command::Fuzz(_)
+            | Command::Docs { .. }
             | Command::Image => {
                 bail!("no steps")
             }
@@ -278,6 +296,11 @@ mod tests {
         let Ok(Command::Bench(bench)) = parse(arguments, &[]) else { panic!("no bench") };
         assert_eq!(bench.rows.iter().map(|row| row.name).collect::<Vec<_>>(), ["call_p50_us", "calls_per_s"]);
         assert!(bench.quick && !bench.ours);
+        let arguments = ["bench", "local", "--only=calls_per_s", "--ours"].map(str::to_owned);
+        let Ok(Command::Bench(bench)) = parse(arguments, &[]) else { panic!("no bench") };
+        assert!(bench.rows.len() == 1 && bench.ours);
+        let refused = parse(["bench", "local", "--quick=no"].map(str::to_owned), &[]);
+        assert!(refused.is_err_and(|error| error.to_string().contains("--quick")));
     }
 
     #[test]
@@ -328,9 +351,21 @@ mod tests {
     }
 
     #[test]
+    fn the_book_is_checked_unless_it_is_to_be_written() {
+        let docs = |line: &str| match parse(line.split(' ').map(str::to_owned), &steps())? {
+            Command::Docs { write } => Ok(write),
+            _ => bail!("something else"),
+        };
+        assert!(!docs("docs").unwrap());
+        assert!(docs("docs --write").unwrap());
+        assert!(docs("docs --open").unwrap_err().to_string().ends_with("it knows --write"));
+        assert!(docs("docs --write now").is_err());
+    }
+
+    #[test]
     fn a_wrong_command_line_says_what_there_is() {
         let message = |arguments: &[&str]| names(arguments).unwrap_err().to_string();
-        assert!(message(&["tset"]).ends_with("there are: test, chaos, bench, demo, fuzz, image, help"));
+        assert!(message(&["tset"]).ends_with("there are: test, chaos, bench, demo, docs, fuzz, image, help"));
         assert!(message(&["test", "--only", "fromat"]).ends_with("there are: format, test, e2e"));
         assert!(message(&["test", "--only"]).contains("--only format,clippy"));
         assert!(message(&["test", "--fast"]).contains("--only, --skip, --list"));

@@ -1,4 +1,5 @@
-//! Where steps and the commands that they run write: straight to the terminal, or held until a step that runs beside others has ended.
+//! Where steps and the commands that they run write: straight to the terminal, or held until a step
+//! that runs beside others has ended.
 
 use std::cell::RefCell;
 use std::io::{self, Write};
@@ -22,7 +23,7 @@ impl Console {
     pub(crate) fn write(&self, text: &str) {
         match &self.0 {
             Some(held) => held.lock().unwrap_or_else(PoisonError::into_inner).push_str(text),
-            // Nobody reads any more what cannot be written.
+            // If the output cannot be written, nobody reads it any more.
             None => drop(io::stdout().lock().write_all(text.as_bytes())),
         }
     }

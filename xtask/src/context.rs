@@ -1,4 +1,5 @@
-//! What every step knows: where the project and its caches are, and what cargo says of the workspace.
+//! What every step uses: the folders of the project and its caches, and cargo's description of the
+//! workspace.
 
 use std::env;
 use std::path::{Path, PathBuf};

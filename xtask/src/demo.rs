@@ -1,4 +1,5 @@
-//! `cargo xtask demo`: makes nodes on this host, trains the main example on them, and removes them again.
+//! `cargo xtask demo`: makes nodes on this host, trains the main example on them, and removes them
+//! again.
 
 use std::fs;
 use std::path::PathBuf;
@@ -7,6 +8,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, anyhow, bail};
 
+use crate::book::quotes;
 use crate::context::Context;
 use crate::digits;
 use crate::ec2::Build;
@@ -16,7 +18,7 @@ use crate::nodes::{Nodes, Place};
 use crate::process::Run;
 use crate::step::{Outcome, Step};
 
-/// What is asked for.
+/// A demo, as the command line asks for it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Demo {
     pub(crate) place: Place,
@@ -32,12 +34,13 @@ struct Stage {
 pub(crate) fn steps() -> Vec<Step> {
     vec![Step {
         name: "machines",
-        about: "the main example on SSH servers, in containers and on instances that are made for it",
+        about: "the main example and the tutorial on SSH servers, in containers and on instances that are made for it",
         run: machines,
     }]
 }
 
-/// Trains, and prints the example's JSON as the last line. `false` when it failed; what was made is removed in any case.
+/// Trains, and prints the example's JSON as the last line. `false` if it failed. In any case,
+/// removes what it has made.
 pub(crate) fn run(demo: Demo, context: &Context) -> Result<bool> {
     interrupt::watch()?;
     let trained = Nodes::make(demo.place, demo.nodes, context, Build::Release).and_then(|made| {
@@ -68,6 +71,9 @@ fn machines(context: &Context) -> Result<Outcome> {
                 Stage::set(context, Built::for_tests(context)?)?
                     .train(&nodes, FEW)
                     .with_context(|| place.to_string())?;
+                Stage::set(context, Built::for_tests(context)?)?
+                    .follow_tutorial(&nodes, context)
+                    .with_context(|| format!("the tutorial, {place}"))?;
                 trained.push(place.to_string());
             }
             Err(reason) => skipped.push(format!("not {place}: {reason}")),
@@ -87,13 +93,27 @@ impl Stage {
         Ok(Self { built, records })
     }
 
-    /// Trains on so many nodes; the example's last line. When it returns, nothing that the example started is left.
+    /// Trains on this number of nodes, and returns the example's last line.
     fn train(self, nodes: &Nodes, count: usize) -> Result<String> {
         let train = self.example(digits::EXAMPLE).args(["--json", "--nodes", &count.to_string()]);
-        let trained = nodes.given_to(train).deadline(DEADLINE).check();
-        // What follows is done also after a signal.
+        let output = self.run(nodes, train)?;
+        digits::check_reports(&output, count)?;
+        Ok(output.lines().last().unwrap_or_default().to_owned())
+    }
+
+    /// Runs the tutorial's training, which prints the same wherever the nodes are.
+    fn follow_tutorial(self, nodes: &Nodes, context: &Context) -> Result<()> {
+        let train = self.example(TUTORIAL);
+        quotes::check_printed(&context.root, TUTORIAL, &self.run(nodes, train)?)
+    }
+
+    /// Runs an example on the nodes, and returns its output. When this returns, nothing that the
+    /// example has started is left.
+    fn run(self, nodes: &Nodes, example: Run) -> Result<String> {
+        let trained = nodes.given_to(example).deadline(DEADLINE).check();
+        // The clean-up runs also after a signal.
         interrupt::forget();
-        // After a client that has ended by itself there is nothing.
+        // A client that has ended by itself leaves nothing.
         let reaped = nodes.given_to(self.example(REAP)).deadline(REAP_DEADLINE).check();
         let output = match (trained, reaped) {
             (Ok(trained), Ok(reaped)) if reaped.output.contains(NOTHING) => trained.output,
@@ -107,8 +127,7 @@ impl Stage {
         };
         self.clear()?;
         nodes.check_left()?;
-        digits::check_reports(&output, count)?;
-        Ok(output.lines().last().unwrap_or_default().to_owned())
+        Ok(output)
     }
 
     fn example(&self, name: &str) -> Run {
@@ -122,9 +141,11 @@ impl Stage {
 
 /// Ends what a client has left.
 const REAP: &str = "reap";
-/// What a demo runs.
+/// The tutorial's example for nodes elsewhere, of which it uses two.
+const TUTORIAL: &str = "tutorial_train";
+/// The examples that a demo runs.
 const EXAMPLES: [&str; 2] = [digits::EXAMPLE, REAP];
-/// More share a machine badly.
+/// The most nodes: more would slow each other down on one machine.
 pub(crate) const MOST_NODES: usize = 16;
 /// For the step.
 const FEW: usize = 2;

@@ -17,7 +17,7 @@ fn dependencies(context: &Context) -> Result<Outcome> {
     let mut checks = Checks::default();
     for package in &context.workspace.packages {
         let Some((_, allowed)) = DIRECTION.iter().find(|(name, _)| *name == package.name) else {
-            bail!("no rule says which of our packages {} may depend on; add it to DIRECTION", package.name);
+            bail!("DIRECTION has no entry for the package {}: add the packages that it may depend on", package.name);
         };
         let ours = package.dependencies.iter().filter(|dependency| !dependency.is_for_tests());
         for dependency in ours.map(|dependency| dependency.name.as_str()) {

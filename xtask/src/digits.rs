@@ -33,7 +33,8 @@ struct Seconds {
     train: f64,
 }
 
-/// Runs the example on one, two and four nodes, on none, and with a budget that is too short to start.
+/// Runs the example on one, two and four nodes, on none, and with a budget that is too short to
+/// start.
 pub(crate) fn check(built: &Built, checks: &mut Checks, deadline: Duration) -> Result<()> {
     let mut whole = None;
     for nodes in [1, 2, 4] {

@@ -1,10 +1,12 @@
-//! What the guide and the other documents promise: links to what exists, and code that is checked.
+//! Checks the guide and the other documents: their links, and the code in them.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
+use pulldown_cmark::{CodeBlockKind, Event, Options, Parser, Tag, TagEnd};
 
+use crate::book::{self, quotes};
 use crate::context::Context;
 use crate::environment::Environment;
 use crate::process::Run;
@@ -30,7 +32,9 @@ struct Snippet {
 
 fn documents(context: &Context) -> Result<Outcome> {
     let mut checks = Checks::default();
-    let tested = fs::read_to_string(context.root.join(DOCTESTS)).with_context(|| format!("cannot read {DOCTESTS}"))?;
+    let tested = [DOCTESTS, book::MODULES]
+        .map(|file| fs::read_to_string(context.root.join(file)).with_context(|| format!("cannot read {file}")));
+    let tested = tested.into_iter().collect::<Result<Vec<_>>>()?.concat();
     let folder = context.scratch().join("snippets");
     if folder.exists() {
         fs::remove_dir_all(&folder)?;
@@ -44,6 +48,7 @@ fn documents(context: &Context) -> Result<Outcome> {
         for link in dead_links(&text, context.root.join(page).parent().unwrap_or(&context.root)) {
             checks.fail(format!("{shown} links to {link}, which does not exist"));
         }
+        quotes::check(&context.root, &shown.to_string(), &text, &mut checks)?;
         for snippet in snippets(&text) {
             let words: Vec<&str> = snippet.info.split(',').map(str::trim).collect();
             let is_rust = words.contains(&"rust") || words.contains(&"no_run");
@@ -51,7 +56,11 @@ fn documents(context: &Context) -> Result<Outcome> {
                 checks.fail(format!("{shown}:{} is code that nothing checks (`ignore`)", snippet.line));
             }
             if is_rust && !tested.contains(&format!("\"../{shown}\"")) {
-                checks.fail(format!("{shown}:{} is Rust, and {DOCTESTS} does not include the page", snippet.line));
+                checks.fail(format!(
+                    "{shown}:{} is Rust, and neither {DOCTESTS} nor {} includes the page",
+                    snippet.line,
+                    book::MODULES
+                ));
             }
             if words.contains(&"python") {
                 let name = shown.to_string().replace(|c: char| !c.is_ascii_alphanumeric(), "_");
@@ -90,35 +99,47 @@ fn pages(context: &Context) -> Result<Vec<PathBuf>> {
 fn snippets(text: &str) -> Vec<Snippet> {
     let mut found = Vec::new();
     let mut open: Option<Snippet> = None;
-    for (index, line) in text.lines().enumerate() {
-        let Some(fence) = line.trim_start().strip_prefix("```") else {
-            if let Some(snippet) = &mut open {
-                snippet.text.push_str(line);
-                snippet.text.push('\n');
+    for (event, range) in Parser::new_ext(text, Options::ENABLE_TABLES).into_offset_iter() {
+        match event {
+            Event::Start(Tag::CodeBlock(CodeBlockKind::Fenced(info))) => {
+                let line = text[..range.start].matches('\n').count() + 2;
+                open = Some(Snippet { info: info.trim().to_owned(), line, text: String::new() });
             }
-            continue;
-        };
-        match open.take() {
-            Some(snippet) => found.push(snippet),
-            None => open = Some(Snippet { info: fence.trim().to_owned(), line: index + 2, text: String::new() }),
+            Event::Text(part) => {
+                if let Some(snippet) = &mut open {
+                    snippet.text.push_str(&part);
+                }
+            }
+            Event::End(TagEnd::CodeBlock) => found.extend(open.take()),
+            _ => {}
         }
     }
     found
 }
 
-/// Targets of inline links that do not exist: files of the repository, headings of its pages, and what a link in code
-/// style names in a source file.
+/// Targets of links and images that do not exist: files of the repository, headings of its pages,
+/// and what a link in code style names in a source file.
 fn dead_links(text: &str, folder: &Path) -> Vec<String> {
-    let parts: Vec<&str> = text.split("](").collect();
-    let links = parts.windows(2).map(|pair| {
-        let label = pair[0].rsplit('[').next().unwrap_or_default();
-        (label, pair[1].split(')').next().unwrap_or_default())
-    });
-    let own = links.filter(|(_, target)| !target.contains("://") && !target.starts_with('<'));
-    own.filter(|(label, target)| !exists(label, target, text, folder)).map(|(_, target)| target.to_owned()).collect()
+    let mut events = Parser::new_ext(text, Options::ENABLE_TABLES);
+    let mut dead = Vec::new();
+    while let Some(event) = events.next() {
+        let Event::Start(Tag::Link { dest_url: target, .. } | Tag::Image { dest_url: target, .. }) = event else {
+            continue;
+        };
+        let label = events.by_ref().take_while(|event| !matches!(event, Event::End(TagEnd::Link | TagEnd::Image)));
+        let code = match label.collect::<Vec<_>>().as_slice() {
+            [Event::Code(name)] => Some(name.to_string()),
+            _ => None,
+        };
+        if !target.contains("://") && !exists(code.as_deref(), &target, text, folder) {
+            dead.push(target.to_string());
+        }
+    }
+    dead
 }
 
-fn exists(label: &str, target: &str, page: &str, folder: &Path) -> bool {
+/// Whether the target of a link exists. `code` is the label, if the label is code alone.
+fn exists(code: Option<&str>, target: &str, page: &str, folder: &Path) -> bool {
     let (file, heading) = target.split_once('#').map_or((target, None), |(file, heading)| (file, Some(heading)));
     let path = folder.join(file);
     if !path.exists() {
@@ -127,17 +148,35 @@ fn exists(label: &str, target: &str, page: &str, folder: &Path) -> bool {
     let read = || if file.is_empty() { page.to_owned() } else { fs::read_to_string(&path).unwrap_or_default() };
     let ends_in = |endings: &[&str]| path.extension().is_some_and(|it| endings.iter().any(|ending| it == *ending));
     if let Some(heading) = heading.filter(|_| file.is_empty() || ends_in(&["md"])) {
-        return read().lines().filter(|line| line.starts_with('#')).any(|line| anchor(line) == heading);
+        return anchors(&read()).iter().any(|anchor| anchor == heading);
     }
-    match label.strip_prefix('`').and_then(|label| label.strip_suffix('`')) {
+    match code {
         Some(name) if ends_in(&["rs", "py"]) => target.contains(name) || read().contains(name),
         _ => true,
     }
 }
 
-/// What links to a heading are written with.
+/// The anchors of the headings in a page, as links write them.
+fn anchors(page: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    let mut open: Option<String> = None;
+    for event in Parser::new_ext(page, Options::ENABLE_TABLES) {
+        match event {
+            Event::Start(Tag::Heading { .. }) => open = Some(String::new()),
+            Event::Text(part) | Event::Code(part) => {
+                if let Some(heading) = &mut open {
+                    heading.push_str(&part);
+                }
+            }
+            Event::End(TagEnd::Heading(_)) => found.extend(open.take().map(|heading| anchor(&heading))),
+            _ => {}
+        }
+    }
+    found
+}
+
 fn anchor(heading: &str) -> String {
-    let words = heading.trim_start_matches('#').trim().to_lowercase().replace(' ', "-");
+    let words = heading.trim().to_lowercase().replace(' ', "-");
     words.chars().filter(|it| it.is_alphanumeric() || matches!(it, '-' | '_')).collect()
 }
 
@@ -167,5 +206,8 @@ mod tests {
                     [e](Cargo.toml) [f](#nowhere) [g](../README.md#licence) [h](../README.md#license) \
                     [`main`](src/main.rs) [`fn main`](src/main.rs) [`no_such_name`](src/main.rs)";
         assert_eq!(dead_links(text, folder), ["no/such.md", "#nowhere", "../README.md#license", "src/main.rs"]);
+        let text = "`[a](in/code.md)` [b] ![c](no/picture.png)\n\n```text\n# Nowhere\n[d](in/a/block.md)\n```\n\n\
+                    [b]: no/reference.md\n[e](#nowhere)\n";
+        assert_eq!(dead_links(text, folder), ["no/reference.md", "no/picture.png", "#nowhere"]);
     }
 }

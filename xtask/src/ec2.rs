@@ -1,4 +1,5 @@
-//! An EC2 on loopback: the program of `skyward-aws-testkit`, which is built, started, asked by lines, and ended.
+//! An EC2 on loopback: the program of `skyward-aws-testkit`, which is built, started, asked by
+//! lines, and ended.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -20,7 +21,7 @@ use crate::environment::Environment;
 use crate::interrupt;
 use crate::openssh;
 
-/// How what needs the SDK of AWS is built.
+/// How to build packages that need the SDK of AWS.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Build {
     /// As the tests are.
@@ -43,7 +44,7 @@ struct Lines {
     output: Receiver<String>,
 }
 
-/// How it is reached.
+/// How clients reach the EC2.
 #[derive(Debug, Default, Deserialize)]
 struct Told {
     environment: BTreeMap<String, String>,
@@ -53,8 +54,9 @@ struct Told {
 }
 
 impl Build {
-    /// What cargo is told beside the targets. All that is built in a profile is built with the same packages and features: another choice of features of any crate below it would have the
-    /// SDK's client for EC2, which takes minutes, compiled once more.
+    /// The arguments of cargo beside the targets. All programs of a profile are built with the same
+    /// packages and features: other features of any dependency would compile the SDK's client for
+    /// EC2 again, which takes minutes.
     pub(crate) fn arguments(self) -> &'static [&'static str] {
         match self {
             Self::Tests => &["--workspace", "--all-features"],
@@ -69,13 +71,14 @@ impl Build {
     }
 }
 
-/// Why this host cannot have it, as far as that can be told before minutes were spent on building it; it says the rest itself.
+/// Why this host cannot run the program, as far as that is known before a build of several minutes.
+/// The program itself reports other reasons.
 pub(crate) fn missing() -> Option<String> {
     (!rustix::process::geteuid().is_root())
         .then(|| "the machines of the loopback EC2 need namespaces, and this user is not root".into())
 }
 
-/// Builds it, and says where it is.
+/// Builds the program, and returns its path.
 pub(crate) fn program(context: &Context, build: Build) -> Result<PathBuf> {
     let (profile, folder) = match build {
         Build::Tests => ("as for the tests", "debug"),
@@ -111,7 +114,7 @@ impl Ec2 {
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
-            // Ctrl-C is for those who still need it: it is ended when they are.
+            // In a process group of its own, so that Ctrl-C does not end it before its clients.
             .process_group(0)
             .spawn()
             .with_context(|| format!("cannot start {}", program.display()))?;
@@ -149,17 +152,17 @@ impl Ec2 {
         words
     }
 
-    /// What a client has in its environment.
+    /// The environment variables for a client.
     pub(crate) fn environment(&self) -> impl Iterator<Item = (&str, &str)> {
         self.told.environment.iter().map(|(name, value)| (name.as_str(), value.as_str()))
     }
 
-    /// What clients have left, but for what the network itself is made of.
+    /// The resources that clients have left, without those of the network itself.
     pub(crate) fn left(&self) -> Result<Vec<String>> {
         Ok(serde_json::from_value(self.ask("left")?)?)
     }
 
-    /// Has it do what a line says, and gives its answer.
+    /// Sends an order to the program, and returns the answer.
     pub(crate) fn ask(&self, line: &str) -> Result<Value> {
         let mut lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
         let input = lines.input.as_mut().context("the EC2 on loopback was ended")?;

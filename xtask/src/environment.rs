@@ -21,12 +21,12 @@ impl Environment {
         Self::install(context, "tools", None)
     }
 
-    /// What the Python code meets on a node: JAX, Keras, torch and others, with pytest.
+    /// The packages that the Python code uses on a node: JAX, Keras, torch and others, with pytest.
     pub(crate) fn frameworks(context: &Context) -> Result<Self> {
         Self::install(context, "frameworks", Some(&Self::tools(context)?))
     }
 
-    /// What ours is measured beside: Ray, Dask, and NumPy for both.
+    /// The peers in benchmarks: Ray and Dask, with NumPy.
     pub(crate) fn peers(context: &Context) -> Result<Self> {
         Self::install(context, "peers", Some(&Self::tools(context)?))
     }
@@ -83,7 +83,7 @@ impl Environment {
 /// A Python that is new enough.
 struct Interpreter {
     path: PathBuf,
-    /// Changes when the environments made with it have to be made anew.
+    /// Changes when environments must be built again.
     identity: String,
 }
 
@@ -121,5 +121,6 @@ fn build_with_uv(uv: &Path, python: &Interpreter, folder: &Path, requirements: &
     Ok(())
 }
 
-/// With bytecode, since what runs in the environment writes none: without it each process compiles torch or Keras anew, which takes it longer than the test.
+/// Compiles bytecode at once, because programs in the environment write none: otherwise each
+/// process would compile torch or Keras again, which takes longer than a test.
 const UV_INSTALL: [&str; 5] = ["pip", "install", "--quiet", "--require-hashes", "--compile-bytecode"];

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 
+use crate::book::quotes;
 use crate::context::Context;
 use crate::digits;
 use crate::ec2::Build;
@@ -20,7 +21,8 @@ pub(crate) fn steps() -> Vec<Step> {
 fn examples(context: &Context) -> Result<Outcome> {
     let mut checks = Checks::default();
     let built = Built::for_tests(context)?;
-    // What the user's own clients left is not for a test to end, or to fail by.
+    // A ledger of its own: a test must neither end what the user's clients have left, nor fail
+    // because of it.
     let state = context.scratch().join("examples-state");
     if state.exists() {
         fs::remove_dir_all(&state)?;
@@ -31,7 +33,10 @@ fn examples(context: &Context) -> Result<Outcome> {
         let arguments = ARGUMENTS.iter().find(|(name, _)| *name == example.name);
         let run = arguments.map_or(&[][..], |(_, arguments)| arguments).iter().fold(run, |run, word| run.args([word]));
         let run = run.deadline(DEADLINE);
-        checks.run_leaving_nothing(run.quiet_env("SKYWARD_STATE_DIR", &state))?;
+        let output = checks.run_leaving_nothing(run.quiet_env("SKYWARD_STATE_DIR", &state))?;
+        if let Err(error) = quotes::check_printed(&context.root, &example.name, &output) {
+            checks.fail(format!("{error:#}"));
+        }
         names.push(example.name.as_str());
     }
     if names.is_empty() {
@@ -62,7 +67,8 @@ impl Built {
         Ok(Self::in_profile(context, "debug"))
     }
 
-    /// As a reader of the README builds them: the SDK of AWS is compiled where there is no doing without it.
+    /// As a reader of the README builds them: the SDK of AWS is compiled where there is no doing
+    /// without it.
     pub(crate) fn for_users(context: &Context, names: &[&str], place: Place) -> Result<Self> {
         let arguments = match place {
             Place::Ssh | Place::Docker => &["--release"],
@@ -84,9 +90,9 @@ impl Built {
     }
 }
 
-/// What examples are given that would not end by themselves.
+/// Arguments for examples that would not end by themselves.
 const ARGUMENTS: &[(&str, &[&str])] = &[("embed_in_service", &["--once"])];
-/// Examples that show on request what they would launch.
+/// Examples with the option `--plan`.
 const PLANNED: &[&str] = &[
     "custom_plugin",
     "custom_provider",

@@ -10,7 +10,7 @@ use crate::step::{Checks, Outcome, Step};
 pub(crate) fn steps() -> Vec<Step> {
     vec![Step {
         name: "features",
-        about: "each package builds without features and with each one alone, but for the SDK of a cloud",
+        about: "each package builds without features and with each one alone, except for the SDK of a cloud",
         run: features,
     }]
 }
@@ -18,13 +18,15 @@ pub(crate) fn steps() -> Vec<Step> {
 fn features(context: &Context) -> Result<Outcome> {
     let mut checks = Checks::default();
     let mut count = 0;
-    // The SDK of a cloud takes minutes and gigabytes, in each set of features once: what needs it has no features of its own, and is checked with all features by the lints.
+    // The SDK of a cloud takes minutes and gigabytes for each set of features. Packages that need
+    // it have no features of their own, and the lints check them with all features.
     let is_light = |package: &&Package| package.has_library() && !is_cloud_sdk(&package.name);
     for package in context.workspace.packages.iter().filter(is_light) {
         let check = || {
             let check =
                 context.cargo(["check", "--quiet", "--lib", "--no-default-features", "--package", &package.name]);
-            // A folder of its own, kept between runs: it builds while other steps do, and no other step builds with its features.
+            // A folder of its own, kept between runs: it builds while other steps do, and no other
+            // step builds with its features.
             check.quiet_env("CARGO_TARGET_DIR", context.workspace.target_directory.join("features"))
         };
         let alone = package.public_features().filter(|feature| *feature != CLOUD);

@@ -1,6 +1,7 @@
-//! Looks for bytes that a decoder does not stand, with libFuzzer.
+//! Looks for bytes that break a decoder, with libFuzzer.
 //!
-//! What the programs in `fuzz/` check is in `skyward-core/src/fuzzing.rs`; ordinary tests check it too, for a moment. This is for a long look.
+//! The checks of the programs in `fuzz/` are in `skyward-core/src/fuzzing.rs`. Ordinary tests run
+//! them too, but only briefly.
 
 use std::fs::{self, File};
 use std::path::PathBuf;
@@ -12,12 +13,12 @@ use crate::context::Context;
 use crate::process::Run;
 use crate::step::{Checks, Outcome, Step};
 
-/// What is asked for.
+/// A run of the fuzz programs, as the command line asks for it.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Fuzz {
     /// The programs, one after another; none: all of them.
     pub(crate) programs: Vec<String>,
-    /// For each.
+    /// How long each program runs.
     pub(crate) seconds: u64,
 }
 
@@ -31,7 +32,7 @@ pub(crate) fn steps() -> Vec<Step> {
     vec![Step { name: "fuzz", about: "the programs of `cargo xtask fuzz` compile without a warning", run: check }]
 }
 
-/// They are in a workspace of their own, at which no other step looks.
+/// Compiles the programs, which are in a workspace of their own that no other step checks.
 fn check(context: &Context) -> Result<Outcome> {
     if let Some(reason) = missing() {
         return Ok(Outcome::skipped(reason));
@@ -68,7 +69,8 @@ pub(crate) fn run(fuzz: &Fuzz, context: &Context) -> Result<bool> {
     Ok(clean)
 }
 
-/// Runs one program; what it writes, a line for each input that reaches something new, goes to a file.
+/// Runs one program; what it writes, a line for each input that reaches something new, goes to a
+/// file.
 fn look(context: &Context, name: &str, program: &PathBuf, seconds: u64) -> Result<bool> {
     let grown = context.cache.join("fuzz").join(name);
     let artifacts = context.root.join("fuzz/artifacts").join(name);
@@ -76,7 +78,7 @@ fn look(context: &Context, name: &str, program: &PathBuf, seconds: u64) -> Resul
     fs::create_dir_all(&artifacts)?;
     let path = context.scratch().join(format!("fuzz-{name}.log"));
     fs::create_dir_all(context.scratch())?;
-    println!("{name}: {seconds} s, with what was found before in {}", grown.display());
+    println!("{name}: {seconds} s; inputs of earlier runs are in {}", grown.display());
     let log = File::create(&path)?;
     let status = Command::new("timeout")
         .arg((seconds + GRACE).to_string())
@@ -95,14 +97,14 @@ fn look(context: &Context, name: &str, program: &PathBuf, seconds: u64) -> Resul
     println!("  {}", told(&text));
     if !status.success() {
         let tail: Vec<&str> = text.lines().rev().take(LAST_LINES).collect();
-        println!("  it ended with {status}; all it wrote is in {}", path.display());
+        println!("  the program ended with {status}; its whole output is in {}", path.display());
         tail.iter().rev().for_each(|line| println!("  | {line}"));
-        println!("  again: {} FILE", program.display());
+        println!("  to run it again: {} FILE", program.display());
     }
     Ok(status.success())
 }
 
-/// What came of it: executions, coverage, and how many inputs reach all of that.
+/// The result: executions, coverage, and how many inputs reach it.
 fn told(log: &str) -> String {
     let stat = |name: &str| log.lines().rev().find_map(|line| line.strip_prefix(name)).unwrap_or("?").trim().to_owned();
     let reached = log.lines().rev().find_map(|line| {
@@ -135,13 +137,14 @@ fn host() -> Result<String> {
     host.map(str::to_owned).context("rustc does not say for which host it is")
 }
 
-/// Why it cannot be done here.
+/// Why this host cannot fuzz.
 fn missing() -> Option<&'static str> {
     let compiler = Run::new("c++").args(["--version"]).read();
-    compiler.is_err().then_some("there is no C++ compiler, which libFuzzer is built with: apt-get install g++")
+    compiler.is_err().then_some("libFuzzer needs a C++ compiler: apt-get install g++")
 }
 
-/// What cargo-fuzz gives the compiler, without a sanitizer: the stable compiler has none, and this code has no `unsafe`.
+/// What cargo-fuzz gives the compiler, without a sanitizer: the stable compiler has none, and this
+/// code has no `unsafe`.
 const FLAGS: &str = "--cfg fuzzing -Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
     -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table \
     -Cllvm-args=-sanitizer-coverage-trace-compares";

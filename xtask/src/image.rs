@@ -1,4 +1,5 @@
-//! Images for nodes that are containers: a Debian root that the host makes and the engine imports, because there may be no registry to pull one from.
+//! Images for nodes that are containers: a Debian root that the host makes and the engine imports,
+//! because there may be no registry to pull one from.
 
 use std::env;
 use std::fs::{self, File};
@@ -32,7 +33,8 @@ fn step(context: &Context) -> Result<Outcome> {
 }
 
 impl Images {
-    /// Makes the images, unless the engine has them. The inner error is the reason why there can be none here.
+    /// Makes the images, unless the engine has them. The inner error is the reason why there can be
+    /// none here.
     pub(crate) fn ensure(context: &Context) -> Result<Result<Self, String>> {
         if let Some(reason) = no_engine() {
             return Ok(Err(reason));
@@ -191,7 +193,8 @@ fn listed(folder: &Path) -> Vec<PathBuf> {
 }
 
 fn remove(root: &Path) -> Result<()> {
-    // A debootstrap that was ended may have left these mounted, and what is below them is not to be removed.
+    // A debootstrap that was ended may have left these mounted, and what is below them is not to be
+    // removed.
     for mounted in ["proc", "sys"] {
         let path = root.join(mounted);
         if path.exists() {
@@ -206,7 +209,7 @@ fn remove(root: &Path) -> Result<()> {
     }
 }
 
-/// Changed when the images are to be made anew.
+/// Changed to have the images made again.
 const RECIPE: &str = "1 trixie python3 python3-venv ca-certificates";
 const SUITE: &str = "trixie";
 const PACKAGES: &[&str] = &["ca-certificates", "python3", "python3-venv"];

@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 use anyhow::{Context as _, Result};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
-/// From now on a signal does not end this program but the command that it runs.
+/// From now on, a signal ends the command that this program runs, and not the program.
 pub(crate) fn watch() -> Result<()> {
     for signal in [SIGINT, SIGTERM, SIGHUP] {
         signal_hook::flag::register(signal, Arc::clone(asked_flag())).context("cannot watch for signals")?;
@@ -14,12 +14,12 @@ pub(crate) fn watch() -> Result<()> {
     Ok(())
 }
 
-/// Whether there was one.
+/// Whether a signal has arrived.
 pub(crate) fn asked() -> bool {
     asked_flag().load(Ordering::Relaxed)
 }
 
-/// What was begun is over: what follows may run commands again.
+/// Forgets the signal, so that the following commands run.
 pub(crate) fn forget() {
     asked_flag().store(false, Ordering::Relaxed);
 }

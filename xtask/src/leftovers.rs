@@ -12,7 +12,8 @@ use crate::process::Run;
 use crate::step::Checks;
 
 impl Checks {
-    /// Runs a command that must exit with 0 and leave no process running, not even one in a session of its own. Gives what it wrote.
+    /// Runs a command that must exit with 0 and leave no process running, not even one in a session
+    /// of its own. Gives what it wrote.
     pub(crate) fn run_leaving_nothing(&mut self, run: Run) -> Result<String> {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let mark = format!("{}.{}", process::id(), COUNT.fetch_add(1, Ordering::Relaxed));

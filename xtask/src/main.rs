@@ -1,7 +1,9 @@
-//! The project's own commands: `cargo xtask test` is everything that must hold before a change lands, `cargo xtask bench` how fast it is.
+//! The project's own commands: `cargo xtask test` runs all checks that a change must pass, `cargo
+//! xtask bench` measures performance.
 
 mod args;
 mod bench;
+mod book;
 mod chaos;
 mod console;
 mod context;
@@ -14,16 +16,19 @@ mod ec2;
 mod environment;
 mod examples;
 mod features;
+mod files;
 mod fuzz;
 mod image;
 mod interrupt;
 mod leftovers;
 mod metadata;
+mod modules;
 mod nodes;
 mod openssh;
 mod process;
 mod programs;
 mod python;
+mod release;
 mod rust;
 #[path = "../../skyward-core/tests/support/sshd.rs"]
 mod sshd;
@@ -62,17 +67,29 @@ fn run() -> anyhow::Result<bool> {
             Ok(images) => println!("{}\n{}", images.node, images.bare),
             Err(reason) => println!("SKIPPED: {reason}"),
         },
+        Command::Docs { write } => return book::run(write, &Context::discover()?),
         Command::Demo(demo) => return demo::run(demo, &Context::discover()?),
         Command::Test(steps) => return step::run_all(&steps, &Context::discover()?),
     }
     Ok(true)
 }
 
-/// In the order in which they run, but for those that run beside others: what is quick to fail comes first.
+/// The steps in their order, except for those that run beside others. Steps that fail quickly come
+/// first.
 fn steps() -> Vec<Step> {
-    [rust::lint_steps(), python::steps(), documents::steps(), dependencies::steps(), deny::steps(), image::steps()]
-        .into_iter()
-        .chain([rust::test_steps(), fuzz::steps(), features::steps(), chaos::steps(), examples::steps(), demo::steps()])
-        .flatten()
-        .collect()
+    [
+        rust::lint_steps(),
+        python::steps(),
+        documents::steps(),
+        book::steps(),
+        dependencies::steps(),
+        modules::steps(),
+        deny::steps(),
+        release::steps(),
+        image::steps(),
+    ]
+    .into_iter()
+    .chain([rust::test_steps(), fuzz::steps(), features::steps(), chaos::steps(), examples::steps(), demo::steps()])
+    .flatten()
+    .collect()
 }

@@ -1,4 +1,4 @@
-//! What cargo says of the workspace, so that no step keeps a list of its own.
+//! Cargo's description of the workspace, so that no step keeps a list of packages.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -20,6 +20,13 @@ pub(crate) struct Workspace {
 pub(crate) struct Package {
     pub(crate) name: String,
     pub(crate) rust_version: Option<String>,
+    pub(crate) repository: Option<String>,
+    pub(crate) description: Option<String>,
+    pub(crate) readme: Option<String>,
+    pub(crate) keywords: Vec<String>,
+    pub(crate) categories: Vec<String>,
+    /// The registries that it may be published to; nothing: all of them.
+    publish: Option<Vec<String>>,
     manifest_path: PathBuf,
     pub(crate) features: BTreeMap<String, Vec<String>>,
     pub(crate) dependencies: Vec<Dependency>,
@@ -46,7 +53,7 @@ impl Workspace {
             .dir(root)
             .read()
             .context("cannot read the workspace")?;
-        serde_json::from_str(&text).context("cannot understand what cargo says of the workspace")
+        serde_json::from_str(&text).context("cannot read cargo's description of the workspace")
     }
 
     /// The package in the root of the repository.
@@ -56,6 +63,11 @@ impl Workspace {
 }
 
 impl Package {
+    /// Whether it may be published.
+    pub(crate) fn is_published(&self) -> bool {
+        self.publish.as_ref().is_none_or(|registries| !registries.is_empty())
+    }
+
     /// The package's folder.
     pub(crate) fn folder(&self) -> &Path {
         self.manifest_path.parent().unwrap_or(&self.manifest_path)

@@ -1,4 +1,5 @@
-//! Nodes on this host that are reached as remote ones are: SSH servers, containers, instances of an EC2 on loopback.
+//! Nodes on this host that are reached as remote ones are: SSH servers, containers, instances of an
+//! EC2 on loopback.
 
 use std::path::PathBuf;
 use std::{env, fs, process};
@@ -20,7 +21,7 @@ pub(crate) enum Place {
     Aws,
 }
 
-/// What was made for them. Dropping it removes it.
+/// The nodes. Dropping this removes them.
 pub(crate) struct Nodes {
     /// The words of an example's command line that say where they are.
     arguments: Vec<String>,
@@ -39,7 +40,8 @@ impl Place {
 }
 
 impl Nodes {
-    /// Makes so many nodes, or what they are made of, with programs of this build. The inner error is the reason why there can be none here.
+    /// Makes so many nodes, or what they are made of, with programs of this build. The inner error
+    /// is the reason why there can be none here.
     pub(crate) fn make(place: Place, count: usize, context: &Context, build: Build) -> Result<Result<Self, String>> {
         match place {
             Place::Ssh => {
@@ -54,7 +56,7 @@ impl Nodes {
         }
     }
 
-    /// A program that has them for its own: with what it is told on its command line, and what it finds in its environment.
+    /// A command of a program that uses these nodes, with its arguments and environment variables.
     pub(crate) fn given_to(&self, run: Run) -> Run {
         let environment = self.ec2.iter().flat_map(Ec2::environment);
         let run = environment.fold(run, |run, (name, value)| run.quiet_env(name, value));
@@ -65,14 +67,15 @@ impl Nodes {
     pub(crate) fn check_left(&self) -> Result<()> {
         let left = self.ec2.as_ref().map(Ec2::left).transpose()?.unwrap_or_default();
         if !left.is_empty() {
-            bail!("this is left in EC2: {}", left.join("; "));
+            bail!("resources are left in EC2: {}", left.join("; "));
         }
         Ok(())
     }
 
     /// Servers on addresses of their own, which let in one key.
     fn servers(count: usize) -> Result<Self> {
-        // They are one host, and each has claims and machines of its own. The path is short because of the sockets in it.
+        // They are one host, and each has claims and machines of its own. The path is short because
+        // of the sockets in it.
         let folder = Folder(env::temp_dir().join(format!("skyward-demo-{}", process::id())));
         fs::create_dir(&folder.0).with_context(|| format!("cannot make the folder {}", folder.0.display()))?;
         let start = |options: Options, number: usize| {

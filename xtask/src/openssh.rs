@@ -1,4 +1,5 @@
-//! OpenSSH's server, which the tests of SSH start as the current user, and sudo, which the machines of the loopback EC2 have as those of EC2 do.
+//! OpenSSH's server, which the tests of SSH start as the current user, and sudo, which the machines
+//! of the loopback EC2 have as those of EC2 do.
 
 use std::path::Path;
 use std::time::Duration;
@@ -7,7 +8,8 @@ use crate::console::say;
 use crate::process::Run;
 use crate::sshd::Sshd;
 
-/// Installs it where it is missing and this user may; otherwise those tests say that they were skipped, and why.
+/// Installs it where it is missing and this user may; otherwise those tests say that they were
+/// skipped, and why.
 pub(crate) fn ensure() {
     let mut packages = Vec::new();
     if Sshd::program().is_err() {

@@ -93,7 +93,8 @@ impl Run {
         Ok(Finished { status, output, left_behind })
     }
 
-    /// Runs it silently and gives its standard output; fails, with what it wrote, unless it exits with 0.
+    /// Runs it silently and gives its standard output; fails, with what it wrote, unless it exits
+    /// with 0.
     pub(crate) fn read(&self) -> Result<String> {
         let output = self.command().output().with_context(|| format!("cannot start {self}"))?;
         if !output.status.success() {
@@ -105,7 +106,8 @@ impl Run {
     fn command(&self) -> Command {
         let mut command = Command::new(&self.program);
         command.args(&self.args).stdin(Stdio::null());
-        // What cargo told this program of its own package would mislead what it starts.
+        // Cargo's variables describe this program's package, and would mislead the programs that it
+        // starts.
         for (key, _) in env::vars_os() {
             if key.to_str().is_some_and(|key| key.starts_with("CARGO_PKG_") || key.starts_with("CARGO_MANIFEST_")) {
                 command.env_remove(key);
@@ -165,7 +167,7 @@ fn show_lines(reader: PipeReader) -> Receiver<String> {
     receiver
 }
 
-/// All lines of a command that has ended, and whether somebody else may still write more.
+/// All lines of a command that has ended, and whether another process may still write more.
 fn collect(lines: &Receiver<String>) -> (String, bool) {
     let mut output = String::new();
     let end = Instant::now() + DRAIN;
@@ -181,7 +183,7 @@ fn collect(lines: &Receiver<String>) -> (String, bool) {
 /// Kills a command with all that it started.
 fn end(child: &mut Child) -> Result<()> {
     for pid in family(child.id()) {
-        // One that is gone already is what is wanted.
+        // A process that is gone already is no error.
         let _ = kill_process(pid, Signal::KILL);
     }
     child.wait()?;

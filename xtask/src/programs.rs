@@ -29,7 +29,8 @@ pub(crate) fn build<'a>(context: &Context, arguments: impl IntoIterator<Item = &
     Ok(programs(&cargo.args(arguments).read()?))
 }
 
-/// Runs programs, with these variables, that must exit with 0 and leave nothing, as many at once as said. What each writes is shown in one piece when it has ended.
+/// Runs programs, with these variables, that must exit with 0 and leave nothing, as many at once as
+/// said. What each writes is shown in one piece when it has ended.
 pub(crate) fn run(
     programs: Vec<Program>,
     variables: &[(&str, PathBuf)],

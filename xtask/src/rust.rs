@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
 
+use crate::book::html;
 use crate::context::Context;
 use crate::dependencies::is_cloud_sdk;
 use crate::environment::Environment;
@@ -40,7 +41,8 @@ fn format(context: &Context) -> Result<Outcome> {
 fn clippy(context: &Context) -> Result<Outcome> {
     let mut checks = Checks::default();
     let clippy = || context.cargo(["clippy", "--workspace", "--all-targets"]);
-    // Those have no features, and with these of the others the SDK of a cloud would be compiled once more.
+    // These packages have no features, and with the features of the others the SDK of a cloud would
+    // be compiled once more.
     let names = context.workspace.packages.iter().map(|package| package.name.as_str());
     let heavy = names.filter(|name| is_cloud_sdk(name)).flat_map(|name| ["--exclude", name]);
     checks.run(&clippy().args(heavy).args(["--", "-D", "warnings"]))?;
@@ -68,7 +70,12 @@ fn rustdoc(context: &Context) -> Result<Outcome> {
     let mut checks = Checks::default();
     let doc = context.cargo(["doc", "--workspace", "--all-features", "--no-deps"]);
     checks.run(&doc.env("RUSTDOCFLAGS", "-D warnings"))?;
-    checks.outcome("")
+    // The links of the guide's pages, of which the compiler knows only some. Those to lines of
+    // sources are rustdoc's own.
+    let found = html::check(&context.workspace.target_directory.join("doc/skyward/guide"))?;
+    let dead = found.dead.iter().filter(|dead| !dead.contains("/src/"));
+    dead.for_each(|dead| checks.fail(format!("in the documentation of the guide, {dead}")));
+    checks.outcome(format!("{} links of the guide", found.links))
 }
 
 /// The expected messages hold the compiler's own words, so they fit one version of it.
@@ -88,7 +95,8 @@ fn ui(context: &Context) -> Result<Outcome> {
     }
     let mut checks = Checks::default();
     openssh::ensure();
-    // The test compiles the facade with the features that it has itself: without the SDK of a cloud.
+    // The test compiles the facade with the features that it has itself: without the SDK of a
+    // cloud.
     let features = context.workspace.packages.iter().flat_map(|package| {
         let light = package.public_features().filter(|feature| *feature != CLOUD);
         light.map(|feature| format!("{}/{feature}", package.name))
@@ -106,7 +114,8 @@ fn e2e(context: &Context) -> Result<Outcome> {
     checks.tested()
 }
 
-/// Runs the tests of these names whose package lies in a folder that is wanted: they wait for most of their time, so several run at once.
+/// Runs the tests of these names whose package lies in a folder that is wanted: they wait for most
+/// of their time, so several run at once.
 fn run_programs(
     context: &Context,
     names: &[&str],
@@ -119,7 +128,7 @@ fn run_programs(
     programs::run(built, &variables(context)?, AT_ONCE, checks)
 }
 
-/// What tests are told of this machine.
+/// The environment variables that describe this machine to tests.
 fn variables(context: &Context) -> Result<Vec<(&'static str, PathBuf)>> {
     Ok(vec![("SKYWARD_MOTO_PYTHON", Environment::moto(context)?.program("python"))])
 }

@@ -1,4 +1,5 @@
-//! Steps: what `cargo xtask test` is made of, in which order they run, and how their outcomes are reported.
+//! Steps: what `cargo xtask test` is made of, in which order they run, and how their outcomes are
+//! reported.
 
 use std::sync::mpsc;
 use std::thread;
@@ -23,13 +24,14 @@ pub(crate) struct Step {
 
 /// How a step ended that did not fail.
 pub(crate) enum Outcome {
-    /// What was checked holds; with a note such as the number of tests.
+    /// The check passed, with a note such as the number of tests.
     Passed(String),
-    /// It could not be checked here, for this reason.
+    /// The check cannot run here, for this reason.
     Skipped(String),
 }
 
-/// Several commands of one step: all of them run, and the step fails with the list of those that failed.
+/// Several commands of one step: all of them run, and the step fails with the list of those that
+/// failed.
 #[derive(Default)]
 pub(crate) struct Checks {
     run: usize,
@@ -53,7 +55,8 @@ impl Checks {
         self.output(run).map(drop)
     }
 
-    /// The same for a compiler that must have nothing to say. A flag that denies warnings would have every dependency compiled anew.
+    /// The same for a compiler, which must print no warning. A flag that denies warnings would
+    /// compile every dependency again.
     pub(crate) fn run_without_warnings(&mut self, run: &Run) -> Result<()> {
         if self.output(run)?.lines().any(|line| line.starts_with("warning")) {
             self.failures.push(format!("{run} has warnings"));
@@ -82,7 +85,7 @@ impl Checks {
         self.tally += other.tally;
     }
 
-    /// Takes note of a failure that no command told.
+    /// Records a failure that no command has reported.
     pub(crate) fn fail(&mut self, message: impl Into<String>) {
         self.failures.push(message.into());
     }
@@ -106,7 +109,8 @@ impl Checks {
     }
 }
 
-/// Runs all of them, also after a failure; `true` when none failed. Those that [`BESIDE`] names run beside the others, one after the other.
+/// Runs all of them, also after a failure; `true` when none failed. Those that [`BESIDE`] names run
+/// beside the others, one after the other.
 pub(crate) fn run_all(steps: &[Step], context: &Context) -> Result<bool> {
     let begin = Instant::now();
     let (ended, beside_ended) = mpsc::channel();
@@ -186,14 +190,16 @@ impl std::fmt::Display for Told<'_> {
     }
 }
 
-/// Steps that do not build in the folder that the others build in, or wait for most of their time: they run beside the others, which compile and then wait for
-/// machines.
-const BESIDE: [&str; 10] = [
+/// Steps that do not build in the folder that the others build in, or wait for most of their time:
+/// they run beside the others, which compile and then wait for machines.
+const BESIDE: [&str; 12] = [
     "python-lint",
     "documents",
+    "book",
     "dependencies",
     "deny",
     "advisories",
+    "package",
     "image",
     "python-test",
     "ui",

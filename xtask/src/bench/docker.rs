@@ -1,4 +1,5 @@
-//! `cargo xtask bench docker`: nodes that are containers of this host's engine, beside what the engine does alone.
+//! `cargo xtask bench docker`: nodes that are containers of this host's engine, beside what the
+//! engine does alone.
 
 use anyhow::{Result, anyhow};
 

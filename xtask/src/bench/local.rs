@@ -1,4 +1,5 @@
-//! `cargo xtask bench local` and `bench python`: ours beside other systems, on this host, one after another.
+//! `cargo xtask bench local` and `bench python`: ours beside other systems, on this host, one after
+//! another.
 
 use anyhow::Result;
 

@@ -13,7 +13,7 @@ use crate::context::Context;
 use crate::process::Run;
 use rows::{Measured, Row, Suite};
 
-/// What is asked for.
+/// A run of a suite, as the command line asks for it.
 pub(crate) struct Bench {
     pub(crate) suite: &'static Suite,
     /// In the order of the suite.
@@ -23,7 +23,7 @@ pub(crate) struct Bench {
     pub(crate) ours: bool,
 }
 
-/// Runs rounds of all of them, prints a table, and as the last line JSON.
+/// Runs rounds of all rows, and prints a table and, as the last line, JSON.
 pub(crate) fn run(bench: &Bench, context: &Context) -> Result<()> {
     let mut measured = Measured::default();
     match bench.suite.name {
@@ -35,7 +35,9 @@ pub(crate) fn run(bench: &Bench, context: &Context) -> Result<()> {
     }
     let (systems, rounds) = (bench.suite.systems, bench.rounds());
     println!("\n{}", measured.table(systems, &bench.rows));
-    println!("the median of {rounds} rounds; budgets beside another system by what that took in them\n");
+    println!(
+        "medians of {rounds} rounds; a budget relative to another system uses the figure of that system in this run\n"
+    );
     println!("{}", measured.json(systems, &bench.rows));
     Ok(())
 }
@@ -52,13 +54,12 @@ impl Bench {
         let output = run.check()?.output;
         let line = output.lines().rev().find(|line| line.starts_with('{'));
         let line = line.with_context(|| format!("{run} printed no line of JSON"))?;
-        serde_json::from_str(line)
-            .with_context(|| format!("what {run} printed is not the JSON that was promised: {line}"))
+        serde_json::from_str(line).with_context(|| format!("the output of {run} should be JSON: {line}"))
     }
 }
 
 impl Measured {
-    /// Takes what one of our programs has measured: an object of rows for each system.
+    /// Adds the results of one of our programs: an object of rows for each system.
     fn add_all(&mut self, systems: &Map<String, Value>) {
         for (system, rows) in systems {
             if let Value::Object(rows) = rows {

@@ -1,11 +1,11 @@
-//! What is measured, what of it is promised, and how it is told.
+//! The rows of each suite, their budgets, and the tables of results.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use serde_json::{Map, Value, json};
 
-/// What is measured in one run, and beside what.
+/// A suite: the rows of one run, and the systems.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Suite {
     pub(crate) name: &'static str,
@@ -14,16 +14,16 @@ pub(crate) struct Suite {
     pub(crate) rows: &'static [Row],
 }
 
-/// One thing that is measured.
+/// A figure that a suite measures.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Row {
     pub(crate) name: &'static str,
-    /// Whether the programs of the peers have such a thing.
+    /// Whether the peers have this figure.
     pub(crate) peers: bool,
     budget: Budget,
 }
 
-/// What is promised (docs/decisions and ARCHITECTURE.md say why).
+/// A budget; docs/decisions and ARCHITECTURE.md have the reasons.
 #[derive(Debug, PartialEq)]
 enum Budget {
     None,
@@ -31,7 +31,8 @@ enum Budget {
     AtLeast(Bound),
 }
 
-/// A figure, and those of other systems in the same run times a factor. Of several, the harder one counts.
+/// A fixed figure, and the figures of other systems in the same run times a factor. The strictest
+/// of them counts.
 #[derive(Debug, PartialEq)]
 struct Bound {
     figure: Option<f64>,
@@ -51,7 +52,7 @@ impl Measured {
         }
     }
 
-    /// For people.
+    /// The results as a table.
     pub(crate) fn table(&self, systems: &[&str], rows: &[&Row]) -> String {
         let width = rows.iter().map(|row| row.name.len()).max().unwrap_or_default() + 2;
         let mut text = format!("{:<width$}", "");
@@ -73,7 +74,7 @@ impl Measured {
         text
     }
 
-    /// For programs.
+    /// The results as JSON.
     pub(crate) fn json(&self, systems: &[&str], rows: &[&Row]) -> Value {
         let rows = rows.iter().map(|row| {
             let mut told = Map::new();
@@ -88,7 +89,7 @@ impl Measured {
         json!({ "rows": rows.collect::<Vec<_>>() })
     }
 
-    /// Of all rounds.
+    /// The median of all rounds.
     fn median(&self, system: &str, row: &Row) -> Option<f64> {
         let mut values = self.0.get(&(system.to_owned(), row.name.to_owned()))?.clone();
         values.sort_by(f64::total_cmp);
@@ -96,7 +97,7 @@ impl Measured {
         Some(f64::midpoint(*low, *high))
     }
 
-    /// The threshold in force, by what the other system took in the same run.
+    /// The budget in force, with the other systems' figures of this run.
     fn budget(&self, row: &Row) -> Option<f64> {
         let (bound, harder): (_, fn(f64, f64) -> f64) = match &row.budget {
             Budget::None => return None,
@@ -160,7 +161,7 @@ const fn beyond(times: &'static [(&'static str, f64)]) -> Budget {
 
 const RAY: &str = "ray_actor";
 
-/// What a row's name ends with is its unit.
+/// Units, by the ends of rows' names.
 pub(crate) const LOCAL: Suite = Suite {
     name: "local",
     systems: &["skyward", RAY, "dask", "process_pool"],
@@ -207,8 +208,10 @@ pub(crate) const DOCKER: Suite = Suite {
     ],
 };
 
-/// Beside the same agent and worker started over `ssh` on such an instance. Calls are those of an EC2 on loopback, in pages as EC2's; those of pools of many nodes are made for instances
-/// without machines, whose nodes are simulated: the pool and the provider launch, look at and end them as others.
+/// Beside the same agent and worker started over `ssh` on such an instance. Calls are those of an
+/// EC2 on loopback, in pages as EC2's; those of pools of many nodes are made for instances without
+/// machines, whose nodes are simulated: the pool and the provider launch, look at and end them as
+/// others.
 pub(crate) const AWS: Suite = Suite {
     name: "aws",
     systems: &["skyward", "by_hand"],
@@ -224,8 +227,8 @@ pub(crate) const AWS: Suite = Suite {
     ],
 };
 
-/// Beside other backends of joblib with two workers each, in calls of the same functions. One that a backend has no such
-/// thing for has no figure.
+/// Beside other backends of joblib with two workers each, in calls of the same functions. One that
+/// a backend has no such thing for has no figure.
 pub(crate) const PYTHON: Suite = Suite {
     name: "python",
     systems: &["skyward", "loky", "dask", "ray"],

@@ -1,4 +1,5 @@
-//! `cargo xtask bench ssh`: nodes that are SSH servers of this host, beside `ssh` to the same ones and the same processes started by hand.
+//! `cargo xtask bench ssh`: nodes that are SSH servers of this host, beside `ssh` to the same ones
+//! and the same processes started by hand.
 
 use anyhow::{Result, anyhow};
 

@@ -12,9 +12,11 @@ pub(crate) struct Counts {
     pub(crate) rounds: u64,
     /// Tasks that pools took.
     pub(crate) tasks: u64,
-    /// Tasks without an outcome although their client lived, and tasks that waited for calls without end.
+    /// Tasks without an outcome although their client lived, and tasks that waited for calls
+    /// without end.
     pub(crate) lost: u64,
-    /// Tasks that were answered twice, and tasks and calls that were executed more often than the pool has said.
+    /// Tasks that were answered twice, and tasks and calls that were executed more often than the
+    /// pool has said.
     pub(crate) doubled: u64,
     /// Processes, machine folders and records that were left.
     pub(crate) left_running: u64,
@@ -47,7 +49,8 @@ pub(crate) struct Tasks {
     tries: BTreeMap<(u64, u32), u64>,
     answers: BTreeMap<(u64, u32), Vec<Answer>>,
     executions: BTreeMap<(u64, u32), u64>,
-    /// How often each call that a payload made was executed: by the execution of its caller, and the index there.
+    /// How often each call that a payload made was executed: by the execution of its caller, and
+    /// the index there.
     below: BTreeMap<String, u64>,
     /// Retries of tasks that are not known: those of calls, and those that came before the task.
     early: Vec<u64>,
@@ -94,7 +97,8 @@ impl Tasks {
         }
     }
 
-    /// The lines that executions have left: `<call> <rank> <generation> <pid>`, and `+ <caller> <index>` of a call.
+    /// The lines that executions have left: `<call> <rank> <generation> <pid>`, and `+ <caller>
+    /// <index>` of a call.
     pub(crate) fn on_executions(&mut self, text: &str) {
         for line in text.lines() {
             if let Some(call) = line.strip_prefix("+ ") {
@@ -109,8 +113,9 @@ impl Tasks {
         }
     }
 
-    /// Counts, and lists what must not be. `client_lived`: the client reported its own end, so each task must have its outcome. `only_cuts`: no process was
-    /// ended or stopped, so no task may fail with a worker or a node.
+    /// Counts, and lists what must not be. `client_lived`: the client reported its own end, so each
+    /// task must have its outcome. `only_cuts`: no process was ended or stopped, so no task may
+    /// fail with a worker or a node.
     pub(crate) fn count(&self, client_lived: bool, only_cuts: bool) -> (Counts, Vec<String>) {
         let mut counts = Counts { retries: self.tries.values().sum(), ..Counts::default() };
         let mut problems = Vec::new();

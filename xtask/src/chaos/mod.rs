@@ -1,4 +1,5 @@
-//! `cargo xtask chaos`: pools whose workers, agents, machines and clients are killed, stopped and cut off at random moments, and what that cost.
+//! `cargo xtask chaos`: pools whose workers, agents, machines and clients are killed, stopped and
+//! cut off at random moments, and counts what that cost.
 
 mod count;
 mod place;
@@ -26,18 +27,18 @@ use crate::ec2::Build;
 use crate::programs;
 use crate::step::{Outcome, Step};
 
-/// What to play.
+/// The rounds to play.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Options {
-    /// Where.
+    /// The place of the pools.
     pub(crate) place: Place,
-    /// How many rounds, from the first on.
+    /// The number of rounds.
     pub(crate) rounds: u64,
-    /// What everything is drawn from.
+    /// The seed from which all rounds are drawn.
     pub(crate) seed: u64,
-    /// This round alone.
+    /// Plays only this round.
     pub(crate) only: Option<u64>,
-    /// How many rounds run at the same time; as many as the place and this host are good for, if nothing is said.
+    /// How many rounds run at the same time. The default depends on the place and this host.
     pub(crate) jobs: Option<usize>,
 }
 
@@ -79,14 +80,15 @@ fn step(context: &Context, place: Place, rounds: u64) -> Result<Outcome> {
         Err(reason) => return Ok(Outcome::skipped(reason)),
     };
     let counts = play(&client, ground.as_ref(), Options { place, rounds, ..Options::default() });
-    // Rounds in which nothing happens find nothing.
+    // Rounds without faults would find nothing.
     if counts.is_clean() && counts.faults > 0 && counts.returned > 0 {
         return Ok(Outcome::passed(counts.to_string()));
     }
     bail!("{counts}");
 }
 
-/// Plays rounds; the last line of standard output are the counts. `true` when nothing was lost, doubled or left.
+/// Plays rounds, and prints the counts as the last line of standard output. `true` if nothing was
+/// lost, doubled or left.
 pub(crate) fn run(context: &Context, options: Options) -> Result<bool> {
     eprintln!("building the clients");
     let client = build(context, arguments(options.place))?;
@@ -132,7 +134,7 @@ fn play(client: &Path, ground: &dyn Ground, options: Options) -> Counts {
         }
         drop(sender);
         for played in played {
-            // Who plays one round wants to see it.
+            // A single round is always shown.
             if !played.counts.is_clean() || options.only.is_some() {
                 eprintln!("{played}");
                 let Options { place, seed, .. } = options;
@@ -154,7 +156,7 @@ fn build(context: &Context, arguments: &[&str]) -> Result<PathBuf> {
     Ok(client.context("cargo did not report where it has put the chaos clients")?.path)
 }
 
-/// How its clients are built: with the SDK of AWS for those alone that need it.
+/// How the clients of a place are built: only those on EC2 need the SDK of AWS.
 fn arguments(place: Place) -> &'static [&'static str] {
     match place {
         Place::Local | Place::Docker | Place::Ssh => &["--release", "--package=skyward", "--no-default-features"],

@@ -1,4 +1,5 @@
-//! Where pools are, and what of them a fault can hit: the one place that tells providers apart.
+//! Where pools are, and what a fault can hit there. Nothing else in `chaos` depends on the
+//! provider.
 
 mod aws;
 mod docker;
@@ -38,70 +39,74 @@ pub(crate) enum Place {
 pub(crate) enum Victim {
     Worker,
     Agent,
-    /// What ends a machine when its lease is over.
+    /// The keeper, which ends a machine when its lease is over.
     Keeper,
-    /// What connects the client with an agent or a worker: a socket, or the process that carries its bytes. Killed, it is cut, and the client may connect again.
+    /// What connects the client with an agent or a worker: a socket, or the process that carries
+    /// its bytes. Killed, it is cut, and the client may connect again.
     Connection,
-    /// What takes new connections.
+    /// The server that takes new connections.
     Listener,
     /// A machine as a whole.
     Machine,
     /// The network between a machine and others: stopped, it loses all packets.
     Network,
-    /// The right to a machine: killed, its provider says that it takes it back, and does so a little later.
+    /// The right to a machine: killed, the provider gives notice that it takes the machine back,
+    /// and does so a little later.
     Notice,
-    /// What machines are asked of: killed, it loses answers; stopped, it refuses all calls.
+    /// The provider's service: killed, it loses answers; stopped, it refuses all calls.
     Service,
     Client,
 }
 
-/// What all rounds of a run share.
+/// A place, which all rounds of a run share.
 pub(crate) trait Ground: Sync {
-    /// Prepares a thread, which is going to play rounds one after the other.
+    /// Prepares a thread before it plays rounds.
     fn enter(&self) -> Result<()> {
         Ok(())
     }
 
-    /// The machines of a round: none yet. What it needs of its own goes into the folder, and all its processes get the mark.
+    /// Begins a round, without machines yet. Its files go into the folder, and all its processes
+    /// get the mark.
     fn machines(&self, folder: &Path, mark: &str) -> Result<Box<dyn Machines>>;
 }
 
 /// The machines of one round.
 pub(crate) trait Machines {
-    /// What its client is told.
+    /// The arguments of its client.
     fn provider(&self) -> Provider;
 
-    /// What its client has in its environment.
+    /// The environment variables of its client.
     fn env(&self) -> Vec<(String, String)> {
         Vec::new()
     }
 
-    /// Where tasks leave a line for each execution, as they see it.
+    /// The folder where tasks leave a line for each execution, by its path on a node.
     fn executions(&self) -> String;
 
-    /// The lines that they have left.
+    /// The lines that tasks have left.
     fn executed(&self) -> String;
 
-    /// What can be hit now, always in the same order. The round's client, and nothing else, is left to the round.
+    /// The targets that a fault can hit now, always in the same order. The round itself finds its
+    /// client.
     fn find(&self, victim: Victim) -> Vec<Target>;
 
-    /// Does it, if what is to be hit is still there.
+    /// Hits the victim, if it still exists.
     fn act(&mut self, target: &Target, act: Act) -> bool {
         target.signal(act)
     }
 
-    /// Makes machines reachable again, whatever was done to what leads to them.
+    /// Makes machines reachable again after faults of their servers and networks.
     fn heal(&mut self) {}
 
-    /// What still runs of machines.
+    /// The processes and machines that still run.
     fn running(&self) -> Vec<Target>;
 
-    /// What ends soon after the connection of whoever has started it.
+    /// Processes that end soon after the connection that has started them.
     fn passing(&self) -> Vec<Target> {
         Vec::new()
     }
 
-    /// What else is left, by what it is.
+    /// What else is left, by kind.
     fn left(&self) -> Vec<(&'static str, Vec<String>)>;
 
     /// Ends what is left.
@@ -126,7 +131,7 @@ pub(crate) enum Target {
     },
 }
 
-/// What is done to it.
+/// What a fault does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Act {
     Kill,
@@ -135,10 +140,10 @@ pub(crate) enum Act {
 }
 
 impl Place {
-    /// All there are.
+    /// All places.
     pub(crate) const ALL: [Self; 4] = [Self::Local, Self::Docker, Self::Ssh, Self::Aws];
 
-    /// As it is called on the command line.
+    /// The place's name on the command line.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Local => "local",
@@ -148,7 +153,7 @@ impl Place {
         }
     }
 
-    /// What can be hit there, and how often it is among a hundred faults.
+    /// The victims there, and the share of each among a hundred faults.
     pub(crate) fn victims(self) -> &'static [(Victim, u32)] {
         match self {
             Self::Local => &[(Victim::Worker, 35), (Victim::Agent, 20), (Victim::Connection, 25), (Victim::Client, 20)],
@@ -184,7 +189,7 @@ impl Place {
         }
     }
 
-    /// The one that a number below a hundred stands for.
+    /// The victim for a number below a hundred.
     pub(crate) fn victim(self, number: u32) -> Victim {
         let mut below = 0;
         let chosen = self.victims().iter().find(|(_, share)| {
@@ -194,7 +199,7 @@ impl Place {
         chosen.map_or(Victim::Client, |(victim, _)| *victim)
     }
 
-    /// Whether machines end without their client after these faults: something is left that ends them, and can itself end.
+    /// Whether machines still end without their client after these faults.
     pub(crate) fn ends_alone(self, faults: &[Fault]) -> bool {
         let lost = |victim| faults.iter().any(|fault| fault.victim == victim);
         let stopped = |victim| faults.iter().any(|fault| fault.victim == victim && fault.how == How::Stop);
@@ -202,12 +207,12 @@ impl Place {
             Self::Local => !lost(Victim::Agent),
             Self::Docker => !(stopped(Victim::Keeper) || stopped(Victim::Machine)),
             Self::Ssh => !(stopped(Victim::Keeper) || lost(Victim::Keeper) && lost(Victim::Agent)),
-            // One that was killed is started again.
+            // A killed server is started again.
             Self::Aws => !(stopped(Victim::Keeper) || stopped(Victim::Machine) || stopped(Victim::Service)),
         }
     }
 
-    /// How many nodes its pools have.
+    /// The number of nodes of a pool there.
     pub(crate) fn nodes(self) -> std::ops::RangeInclusive<u32> {
         match self {
             Self::Local => 1..=3,
@@ -216,7 +221,7 @@ impl Place {
         }
     }
 
-    /// How many rounds can be played at once without one of them keeping another from its deadlines.
+    /// How many rounds can run at once without delaying each other beyond their deadlines.
     pub(crate) fn most_jobs(self) -> usize {
         match self {
             Self::Local | Self::Docker | Self::Ssh => 8,
@@ -224,7 +229,7 @@ impl Place {
         }
     }
 
-    /// How long a machine may live whose client is gone, when it ends by itself.
+    /// How long a machine may live after its client is gone.
     pub(crate) fn lives_alone(self) -> Duration {
         match self {
             Self::Local | Self::Docker | Self::Ssh => Duration::from_millis(LEASE),
@@ -241,7 +246,8 @@ impl Place {
         }
     }
 
-    /// Makes what all rounds share, with the program of their clients. The inner error is the reason why there can be no rounds here.
+    /// Makes the place, with the program of the clients. The inner error is the reason why no
+    /// rounds can be played here.
     pub(crate) fn prepare(
         self,
         context: &Context,
@@ -258,7 +264,8 @@ impl Place {
 }
 
 impl Victim {
-    /// Whether a machine may be out of reach when a fault hits it, so that its client cannot end it.
+    /// Whether a machine may be out of reach when a fault hits it, so that its client cannot end
+    /// it.
     pub(crate) fn leads_to_machines(self, place: Place) -> bool {
         match place {
             Place::Ssh => matches!(self, Self::Connection | Self::Listener | Self::Network),
@@ -316,7 +323,7 @@ impl fmt::Display for Victim {
     }
 }
 
-/// Has the environment of the workers built, where rounds will find it.
+/// Builds the workers' environment in the cache that the rounds use.
 fn warm(ground: &dyn Ground, client: &Path) -> Result<()> {
     let mark = format!("{}.warm", std::process::id());
     let folder = std::env::temp_dir().join(format!("sc{mark}"));

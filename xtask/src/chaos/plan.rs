@@ -22,12 +22,12 @@ pub(crate) struct Fault {
     pub(crate) after: Moment,
     pub(crate) delay: Duration,
     pub(crate) victim: Victim,
-    /// Which of them, counted round and round.
+    /// Which of the victims, modulo their number.
     pub(crate) which: usize,
     pub(crate) how: How,
 }
 
-/// What a fault's delay counts from.
+/// The moment from which a fault's delay counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Moment {
     /// The client was started.
@@ -54,7 +54,7 @@ impl Plan {
     pub(crate) fn draw(place: Place, seed: u64, round: u64) -> Self {
         let mut random = SmallRng::seed_from_u64(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ round);
         let script = Script {
-            // Both are told when the machines of the round are known.
+            // Both are set when the machines of the round are known.
             provider: Provider::Local,
             executions: String::new(),
             seed: random.random(),

@@ -1,4 +1,5 @@
-//! The processes of a round, found by what they inherit: a mark in their environment, or the container that they are in.
+//! The processes of a round, found by what they inherit: a mark in their environment, or the
+//! container that they are in.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -112,7 +113,8 @@ fn read(pid: u32) -> Option<Process> {
 }
 
 const LONGEST_NAME: usize = 160;
-/// How the program begins that joins the streams of a connection to a container with a socket in it.
+/// How the program begins that joins the streams of a connection to a container with a socket in
+/// it.
 const BRIDGE: &str = "\"\"\"Joins standard input and output with a Unix socket";
 /// The variable that all processes of a round inherit.
 pub(crate) const MARK: &str = "SKYWARD_CHAOS";

@@ -1,4 +1,5 @@
-//! One round: a client is started, faults hit at their moments, and what is left at the end is looked for.
+//! One round: starts a client, lets faults hit it at their moments, and looks for what is left at
+//! the end.
 
 use std::fmt;
 use std::fs::{self, File};
@@ -36,22 +37,23 @@ struct Round<'a> {
     lines: Receiver<Line>,
     tasks: Tasks,
     ended: bool,
-    /// It said that all machines are gone.
+    /// The client reported that all machines are gone.
     ended_well: bool,
-    /// The client was killed, or stopped for good.
+    /// Whether the client was killed, or stopped for good.
     client_gone: bool,
-    /// What was killed, or stopped for good.
+    /// The targets that were killed, or stopped for good.
     lost: Vec<Fault>,
-    /// Nothing ends a process, or keeps one from answering.
+    /// Whether no fault ends a process or keeps one from answering.
     only_cuts: bool,
-    /// A machine could not be reached at times, so its end could not be seen to.
+    /// Whether a machine was unreachable at times, so that its client may have been unable to end
+    /// it.
     was_away: bool,
     counts: Counts,
     history: Vec<String>,
     problems: Vec<String>,
 }
 
-/// Something that is to be done at a time.
+/// An action that is due at a time.
 struct Due {
     at: Instant,
     what: What,
@@ -110,7 +112,7 @@ impl<'a> Round<'a> {
         if let Some(output) = client.stdout.take() {
             thread::spawn(move || {
                 for line in BufReader::new(output).lines().map_while(Result::ok) {
-                    // What is no line of ours is a panic's or a library's word.
+                    // Other lines come from a panic or a library.
                     if let Ok(line) = serde_json::from_str(&line)
                         && sender.send(line).is_err()
                     {
@@ -141,7 +143,8 @@ impl<'a> Round<'a> {
         })
     }
 
-    /// Reads what the client says and lets the faults hit, until the client is gone or there is nothing more to wait for.
+    /// Reads the client's output and applies the faults, until the client is gone or its time is
+    /// over.
     fn play(&mut self, faults: &[Fault]) {
         let mut due: Vec<Due> = Vec::new();
         self.plan(&mut due, faults, Moment::Start);
@@ -160,7 +163,7 @@ impl<'a> Round<'a> {
                     self.on_line(&line);
                     continue;
                 }
-                // Its output is closed: it is gone.
+                // The client has closed its output, so it is gone.
                 Err(RecvTimeoutError::Disconnected) => return self.go_on(due),
                 Err(RecvTimeoutError::Timeout) => {}
             }
@@ -180,7 +183,8 @@ impl<'a> Round<'a> {
         }
     }
 
-    /// What was stopped for a while goes on at its time, although there is no client any more: what ends a machine without one may be among it.
+    /// Continues what was stopped for a while, at its time and without a client: it may be what
+    /// ends the machines.
     fn go_on(&mut self, mut due: Vec<Due>) {
         due.sort_by_key(|due| due.at);
         for Due { at, what } in due {
@@ -215,7 +219,7 @@ impl<'a> Round<'a> {
         due.extend(faults.map(|fault| Due { at: now + fault.delay, what: What::Hit(*fault) }));
     }
 
-    /// Kills or stops; gives when a stopped one goes on.
+    /// Kills or stops a target, and returns when a stopped one continues.
     fn hit(&mut self, fault: Fault) -> Option<Due> {
         let Some(target) = self.find(fault) else {
             self.note(format!("{fault}: there was none"));
@@ -225,7 +229,7 @@ impl<'a> Round<'a> {
         let hit = match fault.how {
             How::Kill => self.machines.act(&target, Act::Kill),
             How::Stop | How::Pause(_) => self.machines.act(&target, Act::Stop),
-            // The worker goes through what it was sent before, and nobody reads its answers.
+            // The worker runs what it has received before, and nobody reads its answers.
             How::KillUnseen(time) => {
                 self.machines.act(&client, Act::Stop) && {
                     thread::sleep(time / 2);
@@ -248,7 +252,7 @@ impl<'a> Round<'a> {
         match fault.how {
             How::Pause(time) => Some(Due { at: Instant::now() + time, what: What::Continue(target) }),
             How::KillUnseen(time) => Some(Due { at: Instant::now() + time / 2, what: What::Continue(client) }),
-            // As whatever watches over a host's services does.
+            // As a host's service manager does.
             How::Kill if fault.victim == Victim::Listener => {
                 Some(Due { at: Instant::now() + SERVICE, what: What::Continue(target) })
             }
@@ -269,7 +273,7 @@ impl<'a> Round<'a> {
         Target::Process { pid: self.client.id(), name: "the client".into() }
     }
 
-    /// What still runs of the machines.
+    /// The processes and machines that still run.
     fn running(&self) -> Vec<Target> {
         let mut running = self.machines.running();
         running.retain(|target| !matches!(target, Target::Process { pid, .. } if *pid == self.client.id()));
@@ -290,19 +294,19 @@ impl<'a> Round<'a> {
             self.counts.stuck += 1;
             self.problems.push(format!("the client crashed: {status:?}, see `stderr`"));
         }
-        // What it said before its end.
+        // The client's last lines.
         while let Ok(line) = self.lines.recv_timeout(Duration::from_secs(5)) {
             self.on_line(&line);
         }
         if self.ended && !self.ended_well && self.only_cuts {
-            // Rounds without a pool would find nothing, and be clean.
+            // A round whose pool did not start has tested nothing, so it must not pass.
             self.counts.wrong += 1;
             self.problems.push("the scope ended with an error, and nothing but connections had been hit".into());
         }
         if !self.ended {
             self.reap();
         } else if self.was_away && !self.ended_well {
-            // It has said what it could not end.
+            // The client has reported what it could not end.
             self.check_layers();
             self.reap();
         }
@@ -314,7 +318,8 @@ impl<'a> Round<'a> {
         self.problems.extend(problems);
     }
 
-    /// Without its client a machine ends by itself, unless faults have hit all that would end it.
+    /// Whether machines must end by themselves without their client: not if faults have hit all
+    /// that would end them.
     fn check_layers(&mut self) {
         let guarded = self.place.ends_alone(&self.lost);
         let end = Instant::now() + self.place.lives_alone() + MARGIN;
@@ -376,7 +381,8 @@ impl<'a> Round<'a> {
     }
 }
 
-/// The clients' program, as a user of its own: with folders for its ledger and its machines.
+/// The command of a client, with its own folders for ledger and machines, as a separate user has
+/// them.
 pub(super) fn command(program: &Path, folder: &Path, mark: &str, machines: &dyn Machines) -> Command {
     let mut command = Command::new(program);
     command
@@ -389,7 +395,7 @@ pub(super) fn command(program: &Path, folder: &Path, mark: &str, machines: &dyn 
     command
 }
 
-/// What failed, and when what was done.
+/// What failed, and which faults hit when.
 impl fmt::Display for Played {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let how = if self.counts.is_clean() { "went well" } else { "failed" };
@@ -403,9 +409,9 @@ impl fmt::Display for Played {
     }
 }
 
-/// How much later than its lease a node may end on a host that is busy.
+/// How much later than its lease a node may end on a busy host.
 const MARGIN: Duration = Duration::from_secs(10);
-/// When a listener that was killed is there again.
+/// How long until a killed listener is started again.
 const SERVICE: Duration = Duration::from_secs(1);
 const POLL: Duration = Duration::from_millis(20);
 const MOST_SHOWN: usize = 20;

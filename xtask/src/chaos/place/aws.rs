@@ -1,4 +1,5 @@
-//! Nodes on instances of an EC2 on loopback: machines in namespaces of this host, whose processes are known by their machine. A round has such an EC2 for itself, and leaves it for the next one.
+//! Nodes on instances of an EC2 on loopback: machines in namespaces of this host, whose processes
+//! are known by their machine. Each round has an EC2 for itself, and leaves it for the next round.
 
 use std::env;
 use std::fs;
@@ -18,17 +19,17 @@ use crate::context::Context;
 use crate::ec2::{Build, Ec2};
 use crate::process::Run;
 
-/// EC2s that no round has, with environments that are built.
+/// Free EC2s, with built environments.
 pub(super) struct Clouds {
     context: Context,
     build: Build,
-    /// What all machines share as their user's cache.
+    /// The folder that is the user's cache on all machines.
     cache: PathBuf,
     idle: Arc<Mutex<Vec<Ec2>>>,
 }
 
 struct Instances {
-    /// None, when it was given back.
+    /// None after it was given back.
     ec2: Option<Ec2>,
     idle: Arc<Mutex<Vec<Ec2>>>,
     /// Of the round, and in the cache of the machines.
@@ -36,7 +37,7 @@ struct Instances {
     mark: String,
 }
 
-/// An instance whose machine is there.
+/// An instance that has a machine.
 #[derive(Debug, Deserialize)]
 struct Instance {
     id: String,
@@ -44,7 +45,7 @@ struct Instance {
     processes: Vec<u32>,
 }
 
-/// An EC2 with an environment, or why there can be none.
+/// Starts an EC2 with an environment, or returns why it cannot.
 pub(super) fn prepare(context: &Context, client: &Path, build: Build) -> Result<Result<Box<dyn Ground>, String>> {
     let cache = env::var_os("SKYWARD_CACHE_DIR").map(PathBuf::from);
     let cache = cache.or_else(|| context.cache.parent().map(Path::to_owned)).context("there is no cache")?;
@@ -100,10 +101,10 @@ impl Instances {
         processes::family(|process| ids.contains(&process.pid))
     }
 
-    /// A machine stands still, as when its host is overloaded.
+    /// Stops a machine, as an overloaded host does.
     fn freeze(&self, id: &str, act: Act) -> bool {
         let mut hit = false;
-        // What is started while others are stopped is found the next time.
+        // Processes that start while others are being stopped are found the next time.
         for _ in 0..LOOKS {
             for process in self.processes(Some(id)) {
                 hit |= process.target().signal(act);
@@ -112,7 +113,7 @@ impl Instances {
         hit
     }
 
-    /// The SSH server is there again, as systemd sees to on a machine of EC2.
+    /// Starts the SSH server again, as systemd does on a machine of EC2.
     fn serve(&self, id: &str) -> bool {
         let unblocked = self.does(&format!("block_ssh {id} off"));
         if self.processes(Some(id)).iter().any(is_listener) {
@@ -219,7 +220,7 @@ impl Machines for Instances {
             thread::sleep(POLL);
         }
         let _ = fs::remove_dir_all(&self.shared);
-        // One with something left in it is not for the next round, and ends here.
+        // An EC2 with something left in it ends here, so that the next round starts clean.
         if let Some(ec2) = self.ec2.take()
             && ec2.left().is_ok_and(|left| left.is_empty())
         {
@@ -233,7 +234,8 @@ fn is_listener(process: &Process) -> bool {
     process.arguments.first().is_some_and(|word| word.contains("sshd") && word.contains("[listener]"))
 }
 
-/// The process that carries the bytes of a connection: `sshd: ubuntu`, with `@notty` where commands were run. The one above it, with root's rights, could be killed and the connection go on.
+/// The process that carries the bytes of a connection: `sshd: ubuntu`, with `@notty` where commands
+/// were run. The one above it, with root's rights, could be killed and the connection go on.
 fn is_session(process: &Process) -> bool {
     process.arguments.first().is_some_and(|word| word.starts_with("sshd") && word.contains(": ") && !word.contains('['))
 }
@@ -246,9 +248,10 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 const CHAOS: &str = "chaos";
 /// Of the machines' user.
 const HOME: &str = "/home/ubuntu";
-/// How long before its end an instance hears that it is taken back, in seconds: of EC2's 120 as much as a round has.
+/// The notice before an instance is taken back, in seconds. EC2 gives 120, which is longer than a
+/// round.
 const NOTICE: u32 = 5;
-/// What was called for happens, and nobody hears of it.
+/// Calls that take effect and whose answers are lost.
 const LOSE: &str = "drop_after * 2";
 /// As EC2 does when an account calls too often.
 const REFUSE: &str = "error * 503 RequestLimitExceeded 1000000";

@@ -1,4 +1,5 @@
-//! Nodes that are containers: known by a label with the mark of the round; their processes are known by their container.
+//! Nodes that are containers: known by a label with the mark of the round; their processes are
+//! known by their container.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -26,13 +27,13 @@ struct Containers {
     image: String,
     folder: PathBuf,
     mark: String,
-    /// The volumes that the containers had to themselves.
+    /// The containers' own volumes.
     volumes: RefCell<BTreeSet<String>>,
     /// Which container is cut off from which network.
     cut: Vec<(String, String)>,
 }
 
-/// An engine with the image and an environment, or why there is none.
+/// Finds an engine and makes the image and an environment, or returns why it cannot.
 pub(super) fn prepare(context: &Context, client: &Path) -> Result<Result<Box<dyn Ground>, String>> {
     let images = match Images::ensure(context)? {
         Ok(images) => images,
@@ -45,7 +46,7 @@ pub(super) fn prepare(context: &Context, client: &Path) -> Result<Result<Box<dyn
 
 impl Ground for Engine {
     fn machines(&self, folder: &Path, mark: &str) -> Result<Box<dyn Machines>> {
-        // Whoever the tasks run as in their containers leaves lines here.
+        // Tasks leave lines here as any user of their containers.
         let shared = folder.join("shared");
         fs::create_dir_all(&shared)?;
         fs::set_permissions(&shared, fs::Permissions::from_mode(0o777))?;
@@ -60,7 +61,8 @@ impl Ground for Engine {
 }
 
 impl Containers {
-    /// The containers that there are, with the states that the engine knows. From its list alone: it may not tell more of a container that is stuck.
+    /// All containers, with their states in the engine's list: of a stuck container, the engine may
+    /// return nothing else.
     fn containers(&self) -> Vec<(String, String)> {
         let label = format!("label={LABEL}={}", self.mark);
         let format = "{{.ID}} {{.State}} {{.Mounts}}";
@@ -113,7 +115,7 @@ impl Machines for Containers {
         Provider::Docker { image: self.image.clone(), label, bind: (shared, SHARED.to_owned()) }
     }
 
-    /// All that a client makes is labelled with its user.
+    /// The label of a client's user, which everything that the client makes has.
     fn env(&self) -> Vec<(String, String)> {
         vec![("USER".to_owned(), self.mark.clone())]
     }
@@ -173,7 +175,7 @@ impl Machines for Containers {
         for volume in self.volumes.borrow().iter() {
             let _ = docker(&["volume", "rm", "--force", volume]);
         }
-        // What tasks wrote is not this user's where the engine is another's.
+        // With another user's engine, the files of tasks belong to another user.
         if fs::remove_dir_all(self.folder.join("shared")).is_err() {
             let bind = format!("{}:/folder", self.folder.display());
             let _ = docker(&["run", "--rm", "--volume", &bind, &self.image, "rm", "-rf", "/folder/shared"]);
@@ -181,7 +183,8 @@ impl Machines for Containers {
     }
 }
 
-/// A process that belongs to another user is reached through its engine, by the id that it has in its container.
+/// A process that belongs to another user is reached through its engine, by the id that it has in
+/// its container.
 fn signal_inside(pid: u32, act: Act) -> bool {
     let read = |file: &str| fs::read_to_string(format!("/proc/{pid}/{file}")).unwrap_or_default();
     let (status, groups) = (read("status"), read("cgroup"));
@@ -197,17 +200,20 @@ fn signal_inside(pid: u32, act: Act) -> bool {
     docker(&["exec", "--user", "0", container, "sh", "-c", "kill \"$1\" \"$2\"", "sh", signal, inner]).is_ok()
 }
 
-/// Pauses a container, and lets what its engine is just starting in it begin first.
+/// Pauses a container, but first lets commands begin that its engine is just starting in it.
 ///
-/// An engine of 20.10 that freezes the first process of a command, `runc init`, waits for it with the container locked: nobody can end or unpause that container through it
-/// any more, a client no more than a user. That is the engine's doing, and would hide what clients do about a machine that is paused.
+/// An engine of version 20.10 that freezes the first process of a command, `runc init`, waits for
+/// the process while it holds the container's lock. Then neither a client nor a user can end or
+/// unpause the container through the engine. This fault of the engine would hide how clients handle
+/// a paused machine.
 fn pause(container: &str) -> bool {
     if docker(&["pause", container]).is_err() {
         return false;
     }
     let begin = Instant::now();
     let mut clean = 0;
-    // One that was about to be started when the container was frozen is seen a little later.
+    // A command that was about to start when the container was frozen becomes visible a little
+    // later.
     while clean < CLEAN_LOOKS && begin.elapsed() < PATIENCE {
         clean += 1;
         if is_starting(container) {

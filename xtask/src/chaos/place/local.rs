@@ -64,7 +64,8 @@ impl Machines for Nodes {
     }
 }
 
-/// The sockets that connect a client with its agents and workers, each named by the process and its descriptor.
+/// The sockets that connect a client with its agents and workers, each named by the process and its
+/// descriptor.
 fn connections(client: u32) -> Vec<Target> {
     let mut descriptors: Vec<i32> = super::names(Path::new(&format!("/proc/{client}/fd")), |_| true)
         .iter()
@@ -76,7 +77,7 @@ fn connections(client: u32) -> Vec<Target> {
     ids.map(|id| Target::Machine { victim: Victim::Connection, id }).collect()
 }
 
-/// Ends both directions for both sides, as a network does that is gone.
+/// Shuts down both directions of a connection, as the loss of a network does.
 fn cut(id: &str) -> Option<()> {
     let (socket, _) = socket(id)?;
     shutdown(socket, Shutdown::Both).ok()

@@ -1,4 +1,5 @@
-//! Nodes on SSH hosts: OpenSSH servers on addresses of this host, whose sessions give all processes the mark of the round.
+//! Nodes on SSH hosts: OpenSSH servers on addresses of this host, whose sessions give all processes
+//! the mark of the round.
 
 use std::collections::BTreeSet;
 use std::env;
@@ -22,7 +23,7 @@ use crate::sshd::{Options, Sshd};
 
 /// This host, with an environment that is built.
 pub(super) struct Hosts {
-    /// Where environments are.
+    /// The folder with environments.
     cache: PathBuf,
     /// Whether packets can be dropped here.
     drops: AtomicBool,
@@ -35,13 +36,13 @@ struct Servers {
     mark: String,
 }
 
-/// This host with an environment, or why there can be no servers.
+/// Builds an environment on this host, or returns why there can be no servers.
 pub(super) fn prepare(context: &Context, client: &Path) -> Result<Result<Box<dyn Ground>, String>> {
     openssh::ensure();
     if let Err(reason) = Sshd::program() {
         return Ok(Err(reason));
     }
-    // Those of this user: in the network of a round there is nobody to get packages from.
+    // The environments of this user, because the network of a round reaches no package index.
     let cache = env::var_os("SKYWARD_CACHE_DIR").map(PathBuf::from);
     let cache = cache.or_else(|| context.cache.parent().map(Path::to_owned)).context("there is no cache")?;
     super::warm(&super::local::Host, client)?;
@@ -49,7 +50,8 @@ pub(super) fn prepare(context: &Context, client: &Path) -> Result<Result<Box<dyn
 }
 
 impl Ground for Hosts {
-    /// Gives the thread, and all that it starts, a network of its own, so that rules about packets touch nothing else.
+    /// Gives the thread, and all that it starts, a network of its own, so that rules about packets
+    /// touch nothing else.
     fn enter(&self) -> Result<()> {
         if let Err(error) = own_network() {
             eprintln!("packets cannot be dropped here, so sessions are stopped instead: {error:#}");
@@ -60,14 +62,15 @@ impl Ground for Hosts {
 
     fn machines(&self, folder: &Path, mark: &str) -> Result<Box<dyn Machines>> {
         let start = |host: usize| {
-            // Hosts that are one know nothing of each other's claims.
+            // The servers share one host, so each has claims of its own.
             let runtime = folder.join(format!("host{host}"));
             let options = Options::new()
-                // A host whose packets were lost learns in this way alone, and not after the minutes in which the system tries again, that its client is gone.
+                // A host that loses packets learns by this that its client is gone; the system's
+                // own retries would take minutes.
                 .line("ClientAliveInterval 5")
                 .line("ClientAliveCountMax 2")
                 .env(processes::MARK, mark)
-                // The user's start-up files may take as long as they like.
+                // The user's start-up files may take long.
                 .env("HOME", &folder.to_string_lossy())
                 .env("SKYWARD_CACHE_DIR", &self.cache.to_string_lossy())
                 .env("SKYWARD_RUNTIME_DIR", &runtime.to_string_lossy());
@@ -80,7 +83,7 @@ impl Ground for Hosts {
 }
 
 impl Servers {
-    /// What sessions have started, without the sessions.
+    /// The processes that sessions have started, without the sessions.
     fn in_sessions(&self) -> Vec<processes::Process> {
         let sessions: BTreeSet<u32> = self.servers.iter().flat_map(Sshd::sessions).collect();
         let mut below = processes::family(|process| sessions.contains(&process.pid));
@@ -92,7 +95,7 @@ impl Servers {
         self.servers.iter_mut().find(|server| server.address() == address)
     }
 
-    /// Loses all packets of a machine, or lets its sessions hear nothing.
+    /// Drops all packets of a machine, or stops its sessions.
     fn cut(&mut self, address: &str, act: Act) -> bool {
         if self.drops {
             let word = if act == Act::Continue { "delete" } else { "add" };
@@ -171,7 +174,7 @@ impl Machines for Servers {
         }
     }
 
-    /// What has left the sessions that started it.
+    /// Processes that have left the session that started them.
     fn running(&self) -> Vec<Target> {
         let passing: BTreeSet<u32> = self.in_sessions().iter().map(|process| process.pid).collect();
         let marked = processes::marked(&self.mark).into_iter();
@@ -194,14 +197,14 @@ impl Machines for Servers {
         for target in self.running() {
             target.signal(Act::Kill);
         }
-        // For whoever looks into a round that failed.
+        // Kept for the analysis of a failed round.
         for server in &self.servers {
             let _ = fs::write(self.folder.join(format!("sshd-{}", server.address())), server.log());
         }
     }
 }
 
-/// Moves this thread into a network of its own, whose packets a set of addresses loses.
+/// Moves this thread into a network of its own, which drops the packets of a set of addresses.
 fn own_network() -> Result<()> {
     // It ends with this program, because then its input does.
     let mut holder = Command::new("unshare");
