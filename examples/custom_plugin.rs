@@ -1,18 +1,19 @@
-//! A plugin of your own: by implementing the trait, and by the builder for small ones.
+//! A plugin of your own: with the trait, and with the builder for small plugins.
 //!
 //! ```sh
 //! cargo run --example custom_plugin
-//! cargo run --example custom_plugin -- --plan   # what would be launched; nothing is
+//! cargo run --example custom_plugin -- --plan   # shows what would be launched, and launches nothing
 //! ```
 //!
-//! `tests/custom_plugin.rs` has both pass the conformance suite of the testkit; `docs/plugins-writing.md` goes through it.
+//! `tests/custom_plugin.rs` runs the testkit's conformance suite on both plugins;
+//! `docs/plugins-writing.md` explains the code.
 
 use skyward::prelude::*;
 
 /// Keeps a cache that lives as long as the worker, and counts the tasks of each worker.
 #[derive(Debug)]
 pub struct TaskCounter {
-    /// What it counts from.
+    /// The number at which the count begins.
     pub first: u64,
 }
 
@@ -52,7 +53,7 @@ def around_task(config):
     yield
 "#;
 
-/// The same form without a type of its own.
+/// A small plugin made with the builder, without a type of its own.
 pub fn greeting() -> impl Plugin {
     plugin("greeting").env("GREETING", "hi").around_app(
         "

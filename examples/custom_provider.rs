@@ -1,5 +1,7 @@
-//! A provider of your own: machines are folders of this host, with the processes that were started in them.
-//! `cargo run --example custom_provider` runs it, with `-- --plan` shows what would be launched; `tests/custom_provider.rs` has it pass the conformance suite of the testkit; `docs/providers.md` goes through it.
+//! A provider of your own: machines are folders of this host, with the processes that were started
+//! in them. `cargo run --example custom_provider` runs it, with `-- --plan` shows what would be
+//! launched; `tests/custom_provider.rs` runs the testkit's conformance suite on it;
+//! `docs/providers.md` explains the code.
 
 use std::fs;
 use std::path::PathBuf;
@@ -12,7 +14,8 @@ use skyward::provider::{Capabilities, LaunchBatch, LaunchRequest, Machine, Machi
 use skyward::provider::{PoolRecord, PoolRequest, Requirements, launch_each, terminate_each};
 use skyward::remote::{Command, Process, Remote};
 
-/// Machines that are folders below this one. Each holds its own record, so that any process can list them.
+/// A provider whose machines are folders below this one. Each folder contains its machine's record,
+/// so that any process can list the machines.
 #[derive(Debug, Clone)]
 pub struct Folders(PathBuf);
 
@@ -40,7 +43,7 @@ impl Folders {
             .map_err(|error| failed("make", &folder, error))?;
         Ok(machine)
     }
-    /// The file that says whose a pool is.
+    /// The file with the owner of a pool.
     fn owner(&self, pool: &PoolId) -> PathBuf {
         self.0.join(format!("{pool}.owner"))
     }
@@ -54,7 +57,8 @@ impl Folders {
         let script = "while pids=$(grep -lzxsF \"SKYWARD_MACHINE=$machine\" /proc/[0-9]*/environ | tr -dc '0-9\\n'); \
                       [ -n \"$pids\" ]; do kill -9 $pids || true; done; rm -rf \"$folder\"";
         let end = Command::script(script).env("machine", machine.as_str()).env("folder", folder.to_string_lossy());
-        // Once more, for what was started just before the folder went: nothing can be started in it afterwards.
+        // Once more, for processes that were started just before the folder was removed. None can
+        // start in it afterwards.
         for _ in 0..2 {
             let output = Process::new().run(&end, &|_| {}).await?;
             if !output.success() {
@@ -71,7 +75,7 @@ impl Provider for Folders {
         "folders"
     }
     fn capabilities(&self) -> Capabilities {
-        Capabilities::new().outlives_client()
+        Capabilities::new().outlives_client().shared_host()
     }
     async fn identity(&self) -> skyward::Result<String> {
         Ok(self.0.to_string_lossy().into_owned())
@@ -99,7 +103,8 @@ impl Provider for Folders {
     }
     async fn connect(&self, machine: &Machine, _: &Place) -> skyward::Result<Box<dyn Remote>> {
         let folder = self.folder(&machine.id)?;
-        // Whatever is started on the machine carries its mark; nothing starts in a folder that is gone.
+        // Every process on the machine carries its mark, and none can start in a folder that is
+        // gone.
         Ok(Box::new(Process::new().env("SKYWARD_MACHINE", machine.id.as_str()).folder(folder)))
     }
     async fn terminate(&self, machines: &[MachineId]) -> Vec<skyward::Result<()>> {
@@ -114,7 +119,7 @@ impl Provider for Folders {
         Ok(self.machines().filter(|machine| machine.pool == *pool).collect())
     }
     async fn pools(&self) -> skyward::Result<Vec<PoolRecord>> {
-        // Without a keeper a machine that is there may live.
+        // This provider has no keeper, so any machine that exists may be alive.
         let expires = SystemTime::now() + Duration::from_secs(60);
         let owner = |pool: &PoolId| fs::read_to_string(self.owner(pool)).unwrap_or_default();
         let record = |machine: Machine| PoolRecord::new(machine.pool.clone(), expires).owner(owner(&machine.pool));

@@ -1,10 +1,11 @@
-//! scikit-learn's grid search on a pool: 105 fits on all workers, with the scores that one worker comes to.
+//! scikit-learn's grid search on a pool: 105 fits on all workers, with the same scores as on one
+//! worker.
 //!
 //! ```sh
 //! cargo run --release --example grid_search                               # two nodes on this host, two workers on each
 //! cargo run --release --example grid_search -- --nodes 4 --json           # the last line is JSON
 //! cargo run --release --example grid_search -- --provider docker          # two containers
-//! cargo run --release --example grid_search -- --plan                     # what would be launched; nothing is
+//! cargo run --release --example grid_search -- --plan                     # shows what would be launched, and launches nothing
 //! ```
 
 mod machines;
@@ -22,7 +23,7 @@ struct Report {
     fits: u32,
     best: BTreeMap<String, f64>,
     best_score: f64,
-    /// Of all candidates, on each fold.
+    /// The scores of all candidates on each fold.
     scores: Vec<Vec<f64>>,
     seconds: f64,
 }

@@ -2,12 +2,12 @@
 //!
 //! ```sh
 //! cargo run --example hello
-//! cargo run --example hello -- --plan   # what would be launched; nothing is
+//! cargo run --example hello -- --plan   # shows what would be launched, and launches nothing
 //! ```
 
 use skyward::prelude::*;
 
-/// The Python stands in the function's body; the arguments are in scope.
+/// The function's body contains the Python code; the arguments are in scope.
 #[skyward::compute]
 fn greet(name: String) -> String {
     r#"

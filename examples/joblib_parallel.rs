@@ -1,9 +1,10 @@
-//! joblib on a pool: `Parallel(n_jobs=-1)` in a payload uses all workers of all nodes, and the Rust side sees one call.
+//! joblib on a pool: `Parallel(n_jobs=-1)` in a payload uses all workers of all nodes, and the Rust
+//! side sees one call.
 //!
 //! ```sh
 //! cargo run --release --example joblib_parallel
 //! cargo run --release --example joblib_parallel -- --nodes 4 --concurrency 2 --provider docker
-//! cargo run --release --example joblib_parallel -- --plan   # what would be launched; nothing is
+//! cargo run --release --example joblib_parallel -- --plan   # shows what would be launched, and launches nothing
 //! ```
 
 mod machines;
@@ -16,13 +17,13 @@ use skyward::prelude::*;
 #[derive(Debug, Deserialize)]
 struct Report {
     pi: f64,
-    /// How many parts ran at a time.
+    /// How many parts ran at the same time.
     jobs: u32,
     /// The workers that ran some of them.
     ranks: Vec<u32>,
 }
 
-/// Counts random points in so many parts. `jobs` is joblib's `n_jobs`.
+/// Counts random points in this many parts. `jobs` is joblib's `n_jobs`.
 #[skyward::compute(python = "examples/payloads/joblib_parallel.py", payload = Estimate)]
 fn estimate(parts: u32, samples: u32, jobs: i32) -> Report;
 
@@ -58,7 +59,7 @@ async fn main() -> skyward::Result<()> {
     assert_eq!(all.jobs, workers, "-1 stands for all workers");
     assert_eq!(all.ranks, (0..workers).collect::<Vec<_>>(), "all of them took part");
     assert_eq!((one.jobs, one.ranks.len()), (1, 1));
-    assert_eq!(all.pi, one.pi, "the same parts come to the same, wherever they run");
+    assert_eq!(all.pi, one.pi, "the result does not depend on where the parts run");
     assert!((all.pi - std::f64::consts::PI).abs() < 0.01);
     Ok(())
 }

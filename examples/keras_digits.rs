@@ -1,10 +1,11 @@
-//! Trains Keras on a JAX cluster: scikit-learn's handwritten digits, sharded over the nodes, one world, equal weights everywhere.
+//! Trains Keras on a JAX cluster: scikit-learn's handwritten digits, sharded over the nodes, one
+//! world, equal weights everywhere.
 //!
 //! ```sh
 //! cargo run --release --example keras_digits                         # two nodes on this host, a table
 //! cargo run --release --example keras_digits -- --nodes 4 --json     # the last line is JSON
 //! cargo run --release --example keras_digits -- --provider docker    # two containers
-//! cargo run --release --example keras_digits -- --plan               # what would be launched; nothing is
+//! cargo run --release --example keras_digits -- --plan               # shows what would be launched, and launches nothing
 //! cargo run --release --example keras_digits -- --provider ssh --host alice@gpu1 --host alice@gpu2:2222
 //! ```
 
@@ -17,7 +18,7 @@ use machines::{Machines, read_words};
 use serde::{Deserialize, Serialize};
 use skyward::prelude::*;
 
-/// What each node reports.
+/// The report of each node.
 #[derive(Debug, Serialize, Deserialize)]
 struct Report {
     node: usize,
@@ -80,7 +81,7 @@ async fn main() -> skyward::Result<()> {
     Ok(())
 }
 
-/// What the example claims.
+/// Checks the claims of the example.
 fn check(reports: &[Report], nodes: usize) {
     assert_eq!(reports.len(), nodes, "one report per node");
     let first = &reports[0];
@@ -88,7 +89,7 @@ fn check(reports: &[Report], nodes: usize) {
         assert_eq!(report.loss, first.loss, "all nodes see the same losses");
         assert_eq!(report.weights_digest, first.weights_digest, "all nodes end with the same weights");
         assert_eq!(report.samples, first.samples, "the shards are equal");
-        assert!(report.test_accuracy >= 0.93, "node {} has learnt: {}", report.node, report.test_accuracy);
+        assert!(report.test_accuracy >= 0.93, "node {} has learned: {}", report.node, report.test_accuracy);
     }
 }
 

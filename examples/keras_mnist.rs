@@ -1,10 +1,11 @@
-//! The first training with Keras, step by step: one function, whose decorator joins the nodes. The pool has no plugin.
+//! The first training with Keras, step by step: one function, whose decorator joins the nodes. The
+//! pool has no plugin.
 //!
 //! ```sh
 //! cargo run --release --example keras_mnist                       # scikit-learn's digits, on two nodes of this host
 //! cargo run --release --example keras_mnist -- --mnist            # MNIST, which each node downloads
 //! cargo run --release --example keras_mnist -- --nodes 4 --json   # the last line is JSON
-//! cargo run --release --example keras_mnist -- --plan             # what would be launched; nothing is
+//! cargo run --release --example keras_mnist -- --plan             # shows what would be launched, and launches nothing
 //! ```
 
 mod machines;
@@ -14,7 +15,7 @@ use machines::{Machines, read_words};
 use serde::{Deserialize, Serialize};
 use skyward::prelude::*;
 
-/// What each node reports.
+/// The report of each node.
 #[derive(Debug, Serialize, Deserialize)]
 struct Report {
     node: u32,
@@ -25,7 +26,8 @@ struct Report {
     accuracy: f64,
 }
 
-/// Trains on this node's shard. That its decorator joins JAX's world, the pool reads from `Train`.
+/// Trains on this node's shard. `Train` declares the payload to the pool, which reads from it that
+/// the decorator joins JAX's world.
 #[skyward::compute(python = "examples/payloads/keras_mnist.py", payload = Train)]
 fn train(epochs: u32, batch_size: u32, mnist: bool) -> Report;
 
@@ -50,7 +52,7 @@ async fn main() -> skyward::Result<()> {
         println!("{}", builder.plan().await?);
         return Ok(());
     }
-    // As many steps on one node as on many.
+    // The number of steps does not depend on the number of nodes.
     let batch_size = (64 / nodes.max(1)).max(1);
     let reports = builder.scope(async |pool| train(epochs, batch_size, mnist).broadcast(pool).await).await?;
     assert_eq!(reports.len(), nodes as usize, "one report per node");
@@ -59,7 +61,7 @@ async fn main() -> skyward::Result<()> {
         assert_eq!(report.samples, reports[0].samples, "the shards are equal");
         assert_eq!(report.loss, reports[0].loss, "the nodes train one model");
         assert_eq!(report.accuracy, reports[0].accuracy, "the nodes train one model");
-        assert!(report.accuracy >= 0.9, "it has learnt: {}", report.accuracy);
+        assert!(report.accuracy >= 0.9, "the model has learned: {}", report.accuracy);
     }
     if json {
         println!("{}", serde_json::json!({ "nodes": nodes, "reports": reports }));

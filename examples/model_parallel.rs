@@ -1,10 +1,11 @@
-//! A Keras model whose weights are divided over two nodes with two devices each, and which trains as on one device.
+//! A Keras model whose weights are divided over two nodes with two devices each, and which trains
+//! as on one device.
 //!
 //! ```sh
 //! cargo run --release --example model_parallel                        # two nodes on this host, two CPU devices on each
 //! cargo run --release --example model_parallel -- --json              # the last line is JSON
 //! cargo run --release --example model_parallel -- --provider docker   # two containers
-//! cargo run --release --example model_parallel -- --plan              # what would be launched; nothing is
+//! cargo run --release --example model_parallel -- --plan              # shows what would be launched, and launches nothing
 //! ```
 
 mod machines;
@@ -17,12 +18,12 @@ use serde::{Deserialize, Serialize};
 use skyward::payload::Tensor;
 use skyward::prelude::*;
 
-/// What each node reports.
+/// The report of each node.
 #[derive(Debug, Serialize, Deserialize)]
 struct Report {
-    /// On how many devices the model is.
+    /// The number of devices with a part of the model.
     devices: u32,
-    /// For each weight, the shapes of the parts of it that are on this node's devices.
+    /// For each weight, the shapes of its parts on this node's devices.
     shards: BTreeMap<String, Vec<Vec<u32>>>,
     /// Mean loss of each epoch.
     loss: Vec<f64>,
@@ -33,7 +34,8 @@ struct Report {
     kernel: Tensor,
 }
 
-/// Trains on a mesh of so many devices along `data` and `model`, or without one on one device.
+/// Trains on a mesh with these numbers of devices along `data` and `model`; without a mesh, on one
+/// device.
 #[skyward::compute(python = "examples/payloads/model_parallel.py", payload = Train)]
 fn train(epochs: u32, mesh: Option<[u32; 2]>) -> Report;
 
@@ -46,7 +48,7 @@ struct Options {
 
 const NODES: u32 = 2;
 const DEVICES_PER_NODE: u32 = 2;
-/// From both kinds of parallelism to data alone and to the model alone: only the mesh differs.
+/// Both kinds of parallelism together, the data alone, and the model alone. Only the mesh differs.
 const MESHES: [[u32; 2]; 3] = [[2, 2], [4, 1], [1, 4]];
 /// The weights of the layer `d1`.
 const KERNEL: [u32; 2] = [784, 200];
@@ -101,7 +103,7 @@ async fn main() -> skyward::Result<()> {
     Ok(())
 }
 
-/// What the example claims of the training on one mesh.
+/// Checks what the example claims about the training on one mesh.
 fn check(mesh: [u32; 2], reports: &[Report], alone: &Report) -> skyward::Result<()> {
     let [_, model] = mesh;
     assert_eq!(reports.len(), NODES as usize, "one report per node");
@@ -125,7 +127,7 @@ fn check(mesh: [u32; 2], reports: &[Report], alone: &Report) -> skyward::Result<
     Ok(())
 }
 
-/// Whether the numbers are equal but for rounding, which depends on the order of sums.
+/// Whether the numbers are equal except for rounding, which depends on the order of sums.
 fn close(these: &[f64], those: &[f64]) -> bool {
     these.len() == those.len() && these.iter().zip(those).all(|(a, b)| (a - b).abs() <= 1e-4 + 1e-4 * b.abs())
 }

@@ -1,7 +1,8 @@
-//! Ends what clients of this user left behind when they were killed: `cargo run --example reap`.
+//! Ends the machines that killed clients of this user have left: `cargo run --example reap`.
 //!
-//! It asks the ledger which pools have lost their client, and their providers to end them. Run it by hand, or from a timer of the host. Pools whose client lives are left
-//! alone. Pools on this host need no more than that; for others it takes the options that say where they are:
+//! The program reads from the ledger which pools have lost their client, and makes their providers
+//! end them. Pools whose client lives are left alone. Run the program by hand, or from a timer of
+//! the host. Pools on other hosts need the options of their provider:
 //!
 //! ```sh
 //! cargo run --example reap -- --provider docker
@@ -20,5 +21,5 @@ async fn main() -> skyward::Result<ExitCode> {
     read_words("reap", |word, words| machines.read(word, words));
     let reaped = skyward::reap([machines.provider()]).await?;
     println!("{reaped}");
-    Ok(if reaped.left.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(if reaped.unconfirmed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

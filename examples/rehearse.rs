@@ -1,5 +1,5 @@
-//! A call is rehearsed on two ranks of this host before the pool that it is for is paid for: first
-//! with a mistake, then without.
+//! Rehearses a call on two ranks of this host before its pool costs anything: first with a
+//! mistake, then without.
 //!
 //! ```sh
 //! cargo run --example rehearse
@@ -21,11 +21,11 @@ fn mean(values: Vec<f64>) -> f64 {
 
 #[tokio::main]
 async fn main() -> skyward::Result<()> {
-    // What it is for: nothing of this is asked for here.
+    // The pool for the call. A rehearsal does not ask for its machines.
     let builder =
         Pool::builder().nodes(16).accelerator(Accelerator::new("H100", 8)).budget(Budget::usd_per_hour(400.0));
 
-    // One value for two ranks: the second has nothing to divide by.
+    // One value for two ranks: the second rank divides by zero.
     let rehearsal = builder.rehearse(mean(vec![1.0]), 2, 1).await?;
     println!("{rehearsal}\n");
     assert!(!rehearsal.is_clean());

@@ -1,8 +1,9 @@
-//! Every worker takes its own part of what all of them were given: equal on every run, nothing lost, nothing twice.
+//! All workers get the same data, and each takes its own part: no item is lost or taken twice, and
+//! every run gives the same parts.
 //!
 //! ```sh
 //! cargo run --example shard_and_broadcast
-//! cargo run --example shard_and_broadcast -- --plan   # what would be launched; nothing is
+//! cargo run --example shard_and_broadcast -- --plan   # shows what would be launched, and launches nothing
 //! ```
 
 use serde::Deserialize;

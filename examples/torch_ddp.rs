@@ -1,8 +1,9 @@
-//! PyTorch's `DistributedDataParallel` on two nodes of this host: each rank trains on its part, all end with the same weights.
+//! PyTorch's `DistributedDataParallel` on two nodes of this host: each rank trains on its part of
+//! the data, and all ranks end with the same weights.
 //!
 //! ```sh
 //! cargo run --release --example torch_ddp
-//! cargo run --release --example torch_ddp -- --plan   # what would be launched; nothing is
+//! cargo run --release --example torch_ddp -- --plan   # shows what would be launched, and launches nothing
 //! ```
 
 use serde::Deserialize;

@@ -1,10 +1,11 @@
-//! The `Trainer` of Transformers on two nodes: a broadcast trains one model on both, a task alone trains on one of them.
+//! The `Trainer` of Transformers on two nodes: a broadcast trains one model on both nodes, and a
+//! single task trains on one of them.
 //!
 //! ```sh
 //! cargo run --release --example trainer_two_nodes                      # two nodes on this host
 //! cargo run --release --example trainer_two_nodes -- --json            # the last line is JSON
 //! cargo run --release --example trainer_two_nodes -- --provider docker # two containers
-//! cargo run --release --example trainer_two_nodes -- --plan            # what would be launched; nothing is
+//! cargo run --release --example trainer_two_nodes -- --plan            # shows what would be launched, and launches nothing
 //! ```
 
 mod machines;
@@ -16,12 +17,12 @@ use skyward::prelude::*;
 
 #[derive(Debug, Deserialize, Serialize)]
 struct Report {
-    /// Of this process, as `Trainer` sees it.
+    /// The rank of this process, as `Trainer` sees it.
     rank: u32,
     /// The processes that trained together.
     ranks: u32,
     steps: u32,
-    /// Of each epoch, over all ranks.
+    /// The loss of each epoch, over all ranks.
     loss: Vec<f64>,
     test_accuracy: f64,
     weights_digest: String,
@@ -87,7 +88,7 @@ fn check(together: &[Report], alone: &Report) {
     assert_eq!(first.weights_digest, second.weights_digest, "both end with the same weights");
     assert_eq!(first.loss, second.loss, "the loss is that of all ranks");
     assert_eq!((alone.rank, alone.ranks), (0, 1), "a task alone finds no world");
-    // Half of the batch on each of two ranks is the whole batch on one.
+    // Half of the batch on each of two ranks equals the whole batch on one rank.
     assert_eq!(first.steps, alone.steps);
     assert!((first.loss[0] / alone.loss[0] - 1.0).abs() < 0.01, "{first:?}, {alone:?}");
     for report in [first, alone] {

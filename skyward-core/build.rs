@@ -1,4 +1,5 @@
-//! Lists the files of the Python worker package, so that just those are embedded, and a change of one rebuilds the crate.
+//! Lists the files of the Python worker package, so that just those are embedded, and a change of
+//! one rebuilds the crate.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};

@@ -1,6 +1,8 @@
 //! Ephemeral accelerator compute for Rust services.
 //!
-//! Declare a Python payload with [`compute`], start a [`Pool`](pool::Pool), and call it: typed results come back, and when the scope ends the machines are gone.
+//! Declare a Python payload with [`#[compute]`](macro@compute), start a [`Pool`](pool::Pool), and
+//! call the payload: the call returns a typed result, and when the scope ends the machines are
+//! gone.
 //!
 //! ```
 //! use skyward::prelude::*;
@@ -30,32 +32,51 @@
 //!
 //! | what | where |
 //! |---|---|
-//! | declaring payloads, arguments and results | [`compute`], [`payload`] |
-//! | calling them: one, all, at the same time, many | [`PendingCompute`](payload::PendingCompute), [`ComputePoolExt`](pool::ComputePoolExt) |
+//! | declaring payloads, arguments and results | [`#[compute]`](macro@compute), [`payload`] |
+//! | calling payloads: one, all, at the same time, many | [`PendingCompute`](compute::PendingCompute), [`ComputePoolExt`](compute::ComputePoolExt) |
 //! | pools: size, environment, deadlines, events | [`PoolBuilder`](pool::PoolBuilder), [`spec`], [`event`] |
 //! | frameworks | [`plugins`]; your own: [`plugin`] |
-//! | what went wrong | [`Error`], [`ErrorKind`] |
+//! | errors | [`Error`], [`ErrorKind`] |
 //! | other kinds of machines | [`provider`], [`remote`] |
+//! | the guide: a tutorial, the concepts, a page for each subject | [`guide`] |
 //!
 //! # Features
 //!
-//! All of them only add.
+//! Features only add items.
 //!
 //! | feature | by default | what it adds |
 //! |---|---|---|
-//! | `macros` | yes | [`compute`] |
+//! | `macros` | yes | [`#[compute]`](macro@compute) |
 //! | `plugins` | yes | [`plugins`]: JAX, Keras, PyTorch, Accelerate, Transformers, joblib, scikit-learn |
-//! | `terminal` | yes | [`Terminal`]: progress and output for people, when asked for |
+//! | `terminal` | yes | [`Terminal`]: shows progress and output to people |
+//! | `ssh` | no | `provider::Hosts`: nodes that are hosts reached by SSH |
 //! | `ndarray` | no | arrays to and from `ndarray` |
-//! | `metrics` | no | what pools do, as numbers for the crate `metrics` |
+//! | `metrics` | no | metrics of pools, for the crate `metrics` |
 //! | `docker` | no | `provider::Docker`: nodes that are containers |
-//! | `aws` | no | `provider::Aws`: nodes that are instances of AWS EC2 |
+//! | `aws` | no | `provider::Aws`: nodes that are instances of AWS EC2; with `ssh` |
+//! | `testkit` | no | `testkit`: suites that check providers and plugins, fakes, a simulation |
 
 #[cfg(doctest)]
 mod doctests;
+// The guide is text alone, so only builds of documentation contain it.
+#[cfg(any(doc, doctest))]
+pub mod guide;
 
-pub use skyward_core::*;
+#[cfg(feature = "terminal")]
+pub use skyward_core::Terminal;
+#[cfg(feature = "terminal")]
+#[doc(inline)]
+pub use skyward_core::terminal;
+#[cfg(feature = "testkit")]
+#[doc(inline)]
+pub use skyward_core::testkit;
+pub use skyward_core::{Error, ErrorKind, Reaped, Result, reap, reap_expired};
+#[doc(inline)]
+pub use skyward_core::{compute, error, event, ids, payload, plugin, pool, remote, spec};
 
+#[cfg(not(feature = "aws"))]
+#[doc(inline)]
+pub use skyward_core::provider;
 #[cfg(feature = "aws")]
 pub mod provider {
     //! Obtain and release machines.
@@ -64,7 +85,8 @@ pub mod provider {
 }
 
 /// ```
-/// use skyward::payload::{Payload, PendingCompute, Streaming};
+/// use skyward::compute::PendingCompute;
+/// use skyward::payload::{Payload, Streaming};
 ///
 /// #[derive(serde::Deserialize)]
 /// struct Report { x: f64, loss: f64 }
@@ -101,14 +123,16 @@ pub use skyward_macros::compute;
 #[cfg(feature = "plugins")]
 pub use skyward_plugins as plugins;
 
-/// What a service that starts pools needs: `use skyward::prelude::*;`.
+/// The items that a service needs to start pools: `use skyward::prelude::*;`.
 pub mod prelude {
-    pub use skyward_core::error::{Error, ErrorKind};
+    pub use skyward_core::compute::{ComputePool, ComputePoolExt};
+    pub use skyward_core::compute::{PendingCompute, join_all};
+    pub use skyward_core::error::{Error, ErrorKind, Result};
     pub use skyward_core::event::{EventItem, PoolEvent};
     pub use skyward_core::ids::{NodeIndex, Rank};
-    pub use skyward_core::payload::{Payload, PendingCompute, RetryPolicy, Streaming, Target, TaskOptions, join_all};
+    pub use skyward_core::payload::{Payload, RetryPolicy, Streaming, Target, TaskOptions};
     pub use skyward_core::plugin::{Hook, HookKind, Plugin, plugin};
-    pub use skyward_core::pool::{ComputePool, ComputePoolExt, Pool};
+    pub use skyward_core::pool::Pool;
     #[cfg(feature = "docker")]
     pub use skyward_core::provider::Docker;
     #[cfg(feature = "ssh")]
@@ -122,12 +146,13 @@ pub mod prelude {
     pub use skyward_plugins::{self as plugins, Backend};
 }
 
-/// What the macro's output names; not part of the public API.
+/// The items that the macro's output names; not part of the public API.
 #[doc(hidden)]
 pub mod __private {
+    pub use skyward_core::compute::PendingCompute;
     pub use skyward_core::error::Result;
     pub use skyward_core::payload::declared::{Declared, DeclaredWhole, Items, Nothing, Optional, Something, Whole};
     pub use skyward_core::payload::fit::{Class, Shape};
-    pub use skyward_core::payload::{Args, ComputeFn, Output, Payload, PendingCompute, Source, StaticSource};
+    pub use skyward_core::payload::{Args, ComputeFn, Output, Payload, Source, StaticSource};
     pub use std::sync::Arc;
 }

@@ -1,12 +1,14 @@
-//! What `#[skyward::compute]` makes of a declaration: source, entry, lines and arguments.
+//! The output of `#[skyward::compute]` for a declaration: source, entry, lines and arguments.
 
 use std::collections::BTreeMap;
 use std::io::Write as _;
 use std::process::{Command, Stdio};
 
-use skyward::payload::{ComputeFn, Payload, PendingCompute, Streaming, value};
+use indoc::formatdoc;
+use skyward::compute::PendingCompute;
+use skyward::payload::{ComputeFn, Payload, Streaming, value};
 
-/// Any value, to see what Python would be given.
+/// Any value, to check what Python receives.
 #[derive(Debug, PartialEq, serde::Deserialize)]
 #[serde(untagged)]
 enum Any {
@@ -52,7 +54,14 @@ fn counting(to: u32) -> Streaming<u32> {
 
 #[skyward::compute]
 fn scaled(factor: f64, x: f64) -> Payload<f64> {
-    let payload = Payload::python("scaled.py", format!("def scaled(x):\n    return x * {factor:?}\n"), "scaled");
+    let payload = Payload::python(
+        "scaled.py",
+        formatdoc! {"
+            def scaled(x):
+                return x * {factor:?}
+        "},
+        "scaled",
+    );
     payload.arg("x", x)
 }
 
@@ -98,7 +107,7 @@ struct Misspelt {
     spread: f64,
 }
 
-/// Clippy has nothing to say of arguments that Python asks for.
+/// Clippy must not complain about arguments that Python requires.
 mod wide {
     #![deny(clippy::pedantic)]
 
@@ -113,13 +122,13 @@ mod wide {
     }
 }
 
-#[allow(clippy::unwrap_used, reason = "it is for tests only")]
+#[allow(clippy::unwrap_used, reason = "for tests only")]
 fn arguments<T: skyward::payload::Output>(call: PendingCompute<T>) -> BTreeMap<String, Any> {
     value::decode(&call.into_task().unwrap().args).unwrap()
 }
 
 #[test]
-fn a_file_is_embedded_as_it_is() {
+fn a_file_is_embedded_unchanged() {
     let call = train(5, 64, None, None);
     let source = call.source();
     assert_eq!(source.entry(), "train");
@@ -128,7 +137,7 @@ fn a_file_is_embedded_as_it_is() {
     assert_eq!(source.main_text(), include_str!("ui/payloads/train.py"));
     assert_eq!(source.files().len(), 1);
     assert_eq!(with_settings("a", None).source().main(), "tests/ui/payloads/train.py");
-    assert_ne!(with_settings("a", None).source().digest(), source.digest(), "the entry is another");
+    assert_ne!(with_settings("a", None).source().digest(), source.digest(), "the entry differs");
 }
 
 #[test]
@@ -140,13 +149,13 @@ fn a_source_is_made_once_and_known_before_any_call() {
 }
 
 #[test]
-fn there_may_be_many_arguments() {
+fn a_payload_may_have_many_arguments() {
     assert_eq!(arguments(wide::many(1, 2, 3, 4, 5, 6, 7, 8, "x".to_owned())).len(), 9);
     assert_eq!(arguments(wide::flags(true, true, true, false))["d"], Any::Bool(false));
 }
 
 #[test]
-fn none_is_left_to_a_default_and_passed_where_there_is_none() {
+fn none_is_omitted_if_python_has_a_default_and_passed_otherwise() {
     let passed = arguments(train(5, 64, None, Some("x")));
     assert_eq!(
         passed,
@@ -157,7 +166,7 @@ fn none_is_left_to_a_default_and_passed_where_there_is_none() {
         ])
     );
     assert_eq!(arguments(train(5, 64, Some(0.5), None))["rate"], Any::Float(0.5));
-    assert_eq!(arguments(with_settings("a", None)).len(), 1, "a setting that is None is not set");
+    assert_eq!(arguments(with_settings("a", None)).len(), 1, "an option that is None is omitted");
     assert_eq!(arguments(with_settings("a", Some(3)))["depth"], Any::Int(3));
     let passed = arguments(inline(1, None));
     assert_eq!(passed, BTreeMap::from([("a".to_owned(), Any::Int(1)), ("b".to_owned(), Any::None)]));
@@ -224,7 +233,8 @@ fn generators_stream_and_rust_bodies_build() {
     assert_eq!(arguments(call)["x"], Any::Float(3.0));
 }
 
-/// Python's own compiler and tracebacks, as a worker uses them: the text begins at the source's first line.
+/// Runs Python's own compiler and traceback module as a worker does: the text begins at the
+/// source's first line.
 #[test]
 fn python_sees_the_lines_of_the_rust_file() {
     let call = failing(3);
@@ -255,7 +265,7 @@ except ValueError as error:
 }
 
 #[test]
-fn fields_that_python_does_not_return_are_told_before_anything_starts() {
+fn fields_that_python_does_not_return_are_reported_before_anything_starts() {
     let checked = |builder: skyward::pool::PoolBuilder| builder.check();
     checked(skyward::pool::Pool::builder().payload::<Described>()).unwrap();
     <Train as ComputeFn>::check().unwrap();
@@ -265,7 +275,7 @@ fn fields_that_python_does_not_return_are_told_before_anything_starts() {
     assert_eq!(error.kind(), skyward::error::ErrorKind::InvalidSpec);
     assert_eq!(
         error.message(),
-        "the result of `describe` does not fit its Rust type: `Misspelt` asks for the field `spraed`, \
+        "the result of `describe` does not fit its Rust type: `Misspelt` requires the field `spraed`, \
          which the class `Summary` (tests/payloads/fields.py:11:7) does not have"
     );
     assert!(error.hint().unwrap().starts_with("did you mean `spread`?"), "{error}");

@@ -1,4 +1,4 @@
-//! The plugins of the example hold the plugin contract.
+//! The plugins of the example meet the plugin contract.
 
 #[path = "../examples/custom_plugin.rs"]
 #[allow(dead_code, unreachable_pub, reason = "the example's own pool is not started here")]

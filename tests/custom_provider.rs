@@ -1,4 +1,4 @@
-//! The provider of the example holds the provider contract.
+//! The provider of the example meets the provider contract.
 
 #[path = "../examples/custom_provider.rs"]
 #[allow(dead_code, unreachable_pub, reason = "the example's own pool is not started here")]

@@ -1,4 +1,5 @@
-//! Disks that are too small, for environments and for nodes: the start fails with a word on which and what to do, leaves nothing, and works when there is room.
+//! Disks that are too small for environments or nodes: the start fails with an error that names the
+//! disk and what to do, leaves nothing, and works when there is room.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "the helpers of tests are not tests themselves")]
 
@@ -10,15 +11,15 @@ use std::time::Duration;
 use common::disk::Disk;
 use common::user::{User, finish};
 use common::{pool, python};
-use skyward::payload::PendingCompute;
-use skyward::pool::ComputePool;
+use indoc::indoc;
+use skyward::compute::PendingCompute;
 
 #[tokio::test]
-async fn an_environment_that_does_not_fit_is_told_and_is_built_when_there_is_room() {
+async fn an_environment_that_does_not_fit_is_reported_and_built_when_there_is_room() {
     let uv = uv().await;
     let user = User::new();
     let cache = user.root.join("cache");
-    // In small steps where it is the worker's package that does not fit any more.
+    // In small steps at the sizes at which only the worker's package does not fit any more.
     let grow = |size: u64| if size < 512 << 10 { size * 2 } else { size + (96 << 10) };
     let Some(errors) = until_it_fits(&user, &cache, grow, &[("SKYWARD_CACHE_DIR", &cache), ("PATH", &path_with(uv))])
     else {
@@ -39,18 +40,19 @@ async fn an_environment_that_does_not_fit_is_told_and_is_built_when_there_is_roo
 }
 
 #[test]
-fn a_node_that_does_not_fit_is_told_and_is_started_when_there_is_room() {
+fn a_node_that_does_not_fit_is_reported_and_started_when_there_is_room() {
     let user = User::new();
     let run = user.root.join("run");
     let Some(errors) = until_it_fits(&user, &run, |size| size + PAGE, &[]) else { return };
     assert!(!errors.is_empty());
     for error in errors {
-        assert!(error.starts_with(&format!("Provider: cannot make {}/p-", run.display())), "{error}");
+        assert!(error.starts_with(&format!("Provider: cannot create {}/p-", run.display())), "{error}");
         assert!(error.contains("set SKYWARD_RUNTIME_DIR to a folder of your own with space in it"), "{error}");
     }
 }
 
-/// Runs clients whose folder is on a disk that is full, and then grows until there is room; what they said before. None where there can be no such disk.
+/// Runs clients whose folder is on a full disk, which then grows until there is room. Returns the
+/// errors before that, or `None` if no disk can be mounted.
 fn until_it_fits(
     user: &User,
     folder: &PathBuf,
@@ -70,12 +72,12 @@ fn until_it_fits(
         }
         errors.push(said);
         size = grow(size);
-        assert!(size < MOST, "it never fits: {errors:#?}");
+        assert!(size < MOST, "the client never succeeds: {errors:#?}");
         disk.resize(size);
     }
 }
 
-/// The uv that this host has, or that a pool obtains: it is not to be on the small disk.
+/// The uv of this host, or one that a pool obtains: the small disk must not hold it.
 async fn uv() -> PathBuf {
     let path = std::env::var_os("PATH").unwrap_or_default();
     if let Some(uv) = std::env::split_paths(&path).map(|folder| folder.join("uv")).find(|uv| uv.exists()) {
@@ -88,21 +90,25 @@ async fn uv() -> PathBuf {
     versions.flatten().map(|version| version.path().join("bin/uv")).find(|uv| uv.exists()).unwrap()
 }
 
-/// The search path with the folder of this program before all others.
+/// The search path, with the folder of this program in front.
 fn path_with(program: PathBuf) -> PathBuf {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let first = program.parent().unwrap().to_owned();
     std::env::join_paths(std::iter::once(first).chain(std::env::split_paths(&path))).unwrap().into()
 }
 
-/// What the tests start this program for.
+/// The role in which the tests start this program.
 #[tokio::test]
 #[ignore = "a role that the other tests play"]
 async fn client() {
-    let call: PendingCompute<()> = python("def f():\n    pass\n").into();
+    let call: PendingCompute<()> = python(indoc! {"
+        def f():
+            pass
+    "})
+    .into();
     match pool(1).scope(async |pool| call.run(pool).await).await {
         Ok(()) => println!("\nsaid returned"),
-        Err(error) => println!("\nsaid {:?}: {}", error.kind(), error.to_string().replace('\n', " / ")),
+        Err(error) => println!("\nsaid {:?}: {}", error.kind(), format!("{error:#}").replace('\n', " / ")),
     }
 }
 

@@ -1,4 +1,5 @@
-//! Payloads that do what no payload should, each for real: the error says what happened, the pool goes on, and nothing is left.
+//! Hostile payloads, run for real: the error reports what happened, the pool goes on, and nothing
+//! is left.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "the helpers of tests are not tests themselves")]
 
@@ -8,11 +9,13 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use common::{limits, pool, processes_of, python, soon};
+use common::{PID, limits, pool, processes_of, python, soon};
+use indoc::indoc;
+use skyward::compute::PendingCompute;
 use skyward::error::{ErrorKind, WorkerExit};
 use skyward::event::{EventItem, OutputStream, PoolEvent};
-use skyward::payload::{Payload, PendingCompute};
-use skyward::pool::{ComputePool, Pool};
+use skyward::payload::Payload;
+use skyward::pool::Pool;
 use skyward::provider::Local;
 
 /// A payload in `tests/payloads/hostile.py`.
@@ -21,10 +24,18 @@ fn hostile<T: skyward::payload::Output>(entry: &'static str) -> Payload<T> {
 }
 
 fn pid() -> PendingCompute<u32> {
-    python("import os\ndef f():\n    return os.getpid()\n").into()
+    python(PID).into()
 }
 
-/// Children of a payload, by the ids that it gives: some have cleared their environment, and carry no mark.
+/// Kills its worker.
+const KILL: &str = indoc! {"
+    import os
+    def f():
+        os.kill(os.getpid(), 9)
+"};
+
+/// The live children of a payload, by their ids: some have cleared their environment, so they carry
+/// no mark.
 fn living(children: &[u32]) -> Vec<u32> {
     let is_sleeping = |pid: &&u32| {
         std::fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|command| command.starts_with(b"sleep\x003600"))
@@ -33,16 +44,16 @@ fn living(children: &[u32]) -> Vec<u32> {
 }
 
 #[tokio::test]
-async fn fifty_children_wherever_they_went_end_with_the_pool_and_with_their_worker() {
+async fn fifty_children_in_any_session_end_with_the_pool_and_with_their_worker() {
     let breed: PendingCompute<Vec<u32>> = hostile("breed").arg("count", 50).into();
-    let die: PendingCompute<()> = python("import os\ndef f():\n    os.kill(os.getpid(), 9)\n").into();
+    let die: PendingCompute<()> = python(KILL).into();
     let mut last = Vec::new();
     pool(1)
         .scope(async |pool| {
             let children = breed.clone().run(pool).await?;
             assert_eq!(living(&children).len(), 50);
             assert_eq!(die.run(pool).await.unwrap_err().exit(), Some(&WorkerExit::Signal(9)));
-            // A worker is told as gone when all that it left is.
+            // A worker is reported as gone only when everything that it left has ended.
             assert_eq!(living(&children), Vec::<u32>::new());
             last = breed.run(pool).await?;
             assert_eq!(living(&last).len(), 50);
@@ -54,7 +65,7 @@ async fn fifty_children_wherever_they_went_end_with_the_pool_and_with_their_work
 }
 
 #[tokio::test]
-async fn what_heeds_no_signal_is_killed_when_it_is_cancelled_and_when_the_pool_ends() {
+async fn a_payload_that_ignores_signals_is_killed_on_cancellation_and_when_the_pool_ends() {
     for entry in
         ["ignore_signals", "mask_signals", "swallow_interrupts", "block_in_native_code", "hold_the_interpreter"]
     {
@@ -80,10 +91,20 @@ async fn what_heeds_no_signal_is_killed_when_it_is_cancelled_and_when_the_pool_e
 
 #[tokio::test]
 async fn a_payload_that_closes_all_descriptors_is_told_so_and_its_worker_replaced() {
-    // Those above the standard three and below the worker's own are what daemons close.
-    let polite: PendingCompute<bool> =
-        python("import os\ndef f():\n    os.closerange(3, 512)\n    return True\n").into();
-    let rude: PendingCompute<()> = python("import os\ndef f():\n    os.closerange(0, 1 << 16)\n").into();
+    // Daemons close the descriptors above the standard three and below the worker's own.
+    let polite: PendingCompute<bool> = python(indoc! {"
+        import os
+        def f():
+            os.closerange(3, 512)
+            return True
+    "})
+    .into();
+    let rude: PendingCompute<()> = python(indoc! {"
+        import os
+        def f():
+            os.closerange(0, 1 << 16)
+    "})
+    .into();
     pool(1)
         .scope(async |pool| {
             let before = pid().run(pool).await?;
@@ -100,8 +121,9 @@ async fn a_payload_that_closes_all_descriptors_is_told_so_and_its_worker_replace
 }
 
 #[tokio::test]
-async fn garbage_on_the_workers_connection_costs_the_connection_and_no_result() {
-    // What is no frame, the beginning of one, a result that says it is the last of millions, and the end of the stream.
+async fn garbage_on_the_workers_connection_costs_the_connection_but_no_result() {
+    // Bytes that are no frame, the start of a frame, a result that claims to be the last of
+    // millions, and the end of the stream.
     for garbage in ["noise", "cut", "forged", "shut"] {
         let spoil: PendingCompute<String> = hostile("spoil_connection").arg("garbage", garbage).into();
         pool(1)
@@ -117,7 +139,7 @@ async fn garbage_on_the_workers_connection_costs_the_connection_and_no_result() 
 }
 
 #[tokio::test]
-async fn output_of_any_bytes_arrives_as_it_was_written() {
+async fn output_of_any_bytes_arrives_unchanged() {
     let all: PendingCompute<()> = hostile("write_all_bytes").into();
     let handle = pool(1).start().await.unwrap();
     let mut events = handle.events();
@@ -133,18 +155,18 @@ async fn output_of_any_bytes_arrives_as_it_was_written() {
     }
     let every: Vec<u8> = (0..=255).collect();
     assert_eq!(stdout, [every.repeat(1000), b"caf\\udce9 \xe2\x82\xac\n".to_vec()].concat());
-    // UTF-16 and a sequence that UTF-8 forbids, without a line's end.
+    // UTF-16, and a sequence that UTF-8 forbids, without a newline at the end.
     assert_eq!(stderr, b"\xff\xfeh\0i\0\xc0\x80\xed\xa0\x80");
 }
 
 #[tokio::test]
-async fn want_of_memory_that_python_notices_is_an_exception() {
+async fn a_memory_error_in_python_is_an_exception() {
     let hungry: PendingCompute<()> = hostile("eat_up_to_a_limit").into();
     pool(1)
         .scope(async |pool| {
             let before = pid().run(pool).await?;
             let error = hungry.run(pool).await.unwrap_err();
-            assert_eq!(error.remote().unwrap().type_name, "MemoryError", "{error}");
+            assert_eq!(error.exception().unwrap().type_name, "MemoryError", "{error}");
             assert_eq!(pid().run(pool).await?, before);
             Ok(())
         })
@@ -153,9 +175,9 @@ async fn want_of_memory_that_python_notices_is_an_exception() {
 }
 
 #[test]
-fn the_kernels_kill_for_want_of_memory_is_told_from_any_other() {
+fn an_out_of_memory_kill_is_distinguished_from_other_kills() {
     let Some(group) = SmallGroup::new() else { return };
-    // A program of its own, so that agent and workers are born in the group.
+    // A separate program, so that the agent and the workers start in the group.
     let output = Command::new(std::env::current_exe().unwrap())
         .args(["in_a_small_group", "--exact", "--ignored", "--nocapture", "--test-threads=1"])
         .env(GROUP, &group.0)
@@ -163,10 +185,10 @@ fn the_kernels_kill_for_want_of_memory_is_told_from_any_other() {
         .unwrap();
     let said = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "{said}\n{}", String::from_utf8_lossy(&output.stderr));
-    assert!(said.contains("all of it was seen"), "{said}");
+    assert!(said.contains("all checks passed"), "{said}");
 }
 
-/// What the test above starts this program for.
+/// The role in which the test above starts this program.
 #[test]
 #[ignore = "a role that another test plays"]
 fn in_a_small_group() {
@@ -174,27 +196,27 @@ fn in_a_small_group() {
     std::fs::write(group.join("cgroup.procs"), std::process::id().to_string()).unwrap();
     let eat: PendingCompute<()> = hostile("eat").into();
     let feed_child: PendingCompute<i32> = hostile("eat_in_a_child").into();
-    let kill: PendingCompute<()> = python("import os\ndef f():\n    os.kill(os.getpid(), 9)\n").into();
+    let kill: PendingCompute<()> = python(KILL).into();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let scope = pool(1).workers_per_node(2).scope(async |pool| {
         assert_eq!(kill.clone().run(pool).await.unwrap_err().exit(), Some(&WorkerExit::Signal(9)));
         let error = eat.clone().run(pool).await.unwrap_err();
         assert_eq!(error.exit(), Some(&WorkerExit::OutOfMemory), "{error}");
-        assert!(error.to_string().contains("out of memory"), "{error}");
-        // The other worker was there when the kernel killed; what kills it now is something else.
+        assert!(format!("{error:#}").contains("out of memory"), "{error}");
+        // The other worker lived when the kernel killed; a later kill has another cause.
         for rank in [0, 1] {
             let target = skyward::payload::Target::Rank(skyward::ids::Rank(rank));
             let error = kill.clone().run_on(pool, target).await.unwrap_err();
             assert_eq!(error.exit(), Some(&WorkerExit::Signal(9)), "{error}");
         }
-        // A child that the kernel kills is the payload's to notice, and its worker lives.
+        // If the kernel kills a child, the payload must notice, and its worker lives.
         assert_eq!(feed_child.run(pool).await?, -9);
         let error = eat.run(pool).await.unwrap_err();
         assert_eq!(error.exit(), Some(&WorkerExit::OutOfMemory), "{error}");
         Ok(())
     });
     runtime.block_on(scope).unwrap();
-    println!("\nall of it was seen");
+    println!("\nall checks passed");
 }
 
 #[tokio::test]
@@ -202,24 +224,34 @@ async fn a_payload_that_fills_the_disk_gets_an_error_and_the_pool_goes_on() {
     let Some(disk) = SmallDisk::new() else { return };
     let fill: PendingCompute<()> = hostile("fill_disk").into();
     let shout: PendingCompute<()> = hostile("print_without_end").into();
-    let say: PendingCompute<bool> = python("def f():\n    print('a word')\n    return True\n").into();
+    let say: PendingCompute<bool> = python(indoc! {"
+        def f():
+            print('a word')
+            return True
+    "})
+    .into();
     let free: PendingCompute<()> = hostile("free_disk").into();
-    let die: PendingCompute<()> = python("import os\ndef f():\n    os._exit(1)\n").into();
+    let die: PendingCompute<()> = python(indoc! {"
+        import os
+        def f():
+            os._exit(1)
+    "})
+    .into();
     let handle = Pool::builder().provider(Local::new().runtime_dir(&disk.0)).limits(limits()).start().await.unwrap();
     let before = pid().run(&handle).await.unwrap();
     let error = fill.clone().run(&handle).await.unwrap_err();
-    assert_eq!(error.remote().unwrap().type_name, "OSError", "{error}");
+    assert_eq!(error.exception().unwrap().type_name, "OSError", "{error}");
     assert!(error.message().contains("No space left"), "{error}");
-    // Nothing can be written, not even what is printed; what does not need to be is not touched by that.
+    // Nothing can be written, not even printed output; tasks that write nothing still work.
     assert_eq!(pid().run(&handle).await.unwrap(), before);
     let said = say.clone().run(&handle).await;
     assert!(said.is_ok() || said.as_ref().unwrap_err().message().contains("No space left"), "{said:?}");
-    // A worker that ends while the disk is full is started again.
+    // A worker that ends while the disk is full starts again.
     assert_eq!(die.run(&handle).await.unwrap_err().exit(), Some(&WorkerExit::Code(1)));
     assert_ne!(pid().run(&handle).await.unwrap(), before);
     free.clone().run(&handle).await.unwrap();
     assert!(say.clone().run(&handle).await.unwrap());
-    // The same by what it prints, which fills the disk for good.
+    // The same with printed output, which fills the disk for good.
     let error = shout.run(&handle).await.unwrap_err();
     assert!(error.message().contains("No space left"), "{error}");
     assert!(pid().run(&handle).await.unwrap() > 0);
@@ -230,7 +262,7 @@ async fn a_payload_that_fills_the_disk_gets_an_error_and_the_pool_goes_on() {
 }
 
 #[tokio::test]
-async fn a_disk_that_is_full_before_the_start_is_told() {
+async fn a_disk_that_is_full_before_the_start_is_reported() {
     let Some(disk) = SmallDisk::new() else { return };
     let mut file = std::fs::File::create(disk.0.join("filler")).unwrap();
     while std::io::Write::write_all(&mut file, &[0; 512]).is_ok() {}
@@ -241,7 +273,7 @@ async fn a_disk_that_is_full_before_the_start_is_told() {
     assert!(!left.iter().any(|name| name.to_string_lossy().starts_with("p-")), "{left:?}");
 }
 
-/// A control group with little memory, where this host lets one be made.
+/// A control group with little memory, if this host allows one.
 struct SmallGroup(PathBuf);
 
 impl SmallGroup {
@@ -255,7 +287,7 @@ impl SmallGroup {
             return None;
         }
         let made = Self(group);
-        // More than all processes of the pool have together, and far less than the payload takes.
+        // More than all processes of the pool need together, and far less than the payload takes.
         if let Err(error) = std::fs::write(limit, (256 << 20).to_string()) {
             println!("skipped: control groups do not limit memory here: {error}");
             return None;
@@ -270,7 +302,7 @@ impl Drop for SmallGroup {
     }
 }
 
-/// A disk of two mebibytes, where this host lets one be mounted.
+/// A disk of two mebibytes, if this host allows mounting one.
 struct SmallDisk(PathBuf);
 
 impl SmallDisk {
@@ -282,7 +314,7 @@ impl SmallDisk {
         if mount.status().is_ok_and(|status| status.success()) {
             return Some(Self(folder));
         }
-        println!("skipped: a file system of its own cannot be mounted here");
+        println!("skipped: a file system cannot be mounted here");
         let _ = std::fs::remove_dir(&folder);
         None
     }
@@ -295,5 +327,5 @@ impl Drop for SmallDisk {
     }
 }
 
-/// The control group of the program that this variable is given to.
+/// The variable that names the control group of the program.
 const GROUP: &str = "SKYWARD_TEST_GROUP";

@@ -1,4 +1,5 @@
-//! What a pool shows of itself, and what it does not: traces, numbers, secrets. With real Python on this host.
+//! What a pool reports, and what it conceals: traces, metrics and secrets, with real Python on this
+//! host.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "the helpers of tests are not tests themselves")]
 
@@ -19,25 +20,34 @@ use common::scene::Folder;
 use common::search::search;
 use common::user::{ROLE, User, finish};
 use common::{assert_nothing_left, ledger, limits, pool, python, soon, until};
+use indoc::indoc;
 use recorder::Recorder;
+use skyward::compute::ComputePoolExt;
+use skyward::compute::PendingCompute;
 use skyward::error::{ErrorKind, WorkerExit};
 use skyward::event::{EventItem, PoolEvent};
 use skyward::ids::{NodeIndex, Rank};
-use skyward::payload::{PendingCompute, RetryPolicy, Streaming, Target, TraceContext};
+use skyward::payload::{RetryPolicy, Streaming, Target, TraceContext};
 use skyward::plugin::plugin;
-use skyward::pool::{ComputePool, ComputePoolExt, Pool};
+use skyward::pool::Pool;
 use skyward::provider::Local;
 use skyward::remote::Process;
 use skyward::spec::{Image, Secret};
 use traces::Traces;
 
-/// What the whole program traces.
+/// Raises an error at once.
+const RAISES: &str = indoc! {"
+    def f():
+        raise ValueError('no')
+"};
+
+/// Everything that this program traces.
 fn traces() -> &'static Traces {
     static TRACES: OnceLock<Traces> = OnceLock::new();
     TRACES.get_or_init(Traces::of_program)
 }
 
-/// The environment of a payload, of a child of it, and what errors say: by real Python.
+/// Uses a secret in real Python: in the payload, in a child process, and in an exception.
 const USES_SECRET: &str = r"
 import os
 import resource
@@ -63,14 +73,17 @@ async fn a_secret_is_in_the_workers_environment_and_nowhere_else() {
     let folder = Folder::new();
     let (run, stamp) = (folder.gate("r"), folder.gate("stamp"));
     folder.open("stamp");
-    // Nobody else has this text, not even this program's own code.
+    // No other process has this text, not even in this program's own code.
     let token = format!("{:016x}", RandomState::new().build_hasher().finish());
     let backwards: String = token.chars().rev().collect();
     let secret = Secret::new(&token);
     let call = |what: &'static str| PendingCompute::<String>::from(python(USES_SECRET).arg("what", what));
-    let hook = plugin("login").around_app(
-        "import os\ndef around_app(config):\n    yield\n    raise OSError(os.environ['SKY_TEST_TOKEN'] + ' is no use')\n",
-    );
+    let hook = plugin("login").around_app(indoc! {"
+        import os
+        def around_app(config):
+            yield
+            raise OSError(os.environ['SKY_TEST_TOKEN'] + ' is no use')
+    "});
     let builder = Pool::builder()
         .provider(Local::new().runtime_dir(&run))
         .nodes(2)
@@ -85,11 +98,12 @@ async fn a_secret_is_in_the_workers_environment_and_nowhere_else() {
     assert_eq!(call("child").run(&pool).await.unwrap(), backwards, "children of the worker have it too");
     assert_eq!(call("core").run(&pool).await.unwrap(), "1", "no core file is written");
     let error = call("fail").retry(RetryPolicy::times(1)).run(&pool).await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Remote);
-    assert!(error.to_string().contains("cannot log in with (secret SKY_TEST_TOKEN)"), "{error}");
+    assert_eq!(error.kind(), ErrorKind::Raised);
+    assert!(format!("{error:#}").contains("cannot log in with (secret SKY_TEST_TOKEN)"), "{error}");
     assert!(!format!("{error} {error:?}").contains(&token));
 
-    // The machines, the environments and the package that were made for this pool, the ledger, and all processes.
+    // Searches the machines, the environments and the package that were made for this pool, the
+    // ledger, and all processes.
     let cache = cache();
     let places = [run.as_str(), cache.as_str(), ledger().to_str().unwrap()].map(str::to_owned);
     let places: Vec<&str> =
@@ -101,7 +115,7 @@ async fn a_secret_is_in_the_workers_environment_and_nowhere_else() {
     assert_eq!((found.files, found.commands), (Vec::new(), Vec::new()));
     assert!(!format!("{pool:?} {:?}", pool.status()).contains(&token));
 
-    // Restarted workers get it too, of a client that has kept it.
+    // Restarted workers get the secret too, because the client has kept it.
     common::signal("KILL", workers[0]).await;
     let again = soon("the worker is started again", async {
         loop {
@@ -126,12 +140,12 @@ async fn a_secret_is_in_the_workers_environment_and_nowhere_else() {
     let written = String::from_utf8(written).unwrap();
     assert!(written.contains("(secret SKY_TEST_TOKEN) is no use") && !written.contains(&token), "{written}");
     assert!(!traces.text().contains(&token));
-    assert!(traces.text().contains("is no use"), "all that is traced is looked at");
+    assert!(traces.text().contains("is no use"), "the check covers everything that is traced");
     assert_nothing_left(&id);
 }
 
 #[test]
-fn what_a_service_keeps_in_its_environment_reaches_no_process_of_a_node() {
+fn the_environment_of_a_service_reaches_no_process_of_a_node() {
     let user = User::new();
     let text = || format!("{:016x}", RandomState::new().build_hasher().finish());
     let mut service = user.command("service");
@@ -147,7 +161,7 @@ fn what_a_service_keeps_in_its_environment_reaches_no_process_of_a_node() {
     );
 }
 
-/// What the tests start this program for.
+/// The role in which the tests start this program.
 #[tokio::test]
 #[ignore = "a role that the other tests play"]
 async fn client() {
@@ -160,8 +174,12 @@ async fn client() {
     let local = Local::new().runtime_dir(&run).inherit(["SKY_TEST_GIVEN"]);
     let pool = Pool::builder().provider(local).nodes(2).limits(limits()).image(image).plugin(look);
     let pool = pool.start().await.unwrap();
-    let call: PendingCompute<BTreeMap<String, String>> =
-        python("import os\ndef f():\n    return {**os.environ}\n").into();
+    let call: PendingCompute<BTreeMap<String, String>> = python(indoc! {"
+        import os
+        def f():
+            return {**os.environ}
+    "})
+    .into();
     let payload = call.run(&pool).await.unwrap();
     let command = std::fs::read_to_string(&seen).unwrap();
     let command = command.split_terminator('\0').filter_map(|line| line.split_once('='));
@@ -190,18 +208,20 @@ async fn client() {
 }
 
 #[tokio::test]
-async fn an_error_of_a_hook_conceals_what_it_was_told() {
-    let login = plugin("login").around_app(
-        "import os\ndef around_app(config):\n    raise OSError('no user ' + os.environ['SKY_TEST_TOKEN'])\n",
-    );
+async fn an_error_of_a_hook_conceals_secrets() {
+    let login = plugin("login").around_app(indoc! {"
+        import os
+        def around_app(config):
+            raise OSError('no user ' + os.environ['SKY_TEST_TOKEN'])
+    "});
     let image = Image::new().secret("SKY_TEST_TOKEN", "a-token-of-that-user").env("SKY_TEST_OTHER", "user");
     let error = pool(1).image(image).plugin(login).start().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Hook, "{error}");
-    assert!(error.to_string().contains("OSError: no user (secret SKY_TEST_TOKEN)"), "{error}");
+    assert!(format!("{error:#}").contains("OSError: no user (secret SKY_TEST_TOKEN)"), "{error}");
     assert!(!format!("{error:?}").contains("a-token-of-that-user"));
 }
 
-/// What a payload sees of its trace, and what a child of it does.
+/// Returns the trace that a payload sees, and checks that a child process sees the same.
 const SEES_TRACE: &str = r"
 import os
 import subprocess
@@ -238,7 +258,7 @@ async fn python_sees_the_trace_of_each_call() {
     let id = builder
         .scope(async |pool| {
             let said = call().trace(own.clone()).run_on(pool, Target::Head).await?;
-            assert_eq!(said, [trace_of(7), "vendor=1".to_owned()], "its own comes first");
+            assert_eq!(said, [trace_of(7), "vendor=1".to_owned()], "the call's own trace comes first");
             let all = call().trace(own.clone()).broadcast(pool).await?;
             assert_eq!(all, [said.clone(), said]);
 
@@ -255,7 +275,7 @@ async fn python_sees_the_trace_of_each_call() {
                 let tries: Vec<_> =
                     traces.spans("attempt").into_iter().filter(|one| one.parent == Some(task.id)).collect();
                 assert_eq!((tries.len(), tries[0].closed, tries[0].field("attempt")), (1, true, "1"));
-                // A child process was started meanwhile.
+                // A child process was started in the meantime.
                 assert!(tries[0].field("ran_us").parse::<u64>().unwrap() > 100);
             }
             Ok(pool.id().clone())
@@ -287,7 +307,7 @@ async fn python_sees_the_trace_of_each_call() {
 }
 
 #[tokio::test]
-async fn a_task_without_a_trace_has_that_of_its_worker() {
+async fn a_task_without_a_trace_sees_that_of_its_workers_environment() {
     let call = || PendingCompute::<[String; 2]>::from(python(SEES_TRACE));
     let image = Image::new().env("TRACEPARENT", trace_of(1));
     pool(1)
@@ -297,7 +317,7 @@ async fn a_task_without_a_trace_has_that_of_its_worker() {
             assert_eq!(call().run(pool).await?, outside);
             let own = TraceContext::new(trace_of(2))?;
             assert_eq!(call().trace(own).run(pool).await?[0], trace_of(2));
-            assert_eq!(call().run(pool).await?, outside, "what one task belongs to, the next does not");
+            assert_eq!(call().run(pool).await?, outside, "the trace of one task is not visible to the next");
             Ok(())
         })
         .await
@@ -307,7 +327,7 @@ async fn a_task_without_a_trace_has_that_of_its_worker() {
 #[tokio::test]
 async fn failed_tasks_and_steps_are_marked() {
     let traces = traces();
-    let broken: PendingCompute<()> = python("def f():\n    raise ValueError('no')\n").into();
+    let broken: PendingCompute<()> = python(RAISES).into();
     let id = pool(1)
         .scope(async |pool| {
             broken.retry(RetryPolicy::times(1)).run(pool).await.unwrap_err();
@@ -326,7 +346,7 @@ async fn failed_tasks_and_steps_are_marked() {
 
     let image = Image::new().python("/no/such/python");
     let error = pool(1).image(image).start().await.unwrap_err();
-    let step = error.to_string();
+    let step = format!("{error:#}");
     let failed: Vec<_> =
         traces.spans("step").into_iter().filter(|step| step.fields.contains_key("otel.status_code")).collect();
     assert!(
@@ -336,27 +356,42 @@ async fn failed_tasks_and_steps_are_marked() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_a_task_prints_comes_before_its_outcome() {
+async fn the_output_of_a_task_comes_before_its_outcome() {
     let pool = pool(2).start().await.unwrap();
     printed::printed_before_outcome(&pool, 30).await;
     pool.shutdown(limits().shutdown).await.unwrap();
 }
 
-/// Numbers of the provider `local`.
+/// The name of a metric of the provider `local`.
 fn of(name: &str, labels: &str) -> String {
     format!("{name}{{provider=local{labels}}}")
 }
 
 #[tokio::test]
-async fn the_numbers_of_a_pool_add_up() {
+async fn the_metrics_of_a_pool_add_up() {
     let recorder = Recorder::default();
     let _here = metrics::set_default_local_recorder(&recorder);
     let echo = |n: usize| {
-        PendingCompute::<Vec<u8>>::from(python("def f(x):\n    return bytes(len(x))\n").arg("x", vec![0_u8; n]))
+        PendingCompute::<Vec<u8>>::from(
+            python(indoc! {"
+                def f(x):
+                    return bytes(len(x))
+            "})
+            .arg("x", vec![0_u8; n]),
+        )
     };
-    let broken: PendingCompute<()> = python("def f():\n    raise ValueError('no')\n").into();
-    let long: PendingCompute<()> = python("import time\ndef f():\n    time.sleep(600)\n").into();
-    let stream: PendingCompute<Streaming<u32>> = python("def f():\n    yield from range(5)\n").into();
+    let broken: PendingCompute<()> = python(RAISES).into();
+    let long: PendingCompute<()> = python(indoc! {"
+        import time
+        def f():
+            time.sleep(600)
+    "})
+    .into();
+    let stream: PendingCompute<Streaming<u32>> = python(indoc! {"
+        def f():
+            yield from range(5)
+    "})
+    .into();
     let folder = Folder::new();
     let pool = pool(2).start().await.unwrap();
     assert_eq!(recorder.value(&of("skyward_nodes", ",phase=up")), 2.0);
@@ -394,12 +429,12 @@ async fn the_numbers_of_a_pool_add_up() {
         let mut running = Box::pin(running);
         let behind = Box::pin(long.run_on(&pool, Target::Rank(Rank(0))));
         let both = futures_util::future::join(&mut running, behind);
-        let seen = until("one runs and one waits", || {
+        let seen = until("one task runs and one waits", || {
             recorder.value(&of("skyward_tasks_running", "")) == 1.0
                 && recorder.value(&of("skyward_tasks_queued", "")) == 1.0
         });
         tokio::select! {
-            _ = both => panic!("they sleep"),
+            _ = both => panic!("both tasks sleep"),
             () = seen => {}
         }
     }
@@ -409,13 +444,16 @@ async fn the_numbers_of_a_pool_add_up() {
     assert_eq!(late.await.unwrap_err().kind(), ErrorKind::Timeout);
     assert_eq!(recorder.value(&of("skyward_tasks_total", ",outcome=failed,cause=timeout")), 1.0);
 
-    // A worker, and then the agent of the other node.
+    // Kills a worker, and then the agent of the other node.
     let status = pool.status();
     let ready = || recorder.value(&of("skyward_workers_ready", ""));
     let mut events = pool.events();
     common::signal("KILL", status.workers[0].pid.unwrap()).await;
-    until("its end is told", || recorder.value(&of("skyward_worker_exits_total", ",exit=signal")) >= 1.0).await;
-    until("it is started again", || ready() == 2.0).await;
+    until("the end of the worker is counted", || {
+        recorder.value(&of("skyward_worker_exits_total", ",exit=signal")) >= 1.0
+    })
+    .await;
+    until("the worker is started again", || ready() == 2.0).await;
     let agent = std::fs::read_to_string(format!("/proc/{}/stat", status.workers[1].pid.unwrap())).unwrap();
     let agent = agent.rsplit_once(") ").unwrap().1.split(' ').nth(1).unwrap().parse().unwrap();
     common::signal("KILL", agent).await;
@@ -437,14 +475,18 @@ async fn the_numbers_of_a_pool_add_up() {
     );
     assert_eq!(recorder.value(&of("skyward_nodes_replaced_total", "")), 1.0);
     assert_eq!(recorder.value(&of("skyward_nodes", ",phase=up")), 2.0);
-    assert_eq!(recorder.value(&of("skyward_generations_total", "")), 1.0, "it is no world");
+    assert_eq!(
+        recorder.value(&of("skyward_generations_total", "")),
+        1.0,
+        "a pool without a world keeps its generation"
+    );
     assert!(recorder.value(&of("skyward_lease_renewals_total", "")) >= 2.0);
     assert_eq!(recorder.value(&of("skyward_lease_silences_total", "")), 0.0);
 
     pool.shutdown(limits().shutdown).await.unwrap();
     drop((pool, folder));
     for level in ["skyward_nodes{", "skyward_workers_ready", "skyward_tasks_queued", "skyward_tasks_running"] {
-        assert_eq!(recorder.standing(level), [], "a pool that is gone has none");
+        assert_eq!(recorder.standing(level), [], "a closed pool counts nothing");
     }
     let described = recorder.described();
     for (name, value) in recorder.standing("skyward_") {

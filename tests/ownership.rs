@@ -1,6 +1,7 @@
-//! What a client that is killed leaves behind ends: by itself, and by `reap` where that is not enough.
+//! Machines and processes that a killed client leaves end by themselves, or by `reap` when that is
+//! not enough.
 //!
-//! Clients and reapers are processes of their own: this test program, started again with a role.
+//! Clients and reapers are separate processes: this test program, started again with a role.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "the helpers of tests are not tests themselves")]
 
@@ -14,27 +15,28 @@ use std::time::Duration;
 
 use common::user::{ROLE, User, each_process, finish, signal, until};
 use common::{limits, processes_of, python};
+use indoc::indoc;
+use skyward::compute::PendingCompute;
 use skyward::error::ErrorKind;
 use skyward::ids::PoolId;
-use skyward::payload::PendingCompute;
-use skyward::pool::{ComputePool, Pool, PoolBuilder};
+use skyward::pool::{Pool, PoolBuilder};
 
 #[test]
-fn a_client_killed_while_idle_takes_its_machines_along_and_reap_forgets_them() {
+fn the_machines_of_a_client_killed_while_idle_end_with_it_and_reap_forgets_them() {
     let mut user = User::new();
     let (client, pool) = user.start_until("idle", "pool ");
     let pool = PoolId::new(pool);
     until("two agents and two workers run", || processes_of(&pool).len() >= 4);
-    assert_eq!(user.run("reap"), format!("alive {pool}"), "what has an owner is left alone");
+    assert_eq!(user.run("reap"), format!("alive {pool}"), "a pool whose client lives is left alone");
     user.kill(client);
-    until("the agents end by their owner, long before the lease", || processes_of(&pool).is_empty());
+    until("the agents end with their client, long before the lease", || processes_of(&pool).is_empty());
     assert_eq!(user.run("reap"), format!("ended {pool} 2"));
     user.assert_nothing_left(&pool);
     assert_eq!(user.run("reap"), "");
 }
 
 #[test]
-fn a_client_killed_while_a_task_runs_leaves_nothing_of_it() {
+fn a_client_killed_while_a_task_runs_leaves_nothing_of_the_task() {
     let mut user = User::new();
     let (client, pool) = user.start_until("task", "pool ");
     let pool = PoolId::new(pool);
@@ -46,8 +48,9 @@ fn a_client_killed_while_a_task_runs_leaves_nothing_of_it() {
 }
 
 #[test]
-fn a_client_killed_at_any_moment_of_its_start_leaves_what_reap_finds() {
-    // A record of the pool; its folder; the folder of a machine in that; a process of it; and some time after that.
+fn a_client_killed_at_any_moment_of_its_start_leaves_only_what_reap_finds() {
+    // The stages: a record of the pool; the pool's folder; the folder of a machine in it; a process
+    // of a machine; and some time after that.
     let stages: [fn(&User) -> bool; 5] = [
         |user| !user.pools().is_empty(),
         |user| !user.machines().is_empty(),
@@ -64,7 +67,8 @@ fn a_client_killed_at_any_moment_of_its_start_leaves_what_reap_finds() {
         let record = fs::read_to_string(user.ledger().join(format!("{pool}.ledger"))).unwrap();
         assert!(number < 2 || record.contains(&format!("\"launch\":\"{pool}-n1-a1\"")), "stage {number}: {record}");
         let mut said = String::new();
-        // A process that the client had just forked holds the ledger's lock for the moment until it is another program.
+        // A process that the client had just forked holds the ledger's lock until it becomes
+        // another program.
         until("no process has the ledger's lock", || {
             said = user.run("reap");
             said != format!("busy {pool}")
@@ -75,14 +79,14 @@ fn a_client_killed_at_any_moment_of_its_start_leaves_what_reap_finds() {
 }
 
 #[test]
-fn a_client_killed_while_it_ends_its_pool_leaves_what_reap_finds() {
+fn a_client_killed_while_it_ends_its_pool_leaves_only_what_reap_finds() {
     let mut user = User::new();
     let (client, pool) = user.start_until("leave", "pool ");
     let pool = PoolId::new(pool);
     until("an agent and a worker run", || processes_of(&pool).len() >= 2);
     each_process(&pool, "skyward.agent", |pid| signal("STOP", pid));
     user.clients[client].stdin.take().unwrap().write_all(b"\n").unwrap();
-    // With the agent stopped the end cannot come before the kill.
+    // With the agent stopped, the pool cannot end before the kill.
     assert!(BufRead::lines(&mut user.outputs[0]).any(|line| line.unwrap() == "leaving"));
     user.kill(client);
     assert_eq!(user.run("reap"), format!("ended {pool} 1"));
@@ -90,7 +94,7 @@ fn a_client_killed_while_it_ends_its_pool_leaves_what_reap_finds() {
 }
 
 #[test]
-fn reap_ends_what_is_left_when_client_and_agent_are_killed() {
+fn reap_ends_machines_whose_client_and_agent_were_killed() {
     let mut user = User::new();
     let (client, pool) = user.start_until("task", "pool ");
     let pool = PoolId::new(pool);
@@ -99,21 +103,21 @@ fn reap_ends_what_is_left_when_client_and_agent_are_killed() {
     user.kill(client);
     each_process(&pool, "skyward.agent", |pid| signal("KILL", pid));
     until("the agent is gone", || !processes_of(&pool).iter().any(|line| line.contains("skyward.agent")));
-    assert!(children(&pool) > 0, "those with a session of their own outlive it");
+    assert!(children(&pool) > 0, "children in a session of their own outlive the agent");
     assert_eq!(user.run("reap"), format!("ended {pool} 1"));
     user.assert_nothing_left(&pool);
 }
 
 #[test]
-fn reap_ends_what_a_stopped_agent_does_not() {
+fn reap_ends_machines_whose_agent_is_stopped() {
     let mut user = User::new();
     let (client, pool) = user.start_until("idle", "pool ");
     let pool = PoolId::new(pool);
     until("two agents and two workers run", || processes_of(&pool).len() >= 4);
     each_process(&pool, "", |pid| signal("STOP", pid));
     user.kill(client);
-    assert!(processes_of(&pool).len() >= 4, "stopped, they cannot end by themselves");
-    // Whoever reaps may keep machines of its own elsewhere.
+    assert!(processes_of(&pool).len() >= 4, "stopped processes cannot end by themselves");
+    // The reaper may keep its own machines elsewhere.
     let elsewhere = user.root.join("elsewhere");
     let reap = user.command("reap").env("SKYWARD_RUNTIME_DIR", elsewhere).stdin(Stdio::null()).spawn().unwrap();
     assert_eq!(finish(reap), format!("ended {pool} 2"));
@@ -121,7 +125,7 @@ fn reap_ends_what_a_stopped_agent_does_not() {
 }
 
 #[test]
-fn two_reaps_at_once_end_what_is_dead_and_leave_what_lives() {
+fn two_reaps_at_once_end_dead_pools_and_leave_live_ones() {
     let mut user = User::new();
     let dead: Vec<(usize, String)> = (0..3).map(|_| user.start_until("task", "pool ")).collect();
     let (_, alive) = user.start_until("idle", "pool ");
@@ -141,11 +145,11 @@ fn two_reaps_at_once_end_what_is_dead_and_leave_what_lives() {
     assert!(!lines.iter().any(|line| line.starts_with("left")), "{lines:?}");
     assert_eq!(user.pools(), [PoolId::new(alive.as_str())]);
     let alive = PoolId::new(alive);
-    until("the pool that has an owner runs on", || processes_of(&alive).len() >= 4);
+    until("the pool whose client lives runs on", || processes_of(&alive).len() >= 4);
 }
 
 #[test]
-fn a_client_that_reaps_all_the_time_ends_no_pool_that_starts_or_runs() {
+fn a_client_that_reaps_constantly_ends_no_starting_or_running_pool() {
     let mut user = User::new();
     let (reaper, _) = user.start_until("reaping", "said looks");
     for _ in 0..3 {
@@ -163,7 +167,7 @@ fn a_client_that_reaps_all_the_time_ends_no_pool_that_starts_or_runs() {
 }
 
 #[test]
-fn a_record_that_was_cut_off_does_not_keep_reap_from_ending_the_rest() {
+fn reap_ends_a_pool_whose_record_was_cut_off() {
     let mut user = User::new();
     let (client, pool) = user.start_until("idle", "pool ");
     let pool = PoolId::new(pool);
@@ -177,14 +181,14 @@ fn a_record_that_was_cut_off_does_not_keep_reap_from_ending_the_rest() {
 }
 
 #[test]
-fn nothing_is_started_that_cannot_be_recorded() {
+fn no_machine_starts_that_cannot_be_recorded() {
     let user = User::new();
     let run =
         |user: &User, state: &Path| finish(user.command("start").env("SKYWARD_STATE_DIR", state).spawn().unwrap());
     let said = run(&user, Path::new("/proc/not/writable"));
     assert!(said.starts_with("error Ledger cannot make the ledger /proc/not/writable/ledger"), "{said}");
     assert_eq!(user.machines(), Vec::<String>::new());
-    // Enough for the first record and the intents, and for no machine.
+    // Enough space for the first record and the intents, but for no machine.
     let Some(disk) = user.small_disk(16 << 10) else { return };
     disk.fill();
     let said = run(&user, &user.root.join("state"));
@@ -193,7 +197,7 @@ fn nothing_is_started_that_cannot_be_recorded() {
 }
 
 #[test]
-fn a_disk_that_fills_up_keeps_no_machine_from_being_ended() {
+fn machines_end_although_the_disk_fills_up() {
     let mut user = User::new();
     let Some(disk) = user.small_disk(16 << 10) else { return };
     let (client, pool) = user.start_until("leave", "pool ");
@@ -205,7 +209,7 @@ fn a_disk_that_fills_up_keeps_no_machine_from_being_ended() {
 }
 
 #[test]
-fn a_ledger_that_is_spoilt_keeps_no_machine_from_being_ended() {
+fn machines_end_although_the_ledger_is_damaged() {
     let mut user = User::new();
     let (client, pool) = user.start_until("leave", "pool ");
     let pool = PoolId::new(pool);
@@ -218,7 +222,7 @@ fn a_ledger_that_is_spoilt_keeps_no_machine_from_being_ended() {
     assert_eq!(user.machines(), Vec::<String>::new());
 }
 
-/// What the tests start this program for.
+/// The roles in which the tests start this program.
 #[test]
 #[ignore = "a role that the other tests play"]
 fn client() {
@@ -234,9 +238,14 @@ fn client() {
             "task" => {
                 let pool = owned(1).start().await.unwrap();
                 println!("\npool {}", pool.id());
-                let busy: PendingCompute<()> = python(
-                    "import subprocess, time\ndef f():\n    for n in range(20):\n        subprocess.Popen(['sleep', '3600'], start_new_session=n % 2 == 0)\n    while True:\n        time.sleep(3600)\n",
-                )
+                let busy: PendingCompute<()> = python(indoc! {"
+                    import subprocess, time
+                    def f():
+                        for n in range(20):
+                            subprocess.Popen(['sleep', '3600'], start_new_session=n % 2 == 0)
+                        while True:
+                            time.sleep(3600)
+                "})
                 .into();
                 busy.run(&pool).await.unwrap();
             }
@@ -250,10 +259,14 @@ fn client() {
             "start" => {
                 let error = owned(2).start().await.unwrap_err();
                 assert_eq!(error.kind(), ErrorKind::Ledger, "{error}");
-                println!("\nsaid error {:?} {}", error.kind(), error.to_string().replace('\n', " "));
+                println!("\nsaid error {:?} {}", error.kind(), format!("{error:#}").replace('\n', " "));
             }
             "life" => {
-                let call: PendingCompute<u32> = python("def f():\n    return 7\n").into();
+                let call: PendingCompute<u32> = python(indoc! {"
+                    def f():
+                        return 7
+                "})
+                .into();
                 let returned = owned(1).scope(async |pool| call.run(pool).await).await.unwrap();
                 assert_eq!(returned, 7);
                 println!("\nsaid returned");
@@ -264,7 +277,7 @@ fn client() {
                 while !end.is_finished() {
                     let reaped = skyward::reap([]).await.unwrap();
                     reaped.ended.iter().for_each(|ended| println!("said ended {}", ended.pool));
-                    reaped.left.iter().for_each(|left| println!("said left {} {}", left.pool, left.error));
+                    reaped.unconfirmed.iter().for_each(|left| println!("said left {} {}", left.pool, left.error));
                 }
                 println!("said looked");
             }
@@ -278,7 +291,7 @@ fn client() {
                     let word = if other.process.is_some() { "alive" } else { "busy" };
                     println!("said {word} {}", other.pool);
                 }
-                for left in &reaped.left {
+                for left in &reaped.unconfirmed {
                     println!("said left {} {}", left.pool, left.error);
                 }
             }
@@ -287,7 +300,7 @@ fn client() {
     });
 }
 
-/// A pool whose nodes' lease lasts longer than any test, so that it is not what ends them.
+/// A pool whose lease outlasts any test, so that the lease does not end its nodes.
 fn owned(nodes: u32) -> PoolBuilder {
     let mut limits = limits();
     limits.lease = Duration::from_secs(3600);

@@ -1,6 +1,7 @@
-//! A worker or an agent that is killed or stopped, at each moment of its pool's life: every task has an outcome, the pool ends in time, and nothing of it is left.
+//! A worker or an agent is killed or stopped at each moment of its pool's life: every task has an
+//! outcome, the pool ends in time, and nothing of it is left.
 //!
-//! A client that is killed is in `ownership.rs`, one that is stopped in `stopped_client.rs`.
+//! `ownership.rs` tests killed clients, and `stopped_client.rs` stopped ones.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "the helpers of tests are not tests themselves")]
 
@@ -9,16 +10,18 @@ mod common;
 use std::time::Duration;
 
 use common::scene::{Entered, Scene, Victim};
-use common::{assert_nothing_left, python, soon};
+use common::{PID, assert_nothing_left, python, soon};
 use futures_util::future::join_all;
+use indoc::indoc;
+use skyward::compute::PendingCompute;
 use skyward::error::{Error, ErrorKind, WorkerExit};
 use skyward::event::{EventItem, Events, PoolEvent};
 use skyward::ids::{NodeIndex, Rank};
-use skyward::payload::{PendingCompute, Target};
-use skyward::pool::{ComputePool, Pool};
+use skyward::payload::Target;
+use skyward::pool::Pool;
 use skyward::spec::Limits;
 
-/// What happens to node 1, on which rank 1 is.
+/// A fault of node 1, which has rank 1.
 #[derive(Debug, Clone, Copy)]
 struct Fault {
     victim: Victim,
@@ -43,12 +46,12 @@ async fn while_the_pool_starts() {
         scene.open("leave");
         match soon("the start ends", start).await.unwrap() {
             Err(error) => fault.assert_start_error(&error),
-            // A stopped agent is not missed until its lease has run out.
+            // The client notices a stopped agent only when its lease has expired.
             Ok(pool) => {
                 assert_eq!((fault.victim, fault.signal), (Victim::Agent, "STOP"));
                 let mut events = pool.events();
                 fault.wait_until_noticed(&mut events).await;
-                soon("a task after it", own_pid().run_on(&pool, ON_NODE_1)).await.unwrap();
+                soon("a task after the fault", own_pid().run_on(&pool, ON_NODE_1)).await.unwrap();
                 pool.shutdown(END).await.unwrap();
             }
         }
@@ -65,15 +68,15 @@ async fn while_it_is_idle() {
         let mut events = pool.events();
         process.signal(fault.victim, fault.signal).await;
         if (fault.victim, fault.signal) == (Victim::Worker, "STOP") {
-            // Nothing tells that it has stopped, but that it does not answer.
+            // A stopped worker is noticed only because it does not answer.
             let call = own_pid().timeout(Duration::from_millis(300));
             let error = soon("the timeout", call.run_on(&pool, ON_NODE_1)).await.unwrap_err();
             assert_eq!(error.kind(), ErrorKind::Timeout, "{error}");
         }
         fault.wait_until_noticed(&mut events).await;
-        let after = soon("a task after it", own_pid().run_on(&pool, ON_NODE_1)).await;
+        let after = soon("a task after the fault", own_pid().run_on(&pool, ON_NODE_1)).await;
         let other = soon("a task elsewhere", own_pid().run_on(&pool, Target::Rank(Rank(0)))).await;
-        assert_ne!(after.unwrap(), before, "{fault:?}: a fresh worker takes it");
+        assert_ne!(after.unwrap(), before, "{fault:?}: a fresh worker runs the task");
         other.unwrap();
         pool.shutdown(END).await.unwrap();
         assert_nothing_left(&process.pool);
@@ -90,7 +93,7 @@ async fn while_tasks_run() {
                 python(WAIT).arg("begun", scene.gate(name)).arg("gate", scene.gate("go")).into();
             call.timeout(Duration::from_secs(seconds))
         };
-        // A stopped worker is found out by the task's timeout.
+        // The task's timeout detects a stopped worker.
         let seconds = if (fault.victim, fault.signal) == (Victim::Worker, "STOP") { 1 } else { 60 };
         let (running, waiting) = (wait("running", seconds), wait("waiting", 60));
         let elsewhere = wait("elsewhere", 60);
@@ -109,7 +112,7 @@ async fn while_tasks_run() {
             Victim::Worker => {
                 fault.assert_task_error(&running.unwrap_err());
             }
-            // It was lost by no fault of its own, and is tried again on the machine that takes the node's place.
+            // The task is not at fault, and is tried again on the machine that replaces the node's.
             Victim::Agent => {
                 running.unwrap();
             }
@@ -155,14 +158,18 @@ async fn while_it_ends() {
             }
         }
         if fault.victim == Victim::Worker {
-            assert_eq!(exits, [WorkerExit::Signal(9)], "{fault:?}: its agent ended it, and not the end of its machine");
+            assert_eq!(
+                exits,
+                [WorkerExit::Signal(9)],
+                "{fault:?}: the agent ended the worker, not the end of the machine"
+            );
         }
     }))
     .await;
 }
 
 impl Fault {
-    /// A pool that is ready for this fault, and whose hooks nothing holds.
+    /// Starts a pool with the limits for this fault, whose hooks do not wait.
     async fn ready(self) -> (Scene, Pool, Entered) {
         let scene = Scene::new();
         scene.open("enter");
@@ -172,7 +179,7 @@ impl Fault {
         (scene, pool, process)
     }
 
-    /// What has to run out in this case is short.
+    /// Shortens the deadline that must expire in this case.
     fn limits(self, limits: &mut Limits) {
         match (self.victim, self.signal) {
             (Victim::Worker, "STOP") => limits.hooks = Duration::from_secs(5),
@@ -181,7 +188,7 @@ impl Fault {
         }
     }
 
-    /// Waits until the pool has told that a process of node 1 is gone.
+    /// Waits until the pool has reported that a process of node 1 is gone.
     async fn wait_until_noticed(self, events: &mut Events) {
         let noticed = async {
             while let Some(item) = events.next().await {
@@ -193,12 +200,12 @@ impl Fault {
                 }
             }
         };
-        soon("the pool tells the loss", noticed).await;
+        soon("the pool reports the loss", noticed).await;
     }
 
-    /// A start that failed by it says who and why.
+    /// Checks that the error of a failed start names the process and the reason.
     fn assert_start_error(self, error: &Error) {
-        let text = error.to_string();
+        let text = format!("{error:#}");
         let (kind, words) = match (self.victim, self.signal) {
             (Victim::Worker, "KILL") => (ErrorKind::Start, "rank 1 was ended by SIGKILL"),
             (Victim::Worker, _) => (ErrorKind::Hook, "1 of 2 workers had not entered their hooks after 5s: rank 1"),
@@ -207,7 +214,7 @@ impl Fault {
         assert!(error.kind() == kind && text.contains(words), "{self:?}: {:?}: {text}", error.kind());
     }
 
-    /// What the task fails with that a worker ran.
+    /// Checks the error of the task that the worker ran.
     fn assert_task_error(self, error: &Error) {
         let right = match self.signal {
             "KILL" => error.exit() == Some(&WorkerExit::Signal(9)) && error.message().contains("rank 1"),
@@ -218,10 +225,17 @@ impl Fault {
 }
 
 fn own_pid() -> PendingCompute<u32> {
-    python("import os\ndef f():\n    return os.getpid()\n").into()
+    python(PID).into()
 }
 
 const ON_NODE_1: Target = Target::Rank(Rank(1));
-const WAIT: &str = "import os, pathlib, time\ndef f(begun, gate):\n    pathlib.Path(begun).touch()\n    while not os.path.exists(gate):\n        time.sleep(0.002)\n    return os.getpid()\n";
-/// What a pool gets for its end: the half of it is what its agents get.
+const WAIT: &str = indoc! {"
+    import os, pathlib, time
+    def f(begun, gate):
+        pathlib.Path(begun).touch()
+        while not os.path.exists(gate):
+            time.sleep(0.002)
+        return os.getpid()
+"};
+/// How long a pool may take to end; its agents get half of it.
 const END: Duration = Duration::from_secs(6);

@@ -1,7 +1,8 @@
-//! A client that is stopped for longer than its nodes' lease, at each moment of its pool's life: the nodes end by themselves, and when the client goes on it learns
-//! what was lost, ends its pool, and leaves nothing.
+//! A client is stopped for longer than its nodes' lease, at each moment of its pool's life: the
+//! nodes end by themselves, and when the client goes on it learns what was lost, ends its pool, and
+//! leaves nothing.
 //!
-//! Workers and agents that are killed or stopped are in `signals.rs`, a client that is killed in `ownership.rs`.
+//! `signals.rs` tests killed and stopped workers and agents, and `ownership.rs` killed clients.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "the helpers of tests are not tests themselves")]
 
@@ -12,8 +13,9 @@ use std::time::Duration;
 use common::scene::{Entered, Folder, Scene};
 use common::user::{ROLE, User, finish, until};
 use common::{processes_of, python, signal};
-use skyward::payload::{PendingCompute, Target};
-use skyward::pool::ComputePool;
+use indoc::indoc;
+use skyward::compute::PendingCompute;
+use skyward::payload::Target;
 
 #[tokio::test]
 async fn while_the_pool_starts() {
@@ -37,7 +39,7 @@ async fn while_it_is_idle() {
     client.outstays(&process).await;
     client.scene.open("call");
     let said = client.goes_on().await;
-    // Other machines have taken the place of those that ended.
+    // Other machines have replaced those that ended.
     assert_eq!(said, "call: returned\nend: ended");
     client.user.assert_nothing_left(&process.pool);
 }
@@ -51,7 +53,7 @@ async fn while_a_task_runs() {
     let process = client.scene.entered().await;
     client.outstays(&process).await;
     let said = client.goes_on().await;
-    // Other machines have taken the place of those that ended.
+    // Other machines have replaced those that ended.
     assert_eq!(said, "call: returned\nend: ended");
     client.user.assert_nothing_left(&process.pool);
 }
@@ -69,7 +71,7 @@ async fn while_it_ends() {
     client.user.assert_nothing_left(&process.pool);
 }
 
-/// A client and what it shares with the test.
+/// A client, and what it shares with the test.
 struct Client {
     user: User,
     scene: Scene,
@@ -85,14 +87,15 @@ impl Client {
         Self { user, scene, process }
     }
 
-    /// Stops it until its nodes have ended. They are its own for as long as it is there.
+    /// Stops the client until its nodes have ended. The nodes belong to the client as long as it
+    /// exists.
     async fn outstays(&self, process: &Entered) {
         signal("STOP", self.process).await;
-        until("the lease has run out, and the nodes have ended", || processes_of(&process.pool).is_empty());
+        until("the lease has expired, and the nodes have ended", || processes_of(&process.pool).is_empty());
         assert_eq!(self.user.run("reap"), format!("alive {}", process.pool));
     }
 
-    /// Lets it go on, and gives what it said at its end.
+    /// Lets the client go on. Returns the messages that it printed until its end.
     async fn goes_on(&mut self) -> String {
         for gate in ["enter", "call", "go", "leave"] {
             self.scene.open(gate);
@@ -102,7 +105,7 @@ impl Client {
     }
 }
 
-/// What the tests start this program for.
+/// The roles in which the tests start this program.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "a role that the other tests play"]
 async fn client() {
@@ -117,7 +120,8 @@ async fn client() {
     }
 }
 
-/// Starts a pool, makes a call that waits for the test, ends the pool, and says how each of them went.
+/// Starts a pool, makes a call that waits for the test, ends the pool, and prints the result of
+/// each step.
 async fn stopped(folder: &str) {
     let scene = Scene(Folder::of_another(folder));
     let limits = |limits: &mut skyward::spec::Limits| {
@@ -130,10 +134,15 @@ async fn stopped(folder: &str) {
     };
     scene.open("started");
     scene.reached("call").await;
-    let call: PendingCompute<()> =
-        python("import os, pathlib, time\ndef f(folder):\n    pathlib.Path(folder, 'running').touch()\n    while not os.path.exists(f'{folder}/go'):\n        time.sleep(0.002)\n")
-            .arg("folder", folder.to_owned())
-            .into();
+    let call: PendingCompute<()> = python(indoc! {"
+        import os, pathlib, time
+        def f(folder):
+            pathlib.Path(folder, 'running').touch()
+            while not os.path.exists(f'{folder}/go'):
+                time.sleep(0.002)
+    "})
+    .arg("folder", folder.to_owned())
+    .into();
     match call.run_on(&pool, Target::Rank(skyward::ids::Rank(1))).await {
         Ok(()) => println!("said call: returned"),
         Err(error) => println!("said call: {:?}: {}", error.kind(), error.message()),
@@ -144,5 +153,5 @@ async fn stopped(folder: &str) {
     }
 }
 
-/// Names the folder of the scene.
+/// The variable that names the folder of the scene.
 const FOLDER: &str = "SKYWARD_TEST_SCENE";

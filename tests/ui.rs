@@ -1,4 +1,4 @@
-//! What `#[skyward::compute]` accepts and refuses, with its messages.
+//! The declarations that `#[skyward::compute]` accepts and refuses, with its messages.
 
 use std::fs;
 use std::io;
@@ -6,7 +6,8 @@ use std::path::Path;
 
 #[test]
 fn ui() {
-    // The cases are compiled as a package of their own, and payload paths are relative to a package's manifest.
+    // The cases are compiled as a separate package, and payload paths are relative to a package's
+    // manifest.
     let package = Path::new(env!("CARGO_TARGET_TMPDIR")).with_file_name("tests/trybuild/skyward/payloads");
     copy(Path::new("tests/ui/payloads"), &package).expect("the payloads can be copied");
 
@@ -15,7 +16,7 @@ fn ui() {
     cases.compile_fail("tests/ui/fail/*.rs");
 }
 
-/// Copies what has changed, and removes what is no more.
+/// Copies changed files, and removes files that no longer exist.
 fn copy(from: &Path, to: &Path) -> io::Result<()> {
     fs::create_dir_all(to)?;
     for entry in fs::read_dir(to)? {

@@ -1,4 +1,6 @@
-//! What `ssh` takes on the same kind of instance, from the time when it runs: to be let in, to bring what a node needs, to start an agent and a worker, and to have a call answered.
+//! How long `ssh` takes on the same kind of instance, from the time when the instance runs: to log
+//! in, to copy the files of a node, to start an agent and a worker, and to get the answer to a
+//! call.
 
 use std::io;
 use std::path::Path;
@@ -14,7 +16,7 @@ use skyward::provider::{LaunchBatch, LaunchRequest, Machine, Provider, Requireme
 use super::emulator::Emulator;
 use super::watched::Watched;
 
-/// A key of `ssh`, in a folder that ends with this.
+/// A key for `ssh`, in a folder that is removed when this is dropped.
 pub(crate) struct Key(std::path::PathBuf);
 
 impl Key {
@@ -41,11 +43,12 @@ impl Drop for Key {
     }
 }
 
-/// Seconds from the time when an instance that nobody else uses is seen to run until the call is answered. `python` is the interpreter of the environment there.
+/// Seconds from the time when an instance of its own is reported as running until the call is
+/// answered. `python` is the interpreter of the environment there.
 pub(crate) async fn first_result_s(emulator: &Emulator, key: &Key, python: &str) -> skyward::Result<f64> {
     let public = key.public().map_err(super::beside)?;
     let aws = Watched::new(emulator.aws().public_key(public));
-    // The same launch never starts two instances.
+    // A launch id never starts two instances, so each pool has an id of its own.
     static COUNT: AtomicU32 = AtomicU32::new(0);
     let pool = PoolId::new(format!("bench-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed)));
     let machine = launch(&aws, &pool).await?;
@@ -53,7 +56,7 @@ pub(crate) async fn first_result_s(emulator: &Emulator, key: &Key, python: &str)
     for ended in aws.terminate(std::slice::from_ref(&machine.id)).await {
         ended?;
     }
-    // The group goes when no instance has it any more.
+    // The security group can be removed once no instance uses it.
     let begin = Instant::now();
     while let Err(error) = aws.teardown(&pool).await {
         if begin.elapsed() > PATIENCE {
@@ -93,12 +96,12 @@ async fn use_it(aws: &Watched, machine: &Machine, (port, key, python): (u16, &Ke
             }
             thread::sleep(POLL);
         }
-        Err(io::Error::new(io::ErrorKind::TimedOut, format!("`ssh` to {address} has had no answer")))
+        Err(io::Error::new(io::ErrorKind::TimedOut, format!("`ssh` to {address} got no answer")))
     })
     .await
 }
 
-/// Whether an agent and a worker have answered; not, where nobody is let in yet.
+/// Whether an agent and a worker have answered; false while the instance refuses logins.
 fn answered(key: &Path, address: &str, port: u16, python: &str) -> io::Result<bool> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut files = Command::new("tar")
@@ -111,7 +114,7 @@ fn answered(key: &Path, address: &str, port: u16, python: &str) -> io::Result<bo
     );
     let mut ssh = Command::new("ssh");
     ssh.args(["-F", "none", "-T", "-o", "BatchMode=yes", "-o", "LogLevel=QUIET", "-o", "ConnectTimeout=5"])
-        // The key is made on the instance; whoever starts something by hand takes it as it comes.
+        // The instance makes its own host key, and this comparison accepts any.
         .args([
             "-o",
             "StrictHostKeyChecking=no",
@@ -136,7 +139,7 @@ fn answered(key: &Path, address: &str, port: u16, python: &str) -> io::Result<bo
     }
 }
 
-/// What `ssh` exits with that could not connect.
+/// The exit status of an `ssh` that could not connect.
 const NO_SESSION: i32 = 255;
 const POLL: Duration = Duration::from_millis(100);
 const PATIENCE: Duration = Duration::from_secs(120);

@@ -1,4 +1,5 @@
-//! An EC2 on loopback, as a program of its own, so that neither its memory nor its processor time is taken for ours.
+//! An EC2 on loopback in a separate process, so that its memory and processor time do not count for
+//! Skyward.
 
 use std::collections::BTreeMap;
 use std::io::{self, BufRead, BufReader, Write};
@@ -10,7 +11,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use skyward::provider::{Addressing, Aws};
 
-/// It ends when this is dropped.
+/// The process, which ends when the value is dropped.
 pub(crate) struct Emulator {
     child: Child,
     pipes: Mutex<Option<(ChildStdin, BufReader<ChildStdout>)>>,
@@ -27,7 +28,7 @@ struct Told {
 }
 
 impl Emulator {
-    /// Starts the program, with words on its command line.
+    /// Starts the program with these arguments.
     pub(crate) fn start(program: &str, words: &[&str]) -> io::Result<Self> {
         let mut child = Command::new(program).args(words).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
         let input = child.stdin.take().ok_or_else(untold)?;
@@ -38,7 +39,7 @@ impl Emulator {
         Ok(Self { child, pipes: Mutex::new(Some((input, output))), told })
     }
 
-    /// The provider, as a user of this account sets it up.
+    /// The provider, as a user of this account would set it up.
     pub(crate) fn aws(&self) -> Aws {
         let value = |name: &str| self.told.environment.get(name).map(String::as_str).unwrap_or_default();
         Aws::new()
@@ -54,12 +55,12 @@ impl Emulator {
         self.told.ssh_port
     }
 
-    /// How often each action was called since this was asked the last time.
+    /// How often each action was called since the previous call of this function.
     pub(crate) fn calls(&self) -> io::Result<BTreeMap<String, u64>> {
         self.ask("calls")
     }
 
-    /// Fails when something is left in the account.
+    /// Fails when anything is left in the account.
     pub(crate) fn check_left(&self) -> io::Result<()> {
         let left: Vec<String> = self.ask("left")?;
         match left.is_empty() {
@@ -84,7 +85,7 @@ impl Emulator {
 
 impl Drop for Emulator {
     fn drop(&mut self) {
-        // It ends with its input, and has a deadline of its own for its machines.
+        // The process ends when its input closes, and has a deadline of its own for its machines.
         if let Ok(pipes) = self.pipes.get_mut() {
             *pipes = None;
         }

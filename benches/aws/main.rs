@@ -1,4 +1,5 @@
-//! Our side of `cargo xtask bench aws`, and beside it what `ssh` takes on the same instances: one line of JSON. It is given the program of an EC2 on loopback.
+//! Skyward's side of `cargo xtask bench aws`, and `ssh` on the same instances for comparison.
+//! Prints one line of JSON. The argument is the program of an EC2 on loopback.
 //!
 //! ```sh
 //! cargo bench --features aws,testkit --bench aws -- target/release/ec2-on-loopback --only aws_offers_warm_ms
@@ -23,7 +24,7 @@ use skyward::provider::Requirements;
 use table::{Options, Table, median, timed};
 use watched::Watched;
 
-/// The interpreter of the environment.
+/// Returns the interpreter of the environment.
 #[skyward::compute]
 fn interpreter() -> String {
     "
@@ -44,7 +45,8 @@ async fn main() -> skyward::Result<()> {
         eprintln!("usage: {USAGE}");
         std::process::exit(2);
     };
-    // As a service calls: from a task of the runtime. The thread that waits for `main` is one more to wake.
+    // Calls come from a task of the runtime, as in a service. From `main`, each call would have to
+    // wake one more thread.
     let measured = tokio::spawn(measure(Table::new(options), program.clone()));
     measured.await.unwrap_or_else(|error| std::panic::resume_unwind(error.into_panic()))
 }
@@ -61,7 +63,8 @@ async fn measure(mut table: Table, program: String) -> skyward::Result<()> {
     Ok(())
 }
 
-/// What is offered for an accelerator's name, by a process that finds nothing in its cache and by one that finds what AWS said there.
+/// The time to get the offers for an accelerator by name: once with an empty cache, and once with
+/// AWS's answers in the cache.
 async fn offers(table: &mut Table, emulator: &Emulator) -> skyward::Result<()> {
     let mut wanted = Requirements::default();
     wanted.accelerator = Some(Accelerator::new("A10G", 1));
@@ -85,7 +88,8 @@ async fn offers(table: &mut Table, emulator: &Emulator) -> skyward::Result<()> {
     Ok(())
 }
 
-/// From the time when an instance is seen to run until the first result, with the environment built before.
+/// The time from when an instance is reported as running until the first result, with the
+/// environment built before.
 async fn first_result(table: &mut Table, emulator: &Emulator) -> skyward::Result<()> {
     if !table.wants("aws_first_result_s") {
         return Ok(());
@@ -106,17 +110,17 @@ async fn first_result(table: &mut Table, emulator: &Emulator) -> skyward::Result
     table.beside("by_hand", "aws_first_result_s", async { Ok(median(theirs)) }).await
 }
 
-/// Work that blocks, for what is measured beside ours.
+/// Runs blocking work, for the systems compared with Skyward.
 async fn blocking<T: Send + 'static>(work: impl FnOnce() -> io::Result<T> + Send + 'static) -> skyward::Result<T> {
     let done = tokio::task::spawn_blocking(work).await;
     done.unwrap_or_else(|error| std::panic::resume_unwind(error.into_panic())).map_err(beside)
 }
 
-/// The error of what ours is measured beside, or with.
+/// An error of a system compared with Skyward.
 fn beside(error: io::Error) -> Error {
-    Error::new(ErrorKind::Io, format!("what ours is measured beside failed: {error}")).with_source(error)
+    Error::new(ErrorKind::Io, format!("the system compared with Skyward failed: {error}")).with_source(error)
 }
 
 const USAGE: &str = "aws PROGRAM";
-/// EC2 says late that an instance is gone.
+/// How long EC2 may take to report that an instance is gone.
 const SHUTDOWN: Duration = Duration::from_secs(180);

@@ -1,7 +1,9 @@
-//! How often EC2 is called for pools of any size, and what a large one costs its client while it is idle.
+//! How many calls of EC2 pools of different sizes make, and what a large idle pool costs its
+//! client.
 //!
-//! The instances have no machines: a hundred of them with Python are too much for most hosts. They are launched, reported, tagged, terminated and confirmed gone by the pool and the
-//! provider as others are; it is their nodes that are simulated in this process, and what happens on a node calls no service of AWS.
+//! The instances have no machines: a hundred of them with Python are too much for most hosts. The
+//! pool and the provider launch, inspect, tag and terminate them as usual; only their nodes are
+//! simulated in this process, and nothing on a node calls a service of AWS.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -1,4 +1,5 @@
-//! The provider, watched: when instances are seen to run, and, where there are no machines behind them, nodes of this process in their place.
+//! A wrapper of the provider that records when instances are reported as running, and that can put
+//! simulated nodes in the place of machines.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -15,7 +16,7 @@ use skyward::remote::Remote;
 use skyward::testkit::fake_provider::FakeProvider;
 use skyward::testkit::fake_worker::Faultless;
 
-/// All calls are those of the provider itself; with `simulated`, connections are not.
+/// Passes all calls to the provider, except that `simulated` replaces connections.
 #[derive(Debug, Clone)]
 pub(crate) struct Watched {
     aws: Aws,
@@ -23,7 +24,7 @@ pub(crate) struct Watched {
     running: Arc<Mutex<Option<Instant>>>,
 }
 
-/// Nodes of this process, by the instances in whose place they are.
+/// Simulated nodes in this process, by their instances.
 #[derive(Debug, Clone)]
 struct Simulated {
     nodes: FakeProvider,
@@ -31,20 +32,20 @@ struct Simulated {
 }
 
 impl Watched {
-    /// With machines.
+    /// A wrapper for instances with machines.
     pub(crate) fn new(aws: Aws) -> Self {
         Self { aws, simulated: None, running: Arc::default() }
     }
 
-    /// Without.
+    /// A wrapper for instances without machines.
     pub(crate) fn simulated(aws: Aws) -> Self {
         let nodes = FakeProvider::new(Arc::new(Faultless));
         Self { simulated: Some(Simulated { nodes, of: Arc::default() }), ..Self::new(aws) }
     }
 
-    /// When the first instance was reported to run.
+    /// When the first instance was reported as running.
     pub(crate) fn running(&self) -> skyward::Result<Instant> {
-        lock(&self.running).ok_or_else(|| Error::new(ErrorKind::Provider, "no instance was reported to run"))
+        lock(&self.running).ok_or_else(|| Error::new(ErrorKind::Provider, "no instance was reported as running"))
     }
 }
 

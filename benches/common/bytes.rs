@@ -10,7 +10,7 @@ fn same_bytes(data: &[u8]) -> Bytes {
     "return data"
 }
 
-/// Bytes in a second, counted both ways; the best of all, as the peers are measured.
+/// Bytes per second, counted in both directions; the best of all rounds, as the peers are measured.
 pub(crate) async fn there_and_back(pool: &Pool, times: usize) -> skyward::Result<f64> {
     let data = vec![7_u8; SIZE];
     let mut best = f64::MAX;

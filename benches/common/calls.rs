@@ -11,12 +11,12 @@ pub(crate) fn nothing() {
     ""
 }
 
-/// Lets the schedulers of both sides learn how short the calls are.
+/// Lets the schedulers of both sides measure how short the calls are.
 pub(crate) async fn warm_up(pool: &Pool) -> skyward::Result<()> {
     pool.map((0..5_000).map(|_| nothing())).await.map(drop)
 }
 
-/// Microseconds that half of the calls take at most.
+/// The median time of a call, in microseconds.
 pub(crate) async fn round_trip(pool: &Pool, count: usize) -> skyward::Result<f64> {
     let mut micros = Vec::with_capacity(count);
     for _ in 0..count {
@@ -27,7 +27,7 @@ pub(crate) async fn round_trip(pool: &Pool, count: usize) -> skyward::Result<f64
     Ok(median(micros))
 }
 
-/// Calls in a second.
+/// Calls per second.
 pub(crate) async fn pipelined(pool: &Pool, count: usize) -> skyward::Result<f64> {
     let (results, took) = timed(pool.map((0..count).map(|_| nothing()))).await?;
     assert_eq!(results.len(), count);

@@ -1,4 +1,5 @@
-//! What a thousand nodes without work cost the client: they are simulated in this process, and what they take themselves counts too.
+//! The cost of a thousand idle nodes for the client. The nodes are simulated in this process, and
+//! their own cost counts too.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -11,13 +12,13 @@ use super::Table;
 use super::calls::SHUTDOWN;
 use super::processor::{processor_seconds, read, untold};
 
-/// The names of its rows; none, where it is not asked for.
+/// The names of the rows; `None` for a row that is not measured.
 pub(crate) struct Rows {
-    /// Seconds until all are ready.
+    /// Seconds until all nodes are ready.
     pub(crate) ready: Option<&'static str>,
-    /// Seconds of processor time until then.
+    /// Seconds of processor time until all nodes are ready.
     pub(crate) cpu: Option<&'static str>,
-    /// Memory of each.
+    /// Memory per node, in KiB.
     pub(crate) kib: &'static str,
 }
 

@@ -1,4 +1,5 @@
-//! What the benches share: the command line, the table of rows, and what is measured in more than one of them.
+//! Shared parts of the benches: the command line, the table of rows, and the measurements of more
+//! than one bench.
 
 pub(crate) mod bytes;
 pub(crate) mod calls;

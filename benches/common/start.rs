@@ -1,4 +1,4 @@
-//! From nothing to the first result, with the environment built before.
+//! The time from no pool to the first result, with the environment built before.
 
 use std::time::Instant;
 
@@ -8,9 +8,9 @@ use skyward::prelude::*;
 use super::calls::{SHUTDOWN, nothing};
 use super::median;
 
-/// Seconds from nothing to the first result, and seconds of the shutdown.
+/// Seconds from no pool to the first result, and seconds of the shutdown.
 pub(crate) async fn warm(builder: impl Fn() -> PoolBuilder, times: usize) -> skyward::Result<(f64, f64)> {
-    // Builds the environment where there is none yet.
+    // Builds the environment if there is none yet.
     builder().scope(async |pool| nothing().run(pool).await).await?;
     let (mut starts, mut ends) = (Vec::new(), Vec::new());
     for _ in 0..times {

@@ -1,25 +1,26 @@
-//! Rows as they are measured, printed as one line of JSON: for each system an object with its rows.
+//! The measured rows, printed as one line of JSON: an object for each system, with its rows.
 
 use std::future::Future;
 use std::time::{Duration, Instant};
 
 use serde_json::{Map, Value};
 
-/// What is asked for.
+/// The options of the command line.
 pub(crate) struct Options {
-    /// Rows; all when empty.
+    /// The rows to measure; all when empty.
     only: Vec<String>,
     pub(crate) quick: bool,
 }
 
-/// What was measured.
+/// The results.
 pub(crate) struct Table {
     pub(crate) options: Options,
     systems: Map<String, Value>,
 }
 
 impl Options {
-    /// Reads the command line: the options, and the words beside them. `usage` is told when it cannot be read.
+    /// Reads the command line. Returns the options and the other words; prints `usage` and exits
+    /// when it cannot.
     pub(crate) fn read(usage: &str) -> (Self, Vec<String>) {
         let (mut options, mut others) = (Self { only: Vec::new(), quick: false }, Vec::new());
         let mut words = std::env::args().skip(1);
@@ -52,7 +53,7 @@ impl Table {
         self.options.only.is_empty() || self.options.only.iter().any(|wanted| wanted == row)
     }
 
-    /// Measures a row of ours, unless it is not asked for.
+    /// Measures a row of Skyward, if it is wanted.
     pub(crate) async fn row(
         &mut self,
         name: &str,
@@ -61,7 +62,7 @@ impl Table {
         self.beside("skyward", name, measured).await
     }
 
-    /// Measures a row of another system, unless it is not asked for.
+    /// Measures a row of another system, if it is wanted.
     pub(crate) async fn beside(
         &mut self,
         system: &str,
@@ -79,12 +80,12 @@ impl Table {
         Ok(())
     }
 
-    /// How often something is done: less when it has to be quick.
+    /// How often to repeat a measurement: less often with `--quick`.
     pub(crate) fn times(&self, count: usize) -> usize {
         if self.options.quick { (count / 10).max(2) } else { count }
     }
 
-    /// As the last line of standard output.
+    /// Prints the rows as the last line of standard output.
     pub(crate) fn print(self) {
         println!("{}", Value::Object(self.systems));
     }

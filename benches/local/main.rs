@@ -1,4 +1,5 @@
-//! Our side of `cargo xtask bench local`: measures rows on this host, and prints them as one line of JSON.
+//! Skyward's side of `cargo xtask bench local`: measures rows on this host, and prints them as one
+//! line of JSON.
 //!
 //! ```sh
 //! cargo bench --features testkit --bench local -- --only call_p50_us,calls_per_s --quick
@@ -20,7 +21,8 @@ use skyward::spec::Image;
 #[tokio::main]
 async fn main() -> skyward::Result<()> {
     let (options, _) = Options::read("local");
-    // As a service calls: from a task of the runtime. The thread that waits for `main` is one more to wake.
+    // Calls come from a task of the runtime, as in a service. From `main`, each call would have to
+    // wake one more thread.
     tokio::spawn(measure(options)).await.unwrap_or_else(|error| std::panic::resume_unwind(error.into_panic()))
 }
 
@@ -43,8 +45,9 @@ fn two_workers() -> PoolBuilder {
     Pool::builder().provider(Local::default()).nodes(2)
 }
 
-/// An environment with NumPy, for what needs it.
+/// An environment with NumPy.
 fn numpy() -> Image {
-    // One thread each: two programs that share two cores are to be compared, not their thread pools.
+    // One thread for each worker: the bench compares two programs on two cores, and not their
+    // thread pools.
     Image::new().pip(["numpy"]).env("OMP_NUM_THREADS", "1").env("OPENBLAS_NUM_THREADS", "1")
 }

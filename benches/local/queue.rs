@@ -1,9 +1,11 @@
-//! A million tasks that wait for a thousand busy workers, which are simulated in this process: for how long the pool's lock is held at most while they come, are given up, wait too long, run,
-//! and end with the pool.
+//! A million tasks wait for a thousand busy workers, which are simulated in this process. The bench
+//! measures the longest time for which the pool's lock is held while the tasks are submitted, are
+//! dropped, time out, run, and end with the pool.
 //!
-//! This is measured in a process of its own, whose allocator merges small chunks as they are freed. By default glibc merges
-//! them at some later allocation, which takes hundreds of milliseconds after a million tasks have ended, and hits
-//! whoever allocates next: often who holds the lock.
+//! The bench runs in a separate process, whose allocator merges small chunks as they are freed. By
+//! default, glibc merges them at some later allocation, which takes hundreds of milliseconds after
+//! a million tasks have ended, and hits the thread that allocates next: often the one that holds
+//! the lock.
 
 use std::process::Stdio;
 use std::sync::Arc;
@@ -63,7 +65,7 @@ pub(crate) async fn measure(table: &mut Table) -> skyward::Result<()> {
 
     let began = Instant::now();
     let waiting = submit(&pool, count, None).await?;
-    // The workers end what they run, and take the others.
+    // The workers end their tasks, and take the others.
     drop(busy);
     for handle in waiting {
         handle.outcome().await?;
@@ -93,7 +95,7 @@ fn in_its_own_process(quick: bool) -> skyward::Result<f64> {
     rows["skyward"][ROW].as_f64().ok_or_else(|| failed(format!("ended with {}: {text}", output.status)))
 }
 
-/// So many tasks for whichever worker; all of them wait until then at most.
+/// Submits `count` tasks for any worker. All of them wait no longer than until `until`.
 async fn submit(pool: &Pool, count: usize, until: Option<Instant>) -> skyward::Result<Vec<TaskHandle>> {
     let task = task(0)?;
     let mut handles = Vec::with_capacity(count);
@@ -129,10 +131,10 @@ impl Fate for Busy {
     }
 }
 
-/// The variable by which glibc's allocator is set.
+/// The variable that configures glibc's allocator.
 const TUNABLES: &str = "GLIBC_TUNABLES";
 const ROW: &str = "queue_1m_hold_ms";
 const NODES: u32 = 1000;
 const BUSY: u32 = 1;
-/// The least time until those that wait too long have.
+/// The least time after which the tasks that wait too long time out.
 const WAIT: Duration = Duration::from_secs(5);

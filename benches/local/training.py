@@ -1,4 +1,7 @@
-"""A training in NumPy that tells how long it took: in a worker, and by hand, for each line of its input."""
+"""A training in NumPy that reports its duration.
+
+It is the payload of `benches/local`. By hand, it trains once per line of standard input.
+"""
 
 import sys
 import time
@@ -8,7 +11,7 @@ from numpy.typing import NDArray
 
 
 def train(steps: int) -> float:
-    """Train a small perceptron; the seconds that the steps took."""
+    """Train a small perceptron, and return the seconds that the steps took."""
     generator = np.random.default_rng(0)
     x: NDArray[np.float32] = generator.standard_normal((256, 64), dtype=np.float32)
     labels = generator.integers(0, 10, 256)

@@ -1,4 +1,4 @@
-//! The same training through a pool, and by the same interpreter started by hand.
+//! The same training on a pool, and with the same interpreter started by hand.
 
 use std::process::Stdio;
 
@@ -27,7 +27,8 @@ pub(crate) async fn measure(table: &mut Table) -> skyward::Result<()> {
     table.row("train_overhead_pct", overhead(pairs)).await
 }
 
-/// Percent, the median over pairs of which each half takes about a second; one half is run right after the other, because what else runs on the machine changes.
+/// The overhead in percent: the median over pairs of runs of about a second each. The two runs of a
+/// pair follow each other directly, because the load of the machine changes over time.
 async fn overhead(pairs: usize) -> skyward::Result<f64> {
     let pool = Pool::builder().provider(Local::default()).image(numpy()).start().await?;
     let mut by_hand = ByHand::start(&interpreter().run(&pool).await?)?;
@@ -49,7 +50,7 @@ async fn overhead(pairs: usize) -> skyward::Result<f64> {
     Ok((median(ratios) - 1.0) * 100.0)
 }
 
-/// The training in a process of its own, which knows nothing of us.
+/// The training in a separate process, without Skyward.
 struct ByHand {
     child: Child,
     input: ChildStdin,
@@ -89,7 +90,7 @@ impl ByHand {
 }
 
 fn failed() -> Error {
-    Error::new(ErrorKind::Io, "the training by hand ended before it had told how long it took")
+    Error::new(ErrorKind::Io, "the training by hand ended before it had reported how long it took")
 }
 
 const STEPS: u32 = 1500;

@@ -1,4 +1,5 @@
-//! 64 MiB there and back, in GiB per second, counted both ways; and the time in which a worker has its part of ten million rows.
+//! 64 MiB there and back, in GiB per second, counted in both directions; and the time that a worker
+//! takes to select its part of ten million rows.
 
 use skyward::payload::Tensor;
 use skyward::prelude::*;
@@ -13,7 +14,7 @@ fn same_array(data: Tensor) -> Tensor {
     "return data"
 }
 
-/// Seconds for the part of a random order.
+/// Seconds to select the part in a random order.
 #[skyward::compute]
 fn shuffled(rows: u32, seed: u32) -> f64 {
     "
@@ -47,7 +48,7 @@ pub(crate) async fn measure(table: &mut Table) -> skyward::Result<()> {
     Ok(())
 }
 
-/// The best of all: as the peers are measured.
+/// The best of all rounds, as the peers are measured.
 async fn array(pool: &Pool, times: usize) -> skyward::Result<f64> {
     let data = Tensor::new("float32", [SIZE / 4], vec![7_u8; SIZE])?;
     let mut best = f64::MAX;
@@ -59,7 +60,7 @@ async fn array(pool: &Pool, times: usize) -> skyward::Result<f64> {
     Ok(2.0 * SIZE as f64 / best / GIB)
 }
 
-/// The median of what one of two workers takes alone.
+/// The median time of one of two workers.
 async fn shuffle(pool: &Pool, times: usize) -> skyward::Result<f64> {
     let mut took = Vec::new();
     for seed in (0..).take(times) {

@@ -1,7 +1,7 @@
-"""Agents and workers started by hand, all at once: `python by_hand.py COUNT`.
+"""Start agents and workers by hand, all at once: `python by_hand.py COUNT`.
 
-Run by the interpreter of a pool's environment. Prints `ready` when each worker has answered a call that does
-nothing.
+Run it with the interpreter of a pool's environment. It prints `ready` when each worker has answered
+a call that does nothing.
 """
 
 import sys
@@ -16,7 +16,7 @@ from tests.client import AgentClient, WorkerClient, start_agent, start_spec
 
 
 def start(folder: Path) -> AgentClient:
-    """Start an agent with a worker, which answers a call."""
+    """Start an agent and a worker, which answers one call."""
     start_agent(folder)
     agent = AgentClient(folder)
     [[_, _, path]] = agent.start(start_spec())
@@ -29,7 +29,7 @@ def start(folder: Path) -> AgentClient:
 
 
 def main() -> None:
-    """Start them, tell it, and end them."""
+    """Start the agents, print `ready`, and end them."""
     count = int(sys.argv[1])
     with ExitStack() as stack:
         folders = [Path(stack.enter_context(tempfile.TemporaryDirectory())) for _ in range(count)]

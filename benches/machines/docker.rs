@@ -1,4 +1,4 @@
-//! Nodes that are containers of this host's engine.
+//! Nodes in containers of this host's engine.
 
 use skyward::pool::PoolBuilder;
 use skyward::prelude::*;

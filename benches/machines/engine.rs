@@ -1,4 +1,5 @@
-//! What the engine does alone: a bare exec stream, spoken to without anything in between; `docker run` and `docker rm`.
+//! The engine without Skyward: a bare exec stream, with nothing in between; `docker run` and
+//! `docker rm`.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -11,7 +12,7 @@ use serde_json::{Value, json};
 use super::common::bytes::SIZE;
 use super::common::median;
 
-/// A container that does nothing. It is removed when this is dropped.
+/// A container that does nothing. Dropping the value removes it.
 pub(crate) struct Alone(String);
 
 /// `cat` in a container, at the other end of an exec stream.
@@ -20,7 +21,8 @@ pub(crate) struct Echo {
     output: Frames<BufReader<UnixStream>>,
 }
 
-/// Takes the engine's heads out of what it sends: a byte for the stream, three of nothing, four for the length.
+/// Removes the engine's frame heads from its output: a byte for the stream, three zero bytes, four
+/// for the length.
 struct Frames<R> {
     reader: R,
     left: usize,
@@ -70,7 +72,7 @@ impl Echo {
             let begin = Instant::now();
             self.stream.write_all(&message)?;
             self.output.read_exact(&mut back)?;
-            // The first ones find cold caches on all sides.
+            // The first rounds find cold caches on all sides.
             if round >= count / 10 {
                 micros.push(begin.elapsed().as_secs_f64() * 1e6);
             }
@@ -78,13 +80,13 @@ impl Echo {
         Ok(median(micros))
     }
 
-    /// Messages in a second, when one is sent after the other without waiting.
+    /// Messages per second, when they are sent one after the other without waiting.
     pub(crate) fn per_s(mut self, count: usize) -> io::Result<f64> {
         let took = self.through(count * MESSAGE, MESSAGE)?;
         Ok(count as f64 / took)
     }
 
-    /// Bytes in a second, counted both ways; the best of all.
+    /// Bytes per second, counted in both directions; the best of all rounds.
     pub(crate) fn there_and_back(mut self, times: usize) -> io::Result<f64> {
         let mut best = f64::MAX;
         for _ in 0..times {
@@ -93,7 +95,7 @@ impl Echo {
         Ok(2.0 * SIZE as f64 / best)
     }
 
-    /// Seconds for so many bytes there and back, in pieces of this size.
+    /// Seconds for this many bytes there and back, in pieces of this size.
     fn through(&mut self, bytes: usize, piece: usize) -> io::Result<f64> {
         let Self { stream, output } = self;
         let data = vec![7; piece];
@@ -129,7 +131,7 @@ impl<R: Read> Read for Frames<R> {
     }
 }
 
-/// Seconds until so many containers run that do nothing, and until they are removed, all at once; the medians.
+/// Seconds until `count` idle containers run, and until they are removed, all at once; the medians.
 pub(crate) fn run_and_remove(image: &str, count: usize, times: usize) -> io::Result<(f64, f64)> {
     let (mut starts, mut ends) = (Vec::new(), Vec::new());
     for _ in 0..times {
@@ -171,12 +173,12 @@ fn all_at_once(commands: &[Vec<String>]) -> io::Result<Vec<String>> {
     ended.collect()
 }
 
-/// The answer's first line, and what follows its head.
+/// Sends a request. Returns the first line of the answer, and a reader of its body.
 fn request(path: &str, body: &Value) -> io::Result<(String, BufReader<UnixStream>)> {
     let named = std::env::var("DOCKER_HOST").unwrap_or_default();
     let mut stream = UnixStream::connect(named.strip_prefix("unix://").unwrap_or("/var/run/docker.sock"))?;
     let body = body.to_string();
-    // Of this version, an answer ends where the connection does.
+    // In HTTP/1.0, an answer ends with the connection.
     write!(
         stream,
         "POST {path} HTTP/1.0\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
@@ -193,5 +195,5 @@ fn request(path: &str, body: &Value) -> io::Result<(String, BufReader<UnixStream
     }
 }
 
-/// About what a call that does nothing and its answer have.
+/// About the size of an empty call and its answer.
 const MESSAGE: usize = 32;

@@ -1,4 +1,5 @@
-//! Our side of `cargo xtask bench ssh` and `bench docker`, and beside it what `ssh` and the engine do alone: one line of JSON.
+//! Skyward's side of `cargo xtask bench ssh` and `bench docker`, and `ssh` and the engine alone for
+//! comparison: one line of JSON.
 //!
 //! ```sh
 //! cargo bench --features testkit --bench machines -- ssh --only ssh_call_p50_us --quick
@@ -23,7 +24,8 @@ use skyward::error::{Error, ErrorKind};
 async fn main() -> skyward::Result<()> {
     let (options, words) = Options::read(USAGE);
     let table = Table::new(options);
-    // As a service calls: from a task of the runtime. The thread that waits for `main` is one more to wake.
+    // Calls come from a task of the runtime, as in a service. From `main`, each call would have to
+    // wake one more thread.
     let measured = match words.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["ssh"] => tokio::spawn(ssh::measure(table)),
         ["docker", image] => tokio::spawn(docker::measure(table, image.to_owned())),
@@ -35,15 +37,15 @@ async fn main() -> skyward::Result<()> {
     measured.await.unwrap_or_else(|error| std::panic::resume_unwind(error.into_panic()))
 }
 
-/// Work that blocks, for what is measured beside ours.
+/// Runs blocking work, for the systems compared with Skyward.
 async fn blocking<T: Send + 'static>(work: impl FnOnce() -> io::Result<T> + Send + 'static) -> skyward::Result<T> {
     let done = tokio::task::spawn_blocking(work).await;
     done.unwrap_or_else(|error| std::panic::resume_unwind(error.into_panic())).map_err(beside)
 }
 
-/// The error of what ours is measured beside.
+/// An error of a system compared with Skyward.
 fn beside(error: io::Error) -> Error {
-    Error::new(ErrorKind::Io, format!("what ours is measured beside failed: {error}")).with_source(error)
+    Error::new(ErrorKind::Io, format!("the system compared with Skyward failed: {error}")).with_source(error)
 }
 
 const USAGE: &str = "machines ssh|docker IMAGE";

@@ -1,4 +1,5 @@
-//! What the `ssh` of this host does with the same server: the least that a call and its bytes can cost through it.
+//! The `ssh` of this host with the same server: the least that a call and its bytes can cost
+//! through it.
 
 use std::fs;
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -26,7 +27,7 @@ pub(crate) fn echo_p50_us(sshd: &Sshd, count: usize) -> io::Result<f64> {
         let begin = Instant::now();
         channel.input.write_all(&message)?;
         channel.output.read_exact(&mut back)?;
-        // The first ones find cold caches on both sides.
+        // The first rounds find cold caches on both sides.
         if round >= count / 10 {
             micros.push(begin.elapsed().as_secs_f64() * 1e6);
         }
@@ -35,7 +36,7 @@ pub(crate) fn echo_p50_us(sshd: &Sshd, count: usize) -> io::Result<f64> {
     Ok(median(micros))
 }
 
-/// Bytes in a second through `cat`, counted both ways; the best of all.
+/// Bytes per second through `cat`, counted in both directions; the best of all rounds.
 pub(crate) fn there_and_back(sshd: &Sshd, times: usize) -> io::Result<f64> {
     let mut channel = Channel::open(sshd, "cat")?;
     let mut back = vec![0; SIZE];
@@ -60,7 +61,7 @@ pub(crate) fn first_line_s(sshd: &Sshd, command: &str, times: usize) -> io::Resu
     Ok(median(seconds.collect::<io::Result<_>>()?))
 }
 
-/// Seconds until a program has written its first line. Waits for its end, too.
+/// Seconds until a program has written its first line. Also waits for the program to end.
 pub(crate) fn first_line(command: &mut Command) -> io::Result<f64> {
     let begin = Instant::now();
     let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn()?;
@@ -76,7 +77,7 @@ pub(crate) fn first_line(command: &mut Command) -> io::Result<f64> {
     }
 }
 
-/// `ssh` to a server, with nothing of the user's own configuration.
+/// `ssh` to a server, without the user's own configuration.
 fn ssh(sshd: &Sshd, command: &str) -> io::Result<Command> {
     let known = sshd.path("known_hosts");
     fs::write(&known, format!("[{}]:{} {}\n", sshd.address(), sshd.port(), sshd.host_key()))?;
@@ -107,7 +108,7 @@ impl Channel {
     }
 }
 
-/// The one that our client takes, too.
+/// The cipher that Skyward's client uses too.
 const CIPHER: &str = "aes256-gcm@openssh.com";
-/// About what a call that does nothing and its answer have.
+/// About the size of an empty call and its answer.
 const MESSAGE: usize = 32;

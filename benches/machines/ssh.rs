@@ -1,4 +1,4 @@
-//! Nodes that are SSH servers of this host.
+//! Nodes on SSH servers of this host.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -18,7 +18,7 @@ use super::common::{Table, median};
 use super::sshd::{self, Sshd};
 use super::{beside, blocking, openssh};
 
-/// The interpreter of the environment, and where it finds what it needs.
+/// Returns the interpreter of the environment.
 #[skyward::compute]
 fn interpreter() -> String {
     "
@@ -29,7 +29,7 @@ fn interpreter() -> String {
 
 pub(crate) async fn measure(mut table: Table) -> skyward::Result<()> {
     let rows = Rows { ready: None, cpu: Some("ssh_1000_nodes_cpu_s"), kib: "ssh_idle_kib_per_node" };
-    // First, while the memory of nothing else is there to be used again.
+    // This comes first, before the process has freed memory that could be reused.
     idle::measure(&mut table, rows).await?;
     let (calls, large, starts) = (table.times(10_000), table.times(10), table.times(5).max(3));
     let first = Arc::new(Sshd::start(&options()).map_err(beside)?);
@@ -48,7 +48,7 @@ pub(crate) async fn measure(mut table: Table) -> skyward::Result<()> {
     }
     if ["ssh_warm_start_s", "ssh_32_nodes_ready_s"].iter().any(|row| table.wants(row)) {
         let python = one().scope(async |pool| interpreter().run(pool).await).await?;
-        // Compiles what it imports.
+        // Compiles the imported modules.
         by_hand(&python, 1).await?;
         table.row("ssh_warm_start_s", async { Ok(warm(one, starts).await?.0) }).await?;
         let (sshd, command) = (Arc::clone(&first), format!("{python} {} 1", script().display()));
@@ -60,7 +60,7 @@ pub(crate) async fn measure(mut table: Table) -> skyward::Result<()> {
     Ok(())
 }
 
-/// Many nodes at once, beside as many agents and workers that are started by hand at once.
+/// Many nodes at once, compared with as many agents and workers started by hand at once.
 async fn many(table: &mut Table, python: &str) -> skyward::Result<()> {
     if !table.wants("ssh_32_nodes_ready_s") {
         return Ok(());
@@ -72,7 +72,7 @@ async fn many(table: &mut Table, python: &str) -> skyward::Result<()> {
         let begin = Instant::now();
         let pool = pool(&servers).start().await?;
         ours.push(begin.elapsed().as_secs_f64());
-        // Each of them looks through the processes of all, on one machine.
+        // Each node scans the processes of all nodes, which share one machine.
         pool.shutdown(4 * SHUTDOWN).await?;
         theirs.push(by_hand(python, MANY).await?);
     }
@@ -80,7 +80,7 @@ async fn many(table: &mut Table, python: &str) -> skyward::Result<()> {
     table.beside("by_hand", "ssh_32_nodes_ready_s", async { Ok(median(theirs)) }).await
 }
 
-/// Seconds until so many agents and workers are there that were started by hand.
+/// Seconds until `count` agents and workers that were started by hand are ready.
 async fn by_hand(python: &str, count: usize) -> skyward::Result<f64> {
     let mut command = Command::new(python);
     command.arg(script()).arg(count.to_string());
@@ -89,7 +89,7 @@ async fn by_hand(python: &str, count: usize) -> skyward::Result<f64> {
 
 fn pool(servers: &[Arc<Sshd>]) -> PoolBuilder {
     let hosts = servers.iter().map(|sshd| {
-        // They are one host, and each has claims of its own.
+        // The servers share one host, and each has claims of its own.
         Host::new(sshd.address())
             .port(sshd.port())
             .user(sshd.user())
@@ -100,7 +100,8 @@ fn pool(servers: &[Arc<Sshd>]) -> PoolBuilder {
     Pool::builder().provider(Hosts::new(hosts)).nodes(u32::try_from(servers.len()).unwrap_or(u32::MAX))
 }
 
-/// What this user's start-up files take is not measured: a bash that something else has started already reads none.
+/// Excludes the user's startup files from the measurement: a bash that another shell has started
+/// reads none.
 fn options() -> sshd::Options {
     sshd::Options::new().env("SHLVL", "1")
 }

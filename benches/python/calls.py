@@ -2,7 +2,7 @@
 # requires-python = ">=3.10"
 # dependencies = []
 # ///
-"""Calls within calls, as `cargo xtask bench python` measures them."""
+"""Nested calls, as measured by `cargo xtask bench python`."""
 
 import statistics
 import time
@@ -12,12 +12,12 @@ import skyward as sky
 
 
 def same(value: int) -> int:
-    """A call that does nothing."""
+    """Do nothing; the call is measured."""
     return value
 
 
 def nested(count: int) -> float:
-    """Microseconds that half of the calls take at most, one after another."""
+    """Make calls one after another, and return the median of their durations in microseconds."""
     times = []
     for value in range(count + 100):
         began = perf_counter()
@@ -27,7 +27,7 @@ def nested(count: int) -> float:
 
 
 def leaves(depth: int) -> int:
-    """Three calls on each level, each of which waits for its own."""
+    """Return the number of leaves of a tree with three calls on each level."""
     if depth == 0:
         return 1
     futures = [sky.submit(leaves, depth - 1) for _ in range(3)]
@@ -35,7 +35,7 @@ def leaves(depth: int) -> int:
 
 
 def recursion(depth: int) -> float:
-    """Seconds of the second such tree."""
+    """Build such a tree twice, and return the seconds that the second one took."""
     seconds = 0.0
     for _ in range(2):
         began = perf_counter()
@@ -46,7 +46,7 @@ def recursion(depth: int) -> float:
 
 
 def hold(depth: int) -> None:
-    """A tree of calls that runs until it is cancelled; reports when a leaf runs."""
+    """Run a tree of calls until it is cancelled; each leaf reports that it runs."""
     if depth == 0:
         sky.report(True)
         time.sleep(600)

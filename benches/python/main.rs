@@ -1,4 +1,5 @@
-//! Our side of `cargo xtask bench python`: calls within calls, and joblib on a pool of two workers of this host.
+//! Skyward's side of `cargo xtask bench python`: calls within calls, and joblib on a pool of two
+//! workers of this host.
 //!
 //! ```sh
 //! cargo bench --features testkit --bench python -- --only py_grid_s --quick
@@ -14,26 +15,26 @@ use common::calls::{SHUTDOWN, nothing};
 use common::{Options, Table, median};
 use skyward::prelude::*;
 
-/// Seconds of so many calls that do nothing.
+/// Seconds of `count` calls that do nothing.
 #[skyward::compute(python = "benches/python/work.py")]
 fn tiny(count: u32) -> f64;
 
-/// The same, without batches.
+/// Seconds of `count` calls that do nothing, without batches.
 #[skyward::compute(python = "benches/python/work.py")]
 fn one_by_one(count: u32) -> f64;
 
-/// A multiple of the ideal.
+/// The time as a multiple of the ideal.
 #[skyward::compute(python = "benches/python/work.py")]
 fn busy(count: u32) -> f64;
 
 #[skyward::compute(python = "benches/python/work.py")]
 fn grid() -> f64;
 
-/// The first time, and again.
+/// Seconds of the first run, and of the second.
 #[skyward::compute(python = "benches/python/work.py")]
 fn array(megabytes: u32, seed: u32) -> [f64; 2];
 
-/// Microseconds of a call at the median.
+/// The median time of a call, in microseconds.
 #[skyward::compute(python = "benches/python/calls.py")]
 fn nested(count: u32) -> f64;
 
@@ -48,7 +49,8 @@ fn hold(depth: u32);
 #[tokio::main]
 async fn main() -> skyward::Result<()> {
     let (options, _) = Options::read("python");
-    // As a service calls: from a task of the runtime. The thread that waits for `main` is one more to wake.
+    // Calls come from a task of the runtime, as in a service. From `main`, each call would have to
+    // wake one more thread.
     tokio::spawn(measure(options)).await.unwrap_or_else(|error| std::panic::resume_unwind(error.into_panic()))
 }
 
@@ -83,7 +85,8 @@ async fn measure(options: Options) -> skyward::Result<()> {
     Ok(())
 }
 
-/// Milliseconds from the cancel of a tree of calls, all of whose levels run, until both workers have run something else.
+/// Milliseconds from the cancellation of a tree of calls, all of whose levels run, until both
+/// workers have run another call.
 async fn cancelled(pool: &Pool, times: usize) -> skyward::Result<f64> {
     let mut millis = Vec::with_capacity(times);
     for _ in 0..times {

@@ -2,9 +2,10 @@
 # requires-python = ">=3.10"
 # dependencies = ["joblib>=1.5", "numpy", "scikit-learn"]
 # ///
-"""What `cargo xtask bench python` measures under each of joblib's backends, with two workers.
+"""What `cargo xtask bench python` measures with each of joblib's backends and two workers.
 
-Nothing in it knows of a pool: the payloads of `benches/python` and the peers of `xtask/bench` run it alike.
+The code does not depend on a pool: the payloads of `benches/python` and the peers of `xtask/bench`
+run the same functions.
 """
 
 from time import perf_counter
@@ -22,12 +23,12 @@ CANDIDATES = {"C": [0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0], "gamma": [3e-4, 1e-3
 
 
 def same(value: int) -> int:
-    """A call that does nothing."""
+    """Do nothing; the call is measured."""
     return value
 
 
 def tiny(count: int, batch_size: int | Literal["auto"] = "auto") -> float:
-    """Seconds of so many calls that do nothing, once the workers are warm."""
+    """Return the seconds of `count` calls that do nothing, after a first round."""
     seconds = 0.0
     with Parallel(n_jobs=WORKERS, batch_size=batch_size) as parallel:
         for _ in range(2):
@@ -40,12 +41,12 @@ def tiny(count: int, batch_size: int | Literal["auto"] = "auto") -> float:
 
 
 def one_by_one(count: int) -> float:
-    """The same without batches."""
+    """Return the same seconds without batches."""
     return tiny(count, 1)
 
 
 def spin(loops: int) -> int:
-    """Computes in Python."""
+    """Compute in Python."""
     total = 0
     for loop in range(loops):
         total += loop & 3
@@ -53,7 +54,10 @@ def spin(loops: int) -> int:
 
 
 def busy(count: int) -> float:
-    """What so many calls of 10 ms take, as a multiple of the ideal: what they take here, by the workers."""
+    """Return the duration of `count` calls of 10 ms, as a multiple of the ideal duration.
+
+    The ideal is the duration of the same work on this process, divided by the number of workers.
+    """
     began = perf_counter()
     spin(1_000_000)
     loops = int(1_000_000 * 0.01 / (perf_counter() - began))
@@ -69,7 +73,7 @@ def busy(count: int) -> float:
 
 
 def grid() -> float:
-    """Seconds of a grid search with 105 fits."""
+    """Return the seconds of a grid search with 105 fits."""
     digits = load_digits()
     GridSearchCV(SVC(), {"C": [1.0]}, n_jobs=WORKERS).fit(digits.data[:200], digits.target[:200])
     search = GridSearchCV(SVC(), CANDIDATES, n_jobs=WORKERS)
@@ -79,12 +83,12 @@ def grid() -> float:
 
 
 def total(array: NDArray[np.float64], part: int) -> float:
-    """Reads a part of a large array."""
+    """Read a part of a large array."""
     return float(array[part::16].sum())
 
 
 def array(megabytes: int, seed: int) -> list[float]:
-    """Seconds of 16 calls with a large array that no worker has seen, and of the same 16 calls again."""
+    """Return the seconds of 16 calls with a large array that is new to workers, and of 16 more."""
     values = np.random.default_rng(seed).random(megabytes * 125_000)
     seconds = []
     with Parallel(n_jobs=WORKERS) as parallel:

@@ -1,4 +1,4 @@
-//! A small HTTP client, for the example's own story and its tests.
+//! A small HTTP client for `--once` and for the tests of this example.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use tokio::net::TcpStream;
 
 pub(crate) type Failure = Box<dyn std::error::Error + Send + Sync>;
 
-/// Asks one service.
+/// A client of one service.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Client(pub(crate) SocketAddr);
 
@@ -32,7 +32,7 @@ pub(crate) struct Follower {
     text: String,
 }
 
-/// One event of it.
+/// One event of such a stream.
 #[derive(Debug, Clone)]
 pub(crate) struct Told {
     pub(crate) name: String,
@@ -53,7 +53,7 @@ impl Client {
         self.ask(Method::POST, path, body.into()).await
     }
 
-    /// Follows a training from behind this event.
+    /// Follows a training from the event after this one.
     pub(crate) async fn follow(&self, path: &str, after: u64) -> Result<Follower, Failure> {
         let response = self.send(Method::GET, path, Bytes::new(), after).await?;
         if response.status() != StatusCode::OK {
@@ -110,7 +110,7 @@ impl Follower {
         }
     }
 
-    /// All events up to one of these names, that one included.
+    /// All events up to and including the first one with one of these names.
     pub(crate) async fn until(&mut self, names: &[&str]) -> Result<Vec<Told>, Failure> {
         let mut all = Vec::new();
         while let Some(told) = self.next().await? {
@@ -135,5 +135,5 @@ impl Told {
     }
 }
 
-/// For one answer, or one event.
+/// How long one answer, or one event, may take.
 const PATIENCE: Duration = Duration::from_secs(120);

@@ -15,7 +15,7 @@ use axum::routing::{get, post};
 use futures_util::StreamExt;
 use serde::Serialize;
 use serde_json::json;
-use skyward::pool::PoolPhase;
+use skyward::compute::PoolPhase;
 
 use super::problem::Problem;
 use super::training::Request;
@@ -33,7 +33,7 @@ pub(crate) fn router(trainings: Trainings) -> Router {
         .with_state(trainings)
 }
 
-/// 202: the pool has it. Where to ask for it is in `Location`.
+/// 202: the pool has the training; its address is in `Location`.
 async fn begin(
     Shared(trainings): Shared<Trainings>,
     body: Result<Bytes, BytesRejection>,
@@ -52,7 +52,7 @@ async fn state(Shared(trainings): Shared<Trainings>, Path(id): Path<String>) -> 
     Ok(show(StatusCode::OK, &*trainings.get(&id)?))
 }
 
-/// 202: it ends soon, which is told as the event `cancelled`.
+/// 202: the training ends soon, with the event `cancelled`.
 async fn cancel(Shared(trainings): Shared<Trainings>, Path(id): Path<String>) -> Result<Response<Body>, Problem> {
     let training = trainings.get(&id)?;
     let state = training.state();
@@ -63,7 +63,8 @@ async fn cancel(Shared(trainings): Shared<Trainings>, Path(id): Path<String>) ->
     Ok(show(StatusCode::ACCEPTED, &training))
 }
 
-/// Server-sent events from the first that is kept, or from behind the `Last-Event-ID` of a follower that was here before. The stream is made only as fast as it is read.
+/// Server-sent events: from the oldest one that is kept, or from the one after the `Last-Event-ID`
+/// of a returning follower. The service produces events only as fast as the follower reads them.
 async fn events(
     Shared(trainings): Shared<Trainings>,
     Path(id): Path<String>,
@@ -78,7 +79,8 @@ async fn events(
     Ok(Sse::new(told).keep_alive(KeepAlive::new().interval(KEEP_ALIVE)))
 }
 
-/// 200 while trainings are taken; else 503, so that whoever balances load goes elsewhere.
+/// 200 while the service takes trainings; otherwise 503, so that a load balancer chooses another
+/// instance.
 async fn health(Shared(trainings): Shared<Trainings>) -> Response<Body> {
     let pool = trainings.pool().status();
     let taking = pool.phase == PoolPhase::Ready && !trainings.is_stopping();
@@ -105,7 +107,7 @@ fn show(status: StatusCode, training: &Training) -> Response<Body> {
     json(status, &Shown { id: &training.id, request: &training.request, state: training.state() })
 }
 
-/// A JSON answer. Values of this service can always be written.
+/// A JSON answer. Every value of this service has a JSON form.
 pub(crate) fn json(status: StatusCode, value: &impl Serialize) -> Response<Body> {
     let body = serde_json::to_vec(value).unwrap_or_default();
     (status, [(header::CONTENT_TYPE, "application/json")], body).into_response()
@@ -114,5 +116,5 @@ pub(crate) fn json(status: StatusCode, value: &impl Serialize) -> Response<Body>
 const PATHS: &str =
     "POST /trainings, GET /trainings/{id}, GET /trainings/{id}/events, DELETE /trainings/{id}, GET /health";
 const LARGEST_BODY: usize = 16 << 10;
-/// A follower that is gone is noticed by it.
+/// How often a comment is sent, by which the service notices followers that are gone.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);

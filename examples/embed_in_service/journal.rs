@@ -1,4 +1,5 @@
-//! What happened to one training: a bounded list of events that any number of followers read, each at its own pace.
+//! The journal of one training: a bounded list of events that any number of followers read, each at
+//! its own pace.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -10,30 +11,30 @@ use tokio::sync::watch;
 use super::problem::Problem;
 use super::training::{Epoch, Report};
 
-/// Something that happened to a training.
+/// An event of a training.
 #[derive(Debug, Clone, Serialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub(crate) enum Event {
-    /// It waits for a worker.
+    /// The training waits for a worker.
     Queued,
-    /// A worker has it.
+    /// A worker runs the training.
     Started {
         attempt: u32,
         rank: u32,
     },
-    /// A line that it wrote.
+    /// A line of the training's output.
     Output {
         stream: &'static str,
         line: String,
     },
-    /// An epoch is done.
+    /// An epoch has ended.
     Progress(Epoch),
-    /// Its worker was lost: it begins anew, and so do its epochs.
+    /// The worker was lost. The training begins again, with its first epoch.
     Retried {
         attempt: u32,
         error: Problem,
     },
-    /// This follower was too late for that many events.
+    /// The journal had dropped this many events before the follower read them.
     Missed {
         events: u64,
     },
@@ -46,7 +47,7 @@ pub(crate) enum Event {
     Cancelled,
 }
 
-/// Keeps the latest events. Whoever writes waits for nobody.
+/// Keeps the latest events. Writing never waits for a follower.
 #[derive(Debug)]
 pub(crate) struct Journal {
     kept: Mutex<Kept>,
@@ -57,12 +58,12 @@ pub(crate) struct Journal {
 #[derive(Debug, Default)]
 struct Kept {
     events: VecDeque<Arc<Event>>,
-    /// The number of the event that comes next; they are numbered from 1.
+    /// The number of the next event; the first one has the number 1.
     next: u64,
     ended: bool,
 }
 
-/// What a follower gets, with the number by which it can go on later.
+/// Events for a follower, with the numbers from which it can continue later.
 pub(crate) type Told = (u64, Arc<Event>);
 
 impl Journal {
@@ -89,7 +90,7 @@ impl Journal {
         self.changed.send_replace(());
     }
 
-    /// The events behind this number, and those that come, to the last.
+    /// The events after this number, up to the last one of the training.
     pub(crate) fn follow(self: Arc<Self>, after: u64) -> impl Stream<Item = Told> + Send {
         let changed = self.changed.subscribe();
         futures_util::stream::unfold(
@@ -107,7 +108,8 @@ impl Journal {
         )
     }
 
-    /// The event of this number, or what was missed before the oldest one. `Some(None)`: it is still to come. `None`: there is no more.
+    /// The event with this number, or the number of missed events if the journal has dropped it.
+    /// `Some(None)`: the event has not happened yet. `None`: the training has ended before it.
     fn read(&self, next: u64) -> Option<Option<Told>> {
         let kept = self.lock();
         let oldest = kept.next - kept.events.len() as u64;
@@ -121,14 +123,14 @@ impl Journal {
         }
     }
 
-    /// A list is whole between any two statements that change it.
+    /// A panic cannot leave the list half changed, so a poisoned lock is usable.
     fn lock(&self) -> MutexGuard<'_, Kept> {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Event {
-    /// Its name on the wire.
+    /// The event's name on the wire.
     pub(crate) fn name(&self) -> &'static str {
         match self {
             Self::Queued => "queued",

@@ -1,17 +1,18 @@
-//! A service around one pool: trainings come in over HTTP, are followed as server-sent events, and share the pool's workers.
+//! A service around one pool: trainings come in over HTTP, are followed as server-sent events, and
+//! share the pool's workers.
 //!
 //! ```sh
 //! cargo run --example embed_in_service              # prints its address, and runs until SIGINT or SIGTERM
-//! cargo run --example embed_in_service -- --once    # asks itself once, prints the story, and ends
+//! cargo run --example embed_in_service -- --once    # sends requests to itself, prints the answers, and ends
 //!
-//! curl -i -d '{"epochs": 20}' $ADDRESS/trainings    # 202, with the place of the training
+//! curl -i -d '{"epochs": 20}' $ADDRESS/trainings    # 202, with the training's address
 //! curl -N $ADDRESS/trainings/ID/events              # follows it
 //! curl $ADDRESS/trainings/ID                        # its state and result
 //! curl -X DELETE $ADDRESS/trainings/ID              # cancels it
 //! curl $ADDRESS/health
 //! ```
 //!
-//! `docs/embedding.md` goes through it.
+//! `docs/embedding.md` explains the code.
 
 pub(crate) mod client;
 pub(crate) mod http;
@@ -40,18 +41,18 @@ use trainings::Trainings;
 async fn main() -> Result<ExitCode, Failure> {
     let options = Options::read();
     let mut signals = Signals::new()?;
-    // What an instance before this one left when it was killed is ended first.
+    // First, end what an earlier instance of the service left when it was killed.
     let reaped = skyward::reap([]).await?;
     println!("{reaped}");
     let builder = Pool::builder()
         .nodes(options.nodes)
         .payload::<Train>()
-        // Several workers on one host take a thread each.
+        // The workers share one host, so each takes one thread.
         .image(Image::new().env("OMP_NUM_THREADS", "1").env("OPENBLAS_NUM_THREADS", "1"));
     let Some(pool) = builder.start_unless(signals.next()).await? else { return Ok(ExitCode::SUCCESS) };
     println!("pool {}", pool.id());
     let served = serve(&pool, &options, &mut signals).await;
-    // Whatever happened, the end of the pool is waited for.
+    // Wait for the end of the pool, also after an error.
     let ended = pool.shutdown(SHUTDOWN).await;
     let code = served?;
     ended?;
@@ -73,11 +74,12 @@ async fn serve(pool: &Pool, options: &Options, signals: &mut Signals) -> Result<
 
     let (code, why) = tokio::select! {
         () = signals.next() => (ExitCode::SUCCESS, "a signal"),
-        // Whoever supervises the service starts it again, with a pool that works.
+        // The service's supervisor starts it again, with a new pool.
         () = trainings.pool_lost() => (ExitCode::FAILURE, "the pool takes no more tasks"),
         told = story::tell(Client(address)), if options.once => told.map(|()| (ExitCode::SUCCESS, "that was all"))?,
     };
-    // In this order: no new trainings; those that are there end, or are ended with the pool; their followers hear of it; the connections end.
+    // In this order: refuse new trainings; wait for those that run, and end the rest with the pool;
+    // let followers read the last events; close the connections.
     trainings.stop();
     println!("stopping, {why}: trainings get {} s", options.drain.as_secs());
     tokio::select! {
@@ -87,7 +89,7 @@ async fn serve(pool: &Pool, options: &Options, signals: &mut Signals) -> Result<
     pool.shutdown(SHUTDOWN).await?;
     trainings.idle(LAST_WORDS).await;
     let _ = close.send(());
-    // A follower that does not read is not waited for.
+    // Do not wait for followers that do not read.
     let _ = tokio::time::timeout(LAST_WORDS, server).await;
     Ok(code)
 }
@@ -96,7 +98,7 @@ async fn serve(pool: &Pool, options: &Options, signals: &mut Signals) -> Result<
 struct Signals([Signal; 2]);
 
 impl Signals {
-    /// From here on the signals do not end the process by themselves.
+    /// Takes over the signals, which no longer end the process by themselves.
     fn new() -> std::io::Result<Self> {
         Ok(Self([signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?]))
     }
@@ -110,6 +112,6 @@ impl Signals {
     }
 }
 
-/// What the pool gets to end its machines.
+/// How long the pool may take to end its machines.
 const SHUTDOWN: Duration = Duration::from_secs(30);
 const LAST_WORDS: Duration = Duration::from_secs(2);

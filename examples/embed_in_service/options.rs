@@ -9,13 +9,13 @@ pub(crate) struct Options {
     pub(crate) address: SocketAddr,
     pub(crate) nodes: u32,
     pub(crate) bounds: Bounds,
-    /// What running trainings get to end after a signal.
+    /// How long running trainings may go on after a signal.
     pub(crate) drain: Duration,
     pub(crate) once: bool,
 }
 
 impl Options {
-    /// Ends the program where they cannot be read.
+    /// Reads the options. Ends the program if it cannot.
     pub(crate) fn read() -> Self {
         let mut options = Self {
             address: SocketAddr::from(([127, 0, 0, 1], 0)),

@@ -1,4 +1,4 @@
-//! What went wrong, as JSON, with the HTTP status that fits.
+//! Errors as JSON, with a fitting HTTP status.
 
 use axum::body::Body;
 use axum::http::{Response, StatusCode, header};
@@ -12,7 +12,7 @@ use skyward::prelude::*;
 pub(crate) struct Problem {
     #[serde(skip)]
     status: StatusCode,
-    /// What sort of thing it is; for programs.
+    /// The kind of the error, for programs.
     kind: Box<str>,
     message: Box<str>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -20,10 +20,11 @@ pub(crate) struct Problem {
     /// The field of the request that is wrong.
     #[serde(skip_serializing_if = "Option::is_none")]
     field: Option<&'static str>,
-    /// The exception of the payload. Its traceback shows the service's own code: it is for the log, not for callers.
+    /// The payload's exception. Its traceback goes to the log and not to callers, because it shows
+    /// the service's own code.
     #[serde(skip_serializing_if = "Option::is_none")]
     exception: Option<Box<str>>,
-    /// The same request may succeed after so many seconds.
+    /// After how many seconds the same request may succeed.
     #[serde(skip_serializing_if = "Option::is_none")]
     retry_after: Option<u32>,
 }
@@ -78,11 +79,11 @@ impl Problem {
     }
 }
 
-/// An error of the pool. What the caller can mend is a 4xx, what the service can a 5xx.
+/// An error of the pool: a 4xx if the caller can correct it, a 5xx if the service can.
 impl From<&Error> for Problem {
     fn from(error: &Error) -> Self {
         let status = match error.kind() {
-            ErrorKind::Argument | ErrorKind::Payload | ErrorKind::Poisoned | ErrorKind::Remote => {
+            ErrorKind::Argument | ErrorKind::Payload | ErrorKind::Poisoned | ErrorKind::Raised => {
                 StatusCode::UNPROCESSABLE_ENTITY
             }
             ErrorKind::Timeout => StatusCode::GATEWAY_TIMEOUT,
@@ -92,7 +93,7 @@ impl From<&Error> for Problem {
         };
         let mut problem = Self::new(status, &format!("{:?}", error.kind()), error.message());
         problem.hint = error.hint().map(Into::into);
-        problem.exception = error.remote().map(|remote| remote.type_name.as_str().into());
+        problem.exception = error.exception().map(|exception| exception.type_name.as_str().into());
         problem.retry_after = (status == StatusCode::SERVICE_UNAVAILABLE).then_some(RETRY_AFTER);
         problem
     }
@@ -108,5 +109,5 @@ impl IntoResponse for Problem {
     }
 }
 
-/// Seconds.
+/// In seconds.
 const RETRY_AFTER: u32 = 5;

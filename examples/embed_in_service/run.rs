@@ -17,7 +17,7 @@ pub(crate) struct Submitted {
     pub(crate) events: Events,
 }
 
-/// Until it has finished, failed or was cancelled.
+/// Returns when the training has finished, failed or was cancelled.
 pub(crate) async fn run(trainings: &Trainings, training: &Training, first: Submitted) {
     let end = tokio::select! {
         // Dropping the attempt drops the task's handle, which cancels it on its worker.
@@ -36,7 +36,8 @@ pub(crate) async fn run(trainings: &Trainings, training: &Training, first: Submi
     training.journal.end(event);
 }
 
-/// A pool tries no stream again: what it has handed out cannot be taken back. Here it can: `retried` tells followers that the epochs begin anew.
+/// A pool does not retry streams, because it cannot take back the items that it has delivered. This
+/// service can: the event `retried` announces to followers that the epochs begin again.
 async fn attempts(trainings: &Trainings, training: &Training, first: Submitted) -> skyward::Result<Report> {
     let mut submitted = first;
     for attempt in 1.. {
@@ -73,7 +74,7 @@ async fn follow(training: &Training, submitted: Submitted, attempt: u32) -> skyw
             }
         }
     };
-    // Output comes on another way than results, and a little later.
+    // Output travels apart from results, and arrives a little later.
     let late = async {
         while let Some(item) = events.next().await {
             teller.on_event(item);
@@ -84,13 +85,13 @@ async fn follow(training: &Training, submitted: Submitted, attempt: u32) -> skyw
     end
 }
 
-/// Tells in the journal what the pool's events say of one task.
+/// Copies the pool's events about one task to the journal.
 struct Teller<'a> {
     training: &'a Training,
     attempt: u32,
     task: skyward::ids::TaskId,
     rank: u32,
-    /// The beginnings of lines, of standard output and standard error.
+    /// Unfinished lines of standard output and standard error.
     lines: [Vec<u8>; 2],
 }
 
@@ -133,7 +134,7 @@ impl Teller<'_> {
         self.journal().tell(Event::Output { stream, line });
     }
 
-    /// Tells lines that have no end.
+    /// Copies unfinished lines to the journal.
     fn flush(&mut self) {
         for stream in [OutputStream::Stdout, OutputStream::Stderr] {
             if !self.lines[stream as usize].is_empty() {
@@ -143,7 +144,7 @@ impl Teller<'_> {
     }
 }
 
-/// Whether it was the worker that ended, and not the training that failed.
+/// Whether the worker was lost, as opposed to an error of the training.
 fn is_loss(error: &Error) -> bool {
     matches!(error.kind(), ErrorKind::WorkerExited | ErrorKind::NodeLost)
 }

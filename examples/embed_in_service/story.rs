@@ -1,4 +1,5 @@
-//! `--once`: the service asks itself, prints what it sees, and asserts what the example claims.
+//! `--once`: the service sends requests to itself, prints the answers, and asserts what the example
+//! claims.
 
 use serde_json::{Value, json};
 
@@ -25,7 +26,7 @@ pub(crate) async fn tell(client: Client) -> Result<(), Failure> {
     println!("its state                   {} {}", state.status, state.body);
     assert_eq!(state.body["state"], "finished");
     let accuracy = state.body["report"]["accuracy"].as_f64().unwrap_or_default();
-    assert!(accuracy > 0.9, "it has learnt: {accuracy}");
+    assert!(accuracy > 0.9, "the model has learned: {accuracy}");
 
     let ended = client.delete(&place).await?;
     println!("too late to cancel          {} {}", ended.status, ended.body["error"]["message"]);

@@ -1,11 +1,12 @@
-//! What is trained: the request as it comes in, the payload, and what the payload tells.
+//! A training: its request, its payload, and the items that the payload yields.
 
 use serde::{Deserialize, Serialize};
 use skyward::prelude::*;
 
 use super::problem::Problem;
 
-/// Trains on scikit-learn's digits. A generator: an item for each epoch, at last the report.
+/// Trains on scikit-learn's digits. A generator, which yields an item for each epoch and then the
+/// report.
 #[skyward::compute(python = "examples/payloads/logistic_digits.py", payload = Train)]
 pub(crate) fn train(epochs: u32, batch_size: u32, learning_rate: f64, seed: u64) -> Streaming<Step>;
 
@@ -30,7 +31,7 @@ pub(crate) enum Step {
     Report(Report),
 }
 
-/// How it stands after an epoch.
+/// Loss and accuracy after an epoch.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Epoch {
     pub(crate) epoch: u32,
@@ -38,7 +39,7 @@ pub(crate) struct Epoch {
     pub(crate) accuracy: f64,
 }
 
-/// What came of a training.
+/// The result of a training.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Report {
     pub(crate) epochs: u32,
@@ -49,7 +50,7 @@ pub(crate) struct Report {
 }
 
 impl Request {
-    /// Reads and checks a body, so that nothing that cannot work takes a worker's time.
+    /// Reads and checks a body, so that a wrong request takes no worker's time.
     pub(crate) fn read(body: &[u8]) -> Result<Self, Problem> {
         // Serde would take a list of values for a struct, too.
         let read = serde_json::from_slice::<serde_json::Map<_, _>>(body);
@@ -73,7 +74,7 @@ impl Request {
         Ok(request)
     }
 
-    /// The call that does it.
+    /// The call of the payload.
     pub(crate) fn call(&self) -> PendingCompute<Streaming<Step>> {
         train(self.epochs, self.batch_size, self.learning_rate, self.seed)
     }

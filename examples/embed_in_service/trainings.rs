@@ -17,15 +17,15 @@ use super::training::{Epoch, Report, Request};
 /// Bounds of the service.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Bounds {
-    /// Trainings that may wait, beside those that run.
+    /// How many trainings may wait, beside those that run.
     pub(crate) waiting: usize,
-    /// Events that each training keeps for its followers.
+    /// How many events each training keeps for its followers.
     pub(crate) events: usize,
-    /// Trainings that have ended and can still be asked for.
+    /// How many ended trainings can still be queried.
     pub(crate) ended: usize,
 }
 
-/// All that the service knows.
+/// The state of the service.
 #[derive(Clone)]
 pub(crate) struct Trainings(Arc<Inner>);
 
@@ -50,7 +50,7 @@ pub(crate) struct Training {
     state: Mutex<State>,
 }
 
-/// Where a training is in its life.
+/// The state of a training.
 #[derive(Debug, Clone, Serialize)]
 #[serde(tag = "state", rename_all = "snake_case")]
 pub(crate) enum State {
@@ -82,17 +82,19 @@ impl Trainings {
         self.0.pool.as_ref()
     }
 
-    /// Takes a request. When this returns, the pool has the task; what becomes of it is told in the journal.
+    /// Takes a request. When this returns, the pool has the task, and the journal records the
+    /// training's events from now on.
     pub(crate) async fn begin(&self, request: Request) -> Result<Arc<Training>, Problem> {
         if self.is_stopping() {
             return Err(Problem::stopping());
         }
-        // Not the pool's own queue, in which a caller waits: here a caller is told at once.
+        // The service refuses at once when it is full. In the pool's own queue the caller would
+        // wait.
         let room = Arc::clone(&self.0.room).try_acquire_owned().map_err(|_| Problem::full(self.0.capacity))?;
         let first = self.submit(&request).await.map_err(|error| Problem::from(&error))?;
         let number = self.0.next.fetch_add(1, Ordering::Relaxed);
         let training = Arc::new(Training {
-            // The pool's id makes it another one after the service was started again.
+            // The pool's id keeps it unique after a restart of the service.
             id: format!("{}-{number}", self.0.pool.status().pool),
             request,
             journal: Arc::new(Journal::new(self.0.bounds.events)),
@@ -112,14 +114,16 @@ impl Trainings {
         Ok(training)
     }
 
-    /// Hands the call to the pool. Whoever wants to hear of a task listens before it is submitted.
+    /// Submits the call. The events are subscribed to before, so that none of the task's events is
+    /// missed.
     pub(crate) async fn submit(&self, request: &Request) -> skyward::Result<Submitted> {
         let events = self.0.pool.events();
         match self.0.pool.submit(request.call().into_task()?, Target::Any).await {
             Ok(handle) => Ok(Submitted { handle, events }),
             Err(error) => {
                 if !matches!(error.kind(), ErrorKind::Argument | ErrorKind::Payload | ErrorKind::Poisoned) {
-                    // It was not for this task: a pool that takes no tasks will not take any again.
+                    // The error is not about this task: a pool that refuses tasks refuses all later
+                    // ones too.
                     self.0.pool_lost.notify_one();
                 }
                 Err(error)
@@ -140,12 +144,12 @@ impl Trainings {
         self.0.stopping.load(Ordering::SeqCst)
     }
 
-    /// From now on no training is taken.
+    /// Refuses trainings from now on.
     pub(crate) fn stop(&self) {
         self.0.stopping.store(true, Ordering::SeqCst);
     }
 
-    /// Waits until no training runs or waits, or the deadline passes: false.
+    /// Waits until no training runs or waits. Returns false at the deadline.
     pub(crate) async fn idle(&self, deadline: Duration) -> bool {
         tokio::time::timeout(deadline, self.0.room.acquire_many(self.0.capacity as u32)).await.is_ok()
     }
@@ -155,7 +159,7 @@ impl Trainings {
         self.0.pool_lost.notified().await;
     }
 
-    /// How many more trainings may come now.
+    /// How many more trainings the service would take now.
     pub(crate) fn room(&self) -> usize {
         self.0.room.available_permits()
     }

@@ -1,4 +1,4 @@
-//! Where the machines of an example come from, as its command line says.
+//! The provider of an example's machines, by the command line.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use skyward::provider::{Addressing, Aws};
 use skyward::provider::{Docker, Host, Hosts};
 use skyward::remote::ssh::{HostKeys, Key};
 
-/// `--provider`, and what each kind of machines needs to know.
+/// `--provider`, and the options of each provider.
 #[derive(Default)]
 pub(crate) struct Machines {
     kind: Kind,
@@ -37,7 +37,8 @@ impl Machines {
     #[cfg(feature = "aws")]
     pub(crate) const USAGE: &str = "[--provider local|ssh|docker|aws] [--host USER@ADDRESS[:PORT]]… [--identity FILE] [--known-hosts FILE] [--image NAME] [--region NAME] [--subnet ID]… [--private] [--ssh-port PORT]";
 
-    /// Reads an option with its value. `None`: it is not one of these, or its value cannot be read.
+    /// Reads an option with its value. `None` for other options, and for values that cannot be
+    /// read.
     pub(crate) fn read(&mut self, option: &str, words: &mut dyn Iterator<Item = String>) -> Option<()> {
         match option {
             "--provider" => {
@@ -79,7 +80,8 @@ impl Machines {
             Kind::Local => Arc::new(Local::default()),
             Kind::Ssh => {
                 let (identity, known_hosts) = (self.identity, self.known_hosts);
-                // Without these, the keys of the agent and of ~/.ssh, and the hosts that `ssh` knows.
+                // The default is the keys of the agent and of ~/.ssh, and the hosts in
+                // `known_hosts`.
                 Arc::new(Hosts::new(self.hosts.into_iter().map(|mut host| {
                     if let Some(file) = &identity {
                         host = host.key(Key::file(file));
@@ -100,8 +102,8 @@ impl Machines {
     }
 }
 
-/// Reads the words of the command line, each option with its value by `read`. Ends the program, with its usage, at one
-/// that `read` does not know or whose value it cannot read.
+/// Reads the words of the command line, each option with its value by `read`. Ends the program,
+/// with its usage, at one that `read` does not know or whose value it cannot read.
 pub(crate) fn read_words(usage: &str, mut read: impl FnMut(&str, &mut dyn Iterator<Item = String>) -> Option<()>) {
     let mut words = std::env::args().skip(1);
     while let Some(word) = words.next() {
@@ -112,5 +114,5 @@ pub(crate) fn read_words(usage: &str, mut read: impl FnMut(&str, &mut dyn Iterat
     }
 }
 
-/// Any image with a shell will do; one with Python has less to install.
+/// Any image with a shell works; an image with Python needs fewer installations.
 const IMAGE: &str = "python:3.13-slim";

@@ -2,9 +2,9 @@
 # requires-python = ">=3.10"
 # dependencies = ["numpy", "scikit-learn"]
 # ///
-"""Searches parameters of a support vector machine for scikit-learn's handwritten digits.
+"""Searches the parameters of a support vector machine for scikit-learn's handwritten digits.
 
-Nothing in it knows of a pool: under `plugins::sklearn()` `n_jobs=-1` are all workers.
+The code does not depend on a pool: with `plugins::sklearn()`, `n_jobs=-1` means all workers.
 """
 
 import time
@@ -23,11 +23,12 @@ def search(jobs: int) -> dict[str, Any]:
     """Fit each candidate on each fold, then the best one on all digits.
 
     Args:
-        jobs: fits that run at a time; -1: one on each worker of the pool.
+        jobs: fits that run at a time; -1 for one on each worker of the pool.
 
     Returns:
-        `workers` that were used, the number of `fits` in the search, `best` parameters and `best_score`, the
-        `scores` of all candidates on each fold, and `seconds` that it took.
+        A dict of `workers`, the number of workers that were used; the number of `fits`; the `best`
+        parameters and their mean accuracy `best_score`; `scores`, the accuracy of each candidate
+        per fold; and the duration in `seconds`.
     """
     digits = load_digits()
     grid = GridSearchCV(SVC(), CANDIDATES, cv=FOLDS, n_jobs=jobs)

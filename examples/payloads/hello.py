@@ -4,7 +4,7 @@ import skyward as sky
 
 
 def hello(name: str) -> str:
-    """Greet from wherever this runs."""
+    """Return a greeting that names the node on which this runs."""
     info = sky.instance_info()
     print(f"{name} is being greeted")
     return f"hello {name}, from node {info.node} of {info.total_nodes}"

@@ -2,7 +2,7 @@
 # requires-python = ">=3.10"
 # dependencies = ["numpy"]
 # ///
-"""Estimates pi with joblib: plain code, whose parts run on all workers under `plugins::joblib()`."""
+"""Estimates pi with joblib. With `plugins::joblib()`, the parts run on all workers of the pool."""
 
 from typing import Any
 
@@ -12,21 +12,22 @@ from joblib import Parallel, delayed, effective_n_jobs
 
 
 def hits(seed: int, samples: int) -> tuple[int, int]:
-    """One part: how many random points lie in the circle, and the rank of the worker that counted them."""
+    """Count the random points inside the circle; return the count and this worker's rank."""
     points = np.random.default_rng(seed).random((samples, 2))
     return int(((points**2).sum(axis=1) < 1).sum()), sky.instance_info().rank
 
 
 def estimate(parts: int, samples: int, jobs: int) -> dict[str, Any]:
-    """Count in parts.
+    """Estimate pi from several parts.
 
     Args:
-        parts: how many.
-        samples: random points of each part.
-        jobs: parts that run at a time; -1: one on each worker of the pool.
+        parts: the number of parts.
+        samples: random points per part.
+        jobs: parts that run at a time; -1 for one on each worker of the pool.
 
     Returns:
-        `pi`, `jobs` that ran at a time, and `ranks`, those of the workers that counted.
+        A dict of `pi`, the number of `jobs` that ran at a time, and the `ranks` of the workers that
+        counted.
     """
     counted = Parallel(n_jobs=jobs)(delayed(hits)(seed, samples) for seed in range(parts))
     return {

@@ -2,11 +2,11 @@
 # requires-python = ">=3.10"
 # dependencies = ["numpy", "scikit-learn"]
 # ///
-"""Trains a small Keras model on scikit-learn's handwritten digits, on all workers of the pool together.
+"""Trains a small Keras model on scikit-learn's handwritten digits, on all workers of the pool.
 
-The images are part of scikit-learn: nothing is downloaded. The `jax` and `keras` plugins have joined the
-workers by the time this runs, so it is ordinary Keras code: each worker feeds its own part of the data, and
-`fit` averages gradients.
+The images are part of scikit-learn, so nothing is downloaded. The `jax` and `keras` plugins join
+the workers before this code runs, so it is ordinary Keras code: each worker feeds its own part of
+the data, and `fit` averages the gradients.
 """
 
 import hashlib
@@ -17,23 +17,24 @@ import numpy as np
 import skyward as sky
 from sklearn.datasets import load_digits
 
-# Of 1797 images. Both numbers can be divided by many numbers of workers and sizes of batches.
+# Of 1797 images. Both numbers are divisible by many numbers of workers and batch sizes.
 TRAINED_ON = 1408
 HELD_OUT = 384
 
 
 def train(epochs: int, batch_size: int, seed: int = 0) -> dict[str, Any]:
-    """Train on this worker's part of the images, and test on images that no worker has trained on.
+    """Train on this worker's part of the images, and test on images that no worker trained on.
 
     Args:
         epochs: passes over the data.
-        batch_size: images in one step, over all workers together; so the steps are as many on one as on many.
-        seed: chooses the order of the images and the first weights; the same on every worker.
+        batch_size: images per step, summed over all workers. So the number of steps does not depend
+            on the number of workers.
+        seed: selects the order of the images and the initial weights; the same on every worker.
 
     Returns:
-        `node`, `samples` that this worker trained on, `loss` of each epoch, `test_accuracy`, and
-        `weights_digest`, a hash of the trained weights. Loss, accuracy and digest are those of the one model
-        that all workers have.
+        A dict of `node`; `samples`, the images that this worker trained on; the `loss` of each
+        epoch; `test_accuracy`; and `weights_digest`, a hash of the trained weights. Loss, accuracy
+        and digest belong to the one model that all workers share.
     """
     info = sky.instance_info()
     if not info.total_workers <= batch_size <= TRAINED_ON:
@@ -43,7 +44,7 @@ def train(epochs: int, batch_size: int, seed: int = 0) -> dict[str, Any]:
     keras.utils.set_random_seed(seed)
 
     digits = load_digits()
-    # Images of shape (1797, 64), values from 0 to 16, in the same order on any number of workers.
+    # Images of shape (1797, 64), values from 0 to 16, in the same order for any number of workers.
     order = np.random.default_rng(seed).permutation(len(digits.target))
     images = (digits.data[order] / 16.0).astype(np.float32)
     labels = digits.target[order].astype(np.int32)
@@ -51,7 +52,8 @@ def train(epochs: int, batch_size: int, seed: int = 0) -> dict[str, Any]:
     x, y = sky.shard(images[:TRAINED_ON], labels[:TRAINED_ON], shuffle=True, seed=seed, drop_last=True)
     x_test, y_test = sky.shard(images[-HELD_OUT:], labels[-HELD_OUT:], drop_last=True)
 
-    # A step is one computation over all workers: all take the same number of them, with batches of one size.
+    # All workers compute each step together, so all need the same number of steps and equal
+    # batches.
     local_batch = batch_size // info.total_workers
     samples = len(x) // local_batch * local_batch
     x, y = x[:samples], y[:samples]

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import skyward as sky
 
-# Of scikit-learn's 1797 images. The number can be divided by many numbers of workers and sizes of batches.
+# Of scikit-learn's 1797 images. The number is divisible by many numbers of workers and batch sizes.
 TRAINED_ON = 1408
 
 
 def digits() -> tuple[tuple[Any, Any], tuple[Any, Any]]:
-    """The digits that scikit-learn ships, in the form of `keras.datasets.mnist.load_data()`."""
+    """Return scikit-learn's digits in the form of `keras.datasets.mnist.load_data()`."""
     from sklearn.datasets import load_digits
 
     found = load_digits()
@@ -32,17 +32,18 @@ def train(epochs: int, batch_size: int, mnist: bool = False) -> dict[str, Any]:
 
     Args:
         epochs: passes over the data.
-        batch_size: images in one step of this worker.
-        mnist: use the images of MNIST, which each worker downloads, instead of those of scikit-learn.
+        batch_size: images per step of this worker.
+        mnist: use MNIST, which each worker downloads, instead of scikit-learn's images.
 
     Returns:
-        `node`, `samples` that this worker trained on, `loss` of each epoch, `accuracy` on the test images.
+        A dict of `node`; `samples`, the images that this worker trained on; the `loss` of each
+        epoch; and the `accuracy` on the test images.
     """
-    # Here and not above: Keras reads the backend, which the decorator chooses, when it is imported.
+    # Import Keras only here: at import it reads the backend, which the decorator sets.
     import keras
 
     (x_train, y_train), (x_test, y_test) = keras.datasets.mnist.load_data() if mnist else digits()
-    # All workers take part in each step: `drop_last` gives them equally many.
+    # All workers take part in each step, so `drop_last` gives them equal numbers of images.
     x_train, y_train = sky.shard(x_train / 255.0, y_train, shuffle=True, seed=42, drop_last=True)
 
     model = keras.Sequential(

@@ -2,9 +2,9 @@
 # requires-python = ">=3.10"
 # dependencies = ["numpy", "scikit-learn"]
 # ///
-"""Trains a softmax regression on scikit-learn's handwritten digits, and tells of each epoch.
+"""Trains a softmax regression on scikit-learn's handwritten digits, and yields each epoch's result.
 
-The images are part of scikit-learn: nothing is downloaded.
+The images are part of scikit-learn, so nothing is downloaded.
 """
 
 import time
@@ -21,21 +21,21 @@ CLASSES = 10
 
 
 def train(epochs: int, batch_size: int, learning_rate: float, seed: int = 0) -> Iterator[dict[str, Any]]:
-    """Train, and yield a dict for each epoch, then one for the whole.
+    """Train; yield a dict per epoch, and at the end a dict about the whole training.
 
     Args:
         epochs: passes over the data.
-        batch_size: images in one step.
-        learning_rate: of plain gradient descent.
-        seed: chooses the images to train on, and their order.
+        batch_size: images per step.
+        learning_rate: the step size of plain gradient descent.
+        seed: selects the training images and their order.
 
     Yields:
-        `{"kind": "epoch", "epoch", "loss", "accuracy"}` after each epoch, the accuracy being that on images
-        that are not trained on; at last a dict of kind `report` with `epochs`, `samples`,
-        `loss`, `accuracy` and `seconds`.
+        `{"kind": "epoch", "epoch", "loss", "accuracy"}` after each epoch, with the accuracy on the
+        test images. At the end a dict of kind `"report"` with `epochs`, `samples`, `loss`,
+        `accuracy` and `seconds`.
 
     Raises:
-        FloatingPointError: the loss is not a number any more.
+        FloatingPointError: the loss or a weight is no longer finite.
     """
     begin = time.perf_counter()
     rng = np.random.default_rng(seed)
@@ -65,7 +65,7 @@ def train(epochs: int, batch_size: int, learning_rate: float, seed: int = 0) -> 
                 f"the loss is not a number after epoch {epoch}; a smaller learning_rate may help"
             )
         accuracy = float(((x_test @ weights).argmax(axis=1) == y_test).mean())
-        # Ten lines, however many epochs.
+        # Print ten lines, however many epochs there are.
         if epoch % max(epochs // 10, 1) == 0:
             print(f"epoch {epoch} of {epochs}: loss {loss:.4f}, accuracy {accuracy:.4f}", flush=True)
         yield {"kind": "epoch", "epoch": epoch, "loss": loss, "accuracy": accuracy}
@@ -82,7 +82,7 @@ def train(epochs: int, batch_size: int, learning_rate: float, seed: int = 0) -> 
 def loss_and_gradient(
     weights: NDArray[np.float64], x: NDArray[np.float64], y: NDArray[np.int64]
 ) -> tuple[float, NDArray[np.float64]]:
-    """Give the mean cross-entropy over a batch and its gradient."""
+    """Return the mean cross-entropy of a batch, and its gradient."""
     scores = x @ weights
     scores -= scores.max(axis=1, keepdims=True)
     likelihood = np.exp(scores)

@@ -2,9 +2,9 @@
 # requires-python = ">=3.10"
 # dependencies = ["numpy"]
 # ///
-"""Trains a Keras model whose weights are divided among all workers' devices, by Keras's `ModelParallel`.
+"""Trains a Keras model whose weights are divided among all workers' devices with `ModelParallel`.
 
-The data is random and made here: nothing is downloaded.
+The data is random and generated here, so nothing is downloaded.
 """
 
 import math
@@ -37,23 +37,27 @@ class Batches(keras.utils.PyDataset):  # type: ignore[misc]
         rows = slice(index * BATCH, (index + 1) * BATCH)
         inputs, labels = self.inputs[rows], self.labels[rows]
         if self.shared:
-            # Workers whose devices are in one row of the mesh compute on the same samples, and get the same.
+            # Workers in one row of the mesh compute on the same samples; `shard` gives them the
+            # same part.
             inputs, labels = sky.shard(inputs, labels)
         return inputs, labels
 
 
 def distribution(shape: list[int]) -> keras.distribution.ModelParallel:
-    """Divides the layer `d1` along the axis `model` of a mesh of all devices, and each batch along `data`."""
+    """Create a mesh of all devices with the axes `data` and `model`.
+
+    The layer `d1` is divided along `model`, each batch along `data`.
+    """
     mesh = keras.distribution.DeviceMesh(
         shape=tuple(shape), axis_names=["data", "model"], devices=keras.distribution.list_devices()
     )
     layout_map = keras.distribution.LayoutMap(mesh)
-    # Keys match the whole path of a variable. What no key matches is on every device.
+    # A key matches the whole path of a variable. Variables that no key matches are on every device.
     layout_map["d1/kernel"] = (None, "model")
     layout_map["d1/bias"] = ("model",)
-    # The output of a layer may have a layout too.
+    # The output of a layer can have a layout too.
     layout_map["d2/output"] = ("data", None)
-    # Each worker feeds its own part of the data, so Keras must not take a part of that.
+    # Each worker feeds its own part of the data already, so Keras must not divide it again.
     return keras.distribution.ModelParallel(
         layout_map=layout_map, batch_dim_name="data", auto_shard_dataset=False
     )
@@ -64,12 +68,12 @@ def train(epochs: int, mesh: list[int] | None = None) -> dict[str, Any]:
 
     Args:
         epochs: passes over the data.
-        mesh: devices along the axes `data` and `model`; without it the model is trained on one device.
+        mesh: number of devices along the axes `data` and `model`; None to train on one device.
 
     Returns:
-        The number of `devices` that the model is on, for each of its weights the shapes of the `shards` that
-        this worker has, `loss` of each epoch, `evaluated`, the loss after training, and `kernel`, the weights
-        of the layer `d1` as a whole.
+        A dict of `devices`, the number of devices of the model; `shards`, per weight the shapes of
+        this worker's shards; the `loss` of each epoch; `evaluated`, the loss after training; and
+        `kernel`, the complete weights of the layer `d1`.
     """
     if mesh is not None:
         keras.distribution.set_distribution(distribution(mesh))
@@ -87,7 +91,7 @@ def train(epochs: int, mesh: list[int] | None = None) -> dict[str, Any]:
     evaluated = model.evaluate(batches, verbose=0)
 
     kernel: jax.Array = model.get_layer("d1").kernel.value
-    # Each worker has a part of it: all of them gather the whole.
+    # Each worker has only a part, so all workers gather the complete weights.
     whole = np.asarray(kernel) if mesh is None else multihost_utils.process_allgather(kernel, tiled=True)
     return {
         "devices": len(kernel.sharding.device_set),

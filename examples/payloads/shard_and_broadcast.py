@@ -1,4 +1,4 @@
-"""Every worker takes its own part of what all of them were given."""
+"""Every worker gets the same data and takes its own part."""
 
 from typing import Any
 
@@ -10,11 +10,11 @@ def part(numbers: list[int], shuffle: bool = False, seed: int = 0) -> dict[str, 
 
     Args:
         numbers: the same list on every worker.
-        shuffle: take the parts from a random order, on which the workers agree without a word between them.
-        seed: chooses that order.
+        shuffle: shuffle the numbers first; the order is the same on all workers.
+        seed: selects that order.
 
     Returns:
-        `node` and `rank` of the worker, its `numbers` and their `sum`.
+        A dict of the worker's `node` and `rank`, its `numbers`, and their `sum`.
     """
     info = sky.instance_info()
     mine = sky.shard(numbers, shuffle=shuffle, seed=seed)

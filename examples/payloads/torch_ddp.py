@@ -2,9 +2,9 @@
 # requires-python = ">=3.10"
 # dependencies = ["numpy", "scikit-learn"]
 # ///
-"""Trains a small PyTorch model on scikit-learn's handwritten digits with `DistributedDataParallel`.
+"""Trains a small PyTorch model on scikit-learn's digits with `DistributedDataParallel`.
 
-The `torch` plugin has made the process group by the time this runs.
+The `torch` plugin creates the process group before this code runs.
 """
 
 import hashlib
@@ -17,22 +17,23 @@ from sklearn.datasets import load_digits
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
-# Of 1797 images. The first number can be divided by many numbers of workers and sizes of batches.
+# Of 1797 images. The first number is divisible by many numbers of workers and batch sizes.
 TRAINED_ON = 1408
 HELD_OUT = 384
 
 
 def train(epochs: int, batch_size: int, seed: int = 0) -> dict[str, Any]:
-    """Train on this rank's part of the images, test on images that no rank trained on, compare the weights.
+    """Train on this rank's part of the images, test on held-out images, and compare the weights.
 
     Args:
         epochs: passes over the data.
-        batch_size: images in one step, over all ranks together.
-        seed: chooses the order of the images and the first weights; the same on every rank.
+        batch_size: images per step, summed over all ranks.
+        seed: selects the order of the images and the initial weights; the same on every rank.
 
     Returns:
-        `node`, `rank`, `samples` that this rank trained on, `loss` of each epoch over this rank's part,
-        `test_accuracy`, and `weights_digest`, a hash of the trained weights.
+        A dict of `node`; `rank`; `samples`, the images that this rank trained on; the `loss` of
+        each epoch on this rank's part; `test_accuracy`; and `weights_digest`, a hash of the trained
+        weights.
 
     Raises:
         RuntimeError: the ranks ended with different weights.
@@ -46,14 +47,14 @@ def train(epochs: int, batch_size: int, seed: int = 0) -> dict[str, Any]:
     device = torch.device("cuda") if torch.cuda.is_available() else torch.device("cpu")
 
     digits = load_digits()
-    # Images of shape (1797, 64), values from 0 to 16, in the same order on any number of ranks.
+    # Images of shape (1797, 64), values from 0 to 16, in the same order for any number of ranks.
     order = torch.randperm(len(digits.target))
     images = (torch.from_numpy(digits.data).float() / 16.0)[order]
     labels = torch.from_numpy(digits.target).long()[order]
 
     x, y = sky.shard(images[:TRAINED_ON], labels[:TRAINED_ON], shuffle=True, seed=seed, drop_last=True)
     x_test, y_test = images[-HELD_OUT:].to(device), labels[-HELD_OUT:].to(device)
-    # Each step waits for all ranks: all must take the same number of them.
+    # Each step waits for all ranks, so all need the same number of steps.
     local_batch = batch_size // info.total_workers
     samples = len(x) // local_batch * local_batch
     x, y = x[:samples].to(device), y[:samples].to(device)

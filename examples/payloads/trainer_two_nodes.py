@@ -2,10 +2,10 @@
 # requires-python = ">=3.10"
 # dependencies = ["numpy", "scikit-learn"]
 # ///
-"""Trains a small vision transformer on scikit-learn's handwritten digits with the `Trainer` of Transformers.
+"""Trains a small vision transformer on scikit-learn's digits with the `Trainer` of Transformers.
 
-Nothing in it knows of a pool: under `plugins::transformers()` all workers train one model in a
-broadcast, and a task that one worker runs alone trains a model of its own.
+The code does not depend on a pool: with `plugins::transformers()`, a broadcast trains one model on
+all workers, and a task on a single worker trains a model of its own.
 """
 
 import hashlib
@@ -22,7 +22,7 @@ from transformers import (
     set_seed,
 )
 
-# Of 1797 images. The first number can be divided by many numbers of workers and sizes of batches.
+# Of 1797 images. The first number is divisible by many numbers of workers and batch sizes.
 TRAINED_ON = 1408
 HELD_OUT = 384
 
@@ -42,25 +42,25 @@ MODEL = ViTConfig(
 
 
 def train(epochs: int, batch_size: int, seed: int = 0) -> dict[str, Any]:
-    """Train on the images, test on images that were not trained on, and compare.
+    """Train on a part of the images, and test on the others.
 
     Args:
         epochs: passes over the data.
-        batch_size: images in one step of each rank.
-        seed: chooses the first weights and the order of the images; the same on every rank.
+        batch_size: images per step of each rank.
+        seed: selects the initial weights and the order of the images; the same on every rank.
 
     Returns:
-        This process's `rank` and the `ranks` that trained together, as `Trainer` sees them, the
-        `steps` that each took, `loss` of each epoch over all ranks, `test_accuracy`, and
-        `weights_digest`, a hash of the trained weights.
+        A dict of this process's `rank`; `ranks`, the number of ranks that trained together
+        according to `Trainer`; the number of `steps` of each; the `loss` of each epoch over all
+        ranks; `test_accuracy`; and `weights_digest`, a hash of the trained weights.
     """
     set_seed(seed)
     digits = load_digits()
-    # Images of 8 by 8 pixels with values from 0 to 16, in an order that does not go by who wrote them.
+    # Images of 8 by 8 pixels, values from 0 to 16, shuffled because they are sorted by writer.
     order = torch.randperm(len(digits.target))
     images = (torch.from_numpy(digits.images).float() / 8.0 - 1.0)[order].unsqueeze(1)
     labels = torch.from_numpy(digits.target).long()[order]
-    # Under the names of the arguments of the model.
+    # The keys are the names of the model's arguments.
     data = [{"pixel_values": image, "labels": label} for image, label in zip(images, labels, strict=True)]
     with tempfile.TemporaryDirectory() as folder:
         trainer = Trainer(

@@ -1,4 +1,5 @@
-//! The client's own address as AWS sees it, which is what may log in to the machines of a pool.
+//! The client's own address as AWS sees it. By default, no other address may log in to the machines
+//! of a pool.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -22,7 +23,7 @@ use crate::errors::chain;
 ///
 /// # Cancel safety
 ///
-/// Only asks.
+/// The call changes nothing.
 pub(crate) async fn of_client(service: &str) -> Result<IpNet> {
     let failed = |why: String| {
         Error::new(ErrorKind::Provider, format!("{service} did not say which address this client has: {why}"))
@@ -34,7 +35,7 @@ pub(crate) async fn of_client(service: &str) -> Result<IpNet> {
             .with_hint("it looks like `https://checkip.amazonaws.com`")
     })?;
     let ask = async {
-        // Named: with two of them in the program, rustls chooses none.
+        // The crypto provider is named here: rustls chooses none in a program that contains two.
         let provider = rustls::crypto::ring::default_provider();
         let https = HttpsConnectorBuilder::new().with_provider_and_native_roots(provider);
         let https = https.map_err(|error| error.to_string())?;
@@ -56,5 +57,5 @@ pub(crate) async fn of_client(service: &str) -> Result<IpNet> {
 }
 
 const PATIENCE: Duration = Duration::from_secs(10);
-/// An address in text has less.
+/// More bytes than an address has as text.
 const LONGEST: usize = 256;

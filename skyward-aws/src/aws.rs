@@ -40,13 +40,16 @@ use crate::teardown;
 
 /// Machines of AWS EC2.
 ///
-/// Accelerators are asked for by name; the types, zones and markets that have them are tried one after another, the cheapest first. The credentials and the region are those of AWS's own tools:
-/// profiles, SSO, `aws login`, containers, roles of instances.
+/// A pool asks for accelerators by name. The provider tries the types, zones and markets that have
+/// them one after another, the cheapest first. Credentials and region come from where AWS's own
+/// tools take them: profiles, SSO, `aws login`, containers, roles of instances.
 ///
-/// Every machine ends itself when its lease is not renewed: a client that is gone, or a laptop that sleeps longer than [`Limits::lease`](skyward_core::spec::Limits::lease), loses its pool and
-/// pays for nothing more.
+/// Every machine powers itself off when the client stops renewing its lease. A client that crashes,
+/// or a laptop that sleeps for longer than [`Limits::lease`](skyward_core::spec::Limits::lease),
+/// loses its pool, and the costs stop.
 ///
-/// Clones share what they know of the account. The page `docs/aws.md` leads from an empty account to a trained model, and `docs/aws-policy.json` is the policy that the credentials need.
+/// Clones share one cache of facts about the account. The page `docs/aws.md` leads from an empty
+/// account to a trained model, and `docs/aws-policy.json` is the policy that the credentials need.
 ///
 /// ```no_run
 /// # async fn run() -> skyward_core::Result<()> {
@@ -66,14 +69,14 @@ pub struct Aws {
     looks: Arc<Gather<(), Vec<MachineId>, Result<Vec<Instance>>>>,
     ends: Arc<Gather<(), Vec<MachineId>, Ended>>,
     pools: Arc<Mutex<HashMap<PoolId, Arc<Pool>>>>,
-    /// When it was first asked about instances that are not listed.
+    /// When a caller first asked about each instance that EC2 does not list.
     asked: Arc<Mutex<HashMap<MachineId, Instant>>>,
-    /// When the capacity block ends that its machines are in, as EC2 said when it was last asked
-    /// for offers.
+    /// When the capacity block of this provider's machines ends, as EC2 reported with the last
+    /// offers.
     block_ends: Arc<Mutex<Option<SystemTime>>>,
 }
 
-/// What became of the instances of one call that ends them.
+/// The outcome of one call that terminates instances, for each of them.
 type Ended = HashMap<MachineId, Result<()>>;
 
 impl Aws {
@@ -82,7 +85,8 @@ impl Aws {
         Self::default()
     }
 
-    /// Another provider with another option: it shares nothing that was found out with the old ones.
+    /// The provider with another option. It shares no answers with the provider before, as they may
+    /// not hold with the new option.
     pub(crate) fn with(self, change: impl FnOnce(&mut Options)) -> Self {
         let mut options = Arc::unwrap_or_clone(self.options);
         change(&mut options);
@@ -111,7 +115,7 @@ impl Aws {
         Ok(Arc::clone(self.pools().entry(request.pool.clone()).or_insert(made)))
     }
 
-    /// What the machines of a pool share: made now, unless it is there.
+    /// What the machines of a pool share; makes it if it does not exist yet.
     async fn shared(&self, clients: &Clients, pool: &Pool) -> Result<Arc<Shared>> {
         let _making = pool.making.lock().await;
         if let Some(shared) = pool.shared() {
@@ -209,11 +213,12 @@ impl Aws {
         let known = pools.values().find_map(|pool| Some((Arc::clone(pool), pool.seen(machine)?)));
         drop(pools);
         let Some(instance) = instance else {
-            // What was launched a moment ago need not be listed yet.
+            // EC2 may not list yet what this process launched a moment ago.
             if known.as_ref().is_some_and(|(_, seen)| seen.launched.elapsed() < SEEN_WITHIN) {
                 return MachineReport::new(MachineState::Starting);
             }
-            // Nor need what another process has launched: it is not known when.
+            // EC2 may not list yet what another process has launched either, and when it did so is
+            // not known here.
             let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
             let first = *asked.entry(machine.clone()).or_insert_with(Instant::now);
             asked.retain(|_, first| first.elapsed() < FORGOTTEN);
@@ -233,7 +238,8 @@ impl Aws {
         report
     }
 
-    /// Waits until a call whose answer nobody has waited for must be listed.
+    /// Waits until EC2 must list the instances of those launches whose answer this process has not
+    /// read.
     ///
     /// # Errors
     ///
@@ -242,7 +248,7 @@ impl Aws {
         let Some(known) = self.pool(pool) else { return Ok(()) };
         while let Some(left) = known.unsettled_since().and_then(|since| SETTLES.checked_sub(since.elapsed())) {
             if let Some(machine) = describe::list(clients, pool).await?.first() {
-                let message = format!("the instance {} of a launch that was given up is there now", machine.id);
+                let message = format!("the instance {} of a launch that was given up has appeared", machine.id);
                 return Err(Error::new(ErrorKind::Provider, message).temporary());
             }
             sleep(left.min(LOOK)).await;
@@ -250,7 +256,7 @@ impl Aws {
         Ok(())
     }
 
-    /// Renews the tags of the pools that these instances are of, when it is time.
+    /// Renews the tags of the pools that own these instances, when a renewal is due.
     async fn renew(&self, clients: &Clients, instances: &[Instance]) {
         let mut pools: Vec<Arc<Pool>> = self.pools().values().cloned().collect();
         let now = Instant::now();
@@ -259,11 +265,12 @@ impl Aws {
         };
         pools.retain(|pool| instances.iter().any(|instance| is_of(instance, pool)) && pool.renewals.is_due(now));
         for pool in pools {
-            // All of them: what was asked about need not be the whole pool.
+            // The tags of the whole pool are renewed; `instances` may be a part of it.
             let Ok(all) = describe::instances(clients, vec![tags::of_pool(&pool.id)]).await else { continue };
             let live = all.into_iter().filter(machines::is_live).filter_map(|instance| instance.instance_id);
             let mut renewed = lease::renew(clients, &pool.id, pool.lease, live.collect()).await;
-            // Apart: a group that is gone fails a call for all.
+            // The group has a call of its own: EC2 refuses a whole call when one of its resources
+            // is gone.
             if let Some(shared) = pool.shared().filter(|shared| shared.is_ours) {
                 renewed &= lease::renew(clients, &pool.id, pool.lease, vec![shared.group.clone()]).await;
             }
@@ -353,7 +360,7 @@ impl Provider for Aws {
     async fn connect(&self, machine: &Machine, _: &Place) -> Result<Box<dyn Remote>> {
         let clients = self.clients().await?;
         let pool = self.known(&PoolRequest::new(machine.pool.clone(), Duration::ZERO))?;
-        // A launch whose answer was lost, and whose machine was listed.
+        // The answer to this launch was lost, and EC2 has listed its machine since.
         if let (None, Some(call)) = (pool.seen(&machine.id), pool.unsettled(&machine.launch)) {
             pool.launched(machine.id.clone(), &call);
         }
@@ -377,7 +384,7 @@ impl Provider for Aws {
     async fn teardown(&self, pool: &PoolId) -> Result<()> {
         let clients = self.clients().await?;
         self.settle(clients, pool).await?;
-        // Of a pool of another process it is what this provider would make.
+        // For a pool of another process: whether this provider would have made a placement group.
         let shared = self.pool(pool).and_then(|pool| pool.shared());
         let has_placement = shared.map_or(self.options.placement_group, |shared| shared.placement_group.is_some());
         teardown::teardown(clients, pool, has_placement).await?;
@@ -403,7 +410,7 @@ impl Provider for Aws {
     }
 }
 
-/// The options; of pools, how many there are.
+/// The options, and the number of pools.
 impl fmt::Debug for Aws {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Aws")
@@ -413,7 +420,8 @@ impl fmt::Debug for Aws {
     }
 }
 
-/// What launches must have in common to be of one call, for which they share their user data.
+/// What launches must have in common to be made by one call: the instances of a call share its user
+/// data.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct Alike {
     pool: PoolId,
@@ -424,7 +432,7 @@ struct Alike {
 
 impl Alike {
     fn of(offer: &Offer, request: &LaunchRequest) -> Self {
-        // Shares of one budget that were reckoned a moment apart differ by that moment.
+        // The time left of one budget, computed twice, differs by the moment between the two.
         let minutes = request.ends_in.map(|ends_in| Duration::from_secs(ends_in.as_secs() / 60 * 60));
         Self {
             pool: request.pool.clone(),
@@ -435,22 +443,25 @@ impl Alike {
     }
 }
 
-/// The ids of many questions, each once.
+/// The ids in several requests, each once.
 fn each_once(machines: Vec<Vec<MachineId>>) -> Vec<MachineId> {
     machines.into_iter().flatten().collect::<BTreeSet<_>>().into_iter().collect()
 }
 
-/// A call for many that did not answer for one of them: the next call finds out what became of it.
+/// The error for an instance that the answer to a call for several instances leaves out. The next
+/// call finds its state.
 fn unanswered<T>() -> Result<T> {
     Err(Error::new(ErrorKind::Provider, "a call for several instances did not answer for one of them").temporary())
 }
 
 const WATCH: &str = include_str!("scripts/watch.sh");
-/// How long it can take until what was asked for is listed: EC2's answers agree with each other some time after a change.
+/// How long EC2 can take to list what a call has made: its answers agree with each other some time
+/// after a change.
 const SETTLES: Duration = Duration::from_secs(15);
-/// The pause between two looks at what may be listed late.
+/// The pause between two lists while EC2 may list an instance late.
 const LOOK: Duration = Duration::from_secs(1);
-/// For how long it is remembered when an instance was asked about that is not listed.
+/// How long the provider remembers when a caller first asked about an instance that EC2 does not
+/// list.
 const FORGOTTEN: Duration = Duration::from_secs(3600);
-/// After this time an instance that is not listed is gone.
+/// After this time since its launch, an instance that EC2 does not list is gone.
 const SEEN_WITHIN: Duration = Duration::from_secs(180);

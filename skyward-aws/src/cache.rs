@@ -1,6 +1,7 @@
-//! What AWS said and does not change for hours, in the user's cache folder.
+//! Answers of AWS that stay the same for hours, in the user's cache folder.
 //!
-//! A file that is old, damaged or of another version is as good as none. One that cannot be written costs nothing but the next call.
+//! A file that is old, damaged or of another version is ignored. A file that cannot be written
+//! costs no more than the next call.
 
 use std::env;
 use std::fs;
@@ -29,7 +30,8 @@ pub(crate) struct Kept<T> {
 }
 
 impl Cache {
-    /// In `$XDG_CACHE_HOME/skyward/aws/<account>/<region>`; nowhere, where the user has no such folder.
+    /// The cache in `$XDG_CACHE_HOME/skyward/aws/<account>/<region>`; one that keeps nothing, where
+    /// the user has no cache folder.
     pub(crate) fn of_user(account: &str, region: &str) -> Self {
         let absolute = |name| env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
         let base = absolute("XDG_CACHE_HOME").or_else(|| Some(absolute("HOME")?.join(".cache")));
@@ -49,12 +51,12 @@ impl Cache {
         }
     }
 
-    /// Keeps nothing.
+    /// A cache that keeps nothing.
     pub(crate) fn off() -> Self {
         Self { folder: None }
     }
 
-    /// What was kept under this name, where it is not older than `lifetime`.
+    /// The answer under this name, unless it is older than `lifetime`.
     pub(crate) async fn read<T: DeserializeOwned>(
         &self,
         name: &str,
@@ -106,9 +108,11 @@ impl<T> Kept<T> {
         Self { version: VERSION, read_at: since.as_secs(), value }
     }
 
-    /// Whether it is not older than `lifetime`. What is younger than now was written by another clock, and says nothing of its age.
+    /// Whether the answer is at most `lifetime` old. An answer from the future was written by
+    /// another clock, so its age is unknown.
     pub(crate) fn is_fresh(&self, now: SystemTime, lifetime: Duration) -> bool {
-        // To the second, as it was kept: what was read within this second is not in the future.
+        // In whole seconds, as `read_at` is: an answer of this very second must not count as one
+        // from the future.
         let now = now.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
         now.checked_sub(self.read_at).is_some_and(|age| age <= lifetime.as_secs())
     }
@@ -129,7 +133,7 @@ fn replace(folder: &Path, path: &Path, text: &[u8]) -> io::Result<()> {
     fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
     let number = WRITTEN.fetch_add(1, Ordering::Relaxed);
     let beside = path.with_extension(format!("{}.{number}", std::process::id()));
-    // One may be left by a process of the same number that was killed.
+    // A killed process of the same number may have left such a file.
     let fill = || {
         let mut options = fs::OpenOptions::new();
         options.create(true).truncate(true).write(true).mode(0o600).open(&beside)?.write_all(text)?;

@@ -1,4 +1,5 @@
-//! One call that launches instances, with a token: made again, it is the same call and starts nothing more.
+//! One call that launches instances, with a token: made again, it is the same call and starts
+//! nothing more.
 
 use std::time::SystemTime;
 
@@ -22,18 +23,18 @@ use crate::pool::{Pool, Shared};
 use crate::tags::{self, Tags};
 use crate::user_data::user_data;
 
-/// A call with all that it says: repeated, it must say the same.
+/// A call with all of its parameters: EC2 takes a repeated call only if they are the same.
 #[derive(Debug)]
 pub(crate) struct Call {
-    /// What makes the call the same one.
+    /// The token, by which EC2 recognises a repeated call.
     pub(crate) token: String,
     /// The launches, in the order of the instances' launch index.
     pub(crate) requests: Vec<LaunchRequest>,
     pub(crate) offer: Offer,
-    /// The key by which the instances prove themselves at first.
+    /// The host key by which the client recognises the instances at first.
     pub(crate) host_key: KeyPair,
     pub(crate) image: Image,
-    /// It has the host key.
+    /// The user data, which contains the host key.
     user_data: Secret,
     subnet: String,
     group: String,
@@ -61,7 +62,7 @@ impl Call {
             Error::refused(Refusal::NotOffered, format!("none of the pool's subnets is in {}", offer.place))
         })?;
         let first = requests.first().ok_or_else(|| Error::refused(Refusal::Misconfigured, "a call for no machine"))?;
-        // They share their user data, so the first of their ends is that of all.
+        // The instances share their user data, so all of them end when the first one has to.
         let mut first = first.clone();
         first.ends_in = requests.iter().filter_map(|request| request.ends_in).min();
         let host_key = KeyPair::generate()?;
@@ -105,7 +106,7 @@ impl Call {
             .associate_public_ip_address(options.addressing == Addressing::Public)
             .delete_on_termination(true)
             .build();
-        // The lease of a machine that is not renewed ends it for good, and so does its shutdown.
+        // A machine whose lease expires shuts down, and a shutdown terminates it.
         let mut input = clients
             .ec2
             .run_instances()
@@ -143,7 +144,7 @@ impl Call {
         input
     }
 
-    /// The root disk, and those that the image brings along: all of them end with the instance.
+    /// The root disk and the further disks of the image. EC2 deletes all of them with the instance.
     fn disks(&self) -> Vec<BlockDeviceMapping> {
         let with_it = |device: &String| {
             let disk = EbsBlockDevice::builder().encrypted(true).delete_on_termination(true).build();
@@ -165,7 +166,8 @@ impl Call {
     }
 }
 
-/// Version 2 alone, and not from containers: <https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/configuring-instance-metadata-service.html>.
+/// Version 2 alone, and not from containers:
+/// <https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/configuring-instance-metadata-service.html>.
 fn metadata() -> InstanceMetadataOptionsRequest {
     InstanceMetadataOptionsRequest::builder()
         .http_endpoint(InstanceMetadataEndpointState::Enabled)
@@ -174,7 +176,8 @@ fn metadata() -> InstanceMetadataOptionsRequest {
         .build()
 }
 
-/// A spot request that never comes back by itself; a block that is paid for.
+/// How the instances are bought: a spot request that EC2 does not repeat, a capacity block that is
+/// paid for, or on demand.
 fn market(offer: &Offer, options: &Options) -> Option<InstanceMarketOptionsRequest> {
     let market = InstanceMarketOptionsRequest::builder();
     if matches!(options.capacity, Some(Capacity::Block(_))) {
@@ -187,7 +190,8 @@ fn market(offer: &Offer, options: &Options) -> Option<InstanceMarketOptionsReque
     offer.spot.then(|| market.market_type(MarketType::Spot).spot_options(spot).build())
 }
 
-/// The token of a call, and another one where a call with that was refused for what it named.
+/// The token of a call; another one, where EC2 has refused the first because something that the
+/// call named was missing.
 fn pool_token(pool: &Pool, requests: &[LaunchRequest], offer: &Offer, all_or_none: bool) -> String {
     let mut token = token(requests, offer, all_or_none);
     while pool.was_refused(&token) {
@@ -196,7 +200,8 @@ fn pool_token(pool: &Pool, requests: &[LaunchRequest], offer: &Offer, all_or_non
     token
 }
 
-/// The same for the same launches by the same offer, also in another process: at most 64 letters.
+/// A token of at most 64 letters, which is the same for the same launches by the same offer, also
+/// in another process.
 fn token(requests: &[LaunchRequest], offer: &Offer, all_or_none: bool) -> String {
     let mut hash = Sha256::new();
     for request in requests {
@@ -212,7 +217,7 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Where nobody says how large the disk is: an environment with a framework takes some tens of GiB.
+/// The default size of the disk: an environment with a framework takes some tens of GiB.
 pub(crate) const DISK_GIB: u32 = 100;
 
 #[cfg(test)]

@@ -1,5 +1,4 @@
-//! Capacity that was reserved before: what EC2 says of it, and whether machines can be launched in
-//! it.
+//! Reserved capacity: what EC2 reports of it, and whether machines can be launched in it.
 
 use std::time::{Duration, SystemTime};
 
@@ -51,7 +50,7 @@ impl Capacity {
 ///
 /// # Cancel safety
 ///
-/// Only asks.
+/// The call changes nothing.
 pub(crate) async fn find(clients: &Clients, capacity: &Capacity, now: SystemTime) -> Result<Reserved> {
     let asked = clients.ec2.describe_capacity_reservations().capacity_reservation_ids(capacity.id()).send().await;
     let found = match asked.map_err(|error| Failure::of("DescribeCapacityReservations", error)) {
@@ -148,7 +147,7 @@ fn shown(time: &DateTime) -> String {
 }
 
 const NOT_FOUND: [&str; 2] = ["InvalidCapacityReservationId.NotFound", "InvalidCapacityReservationId.Malformed"];
-/// So long before the end of a block EC2 begins to end its machines:
+/// How long before the end of a block EC2 begins to end its machines:
 /// <https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/ec2-capacity-blocks.html>.
 const BEFORE_END: Duration = Duration::from_secs(30 * 60);
 

@@ -22,12 +22,12 @@ use crate::errors;
 pub(crate) struct Catalog {
     ec2: Client,
     cache: Cache,
-    /// Each is locked while it is asked for, so that those who want the same wait for one answer.
+    /// Each selection is locked while a call reads it, so that all who need it wait for one answer.
     accelerated: Mutex<Option<Arc<Kept<Listing>>>>,
     plain: Mutex<Option<Arc<Kept<Listing>>>>,
 }
 
-/// Which types are asked for: each takes some pages, and few pools want both.
+/// A part of the region's types. Each takes several pages of answers, and few pools need both.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Selection {
     /// Those of the series that have accelerators, of any generation.
@@ -117,7 +117,7 @@ impl Catalog {
         Ok(types)
     }
 
-    /// By names and not by patterns, of which one stands for more types than it means to.
+    /// The filter lists names, because a pattern can match more types than intended.
     async fn offerings(&self, names: &[&str]) -> Result<Vec<InstanceTypeOffering>> {
         let call = self.ec2.describe_instance_type_offerings().location_type(LocationType::AvailabilityZone);
         let mut pages = call.filters(filter("instance-type", names)).into_paginator().send();
@@ -140,7 +140,8 @@ impl Selection {
 
     fn filters(self) -> Vec<Filter> {
         match self {
-            // GPUs, Trainium and Inferentia; and what is only named in refusals: Gaudi and Qualcomm (dl), media (vt) and FPGAs (f).
+            // GPUs, Trainium and Inferentia; and those that only refusals name: Gaudi and Qualcomm
+            // (dl), media (vt) and FPGAs (f).
             Self::Accelerated => vec![filter("instance-type", &["g*", "p*", "trn*", "inf*", "dl*", "vt*", "f*"])],
             Self::Plain => vec![
                 filter("current-generation", &["true"]),
@@ -182,9 +183,10 @@ fn too_slow() -> Error {
         .with_hint("try again; `aws ec2 describe-instance-types` shows whether EC2 answers")
 }
 
-/// A type comes to a region once in months, and a zone as seldom.
+/// AWS adds a type or a zone to a region once in several months.
 const LIFETIME: Duration = Duration::from_secs(24 * 3600);
-/// With what prices may take, less than a pool waits for offers, so that the error says what was slow.
+/// Together with the time for prices, this is less than a pool waits for offers, so that the error
+/// names what was slow.
 const WITHIN: Duration = Duration::from_secs(35);
 /// How many values a filter may have.
 const MOST_VALUES: usize = 200;

@@ -21,7 +21,7 @@ use crate::options::{ATTEMPT, CacheIn, LAUNCH, OPERATION, Options};
 use crate::prices::on_demand::OnDemand;
 use crate::quota::Quotas;
 
-/// What calls AWS. It is made when it is first needed.
+/// The account's clients, which are made when they are first needed.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Account(Arc<OnceCell<Clients>>);
 
@@ -33,12 +33,12 @@ pub(crate) struct Clients {
     pub(crate) catalog: Catalog,
     /// Their prices on demand.
     pub(crate) on_demand: OnDemand,
-    /// None unless they are looked up.
+    /// The quotas; none unless the user wants them looked up.
     pub(crate) quotas: Option<Quotas>,
     /// The account's id, of 12 digits.
     pub(crate) account: String,
     pub(crate) region: String,
-    /// Who calls, for errors: `arn:aws:iam::123456789012:user/ada`.
+    /// The caller's identity, for errors: `arn:aws:iam::123456789012:user/ada`.
     pub(crate) caller: String,
 }
 
@@ -47,7 +47,8 @@ impl Account {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Provider`] without them; [`ErrorKind::Identity`] when the account is not the one that is expected.
+    /// [`ErrorKind::Provider`] without them; [`ErrorKind::Identity`] when the account is not the
+    /// one that is expected.
     ///
     /// # Cancel safety
     ///
@@ -62,7 +63,7 @@ impl Clients {
         let config = config(options).await;
         let region = config.region().map(ToString::to_string).ok_or_else(no_region)?;
         let provider = config.credentials_provider().ok_or_else(|| no_credentials("none is set up"))?;
-        // A role of an instance is asked for at an address that answers nothing elsewhere.
+        // The SDK asks for an instance's role at an address that does not answer outside of EC2.
         match timeout(CREDENTIALS, provider.provide_credentials()).await {
             Ok(Ok(_)) => {}
             Ok(Err(error)) => return Err(no_credentials(&chain(&error))),
@@ -88,14 +89,14 @@ impl Clients {
         };
         let cache = match &options.cache {
             CacheIn::Folder(folder) => Cache::within(folder, &account, &region),
-            // What another service than AWS says is of no use for AWS.
+            // The answers of another service than AWS must not be used for AWS.
             CacheIn::User if options.endpoint_url.is_none() && std::env::var_os("AWS_ENDPOINT_URL").is_none() => {
                 Cache::of_user(&account, &region)
             }
             CacheIn::User | CacheIn::Memory => Cache::off(),
         };
         let ec2 = aws_sdk_ec2::Client::new(&config);
-        // The price list is served in a few regions only, for all of them.
+        // A few regions serve the price list, for all regions.
         let pricing = aws_sdk_pricing::Client::new(&of_region(PRICES));
         Ok(Self {
             catalog: Catalog::new(ec2.clone(), cache.clone()),
@@ -108,7 +109,8 @@ impl Clients {
         })
     }
 
-    /// What an option of one call overrides for calls that are made once: with a token of its own, such a call is repeated by whoever made it.
+    /// The configuration of a call that the SDK must not repeat, because its caller does so with
+    /// the same token.
     pub(crate) fn once() -> aws_sdk_ec2::config::Builder {
         let timeouts = TimeoutConfig::builder().operation_attempt_timeout(LAUNCH).operation_timeout(LAUNCH).build();
         aws_sdk_ec2::Config::builder().retry_config(RetryConfig::disabled()).timeout_config(timeouts)
@@ -152,5 +154,5 @@ fn no_credentials(why: &str) -> Error {
 
 /// Where the price list is served.
 const PRICES: &str = "us-east-1";
-/// How long credentials may take: an SSO token is refreshed, a process is run.
+/// How long the SDK may take to find credentials: it may refresh an SSO token or run a process.
 const CREDENTIALS: Duration = Duration::from_secs(30);

@@ -1,4 +1,4 @@
-//! Reaches an instance, and says what its console says when it does not boot.
+//! Reaches an instance, and adds the console's last lines to the error of one that does not boot.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ use crate::trust;
 ///
 /// # Errors
 ///
-/// Temporary while it may still be booting; those of [`Ssh::connect`] otherwise.
+/// A temporary error while the instance may still be booting; otherwise those of [`Ssh::connect`].
 ///
 /// # Cancel safety
 ///
@@ -57,7 +57,8 @@ async fn find_address(clients: &Clients, options: &Options, pool: &Pool, machine
     Ok(address)
 }
 
-/// What an error of an instance means that was never reached, with the console's last lines when it had time to boot.
+/// Explains the error of an instance that the client has never reached, with the console's last
+/// lines if the instance has had time to boot.
 async fn explain(
     clients: &Clients,
     pool: &Pool,
@@ -69,7 +70,8 @@ async fn explain(
     if seen.reached {
         return error;
     }
-    // A server lets nobody in before the machine has booted, and refuses as it does for good.
+    // Before the machine has booted, its server refuses every login, and the error is the same as
+    // that of a final refusal.
     let early = error.kind() == ErrorKind::Login && tried < LOGIN;
     let mut error = if early { error.temporary() } else { error };
     let is_over = error.status() != ErrorStatus::Temporary;
@@ -84,7 +86,7 @@ async fn explain(
     }
     if error.kind() == ErrorKind::Io || error.kind() == ErrorKind::Timeout {
         return error.with_hint(
-            "the security group of the pool lets in the address that this client had when it started; a firewall or proxy on the way may block the port, a VPN may have changed the address: `.ssh_from([…])`, `.ssh_port(…)`",
+            "the security group of the pool allows the address that this client had when the pool started. If a VPN has changed that address, name the networks that may log in: `.ssh_from([…])`. If a firewall or proxy blocks the port, use another one: `.ssh_port(…)`",
         );
     }
     error
@@ -102,11 +104,12 @@ async fn console(clients: &Clients, machine: &MachineId) -> Option<String> {
     (!lines.is_empty()).then(|| lines[last..].join("\n"))
 }
 
-/// For how long a server may refuse to let the client in because its machine boots.
+/// How long a refused login counts as a sign that the machine is still booting.
 const LOGIN: Duration = Duration::from_secs(90);
-/// After half of this, or of the time to boot where that is shorter, the console is of interest.
+/// The console is read after half of this time, or after half of the time to boot where that is
+/// shorter.
 const LONG_BOOT: Duration = Duration::from_secs(240);
-/// The pause between two looks at a console.
+/// The pause between two reads of a console.
 const AGAIN: Duration = Duration::from_secs(30);
-/// As many lines of a console as are shown.
+/// How many lines of a console an error shows.
 const LINES: usize = 20;

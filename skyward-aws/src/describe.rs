@@ -10,7 +10,8 @@ use crate::errors::called;
 use crate::machines;
 use crate::tags::{self, filter};
 
-/// The instances that pass these filters, also those that are terminated and still listed. A filter by id, unlike ids themselves, passes over what is not there.
+/// The instances that match these filters, also terminated ones that EC2 still lists. A call with
+/// unknown ids fails, while a filter by id ignores them.
 ///
 /// # Errors
 ///
@@ -30,7 +31,7 @@ pub(crate) async fn instances(clients: &Clients, filters: Vec<Filter>) -> Result
     Ok(all)
 }
 
-/// Those with these ids.
+/// The instances with these ids.
 ///
 /// # Errors
 ///
@@ -62,7 +63,8 @@ pub(crate) async fn list(clients: &Clients, pool: &PoolId) -> Result<Vec<Machine
     Ok(found.iter().filter(|instance| machines::is_live(instance)).filter_map(machines::machine).collect())
 }
 
-/// The most that EC2 gives at a time.
+/// The largest page of EC2.
 const PAGE: i32 = 1000;
-/// The values of one filter: <https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_DescribeInstances.html>.
+/// The values of one filter:
+/// <https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_DescribeInstances.html>.
 const MOST_VALUES: usize = 200;

@@ -1,6 +1,7 @@
 //! What the errors of EC2 mean: one table from codes to what the pool does next.
 //!
-//! The codes are those of <https://docs.aws.amazon.com/AWSEC2/latest/APIReference/errors-overview.html>.
+//! The codes are those of
+//! <https://docs.aws.amazon.com/AWSEC2/latest/APIReference/errors-overview.html>.
 
 use std::fmt;
 
@@ -14,15 +15,15 @@ pub(crate) enum Class {
     Capacity,
     /// This type is not sold in this zone.
     NotOffered,
-    /// The account has as many of this family as it may have.
+    /// The account's quota for this family is used up.
     Quota,
     /// Too many calls.
     Throttled,
-    /// It works later, by the same call.
+    /// The same call succeeds later.
     Transient,
-    /// What the call names is not there.
+    /// Something that the call names does not exist.
     NotFound,
-    /// What was made before is there already.
+    /// What the call makes exists already.
     Duplicate,
     /// Something else still uses what the call removes.
     InUse,
@@ -98,18 +99,18 @@ const CODES: &[(&str, Class)] = &[
     ("Blocked", Class::Account),
 ];
 
-/// What the code of an error says; by its status where the code is not in the table.
+/// The class of an error by its code; by its HTTP status where the table does not have the code.
 pub(crate) fn class(code: Option<&str>, status: Option<u16>) -> Class {
     let known = code.and_then(|code| CODES.iter().find(|(known, _)| *known == code));
     match (known, status) {
         (Some((_, class)), _) => *class,
-        // What is not known and came from the service itself may pass; what it blames on the call does not.
+        // An unknown error may pass if the service blames itself, and not if it blames the call.
         (None, Some(500..)) | (None, None) => Class::Transient,
         (None, _) => Class::Wrong,
     }
 }
 
-/// An answer of EC2 that is an error, taken apart.
+/// The parts of an error that EC2 answered with.
 #[derive(Debug)]
 pub(crate) struct Failure {
     pub(crate) class: Class,
@@ -147,7 +148,8 @@ impl Failure {
         self.code.as_deref() == Some(code)
     }
 
-    /// The error of a call that starts machines: with a refusal where it has started nothing. `quota` is the name of the quota that the offer counts against.
+    /// The error of a call that starts machines. It has a refusal where the call has started
+    /// nothing. `quota` is the name of the quota that the offer counts against.
     pub(crate) fn of_launch(self, quota: Option<&str>) -> Error {
         let told = self.told();
         let refusal = match self.class {

@@ -1,4 +1,5 @@
-//! Calls that come at nearly the same moment, put into one: a pool asks for each of its machines by itself.
+//! Puts calls that come at nearly the same moment into one: a pool makes a call for each of its
+//! machines.
 
 use std::collections::HashMap;
 use std::future::Future;
@@ -10,13 +11,14 @@ use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, Shared, WeakShared};
 use tokio::time::sleep;
 
-/// The calls that are about to be made: of what is alike, about these items, with these answers.
+/// The calls that are about to be made: `K` is what items must have in common to be in one call,
+/// `I` an item, `A` the answer.
 #[derive(Debug)]
 pub(crate) struct Gather<K, I, A>(Mutex<HashMap<K, Open<I, A>>>);
 
 #[derive(Debug)]
 struct Open<I, A> {
-    /// None once the call is made.
+    /// None once the call has been made.
     items: Arc<Mutex<Option<Vec<I>>>>,
     answer: WeakShared<BoxFuture<'static, Arc<A>>>,
 }
@@ -28,11 +30,11 @@ impl<K, I, A> Default for Gather<K, I, A> {
 }
 
 impl<K: Eq + Hash, I: Send + 'static, A: Send + Sync + 'static> Gather<K, I, A> {
-    /// The answer to a call about this item, which is made with those of others.
+    /// The answer to a call about this item and those of other callers.
     ///
     /// # Cancel safety
     ///
-    /// The others get their answer. A call that nobody waits for any more is dropped.
+    /// Other callers get their answer all the same. A call that no caller waits for is dropped.
     pub(crate) async fn call<F>(&self, alike: K, item: I, call: impl FnOnce(Vec<I>) -> F + Send + 'static) -> Arc<A>
     where
         F: Future<Output = A> + Send + 'static,
@@ -74,7 +76,8 @@ impl<K: Eq + Hash, I: Send + 'static, A: Send + Sync + 'static> Gather<K, I, A> 
 }
 
 impl<I, A> Open<I, A> {
-    /// Adds an item, if somebody waits for the call and it was not made yet; otherwise the item comes back.
+    /// Adds an item if the call has not been made yet and a caller waits for it; otherwise returns
+    /// the item.
     fn add(&self, item: I) -> Result<Shared<BoxFuture<'static, Arc<A>>>, I> {
         let Some(answer) = self.answer.upgrade() else { return Err(item) };
         let mut items = self.items.lock().unwrap_or_else(PoisonError::into_inner);
@@ -88,7 +91,7 @@ impl<I, A> Open<I, A> {
     }
 }
 
-/// How long others have to join a call.
+/// How long a call waits for further items.
 const MOMENT: Duration = Duration::from_millis(20);
 /// The items of one call.
 pub(crate) const MOST: usize = 100;

@@ -14,7 +14,8 @@ use crate::errors;
 pub(crate) enum ImageChoice {
     /// This one: `ami-…`.
     Id(String),
-    /// AWS's Deep Learning image with the driver of the accelerators; that of NVIDIA where there are none.
+    /// AWS's Deep Learning image with the driver of the accelerators; for machines without
+    /// accelerators, the one with NVIDIA's driver.
     DeepLearning,
     /// Canonical's Ubuntu, without drivers of accelerators.
     Ubuntu,
@@ -35,7 +36,7 @@ pub(crate) struct Image {
     pub(crate) more_devices: Vec<String>,
     /// The least size of the root disk.
     pub(crate) snapshot_gib: u32,
-    /// Who logs in.
+    /// The user to log in as.
     pub(crate) user: String,
 }
 
@@ -46,25 +47,26 @@ pub(crate) struct Purpose<'a> {
     /// The family of the machine's accelerators, if it has any.
     pub(crate) accelerators: Option<AcceleratorFamily>,
     pub(crate) region: &'a str,
-    /// Who logs in, where that is not what the image's name tells.
+    /// The user to log in as, where the image's name does not decide it.
     pub(crate) user: Option<&'a str>,
 }
 
-/// A line of images: whose, and how their names begin.
+/// A line of images: their owner, and the start of their names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Line {
-    /// By number: anybody can give an image any name.
+    /// The owner's account number: anybody can give an image any name.
     owner: &'static str,
-    /// What the name has before the date.
+    /// The name without the date at its end.
     name: &'static str,
 }
 
 impl Image {
-    /// Finds the image: by its id, or the newest of its line.
+    /// Finds the image by its id, or the newest one of its line.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::InvalidSpec`] for an image that does not exist or does not fit; [`ErrorKind::Provider`] where EC2 cannot be asked, or has none in this region.
+    /// [`ErrorKind::InvalidSpec`] for an image that does not exist or does not fit;
+    /// [`ErrorKind::Provider`] where EC2 cannot be asked, or has none in this region.
     ///
     /// # Cancel safety
     ///
@@ -98,7 +100,7 @@ impl Image {
         })
     }
 
-    /// The size of the root disk: what is asked for, and at least what the image fills.
+    /// The size of the root disk: what the pool asks for, but at least the size of the image.
     pub(crate) fn disk_gib(&self, asked: u32) -> u32 {
         asked.max(self.snapshot_gib)
     }
@@ -130,7 +132,7 @@ impl Line {
 }
 
 async fn by_id(ec2: &Client, id: &str, purpose: Purpose<'_>) -> Result<Image> {
-    // One that is deprecated starts machines all the same, and its id says that it is meant.
+    // A deprecated image still starts machines, and the user has named it by its id.
     let answer = ec2.describe_images().image_ids(id).include_deprecated(true).send().await;
     let code = answer.as_ref().err().and_then(|error| error.code()).unwrap_or_default();
     if code.starts_with("InvalidAMIID") {
@@ -143,10 +145,10 @@ async fn by_id(ec2: &Client, id: &str, purpose: Purpose<'_>) -> Result<Image> {
 
 fn absent(id: &str, region: &str) -> Error {
     Error::new(ErrorKind::InvalidSpec, format!("there is no image {id} in {region} that this account may use"))
-        .with_hint("an image has another id in each region: copy it, share it with the account, or name none and take the newest Deep Learning image")
+        .with_hint("an image has another id in each region: copy it to this region, share it with the account, or leave it out to take the newest Deep Learning image")
 }
 
-/// The image that was named, if machines can start from it.
+/// The image that the user named, if machines can start from it.
 fn checked(image: &types::Image, purpose: Purpose<'_>) -> Result<Image> {
     let id = image.image_id().unwrap_or_default();
     let name = image.name().unwrap_or_default();
@@ -176,13 +178,14 @@ fn checked(image: &types::Image, purpose: Purpose<'_>) -> Result<Image> {
 fn newest(images: &[types::Image], line: Line, purpose: Purpose<'_>) -> Option<Image> {
     images
         .iter()
-        // What the call asked for is checked: an image of somebody else runs as root with the user's data.
+        // The owner is checked again, because an image of another owner would run as root with the
+        // user's data.
         .filter(|image| image.owner_id() == Some(line.owner))
         .filter(|image| image.name().is_some_and(|name| name.starts_with(line.name)))
         .filter(|image| image.state() == Some(&ImageState::Available))
         .filter(|image| image.architecture().map(ArchitectureValues::as_str) == Some(name_of(purpose.architecture)))
         .filter_map(|image| Some((image.creation_date()?, image.image_id()?, read(image, purpose)?)))
-        // The dates are of one form of ISO 8601, whose order is that of their letters.
+        // All dates have the same ISO 8601 form, so they sort as text.
         .max_by(|(date, id, _), (other, other_id, _)| (date, id).cmp(&(other, other_id)))
         .map(|(_, _, image)| image)
 }
@@ -206,14 +209,14 @@ fn read(image: &types::Image, purpose: Purpose<'_>) -> Option<Image> {
     })
 }
 
-/// Who logs in, by the image's name.
+/// The user to log in as, by the image's name.
 fn user_of(name: &str) -> &'static str {
     let name = name.to_lowercase();
     let is_amazon = name.starts_with("al2023-ami") || name.starts_with("amzn") || name.contains("amazon linux");
     if is_amazon { "ec2-user" } else { "ubuntu" }
 }
 
-/// As EC2 writes it.
+/// The architecture as EC2 writes it.
 fn name_of(architecture: Architecture) -> &'static str {
     match architecture {
         Architecture::Aarch64 => "arm64",
@@ -225,9 +228,11 @@ fn filter(name: &str, value: &str) -> Filter {
     Filter::builder().name(name).values(value).build()
 }
 
-/// AWS's account for Deep Learning images, in all regions but those of China and GovCloud, where an image is named by its id.
+/// AWS's account for Deep Learning images, in all regions except those of China and GovCloud, where
+/// the user must name an image by its id.
 const AMAZON: &str = "898082745236";
-/// Canonical's account; see <https://documentation.ubuntu.com/aws/aws-how-to/instances/find-ubuntu-images/>.
+/// Canonical's account; see
+/// <https://documentation.ubuntu.com/aws/aws-how-to/instances/find-ubuntu-images/>.
 const CANONICAL: &str = "099720109477";
 const NVIDIA: Line = Line { owner: AMAZON, name: "Deep Learning Base OSS Nvidia Driver GPU AMI (Ubuntu 24.04) " };
 const NVIDIA_ARM: Line =

@@ -1,4 +1,4 @@
-//! Launches instances, each launch once, whatever becomes of the call that asks for it.
+//! Launches instances: each launch once, even if the answer to its call is lost.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,15 +20,16 @@ use crate::options::Options;
 use crate::pool::{Pool, Shared};
 use crate::quota;
 
-/// What launches are answered with.
+/// The answers to launches.
 pub(crate) type Answers = BTreeMap<LaunchId, Result<Machine>>;
 
-/// Launches instances by one offer, and answers for each launch. A launch of which it is not known what became is asked for again by its own call; one that another process has made is found by its
-/// tags.
+/// Launches instances by one offer, and returns an answer for each launch. A launch whose outcome
+/// is unknown is repeated by the call that made it first; one that another process has made is
+/// found by its tags.
 ///
 /// # Cancel safety
 ///
-/// What was launched is found by `list`.
+/// `list` finds what was launched.
 pub(crate) async fn launch(
     clients: &Clients,
     options: &Options,
@@ -42,7 +43,7 @@ pub(crate) async fn launch(
         if answers.contains_key(&request.launch) {
             continue;
         }
-        // Another launch of the same call may have made it again.
+        // The repeat for another launch of the same call may have answered for this one too.
         if let Some(machine) = pool.made(&request.launch) {
             answers.insert(request.launch.clone(), Ok(machine));
             continue;
@@ -94,7 +95,8 @@ async fn launch_new(
     Ok(answers)
 }
 
-/// The image of the machines of an offer: for the life of the pool the same for all that are alike.
+/// The image for the machines of an offer. During the life of a pool, all machines with the same
+/// architecture and accelerators have the same image.
 async fn image(clients: &Clients, options: &Options, pool: &Pool, offer: &Offer) -> Result<Image> {
     let accelerators = offer.accelerator.as_ref().and_then(|accelerator| accelerator.family());
     let architecture = offer.architecture.unwrap_or(Architecture::X86_64);
@@ -104,7 +106,7 @@ async fn image(clients: &Clients, options: &Options, pool: &Pool, offer: &Offer)
     }
     let purpose = Purpose { architecture, accelerators, region: &clients.region, user: options.user.as_deref() };
     let image = Image::resolve(&clients.ec2, &options.image, purpose).await.map_err(|error| match error.kind() {
-        // Another offer would have no other image.
+        // The error would be the same with every other offer.
         ErrorKind::InvalidSpec => Error::refused(Refusal::Misconfigured, error.message())
             .with_hint(error.hint().unwrap_or_default().to_owned()),
         _ => error,
@@ -113,16 +115,16 @@ async fn image(clients: &Clients, options: &Options, pool: &Pool, offer: &Offer)
     Ok(image)
 }
 
-/// Asks whether a call would be allowed, without making it.
+/// Asks EC2 whether it would allow a call, without making the call.
 async fn check(clients: &Clients, options: &Options, pool: &Pool, call: &Call) -> Result<()> {
     let asked = call.input(clients, options).dry_run(true).send().await;
     let Err(error) = asked else { return Ok(()) };
     let failure = Failure::of("RunInstances (a dry run)", error);
     match failure.class {
         _ if failure.has_code("DryRunOperation") => Ok(()),
-        // Whether there is capacity or quota is seen when it is asked for.
+        // Capacity and quota are checked by the call itself.
         Class::Capacity | Class::Quota | Class::NotOffered | Class::Throttled | Class::Transient => Ok(()),
-        // What was made just now need not be known everywhere.
+        // Parts of EC2 may not know yet what was made a moment ago.
         Class::NotFound => {
             pool.share(None);
             Err(failure.into_error().temporary())
@@ -134,7 +136,7 @@ async fn check(clients: &Clients, options: &Options, pool: &Pool, call: &Call) -
     }
 }
 
-/// Makes a call, or makes it again.
+/// Makes a call, or repeats it.
 async fn run(clients: &Clients, options: &Options, pool: &Pool, call: &Call) -> Answers {
     let asked = call.input(clients, options).client_token(&call.token);
     let answer = asked.customize().config_override(Clients::once()).send().await;
@@ -150,7 +152,8 @@ async fn run(clients: &Clients, options: &Options, pool: &Pool, call: &Call) -> 
     }
 }
 
-/// Classifies a call that failed. A call that may have launched instances is kept, and the next try repeats it with its token.
+/// Classifies the error of a call. A call that may have launched instances is kept, so that the
+/// next try repeats it with the same token.
 async fn settle_failure(clients: &Clients, pool: &Pool, call: &Call, failure: Failure) -> Error {
     if failure.has_code("IdempotentParameterMismatch") {
         pool.settle(call);
@@ -158,11 +161,12 @@ async fn settle_failure(clients: &Clients, pool: &Pool, call: &Call, failure: Fa
     }
     match failure.class {
         Class::Transient => failure.into_error(),
-        // It was not made: the same call is made again.
+        // The call has launched nothing: the next try makes the same call.
         Class::Throttled => failure.of_launch(None),
         Class::NotFound => {
             pool.settle(call);
-            // The group of the pool was removed, or is not known everywhere yet: it is looked for, and made again.
+            // The pool's group was removed, or a part of EC2 does not know it yet. The next try
+            // looks for it, and makes it if it is gone.
             pool.refuse(call);
             pool.share(None);
             failure.into_error().temporary()
@@ -183,7 +187,8 @@ async fn settle_failure(clients: &Clients, pool: &Pool, call: &Call, failure: Fa
     }
 }
 
-/// The error of a launch that another process has made, with other keys: its machine is listed some time later, and the launch is answered with it then.
+/// The error of a launch that another process has made, with other keys. EC2 lists its machine some
+/// time later, and a later try of this launch returns that machine.
 async fn other(clients: &Clients, pool: &Pool, call: &Call) -> Error {
     let end = Instant::now() + SETTLES;
     let is_one = |machine: &Machine| call.requests.iter().any(|request| request.launch == machine.launch);
@@ -223,6 +228,6 @@ fn machines_of(pool: &Pool, call: &Call, instances: &[Instance]) -> Answers {
     answers
 }
 
-/// How long what another process has launched may stay unseen.
+/// How long EC2 may take to list what another process has launched.
 const SETTLES: Duration = Duration::from_secs(10);
 const LOOK: Duration = Duration::from_millis(500);

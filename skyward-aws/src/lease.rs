@@ -1,4 +1,5 @@
-//! When what a pool has made expires, as its tags say: for whoever cleans up after a client that is gone.
+//! The expiry times in the tags of all that a pool has made, for cleaning up after a client that is
+//! gone.
 
 use std::time::{Duration, SystemTime};
 
@@ -10,28 +11,30 @@ use crate::client::Clients;
 use crate::errors::called;
 use crate::tags;
 
-/// How often the tags are renewed: one call for a whole pool.
+/// How often a pool renews its tags, by one call for all of them.
 pub(crate) const PERIOD: Duration = Duration::from_secs(10 * 60);
 
-/// How long a pool may start: until then nothing renews its tags.
+/// How long the start of a pool may take. Nothing renews the tags until it ends.
 pub(crate) const START: Duration = Duration::from_secs(60 * 60);
 
-/// When what has this lease expires that is renewed now: the machine itself ends earlier, by its keeper.
+/// The expiry of tags that are renewed now. The keeper on a machine ends it earlier, by the lease
+/// itself.
 pub(crate) fn expires(lease: Duration, now: SystemTime) -> SystemTime {
     now.checked_add(lease.max(PERIOD)).unwrap_or(now)
 }
 
-/// When the tags of a pool are renewed the next time.
+/// When the next renewal of a pool's tags is due.
 #[derive(Debug)]
 pub(crate) struct Renewals(std::sync::Mutex<Instant>);
 
 impl Renewals {
-    /// Everything has its tags from now on.
+    /// Starts counting from now: everything has just been tagged.
     pub(crate) fn new() -> Self {
         Self(std::sync::Mutex::new(Instant::now() + PERIOD))
     }
 
-    /// Whether it is time to renew. It answers yes to one caller, who renews; unless that caller reports [`done`](Self::done), it answers yes to the next one after a minute.
+    /// Whether a renewal is due. Returns true to one caller, which then renews. If that caller does
+    /// not report [`done`](Self::done), another caller gets true after a minute.
     pub(crate) fn is_due(&self, now: Instant) -> bool {
         let mut next = self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         let due = now >= *next;
@@ -41,13 +44,14 @@ impl Renewals {
         due
     }
 
-    /// Everything was renewed.
+    /// Reports that all tags were renewed.
     pub(crate) fn done(&self, now: Instant) {
         *self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = now + PERIOD;
     }
 }
 
-/// Renews the tags of these resources, and says whether all were. That it fails costs nothing but the next try: the keepers on the machines go by their own leases.
+/// Renews the tags of these resources, and returns whether all were renewed. A failure costs no
+/// more than another try: the keepers on the machines have leases of their own.
 pub(crate) async fn renew(clients: &Clients, pool: &PoolId, lease: Duration, resources: Vec<String>) -> bool {
     let tag = Tag::builder().key(tags::EXPIRES).value(tags::seconds(expires(lease, SystemTime::now()))).build();
     let mut all = true;

@@ -1,4 +1,5 @@
-//! A service on this host that answers as the test says, for what the SDK does on its way.
+//! A service on this host that gives the answers of a test, so that the test includes what the SDK
+//! does.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};

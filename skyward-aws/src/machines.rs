@@ -1,4 +1,4 @@
-//! What EC2 says of instances, and what it means: pure.
+//! Reads EC2's descriptions of instances. No I/O.
 
 use std::time::SystemTime;
 
@@ -10,7 +10,8 @@ use crate::options::Addressing;
 use crate::tags;
 use crate::user_data::FOLDER;
 
-/// The machine that an instance is, by its tags; none for what is nobody's launch.
+/// The machine of an instance, by its tags; none for an instance that no launch of Skyward has
+/// made.
 pub(crate) fn machine(instance: &Instance) -> Option<Machine> {
     let pool = PoolId::new(tags::value(instance.tags(), tags::POOL)?);
     let (launch, number) = tags::launch(instance.tags(), &pool, instance.ami_launch_index().unwrap_or_default())?;
@@ -27,13 +28,13 @@ pub(crate) fn is_live(instance: &Instance) -> bool {
     state(instance) != MachineState::Gone
 }
 
-/// Where an instance is in its life. From `shutting-down` on nothing is paid for it any more:
+/// The state of an instance. From `shutting-down` on, AWS charges nothing for it:
 /// <https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/ec2-instance-lifecycle.html>.
 fn state(instance: &Instance) -> MachineState {
     match instance.state().and_then(|state| state.name()) {
         Some(InstanceStateName::Pending) => MachineState::Starting,
         Some(InstanceStateName::Running) => MachineState::Running,
-        // Nothing starts it again.
+        // Skyward never starts a stopped instance again.
         Some(InstanceStateName::Stopping | InstanceStateName::Stopped) => MachineState::Ending,
         Some(InstanceStateName::ShuttingDown) => MachineState::Released,
         Some(InstanceStateName::Terminated) => MachineState::Gone,
@@ -41,8 +42,8 @@ fn state(instance: &Instance) -> MachineState {
     }
 }
 
-/// What EC2 reports of an instance, at a time, and with the time at which all instances end that
-/// are in the same capacity block.
+/// What EC2 reports of an instance at the time `now`. `block_ends` is the end of its capacity
+/// block, if it is in one.
 pub(crate) fn report(
     instance: &Instance,
     addressing: Addressing,
@@ -80,11 +81,13 @@ pub(crate) fn reached_at(instance: &Instance, addressing: Addressing) -> Option<
     address.filter(|address| !address.is_empty())
 }
 
-/// Why an instance ended, by the codes of <https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_StateReason.html>.
+/// Why an instance ended, by the codes of
+/// <https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_StateReason.html>.
 fn reason(code: &str) -> Option<Reason> {
     Some(match code {
         "Server.SpotInstanceTermination" | "Server.SpotInstanceShutdown" | "Server.ScheduledStop" => Reason::Preempted,
-        // It has powered itself off: its keeper does that when its lease, or its time, is over.
+        // The instance has powered itself off: its keeper does so at the end of its lease or its
+        // time.
         "Client.InstanceInitiatedShutdown" => Reason::Expired,
         "Client.UserInitiatedShutdown" | "Client.UserInitiatedHibernate" => Reason::Asked,
         "Server.InsufficientInstanceCapacity"
@@ -96,11 +99,12 @@ fn reason(code: &str) -> Option<Reason> {
     })
 }
 
-/// The record of the pool that something is of, by its tags.
+/// The record of the pool that a resource belongs to, by its tags.
 pub(crate) fn record(tags: &[aws_sdk_ec2::types::Tag]) -> Option<PoolRecord> {
     let pool = PoolId::new(tags::value(tags, tags::POOL)?);
     let expires = tags::time(tags, tags::EXPIRES).unwrap_or(SystemTime::UNIX_EPOCH);
-    // The renewals of a client that lives come a period apart; what has missed one is not expired yet.
+    // A living client renews once in each period. A resource that has missed one renewal has not
+    // expired yet.
     let expires = expires.checked_add(crate::lease::PERIOD).unwrap_or(expires);
     Some(PoolRecord::new(pool, expires).owner(tags::value(tags, tags::OWNER).unwrap_or_default()))
 }

@@ -1,4 +1,4 @@
-//! Where instances are: the network, its subnets, and the security group of each pool.
+//! The network of a pool's instances: its subnets, and the security group of each pool.
 
 use std::collections::BTreeMap;
 
@@ -18,14 +18,14 @@ use crate::tags::{self, Tags, filter};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Network {
     pub(crate) vpc: String,
-    /// By zone; the first of a zone is taken.
+    /// The subnet of each zone.
     pub(crate) subnets: BTreeMap<String, String>,
     /// The addresses of the network itself.
     pub(crate) blocks: Vec<String>,
 }
 
 impl Network {
-    /// The subnets that were given, or those of the default network.
+    /// The subnets that the user named, or those of the default network.
     ///
     /// # Errors
     ///
@@ -84,7 +84,7 @@ impl Network {
 
 /// The security group of a pool: SSH from the client alone, and everything among its machines.
 ///
-/// Making it may be repeated: what is there is found.
+/// May be called again: an existing group is found.
 ///
 /// # Errors
 ///
@@ -111,8 +111,11 @@ pub(crate) async fn make_group(
         Err(error) => match Failure::of("CreateSecurityGroup", error) {
             failure if failure.class == Class::Duplicate => {
                 let missing = || {
-                    Error::new(ErrorKind::Provider, format!("the security group {name} is there and is not listed"))
-                        .temporary()
+                    Error::new(
+                        ErrorKind::Provider,
+                        format!("the security group {name} exists, and EC2 does not list it yet"),
+                    )
+                    .temporary()
                 };
                 find_groups(clients, pool).await?.into_iter().next().ok_or_else(missing)?
             }
@@ -123,12 +126,12 @@ pub(crate) async fn make_group(
         .ip_protocol("-1")
         .user_id_group_pairs(UserIdGroupPair::builder().group_id(&group).build())
         .build();
-    // Apart: the one may be there without the other.
+    // One call for each rule: one of them may exist without the other.
     for permission in [among, ssh(port, from)] {
         let allowed = clients.ec2.authorize_security_group_ingress().group_id(&group).ip_permissions(permission).send();
         if let Err(error) = allowed.await {
             let failure = Failure::of("AuthorizeSecurityGroupIngress", error);
-            // A group that was made just now need not be known everywhere.
+            // Parts of EC2 may not know yet a group that was made a moment ago.
             match failure.class {
                 Class::Duplicate => {}
                 Class::NotFound => return Err(failure.into_error().temporary()),
@@ -181,7 +184,7 @@ fn one_vpc(subnets: &[Ec2Subnet], region: &str) -> Result<String> {
             Refusal::Misconfigured,
             format!("the subnets are in several networks: {}", several.join(", ")),
         )
-        .with_hint("machines of one pool reach each other in one network: name subnets of one")),
+        .with_hint("machines of one pool must be in one network: name subnets of one network")),
     }
 }
 
@@ -206,7 +209,8 @@ fn is_public(subnet: &Ec2Subnet, tables: &[RouteTable]) -> bool {
     })
 }
 
-/// One subnet for each zone: the first that was given, otherwise the one with the most free addresses.
+/// One subnet for each zone: the first one that the user named, or else the one with the most free
+/// addresses.
 fn by_zone(subnets: &[Ec2Subnet], given: &[String]) -> BTreeMap<String, String> {
     let mut sorted: Vec<&Ec2Subnet> = subnets.iter().collect();
     let place = |subnet: &Ec2Subnet| given.iter().position(|id| subnet.subnet_id() == Some(id.as_str()));
@@ -220,7 +224,7 @@ fn by_zone(subnets: &[Ec2Subnet], given: &[String]) -> BTreeMap<String, String> 
     zones
 }
 
-/// What a rule says of itself in the console.
+/// The description of a rule in the console.
 const SSH: &str = "SSH from the client of the pool";
 
 #[cfg(test)]

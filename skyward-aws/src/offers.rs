@@ -1,4 +1,5 @@
-//! What can be rented for what is asked: types that fit, in the zones that can be reached, at their prices.
+//! The offers for a pool's requirements: types that fit, in the zones that have a subnet, at their
+//! prices.
 
 mod fit;
 mod nothing;
@@ -27,19 +28,19 @@ pub(crate) struct Sources<'a> {
     pub(crate) ec2: &'a Client,
     pub(crate) catalog: &'a Catalog,
     pub(crate) on_demand: &'a OnDemand,
-    /// None where quotas are not looked up before a launch.
+    /// The quotas; none unless the user wants them looked up before a launch.
     pub(crate) quotas: Option<&'a Quotas>,
 }
 
-/// Where and from what machines are launched, as far as offers depend on it.
+/// The settings of launches that offers depend on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Setting {
     pub(crate) region: String,
     /// The zones in which the subnets lie.
     pub(crate) zones: BTreeSet<String>,
-    /// The size of the root disk where none is asked for.
+    /// The size of the root disk where the pool asks for none.
     pub(crate) disk_gib: u32,
-    /// Whether the user names the image, with whatever drivers it has.
+    /// Whether the user has named the image, whose drivers are unknown.
     pub(crate) own_image: bool,
 }
 
@@ -55,7 +56,8 @@ pub(crate) struct Answer {
 ///
 /// # Errors
 ///
-/// [`ErrorKind::Provider`](skyward_core::error::ErrorKind::Provider) when EC2 does not tell its instance types. Prices and quotas that are not told are unknown.
+/// [`ErrorKind::Provider`](skyward_core::error::ErrorKind::Provider) when EC2 does not list its
+/// instance types. A price or quota that AWS does not return counts as unknown.
 ///
 /// # Cancel safety
 ///
@@ -113,7 +115,7 @@ async fn quotas_of(fitting: &[Fitting<'_>], sources: Sources<'_>, market: Market
     quotas.values(&Vec::from_iter(keys)).await
 }
 
-/// Whether machines may be had as spot instances, or on demand.
+/// Whether the pool accepts spot instances, or on-demand ones.
 fn allows(market: Market, spot: bool) -> bool {
     match market {
         Market::OnDemand => !spot,

@@ -44,11 +44,12 @@ pub(crate) struct Options {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Addressing {
-    /// By a public one, which EC2 gives each instance.
+    /// By a public address, which EC2 gives each instance.
     #[default]
     Public,
-    /// By its private one: the client is in the network, or reaches it by a bastion, a VPN or peering. Instances get no public address, so the subnet needs another way out to fetch
-    /// packages, such as a NAT gateway.
+    /// By its private address: the client is in the network, or reaches it by a bastion, a VPN or
+    /// peering. Instances get no public address, so the subnet needs another way to the internet
+    /// for packages, such as a NAT gateway.
     Private,
 }
 
@@ -70,12 +71,12 @@ pub(crate) enum CacheIn {
     Memory,
 }
 
-/// Capacity that was reserved before.
+/// Reserved capacity.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Capacity {
     /// A capacity reservation, by its id.
     Reservation(String),
-    /// A capacity block, by its id: machines are paid for already, and end with it.
+    /// A capacity block, by its id. Its machines are paid for, and end with the block.
     Block(String),
 }
 
@@ -110,7 +111,7 @@ impl Default for Options {
 }
 
 impl Options {
-    /// The networks that may log in, where the user has said which.
+    /// The networks that may log in, as far as the user has named any.
     ///
     /// # Errors
     ///
@@ -119,7 +120,7 @@ impl Options {
         self.ssh_from.iter().map(|text| network(text)).collect()
     }
 
-    /// Checks what can be checked without asking AWS.
+    /// Checks the options as far as possible without a call of AWS.
     ///
     /// # Errors
     ///
@@ -173,20 +174,21 @@ pub(crate) fn network(text: &str) -> Result<IpNet> {
     let alone = || text.parse::<IpAddr>().map(IpNet::from);
     text.parse().or_else(|_| alone()).map_err(|_| {
         Error::new(ErrorKind::InvalidSpec, format!("`{text}` is no network"))
-            .with_hint("a network is `203.0.113.7/32`, `10.0.0.0/8` or `2001:db8::/48`; `0.0.0.0/0` is everybody")
+            .with_hint("a network is `203.0.113.7/32`, `10.0.0.0/8` or `2001:db8::/48`; `0.0.0.0/0` is every address")
     })
 }
 
-/// Answers with the address that a request comes from: <https://checkip.amazonaws.com>, of AWS.
+/// AWS's service that answers with the address of the client: <https://checkip.amazonaws.com>.
 const ADDRESS_SERVICE: &str = "https://checkip.amazonaws.com";
-/// Beside the provider's own.
+/// The most tags of a user; the provider adds its own.
 const MOST_TAGS: usize = 30;
 
 /// How long a call for one page of an answer may take.
 pub(crate) const ATTEMPT: Duration = Duration::from_secs(20);
-/// How long it may take with all its tries.
+/// How long a call may take, including its retries.
 pub(crate) const OPERATION: Duration = Duration::from_secs(50);
-/// How long a call that launches instances may take: it is made once, and repeated with the same token.
+/// How long a call that launches instances may take. The SDK makes it once; the provider repeats it
+/// with the same token.
 pub(crate) const LAUNCH: Duration = Duration::from_secs(60);
 
 #[cfg(test)]
@@ -226,7 +228,7 @@ mod tests {
         add("vpc-1", &|options| options.subnets.push("vpc-1".into()));
         for (word, options) in cases {
             let error = options.check().unwrap_err();
-            assert!(error.kind() == ErrorKind::InvalidSpec && error.to_string().contains(word), "{word}: {error}");
+            assert!(error.kind() == ErrorKind::InvalidSpec && format!("{error:#}").contains(word), "{word}: {error}");
         }
     }
 }

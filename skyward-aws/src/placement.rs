@@ -8,7 +8,7 @@ use crate::client::Clients;
 use crate::errors::{Class, Failure};
 use crate::tags::{self, Tags};
 
-/// Makes it, unless it is there; its name.
+/// Makes the placement group unless it exists, and returns its name.
 ///
 /// # Errors
 ///
@@ -30,7 +30,8 @@ pub(crate) async fn make(clients: &Clients, pool: &PoolId, tags: &Tags) -> Resul
     }
 }
 
-/// The names of a pool's placement groups; none where the credentials may not look for them, for then none was made with them.
+/// The names of a pool's placement groups. None where the credentials may not list placement
+/// groups: such credentials cannot have made one.
 ///
 /// # Errors
 ///

@@ -1,4 +1,4 @@
-//! What this process knows of a pool: its network and group, its keys, and the calls that are under way.
+//! What this process knows of a pool: its network and group, its keys, and its unanswered calls.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -25,9 +25,9 @@ pub(crate) struct Pool {
     pub(crate) lease: Duration,
     pub(crate) labels: Labels,
     pub(crate) trust: Trust,
-    /// Held while what the machines share is made.
+    /// Held while this process makes what the machines share.
     pub(crate) making: tokio::sync::Mutex<()>,
-    /// The image of each kind of machine, by what it is chosen for: the same for the pool's whole life.
+    /// The image for each purpose, which stays the same for the pool's whole life.
     pub(crate) images: tokio::sync::Mutex<HashMap<(Architecture, Option<AcceleratorFamily>), Image>>,
     pub(crate) renewals: Renewals,
     state: Mutex<State>,
@@ -45,13 +45,15 @@ pub(crate) struct Shared {
 
 #[derive(Debug, Default)]
 struct State {
-    /// The call of each launch of which it is not known what became.
+    /// The call of each launch whose outcome is unknown.
     unsettled: HashMap<LaunchId, Arc<Call>>,
     /// When the last of them was made.
     asked: Option<Instant>,
-    /// The machine of each launch that a call was answered with, also for those who did not wait for the answer.
+    /// The machine of each launch that EC2 has answered, also where the caller did not wait for the
+    /// answer.
     made: HashMap<LaunchId, Machine>,
-    /// The tokens of calls that were refused for want of what they named, which is made again: the next call says something else.
+    /// The tokens of calls that EC2 refused because something they named was missing. The next call
+    /// has other parameters, and so needs another token.
     refused: BTreeSet<String>,
     machines: HashMap<MachineId, Seen>,
     /// Whether a launch with these parameters was allowed.
@@ -59,7 +61,7 @@ struct State {
     shared: Option<Arc<Shared>>,
 }
 
-/// What was seen of an instance.
+/// What this process knows of an instance.
 #[derive(Debug, Clone)]
 pub(crate) struct Seen {
     /// When it was launched.
@@ -68,13 +70,13 @@ pub(crate) struct Seen {
     pub(crate) user: String,
     /// How long it may boot.
     pub(crate) boot: Duration,
-    /// Where the client reaches it.
+    /// The address at which the client reaches it.
     pub(crate) address: Option<String>,
-    /// When it was first tried to be reached.
+    /// When the client first tried to reach it.
     pub(crate) tried: Option<Instant>,
-    /// Whether it was ever logged in to.
+    /// Whether the client has ever logged in to it.
     pub(crate) reached: bool,
-    /// When its console was read the last time, and what its last lines were.
+    /// When its console was last read, and its last lines then.
     pub(crate) console: Option<(Instant, Option<String>)>,
 }
 
@@ -93,12 +95,14 @@ impl Pool {
         })
     }
 
-    /// When what is made now expires. Nothing renews it until the pool serves, and environments take their time.
+    /// The expiry of what is made now. It allows for a whole start, because nothing renews the tags
+    /// before the pool is ready.
     pub(crate) fn expires(&self) -> SystemTime {
         crate::lease::expires(self.lease, SystemTime::now() + crate::lease::START)
     }
 
-    /// What everything of the pool is tagged with: the provider's own tags hold, whatever the labels are.
+    /// The tags of everything that belongs to the pool. The provider's own tags win over labels of
+    /// the same name.
     pub(crate) fn tags(&self, own: &Labels) -> Tags {
         let mut tags = tags::of_labels(&self.labels);
         tags.extend(tags::common(&self.id, &self.owner, own));
@@ -106,12 +110,12 @@ impl Pool {
         tags
     }
 
-    /// What its machines share, once it is made.
+    /// What its machines share, if it has been made.
     pub(crate) fn shared(&self) -> Option<Arc<Shared>> {
         self.state().shared.clone()
     }
 
-    /// Notes what was made, or that it is not there any more.
+    /// Records what the machines share, or that it is gone.
     pub(crate) fn share(&self, shared: Option<Arc<Shared>>) {
         self.state().shared = shared;
     }
@@ -120,19 +124,20 @@ impl Pool {
         self.state().unsettled.get(launch).cloned()
     }
 
-    /// Notes a call before it is made.
+    /// Records a call before it is made.
     pub(crate) fn begin(&self, call: &Arc<Call>) {
         let mut state = self.state();
         state.asked = Some(Instant::now());
         state.unsettled.extend(call.requests.iter().map(|request| (request.launch.clone(), Arc::clone(call))));
     }
 
-    /// Forgets a call that was answered.
+    /// Forgets a call that EC2 has answered.
     pub(crate) fn settle(&self, call: &Call) {
         self.state().unsettled.retain(|_, other| other.token != call.token);
     }
 
-    /// Whether a call with this token said something else and was refused.
+    /// Whether EC2 has refused a call with this token because something that the call named was
+    /// missing.
     pub(crate) fn was_refused(&self, token: &str) -> bool {
         self.state().refused.contains(token)
     }
@@ -150,13 +155,13 @@ impl Pool {
         self.state().made.insert(machine.launch.clone(), machine.clone());
     }
 
-    /// Since when the outcome of a call is not known, if there is such a call.
+    /// When the last call with an unknown outcome was made, if there is one.
     pub(crate) fn unsettled_since(&self) -> Option<Instant> {
         let state = self.state();
         state.asked.filter(|_| !state.unsettled.is_empty())
     }
 
-    /// Notes an instance that was launched.
+    /// Records an instance that was launched.
     pub(crate) fn launched(&self, machine: MachineId, call: &Call) {
         self.trust.launched(machine.clone(), &call.host_key);
         let boot = call.requests.iter().map(|request| request.boot).max().unwrap_or_default();
@@ -190,7 +195,7 @@ impl Pool {
         state.made.retain(|_, made| made.id != *machine);
     }
 
-    /// Whether the first launch is still to come, which is checked before it is made.
+    /// Whether the pool has launched nothing yet: the first launch is checked before it is made.
     pub(crate) fn is_unchecked(&self) -> bool {
         !self.state().allowed
     }

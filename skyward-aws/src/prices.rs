@@ -1,4 +1,5 @@
-//! What instance types cost. A price that cannot be had is no reason against a machine: it is unknown.
+//! What instance types cost. A type whose price cannot be read is offered all the same, without a
+//! price.
 
 pub(crate) mod on_demand;
 pub(crate) mod spot;

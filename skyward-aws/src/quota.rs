@@ -1,4 +1,5 @@
-//! The quotas of an account: how many processors of a family may run at once, on demand and as spot instances.
+//! The quotas of an account: how many processors of a family may run at once, on demand and as spot
+//! instances.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -22,13 +23,13 @@ pub(crate) struct Quota {
 /// The quotas of a family of instance types. None: the family is not sold so.
 #[derive(Debug)]
 struct Family {
-    /// The letters that names of its types begin with, or letters and a generation.
+    /// The letters that the names of its types begin with, some with a generation.
     series: &'static [&'static str],
     on_demand: Option<Quota>,
     spot: Option<Quota>,
 }
 
-/// What to say of a launch that a quota has refused.
+/// The message and the hint for a launch that a quota has refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Explained {
     pub(crate) words: String,
@@ -36,7 +37,8 @@ pub(crate) struct Explained {
 }
 
 impl Quota {
-    /// The quota that machines of an instance type count against; none for a family that is not in the table.
+    /// The quota that machines of an instance type count against; none for families that the table
+    /// does not have.
     pub(crate) fn of(instance_type: &str, spot: bool) -> Option<Self> {
         let letters = instance_type.find(|c: char| !c.is_ascii_lowercase()).unwrap_or(instance_type.len());
         let rest = &instance_type[letters..];
@@ -48,7 +50,7 @@ impl Quota {
         if spot { family.spot } else { family.on_demand }
     }
 
-    /// What [`Offer::quota`] has: the code, which is the name that commands take.
+    /// The value of [`Offer::quota`]: the code, which commands take as the quota's name.
     pub(crate) fn key(&self) -> &'static str {
         self.code.unwrap_or(self.name)
     }
@@ -59,7 +61,7 @@ impl Quota {
     }
 }
 
-/// The values of quotas, for those who want to know before they launch.
+/// Looks up quotas before a launch, for users who want that.
 #[derive(Debug)]
 pub(crate) struct Quotas {
     client: Client,
@@ -70,7 +72,7 @@ impl Quotas {
         Self { client }
     }
 
-    /// How many processors the quotas of these keys allow; those that are not told are missing.
+    /// How many processors these quotas allow. Quotas that the service does not return are missing.
     ///
     /// # Cancel safety
     ///
@@ -79,7 +81,7 @@ impl Quotas {
         let asked = keys.iter().filter_map(|key| Quota::by_key(key)?.code);
         let asked: Vec<_> = asked.map(|code| self.value(code)).collect();
         let answers = timeout(WITHIN, join_all(asked)).await.unwrap_or_else(|_| {
-            tracing::debug!(within = ?WITHIN, "the quotas of the account are not known: they were not told in time");
+            tracing::debug!(within = ?WITHIN, "the quotas of the account are unknown: the service has not returned them in time");
             Vec::new()
         });
         answers.into_iter().flatten().map(|(code, value)| (code.to_owned(), value)).collect()
@@ -101,7 +103,7 @@ impl Quotas {
     }
 }
 
-/// What a refusal by a quota means, by the code of EC2's error, and how to have more.
+/// What a refusal by a quota means, by the code of EC2's error, and how to raise the quota.
 pub(crate) fn explain(code: &str, offer: &Offer, region: &str) -> Explained {
     let what = format!("{} in {}", offer.machine_type, offer.place);
     let of_another_kind = match code {
@@ -150,10 +152,13 @@ const fn quota(code: &'static str, name: &'static str) -> Option<Quota> {
     Some(Quota { code: Some(code), name })
 }
 
-/// Codes and names are those of <https://docs.aws.amazon.com/ec2/latest/instancetypes/ec2-instance-quotas.html>. No account was asked.
+/// Codes and names are those of
+/// <https://docs.aws.amazon.com/ec2/latest/instancetypes/ec2-instance-quotas.html>. They were not
+/// compared with those of an account.
 static FAMILIES: &[Family] = &[
     Family {
-        // `im`, `is` and `zn` are variants of I and M; `mac` runs on dedicated hosts alone and is never offered.
+        // `im`, `is` and `zn` are variants of I and M; `mac` runs on dedicated hosts alone and is
+        // never offered.
         series: &["a", "c", "d", "h", "i", "im", "is", "m", "r", "t", "z"],
         on_demand: quota("L-1216C47A", "Running On-Demand Standard (A, C, D, H, I, M, R, T, Z) instances"),
         spot: quota("L-34B43A08", "All Standard (A, C, D, H, I, M, R, T, Z) Spot Instance Requests"),

@@ -1,4 +1,5 @@
-//! What is written on everything that is made for a pool, and read back from it: EC2's tags are the provider's own records.
+//! The tags on everything that a pool makes. They are the provider's own records: other processes
+//! read them back.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -8,9 +9,10 @@ use aws_sdk_ec2::types::{Filter, ResourceType, Tag, TagSpecification};
 use skyward_core::ids::{LaunchId, MachineNumber, PoolId};
 use skyward_core::provider::{Labels, LaunchRequest};
 
-/// What the names of the provider's own tags begin with.
+/// The prefix of the provider's own tags.
 pub(crate) const PREFIX: &str = "skyward:";
-/// `true` on everything that the provider makes: the policy allows it to change nothing else.
+/// `true` on everything that the provider makes. The policy allows the provider to change nothing
+/// else.
 pub(crate) const MANAGED: &str = "skyward:managed";
 /// The pool.
 pub(crate) const POOL: &str = "skyward:pool";
@@ -20,17 +22,18 @@ pub(crate) const OWNER: &str = "skyward:owner";
 pub(crate) const OFFER: &str = "skyward:offer";
 /// How long the lease is, in milliseconds.
 pub(crate) const LEASE: &str = "skyward:lease";
-/// When the machine may live until without a renewal of this tag, in seconds since 1970.
+/// When the machine expires unless this tag is renewed, in seconds since 1970.
 pub(crate) const EXPIRES: &str = "skyward:expires-at";
-/// When the machine ends by itself because its pool's budget does, in seconds since 1970.
+/// When the machine ends itself because the pool's budget is spent, in seconds since 1970.
 pub(crate) const ENDS: &str = "skyward:ends-at";
-/// The launches of one call, in the order of the instances' launch index; further ones are in `skyward:launches.1` and so on.
+/// The launches of one call, in the order of the instances' launch index; further ones are in
+/// `skyward:launches.1` and so on.
 pub(crate) const LAUNCHES: &str = "skyward:launches";
 
 /// Names and values.
 pub(crate) type Tags = BTreeMap<String, String>;
 
-/// What everything of a pool has, with the user's own.
+/// The tags of everything that belongs to a pool, with the user's own.
 pub(crate) fn common(pool: &PoolId, owner: &str, own: &BTreeMap<String, String>) -> Tags {
     let mut tags = own.clone();
     tags.extend([
@@ -42,12 +45,14 @@ pub(crate) fn common(pool: &PoolId, owner: &str, own: &BTreeMap<String, String>)
     tags
 }
 
-/// What a pool's labels are as tags.
+/// A pool's labels as tags.
 pub(crate) fn of_labels(labels: &Labels) -> Tags {
     labels.iter().map(|(key, value)| (key.clone(), clean(value))).collect()
 }
 
-/// Which launches the instances of one call are of. Launches as a pool numbers them are written in runs, `0+100=1` for the first try of machines 0 to 99; others as they are, `7:name`.
+/// The launches of the instances of one call. Launches with the ids that a pool gives them are
+/// written as runs: `0+100=1` is the first try of machines 0 to 99. Others are written in full:
+/// `7:name`.
 pub(crate) fn of_launches(requests: &[LaunchRequest]) -> Tags {
     let mut items: Vec<Item> = Vec::new();
     for request in requests {
@@ -97,7 +102,7 @@ pub(crate) fn launch(tags: &[Tag], pool: &PoolId, index: i32) -> Option<(LaunchI
 /// Launches in a tag.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Item {
-    /// The same try of machines that follow each other.
+    /// The same try of machines with consecutive numbers.
     Run {
         first: u32,
         count: u32,
@@ -148,22 +153,22 @@ pub(crate) fn time(tags: &[Tag], key: &str) -> Option<SystemTime> {
     value(tags, key)?.parse().ok().and_then(|seconds| UNIX_EPOCH.checked_add(Duration::from_secs(seconds)))
 }
 
-/// A time as a tag has it.
+/// A time in the form of a tag.
 pub(crate) fn seconds(time: SystemTime) -> String {
     time.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs().to_string()
 }
 
-/// For a call.
+/// The tags in the form that a call takes.
 pub(crate) fn list(tags: &Tags) -> Vec<Tag> {
     tags.iter().map(|(key, value)| Tag::builder().key(key).value(value).build()).collect()
 }
 
-/// For what a call makes.
+/// The tags of a resource that a call makes.
 pub(crate) fn specification(kind: ResourceType, tags: &Tags) -> TagSpecification {
     TagSpecification::builder().resource_type(kind).set_tags(Some(list(tags))).build()
 }
 
-/// What is of a pool.
+/// A filter for what belongs to a pool.
 pub(crate) fn of_pool(pool: &PoolId) -> Filter {
     filter(&format!("tag:{POOL}"), [pool.as_str()])
 }
@@ -174,7 +179,8 @@ pub(crate) fn filter<'a>(name: &str, values: impl IntoIterator<Item = &'a str>) 
     Filter::builder().name(name).set_values(Some(values)).build()
 }
 
-/// What a tag's value may have: letters, digits, spaces and `+ - = . _ : / @`, and 256 of them.
+/// The text with only what a tag's value may contain: up to 256 letters, digits, spaces and `+ - =
+/// . _ : / @`.
 pub(crate) fn clean(text: &str) -> String {
     let allowed = |letter: char| if letter.is_alphanumeric() || " +-=._:/@".contains(letter) { letter } else { '_' };
     text.chars().map(allowed).take(LONGEST_VALUE).collect()

@@ -1,4 +1,5 @@
-//! Removes what the machines of a pool shared, by its tags alone, so that any process can.
+//! Removes what the machines of a pool shared. It needs no more than the tags, so any process can
+//! do it.
 
 use std::collections::HashMap;
 use std::future::Future;
@@ -17,7 +18,8 @@ use crate::network::find_groups;
 use crate::placement;
 use crate::tags;
 
-/// Removes the pool's security group and, where it may have one, its placement group; says what else is left.
+/// Removes the pool's security group and, where it may have one, its placement group. The error
+/// lists what else is left.
 ///
 /// # Errors
 ///
@@ -56,7 +58,7 @@ pub(crate) async fn teardown(clients: &Clients, pool: &PoolId, has_placement: bo
             }
         }
     }
-    // They go with their instance; one that stayed costs money.
+    // EC2 deletes volumes with their instance; one that is left costs money.
     let volumes = clients.ec2.describe_volumes().filters(tags::of_pool(pool)).send().await;
     for volume in called("DescribeVolumes", volumes)?.volumes.unwrap_or_default() {
         if volume.state().is_some_and(|state| state.as_str() == "available") {
@@ -73,7 +75,7 @@ pub(crate) async fn teardown(clients: &Clients, pool: &PoolId, has_placement: bo
         .with_source(first.clone()))
 }
 
-/// Removes a group, which instances and their interfaces use until a while after their end.
+/// Removes a group. Instances and their interfaces use it for a while after they have ended.
 async fn until_unused<F>(pool: &PoolId, remove: impl Fn() -> F, end: Instant) -> std::result::Result<(), Failure>
 where
     F: Future<Output = std::result::Result<(), Failure>>,
@@ -93,14 +95,15 @@ where
     }
 }
 
-/// The instances that use a security group, for people.
+/// The instances that use a security group, as text.
 async fn users_of(clients: &Clients, group: &str) -> String {
     let users = describe::instances(clients, vec![tags::filter("instance.group-id", [group])]).await;
     let users = users.unwrap_or_default();
     users.iter().filter_map(|instance| instance.instance_id()).collect::<Vec<_>>().join(", ")
 }
 
-/// Ends instances, and answers for each. EC2 refuses a whole call for one that it does not know.
+/// Terminates instances, and returns an answer for each. EC2 refuses a whole call if it does not
+/// know one of its ids.
 ///
 /// # Cancel safety
 ///
@@ -108,7 +111,7 @@ async fn users_of(clients: &Clients, group: &str) -> String {
 pub(crate) async fn terminate(clients: &Clients, machines: &[MachineId]) -> Vec<Result<()>> {
     match call(clients, machines).await {
         Err(failure) if failure.class == Class::NotFound => {
-            // Those that are there, by what is listed: a filter passes over the others.
+            // Keeps the ids that EC2 lists: a filter ignores unknown ones.
             let there = match describe::by_id(clients, machines).await {
                 Ok(there) => there,
                 Err(error) => return machines.iter().map(|_| Err(error.clone())).collect(),
@@ -129,7 +132,8 @@ pub(crate) async fn terminate(clients: &Clients, machines: &[MachineId]) -> Vec<
     }
 }
 
-/// What a call that ends instances means for each of them. One that is protected keeps none of the others.
+/// The outcome of a call that terminates instances, for each of them. A protected instance does not
+/// prevent the others from ending.
 async fn answers(
     clients: &Clients,
     machines: &[MachineId],
@@ -163,7 +167,7 @@ fn refused(region: &str, machine: &MachineId, failure: Failure) -> Error {
         return error;
     }
     error.with_hint(format!(
-        "somebody has protected the instance from termination: lift that with `aws ec2 modify-instance-attribute \
+        "the instance is protected from termination: remove the protection with `aws ec2 modify-instance-attribute \
          --region {region} --instance-id {machine} --no-disable-api-termination`, and end it with `aws ec2 \
          terminate-instances --region {region} --instance-ids {machine}`; its keeper powers it off when its lease is over"
     ))

@@ -1,7 +1,10 @@
-//! Who an instance is: the keys that the client gives it, and the one that it makes for itself.
+//! The host keys of instances: the key that the client gives to the instances of a launch, and the
+//! one that each makes for itself.
 //!
-//! All instances of one call get the same user data, and with it the same host key, which anything on them can read. So each one makes a key of its own, and over the first connection, which
-//! the shared key has verified, the client reads its public half and has it take the place of the shared one. Keys are known by instance, never by address: EC2 gives addresses to others again.
+//! All instances of one call get the same user data, and with it the same host key, which anything
+//! on them can read. So each one makes a key of its own, and over the first connection, which the
+//! shared key has verified, the client reads its public half and has it take the place of the
+//! shared one. Keys are known by instance, never by address: EC2 gives addresses to others again.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -15,21 +18,22 @@ use tokio::time::{Instant, sleep};
 
 use crate::user_data::FOLDER;
 
-/// The keys of a pool. They are in this process's memory alone, so nobody else ever logs in to its machines.
+/// The keys of a pool. They are in this process's memory alone, so nobody else ever logs in to its
+/// machines.
 #[derive(Debug)]
 pub(crate) struct Trust {
     pub(crate) client: KeyPair,
     known: Mutex<HashMap<MachineId, Known>>,
 }
 
-/// By which key an instance is known.
+/// The host key that the client expects from an instance.
 #[derive(Debug, Clone)]
 enum Known {
-    /// The one of its launch.
+    /// The key of its launch.
     Shared(String),
-    /// It takes its own for the shared one: which of them it shows is not sure.
+    /// The instance is changing from the shared key to its own, and may show either.
     Changing { shared: String, own: String },
-    /// Its own.
+    /// The instance's own key.
     Own(String),
 }
 
@@ -38,7 +42,7 @@ impl Trust {
         Ok(Self { client: KeyPair::generate()?, known: Mutex::default() })
     }
 
-    /// Notes the key that an instance was launched with.
+    /// Records the key that an instance was launched with.
     pub(crate) fn launched(&self, machine: MachineId, key: &KeyPair) {
         self.known().entry(machine).or_insert_with(|| Known::Shared(key.public().to_owned()));
     }
@@ -47,11 +51,13 @@ impl Trust {
         self.known().remove(machine);
     }
 
-    /// Connects to an instance, which has a key of its own then. `target` says where it is and how it is reached.
+    /// Connects to an instance. When this returns, the instance has a host key of its own. `target`
+    /// has its address and how to reach it.
     ///
     /// # Errors
     ///
-    /// Those of [`Ssh::connect`]; [`ErrorKind::Login`] for a machine of another process, and where the user may not become root.
+    /// Those of [`Ssh::connect`]; [`ErrorKind::Login`] for a machine of another process, and where
+    /// the user may not become root.
     ///
     /// # Cancel safety
     ///
@@ -64,7 +70,8 @@ impl Trust {
             let known = self.known().get(machine).cloned();
             match known {
                 Some(Known::Own(own)) => match trusting(HostKeys::pinned(own)).await {
-                    // The server starts itself anew with the key: for a moment it does not listen, or shows the old one.
+                    // The server restarts with the new key. For a moment it does not listen, or
+                    // still shows the old key.
                     Err(error)
                         if [ErrorKind::Io, ErrorKind::HostKey].contains(&error.kind())
                             && changed.is_some_and(|changed| changed.elapsed() < RELOAD) =>
@@ -96,7 +103,7 @@ impl Trust {
         }
     }
 
-    /// Notes what is known of an instance, unless it was forgotten meanwhile.
+    /// Records the key of an instance, unless the instance was forgotten meanwhile.
     fn learned(&self, machine: &MachineId, known: Known) {
         if let Some(there) = self.known().get_mut(machine) {
             *there = known;
@@ -108,12 +115,15 @@ impl Trust {
     }
 }
 
-/// The error of a machine whose keys this process has not.
+/// The error for a machine whose keys this process does not have.
 pub(crate) fn foreign(machine: &MachineId) -> Error {
-    Error::new(ErrorKind::Login, format!("{machine} was launched by another process, which alone has the keys to it"))
+    Error::new(
+        ErrorKind::Login,
+        format!("{machine} was launched by another process, and only that process has its keys"),
+    )
 }
 
-/// What a script prints that runs on an instance.
+/// Runs a script on an instance, and returns what it prints.
 async fn run(instance: &Ssh, machine: &MachineId, script: &str) -> Result<String> {
     let script = format!("folder={FOLDER}\ninstance={machine}\n{ROOT}{script}");
     let output = instance.run(&Command::script(script).deadline(ANSWER), &|_| {}).await?;
@@ -152,10 +162,11 @@ const MAKE: &str = include_str!("scripts/make_key.sh");
 const CHANGE: &str = include_str!("scripts/change_key.sh");
 /// The exit status of a script that ran too early.
 const EARLY: i32 = 75;
-/// The exit status of a script that ran on another instance, which has the same key at first when it is of the same launch.
+/// The exit status of a script that ran on another instance: instances of one launch have the same
+/// key at first.
 const OTHER: i32 = 76;
 const ANSWER: Duration = Duration::from_secs(30);
-/// How long a server may take to use its new key, and the pause between two tries.
+/// How long a server may take to restart with its new key, and the pause between two tries.
 const RELOAD: Duration = Duration::from_secs(3);
 const RELOADING: Duration = Duration::from_millis(20);
 

@@ -1,4 +1,5 @@
-//! The user data of an instance: who may log in, the host key, and the keeper that ends the instance.
+//! The user data of an instance: who may log in, the host key, and the keeper that ends the
+//! instance.
 
 use std::io::Write;
 use std::time::{Duration, SystemTime};
@@ -14,14 +15,16 @@ use skyward_core::remote::ssh::KeyPair;
 
 use crate::tags;
 
-/// The folder of a machine: of the user who runs the pool's commands, below one of root's.
+/// The folder of a machine. It belongs to the user who runs the pool's commands, and lies in a
+/// folder of root.
 pub(crate) const FOLDER: &str = "/var/lib/skyward/node";
 
 /// The user data of the instances of one call, as EC2 takes it.
 ///
-/// It is a cloud-config in JSON, which is YAML as well, and needs no quoting of its own: <https://docs.cloud-init.io/en/latest/explanation/format.html>.
+/// The user data is a cloud-config in JSON. Every JSON text is YAML too, and needs no further
+/// quoting: <https://docs.cloud-init.io/en/latest/explanation/format.html>.
 ///
-/// The life of the instances begins with `asked`, whenever they boot.
+/// The instances' time to live is counted from `asked`, whenever they boot.
 ///
 /// # Errors
 ///
@@ -47,7 +50,7 @@ pub(crate) fn user_data(
     let text = format!("#cloud-config\n{config}\n");
     let mut packed = GzEncoder::new(Vec::new(), Compression::best());
     let packed = packed.write_all(text.as_bytes()).and_then(|()| packed.finish());
-    // Memory takes all that is written.
+    // Writing to memory cannot fail.
     let packed = packed.unwrap_or_default();
     if packed.len() > LONGEST {
         let message = format!("the user data has {} bytes, and EC2 takes {LONGEST}", packed.len());
@@ -59,7 +62,7 @@ pub(crate) fn user_data(
 /// The script that starts the keeper of a machine.
 fn start(request: &LaunchRequest, asked: SystemTime, user: &str) -> String {
     let keeper = Keeper::of(request, FOLDER).end(KeeperEnd::PowerOff).command();
-    // Rounded up, so that no part of a second is taken from the machine's time.
+    // Rounded up to a whole second, so that the machine never ends too early.
     let own = [FOLDER.to_owned(), user.to_owned(), tags::seconds(asked + Duration::from_millis(999))];
     let words: Vec<String> = own.into_iter().chain(keeper).map(|word| quoted(&word)).collect();
     format!("set -- {}\n{START}", words.join(" "))
@@ -72,7 +75,8 @@ fn quoted(text: &str) -> String {
 const BOOT: &str = include_str!("scripts/boot.sh");
 const START: &str = include_str!("scripts/start.sh");
 const UNIT: &str = include_str!("scripts/keeper.service");
-/// What EC2 takes, before base64: <https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/user-data.html>.
+/// What EC2 takes, before base64:
+/// <https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/user-data.html>.
 const LONGEST: usize = 16 << 10;
 
 #[cfg(test)]
@@ -154,8 +158,8 @@ mod tests {
         }
     }
 
-    /// Two seconds less, as the clocks have no parts of a second and no machine may end too early; three where the
-    /// uptime turns to the next second between two looks at it.
+    /// Two seconds less, as the clocks have no parts of a second and no machine may end too early;
+    /// three where the uptime turns to the next second between two looks at it.
     fn assert_near(told: i64, wanted: i64) {
         assert!((wanted - 3..=wanted - 2).contains(&told) || (told, wanted) == (0, 0), "{told} is not near {wanted}");
     }

@@ -1,4 +1,5 @@
-//! What a stream over SSH costs, beside OpenSSH's own client on the same server: round trips and bulk. Needs OpenSSH's server.
+//! What a stream over SSH costs, beside OpenSSH's own client on the same server: round trips and
+//! bulk. Needs OpenSSH's server.
 //!
 //! ```sh
 //! cargo bench -p skyward-core --features ssh --bench ssh

@@ -1,4 +1,4 @@
-//! What a pool tells while it lives.
+//! The events of a pool: what happens to its machines, nodes, workers and tasks.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -15,51 +15,58 @@ use crate::payload::Report;
 use crate::spec::Spent;
 
 /// Something that happened in a pool.
+///
+/// Events about a machine have the index of its node as `node`, or its machine number if the
+/// machine has no place in the pool: a machine that joins a pool that is ready already, and a
+/// machine that was never given a place. The two numbers can differ, for example after the pool has
+/// changed its size.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub enum PoolEvent {
-    /// A machine is asked for.
+    /// The pool asks the provider for a machine.
     NodeLaunching {
-        /// The node it will be.
+        /// The node that the machine will be, or its machine number.
         node: NodeIndex,
     },
-    /// A machine was launched and is not there yet: what its provider reports has changed.
+    /// The provider's report of a machine that was launched and does not run yet has changed.
     NodeWaiting {
-        /// The node it will be.
+        /// The node that the machine will be, or its machine number.
         node: NodeIndex,
-        /// Its id at the provider.
+        /// The machine's id at the provider.
         machine: MachineId,
-        /// The state, and the provider's own words: `queued: PENDING (Resources), starts 14:00`.
+        /// The machine's state, and the provider's own words:
+        /// `queued: PENDING (Resources), starts 14:00`.
         report: String,
     },
-    /// The provider refused an offer. The pool tries the next one, if there is one.
+    /// The provider refused an offer. The pool tries the next offer, if there is one.
     OfferRefused {
         /// The node that the machine was for.
         node: NodeIndex,
         /// The offer.
         offer: OfferId,
-        /// Why; [`Error::refusal`] has the reason.
+        /// Why the provider refused; [`Error::refusal`] has the reason.
         error: Error,
     },
-    /// What is left of the [budget](crate::spec::Budget) covers the end of the pool: it takes no tasks any more, and ends.
+    /// The rest of the [budget](crate::spec::Budget) covers only the end of the pool. The pool
+    /// takes no tasks any more, and ends.
     BudgetSpent {
-        /// What was spent until now.
+        /// What the pool has spent so far.
         spent: Spent,
     },
-    /// A machine is there.
+    /// A machine runs.
     NodeLaunched {
-        /// The node it is.
+        /// The node that the machine is, or its machine number.
         node: NodeIndex,
-        /// Its id at the provider.
+        /// The machine's id at the provider.
         machine: MachineId,
         /// The address at which the other nodes reach it.
         address: String,
     },
-    /// A step of making a machine ready began.
+    /// A bootstrap step, which makes a machine ready, began.
     BootstrapStep {
         /// The node.
         node: NodeIndex,
-        /// What is done: `uv`, `environment`, `agent`.
+        /// The step's name: `uv`, `environment`, `agent`.
         step: &'static str,
     },
     /// A line that a bootstrap step wrote.
@@ -71,77 +78,81 @@ pub enum PoolEvent {
         /// The line, without its end.
         line: String,
     },
-    /// The workers of the pool are started, together.
+    /// Workers are being started together.
     GenerationStarting {
-        /// Which life of the world.
+        /// The generation of the world.
         generation: Generation,
-        /// How many workers.
+        /// How many workers are started.
         workers: u32,
     },
     /// A worker has entered its hooks and takes tasks.
     WorkerReady {
-        /// Which one.
+        /// The worker's rank.
         rank: Rank,
-        /// The node it is on.
+        /// The node that the worker runs on.
         node: NodeIndex,
-        /// Its process id there.
+        /// The worker's process id on the node.
         pid: u32,
     },
     /// All workers take tasks.
     PoolReady {
-        /// How many nodes there really are.
+        /// The actual number of nodes, which can be smaller than the wanted one.
         nodes: u32,
-        /// How many workers.
+        /// The number of workers.
         workers: u32,
     },
-    /// A task went to a worker.
+    /// A task was sent to a worker.
     TaskStarted {
-        /// Which task.
+        /// The task.
         task: TaskId,
-        /// Which try.
+        /// The number of the try.
         attempt: Attempt,
-        /// Which worker.
+        /// The worker's rank.
         rank: Rank,
     },
-    /// A task returned.
+    /// A task returned a result.
     TaskFinished {
-        /// Which task.
+        /// The task.
         task: TaskId,
-        /// Which worker.
+        /// The rank of the worker that ran the task.
         rank: Rank,
-        /// How long the payload ran.
+        /// How long the payload ran, in microseconds.
         micros: u64,
     },
-    /// A task failed for good.
+    /// A task failed and is not retried.
     TaskFailed {
-        /// Which task.
+        /// The task.
         task: TaskId,
-        /// Why.
+        /// Why the task failed.
         error: Error,
     },
-    /// A task was cancelled: its caller does not wait for it any more. It is no failure.
+    /// A task was cancelled, because its caller does not wait for it any more. This is not a
+    /// failure.
     TaskCancelled {
-        /// Which task.
+        /// The task.
         task: TaskId,
     },
-    /// A task is tried again.
+    /// A task is retried.
     TaskRetried {
-        /// Which task.
+        /// The task.
         task: TaskId,
-        /// The try that comes.
+        /// The number of the next try.
         attempt: Attempt,
-        /// Why the one before failed.
+        /// Why the previous try failed.
         error: Error,
     },
-    /// How many calls the payload of a task makes, with the calls that those make in turn. Emitted
-    /// for a task whose calls have changed, at most twice a second, and once more at the end of a
-    /// try. A pool whose payloads never call emits none.
+    /// The number of calls that the payload of a task makes, including the calls that these calls
+    /// make.
+    ///
+    /// Emitted for a task whose calls have changed, at most twice a second, and once more at the
+    /// end of a try. A pool whose payloads make no calls emits no such events.
     ///
     /// `done + running + waiting` is the number of calls that were made in this try.
     Calls {
         /// The task that Rust has submitted, at the root of the calls.
         task: TaskId,
-        /// Calls that have ended: by a result, by an exception, by an error, or with their caller.
+        /// Calls that have ended: by a result, by an exception, by an error, or together with their
+        /// caller.
         done: usize,
         /// Calls that a worker runs.
         running: usize,
@@ -149,148 +160,159 @@ pub enum PoolEvent {
         waiting: usize,
     },
     /// A gang in a joined world has made no progress for
-    /// [`Limits::stall_report`](crate::spec::Limits::stall_report), and goes on. Emitted once for
-    /// each such time.
+    /// [`Limits::stall_report`](crate::spec::Limits::stall_report). The gang continues to run.
+    /// Emitted once for each period without progress.
     GangStalled {
-        /// A task of the gang: that of its first rank which still runs.
+        /// A task of the gang: the task of the first rank that still runs.
         task: TaskId,
         /// The payload's entry.
         entry: String,
         /// The payload's main file.
         payload: String,
-        /// How long no rank has made progress.
+        /// For how long no rank has made progress.
         silent: Duration,
-        /// That, and where each rank is, in the words of the error
+        /// A message with this time and the place of each rank, as in the error
         /// [`ErrorKind::Stalled`](crate::error::ErrorKind::Stalled).
         message: String,
         /// The stacks of each rank that still runs.
         stacks: Arc<[RankStacks]>,
     },
     /// Bytes that a worker wrote to standard output or standard error.
-    Output(Output),
+    Output(OutputChunk),
     /// A payload or a hook called `sky.report(value)`.
     Report(Report),
     /// A worker process ended.
     WorkerExited {
-        /// Which one.
+        /// The worker's rank.
         rank: Rank,
-        /// How.
+        /// How the process ended.
         exit: WorkerExit,
     },
-    /// The connection to a node was lost, and it is tried to have it again. What runs there goes on; what it answers and writes waits there.
+    /// The connection to a node was lost, and the pool reconnects. Tasks on the node continue to
+    /// run, and their results and output wait on the node.
     NodeDisconnected {
-        /// Which one.
+        /// The node.
         node: NodeIndex,
-        /// Why.
+        /// Why the connection was lost.
         error: Error,
     },
-    /// The connection to a node is there again, and nothing was lost with it.
+    /// The pool has reconnected to a node, and nothing was lost.
     NodeReconnected {
-        /// Which one.
+        /// The node.
         node: NodeIndex,
     },
-    /// A node is lost, or the machine that was to replace it is. Unless the pool gives up, another one is launched.
+    /// A node is lost, or its replacement is lost. The pool launches another machine, unless it
+    /// gives up.
     NodeLost {
-        /// Which one.
+        /// The node.
         node: NodeIndex,
-        /// Why.
+        /// Why the node was lost.
         error: Error,
     },
-    /// A lost node has another machine, and its workers take tasks; in a joined world, all workers do.
+    /// A lost node has a new machine, and its workers take tasks. In a joined world, all workers
+    /// take tasks again.
     NodeReplaced {
-        /// Which one.
+        /// The node.
         node: NodeIndex,
         /// The machine that took the place of the lost one.
         machine: MachineId,
         /// The address at which the other nodes reach it.
         address: String,
     },
-    /// A further machine could not be made ready, or was lost before it joined. The pool goes on without it, and may try another one.
+    /// An additional machine could not be made ready, or was lost before it joined the pool. The
+    /// pool continues without it, and may try another one.
     NodeFailed {
-        /// The number by which the provider knows it.
+        /// The machine number, by which the provider knows the machine.
         node: NodeIndex,
-        /// Why.
+        /// Why the machine failed.
         error: Error,
     },
-    /// A further node has come to a pool that serves, and its workers take tasks; in a joined world, all workers do.
+    /// An additional node has joined a pool that was ready already, and its workers take tasks. In
+    /// a joined world, all workers take tasks again.
     NodeJoined {
-        /// Which one it is in the pool.
+        /// The node's index in the pool.
         node: NodeIndex,
-        /// Its machine.
+        /// The id of the node's machine.
         machine: MachineId,
         /// The address at which the other nodes reach it.
         address: String,
     },
-    /// A node leaves the pool, or another machine takes the place of its own. The node takes no new tasks; the pool ends its machine when its tasks have finished.
-    NodeLeaving {
-        /// Which one.
+    /// A node is draining: it leaves the pool, or its machine is being replaced by another one.
+    /// The node takes no new tasks. The pool ends the machine when its tasks have finished.
+    NodeDraining {
+        /// The node.
         node: NodeIndex,
-        /// Why.
-        reason: Leaving,
-        /// After which time its machine ends by itself, where that is known.
+        /// Why the node leaves.
+        reason: DrainReason,
+        /// The time after which the machine ends by itself, if that is known.
         ends_in: Option<Duration>,
     },
-    /// The pool has another number of nodes than before: those that came take tasks, and the machines of those that left are confirmed gone.
+    /// The pool has changed its number of nodes: the new nodes take tasks, and the machines of the
+    /// nodes that left are confirmed gone.
     Resized {
-        /// How many nodes there are.
+        /// The number of nodes.
         nodes: u32,
-        /// How many workers.
+        /// The number of workers.
         workers: u32,
     },
-    /// A machine that was lost or given back is not confirmed gone. It stays on record, is tried again when the pool ends, and ends by its lease if it can.
-    NodeLeft {
-        /// The node it was.
+    /// A machine that was lost or released is not confirmed gone. It stays on record, the pool
+    /// tries again to end it when the pool itself ends, and its lease ends it if it can.
+    NodeUnconfirmed {
+        /// The node that the machine was, or its machine number.
         node: NodeIndex,
-        /// Why nobody knows.
+        /// Why the end of the machine could not be confirmed.
         error: Error,
     },
-    /// The runtime in which the pool was started was blocked, and leases were renewed late. Machines end themselves when a renewal is late by three quarters of the lease.
+    /// The runtime in which the pool was started was blocked, so leases were renewed late. Machines
+    /// end themselves when a renewal is late by three quarters of the lease.
     RuntimeBlocked {
-        /// How much later than it was due the runtime ran what was due; it was blocked for at least as long.
+        /// How late the runtime ran the renewal that was due. The runtime was blocked for at least
+        /// this time.
         late: Duration,
         /// [`Limits::lease`](crate::spec::Limits::lease).
         lease: Duration,
     },
     /// The pool began to end.
     Draining,
-    /// A machine is confirmed gone, or on its way out for good, and nothing is paid for it any more.
+    /// A machine is confirmed gone, or is ending irrevocably, and costs nothing any more.
     NodeGone {
-        /// The node it was.
+        /// The node that the machine was, or its machine number.
         node: NodeIndex,
-        /// Its id at the provider.
+        /// The machine's id at the provider.
         machine: MachineId,
     },
-    /// The pool has ended. What could not be confirmed gone is the error of [`shutdown`](crate::pool::ComputePool::shutdown).
+    /// The pool has ended. The error of [`shutdown`](crate::compute::ComputePool::shutdown) names
+    /// the machines that could not be confirmed gone.
     Closed,
 }
 
 /// Why a node leaves the pool, or the pool replaces its machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum Leaving {
-    /// The pool is to have fewer nodes, by a call of [`resize`](crate::pool::ComputePool::resize).
+pub enum DrainReason {
+    /// A call of [`resize`](crate::compute::ComputePool::resize) asked for fewer nodes.
     Resized,
-    /// An elastic pool does not need it.
+    /// An elastic pool does not need the node any more.
     Idle,
-    /// The provider takes its machine back.
+    /// The provider takes the machine back.
     Preempted,
-    /// The time is over for which its machine was bought.
+    /// The walltime of the machine is over.
     Expired,
 }
 
-impl std::fmt::Display for Leaving {
+impl std::fmt::Display for DrainReason {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
-            Self::Resized => "the pool is to have fewer nodes",
-            Self::Idle => "the pool does not need it",
+            Self::Resized => "the pool is resizing to fewer nodes",
+            Self::Idle => "the pool does not need it any more",
             Self::Preempted => "the provider takes its machine back",
-            Self::Expired => "the time of its machine is over",
+            Self::Expired => "the walltime of its machine is over",
         })
     }
 }
 
 impl PoolEvent {
-    /// About how many bytes it keeps beside its own.
+    /// About how many bytes the event holds on the heap.
     pub(crate) fn size(&self) -> usize {
         match self {
             Self::Output(output) => output.bytes.len(),
@@ -302,7 +324,7 @@ impl PoolEvent {
             | Self::NodeLost { error, .. }
             | Self::NodeFailed { error, .. }
             | Self::OfferRefused { error, .. }
-            | Self::NodeLeft { error, .. } => error.size(),
+            | Self::NodeUnconfirmed { error, .. } => error.size(),
             Self::GangStalled { message, stacks, .. } => {
                 message.len() + stacks.iter().map(|one| one.text.len()).sum::<usize>()
             }
@@ -314,24 +336,24 @@ impl PoolEvent {
 /// Bytes that a worker wrote, exactly as it wrote them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Output {
-    /// The node.
+pub struct OutputChunk {
+    /// The worker's node.
     pub node: NodeIndex,
-    /// The worker.
+    /// The worker's rank.
     pub rank: Rank,
-    /// Which descriptor.
+    /// The descriptor that the bytes were written to.
     pub stream: OutputStream,
-    /// The life of the world in which it was written; offsets begin anew with each.
+    /// The generation in which the bytes were written. Offsets begin at 0 in each generation.
     pub generation: Generation,
-    /// How many bytes the worker had written to the descriptor before these.
+    /// How many bytes the worker had written to the descriptor before these bytes.
     pub offset: u64,
-    /// The task that wrote them, where it is known by now.
+    /// The task that wrote the bytes, if it is known yet.
     pub task: Option<TaskId>,
     /// The bytes.
     pub bytes: Bytes,
 }
 
-impl Output {
+impl OutputChunk {
     /// Output of a worker whose task is not known.
     pub fn new(
         node: NodeIndex,
@@ -354,30 +376,31 @@ pub enum OutputStream {
     Stderr,
 }
 
-/// What a reader of [`Events`] gets.
+/// An item of the stream [`Events`].
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub enum EventItem {
     /// An event, shared by all readers.
     Event(Arc<PoolEvent>),
-    /// This reader was too slow, and this many events before the next one were dropped for it. Nobody waited for it.
+    /// This reader was too slow and missed this many events before the next one. The pool does not
+    /// wait for slow readers.
     Missed(u64),
 }
 
-/// A stream of a pool's events, from the moment it was made to the pool's end.
+/// A stream of a pool's events, from the moment at which the stream was made to the pool's end.
 pub struct Events(BoxStream<'static, EventItem>);
 
 impl Events {
-    /// Events from any stream of them.
+    /// Makes `Events` of any stream of items.
     pub fn new(stream: impl Stream<Item = EventItem> + Send + 'static) -> Self {
         Self(Box::pin(stream))
     }
 
-    /// The next event; `None` after the pool's end.
+    /// The next event, or `None` after the pool's end.
     ///
     /// # Cancel safety
     ///
-    /// No event is lost.
+    /// No event is lost when the future is dropped.
     pub async fn next(&mut self) -> Option<EventItem> {
         std::future::poll_fn(|context| self.0.as_mut().poll_next(context)).await
     }

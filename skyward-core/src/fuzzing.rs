@@ -1,9 +1,11 @@
-//! What must hold of every decoder, whatever bytes it is given: no panic, and what was read is written and read again as the same.
+//! Checks of all decoders that must hold for any bytes: no decoder panics, and a value that was
+//! read, written and read again is the same.
 //!
-//! The programs in `fuzz/` call these functions, built with `--cfg fuzzing`; otherwise this module is not part of the library. Ordinary tests run them too, over the corpus that is
-//! committed there and over random changes to it.
+//! The fuzz targets in `fuzz/` call these functions. They are built with `--cfg fuzzing`, without
+//! which this module is not part of the library. Ordinary tests run the checks too, over the corpus
+//! in `fuzz/corpus` and over random changes to it.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "what does not hold ends the program that looks for it")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a fuzz target reports a failed check by a panic")]
 
 use std::collections::BTreeMap;
 
@@ -22,15 +24,16 @@ use crate::worker::message::{FromAgent, FromWorker};
 /// A check of one decoder.
 pub type Check = fn(&[u8]);
 
-/// All of them, by the name of their program and corpus.
+/// All checks, with the name of their fuzz target and corpus.
 pub const ALL: [(&str, Check); 5] =
     [("frames", frames), ("messages", messages), ("values", values), ("records", records), ("metadata", metadata)];
 
-/// Frames: the same however the bytes arrive, and they are written as they were read. The first byte says in which pieces they arrive.
+/// Frames: the decoder finds the same frames in whatever pieces the bytes arrive, and a frame is
+/// written as it was read. The first byte sets the size of the pieces.
 pub fn frames(data: &[u8]) {
     let Some((piece, stream)) = data.split_first() else { return };
     let whole = cut(stream, stream.len().max(1));
-    assert_eq!(whole, cut(stream, usize::from(*piece) + 1), "the pieces make a difference");
+    assert_eq!(whole, cut(stream, usize::from(*piece) + 1), "the size of the pieces changes the frames");
     let mut written = Vec::new();
     for frame in &whole.0 {
         written.extend_from_slice(&Frame::prefix(&frame.head, frame.body.len()).unwrap());
@@ -39,7 +42,7 @@ pub fn frames(data: &[u8]) {
     assert!(stream.starts_with(&written), "frames are not written as they were read");
 }
 
-/// The frames of a stream, and whether it ended in an error.
+/// The frames of a stream, and whether decoding ended with an error.
 fn cut(stream: &[u8], piece: usize) -> (Vec<Frame>, bool) {
     let mut decoder = Decoder::new(MOST);
     let mut frames = Vec::new();
@@ -56,20 +59,21 @@ fn cut(stream: &[u8], piece: usize) -> (Vec<Frame>, bool) {
     (frames, false)
 }
 
-/// Messages of agents and workers: what follows a message's own elements makes no difference. The first byte is the length of the head, in units of four bytes.
+/// Messages of agents and workers: further elements after those of a message change nothing. The
+/// first byte is the length of the head, in units of four bytes.
 pub fn messages(data: &[u8]) {
     let Some((length, rest)) = data.split_first() else { return };
     let (head, body) = rest.split_at(rest.len().min(usize::from(*length) * 4));
     let frame = |more: &[u8]| Frame { head: [head, more].concat().into(), body: Bytes::copy_from_slice(body) };
     if let Ok(message) = FromAgent::decode(frame(b"")) {
         let again = FromAgent::decode(frame(b"\x01\xc0")).unwrap();
-        // A number that is not one, such as a grace of NaN, is not equal to itself.
+        // Compared as text, because NaN, which a grace may be, is not equal to itself.
         assert_eq!(format!("{message:?}"), format!("{again:?}"));
     }
     if let Ok(message) = FromWorker::decode(frame(b"")) {
         let again = FromWorker::decode(frame(b"\x01\xc0")).unwrap();
         assert_eq!(format!("{message:?}"), format!("{again:?}"));
-        // Failures are shown to people.
+        // Errors show this name.
         if let FromWorker::Failure { failure, .. } = &message {
             let _ = failure.qualified_type();
         }
@@ -80,7 +84,7 @@ pub fn messages(data: &[u8]) {
     }
 }
 
-/// Values: whatever can be read as a type is written and read again as the same.
+/// Values: a value that can be read as a type is the same after it was written and read again.
 pub fn values(data: &[u8]) {
     let wire = Bytes::copy_from_slice(data);
     round::<serde_json::Value>(&wire);
@@ -114,7 +118,7 @@ fn write<T: Serialize>(value: &T) -> Bytes {
     buffer.into()
 }
 
-/// A result as payloads have it.
+/// A result as a payload might return it.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(default)]
 struct Report {
@@ -141,12 +145,12 @@ impl Default for Report {
     }
 }
 
-/// Lines of the ledger, as they are and with the right checksums.
+/// Lines of the ledger, both unchanged and with corrected checksums.
 pub fn records(data: &[u8]) {
     LedgerPage::check(data);
 }
 
-/// A payload's metadata: what was read is read from another block that says the same.
+/// A payload's metadata: a new block that is written from the metadata reads as the same metadata.
 pub fn metadata(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     let Ok(read) = Metadata::read(&text) else { return };
@@ -160,7 +164,7 @@ pub fn metadata(data: &[u8]) {
     assert_eq!(Metadata::read(&block).unwrap(), read, "{block}");
 }
 
-/// As a string of TOML, with a comma.
+/// The text as a TOML string, with a comma.
 fn quoted(text: &str) -> String {
     let escaped: String = text
         .chars()
@@ -185,7 +189,7 @@ mod tests {
 
     use super::*;
 
-    /// What is committed for this check.
+    /// The committed corpus of this check.
     fn corpus(name: &str) -> Vec<Vec<u8>> {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fuzz/corpus").join(name);
         let files = std::fs::read_dir(&folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
@@ -193,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_committed_holds() {
+    fn every_check_holds_for_its_corpus() {
         for (name, check) in ALL {
             let corpus = corpus(name);
             assert!(corpus.len() > 3, "{name}");
@@ -201,7 +205,7 @@ mod tests {
         }
     }
 
-    /// A seed with some bytes replaced, and cut somewhere.
+    /// A seed with some bytes replaced, and possibly truncated.
     fn changed(seeds: Vec<Vec<u8>>) -> impl Strategy<Value = Vec<u8>> {
         let change = (any::<Index>(), prop_oneof![any::<u8>(), select(vec![0, 1, 0x7f, 0x80, 0xc7, 0xdd, 0xdf, 0xff])]);
         (select(seeds), prop::collection::vec(change, 0..8), any::<Index>(), any::<bool>()).prop_map(
@@ -221,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn changed_seeds_and_random_bytes_hold() {
+    fn every_check_holds_for_changed_seeds_and_random_bytes() {
         for (name, check) in ALL {
             let bytes = prop_oneof![4 => changed(corpus(name)), 1 => prop::collection::vec(any::<u8>(), 0..200)];
             let mut runner = proptest::test_runner::TestRunner::new(ProptestConfig::with_cases(2000));

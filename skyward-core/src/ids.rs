@@ -1,4 +1,4 @@
-//! Newtypes for everything that is named or counted.
+//! Newtypes for names and numbers: nodes, ranks, tasks, machines.
 
 use std::fmt;
 
@@ -49,7 +49,9 @@ number! {
     NodeIndex(u32)
 }
 number! {
-    /// A machine's number among those that were launched for its pool, from 0. A node of the pool's start has its machine's number; one that joins later can have another.
+    /// A machine's number among the machines that were launched for its pool, from 0. It can differ
+    /// from the index of the machine's node, if the pool has started with a part of its nodes
+    /// ([`Nodes::partial`](crate::spec::Nodes::partial)) or the node has joined later.
     MachineNumber(u32)
 }
 number! {
@@ -57,44 +59,46 @@ number! {
     Rank(u32)
 }
 number! {
-    /// One life of the pool's world, from 1.
+    /// A generation: one life of the pool's world, from 1.
     Generation(u64)
 }
 number! {
-    /// A task of a pool. Numbers are never used twice within a pool.
+    /// The number of a task. A pool never uses a number twice.
     TaskId(u64)
 }
 number! {
-    /// One try at a task, from 1.
+    /// The number of a try at a task, from 1.
     Attempt(u32)
 }
 
 text! {
-    /// A pool, unique among all pools of all clients.
+    /// The id of a pool, unique among all pools of all clients.
     PoolId
 }
 text! {
-    /// One intent to launch one machine. A provider that is asked twice with the same launch id starts one machine.
+    /// The id of one intent to launch one machine. A provider that receives the same launch id
+    /// twice starts one machine.
     LaunchId
 }
 text! {
-    /// A machine, in its provider's own words.
+    /// The id of a machine, as its provider writes it.
     MachineId
 }
 text! {
-    /// An offer, in its provider's own words: what tells it from the provider's other offers.
+    /// The id of an offer, as its provider writes it, unique among the offers of the provider.
     OfferId
 }
 
 impl PoolId {
-    /// A new id: `p-` and 10 random characters, fit for file names, labels and host names.
+    /// A new id: `p-` and 10 random characters, valid in file names, labels and host names.
     pub fn random() -> Self {
         Self(format!("p-{}", random_text(10)))
     }
 }
 
 impl LaunchId {
-    /// The id of a try (from 1) to launch this machine of this pool: stable within the try, new for the next.
+    /// The id of a try to launch this machine of this pool: the same throughout the try, another
+    /// one for the next try.
     pub fn of(pool: &PoolId, number: MachineNumber, attempt: Attempt) -> Self {
         Self(format!("{pool}-n{number}-a{attempt}"))
     }
@@ -110,7 +114,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pool_ids_differ_and_launch_ids_follow_them() {
+    fn pool_ids_differ_and_launch_ids_contain_them() {
         let (a, b) = (PoolId::random(), PoolId::random());
         assert_ne!(a, b);
         assert_eq!(LaunchId::of(&a, MachineNumber(3), Attempt(1)).as_str(), format!("{a}-n3-a1"));

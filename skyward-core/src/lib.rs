@@ -1,9 +1,14 @@
-//! The core of Skyward: what a pool is asked for, how machines become ready workers, how tasks reach them and results come back.
+//! The core of Skyward: specifications of pools, machines that become ready workers, tasks and
+//! their results.
 //!
-//! Modules in the order in which data flows; each uses only those above it.
+//! Depend on the facade crate `skyward`, which re-exports the public items of this crate at the
+//! same paths: `skyward_core::pool` is `skyward::pool`. The examples in this documentation use the
+//! names of the facade.
 
+// The modules are in the order in which data flows; each imports only from those above it.
 pub mod error;
 pub mod ids;
+mod layout;
 
 pub mod event;
 
@@ -11,16 +16,21 @@ pub mod spec;
 
 pub mod payload;
 
+pub mod compute;
+
 pub mod plugin;
 
 pub mod remote;
 
 pub mod provider;
 
+#[doc(hidden)]
 pub mod bootstrap;
 
+#[doc(hidden)]
 pub mod worker;
 
+#[doc(hidden)]
 pub mod scheduler;
 
 pub mod pool;

@@ -1,23 +1,27 @@
-//! Whoever is slow holds up nobody else, and makes nothing grow without a bound.
+//! Backpressure: a slow reader or a slow pool holds up nothing else, and nothing grows without a
+//! bound.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "the helpers of tests are not tests themselves")]
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use futures_util::StreamExt;
+use skyward_core::compute::PendingCompute;
+use skyward_core::compute::{ComputePool, ComputePoolExt, PoolPhase, PoolStatus};
 use skyward_core::error::Result;
 use skyward_core::event::{EventItem, Events, PoolEvent};
 use skyward_core::ids::{PoolId, Rank, TaskId};
-use skyward_core::payload::{Payload, PendingCompute, Target, Task, TaskHandle, TaskReply, Value};
-use skyward_core::pool::{ComputePool, ComputePoolExt, Pool, PoolPhase, PoolStatus};
-use skyward_core::spec::Nodes;
+use skyward_core::payload::{Payload, Target, Task, TaskHandle, TaskReply, Value};
+use skyward_core::pool::Pool;
+use skyward_core::spec::{Limits, Nodes};
 use skyward_core::testkit::fake_provider::FakeProvider;
 use skyward_core::testkit::fake_worker::Faultless;
 
-/// A pool that answers when it is told to, and counts.
+/// A pool that answers when the test says so, and counts the calls.
 #[derive(Default)]
 struct Slow {
     waiting: Mutex<Vec<TaskReply>>,
@@ -74,7 +78,8 @@ fn call(bytes: usize) -> PendingCompute<bytes::Bytes> {
     Payload::python("a.py", "def f(data): return data", "f").arg("data", vec![0_u8; bytes]).into()
 }
 
-/// The most calls that were taken from the iterator and whose results were not yet given; reads as fast as it can.
+/// The highest number of calls that were taken from the iterator and whose results were not yet
+/// returned. Reads results as fast as possible.
 async fn most_under_way(pool: &Slow, count: usize, argument: usize) -> usize {
     let taken = AtomicUsize::new(0);
     let one = call(argument);
@@ -91,7 +96,8 @@ async fn most_under_way(pool: &Slow, count: usize, argument: usize) -> usize {
             None => {
                 most = most.max(taken.load(Ordering::Relaxed) - given);
                 pool.answer_all();
-                // A task of the runtime that never lets others go on is given nothing any more.
+                // Without a yield, tokio's budget for this task runs out, and its futures stay
+                // pending.
                 tokio::task::yield_now().await;
                 continue;
             }
@@ -100,7 +106,7 @@ async fn most_under_way(pool: &Slow, count: usize, argument: usize) -> usize {
         result.unwrap();
         given += 1;
     }
-    assert_eq!((given, taken.into_inner()), (count, count));
+    assert_eq!((given, taken.load(Ordering::Relaxed)), (count, count));
     most
 }
 
@@ -112,7 +118,7 @@ async fn a_map_of_a_million_calls_has_a_thousand_under_way() {
 }
 
 #[tokio::test]
-async fn large_arguments_and_large_results_of_a_map_are_few_at_a_time() {
+async fn a_map_has_few_large_arguments_and_results_under_way() {
     let pool = Slow::default();
     assert_eq!(most_under_way(&pool, 60, 16 << 20).await, LEAST);
     let pool = Slow { result: 16 << 20, ..Slow::default() };
@@ -122,14 +128,14 @@ async fn large_arguments_and_large_results_of_a_map_are_few_at_a_time() {
 }
 
 #[tokio::test]
-async fn a_map_whose_reader_stops_has_a_bounded_number_of_results() {
+async fn a_map_whose_reader_stops_holds_a_bounded_number_of_results() {
     let pool = Slow { result: 16 << 20, ..Slow::default() };
     let mut results = pool.map_unordered((0..100).map(|_| call(0)));
     assert!(futures_util::FutureExt::now_or_never(results.next()).is_none());
     pool.answer_all();
     tokio::task::yield_now().await;
     assert!(results.next().await.is_some());
-    // Nobody reads any more: what is under way comes back, and that is all.
+    // The reader has stopped: only the calls under way return.
     for _ in 0..100 {
         pool.answer_all();
         tokio::task::yield_now().await;
@@ -138,7 +144,7 @@ async fn a_map_whose_reader_stops_has_a_bounded_number_of_results() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_reader_of_events_that_does_not_read_is_told_what_it_missed_and_slows_nobody() {
+async fn a_slow_reader_of_events_learns_how_many_it_missed_and_slows_nothing_down() {
     let provider = FakeProvider::new(Arc::new(Faultless));
     let pool = Pool::builder().provider(provider).nodes(2).start().await.unwrap();
     let (mut asleep, mut awake) = (pool.events(), pool.events());
@@ -160,18 +166,39 @@ async fn a_reader_of_events_that_does_not_read_is_told_what_it_missed_and_slows_
         handle.outcome().await.unwrap();
     }
     pool.shutdown(Duration::from_secs(30)).await.unwrap();
-    assert_eq!(watch.await.unwrap(), (TASKS, 0), "whoever reads misses nothing");
+    assert_eq!(watch.await.unwrap(), (TASKS, 0), "a reader that keeps up misses nothing");
     let Some(EventItem::Missed(missed)) = asleep.next().await else { panic!("it has missed some") };
     let mut left = 0;
     while let Some(item) = asleep.next().await {
-        assert!(matches!(item, EventItem::Event(_)), "it is told once");
+        assert!(matches!(item, EventItem::Event(_)), "missed events are reported once");
         left += 1;
     }
     assert!(left <= EVENTS && missed as usize + left >= 2 * TASKS, "{missed} missed, {left} kept");
 }
 
-/// Calls of a map that keep a small pool busy.
+#[tokio::test(start_paused = true)]
+async fn a_map_whose_reader_makes_another_call_does_not_keep_that_call_out_of_a_full_queue() {
+    let provider = FakeProvider::new(Arc::new(Faultless));
+    let limits = Limits::default().max_queued(3);
+    let pool = Pool::builder().provider(provider).limits(limits).start().await.unwrap();
+    // A worker of this provider returns the arguments.
+    let one = || -> PendingCompute<BTreeMap<String, u32>> {
+        Payload::python("a.py", "def f(n): return n", "f").arg("n", 1).into()
+    };
+    let mut results = pool.map_unordered((0..20).map(|_| one()));
+    let mut given = 0;
+    while let Some((_, result)) = results.next().await {
+        result.unwrap();
+        given += 1;
+        let another = tokio::time::timeout(Duration::from_secs(60), one().run(&pool)).await;
+        another.expect("it found room in the queue").unwrap();
+    }
+    assert_eq!(given, 20);
+    pool.shutdown(Duration::from_secs(30)).await.unwrap();
+}
+
+/// How many calls of a map keep a small pool busy.
 const LEAST: usize = 4;
 const TASKS: usize = 4000;
-/// What a reader of events may lag behind.
+/// How many events a reader may lag behind.
 const EVENTS: usize = 4096;

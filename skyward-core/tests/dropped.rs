@@ -1,7 +1,9 @@
-//! Every public future may be dropped at any await point: nothing of it is left, and the pool, where it lives on, still answers.
+//! Every public future may be dropped at any await point: nothing of it is left, and the pool, if
+//! it lives on, still answers.
 //!
-//! Each future is dropped after its n-th poll, for each n until it completes, and then after each few milliseconds: what it waits for has await points too. All of it on fake machines and
-//! a paused clock, with a fresh pool each time.
+//! Each future is dropped after its n-th poll, for each n until it completes, and then after each
+//! few milliseconds, because the tasks that it waits for have await points too. Everything runs on
+//! fake machines and a paused clock, with a fresh pool each time.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "the helpers of tests are not tests themselves")]
 
@@ -14,11 +16,13 @@ use std::task::Poll;
 use std::time::Duration;
 
 use futures_util::future::join_all as join_futures;
+use skyward_core::compute::{ComputePool, ComputePoolExt};
+use skyward_core::compute::{PendingCompute, join_all};
 use skyward_core::error::ErrorKind;
 use skyward_core::ids::NodeIndex;
-use skyward_core::payload::{Args, PendingCompute, Source, Streaming, Target, join_all};
+use skyward_core::payload::{Args, Source, Streaming, Target};
 use skyward_core::plugin::plugin;
-use skyward_core::pool::{ComputePool, ComputePoolExt, Pool, PoolBuilder};
+use skyward_core::pool::{Pool, PoolBuilder};
 use skyward_core::spec::{Limits, Nodes};
 use skyward_core::testkit::fake_provider::{FakeProvider, Script, Turn};
 use skyward_core::testkit::fake_worker::{Fate, Work};
@@ -27,14 +31,14 @@ use tokio::time::{Instant, sleep, timeout};
 /// When a future is dropped.
 #[derive(Debug, Clone, Copy)]
 enum Cut {
-    /// After so many polls.
+    /// After this many polls.
     Polls(usize),
     /// After this time.
     Time(Duration),
 }
 
 impl Cut {
-    /// What the future gives, if it completes before it is dropped.
+    /// The output of the future, if it completes before it is dropped.
     async fn take<F: Future>(self, future: F) -> Option<F::Output> {
         match self {
             Self::Time(time) => timeout(time, future).await.ok(),
@@ -59,13 +63,14 @@ impl Cut {
     }
 }
 
-/// Everything takes its time, and works.
+/// Every step takes some time, and works.
 #[derive(Debug)]
 struct Slow;
 
 impl Fate for Slow {
     fn work(&self, args: &[u8], _: u32) -> Work {
-        // The argument `n` stands at the end of the map; what streams has 200, what does not heed 201.
+        // The argument `n` is at the end of the map: 200 for a task that streams, 201 for one that
+        // ignores interrupts.
         match args.last() {
             Some(200) => Work::Yield(3, TASK),
             Some(201) => Work::UntilKilled,
@@ -118,7 +123,8 @@ fn builder(provider: &FakeProvider, joined: bool) -> PoolBuilder {
     if joined { builder.plugin(plugin("world").joins_world()) } else { builder }
 }
 
-/// Plays `body` with a fresh provider for each moment at which something may be dropped, until it says that it completed.
+/// Plays `body` with a fresh provider for each moment at which a future may be dropped, until
+/// `body` returns that the future completed.
 fn at_each_moment(step: Duration, body: impl AsyncFn(FakeProvider, Cut) -> bool) {
     let polls = (0..MOST).map(Cut::Polls);
     let times = (0..MOST as u32).map(|number| Cut::Time(step * number + Duration::from_millis(1)));
@@ -135,17 +141,17 @@ fn at_each_moment(step: Duration, body: impl AsyncFn(FakeProvider, Cut) -> bool)
                     settled(&provider, cut).await;
                     completed
                 };
-                timeout(BOUND, body).await.unwrap_or_else(|_| panic!("something waits for ever, dropped at {cut:?}"))
+                timeout(BOUND, body).await.unwrap_or_else(|_| panic!("a future never completes, dropped at {cut:?}"))
             });
             if completed {
                 break;
             }
         }
-        assert!(completed, "it never completed");
+        assert!(completed, "the future never completed");
     }
 }
 
-/// Nothing of the pool goes on.
+/// Checks that nothing of the pool still runs.
 async fn settled(provider: &FakeProvider, cut: Cut) {
     let end = Instant::now() + Duration::from_secs(300);
     while !provider.machines().is_empty() || tokio::runtime::Handle::current().metrics().num_alive_tasks() > 0 {
@@ -156,7 +162,8 @@ async fn settled(provider: &FakeProvider, cut: Cut) {
     assert_eq!(provider.witness().wrongs(), Vec::<String>::new(), "dropped at {cut:?}");
 }
 
-/// Plays `body` on a pool that is ready, at each moment; afterwards that still answers, and has no task left.
+/// Plays `body` on a ready pool, at each moment. Afterwards the pool must still answer, and have no
+/// task left.
 fn on_a_pool(body: impl AsyncFn(&Pool, Cut) -> bool) {
     for joined in [false, true] {
         at_each_moment(TASK / 8, async |provider, cut| {
@@ -170,7 +177,11 @@ fn on_a_pool(body: impl AsyncFn(&Pool, Cut) -> bool) {
             let answer = timeout(ANSWER, echo(99).broadcast(&pool)).await;
             let answers = answer.unwrap_or_else(|_| panic!("the pool does not answer, dropped at {cut:?}")).unwrap();
             assert_eq!(answers.iter().map(|answer| answer["n"]).collect::<Vec<_>>(), [99, 99]);
-            assert_eq!(pool.status().generation.0, 1, "no worker is killed for one that heeds, dropped at {cut:?}");
+            assert_eq!(
+                pool.status().generation.0,
+                1,
+                "no worker is killed for a task that ends when interrupted, dropped at {cut:?}"
+            );
             pool.shutdown(Duration::from_secs(60)).await.unwrap();
             completed
         });
@@ -274,7 +285,7 @@ fn map_unordered_loses_no_result_when_its_next_is_dropped() {
         }
         indices.sort_unstable();
         assert_eq!(indices, [0, 1, 2, 3, 4, 5]);
-        // Dropped in the middle as a whole.
+        // Here the whole stream is dropped in the middle.
         let mut results = pool.map_unordered((0..6).map(echo));
         cut.take(results.next()).await;
         completed
@@ -303,7 +314,7 @@ fn events_lose_none_when_their_next_is_dropped() {
         let first = cut.take(async { tokio::join!(events.next(), running.as_mut()).0 }).await;
         let completed = first.is_some();
         if !completed {
-            // It was only the wait that was dropped.
+            // Only the wait for the event was dropped.
             let ended = async {
                 while !matches!(events.next().await, Some(skyward_core::event::EventItem::Event(event)) if matches!(*event, skyward_core::event::PoolEvent::TaskFinished { .. }))
                 {
@@ -355,9 +366,10 @@ fn start_unless() {
     }
 }
 
-/// What waits behind a task that does not heed waits for its grace and a fresh worker, and no longer.
+/// A task behind one that ignores its interrupt waits for the grace time and a fresh worker, and no
+/// longer.
 #[test]
-fn what_is_behind_a_stubborn_task_waits_for_its_grace_alone() {
+fn a_task_behind_a_stubborn_one_waits_only_for_the_grace_time() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
     runtime.block_on(async {
         let provider = FakeProvider::new(Arc::new(Slow));
@@ -370,12 +382,12 @@ fn what_is_behind_a_stubborn_task_waits_for_its_grace_alone() {
         behind.outcome().await.unwrap();
         let fresh_worker = Duration::from_millis(100);
         assert!(dropped.elapsed() <= GRACE + fresh_worker + TASK, "{:?}", dropped.elapsed());
-        assert!(dropped.elapsed() >= GRACE, "it heeded");
+        assert!(dropped.elapsed() >= GRACE, "the stubborn task ended before its grace time");
         pool.shutdown(Duration::from_secs(60)).await.unwrap();
     });
 }
 
-/// A node whose next frame is lost with its connection, when that is said.
+/// A node whose next frame is lost with its connection when the flag is set.
 #[derive(Debug, Default)]
 struct Cuttable(Arc<AtomicBool>);
 
@@ -391,7 +403,8 @@ impl Fate for Cuttable {
 
 impl Script for Cuttable {}
 
-/// The frame that cancels a task which waits on its worker is lost: the worker is told again, and not killed for it.
+/// The frame that cancels a task which waits on its worker is lost: the cancel is sent again, and
+/// the worker is not killed.
 #[test]
 fn a_cancellation_that_is_lost_with_its_connection_costs_no_worker() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
@@ -399,7 +412,7 @@ fn a_cancellation_that_is_lost_with_its_connection_costs_no_worker() {
         let cut = Arc::new(AtomicBool::default());
         let provider = FakeProvider::new(Arc::new(Cuttable(Arc::clone(&cut))));
         let pool = builder(&provider, false).nodes(1).start().await.unwrap();
-        // Its tasks are short, as it says, so the next one is sent while one runs.
+        // The worker reports short tasks, so the next one is sent while one runs.
         echo(1).run(&pool).await.unwrap();
         let worker = pool.status().workers[0].pid;
         let task = || echo(2).into_task().unwrap();
@@ -414,7 +427,7 @@ fn a_cancellation_that_is_lost_with_its_connection_costs_no_worker() {
         echo(3).run(&pool).await.unwrap();
         assert!(began.elapsed() < GRACE, "{:?}", began.elapsed());
         assert_eq!(pool.status().running, 0);
-        // Nor is it killed when the grace is over of a task that it never had.
+        // The worker must not be killed when the grace time of the cancelled task is over either.
         sleep(GRACE * 2).await;
         assert_eq!(pool.status().workers[0].pid, worker);
         assert!(!cut.load(Ordering::SeqCst), "a frame was lost");
@@ -431,7 +444,7 @@ fn shutdown() {
             let deadline = Duration::from_secs(60);
             let completed = cut.take(pool.shutdown(deadline)).await.map(Result::unwrap).is_some();
             match cut {
-                // It was never called.
+                // `shutdown` was never polled.
                 Cut::Polls(0) => assert!(running.outcome().await.is_ok()),
                 _ => assert_eq!(running.outcome().await.unwrap_err().kind(), ErrorKind::Closed, "{cut:?}"),
             }
@@ -443,13 +456,13 @@ fn shutdown() {
     }
 }
 
-/// How long a task runs, or the next item of a stream takes; what is cancelled is gone sooner.
+/// How long a task runs, or the next item of a stream takes. A cancelled task ends sooner.
 const TASK: Duration = Duration::from_millis(400);
 const GRACE: Duration = Duration::from_secs(1);
-/// Between two moments in the life of a pool.
+/// The time between two moments at which a future is dropped.
 const STEP: Duration = Duration::from_millis(7);
-/// Moments at which a future is dropped, at most: none of those here takes longer.
+/// The most moments at which a future is dropped; every future here completes earlier.
 const MOST: usize = 200;
-/// What a pool gets to answer, longer than all grace.
+/// How long a pool may take to answer: longer than all grace times.
 const ANSWER: Duration = Duration::from_secs(30);
 const BOUND: Duration = Duration::from_secs(3600);

@@ -1,4 +1,5 @@
-//! A worker that does not come back to Python for longer than any deadline is left alone while its agent answers, however often its connection is cut, on every provider.
+//! Calls that do not return to Python for longer than any deadline: their worker keeps running
+//! while its agent answers, however often its connection is cut, on every provider.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "the helpers of tests are not tests themselves")]
 
@@ -13,8 +14,9 @@ mod sshd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use skyward_core::payload::{Args, PendingCompute, Source};
-use skyward_core::pool::{ComputePool, Pool};
+use skyward_core::compute::PendingCompute;
+use skyward_core::payload::{Args, Source};
+use skyward_core::pool::Pool;
 use skyward_core::provider::{Docker, Local, Provider};
 use skyward_core::spec::{Limits, Nodes};
 use skyward_core::testkit::cuttable::Cuttable;
@@ -45,14 +47,15 @@ fn work(native: bool, seconds: u32) -> PendingCompute<(u32, u32, u32)> {
     PendingCompute::new(source, Args::new().with("native", &native).with("seconds", &seconds))
 }
 
-/// A native call on rank 0 and a loop on rank 1 of one node, over connections that are cut again and again.
+/// Runs a native call on rank 0 and a loop on rank 1 of one node, over connections that are cut
+/// again and again. Both must return.
 async fn both_return(provider: Cuttable) {
     let mut limits = Limits::default();
     limits.grace = Duration::from_secs(1);
     let builder = Pool::builder().provider(provider.clone()).nodes(Nodes::fixed(1)).workers_per_node(2).limits(limits);
     let name = provider.name().to_owned();
     let returned = builder.scope(async |pool| {
-        // Each worker is asked once before, so that it has answered and has loaded the payload.
+        // A first call on each worker, so that it has answered and has loaded the payload.
         work(false, 0).broadcast(pool).await?;
         let before: Vec<Option<u32>> = pool.status().workers.iter().map(|worker| worker.pid).collect();
         let cut = async {
@@ -79,7 +82,7 @@ async fn both_return(provider: Cuttable) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_worker_that_does_not_come_back_to_python_for_long_is_left_alone() {
+async fn a_worker_that_does_not_return_to_python_for_long_is_not_ended() {
     let scene = Scene::new(1);
     let local = both_return(Cuttable::new(Local::default()));
     let ssh = async {
@@ -95,5 +98,5 @@ async fn a_worker_that_does_not_come_back_to_python_for_long_is_left_alone() {
     tokio::join!(local, ssh, docker);
 }
 
-/// Seconds. A worker that did not answer for 55 s counted as unreachable once.
+/// In seconds; an earlier version treated a worker as unreachable after 55 s without an answer.
 const LONG: u32 = 70;

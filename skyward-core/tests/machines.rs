@@ -1,4 +1,5 @@
-//! What a pool does about machines that are slow, that end, and whose provider cannot be asked: on fake machines and a paused clock.
+//! How a pool handles machines that are slow or end, and providers that cannot be asked: on fake
+//! machines and a paused clock.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "the helpers of tests are not tests themselves")]
 
@@ -10,7 +11,7 @@ use async_trait::async_trait;
 use skyward_core::error::{Error, ErrorKind, Result, WorkerExit};
 use skyward_core::event::{EventItem, Events, PoolEvent};
 use skyward_core::ids::{MachineId, PoolId};
-use skyward_core::pool::{ComputePool, Pool, PoolBuilder};
+use skyward_core::pool::{Pool, PoolBuilder};
 use skyward_core::provider::{
     Capabilities, LaunchBatch, Machine, MachineReport, MachineState, Offer, Place, PoolRecord, PoolRequest, Provider,
     Requirements,
@@ -21,28 +22,28 @@ use skyward_core::testkit::fake_provider::{Arrival, Death, FakeProvider, Script,
 use skyward_core::testkit::fake_worker::Fate;
 use tokio::time::Instant;
 
-/// What one test has happen.
+/// The events of one test.
 #[derive(Debug, Clone, Copy)]
 enum Story {
     /// The first machine of node 0 is gone after this time.
     MachineGone(Duration),
     /// The first machine of node 0 is taken back by the provider after this time.
     Preempted(Duration),
-    /// Machines are queued for so long.
+    /// Machines are queued for this time.
     Queued(Duration),
     /// The first connection to the agent of node 0 is cut.
     ConnectionCut,
-    /// A machine is not reached for so many tries.
+    /// The first tries to connect to a machine fail, this many.
     SlowStart(u32),
     /// The machine of node 1 takes this long to launch, and is never reached.
     NeverReached(Duration),
-    /// Machines do not end.
+    /// `terminate` of machines fails.
     EndFails,
 }
 
 impl Fate for Story {
     fn cut(&self, _: u32, connection: u64, frame: u64) -> bool {
-        // After the start of the workers: one of the pings that renew the lease.
+        // A frame after the start of the workers: one of the pings that renew the lease.
         matches!(self, Self::ConnectionCut) && connection == 1 && frame == 8
     }
 }
@@ -59,7 +60,7 @@ impl Script for Story {
         match self {
             Self::SlowStart(tries) if call < *tries => Turn::FailsForNow,
             Self::NeverReached(_) if node == 1 => Turn::FailsForNow,
-            // Once it is there, it has the time of a start.
+            // A machine that is no longer queued has the full time for its start.
             Self::Queued(_) => Turn::Works(Duration::from_secs(20)),
             _ => Turn::Works(Duration::ZERO),
         }
@@ -92,7 +93,7 @@ fn pool(provider: &FakeProvider, nodes: u32) -> PoolBuilder {
     Pool::builder().provider(provider.clone()).nodes(nodes)
 }
 
-/// The next event for which this has a value.
+/// The next event for which `wanted` returns a value.
 async fn next<T>(events: &mut Events, mut wanted: impl FnMut(&PoolEvent) -> Option<T>) -> T {
     loop {
         match events.next().await.expect("the pool has ended") {
@@ -106,7 +107,7 @@ async fn next<T>(events: &mut Events, mut wanted: impl FnMut(&PoolEvent) -> Opti
     }
 }
 
-/// Why the next node is lost.
+/// The error of the next lost node.
 async fn lost(events: &mut Events) -> Error {
     next(events, |event| match event {
         PoolEvent::NodeLost { error, .. } => Some(error.clone()),
@@ -116,29 +117,29 @@ async fn lost(events: &mut Events) -> Error {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_machine_that_the_provider_reports_as_gone_is_replaced_without_reconnecting_to_it() {
+async fn a_machine_reported_as_gone_is_replaced_without_reconnecting_to_it() {
     let after = Duration::from_secs(100);
     let provider = FakeProvider::new(Arc::new(Story::MachineGone(after)));
     let started = Instant::now();
     let pool = pool(&provider, 2).start().await.unwrap();
     let mut events = pool.events();
     let error = lost(&mut events).await;
-    // Reconnecting to a machine that may be there takes half of the lease, 30 seconds.
+    // Reconnecting to a machine that may still exist takes half of the lease, 30 seconds.
     let noticed = started.elapsed() - after;
     assert!(noticed < Duration::from_secs(1), "{noticed:?}: {error}");
-    assert!(error.to_string().contains("reports the machine"), "{error}");
+    assert!(format!("{error:#}").contains("reports the machine"), "{error}");
     next(&mut events, |event| matches!(event, PoolEvent::NodeReplaced { .. }).then_some(())).await;
     pool.shutdown(Duration::from_secs(30)).await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_machine_that_is_taken_back_is_told_as_preempted() {
+async fn a_machine_that_the_provider_takes_back_is_reported_as_preempted() {
     let provider = FakeProvider::new(Arc::new(Story::Preempted(Duration::from_secs(100))));
     let pool = pool(&provider, 2).start().await.unwrap();
     let mut events = pool.events();
     let error = lost(&mut events).await;
     assert_eq!(error.exit(), Some(&WorkerExit::Preempted), "{error}");
-    assert!(error.to_string().contains("as gone, because it was preempted"), "{error}");
+    assert!(format!("{error:#}").contains("as gone, because it was preempted"), "{error}");
     pool.shutdown(Duration::from_secs(30)).await.unwrap();
 }
 
@@ -151,14 +152,14 @@ async fn a_machine_may_be_queued_for_longer_than_a_start_may_take() {
     let started = Instant::now();
     let pool = pool(&provider, 2).limits(limits).start().await.unwrap();
     assert!(started.elapsed() >= queued, "{:?}", started.elapsed());
-    // Nor does it count for a machine that comes later.
+    // The time in the queue does not count for a machine that joins later either.
     pool.resize(Nodes::fixed(3)).await.unwrap();
     assert!(started.elapsed() >= queued * 2, "{:?}", started.elapsed());
     pool.shutdown(Duration::from_secs(30)).await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_machine_that_is_queued_for_too_long_is_given_up_with_the_words_of_its_provider() {
+async fn the_error_for_a_machine_queued_too_long_quotes_its_provider() {
     let mut limits = Limits::default();
     limits.machine_wait = Duration::from_secs(600);
     let provider = FakeProvider::new(Arc::new(Story::Queued(Duration::from_secs(1800))));
@@ -171,7 +172,7 @@ async fn a_machine_that_is_queued_for_too_long_is_given_up_with_the_words_of_its
     assert!(provider.machines().is_empty());
 }
 
-/// The state that a provider reports of machines that are there, once they are not reached any more.
+/// How a provider answers about machines that cannot be reached.
 #[derive(Debug, Clone, Copy)]
 enum Blindness {
     Unknown,
@@ -179,7 +180,8 @@ enum Blindness {
     Hangs,
 }
 
-/// Fake machines to which, for some tries, no second connection can be made, while the provider cannot be asked about them.
+/// Fake machines. Some tries to open a second connection to them fail, and in the meantime the
+/// provider gives no useful answer about them.
 #[derive(Debug, Clone)]
 struct Blind {
     inner: FakeProvider,
@@ -268,13 +270,14 @@ impl Remote for BlindRemote {
     }
 }
 
-/// The streams of a node that has started: to its agent and to its worker.
+/// The streams of a started node: one to its agent and one to its worker.
 const OPENED: u32 = 2;
-/// How many tries to connect again fail: some seconds, so that the provider is asked more than once.
+/// How many tries to reconnect fail. They take some seconds, so that the provider is asked more
+/// than once.
 const BLIND: u32 = 9;
 
 #[tokio::test(start_paused = true)]
-async fn nothing_is_concluded_from_a_provider_that_cannot_be_asked() {
+async fn a_provider_that_cannot_be_asked_causes_no_loss() {
     for how in [Blindness::Unknown, Blindness::Fails, Blindness::Hangs] {
         let inner = FakeProvider::new(Arc::new(Story::ConnectionCut));
         let provider = Blind { inner, how, opened: Arc::default(), asked: Arc::default() };
@@ -288,13 +291,13 @@ async fn nothing_is_concluded_from_a_provider_that_cannot_be_asked() {
         })
         .await;
         assert!(lost.is_none(), "{how:?}: {lost:?}");
-        assert!(provider.asked.load(Ordering::Relaxed) > 0, "{how:?}: the provider was not asked");
+        assert!(provider.asked.load(Ordering::Relaxed) > 0, "{how:?}: the pool did not ask the provider");
         pool.shutdown(Duration::from_secs(30)).await.unwrap();
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pool_starts_on_machines_that_take_minutes_to_be_reached() {
+async fn a_pool_starts_on_machines_that_cannot_be_reached_for_minutes() {
     let provider = FakeProvider::new(Arc::new(Story::SlowStart(500)));
     let started = Instant::now();
     let pool = pool(&provider, 2).start().await.unwrap();
@@ -303,15 +306,15 @@ async fn a_pool_starts_on_machines_that_take_minutes_to_be_reached() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_start_that_is_given_up_says_what_it_waited_for_and_why() {
+async fn a_failed_start_reports_what_it_waited_for_and_why() {
     let mut limits = Limits::default();
     (limits.start, limits.environment) = (Duration::from_secs(60), Duration::from_secs(1));
-    // Given up by the deadline of the machine alone, or by that of all.
+    // The start fails by the deadline of the machine alone, or by that of all machines.
     for (launch, message) in [(0, "could not connect now"), (50, "1 of 2 nodes were ready after 61s")] {
         let provider = FakeProvider::new(Arc::new(Story::NeverReached(Duration::from_secs(launch))));
         let error = pool(&provider, 2).limits(limits).start().await.unwrap_err();
         assert_eq!(error.message(), message);
-        assert!(error.to_string().contains("could not connect now"), "{error}");
+        assert!(format!("{error:#}").contains("could not connect now"), "{error}");
         assert!(error.hint().unwrap().contains("`Limits::start`"), "{error}");
         assert!(provider.machines().is_empty());
     }
@@ -325,6 +328,6 @@ async fn a_shutdown_that_fails_names_the_machines_the_cause_and_the_limit() {
     let error = pool.shutdown(Duration::from_secs(30)).await.unwrap_err();
     assert_eq!(ids.len(), 2);
     assert!(ids.iter().all(|id| error.message().contains(id.as_str())), "{error}");
-    assert!(error.to_string().contains("could not terminate now"), "{error}");
+    assert!(format!("{error:#}").contains("could not terminate now"), "{error}");
     assert!(error.hint().unwrap().contains("`Limits::shutdown`"), "{error}");
 }

@@ -1,16 +1,19 @@
-//! A pool of many nodes, which are simulated in this process.
+//! A pool of many nodes, simulated in this process.
 
 #![allow(clippy::unwrap_used, reason = "the helpers of tests are not tests themselves")]
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use skyward_core::compute::ComputePool;
 use skyward_core::payload::{Args, Source, Task};
-use skyward_core::pool::{ComputePool, Pool};
+use skyward_core::pool::Pool;
 use skyward_core::testkit::fake_provider::FakeProvider;
 use skyward_core::testkit::fake_worker::Faultless;
 
-/// How many nodes: more than a task of the runtime may read and write before it has to let others go on. `SKYWARD_NODES=10000` takes a minute or two and 3 GiB, most of it for the agents' side.
+/// The number of nodes: more than the reads and writes that the runtime allows a task before it
+/// must yield. `SKYWARD_NODES=10000` takes a minute or two and 3 GiB, most of it for the agents'
+/// side.
 fn nodes() -> u32 {
     std::env::var("SKYWARD_NODES").map_or(1_000, |nodes| nodes.parse().unwrap())
 }

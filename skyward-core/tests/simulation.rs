@@ -1,6 +1,10 @@
 //! The whole pool on a paused clock.
 //!
-//! `SKYWARD_SIM_SEEDS` says how many seeds are played, `SKYWARD_SIM_FIRST` with which one it begins, `SKYWARD_SIM_SEED` plays that one alone.
+//! Environment variables:
+//!
+//! - `SKYWARD_SIM_SEEDS`: how many seeds are played.
+//! - `SKYWARD_SIM_FIRST`: the first of them.
+//! - `SKYWARD_SIM_SEED`: plays this seed alone.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "the helpers of tests are not tests themselves")]
 
@@ -9,10 +13,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use skyward_core::compute::ComputePool;
+use skyward_core::compute::PendingCompute;
 use skyward_core::event::{EventItem, PoolEvent};
-use skyward_core::payload::{Args, PendingCompute, RetryPolicy, Source, Streaming, Target, TaskOptions};
+use skyward_core::payload::{Args, RetryPolicy, Source, Streaming, Target, TaskOptions};
 use skyward_core::plugin::plugin;
-use skyward_core::pool::{ComputePool, Pool};
+use skyward_core::pool::Pool;
 use skyward_core::testkit::fake_provider::{FakeProvider, Script, Turn};
 use skyward_core::testkit::fake_worker::{Fate, Work};
 use skyward_core::testkit::sim;
@@ -21,20 +27,26 @@ fn number(variable: &str) -> Option<u64> {
     std::env::var(variable).ok().map(|text| text.parse().unwrap_or_else(|_| panic!("{variable} is no number: {text}")))
 }
 
-/// Seeds that have broken an invariant once, beyond those that are played each time.
+/// Seeds that once broke an invariant, beyond those that are played each time.
 #[test]
-fn what_was_mended_stays_mended() {
-    // A task that was sent again behind another one, whose time then did not count.
-    // A pool that was to end while it tried to reach the workers of a machine that is silent.
-    // An agent's answer that came after its request was given up, and was taken for that to the next.
-    // A fake machine that froze after its end.
-    // A gang whose callers had given up one after another, for which a world waited for ever.
-    // A node that was to leave and, connected again, seemed to stay.
-    // A task that a lost worker had not begun, while its node was to leave and the others were idle.
-    // Nodes that were lost before or after they were told to leave, and of which the status said nothing.
-    // A machine that was not wanted any more, and had the number of another node that was just being stopped.
-    // A gang in a held world whose workers gave back their tasks: nothing started it.
-    // A call on another thread of its caller's worker, whose kill was lost with the agent's connection.
+fn seeds_that_once_broke_an_invariant_hold() {
+    // - 2953: a task that was sent again behind another one, whose timeout then did not count.
+    // - 3429: a pool that was ended while it tried to reach the workers of a silent machine.
+    // - 5762: an agent's answer that came after its request had timed out, and was taken for the
+    //   answer to the next.
+    // - 17459: a fake machine that froze after its end.
+    // - 441: a gang whose callers were dropped one after another, and for which a world then waited
+    //   for ever.
+    // - 976: a draining node that reconnected and seemed to stay.
+    // - 11342: a task that a lost worker had not begun, while its node drained and the others
+    //   were idle.
+    // - 19684: nodes that were lost before or after they began to leave, and that the status left
+    //   out.
+    // - 29119: a machine that was no longer needed, and had the number of another node that was
+    //   just stopping.
+    // - 51090: a gang in a held world whose workers returned their tasks: nothing started the gang.
+    // - 10767: a call on another thread of its caller's worker, whose kill was lost with the
+    //   agent's connection.
     for seed in [2953, 3429, 5762, 17459, 441, 976, 11342, 19684, 29119, 51090, 10767] {
         sim::run(seed).unwrap_or_else(|broken| panic!("{broken}"));
     }
@@ -83,7 +95,7 @@ fn no_seed_breaks_an_invariant() {
         sum(|seen| seen.resized),
         sum(|seen| seen.grown.into())
     );
-    // What never gets far finds nothing.
+    // Seeds that do not get far test nothing.
     assert!(sum(|seen| seen.ready.into()) as u64 * 3 > count, "most pools do not become ready");
     assert!(sum(|seen| seen.returned) > sum(|seen| seen.failed), "most tasks fail");
     assert!(sum(|seen| seen.replaced) as u64 * 6 > count, "hardly a machine is replaced");
@@ -101,7 +113,7 @@ fn no_seed_breaks_an_invariant() {
     assert!(sum(|seen| seen.failed) > 0, "no task fails: there are no faults");
 }
 
-/// Everything takes a while.
+/// Every step takes some time.
 #[derive(Debug)]
 struct Slow;
 
@@ -129,7 +141,7 @@ impl Script for Slow {
     }
 }
 
-/// The first process of the machine ends while it says hello.
+/// The first process of the machine ends while it sends its hello.
 #[derive(Debug)]
 struct EndsGreeting;
 
@@ -142,15 +154,15 @@ impl Fate for EndsGreeting {
 impl Script for EndsGreeting {}
 
 #[tokio::test(start_paused = true)]
-async fn a_worker_that_ends_while_it_says_hello_is_not_taken_for_one_that_takes_tasks() {
+async fn a_worker_that_ends_during_its_hello_does_not_count_as_ready() {
     let provider = FakeProvider::new(std::sync::Arc::new(EndsGreeting));
     let error = Pool::builder().provider(provider.clone()).nodes(1).start().await.err().unwrap();
-    assert!(error.to_string().contains("before it took a task"), "{error}");
+    assert!(format!("{error:#}").contains("before it took a task"), "{error}");
     assert!(provider.machines().is_empty(), "{:?}", provider.machines());
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_start_that_is_stopped_at_any_moment_has_left_nothing_when_it_returns() {
+async fn a_start_stopped_at_any_moment_leaves_nothing_when_it_returns() {
     let (mut stopped, mut started) = (0, 0);
     for millis in (0..600).step_by(7) {
         let provider = FakeProvider::new(std::sync::Arc::new(Slow));
@@ -168,13 +180,13 @@ async fn a_start_that_is_stopped_at_any_moment_has_left_nothing_when_it_returns(
     assert!(stopped > 5 && started > 5, "{stopped} starts were stopped, {started} were not");
 }
 
-/// A node whose connections to workers break, when it is said, with the frame that comes next; and so does each one after it while it is said.
+/// A node whose connections to workers break with the next frame while the flag is set.
 #[derive(Debug, Default)]
 struct Cut(Arc<AtomicBool>);
 
 impl Fate for Cut {
     fn work(&self, args: &[u8], _: u32) -> Work {
-        // The argument `n` stands at the end of the map.
+        // The argument `n` is at the end of the map.
         match args.last() {
             Some(10) => Work::Deaf(Duration::from_secs(600)),
             Some(12) => Work::Crash(Duration::from_millis(3), 9),
@@ -184,7 +196,7 @@ impl Fate for Cut {
     }
 
     fn cut(&self, _: u32, connection: u64, _: u64) -> bool {
-        // The first one is the agent's.
+        // The first connection is that to the agent.
         connection > 1 && self.0.load(Ordering::SeqCst)
     }
 }
@@ -197,7 +209,8 @@ fn call<T: skyward_core::payload::Output>(n: u32) -> PendingCompute<T> {
     PendingCompute::new(Arc::new(Source::file("a.py", "def f(n): ...", "f")), Args::new().with("n", &n))
 }
 
-/// A pool of one worker, whose tasks are short as it knows them, so that more is sent behind the one that runs.
+/// A pool of one worker. The worker has reported a short task, so more tasks are sent behind a
+/// running one.
 async fn pool_of_one(fate: impl Script) -> (FakeProvider, Pool) {
     let provider = FakeProvider::new(Arc::new(fate));
     let pool = Pool::builder().provider(provider.clone()).nodes(1).start().await.unwrap();
@@ -210,7 +223,7 @@ fn begun(provider: &FakeProvider, n: u32) -> u32 {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_worker_that_runs_a_task_is_waited_for_however_long_it_does_not_answer() {
+async fn the_pool_waits_for_a_worker_that_runs_a_task_however_long_it_is_silent() {
     let cut = Arc::new(AtomicBool::default());
     let (provider, pool) = pool_of_one(Cut(Arc::clone(&cut))).await;
     let worker = pool.status().workers[0].pid;
@@ -229,20 +242,20 @@ async fn a_worker_that_runs_a_task_is_waited_for_however_long_it_does_not_answer
 }
 
 #[tokio::test(start_paused = true)]
-async fn of_a_lost_worker_what_has_surely_not_begun_goes_again_and_nothing_else_does() {
+async fn only_tasks_that_a_lost_worker_has_not_begun_are_sent_again() {
     for retries in [0, 1] {
         let cut = Arc::new(AtomicBool::default());
         let (provider, pool) = pool_of_one(Cut(Arc::clone(&cut))).await;
         let mut events = pool.events();
         let options = TaskOptions::default().retry(RetryPolicy::times(retries));
         let task = |n| call::<Echo>(n).into_task().unwrap().with_options(options);
-        // The second has not arrived when the first ends the worker.
+        // The second task has not arrived when the first ends the worker.
         let crashes = pool.submit(task(12), Target::Any).await.unwrap();
         tokio::time::sleep(Duration::from_millis(1)).await;
         cut.store(true, Ordering::SeqCst);
         let behind = pool.submit(task(3), Target::Any).await.unwrap();
         assert_eq!(pool.status().queued, 0, "both were sent");
-        // It is tried again after 10 ms; before that the worker ends.
+        // The client reconnects after 10 ms; the worker ends before that.
         tokio::time::sleep(Duration::from_millis(1)).await;
         cut.store(false, Ordering::SeqCst);
         crashes.outcome().await.unwrap_err();
@@ -253,12 +266,12 @@ async fn of_a_lost_worker_what_has_surely_not_begun_goes_again_and_nothing_else_
         while let Some(EventItem::Event(event)) = events.next().await {
             retried += u32::from(matches!(*event, PoolEvent::TaskRetried { .. }));
         }
-        assert_eq!(retried, retries, "what has not begun goes again without a word");
+        assert_eq!(retried, retries, "a task that has not begun is sent again without an event");
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_stream_is_whole_through_any_number_of_cuts() {
+async fn a_stream_is_complete_through_any_number_of_cuts() {
     for frames in 3..7 {
         let (provider, pool) = pool_of_one(CutAfter(frames)).await;
         let stream = call::<Streaming<Echo>>(13).run(&pool).await.unwrap();
@@ -269,7 +282,8 @@ async fn a_stream_is_whole_through_any_number_of_cuts() {
     }
 }
 
-/// A node whose every connection to a worker breaks with the frame after so many: hello, payload and call are three.
+/// A node that breaks each connection to a worker after this many frames: hello, payload and call
+/// are three.
 #[derive(Debug)]
 struct CutAfter(u64);
 
@@ -289,7 +303,7 @@ impl Fate for CutAfter {
 
 impl Script for CutAfter {}
 
-/// The first task of a gang to begin returns; the others wait for ever, and say where.
+/// The first task of a gang that begins returns; the others run for ever, and report their stacks.
 #[derive(Debug)]
 struct Unmet;
 
@@ -305,7 +319,7 @@ impl Fate for Unmet {
 impl Script for Unmet {}
 
 #[tokio::test(start_paused = true)]
-async fn a_gang_that_makes_no_progress_is_reported_once_and_goes_on_until_it_is_cancelled() {
+async fn a_gang_without_progress_is_reported_once_and_goes_on_until_it_is_cancelled() {
     let provider = FakeProvider::new(Arc::new(Unmet));
     let world = plugin("world").joins_world();
     let pool = Pool::builder().provider(provider.clone()).nodes(3).plugin(world).start().await.unwrap();
@@ -327,7 +341,7 @@ async fn a_gang_that_makes_no_progress_is_reported_once_and_goes_on_until_it_is_
     assert_eq!(reports.len(), 1, "{reports:?}");
     let (after, report) = &reports[0];
     let PoolEvent::GangStalled { entry, payload, silent, message, stacks, .. } = &**report else { unreachable!() };
-    // A rank returned after a minute.
+    // A rank returned after a minute, which was progress.
     assert!((660..666).contains(&after.as_secs()) && *silent == Duration::from_secs(600), "{after:?} {silent:?}");
     assert_eq!((entry.as_str(), payload.as_str(), stacks.len()), ("f", "a.py", 2));
     let there = message.matches("was in `work` (fake.py:1)").count();
@@ -338,7 +352,7 @@ async fn a_gang_that_makes_no_progress_is_reported_once_and_goes_on_until_it_is_
     assert!(provider.machines().is_empty(), "{:?}", provider.machines());
 }
 
-/// One connection of node 0 is cut, at one frame.
+/// A node 0 whose connection is cut once, at one frame.
 #[derive(Debug)]
 struct CutOnce {
     connection: u64,
@@ -365,7 +379,7 @@ impl Fate for CutOnce {
 impl Script for CutOnce {}
 
 #[tokio::test(start_paused = true)]
-async fn a_pool_starts_whichever_of_its_connections_is_cut_meanwhile() {
+async fn a_pool_starts_whichever_of_its_connections_is_cut_during_the_start() {
     let mut cuts = 0;
     for (connection, frame) in (0..8).flat_map(|connection| (0..8).map(move |frame| (connection, frame))) {
         for joined in [false, true] {
@@ -382,11 +396,7 @@ async fn a_pool_starts_whichever_of_its_connections_is_cut_meanwhile() {
             let generation = pool.status().generation;
             tokio::time::sleep(Duration::from_secs(30)).await;
             if meanwhile {
-                assert_eq!(
-                    pool.status().generation,
-                    generation,
-                    "{at}: nothing is started again when the pool is ready"
-                );
+                assert_eq!(pool.status().generation, generation, "{at}: nothing restarts once the pool is ready");
             }
             let calls = call::<Echo>(1).broadcast(&pool);
             let returned = tokio::time::timeout(Duration::from_secs(100), calls).await;

@@ -1,4 +1,4 @@
-//! The frames that both sides hold: the same file is checked by the worker package's own tests.
+//! Golden frames of the worker protocol: the worker package's own tests check the same file.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "the helpers of tests are not tests themselves")]
 
@@ -21,7 +21,7 @@ struct Golden {
 }
 
 #[test]
-fn every_frame_is_encoded_and_decoded_as_the_node_does() {
+fn every_frame_is_encoded_and_decoded_as_on_the_node() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/golden/frames.json");
     let golden: Vec<Golden> = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
     assert!(golden.len() > 30);
@@ -46,7 +46,7 @@ fn every_frame_is_encoded_and_decoded_as_the_node_does() {
     }
 }
 
-/// The message that a golden head describes, encoded by this side.
+/// Encodes the message that a golden head describes.
 fn encode(golden: &Golden, body: Bytes) -> (Vec<u8>, Bytes) {
     let head = golden.head.as_array().unwrap();
     let number = |at: usize| head[at].as_u64().unwrap();
@@ -55,7 +55,7 @@ fn encode(golden: &Golden, body: Bytes) -> (Vec<u8>, Bytes) {
     let numbers = |at: usize| head[at].as_array().unwrap().iter().map(|item| item.as_u64().unwrap() as u32).collect();
     match number(0) {
         1 => ToAgent::Hello { pool: head[2].as_str().unwrap().into(), max_frame: number(3) as usize }.encode(),
-        // The spec is a map whose order is free; its head is what must agree.
+        // The order of the spec's map is free; only the head must agree.
         2 => return (rmp_serde::to_vec(&golden.head).unwrap(), body),
         3 => ToAgent::ReservePort { request: number(1) }.encode(),
         4 => ToAgent::Signal { generation: number(1), worker: small(2), signal: Signal::Interrupt }.encode(),

@@ -13,7 +13,8 @@ use crate::family::Installer;
 use crate::fsdp::Fsdp;
 use crate::requirement::requirement;
 
-/// Has Accelerate, and the `Trainer` of Transformers, train on all workers; see [`accelerate`] and [`transformers`].
+/// Makes Accelerate, and the `Trainer` of Transformers, train on all workers; see [`accelerate`]
+/// and [`transformers`].
 #[derive(Debug, Clone)]
 pub struct Accelerate {
     kind: Kind,
@@ -24,7 +25,8 @@ pub struct Accelerate {
     timeout: Duration,
 }
 
-/// The type of numbers in which a model computes what loses little by it, where the payload does not choose.
+/// The number type of mixed precision, unless the payload chooses one: models use it for operations
+/// that lose little accuracy by it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum MixedPrecision {
@@ -68,16 +70,18 @@ impl Kind {
     }
 }
 
-/// Installs Accelerate and PyTorch, and has `Accelerator` find all workers of the pool as ranks of one world.
+/// Installs Accelerate and PyTorch. `Accelerator` finds all workers of the pool as ranks of one
+/// world.
 ///
-/// Each worker is one rank, and each accelerator has a worker of its own where the pool does not say otherwise. The
-/// plugin sets the variables by which `torchrun` describes a world; `Accelerator` makes the process group, in the first
-/// task that runs on all workers (a broadcast). On nodes without an accelerator it computes on the CPU, over gloo.
+/// Each worker is one rank. By default, each accelerator has a worker of its own. The plugin sets
+/// the variables by which `torchrun` describes a world; `Accelerator` makes the process group, in
+/// the first task that runs on all workers (a broadcast). On nodes without an accelerator it
+/// computes on the CPU, over gloo.
 ///
 /// A task that one worker runs alone is one process, on that worker's accelerator.
 ///
-/// PyTorch is installed as [`torch`](crate::torch()) installs it. The two do not go together in a pool: each makes the
-/// process group.
+/// The plugin installs PyTorch as [`torch`](crate::torch()) does. A pool cannot have both plugins,
+/// because each makes the process group.
 ///
 /// ```
 /// use skyward_core::plugin::Plugin;
@@ -95,7 +99,8 @@ pub fn accelerate() -> Accelerate {
     Accelerate::new(Kind::Accelerate)
 }
 
-/// The same as [`accelerate`], and installs Transformers, whose `Trainer` trains on all ranks of a broadcast.
+/// Does what [`accelerate`] does, and also installs Transformers, whose `Trainer` trains on all
+/// ranks of a broadcast.
 ///
 /// ```
 /// use skyward_core::plugin::Plugin;
@@ -129,7 +134,7 @@ impl Accelerate {
         self
     }
 
-    /// Takes torch, torchvision and torchaudio from this package index, whatever the accelerator.
+    /// Takes torch, torchvision and torchaudio from this package index, for any accelerator.
     #[must_use]
     pub fn index(mut self, url: impl Into<String>) -> Self {
         self.build.index = Some(url.into());
@@ -143,31 +148,33 @@ impl Accelerate {
         self
     }
 
-    /// Chooses the version of the package that gives the plugin its name, Accelerate or Transformers: `5.23.0`, or a
-    /// specifier such as `>=5,<6`.
+    /// Chooses the version of the package that gives the plugin its name, Accelerate or
+    /// Transformers: `5.23.0`, or a specifier such as `>=5,<6`.
     #[must_use]
     pub fn version(mut self, version: impl Into<String>) -> Self {
         self.version = Some(version.into());
         self
     }
 
-    /// Chooses the numbers that models compute in, in every task, where `Accelerator` or `TrainingArguments` do not.
+    /// Chooses the number type of mixed precision in every task, unless `Accelerator` or
+    /// `TrainingArguments` chooses one.
     #[must_use]
     pub fn mixed_precision(mut self, precision: MixedPrecision) -> Self {
         self.mixed_precision = Some(precision);
         self
     }
 
-    /// Divides models among the ranks of a broadcast, instead of a whole model on each. Needs accelerators, and more than
-    /// one worker. In a task that one worker runs alone the model is not divided.
+    /// Divides models among the ranks of a broadcast; without it, each rank has a whole model.
+    /// Needs accelerators, and more than one worker. A task that one worker runs alone has the
+    /// whole model.
     #[must_use]
     pub fn fsdp(mut self, fsdp: Fsdp) -> Self {
         self.fsdp = Some(fsdp);
         self
     }
 
-    /// What all workers together get to meet before the first task. The default of 240 s is less than what a pool gives
-    /// hooks, so that the error is the one that names the missing rank.
+    /// Sets how long the workers may take to meet before the first task. The default of 240 s is
+    /// less than the time that a pool gives hooks, so that the error names the missing rank.
     #[must_use]
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout;
@@ -179,7 +186,7 @@ impl Accelerate {
         Err(Error::new(ErrorKind::InvalidSpec, message).with_hint(hint))
     }
 
-    /// Refuses what Accelerate leaves out without a word, or finds out after the pool has started.
+    /// Refuses options that Accelerate would ignore silently, or refuse after the pool has started.
     fn check(&self, cluster: &ClusterInfo) -> Result<()> {
         let accelerator = cluster.accelerator.as_ref();
         let family = accelerator.and_then(Accelerator::family);
@@ -220,7 +227,7 @@ impl Accelerate {
         fsdp.check()
     }
 
-    /// What FSDP reads where all workers run together; empty without FSDP.
+    /// The variables that FSDP reads in a task of all workers; empty without FSDP.
     fn gang_variables(&self) -> BTreeMap<&'static str, String> {
         self.fsdp.as_ref().map(Fsdp::variables).unwrap_or_default()
     }
@@ -268,8 +275,7 @@ impl Plugin for Accelerate {
             Kind::Accelerate => (Kind::Transformers, "`Accelerator`"),
             Kind::Transformers => (Kind::Accelerate, "`Trainer`"),
         };
-        let torch =
-            format!("it installs PyTorch itself, and leaves the process group to {who}, which `torch` would make");
+        let torch = format!("it installs PyTorch itself, and {who} makes the process group that `torch` would make");
         vec![
             Relation::new(other.name(), "`transformers` is `accelerate` with Transformers, and one of them is enough")
                 .written(format!("plugins::{}()", other.name())),
@@ -319,7 +325,7 @@ const SOURCE: &str = include_str!("../python/skyward_plugins/accelerate.py");
 
 const PRECISION: &str = "ACCELERATE_MIXED_PRECISION";
 
-/// The first that divides models by version 2 of FSDP.
+/// The first version that divides models by version 2 of FSDP.
 const ACCELERATE: &str = ">=1.6";
 
 #[cfg(test)]

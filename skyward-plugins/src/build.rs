@@ -22,7 +22,8 @@ impl Build {
         Self { installer, cuda: None, index: None, version: None }
     }
 
-    /// The choices as they are written after the plugin's constructor; `version` is the plugin's name for the version.
+    /// The choices as they are written after the plugin's constructor; `version` is the plugin's
+    /// name for the version.
     pub(crate) fn calls(&self, version: &str) -> String {
         let calls = [("cuda", &self.cuda), ("index", &self.index), (version, &self.version)];
         let written = calls.into_iter().filter_map(|(name, value)| Some(format!(".{name}({:?})", value.as_ref()?)));
@@ -33,8 +34,8 @@ impl Build {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::InvalidSpec`] for a build or an accelerator that PyTorch or the plugin does not serve, and for workers
-    /// without an accelerator of their own.
+    /// [`ErrorKind::InvalidSpec`] for a build or an accelerator that PyTorch or the plugin does not
+    /// serve, and for workers without an accelerator of their own.
     pub(crate) fn install(&self, image: Image, cluster: &ClusterInfo) -> Result<Image> {
         if let Some(accelerator) = cluster.accelerator.as_ref().filter(|it| cluster.workers_per_node > it.count) {
             return Err(Error::new(
@@ -112,8 +113,8 @@ fn check_build(installer: &Installer, build: &str, accelerator: &Accelerator) ->
     if runs || build == "cpu" { Ok(()) } else { Err(installer.unsuited(build, accelerator, family)) }
 }
 
-/// Refuses an accelerator that the default build does not see; an interpreter of the user's may have a build of its own.
-/// `chooser` is the plugin by which the user chooses another build.
+/// Refuses an accelerator that the default build does not see; an interpreter of the user's may
+/// have a build of its own. `chooser` is the plugin by which the user chooses another build.
 pub(crate) fn check_default(
     installer: &Installer,
     chooser: &str,

@@ -1,4 +1,5 @@
-//! Which accelerators the builds of a framework run on, and what is said where there is none.
+//! Which accelerators the builds of a framework run on, and the errors for accelerators without a
+//! build.
 
 use skyward_core::error::{Error, ErrorKind, Result};
 use skyward_core::spec::{Accelerator, AcceleratorFamily};
@@ -10,7 +11,8 @@ pub(crate) struct Installer {
     pub(crate) plugin: &'static str,
     /// What it installs.
     pub(crate) framework: &'static str,
-    /// How the user chooses the build, as the rest of a sentence that begins with "choose the build ".
+    /// How the user chooses the build, as the rest of a sentence that begins with "choose the build
+    /// ".
     pub(crate) choose: &'static str,
 }
 
@@ -24,7 +26,7 @@ impl Installer {
         accelerator.family().ok_or_else(|| {
             let Self { plugin, framework, choose } = self;
             let message = format!(
-                "the plugin `{plugin}` cannot tell which build of {framework} serves {}: the accelerator is unknown",
+                "the plugin `{plugin}` does not know which build of {framework} serves {}: the accelerator is unknown",
                 accelerator.kind
             );
             let near = accelerator.nearest_kinds();

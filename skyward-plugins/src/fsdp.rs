@@ -4,9 +4,11 @@ use std::collections::BTreeMap;
 
 use skyward_core::error::{Error, ErrorKind, Result};
 
-/// How Fully Sharded Data Parallel (FSDP, version 2) divides a model, its gradients and the optimizer among the ranks.
+/// How Fully Sharded Data Parallel (FSDP, version 2) divides a model, its gradients and the
+/// optimizer among the ranks.
 ///
-/// The model is divided in units: each rank keeps its part of each unit, and gathers a whole unit while it computes it.
+/// The model is divided in units: each rank keeps its part of each unit, and gathers a whole unit
+/// while it computes it.
 ///
 /// ```
 /// use skyward_plugins::{Fsdp, StateDict, accelerate};
@@ -22,7 +24,7 @@ pub struct Fsdp {
     state_dict: StateDict,
 }
 
-/// What is a unit, beside the model itself.
+/// Which modules are units, in addition to the model itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Units {
     /// Layers of these classes.
@@ -33,11 +35,12 @@ enum Units {
     Larger(u64),
 }
 
-/// What `save_model` and checkpoints have of a divided model.
+/// What `save_model` and checkpoints contain of a divided model.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum StateDict {
-    /// The whole model, gathered in the host memory of rank 0. `Trainer::save_model` writes a model with this alone.
+    /// The whole model, gathered in the host memory of rank 0. `Trainer::save_model` writes a model
+    /// with this alone.
     #[default]
     Full,
     /// Each rank's part, in a file of its own: checkpoints of models that fit into no single host.
@@ -45,12 +48,14 @@ pub enum StateDict {
 }
 
 impl Fsdp {
-    /// Makes each layer of a class a unit. The class is one of the model's modules, by its name: `LlamaDecoderLayer`.
+    /// Makes each layer of a class a unit. The class is one of the model's modules, by its name:
+    /// `LlamaDecoderLayer`.
     pub fn wrap(class: impl Into<String>) -> Self {
         Self::of(Units::Classes(vec![class.into()]))
     }
 
-    /// Makes each layer a unit that the model's class names in `_no_split_modules`, as most models of Transformers do.
+    /// Makes each layer a unit that the model's class names in `_no_split_modules`, as most models
+    /// of Transformers do.
     pub fn wrap_model_layers() -> Self {
         Self::of(Units::Model)
     }
@@ -64,8 +69,8 @@ impl Fsdp {
         Self { units, reshard_after_forward: true, cpu_offload: false, state_dict: StateDict::Full }
     }
 
-    /// Makes layers of another class units too, beside those of [`wrap`](Self::wrap); instead of those that the model
-    /// names, or that are large.
+    /// Makes layers of another class units too, beside those of [`wrap`](Self::wrap); instead of
+    /// those that the model names, or that are large.
     #[must_use]
     pub fn and(mut self, class: impl Into<String>) -> Self {
         match &mut self.units {
@@ -75,29 +80,30 @@ impl Fsdp {
         self
     }
 
-    /// Whether a rank gives up a gathered unit after the forward pass, as it does by default, and gathers it again for the
-    /// backward pass: less memory for more traffic.
+    /// Whether a rank gives up a gathered unit after the forward pass, as it does by default, and
+    /// gathers it again for the backward pass: less memory for more traffic.
     #[must_use]
     pub fn reshard_after_forward(mut self, reshard: bool) -> Self {
         self.reshard_after_forward = reshard;
         self
     }
 
-    /// Whether parameters, gradients and the optimizer's state stay in host memory while a unit is not computed.
+    /// Whether parameters, gradients and the optimizer's state stay in host memory while a unit is
+    /// not computed.
     #[must_use]
     pub fn cpu_offload(mut self, offload: bool) -> Self {
         self.cpu_offload = offload;
         self
     }
 
-    /// Chooses what saved models and checkpoints have of the model.
+    /// Chooses what saved models and checkpoints contain of the model.
     #[must_use]
     pub fn state_dict(mut self, kind: StateDict) -> Self {
         self.state_dict = kind;
         self
     }
 
-    /// The environment variables by which Accelerate knows all of it.
+    /// The environment variables that pass all of this to Accelerate.
     pub(crate) fn variables(&self) -> BTreeMap<&'static str, String> {
         let policy = match &self.units {
             Units::Classes(_) | Units::Model => "TRANSFORMER_BASED_WRAP",
@@ -123,7 +129,7 @@ impl Fsdp {
         variables
     }
 
-    /// Refuses what Accelerate would not read as it was meant.
+    /// Refuses values that Accelerate would misread.
     pub(crate) fn check(&self) -> Result<()> {
         let refuse = |message: String, hint: &str| Err(Error::new(ErrorKind::InvalidSpec, message).with_hint(hint));
         match &self.units {
@@ -143,7 +149,7 @@ impl Fsdp {
     }
 }
 
-/// Whether it can be the name of a class in Python.
+/// Whether the text can be the name of a class in Python.
 fn is_name(text: &str) -> bool {
     text.starts_with(|c: char| c.is_alphabetic() || c == '_') && text.chars().all(|c| c.is_alphanumeric() || c == '_')
 }

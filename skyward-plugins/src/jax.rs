@@ -20,13 +20,17 @@ pub struct Jax {
 
 /// Installs JAX and joins all workers of the pool into one JAX world before the first task.
 ///
-/// Each worker is one process of the world, `jax.devices()` shows the devices of all of them, and computations over those must run on every worker at the same time (a broadcast).
-/// With one worker nothing is joined. On nodes without an accelerator it installs JAX for the CPU, whose collectives go through gloo.
+/// Each worker is one process of the world, `jax.devices()` shows the devices of all of them, and
+/// computations over those must run on every worker at the same time (a broadcast). A pool with one
+/// worker makes no world. On nodes without an accelerator the plugin installs JAX for the CPU,
+/// whose collectives go through gloo.
 ///
-/// Where a node has several workers, each gets its equal share of the node's accelerators. The default, one worker per node, suits JAX: it uses all of them.
+/// If a node has several workers, each gets an equal share of the node's accelerators. The default,
+/// one worker per node, suits JAX, which uses all accelerators of its process.
 ///
-/// It serves accelerators of NVIDIA, AMD and Google (TPU). Others it refuses before anything starts, and also a kind that
-/// [`Accelerator::family`] does not know, unless [`cuda`](Jax::cuda) chooses the build.
+/// The plugin serves accelerators of NVIDIA, AMD and Google (TPU). It refuses others before
+/// anything starts, and also kinds that [`Accelerator::family`] does not know, unless
+/// [`cuda`](Jax::cuda) chooses the build.
 ///
 /// ```
 /// use skyward_core::plugin::Plugin;
@@ -42,9 +46,10 @@ pub fn jax() -> Jax {
 }
 
 impl Jax {
-    /// Chooses the build for nodes with an accelerator: a CUDA version under any of its names (`12`, `13`, `12.4`, `cu124`, `cuda13`), or one of JAX's extras
-    /// ([`Jax::EXTRAS`]). Without it: `tpu` for TPUs, `rocm7-local` for AMD's, and for NVIDIA's `cuda12`, which runs on
-    /// every driver from 525 on. A build that does not run on the accelerator's family is refused.
+    /// Chooses the build for nodes with an accelerator: a CUDA version under any of its names
+    /// (`12`, `13`, `12.4`, `cu124`, `cuda13`), or one of JAX's extras ([`Jax::EXTRAS`]). Without
+    /// it: `tpu` for TPUs, `rocm7-local` for AMD's, and for NVIDIA's `cuda12`, which runs on every
+    /// driver from 525 on. A build that does not run on the accelerator's family is refused.
     #[must_use]
     pub fn cuda(mut self, name: impl Into<String>) -> Self {
         self.cuda = Some(name.into());
@@ -58,7 +63,8 @@ impl Jax {
         self
     }
 
-    /// What all workers together get to meet. The default of 240 s is less than what a pool gives hooks, so that the error is the one that names the missing rank.
+    /// Sets how long the workers may take to meet. The default of 240 s is less than the time that
+    /// a pool gives hooks, so that the error names the missing rank.
     #[must_use]
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout;
@@ -68,7 +74,7 @@ impl Jax {
     /// The extras of JAX that install a build for an accelerator.
     pub const EXTRAS: &[&str] = &["cuda12", "cuda13", "cuda12-local", "cuda13-local", "tpu", "rocm7-local"];
 
-    /// What is to be installed on nodes with this accelerator, by `jax` or by a plugin that needs it.
+    /// The requirement for nodes with this accelerator, for `jax` or a plugin that needs it.
     pub(crate) fn requirement(&self, installer: &Installer, accelerator: Option<&Accelerator>) -> Result<String> {
         let chosen = self.cuda.as_deref().map(extra).transpose()?;
         let extra = accelerator.map(|accelerator| extra_for(installer, accelerator, chosen)).transpose()?;
@@ -109,7 +115,7 @@ impl Plugin for Jax {
     }
 }
 
-/// JAX's extra for what people call it.
+/// JAX's extra for a build under any of its names.
 fn extra(name: &str) -> Result<&'static str> {
     let plain = name.trim().to_ascii_lowercase().replace('_', "-");
     if let Some(extra) = Jax::EXTRAS.iter().find(|extra| **extra == plain) {
@@ -127,7 +133,8 @@ fn extra(name: &str) -> Result<&'static str> {
     }
 }
 
-/// The extra for an accelerator: the chosen one, if it is for the accelerator's family, or else the family's.
+/// The extra for an accelerator: the chosen one, if it is for the accelerator's family, or else the
+/// family's.
 fn extra_for(installer: &Installer, accelerator: &Accelerator, chosen: Option<&'static str>) -> Result<&'static str> {
     if let (None, Some(chosen)) = (accelerator.family(), chosen) {
         return Ok(chosen);
@@ -191,7 +198,7 @@ mod tests {
             let error = jax().cuda(name).transform(Image::new(), &cluster("")).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::InvalidSpec);
             assert_eq!(
-                error.to_string(),
+                format!("{error:#}"),
                 format!(
                     "JAX publishes no build for {name:?}\nhint: give a CUDA version (`12`, `13`, `cu124`) or one of JAX's extras: cuda12, cuda13, cuda12-local, \
                      cuda13-local, tpu, rocm7-local"
@@ -245,14 +252,14 @@ mod tests {
             (
                 jax(),
                 "H1000",
-                "the plugin `jax` cannot tell which build of JAX serves H1000: the accelerator is unknown",
+                "the plugin `jax` does not know which build of JAX serves H1000: the accelerator is unknown",
                 "the nearest known names are H100; for an accelerator of another name choose the build by \
                  `plugins::jax().cuda(…)`",
             ),
             (
                 jax(),
                 "quantum-annealer",
-                "the plugin `jax` cannot tell which build of JAX serves quantum-annealer: the accelerator is unknown",
+                "the plugin `jax` does not know which build of JAX serves quantum-annealer: the accelerator is unknown",
                 "for an accelerator of another name choose the build by `plugins::jax().cuda(…)`",
             ),
             (

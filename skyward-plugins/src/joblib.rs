@@ -6,7 +6,7 @@ use skyward_core::payload::RetryPolicy;
 use skyward_core::plugin::{Hook, HookKind, Plugin, Relation};
 use skyward_core::spec::{Accelerator, ClusterInfo, Image};
 
-/// Has joblib's `n_jobs` mean workers of the pool; see [`joblib`] and [`sklearn`].
+/// Makes joblib's `n_jobs` count workers of the pool; see [`joblib`] and [`sklearn`].
 #[derive(Debug, Clone)]
 pub struct Joblib {
     kind: Kind,
@@ -31,14 +31,16 @@ impl Kind {
     }
 }
 
-/// Installs joblib and has its `Parallel` run on all workers of the pool, with `n_jobs=-1`, by calls within calls.
+/// Installs joblib. With `n_jobs=-1`, its `Parallel` runs on all workers of the pool, by calls
+/// within calls.
 ///
-/// A payload stays as it is: one task runs it, on one worker, and what it gives to `Parallel` runs on that worker and on
-/// the others. `n_jobs` counts workers; without it joblib runs one by one, as it always does. Numeric libraries get
-/// the node's cores divided by its workers as their number of threads, where the image does not set `OMP_NUM_THREADS` and
-/// its like, and so do threads that joblib starts.
+/// The payload needs no change. One task runs it, on one worker, and what it passes to `Parallel`
+/// runs on that worker and on the others. `n_jobs` counts workers; without it joblib runs calls one
+/// by one, as usual. Numeric libraries and the threads that joblib starts get as many threads as
+/// the node has cores for each of its workers, unless the image sets `OMP_NUM_THREADS` and similar
+/// variables.
 ///
-/// In a gang, which runs on all workers at the same time, joblib's own backend stays: no worker is left.
+/// A gang occupies all workers at the same time, so its tasks use joblib's own backend.
 ///
 /// ```
 /// use skyward_core::plugin::Plugin;
@@ -54,7 +56,8 @@ pub fn joblib() -> Joblib {
     Joblib { kind: Kind::Joblib, concurrency: None, inner_threads: None, retry: None, caller_helps: true }
 }
 
-/// The same as [`joblib`], and installs scikit-learn: searches, cross-validation, ensembles, whatever takes `n_jobs`.
+/// The same as [`joblib`], and installs scikit-learn: searches, cross-validation, ensembles,
+/// whatever takes `n_jobs`.
 ///
 /// ```
 /// use skyward_core::plugin::Plugin;
@@ -69,32 +72,34 @@ pub fn sklearn() -> Joblib {
 }
 
 impl Joblib {
-    /// How many calls a node runs at a time: its workers, where the pool does not say how many. Without it a node has one.
+    /// Sets how many workers a node has, and so how many calls it runs at a time, unless the pool
+    /// sets `workers_per_node`. The default is 1.
     #[must_use]
     pub fn concurrency(mut self, workers: u32) -> Self {
         self.concurrency = Some(workers);
         self
     }
 
-    /// The threads of a numeric library in each worker: OpenMP, OpenBLAS, MKL and others. Without it the node's cores
-    /// divided by its workers.
+    /// Sets the number of threads of numeric libraries in each worker: OpenMP, OpenBLAS, MKL and
+    /// others. The default is the node's cores divided by its workers.
     #[must_use]
     pub fn inner_threads(mut self, threads: u32) -> Self {
         self.inner_threads = Some(threads);
         self
     }
 
-    /// How often a call is tried again when its worker is lost, by the cause; [`RetryPolicy::for_calls`] without it. What
-    /// a call raises is raised in its caller at once, so a policy that tries again after that is refused.
+    /// Sets how often a call is tried again when its worker is lost, by cause. The default is
+    /// [`RetryPolicy::for_calls`]. An exception of a call is raised in its caller at once, so a
+    /// policy with retries after exceptions is refused.
     #[must_use]
     pub fn retry(mut self, policy: RetryPolicy) -> Self {
         self.retry = Some(policy);
         self
     }
 
-    /// Whether the worker whose task waits for a `Parallel` runs some of its calls meanwhile, as it does by default. A call
-    /// that ends its process, for want of memory for example, then ends the task too, which is tried again by its own
-    /// retries.
+    /// Sets whether a worker whose task waits for a `Parallel` runs some of its calls meanwhile, as
+    /// it does by default. If such a call ends the worker's process, for example for want of
+    /// memory, it also ends the task, which is then tried again by its own retries.
     #[must_use]
     pub fn caller_helps(mut self, helps: bool) -> Self {
         self.caller_helps = helps;
@@ -117,7 +122,7 @@ impl Joblib {
                         "the plugin `{name}` is given a concurrency of {wish}, and the pool {} workers on each node",
                         cluster.workers_per_node
                     ),
-                    "they are the same thing: leave `.concurrency(…)` or `.workers_per_node(…)` out",
+                    "both set the same number: leave `.concurrency(…)` or `.workers_per_node(…)` out",
                 );
             }
             _ => {}
@@ -130,7 +135,9 @@ impl Joblib {
         }
         if let Some(count) = self.retry.map(|policy| policy.limit(Cause::Raised)).filter(|count| *count > 0) {
             return refuse(
-                format!("the plugin `{name}` is to try calls again up to {count} times after they raised, and cannot"),
+                format!(
+                    "the plugin `{name}` cannot try calls again that raised, and its retry policy asks for up to {count} tries"
+                ),
                 "a call that raises is raised in its caller at once: add `.raised(0)` to the policy, or have the function \
                  try again by itself",
             );
@@ -231,7 +238,7 @@ mod tests {
             (
                 sklearn().concurrency(8),
                 "the plugin `sklearn` is given a concurrency of 8, and the pool 4 workers on each node",
-                "they are the same thing: leave `.concurrency(…)` or `.workers_per_node(…)` out",
+                "both set the same number: leave `.concurrency(…)` or `.workers_per_node(…)` out",
             ),
             (
                 joblib().inner_threads(0),
@@ -240,7 +247,7 @@ mod tests {
             ),
             (
                 joblib().retry(RetryPolicy::times(3)),
-                "the plugin `joblib` is to try calls again up to 3 times after they raised, and cannot",
+                "the plugin `joblib` cannot try calls again that raised, and its retry policy asks for up to 3 tries",
                 "a call that raises is raised in its caller at once: add `.raised(0)` to the policy, or have the function try \
                  again by itself",
             ),

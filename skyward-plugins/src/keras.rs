@@ -19,7 +19,7 @@ pub struct Keras {
     version: Option<String>,
 }
 
-/// What Keras computes with.
+/// The framework that Keras computes with.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Backend {
@@ -32,12 +32,16 @@ pub enum Backend {
     Tensorflow,
 }
 
-/// Installs Keras 3 and has it ready on the backend, which Keras can only choose while it is imported.
+/// Installs Keras 3, and chooses its backend before any payload imports it: Keras cannot change the
+/// backend afterwards.
 ///
-/// On JAX with more than one worker it distributes too, unless another [`Distribution`] is chosen: `fit` averages gradients over all workers, all of which start from the same
-/// weights. Each worker feeds its own part of the data (`sky.shard(…, drop_last=True)`), in the same number of batches of the same size. This needs [`jax`](crate::jax()) before it;
-/// on one worker Keras needs no other plugin, and installs the backend itself. An accelerator that the backend has no build
-/// for is refused before anything starts, unless the image or a plugin before this one names the backend's package.
+/// On JAX with more than one worker, the plugin also distributes training, unless another
+/// [`Distribution`] is chosen: all workers start from the same weights, and `fit` averages
+/// gradients over them. Each worker feeds its own part of the data (`sky.shard(…,
+/// drop_last=True)`), in the same number of batches of the same size. This needs the plugin
+/// [`jax`](crate::jax()) before it. On one worker Keras needs no other plugin, and installs the
+/// backend itself. If the backend has no build for the accelerator, the pool is refused before
+/// anything starts, unless the image or a plugin before this one names the backend's package.
 ///
 /// ```
 /// use skyward_core::plugin::Plugin;
@@ -54,28 +58,31 @@ pub fn keras() -> Keras {
 }
 
 impl Keras {
-    /// Chooses the backend; JAX where it is not chosen.
+    /// Chooses the backend. The default is JAX.
     #[must_use]
     pub fn backend(mut self, backend: Backend) -> Self {
         self.backend = backend;
         self
     }
 
-    /// Seeds Python's, NumPy's, the backend's and Keras's random numbers at the start of every task.
+    /// Seeds Python's, NumPy's, the backend's and Keras's random numbers at the start of every
+    /// task.
     #[must_use]
     pub fn seed(mut self, seed: u32) -> Self {
         self.seed = Some(seed);
         self
     }
 
-    /// Chooses how training is spread over devices; on JAX only. Where it is not chosen: data parallel with more than one worker, else not at all.
+    /// Chooses how training is spread over devices, on JAX only. The default is data parallel with
+    /// more than one worker, and none with one.
     #[must_use]
     pub fn distribution(mut self, distribution: Distribution) -> Self {
         self.distribution = Some(distribution);
         self
     }
 
-    /// Chooses the version: `3.15.1`, or a specifier such as `>=3.11,<4`. Distributed training needs 3.11.
+    /// Chooses the version: `3.15.1`, or a specifier such as `>=3.11,<4`. Distributed training
+    /// needs 3.11.
     #[must_use]
     pub fn version(mut self, version: impl Into<String>) -> Self {
         self.version = Some(version.into());
@@ -109,7 +116,7 @@ impl Keras {
         mesh.validate(devices, u64::from(cluster.nodes) * u64::from(cluster.workers_per_node))
     }
 
-    /// What the backend needs where no plugin before this one installs it.
+    /// The packages of the backend, unless a plugin before this one installs them.
     fn backend_requirement(&self, python: &Python, cluster: &ClusterInfo) -> Result<String> {
         let accelerator = cluster.accelerator.as_ref();
         let installer = self.backend.installer();
@@ -143,7 +150,7 @@ impl Backend {
         }
     }
 
-    /// Keras as what installs the backend.
+    /// How errors about the backend's build name Keras.
     fn installer(self) -> Installer {
         let (framework, choose) = match self {
             Self::Jax => ("JAX", "by `plugins::jax().cuda(…)` before `plugins::keras()`"),
@@ -247,7 +254,8 @@ impl Plugin for Keras {
     }
 }
 
-/// The devices that JAX makes of one worker's CPU: what `JAX_NUM_CPU_DEVICES` says, else the flag of XLA, else one.
+/// The devices that JAX makes of one worker's CPU: what `JAX_NUM_CPU_DEVICES` says, else the flag
+/// of XLA, else one.
 fn virtual_devices(image: &Image) -> u32 {
     let number = |text: &str| text.trim().parse().ok().filter(|count| *count > 0);
     let flags = image.env.get("XLA_FLAGS").map_or("", String::as_str).split_whitespace();
@@ -356,12 +364,12 @@ mod tests {
             assert_eq!(
                 message,
                 format!(
-                    "the plugin `keras` cannot tell which build of {framework} serves quantum-annealer: the accelerator is \
+                    "the plugin `keras` does not know which build of {framework} serves quantum-annealer: the accelerator is \
                      unknown"
                 )
             );
             assert_eq!(hint, format!("for an accelerator of another name choose the build {choose}"));
-            // Whoever names the package has chosen.
+            // An image that names the package has chosen the build.
             let image = Image::new().pip([backend.name()]);
             keras().backend(backend).transform(image, &on("quantum-annealer")).unwrap();
         }

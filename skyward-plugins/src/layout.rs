@@ -35,7 +35,8 @@ pub struct ModelParallel {
 }
 
 impl ModelParallel {
-    /// A mesh of devices with these axes and sizes, whose product is the number of devices of all workers. The first axis divides the batch, unless another is named.
+    /// A mesh of devices with these axes and sizes, whose product is the number of devices of all
+    /// workers. The first axis divides the batch, unless another is named.
     pub fn new<S: Into<String>>(mesh: impl IntoIterator<Item = (S, u32)>) -> Self {
         Self {
             mesh: mesh.into_iter().map(|(name, size)| (name.into(), size)).collect(),
@@ -44,8 +45,9 @@ impl ModelParallel {
         }
     }
 
-    /// Divides the weights whose path matches the pattern (a Python regular expression): for each dimension the mesh axis, or none where it stays whole.
-    /// Weights that match no pattern are on every device. From Keras 3.14 on the pattern must match the whole path.
+    /// Divides the weights whose path matches the pattern (a Python regular expression): for each
+    /// dimension the mesh axis, or none where it stays whole. Weights that match no pattern are on
+    /// every device. From Keras 3.14 on the pattern must match the whole path.
     #[must_use]
     pub fn layout<'a>(mut self, pattern: impl Into<String>, axes: impl IntoIterator<Item = Option<&'a str>>) -> Self {
         self.layouts.push((pattern.into(), axes.into_iter().map(|axis| axis.map(str::to_owned)).collect()));
@@ -59,7 +61,7 @@ impl ModelParallel {
         self
     }
 
-    /// Checks it against the number of devices of all workers, and the number of workers.
+    /// Checks the mesh against the number of devices of all workers, and the number of workers.
     pub(crate) fn validate(&self, devices: u64, workers: u64) -> Result<()> {
         let refuse = |message: String, hint: String| Err(Error::new(ErrorKind::InvalidSpec, message).with_hint(hint));
         let axes: Vec<_> = self.mesh.iter().map(|(name, _)| name.as_str()).collect();
@@ -75,11 +77,14 @@ impl ModelParallel {
                 return refuse(format!("the pattern {pattern:?} has two layouts"), "keep one of them".into());
             }
             if let Some(axis) = dimensions.iter().flatten().find(|axis| !axes.contains(&axis.as_str())) {
-                return refuse(format!("the layout of {pattern:?} names the axis {axis:?}, which is not there"), known);
+                return refuse(
+                    format!("the layout of {pattern:?} names the axis {axis:?}, which the mesh does not have"),
+                    known,
+                );
             }
         }
         if let Some(axis) = self.batch_axis.as_ref().filter(|axis| !axes.contains(&axis.as_str())) {
-            return refuse(format!("the batch is to be divided along the axis {axis:?}, which is not there"), known);
+            return refuse(format!("the batch axis {axis:?} is not an axis of the mesh"), known);
         }
         let places: u64 = self.mesh.iter().map(|(_, size)| u64::from(*size)).product();
         if places != devices {
@@ -90,14 +95,15 @@ impl ModelParallel {
             );
         }
         self.check_rows(devices / workers.max(1)).map_or(Ok(()), |message| {
-            let hint = "let the axes behind the batch's be as large, multiplied, as the devices of a worker, or a divisor or a \
-                        multiple of that, and put the axis of the batch first";
+            let hint = "put the axis of the batch first; the sizes of the other axes, multiplied, must be the number of devices \
+                        of a worker, or a divisor or a multiple of that number";
             refuse(message, hint.into())
         })
     }
 
-    /// What is wrong with the rows of the batch that the devices of each worker compute on, by their place in the mesh:
-    /// two workers must compute on the same rows or on none in common, or the data could not be divided among them.
+    /// What is wrong with the rows of the batch that the devices of each worker compute on, by
+    /// their place in the mesh: two workers must compute on the same rows or on none in common, or
+    /// the data could not be divided among them.
     fn check_rows(&self, each: u64) -> Option<String> {
         let axis =
             self.batch_axis.as_ref().map_or(Some(0), |axis| self.mesh.iter().position(|(name, _)| name == axis))?;
@@ -126,7 +132,7 @@ impl ModelParallel {
 }
 
 impl Distribution {
-    /// What the hook gets.
+    /// The hook's argument.
     pub(crate) fn config(&self) -> serde_json::Value {
         match self {
             Self::None => json!({"kind": "none"}),
@@ -153,9 +159,12 @@ mod tests {
                 "the axes of a mesh need names that differ, and these are [\"a\", \"a\"]",
             ),
             (ModelParallel::new([("", 4)]), "the axes of a mesh need names that differ, and these are [\"\"]"),
-            (two().layout("k", [Some("modle")]), "the layout of \"k\" names the axis \"modle\", which is not there"),
+            (
+                two().layout("k", [Some("modle")]),
+                "the layout of \"k\" names the axis \"modle\", which the mesh does not have",
+            ),
             (two().layout("k", [None]).layout("k", [None]), "the pattern \"k\" has two layouts"),
-            (two().batch_axis("x"), "the batch is to be divided along the axis \"x\", which is not there"),
+            (two().batch_axis("x"), "the batch axis \"x\" is not an axis of the mesh"),
             (
                 ModelParallel::new([("data", 2), ("model", 4)]),
                 "the mesh has 8 places (data 2 × model 4), and the workers have 4 devices",

@@ -1,4 +1,5 @@
-//! Skyward's plugins: each installs a framework and has it ready, on every worker, by the time a payload runs.
+//! Skyward's plugins: each installs a framework, and prepares it on every worker before a payload
+//! runs.
 //!
 //! | plugin | installs | on more than one worker |
 //! |---|---|---|
@@ -6,9 +7,10 @@
 //! | [`keras()`] | Keras, and its backend where no other plugin does | on JAX: data parallel over all devices, after [`jax()`] |
 //! | [`torch()`] | PyTorch | joins the workers into one process group; one worker per accelerator |
 //! | [`accelerate()`], [`transformers()`] | PyTorch with Accelerate, or Transformers too | `Accelerator` and `Trainer` find one world; one worker per accelerator |
-//! | [`joblib()`], [`sklearn()`] | joblib, scikit-learn | `n_jobs` means workers of the pool |
+//! | [`joblib()`], [`sklearn()`] | joblib, scikit-learn | `n_jobs` counts workers of the pool |
 //!
-//! Plugins apply in the order given. Small ones of your own are made with [`plugin()`], others by implementing [`Plugin`](skyward_core::plugin::Plugin).
+//! Plugins apply in the order given. For plugins of your own, use [`plugin()`] for small ones, and
+//! implement [`Plugin`](skyward_core::plugin::Plugin) for others.
 //!
 //! ```
 //! use skyward_core::plugin::Plugin;

@@ -1,8 +1,9 @@
-//! The little of PEP 508 that plugins write and read.
+//! The part of PEP 508 that plugins write and read.
 
 use skyward_core::error::{Error, ErrorKind, Result};
 
-/// A requirement for a package, with an extra, at a version: `3.15.1` means just that one, anything else is a specifier (`>=3.11,<4`).
+/// A requirement for a package, with an extra, at a version: `3.15.1` means just that one, anything
+/// else is a specifier (`>=3.11,<4`).
 pub(crate) fn requirement(package: &str, extra: Option<&str>, version: Option<&str>) -> Result<String> {
     let extra = extra.map(|extra| format!("[{extra}]")).unwrap_or_default();
     let Some(version) = version.map(str::trim) else { return Ok(format!("{package}{extra}")) };

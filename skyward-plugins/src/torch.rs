@@ -19,11 +19,11 @@ pub struct Torch {
     collective_timeout: Option<Duration>,
 }
 
-/// What carries the collective operations of the process group.
+/// The backend for the collective operations of the process group.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Collectives {
-    /// NCCL on nodes with accelerators, but for those of TPU, Neuron and Gaudi, which it does not serve; else gloo.
+    /// NCCL on nodes with accelerators of NVIDIA or AMD; gloo on all others.
     #[default]
     Auto,
     /// NCCL: tensors on NVIDIA or AMD accelerators.
@@ -32,22 +32,28 @@ pub enum Collectives {
     Gloo,
 }
 
-/// Installs PyTorch and joins all workers of the pool into one `torch.distributed` process group before the first task.
+/// Installs PyTorch and joins all workers of the pool into one `torch.distributed` process group
+/// before the first task.
 ///
-/// Each worker is one rank, and each accelerator has a worker of its own where the pool does not say otherwise. With one worker nothing is joined. The variables of the `env://`
-/// convention (`MASTER_ADDR`, `RANK`, `LOCAL_RANK`, …) are set as `torchrun` sets them.
+/// Each worker is one rank. By default, each accelerator has a worker of its own. A pool with one
+/// worker makes no process group. The plugin sets the variables of the `env://` convention
+/// (`MASTER_ADDR`, `RANK`, `LOCAL_RANK`, …) as `torchrun` does.
 ///
 /// # What is installed
 ///
-/// Without [`cuda`](Torch::cuda) or [`index`](Torch::index): `torch` from the default package index. Its Linux build for x86-64 is one for CUDA; it runs on nodes without an
-/// accelerator too, but has CUDA's libraries with it (measured for 2.15: 5 GB unpacked). It is the default everywhere because the smaller builds are only in PyTorch's own package index,
-/// which a node may not reach. Where it can, choose `torch().cuda("cpu")` for nodes without an accelerator: it has none of that.
+/// By default, `torch` comes from the default package index. Its Linux build for x86-64 is one for
+/// CUDA, which also runs on nodes without an accelerator, but includes CUDA's libraries (measured
+/// for 2.15: 5 GB unpacked). It is the default because the smaller builds are only in PyTorch's own
+/// package index, which a node may not reach. Nodes without an accelerator that do reach it can
+/// have the build without CUDA: `torch().cuda("cpu")`.
 ///
-/// That build serves accelerators of NVIDIA. Others are refused before anything starts, and also a kind that
-/// [`Accelerator::family`] does not know, unless [`cuda`](Torch::cuda) or [`index`](Torch::index) chooses a build, or the
-/// image names an interpreter, which may have one.
+/// The default build serves accelerators of NVIDIA. Other accelerators are refused before anything
+/// starts, and so are kinds that [`Accelerator::family`] does not know, unless
+/// [`cuda`](Torch::cuda) or [`index`](Torch::index) chooses a build, or the image names an
+/// interpreter, which may contain a build.
 ///
-/// NumPy is installed too, where the image does not name it: torch does not require it, but `.numpy()` and tensors as arguments and results need it.
+/// NumPy is installed too, where the image does not name it: torch does not require it, but
+/// `.numpy()` and tensors as arguments and results need it.
 ///
 /// ```
 /// use skyward_core::plugin::Plugin;
@@ -68,15 +74,16 @@ pub fn torch() -> Torch {
 }
 
 impl Torch {
-    /// Chooses a build from PyTorch's own package index: a CUDA version (`cu126`, `12.6`), `rocm6.4`, `xpu` or `cpu`. Nodes without an accelerator get the `cpu` build.
-    /// A build that does not run on the accelerator's family is refused.
+    /// Chooses a build from PyTorch's own package index: a CUDA version (`cu126`, `12.6`),
+    /// `rocm6.4`, `xpu` or `cpu`. Nodes without an accelerator get the `cpu` build. A build that
+    /// does not run on the accelerator's family is refused.
     #[must_use]
     pub fn cuda(mut self, name: impl Into<String>) -> Self {
         self.build.cuda = Some(name.into());
         self
     }
 
-    /// Takes torch, torchvision and torchaudio from this package index, whatever the accelerator.
+    /// Takes torch, torchvision and torchaudio from this package index, for any accelerator.
     #[must_use]
     pub fn index(mut self, url: impl Into<String>) -> Self {
         self.build.index = Some(url.into());
@@ -90,21 +97,23 @@ impl Torch {
         self
     }
 
-    /// Chooses what carries the collective operations.
+    /// Chooses the backend for the collective operations.
     #[must_use]
     pub fn collectives(mut self, collectives: Collectives) -> Self {
         self.collectives = collectives;
         self
     }
 
-    /// What all workers together get to meet. The default of 240 s is less than what a pool gives hooks, so that the error is the one that names the missing rank.
+    /// Sets how long the workers may take to meet. The default of 240 s is less than the time that
+    /// a pool gives hooks, so that the error names the missing rank.
     #[must_use]
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout;
         self
     }
 
-    /// What one collective operation may take; torch's own default where it is not set (10 minutes with NCCL, 30 with gloo).
+    /// Sets how long one collective operation may take. The default is torch's own: 10 minutes with
+    /// NCCL, 30 with gloo.
     #[must_use]
     pub fn collective_timeout(mut self, timeout: Duration) -> Self {
         self.collective_timeout = Some(timeout);
@@ -308,7 +317,7 @@ mod tests {
             (
                 torch(),
                 "H1000",
-                "the plugin `torch` cannot tell which build of PyTorch serves H1000: the accelerator is unknown",
+                "the plugin `torch` does not know which build of PyTorch serves H1000: the accelerator is unknown",
                 format!(
                     "the nearest known names are H100; for an accelerator of another name choose the build {choose}"
                 ),

@@ -1,4 +1,5 @@
-//! The plugins as a pool sees them: their order, what they make of an image, and that they are pure.
+//! The plugins as a pool sees them: their order, what they make of an image, and that they are
+//! pure.
 
 use std::sync::Arc;
 
@@ -57,18 +58,18 @@ fn lists_that_do_not_fit_say_why_and_what_would() {
                      `plugins::keras().distribution(Distribution::None)`); `jax`";
     let needs_torch = "`keras` needs `torch` before it, because it makes the process group over which the payload averages gradients (for a model in each worker alone: \
                        `plugins::keras().backend(Backend::Torch).distribution(Distribution::None)`); `torch`";
-    let torch_beside_keras = "`keras` cannot be beside `torch`, because keras trains over the workers on jax, whose world torch would take the place of";
-    let two_worlds = "`torch` cannot be beside `jax`, because each joins all workers into one world, and a pool has one rendezvous; what you need only as a library goes \
-                      into the image: `.pip([\"torch\"])`";
+    let torch_beside_keras = "`keras` cannot be used with `torch`, because keras trains over the workers on jax, whose world torch would take the place of";
+    let two_worlds = "`torch` cannot be used with `jax`, because each joins all workers into one world, and a pool has one rendezvous; \
+                      a framework that you need only as a library goes into the image: `.pip([\"torch\"])`";
     let jax_keras = ["plugins::jax()", "plugins::keras()"];
-    let one_is_enough = "`transformers` cannot be beside `accelerate`, because `transformers` is `accelerate` with Transformers, and one of them is enough";
+    let one_is_enough = "`transformers` cannot be used with `accelerate`, because `transformers` is `accelerate` with Transformers, and one of them is enough";
     let beside_torch = |name: &str, who: &str| {
         format!(
-            "`{name}` cannot be beside `torch`, because it installs PyTorch itself, and leaves the process group to `{who}`, which `torch` would make"
+            "`{name}` cannot be used with `torch`, because it installs PyTorch itself, and `{who}` makes the process group that `torch` would make"
         )
     };
     let cases: Vec<(List, Vec<String>, Vec<&str>)> = vec![
-        (list![keras()], vec![format!("{needs_jax} is not there")], jax_keras.to_vec()),
+        (list![keras()], vec![format!("{needs_jax} is not in the list")], jax_keras.to_vec()),
         (list![keras(), jax()], vec![format!("{needs_jax} comes after it")], jax_keras.to_vec()),
         (
             list![keras().seed(7), jax().cuda("13")],
@@ -77,17 +78,17 @@ fn lists_that_do_not_fit_say_why_and_what_would() {
         ),
         (
             list![jax(), jax(), keras()],
-            vec!["`jax` is there twice (places 1, 2), and each worker would enter it twice".into()],
+            vec!["`jax` is listed twice (places 1, 2), and each worker would enter it twice".into()],
             jax_keras.to_vec(),
         ),
         (
             list![keras_torch()],
-            vec![format!("{needs_torch} is not there")],
+            vec![format!("{needs_torch} is not in the list")],
             vec!["plugins::torch()", "plugins::keras().backend(Backend::Torch)"],
         ),
         (
             list![torch(), keras()],
-            vec![format!("{needs_jax} is not there"), torch_beside_keras.into()],
+            vec![format!("{needs_jax} is not in the list"), torch_beside_keras.into()],
             jax_keras.to_vec(),
         ),
         (list![jax(), torch()], vec![two_worlds.into()], vec!["plugins::jax()"]),
@@ -104,7 +105,7 @@ fn lists_that_do_not_fit_say_why_and_what_would() {
         ),
         (
             list![transformers(), keras_torch()],
-            vec![format!("{needs_torch} is not there")],
+            vec![format!("{needs_torch} is not in the list")],
             vec!["plugins::torch()", "plugins::keras().backend(Backend::Torch)"],
         ),
         (
@@ -117,7 +118,7 @@ fn lists_that_do_not_fit_say_why_and_what_would() {
             vec![
                 torch_beside_keras.into(),
                 two_worlds
-                    .replace("`torch` cannot be beside `jax`", "`jax` cannot be beside `torch`")
+                    .replace("`torch` cannot be used with `jax`", "`jax` cannot be used with `torch`")
                     .replace("[\"torch\"]", "[\"jax\"]"),
             ],
             jax_keras.to_vec(),
@@ -125,8 +126,8 @@ fn lists_that_do_not_fit_say_why_and_what_would() {
         (
             list![keras(), keras(), jax(), jax()],
             vec![
-                "`keras` is there twice (places 1, 2), and each worker would enter it twice".into(),
-                "`jax` is there twice (places 3, 4), and each worker would enter it twice".into(),
+                "`keras` is listed twice (places 1, 2), and each worker would enter it twice".into(),
+                "`jax` is listed twice (places 3, 4), and each worker would enter it twice".into(),
                 format!("{needs_jax} comes after it"),
             ],
             jax_keras.to_vec(),

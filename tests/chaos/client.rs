@@ -1,4 +1,5 @@
-//! A client: callers that dispatch all kinds of tasks at the same time, each with a number of its own, and check what comes back.
+//! A client: callers that dispatch all kinds of tasks at the same time, each with a number of its
+//! own, and check the results.
 
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,10 +10,12 @@ use futures_util::StreamExt;
 use futures_util::future::{join_all, try_join_all};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
+use skyward::compute::PendingCompute;
+use skyward::compute::{ComputePool, ComputePoolExt};
 use skyward::error::{Error, ErrorKind};
-use skyward::payload::{Output, Payload, PendingCompute, RetryPolicy, Streaming};
+use skyward::payload::{Output, Payload, RetryPolicy, Streaming};
 use skyward::plugin::{Hook, HookKind, Plugin};
-use skyward::pool::{ComputePool, ComputePoolExt, Pool};
+use skyward::pool::Pool;
 use skyward::provider::{Docker, Host, Hosts, Local, Market};
 use skyward::remote::ssh::{HostKeys, Key};
 use skyward::spec::{ClusterInfo, Limits};
@@ -25,7 +28,7 @@ use crate::words::{
     Answer, CALL_LOST, CALLS_TIMEOUT, END_OF_INSTANCES, LEASE, Line, Provider, START_OF_INSTANCES, Script,
 };
 
-/// Plays the script; the exit code says only whether it could be read.
+/// Plays the script. The exit code shows only whether the script could be read.
 pub(crate) async fn play(script: &str) -> ExitCode {
     let script: Arc<Script> = match serde_json::from_str(script) {
         Ok(script) => Arc::new(script),
@@ -47,7 +50,7 @@ pub(crate) async fn play(script: &str) -> ExitCode {
     let Some(provider) = provider(&script.provider, script.slots) else { return ExitCode::FAILURE };
     let builder = Pool::builder().nodes(script.nodes).workers_per_node(script.workers_per_node).limits(limits);
     let builder = builder.shared_provider(provider);
-    // These alone are taken back.
+    // Only spot machines are preempted.
     let is_spot = matches!(script.provider, Provider::Aws { .. });
     let builder = if is_spot { builder.market(Market::Spot) } else { builder };
     let builder = if script.joined { builder.plugin(Sockets { hangs: script.hangs }) } else { builder };
@@ -59,7 +62,7 @@ pub(crate) async fn play(script: &str) -> ExitCode {
             let calls = Arc::new(AtomicU64::new(1));
             let until = Instant::now() + Duration::from_millis(script.busy);
             if let Some((after, time)) = script.freeze {
-                // As a service does that computes or waits on the runtime's threads.
+                // Blocks the runtime's threads, like a service that computes or waits on them.
                 let (after, time) = (Duration::from_millis(after), Duration::from_millis(time));
                 freeze(Handle::current(), THREADS, after, time);
             }
@@ -84,14 +87,14 @@ pub(crate) async fn play(script: &str) -> ExitCode {
         })
         .await;
     if let Some(retries) = retries {
-        // The pool is closed, so this has no more than the rest to tell.
+        // The pool is closed, so only the remaining events are left to report.
         let _ = timeout(Duration::from_secs(5), retries).await;
     }
     say(&Line::Ended { error: ended.err().map(|error| format!("{:?}: {error}", error.kind())) });
     ExitCode::SUCCESS
 }
 
-/// Starts a pool and ends it, so that others find the environment of its workers.
+/// Starts a pool and ends it, so that other pools find the environment of its workers.
 pub(crate) async fn warm(wanted: &str) -> ExitCode {
     let Some(provider) = read(wanted) else { return ExitCode::FAILURE };
     match Pool::builder().shared_provider(provider).scope(async |_| Ok(())).await {
@@ -103,7 +106,7 @@ pub(crate) async fn warm(wanted: &str) -> ExitCode {
     }
 }
 
-/// The provider that is named, if it can be read.
+/// The provider that the text describes, if it can be read.
 pub(crate) fn read(wanted: &str) -> Option<Arc<dyn skyward::provider::Provider>> {
     match serde_json::from_str(wanted) {
         Ok(wanted) => provider(&wanted, 1),
@@ -114,7 +117,7 @@ pub(crate) fn read(wanted: &str) -> Option<Arc<dyn skyward::provider::Provider>>
     }
 }
 
-/// Where the machines come from, unless this program was built without it.
+/// The provider of the machines; `None` if this program was built without it.
 fn provider(wanted: &Provider, slots: u32) -> Option<Arc<dyn skyward::provider::Provider>> {
     Some(match wanted {
         Provider::Local => Arc::new(Local::default()),
@@ -175,7 +178,7 @@ impl Caller {
                 _ => self.litter().await,
             }
             if self.pool.refuses() {
-                // A pool that takes no tasks says so at once, and so does the next call.
+                // A pool that takes no tasks refuses at once, and would refuse the next call too.
                 tokio::time::sleep(Duration::from_millis(50)).await;
             }
         }
@@ -197,13 +200,13 @@ impl Caller {
         answer(number, 0, outcome, |(returned, _)| *returned == number);
     }
 
-    /// A task whose payload calls, and whose calls call in turn.
+    /// A task whose payload makes calls, which make calls in turn.
     async fn tree(&mut self) {
         let (number, nodes, call) = self.tree_call();
         let retry = if self.random.random() { RetryPolicy::times(2) } else { RetryPolicy::default() };
         let outcome = within(&self.pool, call.retry(retry).run(&self.pool)).await;
         let outcome = match outcome {
-            // Without its calls such a task would have ended long ago.
+            // Without waiting for its calls, such a task would have ended long ago.
             Some(Err(error)) if error.kind() == ErrorKind::Timeout => {
                 return say(&Line::Answered { call: number, member: 0, outcome: Answer::Failed(CALLS_TIMEOUT.into()) });
             }
@@ -215,7 +218,7 @@ impl Caller {
         answer(number, 0, outcome, |value| *value == (number, nodes));
     }
 
-    /// Its number, how many nodes the tree has, and the call.
+    /// The number of the call, the number of nodes in its tree, and the call.
     fn tree_call(&mut self) -> (u64, u64, PendingCompute<(u64, u64)>) {
         let (number, call) = self.call::<(u64, u64)>("tree");
         let (width, depth): (u64, u32) = (self.random.random_range(1..=3), self.random.random_range(1..=3));
@@ -253,8 +256,9 @@ impl Caller {
         answer(number, 0, outcome, |whole| *whole);
     }
 
-    /// Calls that are made when there is room for them, and none any more when the time is over: a map that goes on while a pool has no workers waits for each of its calls
-    /// in turn, longer than any of them may take.
+    /// A map makes its calls when there is room for them, and none when the time is over: a map
+    /// that goes on while a pool has no workers waits for each of its calls in turn, longer than
+    /// any of them may take.
     async fn map(&mut self, until: Instant) {
         let count = self.random.random_range(2..600);
         let made = Mutex::new(Vec::new());
@@ -272,7 +276,7 @@ impl Caller {
                     None => say(&Line::Answered {
                         call: 0,
                         member: 0,
-                        outcome: Answer::Wrong(format!("the index {index} of a map came twice, or from nowhere")),
+                        outcome: Answer::Wrong(format!("the index {index} of a map is unknown, or came twice")),
                     }),
                 }
             }
@@ -285,7 +289,7 @@ impl Caller {
         }
     }
 
-    /// A call on each rank: a gang that meets, in a joined world.
+    /// A call on each rank; in a joined world, a gang whose members meet.
     async fn each_rank(&mut self) {
         let ranks = self.script.nodes * self.script.workers_per_node;
         if self.script.joined {
@@ -326,7 +330,7 @@ impl Caller {
         }
     }
 
-    /// A call that its caller gives up.
+    /// A call that its caller drops.
     async fn dropped(&mut self) {
         if self.random.random() {
             return self.dropped_tree().await;
@@ -340,7 +344,7 @@ impl Caller {
         }
     }
 
-    /// A tree that its caller gives up, with all calls in it.
+    /// A tree that its caller drops, with all calls in it.
     async fn dropped_tree(&mut self) {
         let (number, nodes, call) = self.tree_call();
         let patience = Duration::from_millis(self.random.random_range(0..150));
@@ -353,7 +357,8 @@ impl Caller {
         }
     }
 
-    /// No task waits for ever for a worker that was stopped, or for a node that others cannot reach any more.
+    /// Adds timeouts, so that no task waits for ever for a stopped worker, or for a node that the
+    /// others cannot reach.
     fn limited<T: Output>(&self, call: PendingCompute<T>) -> PendingCompute<T> {
         let call = call.timeout(Duration::from_secs(2));
         match self.script.provider {
@@ -375,7 +380,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The outcome, or none within the deadline: then what the pool says of itself is left for whoever looks into it.
+/// The outcome, or `None` after the deadline; then prints the pool's status for the people who read
+/// the output.
 async fn within<T>(pool: &Recorder, outcome: impl Future<Output = skyward::Result<T>>) -> Option<skyward::Result<T>> {
     let outcome = timeout(DEADLINE, outcome).await.ok();
     if outcome.is_none() {
@@ -388,14 +394,14 @@ fn answer<T>(call: u64, member: u32, outcome: Option<skyward::Result<T>>, fits: 
     let outcome = match outcome {
         None => Answer::Lost,
         Some(Ok(value)) if fits(&value) => Answer::Returned,
-        Some(Ok(_)) => Answer::Wrong("what came back is not what the call returns".into()),
+        Some(Ok(_)) => Answer::Wrong("the value is not the one that the call returns".into()),
         Some(Err(error)) if is_explained(&error) => Answer::Failed(format!("{:?}", error.kind())),
         Some(Err(error)) => Answer::Wrong(format!("{:?}: {error}", error.kind())),
     };
     say(&Line::Answered { call, member, outcome });
 }
 
-/// With the last task of the callers all calls below them have ended.
+/// Checks that all calls end with the last task of the callers.
 async fn all_calls_ended(pool: &Pool) {
     let end = Instant::now() + CALLS_END;
     loop {
@@ -404,7 +410,7 @@ async fn all_calls_ended(pool: &Pool) {
             return;
         }
         if Instant::now() > end {
-            let why = format!("all tasks have ended, and the pool has calls: {calls:?}");
+            let why = format!("all tasks have ended, and the pool still has calls: {calls:?}");
             return say(&Line::Answered { call: 0, member: 0, outcome: Answer::Wrong(why) });
         }
         tokio::time::sleep(Duration::from_millis(10)).await;
@@ -413,14 +419,14 @@ async fn all_calls_ended(pool: &Pool) {
 
 /// Whether a payload raised because the worker of one of its calls was lost.
 fn is_lost_call(error: &Error) -> bool {
-    error.remote().is_some_and(|remote| remote.type_name.ends_with("WorkerLost"))
+    error.exception().is_some_and(|exception| exception.type_name.ends_with("WorkerLost"))
 }
 
-/// Whether processes that are killed or stopped can be the cause.
+/// Whether killed or stopped processes can cause this error.
 fn is_explained(error: &Error) -> bool {
     match error.kind() {
-        // A collective whose peer is gone.
-        ErrorKind::Remote => error.remote().is_some_and(|remote| remote.type_name == "ConnectionError"),
+        // A collective raises this when a peer is gone.
+        ErrorKind::Raised => error.exception().is_some_and(|exception| exception.type_name == "ConnectionError"),
         ErrorKind::WorkerExited
         | ErrorKind::NodeLost
         | ErrorKind::Timeout
@@ -454,13 +460,14 @@ impl Plugin for Sockets {
     }
 }
 
-/// Threads of the runtime.
+/// The number of threads of the runtime.
 pub(crate) const THREADS: usize = 2;
-/// What a task that runs for seconds gets.
+/// The timeout of a task that runs for seconds.
 const LONG: Duration = Duration::from_secs(20);
-/// What a tree of calls gets.
+/// The timeout of a tree of calls.
 const TREE: Duration = Duration::from_secs(15);
-/// What the pool gets to end calls of tasks that have ended.
+/// How long the pool may take to end calls of ended tasks.
 const CALLS_END: Duration = Duration::from_secs(5);
-/// From a task's call to its outcome: longer than all its tries and the starts between them.
+/// The longest time from a task's call to its outcome: longer than all its tries and the starts
+/// between them.
 const DEADLINE: Duration = Duration::from_secs(45);

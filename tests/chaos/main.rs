@@ -1,6 +1,11 @@
-//! The clients of `cargo xtask chaos`, which starts this program in many rounds and kills it, its machines, agents and workers at random moments.
+//! The clients of `cargo xtask chaos`, which starts this program in many rounds and kills the
+//! program, its machines, agents and workers at random moments.
 //!
-//! `client SCRIPT` starts a pool, keeps it busy and says what happens; `warm PROVIDER` has an environment built for it; `reap PROVIDER` ends what a killed client left. Without arguments it does nothing.
+//! Commands; without one, the program does nothing:
+//!
+//! - `client SCRIPT` starts a pool, keeps it busy and reports what happens.
+//! - `warm PROVIDER` builds the workers' environment.
+//! - `reap PROVIDER` ends what a killed client left.
 
 mod client;
 #[path = "../../skyward-core/tests/support/freeze.rs"]
@@ -19,18 +24,18 @@ async fn main() -> ExitCode {
         ["warm", provider] => client::warm(provider).await,
         ["reap", provider] => reap(provider).await,
         _ => {
-            println!("`cargo xtask chaos` starts this program; by itself it has nothing to do");
+            println!("`cargo xtask chaos` starts this program; without arguments it does nothing");
             ExitCode::SUCCESS
         }
     }
 }
 
-/// Says a line for each pool that could not be ended.
+/// Reaps, and prints a line for each pool that could not be ended, or that lives elsewhere.
 async fn reap(provider: &str) -> ExitCode {
     let Some(provider) = client::read(provider) else { return ExitCode::FAILURE };
     match skyward::reap([provider]).await {
         Ok(reaped) => {
-            reaped.left.iter().for_each(|left| println!("left {}: {}", left.pool, left.error));
+            reaped.unconfirmed.iter().for_each(|left| println!("left {}: {}", left.pool, left.error));
             reaped.elsewhere.iter().for_each(|other| println!("alive {}", other.pool));
             ExitCode::SUCCESS
         }

@@ -1,12 +1,13 @@
-//! A pool that tells of each task that it is given.
+//! A pool that reports each task it is given.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use skyward::compute::{ComputePool, PoolStatus};
 use skyward::event::{EventItem, Events, PoolEvent};
 use skyward::payload::{Target, Task, TaskHandle, value};
-use skyward::pool::{ComputePool, Pool, PoolStatus};
+use skyward::pool::Pool;
 use skyward::spec::Nodes;
 
 use crate::words::Line;
@@ -22,7 +23,7 @@ impl Recorder {
         Self { pool, refuses: AtomicBool::new(false) }
     }
 
-    /// Whether the last task was not taken.
+    /// Whether the pool refused the last task.
     pub(crate) fn refuses(&self) -> bool {
         self.refuses.load(Ordering::Relaxed)
     }
@@ -65,7 +66,7 @@ impl ComputePool for Recorder {
     }
 }
 
-/// Says which tasks are tried again, until the pool is closed.
+/// Reports which tasks are tried again, until the pool is closed.
 pub(crate) async fn tell_retries(mut events: Events) {
     while let Some(item) = events.next().await {
         match item {
@@ -79,12 +80,12 @@ pub(crate) async fn tell_retries(mut events: Events) {
     }
 }
 
-/// Writes one line, all of it at once: whoever is killed has said it or has not.
+/// Writes one line in one piece: a client that is killed has written all of it or nothing.
 pub(crate) fn say(line: &Line) {
     use std::io::Write;
     if let Ok(mut text) = serde_json::to_vec(line) {
         text.push(b'\n');
-        // Without a reader there is nobody to tell.
+        // Without a reader, the line is lost.
         let _ = std::io::stdout().lock().write_all(&text);
     }
 }

@@ -1,29 +1,30 @@
-//! A small disk: a file system of its own, of which a test says how much fits.
+//! A small disk: a separate file system whose size a test controls.
 
 use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// Mounted until it is dropped.
+/// A disk that stays mounted until the value is dropped.
 pub(crate) struct Disk(PathBuf);
 
 impl Disk {
-    /// Puts a disk of this many bytes at a folder. None, said once more in the output, where that is not allowed.
+    /// Mounts a disk of this many bytes at a folder. Prints a message and returns `None` if
+    /// mounting is not allowed.
     pub(crate) fn mount(folder: &Path, bytes: u64) -> Option<Self> {
         let mounted = mount(&["-t", "tmpfs", "-o", &format!("size={bytes},mode=700"), "tmpfs"], folder);
         if !mounted {
-            println!("skipped: a file system of its own cannot be mounted here");
+            println!("skipped: a file system cannot be mounted here");
         }
         mounted.then(|| Self(folder.to_owned()))
     }
 
-    /// Changes its size.
+    /// Changes the size of the disk.
     pub(crate) fn resize(&self, bytes: u64) {
         assert!(mount(&["-o", &format!("remount,size={bytes}")], &self.0));
     }
 
-    /// Leaves no byte free.
+    /// Fills the disk completely.
     pub(crate) fn fill(&self) {
         let mut file = fs::File::create(self.0.join("filler")).unwrap();
         while file.write_all(&[0; 512]).is_ok() {}
@@ -32,7 +33,7 @@ impl Disk {
 
 impl Drop for Disk {
     fn drop(&mut self) {
-        // Lazily: a process that is just ending may still have a file there.
+        // Lazily: an ending process may still have a file open there.
         let _ = Command::new("umount").arg("-l").arg(&self.0).status();
     }
 }

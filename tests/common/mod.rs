@@ -1,4 +1,5 @@
-//! What the end-to-end tests share: small payloads, a pool with short deadlines, and a look at what still runs.
+//! Helpers of the end-to-end tests: small payloads, a pool with short deadlines, and checks of what
+//! still runs.
 
 #![allow(dead_code, reason = "each test file uses a part")]
 #![allow(clippy::unwrap_used, clippy::panic, reason = "the helpers of tests are not tests themselves")]
@@ -12,17 +13,32 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
+use indoc::indoc;
 use skyward::ids::PoolId;
 use skyward::payload::{Output, Payload};
 use skyward::pool::{Pool, PoolBuilder};
 use skyward::spec::Limits;
 
-/// A payload whose function is `f`.
+/// Returns the id of the worker's process.
+pub(crate) const PID: &str = indoc! {"
+    import os
+    def f():
+        return os.getpid()
+"};
+
+/// Sleeps for an hour.
+pub(crate) const SLEEP: &str = indoc! {"
+    import time
+    def f():
+        time.sleep(3600)
+"};
+
+/// A payload whose entry function is `f`.
 pub(crate) fn python<T: Output>(text: &'static str) -> Payload<T> {
     Payload::python("payload.py", text, "f")
 }
 
-/// A pool of this host with deadlines that a test can wait for.
+/// A pool on this host with deadlines that a test can wait for.
 pub(crate) fn pool(nodes: u32) -> PoolBuilder {
     Pool::builder().nodes(nodes).limits(limits())
 }
@@ -52,7 +68,8 @@ pub(crate) fn processes_of(pool: &PoolId) -> Vec<String> {
     found
 }
 
-/// Waits until so many processes of the pool run. The environment of one that was just started cannot be read for a moment.
+/// Waits until this many processes of the pool run. The environment of a process that was just
+/// started cannot be read for a moment.
 pub(crate) async fn assert_running(pool: &PoolId, count: usize) {
     let end = tokio::time::Instant::now() + Duration::from_secs(10);
     loop {
@@ -65,7 +82,8 @@ pub(crate) async fn assert_running(pool: &PoolId, count: usize) {
     }
 }
 
-/// Waits until nothing of the pool runs; says what still does after the deadline.
+/// Waits until no process of the pool runs; fails with the list of those that still run after the
+/// deadline.
 pub(crate) async fn assert_gone(pool: &PoolId, deadline: Duration) {
     let end = tokio::time::Instant::now() + deadline;
     loop {
@@ -78,21 +96,21 @@ pub(crate) async fn assert_gone(pool: &PoolId, deadline: Duration) {
     }
 }
 
-/// Waits until nothing of the pool is left: no process, and no word in the ledger of this user.
+/// Checks that nothing of the pool is left: no process, and no record in the ledger of this user.
 pub(crate) fn assert_nothing_left(pool: &PoolId) {
     assert_eq!(processes_of(pool), Vec::<String>::new());
     let record = ledger().join(format!("{pool}.ledger"));
-    assert!(!record.exists(), "{} is still there", record.display());
+    assert!(!record.exists(), "{} still exists", record.display());
 }
 
-/// Where the ledger of this process is.
+/// The ledger folder of this process.
 pub(crate) fn ledger() -> PathBuf {
     let from = |variable| std::env::var_os(variable).filter(|value| !value.is_empty()).map(PathBuf::from);
     let standard = || from("XDG_STATE_HOME").or_else(|| Some(std::env::home_dir()?.join(".local/state")));
     from("SKYWARD_STATE_DIR").or_else(|| Some(standard()?.join("skyward"))).unwrap().join("ledger")
 }
 
-/// Waits until this is so; fails with these words when it takes too long.
+/// Waits until the condition holds; fails with `what` when that takes too long.
 pub(crate) async fn until(what: &str, reached: impl Fn() -> bool) {
     let end = tokio::time::Instant::now() + PATIENCE;
     while !reached() {
@@ -101,24 +119,24 @@ pub(crate) async fn until(what: &str, reached: impl Fn() -> bool) {
     }
 }
 
-/// What must come in time: a test that fails is better than one that hangs.
+/// Awaits a future that must complete in time, so that a test fails rather than hangs.
 pub(crate) async fn soon<T>(what: &str, future: impl Future<Output = T>) -> T {
     let done = tokio::time::timeout(PATIENCE, future).await;
     done.unwrap_or_else(|_| panic!("not within {PATIENCE:?}: {what}"))
 }
 
-/// Sends a signal to a process of this test, and waits until it has stopped or ended by it.
+/// Sends a signal to a process of this test, and waits until the process has stopped or ended.
 pub(crate) async fn signal(name: &str, pid: u32) {
     let sent = std::process::Command::new("kill").args([format!("-{name}"), pid.to_string()]).status();
     assert!(sent.unwrap().success(), "{name} to {pid}");
     match name {
-        "STOP" => until("it has stopped", || state_of(pid) == Some('T')).await,
-        "KILL" => until("it has ended", || matches!(state_of(pid), None | Some('Z' | 'X'))).await,
+        "STOP" => until("the process has stopped", || state_of(pid) == Some('T')).await,
+        "KILL" => until("the process has ended", || matches!(state_of(pid), None | Some('Z' | 'X'))).await,
         _ => {}
     }
 }
 
-/// The state of a process as the kernel tells it.
+/// The state of a process as the kernel reports it.
 fn state_of(pid: u32) -> Option<char> {
     std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?.rsplit_once(") ")?.1.chars().next()
 }
@@ -129,5 +147,5 @@ pub(crate) fn unique() -> u32 {
     COUNT.fetch_add(1, Ordering::Relaxed)
 }
 
-/// For what takes moments on a host that is not busy.
+/// For waits that take moments on an idle host.
 const PATIENCE: Duration = Duration::from_secs(30);

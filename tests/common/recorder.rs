@@ -1,18 +1,18 @@
-//! A recorder that keeps what metrics say.
+//! A recorder that keeps the values of metrics.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
 use metrics::{Counter, CounterFn, Gauge, GaugeFn, Histogram, HistogramFn, Key, KeyName, Metadata, SharedString, Unit};
 
-/// By name and labels: `name{label=value,…}`, the labels in their order.
+/// The values by name and labels: `name{label=value,…}`, with the labels in their order.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Recorder(Arc<Mutex<Kept>>);
 
 #[derive(Debug, Default)]
 struct Kept {
     values: BTreeMap<String, f64>,
-    /// How many values each histogram got.
+    /// How many values each histogram received.
     counts: BTreeMap<String, usize>,
     described: BTreeMap<String, Unit>,
     registered: usize,
@@ -21,17 +21,17 @@ struct Kept {
 struct Handle(Recorder, String);
 
 impl Recorder {
-    /// What a counter or gauge stands at, or the sum of a histogram; 0 when nothing was said.
+    /// The value of a counter or gauge, or the sum of a histogram; 0 when nothing was recorded.
     pub(crate) fn value(&self, name: &str) -> f64 {
         self.0.lock().unwrap().values.get(name).copied().unwrap_or_default()
     }
 
-    /// How many values a histogram got.
+    /// How many values a histogram received.
     pub(crate) fn count(&self, name: &str) -> usize {
         self.0.lock().unwrap().counts.get(name).copied().unwrap_or_default()
     }
 
-    /// What stands at another value than 0 and begins with this.
+    /// The metrics whose name begins with this prefix and whose value is not 0.
     pub(crate) fn standing(&self, prefix: &str) -> Vec<(String, f64)> {
         let kept = self.0.lock().unwrap();
         let found = kept.values.iter().filter(|(name, value)| name.starts_with(prefix) && **value != 0.0);
@@ -42,7 +42,7 @@ impl Recorder {
         self.0.lock().unwrap().described.clone()
     }
 
-    /// How often a handle was asked for.
+    /// How often a handle was registered.
     pub(crate) fn registered(&self) -> usize {
         self.0.lock().unwrap().registered
     }
@@ -110,7 +110,7 @@ impl GaugeFn for Handle {
     }
 
     fn set(&self, value: f64) {
-        panic!("{}: several pools may have it, and one set it to {value}", self.1);
+        panic!("{}: several pools may share it, and one set it to {value}", self.1);
     }
 }
 

@@ -1,4 +1,5 @@
-//! A pool of two nodes with one worker each, whose second worker waits for the test while it enters and leaves its hooks, so that a fault can be made at any moment.
+//! A pool of two nodes with one worker each. The second worker waits for the test while it enters
+//! and leaves its hooks, so that the test can make a fault at any moment.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -10,14 +11,14 @@ use skyward::spec::Limits;
 
 use super::{limits, processes_of, unique};
 
-/// A folder by which a test and the payloads or hooks of its pool tell each other how far they are.
+/// A folder with files through which a test and the payloads or hooks of its pool synchronise.
 pub(crate) struct Folder {
     pub(crate) path: PathBuf,
-    /// Whether it is this process's to remove.
+    /// Whether this process removes the folder.
     ours: bool,
 }
 
-/// Such a folder, and what a pool that waits for it is made of.
+/// A folder, and the parts of a pool that waits for files in it.
 pub(crate) struct Scene(pub(crate) Folder);
 
 /// A process of node 1.
@@ -27,7 +28,7 @@ pub(crate) enum Victim {
     Agent,
 }
 
-/// What a worker's hook says of itself.
+/// What a worker's hook reports about its process.
 #[derive(Debug, Clone)]
 pub(crate) struct Entered {
     pub(crate) pool: PoolId,
@@ -42,17 +43,17 @@ impl Folder {
         Self { path, ours: true }
     }
 
-    /// That of another process.
+    /// The folder of another process.
     pub(crate) fn of_another(path: impl Into<PathBuf>) -> Self {
         Self { path: path.into(), ours: false }
     }
 
-    /// Lets hooks, or a payload, go on that wait for this file.
+    /// Makes a file, so that hooks or a payload that wait for it go on.
     pub(crate) fn open(&self, gate: &str) {
         std::fs::write(self.path.join(gate), "").unwrap();
     }
 
-    /// The path of such a file.
+    /// The path of a file in the folder.
     pub(crate) fn gate(&self, name: &str) -> String {
         self.path.join(name).to_str().unwrap().to_owned()
     }
@@ -77,7 +78,8 @@ impl Scene {
         Self(Folder::new())
     }
 
-    /// The pool, with deadlines that fit no real work: the lease is that of a test that does not wait for it.
+    /// A builder of the pool, with deadlines that fit no real work. The lease is longer than a test
+    /// that does not wait for it.
     pub(crate) fn pool(&self, change: impl FnOnce(&mut Limits)) -> PoolBuilder {
         let mut limits = limits();
         limits.lease = Duration::from_secs(60);
@@ -86,7 +88,7 @@ impl Scene {
         Pool::builder().nodes(2).limits(limits).plugin(hook)
     }
 
-    /// Waits until both workers are in their hooks; who they are.
+    /// Waits until both workers are in their hooks. Returns the processes of node 1.
     pub(crate) async fn entered(&self) -> Entered {
         self.reached("entered0").await;
         self.reached("entered1").await;
@@ -111,7 +113,7 @@ impl Entered {
         Self { pool: PoolId::new(machine.rsplit_once('.').unwrap().0), worker: pid(), agent: pid() }
     }
 
-    /// Sends a signal to one of the two, and waits until it has stopped or ended by it.
+    /// Sends a signal to the worker or the agent, and waits until the process has stopped or ended.
     pub(crate) async fn signal(&self, victim: Victim, name: &str) {
         let pid = match victim {
             Victim::Worker => self.worker,
@@ -122,7 +124,7 @@ impl Entered {
     }
 }
 
-/// Rank 1 waits in it for `enter` and for `leave`.
+/// In this hook, rank 1 waits for the files `enter` and `leave`.
 const HOOK: &str = "
 import os
 import pathlib

@@ -1,4 +1,4 @@
-//! Looks for a text on a machine: in files, and in the command lines and environments of processes.
+//! Searches a machine for a text: in files, and in the command lines and environments of processes.
 
 use skyward::remote::{Command, Remote};
 
@@ -12,7 +12,9 @@ pub(crate) struct Found {
     pub(crate) environments: Vec<u32>,
 }
 
-/// Looks in all files below these folders that changed after `since` (a file; all when it is empty), and in all processes that this user sees. The text itself is in no command line meanwhile.
+/// Searches all files below these folders that changed after the file `since` (all files if it is
+/// empty), and all processes that this user sees. The text itself is in no command line during the
+/// search.
 pub(crate) async fn search(remote: &dyn Remote, text: &str, folders: &[&str], since: &str) -> Found {
     let command = Command::script(SCRIPT).env("folders", folders.join("\n")).env("since", since).stdin(text);
     let output = remote.run(&command, &|_| ()).await.unwrap();
@@ -26,15 +28,16 @@ pub(crate) async fn search(remote: &dyn Remote, text: &str, folders: &[&str], si
             "command" => found.commands.push(rest.to_owned()),
             "environment" => found.environments.push(rest.parse().unwrap()),
             "looked" => looked += rest.parse::<usize>().unwrap(),
-            _ => panic!("the search said {line:?}"),
+            _ => panic!("the search printed {line:?}"),
         }
     }
-    assert!(looked > 0, "there was nothing to look at: {folders:?}");
+    assert!(looked > 0, "there was nothing to search: {folders:?}");
     found.environments.sort_unstable();
     found
 }
 
-/// `grep` reads what it looks for from its standard input, and the shell keeps it in a variable that it does not export.
+/// `grep` reads the text from its standard input, and the shell keeps the text in a variable that
+/// it does not export.
 const SCRIPT: &str = r#"
 text=$(cat)
 has() { printf '%s' "$text" | LC_ALL=C grep -qaF -f - "$1" 2>/dev/null; }

@@ -1,4 +1,4 @@
-//! A subscriber that keeps all that is traced, as text, and the spans with their fields.
+//! A subscriber that keeps everything that is traced, as text, and the spans with their fields.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -9,7 +9,7 @@ use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Metadata, Subscriber};
 
-/// All that was traced. Clones share it.
+/// Everything that was traced. Clones share it.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Traces(Arc<Kept>);
 
@@ -20,7 +20,7 @@ struct Kept {
     text: Mutex<String>,
 }
 
-/// A span with all that was recorded of it.
+/// A span with all its recorded fields.
 #[derive(Debug, Clone)]
 pub(crate) struct Span {
     pub(crate) id: u64,
@@ -29,7 +29,7 @@ pub(crate) struct Span {
     pub(crate) parent: Option<u64>,
     pub(crate) fields: BTreeMap<&'static str, String>,
     pub(crate) closed: bool,
-    /// Handles to it.
+    /// The number of handles to the span.
     count: usize,
 }
 
@@ -38,7 +38,7 @@ thread_local! {
 }
 
 impl Traces {
-    /// Takes all that is traced in this program from now on.
+    /// Receives everything that this program traces from now on.
     pub(crate) fn of_program() -> Self {
         let traces = Self::default();
         tracing::subscriber::set_global_default(traces.clone()).unwrap();
@@ -54,7 +54,7 @@ impl Traces {
         self.all().values().filter(|span| span.name == name).cloned().collect()
     }
 
-    /// The id of the span that is entered here.
+    /// The id of the current span.
     pub(crate) fn current() -> Option<u64> {
         CURRENT.with_borrow(|stack| stack.last().copied())
     }

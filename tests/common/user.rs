@@ -1,4 +1,5 @@
-//! A user of this host: folders for the ledger and for machines, and clients that are processes of their own: the test program, started again with a role.
+//! A user of this host: folders for the ledger and for machines, and clients that are separate
+//! processes, namely the test program started again with a role.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
@@ -11,11 +12,11 @@ use skyward::ids::PoolId;
 use super::disk::Disk;
 use super::{processes_of, unique};
 
-/// The folders, and the clients that were started.
+/// The folders, and the started clients.
 pub(crate) struct User {
     pub(crate) root: PathBuf,
     pub(crate) clients: Vec<Child>,
-    /// A client whose output nobody reads must not fail by it.
+    /// The outputs of clients, kept open: a client must not fail because its output is closed.
     pub(crate) outputs: Vec<BufReader<ChildStdout>>,
 }
 
@@ -38,13 +39,13 @@ impl User {
         command
     }
 
-    /// Starts a client; it is killed at the end of the test if it lives until then.
+    /// Starts a client, which is killed at the end of the test if it still lives.
     pub(crate) fn start(&mut self, role: &str) -> usize {
         self.clients.push(self.command(role).spawn().unwrap());
         self.clients.len() - 1
     }
 
-    /// Starts a client and waits until it says a line that begins with this word.
+    /// Starts a client and waits until it prints a line that begins with this word.
     pub(crate) fn start_until(&mut self, role: &str, word: &str) -> (usize, String) {
         let client = self.start(role);
         let output = self.clients[client].stdout.take().unwrap();
@@ -59,7 +60,7 @@ impl User {
             }
             seen.push(std::mem::take(&mut line));
         }
-        panic!("the client ended without a word: {seen:#?}");
+        panic!("the client ended without the line: {seen:#?}");
     }
 
     pub(crate) fn kill(&mut self, client: usize) {
@@ -67,7 +68,7 @@ impl User {
         self.clients[client].wait().unwrap();
     }
 
-    /// What a client says that runs to its end.
+    /// The messages of a client that runs to its end.
     pub(crate) fn run(&self, role: &str) -> String {
         finish(self.command(role).stdin(Stdio::null()).spawn().unwrap())
     }
@@ -82,14 +83,15 @@ impl User {
         names.filter_map(|name| Some(PoolId::new(name.strip_suffix(".ledger")?))).collect()
     }
 
-    /// Folders of pools.
+    /// The folders of pools.
     pub(crate) fn machines(&self) -> Vec<String> {
         let entries = fs::read_dir(self.root.join("run")).into_iter().flatten().flatten();
         let names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
         names.filter(|name| name.starts_with("p-")).collect()
     }
 
-    /// Whether the folder of some pool has the folder of a machine, beside the record of the pool.
+    /// Whether the folder of any pool contains the folder of a machine, beside the record of the
+    /// pool.
     pub(crate) fn has_a_machine(&self) -> bool {
         let is_machine = |entry: fs::DirEntry| entry.file_type().is_ok_and(|kind| kind.is_dir());
         let entries = |pool: String| fs::read_dir(self.root.join("run").join(pool)).into_iter().flatten().flatten();
@@ -103,7 +105,7 @@ impl User {
         assert!(!self.pools().contains(pool), "{pool} is still in the ledger");
     }
 
-    /// Puts the ledger on a disk of this many bytes. None where that is not allowed.
+    /// Puts the ledger on a disk of this many bytes. Returns `None` if mounting is not allowed.
     pub(crate) fn small_disk(&self, bytes: u64) -> Option<Disk> {
         Disk::mount(&self.root.join("state"), bytes)
     }
@@ -122,13 +124,13 @@ impl Drop for User {
     }
 }
 
-/// What a client said in lines that begin with `said`.
+/// The messages of a client: its lines that begin with `said`.
 pub(crate) fn finish(mut client: Child) -> String {
     let end = Instant::now() + PATIENCE;
     while client.try_wait().unwrap().is_none() && Instant::now() < end {
         std::thread::sleep(PAUSE);
     }
-    // One that hangs must not outlive its test.
+    // A client that hangs must not outlive its test.
     let _ = client.kill();
     let mut output = String::new();
     client.stdout.take().unwrap().read_to_string(&mut output).unwrap();
@@ -137,7 +139,7 @@ pub(crate) fn finish(mut client: Child) -> String {
     output.lines().filter_map(|line| line.strip_prefix("said ")).collect::<Vec<_>>().join("\n")
 }
 
-/// Calls this for the id of each process of a pool whose command line has these words.
+/// Calls `act` with the id of each process of a pool whose command line contains these words.
 pub(crate) fn each_process(pool: &PoolId, words: &str, act: impl Fn(&str)) {
     for line in processes_of(pool) {
         if let Some((pid, command)) = line.split_once(": ")
@@ -148,12 +150,12 @@ pub(crate) fn each_process(pool: &PoolId, words: &str, act: impl Fn(&str)) {
     }
 }
 
-/// Sends a signal.
+/// Sends a signal to a process.
 pub(crate) fn signal(name: &str, pid: &str) {
     let _ = Command::new("kill").args([&format!("-{name}"), pid]).stderr(Stdio::null()).status();
 }
 
-/// Waits, without a runtime, until this is so.
+/// Waits, without a runtime, until the condition holds.
 #[track_caller]
 pub(crate) fn until(what: &str, mut reached: impl FnMut() -> bool) {
     let end = Instant::now() + PATIENCE;
@@ -163,8 +165,8 @@ pub(crate) fn until(what: &str, mut reached: impl FnMut() -> bool) {
     }
 }
 
-/// Which role a client plays.
+/// The variable that names the role of a client.
 pub(crate) const ROLE: &str = "SKYWARD_TEST_ROLE";
 const PATIENCE: Duration = Duration::from_secs(30);
-/// Between two looks.
+/// The pause between two checks.
 const PAUSE: Duration = Duration::from_millis(2);

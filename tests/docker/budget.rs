@@ -1,19 +1,22 @@
-//! Containers that end because of their pool's budget: while their client lives, and after it was killed.
+//! Containers that end because of their pool's budget, while their client lives and after it was
+//! killed.
 
 use std::time::{Duration, Instant};
 
+use skyward::compute::ComputePool;
+use skyward::compute::PendingCompute;
 use skyward::error::ErrorKind;
 use skyward::event::{EventItem, PoolEvent};
-use skyward::payload::{PendingCompute, Target};
-use skyward::pool::{ComputePool, Pool};
+use skyward::payload::Target;
+use skyward::pool::Pool;
 use skyward::provider::Docker;
 use skyward::spec::Budget;
 
 use super::common::user::User;
-use super::common::{limits, python, soon};
+use super::common::{SLEEP, limits, python, soon};
 use super::{engine, who};
 
-/// A pool whose containers nothing but their budget ends while the test looks.
+/// A pool whose containers end only by their budget during the test.
 async fn start(image: String) -> Pool {
     let mut limits = limits();
     limits.lease = Duration::from_secs(3600);
@@ -26,7 +29,7 @@ fn containers(pool: &str) -> Vec<String> {
     engine::left(pool).into_iter().filter(|left| left.starts_with("container")).collect()
 }
 
-/// Starts a pool, says which, and does nothing about its end.
+/// Starts a pool, prints its id, and never ends it.
 pub(super) async fn client(image: String) {
     let pool = start(image).await;
     println!("\npool {}", pool.id());
@@ -42,7 +45,7 @@ fn containers_of_a_killed_client_end_at_the_end_of_their_budget_however_long_the
     let (client, pool) = user.start_until("budget", "pool ");
     user.kill(client);
     let killed = Instant::now();
-    assert_eq!(containers(&pool).len(), 2, "they do not end with their client");
+    assert_eq!(containers(&pool).len(), 2, "the containers do not end with their client");
     while !containers(&pool).is_empty() {
         assert!(killed.elapsed() < LIFE * 3, "{:?}", containers(&pool));
         std::thread::sleep(Duration::from_millis(100));
@@ -57,9 +60,9 @@ async fn a_pool_of_containers_ends_itself_before_their_time_is_over() {
     let Some(image) = engine::node_image() else { return };
     let pool = start(image).await;
     let mut events = pool.events();
-    let sleeps: PendingCompute<()> = python("import time\ndef f():\n    time.sleep(3600)\n").into();
+    let sleeps: PendingCompute<()> = python(SLEEP).into();
     let running = pool.submit(sleeps.into_task().unwrap(), Target::Head).await.unwrap();
-    let error = soon("the task that runs", running.outcome()).await.unwrap_err();
+    let error = soon("the running task ends", running.outcome()).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Budget, "{error}");
     let ended = async {
         let mut lost = Vec::new();
@@ -81,5 +84,5 @@ async fn a_pool_of_containers_ends_itself_before_their_time_is_over() {
     pool.shutdown(Duration::from_secs(20)).await.unwrap();
 }
 
-/// What the budget gives each machine; half of it is left for the pool's end.
+/// The time that the budget gives each machine; half of it is left for the pool's end.
 const LIFE: Duration = Duration::from_secs(30);

@@ -1,9 +1,11 @@
-//! The cache that pools share: what is built in it runs in later pools, so no payload can write to it, and the containers that can are gone with their work.
+//! The cache that pools share: later pools run the environments built in it, so no payload may
+//! write to it, and the containers that may write are removed once their work is done.
 
 use std::fs::File;
 use std::process::{Child, Command};
 
-use skyward::payload::PendingCompute;
+use indoc::indoc;
+use skyward::compute::PendingCompute;
 use skyward::provider::Docker;
 use skyward::spec::Image;
 
@@ -11,10 +13,11 @@ use super::common::scene::Folder;
 use super::common::{python, soon, unique, until};
 use super::{User, ended, engine, pool, who};
 
-/// A cache of this test alone: that of a user whom no other test has.
+/// A cache for this test alone: it belongs to a user id that no other test uses.
 struct Cache {
     user: String,
-    /// Has a line for each container that was made to build in it. The engine itself remembers only its last events.
+    /// Its file `builders` has a line for each container that was made to build in the cache. The
+    /// engine itself keeps only its last events.
     made: Folder,
     listening: Child,
 }
@@ -38,7 +41,7 @@ impl Cache {
         Docker::new(image).user(&self.user).label("skyward-test-cache", &self.user)
     }
 
-    /// How many containers were made to build in it so far.
+    /// How many containers were made to build in the cache so far.
     fn builders(&self) -> usize {
         std::fs::read_to_string(self.made.gate("builders")).unwrap().lines().count()
     }
@@ -48,7 +51,7 @@ impl Drop for Cache {
     fn drop(&mut self) {
         let _ = self.listening.kill();
         let _ = self.listening.wait();
-        // The volume is its user's.
+        // The volume belongs to the cache's user.
         let script = format!(
             "for volume in $(docker volume ls -q --filter label=skyward.cache); do
                 path=$(docker volume inspect --format '{{{{.Mountpoint}}}}' $volume)
@@ -60,7 +63,7 @@ impl Drop for Cache {
     }
 }
 
-/// What of the cache the payload can change, by every way that a container's user has.
+/// Returns what the payload can change in the cache, by every way that the user of a container has.
 const WRITE: &str = "
 import os
 import subprocess
@@ -85,9 +88,9 @@ def f():
 ";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_a_payload_can_write_no_other_pool_runs() {
+async fn no_payload_can_write_to_the_cache() {
     let Some(image) = engine::node_image() else { return };
-    // Also as the superuser, whom no mode of a file keeps from writing.
+    // Also as root, whom no file mode keeps from writing.
     for user in ["", "0:0"] {
         let pool = pool(Docker::new(&image).user(user), 1).start().await.unwrap();
         let written: PendingCompute<(u64, Vec<String>)> = python(WRITE).into();
@@ -99,16 +102,20 @@ async fn what_a_payload_can_write_no_other_pool_runs() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_environment_is_built_by_one_container_that_is_gone_and_none_is_made_for_one_that_is_there() {
+async fn an_environment_is_built_once_by_a_container_that_is_then_removed() {
     let Some(image) = engine::node_image() else { return };
     let cache = Cache::new();
     let first = pool(cache.docker(&image), 2).start().await.unwrap();
-    until("the builder is told", || cache.builders() > 0).await;
+    until("the engine reports the builder", || cache.builders() > 0).await;
     assert_eq!(cache.builders(), 1);
     assert_eq!(who().broadcast(&first).await.unwrap().len(), 2);
-    // Compiled by who built it: a node cannot write it.
-    let compiled: PendingCompute<bool> =
-        python("import msgspec, os\ndef f():\n    return os.path.exists(msgspec.__cached__)\n").into();
+    // The builder compiled the package: a node cannot write to the cache.
+    let compiled: PendingCompute<bool> = python(indoc! {"
+        import msgspec, os
+        def f():
+            return os.path.exists(msgspec.__cached__)
+    "})
+    .into();
     assert!(compiled.run(&first).await.unwrap());
     let id = first.id().clone();
     until("the builder is gone", || engine::left(id.as_str()).len() == 3).await;
@@ -119,25 +126,25 @@ async fn an_environment_is_built_by_one_container_that_is_gone_and_none_is_made_
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_build_that_fails_or_is_given_up_leaves_no_container() {
+async fn a_failed_or_dropped_build_leaves_no_container() {
     let Some(image) = engine::node_image() else { return };
     let cache = Cache::new();
     let unknown = Image::new().pip(["skyward-no-such-package==1"]);
     let error = pool(cache.docker(&image), 1).image(unknown).start().await.unwrap_err();
-    assert!(error.to_string().contains("skyward-no-such-package"), "{error}");
-    until("the builder is told", || cache.builders() == 1).await;
+    assert!(format!("{error:#}").contains("skyward-no-such-package"), "{error}");
+    until("the engine reports the builder", || cache.builders() == 1).await;
     let mine = ["ps", "-aq", "--filter", &format!("label=skyward-test-cache={}", cache.user)];
     assert_eq!(engine::ask(&mine).unwrap(), "");
     let given_up = tokio::spawn(pool(cache.docker(&image), 1).start());
     let building = ["ps", "-q", "--filter", mine[3], "--filter", "label=skyward.builds-for"];
-    until("it is built", || !engine::ask(&building).unwrap().is_empty()).await;
+    until("the build runs", || !engine::ask(&building).unwrap().is_empty()).await;
     given_up.abort();
     let gone = until("the containers are gone", || engine::ask(&mine).unwrap().is_empty());
-    soon("they end", gone).await;
+    soon("the containers end", gone).await;
 }
 
 #[test]
-fn a_client_that_is_killed_while_it_builds_leaves_what_ends_with_the_lease_and_what_reap_finds() {
+fn a_client_killed_during_a_build_leaves_only_what_the_lease_or_reap_ends() {
     if engine::node_image().is_none() {
         return;
     }
@@ -147,7 +154,7 @@ fn a_client_that_is_killed_while_it_builds_leaves_what_ends_with_the_lease_and_w
         let client = user.command("build").env(CACHE_USER, &cache.user).spawn().unwrap();
         user.clients.push(client);
         let mut pool = String::new();
-        super::common::user::until("it is built", || {
+        super::common::user::until("the build runs", || {
             pool = user.pools().first().map(ToString::to_string).unwrap_or_default();
             !pool.is_empty() && engine::left(&pool).iter().any(|left| left.contains("-builder Up"))
         });

@@ -1,13 +1,14 @@
-//! A worker or an agent in a container that is killed or stopped while a task runs.
+//! A worker or an agent in a container is killed or stopped while a task runs.
 
 use std::time::Duration;
 
 use futures_util::future::join_all;
+use skyward::compute::PendingCompute;
 use skyward::error::{Error, ErrorKind, WorkerExit};
 use skyward::event::{EventItem, PoolEvent};
 use skyward::ids::Rank;
-use skyward::payload::{PendingCompute, RetryPolicy, Target};
-use skyward::pool::{ComputePool, Pool};
+use skyward::payload::{RetryPolicy, Target};
+use skyward::pool::Pool;
 use skyward::provider::Docker;
 
 use super::common::scene::{Folder, Victim};
@@ -15,7 +16,7 @@ use super::common::{limits, python, soon};
 use super::{container, ended, engine, who};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn workers_and_agents_that_are_killed_or_stopped_are_told_apart() {
+async fn killed_and_stopped_workers_and_agents_are_distinguished() {
     let Some(image) = engine::node_image() else { return };
     let folder = Folder::new();
     let here = folder.path.to_str().unwrap();
@@ -41,11 +42,11 @@ async fn workers_and_agents_that_are_killed_or_stopped_are_told_apart() {
     let heard = async {
         let mut heard = Heard::default();
         while !heard.all() {
-            if let EventItem::Event(event) = soon("each fault is told", events.next()).await.unwrap() {
+            if let EventItem::Event(event) = soon("each fault is reported", events.next()).await.unwrap() {
                 heard.hear(&event);
             }
         }
-        // Whoever tries again may end now.
+        // Retried tasks may end now.
         (0..nodes).for_each(|node| folder.open(&format!("gate{node}")));
         heard
     };
@@ -55,9 +56,9 @@ async fn workers_and_agents_that_are_killed_or_stopped_are_told_apart() {
     }
     for (node, fault) in (0..).zip(FAULTS) {
         let told = heard.of(fault.victim, node);
-        // A lost agent is looked for once more, and what came of that is told after the cause.
+        // The pool looks for a lost agent once more, and reports the result after the cause.
         assert!(told.len() == 1 && told[0].starts_with(fault.told), "{fault:?}: {told:?}");
-        let after = soon("a task after it", who().run_on(&pool, Target::Rank(Rank(node)))).await.unwrap();
+        let after = soon("a task after the fault", who().run_on(&pool, Target::Rank(Rank(node)))).await.unwrap();
         assert_eq!(after.0, format!("node-{node}"), "{fault:?}");
         let first = container(&pool, node);
         let there = engine::left(pool.id().as_str()).iter().any(|left| left.contains(&first));
@@ -66,20 +67,20 @@ async fn workers_and_agents_that_are_killed_or_stopped_are_told_apart() {
     ended(pool).await;
 }
 
-/// What happens to a process of a node while its worker runs a task.
+/// A fault of a process of a node while its worker runs a task.
 #[derive(Debug, Clone, Copy)]
 struct Fault {
     victim: Victim,
     signal: &'static str,
     /// How often the task is tried again after its worker ended.
     crashes: u32,
-    /// Of the task, in seconds. It is what tells that a worker is stopped.
+    /// The timeout of the task, in seconds. The timeout shows that a worker is stopped.
     timeout: u64,
-    /// What became of the worker, or why the node was lost.
+    /// The reported exit of the worker, or the reported reason of the node's loss.
     told: &'static str,
 }
 
-/// One for each node.
+/// One fault for each node.
 const FAULTS: [Fault; 5] = [
     Fault { victim: Victim::Worker, signal: "KILL", crashes: 0, timeout: 60, told: "was ended by SIGKILL (signal 9)" },
     Fault { victim: Victim::Worker, signal: "KILL", crashes: 1, timeout: 60, told: "was ended by SIGKILL (signal 9)" },
@@ -88,7 +89,7 @@ const FAULTS: [Fault; 5] = [
         signal: "STOP",
         crashes: 0,
         timeout: 3,
-        told: "was killed because it did not end a task that it was told to end",
+        told: "was killed because it did not end a cancelled or overdue task",
     },
     Fault { victim: Victim::Agent, signal: "KILL", crashes: 0, timeout: 60, told: "the agent ended its connection" },
     Fault { victim: Victim::Agent, signal: "STOP", crashes: 0, timeout: 60, told: "the agent did not answer for 8s" },
@@ -105,7 +106,7 @@ impl Fault {
                 assert_eq!(error.exit(), Some(&WorkerExit::Signal(9)), "{error}");
             }
             (Victim::Worker, "STOP", Err(error)) => assert_eq!(error.kind(), ErrorKind::Timeout, "{error}"),
-            // It was tried again: by its policy, or because it cannot help it that its node is lost.
+            // The task was tried again: by its policy, or because its node was lost.
             (Victim::Worker, "KILL", Ok(_)) if self.crashes > 0 => {}
             (Victim::Agent, _, Ok(_)) => {}
             (_, _, outcome) => panic!("{self:?}: {outcome:?}"),
@@ -113,7 +114,7 @@ impl Fault {
     }
 }
 
-/// What a pool told of its nodes.
+/// What a pool reported about its nodes.
 #[derive(Debug, Default)]
 struct Heard {
     exits: Vec<(u32, String)>,
@@ -125,19 +126,19 @@ impl Heard {
     fn hear(&mut self, event: &PoolEvent) {
         match event {
             PoolEvent::WorkerExited { rank, exit } => self.exits.push((rank.0, exit.to_string())),
-            PoolEvent::NodeLost { node, error } => self.lost.push((node.0, error.to_string())),
+            PoolEvent::NodeLost { node, error } => self.lost.push((node.0, format!("{error:#}"))),
             PoolEvent::NodeReplaced { node, .. } => self.replaced.push(node.0),
             _ => {}
         }
     }
 
-    /// What became of such a process of a node, each time.
+    /// The reports about this process of a node.
     fn of(&self, victim: Victim, node: u32) -> Vec<&str> {
         let all = if victim == Victim::Worker { &self.exits } else { &self.lost };
         all.iter().filter(|(of, _)| *of == node).map(|(_, what)| what.as_str()).collect()
     }
 
-    /// Whether each fault was told, and each node that was lost has another machine.
+    /// Whether each fault was reported, and each lost node has another machine.
     fn all(&self) -> bool {
         (0..).zip(FAULTS).all(|(node, fault)| match fault.victim {
             Victim::Worker => self.exits.iter().any(|(rank, _)| *rank == node),

@@ -1,4 +1,5 @@
-//! Pools whose nodes are containers, and what happens to containers: killed, paused, cut off, out of memory, out of disk, left by their client.
+//! Pools whose nodes are containers, and faults of containers: killed, paused, cut off, out of
+//! memory, out of disk, left by their client.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "the helpers of tests are not tests themselves")]
 
@@ -18,11 +19,13 @@ use std::time::{Duration, Instant};
 
 use common::user::{ROLE, User, until};
 use common::{limits, python, soon};
+use indoc::indoc;
+use skyward::compute::PendingCompute;
 use skyward::error::{ErrorKind, WorkerExit};
 use skyward::event::{EventItem, Events, PoolEvent};
 use skyward::ids::{NodeIndex, PoolId, Rank};
-use skyward::payload::{PendingCompute, RetryPolicy, Target};
-use skyward::pool::{ComputePool, Pool, PoolBuilder};
+use skyward::payload::{RetryPolicy, Target};
+use skyward::pool::{Pool, PoolBuilder};
 use skyward::provider::{Docker, MachineState, PoolRequest, Provider};
 
 fn pool(docker: Docker, nodes: u32) -> PoolBuilder {
@@ -32,7 +35,12 @@ fn pool(docker: Docker, nodes: u32) -> PoolBuilder {
 }
 
 fn who() -> PendingCompute<(String, u32)> {
-    python("import os, socket\ndef f():\n    return socket.gethostname(), os.getuid()\n").into()
+    python(indoc! {"
+        import os, socket
+        def f():
+            return socket.gethostname(), os.getuid()
+    "})
+    .into()
 }
 
 /// The first container of a node.
@@ -55,7 +63,8 @@ async fn replaced(events: &mut Events, node: u32) -> String {
     soon("the node is replaced", wait).await
 }
 
-/// The bytes that each process of a container has read and written that stands between its client and a worker.
+/// For each process in a container that passes bytes between a client and a worker: how many bytes
+/// it has read and written.
 fn bridges(container: &str) -> Vec<u64> {
     let said = engine::inside(container, BRIDGES).unwrap();
     let bytes = |line: &str| line.split(' ').map(|number| number.parse::<u64>().unwrap()).sum();
@@ -81,14 +90,18 @@ async fn two_containers_run_payloads_and_are_gone() {
     let found = who().broadcast(&pool).await.unwrap();
     println!("first results after {:?}", begin.elapsed());
     assert_eq!(found, [("node-0".to_owned(), 0), ("node-1".to_owned(), 0)]);
-    let large: PendingCompute<bytes::Bytes> =
-        python("def f(data):\n    return data\n").arg("data", bytes::Bytes::from(vec![7; 64 << 20])).into();
+    let large: PendingCompute<bytes::Bytes> = python(indoc! {"
+        def f(data):
+            return data
+    "})
+    .arg("data", bytes::Bytes::from(vec![7; 64 << 20]))
+    .into();
     let begin = Instant::now();
     assert_eq!(large.run(&pool).await.unwrap().len(), 64 << 20);
     println!("64 MiB there and back after {:?}", begin.elapsed());
-    // The workers have read and written it themselves.
+    // The workers have read and written the data themselves.
     let passed: Vec<u64> = (0..2).flat_map(|node| bridges(&container(&pool, node))).collect();
-    println!("what has passed through each process between: {passed:?} bytes");
+    println!("bytes through each process in between: {passed:?}");
     assert!(!passed.is_empty() && passed.iter().all(|bytes| *bytes < 16 << 20), "{passed:?}");
     let mut took: Vec<_> = Vec::new();
     for _ in 0..1000 {
@@ -105,7 +118,7 @@ async fn two_containers_run_payloads_and_are_gone() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_network_whose_making_was_given_up_is_one_network_and_goes_with_its_pool() {
+async fn an_abandoned_creation_leaves_one_network_that_is_removed_with_its_pool() {
     let Some(image) = engine::node_image() else { return };
     let docker = Docker::new(image);
     let pool = PoolId::random();
@@ -124,7 +137,7 @@ async fn a_network_whose_making_was_given_up_is_one_network_and_goes_with_its_po
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_image_whose_user_is_not_the_superuser_does() {
+async fn an_image_whose_user_is_not_root_works() {
     let Some(image) = engine::node_image() else { return };
     let pool = pool(Docker::new(image).user("1234:1234"), 1).start().await.unwrap();
     assert_eq!(who().run(&pool).await.unwrap().1, 1234);
@@ -140,7 +153,7 @@ async fn a_container_that_is_killed_is_replaced_at_once() {
     docker(&["kill", &container]);
     let other = replaced(&mut events, 1).await;
     assert_ne!(other, container);
-    // Far below the lease, half of which is waited for what may come back.
+    // The time is far below half the lease, which the pool waits for machines that may come back.
     println!("replaced after {:?}", begin.elapsed());
     let on = who().run_on(&pool, Target::Rank(Rank(1))).await.unwrap();
     assert_eq!(on.0, "node-1");
@@ -148,7 +161,7 @@ async fn a_container_that_is_killed_is_replaced_at_once() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_container_that_is_paused_or_cut_off_for_a_while_goes_on() {
+async fn a_container_goes_on_after_it_was_paused_or_cut_off() {
     let Some(image) = engine::node_image() else { return };
     let pool = pool(Docker::new(image), 1).start().await.unwrap();
     let container = container(&pool, 0);
@@ -162,7 +175,7 @@ async fn a_container_that_is_paused_or_cut_off_for_a_while_goes_on() {
     assert_eq!(soon("the call is answered", waiting).await.unwrap().unwrap().0, "node-0");
     let network = format!("skyward-{}", pool.id());
     docker(&["network", "disconnect", &network, &container]);
-    assert_eq!(who().run(&pool).await.unwrap().0, "node-0", "the way to a container is not its network");
+    assert_eq!(who().run(&pool).await.unwrap().0, "node-0", "the connection to a container does not use its network");
     docker(&["network", "connect", &network, &container]);
     ended(pool).await;
 }
@@ -186,10 +199,14 @@ async fn a_container_that_was_never_started_is_found_and_removed() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_worker_without_memory_is_told_as_that() {
+async fn a_worker_that_is_out_of_memory_is_reported_as_such() {
     let Some(image) = engine::node_image() else { return };
-    let pool = pool(Docker::new(image).memory_mib(256), 1).start().await.unwrap();
-    let greedy: PendingCompute<u64> = python("def f():\n    return len(bytearray(b'x' * (1 << 29)))\n").into();
+    let pool = pool(Docker::new(image).memory_gib(0.25), 1).start().await.unwrap();
+    let greedy: PendingCompute<u64> = python(indoc! {"
+        def f():
+            return len(bytearray(b'x' * (1 << 29)))
+    "})
+    .into();
     let error = greedy.retry(RetryPolicy::never()).run(&pool).await.unwrap_err();
     assert_eq!((error.kind(), error.exit()), (ErrorKind::WorkerExited, Some(&WorkerExit::OutOfMemory)), "{error}");
     assert_eq!(who().run(&pool).await.unwrap().0, "node-0");
@@ -197,25 +214,28 @@ async fn a_worker_without_memory_is_told_as_that() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_machine_without_disk_is_told_as_that() {
+async fn a_machine_that_is_out_of_disk_is_reported_as_such() {
     let Some(image) = engine::node_image() else { return };
-    let full = Docker::new(image).tmpfs("/skyward/cache", 1);
+    let full = Docker::new(image).tmpfs("/skyward/cache", 1.0 / 1024.0);
     let error = pool(full, 1).start().await.unwrap_err();
-    assert!(error.to_string().contains("space"), "{error}");
+    assert!(format!("{error:#}").contains("space"), "{error}");
 }
 
 #[tokio::test]
-async fn an_image_that_cannot_be_had_is_told_with_what_to_do() {
+async fn an_unavailable_image_is_reported_with_a_hint() {
     if engine::node_image().is_none() {
         return;
     }
     let error = pool(Docker::new("127.0.0.1:9/no/such:image"), 1).start().await.unwrap_err();
-    assert!(error.message().contains("127.0.0.1:9/no/such:image is not there, and cannot be pulled"), "{error}");
+    assert!(
+        error.message().contains("does not have the image 127.0.0.1:9/no/such:image, and cannot pull it"),
+        "{error}"
+    );
     assert!(error.hint().unwrap().contains("docker pull"), "{error}");
 }
 
 #[test]
-fn a_client_that_is_killed_leaves_nothing_after_the_lease() {
+fn a_killed_client_leaves_nothing_after_the_lease() {
     if engine::node_image().is_none() {
         return;
     }
@@ -228,11 +248,11 @@ fn a_client_that_is_killed_leaves_nothing_after_the_lease() {
 }
 
 #[test]
-fn a_client_that_is_killed_while_it_starts_leaves_what_reap_finds() {
+fn a_client_killed_during_its_start_leaves_only_what_reap_finds() {
     if engine::node_image().is_none() {
         return;
     }
-    // The network; a container that is made; one that runs.
+    // The stages: the network exists; a container was made; a container runs.
     for stage in ["network", "container", "Up"] {
         let mut user = User::new();
         let client = user.start("idle");
@@ -274,13 +294,13 @@ fn client() {
             for ended in &reaped.ended {
                 println!("\nsaid ended {}", ended.pool);
             }
-            assert!(reaped.left.is_empty(), "{reaped}");
+            assert!(reaped.unconfirmed.is_empty(), "{reaped}");
         }),
         other => panic!("no such role: {other:?}"),
     }
 }
 
-/// The words are written so that this script itself is not found by them.
+/// The pattern is written so that it does not match this script itself.
 const BRIDGES: &str = r#"
 for process in $(grep -lzE "hand[_]over" /proc/[0-9]*/cmdline); do
     awk '/^[rw]char/ { printf "%s%s", gap, $2; gap = " " } END { print "" }' "${process%/cmdline}/io"

@@ -1,4 +1,4 @@
-//! A container that is paused while the connections to it are lost.
+//! A container is paused while the connections to it are lost.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -9,16 +9,16 @@ use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::watch;
 
 use super::common::scene::Folder;
-use super::common::until;
+use super::common::{PID, until};
 use super::*;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_paused_container_refuses_new_connections_for_now_and_is_not_given_up() {
+async fn a_paused_container_refuses_connections_temporarily_and_is_not_lost() {
     let Some(image) = engine::node_image() else { return };
     let way = Way::new();
     let pool = pool(Docker::new(image).engine(&way.url()), 1).start().await.unwrap();
     let container = container(&pool, 0);
-    let pid: PendingCompute<u32> = python("import os\ndef f():\n    return os.getpid()\n").into();
+    let pid: PendingCompute<u32> = python(PID).into();
     let before = pid.clone().run(&pool).await.unwrap();
     let mut events = pool.events();
     docker(&["pause", &container]);
@@ -31,11 +31,11 @@ async fn a_paused_container_refuses_new_connections_for_now_and_is_not_given_up(
         let pool = pool.clone();
         async move { pid.run(&pool).await }
     });
-    // The agent and the worker are both looked for, and more than once.
-    until("it is tried again", || way.tried.load(Ordering::Relaxed) >= tried + 6).await;
+    // The pool tries to reach both the agent and the worker, more than once.
+    until("the pool tries again", || way.tried.load(Ordering::Relaxed) >= tried + 6).await;
     docker(&["unpause", &container]);
     let after = soon("the call is answered", waiting).await.unwrap().unwrap();
-    assert_eq!(after, before, "it is another worker");
+    assert_eq!(after, before, "the worker is the same");
     let id = pool.id().clone();
     ended(pool).await;
     while let Some(item) = events.next().await {
@@ -47,7 +47,7 @@ async fn a_paused_container_refuses_new_connections_for_now_and_is_not_given_up(
     }
 }
 
-/// The way to the engine, on which all connections can be cut.
+/// A proxy to the engine that can cut all connections.
 struct Way {
     folder: Folder,
     cuts: watch::Sender<()>,

@@ -1,9 +1,10 @@
-//! A secret is in the environments of what is to have it, and neither in a container's files and command lines nor in what the engine tells.
+//! A secret is only in the environments of the processes that need it: not in a container's files
+//! and command lines, nor in the engine's records.
 
 use std::hash::{BuildHasher, Hasher};
 
-use skyward::payload::PendingCompute;
-use skyward::pool::ComputePool;
+use indoc::indoc;
+use skyward::compute::PendingCompute;
 use skyward::provider::Docker;
 use skyward::remote::{Command, Container, Remote};
 use skyward::spec::Image;
@@ -13,7 +14,7 @@ use super::common::{python, soon};
 use super::{container, ended, engine, pool};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_secret_is_nowhere_but_in_environments() {
+async fn a_secret_is_only_in_environments() {
     let Some(image) = engine::node_image() else { return };
     let secret = || format!("{:024x}", std::hash::RandomState::new().build_hasher().finish());
     let (of_worker, of_command) = (secret(), secret());
@@ -21,7 +22,11 @@ async fn a_secret_is_nowhere_but_in_environments() {
     let builder = pool(Docker::new(image), 1).image(Image::new().secret("SKY_TEST_TOKEN", of_worker.as_str()));
     let pool = builder.start().await.unwrap();
     let worker = pool.status().workers[0].pid.unwrap();
-    let uses = "import os\ndef f():\n    return os.environ['SKY_TEST_TOKEN']\n";
+    let uses = indoc! {"
+        import os
+        def f():
+            return os.environ['SKY_TEST_TOKEN']
+    "};
     assert_eq!(PendingCompute::<String>::from(python(uses)).run(&pool).await.unwrap(), of_worker);
     let container = container(&pool, 0);
     let remote = Container::new(&container);
@@ -31,7 +36,7 @@ async fn a_secret_is_nowhere_but_in_environments() {
     let on_line = |_: &str| begun.notify_one();
     let look = async {
         begun.notified().await;
-        // All that is younger than the container.
+        // All files that are younger than the container.
         let folders = ["/", "/dev/shm", "/skyward/node", "/skyward/cache"];
         let found = search(&remote, &of_worker, &folders, "/.dockerenv").await;
         assert_eq!(found, Found { environments: vec![worker], ..Found::default() });
@@ -42,7 +47,7 @@ async fn a_secret_is_nowhere_but_in_environments() {
         for exec in engine::execs(&container) {
             told.push_str(&engine::get(&format!("/exec/{exec}/json")).unwrap());
         }
-        assert!(told.contains("SKYWARD_MACHINE"), "the commands are told too: {told}");
+        assert!(told.contains("SKYWARD_MACHINE"), "the engine's records include the commands: {told}");
         let until = engine::ask(&["info", "--format", "{{.SystemTime}}"]).unwrap();
         let filter = format!("container={container}");
         told.push_str(&engine::ask(&["events", "--since", &since, "--until", &until, "--filter", &filter]).unwrap());

@@ -1,4 +1,4 @@
-//! The service around a pool without machines: each task goes to the test, which answers it.
+//! The service on a pool without machines: the test receives each task and answers it.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
@@ -8,11 +8,11 @@ use async_trait::async_trait;
 use futures_util::stream;
 use serde_json::{Value as Json, json};
 use skyward::Result;
+use skyward::compute::{PoolPhase, PoolStatus};
 use skyward::error::WorkerExit;
 use skyward::event::Events;
 use skyward::ids::{PoolId, TaskId};
 use skyward::payload::{ItemSender, Target, Task, TaskHandle, TaskReply, Value, value};
-use skyward::pool::{PoolPhase, PoolStatus};
 use skyward::prelude::*;
 use tokio::sync::mpsc;
 
@@ -20,7 +20,7 @@ use super::example::client::{Client, Told};
 use super::example::http::router;
 use super::example::trainings::{Bounds, Trainings};
 
-/// A task as the test sees it.
+/// A task that the test received.
 struct Asked {
     arguments: Json,
     reply: TaskReply,
@@ -92,12 +92,12 @@ async fn serve(waiting: usize) -> (Client, Arc<Fake>, Trainings, mpsc::Unbounded
     (client, fake, trainings, asked)
 }
 
-/// What happens at once, or not at all.
+/// Awaits a future that must complete in time.
 async fn soon<T>(future: impl Future<Output = T>) -> T {
     tokio::time::timeout(Duration::from_secs(20), future).await.unwrap()
 }
 
-/// The next task that the pool is given.
+/// The next task that the pool receives.
 async fn task(asked: &mut mpsc::UnboundedReceiver<Asked>) -> Asked {
     soon(asked.recv()).await.unwrap()
 }
@@ -118,7 +118,7 @@ fn names(events: &[Told]) -> Vec<&str> {
 }
 
 #[tokio::test]
-async fn a_training_whose_worker_is_lost_begins_anew_once() {
+async fn a_training_whose_worker_is_lost_starts_again_once() {
     let (client, _fake, _, mut asked) = serve(2).await;
     let lost = || Error::worker_exited(Rank(0), WorkerExit::Signal(9));
 
@@ -143,7 +143,7 @@ async fn a_training_whose_worker_is_lost_begins_anew_once() {
 }
 
 #[tokio::test]
-async fn a_pool_that_takes_no_tasks_is_told_to_the_caller_and_to_the_service() {
+async fn a_pool_that_takes_no_tasks_is_reported_to_the_caller_and_to_the_service() {
     let (client, fake, trainings, _asked) = serve(2).await;
     *fake.refuses.lock().unwrap() = Some(Error::new(ErrorKind::NodeLost, "node 0 was lost").with_hint("start another"));
     let answer = client.post("/trainings", r#"{"epochs": 1}"#).await.unwrap();
@@ -157,7 +157,7 @@ async fn a_pool_that_takes_no_tasks_is_told_to_the_caller_and_to_the_service() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_understood_of_a_payload_fails_its_training_alone() {
+async fn an_invalid_item_of_a_payload_fails_only_its_training() {
     let (client, _fake, _, mut asked) = serve(2).await;
     let (odd, fine) = (begin(&client).await, begin(&client).await);
     let first = task(&mut asked).await;
@@ -166,14 +166,14 @@ async fn what_cannot_be_understood_of_a_payload_fails_its_training_alone() {
     assert_eq!(names(&events(&client, &odd).await), ["queued", "failed"]);
     assert_eq!(client.get(&odd).await.unwrap().body["error"]["kind"], "Decode");
     assert_eq!(names(&events(&client, &fine).await), ["queued", "finished"]);
-    // Without a report at its end it is a failure, too.
+    // A training that ends without a report fails too.
     let silent = begin(&client).await;
     task(&mut asked).await.end(Ok(()));
     assert_eq!(names(&events(&client, &silent).await), ["queued", "failed"]);
 }
 
 #[tokio::test]
-async fn the_oldest_that_have_ended_are_forgotten() {
+async fn the_oldest_ended_trainings_are_forgotten() {
     let (client, _fake, _, mut asked) = serve(1).await;
     let mut places = Vec::new();
     for _ in 0..4 {

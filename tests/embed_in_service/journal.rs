@@ -1,4 +1,4 @@
-//! The example's list of events, without anything around it.
+//! The journal of the example, without the rest of the service.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ fn line(number: u64) -> Event {
 }
 
 #[test]
-fn a_slow_follower_is_told_what_it_missed_and_goes_on() {
+fn a_slow_follower_learns_what_it_missed_and_goes_on() {
     let journal = Arc::new(Journal::new(4));
     journal.tell(line(1));
     let mut slow = pin!(Arc::clone(&journal).follow(0));
@@ -20,11 +20,11 @@ fn a_slow_follower_is_told_what_it_missed_and_goes_on() {
         || slow.next().now_or_never().map(|told| told.map(|(number, event)| (number, event.name().to_owned())));
     let told = |number, name: &str| Some(Some((number, name.to_owned())));
     assert_eq!(next(), told(1, "output"));
-    assert_eq!(next(), None, "it waits for the next one");
+    assert_eq!(next(), None, "it waits for the next event");
     for number in 2..=10 {
         journal.tell(line(number));
     }
-    assert_eq!(next(), told(6, "missed"), "2 to 6 are gone");
+    assert_eq!(next(), told(6, "missed"), "events 2 to 6 are dropped");
     assert_eq!(next(), told(7, "output"));
     journal.end(Event::Cancelled);
     assert_eq!([next(), next(), next()], [told(8, "output"), told(9, "output"), told(10, "output")]);

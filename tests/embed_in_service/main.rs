@@ -1,4 +1,5 @@
-//! The service of the example `embed_in_service`: as a process, over HTTP, with real Python; and around a pool without machines.
+//! The service of the example `embed_in_service`: as a process, over HTTP, with real Python; and on
+//! a pool without machines.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "the helpers of tests are not tests themselves")]
 
@@ -28,7 +29,7 @@ fn names(events: &[Told]) -> Vec<&str> {
     events.iter().map(|event| event.name.as_str()).collect()
 }
 
-/// All events of a training up to its end.
+/// All events of a training until its end.
 async fn followed(service: &Service, place: &str) -> Vec<Told> {
     let mut follower = service.client.follow(&format!("{place}/events"), 0).await.unwrap();
     let events = follower.until(ENDS).await.unwrap();
@@ -59,16 +60,16 @@ async fn trainings_share_one_pool_and_are_followed() {
         assert_eq!(state.body["state"], "finished");
         let report: Report = serde_json::from_value(state.body["report"].clone()).unwrap();
         assert_eq!(report.epochs, 10);
-        assert!(report.accuracy > 0.85, "it has learnt: {report:?}");
+        assert!(report.accuracy > 0.85, "the training succeeds: {report:?}");
         ranks.extend(events[1].data["rank"].as_u64());
     }
     ranks.sort_unstable();
     ranks.dedup();
-    assert_eq!(ranks, [0, 1], "both workers had some");
+    assert_eq!(ranks, [0, 1], "both workers ran trainings");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_cannot_be_done_is_refused_with_a_hint() {
+async fn invalid_requests_are_refused_with_a_hint() {
     let folders = Folders::new();
     let service = folders.start(&["--nodes", "1"]).await;
     let long = format!("{{\"epochs\": {}1}}", " ".repeat(20 << 10));
@@ -99,17 +100,17 @@ async fn what_cannot_be_done_is_refused_with_a_hint() {
     assert_eq!((answer.status.as_u16(), &answer.body["error"]["kind"]), (405, &json!("NoSuchMethod")));
     assert_eq!(service.health().await["room"], 9, "none of these took room");
 
-    // What only Python finds out is an exception of the payload, with its type and words.
+    // A mistake that only Python notices is an exception of the payload, with its type and message.
     let place = service.begin(json!({ "epochs": 5, "learning_rate": 1e308 })).await;
     let events = followed(&service, &place).await;
     let error = &events.last().unwrap().data["error"];
-    assert_eq!((&error["kind"], &error["exception"]), (&json!("Remote"), &json!("FloatingPointError")), "{error}");
+    assert_eq!((&error["kind"], &error["exception"]), (&json!("Raised"), &json!("FloatingPointError")), "{error}");
     assert!(error["message"].as_str().unwrap().contains("a smaller learning_rate may help"), "{error}");
     assert_eq!(service.client.get(&place).await.unwrap().body["error"], *error);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_full_service_says_so_and_a_cancelled_training_makes_room() {
+async fn a_full_service_refuses_trainings_and_a_cancelled_one_makes_room() {
     let folders = Folders::new();
     let service = folders.start(&["--nodes", "1", "--waiting", "1"]).await;
     let long = json!({ "epochs": 100_000 });
@@ -137,7 +138,7 @@ async fn a_full_service_says_so_and_a_cancelled_training_makes_room() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn followers_that_are_late_or_do_not_read_slow_nobody() {
+async fn late_or_deaf_followers_slow_nothing_down() {
     let folders = Folders::new();
     let service = folders.start(&["--nodes", "1", "--events", "16"]).await;
     let place = service.begin(json!({ "epochs": 1000, "batch_size": 1408 })).await;
@@ -157,11 +158,11 @@ async fn followers_that_are_late_or_do_not_read_slow_nobody() {
     let missed = late[0].data["events"].as_u64().unwrap();
     assert!(missed > 900, "{missed}");
     assert_eq!((late[0].id, late[1].id), (missed, missed + 1));
-    // A follower that was cut off goes on behind the last event it has seen.
+    // A follower that was disconnected continues after the last event it has seen.
     let last = late.last().unwrap().id;
     let mut follower = service.client.follow(&format!("{place}/events"), last - 1).await.unwrap();
     assert_eq!(names(&follower.until(ENDS).await.unwrap()), ["finished"]);
-    // Those that did not read get what was kept for them.
+    // Followers that did not read get the events that were kept for them.
     let mut text = String::new();
     while !text.contains("event: finished") {
         let mut bytes = [0; 4096];
@@ -172,7 +173,7 @@ async fn followers_that_are_late_or_do_not_read_slow_nobody() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_training_whose_worker_is_killed_begins_anew() {
+async fn a_training_whose_worker_is_killed_starts_again() {
     let folders = Folders::new();
     let service = folders.start(&["--nodes", "1"]).await;
     let place = service.begin(json!({ "epochs": 1500, "batch_size": 1408 })).await;
@@ -191,7 +192,7 @@ async fn a_training_whose_worker_is_killed_begins_anew() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_stopped_service_lets_trainings_end_and_leaves_nothing() {
+async fn a_stopped_service_waits_for_trainings_and_leaves_nothing() {
     let folders = Folders::new();
     let mut service = folders.start(&["--nodes", "2", "--drain", "120"]).await;
     let short = service.begin(json!({ "epochs": 1000, "batch_size": 1408 })).await;
@@ -210,7 +211,11 @@ async fn a_stopped_service_lets_trainings_end_and_leaves_nothing() {
     assert_eq!(service.client.get("/health").await.unwrap().status, 503);
 
     followers[0].until(&["finished"]).await.unwrap();
-    assert_eq!(service.client.get(&short).await.unwrap().body["state"], "finished", "what has ended can be asked for");
+    assert_eq!(
+        service.client.get(&short).await.unwrap().body["state"],
+        "finished",
+        "an ended training can still be queried"
+    );
     service.client.delete(&long).await.unwrap();
     followers[1].until(&["cancelled"]).await.unwrap();
     service.line("ended").await;
@@ -219,7 +224,7 @@ async fn a_stopped_service_lets_trainings_end_and_leaves_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_deadline_or_a_second_signal_ends_what_runs_for_too_long() {
+async fn a_deadline_or_a_second_signal_ends_long_trainings() {
     for (drain, signals) in [("1", vec!["INT"]), ("120", vec!["TERM", "TERM"])] {
         let folders = Folders::new();
         let mut service = folders.start(&["--nodes", "1", "--drain", drain]).await;
@@ -229,7 +234,7 @@ async fn a_deadline_or_a_second_signal_ends_what_runs_for_too_long() {
         for name in signals {
             service.signal(name).await;
             if name == "TERM" && drain == "120" {
-                // Two signals at once are one to the kernel.
+                // The kernel merges two signals sent at once.
                 let _ = service.client.get("/health").await;
             }
         }
@@ -241,7 +246,7 @@ async fn a_deadline_or_a_second_signal_ends_what_runs_for_too_long() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_killed_service_leaves_nothing_that_runs_and_the_next_one_forgets_it() {
+async fn a_killed_service_leaves_no_process_and_the_next_one_reaps_it() {
     let folders = Folders::new();
     let mut service = folders.start(&["--nodes", "2"]).await;
     let place = service.begin(json!({ "epochs": 100_000 })).await;
@@ -267,7 +272,7 @@ async fn a_killed_service_leaves_nothing_that_runs_and_the_next_one_forgets_it()
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_signal_while_the_pool_starts_ends_what_was_started() {
+async fn a_signal_while_the_pool_starts_ends_its_machines() {
     let folders = Folders::new();
     let mut starting = folders.command(&["--nodes", "2"]).spawn().unwrap();
     let end = tokio::time::Instant::now() + Duration::from_secs(60);
@@ -284,7 +289,7 @@ async fn a_signal_while_the_pool_starts_ends_what_was_started() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn curl_can_do_all_of_it() {
+async fn curl_can_use_the_whole_service() {
     if Command::new("curl").arg("--version").output().await.is_err() {
         println!("skipped: there is no curl here");
         return;

@@ -1,4 +1,4 @@
-//! The service of the example as a process of its own, with folders of its own.
+//! The service of the example as a separate process, with its own folders.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,10 +14,10 @@ use tokio::process::{Child, ChildStdout, Command};
 
 use super::example::client::Client;
 
-/// Where services of one test keep their ledger and machines.
+/// The folders in which the services of one test keep their ledger and machines.
 pub(crate) struct Folders(PathBuf);
 
-/// A service that runs. It is killed when it is dropped.
+/// A running service. Dropping the value kills it.
 pub(crate) struct Service {
     child: Child,
     lines: Lines<BufReader<ChildStdout>>,
@@ -55,14 +55,14 @@ impl Folders {
         Service { child, lines, pool, client: Client(address.parse().unwrap()) }
     }
 
-    /// The pools on record.
+    /// The pools in the ledger.
     pub(crate) fn pools(&self) -> Vec<String> {
         let entries = fs::read_dir(self.0.join("state/ledger")).into_iter().flatten().flatten();
         let names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
         names.filter_map(|name| name.strip_suffix(".ledger").map(str::to_owned)).collect()
     }
 
-    /// Folders of machines.
+    /// The folders of machines.
     pub(crate) fn machines(&self) -> Vec<String> {
         let entries = fs::read_dir(self.0.join("run")).into_iter().flatten().flatten();
         entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).filter(|n| n.starts_with("p-")).collect()
@@ -80,12 +80,13 @@ impl Service {
         signal(name, self.child.id().unwrap()).await;
     }
 
-    /// Waits until it says a line that begins so; gives the rest.
+    /// Waits until the service prints a line that begins with this text. Returns the rest of the
+    /// line.
     pub(crate) async fn line(&mut self, begin: &str) -> String {
         line(&mut self.lines, begin).await
     }
 
-    /// Waits until it has ended.
+    /// Waits until the service has ended.
     pub(crate) async fn ended(&mut self) -> ExitStatus {
         tokio::time::timeout(PATIENCE, self.child.wait()).await.unwrap().unwrap()
     }
@@ -94,7 +95,7 @@ impl Service {
         self.client.get("/health").await.unwrap().body
     }
 
-    /// Posts a training; gives its place.
+    /// Posts a training. Returns its path.
     pub(crate) async fn begin(&self, request: Value) -> String {
         let answer = self.client.post("/trainings", request.to_string()).await.unwrap();
         assert_eq!(answer.status, 202, "{:?}", answer.body);
@@ -109,7 +110,7 @@ pub(crate) async fn signal(name: &str, pid: u32) {
     assert!(status.success(), "cannot send {name} to {pid}");
 }
 
-/// The first line that begins so, without that.
+/// The rest of the first line that begins with this text.
 pub(crate) async fn line(lines: &mut Lines<BufReader<ChildStdout>>, begin: &str) -> String {
     let mut seen = Vec::new();
     let found = async {
@@ -122,17 +123,17 @@ pub(crate) async fn line(lines: &mut Lines<BufReader<ChildStdout>>, begin: &str)
         None
     };
     let found = tokio::time::timeout(PATIENCE, found).await;
-    found.ok().flatten().unwrap_or_else(|| panic!("the service did not say {begin:?}, but {seen:#?}"))
+    found.ok().flatten().unwrap_or_else(|| panic!("the service did not print {begin:?}, but {seen:#?}"))
 }
 
-/// The built example. Cargo builds no examples when it is asked for one test.
+/// The path of the built example. Cargo builds no examples when it runs a single test.
 fn program() -> &'static Path {
     static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
     PROGRAM.get_or_init(|| {
         let mut build = std::process::Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
         build.args(["build", "--quiet", "--example", "embed_in_service", "--message-format=json"]);
         build.current_dir(env!("CARGO_MANIFEST_DIR"));
-        // What cargo told this test of its own package would have others built anew.
+        // Cargo's variables about this test's package would make cargo rebuild other packages.
         for (key, _) in std::env::vars_os() {
             if key.to_str().is_some_and(|key| key.starts_with("CARGO_PKG_") || key.starts_with("CARGO_MANIFEST_")) {
                 build.env_remove(key);
@@ -147,5 +148,5 @@ fn program() -> &'static Path {
     })
 }
 
-/// With an empty cache the environment is built first.
+/// With an empty cache, the environment is built first.
 const PATIENCE: Duration = Duration::from_secs(300);

@@ -1,24 +1,36 @@
-//! A reader that is slow, in a pool with real Python: nobody else waits for it, and what waits for it is bounded.
+//! Slow readers, in a pool with real Python: nothing else waits for them, and the data that waits
+//! for them is bounded.
 
 use std::time::Duration;
 
 use crate::common::{pool, python};
 use bytes::Bytes;
 use futures_util::StreamExt;
+use indoc::indoc;
+use skyward::compute::ComputePoolExt;
+use skyward::compute::PendingCompute;
 use skyward::event::{EventItem, PoolEvent};
-use skyward::payload::{PendingCompute, Streaming, Target};
-use skyward::pool::{ComputePool, ComputePoolExt};
+use skyward::payload::{Streaming, Target};
 
 #[tokio::test]
-async fn a_slow_reader_of_a_stream_slows_nobody_else() {
-    let counter: PendingCompute<Streaming<u64>> =
-        python("def f(n):\n    yield from range(n)\n").arg("n", 500_u64).into();
-    let other: PendingCompute<u64> = python("def f(n):\n    return n\n").arg("n", 7).into();
+async fn a_slow_reader_of_a_stream_slows_nothing_else_down() {
+    let counter: PendingCompute<Streaming<u64>> = python(indoc! {"
+        def f(n):
+            yield from range(n)
+    "})
+    .arg("n", 500_u64)
+    .into();
+    let other: PendingCompute<u64> = python(indoc! {"
+        def f(n):
+            return n
+    "})
+    .arg("n", 7)
+    .into();
     pool(2)
         .scope(async |pool| {
             let mut stream = counter.run_on(pool, Target::Head).await?;
             assert_eq!(stream.next().await.transpose()?, Some(0));
-            // The generator has no more credit, and its reader is busy with something else.
+            // The generator has no more credit, while its reader does something else.
             let all = pool.map((0..2000).map(|_| other.clone())).await?;
             assert_eq!(all, vec![7; 2000]);
             assert_eq!(stream.collect().await?, (1..500).collect::<Vec<_>>());
@@ -30,7 +42,11 @@ async fn a_slow_reader_of_a_stream_slows_nobody_else() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_gibibyte_of_large_results_passes_a_slow_reader_with_bounded_memory() {
-    let large: PendingCompute<Bytes> = python("def f():\n    return bytes(64 << 20)\n").into();
+    let large: PendingCompute<Bytes> = python(indoc! {"
+        def f():
+            return bytes(64 << 20)
+    "})
+    .into();
     let handle = pool(2).start().await.unwrap();
     let mut events = handle.events();
     let before = resident_mib();
@@ -40,10 +56,10 @@ async fn a_gibibyte_of_large_results_passes_a_slow_reader_with_bounded_memory() 
     while let Some((_, result)) = results.next().await {
         assert_eq!(result.unwrap().len(), 64 << 20);
         read += 1;
-        // The reader does something else until no worker has anything to do.
+        // The reader does something else until all workers are idle.
         let end = tokio::time::Instant::now() + Duration::from_secs(60);
         while handle.status().running > 0 || handle.status().queued > 0 {
-            assert!(tokio::time::Instant::now() < end, "the workers do not come to rest");
+            assert!(tokio::time::Instant::now() < end, "the workers do not become idle");
             tokio::task::yield_now().await;
         }
         while let Some(Some(item)) = futures_util::FutureExt::now_or_never(events.next()) {
@@ -55,10 +71,10 @@ async fn a_gibibyte_of_large_results_passes_a_slow_reader_with_bounded_memory() 
     }
     assert_eq!(read, 16);
     handle.shutdown(Duration::from_secs(30)).await.unwrap();
-    assert!(most < before + 640, "{before} MiB were {most} MiB with a gibibyte of results");
+    assert!(most < before + 640, "a gibibyte of results raised the memory from {before} to {most} MiB");
 }
 
-/// Of this process.
+/// The resident memory of this process, in MiB.
 fn resident_mib() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();

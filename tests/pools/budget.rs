@@ -2,15 +2,18 @@
 
 use std::time::Duration;
 
-use crate::common::{assert_nothing_left, limits, python, soon};
+use crate::common::{SLEEP, assert_nothing_left, limits, python, soon};
+use indoc::indoc;
+use skyward::compute::PendingCompute;
+use skyward::compute::{ComputePool, PoolPhase};
 use skyward::error::ErrorKind;
 use skyward::event::{EventItem, Events, PoolEvent};
 use skyward::ids::NodeIndex;
-use skyward::payload::{PendingCompute, Target};
-use skyward::pool::{ComputePool, Pool, PoolPhase};
+use skyward::payload::Target;
+use skyward::pool::Pool;
 use skyward::spec::{Budget, Spent};
 
-/// Waits for something that is told.
+/// Waits for the first event for which `wanted` returns a value.
 async fn told<T>(events: &mut Events, wanted: impl Fn(&PoolEvent) -> Option<T>) -> T {
     while let Some(item) = events.next().await {
         if let EventItem::Event(event) = item
@@ -23,19 +26,28 @@ async fn told<T>(events: &mut Events, wanted: impl Fn(&PoolEvent) -> Option<T>) 
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_pool_ends_by_itself_before_its_hours_are_over_and_says_why() {
+async fn a_pool_ends_itself_before_its_hours_are_over_and_reports_why() {
     let mut limits = limits();
     limits.lease = Duration::from_secs(3600);
-    // Half of so short a budget is left for the pool's end.
+    // Half of such a short budget is left for the pool's end.
     let budget = Budget::default().hours(HOURS);
     let pool = Pool::builder().nodes(2).limits(limits).budget(budget).start().await.unwrap();
     let mut events = pool.events();
-    let heeds: PendingCompute<Option<f64>> = python(
-        "import time\nimport skyward as sky\ndef f():\n    while sky.notice() is None:\n        time.sleep(0.01)\n    return sky.notice()\n",
-    )
+    let heeds: PendingCompute<Option<f64>> = python(indoc! {"
+        import time
+        import skyward as sky
+        def f():
+            while sky.notice() is None:
+                time.sleep(0.01)
+            return sky.notice()
+    "})
     .into();
-    let sleeps: PendingCompute<()> = python("import time\ndef f():\n    time.sleep(3600)\n").into();
-    let none: PendingCompute<()> = python("def f():\n    pass\n").into();
+    let sleeps: PendingCompute<()> = python(SLEEP).into();
+    let none: PendingCompute<()> = python(indoc! {"
+        def f():
+            pass
+    "})
+    .into();
     let on = |node| Target::Node(NodeIndex(node));
     let heeding = pool.submit(heeds.into_task().unwrap(), on(0)).await.unwrap();
     let sleeping = pool.submit(sleeps.clone().into_task().unwrap(), on(1)).await.unwrap();
@@ -46,7 +58,7 @@ async fn a_pool_ends_by_itself_before_its_hours_are_over_and_says_why() {
         _ => None,
     };
     let Spent { usd, machine_hours, .. } = soon("the budget is nearly spent", told(&mut events, spent)).await;
-    // Two machines, which cost nothing here.
+    // Two machines ran, which cost nothing here.
     assert!(usd == 0.0 && 0.0 < machine_hours && machine_hours < 2.0 * HOURS, "${usd}, {machine_hours} h");
     let refused = |when: &'static str| {
         let (pool, none) = (pool.clone(), none.clone());
@@ -57,12 +69,12 @@ async fn a_pool_ends_by_itself_before_its_hours_are_over_and_says_why() {
             assert!(error.hint().is_some_and(|hint| hint.contains(".budget(")), "{when}: {error}");
         }
     };
-    // Those that run have been told; who ends by it returns.
-    let outcome = soon("the task that heeds the notice returns", heeding.outcome()).await.unwrap();
+    // Running tasks have received the notice; a task that reacts to it returns.
+    let outcome = soon("the task that reacts to the notice returns", heeding.outcome()).await.unwrap();
     let left: Option<f64> = skyward::payload::value::decode(&outcome.bytes).unwrap();
     assert!(left.is_some_and(|left| 0.0 < left && left < HOURS * 3600.0), "{left:?}");
     refused("while others run").await;
-    for (handle, which) in [(waiting, "the task that waits"), (sleeping, "the task that runs")] {
+    for (handle, which) in [(waiting, "the waiting task"), (sleeping, "the running task")] {
         let error = soon(which, handle.outcome()).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Budget, "{which}: {error}");
     }
@@ -75,9 +87,13 @@ async fn a_pool_ends_by_itself_before_its_hours_are_over_and_says_why() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_start_that_takes_longer_than_its_budget_fails_with_it() {
-    let slow = skyward::plugin::plugin("slow")
-        .around_app("import time\ndef around_app(config):\n    time.sleep(3600)\n    yield\n");
+async fn a_start_that_exceeds_the_budget_fails_with_a_budget_error() {
+    let slow = skyward::plugin::plugin("slow").around_app(indoc! {"
+        import time
+        def around_app(config):
+            time.sleep(3600)
+            yield
+    "});
     let budget = Budget::default().hours(2.0 / 3600.0);
     let started = Pool::builder().limits(limits()).budget(budget).plugin(slow).start();
     let error = soon("the start ends", started).await.unwrap_err();

@@ -1,23 +1,36 @@
-//! The pool on this host, with real Python: what works.
+//! Calls that succeed, on a pool on this host with real Python.
 
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
 use crate::common::{limits, pool, python, soon, unique, until};
+use indoc::{formatdoc, indoc};
+use skyward::compute::{ComputePool, ComputePoolExt, PoolPhase};
+use skyward::compute::{PendingCompute, join_all};
 use skyward::event::{EventItem, OutputStream, PoolEvent};
 use skyward::ids::{NodeIndex, Rank};
-use skyward::payload::{Payload, PendingCompute, Streaming, Target, join_all};
+use skyward::payload::{Payload, Streaming, Target};
 use skyward::plugin::plugin;
-use skyward::pool::{ComputePool, ComputePoolExt, PoolPhase};
 use skyward::spec::Nodes;
 
 fn add(a: i64, b: i64) -> PendingCompute<i64> {
-    python("def f(a, b):\n    return a + b\n").arg("a", a).arg("b", b).into()
+    python(indoc! {"
+        def f(a, b):
+            return a + b
+    "})
+    .arg("a", a)
+    .arg("b", b)
+    .into()
 }
 
 fn rank() -> PendingCompute<u32> {
-    python("import skyward as sky\ndef f():\n    return sky.instance_info().global_worker_index\n").into()
+    python(indoc! {"
+        import skyward as sky
+        def f():
+            return sky.instance_info().global_worker_index
+    "})
+    .into()
 }
 
 #[tokio::test]
@@ -31,7 +44,11 @@ async fn calls_reach_every_target() {
             assert!([2, 3].contains(&rank().run_on(pool, Target::Node(NodeIndex(1))).await?));
             assert_eq!(rank().run_on(pool, Target::Rank(Rank(3))).await?, 3);
             assert_eq!(rank().broadcast(pool).await?, [0, 1, 2, 3]);
-            let text: PendingCompute<String> = python("def f():\n    return 'text'\n").into();
+            let text: PendingCompute<String> = python(indoc! {"
+                def f():
+                    return 'text'
+            "})
+            .into();
             let (sum, text, more) = (add(2, 2) & text & add(3, 3)).run(pool).await?;
             assert_eq!((sum, text.as_str(), more), (4, "text", 6));
             assert_eq!(
@@ -41,7 +58,7 @@ async fn calls_reach_every_target() {
             let status = pool.status();
             assert_eq!((status.phase, status.nodes.len(), status.workers.len()), (PoolPhase::Ready, 2, 4));
             assert!(status.workers.iter().all(|worker| worker.ready && worker.pid.is_some()));
-            assert_ne!(status.nodes[0].address, status.nodes[1].address, "several nodes are several addresses");
+            assert_ne!(status.nodes[0].address, status.nodes[1].address, "each node has its own address");
             Ok(())
         })
         .await
@@ -58,7 +75,7 @@ async fn a_declared_coroutine_is_awaited() {
 }
 
 #[tokio::test]
-async fn map_keeps_the_order_and_unordered_gives_each_index_once() {
+async fn map_keeps_the_order_and_map_unordered_returns_each_index_once() {
     pool(2)
         .scope(async |pool| {
             let doubled = pool.map((0..5000).map(|n| add(n, n))).await?;
@@ -75,11 +92,16 @@ async fn map_keeps_the_order_and_unordered_gives_each_index_once() {
         .unwrap();
 }
 
-/// Begins a file, and ends when another one is there.
+/// Makes a file, and returns when another file exists.
 fn hold(path: &Path) -> PendingCompute<()> {
-    python(
-        "import os, time\ndef f(path):\n    open(path + '.began', 'w').close()\n    end = time.monotonic() + 300\n    while not os.path.exists(path + '.end') and time.monotonic() < end:\n        time.sleep(0.01)\n",
-    )
+    python(indoc! {"
+        import os, time
+        def f(path):
+            open(path + '.began', 'w').close()
+            end = time.monotonic() + 300
+            while not os.path.exists(path + '.end') and time.monotonic() < end:
+                time.sleep(0.01)
+    "})
     .arg("path", path.to_path_buf())
     .into()
 }
@@ -93,7 +115,8 @@ async fn short_calls_that_wait_behind_a_long_one_run_on_another_worker() {
     let end = |path: &Path| std::fs::write(path.with_extension("end"), "").unwrap();
     pool(2)
         .scope(async |pool| {
-            // Both workers are known to have short calls, and one is busy when the long one comes.
+            // Both workers have reported short calls, and one worker is busy when the long call is
+            // submitted.
             pool.map((0..1000).map(|n| add(n, 1))).await?;
             let held = pool.submit(hold(&other).into_task()?, Target::Rank(Rank(1))).await?;
             until("the other worker is busy", || there(&other, "began")).await;
@@ -119,9 +142,17 @@ async fn short_calls_that_wait_behind_a_long_one_run_on_another_worker() {
 
 #[tokio::test]
 async fn a_generator_streams_no_faster_than_it_is_read_and_is_closed_when_dropped() {
-    let counter: PendingCompute<Streaming<u64>> = python(
-        "made = 0\nclosed = False\ndef f(n):\n    global made, closed\n    try:\n        for made in range(1, n + 1):\n            yield made\n    finally:\n        closed = True\n",
-    )
+    let counter: PendingCompute<Streaming<u64>> = python(indoc! {"
+        made = 0
+        closed = False
+        def f(n):
+            global made, closed
+            try:
+                for made in range(1, n + 1):
+                    yield made
+            finally:
+                closed = True
+    "})
     .arg("n", 1000)
     .into();
     pool(1)
@@ -134,9 +165,13 @@ async fn a_generator_streams_no_faster_than_it_is_read_and_is_closed_when_droppe
             }
             drop(stream);
             // The worker takes the next task only when it is done with the generator.
-            let made: PendingCompute<(u64, bool)> = python(
-                "import sys\ndef f():\n    for module in list(sys.modules.values()):\n        if getattr(module, 'made', None) is not None and hasattr(module, 'closed'):\n            return [module.made, module.closed]\n",
-            )
+            let made: PendingCompute<(u64, bool)> = python(indoc! {"
+                import sys
+                def f():
+                    for module in list(sys.modules.values()):
+                        if getattr(module, 'made', None) is not None and hasattr(module, 'closed'):
+                            return [module.made, module.closed]
+            "})
             .into();
             let (made, closed) = made.run(pool).await?;
             assert!(closed && made < 100, "the generator made {made} items for a reader that took 3; closed: {closed}");
@@ -148,9 +183,12 @@ async fn a_generator_streams_no_faster_than_it_is_read_and_is_closed_when_droppe
 
 #[tokio::test]
 async fn output_arrives_byte_for_byte_with_its_task() {
-    let noisy: PendingCompute<()> = python(
-        "import os, sys\ndef f(text):\n    os.write(1, b'\\xff\\xfe' + text.encode() + b'\\n')\n    print('to stderr', file=sys.stderr)\n",
-    )
+    let noisy: PendingCompute<()> = python(indoc! {r"
+        import os, sys
+        def f(text):
+            os.write(1, b'\xff\xfe' + text.encode() + b'\n')
+            print('to stderr', file=sys.stderr)
+    "})
     .arg("text", "one")
     .into();
     let handle = pool(1).start().await.unwrap();
@@ -177,12 +215,22 @@ async fn output_arrives_byte_for_byte_with_its_task() {
 
 #[tokio::test]
 async fn sixty_four_mebibytes_of_output_and_of_bytes_arrive_whole() {
-    let shout: PendingCompute<u64> = python(
-        "import sys\ndef f():\n    line = b'x' * 1023 + b'\\n'\n    for _ in range(64 * 1024):\n        sys.stdout.buffer.write(line)\n    return 64 * 1024 * 1024\n",
-    )
+    let shout: PendingCompute<u64> = python(indoc! {r"
+        import sys
+        def f():
+            line = b'x' * 1023 + b'\n'
+            for _ in range(64 * 1024):
+                sys.stdout.buffer.write(line)
+            return 64 * 1024 * 1024
+    "})
     .into();
     let echo = |bytes: Vec<u8>| -> PendingCompute<Vec<u8>> {
-        python("def f(data):\n    return data\n").arg("data", bytes).into()
+        python(indoc! {"
+            def f(data):
+                return data
+        "})
+        .arg("data", bytes)
+        .into()
     };
     let handle = pool(1).start().await.unwrap();
     let mut events = handle.events();
@@ -212,9 +260,16 @@ async fn sixty_four_mebibytes_of_output_and_of_bytes_arrive_whole() {
 #[tokio::test]
 async fn hooks_are_entered_once_before_the_first_task_and_left_in_reverse() {
     let around = |name: &str| {
-        format!(
-            "from contextlib import contextmanager\nimport os\n@contextmanager\ndef around_app(config):\n    path = os.environ['TRACE']\n    open(path, 'a').write('enter {name}\\n')\n    yield\n    open(path, 'a').write('leave {name}\\n')\n"
-        )
+        formatdoc! {r"
+            from contextlib import contextmanager
+            import os
+            @contextmanager
+            def around_app(config):
+                path = os.environ['TRACE']
+                open(path, 'a').write('enter {name}\n')
+                yield
+                open(path, 'a').write('leave {name}\n')
+        "}
     };
     let trace = std::env::temp_dir().join(format!("skyward-hooks-{}", std::process::id()));
     let _ = std::fs::remove_file(&trace);
@@ -237,17 +292,21 @@ async fn hooks_are_entered_once_before_the_first_task_and_left_in_reverse() {
 }
 
 #[tokio::test]
-async fn partial_and_elastic_pools_start_and_say_how_many_they_are() {
+async fn partial_and_elastic_pools_start_and_report_their_size() {
     for (nodes, count) in [(Nodes::partial(1, 2), 2), (Nodes::elastic(1, 4), 1)] {
-        let total: PendingCompute<u32> =
-            python("import skyward as sky\ndef f():\n    return sky.instance_info().total_nodes\n").into();
+        let total: PendingCompute<u32> = python(indoc! {"
+            import skyward as sky
+            def f():
+                return sky.instance_info().total_nodes
+        "})
+        .into();
         let builder = skyward::pool::Pool::builder().nodes(nodes).limits(limits());
         assert_eq!(builder.scope(async |pool| total.run(pool).await).await.unwrap(), count);
     }
 }
 
 #[tokio::test]
-async fn two_scopes_at_once_do_not_meet() {
+async fn two_scopes_at_once_are_independent() {
     let scope = |n: i64| pool(2).scope(async move |pool| add(n, 1).broadcast(pool).await);
     let (a, b) = tokio::join!(scope(10), scope(20));
     assert_eq!((a.unwrap(), b.unwrap()), (vec![11, 11], vec![21, 21]));
@@ -260,7 +319,7 @@ async fn a_scope_can_be_spawned() {
 }
 
 #[tokio::test]
-async fn a_payload_of_several_files_imports_its_own() {
+async fn a_payload_of_several_files_imports_its_own_modules() {
     use skyward::payload::{Source, SourceFile};
     let file = |path: &'static str, text: &'static str| SourceFile { path: path.into(), text: text.into() };
     let source = Source::package(
@@ -268,9 +327,20 @@ async fn a_payload_of_several_files_imports_its_own() {
         vec![
             file(
                 "trainer/__init__.py",
-                "from .model import width\nimport trainer.model as m\ndef f():\n    return width() + m.width()\n",
+                indoc! {"
+                    from .model import width
+                    import trainer.model as m
+                    def f():
+                        return width() + m.width()
+                "},
             ),
-            file("trainer/model.py", "def width():\n    return 21\n"),
+            file(
+                "trainer/model.py",
+                indoc! {"
+                    def width():
+                        return 21
+                "},
+            ),
         ],
         "f",
     );
@@ -280,7 +350,12 @@ async fn a_payload_of_several_files_imports_its_own() {
 
 #[tokio::test]
 async fn a_task_knows_whether_all_ranks_run_it() {
-    let gang: PendingCompute<bool> = python("from skyward import _state\ndef f():\n    return _state.gang\n").into();
+    let gang: PendingCompute<bool> = python(indoc! {"
+        from skyward import _state
+        def f():
+            return _state.gang
+    "})
+    .into();
     pool(2)
         .scope(async |pool| {
             assert!(!gang.clone().run(pool).await?);

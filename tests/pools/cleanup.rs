@@ -1,21 +1,25 @@
-//! Nothing runs on after a scope has ended, however it ended.
+//! No process outlives its scope, however the scope ended.
 
 use std::sync::Mutex;
 use std::time::Duration;
 
-use crate::common::{assert_gone, assert_running, pool, processes_of, python};
+use crate::common::{SLEEP, assert_gone, assert_running, pool, processes_of, python};
+use indoc::indoc;
+use skyward::compute::PendingCompute;
 use skyward::error::{Error, ErrorKind, WorkerExit};
 use skyward::event::{EventItem, PoolEvent};
 use skyward::ids::{PoolId, Rank};
-use skyward::payload::PendingCompute;
 use skyward::plugin::plugin;
-use skyward::pool::ComputePool;
 
-/// Leaves children behind, some of them in sessions of their own.
+/// Leaves child processes behind, some of them in sessions of their own.
 fn children() -> PendingCompute<u32> {
-    python(
-        "import subprocess\ndef f():\n    for n in range(10):\n        subprocess.Popen(['sleep', '3600'], start_new_session=n % 2 == 0)\n    return 10\n",
-    )
+    python(indoc! {"
+        import subprocess
+        def f():
+            for n in range(10):
+                subprocess.Popen(['sleep', '3600'], start_new_session=n % 2 == 0)
+            return 10
+    "})
     .into()
 }
 
@@ -54,10 +58,17 @@ async fn after_a_panic() {
 }
 
 #[tokio::test]
-async fn after_a_hook_that_raises_while_it_is_left() {
-    let first = plugin("first").around_app("def around_app(config):\n    yield\n    print('the first is left too')\n");
-    let broken =
-        plugin("broken").around_app("def around_app(config):\n    yield\n    raise RuntimeError('no way out')\n");
+async fn after_a_hook_that_raises_at_its_end() {
+    let first = plugin("first").around_app(indoc! {"
+        def around_app(config):
+            yield
+            print('the first is left too')
+    "});
+    let broken = plugin("broken").around_app(indoc! {"
+        def around_app(config):
+            yield
+            raise RuntimeError('no way out')
+    "});
     let (mut written, mut exits) = (String::new(), Vec::new());
     let builder = pool(2).plugin(first).plugin(broken);
     let (id, mut events) = builder
@@ -76,7 +87,7 @@ async fn after_a_hook_that_raises_while_it_is_left() {
             _ => {}
         }
     }
-    // The task's result counts; what went wrong after it is told.
+    // The task's result counts; later errors are reported as events.
     exits.sort_by_key(|(rank, _)| *rank);
     assert_eq!(exits, [(Rank(0), WorkerExit::Code(3)), (Rank(1), WorkerExit::Code(3))]);
     assert_eq!(written.matches("the hook of plugin broken failed in phase exit: no way out").count(), 2, "{written}");
@@ -119,11 +130,11 @@ fn after_the_runtime_ended() {
 }
 
 #[test]
-fn callers_of_another_runtime_do_not_wait_for_a_pool_whose_runtime_ended() {
+fn calls_from_another_runtime_end_with_the_pools_runtime() {
     let build = || tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     let (owner, other) = (build(), build());
     let handle = owner.block_on(pool(1).start()).unwrap();
-    let sleepy: PendingCompute<()> = python("import time\ndef f():\n    time.sleep(3600)\n").into();
+    let sleepy: PendingCompute<()> = python(SLEEP).into();
     let call = other.spawn({
         let handle = handle.clone();
         async move { sleepy.run(&handle).await }
@@ -138,14 +149,14 @@ fn callers_of_another_runtime_do_not_wait_for_a_pool_whose_runtime_ended() {
 }
 
 #[tokio::test]
-async fn a_start_that_is_dropped_at_any_moment_leaves_nothing() {
+async fn a_start_dropped_at_any_moment_leaves_nothing() {
     for millis in [0, 1, 5, 20, 60, 120, 250] {
         let start = pool(2).start();
         if let Ok(pool) = tokio::time::timeout(Duration::from_millis(millis), start).await {
             pool.unwrap().shutdown(Duration::from_secs(20)).await.unwrap();
         }
     }
-    // The pools' names are not known; nothing of this process's pools may be left.
+    // The ids of the pools are unknown; no process of a pool of this process may be left.
     let owner = format!("--owner-pid {} ", std::process::id());
     let end = std::time::Instant::now() + Duration::from_secs(30);
     let left = || processes_of(&PoolId::new("")).into_iter().filter(|line| line.contains(&owner)).collect::<Vec<_>>();

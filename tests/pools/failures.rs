@@ -1,24 +1,33 @@
-//! What goes wrong on this host with real Python, and what the error says.
+//! Failures on this host with real Python, and their errors.
 
 use std::time::Duration;
 
-use crate::common::{limits, pool, processes_of, python, signal, soon};
+use crate::common::{PID, SLEEP, limits, pool, processes_of, python, signal, soon};
+use indoc::{formatdoc, indoc};
+use skyward::compute::PendingCompute;
+use skyward::compute::{ComputePool, ComputePoolExt};
 use skyward::error::{Cause, Error, ErrorKind, ErrorStatus, WorkerExit};
 use skyward::event::{EventItem, PoolEvent};
 use skyward::ids::Rank;
-use skyward::payload::{PendingCompute, RetryPolicy, Streaming, Target, TaskOptions};
+use skyward::payload::{RetryPolicy, Streaming, Target, TaskOptions};
 use skyward::plugin::{Plugin, plugin};
-use skyward::pool::{ComputePool, ComputePoolExt, Pool};
+use skyward::pool::Pool;
 use skyward::spec::{ClusterInfo, Image};
 
-/// Runs one call on a pool of one node, and gives its error.
+/// Returns at once.
+const ALIVE: &str = indoc! {"
+    def f():
+        return True
+"};
+
+/// Runs one call on a pool of one node. Returns its error.
 async fn error_of<T: skyward::payload::Output + std::fmt::Debug>(call: impl Into<PendingCompute<T>>) -> Error {
     let call = call.into();
     pool(1).scope(async |pool| Ok(call.run(pool).await)).await.unwrap().unwrap_err()
 }
 
 #[tokio::test]
-async fn nothing_is_started_for_what_cannot_be() {
+async fn nothing_is_started_for_an_invalid_pool() {
     let changed = |change: fn(&mut skyward::spec::Limits)| {
         let mut limits = limits();
         change(&mut limits);
@@ -33,34 +42,46 @@ async fn nothing_is_started_for_what_cannot_be() {
     ] {
         let error = builder.start().await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::InvalidSpec, "{error}");
-        assert!(error.to_string().contains(words) && error.hint().is_some(), "{error}");
+        assert!(format!("{error:#}").contains(words) && error.hint().is_some(), "{error}");
     }
 }
 
 #[tokio::test]
-async fn an_exception_comes_with_type_message_and_true_lines() {
-    let error = error_of::<i64>(python(
-        "class Diverged(Exception):\n    pass\n\ndef step(x):\n    raise Diverged(f'loss is {x}')\n\ndef f():\n    return step(1.5)\n",
-    ))
+async fn an_exception_has_its_type_message_and_correct_lines() {
+    let error = error_of::<i64>(python(indoc! {"
+        class Diverged(Exception):
+            pass
+
+        def step(x):
+            raise Diverged(f'loss is {x}')
+
+        def f():
+            return step(1.5)
+    "}))
     .await;
-    assert_eq!(error.kind(), ErrorKind::Remote);
-    let remote = error.remote().unwrap();
-    assert!(remote.type_name.ends_with("Diverged"), "{remote:?}");
-    assert_eq!((remote.message.as_str(), remote.rank), ("loss is 1.5", Rank(0)));
-    assert!(remote.traceback.contains("\"payload.py\", line 8, in f"), "{}", remote.traceback);
-    assert!(remote.traceback.contains("\"payload.py\", line 5, in step"), "{}", remote.traceback);
-    assert!(!remote.traceback.contains("skyward/"), "only the payload's frames: {}", remote.traceback);
+    assert_eq!(error.kind(), ErrorKind::Raised);
+    let exception = error.exception().unwrap();
+    assert!(exception.type_name.ends_with("Diverged"), "{exception:?}");
+    assert_eq!((exception.message.as_str(), exception.rank), ("loss is 1.5", Rank(0)));
+    assert!(exception.traceback.contains("\"payload.py\", line 8, in f"), "{}", exception.traceback);
+    assert!(exception.traceback.contains("\"payload.py\", line 5, in step"), "{}", exception.traceback);
+    assert!(!exception.traceback.contains("skyward/"), "only the payload's frames: {}", exception.traceback);
 }
 
 #[tokio::test]
 async fn sys_exit_ends_the_task_and_not_the_worker() {
-    let exit: PendingCompute<()> = python("import sys\ndef f():\n    sys.exit(3)\n").into();
-    let pid: PendingCompute<u32> = python("import os\ndef f():\n    return os.getpid()\n").into();
+    let exit: PendingCompute<()> = python(indoc! {"
+        import sys
+        def f():
+            sys.exit(3)
+    "})
+    .into();
+    let pid: PendingCompute<u32> = python(PID).into();
     pool(1)
         .scope(async |pool| {
             let before = pid.clone().run(pool).await?;
             let error = exit.run(pool).await.unwrap_err();
-            assert_eq!(error.remote().unwrap().type_name, "SystemExit");
+            assert_eq!(error.exception().unwrap().type_name, "SystemExit");
             assert_eq!(pid.run(pool).await?, before);
             Ok(())
         })
@@ -70,21 +91,35 @@ async fn sys_exit_ends_the_task_and_not_the_worker() {
 
 #[tokio::test]
 async fn a_worker_that_ends_in_a_task_is_told_by_its_cause_and_replaced() {
-    let exit: PendingCompute<()> = python("import os\ndef f():\n    os._exit(7)\n").into();
-    let crash: PendingCompute<()> = python("import ctypes\ndef f():\n    ctypes.string_at(0)\n").into();
-    let alive: PendingCompute<bool> = python("def f():\n    return True\n").into();
-    let port: PendingCompute<u16> =
-        python("import skyward as sky\ndef f():\n    return sky.instance_info().head_port\n").into();
+    let exit: PendingCompute<()> = python(indoc! {"
+        import os
+        def f():
+            os._exit(7)
+    "})
+    .into();
+    let crash: PendingCompute<()> = python(indoc! {"
+        import ctypes
+        def f():
+            ctypes.string_at(0)
+    "})
+    .into();
+    let alive: PendingCompute<bool> = python(ALIVE).into();
+    let port: PendingCompute<u16> = python(indoc! {"
+        import skyward as sky
+        def f():
+            return sky.instance_info().head_port
+    "})
+    .into();
     pool(2)
         .scope(async |pool| {
             let error = exit.run_on(pool, Target::Rank(Rank(0))).await.unwrap_err();
             assert_eq!((error.kind(), error.exit()), (ErrorKind::WorkerExited, Some(&WorkerExit::Code(7))));
             let error = crash.run_on(pool, Target::Rank(Rank(1))).await.unwrap_err();
             assert_eq!(error.exit(), Some(&WorkerExit::Signal(11)));
-            assert!(error.to_string().contains("SIGSEGV"), "{error}");
+            assert!(format!("{error:#}").contains("SIGSEGV"), "{error}");
             assert_eq!(alive.broadcast(pool).await?, [true, true]);
             let ports = port.broadcast(pool).await?;
-            assert_eq!(ports[0], ports[1], "they meet where they met before");
+            assert_eq!(ports[0], ports[1], "both workers have the same head port");
             Ok(())
         })
         .await
@@ -96,9 +131,15 @@ async fn a_crash_is_tried_again_only_when_asked() {
     let marker = std::env::temp_dir().join(format!("skyward-retry-{}", std::process::id()));
     let _ = std::fs::remove_file(&marker);
     let flaky = |retry| -> PendingCompute<String> {
-        let call: PendingCompute<String> = python(
-            "import os\ndef f(path):\n    if not os.path.exists(path):\n        open(path, 'w').close()\n        os._exit(1)\n    os.remove(path)\n    return 'second'\n",
-        )
+        let call: PendingCompute<String> = python(indoc! {"
+            import os
+            def f(path):
+                if not os.path.exists(path):
+                    open(path, 'w').close()
+                    os._exit(1)
+                os.remove(path)
+                return 'second'
+        "})
         .arg("path", marker.to_str().unwrap().to_owned())
         .into();
         call.retry(retry)
@@ -115,12 +156,18 @@ async fn a_crash_is_tried_again_only_when_asked() {
 }
 
 #[tokio::test]
-async fn a_poison_task_is_named_and_refused_while_the_pool_goes_on() {
+async fn a_poison_task_is_reported_and_refused_while_the_pool_goes_on() {
     let poison = |code: i32| -> PendingCompute<()> {
-        let call: PendingCompute<()> = python("import os\ndef f(code):\n    os._exit(code)\n").arg("code", code).into();
+        let call: PendingCompute<()> = python(indoc! {"
+            import os
+            def f(code):
+                os._exit(code)
+        "})
+        .arg("code", code)
+        .into();
         call.retry(RetryPolicy::times(100))
     };
-    let alive: PendingCompute<bool> = python("def f():\n    return True\n").into();
+    let alive: PendingCompute<bool> = python(ALIVE).into();
     pool(1)
         .scope(async |pool| {
             for code in [7, 8, 9] {
@@ -130,7 +177,7 @@ async fn a_poison_task_is_named_and_refused_while_the_pool_goes_on() {
                     (ErrorKind::Poisoned, Some(&WorkerExit::Code(code))),
                     "{error}"
                 );
-                let text = error.to_string();
+                let text = format!("{error:#}");
                 assert!(
                     text.contains("ended its worker 3 times") && text.contains("entry: f, payload: payload.py"),
                     "{text}"
@@ -145,7 +192,7 @@ async fn a_poison_task_is_named_and_refused_while_the_pool_goes_on() {
             assert_eq!(error.kind(), ErrorKind::Poisoned);
             assert!(error.message().contains("refused"), "{error}");
             assert!(alive.run(pool).await?);
-            assert_eq!(pool.status().workers[0].pid, worker, "what is refused ends no worker");
+            assert_eq!(pool.status().workers[0].pid, worker, "a refused task ends no worker");
             Ok(())
         })
         .await
@@ -153,9 +200,9 @@ async fn a_poison_task_is_named_and_refused_while_the_pool_goes_on() {
 }
 
 #[tokio::test]
-async fn a_task_that_is_not_started_in_time_says_what_it_waited_for() {
-    let sleepy: PendingCompute<()> = python("import time\ndef f():\n    time.sleep(3600)\n").into();
-    let alive: PendingCompute<bool> = python("def f():\n    return True\n").into();
+async fn a_task_that_is_not_started_in_time_reports_what_it_waited_for() {
+    let sleepy: PendingCompute<()> = python(SLEEP).into();
+    let alive: PendingCompute<bool> = python(ALIVE).into();
     pool(1)
         .tasks(TaskOptions::default().queue_timeout(Duration::from_millis(300)))
         .scope(async |pool| {
@@ -170,10 +217,7 @@ async fn a_task_that_is_not_started_in_time_says_what_it_waited_for() {
             assert_eq!((error.kind(), error.status()), (ErrorKind::QueueTimeout, ErrorStatus::Temporary));
             assert!(error.message().contains("the worker of rank 0 ran task"), "{error}");
             running.abort();
-            assert!(
-                alive.queue_timeout(Duration::from_secs(60)).run(pool).await?,
-                "its own deadline is the one that counts"
-            );
+            assert!(alive.queue_timeout(Duration::from_secs(60)).run(pool).await?, "the task's own deadline counts");
             Ok(())
         })
         .await
@@ -182,47 +226,76 @@ async fn a_task_that_is_not_started_in_time_says_what_it_waited_for() {
 
 #[tokio::test]
 async fn a_missing_package_is_named() {
-    let error = error_of::<()>(python("import no_such_package_here\ndef f():\n    pass\n")).await;
+    let error = error_of::<()>(python(indoc! {"
+        import no_such_package_here
+        def f():
+            pass
+    "}))
+    .await;
     assert!(error.hint().is_some_and(|hint| hint.contains("no-such-package-here") && hint.contains("pip")), "{error}");
 }
 
 #[tokio::test]
-async fn a_result_that_does_not_fit_says_where() {
+async fn a_result_that_does_not_fit_is_reported_with_its_place() {
     #[derive(Debug, serde::Deserialize)]
     struct Report {
         #[allow(dead_code, reason = "only its type matters")]
         losses: Vec<f64>,
     }
-    let error = error_of::<Report>(python("def f():\n    return {'losses': [0.5, 'nan?']}\n")).await;
+    let error = error_of::<Report>(python(indoc! {"
+        def f():
+            return {'losses': [0.5, 'nan?']}
+    "}))
+    .await;
     assert_eq!(error.kind(), ErrorKind::Decode);
-    assert!(error.to_string().contains("losses[1]") && error.to_string().contains("nan?"), "{error}");
+    assert!(format!("{error:#}").contains("losses[1]") && format!("{error:#}").contains("nan?"), "{error}");
 
-    let error = error_of::<()>(python("def f():\n    return {'a': [1, object()]}\n")).await;
+    let error = error_of::<()>(python(indoc! {"
+        def f():
+            return {'a': [1, object()]}
+    "}))
+    .await;
     assert_eq!(error.kind(), ErrorKind::Encode);
-    assert!(error.to_string().contains("a[1]") && error.to_string().contains("object"), "{error}");
+    assert!(format!("{error:#}").contains("a[1]") && format!("{error:#}").contains("object"), "{error}");
 
-    let error = error_of::<u64>(python("def f():\n    return 2 ** 70\n")).await;
+    let error = error_of::<u64>(python(indoc! {"
+        def f():
+            return 2 ** 70
+    "}))
+    .await;
     assert_eq!(error.kind(), ErrorKind::Encode);
-    assert!(error.to_string().contains("64"), "{error}");
+    assert!(format!("{error:#}").contains("64"), "{error}");
 }
 
 #[tokio::test]
 async fn arguments_that_the_function_does_not_take_are_refused() {
-    let error = error_of::<()>(python("def f(a):\n    pass\n").arg("b", 1)).await;
+    let error = error_of::<()>(
+        python(indoc! {"
+            def f(a):
+                pass
+        "})
+        .arg("b", 1),
+    )
+    .await;
     assert_eq!(error.kind(), ErrorKind::Argument);
 }
 
 #[tokio::test]
-async fn a_generator_that_raises_half_way_gives_its_items_first() {
-    let call: PendingCompute<Streaming<u32>> =
-        python("def f():\n    yield 1\n    yield 2\n    raise ValueError('half way')\n").into();
+async fn a_generator_that_raises_half_way_returns_its_items_first() {
+    let call: PendingCompute<Streaming<u32>> = python(indoc! {"
+        def f():
+            yield 1
+            yield 2
+            raise ValueError('half way')
+    "})
+    .into();
     pool(1)
         .scope(async |pool| {
             let mut stream = call.run(pool).await?;
             assert_eq!(stream.next().await.unwrap()?, 1);
             assert_eq!(stream.next().await.unwrap()?, 2);
             let error = stream.next().await.unwrap().unwrap_err();
-            assert_eq!(error.remote().unwrap().message, "half way");
+            assert_eq!(error.exception().unwrap().message, "half way");
             assert!(stream.next().await.is_none());
             Ok(())
         })
@@ -231,12 +304,20 @@ async fn a_generator_that_raises_half_way_gives_its_items_first() {
 }
 
 #[tokio::test]
-async fn what_is_larger_than_a_frame_is_refused_on_both_ways() {
+async fn data_larger_than_a_frame_is_refused_in_both_directions() {
     let mut limits = limits();
     limits.max_frame = 1 << 20;
-    let send: PendingCompute<u64> =
-        python("def f(data):\n    return len(data)\n").arg("data", vec![0_u8; 2 << 20]).into();
-    let receive: PendingCompute<Vec<u8>> = python("def f():\n    return bytes(2 << 20)\n").into();
+    let send: PendingCompute<u64> = python(indoc! {"
+        def f(data):
+            return len(data)
+    "})
+    .arg("data", vec![0_u8; 2 << 20])
+    .into();
+    let receive: PendingCompute<Vec<u8>> = python(indoc! {"
+        def f():
+            return bytes(2 << 20)
+    "})
+    .into();
     Pool::builder()
         .limits(limits)
         .scope(async |pool| {
@@ -253,16 +334,24 @@ async fn what_is_larger_than_a_frame_is_refused_on_both_ways() {
 
 #[tokio::test]
 async fn a_hook_that_raises_keeps_the_pool_from_starting() {
-    let broken = plugin("broken").around_app("def around_app(config):\n    raise RuntimeError('no licence')\n");
+    let broken = plugin("broken").around_app(indoc! {"
+        def around_app(config):
+            raise RuntimeError('no licence')
+    "});
     let error = pool(2).plugin(broken).start().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Hook, "{error}");
     assert!(error.message().contains("`broken`") && error.message().contains("no licence"), "{error}");
 }
 
 #[tokio::test]
-async fn a_worker_that_ends_in_a_hook_is_told_by_its_cause() {
+async fn a_worker_that_ends_in_a_hook_is_reported_with_its_cause() {
     for (end, exit) in [("os._exit(7)", WorkerExit::Code(7)), ("os.kill(os.getpid(), 9)", WorkerExit::Signal(9))] {
-        let ends = plugin("ends").around_app(format!("import os\ndef around_app(config):\n    {end}\n    yield\n"));
+        let ends = plugin("ends").around_app(formatdoc! {"
+            import os
+            def around_app(config):
+                {end}
+                yield
+        "});
         let error = pool(1).plugin(ends).start().await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Start, "{error}");
         assert!(error.message().contains(&format!("rank 0 {exit}")), "{error}");
@@ -283,13 +372,22 @@ impl Plugin for Stuck {
     }
 
     fn around_app(&self, _: &ClusterInfo) -> Option<skyward::plugin::Hook> {
-        let source = "import time\nfrom contextlib import contextmanager\nimport skyward as sky\n@contextmanager\ndef around_app(config):\n    if sky.instance_info().global_worker_index == 1:\n        time.sleep(3600)\n    yield\n";
+        let source = indoc! {"
+            import time
+            from contextlib import contextmanager
+            import skyward as sky
+            @contextmanager
+            def around_app(config):
+                if sky.instance_info().global_worker_index == 1:
+                    time.sleep(3600)
+                yield
+        "};
         Some(skyward::plugin::Hook::new(skyward::plugin::HookKind::App, "stuck.py", source, "around_app"))
     }
 }
 
 #[tokio::test]
-async fn a_hook_that_hangs_is_told_by_its_rank() {
+async fn a_hook_that_hangs_is_reported_with_its_rank() {
     let mut limits = limits();
     limits.hooks = Duration::from_secs(3);
     let error = Pool::builder().nodes(2).limits(limits).plugin(Stuck).start().await.unwrap_err();
@@ -298,13 +396,17 @@ async fn a_hook_that_hangs_is_told_by_its_rank() {
 }
 
 #[tokio::test]
-async fn a_task_over_its_timeout_is_ended_on_the_node_too() {
-    let sleepy: PendingCompute<()> = python("import time\ndef f():\n    time.sleep(3600)\n").into();
-    let stubborn: PendingCompute<()> = python(
-        "import signal, time\ndef f():\n    signal.signal(signal.SIGINT, signal.SIG_IGN)\n    signal.signal(signal.SIGTERM, signal.SIG_IGN)\n    time.sleep(3600)\n",
-    )
+async fn a_task_over_its_timeout_also_ends_on_the_node() {
+    let sleepy: PendingCompute<()> = python(SLEEP).into();
+    let stubborn: PendingCompute<()> = python(indoc! {"
+        import signal, time
+        def f():
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
+            time.sleep(3600)
+    "})
     .into();
-    let pid: PendingCompute<u32> = python("import os\ndef f():\n    return os.getpid()\n").into();
+    let pid: PendingCompute<u32> = python(PID).into();
     pool(1)
         .scope(async |pool| {
             let before = pid.clone().run(pool).await?;
@@ -313,7 +415,11 @@ async fn a_task_over_its_timeout_is_ended_on_the_node_too() {
             assert_eq!(pid.clone().run(pool).await?, before, "an interrupt is enough");
             let error = stubborn.timeout(Duration::from_millis(200)).run(pool).await.unwrap_err();
             assert_eq!(error.kind(), ErrorKind::Timeout);
-            assert_ne!(pid.run(pool).await?, before, "what does not heed it is killed, and the worker replaced");
+            assert_ne!(
+                pid.run(pool).await?,
+                before,
+                "a task that ignores the interrupt is killed, and its worker is replaced"
+            );
             Ok(())
         })
         .await
@@ -321,11 +427,11 @@ async fn a_task_over_its_timeout_is_ended_on_the_node_too() {
 }
 
 #[tokio::test]
-async fn a_worker_that_is_stopped_before_it_begins_its_tasks_is_replaced_and_they_run() {
-    let rank: PendingCompute<i64> = python("import os\ndef f():\n    return os.getpid()\n").into();
+async fn tasks_sent_to_a_stopped_worker_run_on_its_replacement() {
+    let rank: PendingCompute<i64> = python(PID).into();
     pool(1)
         .scope(async |pool| {
-            // After short calls several are sent to the worker at once.
+            // After short calls, the pool sends several tasks to the worker at once.
             let before = pool.map((0..200).map(|_| rank.clone())).await?[0];
             signal("STOP", before as u32).await;
             let mut sent = Vec::new();
@@ -348,8 +454,8 @@ async fn a_worker_that_is_stopped_before_it_begins_its_tasks_is_replaced_and_the
 
 #[tokio::test]
 async fn a_dropped_call_ends_on_the_node_and_the_next_one_runs() {
-    let sleepy: PendingCompute<()> = python("import time\ndef f():\n    time.sleep(3600)\n").into();
-    let alive: PendingCompute<bool> = python("def f():\n    return True\n").into();
+    let sleepy: PendingCompute<()> = python(SLEEP).into();
+    let alive: PendingCompute<bool> = python(ALIVE).into();
     pool(1)
         .scope(async |pool| {
             let mut events = pool.events();
@@ -372,7 +478,7 @@ async fn a_dropped_call_ends_on_the_node_and_the_next_one_runs() {
 
 #[tokio::test]
 async fn shutdown_while_tasks_run_ends_them_with_a_reason() {
-    let sleepy = || -> PendingCompute<()> { python("import time\ndef f():\n    time.sleep(3600)\n").into() };
+    let sleepy = || -> PendingCompute<()> { python(SLEEP).into() };
     let handle = pool(1).start().await.unwrap();
     let calls: Vec<_> = (0..3)
         .map(|_| {

@@ -1,10 +1,11 @@
-//! joblib and scikit-learn on a pool, by their plugins, with real packages.
+//! joblib and scikit-learn on a pool, through their plugins, with real packages.
 
 use serde::Deserialize;
 
 use crate::common::{pool, processes_of, soon};
-use skyward::payload::{Output, Payload, PendingCompute, RetryPolicy};
-use skyward::pool::{ComputePool, ComputePoolExt};
+use skyward::compute::ComputePoolExt;
+use skyward::compute::PendingCompute;
+use skyward::payload::{Output, Payload, RetryPolicy};
 use skyward::prelude::plugins;
 
 const SOURCE: &str = include_str!("../payloads/searched.py");
@@ -22,7 +23,7 @@ struct Found {
 }
 
 #[tokio::test]
-async fn a_grid_search_runs_on_all_workers_and_finds_what_one_finds() {
+async fn a_grid_search_runs_on_all_workers_and_finds_the_same_as_on_one() {
     pool(2)
         .plugin(plugins::sklearn().concurrency(2).inner_threads(1).retry(RetryPolicy::for_calls()))
         .scope(async |pool| {
@@ -31,8 +32,8 @@ async fn a_grid_search_runs_on_all_workers_and_finds_what_one_finds() {
             assert!(found.equal, "{found:?}");
             assert_eq!((found.jobs, &found.ranks[..]), (4, &[0, 1, 2, 3][..]));
             assert!(found.limits.iter().all(|limit| limit == "1"), "{found:?}");
-            assert_eq!(processes_of(&pool.status().pool).len(), before, "no process comes for a search");
-            // As many searches as workers: each helps with its own.
+            assert_eq!(processes_of(&pool.status().pool).len(), before, "a search starts no process");
+            // As many searches as workers: each worker helps with its own search.
             let all: Vec<Found> = soon("four searches", pool.map((0..4).map(|_| call("search")))).await?;
             assert!(all.iter().all(|found| found.equal), "{all:?}");
             let killed: String = soon("a lost worker", call("killed").run(pool)).await?;

@@ -1,5 +1,6 @@
-//! Pools on this host, end to end. One program, because none of these tests changes what its process shares: variables,
-//! signals, a subscriber, a recorder. A test that does has a program of its own beside this folder.
+//! Pools on this host, end to end. The tests share one program, because none of them changes
+//! process-wide state: variables, signals, a subscriber, a recorder. A test that does so has a
+//! program of its own beside this folder.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "the helpers of tests are not tests themselves")]
 

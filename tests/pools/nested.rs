@@ -1,4 +1,4 @@
-//! Calls within calls, with real Python: a payload that submits work to other workers of its pool.
+//! Calls within calls, with real Python: a payload submits work to other workers of its pool.
 
 use std::collections::BTreeSet;
 
@@ -6,15 +6,16 @@ use serde::Serialize;
 
 use crate::common::scene::Folder;
 use crate::common::{pool, processes_of, soon, until};
+use skyward::compute::PendingCompute;
+use skyward::compute::{CallsStatus, ComputePoolExt};
 use skyward::error::ErrorKind;
 use skyward::event::{EventItem, PoolEvent};
-use skyward::payload::{Output, Payload, PendingCompute, Streaming};
+use skyward::payload::{Output, Payload, Streaming};
 use skyward::plugin::plugin;
-use skyward::pool::{CallsStatus, ComputePool, ComputePoolExt};
 
 const SOURCE: &str = include_str!("../payloads/nested.py");
 
-/// A call of a function that takes nothing.
+/// A call of a function without arguments.
 fn plain<T: Output>(entry: &'static str) -> PendingCompute<T> {
     Payload::python("nested.py", SOURCE, entry).into()
 }
@@ -34,7 +35,7 @@ fn squares(count: i64) -> i64 {
 }
 
 #[tokio::test]
-async fn as_many_callers_as_workers_end_without_another_process() {
+async fn as_many_callers_as_workers_need_no_other_process() {
     for (nodes, per_node) in [(1, 1), (1, 2), (2, 2)] {
         let workers = (nodes * per_node) as usize;
         pool(nodes)
@@ -49,7 +50,7 @@ async fn as_many_callers_as_workers_end_without_another_process() {
                 let stream: PendingCompute<Streaming<i64>> = nested("streamed", "count", 5);
                 let items = soon("a stream", stream.run(pool).await?.collect()).await?;
                 assert_eq!(items, [0, 1, 4, 9, 16]);
-                assert_eq!(processes_of(&pool.status().pool).len(), before, "no process comes for calls");
+                assert_eq!(processes_of(&pool.status().pool).len(), before, "calls start no process");
                 Ok(())
             })
             .await
@@ -58,7 +59,7 @@ async fn as_many_callers_as_workers_end_without_another_process() {
 }
 
 #[tokio::test]
-async fn events_and_status_say_how_many_calls_a_task_has() {
+async fn events_and_status_report_how_many_calls_a_task_has() {
     let folder = Folder::new();
     let gate = folder.gate("open");
     pool(1)
@@ -89,7 +90,7 @@ async fn events_and_status_say_how_many_calls_a_task_has() {
             let (sum, task) = tokio::join!(soon("the caller", call), seen);
             assert_eq!(sum?, 36);
             let mut reports = Vec::new();
-            soon("its end", async {
+            soon("the end of the task", async {
                 while let Some(item) = events.next().await {
                     let EventItem::Event(event) = item else { continue };
                     match *event {
@@ -150,7 +151,7 @@ async fn a_call_that_kills_its_worker_is_lost_after_its_tries_and_its_caller_liv
 }
 
 #[tokio::test]
-async fn a_caller_that_is_cancelled_takes_its_whole_tree_with_it() {
+async fn cancelling_a_caller_cancels_its_whole_tree() {
     let folder = Folder::new();
     pool(1)
         .workers_per_node(3)
@@ -177,7 +178,7 @@ async fn a_caller_that_is_cancelled_takes_its_whole_tree_with_it() {
 }
 
 #[tokio::test]
-async fn a_caller_that_is_killed_is_tried_again_and_ends_with_one_outcome() {
+async fn a_killed_caller_ends_with_one_outcome_and_its_workers_recover() {
     let folder = Folder::new();
     pool(1)
         .workers_per_node(2)
@@ -187,14 +188,14 @@ async fn a_caller_that_is_killed_is_tried_again_and_ends_with_one_outcome() {
                 let pool = pool.clone();
                 async move { root.run(&pool).await }
             });
-            until("its calls run", || pool.status().workers.iter().all(|worker| worker.task.is_some())).await;
+            until("the calls run", || pool.status().workers.iter().all(|worker| worker.task.is_some())).await;
             let root = pool.status().workers.iter().min_by_key(|worker| worker.task).and_then(|worker| worker.pid);
             crate::common::signal("KILL", root.unwrap()).await;
-            let error = soon("its outcome", call).await.unwrap().unwrap_err();
+            let error = soon("the outcome of the caller", call).await.unwrap().unwrap_err();
             assert_eq!(error.kind(), ErrorKind::WorkerExited, "{error}");
             let idle = || pool.status().workers.iter().all(|worker| worker.ready && worker.task.is_none());
             until("all workers are idle", idle).await;
-            assert_eq!(soon("the next", nested::<i64>("mapped", "count", 9).run(pool)).await?, squares(9));
+            assert_eq!(soon("the next call", nested::<i64>("mapped", "count", 9).run(pool)).await?, squares(9));
             Ok(())
         })
         .await
@@ -202,7 +203,7 @@ async fn a_caller_that_is_killed_is_tried_again_and_ends_with_one_outcome() {
 }
 
 #[tokio::test]
-async fn bad_calls_are_errors_that_say_what_to_do() {
+async fn invalid_calls_fail_with_errors_that_explain_them() {
     pool(1)
         .workers_per_node(2)
         .scope(async |pool| {
@@ -219,5 +220,5 @@ async fn bad_calls_are_errors_that_say_what_to_do() {
         .scope(async |pool| nested::<i64>("results", "count", 1).broadcast(pool).await)
         .await;
     let error = gang.unwrap_err();
-    assert!(error.to_string().contains("gang"), "{error}");
+    assert!(format!("{error:#}").contains("gang"), "{error}");
 }

@@ -1,29 +1,44 @@
-//! A node that is lost is replaced: its machine is ended, another one takes its place, and the pool goes on.
+//! Lost nodes are replaced: the node's machine is ended, another machine takes its place, and the
+//! pool goes on.
 
 use std::time::Duration;
 
-use crate::common::{limits, pool, processes_of, python};
+use crate::common::{SLEEP, limits, pool, processes_of, python};
+use indoc::indoc;
+use skyward::compute::PendingCompute;
+use skyward::compute::PoolPhase;
 use skyward::error::{ErrorKind, WorkerExit};
 use skyward::event::{EventItem, Events, PoolEvent};
 use skyward::ids::{NodeIndex, PoolId, Rank};
-use skyward::payload::{PendingCompute, RetryPolicy, Target};
-use skyward::pool::{ComputePool, Pool, PoolPhase};
+use skyward::payload::{RetryPolicy, Target};
+use skyward::pool::Pool;
 use skyward::prelude::plugins;
 
-/// The machine that it runs on.
+/// Returns the machine that it runs on.
 fn machine() -> PendingCompute<String> {
-    python("import os\ndef f():\n    return os.environ['SKYWARD_MACHINE']\n").into()
-}
-
-/// Goes on for ever on the machine that a node had first, and returns at once on another.
-fn stays() -> PendingCompute<String> {
-    python(
-        "import os\nimport time\ndef f():\n    machine = os.environ['SKYWARD_MACHINE']\n    while machine.endswith('-a1'):\n        time.sleep(0.01)\n    return machine\n",
-    )
+    python(indoc! {"
+        import os
+        def f():
+            return os.environ['SKYWARD_MACHINE']
+    "})
     .into()
 }
 
-/// Sends a signal to a node's agent; on `KILL` its workers die with it.
+/// Runs for ever on the first machine of a node, and returns at once on another.
+fn stays() -> PendingCompute<String> {
+    python(indoc! {"
+        import os
+        import time
+        def f():
+            machine = os.environ['SKYWARD_MACHINE']
+            while machine.endswith('-a1'):
+                time.sleep(0.01)
+            return machine
+    "})
+    .into()
+}
+
+/// Sends a signal to a node's agent. On `KILL`, the workers die with the agent.
 fn signal_agent(pool: &PoolId, node: u32, signal: &str) {
     let agent = processes_of(pool)
         .into_iter()
@@ -33,7 +48,7 @@ fn signal_agent(pool: &PoolId, node: u32, signal: &str) {
     assert!(std::process::Command::new("kill").args([&format!("-{signal}"), &pid]).status().unwrap().success());
 }
 
-/// What is told until the node is there again, in short.
+/// The events until the node is replaced, in short form.
 async fn until_replaced(events: &mut Events, node: u32) -> Vec<String> {
     let mut told = Vec::new();
     let wait = async {
@@ -81,11 +96,16 @@ async fn until_running(pool: &Pool, count: usize) {
 }
 
 #[tokio::test]
-async fn an_idle_node_whose_agent_is_killed_is_replaced_and_the_others_go_on() {
+async fn an_idle_node_whose_agent_is_killed_is_replaced_and_other_nodes_go_on() {
     let go = std::env::temp_dir().join(format!("skyward-go-{}", std::process::id()));
-    let waits: PendingCompute<u64> = python(
-        "import os\nimport time\ndef f(path):\n    while not os.path.exists(path):\n        time.sleep(0.01)\n    return os.getpid()\n",
-    )
+    let waits: PendingCompute<u64> = python(indoc! {"
+        import os
+        import time
+        def f(path):
+            while not os.path.exists(path):
+                time.sleep(0.01)
+            return os.getpid()
+    "})
     .arg("path", go.to_str().unwrap().to_owned())
     .into();
     let handle = pool(2).start().await.unwrap();
@@ -109,7 +129,7 @@ async fn an_idle_node_whose_agent_is_killed_is_replaced_and_the_others_go_on() {
     assert_eq!(status.nodes[0], before.nodes[0]);
     assert!(status.nodes[1].ready && status.nodes[1].machine != before.nodes[1].machine, "{:?}", status.nodes);
     assert!(machine().run_on(&handle, Target::Node(NodeIndex(1))).await.unwrap().ends_with(".n1-a2"));
-    // What ran on the other node all the time returns from the process in which it began.
+    // The task on the other node returns from the process in which it began.
     std::fs::write(&go, "").unwrap();
     assert_eq!(call.await.unwrap().unwrap(), u64::from(before.workers[0].pid.unwrap()));
     std::fs::remove_file(go).unwrap();
@@ -118,7 +138,7 @@ async fn an_idle_node_whose_agent_is_killed_is_replaced_and_the_others_go_on() {
 }
 
 #[tokio::test]
-async fn a_task_of_a_lost_node_is_answered_by_the_one_that_replaces_it() {
+async fn a_task_of_a_lost_node_runs_again_on_the_replacement() {
     pool(1)
         .workers_per_node(2)
         .scope(async |pool| {
@@ -137,7 +157,7 @@ async fn a_task_of_a_lost_node_is_answered_by_the_one_that_replaces_it() {
 }
 
 #[tokio::test]
-async fn a_task_that_is_not_to_be_tried_again_fails_with_its_node_and_the_next_one_runs() {
+async fn a_task_without_retries_fails_with_its_node_and_the_next_task_runs() {
     pool(1)
         .scope(async |pool| {
             let call = tokio::spawn({
@@ -157,7 +177,7 @@ async fn a_task_that_is_not_to_be_tried_again_fails_with_its_node_and_the_next_o
 }
 
 #[tokio::test]
-async fn a_node_whose_agent_is_stopped_is_replaced_when_its_lease_has_passed() {
+async fn a_node_whose_agent_is_stopped_is_replaced_when_its_lease_expires() {
     let mut limits = limits();
     limits.lease = Duration::from_secs(2);
     let handle = pool(1).limits(limits).start().await.unwrap();
@@ -179,10 +199,17 @@ async fn a_node_whose_agent_is_stopped_is_replaced_when_its_lease_has_passed() {
 }
 
 #[tokio::test]
-async fn a_world_that_loses_its_head_goes_on_as_its_next_generation_around_the_new_one() {
-    let place: PendingCompute<(u64, String, Vec<String>, u16, String)> = python(
-        "import os\nimport time\nimport skyward as sky\ndef f():\n    info = sky.instance_info()\n    while info.generation == 1:\n        time.sleep(0.01)\n    return info.generation, info.head_addr, [peer.addr for peer in info.peers], info.head_port, info.addr\n",
-    )
+async fn a_world_that_loses_its_head_continues_as_a_new_generation_with_a_new_head() {
+    let place: PendingCompute<(u64, String, Vec<String>, u16, String)> = python(indoc! {"
+        import os
+        import time
+        import skyward as sky
+        def f():
+            info = sky.instance_info()
+            while info.generation == 1:
+                time.sleep(0.01)
+            return info.generation, info.head_addr, [peer.addr for peer in info.peers], info.head_port, info.addr
+    "})
     .into();
     Pool::builder()
         .nodes(2)
@@ -206,10 +233,11 @@ async fn a_world_that_loses_its_head_goes_on_as_its_next_generation_around_the_n
                 assert_eq!((generation, &head, &peers, head_port), (2, &addresses[0], &addresses, port));
                 assert_eq!(addr, addresses[rank]);
             }
-            // Without a retry the broadcast fails as a whole, with its true cause, and the next one runs.
+            // Without a retry, the broadcast fails as a whole with the real cause, and the next one
+            // runs.
             let call = tokio::spawn({
                 let pool = pool.clone();
-                let forever: PendingCompute<()> = python("import time\ndef f():\n    time.sleep(3600)\n").into();
+                let forever: PendingCompute<()> = python(SLEEP).into();
                 async move { forever.retry(RetryPolicy::never()).broadcast(&pool).await }
             });
             until_running(pool, 2).await;
@@ -258,7 +286,7 @@ async fn a_node_that_cannot_be_replaced_ends_the_pool_with_the_cause() {
     assert_eq!(error.kind(), ErrorKind::NodeLost, "{error}");
     assert!(error.message().starts_with("node 0 was lost 4 times in a row"), "{error}");
     assert!(format!("{error:?}").contains("no disk"), "{error:?}");
-    assert_eq!(machine().run(&handle).await.unwrap_err().to_string(), error.to_string());
+    assert_eq!(format!("{:#}", machine().run(&handle).await.unwrap_err()), format!("{error:#}"));
     handle.shutdown(Duration::from_secs(20)).await.unwrap();
     assert_eq!(processes_of(handle.id()), Vec::<String>::new());
 }

@@ -1,4 +1,5 @@
-//! Machines that their provider takes back, with real Python: the payload is told, and another machine takes the place.
+//! Machines that their provider takes back, with real Python: the payload receives the notice, and
+//! another machine takes the place.
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
@@ -7,18 +8,22 @@ use std::time::Duration;
 use crate::common::scene::Folder;
 use crate::common::{assert_nothing_left, limits, python, soon, until};
 use async_trait::async_trait;
-use skyward::event::{EventItem, Events, Leaving, PoolEvent};
+use indoc::indoc;
+use skyward::compute::ComputePool;
+use skyward::compute::PendingCompute;
+use skyward::event::{DrainReason, EventItem, Events, PoolEvent};
 use skyward::ids::{MachineId, MachineNumber, NodeIndex, PoolId};
-use skyward::payload::{PendingCompute, Target};
+use skyward::payload::Target;
 use skyward::plugin::plugin;
-use skyward::pool::{ComputePool, Pool, PoolBuilder};
+use skyward::pool::{Pool, PoolBuilder};
 use skyward::provider::{
     Capabilities, LaunchBatch, Local, Machine, MachineReport, Offer, Place, PoolRecord, PoolRequest, Provider,
     Requirements,
 };
 use skyward::remote::Remote;
 
-/// Machines of this host, the first of which has a watch command that gives notice when the test makes a file.
+/// Machines on this host. The first has a watch command that gives notice when the test makes a
+/// file.
 #[derive(Debug, Clone)]
 struct Spot {
     inner: Arc<dyn Provider>,
@@ -26,7 +31,7 @@ struct Spot {
     seen: Arc<Mutex<Seen>>,
 }
 
-/// The machines in the order in which they were launched, and those whose end was asked for.
+/// The machines in the order of their launches, and the machines that the pool terminated.
 #[derive(Debug, Default)]
 struct Seen {
     launched: Vec<(MachineNumber, MachineId)>,
@@ -38,12 +43,12 @@ impl Spot {
         Self { inner: Arc::new(Local::default()), file: folder.path.join("taken back"), seen: Arc::default() }
     }
 
-    /// The machine gets notice from its watch command.
+    /// Makes the watch command give notice.
     fn take_back(&self) {
         std::fs::write(&self.file, "").unwrap();
     }
 
-    /// The machine that was launched with this number.
+    /// The machine that was launched with this number, if any.
     fn machine(&self, number: u32) -> Option<MachineId> {
         let seen = self.seen.lock().unwrap();
         seen.launched.iter().find(|(launched, _)| launched.0 == number).map(|(_, machine)| machine.clone())
@@ -117,33 +122,37 @@ impl Provider for Spot {
     }
 }
 
-/// Computes in pure Python until notice is given, says so, and waits for the test. Returns what the function of `sky.on_notice` was called with, what `sky.notice()` is, and its machine.
+/// Computes in pure Python until notice is given, reports it, and waits for the test. Returns the
+/// argument of the function of `sky.on_notice`, the value of `sky.notice()`, and the machine.
 fn train(folder: &Folder) -> PendingCompute<(f64, Option<f64>, String)> {
     python(TRAIN).arg("folder", folder.path.to_str().unwrap().to_owned()).into()
 }
 
-/// What `sky.notice()` is, and the machine.
+/// Returns the value of `sky.notice()`, the machine, and the generation.
 fn ask() -> PendingCompute<(Option<f64>, String, u64)> {
-    python(
-        "import os\nimport skyward as sky\ndef f():\n    return sky.notice(), os.environ['SKYWARD_MACHINE'], sky.instance_info().generation\n",
-    )
+    python(indoc! {"
+        import os
+        import skyward as sky
+        def f():
+            return sky.notice(), os.environ['SKYWARD_MACHINE'], sky.instance_info().generation
+    "})
     .into()
 }
 
 fn pool(spot: &Spot) -> PoolBuilder {
     let mut limits = limits();
-    // No machine is lost here because the host is busy.
+    // A busy host must not cause the loss of a machine.
     limits.lease = Duration::from_secs(60);
     Pool::builder().provider(spot.clone()).nodes(2).limits(limits)
 }
 
-/// Waits until a node has another machine. Returns it with what was told of nodes that leave.
-async fn replaced(events: &mut Events) -> (NodeIndex, MachineId, Vec<(NodeIndex, Leaving, Option<Duration>)>) {
+/// Waits until a node has another machine. Returns both, with the events about draining nodes.
+async fn replaced(events: &mut Events) -> (NodeIndex, MachineId, Vec<(NodeIndex, DrainReason, Option<Duration>)>) {
     let mut leaving = Vec::new();
     while let Some(item) = events.next().await {
         let EventItem::Event(event) = item else { continue };
         match &*event {
-            PoolEvent::NodeLeaving { node, reason, ends_in } => leaving.push((*node, *reason, *ends_in)),
+            PoolEvent::NodeDraining { node, reason, ends_in } => leaving.push((*node, *reason, *ends_in)),
             PoolEvent::NodeReplaced { node, machine, .. } => return (*node, machine.clone(), leaving),
             PoolEvent::NodeLost { node, error } => panic!("node {node} is lost: {error}"),
             _ => {}
@@ -159,26 +168,30 @@ fn assert_told(left: f64, still: Option<f64>) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_machine_that_is_taken_back_tells_its_payload_and_has_a_successor_before_it_goes() {
+async fn a_preempted_machine_notifies_its_payload_and_is_replaced_before_it_ends() {
     let folder = Folder::new();
     let spot = Spot::new(&folder);
     let pool = pool(&spot).start().await.unwrap();
     let mut events = pool.events();
     let (on_first, on_second) = (Target::Node(NodeIndex(0)), Target::Node(NodeIndex(1)));
-    assert_eq!(ask().run_on(&pool, on_first).await.unwrap().0, None, "nobody has given notice");
+    assert_eq!(ask().run_on(&pool, on_first).await.unwrap().0, None, "no notice was given");
     let running = pool.submit(train(&folder).into_task().unwrap(), on_first).await.unwrap();
     folder.reached("begun0").await;
     let first = spot.machine(0).unwrap();
     spot.take_back();
-    // The loop has ended: the function was called within it.
+    // The loop has ended, so the function was called within it.
     folder.reached("told0").await;
     until("a successor is launched", || spot.machine(2).is_some()).await;
-    until("the node's status says so", || pool.status().nodes[0].ending == Some(Leaving::Preempted)).await;
-    assert!(!spot.has_ended(&first), "its task runs");
+    until("the node's status shows the notice", || pool.status().nodes[0].ending == Some(DrainReason::Preempted)).await;
+    assert!(!spot.has_ended(&first), "the machine's task runs");
     assert_eq!(pool.status().nodes[0].machine, first);
-    assert_eq!(soon("the other node", ask().run_on(&pool, on_second)).await.unwrap().0, None, "it concerns one node");
+    assert_eq!(
+        soon("the other node", ask().run_on(&pool, on_second)).await.unwrap().0,
+        None,
+        "the notice concerns one node"
+    );
     assert_eq!(pool.status().nodes[1].ending, None);
-    // What is submitted for the node now waits for its successor.
+    // Tasks for the node now wait for its successor.
     let later = pool.submit(ask().into_task().unwrap(), on_first).await.unwrap();
     folder.open("go");
     let outcome = soon("the task returns", running.outcome()).await.unwrap();
@@ -186,9 +199,9 @@ async fn a_machine_that_is_taken_back_tells_its_payload_and_has_a_successor_befo
     assert_told(left, still);
     let (node, machine, leaving) = soon("another machine takes the place", replaced(&mut events)).await;
     assert_eq!((node, Some(&machine)), (NodeIndex(0), spot.machine(2).as_ref()));
-    let [(NodeIndex(0), Leaving::Preempted, Some(ends_in))] = leaving[..] else { panic!("{leaving:?}") };
+    let [(NodeIndex(0), DrainReason::Preempted, Some(ends_in))] = leaving[..] else { panic!("{leaving:?}") };
     assert!(ends_in <= Duration::from_secs_f64(SECONDS), "{ends_in:?}");
-    let outcome = soon("the task that has waited", later.outcome()).await.unwrap();
+    let outcome = soon("the waiting task", later.outcome()).await.unwrap();
     let (notice, after, _): (Option<f64>, String, u64) = skyward::payload::value::decode(&outcome.bytes).unwrap();
     assert_eq!(notice, None, "the new machine has no end");
     assert_ne!(after, before);
@@ -200,7 +213,7 @@ async fn a_machine_that_is_taken_back_tells_its_payload_and_has_a_successor_befo
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn in_a_world_every_rank_is_told_of_the_end_of_one_machine() {
+async fn in_a_world_every_rank_receives_the_notice_of_one_machine() {
     let folder = Folder::new();
     let spot = Spot::new(&folder);
     let pool = pool(&spot).plugin(plugin("world").joins_world()).start().await.unwrap();
@@ -215,7 +228,7 @@ async fn in_a_world_every_rank_is_told_of_the_end_of_one_machine() {
             folder.reached(&format!("told{rank}")).await;
         }
         until("a successor is launched", || spot.machine(2).is_some()).await;
-        assert!(!spot.has_ended(&first), "its gang runs");
+        assert!(!spot.has_ended(&first), "the gang runs");
         folder.open("go");
     };
     let (trained, ()) = tokio::join!(train(&folder).broadcast(&pool), notice);
@@ -235,9 +248,9 @@ async fn in_a_world_every_rank_is_told_of_the_end_of_one_machine() {
     assert_nothing_left(pool.id());
 }
 
-/// The watch command of the first machine, given the file: `$0`.
+/// The watch command of the first machine, with the file as `$0`.
 const WATCH: &str = "while [ ! -e \"$0\" ]; do sleep 0.1; done; echo preempted 30 the market has changed; sleep 1000";
-/// What it says.
+/// The seconds in its notice.
 const SECONDS: f64 = 30.0;
 const TRAIN: &str = "
 import os

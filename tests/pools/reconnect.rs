@@ -1,19 +1,29 @@
-//! A connection that is cut while its worker lives loses nothing.
+//! Cut connections: while the worker lives, nothing is lost.
 
 use crate::common::{limits, python};
+use indoc::indoc;
+use skyward::compute::PendingCompute;
 use skyward::event::{EventItem, PoolEvent};
-use skyward::payload::{PendingCompute, Streaming};
-use skyward::pool::{ComputePool, Pool};
+use skyward::payload::Streaming;
+use skyward::pool::Pool;
 use skyward::provider::Local;
 use skyward::testkit::cuttable::Cuttable;
 
 #[tokio::test]
-async fn a_task_goes_on_while_its_connection_is_cut_and_answers_once() {
+async fn a_task_goes_on_while_its_connection_is_cut_and_returns_once() {
     let gate = std::env::temp_dir().join(format!("skyward-gate-{}", std::process::id()));
     let _ = std::fs::remove_file(&gate);
-    let wait: PendingCompute<u32> = python(
-        "import os, time\ncalls = 0\ndef f(gate):\n    global calls\n    calls += 1\n    end = time.monotonic() + 60\n    while not os.path.exists(gate) and time.monotonic() < end:\n        time.sleep(0.01)\n    return calls\n",
-    )
+    let wait: PendingCompute<u32> = python(indoc! {"
+        import os, time
+        calls = 0
+        def f(gate):
+            global calls
+            calls += 1
+            end = time.monotonic() + 60
+            while not os.path.exists(gate) and time.monotonic() < end:
+                time.sleep(0.01)
+            return calls
+    "})
     .arg("gate", gate.to_str().unwrap().to_owned())
     .into();
     let provider = Cuttable::new(Local::default());
@@ -42,8 +52,13 @@ async fn a_task_goes_on_while_its_connection_is_cut_and_answers_once() {
 }
 
 #[tokio::test]
-async fn a_stream_goes_on_where_it_was_cut() {
-    let count: PendingCompute<Streaming<u64>> = python("def f(n):\n    yield from range(n)\n").arg("n", 500).into();
+async fn a_stream_continues_where_it_was_cut() {
+    let count: PendingCompute<Streaming<u64>> = python(indoc! {"
+        def f(n):
+            yield from range(n)
+    "})
+    .arg("n", 500)
+    .into();
     let provider = Cuttable::new(Local::default());
     Pool::builder()
         .provider(provider.clone())
@@ -64,12 +79,17 @@ async fn a_stream_goes_on_where_it_was_cut() {
 }
 
 #[tokio::test]
-async fn what_is_written_after_the_agents_connection_was_cut_arrives_once_and_the_node_stays() {
+async fn output_after_a_cut_of_the_agents_connection_arrives_once_and_the_node_stays() {
     let gate = std::env::temp_dir().join(format!("skyward-say-{}", std::process::id()));
     let _ = std::fs::remove_file(&gate);
-    let say: PendingCompute<()> = python(
-        "import os, time\ndef f(gate):\n    print('before', flush=True)\n    while not os.path.exists(gate):\n        time.sleep(0.01)\n    print('after', flush=True)\n",
-    )
+    let say: PendingCompute<()> = python(indoc! {"
+        import os, time
+        def f(gate):
+            print('before', flush=True)
+            while not os.path.exists(gate):
+                time.sleep(0.01)
+            print('after', flush=True)
+    "})
     .arg("gate", gate.to_str().unwrap().to_owned())
     .into();
     let provider = Cuttable::new(Local::default());
@@ -87,7 +107,7 @@ async fn what_is_written_after_the_agents_connection_was_cut_arrives_once_and_th
                         _ => {}
                     }
                     if text == "before\n" && !gate.exists() {
-                        assert!(provider.cut() >= 2, "the worker's, and the agent's");
+                        assert!(provider.cut() >= 2, "the connections to the worker and to the agent");
                         std::fs::write(&gate, "").unwrap();
                     }
                     if text.ends_with("after\n") {

@@ -1,18 +1,22 @@
-//! What is ended while it runs, with real Python: gangs that make no progress, tasks whose caller does not wait any more.
+//! Tasks that are ended while they run, with real Python: gangs without progress, and cancelled
+//! tasks.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::common::scene::Folder;
-use crate::common::{limits, processes_of, python, soon};
+use crate::common::{PID, limits, processes_of, python, soon};
+use indoc::{formatdoc, indoc};
+use skyward::compute::ComputePool;
+use skyward::compute::PendingCompute;
 use skyward::error::{Cause, ErrorKind, WorkerExit};
 use skyward::event::{EventItem, Events, PoolEvent};
 use skyward::ids::{Rank, TaskId};
-use skyward::payload::{PendingCompute, Streaming, Target};
+use skyward::payload::{Streaming, Target};
 use skyward::plugin::plugin;
-use skyward::pool::{ComputePool, Pool, PoolBuilder};
+use skyward::pool::{Pool, PoolBuilder};
 
-/// Two nodes that are one world, whose gangs are ended when they make no progress for so long.
+/// A world of two nodes whose gangs are ended after this time without progress.
 fn watched(stall: Duration) -> PoolBuilder {
     let mut limits = limits();
     limits.stall = Some(stall);
@@ -20,17 +24,31 @@ fn watched(stall: Duration) -> PoolBuilder {
 }
 
 #[tokio::test]
-async fn a_rank_that_never_enters_the_barrier_is_told_by_the_stacks_of_all() {
-    let barrier: PendingCompute<()> = python(
-        "import socket, threading, time\nimport skyward as sky\n\ndef meet():\n    socket.create_server(('127.0.0.1', 0)).accept()\n\ndef elsewhere():\n    threading.Event().wait()\n\ndef f():\n    elsewhere() if sky.instance_info().global_worker_index == 1 else meet()\n",
-    )
+async fn a_rank_that_never_enters_the_barrier_is_reported_with_the_stacks_of_all() {
+    let barrier: PendingCompute<()> = python(indoc! {"
+        import socket, threading, time
+        import skyward as sky
+
+        def meet():
+            socket.create_server(('127.0.0.1', 0)).accept()
+
+        def elsewhere():
+            threading.Event().wait()
+
+        def f():
+            elsewhere() if sky.instance_info().global_worker_index == 1 else meet()
+    "})
     .into();
-    let generation: PendingCompute<u64> =
-        python("import skyward as sky\ndef f():\n    return sky.instance_info().generation\n").into();
+    let generation: PendingCompute<u64> = python(indoc! {"
+        import skyward as sky
+        def f():
+            return sky.instance_info().generation
+    "})
+    .into();
     watched(Duration::from_secs(3))
         .scope(async |pool| {
             let error = barrier.broadcast(pool).await.unwrap_err();
-            assert_eq!((error.kind(), Cause::of(&error)), (ErrorKind::Stalled, Some(Cause::Stall)), "{error}");
+            assert_eq!((error.kind(), Cause::of(&error)), (ErrorKind::Stalled, Some(Cause::Stalled)), "{error}");
             let message = error.message();
             assert!(message.contains("rank 0 was in `accept` (socket.py:"), "{message}");
             assert!(message.contains("of `meet` (payload.py:5), rank 1 was in `wait` (threading.py:"), "{message}");
@@ -38,7 +56,7 @@ async fn a_rank_that_never_enters_the_barrier_is_told_by_the_stacks_of_all() {
             let ranks: Vec<Rank> = error.stacks().iter().map(|one| one.rank).collect();
             assert_eq!(ranks, [Rank(0), Rank(1)]);
             assert!(
-                error.stacks()[1].text.contains("in elsewhere") && error.to_string().contains("in elsewhere"),
+                error.stacks()[1].text.contains("in elsewhere") && format!("{error:#}").contains("in elsewhere"),
                 "{error}"
             );
             assert_eq!(generation.broadcast(pool).await?, [2, 2], "the world goes on as its next generation");
@@ -51,9 +69,22 @@ async fn a_rank_that_never_enters_the_barrier_is_told_by_the_stacks_of_all() {
 #[tokio::test]
 async fn a_rank_that_never_enters_the_barrier_is_reported_once_and_the_gang_goes_on() {
     let folder = Folder::new();
-    let barrier: PendingCompute<u32> = python(
-        "import os, time\nimport skyward as sky\n\ndef meet(folder):\n    while not os.path.exists(f'{folder}/go'):\n        time.sleep(0.01)\n\ndef elsewhere(folder):\n    meet(folder)\n\ndef f(folder):\n    rank = sky.instance_info().global_worker_index\n    elsewhere(folder) if rank == 1 else meet(folder)\n    return rank\n",
-    )
+    let barrier: PendingCompute<u32> = python(indoc! {"
+        import os, time
+        import skyward as sky
+
+        def meet(folder):
+            while not os.path.exists(f'{folder}/go'):
+                time.sleep(0.01)
+
+        def elsewhere(folder):
+            meet(folder)
+
+        def f(folder):
+            rank = sky.instance_info().global_worker_index
+            elsewhere(folder) if rank == 1 else meet(folder)
+            return rank
+    "})
     .arg("folder", folder.path.to_str().unwrap().to_owned())
     .into();
     let mut limits = limits();
@@ -64,7 +95,7 @@ async fn a_rank_that_never_enters_the_barrier_is_reported_once_and_the_gang_goes
         let pool = pool.clone();
         async move { barrier.broadcast(&pool).await }
     });
-    let report = soon("it is reported", reported(&mut events)).await;
+    let report = soon("the stall is reported", reported(&mut events)).await;
     let PoolEvent::GangStalled { entry, payload, silent, message, stacks, .. } = &*report else { unreachable!() };
     assert!(entry == "f" && payload == "payload.py" && silent.as_secs() == 2, "{report:?}");
     let places = message.strip_prefix("no rank of the gang made progress for 2s: rank 0 was in ").unwrap();
@@ -74,8 +105,12 @@ async fn a_rank_that_never_enters_the_barrier_is_reported_once_and_the_gang_goes
     let again = tokio::time::timeout(Duration::from_secs(6), reported(&mut events)).await;
     assert!(again.is_err(), "{again:?}");
     folder.open("go");
-    let returned = soon("it returns", running).await.unwrap().unwrap();
-    assert_eq!((returned, pool.status().generation.0), (vec![0, 1], 1), "the question has not disturbed it");
+    let returned = soon("the gang returns", running).await.unwrap().unwrap();
+    assert_eq!(
+        (returned, pool.status().generation.0),
+        (vec![0, 1], 1),
+        "the request for stacks has not disturbed the gang"
+    );
     pool.shutdown(Duration::from_secs(20)).await.unwrap();
 }
 
@@ -90,10 +125,18 @@ async fn reported(events: &mut Events) -> Arc<PoolEvent> {
 }
 
 #[tokio::test]
-async fn a_long_computation_that_says_so_is_left_alone() {
-    let silent: PendingCompute<bool> = python(
-        "import time\nimport skyward as sky\ndef f():\n    end = time.monotonic() + 8\n    while time.monotonic() < end:\n        time.sleep(0.05)\n        if sky.is_head:\n            sky.progress()\n    return True\n",
-    )
+async fn a_long_computation_that_reports_progress_is_not_ended() {
+    let silent: PendingCompute<bool> = python(indoc! {"
+        import time
+        import skyward as sky
+        def f():
+            end = time.monotonic() + 8
+            while time.monotonic() < end:
+                time.sleep(0.05)
+                if sky.is_head:
+                    sky.progress()
+            return True
+    "})
     .into();
     watched(Duration::from_secs(3))
         .scope(async |pool| {
@@ -106,12 +149,16 @@ async fn a_long_computation_that_says_so_is_left_alone() {
 
 #[tokio::test]
 async fn a_stream_whose_reader_takes_its_time_is_no_stall() {
-    let many: PendingCompute<Streaming<u32>> = python("def f():\n    yield from range(40)\n").into();
+    let many: PendingCompute<Streaming<u32>> = python(indoc! {"
+        def f():
+            yield from range(40)
+    "})
+    .into();
     watched(Duration::from_secs(1))
         .scope(async |pool| {
             let streams = many.broadcast(pool).await?;
-            // Both have filled their windows, and wait for their readers: for longer than ranks get
-            // to say where they are.
+            // Both streams have filled their windows, and wait for their readers for longer than
+            // ranks may take to report their stacks.
             tokio::time::sleep(Duration::from_secs(8)).await;
             for stream in streams {
                 assert_eq!(stream.collect().await?, (0..40).collect::<Vec<u32>>());
@@ -123,7 +170,7 @@ async fn a_stream_whose_reader_takes_its_time_is_no_stall() {
         .unwrap();
 }
 
-/// Waits until a task has printed, and says which.
+/// Waits until a task has printed. Returns the task.
 async fn printed(events: &mut Events) -> TaskId {
     loop {
         match events.next().await {
@@ -138,13 +185,15 @@ async fn printed(events: &mut Events) -> TaskId {
     }
 }
 
-/// Cancels a payload of each sort while it runs and another task waits behind it. That one runs, on the same worker where the first heeds; what was cancelled is told as that.
+/// Cancels a payload while it runs and another task waits behind it. The other task must run, on
+/// the same worker if the first task reacts to its interrupt (`heeds`). The first task must be
+/// reported as cancelled.
 async fn cancel(text: &'static str, heeds: bool) {
     let stubborn: PendingCompute<()> = python(text).into();
-    let behind: PendingCompute<u32> = python("import os\ndef f():\n    return os.getpid()\n").into();
+    let behind: PendingCompute<u32> = python(PID).into();
     let mut limits = limits();
     if heeds {
-        // However busy this host is.
+        // Long enough for a busy host.
         limits.grace = Duration::from_secs(30);
     }
     let pool = Pool::builder().limits(limits).start().await.unwrap();
@@ -166,7 +215,7 @@ async fn cancel(text: &'static str, heeds: bool) {
         match item {
             EventItem::Event(event) => match &*event {
                 PoolEvent::TaskCancelled { task } => cancelled.push(*task),
-                PoolEvent::TaskFailed { task, error } => panic!("task {task} is told as failed: {error}"),
+                PoolEvent::TaskFailed { task, error } => panic!("task {task} is reported as failed: {error}"),
                 PoolEvent::WorkerExited { exit, .. } => exits.push(exit.clone()),
                 _ => {}
             },
@@ -181,7 +230,16 @@ async fn cancel(text: &'static str, heeds: bool) {
 #[tokio::test]
 async fn a_payload_that_swallows_the_interrupt_is_killed() {
     cancel(
-        "import time\ndef f():\n    print('began', flush=True)\n    while True:\n        try:\n            time.sleep(3600)\n        except BaseException:\n            pass\n",
+        indoc! {"
+            import time
+            def f():
+                print('began', flush=True)
+                while True:
+                    try:
+                        time.sleep(3600)
+                    except BaseException:
+                        pass
+        "},
         false,
     )
     .await;
@@ -190,31 +248,63 @@ async fn a_payload_that_swallows_the_interrupt_is_killed() {
 #[tokio::test]
 async fn a_payload_that_swallows_the_interrupt_and_returns_has_ended() {
     cancel(
-        "import time\ndef f():\n    print('began', flush=True)\n    try:\n        time.sleep(3600)\n    except KeyboardInterrupt:\n        return\n",
+        indoc! {"
+            import time
+            def f():
+                print('began', flush=True)
+                try:
+                    time.sleep(3600)
+                except KeyboardInterrupt:
+                    return
+        "},
         true,
     )
     .await;
 }
 
 #[tokio::test]
-async fn a_payload_that_waits_in_native_code_is_interrupted_where_a_signal_reaches_it() {
+async fn a_payload_that_waits_in_native_code_is_interrupted_if_a_signal_reaches_it() {
     for call in ["pause()", "sleep(3600)"] {
-        let text = format!("import ctypes\ndef f():\n    print('began', flush=True)\n    ctypes.CDLL(None).{call}\n");
+        let text = formatdoc! {"
+            import ctypes
+            def f():
+                print('began', flush=True)
+                ctypes.CDLL(None).{call}
+        "};
         cancel(text.leak(), true).await;
     }
 }
 
 #[tokio::test]
 async fn a_payload_that_blocks_in_native_code_is_killed() {
-    // A lock that is taken twice, which no signal gets out of.
+    // A lock that is taken twice; no signal ends the wait for it.
     cancel(
-        "import ctypes\ndef f():\n    libc = ctypes.CDLL(None)\n    lock = ctypes.create_string_buffer(128)\n    libc.pthread_mutex_init(lock, None)\n    libc.pthread_mutex_lock(lock)\n    print('began', flush=True)\n    libc.pthread_mutex_lock(lock)\n",
+        indoc! {"
+            import ctypes
+            def f():
+                libc = ctypes.CDLL(None)
+                lock = ctypes.create_string_buffer(128)
+                libc.pthread_mutex_init(lock, None)
+                libc.pthread_mutex_lock(lock)
+                print('began', flush=True)
+                libc.pthread_mutex_lock(lock)
+        "},
         false,
     )
     .await;
-    // The same with the interpreter's own lock held: no other thread of the process runs either.
+    // The same while holding the interpreter's own lock: no other thread of the process runs
+    // either.
     cancel(
-        "import ctypes\ndef f():\n    libc = ctypes.PyDLL(None)\n    lock = ctypes.create_string_buffer(128)\n    libc.pthread_mutex_init(lock, None)\n    libc.pthread_mutex_lock(lock)\n    print('began', flush=True)\n    libc.pthread_mutex_lock(lock)\n",
+        indoc! {"
+            import ctypes
+            def f():
+                libc = ctypes.PyDLL(None)
+                lock = ctypes.create_string_buffer(128)
+                libc.pthread_mutex_init(lock, None)
+                libc.pthread_mutex_lock(lock)
+                print('began', flush=True)
+                libc.pthread_mutex_lock(lock)
+        "},
         false,
     )
     .await;

@@ -1,4 +1,5 @@
-//! Rehearsals on this host, with real Python: what a payload does wrong on several ranks is found, and nothing is left.
+//! Rehearsals on this host, with real Python: a rehearsal finds the faults of a payload on several
+//! ranks, and leaves nothing.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -6,16 +7,18 @@ use std::time::Duration;
 use crate::common::scene::Folder;
 use crate::common::{assert_nothing_left, ledger, limits, processes_of, python, soon, until};
 use crate::traces::Traces;
+use indoc::indoc;
+use skyward::compute::PendingCompute;
 use skyward::error::WorkerExit;
 use skyward::ids::{PoolId, Rank};
-use skyward::payload::PendingCompute;
 use skyward::plugin::plugin;
 use skyward::pool::{Finding, FindingKind, Pool, PoolBuilder, Rehearsal, RehearsalLimits};
 use skyward::prelude::plugins;
 use skyward::provider::{Architecture, Local};
+use skyward::spec::Nodes;
 use tracing::instrument::WithSubscriber as _;
 
-/// A pool that cannot be had here, whose workers are one world.
+/// A pool of one world that this host cannot provide.
 fn dear() -> PoolBuilder {
     Pool::builder()
         .provider(Local::default())
@@ -33,7 +36,7 @@ fn short() -> RehearsalLimits {
     limits
 }
 
-/// The only finding; nothing of the rehearsal is left.
+/// The only finding. Checks that nothing of the rehearsal is left.
 #[track_caller]
 fn only<T: std::fmt::Debug>(rehearsal: &Rehearsal<T>) -> &Finding {
     assert_nothing_left(rehearsal.pool.as_ref().unwrap());
@@ -42,22 +45,40 @@ fn only<T: std::fmt::Debug>(rehearsal: &Rehearsal<T>) -> &Finding {
     finding
 }
 
-/// All ranks but this one wait for it at a socket; what it does itself stands behind.
-const MEET: &str = "import os, socket, sys, threading\nimport skyward as sky\n\ndef meet():\n    socket.create_server(('127.0.0.1', 0)).accept()\n\ndef elsewhere():\n    threading.Event().wait()\n\ndef f():\n    if sky.instance_info().global_worker_index != 1:\n        meet()\n";
+/// The start of a payload: all ranks but rank 1 wait for it at a socket. A test appends what rank 1
+/// does.
+const MEET: &str = indoc! {"
+    import os, socket, sys, threading
+    import skyward as sky
+
+    def meet():
+        socket.create_server(('127.0.0.1', 0)).accept()
+
+    def elsewhere():
+        threading.Event().wait()
+
+    def f():
+        if sky.instance_info().global_worker_index != 1:
+            meet()
+"};
 
 #[tokio::test]
-async fn what_a_payload_returns_comes_by_rank_from_a_pool_that_could_not_be_had() {
-    let call: PendingCompute<(u32, u32, String)> = python(
-        "import os\nimport skyward as sky\ndef f():\n    info = sky.instance_info()\n    return info.global_worker_index, info.total_nodes, os.environ['JAX_NUM_CPU_DEVICES']\n",
-    )
+async fn results_are_returned_by_rank_even_if_the_pool_itself_cannot_start() {
+    let call: PendingCompute<(u32, u32, String)> = python(indoc! {"
+        import os
+        import skyward as sky
+        def f():
+            info = sky.instance_info()
+            return info.global_worker_index, info.total_nodes, os.environ['JAX_NUM_CPU_DEVICES']
+    "})
     .into();
     let rehearsal = dear().rehearse(call.clone(), 3, 2).await.unwrap();
     assert!(rehearsal.is_clean() && rehearsal.findings.is_empty(), "{rehearsal}");
     assert_eq!(rehearsal.results, Some(vec![(0, 3, "2".into()), (1, 3, "2".into()), (2, 3, "2".into())]));
     assert!(rehearsal.start_took.unwrap() > Duration::ZERO && rehearsal.run_took.unwrap() > Duration::ZERO);
     assert_nothing_left(rehearsal.pool.as_ref().unwrap());
-    assert!(dear().start().await.is_err(), "the pool itself");
-    // Without a world the ranks are no gang, which may be all right.
+    assert!(dear().start().await.is_err(), "the pool itself cannot start");
+    // Without a world the ranks are no gang, which may be intended.
     let apart = Pool::builder().limits(limits()).rehearse(call, 2, 1).await.unwrap();
     assert!(apart.is_clean(), "{apart}");
     assert_eq!(apart.findings.iter().map(|one| one.kind).collect::<Vec<_>>(), [FindingKind::NoGang]);
@@ -65,19 +86,22 @@ async fn what_a_payload_returns_comes_by_rank_from_a_pool_that_could_not_be_had(
 
 #[tokio::test]
 async fn a_rank_that_raises_is_named_while_the_others_wait_for_it() {
-    let text = format!("{MEET}    raise ValueError('the shard is empty')\n");
+    let text = format!("{MEET}    raise ValueError('the shard is empty')");
     let call: PendingCompute<()> = python(text.leak()).into();
     let rehearsal = dear().rehearse(call, 2, 1).await.unwrap();
     let finding = only(&rehearsal);
     assert_eq!((finding.kind, &finding.ranks[..]), (FindingKind::Raised, &[Rank(1)][..]), "{rehearsal}");
     assert_eq!(finding.message, "the payload raised ValueError on rank 1: the shard is empty");
     assert!(rehearsal.to_string().contains("payload.py\", line 13, in f"), "{rehearsal}");
-    assert!(rehearsal.run_took.unwrap() < Duration::from_secs(30), "the others were not waited for: {rehearsal}");
+    assert!(
+        rehearsal.run_took.unwrap() < Duration::from_secs(30),
+        "the rehearsal does not wait for the others: {rehearsal}"
+    );
 }
 
 #[tokio::test]
 async fn a_rank_that_never_arrives_is_found_with_the_stacks_of_all() {
-    let text = format!("{MEET}    elsewhere()\n");
+    let text = format!("{MEET}    elsewhere()");
     let call: PendingCompute<()> = python(text.leak()).into();
     let rehearsal = dear().rehearse_within(call, 2, 1, short()).await.unwrap();
     let finding = only(&rehearsal);
@@ -88,11 +112,16 @@ async fn a_rank_that_never_arrives_is_found_with_the_stacks_of_all() {
 }
 
 #[tokio::test]
-async fn a_call_that_does_not_return_in_time_is_told_with_the_ranks_that_are_left() {
-    // It prints, and so it makes progress.
-    let call: PendingCompute<()> = python(
-        "import time\nimport skyward as sky\ndef f():\n    while sky.instance_info().global_worker_index == 1:\n        print('.', flush=True)\n        time.sleep(0.1)\n",
-    )
+async fn a_call_that_does_not_return_in_time_is_reported_with_the_remaining_ranks() {
+    // The payload prints, which is progress.
+    let call: PendingCompute<()> = python(indoc! {"
+        import time
+        import skyward as sky
+        def f():
+            while sky.instance_info().global_worker_index == 1:
+                print('.', flush=True)
+                time.sleep(0.1)
+    "})
     .into();
     let mut limits = short();
     limits.call = Duration::from_secs(5);
@@ -104,20 +133,24 @@ async fn a_call_that_does_not_return_in_time_is_told_with_the_ranks_that_are_lef
         .unwrap();
     let finding = only(&rehearsal);
     assert_eq!(finding.kind, FindingKind::Deadline, "{rehearsal}");
-    // What the other one returned is kept back until all have.
+    // The value of the other rank is held back until all ranks have returned.
     assert_eq!(finding.message, "ranks 0, 1 had not returned after 5s");
 }
 
 #[tokio::test]
 async fn a_worker_that_ends_and_a_result_that_does_not_fit_are_found() {
-    let text = format!("{MEET}    os._exit(9)\n");
+    let text = format!("{MEET}    os._exit(9)");
     let call: PendingCompute<()> = python(text.leak()).into();
     let rehearsal = dear().rehearse(call, 2, 1).await.unwrap();
     let finding = only(&rehearsal);
     assert_eq!((finding.kind, &finding.ranks[..]), (FindingKind::WorkerLost, &[Rank(1)][..]), "{rehearsal}");
     assert_eq!(finding.error.as_ref().unwrap().exit(), Some(&WorkerExit::Code(9)));
 
-    let call: PendingCompute<Vec<u32>> = python("def f():\n    return {'loss': 0.5}\n").into();
+    let call: PendingCompute<Vec<u32>> = python(indoc! {"
+        def f():
+            return {'loss': 0.5}
+    "})
+    .into();
     let rehearsal = dear().rehearse(call, 2, 1).await.unwrap();
     let finding = only(&rehearsal);
     assert_eq!((finding.kind, &finding.ranks[..]), (FindingKind::Result, &[Rank(0), Rank(1)][..]), "{rehearsal}");
@@ -125,9 +158,18 @@ async fn a_worker_that_ends_and_a_result_that_does_not_fit_are_found() {
 
 #[tokio::test]
 async fn a_hook_that_raises_and_a_silence_that_ends_are_found() {
-    let call: PendingCompute<u32> = python("import time\ndef f():\n    time.sleep(9)\n    return 1\n").into();
-    let broken =
-        plugin("broken").around_app("def around_app(config):\n    raise RuntimeError('no licence')\n    yield\n");
+    let call: PendingCompute<u32> = python(indoc! {"
+        import time
+        def f():
+            time.sleep(9)
+            return 1
+    "})
+    .into();
+    let broken = plugin("broken").around_app(indoc! {"
+        def around_app(config):
+            raise RuntimeError('no licence')
+            yield
+    "});
     let rehearsal = dear().plugin(broken).rehearse(call.clone(), 2, 1).await.unwrap();
     let [finding] = &rehearsal.findings[..] else { panic!("{rehearsal}") };
     assert_eq!(finding.kind, FindingKind::Hook, "{rehearsal}");
@@ -143,9 +185,13 @@ async fn a_hook_that_raises_and_a_silence_that_ends_are_found() {
 }
 
 #[tokio::test]
-async fn what_the_pool_itself_would_be_refused_with_is_found_beside_what_the_rehearsal_shows() {
-    let call: PendingCompute<u32> = python("def f():\n    return 1\n").into();
-    let elastic = Pool::builder().nodes(1..=4).limits(limits()).plugin(plugin("world").joins_world());
+async fn a_refusal_of_the_pool_itself_is_found_beside_the_results_of_the_rehearsal() {
+    let call: PendingCompute<u32> = python(indoc! {"
+        def f():
+            return 1
+    "})
+    .into();
+    let elastic = Pool::builder().nodes(Nodes::elastic(1, 4)).limits(limits()).plugin(plugin("world").joins_world());
     let rehearsal = elastic.rehearse(call, 2, 1).await.unwrap();
     let [finding] = &rehearsal.findings[..] else { panic!("{rehearsal}") };
     assert_eq!(finding.kind, FindingKind::Refused, "{rehearsal}");
@@ -154,11 +200,17 @@ async fn what_the_pool_itself_would_be_refused_with_is_found_beside_what_the_reh
 }
 
 #[tokio::test]
-async fn a_rehearsal_that_nobody_waits_for_ends() {
+async fn a_dropped_rehearsal_ends() {
     let folder = Folder::new();
-    let call: PendingCompute<()> = python(
-        "import os, pathlib, threading\nimport skyward as sky\ndef f(folder):\n    rank = sky.instance_info().global_worker_index\n    pathlib.Path(folder, f'{rank}.part').write_text(str(os.getpid()))\n    os.rename(f'{folder}/{rank}.part', f'{folder}/{rank}')\n    threading.Event().wait()\n",
-    )
+    let call: PendingCompute<()> = python(indoc! {"
+        import os, pathlib, threading
+        import skyward as sky
+        def f(folder):
+            rank = sky.instance_info().global_worker_index
+            pathlib.Path(folder, f'{rank}.part').write_text(str(os.getpid()))
+            os.rename(f'{folder}/{rank}.part', f'{folder}/{rank}')
+            threading.Event().wait()
+    "})
     .arg("folder", folder.path.to_str().unwrap().to_owned())
     .into();
     let spawned = tokio::spawn(async move { dear().rehearse(call, 2, 1).await });
@@ -169,12 +221,12 @@ async fn a_rehearsal_that_nobody_waits_for_ends() {
     }
     assert!(pids.iter().all(|pid| std::path::Path::new("/proc").join(pid).exists()));
     spawned.abort();
-    assert!(soon("it is dropped", spawned).await.unwrap_err().is_cancelled());
+    assert!(soon("the rehearsal is dropped", spawned).await.unwrap_err().is_cancelled());
     let gone = |pid: &String| !std::path::Path::new("/proc").join(pid).exists();
-    until("its workers are gone", || pids.iter().all(gone)).await;
+    until("the workers are gone", || pids.iter().all(gone)).await;
 }
 
-/// Where pools of this host have their folders.
+/// The folder of a pool on this host.
 fn folder_of(pool: &PoolId) -> PathBuf {
     use std::os::unix::fs::MetadataExt as _;
     let from = |variable| std::env::var_os(variable).filter(|value| !value.is_empty()).map(PathBuf::from);
@@ -184,10 +236,16 @@ fn folder_of(pool: &PoolId) -> PathBuf {
 }
 
 #[tokio::test]
-async fn nothing_is_left_of_a_rehearsal_that_is_dropped_while_it_starts_runs_or_ends() {
-    let call: PendingCompute<u32> = python("import time\ndef f():\n    time.sleep(0.3)\n    return 1\n").into();
+async fn a_rehearsal_dropped_at_any_moment_leaves_nothing() {
+    let call: PendingCompute<u32> = python(indoc! {"
+        import time
+        def f():
+            time.sleep(0.3)
+            return 1
+    "})
+    .into();
     let mut seen = 0;
-    // The last one comes to its end.
+    // The last rehearsal is not dropped.
     for time in [0, 10, 40, 150, 400, 700, 1000, 1500, 2500, 60_000] {
         let traces = Traces::default();
         let builder = dear();
@@ -204,14 +262,19 @@ async fn nothing_is_left_of_a_rehearsal_that_is_dropped_while_it_starts_runs_or_
             .await;
         }
     }
-    assert!(seen > 0, "the folders are somewhere else");
+    assert!(seen > 0, "the folders were never seen");
 }
 
 #[tokio::test]
-async fn jax_has_the_devices_of_all_ranks_whatever_the_image_says() {
-    let call: PendingCompute<(usize, usize, f64)> = python(
-        "import jax\nimport numpy as np\nfrom jax.experimental import multihost_utils\ndef f():\n    total = multihost_utils.process_allgather(np.array([jax.process_index() + 1.0])).sum()\n    return jax.device_count(), jax.local_device_count(), float(total)\n",
-    )
+async fn jax_has_the_devices_of_all_ranks_whatever_the_image_sets() {
+    let call: PendingCompute<(usize, usize, f64)> = python(indoc! {"
+        import jax
+        import numpy as np
+        from jax.experimental import multihost_utils
+        def f():
+            total = multihost_utils.process_allgather(np.array([jax.process_index() + 1.0])).sum()
+            return jax.device_count(), jax.local_device_count(), float(total)
+    "})
     .into();
     let mut limits = limits();
     limits.hooks = Duration::from_secs(240);

@@ -1,16 +1,17 @@
-//! `sky.report`, with real Python: what a payload reports reaches its caller while it runs, each report once.
+//! `sky.report`, with real Python: each report of a running payload reaches its caller once.
 
 use std::time::Duration;
 
+use indoc::indoc;
 use serde::{Deserialize, Serialize};
 use tokio::time::sleep;
 
 use crate::common::scene::Folder;
 use crate::common::{pool, soon};
+use skyward::compute::PendingCompute;
 use skyward::event::{EventItem, PoolEvent};
-use skyward::payload::{Output, Payload, PendingCompute, RetryPolicy};
+use skyward::payload::{Output, Payload, RetryPolicy};
 use skyward::plugin::plugin;
-use skyward::pool::ComputePool as _;
 
 const SOURCE: &str = include_str!("../payloads/reports.py");
 
@@ -29,7 +30,7 @@ fn reporting<T: Output>(
 }
 
 #[tokio::test]
-async fn the_reports_of_all_ranks_reach_one_stream_in_order_and_it_ends_with_the_call() {
+async fn the_reports_of_all_ranks_arrive_in_order_in_one_stream_that_ends_with_the_call() {
     pool(2)
         .workers_per_node(2)
         .scope(async |pool| {
@@ -55,7 +56,7 @@ async fn the_reports_of_all_ranks_reach_one_stream_in_order_and_it_ends_with_the
 }
 
 #[tokio::test]
-async fn what_calls_within_a_call_report_reaches_the_caller_in_rust() {
+async fn reports_of_nested_calls_reach_the_caller_in_rust() {
     pool(1)
         .workers_per_node(2)
         .scope(async |pool| {
@@ -74,7 +75,7 @@ async fn what_calls_within_a_call_report_reaches_the_caller_in_rust() {
 }
 
 #[tokio::test]
-async fn a_try_that_is_lost_has_reported_and_the_next_one_reports_anew() {
+async fn reports_of_a_lost_try_are_kept_and_the_next_try_reports_again() {
     let folder = Folder::new();
     pool(1)
         .scope(async |pool| {
@@ -94,11 +95,11 @@ async fn a_try_that_is_lost_has_reported_and_the_next_one_reports_anew() {
 }
 
 #[tokio::test]
-async fn a_payload_waits_for_whoever_reads_its_reports_and_goes_on_when_nobody_does() {
+async fn a_payload_waits_for_the_reader_of_its_reports_and_goes_on_when_it_is_dropped() {
     for reads in [true, false] {
         pool(1)
             .scope(async |pool| {
-                // 96 MiB: more than may be unread or on its way.
+                // 96 MiB: more than may be unread or under way.
                 let call = Payload::python("reports.py", SOURCE, "flood").arg("count", 96).arg("size", 1 << 20);
                 let (call, mut reports) = PendingCompute::<f64>::from(call).reports::<serde::de::IgnoredAny>();
                 let late = async {
@@ -122,9 +123,15 @@ async fn a_payload_waits_for_whoever_reads_its_reports_and_goes_on_when_nobody_d
 }
 
 #[tokio::test]
-async fn reports_are_events_of_the_pool_those_of_hooks_too() {
-    let around =
-        "import skyward as sky\n\n\ndef around_task(config):\n    sky.report({'rank': -2, 'epoch': 7})\n    yield\n";
+async fn reports_are_events_of_the_pool_including_those_of_hooks() {
+    let around = indoc! {"
+        import skyward as sky
+
+
+        def around_task(config):
+            sky.report({'rank': -2, 'epoch': 7})
+            yield
+    "};
     pool(1)
         .plugin(plugin("reporter").around_task(around))
         .scope(async |pool| {

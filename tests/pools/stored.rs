@@ -1,22 +1,23 @@
-//! Large arrays in calls within calls: written once, and once to each further node.
+//! Large arrays in calls within calls: written once, and sent once to each further node.
 
 use std::collections::BTreeMap;
 
 use crate::common::{pool, soon};
-use skyward::payload::{Payload, PendingCompute};
+use skyward::compute::PendingCompute;
+use skyward::payload::Payload;
 use skyward::prelude::plugins;
 use skyward::spec::{Image, Limits};
 
 const SOURCE: &str = include_str!("../payloads/stored.py");
 
-/// Rank, sum, files that were written, and those of them that were received.
+/// The rank, the sum, the number of written files, and how many of them were received.
 type Seen = (u32, f64, u32, u32);
 
 fn call(entry: &'static str, size: u64) -> PendingCompute<Vec<Seen>> {
     Payload::python("stored.py", SOURCE, entry).arg("size", size).into()
 }
 
-/// What all calls have seen is right, and each of the two nodes has got the array once.
+/// Checks the sums of all calls, and that each of the two nodes has received the array once.
 fn check(seen: &[Seen], size: u64) {
     let total: f64 = seen.iter().map(|seen| seen.1).sum();
     assert_eq!(total, (size * (size - 1) / 2) as f64);
@@ -28,7 +29,7 @@ fn check(seen: &[Seen], size: u64) {
 
 #[tokio::test]
 async fn a_large_array_is_stored_once_on_each_node() {
-    // Larger than a frame may be.
+    // The array is larger than a frame may be.
     let mut limits = Limits::default();
     limits.max_frame = 4 << 20;
     for entry in ["submitted", "shared", "parallel"] {
@@ -45,5 +46,5 @@ async fn a_large_array_is_stored_once_on_each_node() {
     }
 }
 
-/// Numbers of 8 bytes.
+/// The number of values of 8 bytes each.
 const SIZE: u64 = 2_000_000;

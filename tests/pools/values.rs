@@ -1,15 +1,17 @@
-//! Values that go to Python and come back as what they were.
+//! Values that go to Python and come back unchanged.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
+use indoc::indoc;
 use serde::Deserialize;
 
 use crate::common::{pool, python};
+use skyward::compute::PendingCompute;
 use skyward::error::ErrorKind;
-use skyward::payload::{PendingCompute, Streaming};
+use skyward::payload::Streaming;
 
-/// In another order than Python's.
+/// The fields are in another order than in Python.
 #[derive(Debug, PartialEq, Deserialize)]
 struct Score {
     accuracy: f64,
@@ -41,7 +43,7 @@ fn boxed(data: Option<Box<[u8]>>) -> String;
 fn inside(data: Vec<Vec<u8>>) -> String;
 
 #[tokio::test]
-async fn names_and_bytes_arrive_as_they_were() {
+async fn names_and_bytes_arrive_unchanged() {
     pool(1)
         .payload::<Scores>()
         .scope(async |pool| {
@@ -62,17 +64,26 @@ async fn names_and_bytes_arrive_as_they_were() {
             assert_eq!(required(None).run(pool).await?, "NoneType");
             assert_eq!(inside(vec![bytes]).run(pool).await?, "list");
 
-            let tuple: PendingCompute<Score> = python("def f():\n    return (0.9, 0.5)\n").into();
+            let tuple: PendingCompute<Score> = python(indoc! {"
+                def f():
+                    return (0.9, 0.5)
+            "})
+            .into();
             let error = tuple.run(pool).await.unwrap_err();
             assert_eq!(error.kind(), ErrorKind::Decode);
             assert!(error.message().contains("found a list of 2"), "{error}");
 
-            let keys =
-                "import enum\nclass C(enum.Enum):\n    RED = 'red'\ndef f():\n    return {'a': {C.RED: 1, 'red': 2}}\n";
+            let keys = indoc! {"
+                import enum
+                class C(enum.Enum):
+                    RED = 'red'
+                def f():
+                    return {'a': {C.RED: 1, 'red': 2}}
+            "};
             let lost: PendingCompute<BTreeMap<String, BTreeMap<String, u8>>> = python(keys).into();
             let error = lost.run(pool).await.unwrap_err();
             assert_eq!(error.kind(), ErrorKind::Encode);
-            assert!(error.to_string().contains("<C.RED: 'red'> and 'red' both become 'red'"), "{error}");
+            assert!(format!("{error:#}").contains("<C.RED: 'red'> and 'red' both become 'red'"), "{error}");
             Ok(())
         })
         .await

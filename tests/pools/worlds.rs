@@ -1,24 +1,40 @@
-//! A joined world of real frameworks: what happens to all when one is lost.
+//! Joined worlds of real frameworks, and how they react to the loss of a rank.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::common::{limits, python};
+use indoc::indoc;
+use skyward::compute::PendingCompute;
 use skyward::error::{ErrorKind, WorkerExit};
 use skyward::event::{EventItem, PoolEvent};
-use skyward::payload::{Payload, PendingCompute, Source};
-use skyward::pool::{ComputePool, Pool};
-use skyward::prelude::{Image, plugins};
+use skyward::payload::{Payload, Source};
+use skyward::pool::Pool;
+use skyward::prelude::{Image, Nodes, plugins};
 
-/// Gives the generation, and the sum of all ranks counted from 1.
-const SUM: &str = "import numpy as np\nimport skyward as sky\nfrom jax.experimental import multihost_utils\ndef f():\n    info = sky.instance_info()\n    ranks = multihost_utils.process_allgather(np.array([info.global_worker_index + 1.0]))\n    return info.generation, float(ranks.sum())\n";
+/// Returns the generation, and the sum of all ranks counted from 1.
+const SUM: &str = indoc! {"
+    import numpy as np
+    import skyward as sky
+    from jax.experimental import multihost_utils
+    def f():
+        info = sky.instance_info()
+        ranks = multihost_utils.process_allgather(np.array([info.global_worker_index + 1.0]))
+        return info.generation, float(ranks.sum())
+"};
 
 #[tokio::test]
 async fn a_jax_world_survives_the_loss_of_a_rank_as_its_next_generation() {
     let sum: PendingCompute<(u64, f64)> = python(SUM).into();
-    let lose: PendingCompute<()> = python(
-        "import os\nimport skyward as sky\nfrom jax.experimental import multihost_utils\ndef f():\n    if sky.instance_info().global_worker_index == 1:\n        os._exit(9)\n    multihost_utils.sync_global_devices('never met')\n",
-    )
+    let lose: PendingCompute<()> = python(indoc! {"
+        import os
+        import skyward as sky
+        from jax.experimental import multihost_utils
+        def f():
+            if sky.instance_info().global_worker_index == 1:
+                os._exit(9)
+            multihost_utils.sync_global_devices('never met')
+    "})
     .into();
     let mut limits = limits();
     limits.hooks = Duration::from_secs(240);
@@ -50,7 +66,7 @@ async fn a_jax_world_survives_the_loss_of_a_rank_as_its_next_generation() {
         .unwrap();
 }
 
-/// The same by the decorator alone: no plugin is in these pools.
+/// The same with the decorator alone: these pools have no plugin.
 const DECORATED: &str = r#"
 import os
 
@@ -75,7 +91,7 @@ fn decorated(lose: bool) -> PendingCompute<(u64, f64, Option<String>)> {
 }
 
 #[tokio::test]
-async fn a_payload_that_joins_by_its_decorator_makes_its_pool_a_world_that_survives_the_loss_of_a_rank() {
+async fn a_world_joined_by_a_decorator_survives_the_loss_of_a_rank() {
     let limits = limits();
     Pool::builder()
         .nodes(2)
@@ -95,14 +111,14 @@ async fn a_payload_that_joins_by_its_decorator_makes_its_pool_a_world_that_survi
 }
 
 #[tokio::test]
-async fn a_payload_that_joins_by_its_decorator_is_refused_where_the_pool_was_not_told() {
+async fn a_payload_with_a_joining_decorator_fails_on_a_pool_that_was_not_told() {
     Pool::builder()
         .nodes(2)
         .limits(limits())
         .scope(async |pool| {
             let error = decorated(false).broadcast(pool).await.unwrap_err();
-            assert_eq!(error.kind(), ErrorKind::Remote, "{error}");
-            let text = error.to_string();
+            assert_eq!(error.kind(), ErrorKind::Raised, "{error}");
+            let text = format!("{error:#}");
             assert!(text.contains("the payload's decorator joins 2 workers into one world"), "{text}");
             assert!(text.contains("`.payload::<…>()`") && text.contains("`plugins::jax()`"), "{text}");
             Ok(())
@@ -114,13 +130,23 @@ async fn a_payload_that_joins_by_its_decorator_is_refused_where_the_pool_was_not
 #[tokio::test]
 async fn a_jax_world_in_which_one_rank_stays_away_is_ended_with_the_stacks_of_all() {
     let sum: PendingCompute<(u64, f64)> = python(SUM).into();
-    let apart: PendingCompute<()> = python(
-        "import threading\nimport skyward as sky\nfrom jax.experimental import multihost_utils\n\ndef elsewhere():\n    threading.Event().wait()\n\ndef f():\n    if sky.instance_info().global_worker_index == 1:\n        elsewhere()\n    multihost_utils.sync_global_devices('never met')\n",
-    )
+    let apart: PendingCompute<()> = python(indoc! {"
+        import threading
+        import skyward as sky
+        from jax.experimental import multihost_utils
+
+        def elsewhere():
+            threading.Event().wait()
+
+        def f():
+            if sky.instance_info().global_worker_index == 1:
+                elsewhere()
+            multihost_utils.sync_global_devices('never met')
+    "})
     .into();
     let mut limits = limits();
     limits.hooks = Duration::from_secs(240);
-    // Longer than compiling takes on a busy host.
+    // Longer than compilation takes on a busy host.
     limits.stall = Some(Duration::from_secs(10));
     Pool::builder()
         .nodes(2)
@@ -145,9 +171,19 @@ async fn a_jax_world_in_which_one_rank_stays_away_is_ended_with_the_stacks_of_al
 
 #[tokio::test]
 async fn keras_trains_on_one_rank_alone_and_on_all_together() {
-    let train: PendingCompute<(Vec<f64>, String)> = python(
-        "import keras\nimport numpy as np\nimport hashlib\n\ndef f():\n    model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(1)])\n    model.compile('sgd', 'mse')\n    x = np.arange(32, dtype='float32').reshape(8, 4) / 32\n    losses = model.fit(x, x.sum(axis=1), epochs=2, batch_size=4, verbose=0).history['loss']\n    weights = b''.join(np.asarray(w).tobytes() for w in model.get_weights())\n    return [float(l) for l in losses], hashlib.sha256(weights).hexdigest()\n",
-    )
+    let train: PendingCompute<(Vec<f64>, String)> = python(indoc! {"
+        import keras
+        import numpy as np
+        import hashlib
+
+        def f():
+            model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(1)])
+            model.compile('sgd', 'mse')
+            x = np.arange(32, dtype='float32').reshape(8, 4) / 32
+            losses = model.fit(x, x.sum(axis=1), epochs=2, batch_size=4, verbose=0).history['loss']
+            weights = b''.join(np.asarray(w).tobytes() for w in model.get_weights())
+            return [float(l) for l in losses], hashlib.sha256(weights).hexdigest()
+    "})
     .into();
     let mut limits = limits();
     limits.hooks = Duration::from_secs(240);
@@ -157,7 +193,8 @@ async fn keras_trains_on_one_rank_alone_and_on_all_together() {
         .plugin(plugins::jax())
         .plugin(plugins::keras().seed(3))
         .scope(async |pool| {
-            // Without the plugin's care it would wait here for a rank that does not take part.
+            // Without the plugin's help, the task would wait here for a rank that does not take
+            // part.
             let (alone, _) = train.clone().run(pool).await?;
             assert!(alone[1] < alone[0], "{alone:?}");
             let all = train.broadcast(pool).await?;
@@ -176,7 +213,7 @@ async fn plugins_that_do_not_fit_are_refused_before_anything_starts() {
         Pool::builder().nodes(2).plugin(plugins::keras()).plugin(plugins::jax()).scope(unused).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Plugins);
     assert_eq!(error.hint(), Some("the corrected list:\n    .plugin(plugins::jax())\n    .plugin(plugins::keras())"));
-    let error = Pool::builder().nodes(1..=4).plugin(plugins::jax()).scope(unused).await.unwrap_err();
+    let error = Pool::builder().nodes(Nodes::elastic(1, 4)).plugin(plugins::jax()).scope(unused).await.unwrap_err();
     assert_eq!(error.hint(), Some("give the pool a fixed number of nodes: `.nodes(1)`"));
     let error = Pool::builder().nodes(2).plugin(plugins::jax().cuda("cu118")).scope(unused).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::InvalidSpec);
@@ -201,11 +238,11 @@ async fn a_rank_that_never_reaches_the_rendezvous_is_named() {
         .limits(limits())
         .plugin(stuck)
         .plugin(plugins::jax().timeout(Duration::from_secs(3)))
-        .scope(async |_| -> skyward::Result<()> { unreachable!("it does not become ready") })
+        .scope(async |_| -> skyward::Result<()> { unreachable!("the pool does not become ready") })
         .await
         .unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Hook, "{error}");
-    let text = error.to_string();
+    let text = format!("{error:#}");
     assert!(text.contains("1 of 2 ranks came to the rendezvous at 127."), "{text}");
     assert!(text.contains("missing: rank 1 (node 1, worker 0, 127."), "{text}");
     assert!(text.contains("jax"), "{text}");

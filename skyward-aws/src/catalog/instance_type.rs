@@ -15,7 +15,7 @@ pub(crate) struct InstanceType {
     /// `g5.xlarge`.
     pub(crate) name: String,
     pub(crate) cpus: u32,
-    /// Rounded down, so that nobody gets less than is said.
+    /// Rounded down, so that a machine never has less than its offer says.
     pub(crate) memory_gib: u32,
     pub(crate) architecture: Architecture,
     pub(crate) devices: Devices,
@@ -28,7 +28,7 @@ pub(crate) struct InstanceType {
     pub(crate) efa_interfaces: u32,
     pub(crate) current_generation: bool,
     pub(crate) bare_metal: bool,
-    /// Its processors are throttled, or cost more, when they are busy for long.
+    /// Whether AWS throttles its processors, or charges more for them, when they are busy for long.
     pub(crate) burstable: bool,
     /// Disks that belong to the host and end with the machine; 0 where there are none.
     pub(crate) instance_storage_gib: u32,
@@ -39,7 +39,8 @@ pub(crate) struct InstanceType {
 pub(crate) enum Devices {
     Nothing,
     Accelerators(Accelerator),
-    /// Devices that no image of this provider drives. The type is never offered; a refusal names them.
+    /// Devices that no image of this provider drives. The type is never offered; a refusal names
+    /// them.
     Unserved(Unserved),
 }
 
@@ -53,7 +54,8 @@ pub(crate) struct Unserved {
 }
 
 impl InstanceType {
-    /// Reads what EC2 says. None for a type without a name, a number of processors or an architecture that this project knows, such as those of macOS.
+    /// Reads EC2's description of a type. None for a type without a name or a number of processors,
+    /// and for architectures that Skyward does not support, such as those of macOS.
     pub(crate) fn read(info: &InstanceTypeInfo) -> Option<Self> {
         let uses = info.supported_usage_classes();
         let efa = info.network_info().and_then(|network| network.efa_info()?.maximum_efa_interfaces());
@@ -71,7 +73,7 @@ impl InstanceType {
             current_generation: info.current_generation() == Some(true),
             bare_metal: info.bare_metal() == Some(true),
             burstable: info.burstable_performance_supported() == Some(true),
-            // Of GB, which are smaller than GiB.
+            // EC2 counts in GB, which are smaller than GiB.
             instance_storage_gib: storage
                 .and_then(|gb| u32::try_from(i128::from(gb) * 1_000_000_000 / (1 << 30)).ok())
                 .unwrap_or(0),
@@ -91,7 +93,8 @@ impl InstanceType {
         self.capacity_block && !self.on_demand && !self.spot
     }
 
-    /// What it costs, roughly and in no unit: as much for a processor as for 8 GiB of memory, and more for accelerators than for either. For types whose prices are not known.
+    /// A rough measure of cost, without a unit, for types whose prices are unknown: a processor
+    /// counts as much as 8 GiB of memory, and an accelerator more than either.
     pub(crate) fn weight(&self) -> u64 {
         let accelerators = self.accelerator().map_or(0, |accelerator| u64::from(accelerator.count));
         accelerators * 1_000_000 + u64::from(self.cpus) * 8 + u64::from(self.memory_gib)
@@ -125,7 +128,8 @@ impl Devices {
         if !gpu.manufacturer().is_some_and(|maker| maker.eq_ignore_ascii_case("nvidia")) {
             return Self::unserved(name, NO_DRIVER);
         }
-        // A part of a GPU is not the whole: whoever asks for an L4 would get an eighth of one. Its driver is another one too, of NVIDIA's GRID, which the Deep Learning images do not have.
+        // These types have a part of a GPU: a pool that asks for an L4 would get an eighth of one.
+        // They also need NVIDIA's GRID driver, which the Deep Learning images do not have.
         if gpu.gpu_partition_size().is_some_and(|size| size < 1.0) {
             return Self::unserved(name, "is only a part of one there, whose driver the images do not have");
         }
@@ -135,14 +139,14 @@ impl Devices {
 
     fn of_neuron(device: &NeuronDeviceInfo) -> Self {
         let name = device.name().unwrap_or("accelerator");
-        // This is the memory of a device, whose cores share it.
+        // EC2 reports the memory of a device, which its cores share.
         let memory = device.memory_info().and_then(|memory| memory.size_in_mib());
         let most = MOST_MEMORY.iter().find(|(kind, _)| *kind == name).map(|(_, gib)| gib * 1024);
         let memory = memory.map(|memory| memory.min(most.unwrap_or(i32::MAX)));
         Self::accelerators(name, "Neuron", AcceleratorFamily::Neuron, device.count(), memory)
     }
 
-    /// The maker's word is kept with a kind that is not known, as it alone tells the family then.
+    /// An unknown kind keeps the maker's name, because nothing else shows its family.
     fn accelerators(
         name: &str,
         maker: &str,
@@ -159,7 +163,7 @@ impl Devices {
             _ => format!("{maker} {name}"),
         };
         let mut accelerator = Accelerator::new(kind, devices);
-        // As the driver's number is rounded where machines are asked for theirs.
+        // Rounded in the same way as the memory that a driver reports on a machine.
         accelerator.memory_gib = count(memory_mib).map(|mib| (f64::from(mib) / 1024.0).round() as u32);
         Self::Accelerators(accelerator)
     }
@@ -190,7 +194,8 @@ fn count(number: Option<i32>) -> Option<u32> {
 
 const MIB_PER_GIB: i64 = 1024;
 const NO_DRIVER: &str = "has no driver in the images that machines start from";
-/// The most memory of a device, in GiB, where EC2 is known to say too much: 512 GiB of a Trainium2, whose data sheet has 96.
+/// The memory of devices, in GiB, for which EC2 reports too much: 512 GiB for a Trainium2, which
+/// has 96 by its data sheet.
 const MOST_MEMORY: &[(&str, i32)] = &[("Trainium2", 96)];
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Which instance types fit, and what keeps the others from it.
+//! Which instance types fit, and why the others do not.
 
 use std::collections::BTreeMap;
 
@@ -9,32 +9,33 @@ use super::{Setting, allows};
 use crate::catalog::Listing;
 use crate::catalog::instance_type::{Devices, InstanceType};
 
-/// The types that fit, and what is wrong with others.
+/// The types that fit, and why others do not.
 #[derive(Debug)]
 pub(super) struct Fit<'a> {
     pub(super) fitting: Vec<Fitting<'a>>,
     pub(super) obstacles: Vec<Obstacle>,
 }
 
-/// A type that fits, and where it can be had.
+/// A type that fits, and the zones that sell it.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Fitting<'a> {
     pub(super) instance_type: &'a InstanceType,
     pub(super) zones: Vec<&'a str>,
 }
 
-/// The first thing that keeps a type, or an offer of it, from what is asked.
+/// The first requirement that a type, or an offer of it, does not meet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Obstacle {
     pub(super) stage: Stage,
     pub(super) instance_type: String,
-    /// Of types that come equally far those with less are nearer.
+    /// Among types that fail at the same stage, those with less are nearer.
     pub(super) distance: u64,
-    /// What it does not have, or where it is.
+    /// What the type lacks, or where it is sold.
     pub(super) words: String,
 }
 
-/// What is looked at, in this order: the further a type comes, the nearer it is to what is asked.
+/// The checks, in their order. The later the check that a type fails, the nearer the type is to the
+/// requirements.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Stage {
     Driver,
@@ -76,7 +77,7 @@ pub(super) fn fit<'a>(listing: &'a Listing, requirements: &Requirements, setting
             Ok(None) => {}
             Err((stage, words)) => {
                 let weight = instance_type.weight();
-                // What is too small is nearer the larger it is; anything else the smaller.
+                // Among types that are too small, larger ones are nearer; otherwise, smaller ones.
                 let distance = if stage == Stage::Machine { u64::MAX - weight } else { weight };
                 obstacles.push(Obstacle::new(stage, instance_type, distance, words));
             }
@@ -88,7 +89,7 @@ pub(super) fn fit<'a>(listing: &'a Listing, requirements: &Requirements, setting
     Fit { fitting, obstacles }
 }
 
-/// A machine of this type, somewhere, at an unknown price.
+/// A machine of this type, in no zone yet and without a price.
 pub(super) fn offer_of(
     instance_type: &InstanceType,
     zone: &str,
@@ -100,14 +101,14 @@ pub(super) fn offer_of(
     offer.usd_per_hour = None;
     offer.architecture = Some(*architecture);
     offer.accelerator = instance_type.accelerator().cloned();
-    // The disk is made with the machine, as large as it is asked for.
+    // EC2 makes the disk with the machine, in the size that the pool asks for.
     offer.disk_gib = Some(requirements.disk_gib.unwrap_or(setting.disk_gib).min(MOST_DISK_GIB));
     offer
 }
 
 pub(super) type Checked<T> = Result<T, (Stage, String)>;
 
-/// Whether it has accelerators of the kind, and then enough of them.
+/// Checks that the type has accelerators of the kind, and enough of them.
 pub(super) fn devices(instance_type: &InstanceType, wanted: &Accelerator, setting: &Setting) -> Checked<bool> {
     let has = match &instance_type.devices {
         Devices::Accelerators(has) if has.is_same_kind(wanted) => has,
@@ -131,12 +132,13 @@ pub(super) fn devices(instance_type: &InstanceType, wanted: &Accelerator, settin
 }
 
 fn machine(instance_type: &InstanceType, requirements: &Requirements, setting: &Setting) -> Checked<()> {
-    // What depends on where and how it is sold is looked at later.
+    // Place and market are checked later.
     let mut wanted = requirements.clone();
     wanted.market = Market::Cheapest;
     wanted.most_usd_per_hour = None;
     wanted.places.clear();
-    // Any package has a build for x86_64 before it has one for Arm. Accelerators decide by themselves.
+    // Packages have builds for x86_64 before they have any for Arm. With accelerators, the
+    // accelerator decides.
     if wanted.accelerator.is_none() {
         wanted.architecture.get_or_insert(Architecture::X86_64);
     }
@@ -153,7 +155,8 @@ fn sold(instance_type: &InstanceType, market: Market) -> Checked<()> {
         return Ok(());
     }
     let words = match (instance_type.capacity_block_only(), market) {
-        // They are bought for days and before; see <https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/ec2-capacity-blocks.html>.
+        // Capacity blocks are bought in advance and for days; see
+        // <https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/ec2-capacity-blocks.html>.
         (true, _) => "is sold in capacity blocks alone, which are reserved ahead",
         (false, Market::Spot) => "is not sold as a spot instance",
         (false, _) => "is not sold on demand",
@@ -181,13 +184,14 @@ fn zones<'a>(
     }
 }
 
-/// Whether it is for whoever asks for processors and memory alone.
+/// Whether the type suits pools that ask for processors and memory alone.
 fn is_plain(instance_type: &InstanceType) -> bool {
     let InstanceType { devices, current_generation, bare_metal, burstable, .. } = instance_type;
     *devices == Devices::Nothing && *current_generation && !bare_metal && !burstable
 }
 
-/// Of many types that fit, the smallest of each family: those for general use first, and of those the newest.
+/// The smallest of the types that fit in each family: general-purpose families first, and the
+/// newest of them first.
 fn few(fitting: Vec<Fitting<'_>>) -> Vec<Fitting<'_>> {
     let mut smallest: BTreeMap<String, Fitting<'_>> = BTreeMap::new();
     for one in fitting {
@@ -215,12 +219,13 @@ fn parts(family: &str) -> (&str, u32, &str) {
     (series, generation.parse().unwrap_or(0), variant)
 }
 
-/// What a disk of EBS may have.
+/// The largest disk of EBS.
 pub(super) const MOST_DISK_GIB: u32 = 16_384;
 /// How many types without accelerators are priced.
 const MOST_TYPES: usize = 20;
-/// Old kinds, and the drivers that they need. The Deep Learning images of Ubuntu 24.04 have others: NVIDIA's open driver, which begins with Turing, and one of Neuron that has left the first
-/// Inferentia behind.
+/// Old kinds, and the drivers that they need. The Deep Learning images of Ubuntu 24.04 have newer
+/// drivers: NVIDIA's open driver supports Turing and later, and the driver of Neuron does not
+/// support the first Inferentia.
 const DRIVERS: &[(&[&str], &str)] = &[
     (&["K520", "K80", "M60", "P100", "V100"], "NVIDIA's closed driver"),
     (&["Inferentia"], "a driver of Neuron that is older than that of the images"),

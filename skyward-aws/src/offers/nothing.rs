@@ -1,4 +1,4 @@
-//! Why there is no offer, in words that come from what EC2 sells.
+//! Explains why there is no offer, with what EC2 sells instead.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -11,14 +11,14 @@ use super::fit::{Obstacle, Stage};
 use crate::catalog::Listing;
 use crate::catalog::instance_type::InstanceType;
 
-/// Why there is no offer, and what there is instead.
+/// Why there is no offer, and what EC2 sells instead.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Nothing {
     pub(crate) words: String,
 }
 
 impl Nothing {
-    /// By the obstacles of the types that came nearest.
+    /// The hint for the checks that the nearest types fail.
     pub(super) fn of(
         obstacles: &[Obstacle],
         listing: &Listing,
@@ -54,12 +54,12 @@ impl fmt::Display for Nothing {
     }
 }
 
-/// Nothing in the region has the kind: it is mistyped, or sold elsewhere.
+/// The message where no type in the region has the kind, which is mistyped or sold elsewhere.
 fn unknown(wanted: &Accelerator, listing: &Listing, setting: &Setting) -> String {
     let kinds: BTreeSet<&str> =
         listing.types.iter().filter_map(InstanceType::accelerator).map(|one| &*one.kind).collect();
     let mut near = wanted.nearest_kinds();
-    // A name that is known is not mistyped, and those that resemble it are others.
+    // A known name is not mistyped, and similar names are other kinds.
     if near.first().is_some_and(|first| *first == wanted.plain_kind()) {
         near.clear();
     }

@@ -12,7 +12,7 @@ use crate::prices::Price;
 use crate::prices::spot::SpotPrices;
 use crate::quota::Quota;
 
-/// What is known of prices.
+/// The known prices.
 #[derive(Debug, Default)]
 pub(super) struct Prices {
     pub(super) spot: SpotPrices,
@@ -26,9 +26,10 @@ pub(super) struct Ranked {
     pub(super) obstacles: Vec<Obstacle>,
 }
 
-/// The offers of the types that fit: the cheapest first, and those whose price is not known last, the smallest first.
+/// The offers of the types that fit, the cheapest first. Offers without a known price come last,
+/// the smallest first.
 ///
-/// The pool has its own order of markets, and keeps this one within each.
+/// The pool sorts offers by market, and keeps this order within each market.
 pub(super) fn rank(
     fitting: &[Fitting<'_>],
     prices: &Prices,
@@ -63,7 +64,7 @@ pub(super) fn rank(
         (price(one).total_cmp(&price(other)))
             .then_with(|| weight.cmp(other_weight))
             .then_with(|| one.machine_type.cmp(&other.machine_type))
-            // Of places with one price that which was named first.
+            // Among places with the same price, the one that was named first.
             .then_with(|| place(one).cmp(&place(other)))
             .then_with(|| one.id.as_str().cmp(other.id.as_str()))
     });
@@ -105,7 +106,8 @@ fn too_dear(instance_type: &InstanceType, offer: &Offer) -> Obstacle {
     Obstacle::new(Stage::Price, instance_type, (price * 1e6) as u64, words)
 }
 
-/// The first offers, and of each market at least its share: one that is all dearer is what is left when the other has none.
+/// The first offers, with at least a share for each market: the dearer market is what remains when
+/// the cheaper one has no capacity.
 fn cut(offers: Vec<Offer>) -> Vec<Offer> {
     let count = |spot: bool| offers.iter().filter(|offer| offer.spot == spot).count();
     let (spot, on_demand) = (count(true), count(false));

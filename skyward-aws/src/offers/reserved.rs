@@ -1,4 +1,4 @@
-//! The offer of machines in capacity that was reserved: its type, in its zone, and no other.
+//! The single offer of reserved capacity: its type in its zone.
 
 use std::time::SystemTime;
 
@@ -12,11 +12,11 @@ use crate::capacity::Reserved;
 use crate::catalog::instance_type::InstanceType;
 use crate::prices::Price;
 
-/// What can be rented for these requirements in reserved capacity.
+/// The offer for these requirements in reserved capacity.
 ///
 /// # Errors
 ///
-/// [`Refusal::Misconfigured`] when it contradicts what else was said of the pool;
+/// [`Refusal::Misconfigured`] when the reservation contradicts other settings of the pool;
 /// [`Refusal::NotOffered`] when its type does not meet the requirements.
 ///
 /// # Cancel safety
@@ -42,7 +42,7 @@ pub(crate) async fn reserved(
     offer(&instance_type, setting, requirements, reserved, price)
 }
 
-/// What is known before the type is.
+/// Checks what does not depend on the type.
 fn check(setting: &Setting, requirements: &Requirements, reserved: &Reserved) -> Result<()> {
     let Reserved { id, zone, .. } = reserved;
     if requirements.market == Market::Spot {
@@ -61,8 +61,8 @@ fn check(setting: &Setting, requirements: &Requirements, reserved: &Reserved) ->
 
 /// The offer, where the type meets the requirements.
 ///
-/// A reservation is billed at the price on demand, whether it is used or not. A block was paid for
-/// when it was bought: nothing is paid by the hour.
+/// AWS bills a reservation at the on-demand price, whether it is used or not. A block is paid for
+/// when it is bought, and costs nothing by the hour.
 fn offer(
     instance_type: &InstanceType,
     setting: &Setting,

@@ -1,4 +1,5 @@
-//! On-demand prices, by the price list of AWS: the same in all zones of a region, and for months.
+//! On-demand prices from the price list of AWS. They are the same in all zones of a region, and
+//! change once in months.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
@@ -18,11 +19,12 @@ use crate::errors;
 /// The on-demand prices of a region, each asked for once a day.
 #[derive(Debug)]
 pub(crate) struct OnDemand {
-    /// Of a region that has the price list, such as us-east-1; none where no prices are wanted.
+    /// A client in a region that serves the price list, such as us-east-1; none where no prices are
+    /// wanted.
     pricing: Option<Client>,
     region: String,
     cache: Cache,
-    /// Locked while prices are asked for, so that those who want the same wait for one answer.
+    /// Locked while a call reads prices, so that all who need them wait for one answer.
     known: Mutex<Known>,
 }
 
@@ -30,9 +32,9 @@ pub(crate) struct OnDemand {
 struct Known {
     /// None until the cache was read.
     prices: Option<BTreeMap<String, Price>>,
-    /// When asking has failed.
+    /// When a call last failed.
     failed_at: Option<SystemTime>,
-    /// Whether somebody was told that it fails.
+    /// Whether a warning about failed calls was logged.
     told: bool,
 }
 
@@ -41,11 +43,11 @@ impl OnDemand {
         Self { pricing, region: region.to_owned(), cache, known: Mutex::default() }
     }
 
-    /// The prices of these types; of fewer, or none, where the price list does not tell them.
+    /// The prices of these types, as far as the price list has them.
     ///
     /// # Cancel safety
     ///
-    /// Starts nothing. What was answered before is kept with the next answer.
+    /// Starts nothing. Answers that came before are kept with the next one.
     pub(crate) async fn prices(&self, types: &[&str], now: SystemTime) -> BTreeMap<String, Price> {
         let mut known = self.known.lock().await;
         if known.prices.is_none() {
@@ -62,11 +64,11 @@ impl OnDemand {
             *failed_at = None;
             if let Err(why) = self.ask(pricing, &missing, now, prices).await {
                 *failed_at = Some(now);
-                // Once: a user who may not read prices knows it then.
+                // Warns once: a user who may not read prices needs no reminder.
                 if std::mem::replace(told, true) {
                     tracing::debug!(error = %why, "some on-demand prices are not known");
                 } else {
-                    tracing::warn!(error = %why, "some on-demand prices are not known: `pricing:GetProducts` tells them");
+                    tracing::warn!(error = %why, "some on-demand prices are unknown; to read them, the credentials need the permission `pricing:GetProducts`");
                 }
             }
             if prices.len() > before {
@@ -76,7 +78,8 @@ impl OnDemand {
         types.iter().filter_map(|name| prices.get(*name).map(|price| ((*name).to_owned(), *price))).collect()
     }
 
-    /// Asks for each type, some at once, until all are known, one fails or time is up.
+    /// Asks for each type, several at once, until all prices are known, a call fails or the time is
+    /// up.
     async fn ask(
         &self,
         pricing: &Client,
@@ -128,11 +131,12 @@ impl OnDemand {
     }
 }
 
-/// What an hour of a type costs by one product of the price list. Where it has several prices the highest counts, so that no machine costs more than is said.
+/// What an hour of a type costs by one product of the price list. Of several prices the highest
+/// counts, so that no machine costs more than its offer says.
 fn usd_of(product: &str, name: &str) -> Option<f64> {
     let product: Product = serde_json::from_str(product).ok()?;
     let attributes = &product.product.attributes;
-    // Capacity blocks are products of the same type too, with other prices.
+    // Capacity blocks are other products of the same type, with other prices.
     let is_on_demand = attributes.get("marketoption").is_none_or(|market| market == "OnDemand");
     let is_type = attributes.get("instanceType").is_some_and(|type_| type_ == name);
     if !is_on_demand || !is_type {
@@ -140,11 +144,11 @@ fn usd_of(product: &str, name: &str) -> Option<f64> {
     }
     let dimensions = product.terms.on_demand.into_values().flat_map(|term| term.price_dimensions.into_values());
     let hourly = dimensions.filter(|dimension| dimension.unit == "Hrs");
-    // Those in CNY alone are prices of China.
+    // Products with a price in CNY alone are those of China.
     hourly.filter_map(|dimension| usd(dimension.price_per_unit.get("USD")?)).reduce(f64::max)
 }
 
-/// A product of the price list, as far as it matters here.
+/// The fields of a product of the price list that are needed here.
 #[derive(Deserialize)]
 struct Product {
     product: Attributes,
@@ -184,12 +188,13 @@ fn is_within(at: SystemTime, now: SystemTime, lifetime: Duration) -> bool {
 }
 
 fn too_slow() -> Error {
-    Error::new(ErrorKind::Provider, format!("the price list of AWS has not told all prices in {WITHIN:?}"))
+    Error::new(ErrorKind::Provider, format!("the price list of AWS has not returned all prices within {WITHIN:?}"))
 }
 
 const FILE: &str = "on-demand";
 const LIFETIME: Duration = Duration::from_secs(24 * 3600);
-/// For how long nothing is asked after an answer was an error: those who may not read prices do not wait for it each time.
+/// How long no call is made after one has failed, so that users who may not read prices do not wait
+/// for it each time.
 const AFTER_FAILURE: Duration = Duration::from_secs(300);
 const WITHIN: Duration = Duration::from_secs(20);
 const AT_ONCE: usize = 8;

@@ -1,4 +1,4 @@
-//! Prices of spot instances: of each type in each zone, as they are now.
+//! The current prices of spot instances, of each type in each zone.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
@@ -15,7 +15,7 @@ use crate::errors;
 /// Prices by type and zone.
 pub(crate) type SpotPrices = BTreeMap<(String, String), Price>;
 
-/// The prices of these types in all zones; of fewer, or none, where EC2 does not tell them.
+/// The prices of these types in all zones, as far as EC2 returns them.
 ///
 /// # Cancel safety
 ///
@@ -31,7 +31,7 @@ pub(crate) async fn prices(ec2: &Client, types: &[&str], now: SystemTime) -> Spo
     match told.await {
         Ok(Ok(())) => {}
         Ok(Err(error)) => tracing::warn!(%error, "some spot prices are not known"),
-        Err(_) => tracing::warn!(within = ?WITHIN, "some spot prices are not known: EC2 has not told them in time"),
+        Err(_) => tracing::warn!(within = ?WITHIN, "some spot prices are unknown: EC2 has not returned them in time"),
     }
     newest(&rows, now)
 }
@@ -41,9 +41,10 @@ async fn history(ec2: &Client, types: &[&str], now: SystemTime, rows: &mut Vec<S
     let mut pages = ec2
         .describe_spot_price_history()
         .set_instance_types(Some(types))
-        // The history begins with the price that holds at its start, so one from now on is the price of now.
+        // The history begins with the price that holds at its start, so a history from now on is
+        // the current price.
         .start_time(DateTime::from(now))
-        // Accounts differ in which of the two names they get; the price is one.
+        // Some accounts get the one name of the product and some the other; the price is the same.
         .product_descriptions("Linux/UNIX")
         .product_descriptions("Linux/UNIX (Amazon VPC)")
         .into_paginator()

@@ -2,16 +2,16 @@
 set -eu
 umask 022
 mkdir -p -m 711 /var/lib/skyward
-# On a disk that is a copy of another machine's, that one's keeper runs until now.
+# On a copy of another machine's disk, the keeper of that machine is running.
 verb=start
 if [ -e /var/lib/skyward/start ]; then
     printf '%s' "$1" | cmp -s - /var/lib/skyward/start || verb=restart
 fi
 printf '%s' "$1" >/var/lib/skyward/start
-# By which the script knows the machine that it was made for.
+# The script recognises by this file the machine that it was made for.
 { cat /sys/class/dmi/id/product_uuid 2>/dev/null || :; } >/var/lib/skyward/host
 printf '%s' "$2" >/etc/systemd/system/skyward-keeper.service
 systemctl daemon-reload
 systemctl enable skyward-keeper.service
-# Blocking would wait for the boot, which waits for cloud-init.
+# A blocking start would wait for the boot, which waits for cloud-init.
 systemctl "$verb" --no-block skyward-keeper.service

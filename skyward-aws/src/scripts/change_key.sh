@@ -1,4 +1,4 @@
-# Has the server use the key that was made for it, and no other. What is connected stays so.
+# Makes the SSH server use the new key and no other. Existing connections stay.
 as_root '
     umask 077
     made=/etc/ssh/skyward_host_key

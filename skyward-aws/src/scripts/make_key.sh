@@ -1,5 +1,5 @@
-# Makes a host key beside the one that the server uses, once, and prints its public half.
-# The server may listen a moment before the keeper has made the folder.
+# Makes a second host key, once, and prints its public half.
+# The SSH server may listen a moment before the keeper has made the folder.
 tries=0
 until [ -O "$folder/lease" ] || [ "$tries" -ge 40 ]; do
     tries=$((tries + 1))
@@ -9,7 +9,7 @@ done
     echo "its folder $folder is not there yet" >&2
     exit 75
 }
-# Instances of one launch have the same host key until each has made its own: so each says which one it is.
+# Instances of one launch have the same host key until each has made its own, so check that this is the right instance.
 base=${AWS_EC2_METADATA_SERVICE_ENDPOINT:-http://169.254.169.254}
 base=${base%/}/latest
 token=$(curl -sf -m 3 -X PUT -H 'X-aws-ec2-metadata-token-ttl-seconds: 60' "$base/api/token" 2>/dev/null) || token=

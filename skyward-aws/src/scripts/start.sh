@@ -1,8 +1,8 @@
-# Starts the keeper of this machine as root; the words that follow are its command. The first three:
-# the machine's folder, the user who runs the pool's commands, and when the launch was asked for, in
-# seconds since 1970.
+# Starts the keeper of this machine as root. Arguments: the machine's folder, the user who runs the
+# pool's commands, the time of the launch call in seconds since 1970, and the keeper's command.
 #
-# The keeper comes first: whatever else of the boot hangs, the machine ends by its lease. The user need not be there yet, since cloud-init makes it later in the same stage.
+# The keeper starts first, so that the machine ends by its lease even if the rest of the boot hangs. The user may not
+# exist yet, because cloud-init makes it later in the same stage.
 folder=$1
 user=$2
 asked=$3
@@ -11,7 +11,7 @@ umask 077
 top=${folder%/*}
 mkdir -p -m 711 "$top"
 mkdir -p "$folder"
-# The user may put a link there, and root follows none.
+# The user could put a link there, which root must not follow.
 [ -e "$folder/lease" ] || [ -L "$folder/lease" ] || : >"$folder/lease"
 (
     tries=0
@@ -25,15 +25,15 @@ is_number() {
     case $1 in '' | *[!0-9]*) return 1 ;; esac
 }
 
-# The machine's life is counted from when its launch was asked for, and at least from this boot:
-# neither a reboot nor a boot that comes late gives it more time. The one is told by the clock,
-# which may be wrong or not be set yet, the other cannot be.
+# The machine's time counts from its launch call, or at the latest from this boot, so that neither a
+# late boot nor a reboot extends it. The time since the launch comes from the clock, which may be
+# wrong or not set yet; the time since the boot is always right.
 born=0
 now=$(date +%s 2>/dev/null) || now=
 up=
 { read -r up rest </proc/uptime; } 2>/dev/null || up=
 up=${up%%.*}
-# An image that was made of the disk of another machine begins with that one's script.
+# An image of another machine's disk starts with the script of that machine.
 host=$(cat /sys/class/dmi/id/product_uuid 2>/dev/null) || host=
 if is_number "$now" && is_number "$up" && [ "$host" = "$(cat "$top/host" 2>/dev/null)" ]; then
     since=$asked

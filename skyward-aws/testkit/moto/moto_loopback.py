@@ -1,13 +1,14 @@
-"""moto, with what it has to do otherwise so that a client can be tested against it on one machine.
+"""moto, changed so that a client can be tested against it on one machine.
 
-The proxy in front of moto changes no request, so that signatures stay valid. What it wants of moto it says in
-headers that are not signed. Everything here names what EC2 does and what moto 5.2.1 does instead.
+The proxy in front of moto changes no request, so that signatures stay valid. It passes its own
+parameters in headers that are not signed. Each function here describes what EC2 does, and what moto
+5.2.1 does instead.
 
-Arguments: the address and port to listen on, the file with the images, the first two numbers of public
-addresses.
+Arguments: the address and port to listen on, the file with the images, and the first two numbers of
+public addresses.
 """
 
-# What is put into moto has the types that moto has there: none that could be named.
+# The types of the replaced functions of moto are not exported.
 # ruff: noqa: ANN401
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ STATES = "X-Testkit-All-States"
 
 
 def use_loopback_addresses(prefix: str) -> None:
-    """Public addresses of moto are drawn from real ones of AWS, which must never be dialled."""
+    """moto draws public addresses from AWS's own ranges, to which no test may ever connect."""
     numbers = itertools.cycle(range(1, 250 * 250))
 
     def next_address() -> str:
@@ -46,7 +47,7 @@ def use_loopback_addresses(prefix: str) -> None:
 
 
 def use_images(path: str) -> None:
-    """EC2 says who owns an image by number and alias, and how large its snapshot is.
+    """EC2 returns the number and the alias of an image's owner, and the size of its snapshot.
 
     moto calls all owners amazon, and all snapshots have 15 GiB.
     """
@@ -78,9 +79,9 @@ def use_images(path: str) -> None:
 
 
 def sell_a_few_families() -> None:
-    """A region has 1,263 types, and moto takes seconds of the processor's time to tell them.
+    """A region has 1,263 types, and moto needs seconds of processor time to list them.
 
-    Those with accelerators are sold here, and of the others some families.
+    Here moto offers the types with accelerators, and some families of the others.
     """
     families = {"c7a", "c7g", "c7i", "m7a", "m7g", "m7i", "r7i", "t3"}
     accelerated = ("dl", "g", "inf", "p", "trn", "vt")
@@ -108,7 +109,8 @@ def know_filters() -> None:
 
     def passes(instance: Any, filters: dict[str, Any]) -> bool:
         wanted = dict(filters)
-        # moto compares with the first group alone, and finds none if the groups are those of an interface.
+        # moto compares only with the first group, and finds none if the groups belong to an
+        # interface.
         for name in ("instance.group-id", "group-id", "network-interface.group-id"):
             groups = wanted.pop(name, None)
             if groups is not None and not {group.id for group in instance.security_groups} & set(groups):
@@ -121,7 +123,7 @@ def know_filters() -> None:
 def launch_as_told() -> None:
     """EC2 launches as many as it can between MinCount and MaxCount; moto launches MinCount.
 
-    The proxy knows how many there can be.
+    The proxy passes the number of instances that have room.
     """
     plain = InstanceResponse._get_param
 
@@ -134,7 +136,10 @@ def launch_as_told() -> None:
 
 
 def describe_whole() -> None:
-    """The proxy makes the pages and hides states that have not come yet: it needs all, in all states."""
+    """The proxy makes pages and hides later states.
+
+    So moto must return all instances in all states.
+    """
 
     def describe(response: Any) -> ActionResult:
         response.error_on_dryrun()
@@ -202,7 +207,7 @@ def check_launch(backend: Any, image_id: str, user_data: Any, kwargs: dict[str, 
 
 
 def choose_subnet(backend: Any, kwargs: dict[str, Any]) -> None:
-    """Without a subnet EC2 takes the default one of a zone. moto makes an address of no network up."""
+    """EC2 uses the zone's default subnet if a launch names none. moto invents an address."""
     interfaces = kwargs.get("nics") or []
     if kwargs.get("subnet_id") or any("SubnetId" in one or "NetworkInterfaceId" in one for one in interfaces):
         return
@@ -217,11 +222,13 @@ def choose_subnet(backend: Any, kwargs: dict[str, Any]) -> None:
 
 
 def launch_faithfully() -> None:
-    """What moto leaves out when it makes an instance.
+    """Add what moto leaves out when it creates an instance.
 
-    The groups of its interface are its groups, and have to be there: moto makes those that are not. The first
-    interface goes with it if nothing is said; moto keeps it. Interfaces get their tags. A spot instance names
-    its request.
+    - In EC2, an instance has the security groups of its interface, which must exist. moto creates
+      missing ones.
+    - By default, EC2 deletes the first interface with the instance. moto keeps it.
+    - Interfaces get their tags.
+    - A spot instance names its request.
     """
     plain = instances.InstanceBackend.run_instances
 
@@ -251,7 +258,10 @@ def launch_faithfully() -> None:
 
 
 def terminate_twice() -> None:
-    """A second TerminateInstances changes nothing in EC2. In moto it fails: the interface is gone."""
+    """A second TerminateInstances changes nothing in EC2.
+
+    In moto it fails, because the interface is gone.
+    """
     plain = instances.Instance.terminate
 
     def terminate(instance: Any) -> Any:
@@ -263,7 +273,7 @@ def terminate_twice() -> None:
 
 
 def match_offerings() -> None:
-    """EC2 takes wildcards in the filters of DescribeInstanceTypeOfferings. In moto they match nothing."""
+    """EC2 accepts wildcards in DescribeInstanceTypeOfferings. In moto they match nothing."""
 
     @functools.lru_cache(maxsize=64)
     def pattern(values: tuple[str, ...]) -> re.Pattern[str]:
@@ -285,12 +295,12 @@ def match_offerings() -> None:
 
 
 def trust_the_machines() -> None:
-    """Who plays the hypervisor is not a client of EC2, and no policy holds for it."""
+    """The hypervisor is not a client of EC2, so no policy applies to it."""
     plain = ActionAuthenticatorMixin._authenticate_and_authorize_action
 
     def authorize(response: Any, *args: Any) -> None:
-        # EC2 verifies the signature of a form as it came. moto writes the form anew, with a plus
-        # for each space, where the SDK has written %20.
+        # EC2 verifies the signature of a form as it arrived. moto encodes the form again, with a
+        # plus for each space, where the SDK has written %20.
         if not response.raw_body and response.form_data:
             pairs = list(response.form_data.items(multi=True))
             response.raw_body = urlencode(pairs, quote_via=quote, safe="-_.~").encode()

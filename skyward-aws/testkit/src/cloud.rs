@@ -1,4 +1,5 @@
-//! A cloud: moto, the proxy before it, the machines behind it, and a network on addresses of this machine.
+//! A cloud: moto, the proxy before it, the machines behind it, and a network on addresses of this
+//! machine.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,9 +22,10 @@ use crate::records::{Market, Phases};
 use crate::reservation::Reservation;
 use crate::rules::Rules;
 
-/// An EC2 on loopback. Dropping it ends all of it: machines, servers, files.
+/// An EC2 on loopback. Dropping it ends its machines and servers, and removes its files.
 ///
-/// It runs on threads of its own, so neither a paused clock nor a blocked runtime of the test stops it.
+/// It runs on threads of its own, so neither a paused clock nor a blocked runtime of the test stops
+/// it.
 #[derive(Debug)]
 pub struct Cloud {
     inside: Arc<Inside>,
@@ -38,10 +40,10 @@ impl Cloud {
     /// Starts one.
     ///
     /// # Errors
-    /// When moto cannot be installed or started, or this host cannot have machines: see [`missing`].
+    /// When moto cannot be installed or started, or this host cannot run machines: see [`missing`].
     ///
     /// # Cancel safety
-    /// When dropped, what was started ends soon after it has come up.
+    /// When dropped, the cloud ends soon after it has started.
     pub async fn start(options: CloudOptions) -> Result<Self> {
         let (sender, receiver) = oneshot::channel();
         // A thread of the runtime's blocking pool would end when it is idle, and moto with it.
@@ -70,7 +72,7 @@ impl Cloud {
         Ok(Self { inside, runtime, stop: Some(stop), stopped, thread: Some(thread) })
     }
 
-    /// The URL that all clients of AWS are to call.
+    /// The URL that clients call for all services of AWS.
     pub fn endpoint(&self) -> &str {
         &self.inside.endpoint
     }
@@ -80,7 +82,8 @@ impl Cloud {
         &self.inside.region
     }
 
-    /// What the environment of a client is to have: credentials, region, and no other place to look for them.
+    /// The environment variables for a client: credentials, region, and settings that prevent it
+    /// from looking elsewhere.
     pub fn environment(&self) -> BTreeMap<String, String> {
         self.environment_of(KEY, "secret")
     }
@@ -110,24 +113,25 @@ impl Cloud {
         &self.inside.calls
     }
 
-    /// How many of a type there can be at once, in a zone and market. What is not named has no end.
+    /// Limits how many instances of a type can exist at once, in a zone and market. Everything else
+    /// is unlimited.
     pub fn set_capacity(&self, instance_type: &str, zone: &str, market: Market, count: u32) {
         let key = (instance_type.to_owned(), zone.to_owned(), market);
         self.inside.backend.settings().capacity.insert(key, count);
     }
 
-    /// What the account has reserved from now on, and nothing else.
+    /// Replaces the account's capacity reservations.
     pub fn set_reservations(&self, reservations: impl IntoIterator<Item = Reservation>) {
         let reservations = reservations.into_iter().map(|one| (one.id.clone(), one));
         self.inside.backend.settings().reservations = reservations.collect();
     }
 
-    /// What instances that are launched from now on go through.
+    /// Sets the phases of instances that are launched from now on.
     pub fn set_phases(&self, phases: Phases) {
         self.inside.backend.settings().phases = phases;
     }
 
-    /// The largest page of lists, smaller than EC2's.
+    /// Sets the largest page of lists, which must be smaller than EC2's.
     pub fn set_page(&self, items: usize) {
         self.inside.backend.settings().page = Some(items.max(1));
     }
@@ -137,38 +141,40 @@ impl Cloud {
         self.inside.backend.settings().dependency_violations = count;
     }
 
-    /// What a type costs on demand, in USD per hour. Spot prices follow.
+    /// Sets what a type costs on demand, in USD per hour. Spot prices change with it.
     pub fn set_price(&self, instance_type: &str, usd: f64) {
         self.inside.backend.settings().prices.insert(instance_type.to_owned(), usd);
     }
 
-    /// The value of a quota by its code, in vCPUs.
+    /// Sets the value of a quota by its code, in vCPUs.
     pub fn set_quota(&self, code: &str, value: f64) {
         self.inside.backend.settings().quotas.insert(code.to_owned(), value);
     }
 
-    /// From now on moto verifies signatures, and lets a client do what this policy allows, but for its conditions, and for
-    /// calls of Pricing and Service Quotas. Gives the environment of such a client.
+    /// Makes moto verify signatures from now on, and allow a client what this policy allows. Moto
+    /// ignores the policy's conditions, and does not check calls of Pricing and Service Quotas.
+    /// Returns the environment of such a client.
     ///
     /// # Errors
     /// When moto refuses the policy.
     ///
     /// # Cancel safety
-    /// When dropped, it happens all the same.
+    /// When dropped, the change happens all the same.
     pub async fn enforce(&self, policy: &str) -> Result<BTreeMap<String, String>> {
         let (backend, policy) = (Arc::clone(&self.inside.backend), policy.to_owned());
         let (key, secret) = self.on_own_threads(async move { backend.enforce(&policy).await }).await?;
         Ok(self.environment_of(&key, &secret))
     }
 
-    /// What is left: instances that are not terminated, volumes, network interfaces, addresses, security groups but the
-    /// default ones, key pairs, placement groups. With a tag's key, those alone that have it.
+    /// What is left: instances that are not terminated, volumes, network interfaces, addresses,
+    /// security groups but the default ones, key pairs, placement groups. With a tag's key, only
+    /// those that have the tag.
     ///
     /// # Errors
     /// When moto does not answer.
     ///
     /// # Cancel safety
-    /// Nothing is changed.
+    /// The call changes nothing.
     pub async fn left(&self, tag_key: Option<&str>) -> Result<Vec<Left>> {
         let (ec2, tag_key) = (self.inside.ec2.clone(), tag_key.map(str::to_owned));
         let backend = Arc::clone(&self.inside.backend);
@@ -181,20 +187,20 @@ impl Cloud {
     /// When moto does not answer.
     ///
     /// # Cancel safety
-    /// Nothing is changed.
+    /// The call changes nothing.
     pub async fn states(&self) -> Result<BTreeMap<String, String>> {
         let ec2 = self.inside.ec2.clone();
         self.on_own_threads(async move { Ok(ec2.states().await?.into_iter().collect()) }).await
     }
 
-    /// Makes the default VPC usable, or removes it. Its private addresses are not of this machine; its machines are
-    /// reached by their public ones.
+    /// Makes the default VPC usable, or removes it. This host does not have its private addresses,
+    /// so clients reach its machines by their public ones.
     ///
     /// # Errors
-    /// When it was removed before, or is still used.
+    /// When the default VPC was removed before, or is still in use.
     ///
     /// # Cancel safety
-    /// When dropped, it happens all the same.
+    /// When dropped, the change happens all the same.
     pub async fn default_vpc(&self, is_wanted: bool) -> Result<()> {
         let client = self.inside.ec2.client.clone();
         let change = async move {
@@ -206,7 +212,7 @@ impl Cloud {
         self.on_own_threads(change).await
     }
 
-    /// Instances whose machines are there.
+    /// The instances that have a machine.
     pub fn instances(&self) -> Vec<Instance> {
         self.inside.hypervisor.as_ref().map(|hypervisor| hypervisor.instances()).unwrap_or_default()
     }
@@ -216,7 +222,8 @@ impl Cloud {
         self.inside.backend.consoles.read(id).unwrap_or_default()
     }
 
-    /// EC2 takes a spot instance back: its metadata says so now, and it ends when the notice is over.
+    /// Makes EC2 take a spot instance back: the instance's metadata says so now, and the instance
+    /// ends when the notice is over.
     ///
     /// # Errors
     /// When its machine is not up.
@@ -225,7 +232,7 @@ impl Cloud {
         self.hypervisor()?.interrupt(id, notice)
     }
 
-    /// EC2 says that a spot instance is likely to be taken back.
+    /// Makes EC2 recommend a rebalance: the spot instance is likely to be taken back.
     ///
     /// # Errors
     /// When its machine is not up.
@@ -233,7 +240,7 @@ impl Cloud {
         self.hypervisor()?.rebalance(id)
     }
 
-    /// EC2 schedules an event, such as `instance-retirement`, for the host of an instance.
+    /// Makes EC2 schedule an event, such as `instance-retirement`, for the host of an instance.
     ///
     /// # Errors
     /// When its machine is not up.
@@ -241,19 +248,20 @@ impl Cloud {
         self.hypervisor()?.schedule(id, code, after)
     }
 
-    /// Somebody terminates an instance behind the client's back.
+    /// Terminates an instance behind the client's back.
     ///
     /// # Errors
     /// When there is none.
     ///
     /// # Cancel safety
-    /// When dropped, it happens all the same.
+    /// When dropped, the change happens all the same.
     pub async fn kill(&self, id: &str) -> Result<()> {
         let (hypervisor, id) = (self.hypervisor()?, id.to_owned());
         self.on_own_threads(async move { hypervisor.terminate(&id, None).await }).await
     }
 
-    /// Protects an instance from TerminateInstances, or lifts that. What the machine does itself is not refused.
+    /// Protects an instance from TerminateInstances, or removes the protection. The machine may
+    /// still power itself off.
     pub fn protect(&self, id: &str, is_protected: bool) {
         self.inside.backend.records.protect(id, is_protected);
     }
@@ -261,10 +269,10 @@ impl Cloud {
     /// Gives resources a tag, or its tag another value.
     ///
     /// # Errors
-    /// When there is none with one of these ids.
+    /// When there is no resource with one of these ids.
     ///
     /// # Cancel safety
-    /// When dropped, it happens all the same.
+    /// When dropped, the change happens all the same.
     pub async fn tag(&self, ids: &[String], key: &str, value: &str) -> Result<()> {
         let tag = Tag::builder().key(key).value(value).build();
         let call = self.inside.ec2.client.create_tags().set_resources(Some(ids.to_vec())).tags(tag).send();
@@ -277,7 +285,7 @@ impl Cloud {
     /// When there is one with this name.
     ///
     /// # Cancel safety
-    /// When dropped, it happens all the same.
+    /// When dropped, the change happens all the same.
     pub async fn make_instance_profile(&self, name: &str) -> Result<String> {
         let (backend, name) = (Arc::clone(&self.inside.backend), name.to_owned());
         let made = async move { backend.ask("iam", "CreateInstanceProfile", &[("InstanceProfileName", &name)]).await };
@@ -285,15 +293,15 @@ impl Cloud {
         Ok(made.at(&["CreateInstanceProfileResult", "InstanceProfile", "Arn"]).to_owned())
     }
 
-    /// The system of an instance goes down at once, as by a failure of its host, and comes up
-    /// again: to what it was booted for the first time, but for its folders of users, of temporary
-    /// files, of units, and `/var/lib/skyward`, which are as they were.
+    /// Reboots an instance at once, as after a failure of its host. Its disk is as at the first
+    /// boot, except for the folders of users, temporary files and units and `/var/lib/skyward`,
+    /// which keep their content.
     ///
     /// # Errors
     /// When it has not booted, or does not come up again.
     ///
     /// # Cancel safety
-    /// When dropped, it happens all the same.
+    /// When dropped, the change happens all the same.
     pub async fn reboot(&self, id: &str) -> Result<()> {
         let (hypervisor, id) = (self.hypervisor()?, id.to_owned());
         self.on_own_threads(async move { hypervisor.reboot(&id).await }).await
@@ -308,13 +316,14 @@ impl Cloud {
         Ok(())
     }
 
-    /// Ends the SSH server of an instance with all its sessions and starts it again, as systemd does after a crash.
+    /// Ends the SSH server of an instance with all its sessions and starts it again, as systemd
+    /// does after a crash.
     ///
     /// # Errors
     /// When there is none, or the server does not come up.
     ///
     /// # Cancel safety
-    /// When dropped, it happens all the same.
+    /// When dropped, the change happens all the same.
     pub async fn restart_sshd(&self, id: &str) -> Result<()> {
         let machine = self.hypervisor()?.machine(id)?;
         self.on_own_threads(async move {
@@ -324,7 +333,8 @@ impl Cloud {
         .await
     }
 
-    /// Lets the SSH server of an instance, with all its sessions, neither answer nor refuse, or go on.
+    /// Stops the SSH server of an instance with all its sessions, so that connections are neither
+    /// answered nor refused, or continues it.
     ///
     /// # Errors
     /// When there is none.
@@ -333,7 +343,7 @@ impl Cloud {
         Ok(())
     }
 
-    /// The systems of so many of the next instances do not come up, though EC2 says that they run.
+    /// Keeps this many of the next instances from booting, while EC2 lists them as running.
     ///
     /// # Errors
     /// When this cloud has no machines.
@@ -383,7 +393,7 @@ impl Drop for Cloud {
     }
 }
 
-/// The access key of a client that no policy holds for.
+/// The access key of a client without a policy.
 const KEY: &str = "AKIALOOPBACKCLIENT00";
-/// For all machines to end.
+/// How long all machines may take to end.
 const END: Duration = Duration::from_secs(30);

@@ -1,10 +1,10 @@
-//! Nothing here speaks to an address that is not of this machine.
+//! Keeps the testkit from connecting to any address outside of this machine.
 
 use std::net::IpAddr;
 
 use anyhow::{Result, bail};
 
-/// Fails for an address beyond loopback: whoever asks for it would reach a network.
+/// Fails for addresses outside of loopback, which would reach a network.
 pub(crate) fn loopback(address: IpAddr) -> Result<()> {
     if !address.is_loopback() {
         bail!("{address} is not an address of the loopback interface, and the loopback EC2 reaches no other");
@@ -12,7 +12,7 @@ pub(crate) fn loopback(address: IpAddr) -> Result<()> {
     Ok(())
 }
 
-/// The addresses of these that are of this machine; a default VPC of EC2 has others.
+/// Those of the addresses that are on loopback; instances in EC2's default VPC have others.
 pub(crate) fn only_loopback<'a>(addresses: impl IntoIterator<Item = &'a str>) -> Vec<IpAddr> {
     addresses.into_iter().filter_map(|address| address.parse().ok()).filter(IpAddr::is_loopback).collect()
 }

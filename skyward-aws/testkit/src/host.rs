@@ -1,4 +1,4 @@
-//! The thread that a cloud lives on: what it starts, in its order, and ends.
+//! The thread of a cloud: starts the cloud's parts in order, and ends them.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -20,7 +20,7 @@ use crate::python;
 use crate::rules::Rules;
 use crate::shims::Backend;
 
-/// What a cloud's thread has started.
+/// The parts that a cloud's thread has started.
 #[derive(Debug)]
 pub(crate) struct Inside {
     pub(crate) endpoint: String,
@@ -117,7 +117,7 @@ async fn come_up(options: CloudOptions, folder: &Path) -> Result<(Inside, Moto, 
     Ok((inside, moto, proxy, addresses))
 }
 
-/// A folder of its own. Those of processes that were killed are removed.
+/// Makes a folder for this cloud, and removes those of processes that were killed.
 fn make_folder() -> Result<PathBuf> {
     static COUNT: AtomicU32 = AtomicU32::new(0);
     let base = std::env::temp_dir();

@@ -71,7 +71,7 @@ where
     let bound = listener.local_addr()?;
     let handler = Arc::new(handler);
     let task = tokio::spawn(async move {
-        // Those of open connections end with the listener's.
+        // The tasks of open connections end with the listener's.
         let mut open = tokio::task::JoinSet::new();
         loop {
             while open.try_join_next().is_some() {}
@@ -82,7 +82,7 @@ where
             let handler = Arc::clone(&handler);
             open.spawn(async move {
                 let service = service_fn(move |request| (*handler)(request));
-                // A client that goes away, and a handler that closes, are no news.
+                // It is no error when a client goes away or a handler closes the connection.
                 let _ =
                     hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), service).await;
             });
@@ -91,7 +91,7 @@ where
     Ok((bound, Abort(task)))
 }
 
-/// A task that ends with this.
+/// A task that is aborted when this is dropped.
 #[derive(Debug)]
 pub(crate) struct Abort<T>(pub(crate) JoinHandle<T>);
 
@@ -102,5 +102,5 @@ impl<T> Drop for Abort<T> {
 }
 
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Between two tries to take a connection, when there are too many.
+/// The pause after a failure to accept a connection, such as one for want of descriptors.
 const PAUSE: Duration = Duration::from_millis(10);

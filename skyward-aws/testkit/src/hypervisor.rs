@@ -1,4 +1,5 @@
-//! What plays the machines of EC2: boots what EC2 lists as running, from what EC2 was told alone, and ends what it does not.
+//! Plays the machines of EC2: boots the instances that EC2 lists as running, from their launch
+//! parameters alone, and ends all others.
 
 mod console;
 mod control;
@@ -41,7 +42,7 @@ pub(crate) struct Hypervisor {
     tasks: Mutex<Vec<Abort<()>>>,
 }
 
-/// An instance whose machine is there.
+/// An instance that has a machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Instance {
     /// As EC2 calls it.
@@ -58,11 +59,11 @@ pub struct Instance {
     pub public: Option<String>,
     /// Whether cloud-init has finished.
     pub is_booted: bool,
-    /// Its first process, as this host counts.
+    /// The id of its first process on this host.
     pub pid: Option<u32>,
-    /// All its processes, as this host counts.
+    /// The ids of all its processes on this host.
     pub processes: Vec<u32>,
-    /// Where its metadata service is.
+    /// The URL of its metadata service.
     pub metadata: Option<String>,
 }
 
@@ -78,7 +79,7 @@ impl Hypervisor {
         let own = Arc::clone(&hypervisor);
         let watch = tokio::spawn(async move {
             loop {
-                // A moto that is busy or ends is asked again.
+                // moto may be busy or ending: the next round asks again.
                 let _ = own.reconcile().await;
                 let _ = timeout(LOOK, own.backend.changed.notified()).await;
             }
@@ -115,7 +116,7 @@ impl Hypervisor {
                 continue;
             }
             let facts = self.ec2.facts(one).await?;
-            // It was terminated since it was listed.
+            // The instance was terminated after moto had listed it.
             if self.is_over(&one.id) {
                 continue;
             }
@@ -127,8 +128,8 @@ impl Hypervisor {
         Ok(())
     }
 
-    /// Ends the machines of instances that were terminated. Nobody waits for moto's list: whoever was answered that an
-    /// instance is terminated finds no process of it.
+    /// Ends the machines of terminated instances at once, before moto lists them so: when a client
+    /// has the answer that an instance is terminated, none of its processes must be left.
     fn end_terminated(&self) {
         let over: Vec<String> = self.machines().keys().filter(|id| self.is_over(id)).cloned().collect();
         over.iter().for_each(|id| self.end(id));
@@ -138,7 +139,7 @@ impl Hypervisor {
         self.backend.records.get(id).is_some_and(|record| record.is_over)
     }
 
-    /// The machine of an instance ends at once.
+    /// Ends the machine of an instance at once.
     fn end(&self, id: &str) {
         if let Some(machine) = self.machines().remove(id) {
             machine.kill();
@@ -146,7 +147,7 @@ impl Hypervisor {
         }
     }
 
-    /// A machine was powered off from within.
+    /// Handles a machine that was powered off from within.
     async fn shut_down(&self, id: &str) -> Result<()> {
         let words = "Client.InstanceInitiatedShutdown: Instance initiated shutdown";
         let reason = ("Client.InstanceInitiatedShutdown", words);
@@ -160,7 +161,7 @@ impl Hypervisor {
         }
     }
 
-    /// An instance ends, for a reason if it is not its user's.
+    /// Ends an instance, with a reason unless its user ended it.
     pub(crate) async fn terminate(&self, id: &str, reason: Option<(&str, &str)>) -> Result<()> {
         self.backend.records.end(id, reason);
         self.ec2.terminate(id).await?;
@@ -168,7 +169,7 @@ impl Hypervisor {
         Ok(())
     }
 
-    /// EC2 takes a spot instance back: it gives notice, and ends it when the time is over.
+    /// Takes a spot instance back: gives notice, and ends the instance when the time is over.
     pub(crate) fn interrupt(self: &Arc<Self>, id: &str, notice: Duration) -> Result<()> {
         let machine = self.machine(id)?;
         let time = in_future(notice);
@@ -186,14 +187,14 @@ impl Hypervisor {
         Ok(())
     }
 
-    /// EC2 says that a spot instance is likely to be taken back.
+    /// Recommends a rebalance of a spot instance.
     pub(crate) fn rebalance(&self, id: &str) -> Result<()> {
         let time = in_future(Duration::ZERO);
         let machine = self.machine(id)?;
         machine.with_metadata(|metadata| metadata.notify(|notices| notices.rebalance = Some(time))).context(EARLY)
     }
 
-    /// EC2 schedules an event for the host of an instance.
+    /// Schedules an event for the host of an instance.
     pub(crate) fn schedule(&self, id: &str, code: &str, after: Duration) -> Result<()> {
         let event = serde_json::json!({
             "Code": code,
@@ -206,7 +207,7 @@ impl Hypervisor {
         machine.with_metadata(|metadata| metadata.notify(|notices| notices.events.push(event))).context(EARLY)
     }
 
-    /// The system of an instance goes down at once and comes up again.
+    /// Reboots an instance at once.
     pub(crate) async fn reboot(&self, id: &str) -> Result<()> {
         self.machine(id)?.reboot().await
     }
@@ -219,7 +220,7 @@ impl Hypervisor {
         self.failing.store(count, Ordering::Relaxed);
     }
 
-    /// Those whose machines are there.
+    /// The instances that have a machine.
     pub(crate) fn instances(&self) -> Vec<Instance> {
         self.machines().values().map(|machine| view(machine)).collect()
     }
@@ -270,5 +271,5 @@ fn in_future(after: Duration) -> String {
 }
 
 const EARLY: &str = "the machine has no metadata service yet";
-/// Between two looks at what EC2 lists, when nobody says that something has changed.
+/// The pause between two lists of EC2's instances, unless a change is reported before.
 const LOOK: Duration = Duration::from_millis(300);

@@ -1,4 +1,4 @@
-//! What a client has left in an account: what costs money, or stands in the way of the next one.
+//! The resources that a client has left in an account, which cost money or block the next client.
 
 use std::fmt;
 
@@ -14,7 +14,7 @@ pub struct Left {
     /// `instance`, `volume`, `network interface`, `address`, `security group`, `key pair`,
     /// `placement group`.
     pub kind: &'static str,
-    /// As EC2 calls it.
+    /// Its id in EC2.
     pub id: String,
     /// Keys and values.
     pub tags: Vec<(String, String)>,
@@ -26,7 +26,7 @@ impl fmt::Display for Left {
     }
 }
 
-/// All of them, or those that have a tag.
+/// All resources that are left, or those that have a tag.
 pub(crate) async fn find(ec2: &Ec2, backend: &Backend, tag_key: Option<&str>) -> Result<Vec<Left>> {
     let client = &ec2.client;
     let mut found = Vec::new();

@@ -1,13 +1,15 @@
 //! An EC2 on loopback, for tests of a provider that rents machines from EC2.
 //!
-//! Three parts play it, and each says where it differs from EC2:
+//! It has three parts. The documentation of each says where it differs from EC2:
 //!
-//! - moto, a mock of the calls of AWS in Python, started by `moto/moto_loopback.py`, which mends some of what it does;
-//! - a proxy in front of it, which logs calls, plays the faults of [`Rules`], and has shims for what moto lacks: client
-//!   tokens, capacity and what is reserved of it, phases of a launch, placement groups, prices,
-//!   quotas, pages;
-//! - a hypervisor behind it, which boots each running instance in namespaces of this host, with OpenSSH's server, from its
-//!   user data alone, so that a wrong host key, a missing key or a forgotten shutdown behaviour fails a test for the real reason.
+//! - moto, a mock of AWS's calls in Python; `moto/moto_loopback.py` starts it and corrects some of
+//!   its behaviour;
+//! - a proxy in front of it, which logs calls, plays the faults of [`Rules`], and has shims for
+//!   what moto lacks: client tokens, capacity and reservations, phases of a launch, placement
+//!   groups, prices, quotas, pages;
+//! - a hypervisor behind moto, which boots each running instance in namespaces of this host, with
+//!   OpenSSH's server, from its user data alone. A wrong host key, a missing key or a forgotten
+//!   shutdown behaviour fails a test as it would on EC2.
 //!
 //! ```no_run
 //! # async fn example() -> anyhow::Result<()> {

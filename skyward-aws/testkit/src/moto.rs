@@ -1,4 +1,4 @@
-//! moto as a process: an EC2 without machines, which answers on loopback.
+//! The process of moto, an EC2 without machines that listens on loopback.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -15,17 +15,18 @@ use tokio::time::{Instant, sleep};
 use crate::network::{Addresses, free_port};
 use crate::{http, python};
 
-/// moto. It ends with this, and with the thread that starts it.
+/// A running moto. It ends when this is dropped, and when the thread that started it ends.
 #[derive(Debug)]
 pub(crate) struct Moto {
     pub(crate) address: SocketAddr,
-    /// What it writes.
+    /// Its log file.
     pub(crate) log: PathBuf,
     child: Child,
 }
 
 impl Moto {
-    /// Starts it, with its files in a folder, and waits until it answers. It listens on an address of this cloud alone: on a shared one another cloud's moto could have taken the port, and
+    /// Starts moto with its files in a folder, and waits until it answers. It listens on an address
+    /// of this cloud alone: on a shared address, the moto of another cloud could take the port and
     /// answer in its place.
     pub(crate) async fn start(folder: &Path, addresses: &Addresses) -> Result<Self> {
         let (host, public) = (addresses.service(), addresses.public());
@@ -34,7 +35,7 @@ impl Moto {
         std::fs::write(&script, SCRIPT)?;
         std::fs::write(&images, IMAGES)?;
         let mut last = None;
-        // Somebody else may take the port before moto does.
+        // Another process may take the port before moto does.
         for _ in 0..ATTEMPTS {
             let log = folder.join("moto.log");
             let port = free_port(host)?;
@@ -100,12 +101,12 @@ impl Moto {
     }
 }
 
-/// Whose calls moto takes whatever its policies say: who plays the hypervisor.
+/// The access key of the hypervisor, whose calls moto allows whatever its policies say.
 pub(crate) const TRUSTED_KEY: &str = "AKIALOOPBACKMACHINES";
 
 const SCRIPT: &str = include_str!("../moto/moto_loopback.py");
 const IMAGES: &str = include_str!("../moto/images.json");
-/// moto checks nothing of this on its own.
+/// Turns on what moto checks only on request.
 const ENVIRONMENT: [(&str, &str); 6] = [
     ("MOTO_ENABLE_AMI_VALIDATION", "true"),
     ("MOTO_ENABLE_KEYPAIR_VALIDATION", "true"),
@@ -115,6 +116,7 @@ const ENVIRONMENT: [(&str, &str); 6] = [
     ("PYTHONNOUSERSITE", "1"),
 ];
 const ATTEMPTS: usize = 3;
-/// Without bytecode, on a machine that is busy, it takes many seconds to import itself.
+/// How long moto may take to start: without bytecode and on a busy machine, its imports take many
+/// seconds.
 const PATIENCE: Duration = Duration::from_secs(90);
 const POLL: Duration = Duration::from_millis(50);

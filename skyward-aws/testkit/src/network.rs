@@ -1,4 +1,5 @@
-//! Networks for clouds: addresses of this machine that no other cloud has, and a VPC of EC2 on them.
+//! Networks for clouds: addresses of this machine that no other cloud has, and a VPC of EC2 on
+//! them.
 
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
@@ -9,7 +10,7 @@ use anyhow::{Context as _, Result, bail};
 use aws_sdk_ec2::Client;
 use aws_sdk_ec2::types::{Filter, ResourceType, Tag, TagSpecification};
 
-/// Addresses that are this cloud's alone for as long as it lives.
+/// Addresses that no other cloud has while this one lives.
 #[derive(Debug)]
 pub(crate) struct Addresses {
     /// The second number of the addresses of its VPC.
@@ -26,7 +27,7 @@ pub(crate) struct Vpc {
 }
 
 impl Addresses {
-    /// Takes the first that no other cloud of this machine has.
+    /// Takes the first network that no other cloud on this machine has.
     pub(crate) fn take() -> Result<Self> {
         for number in FIRST..FIRST + CLOUDS {
             let path = std::env::temp_dir().join(format!("skyward-ec2-network-{number}.lock"));
@@ -36,7 +37,7 @@ impl Addresses {
                 return Ok(Self { number, _lock: lock });
             }
         }
-        bail!("{CLOUDS} other clouds are on this machine, and there are no more networks")
+        bail!("all {CLOUDS} networks are taken by other clouds on this machine")
     }
 
     /// The addresses of its VPC.
@@ -44,7 +45,7 @@ impl Addresses {
         format!("127.{}.0.0/16", self.number)
     }
 
-    /// What its public addresses begin with.
+    /// The prefix of its public addresses.
     pub(crate) fn public(&self) -> String {
         format!("127.{}", self.number + CLOUDS)
     }
@@ -54,20 +55,20 @@ impl Addresses {
         Ipv4Addr::new(127, self.number, 255, 254)
     }
 
-    /// A port that is free on its addresses.
+    /// A port that is free on all of its addresses.
     pub(crate) fn free_port(&self) -> Result<u16> {
         free_port(Ipv4Addr::new(127, self.number, 0, 4))
     }
 }
 
-/// A port that is free on an address of this machine. The system gives none of these to a listener that leaves the
-/// choice to it, nor to who connects, so it stays free on all addresses of the cloud.
+/// A port that is free on an address of this machine. It is outside of the range from which the
+/// system picks ports for listeners and clients, so it stays free on all addresses of the cloud.
 pub(crate) fn free_port(address: Ipv4Addr) -> Result<u16> {
     let free = PORTS.into_iter().find(|port| TcpListener::bind((address, *port)).is_ok());
     free.with_context(|| format!("{address} is not an address of this machine, or has no free port in {PORTS:?}"))
 }
 
-/// Below those that Linux gives out by itself, which begin with 32768.
+/// Ports below 32768, where Linux's own range begins.
 const PORTS: std::ops::Range<u16> = 22_000..22_100;
 
 /// Makes a VPC with a gateway and a subnet in each zone.
@@ -86,7 +87,7 @@ pub(crate) async fn make(client: &Client, addresses: &Addresses, zones: &[String
     Ok(Vpc { id, subnets })
 }
 
-/// The default VPC, with what moto leaves out: a gateway, and the route to it.
+/// Completes the default VPC with what moto leaves out: a gateway, and the route to it.
 pub(crate) async fn open_default(client: &Client) -> Result<Vpc> {
     let id = default(client).await?.context("there is no default VPC any more")?;
     let gateways = client.describe_internet_gateways();
@@ -98,7 +99,7 @@ pub(crate) async fn open_default(client: &Client) -> Result<Vpc> {
     Ok(Vpc { id, subnets })
 }
 
-/// Removes the default VPC, as accounts do that want none.
+/// Removes the default VPC, as some accounts do.
 pub(crate) async fn remove_default(client: &Client) -> Result<()> {
     let Some(id) = default(client).await? else { return Ok(()) };
     for subnet in subnets(client, &id).await?.into_values() {

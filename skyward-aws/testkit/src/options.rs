@@ -46,50 +46,50 @@ impl CloudOptions {
         self
     }
 
-    /// The user of the images, `ubuntu` if nothing is said.
+    /// Sets the user of the images. The default is `ubuntu`.
     #[must_use]
     pub fn user(mut self, user: &str) -> Self {
         self.user = user.into();
         self
     }
 
-    /// The port of the machines' SSH servers. If nothing is said it is one that is free.
+    /// Sets the port of the machines' SSH servers. The default is a free port.
     #[must_use]
     pub fn ssh_port(mut self, port: u16) -> Self {
         self.ssh_port = Some(port);
         self
     }
 
-    /// The folder of this host that is `~/.cache` on all machines, so that what one builds is there for the others. If
-    /// nothing is said it is one of the user's cache that stays between runs.
+    /// Sets the folder of this host that is `~/.cache` on all machines, so that they share what
+    /// they build. The default is a folder in the user's cache, which is kept between runs.
     #[must_use]
     pub fn cache(mut self, folder: impl Into<PathBuf>) -> Self {
         self.cache = Some(folder.into());
         self
     }
 
-    /// How long a machine is started before its system comes up.
+    /// Sets how long a machine takes until its system boots.
     #[must_use]
     pub fn boot_delay(mut self, delay: Duration) -> Self {
         self.boot_delay = delay;
         self
     }
 
-    /// How many GPUs `nvidia-smi` shows; without any it is not there.
+    /// Sets how many GPUs `nvidia-smi` shows; with 0, machines do not have the program.
     #[must_use]
     pub fn gpus(mut self, gpus: u32) -> Self {
         self.gpus = gpus;
         self
     }
 
-    /// What instances go through, call by call.
+    /// Sets the phases of instances, call by call.
     #[must_use]
     pub fn phases(mut self, phases: Phases) -> Self {
         self.phases = phases;
         self
     }
 
-    /// EC2's calls alone: nothing boots. That needs no superuser.
+    /// Boots no machines, so that the cloud answers calls only. This needs no superuser.
     #[must_use]
     pub fn without_machines(mut self) -> Self {
         self.has_machines = false;
@@ -97,7 +97,7 @@ impl CloudOptions {
     }
 }
 
-/// Why machines cannot be booted on this host, or nothing if they can.
+/// Why this host cannot boot machines; none if it can.
 pub fn missing() -> Option<String> {
     if !rustix::process::geteuid().is_root() {
         return Some("the machines of the loopback EC2 need namespaces, and this user is not root".into());
@@ -114,14 +114,14 @@ pub fn missing() -> Option<String> {
         return Some("the kernel has no namespaces of time, by which a machine counts from its own boot".into());
     }
     let filesystems = std::fs::read_to_string("/proc/filesystems").unwrap_or_default();
-    // A module may be loaded when it is first used.
+    // The kernel may load the module when it is first used.
     let has_overlay = filesystems.lines().any(|line| line.trim_end().ends_with("overlay"))
         || Path::new("/sys/module/overlay").exists()
         || std::process::Command::new("modprobe").args(["-q", "overlay"]).status().is_ok_and(|status| status.success());
     (!has_overlay).then(|| "the kernel has no overlay file system".into())
 }
 
-/// Programs that machines are made of, with their packages.
+/// The programs that machines need, with their packages.
 const PROGRAMS: [(&str, &str); 10] = [
     ("unshare", "util-linux"),
     ("nsenter", "util-linux"),

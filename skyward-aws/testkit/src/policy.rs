@@ -1,4 +1,4 @@
-//! Policies: moto verifies signatures and actions once it is told to.
+//! Policies: makes moto verify signatures and permissions.
 
 use std::sync::atomic::Ordering;
 
@@ -9,7 +9,8 @@ use crate::http::{self, Body};
 use crate::shims::Backend;
 
 impl Backend {
-    /// Makes a user who may do what a policy allows, and has moto verify from now on. Gives the key and its secret.
+    /// Makes a user with a policy, and turns moto's checks on. Returns the user's key and its
+    /// secret.
     pub(crate) async fn enforce(&self, policy: &str) -> Result<(String, String)> {
         let policy = &actions_alone(policy)?;
         let user = ("UserName", "client");
@@ -28,8 +29,8 @@ impl Backend {
     }
 }
 
-/// The policy with its actions alone. moto asks of each call of EC2 whether it is allowed for the resource `*`, which a
-/// policy for some kinds of resources is not, and knows no conditions.
+/// The policy reduced to its actions. moto checks each call of EC2 for the resource `*`, which a
+/// policy for some kinds of resources does not allow, and it supports no conditions.
 fn actions_alone(policy: &str) -> Result<String> {
     let mut policy: serde_json::Value = serde_json::from_str(policy).context("the policy is no JSON")?;
     let statements = policy["Statement"].as_array_mut().context("the policy has no statements")?;

@@ -1,6 +1,7 @@
-//! The proxy in front of moto: logs calls, plays the faults of the rules, and lets the shims answer.
+//! The proxy in front of moto: logs calls, plays the faults of the rules, and lets the shims
+//! answer.
 //!
-//! No request is changed on its way, so that signatures hold where moto verifies them.
+//! It changes no request, so that signatures stay valid where moto verifies them.
 
 mod call;
 mod log;
@@ -23,7 +24,7 @@ use crate::http::{self, Abort, Body, Closed};
 use crate::rules::{End, Rules};
 use crate::shims::{self, Backend};
 
-/// A proxy that listens. It ends with this.
+/// A listening proxy, which ends when this is dropped.
 #[derive(Debug)]
 pub(crate) struct Proxy {
     pub(crate) address: SocketAddr,
@@ -65,7 +66,8 @@ async fn answer(
         }
         End::Answer | End::DropAfter | End::HangAfter => {}
     }
-    // A task of its own: what a client has called for happens, also when the client does not wait for the answer.
+    // In a task of its own, so that a call takes effect even if the client does not wait for its
+    // answer.
     let mut reply = tokio::spawn(serve(backend, call, head, body)).await.map_err(|_| Closed)?;
     match fate.end {
         End::DropAfter => return Err(Closed),

@@ -1,4 +1,5 @@
-//! A Python with moto: the one that the test's environment names, or one that is made once in the user's cache.
+//! A Python with moto: the one that the test's environment names, or one that is made once in the
+//! user's cache.
 
 use std::collections::hash_map::DefaultHasher;
 use std::fs::{self, File};
@@ -8,7 +9,7 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context as _, Result, bail};
 
-/// Finds it or makes it. That takes a minute the first time; two at once make one.
+/// Finds the Python, or makes it, which takes a minute. Two processes that do so at once make one.
 pub(crate) fn find() -> Result<PathBuf> {
     if let Some(python) = std::env::var_os(VARIABLE).filter(|python| !python.is_empty()) {
         let python = PathBuf::from(python);
@@ -45,7 +46,7 @@ fn make(folder: &Path) -> Result<()> {
     Ok(())
 }
 
-/// What it writes; fails unless it exits with 0.
+/// The output of a command; fails unless the command exits with 0.
 fn read(command: &mut Command) -> Result<String> {
     let output = command.stdin(Stdio::null()).output().with_context(|| format!("cannot start {command:?}"))?;
     if !output.status.success() {
@@ -61,6 +62,6 @@ pub(crate) fn cache() -> Result<PathBuf> {
     Ok(base.context("neither XDG_CACHE_HOME nor HOME is set")?.join("skyward"))
 }
 
-/// Names a Python with moto: `cargo xtask test` has one.
+/// The variable that names a Python with moto; `cargo xtask test` sets it.
 const VARIABLE: &str = "SKYWARD_MOTO_PYTHON";
 const REQUIREMENTS: &str = include_str!("../../../xtask/requirements/moto.txt");

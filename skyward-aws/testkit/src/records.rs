@@ -1,4 +1,5 @@
-//! What is known of instances beyond what moto keeps: which phases they are still to go through, and why they ended.
+//! What moto does not keep of instances: the phases that are still to come, and the reasons of
+//! their ends.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -12,14 +13,14 @@ pub enum Market {
     Spot,
 }
 
-/// For how many calls that describe an instance it is not yet what it will be.
+/// For how many calls that describe an instance it stays in each phase.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Phases {
-    /// It is not listed, and not found by its id.
+    /// EC2 neither lists the instance nor finds it by its id.
     pub hidden: u32,
-    /// Then it is pending, without addresses.
+    /// Then the instance is pending, without addresses.
     pub pending: u32,
-    /// After its end it is shutting down, and still holds its security groups.
+    /// After its end the instance is shutting down, and still uses its security groups.
     pub ending: u32,
 }
 
@@ -35,7 +36,7 @@ pub(crate) struct Record {
     /// The name of the placement group that it is in.
     pub(crate) placement_group: Option<String>,
     pub(crate) phases: Phases,
-    /// Code and message of the reason for its end, where moto knows another.
+    /// Code and message of the reason for its end, in place of moto's.
     pub(crate) reason: Option<(String, String)>,
     pub(crate) is_over: bool,
     /// Whether TerminateInstances is refused.
@@ -43,13 +44,13 @@ pub(crate) struct Record {
 }
 
 impl Record {
-    /// Whether what it uses is still in use.
+    /// Whether the instance still uses its groups.
     fn holds(&self) -> bool {
         !self.is_over || self.phases.ending > 0
     }
 }
 
-/// All of them by their ids.
+/// All launched instances by their ids.
 #[derive(Debug, Default)]
 pub(crate) struct Records(Mutex<BTreeMap<String, Record>>);
 
@@ -62,7 +63,7 @@ impl Records {
         self.lock().get(id).cloned()
     }
 
-    /// An instance has ended. Without a reason moto's holds.
+    /// Records the end of an instance. Without a reason, moto's counts.
     pub(crate) fn end(&self, id: &str, reason: Option<(&str, &str)>) {
         if let Some(record) = self.lock().get_mut(id)
             && !record.is_over
@@ -72,21 +73,21 @@ impl Records {
         }
     }
 
-    /// Puts the reason where moto itself knows of the end first.
+    /// Records a reason before moto learns of the end.
     pub(crate) fn explain(&self, id: &str, code: &str, message: &str) {
         if let Some(record) = self.lock().get_mut(id) {
             record.reason = Some((code.to_owned(), message.to_owned()));
         }
     }
 
-    /// Whether an instance is protected from termination from now on.
+    /// Sets whether an instance is protected from termination.
     pub(crate) fn protect(&self, id: &str, is_protected: bool) {
         if let Some(record) = self.lock().get_mut(id) {
             record.is_protected = is_protected;
         }
     }
 
-    /// What a call that describes sees, and that it was one call more.
+    /// Counts a call that describes an instance, and returns the phase that the call sees.
     pub(crate) fn describe(&self, id: &str) -> Option<Record> {
         let mut records = self.lock();
         let record = records.get_mut(id)?;
@@ -104,7 +105,7 @@ impl Records {
         Some(seen)
     }
 
-    /// How many of a type are there, in a zone and market.
+    /// How many instances of a type exist, in a zone and market.
     pub(crate) fn alive(&self, instance_type: &str, zone: &str, market: Market) -> u32 {
         let records = self.lock();
         let alive = records.values().filter(|record| !record.is_over && record.market == market);
@@ -112,7 +113,7 @@ impl Records {
         u32::try_from(alive.count()).unwrap_or(u32::MAX)
     }
 
-    /// How many are there in reserved capacity.
+    /// How many instances are in reserved capacity.
     pub(crate) fn reserved(&self, reservation: &str) -> u32 {
         let records = self.lock();
         let alive = records.values().filter(|record| !record.is_over);

@@ -1,9 +1,9 @@
-//! Capacity that an account has reserved, as a test declares it.
+//! An account's reserved capacity, as a test declares it.
 
 use std::time::SystemTime;
 
-/// A capacity reservation or a capacity block: active since a while ago and without an end, if
-/// nothing else is said.
+/// A capacity reservation or a capacity block. By default it has been active for a while, and has
+/// no end.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reservation {
     pub(crate) id: String,
@@ -18,7 +18,7 @@ pub struct Reservation {
 }
 
 impl Reservation {
-    /// So many instances of a type in a zone, for `Linux/UNIX`.
+    /// A reservation of this many instances of a type in a zone, for `Linux/UNIX`.
     pub fn new(id: &str, instance_type: &str, zone: &str, count: u32) -> Self {
         Self {
             id: id.into(),

@@ -1,4 +1,4 @@
-//! Faults that a test asks for: which calls, how many of them, and what becomes of them.
+//! Faults that a test declares: which calls they affect, how many of them, and how.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -6,9 +6,10 @@ use std::time::Duration;
 
 use crate::proxy::Call;
 
-/// What becomes of the calls that it matches. Without a limit it is all of them, for good.
+/// A fault for the calls that it matches. Without a limit it affects all of them.
 ///
-/// Of the rules that match a call, delays and rewrites all hold, and of the others the first.
+/// All delays and rewrites that match a call apply; of the other matching rules, only the first one
+/// does.
 #[derive(Clone)]
 pub struct Rule {
     action: Option<String>,
@@ -31,67 +32,68 @@ enum Effect {
 }
 
 type Predicate = Arc<dyn Fn(&Call) -> bool + Send + Sync>;
-/// From the body that there was to another.
+/// Makes a new body from the original one.
 pub(crate) type Rewrite = Arc<dyn Fn(&str) -> String + Send + Sync>;
 
 impl Rule {
-    /// Refuses the calls of an action: an HTTP status, and a code and message as EC2 gives them. Nothing happens.
+    /// Refuses the calls of an action: an HTTP status, and a code and message as EC2 gives them.
+    /// Nothing happens.
     pub fn error(action: &str, status: u16, code: &str, message: &str) -> Self {
         Self::new(action, Effect::Error { status, code: code.into(), message: message.into() })
     }
 
-    /// Closes the connection, and nothing has happened.
+    /// Closes the connection without executing the call.
     pub fn drop_before(action: &str) -> Self {
         Self::new(action, Effect::DropBefore)
     }
 
-    /// Closes the connection, and what was called for has happened.
+    /// Executes the call, and closes the connection without an answer.
     pub fn drop_after(action: &str) -> Self {
         Self::new(action, Effect::DropAfter)
     }
 
-    /// Never answers, and nothing happens.
+    /// Never answers, and does not execute the call.
     pub fn hang(action: &str) -> Self {
         Self::new(action, Effect::HangBefore)
     }
 
-    /// Never answers, and what was called for has happened.
+    /// Executes the call, and never answers.
     pub fn hang_after(action: &str) -> Self {
         Self::new(action, Effect::HangAfter)
     }
 
-    /// Begins this much later.
+    /// Delays the call.
     pub fn delay(action: &str, delay: Duration) -> Self {
         Self::new(action, Effect::Delay(delay))
     }
 
-    /// Answers with another body; it is handed the one that there was.
+    /// Changes the body of the answer.
     pub fn rewrite(action: &str, rewrite: impl Fn(&str) -> String + Send + Sync + 'static) -> Self {
         Self::new(action, Effect::Rewrite(Arc::new(rewrite)))
     }
 
-    /// Only calls whose parameter has this value.
+    /// Matches only calls whose parameter has this value.
     #[must_use]
     pub fn with(self, name: &str, value: &str) -> Self {
         let (name, value) = (name.to_owned(), value.to_owned());
         self.when(move |call| call.get(&name) == value)
     }
 
-    /// Only calls for which this holds.
+    /// Matches only calls for which the function returns true.
     #[must_use]
     pub fn when(mut self, predicate: impl Fn(&Call) -> bool + Send + Sync + 'static) -> Self {
         self.predicates.push(Arc::new(predicate));
         self
     }
 
-    /// Only so many of them.
+    /// Affects only this many calls.
     #[must_use]
     pub fn times(mut self, times: usize) -> Self {
         self.times = Some(times);
         self
     }
 
-    /// Not the first ones.
+    /// Leaves out the first calls.
     #[must_use]
     pub fn after(mut self, skip: usize) -> Self {
         self.skip = skip;
@@ -103,7 +105,7 @@ impl Rule {
         Self { action, predicates: Vec::new(), effect, skip: 0, times: None, matched: 0 }
     }
 
-    /// Whether it holds for this call, which is counted.
+    /// Whether the rule applies to this call. Counts the call.
     fn takes(&mut self, call: &Call) -> bool {
         let matches = self.action.as_ref().is_none_or(|action| *action == call.action)
             && self.predicates.iter().all(|predicate| predicate(call));
@@ -131,26 +133,26 @@ impl fmt::Debug for Rule {
     }
 }
 
-/// The rules that hold; clones are the same list.
+/// The rules in force; clones are the same list.
 #[derive(Debug, Clone, Default)]
 pub struct Rules(Arc<Mutex<Vec<Rule>>>);
 
 impl Rules {
-    /// Adds one, after those that are there.
+    /// Appends a rule.
     pub fn add(&self, rule: Rule) {
         self.lock().push(rule);
     }
 
-    /// Removes all.
+    /// Removes all rules.
     pub fn clear(&self) {
         self.lock().clear();
     }
 
-    /// What becomes of a call.
+    /// The faults of a call.
     pub(crate) fn take(&self, call: &Call) -> Fate {
         let mut fate = Fate::default();
         for rule in self.lock().iter_mut() {
-            // A rule after the one that decides is not used up by this call.
+            // The call does not count for rules after the one that decides.
             let is_open = fate.end == End::Answer;
             match &rule.effect {
                 Effect::Delay(_) | Effect::Rewrite(_) => {}
@@ -180,7 +182,7 @@ impl Rules {
     }
 }
 
-/// What becomes of one call.
+/// The faults of one call.
 #[derive(Default)]
 pub(crate) struct Fate {
     pub(crate) delay: Duration,
@@ -188,7 +190,7 @@ pub(crate) struct Fate {
     pub(crate) rewrites: Vec<Rewrite>,
 }
 
-/// How it ends.
+/// How the call ends.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) enum End {
     #[default]

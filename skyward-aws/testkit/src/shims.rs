@@ -1,7 +1,9 @@
-//! What EC2 does and moto does not, in small pieces that are always on. Each says what AWS documents and what moto does.
+//! Shims: behaviour of EC2 that moto lacks. They are always on, and each documents what AWS says
+//! and what moto does.
 //!
-//! A shim looks at a call and at moto's answer, changes the answer, or gives one of its own. Those that would have to
-//! change the call are in `moto/moto_loopback.py`, and told by a header that is not signed.
+//! A shim looks at a call and at moto's answer, changes the answer, or gives one of its own.
+//! Changes that would need another call are in `moto/moto_loopback.py`, which takes parameters in
+//! headers that are not signed.
 
 mod capacity;
 mod groups;
@@ -36,49 +38,50 @@ use crate::reservation::Reservation;
 use crate::xml::Element;
 pub(crate) use placement::PlacementGroup;
 
-/// What the shims share.
+/// The state that the shims share.
 #[derive(Debug)]
 pub(crate) struct Backend {
-    /// Where moto listens.
+    /// The address of moto.
     pub(crate) moto: SocketAddr,
-    /// What moto writes.
+    /// The log of moto.
     log: PathBuf,
     pub(crate) region: String,
     pub(crate) zones: Vec<String>,
     pub(crate) records: Records,
     pub(crate) consoles: Consoles,
-    /// That something may have been launched or ended.
+    /// Notified when an instance may have been launched or ended.
     pub(crate) changed: Notify,
-    /// That an instance was terminated.
+    /// Notified when an instance was terminated.
     pub(crate) terminated: Notify,
-    /// That moto verifies signatures and policies.
+    /// Whether moto verifies signatures and policies.
     pub(crate) is_enforcing: AtomicBool,
     settings: Mutex<Settings>,
     launches: launch::Launches,
     types: types::Types,
 }
 
-/// What a test can set.
+/// The settings of a test.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Settings {
     pub(crate) phases: Phases,
-    /// How many of a type there can be at once, in a zone and market. What is not named has no end.
+    /// How many instances of a type can exist at once, in a zone and market. Everything else is
+    /// unlimited.
     pub(crate) capacity: BTreeMap<(String, String, Market), u32>,
-    /// What the account has reserved, by its id.
+    /// The account's reservations, by id.
     pub(crate) reservations: BTreeMap<String, Reservation>,
-    /// By their names.
+    /// The placement groups, by name.
     pub(crate) placement_groups: BTreeMap<String, PlacementGroup>,
-    /// The largest page, where it is to be smaller than EC2's.
+    /// The largest page, if a test makes it smaller than EC2's.
     pub(crate) page: Option<usize>,
     /// How many more deletions of a security group are refused.
     pub(crate) dependency_violations: u32,
-    /// In USD per hour, on demand, over the table's.
+    /// On-demand prices in USD per hour, in place of the table's.
     pub(crate) prices: HashMap<String, f64>,
-    /// By code, over the table's.
+    /// Values of quotas by code, in place of the table's.
     pub(crate) quotas: HashMap<String, f64>,
 }
 
-/// A call as it came.
+/// A client's call.
 #[derive(Debug, Clone)]
 pub(crate) struct Original {
     pub(crate) head: Parts,
@@ -107,29 +110,30 @@ impl Backend {
         self.settings.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Hands a call on as it is.
+    /// Forwards a call unchanged.
     pub(crate) async fn forward(&self, original: Original) -> Result<Reply> {
         self.forward_with(original, &[]).await
     }
 
-    /// The same, with headers for what moto is to do otherwise.
+    /// The same, with headers that change what moto does.
     async fn forward_with(&self, original: Original, headers: &[(&'static str, String)]) -> Result<Reply> {
         let mut request = Request::from_parts(original.head, Body::new(original.body));
         for (name, value) in headers {
             request.headers_mut().insert(*name, value.parse()?);
         }
-        // The connection to moto is another one than the client's.
+        // Headers of the client's connection do not apply to the connection to moto.
         request.headers_mut().remove(header::CONNECTION);
         let reply = Reply::of(http::send(self.moto, request).await?);
         if reply.status == 500 && reply.body.starts_with(b"<!doctype html>") {
-            // It writes the reason down after its answer.
+            // moto logs the reason after its answer.
             tokio::time::sleep(Duration::from_millis(200)).await;
             anyhow::bail!("moto broke: {}", self.last_error());
         }
         Ok(reply)
     }
 
-    /// The last line of moto's last traceback. What moto does not know of, and its own faults, it answers with a page of HTML.
+    /// The last line of moto's last traceback. moto answers unknown calls and its own faults with a
+    /// page of HTML.
     fn last_error(&self) -> String {
         let log = std::fs::read_to_string(&self.log).unwrap_or_default();
         let lines: Vec<&str> = log.lines().collect();
@@ -138,7 +142,7 @@ impl Backend {
         words.map_or_else(|| "it wrote no traceback".to_owned(), |line| (*line).to_owned())
     }
 
-    /// Calls moto past the proxy, as whom it trusts.
+    /// Calls moto past the proxy, with the access key that moto trusts.
     pub(crate) async fn ask(&self, service: &str, action: &str, parameters: &[(&str, &str)]) -> Result<Element> {
         let version = if service == "iam" { "2010-05-08" } else { "2016-11-15" };
         let form = {
@@ -170,7 +174,8 @@ impl Backend {
 /// Answers a call of a client.
 pub(crate) async fn answer(backend: &Arc<Backend>, call: &Call, original: Original) -> Result<Reply> {
     let reply = dispatch(backend, call, original).await?;
-    // AWS documents: what no policy allows is an UnauthorizedOperation in EC2. moto says AccessDenied, as other services do.
+    // AWS documents: EC2 refuses calls without a permission with UnauthorizedOperation. moto
+    // answers AccessDenied, as other services do.
     if reply.status == 403 && call.service == "ec2" {
         let body = String::from_utf8_lossy(&reply.body).replace(">AccessDenied<", ">UnauthorizedOperation<");
         return Ok(reply.with_body(body));
@@ -197,12 +202,12 @@ async fn dispatch(backend: &Arc<Backend>, call: &Call, original: Original) -> Re
     }
 }
 
-/// Whether moto would refuse the call, where its policies hold and the answer is not moto's.
+/// Whether moto's policies would refuse the call; for calls that a shim answers in place of moto.
 async fn refused(backend: &Backend, original: Original) -> Result<Option<Reply>> {
     if !backend.is_enforcing.load(Ordering::Relaxed) {
         return Ok(None);
     }
-    // What moto's policies let through and moto does not know breaks it.
+    // moto breaks at a call that its policies allow and that it does not implement.
     let Ok(reply) = backend.forward(original).await else { return Ok(None) };
     Ok((reply.status == 401 || reply.status == 403).then_some(reply))
 }

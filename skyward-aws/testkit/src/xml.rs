@@ -21,18 +21,18 @@ impl Element {
         Self { name: name.into(), ..Self::default() }
     }
 
-    /// With a text.
+    /// An element with a text.
     pub(crate) fn leaf(name: impl Into<String>, text: impl Into<String>) -> Self {
         Self { text: text.into(), ..Self::new(name) }
     }
 
-    /// With children.
+    /// Adds children.
     pub(crate) fn with(mut self, children: impl IntoIterator<Item = Element>) -> Self {
         self.children.extend(children);
         self
     }
 
-    /// The answer to an action, as EC2 frames it.
+    /// The root of EC2's answer to an action.
     pub(crate) fn answer(action: &str) -> Self {
         let namespace = ("xmlns".to_owned(), "http://ec2.amazonaws.com/doc/2016-11-15/".to_owned());
         let root = Self { attributes: vec![namespace], ..Self::new(format!("{action}Response")) };
@@ -118,7 +118,7 @@ impl Element {
         self.child(list).into_iter().flat_map(|list| &list.children)
     }
 
-    /// Puts a child in the place of those of its name.
+    /// Adds a child, in place of those with the same name.
     pub(crate) fn put(&mut self, child: Element) {
         self.take(&child.name.clone());
         self.children.push(child);

@@ -1,4 +1,5 @@
-//! The program `ec2-on-loopback`: it says how the cloud is reached, and leaves nothing, however it ends.
+//! The program `ec2-on-loopback`: it says how the cloud is reached, and leaves nothing, however it
+//! ends.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "the helpers of tests are not tests themselves")]
 

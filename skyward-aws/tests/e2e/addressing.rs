@@ -7,14 +7,14 @@ use skyward_aws::{Addressing, Aws};
 use skyward_aws_testkit::CloudOptions;
 use skyward_core::error::ErrorStatus;
 use skyward_core::ids::{LaunchId, MachineNumber, PoolId};
-use skyward_core::pool::{ComputePool, Pool};
+use skyward_core::pool::Pool;
 use skyward_core::provider::{LaunchBatch, LaunchRequest, PoolRequest, Provider, Requirements};
 use skyward_core::remote::Command;
 use skyward_core::remote::ssh::{HostKeys, Key, Target};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 
-use crate::scene::{PATIENCE, PAUSE, Scene, limits, python, until};
+use crate::scene::{PATIENCE, PAUSE, SEVEN, Scene, limits, python, until};
 use crate::sshd::{Options, Sshd};
 
 /// Answers each request with the address that it comes from, or with something else; how often it
@@ -115,7 +115,7 @@ async fn a_pool_works_by_public_addresses() {
     let service = AddressService::start(None).await;
     let aws = scene.aws().addressing(Addressing::Public).address_service(&service.url);
     let pool = Pool::builder().provider(aws).nodes(2).limits(limits()).start().await.unwrap();
-    let call = python::<u32>("def f():\n    return 7\n");
+    let call = python::<u32>(SEVEN);
     assert_eq!(call.broadcast(&pool).await.unwrap(), [7, 7]);
     let launches = scene.launches();
     assert!(launches.iter().all(|launch| launch.get("NetworkInterface.1.AssociatePublicIpAddress") == "true"));
@@ -154,7 +154,7 @@ async fn machines_are_reached_through_a_bastion() {
         .host_keys(HostKeys::pinned(bastion.host_key()));
     let aws = scene.aws().bastion(target);
     let pool = Pool::builder().provider(aws).limits(limits()).start().await.unwrap();
-    let call = python::<u32>("def f():\n    return 7\n");
+    let call = python::<u32>(SEVEN);
     assert_eq!(call.clone().run(&pool).await.unwrap(), 7);
     // All of it goes through: without it nothing is answered, and with it the pool goes on.
     assert!(bastion.signal_sessions("KILL") > 0, "{}", bastion.log());

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use skyward_aws::{Addressing, Aws};
-use skyward_core::pool::{ComputePool, Pool};
+use skyward_core::pool::Pool;
 use skyward_core::provider::Provider;
 use skyward_core::spec::Budget;
 
@@ -72,8 +72,8 @@ impl Drop for Client {
     }
 }
 
-/// A process without any records, as on another host, ends what has expired; how many machines, and how many pools it
-/// leaves alone.
+/// A process without any records, as on another host, ends what has expired; how many machines, and
+/// how many pools it leaves alone.
 pub(crate) fn reap_expired(scene: &Scene) -> String {
     let state = folder("reap-expired");
     let ended = ended(command(scene, "reap-expired", &state));
@@ -134,7 +134,7 @@ async fn role() {
         "reap-expired" => {
             let reaped = skyward_core::reap_expired(Arc::new(aws)).await.unwrap();
             let machines: usize = reaped.ended.iter().map(|ended| ended.machines.len()).sum();
-            assert!(reaped.left.is_empty(), "{reaped:?}");
+            assert!(reaped.unconfirmed.is_empty(), "{reaped:?}");
             println!("\nended {machines}, {} elsewhere", reaped.elsewhere.len());
             return;
         }

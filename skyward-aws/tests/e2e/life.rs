@@ -2,14 +2,18 @@
 
 use std::collections::BTreeSet;
 
+use indoc::indoc;
 use skyward_aws_testkit::{CloudOptions, Phases};
 
-use crate::scene::{Scene, python};
+use crate::scene::{SEVEN, Scene, python};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn one_node_answers_and_is_gone() {
     let Some(scene) = Scene::new().await else { return };
-    let call = python::<u32>("def f():\n    return 6 * 7\n");
+    let call = python::<u32>(indoc! {"
+        def f():
+            return 6 * 7
+    "});
     let answer = scene.pool(1).scope(async |pool| call.run(pool).await).await.unwrap();
     assert_eq!(answer, 42);
     let launches = scene.launches();
@@ -33,9 +37,14 @@ async fn one_node_answers_and_is_gone() {
 #[tokio::test(flavor = "multi_thread")]
 async fn three_nodes_are_three_machines_that_know_one_another() {
     let Some(scene) = Scene::new().await else { return };
-    let call = python::<(String, Vec<String>)>(
-        "import skyward as sky\nimport socket\n\ndef f():\n    info = sky.instance_info()\n    return socket.gethostname(), [peer.addr for peer in info.peers]\n",
-    );
+    let call = python::<(String, Vec<String>)>(indoc! {"
+        import skyward as sky
+        import socket
+
+        def f():
+            info = sky.instance_info()
+            return socket.gethostname(), [peer.addr for peer in info.peers]
+    "});
     let told = scene.pool(3).scope(async |pool| call.broadcast(pool).await).await.unwrap();
     let hosts: BTreeSet<&String> = told.iter().map(|(host, _)| host).collect();
     assert_eq!(hosts.len(), 3, "{told:?}");
@@ -49,7 +58,7 @@ async fn three_nodes_are_three_machines_that_know_one_another() {
 async fn instances_that_are_listed_late_and_pending_for_long_are_waited_for() {
     let phases = Phases { hidden: 3, pending: 3, ending: 2 };
     let Some(scene) = Scene::of(CloudOptions::new().phases(phases)).await else { return };
-    let call = python::<u32>("def f():\n    return 7\n");
+    let call = python::<u32>(SEVEN);
     let answers = scene.pool(2).scope(async |pool| call.broadcast(pool).await).await.unwrap();
     assert_eq!(answers, [7, 7]);
     let launched: usize = scene.launches().iter().map(|call| call.get("MaxCount").parse::<usize>().unwrap()).sum();

@@ -2,14 +2,16 @@
 
 use std::time::Duration;
 
-use skyward_core::event::{Leaving, PoolEvent};
+use indoc::indoc;
+use skyward_core::compute::ComputePool;
+use skyward_core::event::{DrainReason, PoolEvent};
 use skyward_core::ids::NodeIndex;
 use skyward_core::payload::Target;
-use skyward_core::pool::{ComputePool, Pool};
+use skyward_core::pool::Pool;
 use skyward_core::provider::Market;
 use skyward_core::spec::Budget;
 
-use crate::scene::{PATIENCE, Scene, event, limits, python, until};
+use crate::scene::{PATIENCE, SEVEN, Scene, event, limits, python, until};
 
 /// A task runs.
 fn began(event: &PoolEvent) -> Option<()> {
@@ -21,9 +23,14 @@ async fn an_instance_that_somebody_terminates_is_replaced_and_its_task_is_tried_
     let Some(scene) = Scene::new().await else { return };
     let pool = scene.pool(1).start().await.unwrap();
     let mut events = pool.events();
-    let call = python::<String>(
-        "import socket, time\nimport skyward as sky\n\ndef f():\n    time.sleep(3)\n    return socket.gethostname()\n",
-    );
+    let call = python::<String>(indoc! {"
+        import socket, time
+        import skyward as sky
+
+        def f():
+            time.sleep(3)
+            return socket.gethostname()
+    "});
     let first = scene.instances();
     let running = pool.submit(call.into_task().unwrap(), Target::Any).await.unwrap();
     event(&mut events, began).await;
@@ -63,19 +70,19 @@ def f():
     event(&mut events, began).await;
     scene.cloud.interrupt(&first.id, Duration::from_secs(100)).unwrap();
     let (reason, ends_in) = event(&mut events, |event| match event {
-        PoolEvent::NodeLeaving { reason, ends_in, .. } => Some((*reason, *ends_in)),
+        PoolEvent::NodeDraining { reason, ends_in, .. } => Some((*reason, *ends_in)),
         _ => None,
     })
     .await;
     assert!(
-        reason == Leaving::Preempted && ends_in.is_some_and(|left| left <= Duration::from_secs(100)),
+        reason == DrainReason::Preempted && ends_in.is_some_and(|left| left <= Duration::from_secs(100)),
         "{ends_in:?}"
     );
     let outcome = tokio::time::timeout(PATIENCE, heeding.outcome()).await.expect("it heeds the notice").unwrap();
     let (left, _): (f64, String) = skyward_core::payload::value::decode(&outcome.bytes).unwrap();
     assert!(0.0 < left && left <= 100.0, "{left}");
     event(&mut events, |event| matches!(event, PoolEvent::NodeReplaced { .. }).then_some(())).await;
-    let call = python::<u32>("def f():\n    return 7\n");
+    let call = python::<u32>(SEVEN);
     assert_eq!(call.run(&pool).await.unwrap(), 7);
     // The successor was bought elsewhere than where the last one was taken.
     let zones: Vec<String> =
@@ -90,7 +97,13 @@ async fn a_machine_whose_server_crashes_with_all_connections_goes_on_with_its_ta
     let Some(scene) = Scene::new().await else { return };
     let pool = scene.pool(1).start().await.unwrap();
     let mut events = pool.events();
-    let call = python::<u32>("import time\n\ndef f():\n    time.sleep(5)\n    return 7\n");
+    let call = python::<u32>(indoc! {"
+        import time
+
+        def f():
+            time.sleep(5)
+            return 7
+    "});
     let first = scene.instances();
     let running = pool.submit(call.into_task().unwrap(), Target::Any).await.unwrap();
     event(&mut events, began).await;
@@ -105,7 +118,7 @@ async fn a_machine_whose_server_crashes_with_all_connections_goes_on_with_its_ta
 #[tokio::test(flavor = "multi_thread")]
 async fn a_rebalance_recommendation_moves_a_node_only_where_that_is_asked_for() {
     let Some(scene) = Scene::new().await else { return };
-    for (is_asked_for, expected) in [(true, Leaving::Preempted), (false, Leaving::Expired)] {
+    for (is_asked_for, expected) in [(true, DrainReason::Preempted), (false, DrainReason::Expired)] {
         let aws = scene.aws().replace_on_rebalance(is_asked_for);
         let pool = Pool::builder().provider(aws).limits(limits()).market(Market::Spot).start().await.unwrap();
         let mut events = pool.events();
@@ -114,14 +127,14 @@ async fn a_rebalance_recommendation_moves_a_node_only_where_that_is_asked_for() 
         // It comes after the recommendation in what the machine looks at.
         scene.cloud.schedule(&first, "instance-retirement", Duration::from_secs(30)).unwrap();
         let reason = event(&mut events, |event| match event {
-            PoolEvent::NodeLeaving { reason, .. } => Some(*reason),
+            PoolEvent::NodeDraining { reason, .. } => Some(*reason),
             _ => None,
         })
         .await;
         assert_eq!(reason, expected);
         event(&mut events, |event| matches!(event, PoolEvent::NodeReplaced { .. }).then_some(())).await;
         until("the machine is gone that EC2 recommends to leave", || !scene.instances().contains(&first)).await;
-        let call = python::<u32>("def f():\n    return 7\n");
+        let call = python::<u32>(SEVEN);
         assert_eq!(call.run(&pool).await.unwrap(), 7);
         pool.shutdown(PATIENCE).await.unwrap();
     }
@@ -146,7 +159,12 @@ async fn a_pool_ends_before_its_budget_is_spent() {
     let budget = Budget::default().hours(45.0 / 3600.0);
     let pool = scene.pool(1).budget(budget).start().await.unwrap();
     let mut events = pool.events();
-    let sleeps = python::<()>("import time\n\ndef f():\n    time.sleep(3600)\n");
+    let sleeps = python::<()>(indoc! {"
+        import time
+
+        def f():
+            time.sleep(3600)
+    "});
     let running = pool.submit(sleeps.into_task().unwrap(), Target::Node(NodeIndex(0))).await.unwrap();
     event(&mut events, |event| matches!(event, PoolEvent::Closed).then_some(())).await;
     let error = running.outcome().await.unwrap_err();

@@ -1,6 +1,7 @@
 //! Pools on an EC2 on loopback: the real SDK, real SSH servers, real keepers and real Python.
 //!
-//! What is the emulator's and what is EC2's is said in the crate `skyward-aws-testkit`. After each test nothing that the provider made is left there.
+//! What is the emulator's and what is EC2's is said in the crate `skyward-aws-testkit`. After each
+//! test nothing that the provider made is left there.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "the helpers of tests are not tests themselves")]
 

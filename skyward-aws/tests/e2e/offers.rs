@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use skyward_aws_testkit::{CloudOptions, Market as Paid, Rule};
 use skyward_core::error::Refusal;
-use skyward_core::pool::{ComputePool, Pool};
+use skyward_core::pool::Pool;
 use skyward_core::provider::{Market, Provider, Requirements};
 use skyward_core::spec::Accelerator;
 
-use crate::scene::{Scene, limits, python};
+use crate::scene::{SEVEN, Scene, limits, python};
 
 /// Types and zones that were asked for, spot in parentheses.
 fn asked(scene: &Scene) -> Vec<String> {
@@ -56,7 +56,7 @@ async fn capacity_is_looked_for_in_other_zones_and_then_in_other_types() {
     for zone in &zones {
         scene.cloud.set_capacity("g4dn.xlarge", zone, Paid::OnDemand, 0);
     }
-    let call = python::<u32>("def f():\n    return 7\n");
+    let call = python::<u32>(SEVEN);
     let pool = Pool::builder().provider(scene.aws()).limits(limits()).accelerator(Accelerator::new("T4", 1));
     assert_eq!(pool.scope(async |pool| call.run(pool).await).await.unwrap(), 7);
     let asked = asked(&scene);
@@ -76,7 +76,7 @@ async fn spot_falls_to_on_demand() {
         Rule::error("RunInstances", 500, "InsufficientInstanceCapacity", "There is no Spot capacity available.")
             .with("InstanceMarketOptions.MarketType", "spot"),
     );
-    let call = python::<u32>("def f():\n    return 7\n");
+    let call = python::<u32>(SEVEN);
     let pool = Pool::builder().provider(scene.aws()).limits(limits()).accelerator(Accelerator::new("T4", 1));
     let pool = pool.market(Market::SpotOrOnDemand);
     assert_eq!(pool.scope(async |pool| call.run(pool).await).await.unwrap(), 7);
@@ -98,7 +98,7 @@ async fn a_quota_ends_the_search_in_its_family_and_is_named_with_its_code() {
     assert!(matches!(error.refusal(), Some(Refusal::Quota(quota)) if quota == "L-DB2E81BA"), "{error:?}");
     let hint = error.hint().unwrap_or_default();
     assert!(hint.contains("request-service-quota-increase") && hint.contains("L-DB2E81BA"), "{error}");
-    let told = error.to_string();
+    let told = format!("{error:#}");
     assert!(told.contains("Running On-Demand G and VT instances") && told.contains("g4dn.xlarge"), "{told}");
     scene.assert_nothing_left().await;
 }
@@ -110,7 +110,7 @@ async fn a_quota_that_is_looked_up_leaves_out_what_it_does_not_allow() {
     let aws = scene.aws().look_up_quotas(true);
     let pool = Pool::builder().provider(aws).limits(limits()).accelerator(Accelerator::new("T4", 1));
     let error = pool.start().await.unwrap_err();
-    assert!(error.to_string().contains("L-DB2E81BA"), "{error}");
+    assert!(format!("{error:#}").contains("L-DB2E81BA"), "{error}");
     assert_eq!(asked(&scene), Vec::<String>::new(), "nothing is tried");
     scene.assert_nothing_left().await;
 }
@@ -122,7 +122,7 @@ async fn a_burst_of_throttling_is_waited_out() {
         let throttled = Rule::error(action, 503, "RequestLimitExceeded", "Request limit exceeded.");
         scene.cloud.rules().add(throttled.when(|call| !call.is_dry_run()).times(3));
     }
-    let call = python::<u32>("def f():\n    return 7\n");
+    let call = python::<u32>(SEVEN);
     assert_eq!(scene.pool(1).scope(async |pool| call.run(pool).await).await.unwrap(), 7);
     let launches = scene.launches();
     let tokens: std::collections::BTreeSet<&str> = launches.iter().map(|call| call.get("ClientToken")).collect();
@@ -135,7 +135,7 @@ async fn a_lost_answer_makes_one_instance() {
     let Some(scene) = Scene::new().await else { return };
     let real = |call: &skyward_aws_testkit::Call| !call.is_dry_run();
     scene.cloud.rules().add(Rule::drop_after("RunInstances").when(real).times(2));
-    let call = python::<u32>("def f():\n    return 7\n");
+    let call = python::<u32>(SEVEN);
     let pool = scene.pool(1).start().await.unwrap();
     assert_eq!(call.run(&pool).await.unwrap(), 7);
     assert_eq!(scene.cloud.states().await.unwrap().len(), 1, "instances that were ever there");
@@ -154,7 +154,7 @@ async fn an_accelerator_that_is_not_sold_is_refused_with_what_is() {
     ] {
         let pool = Pool::builder().provider(scene.aws()).limits(limits()).accelerator(wanted.clone());
         let error = tokio::time::timeout(Duration::from_secs(60), pool.start()).await.unwrap().unwrap_err();
-        assert!(error.to_string().contains(word), "{wanted}: {error}");
+        assert!(format!("{error:#}").contains(word), "{wanted}: {error}");
     }
     assert_eq!(asked(&scene), Vec::<String>::new());
     scene.assert_nothing_left().await;

@@ -1,9 +1,9 @@
 //! Machines that are near each other.
 
 use skyward_aws_testkit::{CloudOptions, Phases};
-use skyward_core::pool::{ComputePool, Pool};
+use skyward_core::pool::Pool;
 
-use crate::scene::{PATIENCE, Scene, limits, python, until};
+use crate::scene::{PATIENCE, SEVEN, Scene, limits, python, until};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn machines_are_in_a_placement_group_that_goes_after_them() {
@@ -13,7 +13,7 @@ async fn machines_are_in_a_placement_group_that_goes_after_them() {
     let (id, key) = (&environment["AWS_ACCESS_KEY_ID"], environment["AWS_SECRET_ACCESS_KEY"].as_str());
     let aws = scene.without_credentials().credentials(id, key, None).placement_group(true);
     let pool = Pool::builder().provider(aws).nodes(2).limits(limits()).start().await.unwrap();
-    let call = python::<u32>("def f():\n    return 7\n");
+    let call = python::<u32>(SEVEN);
     assert_eq!(call.broadcast(&pool).await.unwrap(), [7, 7]);
     let name = format!("skyward-{}", pool.id());
     let made = scene.cloud.calls().of("CreatePlacementGroup");

@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use skyward_aws::Addressing;
-use skyward_core::pool::{ComputePool, Pool};
+use skyward_core::pool::Pool;
 use skyward_core::provider::{Market, Provider, Requirements};
 use skyward_core::spec::Budget;
 
-use crate::scene::{PATIENCE, Scene, limits, python};
+use crate::scene::{PATIENCE, SEVEN, Scene, limits, python};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_shipped_policy_is_enough_for_a_whole_life() {
@@ -20,11 +20,12 @@ async fn the_shipped_policy_is_enough_for_a_whole_life() {
     let budget = Budget::usd_per_hour(1000.0);
     let pool = Pool::builder().provider(aws.clone()).nodes(2).limits(limits()).market(Market::Spot).budget(budget);
     let pool = pool.start().await.unwrap();
-    let call = python::<u32>("def f():\n    return 7\n");
+    let call = python::<u32>(SEVEN);
     assert_eq!(call.broadcast(&pool).await.unwrap(), [7, 7]);
     assert_eq!(aws.pools().await.unwrap().len(), 1);
     pool.shutdown(PATIENCE).await.unwrap();
-    // A machine that is reached by a public address has to be in a subnet with a way to the internet.
+    // A machine that is reached by a public address has to be in a subnet with a way to the
+    // internet.
     scene.cloud.default_vpc(true).await.unwrap();
     let aws = scene.without_credentials().credentials(id, key, None);
     let public = aws.clone().subnets(Vec::<String>::new()).addressing(Addressing::Public);
@@ -46,7 +47,7 @@ async fn a_permission_that_is_missing_is_named_before_anything_is_left() {
     let (id, key) = (&environment["AWS_ACCESS_KEY_ID"], environment["AWS_SECRET_ACCESS_KEY"].as_str());
     let aws = scene.without_credentials().credentials(id, key, None);
     let error = Pool::builder().provider(aws).limits(limits()).start().await.unwrap_err();
-    let told = error.to_string();
+    let told = format!("{error:#}");
     assert!(told.contains("ec2:RunInstances") && told.contains("aws-policy.json"), "{told}");
     scene.until_nothing_left().await;
 }

@@ -26,7 +26,7 @@ async fn credentials_that_are_not_valid_are_refused_by_name() {
         scene.cloud.rules().clear();
         scene.cloud.rules().add(Rule::error("GetCallerIdentity", 403, code, "The security token is no good."));
         let error = refused(scene.aws()).await;
-        assert!(error.to_string().contains(code) && error.hint().is_some_and(|hint| hint.contains(word)), "{error}");
+        assert!(format!("{error:#}").contains(code) && error.hint().is_some_and(|hint| hint.contains(word)), "{error}");
     }
     scene.cloud.rules().clear();
     let error = refused(scene.aws().expect_account("999999999999")).await;
@@ -43,7 +43,7 @@ async fn an_account_without_a_default_network_is_told_how_to_make_one_or_name_on
     let hint = error.hint().unwrap_or_default();
     assert!(hint.contains("create-default-vpc") && hint.contains(".subnets("), "{error}");
     let error = refused(scene.aws().subnets(["subnet-0123456789abcdef0"])).await;
-    assert!(error.to_string().contains("subnet-0123456789abcdef0"), "{error}");
+    assert!(format!("{error:#}").contains("subnet-0123456789abcdef0"), "{error}");
     scene.assert_nothing_left().await;
 }
 
@@ -84,5 +84,5 @@ fn without_credentials_or_region_it_is_said_where_they_were_looked_for() {
 async fn client() {
     let error = Aws::new().addressing(Addressing::Private).identity().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Provider);
-    println!("\n{error}");
+    println!("\n{error:#}");
 }

@@ -1,7 +1,7 @@
 //! The role of the instances.
 
 use skyward_core::error::Refusal;
-use skyward_core::pool::{ComputePool, Pool};
+use skyward_core::pool::Pool;
 
 use crate::scene::{PATIENCE, Scene, limits};
 
@@ -30,7 +30,7 @@ async fn an_instance_profile_that_is_not_there_is_refused_by_its_name_and_nothin
         let aws = scene.aws().instance_profile(given);
         let error = Pool::builder().provider(aws).limits(limits()).start().await.unwrap_err();
         assert!(matches!(error.refusal(), Some(Refusal::Misconfigured)), "{error:?}");
-        assert!(error.to_string().contains(given), "{error}");
+        assert!(format!("{error:#}").contains(given), "{error}");
         let left = scene.left().await;
         assert!(left.is_empty(), "{left:?}");
     }

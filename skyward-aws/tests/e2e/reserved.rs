@@ -6,11 +6,11 @@ use skyward_aws::Aws;
 use skyward_aws_testkit::{CloudOptions, Reservation, Rule};
 use skyward_core::error::Refusal;
 use skyward_core::ids::{LaunchId, MachineId, MachineNumber};
-use skyward_core::pool::{ComputePool, Pool, PoolBuilder};
+use skyward_core::pool::{Pool, PoolBuilder};
 use skyward_core::provider::{LaunchBatch, LaunchRequest, Market, Provider, Requirements};
 use skyward_core::spec::{Accelerator, Budget};
 
-use crate::scene::{PATIENCE, Scene, limits, python};
+use crate::scene::{PATIENCE, SEVEN, Scene, limits, python};
 
 const ID: &str = "cr-0123456789abcdef0";
 const TARGET: &str = "CapacityReservationSpecification.CapacityReservationTarget.CapacityReservationId";
@@ -33,7 +33,7 @@ async fn a_pool_in_a_reservation_is_of_its_type_and_in_its_zone_and_takes_no_mor
     let aws = scene.aws().capacity_reservation(ID);
     // Cheaper as spot, which a reservation is not.
     let running = pool(aws.clone()).nodes(2).market(Market::Cheapest).start().await.unwrap();
-    let call = python::<u32>("def f():\n    return 7\n");
+    let call = python::<u32>(SEVEN);
     assert_eq!(call.broadcast(&running).await.unwrap(), [7, 7]);
     let launches = scene.launches();
     let [launch] = launches.as_slice() else { panic!("{launches:?}") };
@@ -45,7 +45,7 @@ async fn a_pool_in_a_reservation_is_of_its_type_and_in_its_zone_and_takes_no_mor
     assert_eq!((offer.usd_per_hour, offer.spot, offer.place.as_str()), (Some(0.5), false, zone.as_str()));
     // One is left, and two are wanted.
     let error = pool(aws.clone()).nodes(2).start().await.unwrap_err();
-    assert!(error.to_string().contains("EC2 launched 1 of 2"), "{error}");
+    assert!(format!("{error:#}").contains("EC2 launched 1 of 2"), "{error}");
     let last = pool(aws.clone()).start().await.unwrap();
     // An offer of a moment ago.
     let launch = LaunchRequest::new(LaunchId::new("late"), running.id().clone(), MachineNumber(9), limits().lease);
@@ -78,12 +78,12 @@ async fn a_pool_in_a_block_is_of_a_type_that_is_sold_in_blocks_alone_and_ends_be
     scene.cloud.set_reservations([Reservation::new(ID, "p5.48xlarge", &zone, 1).block(ends)]);
     let asking = |aws: Aws| pool(aws).accelerator(Accelerator::new("H100", 8));
     let error = asking(scene.aws().without_cache()).start().await.unwrap_err();
-    assert!(error.to_string().contains("capacity blocks alone"), "{error}");
+    assert!(format!("{error:#}").contains("capacity blocks alone"), "{error}");
     let aws = scene.aws().without_cache().capacity_block(ID);
     // Nothing is paid by the hour, so the smallest budget is enough.
     let budget = Budget::usd_per_hour(0.01);
     let running = asking(aws.clone()).budget(budget).start().await.unwrap();
-    let call = python::<u32>("def f():\n    return 7\n");
+    let call = python::<u32>(SEVEN);
     assert_eq!(call.run(&running).await.unwrap(), 7);
     let launches = scene.launches();
     let [launch] = launches.as_slice() else { panic!("{launches:?}") };
@@ -127,7 +127,7 @@ async fn capacity_that_cannot_be_used_is_refused_before_anything_is_made() {
         // What the last case has declared is not there any more.
         scene.cloud.set_reservations(reserved);
         let error = asking.start().await.unwrap_err();
-        let told = format!("{error}");
+        let told = format!("{error:#}");
         assert!(told.contains(ID) && words.iter().all(|word| told.contains(word)), "{what}: {told}");
     }
     for action in ["RunInstances", "CreateSecurityGroup"] {
@@ -149,7 +149,7 @@ async fn the_shipped_policy_is_enough_for_a_reservation_and_its_lack_is_named() 
         match aws.offers(&Requirements::default()).await {
             Ok(offers) => assert!(is_enough && offers.len() == 1, "{offers:?}"),
             Err(error) => {
-                let told = error.to_string();
+                let told = format!("{error:#}");
                 let words = ["ec2:DescribeCapacityReservations", "aws-policy.json"];
                 assert!(!is_enough && words.iter().all(|word| told.contains(word)), "{told}");
             }

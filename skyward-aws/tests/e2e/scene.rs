@@ -2,10 +2,12 @@
 
 use std::time::Duration;
 
+use indoc::indoc;
 use skyward_aws::{Addressing, Aws};
 use skyward_aws_testkit::{Call, Cloud, CloudOptions, Left, missing};
+use skyward_core::compute::PendingCompute;
 use skyward_core::event::{EventItem, Events, PoolEvent};
-use skyward_core::payload::{Output, Payload, PendingCompute};
+use skyward_core::payload::{Output, Payload};
 use skyward_core::pool::{Pool, PoolBuilder};
 use skyward_core::spec::Limits;
 use tokio::time::{Instant, sleep};
@@ -96,13 +98,19 @@ pub(crate) fn limits() -> Limits {
     limits
 }
 
+/// Returns 7.
+pub(crate) const SEVEN: &str = indoc! {"
+    def f():
+        return 7
+"};
+
 /// A call of Python code, whose function is `f`.
 pub(crate) fn python<T: Output>(code: &'static str) -> PendingCompute<T> {
     Payload::python("code.py", code, "f").into()
 }
 
-/// A call that a start makes once: no dry run, and of those that list instances the one that asks about those that were
-/// launched.
+/// A call that a start makes once: no dry run, and of those that list instances the one that asks
+/// about those that were launched.
 pub(crate) fn is_of_a_start(call: &Call) -> bool {
     !call.is_dry_run()
         && (call.action != "DescribeInstances" || call.filters().iter().any(|(name, _)| *name == "instance-id"))

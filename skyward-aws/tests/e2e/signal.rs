@@ -1,4 +1,5 @@
-//! Clients that are interrupted, by Ctrl-C: they end what they have made before they end themselves.
+//! Clients that are interrupted, by Ctrl-C: they end what they have made before they end
+//! themselves.
 
 use skyward_aws_testkit::{CloudOptions, Phases, Rule};
 

@@ -4,16 +4,15 @@ use std::time::Duration;
 
 use skyward_aws_testkit::Rule;
 use skyward_core::ids::MachineId;
-use skyward_core::pool::ComputePool;
 use skyward_core::provider::Provider;
 
-use crate::scene::{PATIENCE, Scene, is_of_a_start, limits, made, python, until};
+use crate::scene::{PATIENCE, SEVEN, Scene, is_of_a_start, limits, made, python, until};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_group_that_is_still_used_is_removed_when_it_is_not_any_more() {
     let Some(scene) = Scene::new().await else { return };
     scene.cloud.set_dependency_violations(3);
-    let call = python::<u32>("def f():\n    return 7\n");
+    let call = python::<u32>(SEVEN);
     assert_eq!(scene.pool(1).scope(async |pool| call.run(pool).await).await.unwrap(), 7);
     let calls = scene.cloud.calls();
     // The pool would try its whole end again: here one is enough.
@@ -28,7 +27,8 @@ async fn what_is_gone_already_is_no_error() {
     let both: Vec<MachineId> = scene.instances().into_iter().map(MachineId::new).collect();
     let gone = both[0].to_string();
     scene.cloud.kill(&gone).await.unwrap();
-    // As EC2 does when it has forgotten the instance: it refuses the call for all that are named with it.
+    // As EC2 does when it has forgotten the instance: it refuses the call for all that are named
+    // with it.
     let refusal = format!("The instance ID '{gone}' does not exist");
     let names = move |call: &skyward_aws_testkit::Call| call.list("InstanceId").contains(&gone.as_str());
     scene.cloud.rules().add(Rule::error("TerminateInstances", 400, "InvalidInstanceID.NotFound", &refusal).when(names));

@@ -8,9 +8,8 @@ use base64::Engine as _;
 use skyward_aws_testkit::Rule;
 use skyward_core::error::ErrorKind;
 use skyward_core::event::PoolEvent;
-use skyward_core::pool::ComputePool;
 
-use crate::scene::{PATIENCE, Scene, event, python};
+use crate::scene::{PATIENCE, SEVEN, Scene, event, python};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn each_machine_takes_a_host_key_of_its_own_which_its_user_data_does_not_have() {
@@ -87,7 +86,7 @@ async fn a_machine_with_another_key_at_the_address_is_refused_before_the_client_
 #[tokio::test(flavor = "multi_thread")]
 async fn an_address_that_another_instance_has_got_is_that_instances() {
     let Some(scene) = Scene::new().await else { return };
-    let call = python::<u32>("def f():\n    return 7\n");
+    let call = python::<u32>(SEVEN);
     let pool = scene.pool(1).start().await.unwrap();
     let mut events = pool.events();
     assert_eq!(call.clone().run(&pool).await.unwrap(), 7);

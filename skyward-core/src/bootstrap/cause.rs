@@ -1,4 +1,4 @@
-//! Why a step failed: the likely cause, the requirement to look at, and the tool's own words.
+//! Why a step failed: the likely cause, the requirement to check, and the tool's own words.
 
 mod environment;
 mod network;
@@ -15,13 +15,13 @@ use crate::spec::{normalised, requirement_name};
 /// What the client knows when a step has failed.
 #[derive(Debug)]
 pub(super) struct Seen {
-    /// Its time.
+    /// The client's time.
     pub(super) now: SystemTime,
-    /// Its variables about indexes and certificates that the machine does not have.
+    /// The client's variables for indexes and certificates that the machine does not have.
     pub(super) settings: Vec<&'static str>,
 }
 
-/// The error of a step that failed.
+/// The error of a failed step.
 pub(super) fn explain(step: &Step, plan: &Plan, output: &CommandOutput, seen: &Seen) -> Error {
     let text = flat(&output.stderr);
     let said = Said { step: step.name, lower: text.to_lowercase(), text: &text, output, plan, seen };
@@ -46,7 +46,7 @@ pub(super) fn explain(step: &Step, plan: &Plan, output: &CommandOutput, seen: &S
     }
 }
 
-/// The error of a step whose output is not what it should be.
+/// The error of a step with unexpected output.
 pub(super) fn output_error(step: &Step, output: &CommandOutput, why: &str) -> Error {
     with_words(step, output, format!("the step `{}` failed: {why}", step.name))
 }
@@ -64,11 +64,11 @@ fn with_words(step: &Step, output: &CommandOutput, message: String) -> Error {
         .with_context("exit", output.status)
 }
 
-/// What a step said at its end, and of what.
+/// The last output of a step, and its context.
 struct Said<'a> {
     step: &'static str,
     text: &'a str,
-    /// The same in lower case.
+    /// The same text in lower case.
     lower: String,
     output: &'a CommandOutput,
     plan: &'a Plan,
@@ -80,12 +80,12 @@ impl Said<'_> {
         signs.iter().any(|sign| self.lower.contains(sign))
     }
 
-    /// What the script says under this name.
+    /// The value that the script printed under this name.
     fn marked(&self, name: &str) -> Option<&str> {
         marked(&self.output.stdout, name)
     }
 
-    /// Whether the step asks the mirrors of Debian.
+    /// Whether the step downloads from the mirrors of Debian.
     fn is_of_apt(&self) -> bool {
         matches!(self.step, "packages" | "python")
     }
@@ -95,9 +95,9 @@ struct Cause {
     summary: String,
     hint: Option<String>,
     temporary: bool,
-    /// Whether the folder for environments has to do with it.
+    /// Whether the folder for environments is involved.
     disk: bool,
-    /// Whether the image's requirements have to do with it.
+    /// Whether the image's requirements are involved.
     packages: bool,
 }
 
@@ -106,7 +106,7 @@ impl Cause {
         Self { summary: summary.into(), hint: Some(hint.into()), temporary: false, disk: false, packages: false }
     }
 
-    /// One that may pass by itself.
+    /// A cause that may pass by itself.
     fn passing(summary: impl Into<String>, hint: impl Into<String>) -> Self {
         Self { temporary: true, ..Self::new(summary, hint) }
     }
@@ -124,7 +124,7 @@ impl Cause {
     }
 }
 
-/// The text of the tools, of any version, has these signs; the first that is found counts.
+/// The first cause whose signs are in the output; the signs cover several versions of the tools.
 fn likely(said: &Said<'_>) -> Cause {
     let environment = said.step == "environment";
     system::of_folder(said)
@@ -137,11 +137,11 @@ fn likely(said: &Said<'_>) -> Cause {
         .or_else(|| system::of_tools(said))
         .unwrap_or_else(|| match environment {
             true => Cause { packages: true, ..Cause::unknown("the installer failed") },
-            false => Cause::unknown("it did not end well"),
+            false => Cause::unknown("its command failed"),
         })
 }
 
-/// The image's requirements whose packages are named in the text.
+/// The image's requirements whose packages the text names.
 fn concerned<'a>(plan: &'a Plan, text: &str) -> Vec<&'a str> {
     let named: Vec<_> = text
         .split(|c: char| !(c.is_ascii_alphanumeric() || "-_.".contains(c)))
@@ -151,20 +151,21 @@ fn concerned<'a>(plan: &'a Plan, text: &str) -> Vec<&'a str> {
     plan.requirements.iter().filter(concerns).map(String::as_str).collect()
 }
 
-/// One line, without the frames that some versions draw.
+/// The text as one line, without the frames that some versions draw.
 fn flat(text: &str) -> String {
     let plain: String = text.chars().map(|c| if "×╰─▶│├".contains(c) { ' ' } else { c }).collect();
     plain.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// What is between `start` and the first of `ends`; to the end of the text where there is none.
+/// The text between `start` and the first of `ends`, or up to the end of the text.
 fn between<'a>(text: &'a str, start: &str, ends: &[&str]) -> Option<&'a str> {
     let rest = &text[text.find(start)? + start.len()..];
     let end = ends.iter().filter_map(|end| rest.find(end)).min().unwrap_or(rest.len());
     Some(rest[..end].trim().trim_end_matches([',', '.'])).filter(|found| !found.is_empty())
 }
 
-/// The end of what the tool said, from its first word about an error; of much, the beginning and the end.
+/// The last output of the tool, from its first line about an error on. Of long output, the
+/// beginning and the end.
 pub(super) fn words(output: &CommandOutput) -> String {
     let said = if output.stderr.trim().is_empty() { &output.stdout } else { &output.stderr };
     let lines: Vec<_> =

@@ -20,26 +20,29 @@ pub struct Inputs {
     pub requirements: Option<Pins>,
     /// Certificate authorities, PEM.
     pub certificates: Vec<u8>,
-    /// Files for the workers' working folder, as a tar archive; empty when there are none. They travel in one piece: each file on its own would cost a round trip.
+    /// Files for the workers' working folder, as a tar archive; empty when there are none. They are
+    /// transferred in one piece, because each file on its own would cost a round trip.
     pub files: Bytes,
 }
 
-/// What pins packages beside the image's own list.
+/// What pins packages, in addition to the image's own list.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Pins {
-    /// A requirements file, those that it refers to written out in it.
+    /// A requirements file, with the files that it refers to in their places.
     Text(String),
     /// A lock file (PEP 751).
     Pylock(String),
 }
 
 impl Inputs {
-    /// Reads what the image names. Links are followed. It waits for the disk: a runtime runs it as a blocking task.
+    /// Reads the files that the image names. Links are followed. The call blocks on disk reads, so
+    /// a runtime runs it as a blocking task.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::InvalidSpec`] for a file that is missing, no regular file (a pipe, a socket, a device), of the wrong sort, or too large.
+    /// [`ErrorKind::InvalidSpec`] for a file that is missing, is not a regular file (a pipe, a
+    /// socket, a device), has the wrong format, or is too large.
     pub fn read(image: &Image) -> Result<Self> {
         let mut inputs = Self::default();
         if let Some(path) = &image.requirements {
@@ -48,7 +51,7 @@ impl Inputs {
         for path in &image.certificates {
             let pem = read(path)?.0;
             if !pem.windows(PEM.len()).any(|window| window == PEM) {
-                return Err(invalid(format!("{} holds no certificate", path.display())).with_hint(
+                return Err(invalid(format!("{} contains no certificate", path.display())).with_hint(
                     "give a file in PEM form; from DER: `openssl x509 -inform der -in ca.der -out ca.pem`",
                 ));
             }
@@ -63,12 +66,12 @@ impl Inputs {
         Ok(inputs)
     }
 
-    /// Whether the image names no file at all.
+    /// Whether the image names no files.
     pub(crate) fn are_none(image: &Image) -> bool {
         image.requirements.is_none() && image.certificates.is_empty() && image.files.is_empty()
     }
 
-    /// The text that enters the image's [content hash](Image::content_hash).
+    /// The text that is part of the image's [content hash](Image::content_hash).
     pub fn hashed_text(&self) -> Option<&str> {
         self.requirements.as_ref().map(|(Pins::Text(text) | Pins::Pylock(text))| text.as_str())
     }
@@ -86,7 +89,7 @@ impl fmt::Debug for Inputs {
     }
 }
 
-/// The files for the working folder, as they are read.
+/// The archive of files for the working folder, while it is built.
 struct Files {
     archive: tar::Builder<Vec<u8>>,
     size: u64,
@@ -94,7 +97,7 @@ struct Files {
 }
 
 impl Files {
-    /// Adds a file, or a folder with all that is in it.
+    /// Adds a file, or a folder with its contents.
     fn add(&mut self, source: &Path, target: &str, depth: usize) -> Result<()> {
         if std::fs::metadata(source).map_err(|error| unreadable(source, error))?.is_dir() {
             return self.add_folder(source, target, depth);
@@ -116,7 +119,7 @@ impl Files {
     fn add_folder(&mut self, source: &Path, target: &str, depth: usize) -> Result<()> {
         if depth > DEEPEST {
             return Err(invalid(format!("{} is too deep to include", source.display()))
-                .with_hint("does a link in it lead back to it?"));
+                .with_hint("check for a link in it that leads back to it"));
         }
         let entries = std::fs::read_dir(source).and_then(Iterator::collect::<io::Result<Vec<_>>>);
         let mut entries: Vec<PathBuf> =
@@ -169,11 +172,11 @@ fn read_requirements(path: &Path) -> Result<Pins> {
     }
 }
 
-/// A requirements file with the files that it refers to in their places.
+/// A requirements file, with the files that it refers to in their places.
 fn written_out(path: &Path, depth: usize) -> Result<String> {
     if depth > DEEPEST {
         return Err(invalid(format!("{} refers to other files too deeply", path.display()))
-            .with_hint("does one refer to itself?"));
+            .with_hint("check for a file that refers to itself"));
     }
     let mut out = String::new();
     for (number, line) in text(path)?.lines().enumerate() {
@@ -207,16 +210,17 @@ fn text(path: &Path) -> Result<String> {
         .map_err(|error| invalid(format!("{} is not UTF-8 text", path.display())).with_source(error))
 }
 
-/// What a regular file holds, and its permissions.
+/// The content of a regular file, and its permissions.
 fn read(path: &Path) -> Result<(Vec<u8>, u32)> {
-    // A pipe is opened only when somebody writes to it, unless one does not wait.
+    // Without this flag, opening a pipe waits for a writer.
     let flags = OFlags::NONBLOCK.bits() as i32;
     let file = File::options().read(true).custom_flags(flags).open(path).map_err(|error| unreadable(path, error))?;
-    // Of what was opened: by its name it may be something else by now.
+    // The opened file's metadata: its name may stand for another file meanwhile.
     let metadata = file.metadata().map_err(|error| unreadable(path, error))?;
     if !metadata.is_file() {
-        return Err(invalid(format!("the image names {}, which is no regular file", path.display()))
-            .with_hint("a pipe, a socket or a device may never end: copy what it holds into a file, and name that"));
+        return Err(invalid(format!("the image names {}, which is not a regular file", path.display())).with_hint(
+            "a pipe, a socket or a device may never end: copy its content into a file, and name that file",
+        ));
     }
     let mut bytes = Vec::new();
     let read = file.take(LARGEST + 1).read_to_end(&mut bytes).map_err(|error| unreadable(path, error))?;
@@ -231,14 +235,13 @@ fn too_large(what: String) -> Error {
         .with_hint("keep data where the nodes can read it themselves, and include only code and small files")
 }
 
-/// What is in the folder says more than that the file is not.
+/// The hint lists the contents of the folder, which says more than that the file is missing.
 fn unreadable(path: &Path, error: std::io::Error) -> Error {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let hint = match std::fs::read_dir(folder) {
-        Err(_) => format!(
-            "the folder {} is not there either; relative paths are relative to the working folder",
-            folder.display()
-        ),
+        Err(_) => {
+            format!("the folder {} does not exist either; relative paths start at the working folder", folder.display())
+        }
         Ok(entries) => {
             let mut names: Vec<_> =
                 entries.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
@@ -256,10 +259,10 @@ fn invalid(message: String) -> Error {
 
 const PEM: &[u8] = b"-----BEGIN CERTIFICATE-----";
 const UV_LOCK: (&str, &str) =
-    ("a lock file of uv's own form", "export it: `uv export --format pylock.toml -o pylock.toml`");
+    ("a lock file in uv's own format", "export it: `uv export --format pylock.toml -o pylock.toml`");
 const DEEPEST: usize = 32;
 const SHOWN: usize = 12;
-/// Files are held in memory and put on every node.
+/// The limit of one file and of all files: they are kept in memory and put on every node.
 const LARGEST: u64 = 256 << 20;
 
 #[cfg(test)]
@@ -291,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn folders_are_taken_whole_with_their_modes() {
+    fn folders_are_included_with_their_files_and_modes() {
         let folder =
             Folder::with(&[("pkg/a.py", "a"), ("pkg/sub/run.sh", "b"), ("pkg/__pycache__/a.pyc", "x"), ("one", "1")]);
         std::fs::set_permissions(folder.path("pkg/sub/run.sh"), std::fs::Permissions::from_mode(0o755)).unwrap();
@@ -310,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_regular_file_is_refused_and_waited_for_by_nobody() {
+    fn a_file_that_is_not_regular_is_refused_without_waiting() {
         let folder = Folder::with(&[("pkg/a.py", "a")]);
         let (pipe, socket, link) = (folder.path("pkg/pipe"), folder.path("socket"), folder.path("link"));
         let mode = rustix::fs::Mode::from_raw_mode(0o600);
@@ -332,22 +335,22 @@ mod tests {
             let error = read.recv_timeout(std::time::Duration::from_secs(30)).expect(what).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::InvalidSpec, "{what}: {error}");
             // A socket cannot even be opened.
-            assert!(error.message().contains("no regular file") || what == "a socket", "{what}: {error}");
+            assert!(error.message().contains("not a regular file") || what == "a socket", "{what}: {error}");
         }
     }
 
     #[test]
-    fn a_missing_file_shows_what_is_there() {
+    fn the_error_of_a_missing_file_lists_its_folder() {
         let folder = Folder::with(&[("digits.csv", ""), ("train.py", "")]);
         let error = Inputs::read(&Image::new().include(folder.path("digit.csv"))).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::InvalidSpec);
         assert!(error.hint().unwrap().ends_with("has: digits.csv, train.py"), "{error}");
         let error = Inputs::read(&Image::new().requirements(folder.path("no/requirements.txt"))).unwrap_err();
-        assert!(error.hint().unwrap().contains("not there either"), "{error}");
+        assert!(error.hint().unwrap().contains("not exist either"), "{error}");
     }
 
     #[test]
-    fn requirement_files_are_written_out() {
+    fn requirement_files_include_those_they_refer_to() {
         let folder = Folder::with(&[
             ("a.txt", "numpy==2.0\n-r sub/b.txt\nlast"),
             ("sub/b.txt", "-r c.txt\nb"),
@@ -358,7 +361,7 @@ mod tests {
     }
 
     #[test]
-    fn requirement_files_that_cannot_travel_are_refused() {
+    fn requirement_files_that_a_machine_cannot_use_are_refused() {
         let folder = Folder::with(&[
             ("loop.txt", "-r loop.txt"),
             ("edit.txt", "a\n-e ."),
@@ -373,7 +376,7 @@ mod tests {
             ("edit.txt", "line 2: a folder of this host"),
             ("path.txt", "line 1: a folder of this host"),
             ("cons.txt", "constraints"),
-            ("uv.lock", "uv's own form"),
+            ("uv.lock", "uv's own format"),
             ("pyproject.toml", "a project"),
             ("x.toml", "not a lock file"),
         ] {

@@ -1,4 +1,4 @@
-//! The Python worker package, as it is in this crate.
+//! The Python worker package that is embedded in this crate.
 
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
@@ -10,10 +10,10 @@ use crate::spec::hex;
 
 include!(concat!(env!("OUT_DIR"), "/worker_package.rs"));
 
-/// What the worker needs beside the standard library.
+/// The packages that the worker needs in addition to the standard library.
 pub(super) const NEEDS: &[&str] = &["msgspec>=0.19,<1"];
 
-/// The package's files, by their paths, as JSON, and the digest of that.
+/// The package's files by their paths, as JSON, and the digest of that JSON.
 #[derive(Debug)]
 pub(super) struct Package {
     pub(super) digest: String,
@@ -22,7 +22,7 @@ pub(super) struct Package {
 }
 
 impl Package {
-    /// The package in this crate.
+    /// The package that is embedded in this crate.
     pub(super) fn embedded() -> &'static Self {
         static PACKAGE: OnceLock<Package> = OnceLock::new();
         PACKAGE.get_or_init(|| Self::new(FILES))

@@ -1,4 +1,4 @@
-//! What makes a machine ready, as data: from image, files and machine to scripts. No I/O happens here.
+//! The plan that makes a machine ready: from image, files and machine to scripts, without I/O.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -11,37 +11,40 @@ use sha2::{Digest, Sha256};
 use super::inputs::{Inputs, Pins};
 use super::package::{NEEDS, Package};
 use crate::provider::Place;
+use crate::remote::quoted;
 use crate::spec::{Image, Limits, OLDEST, Python, Secret, hex, normalised, requirement_name};
 
 /// How one machine is made ready for an image.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Plan {
-    /// The steps that may be needed, in order; a machine that is ready needs none of them.
+    /// The steps that may be needed, in order. A machine that is ready needs none of them.
     pub steps: Vec<Step>,
-    /// The commands of plugins, run each time a machine is made ready.
+    /// The commands of plugins, which run each time a machine is made ready.
     pub setup: Vec<Step>,
-    /// Finds out what is not ready, or starts the agent.
+    /// Reports what is not ready, or starts the agent.
     pub start: Step,
-    /// Like `start`, and starts nothing.
+    /// Like `start`, but starts nothing.
     pub check: Step,
-    /// Unpacks the files for the working folder, and the archive that it expects, with its path. None: there are no files.
+    /// Unpacks the files for the working folder; the path of the archive that it expects; the
+    /// archive. None where the image has no files.
     pub files: Option<(Step, String, Bytes)>,
-    /// Run on the client's host: obtains uv for a machine that cannot. It needs the variable `arch` in front.
+    /// Runs on the client's host: downloads uv for a machine that cannot. It needs the variable
+    /// `arch` in front.
     pub fetch: Step,
-    /// Where a machine expects what `fetch` obtained.
+    /// The path where a machine expects the file that `fetch` downloaded.
     pub wheel: String,
-    /// Whether the machine is the client's own host, and so has its settings.
+    /// Whether the machine is the client's own host, and so has the client's settings.
     pub on_client_host: bool,
     /// Certificate authorities and the path where the steps expect them.
     pub certificates: Option<(String, Arc<[u8]>)>,
     /// The machine's own folder.
     pub folder: String,
-    /// The bounds on Python's version, all of which hold.
+    /// The bounds on Python's version, all of which apply.
     pub requires_python: Vec<String>,
     /// The image's requirements, for messages.
     pub requirements: Vec<String>,
-    /// The image's variables.
+    /// The image's environment variables.
     pub env: BTreeMap<String, String>,
 }
 
@@ -49,22 +52,24 @@ pub struct Plan {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Step {
-    /// Its name in events and messages: `packages`, `python`, `uv`, `environment`, `worker`, `setup`, `agent`.
+    /// Its name in events and messages: `packages`, `python`, `uv`, `environment`, `worker`,
+    /// `setup`, `agent`.
     pub name: &'static str,
-    /// What it runs, in a few words, for messages.
+    /// A short form of what it runs, for messages.
     pub command: String,
     /// The script, for `sh -eu`.
     pub script: String,
     /// The script's standard input.
     pub stdin: Bytes,
-    /// Variables that are not shown.
+    /// Environment variables with secret values.
     pub secrets: BTreeMap<String, Secret>,
     /// How long it may take.
     pub deadline: Duration,
 }
 
 impl Plan {
-    /// The plan for the machine at a place. `inputs` are the files that the image names, `setup` the commands of plugins.
+    /// Makes the plan for the machine at a place. `inputs` are the files that the image names,
+    /// `setup` the commands of plugins.
     pub fn new(image: &Image, inputs: &Inputs, place: &Place, setup: &[String], limits: &Limits) -> Self {
         Self::with_package(image, inputs, place, setup, limits, Package::embedded())
     }
@@ -80,58 +85,11 @@ impl Plan {
         let folder = place.folder.as_str();
         let certificates = (!inputs.certificates.is_empty())
             .then(|| (format!("{folder}/certificates.pem"), Arc::from(inputs.certificates.as_slice())));
-        let mut common = String::new();
-        set(&mut common, "key", &environment_key(image, inputs));
-        set(&mut common, "digest", &package.digest);
-        set(&mut common, "interpreter", &interpreter(image));
-        set(&mut common, "apt", &image.apt.join(" "));
-        common.push_str(COMMON);
-
-        let mut installer = common.clone();
-        set(&mut installer, "uv_version", UV_VERSION);
-        set(&mut installer, "certificates", certificates.as_ref().map_or("", |(path, _)| path));
-        set(&mut installer, "folder", folder);
-        set(&mut installer, "may_install", if place.on_client_host { "" } else { "1" });
-        set(&mut installer, "lock_wait", &(limits.environment / 6).min(LOCK_WAIT).as_secs().to_string());
-        set(&mut installer, "python_request", &python_request(image));
-        set(&mut installer, "check", &check(image, inputs));
-        installer.push_str(INSTALLER);
-
-        let step = |name, command: &str, script: String, deadline| Step {
-            name,
-            command: command.to_owned(),
-            script,
-            stdin: Bytes::new(),
-            secrets: BTreeMap::new(),
-            deadline,
+        let common = common(image, inputs, package);
+        let installer = {
+            let certificates = certificates.as_ref().map_or("", |(path, _)| path.as_str());
+            installer(&common, image, inputs, place, limits, certificates)
         };
-        let mut steps = Vec::new();
-        if !image.apt.is_empty() {
-            let command = format!("apt-get install {}", image.apt.join(" "));
-            steps.push(step("packages", &command, format!("{installer}{PACKAGES}"), limits.environment));
-        }
-        if interpreter(image).is_empty() && !place.on_client_host {
-            steps.push(step("python", "apt-get install python3", format!("{installer}{PYTHON}"), limits.environment));
-        }
-        let mut uv = step("uv", "fetch uv", format!("{installer}{FETCH}{UV}"), limits.environment);
-        uv.stdin = UV_REQUIREMENT.as_bytes().into();
-        uv.secrets = index_address(image);
-        let mut fetch = step("uv", "fetch uv", String::new(), limits.environment);
-        set(&mut fetch.script, "uv_version", UV_VERSION);
-        fetch.script.push_str(FETCH);
-        fetch.script.push_str(CLIENT);
-        fetch.secrets = uv.secrets.clone();
-        steps.push(uv);
-        let script = format!("{installer}{}{ENVIRONMENT}", environment_header(image, inputs));
-        let mut environment = step("environment", "uv pip install", script, limits.environment);
-        environment.stdin = inputs.hashed_text().unwrap_or_default().to_owned().into();
-        environment.secrets = secrets(image);
-        steps.push(environment);
-        let script = format!("{common}unpack={}\n{WORKER}", quoted(UNPACK));
-        let mut worker = step("worker", "python unpack.py", script, SHORT);
-        worker.stdin = package.json.clone();
-        steps.push(worker);
-
         let home = format!("{common}folder={}\n", quoted(folder));
         let files = (!inputs.files.is_empty()).then(|| {
             let script = format!("folder={}\n{FILES}", quoted(folder));
@@ -144,11 +102,11 @@ impl Plan {
         let agent =
             |check_only: &str| format!("{home}check_only={}\n{AGENT}{}", quoted(check_only), agent_line(place, limits));
         Self {
+            steps: steps(&common, &installer, (image, inputs), place, limits, package),
             setup: setup.collect(),
-            start: step("agent", "python -m skyward.agent", agent(""), AGENT_START),
-            check: step("agent", "python -m skyward.agent", agent("1"), SHORT),
-            steps,
-            fetch,
+            start: step("agent", "python -m skyward.agent", agent(""), AGENT_START.min(limits.start)),
+            check: step("agent", "python -m skyward.agent", agent("1"), SHORT.min(limits.start)),
+            fetch: fetch(image, limits),
             wheel: format!("{folder}/uv.whl"),
             on_client_host: place.on_client_host,
             files,
@@ -161,7 +119,88 @@ impl Plan {
     }
 }
 
-/// Environments of the same key have the same content.
+fn step(name: &'static str, command: &str, script: String, deadline: Duration) -> Step {
+    let (command, stdin, secrets) = (command.to_owned(), Bytes::new(), BTreeMap::new());
+    Step { name, command, script, stdin, secrets, deadline }
+}
+
+/// The beginning of most scripts.
+fn common(image: &Image, inputs: &Inputs, package: &Package) -> String {
+    let mut common = String::new();
+    set(&mut common, "key", &environment_key(image, inputs));
+    set(&mut common, "digest", &package.digest);
+    set(&mut common, "interpreter", &interpreter(image));
+    set(&mut common, "apt", &image.apt.join(" "));
+    common.push_str(COMMON);
+    common
+}
+
+/// The beginning of the scripts that install something. `certificates` is the path of the image's
+/// certificate authorities, empty where it has none.
+fn installer(
+    common: &str,
+    image: &Image,
+    inputs: &Inputs,
+    place: &Place,
+    limits: &Limits,
+    certificates: &str,
+) -> String {
+    let mut installer = common.to_owned();
+    set(&mut installer, "uv_version", UV_VERSION);
+    set(&mut installer, "certificates", certificates);
+    set(&mut installer, "folder", &place.folder);
+    set(&mut installer, "may_install", if place.on_client_host { "" } else { "1" });
+    set(&mut installer, "lock_wait", &(limits.environment / 6).min(LOCK_WAIT).as_secs().to_string());
+    set(&mut installer, "python_request", &python_request(image));
+    set(&mut installer, "check", &check(image, inputs));
+    installer.push_str(INSTALLER);
+    installer
+}
+
+/// The steps that a machine may need, in order.
+fn steps(
+    common: &str,
+    installer: &str,
+    (image, inputs): (&Image, &Inputs),
+    place: &Place,
+    limits: &Limits,
+    package: &Package,
+) -> Vec<Step> {
+    let mut steps = Vec::new();
+    if !image.apt.is_empty() {
+        let command = format!("apt-get install {}", image.apt.join(" "));
+        steps.push(step("packages", &command, format!("{installer}{PACKAGES}"), limits.environment));
+    }
+    if interpreter(image).is_empty() && !place.on_client_host {
+        steps.push(step("python", "apt-get install python3", format!("{installer}{PYTHON}"), limits.environment));
+    }
+    let mut uv = step("uv", "fetch uv", format!("{installer}{FETCH}{UV}"), limits.environment);
+    uv.stdin = UV_REQUIREMENT.as_bytes().into();
+    uv.secrets = index_address(image);
+    steps.push(uv);
+    let script = format!("{installer}{}{ENVIRONMENT}", environment_header(image, inputs));
+    let mut environment = step("environment", "uv pip install", script, limits.environment);
+    environment.stdin = inputs.hashed_text().unwrap_or_default().to_owned().into();
+    environment.secrets = secrets(image);
+    steps.push(environment);
+    let script = format!("{common}unpack={}\n{WORKER}", quoted(UNPACK));
+    let mut worker = step("worker", "python unpack.py", script, SHORT);
+    worker.stdin = package.json.clone();
+    steps.push(worker);
+    steps
+}
+
+/// The step that downloads uv on the client's host, for a machine that cannot.
+fn fetch(image: &Image, limits: &Limits) -> Step {
+    let mut fetch = step("uv", "fetch uv", String::new(), limits.environment);
+    set(&mut fetch.script, "uv_version", UV_VERSION);
+    fetch.script.push_str(FETCH);
+    fetch.script.push_str(CLIENT);
+    fetch.secrets = index_address(image);
+    fetch
+}
+
+/// The key of an environment. Environments with the same key have the same content.
 fn environment_key(image: &Image, inputs: &Inputs) -> String {
     let content = format!("{}\n{NEEDS:?}\n{LAYOUT}", image.content_hash(inputs.hashed_text()));
     hex(&Sha256::digest(content)[..10])
@@ -211,7 +250,7 @@ fn environment_header(image: &Image, inputs: &Inputs) -> String {
     header
 }
 
-/// The version specifiers that the interpreter has to meet.
+/// The version specifiers that the interpreter must meet.
 fn python_request(image: &Image) -> String {
     let first = match &image.python {
         Python::Version(version) if version.split('.').count() == 2 => format!("=={version}.*"),
@@ -222,7 +261,7 @@ fn python_request(image: &Image) -> String {
     all.join(",").split_whitespace().collect()
 }
 
-/// The image as a project, the form in which uv takes packages that are bound to an index.
+/// The image as a project, the form in which uv accepts packages that are bound to an index.
 fn project(image: &Image, bound: &[(String, &str)], extras: &[usize]) -> String {
     let mut text =
         format!("[project]\nname = \"skyward-image\"\nversion = \"0\"\nrequires-python = {}\n", toml_text(OLDEST));
@@ -250,7 +289,7 @@ fn project(image: &Image, bound: &[(String, &str)], extras: &[usize]) -> String 
     text
 }
 
-/// The variables by which uv learns user and password of a named index.
+/// The environment variables with the user and password of each named index, for uv.
 fn secrets(image: &Image) -> BTreeMap<String, Secret> {
     let named = |index: &str| index.to_ascii_uppercase().replace(|c: char| !c.is_ascii_alphanumeric(), "_");
     image
@@ -266,7 +305,7 @@ fn secrets(image: &Image) -> BTreeMap<String, Secret> {
         .collect()
 }
 
-/// The address of the image's default index with user and password in it.
+/// The address of the image's default index, including user and password.
 fn index_address(image: &Image) -> BTreeMap<String, Secret> {
     let Some(url) = &image.default_index else { return BTreeMap::new() };
     let encoded = |text: &str| -> String {
@@ -306,16 +345,7 @@ fn set(script: &mut String, name: &str, value: &str) {
     let _ = writeln!(script, "{name}={}", quoted(value));
 }
 
-/// A word of the shell that stands for just this text.
-fn quoted(text: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:,=+@%".contains(c);
-    match !text.is_empty() && text.chars().all(plain) {
-        true => text.to_owned(),
-        false => format!("'{}'", text.replace('\'', r"'\''")),
-    }
-}
-
-/// JSON's form of a text is also TOML's.
+/// JSON's form of a text is valid TOML.
 fn toml_text(text: &str) -> String {
     serde_json::Value::from(text).to_string()
 }
@@ -333,16 +363,18 @@ const UNPACK: &str = include_str!("scripts/unpack.py");
 const FILES: &str = include_str!("scripts/files.sh");
 const SETUP: &str = include_str!("scripts/setup.sh");
 const AGENT: &str = include_str!("scripts/agent.sh");
-/// The uv that is obtained where there is none, with the digests of its wheels.
+/// The uv that is installed where the machine has none, with the digests of its wheels.
 pub(super) const UV_REQUIREMENT: &str = include_str!("scripts/uv.txt");
 const UV_VERSION: &str = "0.13.8";
-/// Changes with the form of an environment's folder.
+/// Increased when the layout of an environment's folder changes.
 const LAYOUT: u32 = 1;
-/// How long the locks of apt are waited for: a machine's own updates, after its first start, take minutes.
+/// How long to wait for the locks of apt: a machine's own updates after its first start take
+/// minutes.
 const LOCK_WAIT: Duration = Duration::from_secs(300);
 /// For steps that download nothing.
 const SHORT: Duration = Duration::from_secs(60);
-/// Many nodes can be of one host, whose agents start at the same time.
+/// Several nodes may share one host, and their agents start at the same time. `Limits::start` may
+/// allow less.
 const AGENT_START: Duration = Duration::from_secs(180);
 
 #[cfg(test)]

@@ -13,23 +13,24 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::remote::{Command, CommandOutput, Remote};
 use crate::spec::satisfies;
 
-/// What happens while a machine is made ready.
+/// Progress while a machine is made ready.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum StepEvent {
     /// A step began.
     Started {
-        /// Its name: `files`, `packages`, `python`, `uv`, `environment`, `worker`, `setup`, `agent`.
+        /// Its name: `files`, `packages`, `python`, `uv`, `environment`, `worker`, `setup`,
+        /// `agent`.
         step: &'static str,
     },
-    /// The step that runs wrote a line.
+    /// The running step wrote a line.
     Line {
         /// Its name.
         step: &'static str,
         /// The line, without its end.
         line: String,
     },
-    /// A step ended well.
+    /// A step succeeded.
     Finished {
         /// Its name.
         step: &'static str,
@@ -42,12 +43,14 @@ pub enum StepEvent {
 ///
 /// # Errors
 ///
-/// [`ErrorKind::Environment`] when interpreter or packages cannot be had, with the installer's own words and the requirement to look at; [`ErrorKind::Bootstrap`] when another step fails;
-/// [`ErrorKind::Timeout`] when one passes its deadline.
+/// [`ErrorKind::Environment`] when the interpreter or packages cannot be installed, with the
+/// installer's own words and the requirement to check; [`ErrorKind::Bootstrap`] when another step
+/// fails; [`ErrorKind::Timeout`] when a step exceeds its deadline.
 ///
 /// # Cancel safety
 ///
-/// Dropping the future ends the command that runs. What was finished stays and is used the next time; what was not is made anew.
+/// Dropping the future ends the running command. Finished work stays and is used the next time;
+/// unfinished work is done again.
 pub async fn run(remote: &dyn Remote, plan: &Plan, on_event: &(dyn Fn(StepEvent) + Send + Sync)) -> Result<Ready> {
     let bootstrap = Bootstrap { remote, plan, on_event };
     bootstrap.put_files().await?;
@@ -58,7 +61,7 @@ pub async fn run(remote: &dyn Remote, plan: &Plan, on_event: &(dyn Fn(StepEvent)
         }
     }
     let output = bootstrap.until_ready(&plan.start).await?;
-    ready(plan, &output).ok_or_else(|| output_error(&plan.start, &output, "the agent did not say that it runs"))
+    ready(plan, &output).ok_or_else(|| output_error(&plan.start, &output, "the agent did not report that it runs"))
 }
 
 struct Bootstrap<'a> {
@@ -68,7 +71,7 @@ struct Bootstrap<'a> {
 }
 
 impl Bootstrap<'_> {
-    /// Runs `step`, and whatever it says is needed before it.
+    /// Runs `step`, and before it whatever it reports as missing.
     async fn until_ready(&self, step: &Step) -> Result<CommandOutput> {
         for _ in 0..ROUNDS {
             let output = self.step(step).await?;
@@ -77,12 +80,14 @@ impl Bootstrap<'_> {
             }
             self.make(&needs_of(&output)).await?;
         }
-        let message = format!("{} does not become ready: what was made is gone again", self.remote.describe());
+        let message =
+            format!("{} does not become ready: what its steps created has disappeared", self.remote.describe());
         Err(Error::new(ErrorKind::Bootstrap, message)
-            .with_hint("does something remove files from the cache folder? Set SKYWARD_CACHE_DIR to another one"))
+            .with_hint("check what removes files from the cache folder, or set SKYWARD_CACHE_DIR to another one"))
     }
 
-    /// Runs the steps that make what is needed. Those whose results pools share run on the machine's builder, where it has one.
+    /// Runs the steps that create what is missing. Steps with results that pools share run on the
+    /// machine's builder, where it has one.
     async fn make(&self, needed: &[&str]) -> Result<()> {
         self.put_certificates().await?;
         self.make_on_machine(needed, |name| !SHARED.contains(&name)).await?;
@@ -92,7 +97,7 @@ impl Bootstrap<'_> {
         let Some(builder) = self.remote.builder().await? else {
             return self.make_on_machine(needed, |name| SHARED.contains(&name)).await;
         };
-        // Another machine may have built it meanwhile, or the interpreter alone was missing.
+        // Another machine may have built it meanwhile, or only the interpreter was missing.
         let output = self.step(&self.plan.check).await?;
         let left = output.status == NOT_READY && needs_of(&output).iter().any(|name| SHARED.contains(name));
         if left {
@@ -104,7 +109,7 @@ impl Bootstrap<'_> {
 
     async fn make_on_machine(&self, needed: &[&str], which: impl Fn(&str) -> bool) -> Result<()> {
         for step in self.plan.steps.iter().filter(|step| which(step.name)) {
-            // An interpreter and uv are means to the environment.
+            // The environment needs an interpreter and uv.
             let means = matches!(step.name, "python" | "uv") && needed.contains(&"environment");
             if needed.contains(&step.name) || means {
                 let output = self.required(step).await?;
@@ -119,7 +124,8 @@ impl Bootstrap<'_> {
         if let Some(arch) = marked(&output.stdout, "fetch").filter(|_| output.status == NOT_READY) {
             let on_line = |line: &str| self.told(step, line);
             let wheel = fetch(self.plan, arch, &on_line).await.map_err(|error| {
-                // What the machine itself met is what is to be mended, where it could have obtained it.
+                // Where the machine itself could have downloaded it, the machine's own error is the
+                // one to fix.
                 match marked(&output.stdout, "unreached") {
                     Some(_) => self.explained(step, &output).with_source(error),
                     None => self.placed(step, error),
@@ -159,7 +165,7 @@ impl Bootstrap<'_> {
     }
 
     fn told(&self, step: &Step, line: &str) {
-        // What the scripts and the agent say to this module is nobody else's.
+        // What the scripts and the agent print for this module is internal.
         let internal = line.starts_with(MARK) || step.name == "agent" && line.starts_with('{');
         if !internal {
             (self.on_event)(StepEvent::Line { step: step.name, line: line.to_owned() });
@@ -188,7 +194,8 @@ impl Bootstrap<'_> {
         }
     }
 
-    /// An interpreter that is used as it is was not chosen by its version.
+    /// Checks the version of an interpreter that is used as it is, because it was not chosen by its
+    /// version.
     fn check_python(&self, output: &CommandOutput) -> Result<()> {
         let Some(version) = marked(&output.stdout, "version") else { return Ok(()) };
         match self.plan.requires_python.iter().find(|bound| satisfies(version, bound) == Some(false)) {
@@ -216,12 +223,12 @@ impl Bootstrap<'_> {
 }
 
 fn too_slow(step: &Step, last: &str, error: Error) -> Error {
-    let message = format!("the step `{}` did not end within {:?}, and was ended", step.name, step.deadline);
+    let message = format!("the step `{}` did not end within {:?} and was killed", step.name, step.deadline);
     let hint = match step.name {
         "packages" | "python" | "uv" | "environment" => {
-            "a slow mirror or a slow disk? What was finished is kept, so that the next start has less to do; `Limits::environment` gives more time"
+            "the mirror or the disk may be slow; finished work is kept, so the next start has less to do; `Limits::environment` gives more time"
         }
-        _ => "is the machine overloaded, or its disk very slow?",
+        _ => "the machine may be overloaded, or its disk very slow; a short `Limits::start` also shortens this step",
     };
     Error::new(ErrorKind::Timeout, message)
         .with_context("command", &step.command)
@@ -255,12 +262,12 @@ fn ready(plan: &Plan, output: &CommandOutput) -> Option<Ready> {
     })
 }
 
-/// What a script says is missing.
+/// What a script reports as missing.
 fn needs_of(output: &CommandOutput) -> Vec<&str> {
     marked(&output.stdout, "need").unwrap_or_default().split(' ').collect()
 }
 
-/// What a script says under this name.
+/// The value that a script printed under this name.
 pub(super) fn marked<'a>(stdout: &'a str, name: &str) -> Option<&'a str> {
     stdout.lines().find_map(|line| line.strip_prefix(MARK)?.strip_prefix(name)?.strip_prefix(' '))
 }
@@ -269,15 +276,17 @@ fn work_dir(plan: &Plan) -> String {
     format!("{}/work", plan.folder)
 }
 
-/// By which a client's own tools know their index and their certificates.
+/// The environment variables through which the client's own tools know their index and their
+/// certificates.
 const SETTINGS: [&str; 6] =
     ["UV_DEFAULT_INDEX", "UV_INDEX_URL", "PIP_INDEX_URL", "SSL_CERT_FILE", "PIP_CERT", "REQUESTS_CA_BUNDLE"];
 const MARK: &str = "skyward-";
-/// The steps whose results are in the cache, which several pools use.
+/// The steps with results in the cache, which several pools use.
 const SHARED: [&str; 3] = ["uv", "environment", "worker"];
-/// The exit status by which a script says that something is needed before it.
+/// The exit status of a script that reports something missing.
 const NOT_READY: i32 = 75;
-/// An environment that is built anew invalidates the worker package that was compiled for it, and so on: each round has less to do.
+/// A rebuilt environment invalidates the worker package that was compiled for it, and so on. Each
+/// round has less to do.
 const ROUNDS: u32 = 4;
 
 #[cfg(test)]
@@ -293,7 +302,7 @@ mod tests {
     use crate::remote::{ByteStream, OnLine, Process};
     use crate::spec::{Image, Limits};
 
-    /// This host, which counts what it is asked.
+    /// This host, counting its operations.
     #[derive(Debug, Default)]
     struct Counted(Process, AtomicUsize);
 
@@ -323,7 +332,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_thousand_files_travel_in_one_piece_with_names_modes_and_content() {
+    async fn a_thousand_files_are_transferred_in_one_piece_with_names_modes_and_content() {
         let root = std::env::temp_dir().join(format!("sky-{:08x}", rand::random::<u32>()));
         let long = format!("{}/{}", "deep".repeat(30), "name".repeat(40));
         let names: Vec<String> = (0..1_000).map(|number| format!("{}/{number}", number % 7)).chain([long]).collect();
@@ -338,10 +347,10 @@ mod tests {
         let place = Place::new("", root.join("n 0").display().to_string());
         let plan = Plan::new(&Image::new(), &inputs, &place, &[], &Limits::default());
         let remote = Counted::default();
-        // A machine that is made ready once more gets them once more.
+        // A machine that is made ready again gets the files again.
         for round in 1..3 {
             Bootstrap { remote: &remote, plan: &plan, on_event: &|_| {} }.put_files().await.unwrap();
-            assert_eq!(remote.1.load(Ordering::Relaxed), 2 * round, "whatever the number of files");
+            assert_eq!(remote.1.load(Ordering::Relaxed), 2 * round, "for any number of files");
             for (number, name) in names.iter().enumerate() {
                 let path = root.join("n 0/work/data").join(name);
                 assert_eq!(std::fs::read_to_string(&path).unwrap(), number.to_string());

@@ -1,11 +1,12 @@
-//! Why a try at a task failed: what decides whether it is tried again.
+//! Why a try at a task failed. The cause decides whether the task is retried.
 
 use std::fmt;
 
 use super::{Error, ErrorKind, WorkerExit};
 use crate::ids::Attempt;
 
-/// Why a try at a task failed. Each cause has its own count and its own limit in a [`RetryPolicy`](crate::payload::RetryPolicy).
+/// Why a try at a task failed. Each cause has its own count and its own limit in a
+/// [`RetryPolicy`](crate::payload::RetryPolicy).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Cause {
@@ -13,15 +14,16 @@ pub enum Cause {
     Crash,
     /// The kernel ended the worker while it ran the task, because the machine was out of memory.
     OutOfMemory,
-    /// The node was lost: its agent or its machine is gone, its lease was not renewed, or the worker could not be reached there any more.
+    /// The node was lost: its agent or its machine is gone, its lease was not renewed, or the
+    /// client could not reach the worker any more.
     NodeLost,
-    /// The provider took the machine back, or the time for which it was bought was over.
+    /// The provider took the machine back, or the machine's walltime was over.
     Preempted,
-    /// Another worker of the world was lost, and the world ended with it.
+    /// Another worker of the world was lost, which ended the world.
     PeerLost,
     /// The gang made no progress for [`Limits::stall`](crate::spec::Limits::stall).
-    Stall,
-    /// The payload raised.
+    Stalled,
+    /// The payload raised an exception.
     Raised,
 }
 
@@ -29,20 +31,21 @@ pub enum Cause {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Try {
-    /// Which try.
+    /// The number of the try.
     pub attempt: Attempt,
-    /// Why it failed; none where no [`Cause`] fits, as after a deadline.
+    /// Why the try failed. `None` if no [`Cause`] fits, as after a deadline.
     pub cause: Option<Cause>,
-    /// What it ended with, in words.
+    /// The message of the error that ended the try, of at most 300 characters.
     pub ended: String,
 }
 
 impl Cause {
-    /// All of them.
+    /// All causes.
     pub const ALL: [Self; 7] =
-        [Self::Crash, Self::OutOfMemory, Self::NodeLost, Self::Preempted, Self::PeerLost, Self::Stall, Self::Raised];
+        [Self::Crash, Self::OutOfMemory, Self::NodeLost, Self::Preempted, Self::PeerLost, Self::Stalled, Self::Raised];
 
-    /// The cause that an error stands for; none for what is never tried again: cancelled tasks, deadlines, arguments that do not fit, a pool that ends.
+    /// The cause of an error. `None` for an error after which no task is retried: a cancelled task,
+    /// a deadline, an argument that does not fit, a pool that ends.
     pub fn of(error: &Error) -> Option<Self> {
         match (error.kind(), error.exit()) {
             (_, Some(WorkerExit::OutOfMemory)) => Some(Self::OutOfMemory),
@@ -60,17 +63,18 @@ impl Cause {
             ) => Some(Self::NodeLost),
             (_, Some(_)) => Some(Self::Crash),
             (ErrorKind::NodeLost, None) => Some(Self::NodeLost),
-            (ErrorKind::Stalled, None) => Some(Self::Stall),
-            (ErrorKind::Remote, None) => Some(Self::Raised),
+            (ErrorKind::Stalled, None) => Some(Self::Stalled),
+            (ErrorKind::Raised, None) => Some(Self::Raised),
             _ => None,
         }
     }
 
-    /// Whether the task itself is to blame for the end of its worker.
+    /// Whether the task itself may have ended its worker.
     pub(crate) fn ended_worker(self) -> bool {
         matches!(self, Self::Crash | Self::OutOfMemory)
     }
 
+    /// The position in [`ALL`](Self::ALL).
     pub(crate) fn index(self) -> usize {
         self as usize
     }
@@ -96,7 +100,7 @@ impl fmt::Display for Cause {
             Self::NodeLost => "node lost",
             Self::Preempted => "preempted",
             Self::PeerLost => "peer lost",
-            Self::Stall => "stall",
+            Self::Stalled => "stall",
             Self::Raised => "raised",
         })
     }
@@ -108,7 +112,7 @@ impl fmt::Display for Try {
     }
 }
 
-/// Characters of a message that a try keeps.
+/// The most characters of a message that a try keeps.
 const LONGEST: usize = 300;
 
 #[cfg(test)]
@@ -133,7 +137,7 @@ mod tests {
             assert_eq!(Cause::of(&Error::worker_exited(Rank(0), exit.clone())), Some(cause), "{exit}");
         }
         assert_eq!(Cause::of(&Error::new(ErrorKind::Timeout, "late")), None);
-        assert_eq!(Cause::of(&Error::new(ErrorKind::Cancelled, "no longer")), None);
+        assert_eq!(Cause::of(&Error::new(ErrorKind::Cancelled, "cancelled")), None);
     }
 
     #[test]
@@ -145,7 +149,7 @@ mod tests {
 
     #[test]
     fn a_try_keeps_a_bounded_message() {
-        let error = Error::new(ErrorKind::Remote, "ä".repeat(10_000));
+        let error = Error::new(ErrorKind::Raised, "ä".repeat(10_000));
         assert_eq!(Try::new(Attempt(1), &error).ended.chars().count(), LONGEST + 1);
     }
 }

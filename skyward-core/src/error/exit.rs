@@ -6,34 +6,35 @@ use std::fmt;
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum WorkerExit {
-    /// It exited with this code.
+    /// The process exited with this code.
     Code(i32),
-    /// It was ended by this signal.
+    /// This signal ended the process.
     Signal(i32),
-    /// The kernel ended it because the machine was out of memory.
+    /// The kernel ended the process because the machine was out of memory.
     OutOfMemory,
-    /// It was killed because it did not end a task within the grace after that was cancelled or had run out of its time.
+    /// The worker was killed because a task that was cancelled or had passed its deadline did not
+    /// end within the grace.
     Killed,
-    /// It was killed because the client could not reach it any more.
+    /// The worker was killed because the client could not reach it any more.
     Unreachable,
-    /// It was ended because another worker of its world was lost.
+    /// The worker was ended because another worker of its world was lost.
     WorldEnded,
-    /// Its agent is gone.
+    /// The node's agent is gone.
     AgentGone,
-    /// Its node's lease was not renewed in time, so the node ended itself.
+    /// The node's lease was not renewed in time, so the node ended itself.
     LeaseEnded,
-    /// Its node's machine was taken back by the provider.
+    /// The provider took the node's machine back.
     Preempted,
-    /// The time was over for which its node's machine was bought.
+    /// The walltime of the node's machine was over.
     Expired,
-    /// The provider reports that its node's machine failed.
+    /// The provider reports that the node's machine failed.
     MachineFailed,
-    /// Its node left the pool, whose size has changed.
+    /// The node left the pool, because the pool changed its size.
     Left,
 }
 
 impl WorkerExit {
-    /// Whether it was lost with its node, and not by itself.
+    /// Whether the worker was lost together with its node.
     pub fn is_node_loss(&self) -> bool {
         matches!(
             self,
@@ -41,15 +42,15 @@ impl WorkerExit {
         )
     }
 
-    /// What to do about it, where the end says so much.
+    /// What to do about it, if the exit tells.
     pub(super) fn hint(&self) -> Option<&'static str> {
         match self {
             Self::Code(CLOSED_DESCRIPTORS) => Some(
-                "a worker ends so when the payload has closed the descriptors of its connection or its output, which its output says then: \
-                 close those that the payload has opened, and not all",
+                "a worker exits with this code when the payload has closed the descriptors of its connection or output \
+                 (its output then says so); close only the descriptors that the payload has opened",
             ),
             Self::OutOfMemory => {
-                Some("let the payload take less at a time, or give it a node with more memory or fewer workers")
+                Some("process less data at a time in the payload, or use nodes with more memory or fewer workers")
             }
             _ => None,
         }
@@ -64,24 +65,24 @@ impl fmt::Display for WorkerExit {
                 Some(name) => write!(f, "was ended by {name} (signal {signal})"),
                 None => write!(f, "was ended by signal {signal}"),
             },
-            Self::OutOfMemory => f.write_str("was ended by the kernel, out of memory,"),
-            Self::Killed => f.write_str("was killed because it did not end a task that it was told to end"),
+            Self::OutOfMemory => f.write_str("ran out of memory and was ended by the kernel"),
+            Self::Killed => f.write_str("was killed because it did not end a cancelled or overdue task"),
             Self::Unreachable => f.write_str("was ended because the client could not reach it any more"),
             Self::WorldEnded => f.write_str("was ended because another worker of its world was lost"),
             Self::AgentGone => f.write_str("was lost with its agent"),
             Self::LeaseEnded => f.write_str("was ended because the lease of its node was not renewed"),
             Self::Preempted => f.write_str("was lost because the provider took its machine back"),
-            Self::Expired => f.write_str("was lost because the time of its machine was over"),
+            Self::Expired => f.write_str("was lost because the walltime of its machine was over"),
             Self::MachineFailed => f.write_str("was lost because its machine failed"),
             Self::Left => f.write_str("ended because its node left the pool"),
         }
     }
 }
 
-/// With which a worker exits that has lost its descriptors (`docs/protocol.md`).
+/// The exit code of a worker that has lost its descriptors (`docs/protocol.md`).
 const CLOSED_DESCRIPTORS: i32 = 4;
 
-/// Linux numbers (signal(7)).
+/// The names of signals by their numbers on Linux (signal(7)).
 fn signal_name(signal: i32) -> Option<&'static str> {
     Some(match signal {
         1 => "SIGHUP",
@@ -116,7 +117,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_exit_says_code_signal_or_cause() {
+    fn an_exit_displays_its_code_its_signal_or_its_cause() {
         assert_eq!(WorkerExit::Code(7).to_string(), "exited with code 7");
         assert_eq!(WorkerExit::Signal(31).to_string(), "was ended by SIGSYS (signal 31)");
         assert_eq!(WorkerExit::Signal(40).to_string(), "was ended by signal 40");

@@ -1,14 +1,16 @@
-//! Why a provider starts no machine.
+//! Why a provider refused to start a machine.
 
 use std::fmt;
 use std::time::Duration;
 
-/// Why a provider refused a call: an error with a refusal has started nothing.
+/// Why a provider refused a call. A call that failed with a refusal has started nothing.
 ///
-/// The pool acts on it. A refusal of capacity or quota moves the launch on to the next offer.
+/// The refusal decides what the pool tries next. After a refusal of one offer, the pool tries the
+/// next offer.
 ///
 /// ```
-/// use skyward_core::error::{Error, Refusal};
+/// # use skyward_core as skyward;
+/// use skyward::error::{Error, Refusal};
 ///
 /// let error = Error::refused(Refusal::Capacity, "there is no p5.48xlarge in eu-west-1a now");
 /// assert_eq!(error.refusal(), Some(&Refusal::Capacity));
@@ -16,22 +18,26 @@ use std::time::Duration;
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Refusal {
-    /// The machine type is sold out in this place now. The offer is not tried again for some minutes.
+    /// The machine type is sold out in this place now. The pool retries the offer after some
+    /// minutes at the earliest.
     Capacity,
-    /// A quota of the account is used up; its name. No offer of the same [quota](crate::provider::Offer::quota) is tried for some minutes.
+    /// The quota of this name is used up. The pool tries no offer of the same
+    /// [quota](crate::provider::Offer::quota) for some minutes.
     Quota(String),
-    /// The machine type is not sold in this place. The offer is not tried again.
+    /// The machine type is not sold in this place. The pool does not retry the offer.
     NotOffered,
-    /// Too many calls. The same call is made again, not before this time has passed.
+    /// The client makes too many calls. The pool makes the same call again, but not before this
+    /// time has passed.
     Throttled(Option<Duration>),
-    /// The account may not do this. No offer is tried any more.
+    /// The account lacks the permission. The pool tries no further offer.
     Denied,
-    /// What was asked for is wrong, such as a network that does not exist. No offer is tried any more.
+    /// The request is wrong: it names a network that does not exist, for example. The pool tries no
+    /// further offer.
     Misconfigured,
 }
 
 impl Refusal {
-    /// Whether another offer of the same provider may be accepted.
+    /// Whether the refusal concerns one offer, so that the same provider may accept another one.
     pub fn is_of_the_offer(&self) -> bool {
         matches!(self, Self::Capacity | Self::Quota(_) | Self::NotOffered)
     }

@@ -1,4 +1,4 @@
-//! Where the ranks of a gang were that made no progress.
+//! The stacks of a gang that made no progress.
 
 use std::fmt;
 use std::time::Duration;
@@ -9,16 +9,17 @@ use crate::ids::Rank;
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RankStacks {
-    /// Which rank.
+    /// The rank.
     pub rank: Rank,
-    /// Where its main thread was, in a few words; none where it did not answer.
+    /// Where the rank's main thread was, in a few words. `None` if the rank did not answer.
     pub place: Option<String>,
-    /// The stacks of all its threads, the most recent call first, the main thread last, as Python's `faulthandler` writes them. Of much text the end.
+    /// The stacks of all threads of the rank, as Python's `faulthandler` writes them: the most
+    /// recent call first, the main thread last. A long text is cut at its front.
     pub text: String,
 }
 
 impl RankStacks {
-    /// Reads what `faulthandler` wrote.
+    /// Reads the output of `faulthandler`, and keeps at most the last `longest` bytes.
     pub(crate) fn new(rank: Rank, text: &str, longest: usize) -> Self {
         let mut start = text.len().saturating_sub(longest);
         while !text.is_char_boundary(start) {
@@ -28,7 +29,7 @@ impl RankStacks {
     }
 }
 
-/// How long no rank made progress, and where each was.
+/// The message of a gang without progress: for how long, and where each rank was.
 pub(crate) fn silence(silent: Duration, stacks: &[RankStacks]) -> String {
     let places = stacks.iter().take(MOST_PLACES).map(|one| match &one.place {
         Some(place) => format!("rank {} was in {place}", one.rank),
@@ -41,8 +42,8 @@ pub(crate) fn silence(silent: Duration, stacks: &[RankStacks]) -> String {
     format!("no rank of the gang made progress for {silent:.0?}: {places}")
 }
 
-/// The stacks of all ranks, as an error displays them: those with the same stacks stand together.
-/// Each line follows a line's end.
+/// The stacks of all ranks, as an error displays them. Ranks with the same stacks share one entry.
+/// Each line begins with a line break.
 #[derive(Debug)]
 pub(crate) struct Listed<'a>(pub(crate) &'a [RankStacks]);
 
@@ -66,12 +67,13 @@ fn write(stacks: &[RankStacks], f: &mut fmt::Formatter<'_>) -> fmt::Result {
     Ok(())
 }
 
-/// Threads have other numbers in each process.
+/// The lines without those that name a thread, because thread ids differ between processes.
 fn without_ids(text: &str) -> Vec<&str> {
     text.lines().filter(|line| !line.contains("hread 0x")).collect()
 }
 
-/// The innermost frame of the main thread, and the innermost one of the payload where that is another.
+/// The innermost frame of the main thread, and the innermost frame of the payload if it is another
+/// one.
 fn place(text: &str) -> Option<String> {
     let main = text.rsplit("hread 0x").next().filter(|_| text.contains("hread 0x"))?;
     let frames: Vec<(&str, &str, &str)> = main
@@ -81,7 +83,7 @@ fn place(text: &str) -> Option<String> {
             let (line, function) = rest.split_once(" in ")?;
             Some((file, line, function))
         })
-        // Below are the worker's own frames, which are the same for every task.
+        // The frames below belong to the worker, and are the same for every task.
         .take_while(|(file, ..)| !file.ends_with("/skyward/_runner.py"))
         .collect();
     let short = |(file, line, function): &(&str, &str, &str)| {
@@ -95,7 +97,7 @@ fn place(text: &str) -> Option<String> {
     })
 }
 
-/// Ranks whose place is named.
+/// The most ranks whose places the message names.
 const MOST_PLACES: usize = 16;
 
 #[cfg(test)]
@@ -115,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_stack_has_no_place() {
+    fn a_text_without_a_stack_has_no_place() {
         for text in [
             "",
             "nonsense",
@@ -128,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn text_is_cut_at_its_front() {
+    fn a_long_text_is_cut_at_its_front() {
         assert_eq!(RankStacks::new(Rank(0), "äöü", 3).text, "ü");
     }
 }

@@ -1,4 +1,4 @@
-//! The arguments of one call, as they go over the wire.
+//! The arguments of one call, in their wire form.
 
 use std::any::Any;
 use std::borrow::Cow;
@@ -13,17 +13,18 @@ use crate::error::{Error, ErrorKind, Result};
 /// Named arguments in their wire form: a MessagePack map of name to value.
 ///
 /// ```
-/// use skyward_core::payload::Args;
+/// # use skyward_core as skyward;
+/// use skyward::payload::Args;
 ///
 /// let args = Args::new().with("epochs", &5).with("rate", &0.1).encode()?;
 /// assert!(args.len() > 10);
-/// # Ok::<(), skyward_core::Error>(())
+/// # Ok::<(), skyward::Error>(())
 /// ```
 #[derive(Debug)]
 pub struct Args {
-    /// A `map32` header, whose count is set at the end, and the entries.
+    /// A `map32` header and the entries. `encode` sets the count in the header.
     buffer: Vec<u8>,
-    /// One entry more, whose bytes are many, behind a gap for the others.
+    /// One more entry with large bytes, after a gap for the other entries.
     large: Option<Memory>,
     count: u32,
     failure: Option<Error>,
@@ -35,18 +36,22 @@ impl Args {
         Self { buffer: vec![MAP32, 0, 0, 0, 0], large: None, count: 0, failure: None }
     }
 
-    /// Adds an argument. A value that cannot be serialised makes [`encode`](Self::encode) fail, so nothing of the call is sent.
+    /// Adds an argument. If the value cannot be serialised, [`encode`](Self::encode) fails, and
+    /// nothing of the call is sent.
     ///
-    /// An argument that is a sequence of `u8` as a whole arrives as Python's `bytes`: `Vec<u8>`, `[u8; N]`, `Box<[u8]>`, `Cow<'_, [u8]>`, `bytes::Bytes`, and `Option`
-    /// of one. Inside of other types Serde knows such a sequence from no other, and it arrives as a list of ints, unless its type says that it is bytes, as
-    /// `bytes::Bytes` does.
+    /// An argument that is a sequence of `u8` as a whole arrives as Python's `bytes`: `Vec<u8>`,
+    /// `[u8; N]`, `Box<[u8]>`, `Cow<'_, [u8]>`, `bytes::Bytes`, and an `Option` of one of them.
+    /// Inside other types, Serde does not distinguish such a sequence from any other one. It
+    /// arrives as a list of ints there, unless its type serialises as bytes, as `bytes::Bytes`
+    /// does.
     ///
     /// ```
-    /// use skyward_core::payload::Args;
+    /// # use skyward_core as skyward;
+    /// use skyward::payload::Args;
     ///
     /// let digest = Args::new().with("digest", &[1_u8, 2, 3]).encode()?;
     /// assert_eq!(digest, Args::new().with_bytes("digest", &[1, 2, 3]).encode()?);
-    /// # Ok::<(), skyward_core::Error>(())
+    /// # Ok::<(), skyward::Error>(())
     /// ```
     #[must_use]
     pub fn with<T: Serialize + 'static>(self, name: &str, value: &T) -> Self {
@@ -56,7 +61,8 @@ impl Args {
         }
     }
 
-    /// Adds an argument that is borrowed, wholly or in part: `&str`, `&[f64]`, `Cow<'_, str>`. It is serialised here and now, bytes as [`with`](Self::with) does.
+    /// Adds an argument that borrows data: `&str`, `&[f64]`, `Cow<'_, str>`. It is serialised at
+    /// once, and bytes are handled as in [`with`](Self::with).
     #[must_use]
     pub fn with_borrowed<T: Serialize + ?Sized>(self, name: &str, value: &T) -> Self {
         let type_name = std::any::type_name::<T>();
@@ -69,7 +75,7 @@ impl Args {
         })
     }
 
-    /// Adds an argument that arrives as Python's `bytes`, without a look at each of them.
+    /// Adds an argument that arrives as Python's `bytes`, copied without work for each byte.
     #[must_use]
     pub fn with_bytes(mut self, name: &str, bytes: &[u8]) -> Self {
         if self.large.is_none()
@@ -82,7 +88,7 @@ impl Args {
         self.push(name, "bytes", |buffer| rmp::encode::write_bin(buffer, bytes))
     }
 
-    /// The wire form.
+    /// Returns the wire form.
     ///
     /// # Errors
     ///
@@ -114,7 +120,7 @@ impl Args {
         let failed = |error: &dyn std::fmt::Display| {
             Error::new(ErrorKind::Argument, format!("the argument `{name}` cannot be serialised: {error}"))
                 .with_context("type", type_name)
-                .with_hint("arguments are serde types that MessagePack can hold: see the guide page on payloads")
+                .with_hint("arguments are serde types that MessagePack can represent: see the guide page on payloads")
         };
         let length = self.buffer.len();
         let written = rmp::encode::write_str(&mut self.buffer, name)
@@ -147,7 +153,7 @@ impl Default for Args {
     }
 }
 
-/// The bytes of types that hold many of them in one piece: these need no look at each.
+/// The bytes of a type that holds them in one piece, so that they can be copied at once.
 fn owned_bytes(value: &dyn Any) -> Option<&[u8]> {
     let plain = value.downcast_ref::<Vec<u8>>().map(Vec::as_slice);
     plain
@@ -158,7 +164,8 @@ fn owned_bytes(value: &dyn Any) -> Option<&[u8]> {
         .or_else(|| value.downcast_ref::<Option<Bytes>>().and_then(Option::as_deref))
 }
 
-/// An entry of bytes that are many; none where it is better copied behind the others.
+/// An entry with large bytes, in memory of its own. `None` if the entry is small, and better copied
+/// after the others.
 fn large_entry(name: &str, bytes: &[u8]) -> Option<Memory> {
     if bytes.len() < LARGE {
         return None;
@@ -172,7 +179,7 @@ fn large_entry(name: &str, bytes: &[u8]) -> Option<Memory> {
     Some(large)
 }
 
-/// Room for the other arguments before large bytes.
+/// The size of the gap before large bytes, for the other arguments.
 const GAP: usize = 64 << 10;
 const MAP32: u8 = 0xdf;
 const HEADER: usize = 5;
@@ -182,13 +189,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn arguments_are_a_map_and_bytes_are_not_a_list() {
+    fn arguments_are_a_map_and_bytes_are_bytes() {
         let bytes = Args::new().with("a", &1_u8).with("b", &vec![7_u8; 3]).encode().unwrap();
         assert_eq!(&bytes[..], b"\xdf\0\0\0\x02\xa1a\x01\xa1b\xc4\x03\x07\x07\x07");
     }
 
     #[test]
-    fn large_bytes_stand_among_the_others_whatever_their_number_and_size() {
+    fn large_bytes_are_encoded_with_other_arguments_of_any_number_and_size() {
         #[derive(serde::Deserialize)]
         struct Decoded {
             a: u8,
@@ -215,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn borrowed_arguments_look_like_owned_ones() {
+    fn borrowed_arguments_are_encoded_like_owned_ones() {
         let text = String::from("ab");
         let borrowed = Args::new().with_borrowed("a", text.as_str()).with_borrowed("b", &[1.5_f64][..]);
         let owned = Args::new().with("a", &text).with("b", &vec![1.5_f64]);
@@ -225,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_are_bytes_whatever_holds_them() {
+    fn bytes_of_every_type_are_encoded_as_bytes() {
         let expected = Args::new().with_bytes("a", &[7, 8]).encode().unwrap();
         let (list, array) = (vec![7_u8, 8], [7_u8, 8]);
         let cow: Cow<'_, [u8]> = Cow::Borrowed(&list);
@@ -256,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn lists_stay_lists() {
+    fn other_sequences_are_encoded_as_lists() {
         let tuple = Args::new().with("a", &(7_u8, 8_u8)).encode().unwrap();
         assert_eq!(&tuple[..], b"\xdf\0\0\0\x01\xa1a\x92\x07\x08");
         assert_eq!(Args::new().with("a", &vec![7_i8, 8]).encode().unwrap(), tuple);

@@ -1,4 +1,4 @@
-//! A payload that Rust code puts together at dispatch time.
+//! Payloads that Rust code assembles at run time.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -7,25 +7,29 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
-use super::{Args, Output, PendingCompute, Source};
+use super::{Args, Output, Source};
 
-/// A payload that Rust code puts together: source, entry and arguments. What a `#[skyward::compute]` function with a Rust body returns.
+/// A payload that Rust code assembles: source, entry and arguments. A `#[skyward::compute]`
+/// function with a Rust body returns it.
 ///
 /// ```
-/// use skyward_core::payload::{Payload, PendingCompute};
+/// # use skyward_core as skyward;
+/// use skyward::compute::PendingCompute;
+/// use skyward::payload::Payload;
 ///
-/// let pending: PendingCompute<u64> = Payload::python("square.py", "def square(x):\n    return x * x\n", "square").arg("x", 7).into();
+/// let square = Payload::python("square.py", "def square(x):\n    return x * x\n", "square");
+/// let pending: PendingCompute<u64> = square.arg("x", 7).into();
 /// assert_eq!(pending.source().entry(), "square");
 /// ```
 #[must_use = "a payload runs only when it is dispatched: `.run(&pool)`"]
 pub struct Payload<T> {
-    source: Arc<Source>,
-    args: Args,
+    pub(crate) source: Arc<Source>,
+    pub(crate) args: Args,
     output: PhantomData<fn() -> T>,
 }
 
 impl<T: Output> Payload<T> {
-    /// A payload of one Python file. `path` is what tracebacks show.
+    /// A payload of one Python file. Tracebacks show `path`.
     pub fn python(
         path: impl Into<Cow<'static, str>>,
         text: impl Into<Cow<'static, str>>,
@@ -45,18 +49,12 @@ impl<T: Output> Payload<T> {
         self
     }
 
-    /// Adds an argument by name, or leaves it to the Python function's default.
+    /// Adds an argument by name. With `None`, the Python function uses its default.
     pub fn optional_arg<A: Serialize + 'static>(self, name: &str, value: Option<A>) -> Self {
         match value {
             Some(value) => self.arg(name, value),
             None => self,
         }
-    }
-}
-
-impl<T: Output> From<Payload<T>> for PendingCompute<T> {
-    fn from(payload: Payload<T>) -> Self {
-        PendingCompute::new(payload.source, payload.args)
     }
 }
 

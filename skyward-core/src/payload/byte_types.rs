@@ -1,9 +1,14 @@
-//! Rust types that are bytes as a whole.
+//! Rust types that are a sequence of bytes as a whole.
 
-/// Whether a type of this name, as [`std::any::type_name`] writes it, is one sequence of `u8`: a slice, an array or a `Vec`, also borrowed, in a box, or in an `Option`.
+/// Whether the type of this name, as [`std::any::type_name`] writes it, is one sequence of `u8`: a
+/// slice, an array or a `Vec`, also borrowed, in a box, or in an `Option`.
 ///
-/// Serde shows a sequence's elements one by one, and an array as a tuple, so that `[u8; 3]` and `(u8, u8, u8)` look alike. Types with a lifetime or a length have no
-/// `TypeId` to compare with either. What the compiler writes a name like is not promised for ever: a test holds it, and of a name that is not known the value goes as a list.
+/// Names are compared for two reasons. Serde shows the elements of a sequence one by one, and an
+/// array as a tuple, so it does not distinguish `[u8; 3]` from `(u8, u8, u8)`. And types with a
+/// lifetime or of any length have no single `TypeId`.
+///
+/// The compiler may change how it writes names. A test covers the present names; a value with an
+/// unknown name is sent as a list.
 pub(super) fn is_bytes(type_name: &str) -> bool {
     let mut name = type_name.trim();
     loop {
@@ -19,7 +24,7 @@ pub(super) fn is_bytes(type_name: &str) -> bool {
         || array().is_some_and(|length| length.bytes().all(|digit| digit.is_ascii_digit()))
 }
 
-/// `'_, [u8]` or `'_ [u8]` without its beginning.
+/// Removes a lifetime from the front: `'_, [u8]` and `'_ [u8]` become `[u8]`.
 fn without_lifetime(name: &str) -> &str {
     let Some(lifetime) = name.strip_prefix('\'') else { return name };
     lifetime.trim_start_matches(|c: char| c == '_' || c.is_alphanumeric()).trim_start_matches([',', ' '])
@@ -38,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_names_that_the_compiler_writes_are_known() {
+    fn the_names_of_this_compiler_are_known() {
         for name in [
             type_name::<Vec<u8>>(),
             type_name::<[u8]>(),

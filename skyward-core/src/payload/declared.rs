@@ -1,13 +1,17 @@
-//! How the result of a declaration comes, for `#[skyward::compute]` to compare with the Python function.
+//! How a declared payload produces its result, for `#[skyward::compute]` to compare with the Python
+//! function.
 //!
-//! The macro sees names of types, which may be aliases; the compiler knows the types. Of two constants of one name it takes the
-//! inherent one, where there is one. No trait is asked for, so a type that cannot be a result is told once, by [`Output`](super::Output).
+//! The macro sees only the names of types, which may be aliases, but the compiler knows the types.
+//! For a constant of [`Declared`], the compiler prefers the inherent one to that of the trait
+//! [`DeclaredWhole`]. The constants need no trait bound, so an invalid result type causes a single
+//! compile error, which comes from [`Output`](super::Output).
 
 use std::marker::PhantomData;
 
 use super::Streaming;
 
-/// A declaration with this result: `Declared::<T>::KIND` is [`Items`] for a stream, and [`Whole`] for anything else.
+/// A declaration with this result: `Declared::<T>::KIND` is [`Items`] for a stream, and [`Whole`]
+/// for anything else.
 #[derive(Debug)]
 pub struct Declared<T>(PhantomData<fn() -> T>);
 
@@ -19,40 +23,41 @@ pub struct Items;
 #[derive(Debug)]
 pub struct Whole;
 
-/// The result is `()`, or comes otherwise than by `return`.
+/// The result is `()`, or the Python function produces it without `return`.
 #[derive(Debug)]
 pub struct Nothing;
 
-/// The result may be None.
+/// The result may be `None`.
 #[derive(Debug)]
 pub struct Optional;
 
-/// The result is what a `return` gives.
+/// The Python function must return the result.
 #[derive(Debug)]
 pub struct Something;
 
-/// What [`Declared`] says of anything that is no stream, and of anything but `()` and `Option`.
+/// The constants of [`Declared`] for all types without inherent ones: `KIND` for all types but
+/// streams, and `REST` for all types but streams, `()` and `Option`.
 pub trait DeclaredWhole {
-    /// How the result comes.
+    /// How the function produces the result.
     const KIND: Whole = Whole;
-    /// Whether there is one without a `return`.
+    /// Whether the function must return the result.
     const REST: Something = Something;
 }
 
 impl<T> Declared<Streaming<T>> {
-    /// How the result comes.
+    /// How the function produces the result.
     pub const KIND: Items = Items;
-    /// Its items come by `yield`.
+    /// The function produces items with `yield`, and needs no `return`.
     pub const REST: Nothing = Nothing;
 }
 
 impl Declared<()> {
-    /// There is none.
+    /// The function needs no `return`.
     pub const REST: Nothing = Nothing;
 }
 
 impl<T> Declared<Option<T>> {
-    /// None is one.
+    /// The function may end without `return`, which produces `None`.
     pub const REST: Optional = Optional;
 }
 

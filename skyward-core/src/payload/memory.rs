@@ -1,12 +1,13 @@
 //! Memory for large messages.
 //!
-//! Fresh memory costs more than copying into it does: 64 MiB in pages of 4 KiB take several times as long to come into being as in huge pages. So large blocks are taken
-//! from the system directly, and huge pages are asked for.
+//! To allocate fresh memory costs more than to copy data into it: the kernel takes several times
+//! longer to provide 64 MiB in pages of 4 KiB than in huge pages. Therefore large blocks come
+//! directly from the operating system, with a request for huge pages.
 
 use bytes::Bytes;
 use memmap2::MmapMut;
 
-/// A large block, which lies in memory of its own.
+/// A large block in a memory mapping of its own.
 #[derive(Debug)]
 pub(crate) struct Memory {
     map: MmapMut,
@@ -14,36 +15,36 @@ pub(crate) struct Memory {
 }
 
 impl Memory {
-    /// A block of this size, which is not zero; none where the system has no room for it.
+    /// A block of this size. `None` if the size is zero or the system has no memory for it.
     pub(crate) fn allocate(size: usize) -> Option<Self> {
         let map = MmapMut::map_anon(size).ok()?;
-        // A kernel without huge pages has others.
+        // Without huge pages, the kernel uses ordinary ones.
         #[cfg(target_os = "linux")]
         let _ = map.advise(memmap2::Advice::HugePage);
         Some(Self { map, filled: 0 })
     }
 
-    /// What was filled.
+    /// The filled part.
     pub(crate) fn filled(&self) -> &[u8] {
         &self.map[..self.filled]
     }
 
-    /// The same, to be changed.
+    /// The filled part, mutable.
     pub(crate) fn filled_mut(&mut self) -> &mut [u8] {
         &mut self.map[..self.filled]
     }
 
-    /// What is still to be filled.
+    /// The part that is not filled yet.
     pub(crate) fn rest(&mut self) -> &mut [u8] {
         &mut self.map[self.filled..]
     }
 
-    /// So many bytes more were written to the [`rest`](Self::rest).
+    /// Marks this many bytes at the front of the [`rest`](Self::rest) as filled.
     pub(crate) fn advance(&mut self, count: usize) {
         self.filled = (self.filled + count).min(self.map.len());
     }
 
-    /// Copies bytes to the front of the rest, as many as there is room for.
+    /// Copies bytes to the front of the rest, as many as fit.
     pub(crate) fn extend(&mut self, bytes: &[u8]) {
         let rest = self.rest();
         let count = bytes.len().min(rest.len());
@@ -51,14 +52,14 @@ impl Memory {
         self.advance(count);
     }
 
-    /// The block, which cannot be written any more.
+    /// Converts the filled part into immutable bytes, without a copy.
     pub(crate) fn freeze(self) -> Bytes {
         let filled = self.filled;
         Bytes::from_owner(self.map).slice(..filled)
     }
 }
 
-/// From this size on a block is worth a system call of its own.
+/// The size from which a block is worth a system call of its own.
 pub(crate) const LARGE: usize = 4 << 20;
 
 #[cfg(test)]
@@ -66,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_filled_comes_back() {
+    fn the_filled_part_is_returned() {
         let mut memory = Memory::allocate(LARGE + 3).unwrap();
         memory.extend(b"ab");
         memory.rest()[..2].copy_from_slice(b"cd");

@@ -1,4 +1,4 @@
-//! PEP 723 metadata at the top of a payload.
+//! PEP 723 script metadata in a payload.
 
 use std::borrow::Cow;
 
@@ -7,22 +7,23 @@ use serde::Deserialize;
 use crate::error::{Error, ErrorKind, Result};
 use crate::spec::Image;
 
-/// What a payload says of its own needs (`# /// script`).
+/// The requirements that a payload declares itself, in a block `# /// script`.
 ///
 /// ```
-/// use skyward_core::payload::metadata::Metadata;
-/// use skyward_core::spec::Image;
+/// # use skyward_core as skyward;
+/// use skyward::payload::metadata::Metadata;
+/// use skyward::spec::Image;
 ///
-/// let metadata = Metadata::read(
-///     "# /// script\n# requires-python = \">=3.11\"\n# dependencies = [\n#   \"scikit-learn>=1.5\",\n# ]\n# ///\n\ndef train(): ...\n",
-/// )?;
+/// let block = "# /// script\n# requires-python = \">=3.11\"\n# dependencies = [\"scikit-learn>=1.5\"]\n# ///\n";
+/// let metadata = Metadata::read(&format!("{block}\ndef train(): ...\n"))?;
 /// let image = metadata.merge_into(Image::new().pip(["numpy"]))?;
 /// assert_eq!(image.pip, ["numpy", "scikit-learn>=1.5"]);
 /// assert_eq!(image.requires_python, [">=3.11"]);
-/// # Ok::<(), skyward_core::Error>(())
+/// # Ok::<(), skyward::Error>(())
 /// ```
 ///
-/// Other keys, among them `[tool.uv]` with its indexes and sources, are left alone: indexes belong to the image, where their credentials and certificates are too.
+/// Other keys are ignored, including `[tool.uv]` with its indexes and sources: indexes belong to
+/// the image, as do their credentials and certificates.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Metadata {
@@ -33,11 +34,13 @@ pub struct Metadata {
 }
 
 impl Metadata {
-    /// Reads the metadata of a Python source; without a block it is empty. Blocks of other types, and a block without its end, are no metadata (PEP 723).
+    /// Reads the metadata of a Python source. Without a script block the metadata is empty. As in
+    /// PEP 723, blocks of other types and blocks without an end do not count.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Payload`] when there are two blocks, or the block is not TOML of the right shape, with its line in the source.
+    /// [`ErrorKind::Payload`], with the line in the source, if there are two blocks or the block is
+    /// not TOML of the correct shape.
     pub fn read(text: &str) -> Result<Self> {
         let text = normalised(text);
         let mut scripts = blocks(&text).into_iter().filter(|block| block.kind == "script");
@@ -59,17 +62,20 @@ impl Metadata {
                 error.message().trim_end()
             );
             Error::new(ErrorKind::Payload, message).with_hint(
-                "between `# /// script` and `# ///` stands TOML: `# dependencies = [\"numpy>=2\"]`, `# requires-python = \">=3.11\"`",
+                "write TOML between `# /// script` and `# ///`: `# dependencies = [\"numpy>=2\"]`, \
+                 `# requires-python = \">=3.11\"`",
             )
         })?;
         Ok(Self { dependencies: parsed.dependencies, requires_python: parsed.requires_python })
     }
 
-    /// Adds it to an image: requirements that are not there yet behind those that are, and the bound on Python's version beside the others.
+    /// Adds the metadata to an image: new requirements after the existing ones, and the bound on
+    /// Python's version in addition to the existing bounds.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::InvalidSpec`] when a requirement is malformed, or when no Python that the image allows is within all bounds.
+    /// [`ErrorKind::InvalidSpec`] if a requirement is malformed, or if no Python that the image
+    /// allows is within all bounds.
     pub fn merge_into(&self, mut image: Image) -> Result<Image> {
         for requirement in &self.dependencies {
             if !image.pip.contains(requirement) {
@@ -100,22 +106,22 @@ struct Script {
 #[derive(Debug, PartialEq, Eq)]
 struct Block<'a> {
     kind: &'a str,
-    /// The number of its first line, from 1.
+    /// The number of the block's first line, from 1.
     line: usize,
     lines: Vec<&'a str>,
 }
 
 impl Block<'_> {
-    /// Without the comment signs.
+    /// The lines without the comment signs.
     fn content(&self) -> String {
         let plain = |line: &&str| format!("{}\n", line.strip_prefix("# ").unwrap_or(&line[1..]));
         self.lines.iter().map(plain).collect()
     }
 }
 
-/// As the reference implementation finds them:
-/// `(?m)^# /// (?P<type>[a-zA-Z0-9-]+)$\s(?P<content>(^#(| .*)$\s)+)^# ///$`, one after the other. The content is greedy: a block ends at the last `# ///` of the
-/// comment in which it stands.
+/// The blocks of a text, as the reference implementation of PEP 723 finds them: the successive
+/// matches of `(?m)^# /// (?P<type>[a-zA-Z0-9-]+)$\s(?P<content>(^#(| .*)$\s)+)^# ///$`. The
+/// content is greedy: a block ends at the last `# ///` of the comment that contains it.
 fn blocks(text: &str) -> Vec<Block<'_>> {
     let lines: Vec<_> = text.split('\n').collect();
     let mut blocks = Vec::new();
@@ -127,14 +133,14 @@ fn blocks(text: &str) -> Vec<Block<'_>> {
         };
         let first = at + 1;
         let comment = lines[first..].iter().take_while(|line| **line == "#" || line.starts_with("# ")).count();
-        // At least one line stands between a block's ends.
+        // A block has at least one line of content.
         let end = (first + 1..first + comment).rev().find(|end| lines[*end] == END);
         match end {
             Some(end) => {
                 blocks.push(Block { kind, line: at + 1, lines: lines[first..end].to_vec() });
                 at = end + 1;
             }
-            // Nor does a block that begins later in this comment have an end.
+            // A block that begins later in this comment has no end either.
             None => at = first + comment,
         }
     }
@@ -147,7 +153,7 @@ fn opening(line: &str) -> Option<&str> {
     fits.then_some(kind)
 }
 
-/// With the line ends that Python sees when it reads a file as text.
+/// The text with `\n` as its only line end, as Python reads a file, and without a byte order mark.
 fn normalised(text: &str) -> Cow<'_, str> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     if text.contains('\r') { text.replace("\r\n", "\n").replace('\r', "\n").into() } else { text.into() }
@@ -157,6 +163,7 @@ const END: &str = "# ///";
 
 #[cfg(test)]
 mod tests {
+    use indoc::indoc;
     use proptest::prelude::*;
 
     use super::*;
@@ -176,7 +183,20 @@ mod tests {
 
     #[test]
     fn dependencies_and_python_are_read() {
-        let text = "#!/usr/bin/env python\n# /// script\n# requires-python = \">=3.11\"\n# dependencies = [\n#   \"numpy>=2\",\n#\n#   \"x # y\",\n# ]\n# [tool.uv]\n# index-url = \"x\"\n# ///\nimport numpy\n";
+        let text = indoc! {r#"
+            #!/usr/bin/env python
+            # /// script
+            # requires-python = ">=3.11"
+            # dependencies = [
+            #   "numpy>=2",
+            #
+            #   "x # y",
+            # ]
+            # [tool.uv]
+            # index-url = "x"
+            # ///
+            import numpy
+        "#};
         let metadata = read(text);
         assert_eq!(metadata.requires_python.as_deref(), Some(">=3.11"));
         assert_eq!(metadata.dependencies, ["numpy>=2", "x # y"]);
@@ -185,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_script_block_is_nothing() {
+    fn texts_without_a_script_block_have_no_metadata() {
         for text in [
             "",
             "def f(): ...",
@@ -202,13 +222,13 @@ mod tests {
     }
 
     #[test]
-    fn a_comment_full_of_openings_is_looked_at_once() {
-        // Once for each of them would take minutes.
+    fn a_comment_with_many_openings_is_scanned_once() {
+        // One scan for each opening would take minutes.
         assert_eq!(read(&"# /// script\n".repeat(400_000)), Metadata::default());
     }
 
     #[test]
-    fn a_mistake_has_the_line_of_the_source() {
+    fn an_error_has_the_line_in_the_source() {
         let block = "# /// script\n# dependencies = [\"a\"]\n# ///\n";
         assert_eq!(
             refusal(&format!("x = 1\n{block}\n{block}")),
@@ -221,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_merged_without_saying_anything_twice() {
+    fn merging_adds_nothing_twice() {
         let block = "# /// script\n# requires-python = \">=3.11\"\n# dependencies = [\"b\", \"a\", \"b\"]\n# ///\n";
         let image = read(block).merge_into(Image::new().pip(["a"]).requires_python(">=3.11")).unwrap();
         assert_eq!(image.pip, ["a", "b"]);
@@ -229,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn contradictions_are_found_without_a_resolver() {
+    fn contradictory_bounds_are_refused() {
         let metadata = |bound: &str| Metadata { requires_python: Some(bound.to_owned()), ..Metadata::default() };
         let refused = |bound: &str, image: Image| {
             let error = metadata(bound).merge_into(image).unwrap_err();

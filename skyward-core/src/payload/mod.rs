@@ -1,4 +1,5 @@
-//! Payloads: Python source and an entry, the arguments of one call, and the way from a call to a typed result.
+//! Payloads: Python source with an entry function, the arguments of a call, tasks, and their typed
+//! results.
 
 mod args;
 mod build;
@@ -10,7 +11,6 @@ pub mod fit;
 pub(crate) mod memory;
 pub mod metadata;
 mod output;
-mod pending;
 mod report;
 mod retry;
 mod source;
@@ -21,7 +21,6 @@ pub mod value;
 pub use args::Args;
 pub use build::Payload;
 pub use output::{Output, Streaming};
-pub use pending::{Join, PendingCompute, join_all};
 pub use report::{Report, ReportSender, Reports};
 pub use retry::RetryPolicy;
 pub use source::{ComputeFn, Source, SourceFile, StaticSource};

@@ -1,4 +1,4 @@
-//! From a task's outcome to the Rust type of a payload.
+//! Converts a task's outcome to the Rust type of the payload's result.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -14,7 +14,8 @@ use super::task::{TaskHandle, Value};
 use super::value;
 use crate::error::Result;
 
-/// What a `#[skyward::compute]` function may return: any type that serde can deserialise, or [`Streaming`] of one.
+/// A type that a `#[skyward::compute]` function may return: any type that serde can deserialise, or
+/// [`Streaming`] of such a type.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot come back from a payload",
     note = "derive `serde::Deserialize` for it; a payload's result owns its data: no references"
@@ -23,10 +24,20 @@ pub trait Output: Sized + Send + 'static {
     /// Whether the payload is a generator.
     const STREAMING: bool;
 
-    /// Waits for the result.
+    /// Waits for the result of a task.
+    ///
+    /// # Errors
+    ///
+    /// The error that the task failed with, or
+    /// [`ErrorKind::Decode`](crate::error::ErrorKind::Decode) if the result does not fit the type.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future cancels the task.
     fn receive(handle: TaskHandle) -> BoxFuture<'static, Result<Self>>;
 
-    /// Checks that a value of this shape, which the Python function `function` returns, has the fields that the type asks for.
+    /// Checks that a value of this shape, which the Python function `function` returns, has the
+    /// fields that the type requires.
     #[doc(hidden)]
     fn check_shape(function: &str, shape: Shape) -> Result<()> {
         let _ = (function, shape);
@@ -46,7 +57,8 @@ impl<T: DeserializeOwned + Send + 'static> Output for T {
     }
 }
 
-/// The items of a Python generator, as they come. A stream: the generator goes on only while its items are taken, and is closed when the stream is dropped.
+/// A stream of the items of a Python generator, as they arrive. The generator continues only while
+/// its items are taken from the stream, and is closed when the stream is dropped.
 pub struct Streaming<T> {
     next: BoxFuture<'static, (TaskHandle, Option<Result<Value>>)>,
     done: bool,
@@ -54,28 +66,31 @@ pub struct Streaming<T> {
 }
 
 impl<T: DeserializeOwned + Send + 'static> Streaming<T> {
-    /// The next item; `None` after the last one.
+    /// The next item, or `None` after the last one.
     ///
     /// # Errors
     ///
-    /// How the generator failed, after the items that came before.
+    /// The error that the generator failed with, after all earlier items.
+    /// [`ErrorKind::Decode`](crate::error::ErrorKind::Decode) for an item that does not fit the
+    /// type; the stream continues after it.
     ///
     /// # Cancel safety
     ///
-    /// No item is lost.
+    /// No item is lost when the future is dropped.
     pub async fn next(&mut self) -> Option<Result<T>> {
         std::future::poll_fn(|context| Pin::new(&mut *self).poll_next(context)).await
     }
 
-    /// All items that are left.
+    /// Collects all remaining items.
     ///
     /// # Errors
     ///
-    /// How the generator failed.
+    /// The error that the generator failed with, or that of the first item that does not fit the
+    /// type.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future closes the generator; items taken so far are lost.
+    /// Dropping the future closes the generator, and the items that were taken so far are lost.
     pub async fn collect(mut self) -> Result<Vec<T>> {
         let mut items = Vec::new();
         while let Some(item) = self.next().await {
@@ -92,7 +107,8 @@ impl<T: DeserializeOwned + Send + 'static> Output for Streaming<T> {
         Box::pin(async move { Ok(Self { next: next_item(handle), done: false, item: PhantomData }) })
     }
 
-    /// The shape is that of an item, as a list of which Python's annotation describes a generator.
+    /// The annotation of a generator has the shape of a list, whose element is the shape of an
+    /// item.
     fn check_shape(function: &str, shape: Shape) -> Result<()> {
         match shape {
             Shape::List(item) => fit::check::<T>(function, *item),

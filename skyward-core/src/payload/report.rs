@@ -1,4 +1,4 @@
-//! What a payload reports while it runs: `sky.report(value)`.
+//! Values that a payload reports while it runs, with `sky.report(value)`.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -16,50 +16,54 @@ use super::value;
 use crate::error::Result;
 use crate::ids::{Attempt, NodeIndex, Rank, TaskId};
 
-/// Something that a payload or a hook has reported by `sky.report(value)`.
+/// A value that a payload or a hook has reported with `sky.report(value)`.
 ///
-/// [`PendingCompute::reports`](super::PendingCompute::reports) gives the reports of one call, with their values in a
-/// Rust type; [`PoolEvent::Report`](crate::event::PoolEvent::Report) those of a whole pool, in their wire form.
+/// [`PendingCompute::reports`](crate::compute::PendingCompute::reports) returns the reports of one
+/// call, with values of a Rust type. [`PoolEvent::Report`](crate::event::PoolEvent::Report) has the
+/// reports of a whole pool, with values in their wire form.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Report<T = Value> {
-    /// The task that reported it. None: a hook around the app did, outside of any task.
+    /// The task that reported the value. `None`: a hook around the app reported it, outside of any
+    /// task.
     pub task: Option<TaskId>,
-    /// The try at the task: a task that is tried again reports from the start again.
+    /// The number of the try at the task. A task that is retried reports again from its start.
     pub attempt: Attempt,
-    /// The node of the worker.
+    /// The worker's node.
     pub node: NodeIndex,
-    /// The worker.
+    /// The worker's rank.
     pub rank: Rank,
-    /// What was reported.
+    /// The reported value.
     pub value: T,
 }
 
-/// The reports of a call, as they come; made by [`PendingCompute::reports`](super::PendingCompute::reports).
+/// A stream of the reports of a call, as they arrive; made by
+/// [`PendingCompute::reports`](crate::compute::PendingCompute::reports).
 ///
-/// A stream that ends when the call has ended on all workers, and everything that was reported before was read.
+/// The stream ends when the call has ended on all workers and all reports were read.
 pub struct Reports<T> {
     reports: mpsc::UnboundedReceiver<Report>,
     unread: Arc<Unread>,
     value: PhantomData<fn() -> T>,
 }
 
-/// The other end of [`Reports`], which belongs to a [`Task`](super::Task).
+/// The sending end of [`Reports`], which belongs to a [`Task`](super::Task).
 #[derive(Clone)]
 pub struct ReportSender {
     reports: mpsc::UnboundedSender<Report>,
     unread: Arc<Unread>,
 }
 
-/// How much was sent and not read.
+/// The reports that were sent and not read.
 #[derive(Default)]
 struct Unread {
     bytes: AtomicUsize,
-    /// What is called once there is room again.
+    /// Functions to call once there is room again.
     waiting: Mutex<Vec<Box<dyn FnOnce() + Send>>>,
 }
 
-/// Bytes of reports that nobody has read, from which on no more are taken from the workers.
+/// How many bytes of reports may be unread before the client takes no more reports from the
+/// workers.
 pub(crate) const MOST_UNREAD: usize = 64 << 20;
 
 impl Report {
@@ -67,11 +71,11 @@ impl Report {
         Self { task, attempt, node, rank, value }
     }
 
-    /// The same with its value in a Rust type.
+    /// Decodes the value to a Rust type.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Decode`](crate::error::ErrorKind::Decode) when the value does not fit the type.
+    /// [`ErrorKind::Decode`](crate::error::ErrorKind::Decode) if the value does not fit the type.
     pub fn decode<T: DeserializeOwned + 'static>(&self) -> Result<Report<T>> {
         let Self { task, attempt, node, rank, .. } = *self;
         let value = value::decode(&self.value.bytes).map_err(|error| error.with_context("rank", rank))?;
@@ -80,7 +84,7 @@ impl Report {
 }
 
 impl ReportSender {
-    /// Both ends.
+    /// Makes both ends of a stream of reports.
     pub fn new<T>() -> (Self, Reports<T>) {
         let (sender, receiver) = mpsc::unbounded_channel();
         let unread = Arc::new(Unread::default());
@@ -88,7 +92,7 @@ impl ReportSender {
         (Self { reports: sender, unread }, reports)
     }
 
-    /// Hands a report on. Nothing happens when nobody reads any more.
+    /// Sends a report. The report is dropped if the stream [`Reports`] was dropped.
     pub fn send(&self, report: Report) {
         let bytes = weight(&report);
         self.unread.bytes.fetch_add(bytes, Ordering::SeqCst);
@@ -97,10 +101,12 @@ impl ReportSender {
         }
     }
 
-    /// Calls this once there is room for more reports: true, unless there is already.
+    /// Calls `there_is_room` once there is room for more reports. Returns `false`, and calls
+    /// nothing, if there is room already or the stream was dropped.
     pub(crate) fn when_read(&self, there_is_room: impl FnOnce() + Send + 'static) -> bool {
         let mut waiting = self.unread.lock();
-        // Whoever reads looks for what waits under the same lock, after it has changed the number.
+        // The reader changes the number first, and then takes the waiting functions under this
+        // lock.
         if self.reports.is_closed() || self.unread.bytes.load(Ordering::SeqCst) < MOST_UNREAD {
             return false;
         }
@@ -110,16 +116,17 @@ impl ReportSender {
 }
 
 impl<T: DeserializeOwned + 'static> Reports<T> {
-    /// The next report; `None` when the call has ended on all workers.
+    /// The next report, or `None` when the call has ended on all workers.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Decode`](crate::error::ErrorKind::Decode) for a value that does not fit the type; the stream goes
-    /// on after it. How the call itself failed is the result of the call.
+    /// [`ErrorKind::Decode`](crate::error::ErrorKind::Decode) for a value that does not fit the
+    /// type; the stream continues after it. If the call itself fails, the call returns the error,
+    /// not this stream.
     ///
     /// # Cancel safety
     ///
-    /// No report is lost.
+    /// No report is lost when the future is dropped.
     pub async fn next(&mut self) -> Option<Result<Report<T>>> {
         std::future::poll_fn(|context| Pin::new(&mut *self).poll_next(context)).await
     }
@@ -164,7 +171,8 @@ impl Unread {
     }
 }
 
-/// What a report counts for: its value, and itself, so that empty ones count too.
+/// How many bytes a report counts as: its value and the struct itself, so that empty values count
+/// too.
 fn weight(report: &Report) -> usize {
     report.value.bytes.len() + size_of::<Report>()
 }
@@ -210,7 +218,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn whoever_waits_for_a_reader_is_called_once_when_there_is_room_or_nobody_reads_any_more() {
+    async fn waiting_functions_are_called_once_when_there_is_room_or_the_stream_is_dropped() {
         let large = report(&vec![0_u8; MOST_UNREAD / 2]);
         for is_read in [true, false] {
             let called = Arc::new(AtomicU32::new(0));
@@ -233,7 +241,7 @@ mod tests {
             }
             drop(reports);
             assert_eq!(called.load(Ordering::SeqCst), 1);
-            assert!(!wait(), "nobody reads");
+            assert!(!wait(), "the stream was dropped");
             sender.send(large.clone());
         }
     }

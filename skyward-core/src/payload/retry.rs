@@ -1,24 +1,27 @@
-//! What is tried again, and how often.
+//! After which causes a task is retried, and how often.
 
 use crate::error::Cause;
 
-/// How often a task is tried again, for each [`Cause`] on its own.
+/// How often a task is retried, for each [`Cause`] separately.
 ///
-/// | cause | further tries by default |
+/// | cause | retries by default |
 /// |---|---|
 /// | [`Crash`](Cause::Crash) | 0 |
 /// | [`OutOfMemory`](Cause::OutOfMemory) | 0 |
 /// | [`NodeLost`](Cause::NodeLost) | 2 |
 /// | [`Preempted`](Cause::Preempted) | 5 |
 /// | [`PeerLost`](Cause::PeerLost) | 5 |
-/// | [`Stall`](Cause::Stall) | 0 |
+/// | [`Stall`](Cause::Stalled) | 0 |
 /// | [`Raised`](Cause::Raised) | 0 |
 ///
-/// What the task may be to blame for is not tried again unless it is said; what it cannot help is. A task that ends its worker again and again is not tried again
-/// whatever stands here: see [`Limits::poison`](crate::spec::Limits::poison).
+/// By default, a task is retried after a cause that is outside of it, and not after one that it may
+/// have caused itself. A task that ends its worker repeatedly is not retried, whatever the policy:
+/// see [`Limits::poison`](crate::spec::Limits::poison).
 ///
 /// ```
-/// use skyward_core::{error::Cause, payload::RetryPolicy};
+/// # use skyward_core as skyward;
+/// use skyward::error::Cause;
+/// use skyward::payload::RetryPolicy;
 ///
 /// let policy = RetryPolicy::default().crash(1).preempted(20);
 /// assert_eq!((policy.limit(Cause::Crash), policy.limit(Cause::Preempted), policy.limit(Cause::Raised)), (1, 20, 0));
@@ -29,21 +32,23 @@ use crate::error::Cause;
 pub struct RetryPolicy([u32; Cause::ALL.len()]);
 
 impl RetryPolicy {
-    /// Never tries again, whatever the cause.
+    /// No retries, whatever the cause.
     pub fn never() -> Self {
         Self::times(0)
     }
 
-    /// Tries again up to `count` times after each cause, also when the payload raised.
+    /// Up to `count` retries after each cause, even if the payload raised an exception.
     pub fn times(count: u32) -> Self {
         Self([count; Cause::ALL.len()])
     }
 
-    /// What a call that a payload makes gets by default: one further try after its worker ended or the
-    /// machine was out of memory, as its caller waits, and otherwise what tasks get.
+    /// The default policy of calls that payloads make: as for tasks, and one retry after the worker
+    /// crashed or the machine was out of memory, because a caller waits for the call.
     ///
     /// ```
-    /// use skyward_core::{error::Cause, payload::RetryPolicy};
+    /// # use skyward_core as skyward;
+    /// use skyward::error::Cause;
+    /// use skyward::payload::RetryPolicy;
     ///
     /// let policy = RetryPolicy::for_calls();
     /// assert_eq!((policy.limit(Cause::Crash), policy.limit(Cause::OutOfMemory)), (1, 1));
@@ -53,48 +58,50 @@ impl RetryPolicy {
         Self::default().crash(1).out_of_memory(1)
     }
 
-    /// Further tries after this cause.
+    /// Sets the number of retries after this cause.
     pub fn on(mut self, cause: Cause, count: u32) -> Self {
         self.0[cause.index()] = count;
         self
     }
 
-    /// Further tries after the worker's process ended while it ran the task.
+    /// Sets the number of retries after the worker's process ended while it ran the task.
     pub fn crash(self, count: u32) -> Self {
         self.on(Cause::Crash, count)
     }
 
-    /// Further tries after the worker was ended because the machine was out of memory.
+    /// Sets the number of retries after the kernel ended the worker because the machine was out of
+    /// memory.
     pub fn out_of_memory(self, count: u32) -> Self {
         self.on(Cause::OutOfMemory, count)
     }
 
-    /// Further tries after the node was lost.
+    /// Sets the number of retries after the node was lost.
     pub fn node_lost(self, count: u32) -> Self {
         self.on(Cause::NodeLost, count)
     }
 
-    /// Further tries after the provider took the machine back.
+    /// Sets the number of retries after the provider took the machine back, or its walltime was
+    /// over.
     pub fn preempted(self, count: u32) -> Self {
         self.on(Cause::Preempted, count)
     }
 
-    /// Further tries after the world ended because another of its workers was lost.
+    /// Sets the number of retries after the world ended because another of its workers was lost.
     pub fn peer_lost(self, count: u32) -> Self {
         self.on(Cause::PeerLost, count)
     }
 
-    /// Further tries after the gang made no progress.
+    /// Sets the number of retries after the gang made no progress.
     pub fn stall(self, count: u32) -> Self {
-        self.on(Cause::Stall, count)
+        self.on(Cause::Stalled, count)
     }
 
-    /// Further tries after the payload raised.
+    /// Sets the number of retries after the payload raised an exception.
     pub fn raised(self, count: u32) -> Self {
         self.on(Cause::Raised, count)
     }
 
-    /// How many further tries this cause gets.
+    /// The number of retries after this cause.
     pub fn limit(&self, cause: Cause) -> u32 {
         self.0[cause.index()]
     }

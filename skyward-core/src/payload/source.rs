@@ -9,7 +9,8 @@ use sha2::{Digest, Sha256};
 
 use crate::error::Result;
 
-/// The source of a payload: one or more Python files and the function to call. Identified by the digest of its content.
+/// The source of a payload: one or more Python files and the function to call. A digest of the
+/// content identifies it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Source {
     entry: Cow<'static, str>,
@@ -23,28 +24,37 @@ pub struct Source {
 /// One Python file of a payload.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct SourceFile {
-    /// Its path as tracebacks show it, and by which the payload's files import each other.
+    /// The path of the file. Tracebacks show it, and the other files of the payload import the file
+    /// by it.
     pub path: Cow<'static, str>,
-    /// Its text.
+    /// The Python source text.
     pub text: Cow<'static, str>,
 }
 
-/// A payload as a type, which `#[skyward::compute(payload = Train)]` makes: what a pool can know of it before it is called.
+/// A payload as a type, so that a pool knows the payload before it is called.
+/// `#[skyward::compute(payload = Train)]` makes such a type.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` names no payload",
+    note = "name the payload's type where it is declared, `#[skyward::compute(payload = Train)]`, and declare it by `.payload::<Train>()`; a call that Rust code has put together is declared by `.payload_of(&call)`"
+)]
 pub trait ComputeFn {
-    /// Its source.
+    /// The source of the payload.
     fn source() -> Arc<Source>;
 
-    /// Whether the class that the Python function's annotation names has the fields that the Rust result asks for. What the annotation does not tell counts as fitting.
+    /// Checks that the class in the Python function's annotation has the fields that the Rust
+    /// result requires. If the annotation does not determine the fields, the result counts as
+    /// fitting.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::InvalidSpec`](crate::error::ErrorKind::InvalidSpec) with the field, both types and the line of the Python class.
+    /// [`ErrorKind::InvalidSpec`](crate::error::ErrorKind::InvalidSpec) with the missing field,
+    /// both types, and the line of the Python class.
     fn check() -> Result<()> {
         Ok(())
     }
 }
 
-/// The source of a payload that is known when the crate is compiled; made by `#[skyward::compute]`.
+/// The source of a payload that is known at compile time; made by `#[skyward::compute]`.
 #[doc(hidden)]
 #[derive(Debug)]
 pub struct StaticSource {
@@ -57,7 +67,7 @@ pub struct StaticSource {
 }
 
 impl Source {
-    /// A payload of one file. `path` is what tracebacks show.
+    /// A payload of one file. Tracebacks show `path`.
     pub fn file(
         path: impl Into<Cow<'static, str>>,
         text: impl Into<Cow<'static, str>>,
@@ -67,7 +77,8 @@ impl Source {
         Self::new(entry.into(), path.clone(), 1, vec![SourceFile { path, text: text.into() }])
     }
 
-    /// A payload of several files, of which `main` has the entry. A file imports another by its path without `.py`, absolutely or relatively.
+    /// A payload of several files. `main` is the path of the file with the entry. The files import
+    /// each other by their paths without `.py`, with absolute or relative imports.
     pub fn package(
         main: impl Into<Cow<'static, str>>,
         files: Vec<SourceFile>,
@@ -90,15 +101,19 @@ impl Source {
         Self { entry, main, first_line, files, digest, joins: None }
     }
 
-    /// States that the entry joins the workers into the world of this framework, `jax` or `torch`, by a decorator such as
-    /// `@sky.integrations.torch`. `#[skyward::compute]` finds such decorators by itself; this is for source that is put
-    /// together at run time. A pool that is declared with the payload ([`PoolBuilder::payload_of`]) is one world then.
-    /// `unknown` is for a framework that is chosen when the payload runs: it fits any other that the pool joins.
+    /// Declares that the entry joins the workers into the world of this framework, `jax` or
+    /// `torch`, by a decorator such as `@sky.integrations.torch`. A pool that is declared with the
+    /// payload ([`PoolBuilder::payload_of`]) is then one world.
+    ///
+    /// `#[skyward::compute]` finds such decorators itself. Use this method for source that is
+    /// assembled at run time. Pass `unknown` for a framework that is chosen when the payload runs:
+    /// it fits any framework whose world the pool joins.
     ///
     /// [`PoolBuilder::payload_of`]: crate::pool::PoolBuilder::payload_of
     ///
     /// ```
-    /// use skyward_core::payload::Source;
+    /// # use skyward_core as skyward;
+    /// use skyward::payload::Source;
     ///
     /// let text = "import skyward as sky\n\n@sky.integrations.torch\ndef train(): ...\n";
     /// let source = Source::file("train.py", text, "train").joining("torch");
@@ -115,22 +130,23 @@ impl Source {
         self.joins.as_deref()
     }
 
-    /// The function that is called.
+    /// The name of the function that is called.
     pub fn entry(&self) -> &str {
         &self.entry
     }
 
-    /// The file that has the entry.
+    /// The path of the file with the entry.
     pub fn main(&self) -> &str {
         &self.main
     }
 
-    /// The number of the first line of the main file, for source that stands inside another file.
+    /// The line number of the first line of the main file, which is not 1 for source that is
+    /// embedded in another file.
     pub fn first_line(&self) -> u32 {
         self.first_line
     }
 
-    /// All files.
+    /// All files of the payload.
     pub fn files(&self) -> &[SourceFile] {
         &self.files
     }
@@ -140,18 +156,18 @@ impl Source {
         self.files.iter().find(|file| file.path == self.main).map_or("", |file| &file.text)
     }
 
-    /// 32 hexadecimal digits that change with any of the content.
+    /// The digest of the content: 32 hexadecimal digits.
     pub fn digest(&self) -> &str {
         &self.digest
     }
 
-    /// The bytes of all texts.
+    /// The number of bytes of all paths and texts.
     pub fn size(&self) -> usize {
         self.files.iter().map(|file| file.path.len() + file.text.len()).sum()
     }
 }
 
-/// Without the texts.
+/// Shows the digest instead of the texts.
 impl fmt::Debug for Source {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Source")
@@ -164,7 +180,8 @@ impl fmt::Debug for Source {
 }
 
 impl StaticSource {
-    /// Takes the parts that the macro knows: the entry, the main file's path, the number of its first line, and `(path, text)` of all files.
+    /// Makes a source of the entry, the main file's path, the number of its first line, and
+    /// `(path, text)` of all files.
     pub const fn new(
         entry: &'static str,
         main: &'static str,
@@ -174,14 +191,14 @@ impl StaticSource {
         Self { entry, main, first_line, files, joins: None, cell: OnceLock::new() }
     }
 
-    /// The same of an entry whose decorator joins the world of this framework.
+    /// The same source, with an entry whose decorator joins the world of this framework.
     #[must_use]
     pub const fn joining(mut self, framework: &'static str) -> Self {
         self.joins = Some(framework);
         self
     }
 
-    /// The source, made once.
+    /// The source. It is made at the first call.
     pub fn get(&self) -> Arc<Source> {
         let make = || {
             let files = self.files.iter().map(|(path, text)| SourceFile { path: (*path).into(), text: (*text).into() });
@@ -195,7 +212,7 @@ impl StaticSource {
     }
 }
 
-/// Lengths keep two different lists of parts from hashing alike.
+/// Hashes a part with its length, so that different lists of parts have different digests.
 fn hash_part(hash: &mut Sha256, part: &str) {
     hash.update((part.len() as u64).to_le_bytes());
     hash.update(part.as_bytes());

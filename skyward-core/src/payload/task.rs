@@ -1,4 +1,4 @@
-//! A call on its way: the task, where it goes, and the handle to its outcome.
+//! Tasks, their targets, and the handles to their outcomes.
 
 use std::fmt;
 use std::sync::Arc;
@@ -17,25 +17,29 @@ use crate::ids::{NodeIndex, Rank, TaskId};
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Task {
-    /// What is called.
+    /// The source of the payload.
     pub source: Arc<Source>,
-    /// Its arguments, as [`Args::encode`](super::Args::encode) gives them.
+    /// The arguments, as [`Args::encode`](super::Args::encode) returns them.
     pub args: Bytes,
-    /// Whether the payload is a generator, whose items arrive one by one.
+    /// Whether the payload is a generator, whose items arrive one at a time.
     pub streaming: bool,
     /// Deadlines and retries.
     pub options: TaskOptions,
-    /// The trace that it belongs to. None: the pool's [`trace_context`](crate::pool::PoolBuilder::trace_context) says.
+    /// The trace that the task belongs to. `None`: the trace from the pool's
+    /// [`trace_context`](crate::pool::PoolBuilder::trace_context).
     pub trace: Option<TraceContext>,
-    /// Where what it reports goes, beside the events of the pool.
+    /// Where the reports of the payload go, in addition to the events of the pool.
     pub reports: Option<ReportSender>,
 }
 
-/// Deadlines and retries of a task. What is not said is as the pool says for all its tasks: [`PoolBuilder::tasks`](crate::pool::PoolBuilder::tasks).
+/// Deadlines and retries of a task. Options that are not set are those that the pool sets for all
+/// its tasks: [`PoolBuilder::tasks`](crate::pool::PoolBuilder::tasks).
 ///
 /// ```
+/// # use skyward_core as skyward;
 /// use std::time::Duration;
-/// use skyward_core::payload::{RetryPolicy, TaskOptions};
+///
+/// use skyward::payload::{RetryPolicy, TaskOptions};
 ///
 /// let options = TaskOptions::default().timeout(Duration::from_secs(60)).retry(RetryPolicy::default().crash(1));
 /// assert_eq!(options.queue_timeout, None);
@@ -43,11 +47,13 @@ pub struct Task {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TaskOptions {
-    /// How long it may run, counted from its start on the worker; the time in the queue is not counted. None: without end.
+    /// How long the task may run, counted from its start on the worker, without the time in the
+    /// queue. `None` in the task and in the pool: no limit.
     pub timeout: Option<Duration>,
-    /// How long it may wait until it is started, each time it waits. None: without end.
+    /// How long the task may wait in the queue, each time that it waits. `None` in the task and in
+    /// the pool: no limit.
     pub queue_timeout: Option<Duration>,
-    /// What is tried again.
+    /// After which causes the task is retried, and how often.
     pub retry: Option<RetryPolicy>,
 }
 
@@ -55,7 +61,7 @@ pub struct TaskOptions {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Target {
-    /// On whichever worker is free first.
+    /// On the first free worker.
     #[default]
     Any,
     /// On the head's first worker, rank 0.
@@ -66,13 +72,13 @@ pub enum Target {
     Rank(Rank),
 }
 
-/// A value that a payload returned, in its wire form, with where it comes from.
+/// A value that a payload returned, in its wire form, with the rank that made it.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Value {
-    /// MessagePack, as `docs/protocol.md` describes values.
+    /// The value as MessagePack; `docs/protocol.md` describes the form of values.
     pub bytes: Bytes,
-    /// The rank that made it.
+    /// The rank that made the value.
     pub rank: Rank,
 }
 
@@ -82,35 +88,38 @@ impl Value {
         Self { bytes: bytes.into(), rank }
     }
 
-    /// A value of Rust, as a payload would return it; for pools of your own.
+    /// Encodes a Rust value as a payload would return it, for your own implementations of
+    /// [`ComputePool`](crate::compute::ComputePool).
     ///
     /// ```
-    /// use skyward_core::ids::Rank;
-    /// use skyward_core::payload::{Value, value};
+    /// # use skyward_core as skyward;
+    /// use skyward::ids::Rank;
+    /// use skyward::payload::{Value, value};
     ///
     /// let answer = Value::encode(&vec![0.5, 0.25], Rank(0))?;
     /// assert_eq!(value::decode::<Vec<f64>>(&answer.bytes)?, [0.5, 0.25]);
-    /// # Ok::<(), skyward_core::Error>(())
+    /// # Ok::<(), skyward::Error>(())
     /// ```
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Encode`] when it cannot be serialised.
+    /// [`ErrorKind::Encode`] if the value cannot be serialised.
     pub fn encode<T: Serialize + ?Sized>(value: &T, rank: Rank) -> Result<Self> {
         let mut buffer = Vec::new();
         super::value::encode_into(&mut buffer, value).map_err(|error| {
             Error::new(ErrorKind::Encode, format!("the value cannot be serialised: {error}"))
                 .with_context("type", std::any::type_name::<T>())
-                .with_hint("values are serde types that MessagePack can hold: see the guide page on payloads")
+                .with_hint("values are serde types that MessagePack can represent: see the guide page on payloads")
         })?;
         Ok(Self::new(buffer, rank))
     }
 }
 
-/// How a task ended.
+/// The outcome of a task: its value or its error.
 pub type Outcome = Result<Value>;
 
-/// The handle to a submitted task. Dropping it before the outcome has come cancels the task.
+/// The handle to a submitted task. If the handle is dropped before the outcome has arrived, the
+/// task is cancelled.
 #[derive(Debug)]
 pub struct TaskHandle {
     id: TaskId,
@@ -121,11 +130,12 @@ pub struct TaskHandle {
     meter: Option<Meter>,
 }
 
-/// How large the results of some tasks are: as the largest of the last few.
+/// The size of the results of several tasks: about the largest of the last few.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Meter(Arc<AtomicUsize>);
 
-/// The other end of a [`TaskHandle`]: what a [`ComputePool`](crate::pool::ComputePool) answers through.
+/// The other end of a [`TaskHandle`], through which a [`ComputePool`](crate::compute::ComputePool)
+/// sends the outcome.
 #[derive(Debug)]
 pub struct TaskReply {
     outcome: oneshot::Sender<Outcome>,
@@ -139,28 +149,28 @@ struct OnTaken(Box<dyn Fn() + Send + Sync>);
 struct CancelOnDrop(Option<Box<dyn FnOnce() + Send + Sync>>);
 
 impl TaskOptions {
-    /// The same with this bound on how long it may run.
+    /// The same options with this bound on how long the task may run.
     #[must_use]
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = Some(timeout);
         self
     }
 
-    /// The same with this bound on how long it may wait until it is started.
+    /// The same options with this bound on how long the task may wait in the queue.
     #[must_use]
     pub fn queue_timeout(mut self, timeout: Duration) -> Self {
         self.queue_timeout = Some(timeout);
         self
     }
 
-    /// The same with these retries.
+    /// The same options with these retries.
     #[must_use]
     pub fn retry(mut self, retry: RetryPolicy) -> Self {
         self.retry = Some(retry);
         self
     }
 
-    /// The same, with what it does not say taken from `defaults`.
+    /// The same options, with those that are not set taken from `defaults`.
     #[must_use]
     pub fn or(self, defaults: Self) -> Self {
         Self {
@@ -172,33 +182,33 @@ impl TaskOptions {
 }
 
 impl Task {
-    /// A call with default options.
+    /// A task with default options.
     pub fn new(source: Arc<Source>, args: Bytes) -> Self {
         Self { source, args, streaming: false, options: TaskOptions::default(), trace: None, reports: None }
     }
 
-    /// The same with these options.
+    /// The same task with these options.
     #[must_use]
     pub fn with_options(mut self, options: TaskOptions) -> Self {
         self.options = options;
         self
     }
 
-    /// The same as a part of this trace.
+    /// The same task as a part of this trace.
     #[must_use]
     pub fn with_trace(mut self, trace: Option<TraceContext>) -> Self {
         self.trace = trace;
         self
     }
 
-    /// The same with reports that go here.
+    /// The same task with reports that go to this sender.
     #[must_use]
     pub fn with_reports(mut self, reports: Option<ReportSender>) -> Self {
         self.reports = reports;
         self
     }
 
-    /// The same as a generator, or not.
+    /// The same task, with a payload that is a generator or not.
     #[must_use]
     pub fn with_streaming(mut self, streaming: bool) -> Self {
         self.streaming = streaming;
@@ -207,7 +217,8 @@ impl Task {
 }
 
 impl TaskHandle {
-    /// A handle and its other end. `cancel` is called when the handle is dropped before an outcome has come.
+    /// Makes a handle and its other end. `cancel` is called if the handle is dropped before an
+    /// outcome has arrived.
     pub fn new(id: TaskId, cancel: impl FnOnce() + Send + Sync + 'static) -> (Self, TaskReply) {
         let (sender, outcome) = oneshot::channel();
         let cancel = CancelOnDrop(Some(Box::new(cancel)));
@@ -217,7 +228,8 @@ impl TaskHandle {
         )
     }
 
-    /// The same for a stream: at most `window` items are on their way.
+    /// Makes a handle for a stream, its other end, and the sender of items. At most `window` items
+    /// are under way.
     pub fn stream(
         id: TaskId,
         window: usize,
@@ -229,14 +241,15 @@ impl TaskHandle {
         (handle, reply, sender)
     }
 
-    /// The same, with something that is called each time an item of the stream was taken, so that the generator can be let go on.
+    /// The same handle with a function that is called each time an item of the stream was taken, so
+    /// that the generator can continue.
     #[must_use]
     pub fn on_taken(mut self, taken: impl Fn() + Send + Sync + 'static) -> Self {
         self.taken = Some(OnTaken(Box::new(taken)));
         self
     }
 
-    /// The same, with a meter that is told of the result's size.
+    /// The same handle with a meter that receives the result's size.
     pub(crate) fn metered(mut self, meter: Meter) -> Self {
         self.meter = Some(meter);
         self
@@ -247,11 +260,11 @@ impl TaskHandle {
         self.id
     }
 
-    /// Waits for the outcome. The pool bounds the wait by the task's own deadline and by its own end.
+    /// Waits for the outcome. The task's own deadline and the pool's end bound the wait.
     ///
     /// # Errors
     ///
-    /// How the task failed, or [`ErrorKind::Closed`] when the pool is gone.
+    /// The error that the task failed with, or [`ErrorKind::Closed`] if the pool is gone.
     ///
     /// # Cancel safety
     ///
@@ -265,15 +278,15 @@ impl TaskHandle {
         outcome.unwrap_or_else(|_| Err(gone()))
     }
 
-    /// The next item of a stream; `None` after the last one.
+    /// The next item of a stream, or `None` after the last one.
     ///
     /// # Errors
     ///
-    /// How the generator failed, after the items that came before.
+    /// The error that the generator failed with, after all earlier items.
     ///
     /// # Cancel safety
     ///
-    /// No item is lost.
+    /// No item is lost when the future is dropped.
     pub async fn next_item(&mut self) -> Option<Outcome> {
         if let Some(items) = &mut self.items {
             if let Some(item) = items.recv().await {
@@ -302,7 +315,7 @@ impl TaskHandle {
 }
 
 impl Meter {
-    /// Bytes of a result, where one has come.
+    /// The size of a result in bytes; `None` before the first result.
     pub(crate) fn read(&self) -> Option<usize> {
         self.0.load(Ordering::Relaxed).checked_sub(1)
     }
@@ -314,7 +327,7 @@ impl Meter {
 }
 
 impl TaskReply {
-    /// Gives the outcome. It is `false` when nobody waits any more.
+    /// Sends the outcome. Returns `false` if the handle was dropped.
     pub fn send(self, outcome: Outcome) -> bool {
         self.outcome.send(outcome).is_ok()
     }
@@ -358,7 +371,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_dropped_handle_cancels_and_an_answered_one_does_not() {
+    async fn a_dropped_handle_cancels_its_task_unless_the_outcome_has_arrived() {
         let (handle, _reply, cancelled) = handle();
         drop(handle);
         assert!(cancelled.load(Ordering::SeqCst));
@@ -370,18 +383,18 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_stream_gives_its_items_before_its_error() {
+    async fn a_stream_yields_its_items_before_its_error() {
         let (mut handle, reply, items) = TaskHandle::stream(TaskId(1), 4, || ());
         items.send(Value::new(vec![1], Rank(0))).await.unwrap();
         drop(items);
-        reply.send(Err(Error::new(ErrorKind::Remote, "half way")));
+        reply.send(Err(Error::new(ErrorKind::Raised, "half way")));
         assert!(handle.next_item().await.unwrap().is_ok());
-        assert_eq!(handle.next_item().await.unwrap().unwrap_err().kind(), ErrorKind::Remote);
+        assert_eq!(handle.next_item().await.unwrap().unwrap_err().kind(), ErrorKind::Raised);
         assert!(handle.next_item().await.is_none());
     }
 
     #[tokio::test]
-    async fn a_lost_pool_is_an_error_and_no_hang() {
+    async fn the_outcome_is_an_error_if_the_pool_is_gone() {
         let (handle, reply, _) = handle();
         drop(reply);
         assert_eq!(handle.outcome().await.unwrap_err().kind(), ErrorKind::Closed);

@@ -1,21 +1,24 @@
-//! The trace that a call belongs to, as it crosses to Python.
+//! The trace that a call belongs to, as it is passed to Python.
 
 use std::fmt;
 use std::sync::Arc;
 
 use crate::error::{Error, ErrorKind, Result};
 
-/// The trace that a call belongs to: the header fields `traceparent` and `tracestate` of [W3C Trace Context](https://www.w3.org/TR/trace-context/).
+/// The trace that a call belongs to: the header fields `traceparent` and `tracestate` of [W3C Trace
+/// Context](https://www.w3.org/TR/trace-context/).
 ///
-/// The payload sees it as `sky.trace_context()`, and it and its child processes as the environment variables `TRACEPARENT` and `TRACESTATE`.
+/// The payload reads it with `sky.trace_context()`. The payload and its child processes also have
+/// it in the environment variables `TRACEPARENT` and `TRACESTATE`.
 ///
 /// ```
-/// use skyward_core::payload::TraceContext;
+/// # use skyward_core as skyward;
+/// use skyward::payload::TraceContext;
 ///
 /// let trace = TraceContext::new("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01")?.with_state("vendor=1")?;
 /// assert_eq!(trace.state(), Some("vendor=1"));
 /// assert!(TraceContext::new("00-0af7-b7ad-01").is_err());
-/// # Ok::<(), skyward_core::Error>(())
+/// # Ok::<(), skyward::Error>(())
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct TraceContext(Arc<Fields>);
@@ -23,51 +26,53 @@ pub struct TraceContext(Arc<Fields>);
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct Fields {
     parent: String,
-    /// Empty: there is none.
+    /// Empty if there is no `tracestate`.
     state: String,
 }
 
-/// Says which trace a call belongs to when it is submitted.
+/// Returns the trace that a call belongs to, when the call is submitted.
 #[derive(Clone)]
 pub(crate) struct TraceSource(Arc<dyn Fn() -> Option<TraceContext> + Send + Sync>);
 
 impl TraceContext {
-    /// A trace by its `traceparent`.
+    /// The trace with this `traceparent`.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::InvalidSpec`] when it is none.
+    /// [`ErrorKind::InvalidSpec`] if the text is not a valid `traceparent`.
     pub fn new(traceparent: impl Into<String>) -> Result<Self> {
         let parent = traceparent.into();
         match mistake(&parent) {
             None => Ok(Self(Arc::new(Fields { parent, state: String::new() }))),
             Some(why) => Err(Error::new(ErrorKind::InvalidSpec, format!("{parent:?} is not a `traceparent`: {why}"))
-                .with_hint(
-                    "it is `00-<32 hexadecimal digits>-<16 hexadecimal digits>-<2 hexadecimal digits>`, in lower case",
-                )),
+                .with_hint("write it as `00-<32 hex digits>-<16 hex digits>-<2 hex digits>`, in lower case")),
         }
     }
 
-    /// The same with a `tracestate`, in place of the one that it has.
+    /// The same trace with this `tracestate`, which replaces an earlier one.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::InvalidSpec`] when it is longer than 8 KiB, or has other characters than printable ASCII.
+    /// [`ErrorKind::InvalidSpec`] if the text is longer than 8 KiB, or has characters other than
+    /// printable ASCII.
     pub fn with_state(self, tracestate: impl Into<String>) -> Result<Self> {
         let state = tracestate.into();
         if state.len() > LONGEST_STATE || !state.bytes().all(|byte| matches!(byte, b' '..=b'~')) {
-            let message = format!("a `tracestate` of {} bytes cannot be handed on", state.len());
-            return Err(Error::new(ErrorKind::InvalidSpec, message)
-                .with_hint(format!("it is `name=value,…` in printable ASCII, of at most {LONGEST_STATE} bytes")));
+            let message = format!("a `tracestate` of {} bytes is not valid", state.len());
+            return Err(Error::new(ErrorKind::InvalidSpec, message).with_hint(format!(
+                "write it as `name=value,…`, in printable ASCII and at most {LONGEST_STATE} bytes"
+            )));
         }
         Ok(Self(Arc::new(Fields { parent: self.0.parent.clone(), state })))
     }
 
-    /// A trace from what a propagator has written, such as a map of header fields; their names are taken in any case. None when there is no valid `traceparent`; a `tracestate` that is
-    /// not valid is left out.
+    /// The trace that a propagator has written to a carrier, such as a map of header fields. The
+    /// case of the names does not matter. `None` if there is no valid `traceparent`. An invalid
+    /// `tracestate` is omitted.
     ///
     /// ```
-    /// use skyward_core::payload::TraceContext;
+    /// # use skyward_core as skyward;
+    /// use skyward::payload::TraceContext;
     ///
     /// let headers = [("Traceparent", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"), ("accept", "*/*")];
     /// assert!(TraceContext::from_carrier(headers).is_some());
@@ -85,12 +90,12 @@ impl TraceContext {
         Some(state.and_then(|state| trace.clone().with_state(state).ok()).unwrap_or(trace))
     }
 
-    /// Its `traceparent`.
+    /// The `traceparent` of the trace.
     pub fn parent(&self) -> &str {
         &self.0.parent
     }
 
-    /// Its `tracestate`, if it has one.
+    /// The `tracestate` of the trace, if it has one.
     pub fn state(&self) -> Option<&str> {
         Some(self.0.state.as_str()).filter(|state| !state.is_empty())
     }
@@ -112,10 +117,11 @@ impl fmt::Debug for TraceSource {
     }
 }
 
-/// Why this is no `traceparent`; none when it is one. Later versions may append fields.
+/// Why the text is not a `traceparent`, or `None` if it is one. Later versions of the standard may
+/// append fields.
 fn mistake(text: &str) -> Option<&'static str> {
     if text.len() > LONGEST_PARENT || !text.is_ascii() {
-        return Some("it is too long, or no ASCII");
+        return Some("it is too long or not ASCII");
     }
     let mut fields = text.split('-');
     let lengths = [2, 32, 16, 2];
@@ -123,7 +129,7 @@ fn mistake(text: &str) -> Option<&'static str> {
     for (part, length) in parts.iter_mut().zip(lengths) {
         *part = fields.next().unwrap_or_default();
         if part.len() != length || !part.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f')) {
-            return Some("its fields are not of 2, 32, 16 and 2 hexadecimal digits in lower case");
+            return Some("its fields must have 2, 32, 16 and 2 hexadecimal digits in lower case");
         }
     }
     let [version, trace, span, _] = parts;
@@ -132,7 +138,7 @@ fn mistake(text: &str) -> Option<&'static str> {
     } else if version == "00" && fields.next().is_some() {
         Some("version 00 has four fields")
     } else if [trace, span].iter().any(|id| id.bytes().all(|byte| byte == b'0')) {
-        Some("an id of zeros stands for none")
+        Some("an id must not consist of zeros")
     } else {
         None
     }
@@ -148,7 +154,7 @@ mod tests {
     const PARENT: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
 
     #[test]
-    fn only_what_the_standard_allows_is_a_trace() {
+    fn only_a_trace_that_the_standard_allows_is_accepted() {
         for text in [PARENT, "01-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-00-more"] {
             assert_eq!(TraceContext::new(text).unwrap().parent(), text);
         }
@@ -174,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn a_carrier_gives_what_is_valid() {
+    fn the_valid_fields_of_a_carrier_are_read() {
         let carrier = |state| TraceContext::from_carrier([("TRACEPARENT", PARENT), ("tracestate", state), ("x", "y")]);
         assert_eq!(carrier("a=1").unwrap().state(), Some("a=1"));
         assert_eq!(carrier("a=1\n").unwrap().state(), None);

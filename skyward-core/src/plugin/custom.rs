@@ -1,4 +1,4 @@
-//! Plugins made from values, for those too small to be a type.
+//! Plugins made from values, without a type of their own.
 
 use std::collections::BTreeMap;
 
@@ -22,11 +22,12 @@ pub struct CustomPlugin {
     joins_world: bool,
 }
 
-/// A small plugin made from values; implement [`Plugin`] for one that depends on the cluster.
+/// A small plugin made from values. Implement [`Plugin`] for a plugin that depends on the cluster.
 ///
 /// ```
-/// use skyward_core::plugin::{HookKind, Plugin, plugin};
-/// use skyward_core::spec::{ClusterInfo, Image};
+/// # use skyward_core as skyward;
+/// use skyward::plugin::{HookKind, Plugin, plugin};
+/// use skyward::spec::{ClusterInfo, Image};
 ///
 /// let timing = plugin("timing")
 ///     .pip(["psutil>=6"])
@@ -47,7 +48,7 @@ pub struct CustomPlugin {
 /// let timing: &dyn Plugin = &timing;
 /// assert_eq!(timing.transform(Image::new(), &cluster)?.pip, ["psutil>=6"]);
 /// assert_eq!(timing.around_task(&cluster).unwrap().kind, HookKind::Task);
-/// # Ok::<(), skyward_core::Error>(())
+/// # Ok::<(), skyward::Error>(())
 /// ```
 pub fn plugin(name: impl Into<String>) -> CustomPlugin {
     CustomPlugin {
@@ -87,50 +88,57 @@ impl CustomPlugin {
         self
     }
 
-    /// Adds a shell command that runs on each machine after the environment is there, in `sh -eu`. It may run more than once.
+    /// Adds a shell command that runs on each machine after its environment was built, in `sh -eu`.
+    /// The command may run more than once on one machine.
     #[must_use]
     pub fn bootstrap(mut self, command: impl Into<String>) -> Self {
         self.bootstrap.push(command.into());
         self
     }
 
-    /// Sets the Python that is entered once in each worker before its first task, and left at its end: a module that defines `around_app(config)`,
-    /// a generator function that yields once or a function that returns a context manager. Indentation common to all lines is removed.
+    /// Sets the Python source of a context manager that each worker enters once before its first
+    /// task, and exits at the worker's end.
+    ///
+    /// The source is a module that defines `around_app(config)`: a generator function that yields
+    /// once, or a function that returns a context manager. Indentation that is common to all lines
+    /// is removed.
     #[must_use]
     pub fn around_app(mut self, source: impl AsRef<str>) -> Self {
         self.around_app = Some(dedent(source.as_ref()));
         self
     }
 
-    /// Sets the Python that is entered around every task: like [`around_app`](Self::around_app), with a function `around_task(config)`.
+    /// Sets the Python source of a context manager that a worker enters and exits around every
+    /// task: like [`around_app`](Self::around_app), with a function `around_task(config)`.
     #[must_use]
     pub fn around_task(mut self, source: impl AsRef<str>) -> Self {
         self.around_task = Some(dedent(source.as_ref()));
         self
     }
 
-    /// Sets the `config` that the Python functions get; an empty map where it is not set.
+    /// Sets the `config` that the Python functions receive. The default is an empty map.
     #[must_use]
     pub fn config(mut self, config: serde_json::Value) -> Self {
         self.config = config;
         self
     }
 
-    /// Says that another plugin must come before this one, and why, as what follows "because".
+    /// Requires another plugin before this one. The reason is a clause that follows "because".
     #[must_use]
     pub fn requires(mut self, plugin: impl Into<String>, reason: impl Into<String>) -> Self {
         self.requires.push(Relation::new(plugin, reason));
         self
     }
 
-    /// Says that another plugin must not be there beside this one, and why, as what follows "because".
+    /// Refuses another plugin in the same pool. The reason is a clause that follows "because".
     #[must_use]
     pub fn conflicts_with(mut self, plugin: impl Into<String>, reason: impl Into<String>) -> Self {
         self.conflicts.push(Relation::new(plugin, reason));
         self
     }
 
-    /// Says that it joins all workers into one world wherever there is more than one, so that a broadcast runs on all of them at the same time.
+    /// Declares that the plugin joins all workers into one world if there is more than one, so that
+    /// a broadcast runs on all workers at the same time.
     #[must_use]
     pub fn joins_world(mut self) -> Self {
         self.joins_world = true;
@@ -182,7 +190,8 @@ impl Plugin for CustomPlugin {
     }
 }
 
-/// Removes the indentation that all lines have, so that Python can stand inside indented Rust. Line numbers stay.
+/// Removes the indentation that all lines have, so that indented Rust may contain Python. Line
+/// numbers do not change.
 fn dedent(source: &str) -> String {
     let indent = |line: &str| line.len() - line.trim_start_matches([' ', '\t']).len();
     let common = source.lines().filter(|line| !line.trim().is_empty()).map(indent).min().unwrap_or(0);
@@ -227,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn dedent_removes_what_all_lines_share() {
+    fn dedent_removes_the_common_indentation() {
         for (source, expected) in [
             ("", "\n"),
             ("a\n  b", "a\n  b\n"),

@@ -4,10 +4,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, ErrorKind, Result};
 
-/// A Python context manager: the source of a module, the name of a function in it that makes the context manager, and the one argument of that function.
+/// A Python context manager: the source of a module, the name of the function in it that makes the
+/// context manager, and the argument of that function.
 ///
 /// ```
-/// use skyward_core::plugin::{Hook, HookKind};
+/// # use skyward_core as skyward;
+/// use skyward::plugin::{Hook, HookKind};
 ///
 /// let hook = Hook::new(HookKind::App, "greeting.py", "
 /// from contextlib import contextmanager
@@ -22,23 +24,24 @@ use crate::error::{Error, ErrorKind, Result};
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Hook {
-    /// Around the app or around each task.
+    /// Whether the hook is around the app or around each task.
     pub kind: HookKind,
     /// The module's source.
     pub source: String,
-    /// The file name shown in tracebacks.
+    /// The file name that tracebacks show.
     pub filename: String,
-    /// The function that is called with `config`: a generator function that yields once, or one that returns a context manager.
+    /// The name of the function that is called with `config`: a generator function that yields
+    /// once, or a function that returns a context manager.
     pub factory: String,
     /// The function's argument; the worker sees it as a dict.
     pub config: serde_json::Value,
 }
 
-/// What a hook is put around.
+/// What a hook wraps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum HookKind {
-    /// The worker's life: entered before the first task, left at the end.
+    /// The worker's life: the worker enters the hook before its first task and exits it at its end.
     App,
     /// Each task.
     Task,
@@ -61,18 +64,19 @@ impl Hook {
         }
     }
 
-    /// The same with this argument.
+    /// The same hook with this argument.
     #[must_use]
     pub fn with_config(mut self, config: serde_json::Value) -> Self {
         self.config = config;
         self
     }
 
-    /// Checks, without a Python at hand, that the source defines the factory at all.
+    /// Checks, without running Python, that the source defines the factory.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Plugins`] when it defines nothing of that name, or a coroutine; the hint lists what it does define.
+    /// [`ErrorKind::Plugins`] if the source defines nothing of this name, or a coroutine. The hint
+    /// lists the functions that the source defines.
     pub fn validate(&self) -> Result<()> {
         let (name, file) = (&self.factory, &self.filename);
         let refuse = |message: String, hint: String| Err(Error::new(ErrorKind::Plugins, message).with_hint(hint));
@@ -100,7 +104,7 @@ fn word(text: &str) -> Option<&str> {
     (end > 0).then(|| &text[..end])
 }
 
-/// Whether a line of Python gives this name a value, as far as one line can tell.
+/// Whether a line of Python binds this name, as far as one line shows.
 fn binds(line: &str, name: &str) -> bool {
     let line = line.trim_start();
     if let Some(rest) = line.strip_prefix("def ").or_else(|| line.strip_prefix("class ")) {
@@ -115,6 +119,8 @@ fn binds(line: &str, name: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use indoc::indoc;
+
     use super::*;
 
     fn hook(source: &str) -> Hook {
@@ -124,10 +130,25 @@ mod tests {
     #[test]
     fn every_way_of_defining_the_factory_is_accepted() {
         for source in [
-            "def around_app(config):\n    yield",
-            "@contextmanager\ndef around_app (config):\n    yield",
-            "try:\n    import x\nexcept ImportError:\n    def around_app(config): yield",
-            "class around_app:\n    pass",
+            indoc! {"
+                def around_app(config):
+                    yield
+            "},
+            indoc! {"
+                @contextmanager
+                def around_app (config):
+                    yield
+            "},
+            indoc! {"
+                try:
+                    import x
+                except ImportError:
+                    def around_app(config): yield
+            "},
+            indoc! {"
+                class around_app:
+                    pass
+            "},
             "around_app = Manager",
             "around_app: Factory = Manager",
             "from elsewhere import hook as around_app",
@@ -137,10 +158,17 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_factory_is_refused_with_what_there_is() {
+    fn a_missing_factory_is_refused_with_the_functions_that_exist() {
         for (source, hint) in [
             ("", "no function"),
-            ("def around_task(config):\n    yield\ndef other(): ...", "`around_task`, `other`"),
+            (
+                indoc! {"
+                    def around_task(config):
+                        yield
+                    def other(): ...
+                "},
+                "`around_task`, `other`",
+            ),
             ("around_app == 3\nx = around_app", "no function"),
             ("def around_apps(config): yield", "`around_apps`"),
         ] {
@@ -156,7 +184,12 @@ mod tests {
 
     #[test]
     fn a_coroutine_is_refused() {
-        let error = hook("async def around_app(config):\n    yield").validate().unwrap_err();
+        let error = hook(indoc! {"
+            async def around_app(config):
+                yield
+        "})
+        .validate()
+        .unwrap_err();
         assert!(error.message().contains("is a coroutine"), "{error}");
     }
 }

@@ -1,4 +1,4 @@
-//! The plugins of a pool, in the user's order, checked as a whole.
+//! The plugins of a pool, in the user's order, and the checks of the whole list.
 
 use std::sync::Arc;
 
@@ -9,17 +9,23 @@ use crate::spec::{Accelerator, ClusterInfo, Image};
 /// The plugins of a pool, in the order given: the first is the outermost.
 ///
 /// ```
+/// # use skyward_core as skyward;
 /// use std::sync::Arc;
-/// use skyward_core::plugin::{PluginSet, plugin};
-/// use skyward_core::spec::ClusterInfo;
+///
+/// use skyward::plugin::{PluginSet, plugin};
+/// use skyward::spec::ClusterInfo;
 ///
 /// let mut set = PluginSet::default();
 /// set.push(Arc::new(plugin("metrics").requires("storage", "it writes there")));
 /// set.push(Arc::new(plugin("storage")));
 ///
 /// let error = set.check(&ClusterInfo::new(1, 1)).unwrap_err();
-/// assert_eq!(error.message(), "`metrics` needs `storage` before it, because it writes there; `storage` comes after it");
-/// assert_eq!(error.hint(), Some("the corrected list:\n    .plugin(plugin(\"storage\"))\n    .plugin(plugin(\"metrics\"))"));
+/// assert_eq!(
+///     error.message(),
+///     "`metrics` needs `storage` before it, because it writes there; `storage` comes after it"
+/// );
+/// let corrected = "    .plugin(plugin(\"storage\"))\n    .plugin(plugin(\"metrics\"))";
+/// assert_eq!(error.hint(), Some(&*format!("the corrected list:\n{corrected}")));
 /// ```
 #[derive(Debug, Clone, Default)]
 pub struct PluginSet(Vec<Arc<dyn Plugin>>);
@@ -35,11 +41,12 @@ impl PluginSet {
         self.0.iter()
     }
 
-    /// How many workers each node should have, where the user does not say: what the plugins that care agree on.
+    /// The number of workers that the plugins ask for on each node. `None` if no plugin has a
+    /// preference.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Plugins`] when two of them ask for different numbers.
+    /// [`ErrorKind::Plugins`] if two plugins ask for different numbers.
     pub fn workers_per_node(&self, accelerator: Option<&Accelerator>) -> Result<Option<u32>> {
         let mut wishes =
             self.0.iter().filter_map(|plugin| Some((plugin.name(), plugin.workers_per_node(accelerator)?)));
@@ -50,7 +57,7 @@ impl PluginSet {
                 ErrorKind::Plugins,
                 format!("`{first}` asks for {wish} workers on each node, and `{second}` for {other}"),
             )
-            .with_hint(format!("say which: `.workers_per_node({wish})`"))),
+            .with_hint(format!("choose one: `.workers_per_node({wish})`"))),
         }
     }
 
@@ -58,7 +65,8 @@ impl PluginSet {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Plugins`], with all that does not fit, the names on both sides, the reasons, and the corrected list.
+    /// [`ErrorKind::Plugins`] with every problem, the names of both plugins, the reasons, and a
+    /// corrected list.
     pub fn check(&self, cluster: &ClusterInfo) -> Result<()> {
         let mut problems = self.bad_names();
         problems.extend(self.duplicates());
@@ -87,23 +95,25 @@ impl PluginSet {
         Err(if hints.is_empty() { error } else { error.with_hint(hints.join("\n")) })
     }
 
-    /// Lets every plugin add to the image, in order.
+    /// Returns the image with the additions of all plugins, in order.
     ///
     /// # Errors
     ///
-    /// The first plugin's error.
+    /// The error of the first plugin that fails.
     pub fn transform(&self, image: Image, cluster: &ClusterInfo) -> Result<Image> {
         self.iter().try_fold(image, |image, plugin| {
             plugin.transform(image, cluster).map_err(|error| error.with_context("plugin", plugin.name()))
         })
     }
 
-    /// Whether any of them joins all workers into one world.
+    /// Whether any plugin joins all workers into one world.
     pub fn joins_world(&self, cluster: &ClusterInfo) -> bool {
         self.iter().any(|plugin| plugin.joins_world(cluster))
     }
 
-    /// The hooks with their plugins' names, in the order in which workers enter them: first those around the app, then those around each task.
+    /// The hooks, each with the name of its plugin, in the order in which workers enter them: first
+    /// the hooks around the app, then the hooks around each task.
+    #[doc(hidden)]
     pub fn hooks(&self, cluster: &ClusterInfo) -> Vec<(String, Hook)> {
         let named = |plugin: &Arc<dyn Plugin>, hook| Some((plugin.name().to_owned(), hook?));
         let app = self.iter().filter_map(|plugin| named(plugin, plugin.around_app(cluster)));
@@ -116,7 +126,9 @@ impl PluginSet {
         self.iter().flat_map(|plugin| plugin.bootstrap(cluster)).collect()
     }
 
-    /// The command line that starts a worker, as the plugins rewrite it: the first plugin's launcher is the outermost.
+    /// The command line that starts a worker, as the plugins rewrite it: the first plugin's
+    /// launcher is the outermost.
+    #[doc(hidden)]
     pub fn launcher(&self, command: Vec<String>, cluster: &ClusterInfo) -> Vec<String> {
         self.iter().rev().fold(command, |command, plugin| plugin.launcher(command, cluster))
     }
@@ -144,8 +156,9 @@ impl PluginSet {
             if places.len() > 1 && places[0] == at + 1 {
                 let times = if places.len() == 2 { "twice".into() } else { format!("{} times", places.len()) };
                 let list = places.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
-                problems
-                    .push(format!("`{name}` is there {times} (places {list}), and each worker would enter it {times}"));
+                problems.push(format!(
+                    "`{name}` is listed {times} (places {list}), and each worker would enter it {times}"
+                ));
             }
         }
         problems
@@ -158,7 +171,7 @@ impl PluginSet {
                 let state = match self.position(&other) {
                     Some(place) if place < at => continue,
                     Some(_) => "comes after it",
-                    None => "is not there",
+                    None => "is not in the list",
                 };
                 let name = plugin.name();
                 problems.push(format!("`{name}` needs `{other}` before it, because {reason}; `{other}` {state}"));
@@ -167,14 +180,14 @@ impl PluginSet {
         problems
     }
 
-    /// The plugins that cannot be together, each pair once.
+    /// The plugins that cannot be used together, each pair once.
     fn clashes(&self, cluster: &ClusterInfo) -> Vec<Clash> {
         let mut clashes: Vec<Clash> = Vec::new();
         for (at, plugin) in self.firsts() {
             for Relation { plugin: other, reason, .. } in plugin.conflicts_with(cluster) {
                 let Some(place) = self.position(&other) else { continue };
                 if !clashes.iter().any(|clash| clash.is_of(at, place)) {
-                    let message = format!("`{}` cannot be beside `{other}`, because {reason}", plugin.name());
+                    let message = format!("`{}` cannot be used with `{other}`, because {reason}", plugin.name());
                     clashes.push(Clash { message, keep: at, drop: place });
                 }
             }
@@ -184,8 +197,8 @@ impl PluginSet {
             for (drop, second) in &joining[index + 1..] {
                 if !clashes.iter().any(|clash| clash.is_of(*keep, *drop)) {
                     let message = format!(
-                        "`{}` cannot be beside `{}`, because each joins all workers into one world, and a pool has one rendezvous; what you need only as a library \
-                         goes into the image: `.pip([{:?}])`",
+                        "`{}` cannot be used with `{}`, because each joins all workers into one world, and a pool has \
+                         one rendezvous; a framework that you need only as a library goes into the image: `.pip([{:?}])`",
                         second.name(),
                         first.name(),
                         second.name()
@@ -209,12 +222,13 @@ impl PluginSet {
             .collect()
     }
 
-    /// Each plugin at its first place.
+    /// Each plugin with its first place, without duplicates.
     fn firsts(&self) -> impl Iterator<Item = (usize, &Arc<dyn Plugin>)> {
         self.0.iter().enumerate().filter(|(at, plugin)| self.position(plugin.name()) == Some(*at))
     }
 
-    /// The list that fits, as it is written, where there is one: without duplicates and clashes, with what is missing, in an order that works, and otherwise as it was.
+    /// The corrected list as Rust code, if one exists: without duplicates and clashes, with the
+    /// missing plugins, in an order that satisfies all requirements, and otherwise unchanged.
     fn corrected(&self, cluster: &ClusterInfo) -> Option<String> {
         let wanted: Vec<String> =
             self.firsts().flat_map(|(_, plugin)| plugin.requires(cluster)).map(|relation| relation.plugin).collect();
@@ -251,12 +265,12 @@ impl PluginSet {
     }
 }
 
-/// Two plugins that cannot be together.
+/// Two plugins that cannot be used together.
 struct Clash {
     message: String,
-    /// The place of the one that stays.
+    /// The place of the plugin that the corrected list keeps.
     keep: usize,
-    /// The place of the one that goes.
+    /// The place of the plugin that the corrected list drops.
     drop: usize,
 }
 
@@ -266,7 +280,7 @@ impl Clash {
     }
 }
 
-/// A list that is put in order.
+/// A corrected list under construction.
 struct Draft<'a> {
     cluster: &'a ClusterInfo,
     kept: Vec<&'a Arc<dyn Plugin>>,
@@ -275,7 +289,7 @@ struct Draft<'a> {
 }
 
 impl Draft<'_> {
-    /// Puts a plugin after all that it needs; none when they need each other.
+    /// Appends a plugin after all plugins that it requires; `None` if plugins require each other.
     fn place(&mut self, plugin: &Arc<dyn Plugin>, depth: usize) -> Option<()> {
         if self.names.iter().any(|name| name == plugin.name()) {
             return Some(());

@@ -1,8 +1,10 @@
-//! What a pool is to be; everything is checked before anything starts.
+//! The configuration of a pool, which is checked as a whole before anything starts.
 
-mod decorated;
+mod devices;
 mod machines;
-mod rehearse;
+mod rehearsed;
+
+use self::devices::with_cpu_devices;
 
 use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Mutex};
@@ -12,23 +14,23 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 use tracing::Instrument;
 
-pub(crate) use self::decorated::Decorated;
-use super::account::Account;
-use super::bring_up::Blueprint;
-use super::cleanup::Cleanup;
-use super::driver::Driver;
+use super::blueprint::decorated::Decorated;
+use super::blueprint::{Blueprint, Declared, check_workers};
+use super::calls::life::closed;
+use super::calls::shared::{Settings, Shared};
+use super::custody::cleanup::Cleanup;
+use super::driver::run::Driver;
+use super::driver::supervisor::Supervisor;
+use super::fleet::account::Account;
 use super::handle::Pool;
 use super::metrics::Metrics;
-use super::node::Declared;
 use super::plan::PoolPlan;
-use super::rehearsal::with_cpu_devices;
-use super::shared::{Settings, Shared, closed};
-use super::supervisor::Supervisor;
+use crate::compute::PendingCompute;
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::Events;
 use crate::ids::PoolId;
 use crate::payload::metadata::Metadata;
-use crate::payload::{ComputeFn, Output, PendingCompute, Source, TaskOptions, TraceContext, TraceSource};
+use crate::payload::{ComputeFn, Output, Source, TaskOptions, TraceContext, TraceSource};
 use crate::plugin::{Plugin, PluginSet};
 use crate::provider::client;
 use crate::provider::{Checked, Labels, Local, Provider, Requirements};
@@ -36,10 +38,16 @@ use crate::spec::{Budget, ClusterInfo, Image, Limits, Nodes, Secrets};
 #[cfg(feature = "terminal")]
 use crate::terminal::Terminal;
 
-/// What a pool is to be. [`scope`](Self::scope) or [`start`](Self::start) checks all of it before anything is started.
+/// The configuration of a pool. [`scope`](Self::scope) and [`start`](Self::start) check all of it
+/// before they start anything.
 ///
 /// ```no_run
-/// # use skyward_core::{error::Result, pool::Pool, payload::PendingCompute, provider::Local};
+/// # use skyward_core as skyward;
+/// use skyward::compute::PendingCompute;
+/// use skyward::error::Result;
+/// use skyward::pool::Pool;
+/// use skyward::provider::Local;
+///
 /// # async fn example(train: impl Fn(u32) -> PendingCompute<f64>) -> Result<()> {
 /// let losses = Pool::builder()
 ///     .provider(Local::default())
@@ -64,14 +72,21 @@ pub struct PoolBuilder {
     assumed: Option<f64>,
     tasks: TaskOptions,
     sources: Vec<Arc<Source>>,
-    /// Payloads whose results cannot become their Rust types.
+    /// Errors of payloads whose Python results do not fit their Rust types.
     misfits: Vec<Error>,
     trace: Option<TraceSource>,
     id: Option<PoolId>,
-    /// Of a pool that is rehearsed: the CPU devices that JAX has in each worker.
+    /// For a rehearsed pool: the number of CPU devices that JAX gets in each worker.
     cpu_devices: Option<u32>,
     #[cfg(feature = "terminal")]
     terminal: Option<Terminal>,
+}
+
+impl Pool {
+    /// Begins the configuration of a pool. By default the pool is one node on this host.
+    pub fn builder() -> PoolBuilder {
+        PoolBuilder::new()
+    }
 }
 
 impl PoolBuilder {
@@ -98,51 +113,56 @@ impl PoolBuilder {
         }
     }
 
-    /// Where the machines come from; this host, unless it is said.
+    /// Sets the provider that machines come from. Default: [`Local`], this host.
     pub fn provider(self, provider: impl Provider) -> Self {
         self.shared_provider(Arc::new(provider))
     }
 
-    /// The same for a provider that several pools share.
+    /// Sets a provider that several pools share; otherwise the same as
+    /// [`provider`](Self::provider).
     pub fn shared_provider(mut self, provider: Arc<dyn Provider>) -> Self {
         self.provider = provider;
         self
     }
 
-    /// How many nodes: a number, or [`Nodes`].
+    /// Sets the number of nodes: a number, or [`Nodes`] for a partial or an elastic pool.
     pub fn nodes(mut self, nodes: impl Into<Nodes>) -> Self {
         self.nodes = nodes.into();
         self
     }
 
-    /// How many worker processes on each node: 1, unless it is said or a plugin knows better.
+    /// Sets the number of worker processes on each node. Default: the number that a plugin asks
+    /// for, otherwise 1.
     pub fn workers_per_node(mut self, workers: u32) -> Self {
         self.workers_per_node = Some(workers);
         self
     }
 
-    /// The environment of the workers.
+    /// Sets the environment of the workers.
     pub fn image(mut self, image: Image) -> Self {
         self.image = image;
         self
     }
 
-    /// Adds a plugin after the others; the first is the outermost.
+    /// Adds a plugin after the others; the first plugin is the outermost.
     pub fn plugin(mut self, plugin: impl Plugin) -> Self {
         self.plugins.push(Arc::new(plugin));
         self
     }
 
-    /// Deadlines and bounds.
+    /// Sets deadlines and bounds.
     pub fn limits(mut self, limits: Limits) -> Self {
         self.limits = limits.countable();
         self
     }
 
-    /// What the pool may cost; without this there is no bound.
+    /// Sets the most that the pool may cost. By default there is no bound.
     ///
     /// ```
-    /// # use skyward_core::{pool::Pool, spec::Budget};
+    /// # use skyward_core as skyward;
+    /// use skyward::pool::Pool;
+    /// use skyward::spec::Budget;
+    ///
     /// let builder = Pool::builder().budget(Budget::usd_per_hour(8.0).usd(50.0).hours(6.0));
     /// ```
     pub fn budget(mut self, budget: Budget) -> Self {
@@ -150,48 +170,64 @@ impl PoolBuilder {
         self
     }
 
-    /// Takes this for the US dollars per hour of machines whose price the provider does not know. Without it, a pool with a budget in dollars takes no such machine.
+    /// Sets the price to assume, in US dollars per hour, for machines whose price the provider does
+    /// not know. By default, a pool with a budget in dollars launches no such machine.
     pub fn assume_usd_per_hour(mut self, usd_per_hour: f64) -> Self {
         self.assumed = Some(usd_per_hour);
         self
     }
 
-    /// Deadlines and retries of all tasks that do not say their own.
+    /// Sets the deadlines and retries of all tasks that do not set their own.
     ///
     /// ```
-    /// # use std::time::Duration;
-    /// # use skyward_core::{payload::{RetryPolicy, TaskOptions}, pool::Pool};
-    /// let builder = Pool::builder()
-    ///     .tasks(TaskOptions::default().queue_timeout(Duration::from_secs(600)).retry(RetryPolicy::default().crash(1)));
+    /// # use skyward_core as skyward;
+    /// use std::time::Duration;
+    ///
+    /// use skyward::payload::{RetryPolicy, TaskOptions};
+    /// use skyward::pool::Pool;
+    ///
+    /// let options = TaskOptions::default()
+    ///     .queue_timeout(Duration::from_secs(600))
+    ///     .retry(RetryPolicy::default().crash(1));
+    /// let builder = Pool::builder().tasks(options);
     /// ```
     pub fn tasks(mut self, options: TaskOptions) -> Self {
         self.tasks = options;
         self
     }
 
-    /// Declares a payload, `.payload::<Train>()` for a function declared with `#[skyward::compute(payload = Train)]`: merges
-    /// what it needs (PEP 723) into the image, and joins the workers into one world where its decorator asks for one
-    /// (`@sky.integrations.torch`).
+    /// Declares a payload: `.payload::<Train>()` for a function declared with
+    /// `#[skyward::compute(payload = Train)]`. The packages that the payload needs (PEP 723) are
+    /// merged into the image, and if the payload's decorator (`@sky.integrations.torch`) asks for a
+    /// world, the workers are joined into one.
     ///
-    /// Where the Python function's annotation names a class of the same file, the fields that the Rust result asks for must be among those of the class:
-    /// [`check`](Self::check) and [`start`](Self::start) say which are not.
+    /// Where the annotation of the Python function names a class in the same file, the fields of
+    /// the Rust result type must be among the fields of that class: otherwise
+    /// [`check`](Self::check) and [`start`](Self::start) return an error that names the missing
+    /// fields.
     pub fn payload<F: ComputeFn>(mut self) -> Self {
         self.sources.push(F::source());
         self.misfits.extend(F::check().err());
         self
     }
 
-    /// The same for a call that was put together by Rust code.
+    /// Declares the payload of a call that Rust code has built; otherwise the same as
+    /// [`payload`](Self::payload).
     pub fn payload_of<T: Output>(mut self, call: &PendingCompute<T>) -> Self {
         self.sources.push(Arc::clone(call.source()));
         self
     }
 
-    /// Says which trace each task belongs to that does not say it itself: it is called when a task is submitted, within the task's span, which is below the caller's. Payloads
-    /// see it as `sky.trace_context()` and in their environment.
+    /// Sets the source of the trace context of tasks that do not set their own. The function is
+    /// called when a task is submitted, within the task's tracing span, which is a child of the
+    /// caller's span. Payloads read the trace context with `sky.trace_context()` and from their
+    /// environment.
     ///
     /// ```
-    /// # use skyward_core::{payload::TraceContext, pool::Pool};
+    /// # use skyward_core as skyward;
+    /// use skyward::payload::TraceContext;
+    /// use skyward::pool::Pool;
+    ///
     /// # fn headers() -> Vec<(String, String)> { Vec::new() }
     /// let builder = Pool::builder().trace_context(|| TraceContext::from_carrier(headers()));
     /// ```
@@ -200,30 +236,32 @@ impl PoolBuilder {
         self
     }
 
-    /// The id of a pool that is played again.
+    /// Sets the pool's id, so that a simulated run can be replayed.
     #[cfg(feature = "testkit")]
     pub(crate) fn id(mut self, pool: PoolId) -> Self {
         self.id = Some(pool);
         self
     }
 
-    /// Shows progress and the tasks' output on the terminal. Without this nothing is printed.
+    /// Shows progress and the tasks' output on the terminal. By default nothing is printed.
     #[cfg(feature = "terminal")]
     pub fn terminal(mut self, terminal: Terminal) -> Self {
         self.terminal = Some(terminal);
         self
     }
 
-    /// Checks everything, and starts nothing.
+    /// Checks the whole configuration and starts nothing.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::InvalidSpec`], [`ErrorKind::Plugins`] or [`ErrorKind::Payload`], with what to do.
+    /// [`ErrorKind::InvalidSpec`], [`ErrorKind::Plugins`] or [`ErrorKind::Payload`], with a hint on
+    /// what to do.
     pub fn check(&self) -> Result<()> {
         self.blueprint().map(|_| ())
     }
 
-    /// What the pool would launch, by what its provider offers now: candidates with prices, image, plugins, steps. It starts nothing and spends nothing.
+    /// Returns what the pool would launch, given what its provider offers now: candidates with
+    /// prices, image, plugins and steps. Nothing is started and nothing is spent.
     ///
     /// ```no_run
     /// # async fn example(builder: skyward_core::pool::PoolBuilder) -> skyward_core::Result<()> {
@@ -234,12 +272,16 @@ impl PoolBuilder {
     ///
     /// # Errors
     ///
-    /// As [`check`](Self::check); the provider cannot be asked, or has nothing that meets the requirements; files that the image names cannot be read. That plugins or budget leave all candidates out is
-    /// no error, but in the plan.
+    /// - Those of [`check`](Self::check).
+    /// - The provider cannot be queried, or has nothing that meets the requirements.
+    /// - Files that the image names cannot be read.
+    ///
+    /// It is no error if the plugins or the budget exclude all candidates: the plan says why each
+    /// of them is left out.
     ///
     /// # Cancel safety
     ///
-    /// Starts nothing.
+    /// Nothing is started, so the future can be dropped at any time.
     pub async fn plan(&self) -> Result<PoolPlan> {
         let blueprint = self.blueprint()?;
         let inputs = blueprint.read_inputs(self.limits.start).await?;
@@ -247,19 +289,24 @@ impl PoolBuilder {
         Ok(PoolPlan::new(&blueprint, &market, &inputs, &self.limits, self.budget))
     }
 
-    /// Starts the pool, hands it to `body`, and ends it: also when `body` fails, panics, or is dropped. When this returns, the machines are gone.
+    /// Starts the pool, passes it to `body`, and ends the pool, also when `body` fails, panics or
+    /// is dropped. When this method returns without an error, the machines are gone.
     ///
     /// # Errors
     ///
-    /// What kept the pool from starting; the error of `body`; or, after `body` succeeded, what kept the machines from being confirmed gone.
+    /// - The reason why the pool could not be started.
+    /// - The error of `body`. If machines are not confirmed gone either, the error has the reason
+    ///   as context.
+    /// - After `body` succeeded: the reason why the machines are not confirmed gone.
     ///
     /// # Panics
     ///
-    /// Only as `body` does, after the machines are gone.
+    /// Only if `body` panics. The panic continues after the pool has been shut down.
     ///
     /// # Cancel safety
     ///
-    /// When the future is dropped the pool ends in the background, and by the lease of its nodes if the process ends too.
+    /// When the future is dropped, the pool ends in the background. If the process ends too, the
+    /// leases of the nodes end the machines.
     pub async fn scope<T, F>(self, body: F) -> Result<T>
     where
         F: AsyncFnOnce(&Pool) -> Result<T>,
@@ -267,10 +314,10 @@ impl PoolBuilder {
         let deadline = self.limits.shutdown;
         let pool = self.start().await?;
         let result = AssertUnwindSafe(body(&pool)).catch_unwind().await;
-        let ended = crate::pool::ComputePool::shutdown(&pool, deadline).await;
+        let ended = crate::compute::ComputePool::shutdown(&pool, deadline).await;
         match result {
             Ok(Ok(value)) => ended.map(|()| value),
-            // Both are worth knowing; what the body failed with comes first.
+            // Both errors are worth reporting; the error of the body comes first.
             Ok(Err(error)) => Err(match ended {
                 Ok(()) => error,
                 Err(left) => error.with_context("cleanup", left),
@@ -279,27 +326,35 @@ impl PoolBuilder {
         }
     }
 
-    /// Starts the pool. It ends with [`shutdown`](crate::pool::ComputePool::shutdown), or in the background when its last handle is dropped.
+    /// Starts the pool. The pool ends with [`shutdown`](crate::compute::ComputePool::shutdown), or
+    /// in the background when its last handle is dropped.
     ///
     /// # Errors
     ///
-    /// What was asked for cannot be ([`check`](Self::check)), or could not be started; what had been started is gone then.
+    /// - The configuration is invalid: see [`check`](Self::check).
+    /// - The pool could not be started. What had been started is ended; the error names the
+    ///   machines that are not confirmed gone.
     ///
     /// # Cancel safety
     ///
-    /// When the future is dropped, what was started is ended in the background.
+    /// When the future is dropped, the machines that were started are ended in the background.
     pub async fn start(self) -> Result<Pool> {
-        // `pending` does not come first.
+        // `pending` never completes, so the result is always a pool.
         match self.start_unless(std::future::pending()).await? {
             Some(pool) => Ok(pool),
             None => Err(closed()),
         }
     }
 
-    /// Starts the pool unless `stop` comes first, such as a signal to the program. Then what was started by then is ended, and it is `None` when that is confirmed gone.
+    /// Starts the pool unless `stop` completes first, for example on a signal to the program. If
+    /// `stop` completes first, everything that was started is ended, and the method returns `None`
+    /// when that is confirmed gone.
     ///
     /// ```no_run
-    /// # use skyward_core::{error::Result, pool::{ComputePool, Pool}};
+    /// # use skyward_core as skyward;
+    /// use skyward::error::Result;
+    /// use skyward::pool::Pool;
+    ///
     /// # async fn example(terminated: impl Future<Output = ()>) -> Result<()> {
     /// let Some(pool) = Pool::builder().start_unless(terminated).await? else { return Ok(()) };
     /// # pool.shutdown(std::time::Duration::from_secs(30)).await
@@ -308,11 +363,14 @@ impl PoolBuilder {
     ///
     /// # Errors
     ///
-    /// As [`start`](Self::start); after `stop`, what kept the machines from being confirmed gone.
+    /// Those of [`start`](Self::start). After `stop`: the reason why the machines are not confirmed
+    /// gone.
     ///
     /// # Cancel safety
     ///
-    /// As [`start`](Self::start). A program that returns from `main` right afterwards ends before the background does: this method waits.
+    /// As for [`start`](Self::start). A program that returns from `main` right after it drops this
+    /// future ends before the cleanup in the background has ended. To wait for the cleanup,
+    /// complete `stop` instead of dropping the future.
     pub async fn start_unless(self, stop: impl Future<Output = ()>) -> Result<Option<Pool>> {
         let deadline = self.limits.shutdown;
         let mut blueprint = self.blueprint()?;
@@ -336,29 +394,30 @@ impl PoolBuilder {
         let handle = Pool::new(Arc::clone(&shared), cleanup.clone());
         let driver = Driver::new(shared, received, cleanup, screen);
         let (ready, up) = oneshot::channel();
-        super::driver::spawn(supervisor.run(driver, blueprint, ready).instrument(span));
+        crate::pool::spawn::spawn(supervisor.run(driver, blueprint, ready).instrument(span));
         let up = tokio::select! {
             biased;
-            // Without a receiver the driver ends what it has started.
+            // When the receiver is dropped, the driver ends what it has started.
             () = stop => None,
             up = up => Some(up),
         };
         match up {
             Some(Ok(Ok(()))) => Ok(Some(handle)),
             Some(Ok(Err(error))) => Err(error),
-            // Without its driver a pool does not become ready; what it started is being ended.
-            Some(Err(_)) => Err(match crate::pool::ComputePool::shutdown(&handle, deadline).await {
+            // Without its driver a pool cannot become ready; `shutdown` waits for the end of what
+            // it started.
+            Some(Err(_)) => Err(match crate::compute::ComputePool::shutdown(&handle, deadline).await {
                 Ok(()) => handle.refusal(),
                 Err(left) => handle.refusal().with_context("cleanup", left),
             }),
-            None => crate::pool::ComputePool::shutdown(&handle, deadline).await.map(|()| None),
+            None => crate::compute::ComputePool::shutdown(&handle, deadline).await.map(|()| None),
         }
     }
 
-    /// Begins to show events on the terminal, if that was asked for.
+    /// Starts to show events on the terminal if the user asked for that.
     #[cfg(feature = "terminal")]
     fn show(&self, events: Events, span: &tracing::Span) -> Option<JoinHandle<()>> {
-        self.terminal.map(|terminal| super::driver::spawn(terminal.render(events).instrument(span.clone())))
+        self.terminal.map(|terminal| crate::pool::spawn::spawn(terminal.render(events).instrument(span.clone())))
     }
 
     #[cfg(not(feature = "terminal"))]
@@ -387,6 +446,8 @@ impl PoolBuilder {
         self.limits.check()?;
         let cluster = ClusterInfo::new(self.nodes.wanted(), workers)
             .with_accelerator(self.requirements.accelerator.clone())
+            .with_cpus(self.requirements.cpus)
+            .with_shared_host(self.provider.capabilities().shared_host)
             .with_elastic(self.nodes.is_elastic());
         self.plugins.check(&cluster)?;
         if let Some(misfit) = self.misfits.first() {
@@ -400,7 +461,8 @@ impl PoolBuilder {
         }
         let decorated = Decorated::find(&self.sources)?;
         let joined = Decorated::joined(decorated.as_ref(), &self.plugins, &cluster)?;
-        // Plugins look at the devices that there will be, and may set the same variables.
+        // Plugins read the devices that the workers will have, so they are set before; plugins may
+        // also set the same variables, so the devices are set again after.
         let with_devices = |image| match self.cpu_devices {
             Some(devices) => with_cpu_devices(image, devices),
             None => image,
@@ -423,23 +485,11 @@ impl PoolBuilder {
     }
 }
 
-/// Who starts pools in this process, for people who look at a provider's list: `ada@workstation`.
+/// The user who starts pools in this process, for people who read a provider's list:
+/// `ada@workstation`.
 fn owner() -> String {
     let user =
         ["USER", "LOGNAME"].into_iter().find_map(|name| std::env::var(name).ok().filter(|user| !user.is_empty()));
     let user = user.unwrap_or_else(|| format!("uid {}", rustix::process::getuid().as_raw()));
     format!("{user}@{}", client::host_name())
 }
-
-/// Whether a pool of these nodes has no more workers than it may.
-pub(super) fn check_workers(nodes: Nodes, per_node: u32) -> Result<()> {
-    let most = nodes.most();
-    if most.checked_mul(per_node).is_none_or(|all| all > MOST_WORKERS) {
-        let what = format!("{most} nodes with {per_node} workers each are more than {MOST_WORKERS} workers");
-        return Err(Error::new(ErrorKind::InvalidSpec, what).with_hint("start several pools"));
-    }
-    Ok(())
-}
-
-/// Workers of one pool, at most: their broadcasts must fit the queue's count.
-const MOST_WORKERS: u32 = 100_000;

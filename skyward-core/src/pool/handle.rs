@@ -1,4 +1,4 @@
-//! The handle to a provisioned pool.
+//! The handle to a provisioned pool: `Pool` and its methods.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,20 +6,26 @@ use std::time::Duration;
 use async_trait::async_trait;
 use tokio::sync::oneshot;
 
-use super::ComputePool;
-use super::builder::PoolBuilder;
-use super::cleanup::Cleanup;
-use super::driver::Command;
-use super::shared::Shared;
-use super::status::PoolStatus;
-use super::supervisor::not_gone;
+use super::calls::shared::Shared;
+use super::command::Command;
+use super::custody::cleanup::Cleanup;
+use super::driver::supervisor::not_gone;
+use crate::compute::ComputePool;
+use crate::compute::PoolStatus;
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::Events;
 use crate::ids::PoolId;
 use crate::payload::{Target, Task, TaskHandle};
 use crate::spec::{Limits, Nodes};
 
-/// A provisioned pool. Clones are handles to the same one; when the last is dropped it ends in the background.
+/// A provisioned pool. Clones are handles to the same pool; when the last handle is dropped, the
+/// pool ends in the background.
+///
+/// Calls are dispatched to the pool by their own methods:
+/// [`run`](crate::compute::PendingCompute::run) on one worker,
+/// [`broadcast`](crate::compute::PendingCompute::broadcast) on all workers,
+/// [`map`](crate::compute::ComputePoolExt::map) for many calls. Code that also accepts other kinds
+/// of pools, such as fakes in tests, uses the trait [`ComputePool`].
 #[derive(Debug, Clone)]
 pub struct Pool(Arc<Handle>);
 
@@ -30,22 +36,73 @@ struct Handle {
 }
 
 impl Pool {
-    /// What a pool is to be: one node of this host, unless it is said.
-    pub fn builder() -> PoolBuilder {
-        PoolBuilder::new()
-    }
-
-    /// The pool's id, as it stands in events, logs and the provider's records.
+    /// The pool's id, as used in events, logs and the provider's records.
     pub fn id(&self) -> &PoolId {
         &self.0.shared.pool
+    }
+
+    /// The current status of the pool.
+    pub fn status(&self) -> PoolStatus {
+        self.0.shared.status()
+    }
+
+    /// A stream of the events that happen from now on.
+    pub fn events(&self) -> Events {
+        self.0.shared.events()
+    }
+
+    /// Changes the number of nodes and waits until the pool has that many: see
+    /// [`ComputePool::resize`].
+    ///
+    /// # Errors
+    ///
+    /// As [`ComputePool::resize`].
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future does not cancel the change.
+    pub async fn resize(&self, nodes: impl Into<Nodes>) -> Result<()> {
+        let (done, changed) = oneshot::channel();
+        self.0.shared.command(Command::Resize { nodes: nodes.into(), done });
+        // If the driver is gone, the channel closes without an answer.
+        changed.await.unwrap_or_else(|_| Err(self.refusal()))
+    }
+
+    /// Ends the pool within the deadline: see [`ComputePool::shutdown`]. A pool that was passed to
+    /// the body of a scope ends with the scope.
+    ///
+    /// # Errors
+    ///
+    /// As [`ComputePool::shutdown`].
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future does not cancel the shutdown.
+    pub async fn shutdown(&self, deadline: Duration) -> Result<()> {
+        let Handle { shared, cleanup } = &*self.0;
+        let deadline = deadline.min(Limits::LONGEST);
+        shared.command(Command::Shutdown { deadline });
+        match tokio::time::timeout(deadline + MARGIN, shared.end()).await {
+            Ok(result) => result,
+            Err(_) => {
+                let late = Error::new(ErrorKind::Timeout, format!("the pool had not ended after {deadline:?}"));
+                Err(not_gone(shared, cleanup, late))
+            }
+        }
     }
 
     pub(crate) fn new(shared: Arc<Shared>, cleanup: Cleanup) -> Self {
         Self(Arc::new(Handle { shared, cleanup }))
     }
 
-    /// Why the pool takes no tasks any more.
-    pub(super) fn refusal(&self) -> Error {
+    /// Ends all tasks with this error, as a pool that cannot go on does.
+    #[cfg(all(test, feature = "testkit", feature = "metrics"))]
+    pub(super) fn fail(&self, error: Error) {
+        self.0.shared.act(|state, _| state.scheduler.fail(error));
+    }
+
+    /// The error with which the pool refuses new tasks.
+    pub(crate) fn refusal(&self) -> Error {
         self.0.shared.refusal()
     }
 }
@@ -61,31 +118,19 @@ impl ComputePool for Pool {
     }
 
     fn status(&self) -> PoolStatus {
-        self.0.shared.status()
+        self.status()
     }
 
     fn events(&self) -> Events {
-        self.0.shared.events()
+        self.events()
     }
 
     async fn resize(&self, nodes: Nodes) -> Result<()> {
-        let (done, changed) = oneshot::channel();
-        self.0.shared.command(Command::Resize { nodes, done });
-        // A driver that is gone answers nothing.
-        changed.await.unwrap_or_else(|_| Err(self.refusal()))
+        self.resize(nodes).await
     }
 
     async fn shutdown(&self, deadline: Duration) -> Result<()> {
-        let Handle { shared, cleanup } = &*self.0;
-        let deadline = deadline.min(Limits::LONGEST);
-        shared.command(Command::Shutdown { deadline });
-        match tokio::time::timeout(deadline + MARGIN, shared.end()).await {
-            Ok(result) => result,
-            Err(_) => {
-                let late = Error::new(ErrorKind::Timeout, format!("the pool had not ended after {deadline:?}"));
-                Err(not_gone(shared, cleanup, late))
-            }
-        }
+        self.shutdown(deadline).await
     }
 }
 
@@ -96,5 +141,5 @@ impl Drop for Handle {
     }
 }
 
-/// What the last look at the provider may take when the deadline has passed.
+/// How long the last query of the provider may take after the deadline has passed.
 const MARGIN: Duration = Duration::from_secs(5);

@@ -1,4 +1,5 @@
-//! What a pool tells as numbers (feature `metrics`); [`table`] has their meaning. Most follow the events, and the others are told where calls pass.
+//! The metrics of a pool (feature `metrics`); [`table`] defines them. Most metrics are derived from
+//! the pool's events, the others are recorded where calls pass.
 
 mod handle;
 mod table;
@@ -14,7 +15,8 @@ use crate::event::PoolEvent;
 use crate::ids::{Generation, NodeIndex, Rank};
 use crate::payload::Outcome;
 
-/// The numbers of one pool. Handles are made once, of whichever recorder there is when the pool starts.
+/// The metrics of one pool. The handles are made once, with the recorder that is installed when the
+/// pool starts.
 #[derive(Debug)]
 pub(crate) struct Metrics {
     provider: String,
@@ -43,7 +45,7 @@ pub(crate) struct Metrics {
     seen: Mutex<Seen>,
 }
 
-/// What follows from the events so far.
+/// State derived from the events so far.
 #[derive(Debug, Default)]
 struct Seen {
     nodes: Nodes,
@@ -54,7 +56,8 @@ struct Seen {
     exits: BTreeMap<&'static str, Counter>,
 }
 
-/// The phase of each node, and how many are in each: a pool of thousands is not counted anew at each event.
+/// The phase of each node, and the number of nodes in each phase, so that an event in a pool of
+/// thousands of nodes does not need a count of all nodes.
 #[derive(Debug, Default)]
 struct Nodes {
     phases: BTreeMap<NodeIndex, Phase>,
@@ -77,7 +80,7 @@ impl Nodes {
         self.counts[phase as usize] += 1;
     }
 
-    /// The node is not there any more, if it was in this phase.
+    /// Removes the node if it is in this phase.
     fn remove(&mut self, node: NodeIndex, phase: Phase) {
         if self.phases.get(&node) == Some(&phase) {
             self.phases.remove(&node);
@@ -85,7 +88,7 @@ impl Nodes {
         }
     }
 
-    /// Changes many at once.
+    /// Changes many nodes at once.
     fn change(&mut self, change: impl FnOnce(&mut BTreeMap<NodeIndex, Phase>)) {
         change(&mut self.phases);
         self.counts = [0; PHASES.len()];
@@ -94,10 +97,10 @@ impl Nodes {
 }
 
 impl Metrics {
-    /// Whether there can be anybody who records them.
+    /// Whether metrics can be recorded at all.
     pub(crate) const RECORDED: bool = cfg!(feature = "metrics");
 
-    /// Those of a pool with this provider.
+    /// The metrics of a pool with this provider.
     pub(crate) fn new(provider: &str) -> Self {
         handle::describe();
         let of = ("provider", provider);
@@ -133,35 +136,37 @@ impl Metrics {
         }
     }
 
-    /// How many tasks wait and run.
+    /// Sets the number of queued and of running tasks.
     pub(crate) fn tasks(&self, queued: usize, running: usize) {
         self.queued.set(queued);
         self.running.set(running);
     }
 
-    /// How many of them are calls that payloads make.
+    /// Sets how many of the queued and of the running tasks are calls that payloads made.
     pub(crate) fn calls(&self, waiting: usize, running: usize) {
         self.calls_waiting.set(waiting);
         self.calls_running.set(running);
     }
 
-    /// A worker began with a task that has waited for this long.
+    /// Records that a worker began a task that had waited for this long.
     pub(crate) fn began(&self, waited: Duration) {
         self.queue_seconds.record(waited.as_secs_f64());
     }
 
-    /// A worker answered: its payload has run so many microseconds, and the value has so many bytes.
+    /// Records that a worker answered: how many microseconds the payload ran, and the size of its
+    /// value in bytes.
     pub(crate) fn answered(&self, micros: u64, bytes: usize) {
         self.task_seconds.record(Duration::from_micros(micros).as_secs_f64());
         self.received(bytes);
     }
 
-    /// A try was over this long after its worker had begun, of which the payload has run so long.
+    /// Records the end of a try: how long it took since its worker began, and for how much of that
+    /// the payload ran.
     pub(crate) fn tried(&self, took: Duration, ran: Duration) {
         self.overhead_seconds.record(took.saturating_sub(ran).as_secs_f64());
     }
 
-    /// A task has ended for its caller.
+    /// Records the outcome of a task that has ended for its caller.
     pub(crate) fn ended(&self, outcome: &Outcome) {
         match outcome {
             Ok(_) => self.returned.increment(1),
@@ -178,12 +183,12 @@ impl Metrics {
         self.received_bytes.increment(bytes as u64);
     }
 
-    /// The pool takes tasks.
+    /// Records that the pool takes tasks now.
     pub(crate) fn started(&self, took: Duration) {
         self.start_seconds.record(took.as_secs_f64());
     }
 
-    /// A step of making a node ready is done.
+    /// Records that a step of making a node ready is done.
     pub(crate) fn step(&self, step: &'static str, took: Duration) {
         let mut seen = self.seen();
         let histogram = seen.steps.entry(step).or_insert_with(|| {
@@ -192,20 +197,21 @@ impl Metrics {
         histogram.record(took.as_secs_f64());
     }
 
-    /// An agent has confirmed that its lease is renewed.
+    /// Records that an agent has confirmed the renewal of its lease.
     pub(crate) fn lease_renewed(&self) {
         self.renewals.increment(1);
     }
 
-    /// An agent has confirmed nothing for as long as its lease.
+    /// Records that an agent has confirmed nothing for as long as its lease.
     pub(crate) fn lease_silent(&self) {
         self.silences.increment(1);
     }
 
-    /// Something was told to whoever listens.
+    /// Updates the metrics by an event of the pool.
     pub(crate) fn on_event(&self, event: &PoolEvent) {
         match event {
-            // Those of each call, which are told only when somebody listens.
+            // Events of single calls are emitted only while there is a reader, so they are not
+            // counted here.
             PoolEvent::TaskStarted { .. } | PoolEvent::TaskFinished { .. } | PoolEvent::Report(_) => {}
             PoolEvent::Output(output) => self.output_bytes.increment(output.bytes.len() as u64),
             PoolEvent::TaskRetried { error, .. } => {
@@ -233,10 +239,11 @@ impl Metrics {
                 self.turn(*node, Phase::Up);
             }
             PoolEvent::NodeJoined { node, .. } => self.turn(*node, Phase::Up),
-            PoolEvent::NodeLeaving { node, ends_in: None, .. } => self.turn(*node, Phase::Ending),
+            PoolEvent::NodeDraining { node, ends_in: None, .. } => self.turn(*node, Phase::Ending),
             PoolEvent::NodeFailed { node, .. } => {
                 let mut seen = self.seen();
-                // The number that the provider knows may be another node's in the pool.
+                // A node that fails before it joins has the provider's number, which another node
+                // of the pool may have as its index.
                 seen.nodes.remove(*node, Phase::Starting);
                 self.tell(&seen);
             }
@@ -250,11 +257,12 @@ impl Metrics {
                 });
                 self.tell(&seen);
             }
-            PoolEvent::NodeLeft { .. } => self.left.increment(1),
+            PoolEvent::NodeUnconfirmed { .. } => self.left.increment(1),
             PoolEvent::GenerationStarting { generation, .. } => {
                 let mut seen = self.seen();
                 if seen.generation.replace(*generation) != Some(*generation) {
-                    // All workers are started anew. Within a generation it is single ones.
+                    // A new generation starts all workers; within a generation, single workers are
+                    // restarted.
                     self.generations.increment(1);
                     seen.ready.clear();
                 }
@@ -315,7 +323,7 @@ impl Metrics {
     }
 }
 
-/// The place in [`FAILURES`] of what a task failed with.
+/// The index in [`FAILURES`] of the reason why a task failed.
 fn failure(error: &Error) -> usize {
     let other = match error.kind() {
         ErrorKind::Timeout => 0,
@@ -326,7 +334,7 @@ fn failure(error: &Error) -> usize {
     Cause::of(error).map_or(Cause::ALL.len() + other, Cause::index)
 }
 
-/// Why a node was lost, as a label.
+/// The label for the reason why a node was lost.
 fn loss(error: &Error) -> &'static str {
     match (error.exit(), error.kind()) {
         (Some(WorkerExit::LeaseEnded), _) => "lease",
@@ -339,7 +347,7 @@ fn loss(error: &Error) -> &'static str {
     }
 }
 
-/// How a worker ended, as a label.
+/// The label for the way in which a worker ended.
 fn end(exit: &WorkerExit) -> &'static str {
     match exit {
         WorkerExit::Code(_) => "code",
@@ -357,7 +365,7 @@ fn end(exit: &WorkerExit) -> &'static str {
 }
 
 const PHASES: [&str; 4] = ["starting", "up", "lost", "ending"];
-/// Why tasks fail: first the causes, by their index.
+/// The labels for the reasons why tasks fail: first the causes, by their index.
 const FAILURES: [&str; Cause::ALL.len() + 4] = [
     "crash",
     "out_of_memory",

@@ -1,49 +1,52 @@
-//! What a pool would launch, before anything is launched.
+//! `PoolPlan`: what a pool would launch and cost, made without launching anything.
 
 use std::fmt;
 use std::time::{Duration, SystemTime};
 
-use super::bring_up::Blueprint;
-use super::market::Market;
+use super::blueprint::Blueprint;
+use super::fleet::market::Market;
 use crate::bootstrap;
 use crate::provider::{Offer, Place, Provider};
 use crate::spec::{Budget, Image, Limits, Nodes, Python};
 
-/// What a pool would launch and what that would cost; [`PoolBuilder::plan`](super::PoolBuilder::plan) makes it. It displays as a table.
+/// What a pool would launch and what that would cost, made by
+/// [`PoolBuilder::plan`](super::PoolBuilder::plan). `Display` formats it as a table.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct PoolPlan {
     /// The provider's name.
     pub provider: String,
-    /// How many nodes.
+    /// The number of nodes.
     pub nodes: Nodes,
     /// Worker processes on each node.
     pub workers_per_node: u32,
-    /// Whether the workers are one world.
+    /// Whether the workers form one world.
     pub joined: bool,
-    /// The offers that meet the requirements, in the order in which they would be tried.
+    /// The offers that meet the requirements, in the order in which the pool would try them.
     pub candidates: Vec<Candidate>,
-    /// The environment of the workers, with what plugins add to it.
+    /// The environment of the workers, including what plugins add to it.
     pub image: Image,
     /// The plugins' names, the outermost first.
     pub plugins: Vec<String>,
-    /// What makes a machine ready: the names of the steps, in their order. A machine that has what a step makes does not run it.
+    /// The names of the steps that make a machine ready, in order. A step is skipped on a machine
+    /// that already has the step's result.
     pub steps: Vec<String>,
-    /// US dollars per hour for as many machines as the pool has at first, by the first candidate; none where the price is not known.
+    /// The price in US dollars per hour of the machines that the pool has at first, by the first
+    /// candidate; `None` if the price is not known.
     pub usd_per_hour: Option<f64>,
-    /// What the pool may cost.
+    /// The pool's budget.
     pub budget: Budget,
 }
 
-/// An offer that a pool would try.
+/// An offer that meets the requirements of a pool.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Candidate {
     /// The offer, with its price.
     pub offer: Offer,
-    /// How old the price is, where it was read from somewhere.
+    /// The age of the price; `None` if the provider does not report when it read the price.
     pub price_age: Option<Duration>,
-    /// Why it is left out, if it is.
+    /// Why the pool would not take the offer; `None` if it would.
     pub left_out: Option<String>,
 }
 
@@ -84,7 +87,7 @@ impl PoolPlan {
         }
     }
 
-    /// The offer that would be tried first; none where all are left out.
+    /// The offer that would be tried first; `None` if all candidates are left out.
     pub fn first(&self) -> Option<&Offer> {
         self.candidates.iter().find(|candidate| candidate.left_out.is_none()).map(|candidate| &candidate.offer)
     }
@@ -92,7 +95,7 @@ impl PoolPlan {
 
 impl fmt::Display for PoolPlan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let world = if self.joined { "one world" } else { "each by itself" };
+        let world = if self.joined { "one world" } else { "independent workers" };
         let nodes = self.nodes.wanted();
         let plural = |count: u32, what: &str| if count == 1 { format!("1 {what}") } else { format!("{count} {what}s") };
         writeln!(

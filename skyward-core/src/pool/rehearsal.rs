@@ -1,63 +1,70 @@
-//! What a rehearsal of a call has shown: findings, results, times.
+//! The result of a rehearsal of a call (findings, results, times), and its limits.
 
-mod devices;
 mod finding;
 mod play;
+mod rehearse;
 mod told;
 
 use std::fmt;
 use std::time::Duration;
 
-pub(super) use devices::with_cpu_devices;
 pub use finding::{Finding, FindingKind};
-pub(super) use play::{Rehearsed, play};
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::ids::PoolId;
-use crate::spec::Limits;
+use crate::spec::{Limits, setters};
 
-/// What [`PoolBuilder::rehearse`](super::PoolBuilder::rehearse) has shown. It displays as a report.
+/// The result of [`PoolBuilder::rehearse`](super::PoolBuilder::rehearse). `Display` formats it as a
+/// report.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Rehearsal<T> {
-    /// The payload's entry.
+    /// The name of the payload's entry function.
     pub entry: String,
-    /// On how many ranks it ran.
+    /// The number of ranks that the payload ran on.
     pub ranks: u32,
-    /// How many CPU devices JAX had in each.
+    /// The number of CPU devices that JAX had in each rank.
     pub devices: u32,
-    /// What was found, in the order in which it came; hints are last.
+    /// The findings in the order in which they occurred; hints come last.
     pub findings: Vec<Finding>,
-    /// What the payload returned, by rank, where it returned on all of them.
+    /// What the payload returned, by rank; `None` unless it returned on all ranks.
     pub results: Option<Vec<T>>,
-    /// How long it took until all workers had entered their hooks, where they did.
+    /// The time until all workers had entered their hooks; `None` if that did not happen.
     pub start_took: Option<Duration>,
-    /// How long the call took until it returned or failed, where it began.
+    /// The time until the call returned or failed; `None` if the call did not begin.
     pub run_took: Option<Duration>,
-    /// The rehearsed pool, as it stands in logs, where it was ready.
+    /// The id of the rehearsed pool, as used in logs; `None` if the pool did not become ready.
     pub pool: Option<PoolId>,
 }
 
-/// How long the parts of a rehearsal may take. Building the environment has the pool's own [`Limits::environment`].
+/// Limits for the parts of a rehearsal. Building the environment has the pool's own
+/// [`Limits::environment`].
 ///
 /// ```
+/// # use skyward_core as skyward;
 /// use std::time::Duration;
-/// use skyward_core::pool::RehearsalLimits;
 ///
-/// let mut limits = RehearsalLimits::default();
-/// limits.call = Duration::from_secs(60);
+/// use skyward::pool::RehearsalLimits;
+///
+/// let limits = RehearsalLimits::default().call(Duration::from_secs(60));
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RehearsalLimits {
-    /// Making the nodes ready, and then entering the hooks; 5 minutes. Where the pool's own
-    /// [`Limits::start`] or [`Limits::hooks`] is shorter, that counts.
+    /// The time to make the nodes ready, and after that the time to enter the hooks. Where the
+    /// pool's own [`Limits::start`] or [`Limits::hooks`] is shorter, the shorter limit applies.
+    ///
+    /// Default: 5 minutes.
     pub start: Duration,
-    /// From the call to its return on all ranks; 10 minutes.
+    /// The time from the call to its return on all ranks.
+    ///
+    /// Default: 10 minutes.
     pub call: Duration,
-    /// How long no rank of a gang may make progress until the call is ended, with where each rank
-    /// was; 60 seconds. Compiling a model in silence must fit in. Half as long is told as
-    /// [`FindingKind::Silence`], where the gang then goes on.
+    /// The time after which a gang is ended if none of its ranks made progress; the finding shows
+    /// where each rank was. Compiling a model without output must fit in. If no rank makes progress
+    /// for half of this time and the gang then goes on, [`FindingKind::Silence`] reports it.
+    ///
+    /// Default: 60 seconds.
     pub stall: Duration,
 }
 
@@ -68,15 +75,17 @@ impl Default for RehearsalLimits {
     }
 }
 
+setters! { RehearsalLimits { start: Duration, call: Duration, stall: Duration } }
+
 impl RehearsalLimits {
-    /// Each no larger than can be counted, and none too short to be of use.
+    /// Refuses limits that are too short to be of use, and cuts the others to [`Limits::LONGEST`].
     pub(super) fn checked(self) -> Result<Self> {
         let Self { start, call, stall } = self;
         for (name, value) in [("start", start), ("call", call), ("stall", stall)] {
             if value < SHORTEST {
                 let what = format!("`RehearsalLimits::{name}` is {value:?}; it can be {SHORTEST:?} or more");
                 return Err(Error::new(ErrorKind::InvalidSpec, what).with_hint(
-                    "a shorter one is over before a worker can say anything; the default suits most payloads",
+                    "a shorter limit passes before a worker can report anything; the default suits most payloads",
                 ));
             }
         }
@@ -86,7 +95,7 @@ impl RehearsalLimits {
 }
 
 impl<T> Rehearsal<T> {
-    /// Whether the payload returned on all ranks, and nothing was found but hints.
+    /// Whether the payload returned on all ranks and all findings are hints.
     pub fn is_clean(&self) -> bool {
         self.results.is_some() && self.findings.iter().all(Finding::is_hint)
     }
@@ -118,7 +127,7 @@ fn plural(count: usize, what: &str) -> String {
     format!("{count} {what}{}", if count == 1 { "" } else { "s" })
 }
 
-/// A sign of progress arrives up to 0.2 s late.
+/// The shortest limit that is accepted. A sign of progress arrives up to 0.2 s late.
 const SHORTEST: Duration = Duration::from_secs(1);
 
 #[cfg(test)]
@@ -126,7 +135,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn limits_that_are_of_no_use_are_refused_by_name() {
+    fn limits_that_are_too_short_are_refused_by_name() {
         let limits = RehearsalLimits { stall: Duration::ZERO, ..RehearsalLimits::default() };
         let error = limits.checked().unwrap_err();
         assert_eq!(error.kind(), ErrorKind::InvalidSpec);

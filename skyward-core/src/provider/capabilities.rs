@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
-/// What a provider can do, beyond what each provider does. None of it depends on a pool.
+/// What a provider can do beyond the methods that each provider has. None of it depends on a pool.
 ///
 /// ```
-/// use skyward_core::provider::Capabilities;
+/// # use skyward_core as skyward;
+/// use skyward::provider::Capabilities;
 ///
 /// let cloud = Capabilities::new().outlives_client().keeper();
 /// assert!(cloud.outlives_client && cloud.keeper);
@@ -13,57 +14,74 @@ use std::time::Duration;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Capabilities {
-    /// Whether its machines can be there after the client's process is gone, as they can nearly everywhere. If they cannot, because they are only pretended within that process,
-    /// nothing of them is put into the ledger.
+    /// Whether a machine can outlive the client's process. Nearly every provider's machines can.
+    /// Where they cannot, because they exist only inside that process (a simulation, for instance),
+    /// the pool writes nothing about them to the ledger.
     pub outlives_client: bool,
-    /// Whether a keeper on each machine ends it unless the file `lease` in the machine's folder is touched: by the pool while the machine is made ready, by its agent from then on. It also ends it after
-    /// [`LaunchRequest::ends_in`](super::LaunchRequest::ends_in), whatever is touched.
+    /// Whether a keeper on each machine ends the machine unless its lease is renewed, which means
+    /// that the file `lease` in the machine's folder is touched. The pool touches it while it makes
+    /// the machine ready, and the machine's agent from then on. The keeper also ends the machine
+    /// after [`LaunchRequest::ends_in`](super::LaunchRequest::ends_in), whether the lease is
+    /// renewed or not.
     pub keeper: bool,
     /// Whether a batch can be launched [all or none](super::LaunchBatch::all_or_none).
     pub gangs: bool,
-    /// Whether a machine that runs can come to an end that the provider knows of before: it is taken back, or its time is over. The pool looks at the reports of its machines all the time then.
+    /// Whether the provider can know the end of a running machine in advance: it takes the machine
+    /// back, or the machine's time is over. The pool then inspects its machines every 30 seconds.
     pub preemptible: bool,
-    /// How long it can take until `list` shows a machine that was asked for, which [`reap`](crate::pool::reap) waits for: 5 seconds, unless it is said.
+    /// Whether all machines are parts of one host, and share its cores, memory, accelerators and
+    /// ports.
+    pub shared_host: bool,
+    /// How long it can take until `list` shows a machine that was launched.
+    /// [`reap`](crate::pool::reap) waits that long. Default: 5 seconds.
     pub settles_in: Duration,
 }
 
 impl Capabilities {
-    /// None of them.
+    /// Creates capabilities that promise nothing.
     pub fn new() -> Self {
         Self {
             outlives_client: false,
             keeper: false,
             gangs: false,
             preemptible: false,
+            shared_host: false,
             settles_in: Duration::from_secs(5),
         }
     }
 
-    /// It can take so long until what was asked for is seen.
+    /// Sets how long it can take until `list` shows a machine that was launched.
     #[must_use]
     pub fn settles_in(mut self, settles_in: Duration) -> Self {
         self.settles_in = settles_in;
         self
     }
 
-    /// Its machines can be there after the client's process is gone.
+    /// Its machines can outlive the client's process.
     #[must_use]
     pub fn outlives_client(mut self) -> Self {
         self.outlives_client = true;
         self
     }
 
-    /// It launches a batch all or none.
+    /// It can launch a batch all or none.
     #[must_use]
     pub fn gangs(mut self) -> Self {
         self.gangs = true;
         self
     }
 
-    /// It knows of ends of its machines before.
+    /// It can know the end of a running machine in advance.
     #[must_use]
     pub fn preemptible(mut self) -> Self {
         self.preemptible = true;
+        self
+    }
+
+    /// Its machines are parts of one host.
+    #[must_use]
+    pub fn shared_host(mut self) -> Self {
+        self.shared_host = true;
         self
     }
 
@@ -75,7 +93,7 @@ impl Capabilities {
     }
 }
 
-/// None of them.
+/// No capability.
 impl Default for Capabilities {
     fn default() -> Self {
         Self::new()

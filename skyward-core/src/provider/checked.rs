@@ -1,4 +1,4 @@
-//! What core puts around every provider.
+//! The wrapper that the library puts around every provider.
 
 mod choice;
 mod looks;
@@ -20,18 +20,19 @@ use crate::error::{Error, ErrorKind, ErrorStatus, Refusal, Result, WorkerExit};
 use crate::ids::{MachineId, PoolId};
 use crate::remote::Remote;
 
-/// A provider whose every call has a deadline, is tried again when it failed for now, and fails with an error that says what was tried.
+/// A provider wrapper that gives each call a deadline, retries temporary errors, and adds what was
+/// tried to the error.
 ///
-/// A pool wraps its provider in it, so that a provider need not do any of this.
+/// A pool wraps its provider in it, so a provider implements none of this.
 #[derive(Debug, Clone)]
 pub struct Checked {
     inner: Arc<dyn Provider>,
     most: Option<Duration>,
-    /// The setting that `most` is from.
+    /// The setting that `most` comes from.
     setting: Option<&'static str>,
-    /// What an offer costs per hour whose price is not known.
+    /// The price per hour that is assumed for an offer without a known price.
     assumed: Option<f64>,
-    /// Makes its waits other than those of others.
+    /// Makes the pauses of this wrapper differ from those of others.
     salt: u64,
     looks: Arc<Looks>,
     report: Report,
@@ -51,38 +52,42 @@ impl Checked {
         }
     }
 
-    /// Lets no call take longer than this, tries and waits between them together. `connect` may take all of it, and ten minutes where nothing is said.
+    /// Limits each call to this time, including retries and the pauses between them. `connect` may
+    /// use all of it; without a deadline, `connect` has ten minutes.
     #[must_use]
     pub fn deadline(mut self, most: Duration) -> Self {
         self.most = Some(most);
         self
     }
 
-    /// Takes this for the US dollars per hour of offers whose price is not known.
+    /// Assumes this price, in US dollars per hour, for offers whose price is not known.
     #[must_use]
     pub(crate) fn assuming(mut self, usd_per_hour: Option<f64>) -> Self {
         self.assumed = usd_per_hour;
         self
     }
 
-    /// Waits as another one of the same pool does: what a simulation plays is the same each time. Its deadline is the pool's [`Limits::start`](crate::spec::Limits::start).
+    /// Takes the jitter of its pauses from the pool's id, so that a simulation repeats exactly.
+    /// Names [`Limits::start`](crate::spec::Limits::start) as the setting that the deadline comes
+    /// from.
     pub(crate) fn of_pool(mut self, pool: &PoolId) -> Self {
         self.salt = mixed(0, pool.as_str());
         self.setting = Some("Limits::start");
         self
     }
 
-    /// The same provider, which reports each error after which it tries again.
+    /// The same provider, which also reports each error after which it retries a call.
     pub(crate) fn reporting(&self, report: impl Fn(&Error) + Send + Sync + 'static) -> Self {
         Self { report: Report(Arc::new(report)), ..self.clone() }
     }
 
-    /// Waits until the provider reports the machine as ending, released or gone, and returns that as an error. It is asked after `first`, then again and again, at last each 15 seconds. Nothing is
-    /// concluded from a provider that cannot be asked, or that does not know.
+    /// Waits until the provider reports the machine as ending, released or gone, and returns that
+    /// as an error. Inspects the machine after `first`, then repeatedly, at last every 15 seconds.
+    /// A failed call and the state `Unknown` conclude nothing.
     ///
     /// # Cancel safety
     ///
-    /// Only asks.
+    /// Only inspects.
     pub(crate) async fn until_gone(&self, machine: &MachineId, first: Duration) -> Error {
         let mut pause = first;
         loop {
@@ -98,16 +103,19 @@ impl Checked {
         }
     }
 
-    /// Waits until the machine is there, and returns where, and after which time it ends if that is known. Each report on the way is shown to `on_report`. It has the time that a call of `connect` has, and `wait.queue` on top of that while it is
-    /// queued; a provider that does not know now changes nothing about which of the two runs.
+    /// Waits until the machine runs, and returns its place, and the time after which it ends if
+    /// that is known. Each report goes to `on_report`. The wait is limited to the time that a call
+    /// of `connect` has, plus `wait.queue` while the machine is queued. The state `Unknown` does
+    /// not change which of the two limits counts.
     ///
     /// # Errors
     ///
-    /// The machine is ending, released or gone; it was not there in time, with the provider's last words; or the provider cannot be asked at all.
+    /// The machine is ending, released or gone; it did not run in time (the error has the last
+    /// report); or the provider cannot be asked at all.
     ///
     /// # Cancel safety
     ///
-    /// Only asks.
+    /// Only inspects.
     pub(crate) async fn until_there(
         &self,
         machine: &MachineId,
@@ -119,7 +127,8 @@ impl Checked {
         let mut pause = Duration::ZERO;
         loop {
             let asked = Instant::now();
-            // The first look is for a machine that is there already, and does not wait for others that are asked about.
+            // The first inspection is for a machine that runs already, and does not wait for others
+            // to join it.
             let look = async {
                 match pause.is_zero() {
                     true => Looks::now(&self.inner, machine).await,
@@ -141,7 +150,7 @@ impl Checked {
                 _ if report.state.is_over() => return Err(self.over(machine, &report).with_hint(UNREACHED)),
                 _ => {}
             }
-            // Nothing is concluded from what is not known.
+            // `Unknown` concludes nothing: a queued machine still counts as queued.
             is_queued = report.state == MachineState::Queued || is_queued && report.state == MachineState::Unknown;
             let (spent, most, setting) = match is_queued {
                 true => (&mut queued, wait.queue, "Limits::machine_wait"),
@@ -163,11 +172,11 @@ impl Checked {
     fn checked_place(&self, place: &Place) -> Result<Place> {
         let Place { folder, address, .. } = place;
         if folder.len() > LONGEST_FOLDER || !folder.starts_with('/') {
-            let what = "the machine's folder is not an absolute path short enough for Unix sockets";
+            let what = "the machine's folder is not an absolute path of at most 60 bytes, which Unix sockets need";
             return Err(self.broken(what).with_context("folder", folder));
         }
         if address.is_empty() {
-            return Err(self.broken("a machine that runs has no address"));
+            return Err(self.broken("a running machine has no address"));
         }
         Ok(place.clone())
     }
@@ -192,10 +201,11 @@ impl Checked {
     ) -> Result<T> {
         let attempt = &attempt;
         let mut done = self.call_each(call, &[on], |_| async move { vec![attempt().await] }).await;
-        done.pop().unwrap_or_else(|| Err(self.broken("a call has no answer")))
+        done.pop().unwrap_or_else(|| Err(self.broken("a call returned no result")))
     }
 
-    /// One call for many: `on` names each, and `attempt` gets the places of those that are tried. It is tried again for those for which it failed for now.
+    /// One call for many items: `on` names each, and `attempt` gets the indices of those to try.
+    /// Items with a temporary error are tried again.
     async fn call_each<T, F: Future<Output = Vec<Result<T>>>>(
         &self,
         call: &Call,
@@ -210,7 +220,9 @@ impl Checked {
             let Some(first) = left.first().map(|one| on[*one]) else { break };
             let answers: Vec<Result<T>> = match timeout_at(deadline, attempt(left.clone())).await {
                 Ok(answers) if answers.len() == left.len() => answers,
-                Ok(_) => left.iter().map(|_| Err(self.broken("a call did not answer for each machine"))).collect(),
+                Ok(_) => {
+                    left.iter().map(|_| Err(self.broken("a call did not return one result for each machine"))).collect()
+                }
                 Err(_) => {
                     let late = self.late(call);
                     for one in left {
@@ -246,10 +258,11 @@ impl Checked {
             sleep_until(next).await;
             pause = (pause * 2).min(call.longest_pause);
         }
-        done.into_iter().map(|done| done.unwrap_or_else(|| Err(self.broken("a call has no answer")))).collect()
+        done.into_iter().map(|done| done.unwrap_or_else(|| Err(self.broken("a call returned no result")))).collect()
     }
 
-    /// The error of a call that did not return. What the provider said before says why.
+    /// The error of a call that did not return in time. It includes the last error before the
+    /// timeout, which gives the reason.
     fn late(&self, call: &Call) -> Error {
         let message = format!("{} did not {} within {:?}", self.name(), call.what, call.limit);
         let error = match lock(&call.last).take() {
@@ -262,7 +275,7 @@ impl Checked {
         self.of_limit(error.temporary(), call)
     }
 
-    /// Names the setting that gives a call more time.
+    /// Adds the setting that gives the call more time.
     fn of_limit(&self, error: Error, call: &Call) -> Error {
         let Some(setting) = self.setting.filter(|_| self.most == Some(call.limit)) else { return error };
         let more = format!("`{setting}` gives more time");
@@ -270,7 +283,7 @@ impl Checked {
         error.with_hint(hint)
     }
 
-    /// A call that may take so long, and no longer than any may.
+    /// A call with this limit, or with the deadline of all calls where that is shorter.
     fn within(&self, limit: Duration, what: &'static str, kind: &'static str) -> Call {
         let limit = self.most.map_or(limit, |most| limit.min(most));
         Call { what, kind, limit, tries: TRIES, longest_pause: LONGEST_PAUSE, last: Mutex::default() }
@@ -284,7 +297,7 @@ impl Checked {
 
     fn broken(&self, what: &str) -> Error {
         Error::new(ErrorKind::Provider, format!("the provider {} broke its contract: {what}", self.name()))
-            .with_hint("this is a defect of the provider, not of the pool that asks it")
+            .with_hint("this is a defect in the provider, not in the pool")
     }
 }
 
@@ -299,12 +312,12 @@ impl Provider for Checked {
     }
 
     async fn identity(&self) -> Result<String> {
-        let call = self.within(MINUTE, "tell its identity", "");
+        let call = self.within(MINUTE, "report its identity", "");
         self.call(&call, "", || self.inner.identity()).await
     }
 
     async fn offers(&self, requirements: &Requirements) -> Result<Vec<Offer>> {
-        let call = self.within(MINUTE, "tell its offers", "");
+        let call = self.within(MINUTE, "list its offers", "");
         let mut offers = self.call(&call, "", || self.inner.offers(requirements)).await?;
         offers.iter_mut().for_each(|offer| offer.usd_per_hour = offer.usd_per_hour.or(self.assumed));
         offers.retain(|offer| requirements.are_met_by(offer));
@@ -329,17 +342,17 @@ impl Provider for Checked {
             let Machine { launch, pool, number, offer, .. } = &machine;
             match (launch, pool, *number, offer) == (&request.launch, &request.pool, request.number, &batch.offer.id) {
                 true => Ok(machine),
-                false => Err(self.broken("`launch` gave a machine of another launch")),
+                false => Err(self.broken("`launch` returned a machine of another launch")),
             }
         });
         checked.collect()
     }
 
     async fn inspect(&self, machines: &[MachineId]) -> Result<Vec<MachineReport>> {
-        let call = self.within(MINUTE, "tell the state of its machines", "");
+        let call = self.within(MINUTE, "report the state of its machines", "");
         let reports = self.call(&call, "", || self.inner.inspect(machines)).await?;
         if reports.len() != machines.len() {
-            return Err(self.broken("`inspect` did not answer for each machine"));
+            return Err(self.broken("`inspect` did not return one report for each machine"));
         }
         Ok(reports)
     }
@@ -347,7 +360,8 @@ impl Provider for Checked {
     async fn connect(&self, machine: &Machine, at: &Place) -> Result<Box<dyn Remote>> {
         let mut call = self.within(Duration::MAX, "reach the machine", "machine");
         call.limit = self.most.unwrap_or(10 * MINUTE);
-        // A machine that starts is not reached for as long as that takes, and asking it costs its provider nothing.
+        // A booting machine cannot be reached until it has booted, and trying costs the provider
+        // nothing.
         call.tries = u32::MAX;
         call.longest_pause = BOOTING;
         tokio::select! {
@@ -391,28 +405,29 @@ impl Provider for Checked {
     }
 }
 
-/// What is asked of the provider, for messages, and how long it may take.
+/// A call of the provider: its name in messages, and its limits.
 struct Call {
     what: &'static str,
-    /// What it is about.
+    /// The kind of thing that the call is about, as the error's context names it.
     kind: &'static str,
     limit: Duration,
     tries: u32,
     longest_pause: Duration,
-    /// The last error after which it was tried again.
+    /// The last error after which the call was retried.
     last: Mutex<Option<Error>>,
 }
 
-/// How a machine is waited for that was bought.
+/// Limits of the wait for a machine that was bought.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Arriving {
-    /// How long it may be queued.
+    /// How long the machine may be queued.
     pub(crate) queue: Duration,
-    /// The longest pause between two looks: nobody renews the lease of a machine until its place is known.
+    /// The longest pause between two inspections. Nobody renews the lease until the place is known,
+    /// so this pause must be shorter than the lease.
     pub(crate) pause: Duration,
 }
 
-/// Hears each error after which a call is tried again.
+/// Gets each error after which a call is retried.
 #[derive(Clone)]
 struct Report(Arc<dyn Fn(&Error) + Send + Sync>);
 
@@ -422,13 +437,13 @@ impl fmt::Debug for Report {
     }
 }
 
-/// Whether a call may work when it is made again. What was refused was decided, unless there were too many calls.
+/// Whether the same call may succeed later. A refusal is final, unless it is throttling.
 fn is_for_now(error: &Error) -> bool {
     let refused = error.refusal().is_some_and(|refusal| !matches!(refusal, Refusal::Throttled(_)));
     error.status() == ErrorStatus::Temporary && !refused
 }
 
-/// For how long the provider takes no further call; none where it does not say so.
+/// The pause that the provider asked for; none where the error is no throttling.
 fn throttle(error: &Error) -> Option<Duration> {
     match error.refusal() {
         Some(Refusal::Throttled(pause)) => Some(pause.unwrap_or(THROTTLED)),
@@ -436,7 +451,7 @@ fn throttle(error: &Error) -> Option<Duration> {
     }
 }
 
-/// The next pause between two looks at a machine.
+/// The next pause between two inspections of a machine.
 fn longer(pause: Duration) -> Duration {
     (pause * 2).clamp(SHORTEST_LOOK, LONGEST_LOOK)
 }
@@ -445,7 +460,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Between half and all of it, so that many who wait do not come back together.
+/// Between half and all of the pause, so that many callers do not return at the same moment.
 fn jittered(pause: Duration, salt: u64) -> Duration {
     let share = (salt >> 11) as f64 / (1_u64 << 53) as f64;
     pause.mul_f64(0.5 + share / 2.0)
@@ -465,16 +480,18 @@ const MINUTE: Duration = Duration::from_secs(60);
 const TRIES: u32 = 8;
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
-/// The longest pause between two tries to reach a machine that boots.
+/// The longest pause between two tries to connect to a booting machine.
 const BOOTING: Duration = Duration::from_millis(500);
-/// After a provider has throttled without saying for how long.
+/// The pause after a throttled call for which the provider named none.
 const THROTTLED: Duration = Duration::from_secs(1);
-/// The first look whether a machine that is being reached is still there, and the longest pause between two of them.
+/// The first pause before an inspection while a machine is being connected to.
 const SHORTEST_LOOK: Duration = Duration::from_secs(1);
+/// The longest pause between two inspections.
 const LONGEST_LOOK: Duration = Duration::from_secs(15);
-/// What to do about a machine that ended before it was reached.
-const UNREACHED: &str = "it ended before it could be reached: look for its end in the provider's own records";
-/// As long as the runtime's clock can count.
+/// The hint for a machine that ended before the pool connected to it.
+const UNREACHED: &str =
+    "the machine ended before the pool connected to it: look up the reason in the provider's own records";
+/// The longest time that the runtime's clock can count.
 const NEVER: Duration = Duration::from_secs(30 * 365 * 24 * 3600);
 const LONGEST_FOLDER: usize = 60;
 

@@ -1,4 +1,4 @@
-//! The machine that a client runs on, as a part of what tells providers from each other.
+//! The machine that a client runs on, as a part of provider identities.
 
 use std::fs;
 
@@ -6,22 +6,23 @@ use sha2::{Digest, Sha256};
 
 use crate::spec::hex;
 
-/// This machine, as the identities of providers name it: by its own id where it has one, otherwise by its host name.
+/// This machine, as provider identities name it: by its own id where it has one, otherwise by its
+/// host name.
 ///
-/// The id itself is not for others to see (`man machine-id`), so what is written is derived from it.
+/// The machine id is confidential (`man machine-id`), so the result contains a hash of it.
 pub(crate) fn machine() -> String {
     let read = |path| fs::read_to_string(path).unwrap_or_default();
     let ids = ["/etc/machine-id", "/var/lib/dbus/machine-id"].map(read);
     named(&ids, &host_name())
 }
 
-/// This machine's name, for people.
+/// This machine's host name, for people.
 pub(crate) fn host_name() -> String {
     fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default().trim().to_owned()
 }
 
 fn named(ids: &[String], host_name: &str) -> String {
-    // systemd writes `uninitialized` where the machine has none yet.
+    // systemd writes `uninitialized` where the machine has no id yet.
     let is_id = |id: &&str| id.len() == 32 && id.bytes().all(|byte| byte.is_ascii_hexdigit());
     match ids.iter().map(|id| id.trim()).find(is_id) {
         Some(id) => format!("machine {}", hex(&Sha256::digest(format!("skyward {id}"))[..8])),
@@ -34,7 +35,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_machine_is_told_by_its_id_and_without_one_by_its_name() {
+    fn a_machine_is_named_by_its_id_or_else_by_its_host_name() {
         let id = "0123456789abcdef0123456789abcdef";
         let named = |first: &str, second: &str, host| named(&[first.to_owned(), second.to_owned()], host);
         let known = named(&format!("{id}\n"), "", "a\n");

@@ -1,4 +1,4 @@
-//! Calls for many machines, for providers that do one at a time.
+//! Calls for many machines, for providers that handle one machine at a time.
 
 use std::future::Future;
 
@@ -8,11 +8,12 @@ use super::{LaunchBatch, LaunchRequest, Machine};
 use crate::error::Result;
 use crate::ids::MachineId;
 
-/// Launches each machine of a batch by itself, all at the same time: what [`launch`](super::Provider::launch) does at a provider without batches.
+/// Launches each machine of a batch separately, all at the same time: for the
+/// [`launch`](super::Provider::launch) of a provider whose API takes one machine at a time.
 ///
 /// # Cancel safety
 ///
-/// Dropping the future drops those of all machines.
+/// Dropping the future drops the launches of all machines.
 pub async fn launch_each<'a, F>(batch: &'a LaunchBatch, launch: impl Fn(&'a LaunchRequest) -> F) -> Vec<Result<Machine>>
 where
     F: Future<Output = Result<Machine>>,
@@ -20,11 +21,12 @@ where
     join_all(batch.requests.iter().map(launch)).await
 }
 
-/// Ends each machine by itself, all at the same time: what [`terminate`](super::Provider::terminate) does at a provider without batches.
+/// Ends each machine separately, all at the same time: for the
+/// [`terminate`](super::Provider::terminate) of a provider whose API takes one machine at a time.
 ///
 /// # Cancel safety
 ///
-/// Dropping the future drops those of all machines.
+/// Dropping the future drops the calls of all machines.
 pub async fn terminate_each<'a, F>(machines: &'a [MachineId], terminate: impl Fn(&'a MachineId) -> F) -> Vec<Result<()>>
 where
     F: Future<Output = Result<()>>,

@@ -9,12 +9,14 @@ use tokio::time::Instant;
 use super::{MachineReport, Reason};
 use crate::ids::MachineId;
 
-/// When machines end that were launched with an end, as far as this value has seen them. What ended them takes its record along, so that nothing else can say why one is gone.
+/// When machines end that were launched with an end, as far as this value has seen. A machine's
+/// record is removed with it, so nothing else can explain why the machine is gone.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Ends(Arc<Mutex<BTreeMap<MachineId, Instant>>>);
 
 impl Ends {
-    /// Remembers the end that a report has, and adds the reason to one of a machine that is over at its end.
+    /// Remembers the end that a report gives, and adds the reason [`Reason::Expired`] to the report
+    /// of a machine that is over at that time.
     pub(super) fn see(&self, machine: &MachineId, report: MachineReport, now: Instant) -> MachineReport {
         let mut ends = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         match (report.ends_in, ends.get(machine)) {
@@ -30,13 +32,13 @@ impl Ends {
         }
     }
 
-    /// Forgets a machine whose end is asked for.
+    /// Forgets a machine whose end was requested.
     pub(super) fn forget(&self, machine: &MachineId) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(machine);
     }
 }
 
-/// How much before its end, as it was reckoned from outside, a machine may have ended for it.
+/// How long before its calculated end a machine may be gone and still count as expired.
 const EARLY: Duration = Duration::from_secs(2);
 /// How long the end of a machine is remembered.
 const KEPT: Duration = Duration::from_secs(366 * 24 * 3600);
@@ -55,8 +57,8 @@ mod tests {
         let gone = || MachineReport::new(MachineState::Gone);
         assert_eq!(ends.see(&machine, gone(), at(0)).reason, None);
         ends.see(&machine, runs.clone().ends_in(Duration::from_secs(60)), at(0));
-        assert_eq!(ends.see(&machine, gone(), at(30)).reason, None, "it was lost before");
-        assert_eq!(ends.see(&machine, runs, at(61)).reason, None, "it is on its way");
+        assert_eq!(ends.see(&machine, gone(), at(30)).reason, None, "it was lost before its end");
+        assert_eq!(ends.see(&machine, runs, at(61)).reason, None, "it is not gone yet");
         assert_eq!(ends.see(&machine, gone(), at(61)).reason, Some(Reason::Expired));
         assert_eq!(ends.see(&machine, gone().because(Reason::Asked), at(61)).reason, Some(Reason::Asked));
         assert_eq!(ends.see(&MachineId::new("n"), gone(), at(61)).reason, None);

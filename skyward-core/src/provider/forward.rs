@@ -13,7 +13,7 @@ use crate::remote::Remote;
 
 macro_rules! forward {
     ($pointer:ident) => {
-        // A method that gets a default later must be forwarded here all the same.
+        // Fails to compile where a method gets a default later and is not forwarded here.
         #[deny(clippy::missing_trait_methods)]
         #[async_trait]
         impl<T: Provider + ?Sized> Provider for $pointer<T> {
@@ -142,7 +142,7 @@ mod tests {
         }
     }
 
-    /// Calls each method once, by static dispatch.
+    /// Calls each method once, through static dispatch.
     async fn call_all(provider: impl Provider) {
         let (pool, number, lease) = (PoolId::random(), MachineNumber(0), Duration::from_secs(1));
         let launch = LaunchId::of(&pool, number, Attempt(1));

@@ -1,28 +1,37 @@
-//! What ends a machine when its lease is not renewed, or its time is over: a script that runs beside the machine's processes.
+//! The keeper: a script that runs beside a machine's processes, and ends the machine when its lease
+//! is not renewed or its time is over.
 //!
-//! A provider whose machines have a shell can have the same keeper as those of the library: [`Keeper`] says how it is started.
+//! A provider whose machines have a shell can use the same keeper as the library's own providers:
+//! [`Keeper`] gives the command that starts it.
 
 use std::time::Duration;
 
 use super::LaunchRequest;
 
-/// What ends a machine by itself: a POSIX shell script with its arguments, which runs on the machine for as long as that lives.
+/// A keeper, which ends a machine by itself: a POSIX shell script with its arguments that runs on
+/// the machine for as long as the machine lives.
 ///
-/// It looks for the file `lease` in the machine's folder, whose time the pool and the machine's agent change to renew the lease, and ends the machine
+/// It watches the file `lease` in the machine's folder. The pool and the machine's agent touch this
+/// file to renew the lease. The keeper ends the machine
 ///
-/// - when nobody has renewed the lease for a little longer than [`lease`](LaunchRequest::lease) (the agent, whose lease is the same, gets to end it in good order),
-/// - when nobody has renewed it for the first time within [`boot`](LaunchRequest::boot),
-/// - when [`ends_in`](LaunchRequest::ends_in) has passed since the keeper was started, also while the lease is renewed,
-/// - when the file is removed, and when the keeper is sent `SIGTERM`.
+/// - when nobody has renewed the lease for a little longer than [`lease`](LaunchRequest::lease)
+///   (the agent has the same lease, and so can end the machine in good order first),
+/// - when nobody has renewed the lease for the first time within [`boot`](LaunchRequest::boot),
+/// - when [`ends_in`](LaunchRequest::ends_in) has passed since the keeper was started, also while
+///   the lease is renewed,
+/// - when the file is removed, and when the keeper receives `SIGTERM`.
 ///
-/// It goes by no clock that can be set. The machine needs `sh`, `stat`, `sleep` and `touch`; to kill processes also `grep`, `awk` and `find`. Where it has bash, looking costs fewer processes.
+/// It depends on no clock that can be set. The machine needs `sh`, `stat`, `sleep` and `touch`; to
+/// kill processes also `grep`, `awk` and `find`. With bash, each check starts fewer processes.
 ///
-/// A machine that is powered off, as a cloud's, has it as a service of root's. Its folder and the file `lease` in it must be there before, and belong to the user who
-/// runs the pool's commands; the folder above it must be root's:
+/// On a machine that ends by being powered off, such as a cloud instance, root runs the keeper as a
+/// service. Before it starts, the machine's folder and the file `lease` in it must exist and belong
+/// to the user who runs the pool's commands. The parent folder must belong to root:
 ///
 /// ```
+/// # use skyward_core as skyward;
 /// use std::time::Duration;
-/// use skyward_core::provider::{Keeper, KeeperEnd};
+/// use skyward::provider::{Keeper, KeeperEnd};
 ///
 /// let keeper = Keeper::new("/var/lib/skyward/node", Duration::from_secs(60))
 ///     .boot(Duration::from_secs(600))
@@ -38,7 +47,7 @@ use super::LaunchRequest;
 /// ",
 ///     quoted.join(" ")
 /// );
-/// assert!(user_data.len() < 16 << 10, "what EC2 takes");
+/// assert!(user_data.len() < 16 << 10, "EC2 takes at most 16 KiB");
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Keeper {
@@ -53,36 +62,40 @@ pub struct Keeper {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum KeeperEnd {
-    /// It kills the processes that have the variable `SKYWARD_MACHINE` with this value in their environment, with all that descend from them, and removes the machine's folder.
+    /// It kills the processes whose environment has the variable `SKYWARD_MACHINE` with this value,
+    /// and all their descendants, and removes the machine's folder.
     Processes {
         /// The value: the machine's id.
         mark: String,
     },
-    /// It exits: it is the first process of a container, with which all others end.
+    /// It exits. It must be the first process of a container, so that all others end with it.
     Exit,
-    /// It powers the host off: it runs as root, and the host is the machine.
+    /// It powers the host off. It must run as root, and the host must be the machine.
     PowerOff,
 }
 
 impl Keeper {
-    /// The keeper of a machine with this folder and lease, which boots within the lease, has no other end, and is the first process of a container.
+    /// Creates the keeper of a machine with this folder and lease. It waits one lease for the first
+    /// renewal, limits the machine's life in no other way, and ends it as [`KeeperEnd::Exit`].
     pub fn new(folder: impl Into<String>, lease: Duration) -> Self {
         Self { folder: folder.into(), lease, boot: lease, ends_in: None, end: KeeperEnd::Exit }
     }
 
-    /// The keeper of a machine that was asked for like this: with its lease, its time to boot and its end.
+    /// Creates the keeper of a machine that was requested like this: with the request's lease, boot
+    /// time and end.
     pub fn of(request: &LaunchRequest, folder: impl Into<String>) -> Self {
         Self { boot: request.boot, ends_in: request.ends_in, ..Self::new(folder, request.lease) }
     }
 
-    /// Waits this long for the first renewal; never less than the lease.
+    /// Sets how long it waits for the first renewal; never less than the lease.
     #[must_use]
     pub fn boot(mut self, boot: Duration) -> Self {
         self.boot = boot;
         self
     }
 
-    /// Ends the machine this long after the keeper was started, whatever its lease.
+    /// Ends the machine this long after the keeper was started, whether the lease is renewed or
+    /// not.
     #[must_use]
     pub fn ends_in(mut self, ends_in: Duration) -> Self {
         self.ends_in = Some(ends_in);
@@ -96,13 +109,15 @@ impl Keeper {
         self
     }
 
-    /// The program and the arguments that start it: with bash where the machine has it, otherwise with `sh`.
+    /// The command that starts it: with bash where the machine has bash, otherwise with `sh`.
     pub fn command(&self) -> Vec<String> {
         let start = ["sh", "-c", START, Self::script()].map(str::to_owned);
         start.into_iter().chain(self.arguments()).collect()
     }
 
-    /// The script: `sh -c SCRIPT keeper` with [`arguments`](Self::arguments), where it is bash `bash --norc --posix -c SCRIPT keeper`. Its head says what each argument is.
+    /// The script. Run it with `bash --norc --posix -c SCRIPT keeper` where the machine has bash,
+    /// otherwise with `sh -c SCRIPT keeper`, followed by the [`arguments`](Self::arguments). The
+    /// head of the script explains each argument.
     pub fn script() -> &'static str {
         KEEPER
     }
@@ -110,7 +125,7 @@ impl Keeper {
     /// The arguments of the script.
     pub fn arguments(&self) -> Vec<String> {
         let Looks { pause, looks, first } = self.looks();
-        // 0 is no end: what is to end at once has the shortest life.
+        // 0 means no end, so a machine that has to end at once gets the shortest life.
         let life = self.ends_in.map_or(0, |life| (life.as_millis() / 10).clamp(1, LONGEST));
         let (end, mark) = match &self.end {
             KeeperEnd::Processes { mark } => ("processes", Some(mark.clone())),
@@ -124,7 +139,7 @@ impl Keeper {
 
     fn looks(&self) -> Looks {
         let exact = self.lease.max(SHORTEST) / LOOKS;
-        // Not every `sleep` knows fractions, and a long lease needs none.
+        // Not every `sleep` takes fractions, and a long lease needs none.
         let (pause, text) = match exact.as_secs() >= 4 {
             true => (Duration::from_secs(exact.as_secs() + 1), (exact.as_secs() + 1).to_string()),
             false => (exact, format!("{:.3}", exact.as_secs_f64())),
@@ -135,27 +150,28 @@ impl Keeper {
     }
 }
 
-/// When a keeper looks, and how often.
+/// When a keeper checks the lease, and how often.
 struct Looks {
-    /// The seconds between two looks.
+    /// The seconds between two checks.
     pause: String,
-    /// How many looks without a renewal end the machine: in a little more than the lease.
+    /// How many checks without a renewal end the machine: a little more than the lease.
     looks: u32,
-    /// How many do before the first one.
+    /// How many checks before the first renewal end the machine.
     first: u32,
 }
 
 const KEEPER: &str = concat!(include_str!("scripts/ending.sh"), include_str!("scripts/keeper.sh"));
 
-/// Starts a keeper with the shell that needs the fewest processes: `sh -c START SCRIPT` with its arguments.
+/// Starts a keeper with the shell that needs the fewest processes: `sh -c START SCRIPT` with its
+/// arguments.
 pub(crate) const START: &str =
     r#"! command -v bash >/dev/null || exec bash --norc --posix -c "$0" keeper "$@"; exec sh -c "$0" keeper "$@""#;
 
-/// The variable that a keeper has which took the place of one that could start no process.
+/// The variable that is set in a keeper that replaced one which could start no processes.
 #[cfg(feature = "docker")]
 pub(crate) const AGAIN: &str = "SKYWARD_KEEPER_SAME";
 
-/// The functions that end a machine, for scripts that do it without its keeper.
+/// The functions that end a machine, for scripts that end it without its keeper.
 #[cfg(feature = "ssh")]
 pub(crate) const ENDING: &str = include_str!("scripts/ending.sh");
 
@@ -165,11 +181,11 @@ pub(crate) const MARK: &str = "SKYWARD_MACHINE";
 /// The file in a machine's folder whose changes renew its lease.
 pub(crate) const LEASE_FILE: &str = "lease";
 
-/// How often a keeper looks in the time of one lease.
+/// How often a keeper checks the lease during one lease.
 const LOOKS: u32 = 8;
-/// Below this, looking costs more than it saves.
+/// With a shorter lease, checking costs more than it saves.
 const SHORTEST: Duration = Duration::from_millis(100);
-/// The longest life in hundredths of a second, which any shell can count: 30 years.
+/// The longest life in hundredths of a second that any shell can count: 30 years.
 const LONGEST: u128 = 30 * 365 * 86_400 * 100;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! What a pool asks a provider to make.
+//! What a pool asks a provider to launch.
 
 use std::time::Duration;
 
@@ -14,27 +14,28 @@ pub struct PoolRequest {
     pub pool: PoolId,
     /// Who starts it, for people: `ada@workstation`.
     pub owner: String,
-    /// How many nodes it is to have.
+    /// How many nodes the pool wants.
     pub nodes: Nodes,
-    /// Whether its workers are one world, whose machines reach one another.
+    /// Whether its workers are one world, so that its machines must reach one another.
     pub joined: bool,
     /// What each of its machines must have.
     pub wanted: Requirements,
-    /// How long what is made may live without its lease being renewed.
+    /// How long anything that the provider creates may live without a renewal of the lease.
     pub lease: Duration,
-    /// What everything that is made is labelled with, by a provider that has labels; others leave them out.
+    /// Labels for everything that the provider creates. A provider without labels ignores them.
     pub labels: Labels,
 }
 
-/// Machines of one offer that are launched by one call.
+/// Machines of one offer to launch in one call.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct LaunchBatch {
-    /// The machines. Each launch id is there once.
+    /// The machines. Each launch id occurs once.
     pub requests: Vec<LaunchRequest>,
     /// The chosen offer.
     pub offer: Offer,
-    /// Whether none is to be launched unless all are. Set only where [`Capabilities::gangs`](super::Capabilities::gangs) says that the provider can do that.
+    /// Whether to launch none unless all can be launched. Set only where
+    /// [`Capabilities::gangs`](super::Capabilities::gangs) promises that the provider supports it.
     pub all_or_none: bool,
 }
 
@@ -42,24 +43,26 @@ pub struct LaunchBatch {
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct LaunchRequest {
-    /// The intent: the same id never starts two machines.
+    /// The launch id: the same id never starts two machines.
     pub launch: LaunchId,
-    /// The pool it is for.
+    /// The pool that the machine is for.
     pub pool: PoolId,
-    /// Its number among the machines of its pool.
+    /// The machine's number in its pool.
     pub number: MachineNumber,
-    /// How long the machine may live without its lease being renewed.
+    /// How long the machine may live without a renewal of its lease.
     pub lease: Duration,
-    /// How long the machine may take until somebody renews its lease for the first time.
+    /// How long the machine may take until the first renewal of its lease.
     pub boot: Duration,
-    /// After this time from its launch the machine ends by itself, also while its lease is renewed: what is left of the pool's budget. [`Capabilities::keeper`](super::Capabilities::keeper) promises it.
+    /// The time after which the machine ends by itself, counted from its launch, also while its
+    /// lease is renewed: what is left of the pool's budget.
+    /// [`Capabilities::keeper`](super::Capabilities::keeper) promises that.
     pub ends_in: Option<Duration>,
-    /// What the machine is labelled with, where the provider has labels.
+    /// Labels for the machine, where the provider has labels.
     pub labels: Labels,
 }
 
 impl PoolRequest {
-    /// A pool of one node, with this lease, by nobody in particular.
+    /// Creates the request of a pool of one node with this lease, without an owner.
     pub fn new(pool: PoolId, lease: Duration) -> Self {
         Self {
             pool,
@@ -74,31 +77,31 @@ impl PoolRequest {
 }
 
 impl LaunchBatch {
-    /// Machines of one offer.
+    /// Creates a batch of machines of one offer.
     pub fn new(offer: Offer, requests: Vec<LaunchRequest>) -> Self {
         Self { requests, offer, all_or_none: false }
     }
 
-    /// The batch of one machine.
+    /// Creates the batch of one machine.
     pub fn one(offer: Offer, request: LaunchRequest) -> Self {
         Self::new(offer, vec![request])
     }
 }
 
 impl LaunchRequest {
-    /// A machine of a pool, which may boot for as long as its lease.
+    /// Creates the request of one machine, with a boot time of one lease.
     pub fn new(launch: LaunchId, pool: PoolId, number: MachineNumber, lease: Duration) -> Self {
         Self { launch, pool, number, lease, boot: lease, ends_in: None, labels: Labels::new() }
     }
 
-    /// Has the machine end by itself after this time, whatever its lease.
+    /// Has the machine end by itself after this time, whether its lease is renewed or not.
     #[must_use]
     pub fn ends_in(mut self, ends_in: Duration) -> Self {
         self.ends_in = Some(ends_in);
         self
     }
 
-    /// Gives the machine this long until its lease is renewed for the first time.
+    /// Sets how long the machine may take until the first renewal of its lease.
     #[must_use]
     pub fn boot(mut self, boot: Duration) -> Self {
         self.boot = boot;

@@ -27,19 +27,23 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::ids::{MachineId, PoolId};
 use crate::remote::{Process, Remote};
 
-/// Nodes on this host (Linux): each a folder, a loopback address, and the processes that carry its mark in their environment.
+/// Nodes on this host (Linux). Each node is a folder, a loopback address, and the processes that
+/// carry the node's mark in their environment.
 ///
-/// The folders are in `$SKYWARD_RUNTIME_DIR`, or else in `skyward-<user id>` in `$XDG_RUNTIME_DIR` or the folder for temporary files. Each node has an address of its
-/// own in 127.0.0.0/8, so that several nodes are several addresses. Nodes share the host's cores and memory; accelerators that are asked for are given to
-/// one node only.
+/// The folders are in `$SKYWARD_RUNTIME_DIR`, or else in `skyward-<user id>` in `$XDG_RUNTIME_DIR`
+/// or the folder for temporary files. Each node has an address of its own in 127.0.0.0/8. Nodes
+/// share the host's cores and memory. An accelerator that a pool asks for is given to one node
+/// only.
 ///
-/// Of the client's environment variables, processes on a node get those that a program needs to run and to install packages, as the guide's page on pools lists them, and those that
-/// [`inherit`](Local::inherit) names; workers get those of the image too.
+/// Processes on a node get those of the client's environment variables that a program needs to run
+/// and to install packages, as the guide's page on pools lists them, and those that
+/// [`inherit`](Local::inherit) names. Workers also get the variables of the image.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> skyward_core::Result<()> {
-/// use skyward_core::provider::{Local, Provider, Requirements};
+/// # use skyward_core as skyward;
+/// use skyward::provider::{Local, Provider, Requirements};
 ///
 /// let offers = Local::new().offers(&Requirements::default()).await?;
 /// assert_eq!(offers[0].usd_per_hour, Some(0.0));
@@ -50,29 +54,34 @@ use crate::remote::{Process, Remote};
 pub struct Local {
     root: Option<PathBuf>,
     inherited: Vec<String>,
-    /// The records of the pools that were prepared here, which say that their client lives.
+    /// The open records of the pools that were prepared here. The lock on each shows that its
+    /// client lives.
     held: Arc<Mutex<BTreeMap<PoolId, File>>>,
 }
 
 impl Local {
-    /// Nodes in the host's folder for short-lived things.
+    /// Keeps the nodes' folders in the default folder, see [`Local`].
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Keeps the nodes' folders in this one, which only this user may write to. Its path must be short: sockets below it have at most 107 bytes.
+    /// Keeps the nodes' folders in this folder, which only this user may write to. Its path must be
+    /// short: paths of sockets below it have at most 107 bytes.
     #[must_use]
     pub fn runtime_dir(mut self, folder: impl Into<PathBuf>) -> Self {
         self.root = Some(folder.into());
         self
     }
 
-    /// Passes these variables of the client's environment on to all processes of its nodes, where they are set. A name may end with `*`, which stands for any rest.
+    /// Passes these variables of the client's environment, where they are set, on to all processes
+    /// of the nodes. A `*` at the end of a name stands for any rest.
     ///
-    /// What a payload alone needs, and nobody else may see, is better a [secret of the image](crate::spec::Image::secret).
+    /// For a value that only payloads need and that nobody else may see, use a [secret of the
+    /// image](crate::spec::Image::secret).
     ///
     /// ```
-    /// use skyward_core::provider::Local;
+    /// # use skyward_core as skyward;
+    /// use skyward::provider::Local;
     ///
     /// let local = Local::new().inherit(["MLFLOW_TRACKING_URI", "DATA_*"]);
     /// ```
@@ -82,7 +91,7 @@ impl Local {
         self
     }
 
-    /// The one whose machines are where this identity says, if that is on this machine.
+    /// The provider whose machines are where this identity says, if that is on this machine.
     pub(crate) fn of_identity(identity: &str) -> Option<Self> {
         Folders::root_of(identity).map(|root| Self::new().runtime_dir(root))
     }
@@ -100,7 +109,8 @@ impl Local {
             Some(_) => blocking(|| Ok(host::devices())).await?,
             None => Vec::new(),
         };
-        // A few small file operations without an await between them: dropping the future cannot leave one that goes on.
+        // A few small file operations without an await point between them: no part of them runs on
+        // after the future is dropped.
         self.folders().create(batch, request, &devices)
     }
 
@@ -110,7 +120,8 @@ impl Local {
             let folder = folders.machine(&machine)?;
             end(&machine, Looks::Twice)?;
             folders.remove(&folder)?;
-            // Nothing can be started in a folder that is gone; what was started just before it went is ended here.
+            // Nothing can be started in a removed folder; this ends what was started just before
+            // the removal.
             end(&machine, Looks::Once)
         })
         .await
@@ -129,7 +140,7 @@ impl Provider for Local {
     }
 
     fn capabilities(&self) -> Capabilities {
-        Capabilities::new().outlives_client()
+        Capabilities::new().outlives_client().shared_host()
     }
 
     async fn offers(&self, requirements: &Requirements) -> Result<Vec<Offer>> {
@@ -147,7 +158,7 @@ impl Provider for Local {
     }
 
     async fn prepare(&self, pool: &PoolRequest) -> Result<()> {
-        // As a machine is made.
+        // Without an await point, as for a machine.
         let record = self.folders().prepare(pool)?;
         self.held().insert(pool.pool.clone(), record);
         Ok(())
@@ -176,11 +187,11 @@ impl Provider for Local {
     async fn connect(&self, machine: &Machine, _: &Place) -> Result<Box<dyn Remote>> {
         let folder = self.folders().machine(&machine.id)?;
         if !folder.is_dir() {
-            let message = format!("the machine {} is gone: its folder {} is", machine.id, folder.display());
+            let message = format!("the machine {} is gone: its folder {} does not exist", machine.id, folder.display());
             return Err(Error::new(ErrorKind::Provider, message));
         }
         let process = Process::new().inherit(&self.inherited).env(marked::MARK, machine.id.as_str()).folder(folder);
-        // Other nodes share this host: one that asked for no accelerator sees none.
+        // Other nodes share this host: a node that asked for no accelerator sees none.
         let devices = machine.facts.get(DEVICES).map_or("", String::as_str);
         Ok(Box::new(process.env(DEVICES, devices)))
     }
@@ -212,14 +223,15 @@ impl Provider for Local {
         .await
     }
 
-    /// Those below the same folder. A pool expires a lease from now while its client lives, which the lock on its record says, or a process of one of its machines.
+    /// The pools below the same folder. A pool expires one lease from now while its client lives,
+    /// which the lock on its record shows, or while a process of one of its machines runs.
     async fn pools(&self) -> Result<Vec<PoolRecord>> {
         let folders = self.folders();
         blocking(move || folders.pools(&marked::marks(), SystemTime::now())).await
     }
 }
 
-/// The offer as one node gets it; none when the host does not have what is asked for.
+/// The offer as one node gets it; none when the host does not meet the requirements.
 fn fitted(mut offer: Offer, requirements: &Requirements) -> Option<Offer> {
     if let Some(wanted) = &requirements.accelerator {
         let has = offer.accelerator.as_mut()?;
@@ -251,7 +263,7 @@ async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + '
     }
 }
 
-/// How long processes get to be gone after SIGKILL.
+/// How long processes may take to disappear after SIGKILL.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 #[cfg(test)]

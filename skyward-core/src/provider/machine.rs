@@ -1,4 +1,4 @@
-//! A machine: what is known of it from its launch on, and where it is once it is there.
+//! A machine: its ids from the launch on, and its place when it runs.
 
 use std::collections::BTreeMap;
 
@@ -7,16 +7,17 @@ use serde::{Deserialize, Serialize};
 use super::{LaunchBatch, LaunchRequest};
 use crate::ids::{LaunchId, MachineId, MachineNumber, OfferId, PoolId};
 
-/// What a provider remembers of a machine.
+/// What a provider remembers about a machine.
 pub type Facts = BTreeMap<String, String>;
 
-/// A machine that was launched, and may not be there yet.
+/// A machine that was launched; it may not run yet.
 ///
-/// Each field is public, so that `list` makes one from the provider's own records alone.
+/// Each field is public, so that `list` can construct one from the provider's own records alone.
 ///
 /// ```
-/// use skyward_core::ids::{LaunchId, MachineId, MachineNumber, OfferId, PoolId};
-/// use skyward_core::provider::{Facts, Machine};
+/// # use skyward_core as skyward;
+/// use skyward::ids::{LaunchId, MachineId, MachineNumber, OfferId, PoolId};
+/// use skyward::provider::{Facts, Machine};
 ///
 /// let machine = Machine {
 ///     id: MachineId::new("i-0abc"),
@@ -32,22 +33,22 @@ pub type Facts = BTreeMap<String, String>;
 pub struct Machine {
     /// Its id at the provider.
     pub id: MachineId,
-    /// The intent that started it.
+    /// The launch that started it.
     pub launch: LaunchId,
-    /// The pool it is for.
+    /// The pool that it is for.
     pub pool: PoolId,
-    /// Its number among the machines of its pool.
+    /// Its number in its pool.
     #[serde(alias = "node")]
     pub number: MachineNumber,
-    /// The offer that was taken.
+    /// The offer that it was launched from.
     #[serde(default = "unknown_offer")]
     pub offer: OfferId,
-    /// Whatever else the provider wants to remember.
+    /// What else the provider needs to remember.
     #[serde(default)]
     pub facts: Facts,
 }
 
-/// Where a machine is that runs.
+/// Where a running machine can be reached.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Place {
@@ -57,14 +58,15 @@ pub struct Place {
     pub folder: String,
     /// Whether it is on the client's own host, so that its agent can watch the client's process.
     pub on_client_host: bool,
-    /// A command that runs on the machine beside its agent, and whose lines `KIND SECONDS WORDS` are notices of the machine's end: `preempted 120 the provider takes the machine back`. The kinds are
-    /// `preempted` and `expired`. It is started again when it ends.
+    /// A command that the machine's agent runs, and whose lines `KIND SECONDS WORDS` are notices of
+    /// the machine's end: `preempted 120 the provider takes the machine back`. The kinds are
+    /// `preempted` and `expired`. The agent starts the command again when it ends.
     #[serde(default)]
     pub watch: Option<Vec<String>>,
 }
 
 impl Machine {
-    /// The machine that a request of a batch has started.
+    /// Creates the machine that a request of a batch has started.
     pub fn of(batch: &LaunchBatch, request: &LaunchRequest, id: MachineId) -> Self {
         Self {
             id,
@@ -78,7 +80,7 @@ impl Machine {
 }
 
 impl Place {
-    /// On another host than the client's.
+    /// Creates a place on another host than the client's.
     pub fn new(address: impl Into<String>, folder: impl Into<String>) -> Self {
         Self { address: address.into(), folder: folder.into(), on_client_host: false, watch: None }
     }
@@ -90,7 +92,7 @@ impl Place {
         self
     }
 
-    /// On the client's own host.
+    /// Marks the place as one on the client's own host.
     #[must_use]
     pub fn on_client_host(mut self) -> Self {
         self.on_client_host = true;
@@ -98,7 +100,7 @@ impl Place {
     }
 }
 
-/// The offer of a machine whose record does not say it.
+/// The offer of a machine whose record does not have one.
 fn unknown_offer() -> OfferId {
     OfferId::new("")
 }

@@ -27,6 +27,7 @@ use async_trait::async_trait;
 
 pub use capabilities::Capabilities;
 pub(crate) use checked::Arriving;
+#[doc(hidden)]
 pub use checked::Checked;
 #[cfg(feature = "docker")]
 pub use docker::Docker;
@@ -50,66 +51,119 @@ use crate::remote::Remote;
 ///
 /// # Contract
 ///
-/// The feature `testkit` has one function for each clause, `skyward_core::testkit::provider_suite`; a provider's own tests call them.
+/// With the feature `testkit`, `skyward::testkit::provider_suite` has one function for each clause.
+/// A provider's own tests call them.
 ///
 /// - `name` is one word in lower case, and never changes.
 /// - `identity` is not empty, and stays the same for as long as the machines are the same.
-/// - Every offer meets the requirements; what nobody has is not offered.
-/// - `launch` answers for each request of its batch, in order, with the launch, pool, number and offer it was asked for. Two numbers are two machines.
-/// - `launch` with the same [`LaunchId`](crate::ids::LaunchId) gives the same machine, however often it is called.
+/// - Every offer meets the requirements. What nobody has is not offered.
+/// - `launch` returns one result for each request of its batch, in order, with the launch id, pool,
+///   number and offer of the request. Two numbers are two machines.
+/// - `launch` with the same [`LaunchId`](crate::ids::LaunchId) returns the same machine, however
+///   often it is called.
 /// - Dropping the future of `launch` leaves at most machines that `list` finds.
-/// - `terminate` answers for each machine, in order. That of an unknown or ended machine is `Ok(())`; it may be called before `launch` has returned.
-/// - When `terminate` has returned, `inspect` reports the machine as ending, released or gone, and soon as gone.
-/// - When a machine is gone, so is all that ran on it and all that it kept, and it cannot be reached any more.
+/// - `terminate` returns one result for each machine, in order. The result for an unknown or ended
+///   machine is `Ok(())`. It may be called before `launch` has returned.
+/// - When `terminate` has returned, `inspect` reports the machine as ending, released or gone, and
+///   soon as gone.
+/// - When a machine is gone, so are all processes and files on it, and it can no longer be reached.
 /// - `prepare` may be called more than once.
-/// - `teardown` may be called more than once, and without `prepare` or `launch` having finished. It leaves other pools alone.
-/// - `list` finds every live machine of a pool from the provider's own records, not from this process's memory, as `launch` gave it; and none of another pool.
-/// - `inspect` answers for each machine, in the order asked.
-/// - `inspect` gives each machine that runs a [place](Place), with an absolute folder of at most 60 bytes and an address, and never another one later.
+/// - `teardown` may be called more than once, and without `prepare` or `launch` having finished. It
+///   does not touch other pools.
+/// - `list` finds every live machine of a pool from the provider's own records, not from this
+///   process's memory, with the values that `launch` returned. It returns no machine of another
+///   pool.
+/// - `inspect` returns one report for each machine, in the given order.
+/// - `inspect` gives each running machine a [place](Place), with an absolute folder of at most 60
+///   bytes and an address, and never another place later.
 /// - `inspect` never reports `Gone` for a machine that may still be starting.
-/// - `inspect` reports `Unknown`, or fails, where it cannot be asked now, and never guesses: a pool gives a machine up when it is reported as ending, released or gone.
-/// - `connect` fails with a temporary error while the machine may still be starting; it is called again until [`Limits::start`](crate::spec::Limits::start) has passed, or until
-///   `inspect` reports the machine as ending, released or gone.
-/// - What a command starts in the background on a machine outlives the command.
-/// - Where [`Capabilities::keeper`] says so, a machine whose lease is not renewed ends by itself.
+/// - `inspect` reports `Unknown`, or fails, where the provider cannot be asked now, and never
+///   guesses: a pool gives up a machine that is reported as ending, released or gone.
+/// - `connect` fails with a temporary error while the machine may still be starting. The pool calls
+///   it again until [`Limits::start`](crate::spec::Limits::start) has passed, or until `inspect`
+///   reports the machine as ending, released or gone.
+/// - Processes that a command starts in the background on a machine outlive the command.
+/// - With [`Capabilities::keeper`], a machine whose lease is not renewed ends by itself.
+///
+/// # How the pool calls it
+///
+/// The pool wraps a provider in [`Checked`]. Each call has a deadline, which includes all tries.
+/// None is longer than [`Limits::start`](crate::spec::Limits::start). A call with a
+/// [temporary](crate::error::Error::temporary) error is tried at most 8 times, with pauses that
+/// double from 100 milliseconds to 10 seconds. Any other error is final. When the deadline passes,
+/// the pool drops the future.
+///
+/// | method | when | deadline |
+/// |---|---|---|
+/// | `identity` | once for a start, before the pool's first record in the ledger; by `reap` | 1 min |
+/// | `offers` | for a start or a plan; once more when nothing fits | 1 min |
+/// | `prepare` | once for a start | 5 min |
+/// | `launch` | for each machine, at the same time; a joined world may be one batch | 10 min |
+/// | `inspect` | see below | 20 s or 1 min |
+/// | `connect` | when `inspect` has reported a place; without a limit of tries, with pauses up to 500 ms | `Limits::start` |
+/// | `terminate`, `list` | in rounds, until the machines are gone; `list` also after a launch with an unknown result | 2 min, 1 min |
+/// | `teardown` | when all machines of the pool are gone | 5 min |
+/// | `pools` | by `reap_expired`: at first, and before it ends each pool | 1 min |
+///
+/// The pool inspects a machine
+///
+/// - until it runs: at once, then with pauses that double up to 15 seconds,
+/// - while it connects, or after the connection to the node's agent was lost: with pauses that
+///   double from 1 to 15 seconds,
+/// - while it serves, with [`Capabilities::preemptible`]: every 30 seconds,
+/// - while the machine or the pool ends: in each round.
+///
+/// Futures may be dropped at any await point. Methods may be called from another Tokio runtime than
+/// before: when the runtime of a pool ends first, a thread with a runtime of its own ends the
+/// machines. The guide's page on writing a provider has the details.
 ///
 /// # Wrappers
 ///
-/// No method has a default, so the compiler names each method that a wrapper of another provider does not forward. An [`Arc`](std::sync::Arc) and a [`Box`] of a provider, also of
-/// a `dyn Provider`, are providers themselves.
+/// No method has a default, so the compiler names each method that a wrapper of another provider
+/// does not forward. An [`Arc`](std::sync::Arc) and a [`Box`] of a provider, also of a
+/// `dyn Provider`, are providers themselves.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is no provider of machines",
+    note = "`Local::default()` is this host; a provider that several pools share is `Arc<dyn Provider>`, by `.shared_provider(provider)`"
+)]
 #[async_trait]
 pub trait Provider: fmt::Debug + Send + Sync + 'static {
-    /// Its name in messages and in the ledger: `local`, `docker`, `aws`.
+    /// The provider's name in messages and in the ledger: `local`, `docker`, `aws`.
     fn name(&self) -> &str;
 
-    /// What it can do.
+    /// What the provider can do beyond its methods.
     fn capabilities(&self) -> Capabilities;
 
-    /// What tells it from other providers of its name, such as an account and a region, or the id of an engine: in the ledger, so that [`reap`](crate::pool::reap) asks the right
-    /// one. A machine that another one does not list must have another identity. No secret.
+    /// What identifies this provider among those of the same name: an account and a region, or the
+    /// id of an engine. The ledger keeps it, so that [`reap`](crate::pool::reap) asks the right
+    /// provider. Two providers that do not list each other's machines must have different
+    /// identities. It contains no secret. Called once when a pool starts, and by `reap`.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Provider`](crate::error::ErrorKind::Provider) when it has to be asked and cannot be.
+    /// [`ErrorKind::Provider`](crate::error::ErrorKind::Provider) when the identity has to be
+    /// requested and the request fails.
     ///
     /// # Cancel safety
     ///
     /// Starts nothing.
     async fn identity(&self) -> Result<String>;
 
-    /// What could be launched for these requirements, the best first. Empty: nothing fits.
+    /// What could be launched for these requirements, the best first. Empty when nothing fits.
+    /// Called before anything starts, and for a plan.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Provider`](crate::error::ErrorKind::Provider) when the provider cannot be asked; refused as [`NotOffered`](crate::error::Refusal::NotOffered) when nothing fits and the provider
-    /// can say what there is instead.
+    /// [`ErrorKind::Provider`](crate::error::ErrorKind::Provider) when the provider cannot be
+    /// asked. Refused as [`NotOffered`](crate::error::Refusal::NotOffered) when nothing fits and
+    /// the provider can say what it has instead.
     ///
     /// # Cancel safety
     ///
     /// Starts nothing.
     async fn offers(&self, requirements: &Requirements) -> Result<Vec<Offer>>;
 
-    /// Makes what machines of a pool share: networks, keys, folders.
+    /// Creates what the machines of a pool share: networks, keys, folders.
     ///
     /// # Errors
     ///
@@ -117,37 +171,53 @@ pub trait Provider: fmt::Debug + Send + Sync + 'static {
     ///
     /// # Cancel safety
     ///
-    /// What was made is removed by `teardown`.
+    /// `teardown` removes what was created.
     async fn prepare(&self, pool: &PoolRequest) -> Result<()>;
 
-    /// Launches machines of one offer. A machine that it gives is bought, and need not be there yet: [`inspect`](Self::inspect) says when it is, and where. A provider that launches
-    /// one machine at a time calls [`launch_each`].
+    /// Launches machines of one offer. A returned machine is bought, but need not run yet:
+    /// [`inspect`](Self::inspect) reports when it runs, and where. A provider that launches one
+    /// machine at a time calls [`launch_each`].
+    ///
+    /// It may block for 10 minutes, retries of the pool included, or for
+    /// [`Limits::start`](crate::spec::Limits::start) where that is shorter. Then the pool drops the
+    /// future, and looks for the machine in [`list`](Self::list). Calls for several machines run at
+    /// the same time.
     ///
     /// # Errors
     ///
-    /// For each machine, [`ErrorKind::Provider`](crate::error::ErrorKind::Provider), temporary where trying again may help. A machine with an error may have been launched all the same.
+    /// For each machine: [`ErrorKind::Provider`](crate::error::ErrorKind::Provider), temporary
+    /// where the same call may succeed later, or [refused](crate::Error::refused) with the reason.
+    /// A machine with an error that is no refusal may have been launched all the same.
     ///
     /// # Cancel safety
     ///
     /// Dropping the future leaves at most machines that `list` finds.
     async fn launch(&self, batch: &LaunchBatch) -> Vec<Result<Machine>>;
 
-    /// What it knows of many machines at once, in the order asked; [`MachineState::Unknown`] for those that cannot be asked about now, while others can.
+    /// Reports the state of many machines at once, in the given order. [`MachineState::Unknown`] is
+    /// the state of a machine that cannot be asked about now, while others can.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Provider`](crate::error::ErrorKind::Provider) when the provider cannot be asked at all.
+    /// [`ErrorKind::Provider`](crate::error::ErrorKind::Provider) when the provider cannot be asked
+    /// at all. The pool ends its wait for a machine when this error is final, and inspects it again
+    /// when it is temporary.
     ///
     /// # Cancel safety
     ///
     /// Changes nothing.
     async fn inspect(&self, machines: &[MachineId]) -> Result<Vec<MachineReport>>;
 
-    /// Reaches a machine at the place that `inspect` has reported.
+    /// Connects to a machine at the place that `inspect` has reported.
+    ///
+    /// While the error is temporary, the pool calls it again after at most 500 milliseconds, for
+    /// [`Limits::start`](crate::spec::Limits::start) in total. Meanwhile the pool inspects the
+    /// machine, and stops when that is over.
     ///
     /// # Errors
     ///
-    /// Temporary while the machine may still be starting: then it is called again. Any other error is final, such as [`ErrorKind::Login`](crate::error::ErrorKind::Login) and
+    /// Temporary while the machine may still be starting. Any other error is final, such as
+    /// [`ErrorKind::Login`](crate::error::ErrorKind::Login) and
     /// [`ErrorKind::HostKey`](crate::error::ErrorKind::HostKey).
     ///
     /// # Cancel safety
@@ -155,18 +225,23 @@ pub trait Provider: fmt::Debug + Send + Sync + 'static {
     /// Dropping the future leaves no connection.
     async fn connect(&self, machine: &Machine, at: &Place) -> Result<Box<dyn Remote>>;
 
-    /// Ends machines and everything on them; answers for each, in order. A provider that ends one machine at a time calls [`terminate_each`].
+    /// Ends machines and everything on them, and returns one result for each, in order. A provider
+    /// that ends one machine at a time calls [`terminate_each`].
+    ///
+    /// The pool repeats it, together with `list` and `inspect`, until all machines are gone or
+    /// [`Limits::shutdown`](crate::spec::Limits::shutdown) has passed.
     ///
     /// # Errors
     ///
-    /// For each machine, [`ErrorKind::Provider`](crate::error::ErrorKind::Provider) when it cannot be said that the machine is ending.
+    /// For each machine, [`ErrorKind::Provider`](crate::error::ErrorKind::Provider) when it is not
+    /// certain that the machine is ending.
     ///
     /// # Cancel safety
     ///
     /// May be called again.
     async fn terminate(&self, machines: &[MachineId]) -> Vec<Result<()>>;
 
-    /// Removes what `prepare` made.
+    /// Removes what `prepare` created.
     ///
     /// # Errors
     ///
@@ -188,15 +263,20 @@ pub trait Provider: fmt::Debug + Send + Sync + 'static {
     /// Changes nothing.
     async fn list(&self, pool: &PoolId) -> Result<Vec<Machine>>;
 
-    /// Every pool of which something is left, whoever's client started it, from the provider's own records: what [`prepare`](Self::prepare) made counts as machines do. So
-    /// [`reap_expired`](crate::pool::reap_expired) ends from any host what a client that is gone has left.
+    /// Every pool of which something is left, from the provider's own records, whoever started the
+    /// pool. What [`prepare`](Self::prepare) created counts as much as machines do.
+    /// [`reap_expired`](crate::pool::reap_expired) uses this list to end, from any host, what a
+    /// lost client has left.
     ///
-    /// A pool with a live machine expires a lease from now. One without expires a lease after the last of it was made: its client may live all the same, and ask for a machine again. A provider whose
-    /// `launch` fails then for want of what `prepare` made makes it again.
+    /// A pool with a live machine expires one lease from now. A pool without one expires one lease
+    /// after the last part of it was created. Its client may still live and launch a machine again:
+    /// where `launch` then lacks what `prepare` created, the provider creates that again.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Provider`](crate::error::ErrorKind::Provider), also where only a part of it can be asked: a pool whose machines are not all seen must not be given as expired.
+    /// [`ErrorKind::Provider`](crate::error::ErrorKind::Provider), also where only a part of the
+    /// provider can be asked: a pool whose machines are not all visible must not be reported as
+    /// expired.
     ///
     /// # Cancel safety
     ///

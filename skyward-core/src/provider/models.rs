@@ -1,4 +1,4 @@
-//! The accelerators that a machine has, beside those that are asked for.
+//! Accelerator models, and whether they meet a request.
 
 use crate::spec::Accelerator;
 
@@ -16,16 +16,17 @@ impl Model {
     }
 }
 
-/// What becomes of accelerators whose memory nobody says, where some is asked for.
+/// How accelerators of unknown memory count where a request asks for memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum UnsaidMemory {
-    /// It is taken for enough: whoever listed them knows better.
+    /// As enough: whoever declared them knows.
     Enough,
-    /// It is not enough: it would be said.
+    /// As not enough: their driver would report it.
     TooLittle,
 }
 
-/// Whether accelerators do for those that are asked for: the same kind, as many, and as much memory.
+/// Whether accelerators meet a request: the same kind, at least as many, and at least as much
+/// memory.
 pub(super) fn serves(has: &Accelerator, wanted: &Accelerator, unsaid: UnsaidMemory) -> bool {
     let memory = match (wanted.least_memory_gib(), has.least_memory_gib()) {
         (None, _) => true,
@@ -35,7 +36,7 @@ pub(super) fn serves(has: &Accelerator, wanted: &Accelerator, unsaid: UnsaidMemo
     memory && has.count >= wanted.count && has.is_same_kind(wanted)
 }
 
-/// What `nvidia-smi --query-gpu=name,memory.total --format=csv,noheader,nounits` says.
+/// Parses the output of `nvidia-smi --query-gpu=name,memory.total --format=csv,noheader,nounits`.
 pub(super) fn parse_smi(text: &str) -> Vec<Model> {
     text.lines()
         .filter_map(|line| line.rsplit_once(','))
@@ -43,7 +44,8 @@ pub(super) fn parse_smi(text: &str) -> Vec<Model> {
         .collect()
 }
 
-/// The memory that a driver reports, or that its name of the model has: the driver keeps some for itself, and a card of 80 GB shows 79.6 GiB, 81559 MiB or less.
+/// The larger of the memory that a driver reports and the memory in the model's name: the driver
+/// keeps some for itself, and a card of 80 GB shows 79.6 GiB, 81559 MiB or less.
 fn memory_of(name: &str, mebibytes: &str) -> Option<u32> {
     let measured = (mebibytes.trim().parse::<f64>().ok()? / 1024.0).round() as u32;
     Some(measured.max(Accelerator::new(name, 1).least_memory_gib().unwrap_or(0)))
@@ -54,7 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn models_have_the_fields_names() {
+    fn models_have_their_common_names() {
         for (model, kind) in [
             ("NVIDIA H100 80GB HBM3", "H100"),
             ("NVIDIA H200", "H200"),
@@ -69,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn kind_count_and_memory_must_do() {
+    fn kind_count_and_memory_must_suffice() {
         use UnsaidMemory::{Enough, TooLittle};
 
         let big = Accelerator::new("A100", 4).with_memory_gib(80);
@@ -92,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn the_tool_is_read() {
+    fn the_output_of_nvidia_smi_is_parsed() {
         let models = parse_smi("NVIDIA H200, 143771\nNVIDIA H200, [N/A]\n");
         assert_eq!(models.iter().map(|model| model.memory_gib).collect::<Vec<_>>(), [Some(140), None]);
         assert_eq!(models[0].name, "NVIDIA H200");

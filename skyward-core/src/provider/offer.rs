@@ -12,19 +12,20 @@ use crate::spec::Accelerator;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Offer {
-    /// What tells it from the provider's other offers.
+    /// The id, unique among the provider's offers.
     pub id: OfferId,
     /// The provider's name for the machine type.
     pub machine_type: String,
-    /// Where.
+    /// Where the machine would be.
     pub place: String,
-    /// US dollars per hour; 0 where nothing is paid, and none where the price is not known.
+    /// US dollars per hour; 0 where the machine is free, and none where the price is not known.
     pub usd_per_hour: Option<f64>,
     /// When the price was read; none where it does not change.
     pub priced_at: Option<SystemTime>,
     /// Whether the provider may take the machine back, for a lower price.
     pub spot: bool,
-    /// The quota of the account that the machine counts against, by the name that [`Refusal::Quota`](crate::error::Refusal::Quota) has.
+    /// The account's quota that the machine counts against, by the name in
+    /// [`Refusal::Quota`](crate::error::Refusal::Quota).
     pub quota: Option<String>,
     /// CPU cores.
     pub cpus: u32,
@@ -39,7 +40,7 @@ pub struct Offer {
 }
 
 impl Offer {
-    /// An offer without accelerators for which nothing is paid; its id is the machine type.
+    /// Creates an offer without accelerators and without cost. Its id is the machine type.
     pub fn new(machine_type: impl Into<String>, place: impl Into<String>, cpus: u32, memory_gib: u32) -> Self {
         let machine_type = machine_type.into();
         Self {

@@ -8,9 +8,10 @@ use crate::ids::PoolId;
 /// A pool of which a provider still has something: machines, networks, folders.
 ///
 /// ```
+/// # use skyward_core as skyward;
 /// use std::time::{Duration, SystemTime};
-/// use skyward_core::ids::PoolId;
-/// use skyward_core::provider::PoolRecord;
+/// use skyward::ids::PoolId;
+/// use skyward::provider::PoolRecord;
 ///
 /// let pool = PoolId::new("p-x");
 /// let (now, lease) = (SystemTime::now(), Duration::from_secs(60));
@@ -24,26 +25,29 @@ use crate::ids::PoolId;
 pub struct PoolRecord {
     /// The pool.
     pub pool: PoolId,
-    /// Who started it, as [`PoolRequest::owner`](super::PoolRequest::owner) said; empty where that is not known.
+    /// Who started it, from [`PoolRequest::owner`](super::PoolRequest::owner); empty where that is
+    /// not known.
     pub owner: String,
-    /// When the last of it expires unless it is renewed, by this client's clock: a lease from now while a machine of it lives, otherwise in the past.
+    /// When the last part of the pool expires unless it is renewed, by this client's clock: one
+    /// lease from now while a machine of the pool lives.
     pub expires: SystemTime,
 }
 
 impl PoolRecord {
-    /// A pool of an unknown owner.
+    /// Creates the record of a pool whose owner is not known.
     pub fn new(pool: PoolId, expires: SystemTime) -> Self {
         Self { pool, owner: String::new(), expires }
     }
 
-    /// Adds who started it.
+    /// Sets who started it.
     #[must_use]
     pub fn owner(mut self, owner: impl Into<String>) -> Self {
         self.owner = owner.into();
         self
     }
 
-    /// One record for each pool of many parts: with the first owner that is known, and the last end.
+    /// Merges the parts of pools into one record for each pool, with the first known owner and the
+    /// latest expiry.
     pub fn of_parts(parts: impl IntoIterator<Item = Self>) -> Vec<Self> {
         let mut pools: BTreeMap<PoolId, Self> = BTreeMap::new();
         for part in parts {

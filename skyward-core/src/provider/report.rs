@@ -1,4 +1,4 @@
-//! What a provider says of a machine.
+//! What a provider reports about a machine.
 
 use std::fmt;
 use std::time::Duration;
@@ -7,10 +7,11 @@ use serde::{Deserialize, Serialize};
 
 use super::Place;
 
-/// What a provider says of a machine.
+/// What a provider reports about a machine.
 ///
 /// ```
-/// use skyward_core::provider::{MachineReport, MachineState, Place, Reason};
+/// # use skyward_core as skyward;
+/// use skyward::provider::{MachineReport, MachineState, Place, Reason};
 ///
 /// let there = MachineReport::new(MachineState::Running).at(Place::new("10.0.0.7", "/skyward/node"));
 /// let queued = MachineReport::new(MachineState::Queued).saying("PENDING (Resources), starts 14:00");
@@ -20,35 +21,39 @@ use super::Place;
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct MachineReport {
-    /// Where it is in its life.
+    /// The state of the machine.
     pub state: MachineState,
-    /// Why it is ending or gone, where the provider says so; of a machine that runs, why it will end.
+    /// Why it is ending or gone, where the provider reports that. For a running machine: why it
+    /// will end.
     pub reason: Option<Reason>,
-    /// The provider's own words about its state, for people.
+    /// The provider's own words about the state, for people.
     pub words: Option<String>,
-    /// After which time the provider ends it, where that is known: the notice of a preemption, with that [reason](Self::reason), or a time limit that the machine was bought with.
+    /// After which time the provider ends it, where that is known: the notice of a preemption, with
+    /// that [reason](Self::reason), or a time limit that the machine was bought with.
     pub ends_in: Option<Duration>,
-    /// Where it is, once it runs: [`connect`](super::Provider::connect) may be tried from then on.
+    /// Where it can be reached, once it runs: the pool tries [`connect`](super::Provider::connect)
+    /// from then on.
     pub place: Option<Place>,
 }
 
-/// Where a machine is in its life.
+/// The state of a machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum MachineState {
-    /// It cannot be said now, because what knows the machine cannot be asked. Nothing is concluded from it.
+    /// Not known now, because what knows the machine cannot be asked. The pool concludes nothing
+    /// from it.
     Unknown,
-    /// Bought, and not begun: a batch system holds it back.
+    /// Bought, but held back: a batch system has not started it.
     Queued,
-    /// On its way in; not reachable yet.
+    /// Being started; not reachable yet.
     Starting,
-    /// There.
+    /// Running.
     Running,
-    /// On its way out.
+    /// Ending.
     Ending,
-    /// On its way out for good, and nothing is paid for it any more. What it used may still be held.
+    /// Ending for good, and no longer billed. What it used may still be held.
     Released,
-    /// No longer there, and nothing of it left.
+    /// No longer there, with nothing of it left.
     Gone,
 }
 
@@ -56,7 +61,7 @@ pub enum MachineState {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum Reason {
-    /// Somebody asked for its end: this client, or a person.
+    /// Its end was requested, by this client or by a person.
     Asked,
     /// The provider took it back.
     Preempted,
@@ -67,33 +72,33 @@ pub enum Reason {
 }
 
 impl MachineReport {
-    /// A report of this state, which says nothing else.
+    /// Creates a report of this state, without further details.
     pub fn new(state: MachineState) -> Self {
         Self { state, reason: None, words: None, ends_in: None, place: None }
     }
 
-    /// Adds where the machine is.
+    /// Sets where the machine can be reached.
     #[must_use]
     pub fn at(mut self, place: Place) -> Self {
         self.place = Some(place);
         self
     }
 
-    /// Adds why it is ending or gone.
+    /// Sets why it is ending or gone.
     #[must_use]
     pub fn because(mut self, reason: Reason) -> Self {
         self.reason = Some(reason);
         self
     }
 
-    /// Adds after which time the provider ends it.
+    /// Sets after which time the provider ends it.
     #[must_use]
     pub fn ends_in(mut self, ends_in: Duration) -> Self {
         self.ends_in = Some(ends_in);
         self
     }
 
-    /// Adds the provider's own words.
+    /// Sets the provider's own words.
     #[must_use]
     pub fn saying(mut self, words: impl Into<String>) -> Self {
         self.words = Some(words.into());
@@ -102,12 +107,12 @@ impl MachineReport {
 }
 
 impl MachineState {
-    /// Whether the machine is on its way out, or gone.
+    /// Whether the machine is ending or gone.
     pub fn is_over(self) -> bool {
         matches!(self, Self::Ending | Self::Released | Self::Gone)
     }
 
-    /// Whether nothing is paid for it any more.
+    /// Whether the machine is no longer billed.
     pub fn is_released(self) -> bool {
         matches!(self, Self::Released | Self::Gone)
     }
@@ -130,7 +135,7 @@ impl fmt::Display for MachineState {
 impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Asked => "its end was asked for",
+            Self::Asked => "its end was requested",
             Self::Preempted => "it was preempted",
             Self::Failed => "it failed",
             Self::Expired => "its time is over",

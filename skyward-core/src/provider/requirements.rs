@@ -27,13 +27,14 @@ pub struct Requirements {
     pub market: Market,
     /// US dollars per hour for one machine, at most.
     pub most_usd_per_hour: Option<f64>,
-    /// The [places](Offer::place) that a machine may be in; any, where there are none.
+    /// The [places](Offer::place) that a machine may be in; empty for any place.
     pub places: Vec<String>,
-    /// Whether all machines of the pool must be in one place, as those of a joined world.
+    /// Whether all machines of the pool must be in one place, such as those of a joined world.
     pub same_place: bool,
 }
 
-/// What a provider attaches to everything that it makes for a pool: names and values, such as `team = vision`.
+/// Labels that a provider attaches to everything that it creates for a pool: names and values, such
+/// as `team = vision`.
 pub type Labels = BTreeMap<String, String>;
 
 /// A processor's architecture, by the name of its Linux port.
@@ -50,23 +51,25 @@ pub enum Architecture {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum Market {
-    /// At a fixed price, for as long as it is wanted.
+    /// At a fixed price, for as long as the pool needs it.
     #[default]
     OnDemand,
     /// At a lower price; the provider may take the machine back.
     Spot,
-    /// Spot where there is some, and on demand where there is none.
+    /// Spot where available, otherwise on demand.
     SpotOrOnDemand,
     /// Whichever costs least.
     Cheapest,
 }
 
 impl Requirements {
-    /// Whether a machine of this offer has all of it. What the offer does not say is taken for enough where it is the memory of accelerators or a price, and for too little where it is a disk or
-    /// an architecture.
+    /// Whether a machine of this offer meets all requirements. Unknown memory of accelerators and
+    /// an unknown price count as sufficient; an unknown disk or architecture counts as
+    /// insufficient.
     ///
     /// ```
-    /// use skyward_core::provider::{Offer, Requirements};
+    /// # use skyward_core as skyward;
+    /// use skyward::provider::{Offer, Requirements};
     ///
     /// let mut wanted = Requirements::default();
     /// wanted.cpus = Some(8);
@@ -77,10 +80,12 @@ impl Requirements {
         self.unmet_by(offer).is_empty()
     }
 
-    /// What of it a machine of this offer does not have, one phrase each: `16 cores`, `a spot price`.
+    /// The requirements that a machine of this offer does not meet, one phrase each: `16 cores`,
+    /// `a spot price`.
     ///
     /// ```
-    /// use skyward_core::provider::{Market, Offer, Requirements};
+    /// # use skyward_core as skyward;
+    /// use skyward::provider::{Market, Offer, Requirements};
     ///
     /// let mut wanted = Requirements::default();
     /// wanted.market = Market::Spot;
@@ -112,7 +117,7 @@ impl Requirements {
         unmet
     }
 
-    /// All that is asked for, one phrase each.
+    /// All requirements, one phrase each.
     fn phrases(&self) -> Vec<(Need, String)> {
         let mut phrases = Vec::new();
         if let Some(accelerator) = &self.accelerator {
@@ -147,15 +152,16 @@ enum Need {
 }
 
 impl Architecture {
-    /// Of this program's own host, where it is one of them.
+    /// The architecture of this program's own host, where it is one of these.
     pub fn of_client() -> Option<Self> {
         Self::of_linux(std::env::consts::ARCH)
     }
 
-    /// By the name that `uname -m` prints, or Docker's.
+    /// Parses the name that `uname -m` prints, or Docker's.
     ///
     /// ```
-    /// use skyward_core::provider::Architecture;
+    /// # use skyward_core as skyward;
+    /// use skyward::provider::Architecture;
     ///
     /// assert_eq!(Architecture::of_linux("x86_64"), Some(Architecture::X86_64));
     /// assert_eq!(Architecture::of_linux("arm64"), Some(Architecture::Aarch64));
@@ -179,7 +185,7 @@ impl fmt::Display for Architecture {
     }
 }
 
-/// All that is asked for; `any machine` where that is nothing.
+/// All requirements; `any machine` where there are none.
 impl fmt::Display for Requirements {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let phrases: Vec<String> = self.phrases().into_iter().map(|(_, phrase)| phrase).collect();

@@ -1,8 +1,8 @@
-//! A container, reached by commands that its engine starts in it.
+//! A container, reached through commands that its engine starts in it.
 
-mod ending;
 mod engine;
 mod exec;
+mod exit_scanner;
 
 use std::fmt;
 use std::task::{Context, Poll};
@@ -16,19 +16,23 @@ use tokio::time::{Instant, timeout_at};
 
 pub(crate) use engine::{Engine, Fault, fault, reason};
 
-use self::ending::Ending;
 use self::exec::{Exec, ExecStream, Written};
+use self::exit_scanner::ExitScanner;
 use super::lines::{Lines, shown};
 use super::{ByteStream, Command, CommandOutput, OnLine, Remote};
 use crate::error::{Error, ErrorKind, Result};
 use crate::spec::hex;
 
-/// A running container, reached through its engine: no daemon is needed in its image, only a POSIX shell with the usual tools, and Python for byte streams.
+/// A running container, reached through its engine. Its image needs no daemon, only a POSIX shell
+/// with the usual tools, and Python for byte streams.
 ///
-/// A command gets its variables and its input by standard input, so that no secret is on a command line or in what the engine tells of a container. Each operation has a
-/// connection of its own; while the engine cannot be reached, as when it starts again, it is tried until the deadline.
+/// A command gets its environment variables and its input through standard input, so that no secret
+/// is on a command line or in what the engine reports about a container. Each operation has a
+/// connection of its own. While the engine cannot be reached, for instance during a restart, the
+/// operation is retried until its deadline.
 ///
-/// [`open`](Remote::open) starts a small program in the container that joins its own input and output with the socket. It runs with the container's Python, or with one of an
+/// [`open`](Remote::open) starts a small program in the container that connects its own input and
+/// output with the socket. It runs with the container's Python, or with the Python of an
 /// environment that a pool has built there.
 #[derive(Clone)]
 pub struct Container {
@@ -39,7 +43,8 @@ pub struct Container {
 }
 
 impl Container {
-    /// A container of the engine that `DOCKER_HOST` names, or else of this host's, by its id or name.
+    /// Creates a connection to a container, by its id or name, of the engine that `DOCKER_HOST`
+    /// names, or else of this host's engine.
     pub fn new(id: impl Into<String>) -> Self {
         Self::of(Engine::new(None), id)
     }
@@ -48,14 +53,16 @@ impl Container {
         Self { engine, id: id.into(), user: String::new(), env: Vec::new() }
     }
 
-    /// Runs commands as this user, in the engine's words: `user`, `uid:gid`. Without it, as the container's own.
+    /// Runs commands as this user, in the engine's notation: `user`, `uid:gid`. Default: the
+    /// container's user.
     #[must_use]
     pub fn user(mut self, user: impl Into<String>) -> Self {
         self.user = user.into();
         self
     }
 
-    /// Sets a variable for every command, which the engine may tell: no secret.
+    /// Sets an environment variable for every command. The engine may report it, so it must not be
+    /// a secret.
     #[must_use]
     pub fn env(mut self, key: &str, value: &str) -> Self {
         self.env.push(format!("{key}={value}"));
@@ -66,7 +73,8 @@ impl Container {
         Exec::start(&self.engine, &self.id, &self.user, self.env.clone(), argv, deadline).await
     }
 
-    /// An error of the way to the container as what an operation on the machine is to tell.
+    /// Turns an error of the connection to the container into the error of an operation on the
+    /// machine.
     fn told(&self, error: Error, kind: ErrorKind, what: &str) -> Error {
         let kind = if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::Timeout) { error.kind() } else { kind };
         let told = Error::new(kind, format!("cannot {what} in {}: {}", self.describe(), error.message()));
@@ -77,7 +85,7 @@ impl Container {
         }
     }
 
-    /// Runs a script that needs none of the machine's variables, and gives its output.
+    /// Runs a script that needs none of the machine's variables.
     async fn small(&self, script: &str, args: &[&str], stdin: &[u8], deadline: Duration) -> Result<CommandOutput> {
         let head = ["sh", "-euc", script, "skyward"];
         let command = Command::new(head.iter().chain(args).copied()).stdin(stdin.to_vec()).deadline(deadline);
@@ -112,12 +120,13 @@ impl Remote for Container {
                 exec: &mut exec,
                 head: Bytes::from(head),
                 input: &command.stdin,
-                out: Ending::new(&token),
-                err: Ending::new(&token),
+                out: ExitScanner::new(&token),
+                err: ExitScanner::new(&token),
             };
             match courier.attend(&mut out, &mut err).await {
                 Ok(status) => {
-                    // Seen; what it left behind may stay. If this does not arrive, so will not what it would prevent.
+                    // The end was seen, so processes that the command left behind may stay. If this
+                    // line does not arrive, the courier ends them.
                     let _ = exec.input().write_all(b"\n").await;
                     Ok(status)
                 }
@@ -135,17 +144,14 @@ impl Remote for Container {
                     .with_hint("the image needs a POSIX shell, `sh`, with the usual tools"))
             }
             Ok(Err(Broken::Lost(why))) => {
-                let message = format!(
-                    "{} ended, or its engine did, while it ran `{}`{why}",
-                    self.describe(),
-                    shown(&command.argv)
-                );
+                let message =
+                    format!("{} or its engine ended while it ran `{}`{why}", self.describe(), shown(&command.argv));
                 Err(Error::new(ErrorKind::Bootstrap, message).temporary().with_context("last line", last()))
             }
             Ok(Err(Broken::Told(error))) => Err(error),
             Err(_) => Err(Error::new(
                 ErrorKind::Timeout,
-                format!("`{}` did not end within {:?} and was ended", shown(&command.argv), command.deadline),
+                format!("`{}` did not end within {:?} and was killed", shown(&command.argv), command.deadline),
             )
             .with_context("last line", last())),
         }
@@ -208,17 +214,17 @@ impl fmt::Debug for Container {
     }
 }
 
-/// A command while it runs.
+/// A running command.
 struct Courier<'a> {
     exec: &'a mut Exec,
-    /// The variables.
+    /// The command's variables, as lines of shell.
     head: Bytes,
     input: &'a [u8],
-    out: Ending,
-    err: Ending,
+    out: ExitScanner,
+    err: ExitScanner,
 }
 
-/// How it went wrong.
+/// Why a command has no exit status.
 enum Broken {
     /// The engine could not start it.
     Refused(String),
@@ -234,7 +240,7 @@ impl From<Error> for Broken {
 }
 
 impl Courier<'_> {
-    /// Feeds the command, and listens until it has ended; its exit status.
+    /// Feeds the command and reads its output until it ends; returns its exit status.
     async fn attend(&mut self, out: &mut Lines<'_>, err: &mut Lines<'_>) -> Result<i32, Broken> {
         std::future::poll_fn(|context| {
             self.feed(context);
@@ -259,7 +265,8 @@ impl Courier<'_> {
         .await
     }
 
-    /// Writes what can be written now. A command need not read all of its input: when that fails, its end is still to be heard.
+    /// Writes as much as possible now. A command need not read all of its input: after a failed
+    /// write, its end must still be read.
     fn feed(&mut self, context: &mut Context<'_>) {
         loop {
             let next: &[u8] = if self.head.is_empty() { self.input } else { &self.head };
@@ -288,7 +295,7 @@ fn variables(command: &Command, token: &str) -> Result<String> {
         if key.is_empty() || !name || value.contains('\0') {
             return Err(Error::new(
                 ErrorKind::Bootstrap,
-                format!("a shell cannot have a variable of the name {key:?}, or not of its value"),
+                format!("a shell variable cannot have the name {key:?}, or the value contains a zero byte"),
             ));
         }
         lines.push_str(&format!("export {key}='{}'\n", value.replace('\'', r"'\''")));
@@ -298,7 +305,7 @@ fn variables(command: &Command, token: &str) -> Result<String> {
 
 const COURIER: &str = include_str!("docker/courier.sh");
 const BRIDGE: &str = include_str!("docker/bridge.py");
-/// Exits with 0 when the file is there as it is to be.
+/// Exits with 0 when the file exists with this mode and content.
 const THERE: &str = r#"
 [ "$(stat -c %a "$1" 2>/dev/null)" = "$2" ] || exit 1
 sum=$(sha256sum <"$1" 2>/dev/null) || exit 1
@@ -322,12 +329,12 @@ const OPEN_SCRIPT: &str = r#"
 for python in python3 "${SKYWARD_CACHE_DIR:-${XDG_CACHE_HOME:-$HOME/.cache}/skyward}"/envs/*/bin/python; do
     ! command -v "$python" >/dev/null || exec "$python" -I -S -c "$2" "$1"
 done
-echo "there is no Python to carry it" >&2
+echo "there is no Python to connect to the socket" >&2
 exit 1
 "#;
-/// Whatever goes wrong in the container itself says so.
-const ENDED: &str = "the container ended, or its engine did, before there was an answer";
-/// From this size on it is worth a look whether a file is there already.
+/// The error without a reason: problems in the container itself print one.
+const ENDED: &str = "the container or its engine ended before there was an answer";
+/// From this size on, checking whether the file exists already is worth its cost.
 const LARGE: usize = 256 << 10;
 const PUT: Duration = Duration::from_secs(60);
 const OPEN: Duration = Duration::from_secs(10);

@@ -1,8 +1,8 @@
-//! What a command writes: its lines as they come, and the end of it.
+//! The output of a command: its lines as they arrive, and its last part.
 
 use super::OnLine;
 
-/// Hands on lines as they come and keeps the end of what came.
+/// Passes lines on as they arrive, and keeps the last part of the output.
 pub(super) struct Lines<'a> {
     on_line: OnLine<'a>,
     tail: Vec<u8>,
@@ -53,7 +53,7 @@ impl<'a> Lines<'a> {
     }
 }
 
-/// The command for a message: a script's text is long, and its name is not in it.
+/// The command for a message, shortened: the text of a script is long.
 pub(super) fn shown(argv: &[String]) -> String {
     let text = argv.join(" ");
     match text.char_indices().nth(80) {
@@ -62,7 +62,7 @@ pub(super) fn shown(argv: &[String]) -> String {
     }
 }
 
-/// What is kept of each of standard output and standard error, in bytes.
+/// How much is kept of standard output and of standard error each, in bytes.
 pub(super) const TAIL: usize = 256 << 10;
-/// A line longer than this is handed on in parts.
+/// A line longer than this is passed on in parts.
 const LINE: usize = 64 << 10;

@@ -4,6 +4,7 @@
 pub(crate) mod docker;
 mod lines;
 mod process;
+mod shell;
 #[cfg(feature = "ssh")]
 pub mod ssh;
 
@@ -18,21 +19,22 @@ use tokio::io::{AsyncRead, AsyncWrite};
 #[cfg(feature = "docker")]
 pub use docker::Container;
 pub use process::Process;
+pub(crate) use shell::quoted;
 #[cfg(feature = "ssh")]
 pub use ssh::Ssh;
 
 use crate::error::Result;
 
-/// Gets each line that a command writes, without its end.
+/// Gets each line that a command writes, without the line end.
 pub type OnLine<'a> = &'a (dyn Fn(&str) + Send + Sync);
 
 /// A byte stream to a Unix socket on the machine.
-pub type ByteStream = Box<dyn DuplexStream>;
+pub type ByteStream = Box<dyn ReadWrite>;
 
 /// Reads and writes bytes.
-pub trait DuplexStream: AsyncRead + AsyncWrite + Send + Unpin {}
+pub trait ReadWrite: AsyncRead + AsyncWrite + Send + Unpin {}
 
-impl<T: AsyncRead + AsyncWrite + Send + Unpin> DuplexStream for T {}
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> ReadWrite for T {}
 
 /// Reaches one machine.
 ///
@@ -40,28 +42,30 @@ impl<T: AsyncRead + AsyncWrite + Send + Unpin> DuplexStream for T {}
 ///
 /// - All paths are absolute paths on the machine.
 /// - Dropping the future of `run` ends the command and its children.
-/// - `put` is atomic: a reader sees the old content or the new, never a part.
+/// - `put` is atomic: a reader sees the old content or the new content, never a part.
 /// - Every operation ends within its deadline.
 ///
-/// No method has a default: a wrapper that does not forward one would change what the machine does without a word.
+/// No method has a default: a wrapper that forgot to forward one would silently change what the
+/// machine does.
 #[async_trait]
 pub trait Remote: fmt::Debug + Send + Sync + 'static {
-    /// What it reaches, for messages: `this host`, `alice@gpu1:22`.
+    /// The name of the machine for messages: `this host`, `alice@gpu1:22`.
     fn describe(&self) -> String;
 
-    /// Runs a command to its end. Each line of its output is handed to `on_line` as it comes.
+    /// Runs a command to its end. `on_line` gets each line of its output as it arrives.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Bootstrap`](crate::error::ErrorKind::Bootstrap) when it cannot be started, [`ErrorKind::Timeout`](crate::error::ErrorKind::Timeout) when its deadline passes. A command that
-    /// fails is not an error here: see [`CommandOutput::status`].
+    /// [`ErrorKind::Bootstrap`](crate::error::ErrorKind::Bootstrap) when the command cannot be
+    /// started, [`ErrorKind::Timeout`](crate::error::ErrorKind::Timeout) when its deadline passes.
+    /// A command that fails is no error here: see [`CommandOutput::status`].
     ///
     /// # Cancel safety
     ///
     /// Dropping the future ends the command and its children.
     async fn run(&self, command: &Command, on_line: OnLine<'_>) -> Result<CommandOutput>;
 
-    /// Writes a file, with its parent folders.
+    /// Writes a file, and creates its parent folders. `mode` has the file's permissions.
     ///
     /// # Errors
     ///
@@ -69,25 +73,28 @@ pub trait Remote: fmt::Debug + Send + Sync + 'static {
     ///
     /// # Cancel safety
     ///
-    /// The file is there whole or not at all.
+    /// The file exists completely or not at all.
     async fn put(&self, path: &str, bytes: &[u8], mode: u32) -> Result<()>;
 
     /// Connects to a Unix socket.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Io`](crate::error::ErrorKind::Io), temporary, when nothing listens there; [`ErrorKind::NotFound`](crate::error::ErrorKind::NotFound) when the machine is known to
-    /// be gone for good.
+    /// [`ErrorKind::Io`](crate::error::ErrorKind::Io), temporary, when nothing listens there;
+    /// [`ErrorKind::NotFound`](crate::error::ErrorKind::NotFound) when the machine is known to be
+    /// gone for good.
     ///
     /// # Cancel safety
     ///
     /// Dropping the future leaves no connection.
     async fn open(&self, socket: &str) -> Result<ByteStream>;
 
-    /// The place that builds what machines of several pools share, where this machine can only read it. It has the machine's folder and sees the same cache, it runs no payload, and
-    /// it ends when the value is dropped. The call waits while another machine of this client builds in the same cache.
+    /// The place that builds what machines of several pools share, where this machine can only read
+    /// it. The place has the machine's folder and the same cache, runs no payload, and ends when
+    /// the value is dropped. The call waits while another machine of this client builds in the same
+    /// cache.
     ///
-    /// `None`: the machine builds for itself.
+    /// Returns `None` for a machine that builds for itself.
     ///
     /// # Errors
     ///
@@ -95,26 +102,27 @@ pub trait Remote: fmt::Debug + Send + Sync + 'static {
     ///
     /// # Cancel safety
     ///
-    /// Starts nothing: the place is made by the first operation on it.
+    /// Starts nothing: the first operation on the place creates it.
     async fn builder(&self) -> Result<Option<Box<dyn Remote>>>;
 }
 
-/// A command line with its environment and deadline. Its `Debug` shows neither the values of variables nor what is written to it: they may be secret.
+/// A command line with its environment and deadline. `Debug` shows neither the values of variables
+/// nor the input, which may be secret.
 #[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Command {
     /// The program and its arguments.
     pub argv: Vec<String>,
-    /// Variables beside those that the machine has.
+    /// Environment variables in addition to the machine's.
     pub env: BTreeMap<String, String>,
-    /// What is written to its standard input.
+    /// The bytes for its standard input.
     pub stdin: Bytes,
     /// How long it may run.
     pub deadline: Duration,
 }
 
 impl Command {
-    /// A command with a deadline of one minute.
+    /// Creates a command with a deadline of one minute.
     pub fn new<S: Into<String>>(argv: impl IntoIterator<Item = S>) -> Self {
         Self {
             argv: argv.into_iter().map(Into::into).collect(),
@@ -124,19 +132,19 @@ impl Command {
         }
     }
 
-    /// A script for `sh -eu`.
+    /// Creates a command that runs a script with `sh -eu`.
     pub fn script(script: impl Into<String>) -> Self {
         Self::new(["sh".to_owned(), "-euc".to_owned(), script.into()])
     }
 
-    /// Adds a variable.
+    /// Adds an environment variable.
     #[must_use]
     pub fn env(mut self, key: impl Into<String>, value: impl Into<String>) -> Self {
         self.env.insert(key.into(), value.into());
         self
     }
 
-    /// Sets standard input.
+    /// Sets the bytes for its standard input.
     #[must_use]
     pub fn stdin(mut self, bytes: impl Into<Vec<u8>>) -> Self {
         self.stdin = Bytes::from(bytes.into());
@@ -162,11 +170,11 @@ impl fmt::Debug for Command {
     }
 }
 
-/// How a command ended, and the last part of what it wrote.
+/// The exit status of a command, and the last part of its output.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CommandOutput {
-    /// Its exit status; a signal is `128 + signal`, as in a shell.
+    /// Its exit status; `128 + signal` for a signal, as in a shell.
     pub status: i32,
     /// Standard output, the last 256 KiB.
     pub stdout: String,
@@ -175,7 +183,7 @@ pub struct CommandOutput {
 }
 
 impl CommandOutput {
-    /// What a command ended with.
+    /// Creates the output of a command.
     pub fn new(status: i32, stdout: impl Into<String>, stderr: impl Into<String>) -> Self {
         Self { status, stdout: stdout.into(), stderr: stderr.into() }
     }

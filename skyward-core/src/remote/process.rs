@@ -1,4 +1,4 @@
-//! This host.
+//! The client's own host.
 
 mod inherited;
 
@@ -20,12 +20,13 @@ use super::lines::{Lines, shown};
 use super::{ByteStream, Command, CommandOutput, OnLine, Remote};
 use crate::error::{Error, ErrorKind, Result};
 
-/// This host, reached by starting processes on it.
+/// The client's own host, where commands are processes.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> skyward_core::Result<()> {
-/// use skyward_core::remote::{Command, Process, Remote};
+/// # use skyward_core as skyward;
+/// use skyward::remote::{Command, Process, Remote};
 ///
 /// let output = Process::new().run(&Command::script("echo hello"), &|_| {}).await?;
 /// assert_eq!((output.status, output.stdout.as_str()), (0, "hello\n"));
@@ -40,25 +41,28 @@ pub struct Process {
 }
 
 impl Process {
-    /// This host as the client sees it: its working folder, and of its environment what a program needs to run and to install packages. The guide's page on pools has the
-    /// list; keys and tokens of the client are not on it.
+    /// Creates a connection to this host. Commands run in the client's working folder, and get
+    /// those of the client's environment variables that a program needs to run and to install
+    /// packages. The guide's page on pools lists them; keys and tokens are not among them.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Sets a variable for every command; a command's own variables take precedence.
+    /// Sets an environment variable for every command. A command's own variables take precedence.
     #[must_use]
     pub fn env(mut self, key: impl Into<String>, value: impl Into<String>) -> Self {
         self.env.insert(key.into(), value.into());
         self
     }
 
-    /// Passes these variables of the client's environment on, where they are set. A name may end with `*`, which stands for any rest.
+    /// Passes these variables of the client's environment on, where they are set. A `*` at the end
+    /// of a name stands for any rest.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> skyward_core::Result<()> {
-    /// use skyward_core::remote::{Command, Process, Remote};
+    /// # use skyward_core as skyward;
+    /// use skyward::remote::{Command, Process, Remote};
     ///
     /// let cargo = Command::script("echo ${CARGO_PKG_NAME-none}");
     /// let output = Process::new().run(&cargo, &|_| {}).await?;
@@ -75,7 +79,8 @@ impl Process {
         self
     }
 
-    /// Runs every command in this folder. When the folder is gone, nothing can be started any more.
+    /// Runs every command in this folder. When the folder is gone, no command can be started any
+    /// more.
     #[must_use]
     pub fn folder(mut self, folder: impl Into<PathBuf>) -> Self {
         self.folder = Some(folder.into());
@@ -123,7 +128,8 @@ impl Remote for Process {
     async fn run(&self, command: &Command, on_line: OnLine<'_>) -> Result<CommandOutput> {
         let deadline = Instant::now() + command.deadline;
         let mut child = self.spawn(command)?;
-        // Declared after the child, so dropped before it: the group is ended while its leader is not yet reaped and its id cannot name another group.
+        // Declared after the child, and so dropped before it: the group is killed while its leader
+        // is not yet reaped, when its id cannot name another group.
         let mut group = Group(child.id());
         let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
         let (mut out, mut err) = (Lines::new(on_line), Lines::new(on_line));
@@ -140,7 +146,8 @@ impl Remote for Process {
             let both = async {
                 tokio::select! {
                     status = &mut exit => {
-                        // A daemon that the command left may hold the pipes open for ever; what the command itself wrote is in them already.
+                        // A daemon that the command left may hold the pipes open for ever. The
+                        // command's own output is in them already.
                         let _ = timeout(LINGER, &mut output).await;
                         status
                     }
@@ -163,7 +170,7 @@ impl Remote for Process {
                 let last = err.last_line().or(out.last_line()).unwrap_or("nothing").to_owned();
                 Err(Error::new(
                     ErrorKind::Timeout,
-                    format!("`{}` did not end within {:?} and was ended", shown(&command.argv), command.deadline),
+                    format!("`{}` did not end within {:?} and was killed", shown(&command.argv), command.deadline),
                 )
                 .with_context("last line", last))
             }
@@ -178,7 +185,7 @@ impl Remote for Process {
             Ok(Ok(Ok(()))) => Ok(()),
             Ok(Ok(Err(error))) => Err(failed(error.to_string()).with_source(error)),
             Ok(Err(error)) => Err(failed(error.to_string())),
-            Err(_) => Err(failed(format!("not done within {PUT:?}")).temporary()),
+            Err(_) => Err(failed(format!("it took longer than {PUT:?}")).temporary()),
         }
     }
 
@@ -186,7 +193,8 @@ impl Remote for Process {
         let failed = |why: String| Error::new(ErrorKind::Io, format!("cannot connect to {socket}: {why}")).temporary();
         match timeout(OPEN, UnixStream::connect(socket)).await {
             Ok(Ok(stream)) => {
-                // Large values cross in fewer turns of both sides; what the system refuses is only slower.
+                // A larger buffer needs fewer turns for large values. Without it the stream is only
+                // slower.
                 let _ = rustix::net::sockopt::set_socket_send_buffer_size(&stream, SEND_BUFFER);
                 Ok(Box::new(stream))
             }
@@ -200,7 +208,7 @@ impl Remote for Process {
     }
 }
 
-/// Ends a process group when dropped.
+/// Kills a process group when dropped.
 struct Group(Option<u32>);
 
 impl Group {
@@ -213,7 +221,7 @@ impl Drop for Group {
     fn drop(&mut self) {
         let leader = self.0.take().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw);
         if let Some(leader) = leader {
-            // Gone already is as good as ended.
+            // A group that is gone already has ended as well.
             let _ = kill_process_group(leader, Signal::KILL);
         }
     }

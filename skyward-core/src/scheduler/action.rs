@@ -1,4 +1,4 @@
-//! What a scheduler says is to be done.
+//! The actions that a scheduler emits.
 
 use std::time::Duration;
 
@@ -7,7 +7,8 @@ use crate::error::{Error, RankStacks};
 use crate::ids::{Attempt, NodeIndex, Rank, TaskId};
 use crate::payload::Outcome;
 
-/// What the owner of a [`Scheduler`] has to do, in this order.
+/// What the owner of a [`Scheduler`] must do. The owner carries out actions in the order in which
+/// the scheduler emits them.
 #[derive(Debug, Clone)]
 pub enum Action {
     /// Send the task to the worker.
@@ -17,7 +18,7 @@ pub enum Action {
         /// Which task.
         task: TaskId,
     },
-    /// The worker begins with the task about now.
+    /// The worker starts the task about now.
     Started {
         /// Which worker.
         rank: Rank,
@@ -26,9 +27,9 @@ pub enum Action {
         /// Which try.
         attempt: Attempt,
     },
-    /// Have the worker run the call within the task that it runs. [`Action::Started`] follows;
-    /// [`Scheduler::on_helped`] or [`Scheduler::on_refused`] takes the answer, which is one also where
-    /// that task has ended meanwhile.
+    /// Make the worker run the call within the task that it runs. [`Action::Started`] follows.
+    /// Report the worker's answer to [`Scheduler::on_helped`] or [`Scheduler::on_refused`]; the
+    /// worker also answers when that task has ended in the meantime.
     Help {
         /// Which worker.
         rank: Rank,
@@ -36,10 +37,11 @@ pub enum Action {
         task: TaskId,
         /// Which try.
         attempt: Attempt,
-        /// The task within which its main thread waits, and is to run the call; none: on another thread of the worker.
+        /// The task within which the worker's main thread waits and runs the call. `None`: another
+        /// thread of the worker runs the call.
         within: Option<TaskId>,
     },
-    /// Give the task's caller its outcome, and forget the task's arguments.
+    /// Report the outcome to the task's caller, and drop the task's arguments.
     Finish {
         /// Which task.
         task: TaskId,
@@ -50,12 +52,12 @@ pub enum Action {
     Retried {
         /// Which task.
         task: TaskId,
-        /// The try that comes.
+        /// The next try.
         attempt: Attempt,
-        /// Why the one before failed.
+        /// Why the previous try failed.
         error: Error,
     },
-    /// Tell the worker to drop or to end the task, which may be a call that it helps with.
+    /// Make the worker drop or end the task, which may be a call that it helps with.
     Cancel {
         /// Which worker.
         rank: Rank,
@@ -64,30 +66,31 @@ pub enum Action {
         /// Whether it is running, so that the agent has to interrupt the worker.
         interrupt: bool,
     },
-    /// End the worker's whole process tree: it did not heed an interrupt.
+    /// End the worker's whole process tree: it did not react to an interrupt.
     Kill {
         /// Which worker.
         rank: Rank,
     },
-    /// Ask the worker to give back the tasks that it has not begun: [`Scheduler::on_not_begun`] takes the answer.
+    /// Ask the worker to return the tasks that it has not begun. Report the answer to
+    /// [`Scheduler::on_not_begun`].
     Recall {
         /// Which worker.
         rank: Rank,
     },
-    /// Ask the worker where it is: [`Scheduler::on_stacks`] takes the answer.
+    /// Ask the worker for the stacks of its threads. Report the answer to [`Scheduler::on_stacks`].
     Inspect {
         /// Which worker.
         rank: Rank,
-        /// What it runs.
+        /// The task that the worker runs.
         task: TaskId,
     },
-    /// Say that a gang has made no progress. It goes on.
+    /// Report that a gang has made no progress. The gang goes on.
     Stalled {
-        /// Those of its tasks that a worker has.
+        /// The gang's tasks that a worker has.
         tasks: Vec<TaskId>,
-        /// For how long.
+        /// For how long the gang has made no progress.
         silent: Duration,
-        /// Where each of their ranks is.
+        /// The stacks of each of their ranks.
         stacks: Vec<RankStacks>,
     },
     /// Start this worker again.
@@ -97,34 +100,35 @@ pub enum Action {
     },
     /// End every worker and start all of them together, as a new generation.
     RestartWorld {
-        /// The first that was lost, or that is to be ended.
+        /// The first worker that was lost, or that must end.
         lost: Rank,
     },
-    /// End what is left of this node's machine, launch another, and start its workers there; in a joined world all workers.
+    /// End what is left of this node's machine, launch another machine, and start the node's
+    /// workers there; in a joined world start all workers.
     ReplaceNode {
         /// Which node.
         node: NodeIndex,
     },
-    /// The node's machine is of no use: its workers cannot be started. It is to be taken for lost.
+    /// The node's machine is unusable: its workers cannot start. Treat the machine as lost.
     NodeSick {
         /// Which node.
         node: NodeIndex,
-        /// What the last start failed with.
+        /// The error of the last start.
         error: Error,
     },
-    /// A node that is to leave has nothing more to do.
+    /// A draining node has no more tasks.
     NodeDrained {
         /// Which node.
         node: NodeIndex,
     },
-    /// A world whose size is to change has nothing more to do.
+    /// A resizing world has no more tasks.
     WorldIdle,
 }
 
 impl Scheduler {
-    /// What is to be done since the last call.
+    /// Moves the actions since the last call into `into`.
     pub fn take_actions(&mut self, into: &mut Vec<Action>) {
-        self.tell_departures();
+        self.report_departures();
         into.append(&mut self.actions);
         #[cfg(debug_assertions)]
         self.check_if_small();

@@ -1,4 +1,5 @@
-//! What one call leaves to do where it touches many tasks at once: it is done in slices, between which the owner's lock can be released.
+//! The work that one call leaves behind when it touches many tasks at once. It is done in slices,
+//! so that the owner can release its lock between them.
 
 use std::collections::VecDeque;
 use std::time::Instant;
@@ -9,30 +10,31 @@ use super::state::Place;
 use crate::error::Error;
 use crate::ids::{Rank, TaskId};
 
-/// What is left to do.
+/// The work that is left.
 #[derive(Debug, Default)]
 pub(super) struct Backlog {
-    /// Tasks of workers that were lost, and what they failed with there.
+    /// Tasks of lost workers, and the error that each failed with.
     pub(super) lost: VecDeque<(TaskId, Error)>,
-    /// Calls of tries that have ended.
+    /// The families of calls whose caller's try has ended.
     pub(super) orphans: VecDeque<FamilyId>,
-    /// Every task from this one on ends with this error.
+    /// The end of all tasks, if it is under way.
     pub(super) ends: Option<Ends>,
-    /// Workers that look for tasks.
+    /// Workers that must look for tasks.
     looks: VecDeque<Rank>,
 }
 
-/// Tasks that are to end.
+/// The end of all tasks with one error, from the task `from` on.
 #[derive(Debug)]
 pub(super) struct Ends {
     from: TaskId,
     error: Error,
-    /// Whether those that a worker has go on.
+    /// Whether tasks that a worker has go on.
     only_waiting: bool,
 }
 
 impl Scheduler {
-    /// Does a slice of what earlier calls have left to do. Gives whether more is left, for which this is to be called again.
+    /// Does a slice of the work that earlier calls have left. Returns whether more is left; the
+    /// owner then calls this again.
     pub fn work(&mut self, now: Instant) -> bool {
         let mut left = SLICE;
         while left > 0 {
@@ -56,26 +58,31 @@ impl Scheduler {
         self.has_work()
     }
 
-    /// Whether earlier calls have left something to do.
+    /// Whether earlier calls have left work.
     pub fn has_work(&self) -> bool {
         let Backlog { lost, orphans, ends, looks } = &self.backlog;
         !lost.is_empty() || !orphans.is_empty() || ends.is_some() || !looks.is_empty()
     }
 
-    /// All tasks end with this error, and none is sent any more.
+    /// Whether tasks of lost workers are left that are neither tried again nor failed.
+    pub(super) fn has_lost(&self) -> bool {
+        !self.backlog.lost.is_empty()
+    }
+
+    /// All tasks end with this error, and no more tasks are sent.
     pub(super) fn end_all(&mut self, error: Error) {
-        // Those that are ending already are told why by the first.
+        // Tasks that are already ending keep the first error.
         self.backlog.ends = Some(Ends { from: TaskId(0), error, only_waiting: false });
         self.held = false;
     }
 
-    /// All tasks that wait end with this error, and none is sent any more.
+    /// All waiting tasks end with this error, and no more tasks are sent.
     pub(super) fn end_waiting(&mut self, error: Error) {
         self.backlog.ends = Some(Ends { from: TaskId(0), error, only_waiting: true });
         self.held = false;
     }
 
-    /// Every worker that takes tasks looks for some.
+    /// Makes every worker that takes tasks look for some.
     pub(super) fn look_all(&mut self) {
         if self.failed.is_some() {
             return;
@@ -93,8 +100,8 @@ impl Scheduler {
         }
     }
 
-    /// So many tasks came into the queue for any worker: as many workers that take tasks look for some, those with the
-    /// fewest tasks first.
+    /// `count` tasks came into the queue for any worker: makes as many workers that take tasks look
+    /// for some, those with the fewest tasks first.
     pub(super) fn look_first(&mut self, count: usize) {
         let open: Vec<Rank> = self.open.iter().take(count).map(|(_, rank)| *rank).collect();
         open.into_iter().for_each(|rank| self.look_later(rank));
@@ -104,14 +111,15 @@ impl Scheduler {
         let Some(worker) = self.workers.get_mut(rank.0 as usize) else { return 0 };
         worker.looks = false;
         let sent = self.fill(now, rank);
-        // Where its task turns out to be long, it takes nothing, and the next one looks.
+        // When the worker's task turned out to be long, the worker takes nothing, and the next one
+        // looks.
         if sent == 0 && self.workers[rank.0 as usize].long && self.backlog() > 0 {
             self.look_first(1);
         }
         sent
     }
 
-    /// Ends the next task of those that are all to end.
+    /// Ends the next task while all tasks are ending. Returns how many tasks ended.
     fn end_next(&mut self, now: Instant) -> usize {
         let Some(Ends { from, error, only_waiting }) = &mut self.backlog.ends else { return 0 };
         let Some(id) = self.tasks.next_from(*from) else {
@@ -126,7 +134,7 @@ impl Scheduler {
         self.end_task(now, id, error)
     }
 
-    /// Ends a task, with its gang. Gives how many tasks that were.
+    /// Ends a task together with its gang. Returns how many tasks ended.
     pub(super) fn end_task(&mut self, now: Instant, id: TaskId, error: Error) -> usize {
         let gang = self.tasks.get(&id).and_then(|task| task.gang);
         match gang.and_then(|gang| Some((gang.first, self.gang_table.get(&gang.first)?.size()))) {
@@ -148,7 +156,7 @@ impl Scheduler {
         matches!(task.place, Place::Worker(_) | Place::Helped(_)) || gang.is_some_and(|gang| gang.running() > 0)
     }
 
-    /// A worker is lost with this task.
+    /// A worker was lost with this task.
     pub(super) fn leave_behind(&mut self, id: TaskId, error: Error) {
         self.end_calls(id);
         if let Some(task) = self.tasks.get_mut(&id) {
@@ -158,5 +166,5 @@ impl Scheduler {
     }
 }
 
-/// Tasks that are handled in one go: well below a millisecond.
+/// How many tasks one slice handles: well below a millisecond of work.
 pub(super) const SLICE: usize = 256;

@@ -1,4 +1,4 @@
-//! Calls that running tasks make of other tasks: calls within calls.
+//! Calls: tasks that running tasks submit.
 
 use std::time::Instant;
 
@@ -9,15 +9,15 @@ use crate::ids::TaskId;
 use crate::payload::{Target, TaskOptions};
 
 impl Scheduler {
-    /// Takes a call that a running task, its caller, makes of any worker.
+    /// Takes a call that the running task `parent`, its caller, makes. Any worker may run the call.
     ///
-    /// A call ends with the try of its caller at the latest.
+    /// A call ends no later than the try of its caller.
     ///
     /// # Errors
     ///
-    /// - what the pool has failed with, where it takes no tasks;
-    /// - [`ErrorKind::Cancelled`] when the caller does not run, or nobody waits for it any more;
-    /// - [`ErrorKind::InvalidSpec`] when it is of a gang, or 64 callers stand above it;
+    /// - the error that the pool has failed with, when it takes no tasks;
+    /// - [`ErrorKind::Cancelled`] when the caller does not run, or has been cancelled;
+    /// - [`ErrorKind::InvalidSpec`] when the caller belongs to a gang, or has 64 callers above it;
     /// - [`ErrorKind::QueueTimeout`], which is temporary, when the pool has
     ///   [`Limits::max_calls`](crate::spec::Limits::max_calls) calls without an outcome.
     pub fn submit_call(&mut self, now: Instant, id: TaskId, parent: TaskId, options: TaskOptions) -> Result<()> {
@@ -50,7 +50,7 @@ impl Scheduler {
         let worker = &mut self.workers[rank.0 as usize];
         worker.long = true;
         if is_first && worker.sent.len() > 1 {
-            // What waits behind a caller could be what it waits for.
+            // The caller could be waiting for a task that waits behind it.
             self.actions.push(Action::Recall { rank });
         }
         self.refresh(rank);
@@ -61,13 +61,13 @@ impl Scheduler {
         Ok(())
     }
 
-    /// How many callers stand above a task: 0 for one that no task has called.
+    /// How many callers a task has above it: 0 for a task that no other task has called.
     pub fn depth(&self, id: TaskId) -> u32 {
         self.tasks.get(&id).map_or(0, TaskState::depth)
     }
 
-    /// A task waits again, in front of those that came after it. A call that nobody waits for any
-    /// more, or that no worker will take, ends.
+    /// A task waits again, in front of tasks that came after it. A call ends instead when its
+    /// caller's try is over, or when the pool takes no tasks.
     pub(super) fn queue_again(&mut self, now: Instant, id: TaskId) {
         let is_call = self.tasks.get(&id).is_some_and(|task| task.call.is_some());
         if is_call {
@@ -85,12 +85,12 @@ impl Scheduler {
     }
 }
 
-/// What a call ends with whose caller's try is over.
+/// The error of a call whose caller's try is over.
 pub(super) fn ended_caller() -> Error {
     Error::new(ErrorKind::Cancelled, "the task that made the call has ended")
 }
 
-/// Callers that may stand above a call.
+/// How many callers a call may have above it.
 pub const MAX_DEPTH: u32 = 64;
 
 #[cfg(test)]

@@ -1,8 +1,8 @@
-//! The calls that one try of a task has made and that have no outcome: its family. Those that wait
-//! stand here, and not in the queue of the pool.
+//! The family of a task: the calls that one try of the task has made and that have no outcome.
+//! Calls that wait are queued here, and not in the queue of the pool.
 //!
-//! Only a task that runs has a family, so there are no more of them than workers, and what they
-//! help with.
+//! Only a running task has a family, so the number of families is bounded by the workers and the
+//! calls that they help with.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -18,16 +18,16 @@ use crate::ids::{Rank, TaskId};
 #[derive(Debug)]
 pub(super) struct Family {
     pub(super) parent: TaskId,
-    /// Of its calls.
+    /// The depth of its calls.
     depth: u32,
-    /// Those that wait and that a caller may help with at any time, and those that one helps with
-    /// only when nothing else is left.
+    /// Waiting calls: those that a caller may help with at any time, and those that a caller helps
+    /// with only when nothing else is left.
     queued: [List; 2],
-    /// All of them.
+    /// All calls of the family.
     open: BTreeSet<TaskId>,
-    /// The families of those that make calls themselves.
+    /// The families of its calls that make calls themselves.
     below: BTreeSet<FamilyId>,
-    /// The parent's try is over, and so are they.
+    /// Whether the parent's try is over, which ends the calls too.
     ended: bool,
 }
 
@@ -35,13 +35,13 @@ pub(super) struct Family {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct FamilyId(u64);
 
-/// What a call has beyond other tasks.
+/// The data that only a call has.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Call {
     pub(super) family: FamilyId,
     pub(super) parent: TaskId,
     pub(super) depth: u32,
-    /// It has ended a worker: no caller helps with it before it has to.
+    /// Whether the call has ended a worker: no caller helps with it while there is another way.
     pub(super) risky: bool,
 }
 
@@ -50,35 +50,35 @@ pub(super) struct Call {
 pub(super) struct Families {
     table: BTreeMap<FamilyId, Family>,
     last: u64,
-    /// Those with calls that wait: the deepest first, then the oldest caller.
+    /// The families with waiting calls: the deepest first, then those of the oldest caller.
     callers: BTreeSet<(Reverse<u32>, TaskId, FamilyId)>,
     queued: usize,
     open: usize,
 }
 
 impl Families {
-    /// Calls that wait for a worker, and whose caller runs.
+    /// The number of calls that wait for a worker and whose caller runs.
     pub(super) fn queued(&self) -> usize {
         self.queued
     }
 
-    /// Calls without an outcome.
+    /// The number of calls without an outcome.
     pub(super) fn open(&self) -> usize {
         self.open
     }
 
-    /// The call that is next for a worker that is free.
+    /// The next call for a free worker.
     pub(super) fn first_queued(&self) -> Option<TaskId> {
         let (_, _, family) = self.callers.first()?;
         self.table.get(family)?.first()
     }
 
-    /// The families with calls that wait, the deepest first.
+    /// The families with waiting calls, the deepest first.
     pub(super) fn waiting(&self) -> impl Iterator<Item = &Family> {
         self.callers.iter().filter_map(|(_, _, family)| self.table.get(family))
     }
 
-    /// The deepest call that waits below this family, itself included, and that a caller may help
+    /// The deepest waiting call in this family and the families below it that a caller may help
     /// with at any time.
     pub(super) fn deepest_below(&self, top: FamilyId) -> Option<TaskId> {
         let mut deepest: Option<(Reverse<u32>, TaskId, TaskId)> = None;
@@ -104,12 +104,12 @@ impl Families {
 }
 
 impl Family {
-    /// The oldest call that waits.
+    /// The oldest waiting call.
     fn first(&self) -> Option<TaskId> {
         self.queued.iter().filter_map(List::front).min()
     }
 
-    /// The call that is to be helped with when nothing else is left.
+    /// The call to help with when nothing else is left.
     pub(super) fn safest(&self) -> Option<TaskId> {
         self.queued[HELPABLE].front().or(self.queued[1 - HELPABLE].front())
     }
@@ -124,7 +124,7 @@ impl Family {
 }
 
 impl Scheduler {
-    /// Puts a call into the family of its caller's try, which is made for the first one.
+    /// Puts a call into the family of its caller's try. The first call makes the family.
     pub(super) fn join_family(&mut self, id: TaskId, parent: TaskId) {
         let Some(caller) = self.tasks.get_mut(&parent) else { return };
         let (above, depth) = (caller.call.map(|call| call.family), caller.depth() + 1);
@@ -149,7 +149,7 @@ impl Scheduler {
 
     /// A call has its outcome.
     pub(super) fn leave_family(&mut self, id: TaskId) {
-        // Pools without calls are not to pay for them.
+        // Pools without calls must not pay for calls.
         if self.families.open == 0 {
             return;
         }
@@ -164,13 +164,13 @@ impl Scheduler {
         if !ended && let Some(above) = self.tasks.get_mut(&parent) {
             above.family = None;
             self.forget_below(parent, call.family);
-            // It does not wait for calls any more.
+            // The parent no longer waits for calls.
             self.refresh_runner(parent);
         }
     }
 
-    /// A try of a task is over: none of its calls, and of theirs, is begun any more, and the backlog
-    /// ends them.
+    /// A try of a task is over: its calls, and their calls, no longer begin, and the backlog ends
+    /// them.
     pub(super) fn end_calls(&mut self, id: TaskId) {
         if !self.is_caller(id) {
             return;
@@ -263,7 +263,7 @@ impl Scheduler {
         }
     }
 
-    /// A caller's family is no longer one of those below the family that the caller is of.
+    /// Removes a caller's family from the families below the one that the caller belongs to.
     fn forget_below(&mut self, caller: TaskId, family: FamilyId) {
         let above = self.tasks.get(&caller).and_then(|task| task.call).map(|call| call.family);
         if let Some(above) = above.and_then(|above| self.families.table.get_mut(&above)) {
@@ -279,26 +279,26 @@ impl Family {
 }
 
 impl TaskState {
-    /// How many callers stand above it.
+    /// How many callers the task has above it.
     pub(super) fn depth(&self) -> u32 {
         self.call.map_or(0, |call| call.depth)
     }
 
-    /// Whether a caller may help with it at any time. An interrupt that it does not heed, and an end
-    /// of its worker, would be the caller's end too.
+    /// Whether a caller may help with the call at any time. If the call ignores an interrupt, or
+    /// ends its worker, the caller ends too.
     pub(super) fn is_helpable(&self) -> bool {
         self.options.timeout.is_none() && self.call.is_some_and(|call| !call.risky)
     }
 
-    /// In which list of its family it waits.
+    /// The list of its family in which the call waits.
     fn list(&self) -> usize {
         if self.is_helpable() { HELPABLE } else { 1 - HELPABLE }
     }
 }
 
-/// Which of the lists of a family holds the calls that a caller may help with at any time.
+/// The index of the family's list with the calls that a caller may help with at any time.
 const HELPABLE: usize = 0;
 
-/// What must hold of families.
+/// The invariants of families.
 #[cfg(any(test, debug_assertions))]
 mod sanity;

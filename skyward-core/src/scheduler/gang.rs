@@ -1,4 +1,5 @@
-//! Gangs: tasks that must run at the same time, one per rank. What happens to one of them decides for all: they start together or not at all, and are tried again together or not at all.
+//! Gangs: tasks that must run at the same time, one per rank. The tasks of a gang share one fate:
+//! they start together or not at all, and are tried again together or not at all.
 
 use std::time::{Duration, Instant};
 
@@ -11,33 +12,36 @@ use crate::error::{Error, ErrorKind, WorkerExit};
 use crate::ids::{Attempt, Rank, TaskId};
 use crate::payload::{Outcome, TaskOptions, Value};
 
-/// The tasks of a gang; it lives until each has its outcome.
+/// A gang. It exists until each of its tasks has an outcome.
 #[derive(Debug)]
 pub(super) struct Gang {
     /// By rank.
     members: Vec<Member>,
     phase: GangPhase,
-    /// Members that have no outcome yet.
+    /// The number of members that have no outcome yet.
     left: usize,
-    /// Members that a worker has.
+    /// The number of members that a worker has.
     running: usize,
-    /// Those whose outcome is kept back.
+    /// The members whose outcome is held back.
     kept: Vec<Rank>,
     tries: Tries,
     links: Links,
     pub(super) watch: Option<Watch>,
 }
 
-/// Where a gang is. It is in the queue of gangs while it waits, the first time or again, and starts only from there, with all of its members.
+/// The state of a gang. While a gang waits, the first time or for another try, it is in the queue
+/// of gangs; it starts only from there, with all of its members.
 #[derive(Debug)]
 enum GangPhase {
-    /// It waits for every worker to be idle.
+    /// The gang waits until every worker is idle.
     Waiting,
-    /// Its workers have it.
+    /// The workers have its members.
     Running,
-    /// A try has failed. It starts again when so many members are back from their workers, and every worker is idle.
+    /// A try has failed. The gang starts again when `away` more members are back from their
+    /// workers, and every worker is idle.
     Again { away: usize },
-    /// It failed for good with this: its members are on their own, and those that are lost with it fail with the same.
+    /// The gang failed for good with this error. Each member now ends alone; members that are lost
+    /// with the world fail with the same error.
     Failed(Error),
 }
 
@@ -49,13 +53,15 @@ struct Member {
 
 #[derive(Debug)]
 enum MemberState {
-    /// It waits for its outcome.
+    /// The member has no outcome yet.
     Open,
-    /// It returned, which is kept back until all have: until then the gang may have to run again.
+    /// The member returned. The value is held back until all members have returned: until then the
+    /// gang may have to run again.
     Returned(Value),
-    /// It raised while others run: perhaps only because a peer is gone, which is told a little later.
+    /// The member raised while others run. The cause may be a lost peer, which is reported a little
+    /// later.
     Raised(Error),
-    /// Its caller has its outcome.
+    /// The caller has the outcome.
     Ended,
 }
 
@@ -73,19 +79,20 @@ impl Scheduler {
         self.gang_table.insert(first, Gang::new(ids));
         self.gangs.push_back(&mut self.gang_table, first);
         self.start_gang(now);
-        // The gang waits as one, if it does.
+        // The gang has one timer for its wait, if it waits.
         if self.gang_table.get(&first).is_some_and(Gang::waits) {
             self.wait(now, first);
         }
     }
 
-    /// The gang in front, if all its members wait and every worker is idle.
+    /// The first gang in the queue, if all its members wait and every worker is idle.
     pub(super) fn next_gang(&self) -> Option<TaskId> {
         let idle = self.counts.idle == self.workers.len() && self.failed.is_none();
         self.gangs.front().filter(|first| idle && self.gang_table.get(first).is_some_and(Gang::is_whole))
     }
 
-    /// Starts the gang in front if it can. Whatever makes a worker idle calls this.
+    /// Starts the first gang in the queue if it can start. Every function that makes a worker idle
+    /// calls this.
     pub(super) fn start_gang(&mut self, now: Instant) {
         let Some(first) = self.next_gang() else { return };
         let Some(gang) = self.gang_table.get_mut(&first) else { return };
@@ -136,8 +143,9 @@ impl Scheduler {
                 Next::Over(error) => error,
             },
         };
-        if !gang.is_failed() && error.kind() == ErrorKind::Remote && gang.running > 0 {
-            // Where a peer has died, its death is the cause, and what a collective raised because of it is not.
+        if !gang.is_failed() && error.kind() == ErrorKind::Raised && gang.running > 0 {
+            // If a peer has died, that death is the cause, and not the exception that a collective
+            // raised because of it.
             gang.keep(of.rank, MemberState::Raised(error));
             self.timers.add(now, SUSPICION, Timer::Suspicion(first));
             return;
@@ -148,7 +156,7 @@ impl Scheduler {
         self.release(first);
     }
 
-    /// No peer was lost: what the members raised is what they failed with.
+    /// No peer was lost: the members fail with the exceptions that they raised.
     pub(super) fn end_suspicion(&mut self, first: TaskId) {
         let Some(gang) = self.gang_table.get(&first) else { return };
         let raised = |rank: &Rank| matches!(gang.members[rank.0 as usize].state, MemberState::Raised(_));
@@ -157,14 +165,15 @@ impl Scheduler {
         }
     }
 
-    /// A member's caller has its outcome before the member has: a gang that waits cannot run without it, and ends; one that runs cannot be tried again.
+    /// A member's caller got an outcome before the member ended. A waiting gang cannot run without
+    /// the member, and ends; a running gang cannot be tried again.
     pub(super) fn leave_gang(&mut self, now: Instant, of: Membership) {
         let Some(gang) = self.gang_table.get_mut(&of.first) else { return };
         gang.end(of.rank);
         if gang.waits() {
             let error = Error::new(
                 ErrorKind::Cancelled,
-                "the task was cancelled: another task of its gang was, before the gang started",
+                "the task was cancelled: another task of its gang was cancelled before the gang started",
             );
             return self.fail_gang(now, of.first, &error);
         }
@@ -173,7 +182,7 @@ impl Scheduler {
         self.forget_empty(of.first);
     }
 
-    /// The gang is tried again, as a whole. Those that still run are interrupted, where their workers live.
+    /// Tries the whole gang again. With `interrupt`, the members that still run are interrupted.
     fn begin_again(&mut self, now: Instant, first: TaskId, attempt: Attempt, error: &Error, interrupt: bool) {
         self.unwatch(first);
         let Some(gang) = self.gang_table.get_mut(&first) else { return };
@@ -200,7 +209,7 @@ impl Scheduler {
         self.start_gang(now);
     }
 
-    /// A gang that made no progress is tried again or fails. Its world is ended with it.
+    /// A gang that made no progress is tried again or fails. Its world ends too.
     pub(super) fn settle_stalled(&mut self, now: Instant, first: TaskId, running: TaskId, error: Error) {
         let retry = self.tasks.get(&running).map(TaskState::retry).unwrap_or_default();
         let Some(gang) = self.gang_table.get_mut(&first) else { return };
@@ -213,7 +222,8 @@ impl Scheduler {
         }
     }
 
-    /// Ends all members of a gang with one error: those that wait do not start, those that run are told to end.
+    /// Ends all members of a gang with one error: waiting members do not start, running members are
+    /// interrupted.
     pub(super) fn fail_gang(&mut self, now: Instant, first: TaskId, error: &Error) {
         self.unwatch(first);
         self.unqueue_gang(first);
@@ -230,7 +240,7 @@ impl Scheduler {
         gang.is_some_and(|gang| matches!(gang.phase, GangPhase::Again { .. }))
     }
 
-    /// The members of a gang that a worker has.
+    /// The members of a gang that a worker has, with their ranks.
     pub(super) fn running_of(&self, first: TaskId) -> Vec<(Rank, TaskId)> {
         let members = self.gang_table.get(&first).map(|gang| gang.members.as_slice()).unwrap_or_default();
         let place = |member: &Member| self.tasks.get(&member.id).map(|task| task.place);
@@ -241,7 +251,7 @@ impl Scheduler {
         members.iter().filter_map(rank).collect()
     }
 
-    /// Gives the callers what was kept back.
+    /// Reports the outcomes that were held back to the callers.
     fn release(&mut self, first: TaskId) {
         let Some(gang) = self.gang_table.get_mut(&first) else { return };
         let kept = std::mem::take(&mut gang.kept);
@@ -275,7 +285,7 @@ impl Scheduler {
         self.forget_empty(of.first);
     }
 
-    /// Nobody waits for any of its members any more.
+    /// Removes the gang if all its members have their outcome.
     fn forget_empty(&mut self, first: TaskId) {
         if self.gang_table.get(&first).is_some_and(|gang| gang.left == 0) {
             self.unwatch(first);
@@ -290,7 +300,7 @@ impl Scheduler {
         }
     }
 
-    /// A gang that waited is gone: what it kept from starting may start.
+    /// A waiting gang is gone: the tasks that it held back may start.
     fn lift_barrier(&mut self, now: Instant) {
         self.start_gang(now);
         self.look_all();
@@ -324,7 +334,7 @@ impl Gang {
         self.members.iter().map(|member| member.id)
     }
 
-    /// Whether one that waits has all of its members, and what is counted is there.
+    /// Whether a waiting gang has all of its members, and the counts are right.
     #[cfg(any(test, debug_assertions))]
     pub(super) fn is_possible(&self) -> bool {
         let open = self.members.iter().filter(|member| matches!(member.state, MemberState::Open)).count();
@@ -340,7 +350,7 @@ impl Gang {
             && (!self.waits() || open == self.members.len())
     }
 
-    /// Whether it is in the queue of gangs.
+    /// Whether the gang is in the queue of gangs.
     pub(super) fn waits(&self) -> bool {
         matches!(self.phase, GangPhase::Waiting | GangPhase::Again { .. })
     }
@@ -354,7 +364,7 @@ impl Gang {
         matches!(self.phase, GangPhase::Failed(_))
     }
 
-    /// It is not tried again. Gives what it failed with first.
+    /// Makes the gang fail for good. Returns the error that it failed with first.
     fn fail(&mut self, error: &Error) -> Error {
         match &self.phase {
             GangPhase::Failed(first) => first.clone(),
@@ -388,7 +398,7 @@ impl Linked for Gang {
     }
 }
 
-/// How much later than a peer's error the end of a process may be told.
+/// How much later than a peer's error the report of an ended process may arrive.
 const SUSPICION: Duration = Duration::from_secs(1);
 
 #[cfg(test)]

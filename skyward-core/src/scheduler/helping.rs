@@ -1,8 +1,9 @@
-//! A worker that waits for calls helps: its main thread runs, within its wait, one of those that what
-//! it runs waits for. Anything else might take longer than the wait, or wait for it in turn.
+//! A worker that waits for calls helps: within its wait, its main thread runs one of the calls that
+//! its task waits for. Any other task might take longer than the wait, or might itself wait for the
+//! worker's task.
 //!
-//! A worker's frames are the tasks that its main thread runs, each within the one before it: what it
-//! was sent, and calls that it helps with.
+//! A worker's frames are the tasks that its main thread runs, each within the one before it: the
+//! task that the worker was sent, and the calls that it helps with.
 
 use std::time::Instant;
 
@@ -12,24 +13,25 @@ use crate::ids::{Rank, TaskId};
 use crate::payload::Outcome;
 
 impl Scheduler {
-    /// The main thread of a worker waits for calls of `frame`, the innermost task that it runs.
+    /// The main thread of a worker waits for calls of `frame`, the innermost task that the worker
+    /// runs.
     pub fn on_waiting(&mut self, now: Instant, rank: Rank, frame: TaskId) {
         let Some(worker) = self.workers.get_mut(rank.0 as usize) else { return };
-        // What it was sent may have begun before the end of the one in front of it is known.
+        // A sent task may have begun before the outcome of the task in front of it arrives.
         if worker.sent.contains(&frame) || worker.frames.contains(&frame) {
             worker.waits = Some(frame);
             self.help(now, rank);
         }
     }
 
-    /// It waits no more.
+    /// The main thread of a worker no longer waits.
     pub fn on_waited(&mut self, _now: Instant, rank: Rank) {
         if let Some(worker) = self.workers.get_mut(rank.0 as usize) {
             worker.waits = None;
         }
     }
 
-    /// A worker did not take a call that it should help with: it does not wait any more.
+    /// A worker refused to help with a call: it no longer waits.
     pub fn on_refused(&mut self, now: Instant, rank: Rank, id: TaskId) {
         if self.take_helped(rank, id).is_none() {
             return;
@@ -49,7 +51,7 @@ impl Scheduler {
         self.take_up(now, rank);
     }
 
-    /// A call that a worker helped with has ended there.
+    /// A call that a worker helped with has ended.
     pub fn on_helped(&mut self, now: Instant, rank: Rank, id: TaskId, outcome: Outcome, _micros: u64) {
         let Some(is_aside) = self.take_helped(rank, id) else { return };
         let worker = &mut self.workers[rank.0 as usize];
@@ -65,19 +67,20 @@ impl Scheduler {
         self.take_up(now, rank);
     }
 
-    /// The calls that a worker helps with: those of its main thread, the outermost first, and those on
-    /// other threads.
+    /// The calls that a worker helps with: those on its main thread, the outermost first, then
+    /// those on other threads.
     pub fn helped(&self, rank: Rank) -> impl Iterator<Item = TaskId> + '_ {
         let worker = self.workers.get(rank.0 as usize);
         worker.into_iter().flat_map(|worker| worker.frames.iter().chain(&worker.asides)).copied()
     }
 
-    /// The task that a worker was sent and within which it runs, or may run, this call.
+    /// The task that the worker was sent, and within which it runs, or may run, this call.
     pub fn root_on(&self, rank: Rank, call: TaskId) -> Option<TaskId> {
         self.above(call).find(|above| self.has(rank, *above))
     }
 
-    /// A call came into the queue and no worker took it: the nearest caller above it that waits helps.
+    /// A call came into the queue and no worker took it: the nearest caller above it whose worker
+    /// waits helps.
     pub(super) fn offer(&mut self, now: Instant, id: TaskId) {
         let Some(task) = self.tasks.get(&id) else { return };
         if task.place != Place::Queue || !task.is_helpable() || self.is_orphan(id) {
@@ -91,7 +94,7 @@ impl Scheduler {
         }
     }
 
-    /// A worker that waits helps with the deepest call that it may.
+    /// Makes a waiting worker help with the deepest call that it may help with.
     pub(super) fn help(&mut self, now: Instant, rank: Rank) {
         let Some(frame) = self.waits_in(rank) else { return };
         let Some(family) = self.tasks.get(&frame).and_then(|task| task.family) else { return };
@@ -101,7 +104,7 @@ impl Scheduler {
         }
     }
 
-    /// Has a worker help with a call.
+    /// Makes a worker help with a call.
     pub(super) fn give(&mut self, now: Instant, rank: Rank, id: TaskId, aside: bool) {
         let Some(task) = self.tasks.get_mut(&id) else { return };
         task.place = Place::Helped(rank);
@@ -119,7 +122,7 @@ impl Scheduler {
         self.refresh(rank);
     }
 
-    /// The innermost task of a worker, if it waits within it and helps at any time.
+    /// The innermost task of a worker, if the worker waits within it and may help at any time.
     fn waits_in(&self, rank: Rank) -> Option<TaskId> {
         let worker = self.workers.get(rank.0 as usize).filter(|_| self.failed.is_none())?;
         let frame = worker.waiting()?;
@@ -135,7 +138,7 @@ impl Scheduler {
         worker.waits = worker.waits.filter(|frame| worker.sent.front() == Some(frame));
     }
 
-    /// A worker is gone, and with it what it helped with.
+    /// A worker is gone, together with the calls that it helped with.
     pub(super) fn drop_helped(&mut self, rank: Rank) {
         let worker = &mut self.workers[rank.0 as usize];
         worker.waits = None;
@@ -144,22 +147,24 @@ impl Scheduler {
         self.refresh(rank);
     }
 
-    /// The next tries of a task whose worker was lost while it helped have no help before they need it.
+    /// A task's worker was lost while it helped: during the task's next tries, the worker helps
+    /// only when nothing else is left.
     pub(super) fn leave_alone(&mut self, id: TaskId) {
         if let Some(task) = self.tasks.get_mut(&id) {
             task.alone = true;
         }
     }
 
-    /// What a worker runs a call within has ended, and the worker may be about to begin with it.
+    /// The task within which a worker runs a call has ended, and the worker may be about to begin
+    /// the call.
     fn cancel_call(&mut self, rank: Rank, id: TaskId) {
         self.actions.push(Action::Cancel { rank, task: id, interrupt: true });
         self.drop_call(rank, id);
     }
 
-    /// A call that a worker helped with is gone with what it was run within.
+    /// A call that a worker helped with ended together with the task that it ran within.
     fn drop_call(&mut self, rank: Rank, id: TaskId) {
-        self.forget_ending_of(rank, id);
+        self.forget_interrupt_of(rank, id);
         self.disarm(id);
         self.end_calls(id);
         if self.tasks.get(&id).is_some_and(|task| task.abandoned) {
@@ -169,34 +174,35 @@ impl Scheduler {
         }
     }
 
-    /// A worker does not help with this call any more. Says whether that was on another thread.
+    /// Removes a call from those that a worker helps with. Returns whether it ran on another
+    /// thread, or `None` if the worker did not have it.
     fn take_helped(&mut self, rank: Rank, id: TaskId) -> Option<bool> {
         let worker = self.workers.get_mut(rank.0 as usize)?;
         if let Some(place) = worker.asides.iter().position(|aside| *aside == id) {
             worker.asides.remove(place);
-            self.forget_ending_of(rank, id);
+            self.forget_interrupt_of(rank, id);
             return Some(true);
         }
         let place = worker.frames.iter().position(|frame| *frame == id)?;
         let within = worker.frames.split_off(place + 1);
         worker.frames.pop();
         within.into_iter().rev().for_each(|id| self.cancel_call(rank, id));
-        self.forget_ending_of(rank, id);
+        self.forget_interrupt_of(rank, id);
         Some(false)
     }
 
-    /// A worker helps with one call less: it goes on with what there is.
+    /// A worker helps with one call less: it looks for the next work.
     fn take_up(&mut self, now: Instant, rank: Rank) {
         self.refresh(rank);
         self.help(now, rank);
-        // A call on another thread may have been all that it had.
+        // The worker may be idle now: it may have had nothing but a call on another thread.
         self.start_gang(now);
         self.fill(now, rank);
     }
 }
 
 impl Worker {
-    /// The innermost task of one that lives, if its main thread waits within it.
+    /// The innermost task of a live worker, if the main thread waits within that task.
     pub(super) fn waiting(&self) -> Option<TaskId> {
         self.innermost().filter(|frame| self.lives() && self.waits == Some(*frame))
     }
@@ -204,7 +210,8 @@ impl Worker {
 
 #[cfg(any(test, debug_assertions))]
 impl Scheduler {
-    /// What a worker helps with descends from what it runs, and no call waits that it would help with.
+    /// Checks that the calls a worker helps with descend from its task, and that no call waits that
+    /// the worker would help with.
     pub(super) fn check_frames(&self, rank: Rank) {
         let worker = &self.workers[rank.0 as usize];
         assert!(worker.ready || worker.load() == 0, "rank {rank} is lost and helps: {self:?}");
@@ -222,7 +229,7 @@ impl Scheduler {
         }
     }
 
-    /// One that nobody waits for any more may have lost its callers.
+    /// An abandoned call may have lost its callers.
     fn check_helped(&self, rank: Rank, id: TaskId, below: Option<&TaskId>) {
         let task = self.tasks.get(&id).filter(|task| task.place == Place::Helped(rank));
         let descends = self.above(id).any(|above| Some(&above) == below);

@@ -1,4 +1,4 @@
-//! What becomes of a worker's tasks when it is lost, and of the worker.
+//! What happens to a lost worker and to its tasks.
 
 use std::time::Instant;
 
@@ -7,18 +7,21 @@ use crate::error::{Error, ErrorKind, WorkerExit};
 use crate::ids::{NodeIndex, Rank, TaskId};
 
 impl Scheduler {
-    /// A worker process is gone, and what it has answered before is still being read. It gets no more tasks.
+    /// A worker process has ended, and answers that it sent before are still being read. The worker
+    /// gets no more tasks.
     pub fn on_leaving(&mut self, rank: Rank) {
         self.workers[rank.0 as usize].leaving = true;
         self.refresh(rank);
     }
 
-    /// A worker process is gone. Each task that it still has may have begun; `last` is the one that began last, where that is known.
+    /// A worker process has ended. Each task that it still has may have begun; `last` is the task
+    /// that began last, if known.
     pub fn on_lost(&mut self, now: Instant, rank: Rank, exit: &WorkerExit, last: Option<TaskId>) {
         if !self.workers[rank.0 as usize].ready {
             return;
         }
-        // What it ran is to blame; without a task it is the environment, or the machine.
+        // The task that the worker ran is the cause; without a task it is the environment, or the
+        // machine.
         let barren = self.workers[rank.0 as usize].load() == 0 && !exit.is_node_loss();
         self.lose(rank, Error::worker_exited(rank, exit.clone()), last);
         self.end_world();
@@ -36,7 +39,7 @@ impl Scheduler {
         }
     }
 
-    /// A worker that was to be started again could not be.
+    /// A worker could not be started again.
     pub fn on_start_failed(&mut self, rank: Rank, error: &Error) {
         self.start_again(rank, |times| {
             let what = format!(
@@ -47,7 +50,7 @@ impl Scheduler {
         });
     }
 
-    /// In a joined world the loss of one worker is that of all.
+    /// In a joined world, the loss of one worker is the loss of all.
     pub(super) fn end_world(&mut self) {
         for rank in self.ranks() {
             if self.joined && self.is_ready(rank) {
@@ -56,7 +59,8 @@ impl Scheduler {
         }
     }
 
-    /// Has a worker started again that is lost for no task's doing, and with it its world; or gives up, where that has been of no use.
+    /// Restarts a worker, or its world, that was lost while it ran no task. Reports a sick node, or
+    /// fails the pool, when restarts have not helped.
     fn start_again(&mut self, rank: Rank, why: impl FnOnce(u32) -> Error) {
         let Some(node) = self.workers.get(rank.0 as usize).map(|worker| worker.node) else { return };
         if self.failed.is_some() {
@@ -67,7 +71,7 @@ impl Scheduler {
         let times = self.nodes[node].sick;
         let alone = self.nodes.iter().filter(|record| record.sick > 0).count() == 1;
         if times > policy::MAX_SICK && alone && (self.apart || self.active > 1) {
-            // Where all are sick it is not the machines.
+            // If the workers of all nodes failed, the machines are not the cause.
             self.barren_restarts = 0;
             self.nodes[node].sick = 0;
             return self.actions.push(Action::NodeSick { node: NodeIndex(node as u32), error: why(times) });
@@ -90,22 +94,25 @@ impl Scheduler {
         });
     }
 
-    /// What a lost worker had not begun goes to others that are idle: nothing else may ever make them look, and one that leaves does not come back for it. A joined world starts anew as a whole.
+    /// Idle workers take the tasks that a lost worker had not begun: no other event may make them
+    /// look, and a leaving worker does not come back. A joined world starts anew as a whole.
     pub(super) fn hand_on(&mut self) {
         if !self.joined {
             self.look_all();
         }
     }
 
-    /// A worker's tasks when it is lost. One of them failed by it: `last`, or the first where the last that began is not known. The others are not at fault: those before `last` had
-    /// returned and their answers were lost with the worker, so they are retried as lost and do not count as ends of a worker.
+    /// Takes the tasks of a lost worker. One of them failed with the worker: `last`, or the first
+    /// one if the last that began is not known. The other tasks are not at fault: those before
+    /// `last` had returned and their answers were lost with the worker, so they are retried as lost
+    /// and do not count as ends of a worker.
     pub(super) fn lose(&mut self, rank: Rank, error: Error, last: Option<TaskId>) {
         let worker = &mut self.workers[rank.0 as usize];
         worker.ready = false;
         worker.waits = None;
         let helped = worker.load() > worker.sent.len();
         let sent = std::mem::take(&mut worker.sent);
-        self.forget_endings(rank);
+        self.forget_interrupts(rank);
         self.refresh(rank);
         let failed = last.filter(|id| sent.contains(id)).or_else(|| sent.front().copied());
         let by_itself = error.exit().is_some_and(|exit| !exit.is_node_loss() && *exit != WorkerExit::WorldEnded);
@@ -113,7 +120,8 @@ impl Scheduler {
         if let Some(failed) = failed.filter(|_| helped && by_itself) {
             self.leave_alone(failed);
         }
-        // From the last to the first, so that those that are tried again stand in front of all others in their order.
+        // From the last to the first: retried tasks then stand in front of all others in their
+        // order.
         for id in sent.into_iter().rev() {
             let error = if failed == Some(id) { &error } else { &behind };
             self.leave_behind(id, error.clone());

@@ -1,25 +1,43 @@
 //! Which task runs on which worker: events in, actions out. No I/O, no clock: `now` is passed in.
 //!
-//! - Tasks for any worker run in the order in which they came. A task for one rank or node waits for that one alone.
-//! - A gang (one task per rank, in a joined world) starts when every worker is idle; tasks that came after it wait until it has started, so it is never starved.
-//! - Behind a running task a worker gets more only while its tasks are short (see [`policy::depth`]), so that a long task never holds others that another worker could run.
-//! - When a worker of a joined world is lost, the world ends: every worker is started again, and what may be tried again is.
-//! - A worker that is lost while it runs a task is that task's doing, and only tasks fail by it. Workers that are lost one after another while they run nothing end the pool.
-//! - A node that is lost is replaced; so often in a row without a task returning, and then the pool gives up. One whose workers cannot be started while those of the others can is sick, and as good as lost.
-//! - A call that a running task makes is a task for any worker, and ends with the try of its caller at the latest. A free worker takes calls before other tasks, the deepest first, then those of the oldest
-//!   caller; a task that no other made and that has waited for a second goes before them. Neither a gang that waits nor a world that is held keeps calls back: what they wait for may wait for them.
-//! - Nothing is sent ahead behind a caller, and what was is recalled: it could be what the caller waits for.
-//! - A worker whose main thread waits for calls of what it runs helps with one of those (`helping.rs`), but for one that could end it: one with a timeout, and one that has ended a worker.
-//! - Where calls wait, no worker is free, and all that runs waits for calls, one is rescued (`rescue.rs`): the worker of its caller runs it, on another thread where its main thread does not say that it waits.
-//! - A node that is to leave runs what it has and what was submitted for it by name, and takes nothing else. A world whose size is to change finishes the gangs that it has first, and takes no other.
+//! - Tasks for any worker run in the order in which they came. A task for one rank or node waits
+//!   for that rank or node alone.
+//! - A gang (one task per rank, in a joined world) starts when every worker is idle. Tasks
+//!   submitted after the gang wait until it has started, so other tasks cannot starve it.
+//! - A worker gets further tasks behind a running one only while its tasks are short (see
+//!   [`policy::depth`]), so that a long task never holds up tasks that another worker could run.
+//! - When a worker of a joined world is lost, the world ends: every worker starts again, and the
+//!   tasks that may be tried again are.
+//! - When a worker is lost while it runs a task, the task counts as the cause, and only tasks fail.
+//!   Workers that are lost one after another while they run nothing end the pool.
+//! - A lost node is replaced. After a number of losses in a row without a returned task, the pool
+//!   gives up. A node whose workers cannot start while the workers of other nodes can is sick, and
+//!   counts as lost.
+//! - A call that a running task makes is a task for any worker. It ends no later than the try of
+//!   its caller. A free worker takes calls before other tasks: the deepest calls first, then those
+//!   of the oldest caller. A task without a caller that has waited for a second goes before calls.
+//!   Neither a waiting gang nor a held world holds calls back: the tasks that the gang or the world
+//!   waits for may wait for those calls. caller; a task that no other made and that has waited for
+//!   a second goes before them. Neither a gang that waits nor a world that is held keeps calls
+//!   back: what they wait for may wait for them.
+//! - No task is sent to a worker behind a caller, and tasks that were sent there before are
+//!   recalled: the caller could be waiting for them.
+//! - A worker whose main thread waits for calls of its own task helps with one of them
+//!   (`helping.rs`), except for calls that could end the worker: a call with a timeout, and a call
+//!   that has ended a worker before.
+//! - When calls wait, no worker is free, and everything that runs waits for calls, one call is
+//!   rescued (`rescue.rs`): its caller's worker runs it, on another thread unless the main thread
+//!   reports that it waits.
+//! - A draining node runs the tasks that it has and those submitted for it by name, and takes no
+//!   others. A resizing world first finishes the gangs that it has, and takes no others.
 
 mod action;
 mod backlog;
 mod calls;
-mod ending;
 mod family;
 mod gang;
 mod helping;
+mod interrupt;
 mod loss;
 mod nodes;
 mod outcome;
@@ -100,7 +118,7 @@ impl Scheduler {
         self.disarm(id);
         self.barren_restarts = 0;
         if place == 0 {
-            self.forget_ending_of(rank, id);
+            self.forget_interrupt_of(rank, id);
             self.leave_front(rank);
             self.begin_front(now, rank);
         }
@@ -112,15 +130,15 @@ impl Scheduler {
         self.help(now, rank);
     }
 
-    /// A task's caller does not wait any more.
+    /// Cancels a task: its caller no longer waits for it.
     pub fn cancel(&mut self, now: Instant, id: TaskId) {
-        let error = Error::new(ErrorKind::Cancelled, "the task was cancelled: its caller does not wait any more");
+        let error = Error::new(ErrorKind::Cancelled, "the task was cancelled: its caller no longer waits for it");
         self.abandon(now, id, error);
     }
 
-    /// Does what is due.
+    /// Handles the timers that are due.
     pub fn on_timeout(&mut self, now: Instant) {
-        // What is due at the same moment is done in slices, too.
+        // Timers that are due at the same moment are also handled in slices.
         for _ in 0..backlog::SLICE {
             let Some(timer) = self.timers.pop_due(now) else { return };
             match timer {
@@ -141,19 +159,21 @@ impl Scheduler {
         }
     }
 
-    /// When [`on_timeout`](Self::on_timeout) has something to do.
+    /// When [`on_timeout`](Self::on_timeout) must be called next, if a timer runs.
     pub fn next_timeout(&self) -> Option<Instant> {
         self.timers.next()
     }
 
-    /// Ends everything: every task that waits or runs fails with this error, and no task is taken. Most of that is left to [`work`](Self::work).
+    /// Ends everything: every waiting or running task fails with this error, and the scheduler
+    /// takes no more tasks. Most of the work is left to [`work`](Self::work).
     pub fn fail(&mut self, error: Error) {
-        // What comes after the first failure is its consequence.
+        // Later failures are consequences of the first.
         self.failed.get_or_insert_with(|| error.clone());
         self.end_all(error);
     }
 
-    /// Waiting tasks fail with this error, and no task is taken; running ones go on. Most of that is left to [`work`](Self::work).
+    /// Waiting tasks fail with this error, and the scheduler takes no more tasks; running tasks go
+    /// on. Most of the work is left to [`work`](Self::work).
     pub fn close(&mut self, error: Error) {
         if self.failed.is_none() {
             self.failed = Some(error.clone());
@@ -166,7 +186,8 @@ impl Scheduler {
         self.counts.sent > 0 || self.has_work()
     }
 
-    /// Waiting tasks fail with this error; running ones are interrupted and fail with it too. Most of that is left to [`work`](Self::work).
+    /// Waiting tasks fail with this error; running tasks are interrupted and fail with it too. Most
+    /// of the work is left to [`work`](Self::work).
     pub fn drain(&mut self, now: Instant, error: &Error) {
         self.failed = Some(error.clone());
         for rank in self.ranks() {
@@ -178,7 +199,7 @@ impl Scheduler {
         self.end_all(error.clone());
     }
 
-    /// What the pool cannot take tasks for, if it cannot.
+    /// Why the pool takes no tasks; `None` while it takes them.
     pub fn failure(&self) -> Option<&Error> {
         self.failed.as_ref()
     }
@@ -188,7 +209,8 @@ impl Scheduler {
         self.tasks.len().saturating_sub(self.counts.sent)
     }
 
-    /// The tasks that a worker has, the running one first, without the calls that it helps with.
+    /// The tasks that a worker has, the running one first; without the calls that the worker helps
+    /// with.
     pub fn sent(&self, rank: Rank) -> impl Iterator<Item = TaskId> + '_ {
         self.workers.get(rank.0 as usize).into_iter().flat_map(|worker| worker.sent.iter().copied())
     }
@@ -205,7 +227,7 @@ impl Scheduler {
 
     fn resolve(&self, target: Target) -> Result<Target> {
         let nodes = self.active;
-        let workers = nodes * self.workers_per_node;
+        let workers = self.layout.workers(nodes);
         match target {
             Target::Any => Ok(target),
             Target::Head => Ok(Target::Rank(Rank(0))),

@@ -1,4 +1,4 @@
-//! Nodes that are lost, and the limit to replacing them.
+//! Lost nodes, and the limit to replacing them.
 
 use std::time::Instant;
 
@@ -7,41 +7,43 @@ use super::{Action, Scheduler, policy};
 use crate::error::{Error, ErrorKind};
 use crate::ids::{NodeIndex, TaskId};
 
-/// What a node has been through.
+/// The history of a node, and its queue.
 #[derive(Debug, Default)]
 pub(super) struct Record {
-    /// Machines that it has lost since one of its tasks returned.
+    /// How many machines the node has lost since one of its tasks returned.
     pub(super) barren: u32,
-    /// How often in a row its workers were lost idle, or could not be started.
+    /// How often in a row the node's workers were lost idle, or could not start.
     pub(super) sick: u32,
     ready_since: Option<Instant>,
-    /// Tasks that wait for a worker of this node, whichever.
+    /// Tasks that wait for any worker of this node.
     pub(super) queue: List,
-    /// It takes nothing that is not for it by name.
-    pub(super) leaving: bool,
-    /// Its machine will end: it takes nothing, and what is for it by name waits for its next machine.
+    /// The node is draining: it takes only tasks that name it.
+    pub(super) draining: bool,
+    /// The node's machine will end: it takes no tasks, and tasks that name the node wait for its
+    /// next machine.
     pub(super) cordoned: bool,
-    /// That it has nothing more to do was said.
+    /// Whether [`Action::NodeDrained`] was emitted.
     pub(super) told: bool,
 }
 
 impl Record {
-    /// Whether it takes no tasks that any node may run.
+    /// Whether the node takes no tasks that any node may run.
     pub(super) fn parts(&self) -> bool {
-        self.leaving || self.cordoned
+        self.draining || self.cordoned
     }
 
     pub(super) fn on_ready(&mut self, now: Instant) {
         self.ready_since.get_or_insert(now);
     }
 
-    /// One of its workers returned a task.
+    /// One of the node's workers returned a task.
     pub(super) fn on_returned(&mut self) {
         self.barren = 0;
         self.sick = 0;
     }
 
-    /// Its machine is lost, or could not be replaced. Gives how often in a row that has happened.
+    /// The node's machine is lost, or could not be replaced. Returns how often in a row that has
+    /// happened.
     fn on_lost(&mut self, now: Instant) -> u32 {
         let since = self.ready_since.take();
         if since.is_some_and(|since| now.saturating_duration_since(since) >= policy::SOUND) {
@@ -54,7 +56,8 @@ impl Record {
 }
 
 impl Scheduler {
-    /// A node's machine is lost, or the one that was to replace it. What ran there is tried again by its cause, or fails.
+    /// A node's machine, or its replacement, is lost. Each task that ran there is tried again by
+    /// its cause, or fails.
     pub fn on_node_lost(&mut self, now: Instant, node: NodeIndex, cause: &Error) {
         for rank in self.ranks_of(node) {
             if self.is_ready(rank) {
@@ -67,8 +70,12 @@ impl Scheduler {
         if let Some(record) = self.nodes.get_mut(node.0 as usize) {
             record.cordoned = false;
         }
-        if self.is_leaving(node) && !self.joined {
-            // It has no other machine to come, and what was for it alone has no other place.
+        if self.is_draining(node) && !self.joined {
+            // First, all tasks of its workers go to its queues, also if they are more than a slice.
+            while self.has_lost() {
+                self.work(now);
+            }
+            // The node gets no other machine, and tasks that name it can run nowhere else.
             return self.fail_own(now, node, cause);
         }
         let Some(record) = self.nodes.get_mut(node.0 as usize).filter(|_| self.failed.is_none()) else { return };
@@ -89,23 +96,26 @@ impl Scheduler {
         }
     }
 
-    /// The connection to a node's agent was lost, and is there again. What the agent was told meanwhile it may not have heard: what is to end is told once more.
+    /// The connection to a node's agent is back. Messages sent in the meantime may be lost, so
+    /// interrupts are sent again.
     pub fn on_agent_back(&mut self, now: Instant, node: NodeIndex) {
         for rank in self.ranks_of(node) {
             let front = self.sent(rank).next().filter(|id| self.is_to_end(*id));
             if let Some(id) = front {
-                self.forget_ending_of(rank, id);
+                self.forget_interrupt_of(rank, id);
                 self.interrupt(now, rank, id);
             }
-            // The kill at the end of their grace may be lost as well.
+            // The kill at the end of their grace time may be lost as well.
             let helped: Vec<TaskId> = self.helped(rank).filter(|id| self.is_to_end(*id)).collect();
             for id in helped {
-                self.forget_ending_of(rank, id);
+                self.forget_interrupt_of(rank, id);
                 self.interrupt_helped(now, rank, id);
             }
         }
     }
-    /// Whether a task that a worker has is not to go on there: nobody waits for it, or its gang is to run again.
+
+    /// Whether a task that a worker has must end there: the task was abandoned, or its gang runs
+    /// again.
     fn is_to_end(&self, id: TaskId) -> bool {
         let Some(task) = self.tasks.get(&id) else { return false };
         task.abandoned || self.is_retrying(task.gang)

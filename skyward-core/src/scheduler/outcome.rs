@@ -11,7 +11,8 @@ use crate::ids::{Rank, TaskId};
 use crate::payload::Outcome;
 
 impl Scheduler {
-    /// Ends a task for its caller; a worker that has it is told, and gets the grace to heed.
+    /// Ends a task for its caller. A worker that has the task is asked to end it within the grace
+    /// time.
     pub(super) fn abandon(&mut self, now: Instant, id: TaskId, error: Error) {
         let Some(task) = self.tasks.get_mut(&id) else { return };
         if task.abandoned {
@@ -44,7 +45,7 @@ impl Scheduler {
         }
     }
 
-    /// Gives a task its outcome, or tries it again.
+    /// Reports a task's outcome, or tries the task again.
     pub(super) fn settle(&mut self, now: Instant, id: TaskId, outcome: Outcome) {
         let Some(task) = self.tasks.get_mut(&id) else { return };
         if let Some(gang) = task.gang {
@@ -61,7 +62,8 @@ impl Scheduler {
         }
         let error = match outcome {
             Ok(value) => return self.finish(id, Ok(value)),
-            // It would wait for a worker that does not take it, and its caller for it.
+            // The call would wait for a worker that takes no calls, and its caller would wait for
+            // the call.
             Err(error) if is_call && self.failed.is_some() => return self.finish(id, Err(error)),
             Err(error) => error,
         };
@@ -93,13 +95,14 @@ impl Scheduler {
         worker.began = Some(now);
         let Some(task) = self.tasks.get_mut(&id) else { return };
         if task.abandoned {
-            // It was cancelled while it waited on the worker; the worker may be past the point where it reads that.
+            // The task was cancelled while it waited on the worker; the worker may be past the
+            // point where it reads the cancel.
             return self.interrupt(now, rank, id);
         }
         self.started(now, rank, id);
     }
 
-    /// A worker has begun with a task, or begins about now.
+    /// A worker has begun a task, or begins it about now.
     pub(super) fn started(&mut self, now: Instant, rank: Rank, id: TaskId) {
         let Some(task) = self.tasks.get_mut(&id) else { return };
         task.since = None;
@@ -112,7 +115,7 @@ impl Scheduler {
         }
     }
 
-    /// What the task waits for has come.
+    /// Removes the task's timer: what the timer bounds has happened.
     pub(super) fn disarm(&mut self, id: TaskId) {
         if let Some(timer) = self.tasks.get_mut(&id).and_then(|task| task.timer.take()) {
             self.timers.remove(timer);

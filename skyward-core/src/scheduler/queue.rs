@@ -15,7 +15,7 @@ impl Scheduler {
         self.queue_at(id, List::push_back);
     }
 
-    /// Puts a task back in front: it came before all that wait.
+    /// Puts a task back in front: it came before all waiting tasks.
     pub(super) fn queue_front(&mut self, id: TaskId) {
         self.queue_at(id, List::push_front);
     }
@@ -35,12 +35,12 @@ impl Scheduler {
             Target::Node(node) => node,
             _ => return,
         };
-        if self.is_leaving(node) {
+        if self.is_draining(node) {
             self.departing.push(node);
         }
     }
 
-    /// A task came into a queue: the workers that may take it look.
+    /// A task came into a queue: the workers that may take it look for tasks.
     pub(super) fn place(&mut self, now: Instant, id: TaskId) {
         match self.tasks.get(&id).map(|task| task.target) {
             Some(Target::Rank(rank)) => {
@@ -54,7 +54,8 @@ impl Scheduler {
             _ => {
                 while let Some((_, rank)) = self.open.first().copied() {
                     self.fill(now, rank);
-                    // Where it turns out that its task is long, it takes nothing, and the next one looks.
+                    // When the worker's task turned out to be long, the worker takes nothing, and
+                    // the next one looks.
                     let worker = &self.workers[rank.0 as usize];
                     if !worker.long || worker.listed.is_some() {
                         return;
@@ -64,7 +65,7 @@ impl Scheduler {
         }
     }
 
-    /// Gives a worker what it may have, and says how much that was.
+    /// Sends a worker the tasks that it may have. Returns how many tasks were sent.
     pub(super) fn fill(&mut self, now: Instant, rank: Rank) -> usize {
         let worker = &mut self.workers[rank.0 as usize];
         let runs = worker.began.filter(|_| !worker.sent.is_empty() && !worker.long);
@@ -97,27 +98,29 @@ impl Scheduler {
 
     pub(super) fn takes_more(&self, rank: Rank) -> bool {
         let worker = &self.workers[rank.0 as usize];
-        // A call that it still runs on another thread may yet end it.
+        // A call that still runs on another thread may yet end the worker.
         if !worker.lives() || !worker.asides.is_empty() {
             return false;
         }
         let Some(last) = worker.sent.back() else { return true };
-        // Nothing waits behind a stream or a gang: how long they take says nothing of the next task.
+        // No task waits behind a stream or a gang: their duration does not predict that of the next
+        // task.
         let alone = |task: &TaskState| task.streaming || task.gang.is_some();
         !worker.long && worker.sent.len() < depth(&worker.average) && !self.tasks.get(last).is_some_and(alone)
     }
 
-    /// Takes the next task that this worker may run: a call, or the oldest other task that no gang
-    /// stands before, where there is none or that one has waited for long.
+    /// Takes the next task that this worker may run. That is a call, unless there is none or the
+    /// oldest other task has waited for long. The other task must have come before every waiting
+    /// gang.
     fn next_for(&mut self, now: Instant, rank: Rank) -> Option<TaskId> {
         if self.failed.is_some() {
             return None;
         }
         let node = self.workers[rank.0 as usize].node;
-        let Record { leaving, cordoned, .. } = self.nodes[node];
-        let none = (self.held || cordoned) && !leaving;
+        let Record { draining, cordoned, .. } = self.nodes[node];
+        let none = (self.held || cordoned) && !draining;
         let barrier = self.gangs.front().unwrap_or(TaskId(u64::MAX));
-        let any = (!leaving).then_some(&self.any);
+        let any = (!draining).then_some(&self.any);
         let own = [&self.workers[rank.0 as usize].queue, &self.nodes[node].queue];
         let fronts = any.into_iter().chain(own).filter_map(List::front);
         let root = fronts.filter(|id| !none && *id < barrier).min();
@@ -125,7 +128,7 @@ impl Scheduler {
             let since = self.tasks.get(&id).and_then(|task| task.since);
             since.is_some_and(|since| now.saturating_duration_since(since) >= LATE)
         };
-        let call = self.families.first_queued().filter(|_| !leaving && !cordoned && !root.is_some_and(late));
+        let call = self.families.first_queued().filter(|_| !draining && !cordoned && !root.is_some_and(late));
         let next = call.or(root)?;
         self.unqueue(next);
         Some(next)
@@ -158,5 +161,5 @@ fn queue_of<'a>(
     }
 }
 
-/// A task that no other made and that has waited for so long goes before calls.
+/// A task without a caller that has waited for this long goes before calls.
 const LATE: Duration = Duration::from_secs(1);

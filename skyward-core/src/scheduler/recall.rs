@@ -1,6 +1,8 @@
-//! Tasks that were sent ahead and wait behind one that is long: they are recalled, and go to other workers.
+//! Recalls: tasks that were sent ahead and wait behind a long task are recalled, and go to other
+//! workers.
 //!
-//! A worker that has several tasks has one timer, and none for each: when it is due it looks since when the first one runs.
+//! A worker that has several tasks has one timer, and not one for each task. When the timer is due,
+//! it checks how long the first task has run.
 
 use std::time::{Duration, Instant};
 
@@ -12,10 +14,14 @@ use crate::ids::{Rank, TaskId};
 use crate::payload::Target;
 
 impl Scheduler {
-    /// A worker did not begin these tasks and never will. They return to the front of their queues in the given order, which is no further try.
+    /// A worker did not begin these tasks and never will. They return to the front of their queues
+    /// in the given order. That does not count as a try.
     ///
-    /// Of a worker that is lost this comes before [`on_lost`](Self::on_lost) and [`on_node_lost`](Self::on_node_lost), which count each task that the worker still has as begun, and after
-    /// [`on_leaving`](Self::on_leaving), so that a world that is about to end takes none of them. A gang that is sent counts as begun: its member is lost with its worker, and sent again to one that lives.
+    /// For a lost worker, call this before [`on_lost`](Self::on_lost) and
+    /// [`on_node_lost`](Self::on_node_lost), which count each task that the worker still has as
+    /// begun, and after [`on_leaving`](Self::on_leaving), so that a world that is about to end
+    /// takes none of the tasks. A sent gang counts as begun: its member is lost with its worker,
+    /// and sent again to a live worker.
     pub fn on_not_begun(&mut self, now: Instant, rank: Rank, ids: &[TaskId]) {
         for id in ids.iter().rev() {
             let Some(worker) = self.workers.get_mut(rank.0 as usize) else { return };
@@ -30,7 +36,7 @@ impl Scheduler {
             let abandoned = task.abandoned;
             self.end_calls(*id);
             if place == 0 {
-                self.forget_ending_of(rank, *id);
+                self.forget_interrupt_of(rank, *id);
                 self.disarm(*id);
                 self.leave_front(rank);
                 self.begin_front(now, rank);
@@ -50,7 +56,7 @@ impl Scheduler {
         if leaving {
             return;
         }
-        // Each worker that takes tasks may take hundreds, so they look one after another, in slices.
+        // Each worker may take hundreds of tasks, so workers look one after another, in slices.
         let mut for_any = 0;
         for id in ids {
             match self.tasks.get(id).filter(|task| task.place == Place::Queue).map(|task| task.target) {
@@ -60,24 +66,26 @@ impl Scheduler {
             }
         }
         self.look_first(for_any);
-        // With its first task gone it takes what had to wait for that one's end.
+        // With its first task gone, the worker may take tasks that had to wait for the end of that
+        // task.
         self.fill(now, rank);
-        // It stays idle where its world is held, and may be the last one that a gang waits for.
+        // The worker stays idle if its world is held, and may be the last one that a gang waits
+        // for.
         self.start_gang(now);
     }
 
-    /// A member of a gang, which is all that its worker has.
+    /// Sends a member of a gang again. The member is the only task of its worker.
     fn send_again(&mut self, now: Instant, rank: Rank, member: TaskId) {
         if self.workers[rank.0 as usize].leaving {
             return;
         }
-        self.forget_ending_of(rank, member);
+        self.forget_interrupt_of(rank, member);
         let unwanted = self.tasks.get(&member).is_none_or(|task| task.abandoned || self.is_retrying(task.gang));
         if !unwanted {
             self.actions.push(Action::Send { rank, task: member });
             return self.begin_front(now, rank);
         }
-        // Nobody waits for it, or all of its gang begin anew.
+        // The member was abandoned, or its whole gang begins anew.
         self.workers[rank.0 as usize].sent.retain(|id| *id != member);
         self.disarm(member);
         self.refresh(rank);
@@ -85,7 +93,7 @@ impl Scheduler {
         self.start_gang(now);
     }
 
-    /// A task is sent to a worker that runs another.
+    /// A task was sent to a worker that runs another task.
     pub(super) fn watch_length(&mut self, now: Instant, rank: Rank) {
         let worker = &mut self.workers[rank.0 as usize];
         if worker.recall.is_none() {
@@ -111,7 +119,7 @@ impl Scheduler {
         }
     }
 
-    /// A worker has another connection: that it was asked to give tasks back may be lost with the old one.
+    /// A worker has another connection: the request to return tasks may be lost with the old one.
     pub(super) fn recall_again(&mut self, rank: Rank) {
         let Some(worker) = self.workers.get(rank.0 as usize) else { return };
         if worker.long && worker.sent.len() > 1 {
@@ -120,7 +128,7 @@ impl Scheduler {
     }
 }
 
-/// Until a worker that has not given its tasks back is asked again.
+/// The time until a worker that has not returned its tasks is asked again.
 const AGAIN: Duration = Duration::from_secs(1);
 
 #[cfg(test)]
@@ -140,7 +148,8 @@ mod tests {
         id
     }
 
-    /// A worker of two whose tasks were short, and that runs one with so many behind it; the other is busy.
+    /// Two workers. Rank 0 had short tasks, and runs one with `count` tasks behind it; rank 1 is
+    /// busy.
     fn behind(count: usize) -> (Story, Vec<TaskId>) {
         let mut story = Story::new(2, 1, false);
         story.submit(Target::Rank(Rank(1)));
@@ -154,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn what_waits_behind_a_task_that_is_long_goes_to_another_worker() {
+    fn tasks_behind_a_long_task_go_to_another_worker() {
         let (mut story, ids) = behind(200);
         story.later(LONG - Duration::from_millis(1));
         assert!(!recalled(&story));
@@ -172,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_given_back_is_sent_in_slices() {
+    fn returned_tasks_are_sent_in_slices() {
         let (mut story, ids) = behind(200);
         story.done(1);
         story.later(LONG);
@@ -190,7 +199,7 @@ mod tests {
         let (mut story, ids) = behind(0);
         story.now += LONG;
         let next = story.submit(Target::Any);
-        assert_eq!(story.scheduler.sent(Rank(0)).collect::<Vec<_>>(), ids, "it is taken for long when it is looked at");
+        assert_eq!(story.scheduler.sent(Rank(0)).collect::<Vec<_>>(), ids, "the next look finds the task long");
         assert_eq!(short(&mut story, 0), ids[0]);
         assert_eq!(story.running(0), Some(next));
         let ahead = story.submit(Target::Any);
@@ -198,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn short_tasks_one_after_another_are_left_where_they_are_and_have_one_timer() {
+    fn short_tasks_in_a_row_are_not_recalled_and_share_one_timer() {
         let (mut story, mut ids) = behind(100);
         for _ in 0..50 {
             let timers = story.scheduler.next_timeout();
@@ -210,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn a_worker_that_does_not_give_back_is_asked_again() {
+    fn a_worker_that_does_not_return_tasks_is_asked_again() {
         let (mut story, ids) = behind(3);
         story.later(LONG);
         assert!(recalled(&story));
@@ -221,7 +230,7 @@ mod tests {
         story.scheduler.on_connected(story.now, Rank(0));
         story.step();
         assert!(recalled(&story));
-        // It has begun them meanwhile, and they are done there.
+        // The worker has begun the tasks in the meantime, and finishes them.
         for id in ids {
             assert_eq!(short(&mut story, 0), id);
         }
@@ -230,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn the_time_to_start_goes_on_for_what_is_given_back() {
+    fn the_queue_timeout_continues_for_returned_tasks() {
         let mut story = Story::new(1, 1, false);
         story.submit(Target::Any);
         short(&mut story, 0);

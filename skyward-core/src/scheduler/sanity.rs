@@ -1,4 +1,4 @@
-//! What must hold of the tables whenever the scheduler is left alone.
+//! The invariants of the tables, which hold between any two calls of the scheduler.
 
 use super::Scheduler;
 use super::state::{Counts, Place};
@@ -7,18 +7,18 @@ use crate::ids::TaskId;
 use crate::payload::Target;
 
 impl Scheduler {
-    /// The same, of tables so small that it can be afforded after each step.
+    /// Runs [`check`](Self::check) if the tables are small enough to check after each step.
     pub(super) fn check_if_small(&self) {
         if self.tasks.len() + self.workers.len() < SMALL {
             self.check();
         }
     }
 
-    /// Each task is in the one place that it says, and what is counted is what is there.
+    /// Checks that each task is in the one place that it names, and that the counts are right.
     ///
     /// # Panics
     ///
-    /// When it is not so.
+    /// When an invariant does not hold.
     pub(super) fn check(&self) {
         let mut placed = self.check_queue(&self.any, |target| matches!(target, Target::Any | Target::Head));
         for (node, record) in self.nodes.iter().enumerate() {
@@ -47,7 +47,7 @@ impl Scheduler {
         assert_eq!(self.tasks.len(), placed + self.backlog.lost.len() + in_gangs, "{self:?}");
     }
 
-    /// Gives how many tasks are with their gangs.
+    /// Returns how many tasks are with their gangs.
     fn check_gangs(&self) -> usize {
         let (mut waiting, mut kept) = (0, 0);
         for first in self.gang_table.keys() {

@@ -1,6 +1,7 @@
-//! Nodes that come to a pool, and nodes that leave it.
+//! Nodes that join a pool, and nodes that leave it.
 //!
-//! Nodes are numbered without gaps, so those that leave are the last ones. In a joined world nodes come and go all at once, between two generations.
+//! Nodes are numbered without gaps, so the last nodes leave first. In a joined world, nodes join
+//! and leave together, between two generations.
 
 use std::time::Instant;
 
@@ -9,29 +10,31 @@ use super::state::Worker;
 use super::{Action, Scheduler};
 use crate::error::{Error, ErrorKind, WorkerExit};
 use crate::ids::{NodeIndex, Rank, TaskId};
+use crate::layout::Layout;
 
 impl Scheduler {
-    /// The nodes that take what comes.
+    /// The number of nodes that take any task.
     pub fn active(&self) -> u32 {
         self.active
     }
 
-    /// The workers of the nodes that take what comes.
+    /// The number of workers on nodes that take any task.
     pub fn active_workers(&self) -> u32 {
-        self.active * self.workers_per_node
+        self.layout.workers(self.active)
     }
 
-    /// Tasks that any worker may run, and that wait for one, calls among them.
+    /// The number of tasks that any worker may run and that wait for one, including calls.
     pub fn backlog(&self) -> usize {
         self.any.len() + self.families.queued()
     }
 
-    /// The machines are not the client's own host: another one may be sound where one is sick.
+    /// Sets whether the machines are other than the client's own host: another machine may be sound
+    /// when one is sick.
     pub fn set_apart(&mut self, apart: bool) {
         self.apart = apart;
     }
 
-    /// Since when a node has nothing to do; none while it has, or is not ready.
+    /// Since when a node has no tasks; `None` while it has some, or is not ready.
     pub fn idle_since(&self, node: NodeIndex) -> Option<Instant> {
         let workers = self.workers_of(node)?;
         let idle = |worker: &Worker| worker.idle_since.filter(|_| worker.ready && worker.load() == 0);
@@ -39,7 +42,8 @@ impl Scheduler {
         since?.into_iter().max().filter(|_| !self.has_own(node))
     }
 
-    /// A node comes in, behind the others or in the place of one that has left. Its workers are to be started.
+    /// A node joins, behind the others or in the place of one that has left. Its workers must be
+    /// started.
     pub fn add_node(&mut self, node: NodeIndex) {
         debug_assert_eq!(node.0, self.active);
         self.active = node.0 + 1;
@@ -51,21 +55,22 @@ impl Scheduler {
             return;
         }
         self.nodes.push(Record::default());
-        for _ in 0..self.workers_per_node {
+        for _ in 0..self.layout.workers_per_node() {
             self.workers.push(Worker { node: index, ..Worker::default() });
         }
     }
 
-    /// The last node that takes what comes is to leave: it takes nothing new, and [`Action::NodeDrained`] says when it has finished what it has and what was submitted for it by name.
-    pub fn leave(&mut self, node: NodeIndex) {
+    /// The last active node drains: it takes no other tasks. [`Action::NodeDrained`] reports when
+    /// it has finished the tasks that it has and those that name it.
+    pub fn drain_node(&mut self, node: NodeIndex) {
         debug_assert_eq!(node.0 + 1, self.active);
         let Some(record) = self.nodes.get_mut(node.0 as usize) else { return };
-        record.leaving = true;
+        record.draining = true;
         record.told = false;
         self.active = node.0;
         self.departing.push(node);
         self.refresh_node(node);
-        // What was submitted for it by name while it took nothing is done now.
+        // Tasks that name the node and that it held back as cordoned run now.
         for rank in self.ranks_of(node) {
             if self.failed.is_none() && self.takes_more(rank) {
                 self.look_later(rank);
@@ -73,17 +78,18 @@ impl Scheduler {
         }
     }
 
-    /// A node that was to leave stays after all.
+    /// A draining node stays after all.
     pub fn stay(&mut self, node: NodeIndex) {
         debug_assert_eq!(node.0, self.active);
         let Some(record) = self.nodes.get_mut(node.0 as usize) else { return };
-        record.leaving = false;
+        record.draining = false;
         self.active = node.0 + 1;
         self.refresh_node(node);
         self.look_all();
     }
 
-    /// A node's machine will end: it takes nothing more, and [`Action::NodeDrained`] says when it has finished what it has. What is for it by name waits for its next machine.
+    /// A node's machine will end: it takes no more tasks. [`Action::NodeDrained`] reports when it
+    /// has finished those that it has. Tasks that name the node wait for its next machine.
     pub fn cordon(&mut self, node: NodeIndex) {
         let Some(record) = self.nodes.get_mut(node.0 as usize) else { return };
         record.cordoned = true;
@@ -100,57 +106,59 @@ impl Scheduler {
         self.look_all();
     }
 
-    /// Whether a node is to leave.
-    pub fn is_leaving(&self, node: NodeIndex) -> bool {
-        self.nodes.get(node.0 as usize).is_some_and(|record| record.leaving)
+    /// Whether a node is draining.
+    pub fn is_draining(&self, node: NodeIndex) -> bool {
+        self.nodes.get(node.0 as usize).is_some_and(|record| record.draining)
     }
 
-    /// Whether a node that is to leave, or whose machine will end, has nothing more to do.
+    /// Whether a node that is draining, or whose machine will end, has no more tasks.
     pub fn is_drained(&self, node: NodeIndex) -> bool {
         let (Some(record), Some(workers)) = (self.nodes.get(node.0 as usize), self.workers_of(node)) else {
             return false;
         };
-        let no_more = match record.leaving {
+        let no_more = match record.draining {
             true => !self.has_own(node),
             false => record.cordoned,
         };
         no_more && workers.iter().all(|worker| worker.load() == 0)
     }
 
-    /// The workers of a node are stopped now: they are not lost.
+    /// The workers of a node are being stopped: that is not a loss.
     pub fn retire(&mut self, node: NodeIndex) {
         for rank in self.ranks_of(node) {
             self.workers[rank.0 as usize].ready = false;
-            self.forget_endings(rank);
+            self.forget_interrupts(rank);
             self.drop_helped(rank);
             self.refresh(rank);
         }
     }
 
-    /// A node that was to leave is gone. Where it was the last one so are those before it that had gone already; `rows` is how many are left.
+    /// A drained node is gone. `rows` is how many nodes are left; if the node was the last one,
+    /// nodes before it that had gone already are removed too.
     pub fn remove_node(&mut self, node: NodeIndex, rows: u32) {
         self.retire(node);
         self.truncate(rows);
     }
 
-    /// A joined world's size is to change: no task and no gang comes in, and [`Action::WorldIdle`] says when those that are there have ended.
+    /// A joined world waits for a resize: no task and no gang starts, and [`Action::WorldIdle`]
+    /// reports when those under way have ended.
     pub fn hold(&mut self) {
         self.held = true;
         self.told_idle = false;
     }
 
-    /// The size does not change after all.
+    /// The resize is abandoned.
     pub fn release_world(&mut self) {
         self.held = false;
         self.look_all();
     }
 
-    /// Whether a world waits for its size to change.
+    /// Whether the world waits for a resize.
     pub fn is_held(&self) -> bool {
         self.held
     }
 
-    /// Whether a world whose size is to change has nothing more to do.
+    /// Whether the world waits for a resize and has no more tasks.
     pub fn is_world_idle(&self) -> bool {
         self.held
             && self.gang_table.is_empty()
@@ -160,7 +168,8 @@ impl Scheduler {
             && (self.active..self.nodes.len() as u32).all(|node| !self.has_own(NodeIndex(node)))
     }
 
-    /// An idle world has its first `stay` nodes, and those that are added now; all workers are to be started, as its next generation.
+    /// An idle world keeps its first `stay` nodes, and new nodes may be added now. All workers must
+    /// be started, as its next generation.
     pub fn reshape(&mut self, stay: u32) {
         debug_assert!(self.is_world_idle());
         for rank in self.ranks() {
@@ -172,8 +181,9 @@ impl Scheduler {
         self.held = false;
     }
 
-    /// Says which nodes that leave, and whether the world that waits, have nothing more to do.
-    pub(super) fn tell_departures(&mut self) {
+    /// Emits actions for draining nodes, and for a world that waits for a resize, that have no more
+    /// tasks.
+    pub(super) fn report_departures(&mut self) {
         for node in std::mem::take(&mut self.departing) {
             if !self.joined && self.is_drained(node) && !std::mem::replace(&mut self.nodes[node.0 as usize].told, true)
             {
@@ -186,9 +196,9 @@ impl Scheduler {
         }
     }
 
-    /// What was submitted for a node alone that is lost while it leaves cannot be run.
+    /// Fails the tasks that name a node which was lost while it was draining: they can run nowhere.
     pub(super) fn fail_own(&mut self, now: Instant, node: NodeIndex, cause: &Error) {
-        let what = format!("node {node} was lost while it was to leave the pool: {}", cause.message());
+        let what = format!("node {node} was lost while it was draining: {}", cause.message());
         let error = Error::new(ErrorKind::NodeLost, what).with_source(cause.clone());
         let ranks = self.ranks_of(node).map(|rank| &self.workers[rank.0 as usize].queue);
         let queues = ranks.chain(self.nodes.get(node.0 as usize).map(|record| &record.queue));
@@ -199,10 +209,10 @@ impl Scheduler {
     }
 
     fn truncate(&mut self, nodes: u32) {
-        let (rows, workers) = (nodes as usize, (nodes * self.workers_per_node) as usize);
+        let (rows, workers) = (nodes as usize, self.layout.workers(nodes) as usize);
         let from = workers.min(self.workers.len()) as u32;
         for rank in (from..self.workers.len() as u32).map(Rank) {
-            self.forget_endings(rank);
+            self.forget_interrupts(rank);
             self.drop_helped(rank);
             self.workers[rank.0 as usize].ready = false;
             self.refresh(rank);
@@ -216,17 +226,21 @@ impl Scheduler {
         self.ranks_of(node).for_each(|rank| self.refresh(rank));
     }
 
+    /// The mapping from ranks to nodes and workers.
+    pub(crate) fn layout(&self) -> Layout {
+        self.layout
+    }
+
     pub(super) fn ranks_of(&self, node: NodeIndex) -> impl Iterator<Item = Rank> + use<> {
-        let (first, end) = (node.0 * self.workers_per_node, self.workers.len() as u32);
-        (first.min(end)..(first + self.workers_per_node).min(end)).map(Rank)
+        self.layout.rows_of(node, self.workers.len()).map(|row| Rank(row as u32))
     }
 
     fn workers_of(&self, node: NodeIndex) -> Option<&[Worker]> {
-        let (first, count) = ((node.0 * self.workers_per_node) as usize, self.workers_per_node as usize);
-        self.workers.get(first..first + count)
+        let rows = self.layout.rows_of(node, self.workers.len());
+        (rows.len() == self.layout.workers_per_node() as usize).then(|| &self.workers[rows])
     }
 
-    /// Whether tasks wait for this node, or for a worker of it, by name.
+    /// Whether tasks wait that name this node, or a worker of it.
     fn has_own(&self, node: NodeIndex) -> bool {
         let workers = self.workers_of(node).unwrap_or_default();
         workers.iter().any(|worker| !worker.queue.is_empty())

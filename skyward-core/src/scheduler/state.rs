@@ -5,9 +5,9 @@ use std::time::{Duration, Instant};
 
 use super::Action;
 use super::backlog::Backlog;
-use super::ending::Ending;
 use super::family::{Call, Families, FamilyId};
 use super::gang::Gang;
+use super::interrupt::Interrupt;
 use super::nodes::Record;
 use super::policy::Average;
 use super::rescue::Rescue;
@@ -15,6 +15,7 @@ use super::table::{Linked, Links, List, TaskTable};
 use super::tries::Tries;
 use crate::error::Error;
 use crate::ids::{NodeIndex, Rank, TaskId};
+use crate::layout::Layout;
 use crate::payload::{RetryPolicy, Target, TaskOptions};
 use crate::spec::Limits;
 
@@ -24,32 +25,34 @@ pub struct Scheduler {
     pub(super) workers: Vec<Worker>,
     pub(super) nodes: Vec<Record>,
     pub(super) tasks: TaskTable<TaskState>,
-    /// Tasks that any worker may run, in order. Those for one worker or one node wait there.
+    /// Tasks that any worker may run, in order. Tasks for one worker or one node wait in its own
+    /// queue.
     pub(super) any: List,
     /// Gangs that wait to be started, in order.
     pub(super) gangs: List,
-    /// By the first task of each.
+    /// The gangs, by the first task of each.
     pub(super) gang_table: TaskTable<Gang>,
-    /// What running tasks have called.
+    /// The calls of running tasks.
     pub(super) families: Families,
     pub(super) rescue: Rescue,
-    /// Workers that take more, the least busy first.
+    /// Workers that take more tasks, the least busy first.
     pub(super) open: BTreeSet<(usize, Rank)>,
     pub(super) counts: Counts,
     pub(super) backlog: Backlog,
     pub(super) timers: Timers,
     pub(super) actions: Vec<Action>,
     pub(super) joined: bool,
-    pub(super) workers_per_node: u32,
-    /// The nodes that take what comes, which are the first ones; behind them are those that leave.
+    pub(super) layout: Layout,
+    /// How many nodes take any task. They are the first ones; draining nodes come after them.
     pub(super) active: u32,
-    /// A world's size is to change: what it has is finished, and nothing else begun.
+    /// The world waits for a resize: it finishes what is under way, and begins no other task.
     pub(super) held: bool,
-    /// That it is idle was said.
+    /// Whether [`Action::WorldIdle`] was emitted.
     pub(super) told_idle: bool,
-    /// Nodes that leave, and may have nothing more to do.
+    /// Leaving nodes that may have no more tasks.
     pub(super) departing: Vec<NodeIndex>,
-    /// The machines are not the client's own host, so that another one may be sound where this one is sick.
+    /// The machines are other than the client's own host: another machine may be sound when this
+    /// one is sick.
     pub(super) apart: bool,
     pub(super) limits: Limits,
     pub(super) barren_restarts: u32,
@@ -60,48 +63,49 @@ pub struct Scheduler {
 pub(super) struct Worker {
     pub(super) node: usize,
     pub(super) ready: bool,
-    /// It is going to be lost, and gets no more tasks.
+    /// The worker is about to be lost, and gets no more tasks.
     pub(super) leaving: bool,
-    /// The task that it runs is long: nothing is sent ahead to it until it returns one.
+    /// The running task is long: the worker gets no task ahead until it returns one.
     pub(super) long: bool,
-    /// What was sent and has not returned, in order: the first one runs.
+    /// Tasks that were sent and have not returned, in order: the first one runs.
     pub(super) sent: VecDeque<TaskId>,
-    /// Calls that its main thread runs within the first one, each within the one before it.
+    /// Calls that the main thread runs within the first task, each within the one before it.
     pub(super) frames: Vec<TaskId>,
-    /// Calls that it runs on other threads; those of a task that has ended may still be there.
+    /// Calls that run on other threads; calls of a task that has ended may still be there.
     pub(super) asides: Vec<TaskId>,
-    /// The task within which its main thread waits for calls, unless it runs one meanwhile.
+    /// The task within which the main thread waits for calls, unless it runs a call in the
+    /// meantime.
     pub(super) waits: Option<TaskId>,
-    /// When the first one began.
+    /// When the first task began.
     pub(super) began: Option<Instant>,
     /// Tasks that wait for this worker alone.
     pub(super) queue: List,
     pub(super) average: Average,
-    /// When it last became ready, or returned a task.
+    /// When the worker last became ready, or returned a task.
     pub(super) idle_since: Option<Instant>,
-    /// What it was told to end.
-    pub(super) endings: Vec<Ending>,
-    /// When it is looked at whether the task that it runs is long.
+    /// The tasks that the worker was asked to end.
+    pub(super) interrupts: Vec<Interrupt>,
+    /// When the scheduler checks whether the running task is long.
     pub(super) recall: Option<(Instant, Timer)>,
-    /// It is to look for tasks: it is in the backlog.
+    /// Whether the worker is in the backlog, to look for tasks.
     pub(super) looks: bool,
-    /// Its entry in `open`.
+    /// The worker's entry in `open`.
     pub(super) listed: Option<usize>,
-    /// What it is in the counts.
+    /// The worker's share of the counts.
     pub(super) counted: Counts,
 }
 
-/// How many workers, and how many tasks they have.
+/// Counts of workers, and of the tasks that they have.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Counts {
     pub(super) ready: usize,
-    /// Those that have tasks.
+    /// Workers that have tasks.
     pub(super) busy: usize,
-    /// Those that take tasks and have none.
+    /// Workers that take tasks and have none.
     pub(super) idle: usize,
-    /// Tasks that workers have, with those that they help with.
+    /// Tasks that workers have, including the calls that they help with.
     pub(super) sent: usize,
-    /// What workers run that does not wait for calls.
+    /// Running tasks that do not wait for calls.
     pub(super) going: usize,
 }
 
@@ -111,20 +115,21 @@ pub(super) struct TaskState {
     pub(super) options: TaskOptions,
     pub(super) streaming: bool,
     pub(super) gang: Option<Membership>,
-    /// Of a call.
+    /// The data of a call, if the task is one.
     pub(super) call: Option<Call>,
-    /// The calls of this try, while one has no outcome.
+    /// The family of this try's calls, while a call has no outcome.
     pub(super) family: Option<FamilyId>,
-    /// A worker that helped with its calls was lost: no worker does so again before it has to.
+    /// A worker that helped with this task's calls was lost: no worker helps with them again while
+    /// there is another way.
     pub(super) alone: bool,
     pub(super) tries: Tries,
     pub(super) place: Place,
     pub(super) links: Links,
-    /// Since when it waits to be started.
+    /// Since when the task waits to be started.
     pub(super) since: Option<Instant>,
-    /// Which deadline runs: that of its start, or that of its end.
+    /// The deadline that runs: that of the task's start, or that of its end.
     pub(super) timer: Option<(Instant, Timer)>,
-    /// Its caller has an outcome; only its worker has still to be done with it.
+    /// The caller has an outcome; only the worker is not done with the task yet.
     pub(super) abandoned: bool,
 }
 
@@ -139,34 +144,34 @@ pub(super) struct Membership {
 /// Where a task is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Place {
-    /// In the queue of its target.
+    /// In the queue of the task's target.
     Queue,
-    /// With its gang: it waits for the others to start, or what it returned is kept back.
+    /// With the gang: the task waits for the others to start, or its value is held back.
     Gang,
     Worker(Rank),
-    /// On a worker that runs it within another.
+    /// On a worker that runs the call within another task.
     Helped(Rank),
-    /// In the backlog: its worker is lost.
+    /// In the backlog: the task's worker is lost.
     Lost,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Timer {
-    /// The task is to have been started.
+    /// The deadline for the start of the task.
     Queue(TaskId),
-    /// The task's own deadline.
+    /// The deadline for the end of the task.
     Run(TaskId),
-    /// The task that the worker was told to end still runs.
+    /// The interrupt of a task that still runs is repeated.
     Again(Rank, TaskId),
-    /// Its grace is over.
+    /// The grace time of an interrupted task is over.
     Grace(Rank, TaskId),
-    /// The task that the worker runs may be long, and others wait behind it.
+    /// The worker's task may be long, and other tasks wait behind it.
     Recall(Rank),
-    /// The gang is to have made progress, or its ranks to have said where they are.
+    /// The deadline for progress of the gang, or for the stacks of its ranks.
     Stall(TaskId),
-    /// The gang's errors are no longer kept back.
+    /// The gang's errors are no longer held back.
     Suspicion(TaskId),
-    /// It is looked at whether calls wait for one another.
+    /// Checks whether calls wait for one another.
     Rescue,
 }
 
@@ -174,7 +179,8 @@ pub(super) enum Timer {
 pub(super) struct Timers(BTreeSet<(Instant, Timer)>);
 
 impl Scheduler {
-    /// A scheduler for so many nodes with so many workers each, none of them ready. `joined`: all workers are one world.
+    /// A scheduler for `nodes` nodes with `workers_per_node` workers each, none of them ready.
+    /// `joined`: all workers are one world.
     pub fn new(nodes: u32, workers_per_node: u32, joined: bool, limits: Limits) -> Self {
         let mut scheduler = Self {
             nodes: Vec::new(),
@@ -191,7 +197,7 @@ impl Scheduler {
             timers: Timers::default(),
             actions: Vec::new(),
             joined,
-            workers_per_node,
+            layout: Layout::new(workers_per_node),
             active: 0,
             held: false,
             told_idle: false,
@@ -260,10 +266,10 @@ impl Scheduler {
         }
     }
 
-    /// Keeps `open` and the counts true after a change of a worker.
+    /// Updates `open` and the counts after a change of a worker.
     pub(super) fn refresh(&mut self, rank: Rank) {
         let node = self.workers[rank.0 as usize].node;
-        // One that leaves looks for its own tasks alone.
+        // A leaving worker looks for its own tasks alone.
         let parts = self.nodes[node].parts();
         if parts {
             self.departing.push(NodeIndex(node as u32));
@@ -291,24 +297,24 @@ impl Scheduler {
 }
 
 impl Worker {
-    /// How many tasks it has, with those that it helps with.
+    /// How many tasks the worker has, including the calls that it helps with.
     pub(super) fn load(&self) -> usize {
         self.sent.len() + self.frames.len() + self.asides.len()
     }
 
-    /// What its main thread runs.
+    /// The innermost task of the main thread.
     pub(super) fn innermost(&self) -> Option<TaskId> {
         self.frames.last().or(self.sent.front()).copied()
     }
 
-    /// Whether it can be given something to help with.
+    /// Whether the worker can take tasks, or calls to help with.
     pub(super) fn lives(&self) -> bool {
         self.ready && !self.leaving
     }
 }
 
 impl Counts {
-    /// What was counted as `before` counts as `after`.
+    /// Replaces a share `before` of the counts with `after`.
     pub(super) fn replace(&mut self, before: Self, after: Self) {
         self.ready = self.ready - before.ready + after.ready;
         self.busy = self.busy - before.busy + after.busy;
@@ -319,7 +325,8 @@ impl Counts {
 }
 
 impl TaskState {
-    /// What it is tried again after. What a stream has handed out cannot be taken back.
+    /// The causes after which the task is tried again. A stream has no other try: items that it has
+    /// emitted cannot be taken back.
     pub(super) fn retry(&self) -> RetryPolicy {
         if self.streaming { RetryPolicy::never() } else { self.options.retry.unwrap_or_default() }
     }
@@ -336,7 +343,8 @@ impl Linked for TaskState {
 }
 
 impl Timers {
-    /// A timer that is due after this time; never, when that is further away than a clock goes.
+    /// Adds a timer that is due after this time. Returns `None` if that is further away than a
+    /// clock can count: the timer is then never due.
     pub(super) fn add(&mut self, now: Instant, after: Duration, timer: Timer) -> Option<(Instant, Timer)> {
         let at = now.checked_add(after)?;
         self.0.insert((at, timer));

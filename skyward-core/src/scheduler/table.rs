@@ -1,28 +1,30 @@
-//! A table by task, and lists within it. All that is done to one task takes the same time however many there are.
+//! A table by task, and lists within it. Each operation on one task takes the same time however
+//! many tasks there are.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
 use crate::ids::TaskId;
 
-/// Rows by task, in pages. Tasks are numbered one after another and a number is never used twice, so a page is found by
-/// it, and what asks for a task that is gone finds nothing.
+/// Rows by task, in pages. Tasks are numbered one after another and a number is never used twice,
+/// so the number gives the page, and a look-up of a removed task finds nothing.
 ///
-/// No part of it grows by moving: one allocation of many pages can take the allocator hundreds of milliseconds when a
-/// million rows were freed before, and the pool's lock is held meanwhile.
+/// No part of the table grows by moving: one allocation of many pages can take the allocator
+/// hundreds of milliseconds when a million rows were freed before, and the pool's lock is held for
+/// that time.
 pub(crate) struct TaskTable<T> {
-    /// By number, without those whose tasks are all gone; the last one stays.
+    /// By number, without pages whose tasks are all removed; the last page stays.
     pages: BTreeMap<u64, Box<Page<T>>>,
     len: usize,
 }
 
 struct Page<T> {
     used: usize,
-    // Each by itself: a table of a million rows never moves.
+    // Each row is an allocation of its own: a table of a million rows never moves.
     rows: [Option<Box<T>>; PAGE as usize],
 }
 
-/// A list of tasks, which their rows link.
+/// A list of tasks. The rows of the tasks hold the links.
 #[derive(Debug, Default)]
 pub(super) struct List {
     head: Option<TaskId>,
@@ -60,7 +62,7 @@ impl<T> TaskTable<T> {
         self.pages.get_mut(&page(*id))?.rows[row(*id)].as_deref_mut()
     }
 
-    /// Gives back the row that was there.
+    /// Inserts a row. Returns the row that was there before.
     pub(crate) fn insert(&mut self, id: TaskId, value: T) -> Option<Box<T>> {
         let number = page(id);
         if !self.pages.contains_key(&number) {
@@ -85,14 +87,15 @@ impl<T> TaskTable<T> {
         Some(removed)
     }
 
-    /// The last page stays when its tasks are gone, because the next task belongs to it, until another page follows.
+    /// Removes an empty last page. The last page stays when its tasks are removed, because the next
+    /// task belongs to it, until another page follows.
     fn drop_empty_last(&mut self) {
         if let Some(last) = self.pages.last_entry().filter(|last| last.get().used == 0) {
             last.remove();
         }
     }
 
-    /// The first task from this one on.
+    /// The first task from `id` on.
     pub(crate) fn next_from(&self, id: TaskId) -> Option<TaskId> {
         self.pages.range(page(id)..).find_map(|(number, rows)| {
             let from = if *number == page(id) { row(id) } else { 0 };
@@ -101,7 +104,7 @@ impl<T> TaskTable<T> {
         })
     }
 
-    /// In the order of their numbers.
+    /// The tasks, in the order of their numbers.
     pub(crate) fn keys(&self) -> impl Iterator<Item = TaskId> + '_ {
         std::iter::successors(self.next_from(TaskId(0)), |id| self.next_from(TaskId(id.0 + 1)))
     }
@@ -148,7 +151,7 @@ impl List {
         self.link(table, id, Links { before: None, after });
     }
 
-    /// Takes out a task that is in this list.
+    /// Removes a task that is in this list.
     pub(super) fn remove<T: Linked>(&mut self, table: &mut TaskTable<T>, id: TaskId) {
         let Some(row) = table.get_mut(&id) else { return };
         let Links { before, after } = std::mem::take(row.links_mut());
@@ -170,7 +173,7 @@ impl List {
         Some(id)
     }
 
-    /// From the front.
+    /// The tasks, from the front.
     pub(super) fn iter<'a, T: Linked>(&self, table: &'a TaskTable<T>) -> impl Iterator<Item = TaskId> + use<'a, T> {
         std::iter::successors(self.head, |id| table.get(id).and_then(|row| row.links().after))
     }
@@ -196,7 +199,7 @@ impl List {
 }
 
 impl Links {
-    /// Those in front of a task in its list, from the nearest.
+    /// The tasks in front of this one in its list, from the nearest.
     pub(super) fn before<T: Linked>(self, table: &TaskTable<T>) -> impl Iterator<Item = TaskId> + '_ {
         std::iter::successors(self.before, |id| table.get(id).and_then(|row| row.links().before))
     }
@@ -212,7 +215,7 @@ fn row(id: TaskId) -> usize {
     (id.0 % PAGE) as usize
 }
 
-/// Rows of a page.
+/// The number of rows of a page.
 const PAGE: u64 = 512;
 
 #[cfg(test)]
@@ -237,12 +240,13 @@ mod tests {
     }
 
     #[test]
-    fn a_table_is_a_map_whatever_is_asked_of_it() {
+    fn a_table_behaves_like_a_map() {
         for seed in 0..20_u64 {
             let mut random = StdRng::seed_from_u64(seed);
             let (mut table, mut model, mut next) = (TaskTable::default(), BTreeMap::new(), 1);
             for _ in 0..3000 {
-                // Mostly ascending, as tasks are numbered; sometimes a little late, and of some nothing is heard.
+                // Mostly ascending, as tasks are numbered; sometimes a little late, and some
+                // numbers are never used.
                 let id = TaskId(next - random.random_range(0..next.min(600)));
                 match random.random_range(0..5) {
                     0..2 => assert_eq!(table.insert(id, next).map(|it| *it), model.insert(id, next)),
@@ -254,12 +258,12 @@ mod tests {
             }
             assert!(table.keys().eq(model.keys().copied()));
             model.keys().for_each(|id| drop(table.remove(id)));
-            assert!(table.is_empty() && table.pages.len() == 1, "what is gone takes no room");
+            assert!(table.is_empty() && table.pages.len() == 1, "removed rows take no room");
         }
     }
 
     #[test]
-    fn a_list_is_a_queue_from_whose_middle_can_be_taken() {
+    fn a_list_is_a_queue_that_allows_removal_from_the_middle() {
         for seed in 0..50_u64 {
             let mut random = StdRng::seed_from_u64(seed);
             let (mut table, mut list, mut model) = (TaskTable::default(), List::default(), VecDeque::new());

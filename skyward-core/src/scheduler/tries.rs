@@ -1,4 +1,5 @@
-//! Which try at a task it is, how those before ended, and whether there is another.
+//! The tries at a task: the number of the current one, how earlier ones ended, and whether there is
+//! another.
 
 use crate::error::{Cause, Error, Try};
 use crate::ids::{Attempt, TaskId};
@@ -8,28 +9,29 @@ use crate::payload::RetryPolicy;
 #[derive(Debug)]
 pub(super) struct Tries {
     pub(super) attempt: Attempt,
-    /// None until one has failed, as is usual.
+    /// `None` until a try has failed, which is the usual case.
     failed: Option<Box<Failed>>,
 }
 
 #[derive(Debug, Default)]
 struct Failed {
-    /// By the index of their cause.
+    /// How many tries failed, by the index of the cause.
     counts: [u32; Cause::ALL.len()],
     last: Vec<Try>,
 }
 
-/// What comes after a try that failed.
+/// What follows a failed try.
 #[derive(Debug)]
 pub(super) enum Next {
-    /// Another try. It tells the error of the one before.
+    /// Another try; the error is that of the failed one.
     Again(Attempt, Error),
-    /// Nothing: this is what the task failed with.
+    /// No other try: the task fails with this error.
     Over(Error),
 }
 
 impl Tries {
-    /// Counts a try that failed with this error, and says what comes after it. `poison` is how many workers one task may end.
+    /// Counts a try that failed with this error, and returns what follows. `poison` is how many
+    /// workers one task may end.
     pub(super) fn next(&mut self, task: TaskId, error: Error, retry: RetryPolicy, poison: u32) -> Next {
         let failed = self.failed.get_or_insert_default();
         if failed.last.len() == MOST {
@@ -52,7 +54,7 @@ impl Tries {
         Next::Again(self.attempt, error)
     }
 
-    /// One try alone is told by its error.
+    /// The end of the task. The error lists the tries if there were several.
     fn over(&self, error: Error) -> Next {
         match &self.failed {
             Some(failed) if self.attempt.0 > 1 => Next::Over(error.with_tries(failed.last.clone())),
@@ -67,7 +69,7 @@ impl Default for Tries {
     }
 }
 
-/// Tries that are remembered.
+/// How many tries are kept.
 const MOST: usize = 16;
 
 #[cfg(test)]
@@ -110,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn causes_of_one_sort_share_a_count() {
+    fn exits_with_one_cause_share_a_count() {
         let retry = RetryPolicy::never().node_lost(2);
         let mut tries = Tries::default();
         assert!(again(&mut tries, lost(WorkerExit::AgentGone), retry, 3));
@@ -119,15 +121,15 @@ mod tests {
     }
 
     #[test]
-    fn what_the_user_did_is_not_tried_again_by_default_and_what_has_no_cause_never() {
+    fn a_raised_exception_is_not_tried_again_by_default_and_an_error_without_a_cause_never() {
         let mut tries = Tries::default();
-        assert!(!again(&mut tries, Error::new(ErrorKind::Remote, "no"), RetryPolicy::default(), 3));
+        assert!(!again(&mut tries, Error::new(ErrorKind::Raised, "no"), RetryPolicy::default(), 3));
         assert!(!again(&mut tries, Error::new(ErrorKind::Timeout, "late"), RetryPolicy::times(9), 3));
         assert!(!again(&mut tries, Error::new(ErrorKind::Argument, "no"), RetryPolicy::times(9), 3));
     }
 
     #[test]
-    fn a_task_whose_tries_are_used_up_says_how_each_ended() {
+    fn a_task_without_tries_left_lists_how_each_try_ended() {
         let retry = RetryPolicy::never().crash(1).preempted(1);
         let mut tries = Tries::default();
         assert!(again(&mut tries, lost(WorkerExit::Code(7)), retry, 100));
@@ -136,7 +138,7 @@ mod tests {
             panic!("it has no try left")
         };
         assert_eq!(
-            error.to_string(),
+            format!("{error:#}"),
             "the worker of rank 0 was ended by SIGSEGV (signal 11) while it ran the task\n\
              try 1: the worker of rank 0 exited with code 7 while it ran the task\n\
              try 2: the worker of rank 0 was lost because the provider took its machine back while it ran the task\n\
@@ -147,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn a_task_that_ends_its_worker_again_and_again_is_poison_whatever_its_retries_allow() {
+    fn a_task_that_repeatedly_ends_its_worker_is_poison_whatever_its_retries_allow() {
         let mut tries = Tries::default();
         assert!(again(&mut tries, lost(WorkerExit::Code(1)), RetryPolicy::times(100), 3));
         assert!(

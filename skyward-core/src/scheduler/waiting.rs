@@ -1,4 +1,4 @@
-//! How long tasks may wait until they are started, and what those are told that waited too long.
+//! How long tasks may wait until they start, and the error of a task that waited too long.
 
 use std::time::Instant;
 
@@ -10,17 +10,17 @@ use crate::ids::{Rank, TaskId};
 use crate::payload::Target;
 
 impl Scheduler {
-    /// A task waits to be started from now on.
+    /// From now on, a task waits to be started.
     pub(super) fn wait(&mut self, now: Instant, id: TaskId) {
         let Some(task) = self.tasks.get_mut(&id) else { return };
-        // It may have been sent at once.
+        // The task may have been sent at once.
         task.since.get_or_insert(now);
         let Some(timeout) = task.options.queue_timeout.filter(|_| task.timer.is_none()) else { return };
         task.since = Some(now);
         task.timer = self.timers.add(now, timeout, Timer::Queue(id));
     }
 
-    /// A task, and the gang that it stands for, was not started in time.
+    /// A task, or the gang whose first task it is, did not start in time.
     pub(super) fn on_waited_too_long(&mut self, now: Instant, id: TaskId) {
         let Some(task) = self.tasks.get(&id) else { return };
         let waited = task.since.map(|since| now.saturating_duration_since(since)).unwrap_or_default();
@@ -47,7 +47,7 @@ impl Scheduler {
             return self.sent(rank).position(|sent| sent == id).unwrap_or_default();
         }
         let own = task.links.before(&self.tasks).take(COUNTED).count();
-        // Queues are in the order of ids, but for what is tried again, which stands in front.
+        // Queues are in the order of ids, except for retried tasks, which stand in front.
         let also_any = matches!(task.target, Target::Rank(_) | Target::Node(_));
         let any = self.any.iter(&self.tasks).take(COUNTED).take_while(|queued| also_any && *queued < id).count();
         own + any
@@ -58,7 +58,7 @@ impl Scheduler {
         links.before(&self.gang_table).take(COUNTED).count()
     }
 
-    /// What the pool is at, for a task that is not started.
+    /// What the workers do in the meantime, for the error of a task that did not start.
     fn waits_for(&self, target: Target, gang: Option<TaskId>) -> String {
         let (mut workers, mut counts) = (self.workers.len(), self.counts);
         let mut alone = (workers == 1).then_some(Rank(0));
@@ -97,5 +97,5 @@ fn count(number: usize, what: &str) -> String {
     format!("{more}{number} {what}{} {be}", if number == 1 { "" } else { "s" })
 }
 
-/// As many as are counted of those in front of a task.
+/// How many of the tasks in front of a task are counted at most.
 const COUNTED: usize = 100;

@@ -9,18 +9,21 @@ use serde::{Deserialize, Serialize};
 
 pub use self::family::AcceleratorFamily;
 use self::name::Name;
-pub(crate) use self::nearest::distance;
 
 /// Accelerators of one kind on each node of a pool.
 ///
-/// A kind may be written as a cloud, a driver or a data sheet writes it: `V100`, `Tesla V100-SXM2-16GB` and
-/// `nvidia-tesla-v100` are one kind, and so are `v5e`, `v5litepod-8` and `tpu-v5-lite-podslice`. Case, separators,
-/// the maker's name, the form factor (`SXM4`, `PCIe`, `NVL`), the sort of memory (`HBM3`) and the size of a TPU slice
-/// are not part of a kind. A kind that this crate does not know is compared in the same way, so a provider can offer
-/// hardware that is newer than this crate.
+/// A kind may be written as a cloud, a driver or a data sheet writes it: `V100`,
+/// `Tesla V100-SXM2-16GB` and `nvidia-tesla-v100` are one kind, and so are `v5e`, `v5litepod-8` and
+/// `tpu-v5-lite-podslice`.
+///
+/// These parts of a name are not part of the kind: case, separators, the maker's name, the form
+/// factor (`SXM4`, `PCIe`, `NVL`), the type of memory (`HBM3`), and the size of a TPU slice. A kind
+/// that this crate does not know is compared in the same way, so a provider can offer hardware that
+/// is newer than this crate.
 ///
 /// ```
-/// use skyward_core::spec::Accelerator;
+/// # use skyward_core as skyward;
+/// use skyward::spec::Accelerator;
 ///
 /// let eight = Accelerator::new("H100", 8).with_memory_gib(80);
 /// assert_eq!(eight.to_string(), "8× H100");
@@ -28,34 +31,37 @@ pub(crate) use self::nearest::distance;
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Accelerator {
-    /// The field's name for it: `H100`, `A100`, `T4`, `L4`, `MI300X`, `v5e`.
+    /// The name of the kind: `H100`, `A100`, `T4`, `L4`, `MI300X`, `v5e`.
     pub kind: String,
-    /// How many on each node.
+    /// The number of accelerators on each node.
     pub count: u32,
-    /// Memory of each, in GiB, where it matters; see [`least_memory_gib`](Accelerator::least_memory_gib).
+    /// The least memory of each accelerator, in GiB, if it matters; see
+    /// [`least_memory_gib`](Accelerator::least_memory_gib).
     pub memory_gib: Option<u32>,
 }
 
 impl Accelerator {
-    /// So many accelerators of this kind on each node.
+    /// This number of accelerators of this kind on each node.
     pub fn new(kind: impl Into<String>, count: u32) -> Self {
         Self { kind: kind.into(), count, memory_gib: None }
     }
 
-    /// The same, with at least so much memory each.
+    /// The same, with at least this much memory each, in GiB.
     #[must_use]
     pub fn with_memory_gib(mut self, memory_gib: u32) -> Self {
         self.memory_gib = Some(memory_gib);
         self
     }
 
-    /// The family that the kind belongs to, by which a plugin chooses a framework's build.
+    /// The family of the kind, by which a plugin chooses the build of a framework.
     ///
-    /// `None` for a kind that this crate does not know, unless the name contains that of a maker: `NVIDIA X9` is of
-    /// NVIDIA's family, whatever an X9 is. A name that contradicts itself, such as `AMD H100`, has no family.
+    /// `None` for a kind that this crate does not know, unless its name contains the name of a
+    /// maker: `NVIDIA X9` belongs to NVIDIA's family, even if an X9 is unknown. A name that
+    /// contradicts itself, such as `AMD H100`, has no family.
     ///
     /// ```
-    /// use skyward_core::spec::{Accelerator, AcceleratorFamily};
+    /// # use skyward_core as skyward;
+    /// use skyward::spec::{Accelerator, AcceleratorFamily};
     ///
     /// assert_eq!(Accelerator::new("V100", 1).family(), Some(AcceleratorFamily::Nvidia));
     /// assert_eq!(Accelerator::new("V520", 1).family(), Some(AcceleratorFamily::Amd));
@@ -66,10 +72,12 @@ impl Accelerator {
         Name::read(&self.kind).family()
     }
 
-    /// Whether both are of the same kind, however it is written. Count and memory are not compared.
+    /// Whether both are of the same kind, however their names are written. Does not compare count
+    /// and memory.
     ///
     /// ```
-    /// use skyward_core::spec::Accelerator;
+    /// # use skyward_core as skyward;
+    /// use skyward::spec::Accelerator;
     ///
     /// let v100 = Accelerator::new("V100", 1);
     /// assert!(v100.is_same_kind(&Accelerator::new("Tesla V100-SXM2-16GB", 8)));
@@ -79,11 +87,12 @@ impl Accelerator {
         Name::read(&self.kind).is_same_kind(&Name::read(&other.kind))
     }
 
-    /// The kind's plain name: `H100` for `NVIDIA H100 80GB HBM3`, `v5e` for `tpu-v5-lite-podslice`. Of an unknown kind
-    /// it is what remains without the words that are not part of a kind.
+    /// The kind's plain name: `H100` for `NVIDIA H100 80GB HBM3`, `v5e` for `tpu-v5-lite-podslice`.
+    /// For an unknown kind, the name without the words that are not part of a kind.
     ///
     /// ```
-    /// use skyward_core::spec::Accelerator;
+    /// # use skyward_core as skyward;
+    /// use skyward::spec::Accelerator;
     ///
     /// assert_eq!(Accelerator::new("NVIDIA GeForce RTX 4090", 1).plain_kind(), "RTX4090");
     /// assert_eq!(Accelerator::new("NVIDIA X9-SXM8-512GB", 1).plain_kind(), "X9");
@@ -92,15 +101,18 @@ impl Accelerator {
         Name::read(&self.kind).plain()
     }
 
-    /// The least memory of each, in GiB: what [`with_memory_gib`](Accelerator::with_memory_gib) said, or else the size
-    /// in the kind's name.
+    /// The least memory of each accelerator, in GiB: the size that
+    /// [`with_memory_gib`](Accelerator::with_memory_gib) has set, or else the size in the kind's
+    /// name.
     ///
-    /// A size in the name counts where the kind comes in several sizes, as A100 and V100 do, and where the kind is
-    /// unknown. Elsewhere it chooses nothing and may differ from what a driver reports: the driver of a T4 of 16 GB
-    /// reports 15 GiB, and the number in `GH200 480GB` is the size of the host's memory.
+    /// A size in the name counts if the kind exists in several sizes, as A100 and V100 do, or if
+    /// the kind is unknown. For other kinds the size is ignored, because it may differ from what a
+    /// driver reports: the driver of a T4 of 16 GB reports 15 GiB, and the number in `GH200 480GB`
+    /// is the size of the host's memory.
     ///
     /// ```
-    /// use skyward_core::spec::Accelerator;
+    /// # use skyward_core as skyward;
+    /// use skyward::spec::Accelerator;
     ///
     /// assert_eq!(Accelerator::new("A100-80GB", 8).least_memory_gib(), Some(80));
     /// assert_eq!(Accelerator::new("A100-80GB", 8).with_memory_gib(40).least_memory_gib(), Some(40));
@@ -110,11 +122,12 @@ impl Accelerator {
         self.memory_gib.or_else(|| Name::read(&self.kind).memory_gib())
     }
 
-    /// Known kinds whose names are nearest to this one's, the nearest first, for an error about an unknown kind; none
-    /// where no name is near.
+    /// The known kinds with the most similar names, the most similar first, for an error about an
+    /// unknown kind. Empty if no name is similar.
     ///
     /// ```
-    /// use skyward_core::spec::Accelerator;
+    /// # use skyward_core as skyward;
+    /// use skyward::spec::Accelerator;
     ///
     /// assert!(Accelerator::new("MI300", 1).nearest_kinds().contains(&"MI300X"));
     /// ```

@@ -6,16 +6,25 @@ use std::time::Duration;
 use crate::error::{Error, ErrorKind, Result};
 use crate::spec::Limits;
 
-/// What a pool may cost: a rate, a sum, a time, or any of them.
+/// What a pool may cost: a rate, a sum, a time, or several of them.
 ///
-/// No machine is launched that would break one of them, neither for the pool's start nor to replace another or to grow. When what is left of the sum or of the time just covers
-/// [`Limits::shutdown`] and two minutes (or half of the budget, if that is less), the pool takes no tasks any more, lets those that run go on for as long as that allows, and ends; its tasks fail with
-/// [`ErrorKind::Budget`]. Each machine also ends by itself when its share of the sum or the time is over, where its provider has keepers, so that both hold when the client is dead.
+/// The budget has these effects:
 ///
-/// Spent is what machines cost by the prices of their offers, from the launch of each until the provider reports it as released. Disks, addresses, traffic and taxes are not counted.
+/// - The pool launches no machine that would exceed a bound, neither at its start nor to replace a
+///   machine or to grow.
+/// - When the rest of the sum or of the time just covers [`Limits::shutdown`] and two minutes (or
+///   half of the budget, if that is less), the pool takes no tasks any more. Running tasks continue
+///   for as long as the rest allows, then the pool ends, and its tasks fail with
+///   [`ErrorKind::Budget`].
+/// - If the provider has keepers, each machine also ends by itself when its share of the sum or of
+///   the time is over. So both bounds hold even if the client is dead.
+///
+/// The cost of a machine is the price of its offer, from the launch until the provider reports the
+/// machine as released. Disks, addresses, traffic and taxes do not count.
 ///
 /// ```
-/// use skyward_core::spec::Budget;
+/// # use skyward_core as skyward;
+/// use skyward::spec::Budget;
 ///
 /// let budget = Budget::usd_per_hour(8.0).usd(50.0).hours(6.0);
 /// let time_alone = Budget::default().hours(0.5);
@@ -33,67 +42,69 @@ pub struct Budget {
 }
 
 impl Budget {
-    /// At most so many US dollars per hour for all machines together.
+    /// At most this many US dollars per hour for all machines together.
     pub fn usd_per_hour(usd_per_hour: f64) -> Self {
         Self { usd_per_hour: Some(usd_per_hour), ..Self::default() }
     }
 
-    /// The same, and at most so many US dollars in all.
+    /// The same budget, and at most this many US dollars in total.
     #[must_use]
     pub fn usd(mut self, usd: f64) -> Self {
         self.usd = Some(usd);
         self
     }
 
-    /// The same, and at most so many hours.
+    /// The same budget, and at most this many hours.
     #[must_use]
     pub fn hours(mut self, hours: f64) -> Self {
         self.hours = Some(hours);
         self
     }
 
-    /// Whether prices must be known to keep to it.
+    /// Whether the budget has a bound in dollars, so that the pool needs to know prices.
     pub fn is_in_dollars(&self) -> bool {
         self.usd_per_hour.is_some() || self.usd.is_some()
     }
 
-    /// The hours as a time.
+    /// The bound in hours, as a duration.
     pub(crate) fn time(&self) -> Option<Duration> {
         self.hours.map(|hours| seconds(hours * 3600.0))
     }
 
-    /// Checks that it can be kept to.
+    /// Checks that a pool can keep to the budget.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::InvalidSpec`] for what is no number, negative, or zero.
+    /// [`ErrorKind::InvalidSpec`] if a bound is negative or not a finite number, or if the hours
+    /// are zero.
     pub fn check(&self) -> Result<()> {
         for (name, value) in [("usd_per_hour", self.usd_per_hour), ("usd", self.usd), ("hours", self.hours)] {
             if let Some(value) =
                 value.filter(|value| !value.is_finite() || *value < 0.0 || name == "hours" && *value <= 0.0)
             {
-                let what = format!("`Budget::{name}` is {value}, and no pool can keep to that");
+                let what = format!("`Budget::{name}` is {value}, which no pool can keep to");
                 return Err(Error::new(ErrorKind::InvalidSpec, what)
-                    .with_hint("give a positive number, or leave it out where there is no bound"));
+                    .with_hint("give a positive number, or omit it to set no bound"));
             }
         }
         Ok(())
     }
 }
 
-/// What a pool has spent by the prices of its offers: machines alone, without disks, addresses and traffic.
+/// What a pool has spent on machines, by the prices of their offers. Disks, addresses and traffic
+/// do not count.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 #[non_exhaustive]
 pub struct Spent {
-    /// US dollars until now.
+    /// US dollars so far.
     pub usd: f64,
-    /// US dollars per hour for the machines that are not confirmed released.
+    /// US dollars per hour for the machines that the provider has not confirmed as released.
     pub usd_per_hour: f64,
-    /// Hours of machines until now.
+    /// Machine hours so far.
     pub machine_hours: f64,
 }
 
-/// Its bounds: `$8.00/h, $50.00, 6 h`; `none` without one.
+/// The bounds: `$8.00/h, $50.00, 6 h`; `none` if there is none.
 impl fmt::Display for Budget {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { usd_per_hour, usd, hours } = self;
@@ -104,7 +115,7 @@ impl fmt::Display for Budget {
     }
 }
 
-/// As a duration that can be counted, whatever it is.
+/// Any number of seconds as a duration between zero and [`Limits::LONGEST`].
 pub(crate) fn seconds(seconds: f64) -> Duration {
     Duration::try_from_secs_f64(seconds.max(0.0)).unwrap_or(Limits::LONGEST).min(Limits::LONGEST)
 }
@@ -114,7 +125,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_numbers_that_can_be_kept_to_are_taken() {
+    fn only_bounds_that_a_pool_can_keep_to_are_accepted() {
         for wrong in [
             Budget::usd_per_hour(f64::NAN),
             Budget::usd_per_hour(-1.0),

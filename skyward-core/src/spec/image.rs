@@ -1,4 +1,4 @@
-//! The declared environment of a worker.
+//! The declared environment of the workers.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -7,15 +7,18 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use super::requirement::normalised;
-use super::{Secret, image_check};
+use super::{Secret, hex, image_check};
 use crate::error::Result;
 
-/// The declared environment of the workers: Python, packages, indexes, system packages, variables, files.
+/// The declared environment of the workers: Python, packages, indexes, system packages, variables,
+/// files.
 ///
-/// An image is only a description. Plugins add to it, and each machine builds it once: images with the same content share one environment.
+/// An image is only a description. Plugins add to it, and each machine builds it once: images with
+/// the same content share one environment.
 ///
 /// ```
-/// use skyward_core::spec::{Image, PackageIndex, Python};
+/// # use skyward_core as skyward;
+/// use skyward::spec::{Image, PackageIndex, Python};
 ///
 /// let image = Image::new()
 ///     .python("3.12")
@@ -24,82 +27,90 @@ use crate::error::Result;
 ///     .env("OMP_NUM_THREADS", "1");
 /// assert_eq!(image.python, Python::Version("3.12".into()));
 /// image.validate()?;
-/// # Ok::<(), skyward_core::Error>(())
+/// # Ok::<(), skyward::Error>(())
 /// ```
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Image {
-    /// Which Python.
+    /// The Python that the workers run.
     pub python: Python,
     /// Requirements (PEP 508), in the order given.
     pub pip: Vec<String>,
-    /// The address of the index that packages come from unless another is named for them; none: the machine's own setting, or PyPI.
+    /// The address of the index for all packages that have no index of their own. `None`: the index
+    /// that the machine's configuration names, or PyPI.
     pub default_index: Option<String>,
-    /// Further package indexes.
+    /// Additional package indexes.
     pub indexes: Vec<PackageIndex>,
-    /// User and password of indexes, by the index's name; [`Image::DEFAULT_INDEX`] is the default one. They are not serialised.
+    /// Users and passwords of indexes, by the index's name; [`Image::DEFAULT_INDEX`] names the
+    /// default index. Not serialised.
     #[serde(skip)]
     pub credentials: BTreeMap<String, IndexCredentials>,
-    /// Debian packages that the machine must have, or gets where the user may install them.
+    /// Debian packages that the machine needs. They are installed if the user may install packages.
     pub apt: Vec<String>,
     /// Environment variables of the workers.
     pub env: BTreeMap<String, String>,
-    /// Environment variables of the workers whose values are secret. They are not serialised.
+    /// Environment variables of the workers with secret values. Not serialised.
     #[serde(skip)]
     pub secrets: BTreeMap<String, Secret>,
-    /// Files put beside the payload, into the worker's working folder.
+    /// Files that are copied into the workers' working folder, beside the payload.
     pub files: Vec<IncludedFile>,
-    /// A requirements file or lock file (`requirements.txt`, `pylock.toml`), read when the pool starts.
+    /// A requirements file or lock file on the client (`requirements.txt`, `pylock.toml`), read
+    /// when the pool starts.
     pub requirements: Option<PathBuf>,
-    /// Bounds on Python's version from payload metadata (`requires-python`), all of which hold.
+    /// Bounds on Python's version, for example from `requires-python` in a payload's metadata. All
+    /// of them apply.
     pub requires_python: Vec<String>,
-    /// Certificate authorities (PEM) that the package installer on the machine trusts beside its own.
+    /// Files with certificate authorities (PEM) that the package installer trusts in addition to
+    /// its own.
     pub certificates: Vec<PathBuf>,
 }
 
-/// Which Python the workers run.
+/// The Python that the workers run.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum Python {
-    /// One that suits the image: at least 3.10, and what the payload requires. Interpreters that the machine has come first.
+    /// Any suitable version: at least 3.10, and within the bounds of the payload. Interpreters that
+    /// the machine already has are preferred.
     #[default]
     Auto,
     /// This version: `3.12`, `3.12.1`.
     Version(String),
-    /// This interpreter on the machine, used as it is with what is installed in it: nothing is installed into it. The image's requirements must be met
-    /// by what it has, which is checked when the machine is made ready.
+    /// This interpreter on the machine, with the packages that are installed in it. Nothing is
+    /// installed into it. Its packages must meet the image's requirements, which is checked when
+    /// the machine is made ready.
     Interpreter(PathBuf),
 }
 
-/// A package index beside the default one.
+/// A package index in addition to the default one.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct PackageIndex {
-    /// A short name, used in messages and for credentials.
+    /// A short name for messages and credentials.
     pub name: String,
     /// The address of a simple index (PEP 503).
     pub url: String,
-    /// The packages that come from here and from nowhere else; empty: any may.
+    /// The packages that come from this index and from no other. Empty: any package may come from
+    /// it.
     pub packages: Vec<String>,
 }
 
-/// What an index asks for.
+/// The user and password of a package index.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct IndexCredentials {
-    /// The user; many token services want `__token__` or nothing.
+    /// The user. Many services with tokens expect `__token__` or an empty name.
     pub username: String,
     /// The password or token.
     pub password: Secret,
 }
 
-/// A file of the client that is put into the worker's working folder.
+/// A file or folder of the client that is copied into the workers' working folder.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct IncludedFile {
-    /// Where it is on the client; a folder is taken whole.
+    /// The path on the client. A folder is copied with all its content.
     pub source: PathBuf,
-    /// Where it goes, relative to the worker's working folder.
+    /// The path on the node, relative to the workers' working folder.
     pub target: String,
 }
 
@@ -123,21 +134,22 @@ impl Image {
         self
     }
 
-    /// Sets the address of the index that packages come from unless another is named for them.
+    /// Sets the address of the index for all packages that have no index of their own.
     #[must_use]
     pub fn default_index(mut self, url: impl Into<String>) -> Self {
         self.default_index = Some(url.into());
         self
     }
 
-    /// Adds an index.
+    /// Adds a package index.
     #[must_use]
     pub fn index(mut self, index: PackageIndex) -> Self {
         self.indexes.push(index);
         self
     }
 
-    /// Sets user and password of an index, by its name ([`Image::DEFAULT_INDEX`] for the default one).
+    /// Sets the user and password of an index, by the index's name ([`Image::DEFAULT_INDEX`] for
+    /// the default index).
     #[must_use]
     pub fn credentials(
         mut self,
@@ -150,7 +162,9 @@ impl Image {
         self
     }
 
-    /// Adds Debian packages that the machine must have. They are installed where the user is root or may be, by `sudo` without a password. On the client's own host they are only looked for.
+    /// Adds Debian packages that the machine needs. They are installed if the user is root or may
+    /// use `sudo` without a password. On the client's own host nothing is installed: the packages
+    /// must be there already.
     #[must_use]
     pub fn apt<S: Into<String>>(mut self, packages: impl IntoIterator<Item = S>) -> Self {
         self.apt.extend(packages.into_iter().map(Into::into));
@@ -164,11 +178,15 @@ impl Image {
         self
     }
 
-    /// Sets an environment variable of the workers whose value is secret: it goes to each worker's environment over the pool's own connection, and to no command
-    /// line, file, log, event, error or record. Commands that make the machine ready do not get it.
+    /// Sets an environment variable of the workers with a secret value.
+    ///
+    /// The value goes to each worker's environment over the pool's own connection, and to no
+    /// command line, file, log, event, error or record. Commands that make the machine ready do not
+    /// receive it.
     ///
     /// ```
-    /// use skyward_core::spec::{Image, Secret};
+    /// # use skyward_core as skyward;
+    /// use skyward::spec::{Image, Secret};
     ///
     /// let image = Image::new().secret("HF_TOKEN", Secret::new("hunter2"));
     /// assert!(!format!("{image:?}").contains("hunter2"));
@@ -179,14 +197,15 @@ impl Image {
         self
     }
 
-    /// Puts a file or a folder of the client into the workers' working folder, under this relative path.
+    /// Copies a file or folder of the client into the workers' working folder, to this relative
+    /// path.
     #[must_use]
     pub fn file(mut self, source: impl Into<PathBuf>, target: impl Into<String>) -> Self {
         self.files.push(IncludedFile { source: source.into(), target: target.into() });
         self
     }
 
-    /// Puts a file or a folder of the client into the workers' working folder, under its own name.
+    /// Copies a file or folder of the client into the workers' working folder, under its own name.
     #[must_use]
     pub fn include(self, source: impl AsRef<Path>) -> Self {
         let source = source.as_ref();
@@ -194,7 +213,8 @@ impl Image {
         self.file(source, name)
     }
 
-    /// Sets a requirements file (`requirements.txt`) or a lock file (`pylock.toml`), read when the pool starts.
+    /// Sets a requirements file (`requirements.txt`) or a lock file (`pylock.toml`), read when the
+    /// pool starts.
     #[must_use]
     pub fn requirements(mut self, path: impl Into<PathBuf>) -> Self {
         self.requirements = Some(path.into());
@@ -208,24 +228,31 @@ impl Image {
         self
     }
 
-    /// Adds a file with certificate authorities (PEM) that the package installer on the machine trusts beside its own.
+    /// Adds a file with certificate authorities (PEM) that the package installer on the machine
+    /// trusts in addition to its own.
     #[must_use]
     pub fn certificate(mut self, path: impl Into<PathBuf>) -> Self {
         self.certificates.push(path.into());
         self
     }
 
-    /// Checks what can be checked without asking anybody: requirements, versions, names, paths, and whether they contradict each other.
+    /// Checks everything that can be checked without a machine or a network: requirements,
+    /// versions, names, paths, and contradictions between them.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::InvalidSpec`](crate::error::ErrorKind::InvalidSpec) that names what is wrong and shows the right form.
+    /// [`ErrorKind::InvalidSpec`](crate::error::ErrorKind::InvalidSpec), which names the mistake
+    /// and shows the correct form.
     pub fn validate(&self) -> Result<()> {
         image_check::check(self)
     }
 
-    /// A digest of what gets installed: Python, requirements, indexes, and `requirements`, the content of the requirements file. Images with the same digest share
-    /// one environment. What does not change what is installed (variables, secrets, files, certificates, credentials) and order where it has no meaning do not enter.
+    /// A digest of everything that determines what is installed: Python, requirements, indexes, and
+    /// `requirements`, the content of the requirements file. Images with the same digest share one
+    /// environment.
+    ///
+    /// The digest does not depend on variables, secrets, files, certificates, credentials and
+    /// Debian packages, nor on order where order has no meaning.
     pub fn content_hash(&self, requirements: Option<&str>) -> String {
         let sorted = |list: &[String]| {
             let mut list: Vec<_> = list.iter().map(|text| text.split_whitespace().collect::<String>()).collect();
@@ -242,7 +269,8 @@ impl Image {
                 (&index.name, &index.url, packages)
             })
             .collect();
-        // Debug text of strings is quoted and escaped, so that no two different contents have the same text.
+        // The debug text of a string is quoted and escaped, so different contents have different
+        // texts.
         let content = format!(
             "{:?}\n{:?}\n{:?}\n{:?}\n{:?}\n{:?}",
             self.python,
@@ -255,7 +283,7 @@ impl Image {
         hex(&Sha256::digest(content)[..10])
     }
 
-    /// The name by which [`Image::credentials`] means the default index.
+    /// The name of the default index in [`Image::credentials`].
     pub const DEFAULT_INDEX: &'static str = "default";
 }
 
@@ -265,7 +293,8 @@ impl PackageIndex {
         Self { name: name.into(), url: url.into(), packages: Vec::new() }
     }
 
-    /// Only these packages come from it, and they come from nowhere else.
+    /// The same index for these packages alone: only these come from it, and they come from no
+    /// other index.
     #[must_use]
     pub fn only<S: Into<String>>(mut self, packages: impl IntoIterator<Item = S>) -> Self {
         self.packages.extend(packages.into_iter().map(Into::into));
@@ -289,16 +318,12 @@ impl From<PathBuf> for Python {
     }
 }
 
-pub(crate) fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn the_hash_follows_what_is_installed() {
+    fn the_hash_depends_on_what_is_installed_alone() {
         let image = Image::new().pip(["a>=1", "b"]).requires_python(">=3.11");
         let base = image.content_hash(None);
         let same = |other: Image| assert_eq!(other.content_hash(None), base);
@@ -316,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn the_order_of_indexes_has_a_meaning_and_that_of_their_packages_has_none() {
+    fn the_hash_depends_on_the_order_of_indexes_and_not_of_their_packages() {
         let (a, b) = (PackageIndex::new("a", "https://a"), PackageIndex::new("b", "https://b"));
         let hash = |indexes: [PackageIndex; 2]| indexes.into_iter().fold(Image::new(), Image::index).content_hash(None);
         assert_ne!(hash([a.clone(), b.clone()]), hash([b.clone(), a.clone()]));
@@ -324,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn credentials_and_secrets_are_shown_nowhere() {
+    fn credentials_and_secrets_are_neither_displayed_nor_serialised() {
         let image = Image::new().credentials("default", "me", "hunter2").secret("TOKEN", "hunter2");
         assert!(!format!("{image:?}").contains("hunter2"));
         assert!(!serde_json::to_string(&image).unwrap().contains("hunter2"));

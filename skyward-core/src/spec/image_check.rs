@@ -1,4 +1,4 @@
-//! What can be wrong with an image, found without asking anybody.
+//! Checks of an image that need no machine and no network.
 
 use std::path::{Component, Path};
 
@@ -33,7 +33,7 @@ pub(super) fn check(image: &Image) -> Result<()> {
         check_variable(key, value.expose())?;
         if image.env.contains_key(key) {
             return Err(invalid(format!("the variable `{key}` is set twice: with `.env` and with `.secret`"))
-                .with_hint("set it once; with `.secret` where its value is not to be shown"));
+                .with_hint("set it once, with `.secret` if its value must stay hidden"));
         }
     }
     for file in &image.files {
@@ -42,8 +42,8 @@ pub(super) fn check(image: &Image) -> Result<()> {
     let mut targets: Vec<_> = image.files.iter().map(|file| file.target.trim_end_matches('/')).collect();
     targets.sort_unstable();
     match targets.windows(2).find(|pair| pair[0] == pair[1]) {
-        Some(twice) => Err(invalid(format!("two files are put at `{}`", twice[0]))
-            .with_hint("give one of them another name: `.file(source, \"other/name\")`")),
+        Some(twice) => Err(invalid(format!("two files have the same place, `{}`", twice[0]))
+            .with_hint("give one of them another path: `.file(source, \"other/name\")`")),
         None => Ok(()),
     }
 }
@@ -69,7 +69,7 @@ fn check_python(image: &Image) -> Result<()> {
             }
             if satisfies(version, OLDEST) == Some(false) {
                 return Err(invalid(format!("Python {version} is too old: the worker needs {OLDEST}"))
-                    .with_hint("ask for a newer one: `.python(\"3.12\")`"));
+                    .with_hint("ask for a newer version: `.python(\"3.12\")`"));
             }
             // `3.12` is any 3.12.x, so only a bound that none of them meets contradicts it.
             let latest = if parts.len() == 2 { format!("{version}.{}", u32::MAX) } else { version.clone() };
@@ -78,7 +78,7 @@ fn check_python(image: &Image) -> Result<()> {
             match image.requires_python.iter().find(unmet) {
                 Some(bound) => {
                     Err(invalid(format!("the image asks for Python {version}, and the payload requires {bound}"))
-                        .with_hint("change one of them, or let a suitable one be found: `.python(\"auto\")`"))
+                        .with_hint("change one of them, or let Skyward find a suitable version: `.python(\"auto\")`"))
                 }
                 None if parts.len() == 2 => check_bounds_agree(image, [version.clone()]),
                 None => Ok(()),
@@ -87,7 +87,7 @@ fn check_python(image: &Image) -> Result<()> {
     }
 }
 
-/// Each bound alone can be met: now all of them by one release of these versions (`3.12`).
+/// Checks that one release of these versions (`3.12`) meets all bounds together.
 fn check_bounds_agree(image: &Image, versions: impl IntoIterator<Item = String>) -> Result<()> {
     let bounds = &image.requires_python;
     let meets_all = |release: String| bounds.iter().all(|bound| satisfies(&release, bound) != Some(false));
@@ -106,7 +106,7 @@ fn check_bounds_agree(image: &Image, versions: impl IntoIterator<Item = String>)
 
 fn check_requirement(requirement: &str) -> Result<()> {
     if has_password(requirement) {
-        // The text itself must not be repeated.
+        // The error must not repeat the text, which contains a secret.
         return Err(invalid("a requirement has a user or password in its address").with_hint(CREDENTIALS));
     }
     requirement_name(requirement).map(|_| ()).map_err(|why| {
@@ -136,8 +136,8 @@ fn check_indexes(indexes: &[PackageIndex]) -> Result<()> {
         for package in &index.packages {
             let package = normalised(package);
             if let Some((_, other)) = owners.iter().find(|(owned, _)| *owned == package) {
-                let message = format!("`{package}` is to come only from `{other}` and only from `{name}`");
-                return Err(invalid(message).with_hint("name it for one of the two indexes"));
+                let message = format!("`{package}` must come only from `{other}` and only from `{name}`");
+                return Err(invalid(message).with_hint("list the package for one of the two indexes alone"));
             }
             owners.push((package, name));
         }
@@ -160,7 +160,7 @@ fn check_url(name: &str, url: &str) -> Result<()> {
     }
 }
 
-/// Whether there is a user in an http address.
+/// Whether the text contains an http address with a user.
 fn has_password(text: &str) -> bool {
     text.split("http").skip(1).any(|rest| {
         let rest = rest.strip_prefix('s').unwrap_or(rest);
@@ -189,10 +189,11 @@ fn check_variable(key: &str, value: &str) -> Result<()> {
     }
     if key.starts_with("SKYWARD_") {
         return Err(invalid(format!("the variable `{key}` belongs to the worker itself"))
-            .with_hint("names that begin with SKYWARD_ are taken; use another"));
+            .with_hint("names that begin with SKYWARD_ are reserved; use another name"));
     }
     if value.contains('\0') {
-        return Err(invalid(format!("the value of `{key}` contains a zero byte")).with_hint("no variable can hold one"));
+        return Err(invalid(format!("the value of `{key}` contains a zero byte"))
+            .with_hint("an environment variable cannot hold a zero byte"));
     }
     Ok(())
 }
@@ -204,7 +205,7 @@ fn check_target(source: &Path, target: &str) -> Result<()> {
     if inside {
         return Ok(());
     }
-    let message = format!("{} would be put at `{target}`, outside the workers' working folder", source.display());
+    let message = format!("{} would be copied to `{target}`, outside the workers' working folder", source.display());
     Err(invalid(message).with_hint("give a relative path without `..`: `.file(source, \"data/digits.csv\")`"))
 }
 
@@ -212,16 +213,17 @@ fn invalid(message: impl Into<String>) -> Error {
     Error::new(ErrorKind::InvalidSpec, message)
 }
 
-/// The oldest Python that the worker runs on.
+/// The versions of Python that the worker runs on.
 pub(crate) const OLDEST: &str = ">=3.10";
-const CREDENTIALS: &str = "keep it out of addresses, which are shown: `.credentials(\"index name\", user, password)`";
+const CREDENTIALS: &str =
+    "addresses are shown in messages; pass user and password apart: `.credentials(\"index name\", user, password)`";
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn a_full_image_is_fine() {
+    fn an_image_with_all_parts_is_valid() {
         Image::new()
             .python("3.12")
             .pip(["keras[jax]==3.15.1", "numpy >= 2"])
@@ -241,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn every_mistake_is_named_with_a_remedy() {
+    fn every_mistake_is_named_with_a_hint() {
         let index = |name: &str, url: &str| Image::new().index(PackageIndex::new(name, url));
         for (image, words) in [
             (Image::new().pip(["numpy=2"]), "`numpy=2` is not a requirement"),
@@ -293,8 +295,8 @@ mod tests {
             assert_eq!(error.kind(), ErrorKind::InvalidSpec, "{error}");
             assert!(error.message().contains(words), "{words}: {error}");
             assert!(error.hint().is_some(), "{error}");
-            assert!(!error.to_string().contains("pw@"), "{error}");
-            assert!(!error.to_string().contains("tok@"), "{error}");
+            assert!(!format!("{error:#}").contains("pw@"), "{error}");
+            assert!(!format!("{error:#}").contains("tok@"), "{error}");
         }
     }
 }

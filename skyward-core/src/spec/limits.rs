@@ -5,71 +5,119 @@ use std::time::Duration;
 
 use crate::error::{Error, ErrorKind, Result};
 
-/// Deadlines and bounds of a pool; the defaults suit a local pool and a cluster alike.
+/// Deadlines and bounds of a pool. The defaults suit a local pool and a cluster alike.
 ///
-/// [`Duration::MAX`] means no limit, and so do `u32::MAX` and `usize::MAX`. A pool refuses a limit that is too small to be of use when it is built, see [`check`](Self::check); one that is
-/// larger than anything that it bounds counts as that. No duration counts for more than [`Limits::LONGEST`].
+/// - [`Duration::MAX`], `u32::MAX` and `usize::MAX` mean no limit.
+/// - A limit that is too small to be useful is an error when the pool is built: see
+///   [`check`](Self::check).
+/// - A duration above [`Limits::LONGEST`] counts as [`Limits::LONGEST`], and a size above the
+///   largest possible one as the largest possible one.
 ///
 /// ```
+/// # use skyward_core as skyward;
 /// use std::time::Duration;
-/// use skyward_core::spec::Limits;
 ///
-/// let mut limits = Limits::default();
-/// limits.hooks = Duration::MAX;
-/// limits.max_queued = usize::MAX;
+/// use skyward::spec::Limits;
+///
+/// let limits = Limits::default().hooks(Duration::MAX).max_queued(usize::MAX);
 /// limits.check()?;
 ///
-/// limits.lease = Duration::from_millis(10);
-/// let error = limits.check().unwrap_err();
+/// let error = limits.lease(Duration::from_millis(10)).check().unwrap_err();
 /// assert_eq!(error.message(), "`Limits::lease` is 10ms; it can be 1s or more");
-/// # Ok::<(), skyward_core::Error>(())
+/// # Ok::<(), skyward::Error>(())
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Limits {
-    /// From `start` to ready, without the time that building the environment takes.
+    /// The time from the start of the pool until it is ready, without the time that building the
+    /// environment takes.
+    ///
+    /// Default: 10 minutes.
     pub start: Duration,
-    /// How long a machine may be queued by its provider, as a batch system does; that time does not count for [`start`](Self::start).
+    /// How long a provider may keep a machine in its queue, as a batch system does. This time does
+    /// not count for [`start`](Self::start).
+    ///
+    /// Default: 1 hour.
     pub machine_wait: Duration,
-    /// Building the environment (resolving, downloading, installing).
+    /// How long building the environment may take (resolving, downloading, installing).
+    ///
+    /// Default: 30 minutes.
     pub environment: Duration,
-    /// Entering the hooks of all workers: joining the world, importing frameworks.
+    /// How long all workers may take to enter their hooks: to join the world, to import frameworks.
+    ///
+    /// Default: 5 minutes.
     pub hooks: Duration,
-    /// What a cancelled task or a stopping worker gets before it is killed; zero kills it at once.
+    /// How long a cancelled task or a stopping worker has to end before it is killed. Zero kills it
+    /// at once.
+    ///
+    /// Default: 5 seconds.
     pub grace: Duration,
-    /// The node's countdown to self-termination, renewed by the client every quarter of it. At least 1 second.
+    /// The node's countdown to self-termination. The client renews it every quarter of this time.
+    /// At least 1 second.
+    ///
+    /// Default: 60 seconds.
     pub lease: Duration,
-    /// What a scope takes at its end to end its machines.
+    /// How long a scope may take at its end to end its machines.
+    ///
+    /// Default: 30 seconds.
     pub shutdown: Duration,
-    /// How long a gang in a joined world may run without progress of any of its ranks before its world is ended with [`ErrorKind::Stalled`](crate::error::ErrorKind::Stalled), which says
-    /// where each rank was. Progress is: bytes written to standard output or standard error, an
-    /// item of a stream, a rank that returns, a call of `sky.progress()`. None: no gang is ended
-    /// for it.
+    /// How long a gang in a joined world may run without progress of any of its ranks. After that,
+    /// its world is ended with [`ErrorKind::Stalled`](crate::error::ErrorKind::Stalled), which says
+    /// where each rank was. `None`: no limit.
+    ///
+    /// These count as progress: bytes written to standard output or standard error, an item of a
+    /// stream, a rank that returns, and a call of `sky.progress()`.
+    ///
+    /// Default: `None`.
     pub stall: Option<Duration>,
-    /// How long a gang in a joined world runs without progress of any of its ranks before
-    /// [`PoolEvent::GangStalled`](crate::event::PoolEvent::GangStalled) and a warning say where
-    /// each rank is. The gang goes on, and is told of again when it has made progress and then none
-    /// for as long. Where [`stall`](Self::stall) is not longer, its error says so, and nothing
-    /// before. [`Duration::MAX`] for no reports.
+    /// How long a gang in a joined world may run without progress of any of its ranks before the
+    /// pool reports where each rank is, with
+    /// [`PoolEvent::GangStalled`](crate::event::PoolEvent::GangStalled) and a warning.
+    /// [`Duration::MAX`]: no reports.
+    ///
+    /// The gang continues to run. The pool reports it again after the gang has made progress and
+    /// then none for the same time. If [`stall`](Self::stall) is not longer than this limit, the
+    /// error of `stall` is the only report.
+    ///
+    /// Default: 10 minutes.
     pub stall_report: Duration,
-    /// How many workers one task may end before it is taken for poison: it fails with [`ErrorKind::Poisoned`](crate::error::ErrorKind::Poisoned) whatever its retries allow, and the same
-    /// payload with the same arguments is not taken again by this pool. At least 1.
+    /// How many workers one task may end before it counts as poison. It then fails with
+    /// [`ErrorKind::Poisoned`](crate::error::ErrorKind::Poisoned), whatever its retries allow, and
+    /// the pool refuses the same payload with the same arguments from then on. At least 1.
+    ///
+    /// Default: 3.
     pub poison: u32,
-    /// How long a node of an elastic pool is without a task before it is given back.
+    /// How long a node of an elastic pool has no task before the pool releases it.
+    ///
+    /// Default: 2 minutes.
     pub idle: Duration,
-    /// How many tasks for each of its workers must wait before an elastic pool grows by a node. At least 1.
+    /// How many tasks must wait for each worker before an elastic pool grows by a node. At least 1.
+    ///
+    /// Default: 1.
     pub backlog: u32,
-    /// The largest value on the wire, in bytes: arguments, results, sources. At least 1 MiB; more than 4 GiB counts as that.
+    /// The largest value on the wire, in bytes: arguments, results, sources. At least 1 MiB; a
+    /// limit above 4 GiB counts as 4 GiB.
+    ///
+    /// Default: 1 GiB.
     pub max_frame: usize,
-    /// Tasks that may wait in the pool; `submit` waits while there are more. At least 1.
+    /// How many tasks may wait in the pool. `submit` waits while the queue is full. At least 1.
+    ///
+    /// Default: 10 000.
     pub max_queued: usize,
-    /// Calls without an outcome that tasks of the pool may have made; a call beyond them is refused.
-    /// They do not count for [`max_queued`](Self::max_queued): a task that waited there for room would
-    /// wait for itself. At least 1.
+    /// How many calls without an outcome the pool's tasks may have made. A further call is refused.
+    /// At least 1.
+    ///
+    /// Calls do not count for [`max_queued`](Self::max_queued), because a task that waited for room
+    /// in the queue would wait for itself.
+    ///
+    /// Default: 100 000.
     pub max_calls: usize,
-    /// Bytes of large arrays of calls that the store of a node keeps as files. Those that no call
-    /// uses are removed for new ones, the one that was used longest ago first; where none is left to
-    /// remove, arrays travel with their calls. At least 1 MiB.
+    /// How many bytes of large arrays of calls the store of a node keeps as files. At least 1 MiB.
+    ///
+    /// To make room for a new array, the store removes arrays that no call uses, the least recently
+    /// used first. If there is none to remove, the new array travels with its call.
+    ///
+    /// Default: 16 GiB.
     pub store_bytes: u64,
 }
 
@@ -96,18 +144,58 @@ impl Default for Limits {
     }
 }
 
+/// Defines a setter for each field, with the type of the field.
+macro_rules! setters {
+    ($limits:ident { $($name:ident: $type:ty),* $(,)? }) => {
+        impl $limits {
+            $(
+                #[doc = concat!("Sets [`", stringify!($name), "`](field@Self::", stringify!($name), ").")]
+                #[must_use]
+                pub fn $name(mut self, $name: $type) -> Self {
+                    self.$name = $name;
+                    self
+                }
+            )*
+        }
+    };
+}
+
+pub(crate) use setters;
+
+setters! {
+    Limits {
+        start: Duration,
+        machine_wait: Duration,
+        environment: Duration,
+        hooks: Duration,
+        grace: Duration,
+        lease: Duration,
+        shutdown: Duration,
+        stall: Option<Duration>,
+        stall_report: Duration,
+        poison: u32,
+        idle: Duration,
+        backlog: u32,
+        max_frame: usize,
+        max_queued: usize,
+        max_calls: usize,
+        store_bytes: u64,
+    }
+}
+
 impl Limits {
-    /// What [`Duration::MAX`] counts for: 30 years.
+    /// The longest duration of a limit, 30 years: [`Duration::MAX`] counts as this.
     pub const LONGEST: Duration = Duration::from_secs(30 * 365 * 24 * 3600);
 
-    /// Checks that a pool can have these limits.
+    /// Checks that no limit is too small to be useful.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::InvalidSpec`] for a limit that is too small to be of use: the error names it, its value, and the values that it can have.
+    /// [`ErrorKind::InvalidSpec`] for a limit that is too small. The error names the limit, its
+    /// value and the least value.
     pub fn check(&self) -> Result<()> {
-        let deadline = "a shorter deadline has passed before anything can happen; the default suits most pools";
-        let lease = "a lease is renewed every quarter of it, over a network that may be slow for a moment";
+        let deadline = "a shorter deadline passes before anything can happen; the default suits most pools";
+        let lease = "the client renews a lease every quarter of its time, over a network that may be slow for a moment";
         for (name, value, least, hint) in [
             ("start", self.start, SHORTEST, deadline),
             ("machine_wait", self.machine_wait, SHORTEST, deadline),
@@ -115,9 +203,9 @@ impl Limits {
             ("hooks", self.hooks, SHORTEST, deadline),
             ("lease", self.lease, SHORTEST_LEASE, lease),
             ("shutdown", self.shutdown, SHORTEST, deadline),
-            ("stall", self.stall.unwrap_or(Duration::MAX), SHORTEST, "`None` ends no gang for it"),
-            ("stall_report", self.stall_report, SHORTEST, "`Duration::MAX` reports no gang"),
-            ("idle", self.idle, SHORTEST, "an elastic pool would give nodes back between two tasks"),
+            ("stall", self.stall.unwrap_or(Duration::MAX), SHORTEST, "`None` sets no limit"),
+            ("stall_report", self.stall_report, SHORTEST, "`Duration::MAX` disables the reports"),
+            ("idle", self.idle, SHORTEST, "an elastic pool would release nodes between two tasks"),
         ] {
             at_least(name, value, least, hint)?;
         }
@@ -125,23 +213,29 @@ impl Limits {
             "poison",
             self.poison,
             1,
-            "a task is poison after it has ended so many workers; `u32::MAX` for never",
+            "a task counts as poison after it has ended this many workers; `u32::MAX` sets no limit",
         )?;
-        let backlog = "an elastic pool grows by a node when so many tasks wait for each of its workers";
+        let backlog = "an elastic pool grows by a node when this many tasks wait for each of its workers";
         at_least("backlog", self.backlog, 1, backlog)?;
         at_least(
             "max_queued",
             self.max_queued,
             1,
-            "a task waits in the queue before it runs; `usize::MAX` for no bound",
+            "each task waits in the queue before it runs; `usize::MAX` sets no limit",
         )?;
-        at_least("max_calls", self.max_calls, 1, "a task that makes none needs no bound; `usize::MAX` for no bound")?;
-        let store = "a store of this size holds no array";
+        let calls = "a pool whose tasks make no calls needs no limit; `usize::MAX` sets no limit";
+        at_least("max_calls", self.max_calls, 1, calls)?;
+        let store = "a smaller store could not hold any array";
         at_least("store_bytes", self.store_bytes, 1 << 20, store)?;
-        at_least("max_frame", Bytes(self.max_frame), Bytes(1 << 20), "it also bounds what workers are started with")
+        at_least(
+            "max_frame",
+            Bytes(self.max_frame),
+            Bytes(1 << 20),
+            "the limit also applies to the data that workers are started with",
+        )
     }
 
-    /// The same limits, each no larger than can be counted: what no machine lives to see is no limit.
+    /// The same limits, each cut to the largest value that arithmetic and the wire allow.
     pub(crate) fn countable(self) -> Self {
         let Self {
             start,
@@ -182,7 +276,7 @@ impl Limits {
     }
 }
 
-/// A number of bytes, which shows as such.
+/// A number of bytes. `Debug` shows the unit.
 #[derive(Clone, Copy, PartialEq, PartialOrd)]
 struct Bytes(usize);
 
@@ -200,6 +294,7 @@ fn at_least<T: PartialOrd + fmt::Debug>(name: &str, value: T, least: T, hint: &s
     Err(Error::new(ErrorKind::InvalidSpec, what).with_hint(hint))
 }
 
-/// A timer knows nothing shorter.
+/// The resolution of timers.
 const SHORTEST: Duration = Duration::from_millis(1);
+/// A network can be slow for a moment, and a lease is renewed every quarter of its time.
 const SHORTEST_LEASE: Duration = Duration::from_secs(1);

@@ -1,4 +1,4 @@
-//! What the user asks for: plain data, checked before anything starts.
+//! What a user specifies for a pool: plain data, checked before anything starts.
 
 mod accelerator;
 mod budget;
@@ -9,60 +9,86 @@ mod nodes;
 mod requirement;
 mod secret;
 
-pub(crate) use accelerator::distance;
 pub use accelerator::{Accelerator, AcceleratorFamily};
+pub(crate) use base16ct::lower::encode_string as hex;
 pub(crate) use budget::seconds;
 pub use budget::{Budget, Spent};
-pub(crate) use image::hex;
 pub use image::{Image, IncludedFile, IndexCredentials, PackageIndex, Python};
 pub(crate) use image_check::OLDEST;
 pub use limits::Limits;
+pub(crate) use limits::setters;
 pub use nodes::Nodes;
 pub(crate) use requirement::{normalised, requirement_name, satisfies};
 pub use secret::Secret;
 pub(crate) use secret::Secrets;
 
-/// The cluster as plugins see it: what is asked for, before any machine exists.
+use crate::layout::Layout;
+
+/// The cluster as plugins see it: the specification of the pool, before any machine exists.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ClusterInfo {
-    /// How many nodes the pool has when it is ready.
+    /// The number of nodes that the pool has when it is ready.
     pub nodes: u32,
-    /// Worker processes on each node.
+    /// The number of workers on each node.
     pub workers_per_node: u32,
-    /// The accelerators of each node; none: the node has only its CPU.
+    /// The accelerators of each node. `None`: nodes have only a CPU.
     pub accelerator: Option<Accelerator>,
+    /// CPU cores that each node has at least, where the pool asks for a number.
+    pub cpus: Option<u32>,
+    /// Whether all nodes are on one host, and share its cores, memory, accelerators and ports.
+    pub shared_host: bool,
     /// Whether the number of nodes may change during the pool's life.
     pub elastic: bool,
 }
 
 impl ClusterInfo {
-    /// A cluster of so many nodes with so many workers on each, without accelerators and of fixed size.
+    /// A cluster with this number of nodes and of workers on each node, without accelerators and of
+    /// fixed size.
     pub fn new(nodes: u32, workers_per_node: u32) -> Self {
-        Self { nodes, workers_per_node, accelerator: None, elastic: false }
+        Self { nodes, workers_per_node, accelerator: None, cpus: None, shared_host: false, elastic: false }
     }
 
-    /// The same with accelerators on each node.
+    /// The same cluster with these accelerators on each node.
     #[must_use]
     pub fn with_accelerator(mut self, accelerator: Option<Accelerator>) -> Self {
         self.accelerator = accelerator;
         self
     }
 
-    /// The same, of changing size or not.
+    /// The same cluster with at least this number of CPU cores on each node.
+    #[must_use]
+    pub fn with_cpus(mut self, cpus: Option<u32>) -> Self {
+        self.cpus = cpus;
+        self
+    }
+
+    /// The same cluster with all nodes on one host, or each on its own.
+    #[must_use]
+    pub fn with_shared_host(mut self, shared_host: bool) -> Self {
+        self.shared_host = shared_host;
+        self
+    }
+
+    /// The same cluster with a number of nodes that may change, or not.
     #[must_use]
     pub fn with_elastic(mut self, elastic: bool) -> Self {
         self.elastic = elastic;
         self
     }
 
-    /// Whether it has, or may come to have, more than one worker.
+    /// Whether the cluster has more than one worker, or may grow to have more than one.
     pub fn may_be_many(&self) -> bool {
         self.elastic || self.total_workers() > 1
     }
 
-    /// All workers of the pool.
+    /// Converts between ranks and workers of nodes.
+    pub(crate) fn layout(&self) -> Layout {
+        Layout::new(self.workers_per_node)
+    }
+
+    /// The number of all workers of the pool.
     pub fn total_workers(&self) -> u32 {
-        self.nodes * self.workers_per_node
+        self.layout().workers(self.nodes)
     }
 }

@@ -1,113 +1,114 @@
-//! How many nodes a pool has.
-
-use std::ops::RangeInclusive;
+//! The number of nodes of a pool.
 
 use crate::error::{Error, ErrorKind, Result};
 
-/// How many nodes a pool has, and with how many it may start.
+/// How many nodes a pool has, and how many it needs to start.
 ///
 /// ```
-/// use skyward_core::spec::Nodes;
+/// # use skyward_core as skyward;
+/// use skyward::spec::Nodes;
 ///
 /// assert_eq!(Nodes::from(4), Nodes::fixed(4));
 /// assert!(Nodes::fixed(0).validate().is_err());
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Nodes {
-    /// Just so many: the pool is ready when all of them are.
+pub struct Nodes(Kind);
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
     Fixed(u32),
-    /// `wanted` nodes; the pool starts with those that are ready when the start deadline's half has passed, if they are at least `least`. The others join when they are ready.
-    Partial {
-        /// With fewer than this the pool does not start.
-        least: u32,
-        /// What is asked for.
-        wanted: u32,
-    },
-    /// Between `min` and `max` nodes: the pool starts with `min`, grows while tasks wait, and gives back nodes that have been idle for [`Limits::idle`](super::Limits::idle); never node 0.
-    Elastic {
-        /// The fewest.
-        min: u32,
-        /// The most.
-        max: u32,
-    },
+    Partial { least: u32, wanted: u32 },
+    Elastic { min: u32, max: u32 },
 }
 
 impl Nodes {
-    /// Just `count` nodes.
+    /// Exactly `count` nodes. The pool is ready when all of them are ready.
     pub fn fixed(count: u32) -> Self {
-        Self::Fixed(count)
+        Self(Kind::Fixed(count))
     }
 
-    /// `wanted` nodes, content with `least`.
+    /// `wanted` nodes, of which the pool needs `least` to start. When half of
+    /// [`Limits::start`](super::Limits::start) has passed, the pool starts with the nodes that are
+    /// ready, if there are at least `least`. The others join when they are ready.
     pub fn partial(least: u32, wanted: u32) -> Self {
-        Self::Partial { least, wanted }
+        Self(Kind::Partial { least, wanted })
     }
 
-    /// Between `min` and `max` nodes.
+    /// Between `min` and `max` nodes. The pool starts with `min`, grows while tasks wait, and
+    /// releases nodes (but never node 0) that have been idle for
+    /// [`Limits::idle`](super::Limits::idle).
     pub fn elastic(min: u32, max: u32) -> Self {
-        Self::Elastic { min, max }
+        Self(Kind::Elastic { min, max })
     }
 
-    /// How many are started.
+    /// How many nodes the pool launches at its start.
     pub fn wanted(&self) -> u32 {
-        match *self {
-            Self::Fixed(count) => count,
-            Self::Partial { wanted, .. } => wanted,
-            Self::Elastic { min, .. } => min,
+        match self.0 {
+            Kind::Fixed(count) => count,
+            Kind::Partial { wanted, .. } => wanted,
+            Kind::Elastic { min, .. } => min,
         }
     }
 
-    /// With how many the pool is content.
+    /// How many nodes the pool needs to start.
     pub fn least(&self) -> u32 {
-        match *self {
-            Self::Fixed(count) => count,
-            Self::Partial { least, .. } => least,
-            Self::Elastic { min, .. } => min,
+        match self.0 {
+            Kind::Fixed(count) => count,
+            Kind::Partial { least, .. } => least,
+            Kind::Elastic { min, .. } => min,
         }
     }
 
-    /// The most that it comes to.
+    /// The most nodes that the pool grows to.
     pub fn most(&self) -> u32 {
-        match *self {
-            Self::Fixed(count) => count,
-            Self::Partial { wanted, .. } => wanted,
-            Self::Elastic { max, .. } => max,
+        match self.0 {
+            Kind::Fixed(count) => count,
+            Kind::Partial { wanted, .. } => wanted,
+            Kind::Elastic { max, .. } => max,
         }
     }
 
-    /// Whether the number changes by itself during the pool's life.
+    /// The fewest and the most nodes of an elastic pool; `None` for other pools.
+    pub fn bounds(&self) -> Option<(u32, u32)> {
+        match self.0 {
+            Kind::Elastic { min, max } => Some((min, max)),
+            Kind::Fixed(_) | Kind::Partial { .. } => None,
+        }
+    }
+
+    /// Whether the pool changes its number of nodes by itself.
     pub fn is_elastic(&self) -> bool {
-        matches!(self, Self::Elastic { .. })
+        matches!(self.0, Kind::Elastic { .. })
     }
 
     /// Checks the numbers.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::InvalidSpec`] for zero nodes, a range that is the wrong way round, or more than [`Nodes::MOST`].
+    /// [`ErrorKind::InvalidSpec`] for zero nodes, for a range whose first number is the larger one,
+    /// and for more than [`Nodes::MOST`] nodes.
     pub fn validate(&self) -> Result<()> {
         let invalid = |message: String, hint: &str| Err(Error::new(ErrorKind::InvalidSpec, message).with_hint(hint));
-        match *self {
-            Self::Fixed(0) => invalid("the pool has 0 nodes".into(), "ask for at least one: `.nodes(1)`"),
-            Self::Partial { least: 0, .. } => invalid(
+        match self.0 {
+            Kind::Fixed(0) => invalid("the pool has 0 nodes".into(), "ask for at least one: `.nodes(1)`"),
+            Kind::Partial { least: 0, .. } => invalid(
                 "the pool may start with 0 nodes".into(),
-                "be content with at least one: `Nodes::partial(1, …)`",
+                "a pool starts with at least one node: `Nodes::partial(1, …)`",
             ),
-            Self::Elastic { min: 0, .. } => {
+            Kind::Elastic { min: 0, .. } => {
                 invalid("the elastic pool has at least 0 nodes".into(), "node 0 always exists: `Nodes::elastic(1, …)`")
             }
-            Self::Partial { least, wanted } if least > wanted => invalid(
-                format!("the pool wants {wanted} nodes and is content with no fewer than {least}"),
+            Kind::Partial { least, wanted } if least > wanted => invalid(
+                format!("the pool has {wanted} nodes and needs at least {least} to start"),
                 "the first number is the smaller one: `Nodes::partial(least, wanted)`",
             ),
-            Self::Elastic { min, max } if min > max => invalid(
+            Kind::Elastic { min, max } if min > max => invalid(
                 format!("the elastic pool has at least {min} and at most {max} nodes"),
                 "the first number is the smaller one: `Nodes::elastic(min, max)`",
             ),
-            nodes if nodes.most() > Self::MOST => invalid(
-                format!("the pool has {} nodes, and {} is the most", nodes.most(), Self::MOST),
-                "start several pools",
+            _ if self.most() > Self::MOST => invalid(
+                format!("the pool has {} nodes, but at most {} are allowed", self.most(), Self::MOST),
+                "split the work over several pools",
             ),
             _ => Ok(()),
         }
@@ -119,13 +120,7 @@ impl Nodes {
 
 impl From<u32> for Nodes {
     fn from(count: u32) -> Self {
-        Self::Fixed(count)
-    }
-}
-
-impl From<RangeInclusive<u32>> for Nodes {
-    fn from(range: RangeInclusive<u32>) -> Self {
-        Self::Elastic { min: *range.start(), max: *range.end() }
+        Self::fixed(count)
     }
 }
 

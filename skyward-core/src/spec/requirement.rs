@@ -1,10 +1,11 @@
-//! The cheap part of PEP 508: enough to find slips before a machine is paid for. The installer on the machine has the last word.
+//! Parses a simple part of PEP 508, enough to find mistakes before a machine is launched. The
+//! installer on the machine does the complete check.
 
 /// The normalised name (PEP 503) of the package that a requirement names.
 ///
 /// # Errors
 ///
-/// What is wrong with it, as the end of a sentence.
+/// The mistake, as a clause that can end a sentence.
 pub(crate) fn requirement_name(text: &str) -> Result<String, String> {
     let text = text.trim();
     if text.is_empty() {
@@ -41,7 +42,8 @@ pub(crate) fn requirement_name(text: &str) -> Result<String, String> {
     Ok(normalised(name))
 }
 
-/// The name as package indexes compare it: lower case, runs of `-`, `_` and `.` as one `-`.
+/// The name as package indexes compare it: in lower case, with each run of `-`, `_` and `.`
+/// replaced by one `-`.
 pub(crate) fn normalised(name: &str) -> String {
     let mut normal = String::with_capacity(name.len());
     for c in name.chars() {
@@ -59,7 +61,8 @@ pub(crate) fn check_specifiers(text: &str) -> Result<(), String> {
     split_specifiers(text).map(|_| ())
 }
 
-/// Whether a plain version such as `3.12.1` satisfies the specifiers; `None` where they are of a sort that only a full implementation can judge.
+/// Whether a plain version such as `3.12.1` satisfies the specifiers. `None` if only a complete
+/// implementation of PEP 440 can decide.
 pub(crate) fn satisfies(version: &str, specifiers: &str) -> Option<bool> {
     let version = numbers(version)?;
     let mut all = true;
@@ -137,7 +140,7 @@ fn compare(a: &[u64], b: &[u64]) -> std::cmp::Ordering {
         .unwrap_or(std::cmp::Ordering::Equal)
 }
 
-/// Longer ones before those that they begin with.
+/// The operators, each before the shorter operators that it begins with.
 const OPERATORS: [&str; 8] = ["===", "~=", "==", "!=", "<=", ">=", "<", ">"];
 
 #[cfg(test)]
@@ -145,7 +148,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_installers_accept_is_accepted() {
+    fn requirements_that_installers_accept_are_accepted() {
         for (text, name) in [
             ("numpy", "numpy"),
             ("numpy>=2,<3", "numpy"),
@@ -165,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn slips_are_named() {
+    fn mistakes_are_named() {
         for (text, words) in [
             ("", "empty"),
             ("numpy=2", "`==2`"),

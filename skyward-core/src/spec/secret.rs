@@ -1,4 +1,4 @@
-//! A text that is shown nowhere.
+//! Texts that must not be shown: tokens, passwords.
 
 use std::collections::BTreeMap;
 use std::env::VarError;
@@ -9,10 +9,12 @@ use serde::{Serialize, Serializer};
 
 use crate::error::{Error, ErrorKind, Result};
 
-/// A text that is shown nowhere: not in `Debug`, messages, logs or the ledger. It cannot be serialised.
+/// A text that appears neither in `Debug` output, messages and logs nor in the ledger. It cannot be
+/// serialised.
 ///
 /// ```
-/// use skyward_core::spec::Secret;
+/// # use skyward_core as skyward;
+/// use skyward::spec::Secret;
 ///
 /// let token = Secret::new("hunter2");
 /// assert_eq!(format!("{token:?}"), "Secret(…)");
@@ -21,22 +23,23 @@ use crate::error::{Error, ErrorKind, Result};
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Secret(Arc<str>);
 
-/// The secrets of a pool's workers, by the variable that holds each.
+/// The secrets of a pool's workers, by the name of the environment variable.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Secrets(Arc<BTreeMap<String, Secret>>);
 
 impl Secret {
-    /// Takes the text.
+    /// Makes a secret of this text.
     pub fn new(text: impl Into<String>) -> Self {
         Self(text.into().into())
     }
 
-    /// Takes the value of an environment variable of this program.
+    /// Makes a secret of the value of an environment variable of this process.
     ///
     /// ```
-    /// use skyward_core::spec::{Image, Secret};
+    /// # use skyward_core as skyward;
+    /// use skyward::spec::{Image, Secret};
     ///
-    /// # fn image() -> skyward_core::Result<Image> {
+    /// # fn image() -> skyward::Result<Image> {
     /// let image = Image::new().secret("HF_TOKEN", Secret::from_env("HF_TOKEN")?);
     /// # Ok(image)
     /// # }
@@ -46,18 +49,18 @@ impl Secret {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::InvalidSpec`] when it is not set, is empty, or is no text.
+    /// [`ErrorKind::InvalidSpec`] if the variable is not set, is empty, or is not UTF-8.
     pub fn from_env(name: &str) -> Result<Self> {
         let wrong = |what: &str| {
-            let message = format!("the environment variable `{name}` {what}, and a secret is to have its value");
+            let message = format!("the environment variable `{name}` {what}, so it cannot be used as a secret");
             let hint = format!(
-                "set it for this program: `export {name}=…`; or take the value from elsewhere: `Secret::new(text)`"
+                "set it for this process: `export {name}=…`; or read the value from another place: `Secret::new(text)`"
             );
             Err(Error::new(ErrorKind::InvalidSpec, message).with_hint(hint))
         };
-        // Asking for such a name is a panic on some systems.
+        // On some systems, reading a variable with such a name panics.
         if name.is_empty() || name.contains(['=', '\0']) {
-            return wrong("cannot be: no variable has such a name");
+            return wrong("cannot exist (a name is not empty and contains neither `=` nor a zero byte)");
         }
         match std::env::var(name) {
             Ok(text) if text.is_empty() => wrong("is empty"),
@@ -67,7 +70,7 @@ impl Secret {
         }
     }
 
-    /// The text, for the one who hands it to its destination.
+    /// The text. Pass it on only to where it is needed.
     pub fn expose(&self) -> &str {
         &self.0
     }
@@ -97,7 +100,7 @@ impl Secrets {
     }
 }
 
-/// With the values: for the connection to an agent and for nothing else.
+/// Includes the values. Used only on the connection to an agent.
 impl Serialize for Secrets {
     fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
         serializer.collect_map(self.0.iter().map(|(name, secret)| (name, secret.expose())))
@@ -109,9 +112,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_variable_that_gives_no_secret_is_named() {
+    fn a_variable_without_a_usable_value_is_named() {
         assert_eq!(Secret::from_env("PATH").unwrap().expose(), std::env::var("PATH").unwrap());
-        for (name, words) in [("SKYWARD_NOT_SET", "is not set"), ("", "cannot be"), ("A=B", "cannot be")] {
+        for (name, words) in [("SKYWARD_NOT_SET", "is not set"), ("", "cannot exist"), ("A=B", "cannot exist")] {
             let error = Secret::from_env(name).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::InvalidSpec);
             assert!(error.message().contains(words), "{error}");

@@ -1,4 +1,4 @@
-//! Rows that stand below the lines of a terminal and move.
+//! Rows of progress that move below the lines of a terminal.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use super::story::Row;
 
-/// The rows that stand now.
+/// The rows that are shown now.
 pub(super) struct Bars {
     all: MultiProgress,
     rows: Vec<(Row, ProgressBar)>,
@@ -21,7 +21,7 @@ impl Bars {
         Self { all: MultiProgress::with_draw_target(target), rows: Vec::new() }
     }
 
-    /// Makes these the rows.
+    /// Replaces the rows that are shown.
     pub(super) fn set(&mut self, rows: &[Row]) {
         while self.rows.len() > rows.len() {
             if let Some((_, bar)) = self.rows.pop() {
@@ -49,7 +49,7 @@ impl Bars {
         }
     }
 
-    /// Does something while no row stands.
+    /// Hides all rows while `work` runs.
     pub(super) fn aside<T>(&self, work: impl FnOnce() -> T) -> T {
         if self.rows.is_empty() { work() } else { self.all.suspend(work) }
     }
@@ -71,9 +71,9 @@ fn style(row: &Row) -> ProgressStyle {
         Row::Text(_) => "{spinner} {wide_msg}",
         Row::Bar { .. } => "{spinner} {msg} [{bar:30}] {pos}/{len}",
     };
-    // A test draws with both.
+    // A test draws with both templates, so the fallback is never used.
     ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_spinner()).progress_chars("=> ")
 }
 
-/// How often the rows move by themselves.
+/// How often the spinners of the rows move.
 const TICK: Duration = Duration::from_millis(120);

@@ -1,6 +1,7 @@
-//! What of a line of task output can be shown.
+//! Makes a line of task output safe to show.
 
-/// The line as text: bytes that are no text replaced, backspaces carried out, control characters and escape sequences left out. Colours stay where they are wanted.
+/// Converts a line to text: replaces bytes that are not UTF-8, applies backspaces, and removes
+/// control characters and escape sequences. Keeps colours if `colours` is set.
 pub(super) fn clean(bytes: &[u8], colours: bool) -> String {
     let text = String::from_utf8_lossy(bytes);
     if !text.contains(|c: char| c.is_control() && c != '\t') {
@@ -31,14 +32,14 @@ pub(super) fn clean(bytes: &[u8], colours: bool) -> String {
     shown
 }
 
-/// The rest of an escape sequence (ECMA-48), or what there is of it.
+/// The rest of an escape sequence (ECMA-48), which may be cut off.
 fn escape(rest: &mut std::str::Chars<'_>) -> String {
     let mut sequence = String::new();
     let Some(first) = rest.next() else { return sequence };
     sequence.push(first);
     let ends = |c: char, before: Option<char>| match first {
         '[' => ('@'..='~').contains(&c),
-        // Operating system commands and their like, up to BEL or ESC \.
+        // Operating system commands and similar strings, up to BEL or ESC \.
         ']' | 'P' | 'X' | '^' | '_' => c == '\u{7}' || (c == '\\' && before == Some('\u{1b}')),
         _ => true,
     };
@@ -62,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_moves_the_cursor_is_left_out() {
+    fn sequences_that_move_the_cursor_are_removed() {
         for (bytes, plain, coloured) in [
             (&b"a\tb"[..], "a\tb", "a\tb"),
             (b"caf\xc3\xa9 \xff", "café \u{fffd}", "café \u{fffd}"),

@@ -1,8 +1,8 @@
-//! Whole lines out of the pieces in which workers' output comes.
+//! Assembles whole lines from the pieces in which workers' output arrives.
 
 use std::collections::BTreeMap;
 
-use crate::event::{Output, OutputStream};
+use crate::event::{OutputChunk, OutputStream};
 use crate::ids::{Generation, Rank};
 
 /// The unfinished lines of all workers.
@@ -11,27 +11,28 @@ pub(super) struct Lines {
     streams: BTreeMap<(Rank, bool), Unfinished>,
 }
 
-/// A line of one worker, still without prefix and as bytes.
+/// A line of one worker, as bytes and without prefix.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Line {
     Text(Vec<u8>),
-    /// So many bytes never came.
+    /// This many bytes are missing.
     Gap(u64),
 }
 
 #[derive(Debug)]
 struct Unfinished {
     generation: Generation,
-    /// The offset of the bytes that come next.
+    /// The offset of the next bytes.
     next: u64,
     text: Vec<u8>,
-    /// The last byte was a carriage return: the text is written over, unless the line ends now.
+    /// Whether the last byte was a carriage return: the next bytes overwrite the text, unless they
+    /// end the line.
     returned: bool,
 }
 
 impl Lines {
-    /// The lines that are whole now.
-    pub(super) fn take(&mut self, output: &Output) -> Vec<Line> {
+    /// Adds a piece of output, and returns the lines that it completes.
+    pub(super) fn take(&mut self, output: &OutputChunk) -> Vec<Line> {
         let mut lines = Vec::new();
         let fresh =
             || Unfinished { generation: output.generation, next: output.offset, text: Vec::new(), returned: false };
@@ -40,7 +41,7 @@ impl Lines {
             lines.extend(stream.finish());
             *stream = fresh();
         }
-        // After a reconnect some bytes may come again.
+        // After a reconnect some bytes may arrive a second time.
         let seen = usize::try_from(stream.next.saturating_sub(output.offset)).unwrap_or(usize::MAX);
         let bytes = output.bytes.get(seen..).unwrap_or_default();
         let missing = output.offset.saturating_sub(stream.next);
@@ -53,7 +54,7 @@ impl Lines {
         lines
     }
 
-    /// What is left of one worker's lines, or of all workers'.
+    /// Takes the unfinished lines of one worker, or of all workers.
     pub(super) fn finish(&mut self, of: Option<Rank>) -> Vec<(Rank, OutputStream, Line)> {
         let streams = self.streams.iter_mut().filter(|((rank, _), _)| of.is_none_or(|of| of == *rank));
         streams
@@ -104,7 +105,7 @@ impl Unfinished {
     }
 }
 
-/// A line without an end is cut here.
+/// The most bytes of a line. Longer lines are split.
 const MAX_LINE: usize = 64 << 10;
 
 #[cfg(test)]
@@ -112,7 +113,7 @@ mod tests {
     use super::*;
     use crate::ids::NodeIndex;
 
-    /// Output in the order in which it is given, with offsets that follow on.
+    /// Feeds output in order, with consecutive offsets.
     struct Feed {
         lines: Lines,
         offset: u64,
@@ -127,7 +128,7 @@ mod tests {
         fn bytes(&mut self, bytes: &[u8]) -> Vec<Line> {
             let bytes = bytes.to_vec();
             let length = bytes.len() as u64;
-            let output = Output::new(
+            let output = OutputChunk::new(
                 NodeIndex(0),
                 Rank(0),
                 OutputStream::Stdout,
@@ -149,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_come_when_they_are_whole() {
+    fn a_line_is_returned_when_it_is_whole() {
         let mut feed = Feed::new();
         assert!(feed.texts(b"ep").is_empty());
         assert_eq!(feed.texts(b"och 1\n\nepoch 2\r\nx"), ["epoch 1", "", "epoch 2"]);
@@ -159,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_line_written_over_the_last_text_stays() {
+    fn an_overwritten_line_keeps_the_last_text() {
         let mut feed = Feed::new();
         assert!(feed.texts(b"10%\r20%\r").is_empty());
         assert!(feed.texts(b"\r100%").is_empty());
@@ -168,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn a_gap_is_told_and_bytes_that_come_again_are_not() {
+    fn a_gap_is_reported_and_repeated_bytes_are_dropped() {
         let mut feed = Feed::new();
         assert_eq!(feed.texts(b"one\ntw"), ["one"]);
         feed.offset = 4;
@@ -182,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_generation_begins_anew() {
+    fn a_new_generation_starts_new_lines() {
         let mut feed = Feed::new();
         feed.texts(b"cut of");
         (feed.generation, feed.offset) = (2, 0);
@@ -190,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn an_endless_line_is_cut() {
+    fn a_long_line_is_split() {
         let mut feed = Feed::new();
         let lines = feed.texts(&vec![b'x'; 2 * MAX_LINE + 1]);
         assert_eq!(lines.iter().map(String::len).collect::<Vec<_>>(), [MAX_LINE, MAX_LINE]);

@@ -1,4 +1,5 @@
-//! A pool's events for people: progress while it starts, task output as it comes.
+//! Shows a pool's events in a terminal: progress while the pool starts, and task output as it
+//! arrives.
 
 mod bars;
 mod clean;
@@ -14,16 +15,24 @@ use self::bars::Bars;
 use self::story::{Show, Story};
 use crate::event::{EventItem, Events, OutputStream};
 
-/// Shows a pool's events to people, on standard output and standard error. A pool shows nothing unless it is given one.
+/// Shows a pool's events on standard output and standard error. A pool shows nothing by default.
 ///
-/// Progress goes to standard error: as moving rows where that is a terminal, as plain lines elsewhere. What the workers write goes where they wrote it, standard output or standard
-/// error, line by line behind its rank: `[rank 1] epoch 3 …`. A line is shown when it is whole; of one that is written over (`\r`, as progress bars do) the last text is
-/// shown; bytes that are no text are replaced, and escape sequences other than colours are left out.
+/// - Progress goes to standard error: as moving rows if standard error is a terminal, and as plain
+///   lines otherwise.
+/// - Output of the workers goes to the stream that they wrote it to, standard output or standard
+///   error, with a prefix for the rank: `[rank 1] epoch 3 …`.
+/// - A line of output is shown when it is complete. If it was overwritten with `\r`, as progress
+///   bars do, its last text is shown. Bytes that are not UTF-8 are replaced, and escape sequences
+///   other than colours are removed.
 ///
-/// The pool never waits for the terminal: one that is slow misses events, and says how many.
+/// The pool never waits for the terminal. A slow terminal misses events, and shows how many it has
+/// missed.
 ///
 /// ```no_run
-/// # use skyward_core::{pool::ComputePool, terminal::Terminal};
+/// # use skyward_core as skyward;
+/// # use skyward::compute::ComputePool;
+/// use skyward::Terminal;
+///
 /// # async fn example(pool: &impl ComputePool) {
 /// Terminal::auto().output(false).render(pool.events()).await;
 /// # }
@@ -36,38 +45,40 @@ pub struct Terminal {
 }
 
 impl Terminal {
-    /// Progress in the form that standard error can show, and the workers' output.
+    /// Shows progress, in the form that standard error supports, and the workers' output.
     pub fn auto() -> Self {
         Self { quiet: false, output: true }
     }
 
-    /// Leaves out progress; output stays.
+    /// Sets whether progress is hidden. The workers' output is still shown.
     pub fn quiet(mut self, quiet: bool) -> Self {
         self.quiet = quiet;
         self
     }
 
-    /// Says whether the workers' output is shown.
+    /// Sets whether the workers' output is shown.
     pub fn output(mut self, output: bool) -> Self {
         self.output = output;
         self
     }
 
-    /// Shows these events, to their end.
+    /// Shows these events until the stream ends.
     ///
     /// # Cancel safety
     ///
-    /// What was taken from the events is still shown; the rest is not.
+    /// If the future is dropped, the events that were already taken from the stream are still
+    /// shown, and the others are not.
     pub async fn render(self, mut events: Events) {
         let (sender, receiver) = mpsc::channel(WAITING_EVENTS);
         let (done, shown) = oneshot::channel();
-        // Writing to a terminal can block for as long as its user likes: on a thread of its own that holds up neither the runtime nor its end.
+        // Writing to a terminal can block for any time. On a thread of its own, it blocks neither
+        // the runtime nor the runtime's shutdown.
         let thread = std::thread::Builder::new().name("skyward-terminal".to_owned()).spawn(move || {
             self.show(receiver);
             let _ = done.send(());
         });
         if let Err(error) = thread {
-            tracing::warn!(%error, "there is no thread for the terminal; nothing is shown");
+            tracing::warn!(%error, "cannot start a thread for the terminal; no events are shown");
             return;
         }
         while let Some(item) = events.next().await {
@@ -76,7 +87,7 @@ impl Terminal {
             }
         }
         drop(sender);
-        let _ = tokio::time::timeout(LAST_WORDS, shown).await;
+        let _ = tokio::time::timeout(LONGEST_FLUSH, shown).await;
     }
 
     fn show(self, receiver: mpsc::Receiver<EventItem>) {
@@ -94,17 +105,17 @@ impl Terminal {
 trait Stage {
     fn show(&mut self, show: &Show) -> io::Result<()>;
 
-    /// What stands there for now.
+    /// Updates the rows of the progress.
     fn rows(&mut self, story: &Story);
 }
 
-/// Lines alone.
+/// Shows plain lines.
 struct Plain<O, E> {
     stdout: O,
     stderr: E,
 }
 
-/// Rows that move, with lines above them.
+/// Shows moving rows, with lines above them.
 struct Moving<O, E> {
     bars: Bars,
     stdout: O,
@@ -115,10 +126,10 @@ fn follow(mut story: Story, mut receiver: mpsc::Receiver<EventItem>, stage: &mut
     let start = Instant::now();
     while let Some(item) = receiver.blocking_recv() {
         let shows = story.tell(&item, start.elapsed());
-        // First the rows, so that none that is over stands below a line.
+        // Update the rows first, so that no outdated row appears below a line.
         stage.rows(&story);
         for show in shows {
-            // A terminal that is gone is no reason to stop: the channel must still be emptied.
+            // If the terminal is gone, continue: the channel must still be emptied.
             let _ = stage.show(&show);
         }
     }
@@ -149,7 +160,7 @@ impl<O: Write, E: Write> Stage for Moving<O, E> {
             Show::Output(OutputStream::Stderr, line) | Show::Note(line) => {
                 self.bars.aside(|| write_line(&mut self.stderr, line))
             }
-            // The rows say it.
+            // The rows show the step.
             Show::Step(_) => Ok(()),
         }
     }
@@ -159,17 +170,18 @@ impl<O: Write, E: Write> Stage for Moving<O, E> {
     }
 }
 
-/// In one call, so that lines of other writers do not come in between.
+/// Writes the line in one call, so that no other writer's line comes in between.
 fn write_line(writer: &mut impl Write, line: &str) -> io::Result<()> {
     writer.write_all(format!("{line}\n").as_bytes())?;
     writer.flush()
 }
 
-/// Few: what waits here is not yet missed, but held in memory.
+/// How many events wait in memory for the terminal's thread. Further events wait in the pool, which
+/// drops them for a slow reader.
 const WAITING_EVENTS: usize = 256;
 
-/// How long the end waits for a terminal that does not take its text.
-const LAST_WORDS: Duration = Duration::from_secs(1);
+/// How long rendering waits at its end for a terminal that does not accept text.
+const LONGEST_FLUSH: Duration = Duration::from_secs(1);
 
 #[cfg(test)]
 mod tests;

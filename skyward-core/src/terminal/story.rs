@@ -1,4 +1,4 @@
-//! What there is to say about a pool's events: pure, events in, lines out.
+//! Converts a pool's events into lines and rows. Pure: no I/O, no clock.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -9,7 +9,7 @@ use crate::error::{Listed, WorkerExit};
 use crate::event::{EventItem, OutputStream, PoolEvent};
 use crate::ids::{NodeIndex, Rank, TaskId};
 
-/// What was said of a pool so far.
+/// The state of a pool as the terminal shows it.
 #[derive(Debug)]
 pub(super) struct Story {
     quiet: bool,
@@ -18,11 +18,12 @@ pub(super) struct Story {
     lines: Lines,
     /// The nodes that have a machine.
     alive: BTreeSet<NodeIndex>,
-    /// The nodes that are being made ready or ended, and what is done there.
+    /// The nodes that are being made ready or ended, each with its present step.
     nodes: BTreeMap<NodeIndex, String>,
-    /// Workers that are ready, of those that are started.
+    /// The number of ready workers, and of workers that are being started.
     workers: Option<(u32, u32)>,
-    /// Tasks whose payloads call: how many calls have ended, run and wait.
+    /// The tasks whose payloads make calls, each with the number of calls that have ended, run and
+    /// wait.
     calls: BTreeMap<TaskId, [usize; 3]>,
     ready: bool,
     ending: bool,
@@ -35,7 +36,7 @@ pub(super) enum Show {
     Output(OutputStream, String),
     /// A line about the pool that stays.
     Note(String),
-    /// A step forward: a line of its own only where no rows show it.
+    /// A step of progress: shown as a line only if no rows show it.
     Step(String),
 }
 
@@ -47,7 +48,7 @@ pub(super) enum Row {
 }
 
 impl Story {
-    /// `*_colours` say whether colours of the workers' output are kept.
+    /// `stdout_colours` and `stderr_colours` set whether colours of the workers' output are kept.
     pub(super) fn new(quiet: bool, output: bool, stdout_colours: bool, stderr_colours: bool) -> Self {
         Self {
             quiet,
@@ -63,13 +64,13 @@ impl Story {
         }
     }
 
-    /// What this event, so long after the first, gives to show.
+    /// What to show for this event. `after` is the time since the rendering began.
     pub(super) fn tell(&mut self, item: &EventItem, after: Duration) -> Vec<Show> {
         let mut shows = Vec::new();
         match item {
             EventItem::Event(event) => self.event(event, after, &mut shows),
             EventItem::Missed(number) => {
-                // The last reports of some may be among them.
+                // The last `Calls` event of a task may be among the missed events.
                 self.calls.clear();
                 shows.push(Show::Note(match number {
                     1 => "1 event was not shown: the terminal was too slow".to_owned(),
@@ -83,7 +84,7 @@ impl Story {
         shows
     }
 
-    /// What is left when no event comes any more.
+    /// What is left to show after the last event.
     pub(super) fn end(&mut self) -> Vec<Show> {
         self.nodes.clear();
         self.workers = None;
@@ -91,7 +92,7 @@ impl Story {
         self.unfinished(None)
     }
 
-    /// What is going on.
+    /// The rows of the progress.
     pub(super) fn rows(&self) -> Vec<Row> {
         let mut rows: Vec<_> =
             self.nodes.iter().take(MAX_ROWS).map(|(node, step)| Row::Text(format!("node {node}: {step}"))).collect();
@@ -106,7 +107,7 @@ impl Story {
         });
         rows.extend(calls);
         if self.calls.len() > MAX_ROWS {
-            rows.push(Row::Text(format!("and {} more tasks that call", self.calls.len() - MAX_ROWS)));
+            rows.push(Row::Text(format!("and {} more tasks that make calls", self.calls.len() - MAX_ROWS)));
         }
         rows
     }
@@ -150,7 +151,7 @@ impl Story {
                 shows.push(Show::Note(format!("{again} after {}: {nodes}, {workers}", time(after))));
             }
             PoolEvent::TaskRetried { task, attempt, error } => {
-                shows.push(Show::Note(format!("task {task} is tried again (attempt {attempt}): {}", error.message())));
+                shows.push(Show::Note(format!("task {task} is retried (attempt {attempt}): {}", error.message())));
             }
             PoolEvent::Calls { task, running: 0, waiting: 0, .. } => drop(self.calls.remove(task)),
             PoolEvent::Calls { task, done, running, waiting } => {
@@ -173,17 +174,16 @@ impl Story {
             }
             PoolEvent::WorkerExited { rank, exit } => {
                 shows.extend(self.unfinished(Some(*rank)));
-                // A pool that ends ends its workers.
+                // A pool that is ending ends its workers itself.
                 if !self.ending && !matches!(exit, WorkerExit::WorldEnded) {
-                    let exit = exit.to_string();
-                    shows.push(Show::Note(format!("the worker of rank {rank} {}", exit.trim_end_matches(','))));
+                    shows.push(Show::Note(format!("the worker of rank {rank} {exit}")));
                 }
             }
             PoolEvent::NodeDisconnected { node, error } => {
                 shows.push(Show::Note(format!("the connection to node {node} was lost: {}", error.message())));
             }
             PoolEvent::NodeReconnected { node } => {
-                shows.push(Show::Note(format!("the connection to node {node} is there again")));
+                shows.push(Show::Note(format!("the connection to node {node} is restored")));
             }
             PoolEvent::NodeLost { node, error } => {
                 self.nodes.remove(node);
@@ -191,19 +191,19 @@ impl Story {
             }
             PoolEvent::NodeReplaced { node, machine, address } => {
                 self.nodes.remove(node);
-                shows.push(Show::Note(format!("node {node} is there again: machine {machine} at {address}")));
+                shows.push(Show::Note(format!("node {node} is replaced: machine {machine} at {address}")));
             }
             PoolEvent::NodeFailed { node, error } => {
                 self.nodes.remove(node);
-                shows.push(Show::Note(format!("a further machine, {node}, could not be had: {}", error.message())));
+                shows.push(Show::Note(format!("additional machine {node} failed: {}", error.message())));
             }
             PoolEvent::NodeJoined { node, machine, address } => {
                 self.nodes.clear();
                 shows.push(Show::Note(format!("node {node} has joined: machine {machine} at {address}")));
             }
-            PoolEvent::NodeLeaving { node, reason, ends_in } => {
+            PoolEvent::NodeDraining { node, reason, ends_in } => {
                 let after = ends_in.map(|time| format!(", in {time:.0?}")).unwrap_or_default();
-                shows.push(Show::Step(format!("node {node} is to leave: {reason}{after}")));
+                shows.push(Show::Step(format!("node {node} is draining: {reason}{after}")));
             }
             PoolEvent::OfferRefused { node, offer, error } => {
                 shows.push(Show::Step(format!("node {node}: the offer {offer} was refused: {}", error.message())));
@@ -216,8 +216,8 @@ impl Story {
                 let (nodes, workers) = (count(*nodes, "node"), count(*workers, "worker"));
                 shows.push(Show::Note(format!("the pool has {nodes} and {workers} now")));
             }
-            PoolEvent::NodeLeft { node, error } => {
-                shows.push(Show::Note(format!("node {node}: its machine may still be there: {}", error.message())));
+            PoolEvent::NodeUnconfirmed { node, error } => {
+                shows.push(Show::Note(format!("node {node}: its machine may still exist: {}", error.message())));
             }
             PoolEvent::RuntimeBlocked { late, .. } => {
                 shows
@@ -236,9 +236,9 @@ impl Story {
             }
             PoolEvent::Closed => {
                 shows.extend(self.end());
-                shows.push(Show::Step(format!("nothing is left after {}", time(after))));
+                shows.push(Show::Step(format!("closed after {}", time(after))));
             }
-            // Tasks come and go by the thousand, and whoever awaits one gets its outcome.
+            // Tasks may come by the thousand, and their callers get the outcomes.
             _ => {}
         }
     }
@@ -275,8 +275,8 @@ fn time(duration: Duration) -> String {
     }
 }
 
-/// Lines of the stacks of a gang without progress.
+/// The most lines that are shown of the stacks of a gang without progress.
 const MAX_STACKS: usize = 60;
 
-/// More nodes than this share one row.
+/// The most nodes, and tasks, with a row of their own. The others share one row.
 const MAX_ROWS: usize = 8;

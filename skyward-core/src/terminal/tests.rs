@@ -5,7 +5,7 @@ use indicatif::{ProgressDrawTarget, TermLike};
 use super::story::Row;
 use super::*;
 use crate::error::{Error, ErrorKind, RankStacks, WorkerExit, silence};
-use crate::event::{Output, PoolEvent};
+use crate::event::{OutputChunk, PoolEvent};
 use crate::ids::{Attempt, Generation, MachineId, NodeIndex, Rank, TaskId};
 
 fn story() -> Story {
@@ -17,7 +17,7 @@ fn event(event: PoolEvent) -> EventItem {
 }
 
 fn output(rank: u32, stream: OutputStream, offset: u64, bytes: &'static [u8]) -> EventItem {
-    event(PoolEvent::Output(Output::new(NodeIndex(0), Rank(rank), stream, Generation(1), offset, bytes)))
+    event(PoolEvent::Output(OutputChunk::new(NodeIndex(0), Rank(rank), stream, Generation(1), offset, bytes)))
 }
 
 fn life() -> Vec<EventItem> {
@@ -54,7 +54,7 @@ fn life() -> Vec<EventItem> {
     ]
 }
 
-/// Standard output and standard error of a whole life, without a terminal.
+/// The standard output and standard error of these events, without a terminal.
 fn plain(story: Story, items: Vec<EventItem>) -> (String, String) {
     let (sender, receiver) = mpsc::channel(items.len().max(1));
     for item in items {
@@ -67,7 +67,7 @@ fn plain(story: Story, items: Vec<EventItem>) -> (String, String) {
 }
 
 #[test]
-fn a_life_in_plain_lines() {
+fn the_life_of_a_pool_in_plain_lines() {
     let (stdout, stderr) = plain(story(), life());
     assert_eq!(stdout, "[rank 0] epoch 1\n[rank 0] epoch 2\n");
     let stderr: Vec<_> = stderr.lines().filter(|line| !line.contains(" after ")).collect();
@@ -82,7 +82,7 @@ fn a_life_in_plain_lines() {
             "rank 1 is ready: node 0, process 71 (1 of 2)",
             "rank 0 is ready: node 0, process 70 (2 of 2)",
             "[rank 1] careful",
-            "task 1 is tried again (attempt 2): it broke",
+            "task 1 is retried (attempt 2): it broke",
             "[rank 1] \u{fffd}",
             "the worker of rank 1 was ended by SIGSEGV (signal 11)",
             "3 events were not shown: the terminal was too slow",
@@ -93,7 +93,7 @@ fn a_life_in_plain_lines() {
 }
 
 #[test]
-fn times_are_told_in_words() {
+fn times_have_units() {
     let mut story = story();
     let ready = event(PoolEvent::PoolReady { nodes: 1, workers: 2 });
     let told = |story: &mut Story, millis| story.tell(&ready, Duration::from_millis(millis));
@@ -102,7 +102,7 @@ fn times_are_told_in_words() {
 }
 
 #[test]
-fn quiet_leaves_output_and_output_can_be_left_out() {
+fn progress_and_output_can_each_be_hidden() {
     let (stdout, stderr) = plain(Story::new(true, true, false, false), life());
     assert_eq!(stdout, "[rank 0] epoch 1\n[rank 0] epoch 2\n");
     assert_eq!(stderr, "[rank 1] careful\n[rank 1] \u{fffd}\n");
@@ -113,7 +113,7 @@ fn quiet_leaves_output_and_output_can_be_left_out() {
 }
 
 #[test]
-fn an_unfinished_line_is_shown_when_nothing_follows() {
+fn an_unfinished_line_is_shown_at_the_end() {
     let items = vec![output(2, OutputStream::Stdout, 0, b"loss: 0.5")];
     assert_eq!(plain(story(), items).0, "[rank 2] loss: 0.5\n");
     let items = vec![output(0, OutputStream::Stdout, 0, b"a\n"), output(0, OutputStream::Stdout, 6, b"b\n")];
@@ -121,7 +121,7 @@ fn an_unfinished_line_is_shown_when_nothing_follows() {
 }
 
 #[test]
-fn a_gang_without_progress_is_told_with_its_stacks() {
+fn a_gang_without_progress_is_shown_with_its_stacks() {
     let text = |name: &str| {
         format!("Current thread 0x1 (most recent call first):\n  File \"a.py\", line 5 in {name}\u{1b}[2J\n")
     };
@@ -153,7 +153,7 @@ fn a_gang_without_progress_is_told_with_its_stacks() {
 }
 
 #[test]
-fn rows_follow_the_start_and_are_gone_when_it_is_done() {
+fn rows_follow_the_start_and_disappear_after_it() {
     let mut story = story();
     let mut rows = Vec::new();
     for item in life() {
@@ -188,7 +188,7 @@ fn a_task_has_a_row_while_calls_below_it_run_or_wait() {
 }
 
 #[test]
-fn a_node_that_is_lost_and_replaced_is_told_and_leaves_no_row() {
+fn the_loss_and_replacement_of_a_node_are_lines_and_leave_no_row() {
     let mut story = story();
     for item in life().into_iter().take(8) {
         story.tell(&item, Duration::ZERO);
@@ -198,7 +198,7 @@ fn a_node_that_is_lost_and_replaced_is_told_and_leaves_no_row() {
     let mut notes = Vec::new();
     for lost in [
         PoolEvent::NodeLost { node, error: gone() },
-        PoolEvent::NodeLeft { node, error: gone() },
+        PoolEvent::NodeUnconfirmed { node, error: gone() },
         PoolEvent::NodeLaunching { node },
         PoolEvent::NodeLaunched { node, machine: machine.clone(), address: "10.0.0.2".into() },
         PoolEvent::GenerationStarting { generation: Generation(1), workers: 1 },
@@ -214,8 +214,8 @@ fn a_node_that_is_lost_and_replaced_is_told_and_leaves_no_row() {
         notes,
         [
             "node 0 is lost: the agent ended its connection",
-            "node 0: its machine may still be there: the agent ended its connection",
-            "node 0 is there again: machine m-2 at 10.0.0.2",
+            "node 0: its machine may still exist: the agent ended its connection",
+            "node 0 is replaced: machine m-2 at 10.0.0.2",
         ]
     );
     assert_eq!(story.rows(), []);

@@ -1,4 +1,5 @@
-//! A provider whose connections can be cut, as a network does it: the processes at both ends live on.
+//! A provider whose connections a test can cut, as a failing network does: the processes at both
+//! ends live on.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -12,12 +13,13 @@ use crate::provider::{
 };
 use crate::remote::{ByteStream, Command, CommandOutput, OnLine, Remote};
 
-/// The machines of another provider, with connections to agents and workers that can be cut. Clones cut the same
-/// connections.
+/// The machines of another provider, with connections to agents and workers that a test can cut.
+/// All clones cut the same connections.
 ///
 /// ```
-/// use skyward_core::provider::Local;
-/// use skyward_core::testkit::cuttable::Cuttable;
+/// # use skyward_core as skyward;
+/// use skyward::provider::Local;
+/// use skyward::testkit::cuttable::Cuttable;
 ///
 /// let provider = Cuttable::new(Local::default());
 /// assert_eq!(provider.cut(), 0, "no pool has opened a connection yet");
@@ -43,17 +45,19 @@ struct Cable {
 type Cables = Arc<Mutex<Vec<Cable>>>;
 
 impl Cuttable {
-    /// The machines of this provider.
+    /// Wraps this provider.
     pub fn new(inner: impl Provider) -> Self {
         Self { inner: Arc::new(inner), cables: Cables::default() }
     }
 
-    /// Cuts every connection. Returns how many were there; those that had ended by themselves count too.
+    /// Cuts every connection. Returns how many connections there were; those that had ended by
+    /// themselves count too.
     pub fn cut(&self) -> usize {
         self.cut_where(|_| true)
     }
 
-    /// Cuts the connections to workers, and leaves those to agents. Returns how many were there.
+    /// Cuts the connections to workers, and leaves those to agents. Returns how many connections it
+    /// cut; those that had ended by themselves count too.
     pub fn cut_workers(&self) -> usize {
         self.cut_where(|cable| !cable.to_agent)
     }
@@ -158,7 +162,7 @@ fn lock(cables: &Cables) -> MutexGuard<'_, Vec<Cable>> {
     cables.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// How the path of an agent's socket ends.
+/// The end of the path of an agent's socket.
 const AGENT: &str = "agent.sock";
 
 #[cfg(test)]
@@ -167,7 +171,7 @@ mod tests {
     use crate::provider::Local;
 
     #[tokio::test]
-    async fn a_cuttable_provider_is_recorded_like_its_inner_one() {
+    async fn a_cuttable_provider_has_the_identity_and_capabilities_of_its_inner_one() {
         let (local, cuttable) = (Local::default(), Cuttable::new(Local::default()));
         assert_eq!(cuttable.identity().await.unwrap(), local.identity().await.unwrap());
         assert_eq!(cuttable.capabilities(), local.capabilities());

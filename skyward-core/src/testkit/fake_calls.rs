@@ -1,4 +1,5 @@
-//! The calls of a fake worker: what it submits within its tasks, and what it helps with while it waits.
+//! The calls of a fake worker: calls that its tasks submit, and calls that it helps with while it
+//! waits.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::future::Future;
@@ -18,26 +19,27 @@ use crate::worker::message::PROTOCOL_VERSION;
 #[derive(Debug, Default)]
 pub(super) struct FakeCalls {
     client: Option<Sender>,
-    /// The connection that replaced all before it.
+    /// The newest connection, which replaced all earlier ones.
     pub(super) newest: u64,
-    /// Messages up to this number have arrived.
+    /// The number of the last message that has arrived.
     received: u64,
     sent: u64,
     kept: VecDeque<(u64, Frame)>,
     /// The number of the last call.
     call: u64,
-    /// Calls that have an outcome, and whether it was good.
+    /// Calls that have an outcome, and whether it is a value.
     outcomes: BTreeMap<u64, bool>,
     /// Helped calls that the main thread has not begun.
     asked: VecDeque<Help>,
-    /// What is run within a wait of the main thread, outermost first: its number for the client, and that of its try.
+    /// The calls that run within a wait of the main thread, the outermost first: the client's
+    /// number of each, and the number of its try.
     helping: Vec<(u64, usize)>,
     cancelled: BTreeSet<u64>,
-    /// The main thread waits, and runs nothing meanwhile.
+    /// Whether the main thread waits, and runs nothing in the meantime.
     waits: bool,
 }
 
-/// A call that the worker is to run within its task.
+/// A call that the worker must run within its task.
 #[derive(Debug, Clone)]
 struct Help {
     help: u64,
@@ -48,17 +50,17 @@ struct Help {
 /// How a caller waits for its calls.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Wait {
-    /// For the outcomes of all, which `hidden` keeps its worker from seeing.
+    /// For the outcomes of all calls. With `hidden`, the worker does not see that its task waits.
     ForAll { hidden: bool },
-    /// Until then, at most.
+    /// For the outcomes of all calls, but no longer than until this time.
     Until(Instant),
 }
 
-/// What a frame of a worker is: a run, and a helped call or 0.
+/// A frame of a worker: the number of a run, and that of a helped call or 0.
 type CallFrame = (u64, u64);
 
 impl FakeNode {
-    /// Handles a frame of the connection over which a worker calls.
+    /// Handles a frame of the connection for a worker's calls.
     pub(super) fn on_calls_frame(&self, state: &mut State, slot: u32, sender: &Sender, frame: Frame) -> Option<()> {
         let node = self.node();
         let worker = state.workers.get_mut(&slot)?;
@@ -108,7 +110,7 @@ impl FakeNode {
                 let outer = if aside { base } else { outer };
                 let is_late = running != Some(run) || !aside && (!calls.waits || within != innermost);
                 if !is_late && !self.witness().lineage().descends(&frame.body, outer) {
-                    self.witness().wrong(format!("help {help} is no call of what the worker runs"));
+                    self.witness().wrong(format!("help {help} is not a call below the task that the worker runs"));
                 }
                 let asked = Help { help, run, body: frame.body };
                 if is_late {
@@ -131,7 +133,8 @@ impl FakeNode {
         Some(())
     }
 
-    /// Submits calls within a frame and waits for them, as a payload does: whether all had a good outcome.
+    /// Submits calls within a frame and waits for them, as a payload does. Returns whether all
+    /// calls returned a value, or `None` if the worker has ended.
     pub(super) fn call_and_wait<'a>(
         &'a self,
         slot: u32,
@@ -209,7 +212,7 @@ impl FakeNode {
         })
     }
 
-    /// Runs a helped call; what it came to. None: its worker has ended.
+    /// Runs a helped call. Returns its outcome, or `None` if its worker has ended.
     async fn help(&self, slot: u32, pid: u32, asked: &Help, running: &Running) -> Option<Result<Bytes, &'static str>> {
         let work = self.work_of(&running.args);
         let cancelled = self.until(|state| {
@@ -232,7 +235,7 @@ impl FakeNode {
         self.with_calls(slot, pid, |calls| calls.answer(&asked, ended));
     }
 
-    /// The main thread leaves its task, however many waits it was in.
+    /// The main thread leaves its task, however many nested waits it was in.
     pub(super) fn end_calls(&self, state: &mut State, slot: u32) {
         let Some(calls) = state.workers.get_mut(&slot).and_then(|worker| worker.calls.as_mut()) else { return };
         calls.waits = false;
@@ -243,7 +246,8 @@ impl FakeNode {
         }
     }
 
-    /// What the worker with this process does with its calls, which it has from the first one on.
+    /// Applies `work` to the calls of the worker with this process. The first use announces the
+    /// worker's calls to the client.
     fn with_calls<T>(&self, slot: u32, pid: u32, work: impl FnOnce(&mut FakeCalls) -> T) -> Option<T> {
         let done = {
             let mut state = self.state();
@@ -261,7 +265,7 @@ impl FakeNode {
     }
 }
 
-/// The agent's word that a worker calls.
+/// The agent's message that a worker makes calls.
 pub(super) fn announcement(slot: u32, pid: u32, generation: u64) -> (u32, u64, u32, u32, String) {
     (47, generation, slot, pid, format!("/fake/w{slot}.calls"))
 }
@@ -288,10 +292,10 @@ impl FakeCalls {
         }
     }
 
-    /// Numbers a message, keeps it, and sends it where there is somebody to send it to.
+    /// Numbers a message, keeps it, and sends it if a client is connected.
     fn tell<T: Serialize>(&mut self, number: u32, rest: &T, body: Bytes) {
         self.sent += 1;
-        // The elements of the rest stand beside the number and not in an array of their own.
+        // The elements of `rest` stand beside the number, and not in an array of their own.
         let rest = rmp_serde::to_vec(rest).unwrap_or_default();
         let (count, elements) = match rest.first() {
             Some(first @ 0x90..=0x9f) => (usize::from(first & 0xf), &rest[1..]),

@@ -1,7 +1,8 @@
-//! Which call was made by which try of a task, on all nodes of a simulation: what the fakes check calls by.
+//! Which try of a task made which call, on all nodes of a simulation. The fakes check calls with
+//! it.
 //!
-//! The body of a call is that of its caller with a byte more, which stands for what it does, and with a number that
-//! no other call has.
+//! The body of a call is its caller's body with one more byte, which stands for what the call does,
+//! and with a number that no other call has.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -19,24 +20,24 @@ pub(super) struct Lineage(Mutex<Tables>);
 #[derive(Debug, Default)]
 struct Tables {
     tries: Vec<Try>,
-    /// By which try a call was made.
+    /// The try that made each call.
     calls: BTreeMap<Bytes, usize>,
 }
 
 /// A task or a call while a worker runs it.
 #[derive(Debug, Default)]
 struct Try {
-    /// That of its caller, where it is a call.
+    /// The try of the caller, for a call.
     caller: Option<usize>,
     ended: Option<Instant>,
 }
 
-/// A task or a call that a worker runs for as long as this lives.
+/// A task or a call that a worker runs as long as this value lives.
 #[derive(Debug)]
 pub(super) struct Running {
     node: FakeNode,
     pub(super) number: usize,
-    /// What it does: its body, without the number of the call.
+    /// What the task does: its body, without the number of the call.
     pub(super) args: Bytes,
 }
 
@@ -59,7 +60,7 @@ impl Lineage {
 }
 
 impl Running {
-    /// A worker begins with a task or with a call.
+    /// A worker begins a task or a call.
     pub(super) fn begin(node: &FakeNode, body: &Bytes) -> Self {
         let mut tables = lock(&node.witness().lineage().0);
         let caller = tables.calls.get(body).copied();
@@ -78,12 +79,12 @@ impl Drop for Running {
             let caller = tables.tries[self.number].caller.map(|caller| &tables.tries[caller]);
             caller.and_then(|caller| caller.ended).map_or(Duration::ZERO, |ended| now - ended)
         };
-        // What a frozen machine was at ends when its provider ends it, however late that is.
+        // Tasks on a frozen machine end when the provider ends the machine, however late that is.
         if !self.node.froze() {
             self.node.witness().count_calls(|calls| calls.outlived = calls.outlived.max(outlived));
         }
     }
 }
 
-/// Bytes of a call's number.
+/// The length of a call's number in bytes.
 const NUMBER: usize = 4;

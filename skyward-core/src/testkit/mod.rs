@@ -1,6 +1,8 @@
-//! For people who write providers and plugins: suites that check a contract clause by clause, fakes, and a simulation of the whole pool.
+//! For people who write providers and plugins: suites that check a contract clause by clause,
+//! fakes, and a simulation of the whole pool.
 //!
-//! Each clause is one public function, so that a test names the clause it is about; `all` runs them one after another and prints a line for each.
+//! Each clause is one public function, so a test can name the clause that it checks. `all` runs
+//! them one after another and prints a line for each.
 
 pub mod cuttable;
 mod fake_calls;
@@ -13,5 +15,5 @@ pub mod remote_suite;
 pub mod sim;
 mod violation;
 
-pub use crate::pool::lock::holds;
+pub use crate::pool::calls::lock::holds;
 pub use violation::Violation;

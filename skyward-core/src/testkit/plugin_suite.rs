@@ -1,10 +1,12 @@
 //! The contract of [`Plugin`], one function for each clause.
 //!
-//! Each function asks the plugin about a table of clusters ([`clusters`]): one worker and many, with and without accelerators, fixed and elastic.
+//! Each function asks the plugin about a table of clusters ([`clusters`]): one worker and many
+//! workers, with and without accelerators, fixed and elastic.
 //!
 //! ```
-//! use skyward_core::plugin::plugin;
-//! use skyward_core::testkit::plugin_suite;
+//! # use skyward_core as skyward;
+//! use skyward::plugin::plugin;
+//! use skyward::testkit::plugin_suite;
 //!
 //! plugin_suite::transform_only_adds(&plugin("timing").pip(["psutil"])).unwrap();
 //! ```
@@ -21,7 +23,7 @@ use crate::spec::{Accelerator, ClusterInfo, Image, PackageIndex};
 ///
 /// # Errors
 ///
-/// The clauses that do not hold.
+/// A [`Violation`] for each clause that does not hold.
 pub fn all(plugin: &dyn Plugin) -> Result<(), Vec<Violation>> {
     let mut broken = Vec::new();
     let subject = plugin.name().to_owned();
@@ -46,14 +48,14 @@ pub fn all(plugin: &dyn Plugin) -> Result<(), Vec<Violation>> {
     if broken.is_empty() { Ok(()) } else { Err(broken) }
 }
 
-/// The clusters that each clause is checked on.
+/// The clusters on which each clause is checked.
 pub fn clusters() -> Vec<ClusterInfo> {
     let mut clusters = Vec::new();
     for (nodes, workers) in [(1, 1), (1, 2), (2, 1), (3, 4)] {
         for accelerator in [None, Some(Accelerator::new("H100", 8)), Some(Accelerator::new("T4", 1))] {
             for elastic in [false, true] {
                 let cluster = ClusterInfo::new(nodes, workers).with_accelerator(accelerator.clone());
-                clusters.push(cluster.with_elastic(elastic));
+                clusters.push(cluster.with_elastic(elastic).with_shared_host(nodes == 2));
             }
         }
     }
@@ -64,7 +66,7 @@ pub fn clusters() -> Vec<ClusterInfo> {
 ///
 /// # Errors
 ///
-/// What was seen.
+/// A [`Violation`] with what was seen, when the clause does not hold.
 pub fn name_is_one_word(plugin: &dyn Plugin) -> Result<(), Violation> {
     let clause = "name_is_one_word";
     let (name, again) = (plugin.name().to_owned(), plugin.name());
@@ -74,18 +76,18 @@ pub fn name_is_one_word(plugin: &dyn Plugin) -> Result<(), Violation> {
     require(clause, name == again, || format!("the name was {name:?}, then {again:?}"))
 }
 
-/// The same cluster gives the same answer, to every question but `around_pool`.
+/// Each method but `around_pool` returns the same answer for the same cluster.
 ///
 /// # Errors
 ///
-/// What was seen.
+/// A [`Violation`] with what was seen, when the clause does not hold.
 pub fn answers_are_pure(plugin: &dyn Plugin) -> Result<(), Violation> {
     for cluster in clusters() {
         let cluster = &cluster;
         let same = |what: &str, answer: &dyn Fn() -> String| {
             let (first, second) = (answer(), answer());
             require("answers_are_pure", first == second, || {
-                format!("on {cluster:?}, `{what}` gave {first}, then {second}")
+                format!("on {cluster:?}, `{what}` returned {first}, then {second}")
             })
         };
         same("workers_per_node", &|| format!("{:?}", plugin.workers_per_node(cluster.accelerator.as_ref())))?;
@@ -104,26 +106,27 @@ pub fn answers_are_pure(plugin: &dyn Plugin) -> Result<(), Violation> {
     Ok(())
 }
 
-/// `workers_per_node` does not ask for nodes without workers.
+/// `workers_per_node` never returns 0.
 ///
 /// # Errors
 ///
-/// What was seen.
+/// A [`Violation`] with what was seen, when the clause does not hold.
 pub fn workers_per_node_is_not_zero(plugin: &dyn Plugin) -> Result<(), Violation> {
     for cluster in clusters() {
         let workers = plugin.workers_per_node(cluster.accelerator.as_ref());
         require("workers_per_node_is_not_zero", workers != Some(0), || {
-            format!("it wants 0 workers on a node with {:?}", cluster.accelerator)
+            format!("it asks for 0 workers on a node with {:?}", cluster.accelerator)
         })?;
     }
     Ok(())
 }
 
-/// What a plugin requires and what it conflicts with are other plugins, no plugin is both, and each has a reason.
+/// The plugins that a plugin requires or conflicts with are other plugins, none is in both lists,
+/// and each entry has a reason.
 ///
 /// # Errors
 ///
-/// What was seen.
+/// A [`Violation`] with what was seen, when the clause does not hold.
 pub fn relations_are_to_others(plugin: &dyn Plugin) -> Result<(), Violation> {
     let clause = "relations_are_to_others";
     for cluster in clusters() {
@@ -133,7 +136,7 @@ pub fn relations_are_to_others(plugin: &dyn Plugin) -> Result<(), Violation> {
                 format!("on {cluster:?} it names itself: {relation:?}")
             })?;
             require(clause, !relation.reason.trim().is_empty(), || {
-                format!("on {cluster:?} there is no reason: {relation:?}")
+                format!("on {cluster:?} it gives no reason: {relation:?}")
             })?;
         }
         let both = requires.iter().find(|one| conflicts.iter().any(|other| one.plugin == other.plugin));
@@ -142,15 +145,16 @@ pub fn relations_are_to_others(plugin: &dyn Plugin) -> Result<(), Violation> {
     Ok(())
 }
 
-/// `transform` only adds to the image: what the user or an earlier plugin asked for stays, in its order.
+/// `transform` only adds to the image: everything that the user or an earlier plugin asked for
+/// stays, in its order.
 ///
 /// # Errors
 ///
-/// What was seen.
+/// A [`Violation`] with what was seen, when the clause does not hold.
 pub fn transform_only_adds(plugin: &dyn Plugin) -> Result<(), Violation> {
     for cluster in clusters() {
         for before in images() {
-            // A cluster or an image that the plugin refuses is its right.
+            // A plugin may refuse a cluster or an image.
             let Ok(after) = plugin.transform(before.clone(), &cluster) else { continue };
             let mut lost = Vec::new();
             if after.python != before.python {
@@ -184,11 +188,11 @@ pub fn transform_only_adds(plugin: &dyn Plugin) -> Result<(), Violation> {
     Ok(())
 }
 
-/// What `transform` makes of a valid image is a valid image.
+/// `transform` turns a valid image into a valid image.
 ///
 /// # Errors
 ///
-/// What was seen.
+/// A [`Violation`] with what was seen, when the clause does not hold.
 pub fn transform_gives_a_valid_image(plugin: &dyn Plugin) -> Result<(), Violation> {
     for cluster in clusters() {
         for image in images() {
@@ -197,7 +201,7 @@ pub fn transform_gives_a_valid_image(plugin: &dyn Plugin) -> Result<(), Violatio
             require("transform_gives_a_valid_image", valid.is_ok(), || {
                 format!(
                     "on {cluster:?} the image is refused: {}",
-                    valid.err().map(|error| error.to_string()).unwrap_or_default()
+                    valid.err().map(|error| format!("{error:#}")).unwrap_or_default()
                 )
             })?;
         }
@@ -205,15 +209,16 @@ pub fn transform_gives_a_valid_image(plugin: &dyn Plugin) -> Result<(), Violatio
     Ok(())
 }
 
-/// `around_app` gives a hook around the app, `around_task` one around tasks; its argument is a map, and its file has a name.
+/// `around_app` returns a hook of kind `App`, and `around_task` one of kind `Task`. The argument of
+/// each hook is a map, and its file has a name.
 ///
 /// # Errors
 ///
-/// What was seen.
+/// A [`Violation`] with what was seen, when the clause does not hold.
 pub fn hooks_are_of_their_kind(plugin: &dyn Plugin) -> Result<(), Violation> {
     each_hook(plugin, |from, kind, hook| {
         let clause = "hooks_are_of_their_kind";
-        require(clause, hook.kind == kind, || format!("`{from}` gave a hook of kind {:?}", hook.kind))?;
+        require(clause, hook.kind == kind, || format!("`{from}` returned a hook of kind {:?}", hook.kind))?;
         require(clause, hook.config.is_object(), || format!("the hook of `{from}` has the argument {}", hook.config))?;
         require(clause, !hook.filename.is_empty(), || format!("the hook of `{from}` has no file name for tracebacks"))
     })
@@ -223,12 +228,12 @@ pub fn hooks_are_of_their_kind(plugin: &dyn Plugin) -> Result<(), Violation> {
 ///
 /// # Errors
 ///
-/// What was seen.
+/// A [`Violation`] with what was seen, when the clause does not hold.
 pub fn hooks_define_their_factory(plugin: &dyn Plugin) -> Result<(), Violation> {
     each_hook(plugin, |from, _, hook| {
         let valid = hook.validate();
         require("hooks_define_their_factory", valid.is_ok(), || {
-            format!("the hook of `{from}`: {}", valid.err().map(|error| error.to_string()).unwrap_or_default())
+            format!("the hook of `{from}`: {}", valid.err().map(|error| format!("{error:#}")).unwrap_or_default())
         })
     })
 }
@@ -237,7 +242,7 @@ pub fn hooks_define_their_factory(plugin: &dyn Plugin) -> Result<(), Violation> 
 ///
 /// # Errors
 ///
-/// What was seen.
+/// A [`Violation`] with what was seen, when the clause does not hold.
 pub fn hooks_are_python(plugin: &dyn Plugin) -> Result<(), Violation> {
     let mut seen: Vec<String> = Vec::new();
     each_hook(plugin, |from, _, hook| {
@@ -252,11 +257,11 @@ pub fn hooks_are_python(plugin: &dyn Plugin) -> Result<(), Violation> {
     })
 }
 
-/// `launcher` puts words before the command line that starts a worker, and keeps it at the end as it is.
+/// `launcher` only puts words before the command line that starts a worker.
 ///
 /// # Errors
 ///
-/// What was seen.
+/// A [`Violation`] with what was seen, when the clause does not hold.
 pub fn launcher_keeps_the_command(plugin: &dyn Plugin) -> Result<(), Violation> {
     for cluster in clusters() {
         let command = plugin.launcher(worker_command(), &cluster);
@@ -267,11 +272,11 @@ pub fn launcher_keeps_the_command(plugin: &dyn Plugin) -> Result<(), Violation> 
     Ok(())
 }
 
-/// The commands of `bootstrap` are scripts that a POSIX shell can read.
+/// The commands of `bootstrap` are scripts that a POSIX shell can parse.
 ///
 /// # Errors
 ///
-/// What was seen.
+/// A [`Violation`] with what was seen, when the clause does not hold.
 pub fn bootstrap_is_shell(plugin: &dyn Plugin) -> Result<(), Violation> {
     let mut seen: Vec<String> = Vec::new();
     for script in clusters().iter().flat_map(|cluster| plugin.bootstrap(cluster)) {
@@ -326,7 +331,7 @@ fn missing<T: PartialEq + std::fmt::Debug>(what: &str, before: &[T], after: &[T]
     }
 }
 
-/// Runs a program on a text; the error is what it wrote.
+/// Runs a program with a text as its input. The error is what the program wrote to stderr.
 fn fed(program: &str, args: &[&str], text: &str) -> Result<(), String> {
     let run = || -> std::io::Result<std::process::Output> {
         let mut child = Command::new(program)
@@ -336,7 +341,7 @@ fn fed(program: &str, args: &[&str], text: &str) -> Result<(), String> {
             .stderr(Stdio::piped())
             .spawn()?;
         if let Some(mut stdin) = child.stdin.take() {
-            // A program need not read all of it.
+            // A program may not read all of its input.
             let _ = stdin.write_all(text.as_bytes());
         }
         child.wait_with_output()

@@ -1,15 +1,19 @@
 //! The contract of [`Provider`], one function for each clause.
 //!
-//! Clones of the value under test are the same provider; one that cannot be cloned is given as an `Arc`. Machines are reached through [`Checked`](crate::provider::Checked), as a pool reaches them.
+//! Clones of the value under test must be the same provider; wrap a provider that cannot be cloned
+//! in an `Arc`. The suite connects to machines through [`Checked`](crate::provider::Checked), as a
+//! pool does.
 //!
-//! Each function starts its own pools under fresh ids, and ends whatever it started, also when the clause does not hold. The machines are real ones of the provider under test: at one that takes
-//! money the whole suite costs about thirty short-lived machines.
+//! Each function starts its own pools under fresh ids, and ends everything that it started, also
+//! when the clause does not hold. The machines are real ones of the provider under test: with a
+//! provider that costs money, the whole suite costs about thirty short-lived machines.
 //!
 //! ```
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() {
-//! use skyward_core::provider::Local;
-//! use skyward_core::testkit::provider_suite;
+//! # use skyward_core as skyward;
+//! use skyward::provider::Local;
+//! use skyward::testkit::provider_suite;
 //!
 //! provider_suite::list_finds_what_was_launched(&Local::new()).await.unwrap();
 //! # }
@@ -45,15 +49,17 @@ use super::remote_suite;
 use super::violation::{Violation, told};
 use crate::provider::Provider;
 
-/// Checks every clause, of the provider's machines as [`Remote`](crate::remote::Remote)s too, and prints a line for each. `again` is another value of the same provider, as another process would make it.
+/// Checks every clause, those of [`Remote`](crate::remote::Remote) on one of the provider's
+/// machines included, and prints a line for each. `again` is another value of the same provider, as
+/// another process would make it.
 ///
 /// # Errors
 ///
-/// The clauses that do not hold.
+/// A [`Violation`] for each clause that does not hold.
 ///
 /// # Cancel safety
 ///
-/// Dropping the future may leave the machines of one clause; `list` of the provider shows them.
+/// Dropping the future may leave the machines of one clause; the provider's `list` finds them.
 pub async fn all(provider: &(impl Provider + Clone), again: &(impl Provider + Clone)) -> Result<(), Vec<Violation>> {
     let mut broken = Vec::new();
     let subject = provider.name().to_owned();

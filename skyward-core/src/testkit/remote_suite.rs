@@ -1,4 +1,5 @@
-//! The contract of [`Remote`], one function for each clause. `folder` is a folder on the machine that the suite may write to.
+//! The contract of [`Remote`], one function for each clause. `folder` is a folder on the machine
+//! that the suite may write to.
 //!
 //! The machine needs a POSIX shell, its usual tools, and `python3`.
 
@@ -13,7 +14,7 @@ use super::violation::{Violation, told};
 use crate::error::{ErrorKind, ErrorStatus};
 use crate::remote::{Command, Remote};
 
-/// Checks every clause, prints a line for each, and adds what does not hold to `broken`.
+/// Checks every clause, prints a line for each, and adds violations to `broken`.
 ///
 /// # Cancel safety
 ///
@@ -38,11 +39,12 @@ pub async fn all(remote: &dyn Remote, folder: &str, broken: &mut Vec<Violation>)
     );
 }
 
-/// `run` gives the exit status, both outputs, and each line as it comes; a command that fails is no error.
+/// `run` returns the exit status and both outputs, and passes on each line as it comes; a command
+/// that fails is no error.
 ///
 /// # Errors
 ///
-/// What was seen.
+/// A [`Violation`] with what was seen, when the clause does not hold.
 ///
 /// # Cancel safety
 ///
@@ -58,17 +60,17 @@ pub async fn run_tells_status_and_output(remote: &dyn Remote, _: &str) -> Result
     let command = Command::script("echo out; echo err >&2; exit 3");
     let output = ask(clause, "run", remote.run(&command, &on_line)).await?;
     let told = (output.status, output.stdout.as_str(), output.stderr.as_str());
-    require(clause, told == (3, "out\n", "err\n"), || format!("it gave {output:?}"))?;
+    require(clause, told == (3, "out\n", "err\n"), || format!("it returned {output:?}"))?;
     let mut lines = lines.into_inner().unwrap_or_default();
     lines.sort();
     require(clause, lines == ["err", "out"], || format!("the lines were {lines:?}"))
 }
 
-/// `run` passes the command's variables and its standard input, as they are.
+/// `run` passes the command's variables and its standard input unchanged.
 ///
 /// # Errors
 ///
-/// What was seen.
+/// A [`Violation`] with what was seen, when the clause does not hold.
 ///
 /// # Cancel safety
 ///
@@ -78,14 +80,14 @@ pub async fn run_passes_variables_and_input(remote: &dyn Remote, _: &str) -> Res
     let value = "it's \"$HOME\" \\ and\n more";
     let command = Command::script("printf '%s' \"$SKYWARD_SUITE\"; cat").env("SKYWARD_SUITE", value).stdin("input");
     let output = ask(clause, "run", remote.run(&command, &|_| {})).await?;
-    require(clause, output.stdout == format!("{value}input"), || format!("it gave {output:?}"))
+    require(clause, output.stdout == format!("{value}input"), || format!("it returned {output:?}"))
 }
 
-/// `run` ends, with a timeout, at the command's deadline.
+/// `run` ends with a timeout at the command's deadline.
 ///
 /// # Errors
 ///
-/// What was seen.
+/// A [`Violation`] with what was seen, when the clause does not hold.
 ///
 /// # Cancel safety
 ///
@@ -105,7 +107,7 @@ pub async fn run_ends_at_its_deadline(remote: &dyn Remote, _: &str) -> Result<()
 ///
 /// # Errors
 ///
-/// What was seen.
+/// A [`Violation`] with what was seen, when the clause does not hold.
 ///
 /// # Cancel safety
 ///
@@ -140,16 +142,17 @@ pub async fn dropped_run_ends_the_command(remote: &dyn Remote, folder: &str) -> 
         if left.trim().is_empty() {
             return Ok(());
         }
-        require(clause, Instant::now() < end, || format!("of its processes {} some run on", pids.trim()))?;
+        require(clause, Instant::now() < end, || format!("some of its processes {} still run", pids.trim()))?;
         sleep(BRIEF).await;
     }
 }
 
-/// What a command starts in the background, in a session of its own, runs on after the command has ended.
+/// A process that a command starts in the background, in a session of its own, outlives the
+/// command.
 ///
 /// # Errors
 ///
-/// What was seen.
+/// A [`Violation`] with what was seen, when the clause does not hold.
 ///
 /// # Cancel safety
 ///
@@ -159,23 +162,23 @@ pub async fn daemons_outlive_their_command(remote: &dyn Remote, _: &str) -> Resu
     let start = Command::script("setsid sleep 60 >/dev/null 2>&1 </dev/null & echo $!");
     let started = ask(clause, "run", remote.run(&start, &|_| {})).await?;
     let pid = started.stdout.trim();
-    require(clause, started.success() && !pid.is_empty(), || format!("it gave {started:?}"))?;
-    // Long enough for whatever ends it after its command.
+    require(clause, started.success() && !pid.is_empty(), || format!("it returned {started:?}"))?;
+    // Long enough for a remote that would end the process after its command.
     sleep(Duration::from_millis(500)).await;
-    // One that has ended may still wait to be reaped.
+    // A process that has ended may still wait to be reaped.
     let lives = format!("grep -q '^State:.[^Z]' /proc/{pid}/status 2>/dev/null && echo lives");
     let look = Command::script(format!("{lives}; kill -9 {pid} 2>/dev/null; true"));
     let looked = ask(clause, "run", remote.run(&look, &|_| {})).await?;
     require(clause, looked.stdout.trim() == "lives", || {
-        "what a command has started in the background ended with the command".to_owned()
+        "a process that the command started in the background ended with the command".to_owned()
     })
 }
 
-/// `put` writes the bytes as they are, with the mode, and makes the folders that are missing.
+/// `put` writes the bytes unchanged, with the mode, and makes missing folders.
 ///
 /// # Errors
 ///
-/// What was seen.
+/// A [`Violation`] with what was seen, when the clause does not hold.
 ///
 /// # Cancel safety
 ///
@@ -196,11 +199,11 @@ pub async fn put_writes_the_file(remote: &dyn Remote, folder: &str) -> Result<()
     })
 }
 
-/// `put` is atomic: a reader sees the old content or the new, never a part.
+/// `put` is atomic: a reader sees the old content or the new, never a part of either.
 ///
 /// # Errors
 ///
-/// What was seen.
+/// A [`Violation`] with what was seen, when the clause does not hold.
 ///
 /// # Cancel safety
 ///
@@ -229,11 +232,11 @@ pub async fn put_is_atomic(remote: &dyn Remote, folder: &str) -> Result<(), Viol
     require(clause, torn.is_none(), || format!("a reader saw {torn:?} lines, where all {LINES} are alike"))
 }
 
-/// `open` gives a byte stream to a Unix socket, both ways.
+/// `open` returns a byte stream to a Unix socket, in both directions.
 ///
 /// # Errors
 ///
-/// What was seen.
+/// A [`Violation`] with what was seen, when the clause does not hold.
 ///
 /// # Cancel safety
 ///
@@ -249,7 +252,7 @@ pub async fn open_reaches_a_socket(remote: &dyn Remote, folder: &str) -> Result<
             match remote.open(&socket).await {
                 Ok(stream) => break stream,
                 Err(error) => {
-                    require(clause, Instant::now() < end, || format!("`open` failed: {error}"))?;
+                    require(clause, Instant::now() < end, || format!("`open` failed: {error:#}"))?;
                     sleep(BRIEF).await;
                 }
             }
@@ -262,7 +265,7 @@ pub async fn open_reaches_a_socket(remote: &dyn Remote, folder: &str) -> Result<
         };
         let echoed = timeout(PATIENCE, echoed).await;
         require(clause, matches!(echoed, Ok(Ok(_))) && &back == b"gnip", || {
-            format!("`ping` sent to a socket that turns it round gave {back:?} ({echoed:?})")
+            format!("`ping`, sent to a socket that reverses it, returned {back:?} ({echoed:?})")
         })
     };
     tokio::select! {
@@ -275,7 +278,7 @@ pub async fn open_reaches_a_socket(remote: &dyn Remote, folder: &str) -> Result<
 ///
 /// # Errors
 ///
-/// What was seen.
+/// A [`Violation`] with what was seen, when the clause does not hold.
 ///
 /// # Cancel safety
 ///
@@ -286,10 +289,10 @@ pub async fn open_fails_for_now_where_nothing_listens(remote: &dyn Remote, folde
         Ok(Err(error)) => {
             let told = (error.kind(), error.status());
             require(clause, told == (ErrorKind::Io, ErrorStatus::Temporary), || {
-                format!("it failed with {told:?}: {error}")
+                format!("it failed with {told:?}: {error:#}")
             })
         }
-        Ok(Ok(_)) => require(clause, false, || "there was a stream".into()),
+        Ok(Ok(_)) => require(clause, false, || "it returned a stream".into()),
         Err(_) => require(clause, false, || format!("it was not done after {PATIENCE:?}")),
     }
 }
@@ -304,7 +307,7 @@ peer.sendall(peer.recv(4)[::-1])
 time.sleep(600)
 ";
 const PATIENCE: Duration = Duration::from_secs(60);
-/// How long what was dropped may take to end.
+/// How long a dropped command may take to end.
 const SOON: Duration = Duration::from_secs(10);
 const BRIEF: Duration = Duration::from_millis(10);
 const LINES: usize = 1 << 18;

@@ -1,4 +1,4 @@
-//! What a suite found.
+//! The findings of a suite.
 
 use std::fmt;
 
@@ -8,7 +8,7 @@ use std::fmt;
 pub struct Violation {
     /// The name of the function that checks the clause.
     pub clause: &'static str,
-    /// What was seen, and what should have been.
+    /// What the suite saw, and what it should have seen.
     pub found: String,
 }
 
@@ -26,7 +26,7 @@ impl fmt::Display for Violation {
 
 impl std::error::Error for Violation {}
 
-/// Prints how a clause went, and hands on what was found.
+/// Prints whether a clause holds, and adds a violation to `broken`.
 pub(crate) fn told(subject: &str, clause: &'static str, checked: Result<(), Violation>, broken: &mut Vec<Violation>) {
     match checked {
         Ok(()) => println!("{subject}: {clause} … holds"),

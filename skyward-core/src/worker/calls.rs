@@ -1,8 +1,10 @@
-//! The connection over which a worker calls others: its messages, and what of them has arrived. No I/O.
+//! The connection over which a worker calls others: its messages, and which of them have arrived.
+//! No I/O.
 //!
-//! Each message is numbered, in each direction for the life of the worker's process, and its sender keeps it until
-//! the other side has acknowledged it. So a connection that is cut loses nothing: the hellos of the next one say
-//! how far both sides are, and what comes twice changes nothing.
+//! Messages are numbered, in each direction and over the life of the worker's process. The sender
+//! keeps each message until the other side has acknowledged it. So a connection that is cut loses
+//! nothing: the hellos of the next connection report how far both sides are, and a repeated message
+//! changes nothing.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -21,17 +23,19 @@ use crate::spec::Limits;
 #[derive(Debug, Clone, PartialEq)]
 #[allow(missing_docs, reason = "docs/protocol.md names the fields")]
 pub enum ToCaller {
-    /// What became of a call.
+    /// The outcome of a call.
     Outcome { call: u64, ok: bool, micros: u64, body: Bytes },
-    /// Run a call within the worker: in the wait of its main thread within `within`, or on another thread (`aside`).
+    /// Run a call within the worker: while its main thread waits in `within`, or on another thread
+    /// (`aside`).
     Help { help: u64, within: CallFrame, depth: u32, aside: bool, body: Bytes },
     /// Nobody waits for a helped call any more.
     CancelHelp { help: u64 },
-    /// A worker of another node needs a part of a file that this worker has put into the store of its node.
+    /// A worker of another node needs a part of a file that this worker has put into its node's
+    /// store.
     Read { read: u64, digest: String, offset: u64, length: u64 },
-    /// That part, for the worker that has asked for it.
+    /// That part, for the worker that requested it.
     Fetched { fetch: u64, body: Bytes },
-    /// The file is not there any more.
+    /// The file no longer exists.
     NotFetched { fetch: u64 },
 }
 
@@ -74,7 +78,7 @@ pub enum FromCaller {
         n: u64,
         call: u64,
     },
-    /// Asks for a part of a file that the worker with this rank has put into the store of its node.
+    /// Requests a part of a file that the worker with this rank has put into its node's store.
     Fetch {
         n: u64,
         fetch: u64,
@@ -89,7 +93,7 @@ pub enum FromCaller {
         read: u64,
         body: Bytes,
     },
-    /// Answers a `Read` of a file that is not there any more.
+    /// Answers a `Read` of a file that no longer exists.
     Missing {
         n: u64,
         read: u64,
@@ -102,42 +106,42 @@ pub enum FromCaller {
 /// The first message of a worker on its calls connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CallerHello {
-    /// What it speaks.
+    /// The version of its protocol.
     pub version: u32,
-    /// Its process.
+    /// Its process id.
     pub pid: u32,
-    /// The world that it belongs to.
+    /// The generation of its world.
     pub generation: u64,
-    /// Its rank there.
+    /// Its rank in that world.
     pub rank: u32,
     /// The messages up to this number have arrived.
     pub received: u64,
 }
 
-/// What a call is made by: a run of the worker, or a call that it helps with meanwhile.
+/// The caller of a call: a run of the worker, or a call that the worker helps with meanwhile.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CallFrame {
-    /// Which run.
+    /// The number of the run.
     pub run: u64,
-    /// Which helped call; 0 for the run itself.
+    /// The number of the helped call; 0 for the run itself.
     pub help: u64,
 }
 
-/// What a caller says of its call.
+/// The options of a call.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct CallOptions {
-    /// How often it is tried again, by cause.
+    /// How often it is retried, by cause.
     pub retry: RetryPolicy,
     /// How long it may run.
     pub timeout: Option<Duration>,
 }
 
-/// What both sides have said over the calls connections of one worker process.
+/// The messages of both sides over the calls connections of one worker process.
 #[derive(Debug, Default)]
 pub(crate) struct CallsSession {
     /// The number of the last message to the worker.
     sent: u64,
-    /// Those that it has not acknowledged.
+    /// The messages that the worker has not acknowledged.
     kept: VecDeque<(u64, Outgoing)>,
     /// Messages of the worker up to this number have arrived.
     received: u64,
@@ -146,7 +150,7 @@ pub(crate) struct CallsSession {
 }
 
 impl ToCaller {
-    /// The first message of the client on a connection.
+    /// The client's first message on a connection.
     ///
     /// # Errors
     ///
@@ -164,7 +168,7 @@ impl ToCaller {
         Ok((pack(&(133, received))?, Bytes::new()))
     }
 
-    /// Head and body, as message `n`.
+    /// Encodes head and body, as message `n`.
     ///
     /// # Errors
     ///
@@ -186,11 +190,11 @@ impl ToCaller {
 }
 
 impl FromCaller {
-    /// Reads a frame.
+    /// Decodes a frame.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Protocol`] for an unknown number or a head of another shape.
+    /// [`ErrorKind::Protocol`] for an unknown message number or a head of another shape.
     pub fn decode(frame: Frame) -> Result<Self> {
         let mut head = Elements::of(&frame.head)?;
         Ok(match head.next::<u32>()? {
@@ -225,7 +229,7 @@ impl FromCaller {
         })
     }
 
-    /// Its number. None for what is not numbered.
+    /// Its number; none for a message without a number.
     pub fn number(&self) -> Option<u64> {
         match self {
             Self::Hello(_) | Self::Ack { .. } => None,
@@ -258,7 +262,7 @@ impl Elements<'_> {
     }
 }
 
-/// The options of a call as its worker sends them.
+/// The options of a call in the worker's format.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct WireOptions {
@@ -293,11 +297,11 @@ impl TryFrom<WireOptions> for CallOptions {
 }
 
 impl CallsSession {
-    /// Numbers a message and keeps it; gives what to send.
+    /// Numbers a message, keeps it, and returns what to send.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Protocol`] when it cannot be encoded. It takes no number then.
+    /// [`ErrorKind::Protocol`] when it cannot be encoded. Then it gets no number.
     pub(crate) fn push(&mut self, message: ToCaller) -> Result<Outgoing> {
         let encoded = message.encode(self.sent + 1)?;
         self.sent += 1;
@@ -305,24 +309,28 @@ impl CallsSession {
         Ok(encoded)
     }
 
-    /// A connection is there, and the worker has received up to this number: gives what to send again, in order.
+    /// Notes a new connection over which the worker has received up to this number, and returns
+    /// what to send again, in order.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Protocol`] when the worker claims to have received what was not sent.
+    /// [`ErrorKind::Protocol`] when the worker reports more messages than were sent.
     pub(crate) fn on_connected(&mut self, received: u64) -> Result<Vec<Outgoing>> {
         self.on_ack(received)?;
         Ok(self.kept.iter().map(|(_, outgoing)| outgoing.clone()).collect())
     }
 
-    /// The worker has received up to this number.
+    /// Notes that the worker has received up to this number.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Protocol`] when it was not sent so much.
+    /// [`ErrorKind::Protocol`] when fewer messages were sent.
     pub(crate) fn on_ack(&mut self, received: u64) -> Result<()> {
         if received > self.sent {
-            let what = format!("the worker says it has {received} messages of its calls, and got {}", self.sent);
+            let what = format!(
+                "the worker reports {received} received messages on its calls connection, but only {} were sent",
+                self.sent
+            );
             return Err(Error::new(ErrorKind::Protocol, what));
         }
         while self.kept.front().is_some_and(|(n, _)| *n <= received) {
@@ -331,7 +339,7 @@ impl CallsSession {
         Ok(())
     }
 
-    /// Whether a message is the next one. One that has come before is not.
+    /// Whether a message is the next one. A repeated message is not.
     ///
     /// # Errors
     ///
@@ -342,7 +350,7 @@ impl CallsSession {
             return Ok(false);
         }
         if n > self.received + 1 {
-            let what = format!("the worker sent message {n} of its calls after message {}", self.received);
+            let what = format!("the worker sent message {n} on its calls connection after message {}", self.received);
             return Err(Error::new(ErrorKind::Protocol, what));
         }
         self.received = n;
@@ -350,13 +358,13 @@ impl CallsSession {
         Ok(true)
     }
 
-    /// The number to acknowledge now, if it is time to.
+    /// The number to acknowledge now, if an acknowledgement is due.
     pub(crate) fn due(&mut self) -> Option<u64> {
         let due = self.received - self.acknowledged >= ACK_MESSAGES || self.unacknowledged_bytes >= ACK_BYTES;
         due.then(|| self.acknowledge())
     }
 
-    /// Acknowledges all that was received; gives the number to send.
+    /// Acknowledges everything received, and returns the number to send.
     pub(crate) fn acknowledge(&mut self) -> u64 {
         self.acknowledged = self.received;
         self.unacknowledged_bytes = 0;
@@ -364,7 +372,7 @@ impl CallsSession {
     }
 }
 
-/// Messages, and bytes of bodies, after which an acknowledgement is due.
+/// The numbers of messages, and of bytes in bodies, after which an acknowledgement is due.
 const ACK_MESSAGES: u64 = 64;
 const ACK_BYTES: usize = 256 << 10;
 
@@ -381,7 +389,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_acknowledged_is_sent_again_in_order() {
+    fn unacknowledged_messages_are_sent_again_in_order() {
         let mut session = CallsSession::default();
         (1..=5).for_each(|help| drop(session.push(ToCaller::CancelHelp { help }).unwrap()));
         session.on_ack(2).unwrap();
@@ -425,7 +433,7 @@ mod tests {
             panic!("a call")
         };
         assert_eq!(options.timeout, Some(Duration::from_millis(1500)));
-        // More than a duration holds, and one that a sum of times would not.
+        // More than a duration can be, and more than fits into a sum of times.
         for seconds in [1e300, 1e15] {
             let Ok(FromCaller::Submit { options, .. }) = read(serde_json::json!({"timeout": seconds})) else {
                 panic!("a call")

@@ -5,7 +5,7 @@ use bytes::{Buf, BufMut, Bytes, BytesMut};
 use crate::error::{Error, ErrorKind, Result};
 use crate::payload::memory::{LARGE, Memory};
 
-/// A frame: a head that is a MessagePack array, and a body that the framing does not look into.
+/// A frame: a head, which is a MessagePack array, and a body that the framing does not interpret.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Frame {
     /// At most [`MAX_HEAD`] bytes.
@@ -14,33 +14,35 @@ pub struct Frame {
     pub body: Bytes,
 }
 
-/// Cuts a byte stream into frames. Feed it through [`buffer`](Self::buffer) or [`room`](Self::room), then take frames until there is none.
+/// Splits a byte stream into frames. Feed it through [`buffer`](Self::buffer) or
+/// [`room`](Self::room), then take frames until there are no more.
 #[derive(Debug)]
 pub struct Decoder {
     buffer: BytesMut,
-    /// The frame under way, whose body is large: nothing but that is to come.
+    /// The current frame, if its body is large: only bytes of this body can come next.
     large: Option<(Bytes, Memory)>,
     max_body: usize,
-    /// How much room is made at once. It grows with what comes, so that a link without traffic holds little.
+    /// How much room is made at a time. It grows with the traffic, so that an idle link needs
+    /// little memory.
     chunk: usize,
 }
 
-/// Where received bytes go.
+/// Where received bytes are put.
 #[derive(Debug)]
 pub enum Room<'d> {
-    /// Behind what it holds.
+    /// Append to this buffer.
     Buffer(&'d mut BytesMut),
-    /// To the front; [`Decoder::advance`] is told how many.
+    /// Write to the front of this slice, and pass the count to [`Decoder::advance`].
     Body(&'d mut [u8]),
 }
 
 impl Frame {
-    /// The prefix and the head; the body follows as it is.
+    /// Encodes the prefix and the head; the body follows unchanged.
     pub fn prefix(head: &[u8], body_length: usize) -> Result<BytesMut> {
         let too_large = |what: &str, length: usize, most: usize| {
             Error::new(
                 ErrorKind::Payload,
-                format!("a {what} of {length} bytes is larger than a frame may hold, {most}"),
+                format!("a {what} of {length} bytes is too large for a frame, which holds at most {most}"),
             )
         };
         let body = u32::try_from(body_length).map_err(|_| too_large("body", body_length, u32::MAX as usize))?;
@@ -57,16 +59,17 @@ impl Frame {
 }
 
 impl Decoder {
-    /// A decoder that refuses bodies over `max_body` bytes.
+    /// Creates a decoder that refuses bodies over `max_body` bytes.
     pub fn new(max_body: usize) -> Self {
-        // Before the first read there is no room, as when all of it was filled.
+        // Before the first read there is no room, as after a read that filled all of it.
         Self { buffer: BytesMut::new(), large: None, max_body, chunk: FIRST_CHUNK / 2 }
     }
 
-    /// Where received bytes go, with room for what the frame under way still needs. A length is not believed before the bytes come: there is room for some, and for a
-    /// multiple of what has arrived, so that a large body is seldom moved.
+    /// The buffer for received bytes, with room for the rest of the current frame. A length alone
+    /// reserves only a limited room, plus a multiple of what has arrived, so that a large body is
+    /// rarely moved.
     pub fn buffer(&mut self) -> &mut BytesMut {
-        // What comes within a large body begins with no lengths.
+        // Bytes within a large body do not begin with lengths.
         let lengths = if self.large.is_none() { self.lengths() } else { None };
         let whole = lengths.map_or(0, |(head, body)| PREFIX + head + body);
         let missing = whole.saturating_sub(self.buffer.len());
@@ -82,7 +85,7 @@ impl Decoder {
         &mut self.buffer
     }
 
-    /// The same, or the place where the rest of a large body stays: it need not be copied there.
+    /// The same, or the final place of a large body's rest, so that it need not be copied.
     pub fn room(&mut self) -> Room<'_> {
         if self.large.is_none() {
             return Room::Buffer(self.buffer());
@@ -91,18 +94,18 @@ impl Decoder {
         Room::Body(rest.unwrap_or_default())
     }
 
-    /// So many bytes were put into [`Room::Body`].
+    /// Notes that this many bytes were put into [`Room::Body`].
     pub fn advance(&mut self, count: usize) {
         if let Some((_, body)) = &mut self.large {
             body.advance(count);
         }
     }
 
-    /// The next whole frame, or `None` when more bytes are needed.
+    /// The next complete frame, or `None` when more bytes are needed.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Protocol`] for lengths out of bounds; the stream is of no use then.
+    /// [`ErrorKind::Protocol`] for lengths out of bounds; the stream cannot be used afterwards.
     pub fn next_frame(&mut self) -> Result<Option<Frame>> {
         if let Some((head, mut body)) = self.large.take() {
             let count = body.rest().len().min(self.buffer.len());
@@ -117,7 +120,7 @@ impl Decoder {
         if head > MAX_HEAD || body > self.max_body {
             return Err(Error::new(
                 ErrorKind::Protocol,
-                format!("a frame of {head} + {body} bytes arrived, and {MAX_HEAD} + {} is the most", self.max_body),
+                format!("a frame of {head} + {body} bytes arrived, but the limit is {MAX_HEAD} + {}", self.max_body),
             )
             .with_hint("raise `Limits::max_frame` if the values are meant to be that large"));
         }
@@ -138,9 +141,9 @@ impl Decoder {
         self.large.is_some() || !self.buffer.is_empty()
     }
 
-    /// Has the rest of a large body received where it stays.
+    /// Has the rest of a large body received directly into its final place.
     fn begin_large(&mut self, head: usize, body: usize) {
-        // Without such memory it comes to lie in the buffer, as a small one does.
+        // Without such memory it is received in the buffer, as a small one is.
         let Some(mut memory) = Memory::allocate(body) else { return };
         self.buffer.advance(PREFIX);
         let head = self.buffer.split_to(head).freeze();
@@ -157,14 +160,14 @@ impl Decoder {
     }
 }
 
-/// The most bytes of a head.
+/// The largest head, in bytes.
 pub const MAX_HEAD: usize = 1 << 20;
 /// A body up to this size is copied behind its head, so that both leave in one write.
 pub const INLINE_BODY: usize = 16 << 10;
 const PREFIX: usize = 8;
 const FIRST_CHUNK: usize = 2 << 10;
 const READ_CHUNK: usize = 64 << 10;
-/// What a length alone makes room for.
+/// The most room that a length alone reserves.
 const UNSEEN: usize = 16 << 20;
 
 #[cfg(test)]
@@ -178,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn frames_come_out_whole_however_the_bytes_arrive() {
+    fn frames_are_complete_in_any_division_of_the_bytes() {
         let small = [frame(b"\x91\x01", b""), frame(b"\x92\x02\x03", b"body"), frame(b"\x91\x04", &[9; 70_000])];
         for chunk in [1, 3, 7, 4096, 100_000] {
             let frames = decode(&small.concat(), chunk, 1 << 20);
@@ -189,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn large_bodies_come_out_whole_with_what_is_around_them() {
+    fn large_bodies_and_their_neighbours_are_complete() {
         let body: Vec<u8> = (0..LARGE + 1234).map(|index| (index / 7) as u8).collect();
         let around = [frame(b"\x91\x01", b"before"), frame(b"\x91\x02", &body), frame(b"\x91\x03", b"after")].concat();
         for chunk in [1000, 65_536, LARGE, around.len()] {
@@ -227,16 +230,16 @@ mod tests {
     }
 
     #[test]
-    fn a_length_makes_no_room_for_what_has_not_come() {
+    fn a_length_alone_reserves_little_room() {
         let mut decoder = Decoder::new(1 << 30);
         decoder.buffer().extend_from_slice(&[1, 0, 0, 0, 0, 0, 0, 0x3f]);
         assert!(decoder.next_frame().unwrap().is_none());
         assert!(decoder.buffer().capacity() < 32 << 20, "{}", decoder.buffer().capacity());
-        // What comes is made room for, in few steps.
+        // Received bytes get room, in few steps.
         let mut steps = 0;
         for _ in 0..(64 << 20) / READ_CHUNK {
             let before = decoder.buffer.capacity();
-            // As a read does, which fills the room that there is.
+            // As a read does, which fills the available room.
             let room = decoder.buffer();
             let count = READ_CHUNK.min(room.capacity() - room.len());
             room.extend_from_slice(&[0; READ_CHUNK][..count]);
@@ -246,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn the_room_grows_where_it_is_filled() {
+    fn the_room_grows_when_it_is_filled() {
         let one = frame(b"\x91\x01", b"");
         let mut decoder = Decoder::new(10);
         for _ in 0..1000 {
@@ -265,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn lengths_out_of_bounds_are_refused_before_anything_is_reserved_for_them() {
+    fn lengths_out_of_bounds_are_refused_before_any_room_is_reserved() {
         let mut decoder = Decoder::new(10);
         decoder.buffer.extend_from_slice(&[1, 0, 0, 0, 11, 0, 0, 0]);
         assert_eq!(decoder.next_frame().unwrap_err().kind(), ErrorKind::Protocol);

@@ -1,4 +1,4 @@
-//! Moves frames over a byte stream: a sender that writes at once where it can, and a reader.
+//! Moves frames over a byte stream: a sender that writes at once where possible, and a reader.
 
 use std::collections::VecDeque;
 use std::io::IoSlice;
@@ -14,7 +14,8 @@ use super::codec::{Decoder, Frame, INLINE_BODY, Room};
 use crate::error::{Error, ErrorKind, Result};
 use crate::remote::ByteStream;
 
-/// Sends frames. A small frame is usually with the kernel when [`flush`](Self::flush) returns: no other task has to wake for it. The link ends with its last sender.
+/// Sends frames. A small frame usually is in the kernel when [`flush`](Self::flush) returns,
+/// without waking another task. The link ends with its last sender.
 #[derive(Clone)]
 pub struct Sender(Arc<Senders>);
 
@@ -27,7 +28,7 @@ pub struct Reader {
     decoder: Decoder,
 }
 
-/// Writes what could not be written at once; somebody has to run it until the link ends.
+/// Writes what could not be written at once. A task must run it until the link ends.
 pub struct Writer(Arc<Mutex<Outbox>>);
 
 struct Outbox {
@@ -38,7 +39,7 @@ struct Outbox {
     writer: Option<Waker>,
 }
 
-/// Takes a stream apart into a sender, its writer and a reader.
+/// Splits a stream into a sender, its writer and a reader.
 pub fn link(stream: ByteStream, max_frame: usize) -> (Sender, Writer, Reader) {
     let (read, write) = tokio::io::split(stream);
     let outbox = Outbox { stream: Some(write), queue: VecDeque::new(), queued: 0, writer: None };
@@ -51,16 +52,16 @@ pub fn link(stream: ByteStream, max_frame: usize) -> (Sender, Writer, Reader) {
 }
 
 impl Sender {
-    /// Puts a frame behind those that wait. Call [`flush`](Self::flush) after the last one.
+    /// Queues a frame. Call [`flush`](Self::flush) after the last one.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Payload`] for a head or body that no frame holds.
+    /// [`ErrorKind::Payload`] for a head or body that is too large for a frame.
     pub fn push(&self, head: &[u8], body: Bytes) -> Result<()> {
         self.push_in_parts(head, [body])
     }
 
-    /// The same, for a body that lies in several places: what is large stays there.
+    /// The same, for a body in several parts. Large parts are not copied.
     ///
     /// # Errors
     ///
@@ -83,7 +84,7 @@ impl Sender {
         Ok(())
     }
 
-    /// Writes what the kernel takes now; the writer does the rest.
+    /// Writes what the kernel accepts now; the writer does the rest.
     pub fn flush(&self) {
         let mut outbox = lock(&self.0.0);
         // The writer registers its own waker when it is woken below, so this poll needs none.
@@ -95,7 +96,7 @@ impl Sender {
         }
     }
 
-    /// Bytes that wait to be written.
+    /// The number of bytes that wait to be written.
     pub fn queued(&self) -> usize {
         lock(&self.0.0).queued
     }
@@ -122,7 +123,7 @@ impl Writer {
     ///
     /// # Cancel safety
     ///
-    /// No frame is written in part and then again: what was written is taken note of.
+    /// No bytes are written twice: written bytes are removed from the queue.
     pub async fn run(self) -> Result<()> {
         std::future::poll_fn(|context| {
             let mut outbox = lock(&self.0);
@@ -141,11 +142,13 @@ impl Writer {
 }
 
 impl Reader {
-    /// Waits for bytes, and hands over every whole frame among them. `false` at the stream's end.
+    /// Waits for bytes, and passes on every complete frame among them. Returns `false` at the
+    /// stream's end.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Io`] when the connection is lost, also in the middle of a frame, or a frame's rest does not come; [`ErrorKind::Protocol`] for what is no frame.
+    /// [`ErrorKind::Io`] when the connection is lost, also in the middle of a frame, or when the
+    /// rest of a frame does not arrive; [`ErrorKind::Protocol`] for bytes that are no frame.
     ///
     /// # Cancel safety
     ///
@@ -161,7 +164,8 @@ impl Reader {
             let in_frame = self.decoder.is_mid_frame();
             let read = self.receive();
             let read = if in_frame {
-                // Each side writes a frame at once: what does not come is no frame, or its way is blocked, and another connection helps.
+                // Each side writes a frame at once. A missing rest means that the bytes are no
+                // frame, or that the connection is blocked, and another connection helps.
                 tokio::time::timeout(STALLED, read).await.map_err(|_| stalled())?
             } else {
                 read.await
@@ -173,8 +177,8 @@ impl Reader {
         }
     }
 
-    /// Hands what comes to `take`, as it comes, until the stream ends, or the link or `take` fails: with what it
-    /// failed, if it did.
+    /// Passes frames to `take` as they arrive, until the stream ends, or the link or `take` fails.
+    /// Returns that failure, if there is one.
     ///
     /// # Cancel safety
     ///
@@ -209,7 +213,7 @@ impl Reader {
     ///
     /// # Errors
     ///
-    /// As [`read`](Self::read); the stream's end is one too.
+    /// As [`read`](Self::read); the stream's end is an error too.
     ///
     /// # Cancel safety
     ///
@@ -297,18 +301,18 @@ fn lost(verb: &str) -> Error {
 }
 
 fn stalled() -> Error {
-    let message = format!("cannot read from the node: a message broke off, and nothing came for {STALLED:?}");
+    let message = format!("cannot read from the node: a message broke off, and no byte arrived for {STALLED:?}");
     Error::new(ErrorKind::Io, message).temporary()
 }
 
-/// A panic while the lock is held leaves bytes that are still in order.
+/// A panic while the lock is held leaves the queue in order.
 fn lock(outbox: &Mutex<Outbox>) -> std::sync::MutexGuard<'_, Outbox> {
     outbox.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// For how long the rest of a frame may not move.
+/// How long the rest of a frame may make no progress.
 const STALLED: Duration = Duration::from_secs(15);
-/// Frames that leave in one system call, at most.
+/// The largest number of frames in one system call.
 const SLICES: usize = 64;
 
 #[cfg(test)]
@@ -353,7 +357,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_stream_that_ends_within_a_frame_is_lost() {
+    async fn a_stream_that_ends_within_a_frame_is_an_error() {
         let (mut near, far) = tokio::io::duplex(100);
         let (_sender, _writer, mut reader) = link(Box::new(far), 1 << 20);
         tokio::io::AsyncWriteExt::write_all(&mut near, &[1, 0, 0]).await.unwrap();
@@ -362,7 +366,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_frame_whose_rest_does_not_come_is_lost_and_a_slow_one_is_not() {
+    async fn a_frame_without_progress_is_an_error_and_a_slow_one_is_not() {
         let (mut near, far) = tokio::io::duplex(100);
         let (_sender, _writer, mut reader) = link(Box::new(far), 1 << 20);
         let slow = async {

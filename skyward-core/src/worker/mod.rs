@@ -1,4 +1,5 @@
-//! The client's side of the worker protocol (`docs/protocol.md`): frames, messages, sessions, and the links that carry them.
+//! The client's side of the worker protocol (`docs/protocol.md`): frames, messages, sessions, and
+//! the links that carry them.
 
 pub mod calls;
 pub mod codec;

@@ -1,7 +1,9 @@
-//! What a client and a worker have said to each other in the worker's life, over however many connections. No I/O.
+//! The conversation of a client and a worker in the worker's life, over any number of connections.
+//! No I/O.
 //!
-//! All numbers are absolute and only grow: runs are numbered from 1, results too, and the items of a run from 0. So whatever was lost with a connection, both sides say how far they are and go on
-//! from there; what comes twice changes nothing.
+//! All numbers are absolute and only grow: runs and results are numbered from 1, the items of a run
+//! from 0. So whatever was lost with a connection, both sides report how far they are and continue
+//! from there. Repeated messages change nothing.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -18,48 +20,48 @@ use crate::payload::{Source, Task};
 #[derive(Debug)]
 pub struct Session {
     slots: Slots,
-    /// Runs that have no answer, in the order of their numbers.
+    /// Runs without an answer, in the order of their numbers.
     sent: VecDeque<Sent>,
-    /// The number of the run that was sent last.
+    /// The number of the last run that was sent.
     last: u64,
     /// Runs up to this number may have been recalled.
     recalled: u64,
-    /// Results up to this number were handed on.
+    /// Results up to this number were passed on.
     received: u64,
     /// Results up to this number were acknowledged.
     acknowledged: u64,
     unacknowledged_bytes: usize,
-    /// The run whose reports are not acknowledged, as their reader is behind.
+    /// The run whose reports are not acknowledged, because their reader is behind.
     withheld: Option<u64>,
     max_frame: usize,
 }
 
-/// A run on the books.
+/// A run without an answer.
 #[derive(Debug, Clone, Copy)]
 struct Sent {
     run: u64,
     task: TaskId,
 }
 
-/// What a worker is to run.
+/// A task for a worker to run.
 #[derive(Debug, Clone, Copy)]
 pub struct Call<'a> {
     /// The payload and its arguments.
     pub task: &'a Task,
-    /// How many items of a stream may be sent; 0 if it is none.
+    /// How many items of a stream may be sent; 0 for a task without a stream.
     pub granted: u64,
-    /// The try at a gang that it belongs to, where all ranks run it at the same time.
+    /// The gang's attempt that it belongs to, where all ranks run it at the same time.
     pub gang: Option<GangTry>,
-    /// How many callers stand above it; 0 for what Rust has submitted.
+    /// How many callers are above it; 0 for a task that Rust has submitted.
     pub depth: u32,
 }
 
-/// What a result is to the client.
+/// What a result means for the client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Answer {
-    /// The task that it answers. None: it came before, or answers a run that was taken back.
+    /// The task that it answers; none for a repeated result, or for a run that was taken back.
     pub task: Option<TaskId>,
-    /// An acknowledgement to send now, because much is kept on the node.
+    /// An acknowledgement to send now, because the node keeps much.
     pub acknowledge: Option<u64>,
 }
 
@@ -67,7 +69,7 @@ pub struct Answer {
 pub type Outgoing = (Vec<u8>, Bytes);
 
 impl Session {
-    /// The session of a new worker process.
+    /// Creates the session of a new worker process.
     pub fn new(max_frame: usize) -> Self {
         let (slots, sent) = (Slots::default(), VecDeque::new());
         Self {
@@ -83,12 +85,14 @@ impl Session {
         }
     }
 
-    /// Puts a task on the books, with the next number, and gives the frames that make the worker run it: its payload, where the worker does not keep that, and the call.
-    /// Without a connection there is nowhere to send them: [`on_connected`](Self::on_connected) does.
+    /// Notes a task under the next number, and produces the frames that make the worker run it: its
+    /// payload, where the worker does not have it, and the call. Without a connection no frames can
+    /// be sent; [`on_connected`](Self::on_connected) produces them later.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Payload`] when source or arguments are larger than a frame. The task is not on the books then.
+    /// [`ErrorKind::Payload`] when source or arguments are larger than a frame. Then the task is
+    /// not noted.
     pub fn run(&mut self, id: TaskId, call: Call<'_>, send: Option<impl FnMut(Outgoing)>) -> Result<u64> {
         self.check_size("arguments", call.task.args.len())?;
         let run = self.last + 1;
@@ -101,8 +105,10 @@ impl Session {
         Ok(run)
     }
 
-    /// A connection to the worker is there, and runs up to `received` have arrived: gives the frames of the others. `call` knows what to run for a task, unless nobody waits for it any more.
-    /// Such a task leaves the books where the worker never got it, and so does one that cannot be sent; these are returned with their errors.
+    /// Notes a new connection over which runs up to `received` have arrived, and produces the
+    /// frames of the others. `call` returns what to run for a task, or none if nobody waits for it
+    /// any more. Such a task is removed if the worker never got it, and so is a task that cannot be
+    /// sent. These tasks are returned with their errors.
     pub fn on_connected<'a>(
         &mut self,
         received: u64,
@@ -141,7 +147,7 @@ impl Session {
         Ok(())
     }
 
-    /// Takes note of the result of a run.
+    /// Notes the result of a run.
     pub fn on_result(&mut self, sequence: u64, run: u64, bytes: usize) -> Answer {
         if sequence <= self.received {
             return Answer { task: None, acknowledge: None };
@@ -155,7 +161,7 @@ impl Session {
         Answer { task, acknowledge }
     }
 
-    /// Takes note of a report; whether it has not come before.
+    /// Notes a report. Returns whether it is new.
     pub fn on_report(&mut self, sequence: u64, bytes: usize) -> bool {
         let is_new = sequence > self.received;
         if is_new {
@@ -165,34 +171,36 @@ impl Session {
         is_new
     }
 
-    /// Whether reports are to be acknowledged now, so that the payload need not wait to report more.
+    /// Whether reports must be acknowledged now, so that the payload need not wait before it
+    /// reports more.
     pub fn is_report_due(&self) -> bool {
         let many = self.received - self.acknowledged >= ACK_REPORTS;
         (many || self.unacknowledged_bytes >= ACK_REPORTED) && self.withheld.is_none()
     }
 
-    /// Acknowledges nothing until [`acknowledge_all`](Self::acknowledge_all), or until this run is over, so that its
-    /// payload waits before it reports more.
+    /// Acknowledges nothing until [`acknowledge_all`](Self::acknowledge_all) or until this run is
+    /// over, so that its payload waits before it reports more.
     pub fn withhold(&mut self, run: u64) {
         self.withheld = Some(run);
     }
 
-    /// Nobody reads the reports of this run any more.
+    /// Ends [`withhold`](Self::withhold) for this run, because nobody reads its reports any more.
     pub fn release(&mut self, run: u64) {
         self.withheld.take_if(|withheld| *withheld == run);
     }
 
-    /// Acknowledges what may be; gives the number to send.
+    /// Acknowledges what may be acknowledged, and returns the number to send.
     fn acknowledge(&mut self) -> u64 {
         if self.withheld.is_some() { self.acknowledged } else { self.acknowledge_all() }
     }
 
-    /// Whether a result or a report can have this number: the worker counts them, and sends none before the one that comes before it.
+    /// Whether a result or a report can have this number: the worker counts them, and sends them in
+    /// order.
     pub fn expects(&self, sequence: u64) -> bool {
         sequence <= self.received.saturating_add(1)
     }
 
-    /// Acknowledges all that was received; gives the number to send.
+    /// Acknowledges everything received, and returns the number to send.
     pub fn acknowledge_all(&mut self) -> u64 {
         self.acknowledged = self.received;
         self.unacknowledged_bytes = 0;
@@ -200,43 +208,45 @@ impl Session {
         self.acknowledged
     }
 
-    /// Results up to this number were handed on.
+    /// Results up to this number were passed on.
     pub fn received(&self) -> u64 {
         self.received
     }
 
-    /// The number of the run that was sent last; 0 before the first.
+    /// The number of the last run that was sent; 0 before the first.
     pub fn last(&self) -> u64 {
         self.last
     }
 
-    /// All runs so far are to be recalled; gives the number of the last one.
+    /// Notes that all runs so far are recalled, and returns the number of the last one.
     pub fn recall(&mut self) -> u64 {
         self.recalled = self.last;
         self.recalled
     }
 
-    /// Whether a worker can say of this run that it was recalled.
+    /// Whether a worker can report this run as recalled.
     pub fn is_recalled(&self, run: u64) -> bool {
         run <= self.recalled
     }
 
-    /// What is on the books, in the order in which the worker runs it: the number of each run, and its task.
+    /// The runs without an answer, in the order in which the worker runs them: each number with its
+    /// task.
     pub fn sent(&self) -> impl Iterator<Item = (u64, TaskId)> + '_ {
         self.sent.iter().map(|sent| (sent.run, sent.task))
     }
 
-    /// The task of a run that is on the books.
+    /// The task of a run without an answer.
     pub fn task(&self, run: u64) -> Option<TaskId> {
         self.place(run).map(|place| self.sent[place].task)
     }
 
-    /// The run of a task that is on the books.
+    /// The run of a task without an answer.
     pub fn run_of(&self, task: TaskId) -> Option<u64> {
         self.sent.iter().find(|sent| sent.task == task).map(|sent| sent.run)
     }
 
-    /// Takes the tasks of runs off the books that are numbered above `begun` and up to `upto`: the worker has not begun them, and never will.
+    /// Removes the tasks of runs above `begun` and up to `upto`, which the worker has not begun and
+    /// never will.
     pub fn take_back(&mut self, begun: u64, upto: u64) -> Vec<TaskId> {
         let first = self.sent.partition_point(|sent| sent.run <= begun);
         let end = self.sent.partition_point(|sent| sent.run <= upto);
@@ -244,7 +254,7 @@ impl Session {
     }
 
     fn place(&self, run: u64) -> Option<usize> {
-        // Nearly always it is the one that comes first.
+        // Nearly always the first one.
         match self.sent.front() {
             Some(first) if first.run == run => Some(0),
             _ => self.sent.binary_search_by_key(&run, |sent| sent.run).ok(),
@@ -259,16 +269,16 @@ impl Session {
     }
 }
 
-/// Whether it is this worker that says hello.
+/// Checks that a hello comes from the expected worker.
 ///
 /// # Errors
 ///
-/// [`ErrorKind::Protocol`] when its version, process, generation or rank is another.
+/// [`ErrorKind::Protocol`] when its version, process, generation or rank differs.
 pub fn check_hello(hello: &WorkerHello, pid: u32, generation: Generation, rank: Rank) -> Result<()> {
     let wrong = |what: &str, said: u64, due: u64| {
         Error::new(
             ErrorKind::Protocol,
-            format!("the worker of rank {rank} was due, and one of another {what} answered: {said}, not {due}"),
+            format!("the worker of rank {rank} was expected, but one of another {what} answered: {said}, not {due}"),
         )
     };
     if hello.version != PROTOCOL_VERSION {
@@ -288,11 +298,11 @@ pub fn check_hello(hello: &WorkerHello, pid: u32, generation: Generation, rank: 
     Ok(())
 }
 
-/// The error of a payload that does not fit into a frame.
+/// The error of a payload that is too large for a frame.
 pub(crate) fn too_large(what: &str, length: usize, max_frame: usize) -> Error {
     Error::new(
         ErrorKind::Payload,
-        format!("the payload's {what} take {length} bytes, and a frame holds {max_frame} at most"),
+        format!("the payload's {what} take {length} bytes, but a frame holds at most {max_frame}"),
     )
     .with_hint("raise `Limits::max_frame`, or let the payload read large data from a file that the image includes")
 }
@@ -313,10 +323,11 @@ fn source_body(source: &Arc<Source>) -> Result<Bytes> {
     Ok(bytes.into())
 }
 
-/// What a worker may keep before it is told to forget, beside the acknowledgement that each call carries.
+/// How much a worker may keep before a separate acknowledgement, in addition to those that each
+/// call carries.
 const ACK_BYTES: usize = 16 << 20;
 const ACK_RESULTS: u64 = 256;
-/// The same while a payload reports: less than a worker keeps before the payload waits.
+/// The same while a payload reports: less than what a worker keeps before the payload has to wait.
 const ACK_REPORTS: u64 = 64;
 const ACK_REPORTED: usize = 4 << 20;
 

@@ -12,7 +12,7 @@ fn call(task: &Task) -> Call<'_> {
     Call { task, granted: 0, gang: None, depth: 0 }
 }
 
-/// What the frames say: the number of the message, and that of the run or the slot.
+/// A frame's message number, and the number of its run or slot.
 fn said(frame: &Outgoing) -> (u8, u64) {
     let mut head = &frame.0[1..];
     let mut next = || rmp::decode::read_int::<u64, _>(&mut head).unwrap();
@@ -38,23 +38,23 @@ fn reconnect(
 }
 
 #[test]
-fn what_is_withheld_is_acknowledged_by_nothing_until_its_run_is_over() {
+fn withheld_reports_are_not_acknowledged_until_their_run_is_over() {
     let mut session = Session::new(1 << 20);
     let one = task("def f(): pass");
     run(&mut session, 1, &one);
     for sequence in 1..=ACK_REPORTS {
         assert!(session.on_report(sequence, 1));
     }
-    assert!(!session.on_report(ACK_REPORTS, 1), "it came before");
+    assert!(!session.on_report(ACK_REPORTS, 1), "it is a repeated report");
     assert!(session.is_report_due());
     session.withhold(1);
-    // The head of a run says what is acknowledged.
+    // The head of a run contains an acknowledgement.
     run(&mut session, 2, &one);
     assert_eq!(session.acknowledged, 0);
     assert!(!session.is_report_due());
     let answer = session.on_result(ACK_REPORTS + 1, 1, ACK_BYTES);
     assert_eq!((answer.task, answer.acknowledge), (Some(TaskId(1)), Some(ACK_REPORTS + 1)));
-    // The reports of the next run are its own.
+    // The reports of the next run are independent.
     for sequence in 1..=ACK_REPORTS {
         session.on_report(ACK_REPORTS + 1 + sequence, 1);
     }
@@ -67,27 +67,27 @@ fn what_is_withheld_is_acknowledged_by_nothing_until_its_run_is_over() {
 }
 
 #[test]
-fn a_payload_is_sent_once_also_when_the_connection_is_another() {
+fn a_payload_is_sent_once_also_over_a_new_connection() {
     let mut session = Session::new(1 << 20);
     let (one, two) = (task("def f(): pass"), task("def f(): 1"));
     assert_eq!(run(&mut session, 1, &one), [(66, 0), (67, 1)]);
     assert_eq!(run(&mut session, 2, &one), [(67, 2)]);
     assert_eq!(run(&mut session, 3, &two), [(66, 1), (67, 3)]);
-    // All of it has arrived.
+    // Everything has arrived.
     assert_eq!(reconnect(&mut session, 3, |_| None), (vec![], vec![]));
     assert_eq!(run(&mut session, 4, &two), [(67, 4)]);
     assert_eq!(run(&mut session, 5, &one), [(67, 5)]);
 }
 
 #[test]
-fn what_did_not_arrive_is_sent_again_with_its_number_and_what_nobody_wants_is_not() {
+fn runs_that_did_not_arrive_are_sent_again_unless_they_are_cancelled() {
     let mut session = Session::new(1 << 20);
     let (one, two) = (task("def f(): pass"), task("def f(): 1"));
     run(&mut session, 10, &one);
     run(&mut session, 11, &two);
     run(&mut session, 12, &one);
     run(&mut session, 13, &two);
-    // Without a connection it is put on the books.
+    // Without a connection it is only noted.
     session.run(TaskId(14), call(&one), None::<fn(Outgoing)>).unwrap();
     let again = reconnect(&mut session, 1, |id| match id.0 {
         12 => None,
@@ -103,9 +103,9 @@ fn what_did_not_arrive_is_sent_again_with_its_number_and_what_nobody_wants_is_no
 }
 
 #[test]
-fn a_task_that_cannot_be_sent_after_a_reconnect_fails_alone() {
+fn only_the_task_that_cannot_be_sent_after_a_reconnect_fails() {
     let (small, large) = (task("def f(): pass"), task(&format!("def f(): {}", " ".repeat(1000))));
-    // The source fits into a frame, and what is around it in the frame does not.
+    // The source fits into a frame, but not together with the rest of the frame.
     let mut session = Session::new(large.source.size());
     for (id, task) in [(1, &small), (2, &large), (3, &small)] {
         session.run(TaskId(id), call(task), None::<fn(Outgoing)>).unwrap();
@@ -131,7 +131,7 @@ fn a_repeated_result_is_dropped_and_large_ones_are_acknowledged() {
 }
 
 #[test]
-fn runs_above_the_last_that_was_begun_are_taken_back() {
+fn runs_that_were_not_begun_are_taken_back() {
     let mut session = Session::new(1 << 20);
     let one = task("def f(): pass");
     (1..=6).for_each(|id| drop(run(&mut session, id, &one)));
@@ -139,14 +139,14 @@ fn runs_above_the_last_that_was_begun_are_taken_back() {
     assert_eq!(session.take_back(4, 5), [TaskId(5)]);
     assert_eq!(session.take_back(4, 5), []);
     assert_eq!(session.take_back(9, 5), []);
-    // The answer to what was taken back is nobody's.
+    // The answer to a run that was taken back belongs to no task.
     assert_eq!(session.on_result(2, 5, 0).task, None);
     assert_eq!(session.take_back(2, u64::MAX), [3, 4, 6].map(TaskId));
     assert_eq!((session.task(2), session.run_of(TaskId(3))), (Some(TaskId(2)), None));
 }
 
 #[test]
-fn what_does_not_fit_a_frame_is_an_error_before_it_is_sent() {
+fn a_task_that_does_not_fit_a_frame_fails_before_it_is_sent() {
     let mut session = Session::new(8);
     let one = task("def f(): pass");
     let error = session.run(TaskId(1), call(&one), Some(|_| panic!("sent"))).unwrap_err();
@@ -156,7 +156,7 @@ fn what_does_not_fit_a_frame_is_an_error_before_it_is_sent() {
 }
 
 #[test]
-fn another_worker_is_not_taken_for_this_one() {
+fn the_hello_of_another_worker_is_refused() {
     let due = WorkerHello {
         version: PROTOCOL_VERSION,
         pid: 4,
@@ -179,7 +179,7 @@ fn another_worker_is_not_taken_for_this_one() {
     }
 }
 
-/// A worker as far as a session can tell: what it has, and what it has answered.
+/// A worker as a session sees it: what it has, and what it has answered.
 #[derive(Debug, Default)]
 struct Worker {
     slots: std::collections::BTreeMap<u64, String>,
@@ -207,7 +207,8 @@ impl Worker {
 }
 
 proptest! {
-    /// However the frames of however many connections are lost, each task comes to the worker once, in order and with its own payload.
+    /// Whichever frames of whichever connections are lost, each task reaches the worker once, in
+    /// order and with its own payload.
     #[test]
     fn each_run_arrives_once_with_its_payload_through_any_cuts(
         steps in prop::collection::vec((0_u64..400, prop_oneof![3 => Just(None), 1 => (0_usize..8).prop_map(Some)]), 1..300)

@@ -1,8 +1,10 @@
-//! Which payloads a worker keeps: as many as there are slots, by the digest of their source. No I/O.
+//! The payloads that a worker keeps, by the digest of their source, in a limited number of slots.
+//! No I/O.
 
 use std::collections::HashMap;
 
-/// The slots of one worker. A payload that is loaded takes a free one, or that of the payload that has not been used for longest.
+/// The slots of one worker. A loaded payload takes a free slot, or that of the payload that was
+/// used longest ago.
 #[derive(Debug, Default)]
 pub(super) struct Slots {
     by_digest: HashMap<String, u32>,
@@ -26,7 +28,7 @@ impl Slots {
         Some(number)
     }
 
-    /// Gives a slot to a payload that is loaded just before this run.
+    /// Assigns a slot to a payload that is loaded just before this run.
     pub(super) fn take(&mut self, digest: &str, run: u64) -> u32 {
         let number = self.free();
         if let Some(old) = self.slots[number].replace(Slot { digest: digest.to_owned(), since: run, used: run }) {
@@ -36,7 +38,7 @@ impl Slots {
         number as u32
     }
 
-    /// Of what was loaded after this run, the worker may have got none.
+    /// Forgets what was loaded after this run, because the worker may not have received it.
     pub(super) fn forget_after(&mut self, received: u64) {
         for slot in &mut self.slots {
             if let Some(lost) = slot.take_if(|slot| slot.since > received) {
@@ -58,7 +60,7 @@ impl Slots {
     }
 }
 
-/// Payloads that a worker keeps.
+/// The number of payloads that a worker keeps.
 pub(super) const SLOTS: usize = 256;
 
 #[cfg(test)]
@@ -73,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn the_one_that_was_not_used_for_longest_makes_way() {
+    fn the_payload_that_was_used_longest_ago_is_replaced() {
         let mut slots = Slots::default();
         for run in 0..SLOTS as u64 {
             assert_eq!(load(&mut slots, &run.to_string(), run), (run as u32, true));
@@ -85,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn the_table_is_as_large_as_there_are_slots() {
+    fn the_table_is_no_larger_than_the_slots() {
         let mut slots = Slots::default();
         for run in 0..10 * SLOTS as u64 {
             assert!((load(&mut slots, &run.to_string(), run).0 as usize) < SLOTS);
@@ -94,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_loaded_for_a_run_that_did_not_arrive_is_loaded_again() {
+    fn a_payload_of_a_run_that_did_not_arrive_is_loaded_again() {
         let mut slots = Slots::default();
         assert!(load(&mut slots, "a", 1).1);
         assert!(load(&mut slots, "b", 3).1);

@@ -20,7 +20,8 @@ pub(crate) struct Container {
 }
 
 impl Container {
-    /// Starts one of the newest image of this name, with these options of `docker run`, used by root; none where there is no engine or no image.
+    /// Starts a container of the newest image of this name, used by root, with these options of
+    /// `docker run`. Returns `None` without an engine or an image.
     pub(crate) fn start(image: &str, options: &[&str]) -> Option<Self> {
         let image = &newest(image)?;
         let name = format!("skyward-test-{:08x}", rand::random::<u32>());
@@ -28,12 +29,12 @@ impl Container {
         docker(&[&fixed, options, &[image, "sleep", "600"]].concat());
         let env = vec![("UV_PYTHON_DOWNLOADS".to_owned(), "never".to_owned())];
         let container = Self { name, user: "root".into(), env, calls: Mutex::default() };
-        // What is installed need not outlive a power cut.
+        // Packages need not survive a power cut, so dpkg may skip its syncs.
         container.sh("echo force-unsafe-io >/etc/dpkg/dpkg.cfg.d/test");
         Some(container)
     }
 
-    /// From here on it is used by `sky`, who is not root.
+    /// Makes the user `sky`, who is not root, and runs all commands as `sky` from here on.
     pub(crate) fn used_by_sky(mut self) -> Self {
         self.sh("useradd --create-home sky");
         self.user = "sky".into();
@@ -45,12 +46,12 @@ impl Container {
         self
     }
 
-    /// Runs a script in it as root; what it wrote.
+    /// Runs a script in the container as root. Returns its output.
     pub(crate) fn sh(&self, script: &str) -> String {
         docker(&["exec", &self.name, "sh", "-euc", script])
     }
 
-    /// Cuts it off from all networks.
+    /// Cuts the container off from all networks.
     pub(crate) fn cut_off(&self) {
         docker(&["network", "disconnect", "bridge", &self.name]);
     }
@@ -78,7 +79,7 @@ impl Container {
         (ready, events.into_inner().unwrap())
     }
 
-    /// What the last start asked of the machine, in order.
+    /// The calls to the machine of the last start, in order.
     pub(crate) fn calls(&self) -> Vec<&'static str> {
         self.calls.lock().unwrap().clone()
     }
@@ -128,7 +129,7 @@ impl Drop for Container {
     }
 }
 
-/// The newest image of this name; said once when there is none.
+/// The newest image of this name. Prints a message once when there is none.
 fn newest(name: &str) -> Option<String> {
     static MISSING: Once = Once::new();
     let listed =

@@ -1,4 +1,4 @@
-//! Makes bare Debian machines ready: containers in which there is no Python, and more is wrong.
+//! Bootstrap of bare Debian machines: containers without Python, and with further faults.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests, too, may fail the test")]
 
@@ -12,7 +12,7 @@ use skyward_core::spec::{Image, Limits};
 
 use crate::container::Container;
 
-/// Leaves a test where there is no container to be had.
+/// Returns from the test when no container can be started.
 macro_rules! container {
     ($image:expr $(, $option:expr)*) => {
         match Container::start($image, &[$($option),*]) {
@@ -24,13 +24,14 @@ macro_rules! container {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn root_gets_python_by_apt_and_the_next_start_needs_no_network() {
-    // What is small or runs no programs must not matter where nothing large is kept and nothing is run.
+    // A small `/tmp` that allows no programs must not matter: bootstrap keeps nothing large there,
+    // and runs nothing from it.
     let machine = container!("skyward-bare", "--tmpfs", "/tmp:noexec,size=24m");
     let image = Image::new().pip(["iniconfig==2.0.0"]);
     let (ready, events) = machine.make_ready(&image).await;
     let ready = ready.unwrap();
     assert_eq!(steps(&events), ["agent", "python", "uv", "environment", "worker", "agent"]);
-    assert!(said(&events, "Setting up python3"), "what apt says is heard");
+    assert!(said(&events, "Setting up python3"), "the output of apt is reported");
     assert!(ready.python.starts_with("/root/.cache/skyward/envs/"), "{ready:?}");
     let import = format!("PYTHONPATH={} {} -c 'import iniconfig, msgspec, skyward'", ready.python_path, ready.python);
     machine.sh(&import);
@@ -39,7 +40,7 @@ async fn root_gets_python_by_apt_and_the_next_start_needs_no_network() {
     let (ready, events) = machine.make_ready(&image).await;
     ready.unwrap();
     assert_eq!((steps(&events), machine.calls()), (vec!["agent"], vec!["run"]));
-    // The same machine cannot build another one, and says why.
+    // The machine cannot build another environment without a network, and the error says why.
     let error = machine.make_ready(&Image::new().pip(["iniconfig==1.1.1"])).await.0.unwrap_err();
     assert!(error.message().contains("cannot be reached: its name cannot be resolved"), "{error}");
     assert_eq!((error.kind(), error.status()), (ErrorKind::Environment, ErrorStatus::Temporary));
@@ -66,7 +67,7 @@ async fn a_user_with_sudo_gets_packages_once_apt_is_free() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_user_without_sudo_gets_uv_from_the_client_and_is_told_what_to_install() {
+async fn a_user_without_sudo_gets_uv_from_the_client_and_an_error_that_says_what_to_install() {
     let machine = container!("skyward-bare").used_by_sky();
     let (ready, events) = machine.make_ready(&Image::new()).await;
     let error = ready.unwrap_err();
@@ -83,7 +84,7 @@ async fn a_user_without_sudo_gets_uv_from_the_client_and_is_told_what_to_install
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_lock_of_apt_that_is_not_given_back_is_told_with_its_holder() {
+async fn an_apt_lock_that_is_not_released_is_reported_with_its_holder() {
     let machine = container!("skyward-bare");
     machine.sh(&hold_lock("/var/lib/apt/lists/lock"));
     let mut limits = Limits::default();
@@ -95,7 +96,7 @@ async fn a_lock_of_apt_that_is_not_given_back_is_told_with_its_holder() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_machine_without_a_network_names_what_it_cannot_reach() {
+async fn the_error_of_a_machine_without_a_network_names_the_host_it_cannot_reach() {
     let machine = container!("skyward-bare", "--network", "none");
     let error = machine.make_ready(&Image::new()).await.0.unwrap_err();
     assert!(error.message().contains("cannot be reached: its name cannot be resolved"), "{error}");
@@ -103,7 +104,7 @@ async fn a_machine_without_a_network_names_what_it_cannot_reach() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_folder_that_does_not_do_is_told_or_another_one_is_used() {
+async fn an_unusable_cache_folder_is_reported_or_another_one_is_used() {
     let machine = container!(
         "skyward-bare",
         "--tmpfs",
@@ -115,7 +116,7 @@ async fn a_folder_that_does_not_do_is_told_or_another_one_is_used() {
     let error = machine.make_ready(&Image::new()).await.0.unwrap_err();
     assert!(error.message().contains("no Python"), "{error}");
     assert!(machine.sh("ls /var/tmp/skyward-*/uv").starts_with("0."), "uv runs from another folder");
-    // That one may be anybody's, if not this user's.
+    // The other folder is not used if it belongs to another user.
     machine.sh("rm -r /var/tmp/skyward-*; mkdir -m 777 /var/tmp/skyward-$(id -u sky)");
     let error = machine.make_ready(&Image::new()).await.0.unwrap_err();
     assert!(error.message().contains("no program may be run from /home/sky/.cache/skyward"), "{error}");
@@ -144,7 +145,7 @@ fn said(events: &[StepEvent], text: &str) -> bool {
     events.iter().any(|event| matches!(event, StepEvent::Line { line, .. } if line.contains(text)))
 }
 
-/// A script that holds a lock as apt and dpkg do, by a process whose id is in a file.
+/// A script that holds a lock as apt and dpkg do. The id of the process that holds it is in a file.
 fn hold_lock(file: &str) -> String {
     format!(
         "mkfifo /tmp/held; perl -e '

@@ -1,4 +1,5 @@
-//! Makes nodes of this host ready, with real environments from the package index that this host uses, and ends them.
+//! Bootstrap of nodes on this host, with real environments from the package index that this host
+//! uses.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests, too, may fail the test")]
 
@@ -36,7 +37,7 @@ async fn two_nodes_at_once_build_one_environment_and_the_next_start_is_one_comma
 
     let (third, events) = site.start(&image, 2).await;
     assert_eq!(third.unwrap().python, a.python);
-    // No uv, no resolution, no Python but the agent's.
+    // The second start runs no uv and no resolution, and no Python but the agent's.
     assert_eq!(steps(&events), ["agent"]);
     assert!(matches!(&events[..], [_, StepEvent::Finished { step: "agent", .. }]), "{events:?}");
     assert!(Path::new(&a.agent_socket).exists());
@@ -72,7 +73,7 @@ async fn files_and_plugin_commands_come_before_the_agent() {
 }
 
 #[tokio::test]
-async fn an_environment_that_was_cut_short_or_lost_its_interpreter_is_made_anew() {
+async fn an_incomplete_environment_or_one_without_its_interpreter_is_made_anew() {
     needs_index!();
     let site = Site::new();
     let first = site.start(&Image::new(), 0).await.0.unwrap();
@@ -91,7 +92,7 @@ async fn an_environment_that_was_cut_short_or_lost_its_interpreter_is_made_anew(
 }
 
 #[tokio::test]
-async fn a_start_that_is_dropped_while_it_builds_does_not_hold_up_the_next_one() {
+async fn a_start_dropped_while_it_builds_does_not_hold_up_the_next_one() {
     needs_index!();
     let site = Site::new();
     let image = Image::new().pip(["iniconfig==2.0.0"]);
@@ -114,7 +115,7 @@ async fn a_start_that_is_dropped_while_it_builds_does_not_hold_up_the_next_one()
 }
 
 #[tokio::test]
-async fn a_step_that_takes_too_long_is_told_with_its_last_line() {
+async fn a_step_that_takes_too_long_is_reported_with_its_last_line() {
     needs_index!();
     let site = Site::new();
     site.start(&Image::new(), 0).await.0.unwrap();
@@ -125,7 +126,7 @@ async fn a_step_that_takes_too_long_is_told_with_its_last_line() {
     let plan = Plan::new(&Image::new(), &Inputs::default(), &machine.1, &setup, &limits);
     let error = run(&site.remote(&machine), &plan, &|_| {}).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Timeout);
-    assert_eq!(error.message(), "the step `setup` did not end within 1s, and was ended");
+    assert_eq!(error.message(), "the step `setup` did not end within 1s and was killed");
     for fact in [("last line", "halfway"), ("command", setup[0].as_str()), ("machine", "this host")] {
         assert!(error.context().contains(&(fact.0, fact.1.into())), "{error}");
     }
@@ -133,7 +134,7 @@ async fn a_step_that_takes_too_long_is_told_with_its_last_line() {
 }
 
 #[tokio::test]
-async fn an_unknown_package_and_versions_that_cannot_be_are_named() {
+async fn unknown_packages_and_unsatisfiable_versions_are_named() {
     needs_index!();
     let site = Site::new();
     let error = site.fails(&Image::new().pip(["iniconfig", "skyward-no-such-package-anywhere"])).await;
@@ -144,13 +145,13 @@ async fn an_unknown_package_and_versions_that_cannot_be_are_named() {
     let error = site.fails(&Image::new().pip(["iniconfig<2", "iniconfig>=2"])).await;
     assert!(error.message().contains("look at: iniconfig<2, iniconfig>=2\n"), "{error}");
     assert!(error.message().contains("unsatisfiable"), "{error}");
-    // What failed once is not taken for ready.
+    // An environment that failed once does not count as ready.
     site.fails(&Image::new().pip(["iniconfig==99.0"])).await;
     site.end().await;
 }
 
 #[tokio::test]
-async fn an_index_that_cannot_be_reached_is_named_also_when_it_is_pips_setting() {
+async fn an_unreachable_index_is_named_also_when_it_is_pips_setting() {
     needs_index!();
     let (nowhere, fresh) = ("http://127.0.0.1:9/simple", Site::new());
     let cache = fresh.root.join("uv");
@@ -162,7 +163,7 @@ async fn an_index_that_cannot_be_reached_is_named_also_when_it_is_pips_setting()
 
     let site = Site::new();
     let uv = site.start(&Image::new(), 0).await.0.unwrap();
-    assert!(!uv.python.is_empty(), "uv is there before the index is taken away");
+    assert!(!uv.python.is_empty(), "uv is installed before the index becomes unreachable");
     let cache = site.root.join("uv");
     let site = site.with_env("UV_CACHE_DIR", cache.to_str().unwrap()).with_env("PIP_INDEX_URL", nowhere);
     let error = site.fails(&Image::new().pip(["iniconfig"])).await;
@@ -171,7 +172,7 @@ async fn an_index_that_cannot_be_reached_is_named_also_when_it_is_pips_setting()
 }
 
 #[tokio::test]
-async fn a_setting_in_a_file_of_pip_holds_for_uv() {
+async fn a_setting_in_pips_configuration_file_applies_to_uv() {
     needs_index!();
     let site = Site::new();
     site.start(&Image::new(), 0).await.0.unwrap();
@@ -185,7 +186,7 @@ async fn a_setting_in_a_file_of_pip_holds_for_uv() {
 }
 
 #[tokio::test]
-async fn a_python_that_the_machine_does_not_have_is_told_with_those_that_it_has() {
+async fn the_error_for_a_missing_python_lists_those_that_the_machine_has() {
     needs_index!();
     let site = Site::new().with_env("UV_PYTHON_DOWNLOADS", "never");
     let error = site.fails(&Image::new().requires_python(">=3.29")).await;
@@ -197,7 +198,7 @@ async fn a_python_that_the_machine_does_not_have_is_told_with_those_that_it_has(
 }
 
 #[tokio::test]
-async fn an_interpreter_is_used_as_it_is() {
+async fn an_interpreter_given_by_path_is_used_unchanged() {
     needs_index!();
     let site = Site::new();
     let own = site.root.join("own");
@@ -220,7 +221,7 @@ async fn an_interpreter_is_used_as_it_is() {
 }
 
 #[tokio::test]
-async fn an_interpreter_that_was_replaced_is_looked_at_again_whatever_the_clock_says() {
+async fn a_replaced_interpreter_is_checked_again_whatever_its_modification_time() {
     needs_index!();
     let site = Site::new();
     let program = site.root.join("python");
@@ -281,7 +282,7 @@ async fn a_lock_file_pins_what_is_installed() {
 }
 
 #[tokio::test]
-async fn packages_that_are_bound_to_an_index_come_from_there_also_when_nobody_names_them() {
+async fn packages_bound_to_an_index_come_from_it_also_as_dependencies() {
     needs_index!();
     let site = Site::new();
     let (public, bound) = (site.root.join("public"), site.root.join("bound"));
@@ -300,7 +301,7 @@ async fn packages_that_are_bound_to_an_index_come_from_there_also_when_nobody_na
 }
 
 #[tokio::test]
-async fn credentials_reach_the_index_and_no_message_or_file() {
+async fn credentials_reach_the_index_but_no_message_or_file() {
     needs_index!();
     let site = Site::new();
     wheel(&site.root.join("private"), "skyalpha", "1.0", None);
@@ -319,7 +320,7 @@ async fn credentials_reach_the_index_and_no_message_or_file() {
 }
 
 #[tokio::test]
-async fn an_index_behind_a_private_authority_works_by_the_image_and_by_pips_setting() {
+async fn an_index_with_a_private_certificate_works_by_image_and_by_pips_setting() {
     needs_index!();
     if !std::process::Command::new("openssl").arg("version").status().is_ok_and(|status| status.success()) {
         eprintln!("skipped: there is no openssl to make certificates with");
@@ -334,7 +335,7 @@ async fn an_index_behind_a_private_authority_works_by_the_image_and_by_pips_sett
     let ready = site.start(&image.clone().certificate(&authority), 0).await.0.unwrap();
     assert_eq!(python(&ready, "import skyalpha; print(skyalpha.__name__)").await, "skyalpha");
 
-    // That one authority is all that is trusted now, so its index is the only one that can be asked.
+    // Only this authority is trusted now, so only its index can be reached.
     let site = site.with_env("SSL_CERT_FILE", "").with_env("PIP_CERT", authority.to_str().unwrap());
     let site = site.with_env("UV_DEFAULT_INDEX", &index.url());
     let error = site.fails(&Image::new().pip(["skyalpha", "skydelta"])).await;
@@ -376,7 +377,7 @@ async fn a_version_behind_the_shims_of_pyenv_is_found() {
 }
 
 #[tokio::test]
-async fn without_uv_the_pinned_one_is_obtained_once_by_two_at_once() {
+async fn two_starts_at_once_obtain_the_pinned_uv_once() {
     needs_index!();
     let site = Site::new().with_only(&["python3"]);
     let image = Image::new();
@@ -391,11 +392,11 @@ async fn without_uv_the_pinned_one_is_obtained_once_by_two_at_once() {
 }
 
 #[tokio::test]
-async fn without_uv_it_is_fetched_by_what_there_is_or_comes_from_the_client() {
+async fn without_uv_an_available_tool_fetches_it_or_the_client_sends_it() {
     needs_index!();
     for tool in ["curl", "wget", "python3", "nothing"] {
         let Some(site) = Site::new().with_tool(tool) else { continue };
-        // Interpreters of this host that are not in PATH are not there.
+        // Hides interpreters of this host that are not in `PATH`.
         let nowhere = site.root.join("none").to_str().unwrap().to_owned();
         let site = site.with_env("PYENV_ROOT", &nowhere).with_env("UV_PYTHON_INSTALL_DIR", &nowhere);
         let site = site.with_env("UV_PYTHON_DOWNLOADS", "never");
@@ -419,9 +420,9 @@ async fn without_uv_it_is_fetched_by_what_there_is_or_comes_from_the_client() {
 }
 
 #[tokio::test]
-async fn uv_comes_from_the_client_where_the_machine_does_not_reach_the_index() {
+async fn uv_comes_from_the_client_if_the_machine_does_not_reach_the_index() {
     needs_index!();
-    // The words and statuses of the tools where there is no route.
+    // The messages and exit statuses of the tools without a route.
     for (tool, says, status) in [
         ("curl", "curl: (7) Failed to connect to pypi.org port 443: Network is unreachable", 7),
         ("wget", "failed: Network is unreachable.", 4),
@@ -433,14 +434,14 @@ async fn uv_comes_from_the_client_where_the_machine_does_not_reach_the_index() {
         std::fs::set_permissions(&path, PermissionsExt::from_mode(0o755)).unwrap();
         let (ready, events) = site.start(&Image::new(), 0).await;
         ready.unwrap();
-        assert_eq!(lines_with(&events, "the client is asked for uv"), 1, "{tool}: {events:?}");
+        assert_eq!(lines_with(&events, "requesting uv from the client"), 1, "{tool}: {events:?}");
         assert_eq!(lines_with(&events, "putting uv on the machine"), 1, "{tool}: {events:?}");
         site.end().await;
     }
 }
 
 #[tokio::test]
-async fn uv_is_fetched_from_an_index_with_a_password_and_is_the_one_that_is_pinned_or_none() {
+async fn only_the_pinned_uv_is_taken_from_an_index_with_a_password() {
     let pinned = include_str!("../../src/bootstrap/scripts/uv.txt").split([' ', '=']).nth(2).unwrap();
     for tool in ["curl", "wget", "python3"] {
         let Some(site) = Site::new().with_tool(tool) else { continue };
@@ -452,7 +453,7 @@ async fn uv_is_fetched_from_an_index_with_a_password_and_is_the_one_that_is_pinn
         std::fs::write(folder.join("index.html"), format!("<a href=\"{fetched}#sha256=0\">{fetched}</a>")).unwrap();
         let private = Index::serve(&site.root.join("private"), "me@home:hunter 2");
         let image = Image::new().default_index(private.url());
-        for (password, message) in [("3", "refuses access"), ("2", "another uv than the one that is pinned")] {
+        for (password, message) in [("3", "refuses access"), ("2", "another uv than the pinned one")] {
             let image = image.clone().credentials("default", "me@home", format!("hunter {password}"));
             let (ready, events) = site.start(&image, 0).await;
             let error = ready.unwrap_err();
@@ -464,7 +465,7 @@ async fn uv_is_fetched_from_an_index_with_a_password_and_is_the_one_that_is_pinn
 }
 
 #[tokio::test]
-async fn missing_debian_packages_are_told_with_the_command_that_installs_them() {
+async fn missing_debian_packages_are_reported_with_the_command_that_installs_them() {
     let site = Site::new();
     let error = site.fails(&Image::new().apt(["dpkg", "skyward-no-such-package"])).await;
     if Path::new("/usr/bin/dpkg-query").exists() {
@@ -475,7 +476,7 @@ async fn missing_debian_packages_are_told_with_the_command_that_installs_them() 
 }
 
 #[tokio::test]
-async fn a_cache_that_cannot_be_written_to_is_told() {
+async fn a_cache_folder_that_is_not_writable_is_reported() {
     let site = Site::new().with_env("SKYWARD_CACHE_DIR", "/proc/none");
     let error = site.fails(&Image::new()).await;
     assert!(error.message().contains("cannot be written to"), "{error}");

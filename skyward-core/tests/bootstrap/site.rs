@@ -12,7 +12,7 @@ use skyward_core::remote::{Command, Process, Remote};
 use skyward_core::spec::{Image, Limits};
 use skyward_core::{Error, Result};
 
-/// A pool's machines on this host and a cache folder of its own, both gone at the end.
+/// The machines of a pool on this host and a cache folder of its own. Both are removed at the end.
 pub(crate) struct Site {
     local: Local,
     pool: PoolId,
@@ -36,7 +36,7 @@ impl Site {
         self
     }
 
-    /// Only ordinary commands of this host, and these, are in `PATH`.
+    /// Leaves only ordinary commands of this host, and these, in `PATH`.
     pub(crate) fn with_only(self, more: &[&str]) -> Self {
         let folder = self.root.join("bin");
         std::fs::create_dir(&folder).unwrap();
@@ -52,7 +52,7 @@ impl Site {
         self.with_env("PATH", &path)
     }
 
-    /// Only ordinary commands are in `PATH`, and a Python without pip.
+    /// Leaves only ordinary commands, and a Python without pip, in `PATH`.
     pub(crate) fn with_python_alone(self) -> Self {
         let site = self.with_only(&["python3"]);
         let path = site.root.join("bin/python3");
@@ -64,7 +64,8 @@ impl Site {
         site
     }
 
-    /// Only ordinary commands are in `PATH`, and this one; none where this host does not have it.
+    /// Leaves only ordinary commands, and this tool, in `PATH`. Returns `None` if this host does
+    /// not have the tool.
     pub(crate) fn with_tool(self, tool: &str) -> Option<Self> {
         let site = match tool {
             "nothing" => return Some(self.with_only(&[])),
@@ -78,7 +79,7 @@ impl Site {
         there.then_some(site)
     }
 
-    /// A machine, and where it is.
+    /// Launches a machine. Returns it with its place.
     pub(crate) async fn machine(&self, node: u32) -> (Machine, Place) {
         let number = MachineNumber(node);
         let launch = LaunchId::of(&self.pool, number, Attempt(1));
@@ -94,7 +95,7 @@ impl Site {
             .folder(&place.folder)
             .env("SKYWARD_MACHINE", machine.id.as_str())
             .env("SKYWARD_CACHE_DIR", self.cache().to_str().unwrap())
-            // What is refused is refused at once, without the pauses that a person would want.
+            // No retries: a refused connection fails at once, without pauses.
             .env("UV_HTTP_RETRIES", "0")
             .env("PIP_RETRIES", "0");
         self.env.iter().fold(remote, |remote, (key, value)| remote.env(key, value))
@@ -114,7 +115,7 @@ impl Site {
         (ready, events.into_inner().unwrap())
     }
 
-    /// The error of an environment that cannot be.
+    /// The error of an environment that cannot be built.
     pub(crate) async fn fails(&self, image: &Image) -> Error {
         let error = self.start(image, 0).await.0.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Environment, "{error}");
@@ -142,12 +143,12 @@ pub(crate) fn steps(events: &[StepEvent]) -> Vec<&'static str> {
     events.iter().filter_map(started).collect()
 }
 
-/// How many lines of all steps contain this.
+/// How many output lines of all steps contain this text.
 pub(crate) fn lines_with(events: &[StepEvent], text: &str) -> usize {
     events.iter().filter(|event| matches!(event, StepEvent::Line { line, .. } if line.contains(text))).count()
 }
 
-/// What the workers' Python says to a line of code.
+/// The output of a line of code in the workers' Python.
 pub(crate) async fn python(ready: &Ready, code: &str) -> String {
     let mut command = Command::new([ready.python.as_str(), "-c", code]);
     command.env = ready.env.clone();
@@ -170,7 +171,7 @@ pub(crate) fn walk(folder: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// Whether the package index can be reached; said once when not.
+/// Whether the package index can be reached. Prints a message once when it cannot.
 pub(crate) fn index_is_there() -> bool {
     static THERE: OnceLock<bool> = OnceLock::new();
     *THERE.get_or_init(|| {
@@ -190,7 +191,7 @@ pub(crate) fn index_is_there() -> bool {
     })
 }
 
-/// Leaves a test that needs the package index when it is not there.
+/// Returns from the test when the package index cannot be reached.
 #[macro_export]
 macro_rules! needs_index {
     () => {
@@ -215,12 +216,13 @@ pub(crate) struct Index {
 }
 
 impl Index {
-    /// Serves a folder, to this user alone if one is given (`name:password`).
+    /// Serves a folder; if `user` (`name:password`) is not empty, to this user alone.
     pub(crate) fn serve(folder: &Path, user: &str) -> Self {
         Self::start(folder, user, Path::new(""))
     }
 
-    /// Serves a folder over TLS, with a certificate of an authority that nobody knows, which is in the file that is returned.
+    /// Serves a folder over TLS, with a certificate of an unknown authority. Returns the file with
+    /// the authority's certificate too.
     pub(crate) fn serve_privately(folder: &Path, keys: &Path) -> (Self, PathBuf) {
         std::fs::create_dir(keys).unwrap();
         let mut command = std::process::Command::new("sh");
@@ -252,7 +254,7 @@ impl Drop for Index {
     }
 }
 
-/// What every Debian has.
+/// The commands of every Debian.
 const ORDINARY: [&str; 27] = [
     "sh",
     "uname",

@@ -1,11 +1,12 @@
-//! What a pool may cost.
+//! Budgets of pools.
 
 use std::time::Duration;
 
+use skyward_core::compute::{ComputePool, PoolPhase};
 use skyward_core::error::ErrorKind;
 use skyward_core::event::PoolEvent;
 use skyward_core::payload::Target;
-use skyward_core::pool::{ComputePool, Pool, PoolPhase};
+use skyward_core::pool::Pool;
 use skyward_core::spec::Budget;
 use tokio::time::{Instant, sleep};
 
@@ -15,7 +16,7 @@ const HOUR: Duration = Duration::from_secs(3600);
 const SHUTDOWN: Duration = Duration::from_secs(60);
 
 #[tokio::test(start_paused = true)]
-async fn a_pool_ends_before_its_hours_or_dollars_are_spent_and_says_so() {
+async fn a_pool_ends_before_its_hours_or_dollars_are_spent_and_reports_it() {
     for budget in [Budget::default().hours(1.0), Budget::default().usd(12.0)] {
         let provider = Cloud::default().provider();
         let pool = Pool::builder().provider(provider.clone()).nodes(2).budget(budget).start().await.unwrap();
@@ -26,7 +27,7 @@ async fn a_pool_ends_before_its_hours_or_dollars_are_spent_and_says_so() {
         }
         let spent = pool.status().spent;
         assert!((spent.usd - provider.spent()).abs() < 0.1 && spent.usd_per_hour == 12.0, "{spent:?}");
-        // One runs when the budget is nearly spent and may end; the others wait.
+        // One task runs when the budget is nearly spent and may finish; the other waits.
         let running =
             pool.submit(task(250).into_task().unwrap(), Target::Rank(skyward_core::ids::Rank(0))).await.unwrap();
         let waiting =
@@ -54,7 +55,7 @@ async fn a_task_that_does_not_end_is_interrupted_in_time() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn machines_end_at_their_share_of_the_budget_when_nobody_can_end_them() {
+async fn machines_that_cannot_be_terminated_end_at_their_share_of_the_budget() {
     let provider = Cloud { is_stuck: true, ..Cloud::default() }.provider();
     let budget = Budget::default().usd(2.0);
     let pool = Pool::builder().provider(provider.clone()).nodes(2).budget(budget).start().await.unwrap();
@@ -66,7 +67,7 @@ async fn machines_end_at_their_share_of_the_budget_when_nobody_can_end_them() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn no_offer_above_the_budget_is_launched_and_a_price_that_is_not_known_only_where_it_is_assumed() {
+async fn no_offer_above_the_budget_is_launched_and_an_unknown_price_needs_an_assumed_one() {
     let mut offers = vec![offer("a", "1", 6.0), offer("b", "1", 4.0), offer("c", "1", 0.0)];
     offers[2].usd_per_hour = None;
     let cloud = Cloud { offers, ..Cloud::default() };
@@ -74,14 +75,17 @@ async fn no_offer_above_the_budget_is_launched_and_a_price_that_is_not_known_onl
     let builder = || Pool::builder().provider(provider.clone()).nodes(2);
     let pool = builder().budget(Budget::usd_per_hour(9.0)).start().await.unwrap();
     assert!(provider.machines().iter().all(|machine| machine.offer.as_str() == "b"));
-    let error = pool.resize(3.into()).await.unwrap_err();
-    assert!(format!("{error:?}").contains("would be above the budget of $9.00/h"), "{error:?}");
+    let error = pool.resize(3).await.unwrap_err();
+    assert!(format!("{error:?}").contains("would exceed the budget of $9.00/h"), "{error:?}");
     task(1).run(&pool).await.unwrap();
     pool.shutdown(SHUTDOWN).await.unwrap();
     let launched = provider.launched();
     let error = builder().budget(Budget::usd_per_hour(7.0)).start().await.unwrap_err();
     assert_eq!((error.kind(), provider.launched()), (ErrorKind::Budget, launched), "{error}");
-    assert!(error.to_string().contains("2 machines at $6.00/h") && error.to_string().contains("not known"), "{error}");
+    assert!(
+        format!("{error:#}").contains("2 machines at $6.00/h") && format!("{error:#}").contains("not known"),
+        "{error}"
+    );
     let plan = builder().budget(Budget::usd_per_hour(7.0)).assume_usd_per_hour(1.0).plan().await.unwrap();
     assert_eq!(plan.first().unwrap().id.as_str(), "c");
 }

@@ -1,23 +1,24 @@
-//! A cloud that does what a test says.
+//! A cloud that follows a test's script.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use skyward_core::compute::PendingCompute;
 use skyward_core::error::Refusal;
 use skyward_core::event::{EventItem, Events, PoolEvent};
-use skyward_core::payload::{Args, PendingCompute, Source};
+use skyward_core::payload::{Args, Source};
 use skyward_core::provider::Offer;
 use skyward_core::testkit::fake_provider::{Death, FakeProvider, Forewarning, Script, Turn};
 use skyward_core::testkit::fake_worker::{Fate, Work};
 
-/// What happens in a cloud; by itself there is one offer, and everything works.
+/// The events in a cloud. By default there is one offer, and everything works.
 #[derive(Debug, Clone)]
 pub(crate) struct Cloud {
     pub(crate) offers: Vec<Offer>,
-    /// By offer and call.
+    /// By the offer and the number of the call.
     pub(crate) refusal: fn(&str, u32) -> Option<Refusal>,
-    /// By node and machine.
+    /// By the node and the number of the machine.
     pub(crate) forewarning: fn(u32, u32) -> Option<Forewarning>,
     pub(crate) death: fn(u32, u32) -> Option<(Duration, Death)>,
     pub(crate) launch: fn(u32, u32) -> Turn,
@@ -48,7 +49,7 @@ impl Cloud {
 
 impl Fate for Cloud {
     fn work(&self, args: &[u8], _: u32) -> Work {
-        // The argument `n` stands at the end of the map: seconds.
+        // The argument `n`, in seconds, is at the end of the map.
         Work::Return(Duration::from_secs(args.last().copied().unwrap_or_default().into()))
     }
 }
@@ -83,7 +84,7 @@ impl Script for Cloud {
     }
 }
 
-/// An offer at this price; its id and its quota are its name.
+/// An offer at this price. Its id is its name, and its quota the first letter of the name.
 pub(crate) fn offer(name: &str, place: &str, usd_per_hour: f64) -> Offer {
     let mut offer = Offer::new(name, place, 8, 32);
     offer.usd_per_hour = Some(usd_per_hour);
@@ -91,7 +92,7 @@ pub(crate) fn offer(name: &str, place: &str, usd_per_hour: f64) -> Offer {
     offer
 }
 
-/// A task that takes so many seconds.
+/// A task that takes this many seconds.
 pub(crate) fn task(seconds: u32) -> PendingCompute<BTreeMap<String, u32>> {
     PendingCompute::new(Arc::new(Source::file("a.py", "def f(n): ...", "f")), Args::new().with("n", &seconds))
 }
@@ -101,7 +102,7 @@ pub(crate) fn tried(provider: &FakeProvider) -> Vec<String> {
     provider.tried().iter().map(ToString::to_string).collect()
 }
 
-/// The events up to the end of the pool.
+/// All events until the pool ends.
 pub(crate) async fn all(mut events: Events) -> Vec<Arc<PoolEvent>> {
     let mut all = Vec::new();
     while let Some(item) = events.next().await {

@@ -1,12 +1,12 @@
-//! Machines of whose end the provider gives notice.
+//! Machines whose end the provider gives notice of.
 
 use std::time::Duration;
 
 use skyward_core::error::WorkerExit;
-use skyward_core::event::{Leaving, PoolEvent};
+use skyward_core::event::{DrainReason, PoolEvent};
 use skyward_core::payload::{RetryPolicy, TaskOptions};
 use skyward_core::plugin::plugin;
-use skyward_core::pool::{ComputePool, Pool};
+use skyward_core::pool::Pool;
 use skyward_core::provider::Reason;
 use skyward_core::testkit::fake_provider::{Death, Forewarning};
 use tokio::time::{Instant, sleep};
@@ -20,7 +20,7 @@ fn once() -> TaskOptions {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_machine_that_will_be_preempted_is_replaced_before_and_no_task_is_lost() {
+async fn a_machine_with_a_preemption_notice_is_replaced_in_time_and_no_task_is_lost() {
     let warned =
         |node, _| (node < 2).then(|| Forewarning::preemption(Duration::from_secs(60), Duration::from_secs(120)));
     let provider = Cloud { forewarning: warned, ..Cloud::default() }.provider();
@@ -29,14 +29,14 @@ async fn a_machine_that_will_be_preempted_is_replaced_before_and_no_task_is_lost
     let began = Instant::now();
     while began.elapsed() < Duration::from_secs(400) {
         let calls: Vec<_> = (0..4).map(|_| task(3)).collect();
-        skyward_core::pool::ComputePoolExt::map(&pool, calls).await.unwrap();
+        skyward_core::compute::ComputePoolExt::map(&pool, calls).await.unwrap();
     }
     assert_eq!((provider.launched(), provider.machines().len()), (4, 2));
     pool.shutdown(SHUTDOWN).await.unwrap();
     let events = events.await.unwrap();
     let at = |what: fn(&PoolEvent) -> bool| events.iter().position(|event| what(event)).unwrap();
     let leaving = at(
-        |event| matches!(event, PoolEvent::NodeLeaving { reason: Leaving::Preempted, ends_in: Some(left), .. } if *left > Duration::from_secs(90)),
+        |event| matches!(event, PoolEvent::NodeDraining { reason: DrainReason::Preempted, ends_in: Some(left), .. } if *left > Duration::from_secs(90)),
     );
     let (launched, replaced) = (
         at(|event| matches!(event, PoolEvent::NodeLaunched { .. })),
@@ -48,7 +48,7 @@ async fn a_machine_that_will_be_preempted_is_replaced_before_and_no_task_is_lost
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_walltime_is_no_end_of_a_pool_whose_machines_all_have_one() {
+async fn a_pool_outlives_the_walltimes_of_its_machines() {
     let walltime = |_, _| Some(Forewarning::walltime(Duration::from_secs(300)));
     let provider = Cloud { forewarning: walltime, ..Cloud::default() }.provider();
     let pool = Pool::builder().provider(provider.clone()).nodes(2).tasks(once()).start().await.unwrap();
@@ -76,7 +76,7 @@ async fn a_world_goes_on_with_the_successor_when_its_gang_has_ended() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_task_that_is_still_running_when_its_machine_ends_fails_by_the_reason_of_the_end() {
+async fn a_task_running_when_its_machine_ends_fails_with_the_reason_of_the_end() {
     for (reason, exit) in [(Reason::Preempted, WorkerExit::Preempted), (Reason::Expired, WorkerExit::Expired)] {
         let forewarning: fn(u32, u32) -> _ = match reason {
             Reason::Preempted => |_, _| Some(Forewarning::preemption(Duration::from_secs(30), Duration::from_secs(60))),
@@ -97,17 +97,18 @@ async fn a_task_that_is_still_running_when_its_machine_ends_fails_by_the_reason_
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_an_elastic_pool_lets_go_is_not_called_preempted() {
+async fn machines_released_by_a_resize_are_not_reported_as_preempted() {
     let pool = Pool::builder().provider(Cloud::default().provider()).nodes(2).start().await.unwrap();
     let events = tokio::spawn(all(pool.events()));
-    pool.resize(1.into()).await.unwrap();
+    pool.resize(1).await.unwrap();
     sleep(Duration::from_secs(5)).await;
     pool.shutdown(SHUTDOWN).await.unwrap();
     let events = events.await.unwrap();
     assert!(
-        events
-            .iter()
-            .any(|event| matches!(**event, PoolEvent::NodeLeaving { reason: Leaving::Resized, ends_in: None, .. }))
+        events.iter().any(|event| matches!(
+            **event,
+            PoolEvent::NodeDraining { reason: DrainReason::Resized, ends_in: None, .. }
+        ))
     );
     assert!(!events.iter().any(|event| matches!(**event, PoolEvent::WorkerExited { exit: WorkerExit::Preempted, .. })));
 }

@@ -1,11 +1,11 @@
-//! Which machines are bought when offers are refused.
+//! The machines that a pool buys when offers are refused.
 
 use std::time::Duration;
 
 use skyward_core::error::{ErrorKind, Refusal};
 use skyward_core::event::PoolEvent;
 use skyward_core::plugin::plugin;
-use skyward_core::pool::{ComputePool, Pool};
+use skyward_core::pool::Pool;
 use skyward_core::provider::{Architecture, Market};
 use skyward_core::testkit::fake_provider::{Death, Turn};
 use tokio::time::Instant;
@@ -19,23 +19,23 @@ fn three() -> Cloud {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_offer_without_capacity_is_followed_by_the_next_and_not_tried_again_for_minutes() {
+async fn after_an_offer_without_capacity_the_next_is_tried_and_the_first_not_for_minutes() {
     let cloud = Cloud { refusal: |offer, _| (offer == "a").then_some(Refusal::Capacity), ..three() };
     let provider = cloud.provider();
     let pool = Pool::builder().provider(provider.clone()).nodes(1).start().await.unwrap();
     let events = tokio::spawn(all(pool.events()));
     assert_eq!(tried(&provider), ["a", "b"]);
     assert_eq!(provider.machines()[0].launch.as_str(), format!("{}-n0-a2", pool.id()), "each try has an id of its own");
-    pool.resize(2.into()).await.unwrap();
+    pool.resize(2).await.unwrap();
     assert_eq!(tried(&provider), ["a", "b", "b"], "the refusal is remembered");
     tokio::time::sleep(Duration::from_secs(301)).await;
-    pool.resize(3.into()).await.unwrap();
+    pool.resize(3).await.unwrap();
     assert_eq!(tried(&provider)[3..], ["a", "b"]);
     task(1).run(&pool).await.unwrap();
     pool.shutdown(SHUTDOWN).await.unwrap();
     let refused =
         events.await.unwrap().iter().filter(|event| matches!(***event, PoolEvent::OfferRefused { .. })).count();
-    assert_eq!(refused, 1, "the first was before anybody listened");
+    assert_eq!(refused, 1, "the first refusal came before the test listened");
     assert!(provider.machines().is_empty());
 }
 
@@ -50,7 +50,7 @@ async fn when_all_offers_are_refused_the_error_lists_each_with_its_reason() {
     };
     let provider = Cloud { refusal, ..three() }.provider();
     let error = Pool::builder().provider(provider.clone()).nodes(2).start().await.unwrap_err();
-    let text = error.to_string();
+    let text = format!("{error:#}");
     for part in ["a in 1: no capacity", "b in 1: not offered", "c in 1: the quota C instances is used up"] {
         assert!(text.contains(part), "{part} is not in: {text}");
     }
@@ -58,7 +58,7 @@ async fn when_all_offers_are_refused_the_error_lists_each_with_its_reason() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_quota_leaves_out_its_family_and_what_is_wrong_with_the_request_ends_the_search() {
+async fn a_used_up_quota_skips_its_offers_and_a_wrong_request_ends_the_search() {
     let offers = || vec![offer("a1", "1", 6.0), offer("a2", "1", 6.0), offer("b1", "1", 6.0)];
     let quota = |offer: &str, _| (offer == "a1").then(|| Refusal::Quota("a".to_owned()));
     let provider = Cloud { offers: offers(), refusal: quota, ..Cloud::default() }.provider();
@@ -73,7 +73,7 @@ async fn a_quota_leaves_out_its_family_and_what_is_wrong_with_the_request_ends_t
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_provider_that_throttles_is_asked_again_after_the_time_that_it_says() {
+async fn a_provider_that_throttles_is_asked_again_after_the_time_it_names() {
     let refusal = |_: &str, call| (call < 10).then_some(Refusal::Throttled(Some(Duration::from_secs(20))));
     let provider = Cloud { refusal, ..Cloud::default() }.provider();
     let began = Instant::now();
@@ -93,7 +93,7 @@ async fn a_machine_whose_launch_never_answered_is_found_in_the_providers_list() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn machines_that_come_later_have_the_architecture_of_the_first() {
+async fn later_machines_have_the_architecture_of_the_first() {
     let mut cloud = three();
     for (offer, architecture) in
         cloud.offers.iter_mut().zip([Architecture::Aarch64, Architecture::X86_64, Architecture::Aarch64])
@@ -110,8 +110,8 @@ async fn machines_that_come_later_have_the_architecture_of_the_first() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_world_is_bought_by_one_offer_or_none_and_what_a_part_of_it_got_is_given_back() {
-    // There are two machines by the first offer, and the world needs three.
+async fn a_world_is_bought_with_one_offer_and_machines_of_a_partial_launch_are_released() {
+    // The first offer has two machines, and the world needs three.
     let cloud = Cloud { refusal: |offer, call| (offer == "a" && call >= 2).then_some(Refusal::Capacity), ..three() };
     let provider = cloud.provider();
     let world = Pool::builder().provider(provider.clone()).nodes(3).plugin(plugin("world").joins_world());
@@ -126,7 +126,7 @@ async fn a_world_is_bought_by_one_offer_or_none_and_what_a_part_of_it_got_is_giv
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lost_machine_is_replaced_when_an_offer_that_was_refused_may_be_accepted_again() {
+async fn a_lost_machine_is_replaced_once_a_refused_offer_may_be_tried_again() {
     let cloud = Cloud {
         refusal: |_, call| (1..3).contains(&call).then_some(Refusal::Capacity),
         death: |_, machine| (machine == 0).then_some((Duration::from_secs(60), Death::Machine)),
@@ -162,7 +162,7 @@ async fn the_market_orders_the_offers_and_a_plan_tries_none_of_them() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn shutdown_returns_when_machines_are_released_and_the_pool_waits_on_until_they_are_gone() {
+async fn shutdown_returns_when_machines_are_released_and_the_pool_waits_until_they_are_gone() {
     let provider = Cloud { lingers: Duration::from_secs(120), ..Cloud::default() }.provider();
     let pool = Pool::builder().provider(provider.clone()).nodes(2).start().await.unwrap();
     let (id, began) = (pool.id().clone(), Instant::now());

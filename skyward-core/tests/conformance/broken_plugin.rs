@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use indoc::indoc;
 use skyward_core::error::Result;
 use skyward_core::plugin::{Hook, HookKind, Plugin, Relation};
 use skyward_core::spec::{Accelerator, ClusterInfo, Image};
@@ -77,9 +78,18 @@ impl Plugin for Broken {
     fn around_app(&self, _: &ClusterInfo) -> Option<Hook> {
         let kind = if self.is(Fault::OtherKind) { HookKind::Task } else { HookKind::App };
         let source = match self.0 {
-            Fault::NoFactory => "def other(config):\n    yield",
-            Fault::NoPython => "def around_app(config):\n  yield +",
-            _ => "def around_app(config):\n    yield",
+            Fault::NoFactory => indoc! {"
+                def other(config):
+                    yield
+            "},
+            Fault::NoPython => indoc! {"
+                def around_app(config):
+                  yield +
+            "},
+            _ => indoc! {"
+                def around_app(config):
+                    yield
+            "},
         };
         Some(Hook::new(kind, "broken.py", source, "around_app"))
     }
@@ -99,7 +109,7 @@ macro_rules! finds {
 }
 
 #[test]
-fn each_clause_finds_what_breaks_it() {
+fn each_clause_finds_its_fault() {
     finds! {
         UpperCase => name_is_one_word,
         Counts => answers_are_pure,
@@ -119,7 +129,7 @@ fn each_clause_finds_what_breaks_it() {
 }
 
 #[test]
-fn all_names_just_the_broken_clause() {
+fn all_reports_only_the_broken_clause() {
     suite::all(&Broken(Fault::None, AtomicUsize::new(0))).unwrap();
     let violations = suite::all(&Broken(Fault::NoPython, AtomicUsize::new(0))).unwrap_err();
     assert_eq!(violations.iter().map(|violation| violation.clause).collect::<Vec<_>>(), ["hooks_are_python"]);

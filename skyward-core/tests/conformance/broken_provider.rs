@@ -90,7 +90,7 @@ impl Broken {
             let batch = LaunchBatch::one(batch.offer.clone(), request);
             self.local.launch(&batch).await.remove(0)
         };
-        // Of the same pool, and of no request.
+        // A request of the same pool that no caller made.
         let other = || {
             let mut other = request.clone();
             other.number = MachineNumber(self.count() as u32);
@@ -299,9 +299,9 @@ impl Provider for Broken {
 async fn a_machine_that_ends_before_it_is_reached_is_found_at_once() {
     let folder = Folder::new();
     let broken = Broken::new(&folder, Fault::EndsUnreached);
-    // What is only retried is found after ten minutes.
+    // A suite that only retried would report the violation after ten minutes.
     let found = tokio::time::timeout(Duration::from_secs(60), suite::connect_reaches_the_machine(&broken)).await;
-    let violation = found.expect("it is still tried to reach the machine").unwrap_err();
+    let violation = found.expect("the suite stops trying to reach the machine").unwrap_err();
     assert_eq!(violation.clause, "connect_reaches_the_machine");
     assert!(violation.found.contains("reports the machine") && violation.found.contains("as gone"), "{violation}");
 }
@@ -314,14 +314,14 @@ macro_rules! finds {
             let broken = Broken::new(&folder, Fault::$fault);
             let violation = suite::$clause(&broken).await.expect_err(stringify!($fault));
             assert_eq!(violation.clause, stringify!($clause), "{violation}");
-            // What the clause is right about in a provider without fault.
+            // The clause holds for a provider without faults.
             suite::$clause(&folder.local()).await.unwrap();
         )+
     };
 }
 
 #[tokio::test]
-async fn each_clause_finds_what_breaks_it() {
+async fn each_clause_finds_its_fault() {
     finds! {
         NameChanges => name_is_one_word,
         OffersAnything => offers_meet_the_requirements,
@@ -373,7 +373,7 @@ async fn a_list_from_memory_is_found() {
 }
 
 #[tokio::test]
-async fn pools_that_are_not_listed_as_they_are_are_found() {
+async fn pools_that_are_listed_wrongly_are_found() {
     for (fault, found) in [
         (Fault::ListsNoPools, "`pools` does not list its pool"),
         (Fault::ListsPoolsOfMemory, "`pools` by another value does not list its pool"),
@@ -383,7 +383,8 @@ async fn pools_that_are_not_listed_as_they_are_are_found() {
     ] {
         let folder = Folder::new();
         let provider = Broken::new(&folder, fault);
-        // Another process has not launched it; whoever lists it for ever has.
+        // `again` stands for another process, which has launched nothing. With `ListsPoolsForEver`
+        // it must be the value that launched.
         let again = if fault == Fault::ListsPoolsForEver { provider.clone() } else { Broken::new(&folder, fault) };
         let violation = suite::pools_lists_what_is_there(&provider, &again).await.unwrap_err();
         assert_eq!(violation.clause, "pools_lists_what_is_there");
@@ -405,7 +406,7 @@ async fn a_second_machine_for_a_launch_that_another_process_repeats_is_found() {
 }
 
 #[tokio::test]
-async fn all_names_every_broken_clause() {
+async fn all_reports_every_broken_clause() {
     let folder = Folder::new();
     let broken = Broken::new(&folder, Fault::SecondTeardownFails);
     let violations = suite::all(&broken, &folder.local()).await.unwrap_err();

@@ -59,7 +59,7 @@ impl Remote for Broken {
                 });
                 std::future::pending().await
             }
-            // As a batch system that ends what its step has started.
+            // Like a batch system that ends the processes of a step.
             Fault::EndsDaemons => {
                 let output = process.run(command, on_line).await?;
                 process.run(&Command::script(format!("kill -9 {} || true", output.stdout.trim())), &|_| {}).await?;
@@ -75,7 +75,7 @@ impl Remote for Broken {
             Fault::TornFiles => {
                 let (first, second) = bytes.split_at(bytes.len() / 2);
                 std::fs::write(path, first).unwrap();
-                // Long enough for a reader to come between on a machine that is busy.
+                // Long enough for a reader to read in between, on a busy machine.
                 tokio::time::sleep(Duration::from_millis(5)).await;
                 std::io::Write::write_all(&mut std::fs::OpenOptions::new().append(true).open(path).unwrap(), second)
                     .unwrap();
@@ -115,7 +115,7 @@ macro_rules! finds {
 }
 
 #[tokio::test]
-async fn each_clause_finds_what_breaks_it() {
+async fn each_clause_finds_its_fault() {
     finds! {
         FailureIsError => run_tells_status_and_output,
         SwallowsLines => run_tells_status_and_output,

@@ -1,4 +1,5 @@
-//! Containers of a real engine: the contracts of the provider and of the way to a container.
+//! The Docker provider on a real engine: the contracts of the provider and of the connection to a
+//! container.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "the helpers of tests are not tests themselves")]
 
@@ -12,7 +13,7 @@ use skyward_core::provider::{Architecture, Checked, Docker, Market, Requirements
 use skyward_core::testkit::provider_suite;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_engine_says_its_architecture_and_refuses_by_name_what_it_cannot_serve() {
+async fn an_engine_reports_its_architecture_and_names_requirements_it_cannot_meet() {
     let Some(image) = support::node_image() else { return };
     let docker = Checked::new(Arc::new(Docker::new(image)));
     let offer = docker.candidates(&Requirements::default()).await.unwrap().remove(0);
@@ -24,7 +25,7 @@ async fn an_engine_says_its_architecture_and_refuses_by_name_what_it_cannot_serv
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_docker_provider_holds_its_contract() {
+async fn the_docker_provider_meets_its_contract() {
     let Some(image) = support::node_image() else { return };
     let docker = || Docker::new(&image);
     provider_suite::all(&docker(), &docker()).await.unwrap();

@@ -1,4 +1,5 @@
-//! Pools that an engine lists, and what is made of those whose client is gone. The client is a process of its own: this program, started again with a role.
+//! Pools that an engine lists, and how pools of a client that is gone are reaped. The client is a
+//! process of its own: this program, started again with a role.
 
 use std::process::{Command, Stdio};
 use std::sync::Arc;
@@ -15,7 +16,7 @@ use skyward_core::remote::Remote;
 
 use crate::support;
 
-/// An engine whose pools of these tests are seen as two minutes later.
+/// An engine that shows the pools of these tests as they will be two minutes later.
 #[derive(Debug)]
 struct Later(Docker);
 
@@ -56,7 +57,7 @@ impl Provider for Later {
     }
     async fn pools(&self) -> Result<Vec<PoolRecord>> {
         let mut pools = self.0.pools().await?;
-        // Pools of others may be at the engine.
+        // The engine may have pools of other clients.
         let own = pools.iter_mut().filter(|record| record.owner == "ada");
         own.for_each(|record| record.expires -= Duration::from_secs(120));
         Ok(pools)
@@ -83,7 +84,7 @@ async fn listed(docker: &impl Provider, pool: &PoolId) -> Option<PoolRecord> {
     docker.pools().await.unwrap().into_iter().find(|record| record.pool == *pool)
 }
 
-/// This program in a role, with a state folder of its own.
+/// A command that runs this program in a role, with a state folder of its own.
 fn command(role: &str, pool: &PoolId, image: &str) -> Command {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["pools::role", "--exact", "--ignored", "--nocapture"]).stdin(Stdio::null());
@@ -93,7 +94,7 @@ fn command(role: &str, pool: &PoolId, image: &str) -> Command {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_network_that_a_killed_client_left_is_removed_by_a_process_with_another_state_folder() {
+async fn a_killed_clients_network_is_reaped_by_a_process_with_another_state_folder() {
     let Some(image) = support::node_image() else { return };
     let (left, live) = (PoolId::random(), PoolId::random());
     let docker = Docker::new(&image);
@@ -101,7 +102,7 @@ async fn a_network_that_a_killed_client_left_is_removed_by_a_process_with_anothe
     let lease = Duration::from_secs(3600);
     docker.prepare(&request(&live, lease)).await.unwrap();
     launch(&docker, &live, lease).await;
-    // Killed by itself, at the end of its role.
+    // The client kills itself at the end of its role.
     assert!(!command("client", &left, &image).status().unwrap().success());
     assert_eq!(support::left(left.as_str()), [format!("network skyward-{left}")]);
     let record = listed(&docker, &left).await.unwrap();
@@ -126,7 +127,7 @@ async fn a_network_that_a_killed_client_left_is_removed_by_a_process_with_anothe
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_pool_whose_network_was_removed_while_it_had_no_machine_goes_on() {
+async fn a_pool_whose_network_was_removed_before_its_first_machine_makes_it_again() {
     let Some(image) = support::node_image() else { return };
     let (docker, pool) = (Docker::new(&image), PoolId::random());
     let lease = Duration::from_secs(3600);
@@ -146,7 +147,7 @@ async fn a_pool_whose_network_was_removed_while_it_had_no_machine_goes_on() {
     assert_eq!(support::left(pool.as_str()), Vec::<String>::new());
 }
 
-/// What the tests start this program for.
+/// The roles in which the tests start this program.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "a role that the other tests play"]
 async fn role() {

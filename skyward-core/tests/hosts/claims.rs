@@ -1,4 +1,5 @@
-//! Slots are claimed on the hosts: who has one, and what becomes of it when its client, its keeper or its host is gone.
+//! Claims of slots on hosts: which client has a slot, and what happens to a claim when its client,
+//! keeper or host is gone.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +14,7 @@ use crate::scene::{LONG, One, Process, SHORT, Scene, Tool, batch, kill, lives, p
 use crate::sshd::Options;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn of_two_clients_that_race_for_one_slot_one_gets_it() {
+async fn one_of_several_clients_that_race_for_a_slot_gets_it() {
     let Some(scene) = Scene::new(1) else { return };
     let clients: Vec<_> = (0..4).map(|_| (scene.hosts(1), PoolId::random())).collect();
     let launches = clients.iter().map(|(hosts, pool)| async move { hosts.launch_one(&batch(pool, 0, LONG)).await });
@@ -24,7 +25,8 @@ async fn of_two_clients_that_race_for_one_slot_one_gets_it() {
         assert_eq!((error.kind(), error.status()), (ErrorKind::Provider, ErrorStatus::Temporary), "{error}");
         assert!(error.message().contains(&format!("slot 0 is taken by pool {}", winners[0].pool)), "{error}");
     }
-    // Whoever has none is told so before anything else is done for it, and again has one when it is free.
+    // A client without a free slot gets an error from `offers`, before anything else happens; when
+    // the slot is free, the client gets an offer again.
     let error = clients[0].0.offers(&Requirements::default()).await.unwrap_err();
     assert!(error.message().contains("slot 0 is taken by pool"), "{error}");
     clients[0].0.end(&winners[0].id).await.unwrap();
@@ -52,7 +54,7 @@ async fn nodes_fill_the_slots_of_all_hosts_and_no_more() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_claim_of_a_client_that_is_gone_ends_with_its_lease() {
+async fn the_claim_of_a_dead_client_ends_with_its_lease() {
     let Some(scene) = Scene::new(1) else { return };
     let hosts = scene.hosts(1);
     let machine = hosts.launch_one(&batch(&PoolId::random(), 0, SHORT)).await.unwrap();
@@ -67,7 +69,7 @@ async fn the_claim_of_a_client_that_is_gone_ends_with_its_lease() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_a_killed_keeper_leaves_is_ended_by_whoever_claims_next() {
+async fn the_next_claim_ends_what_a_killed_keeper_left() {
     let Some(scene) = Scene::new(1) else { return };
     let hosts = scene.hosts(1);
     let machine = hosts.launch_one(&batch(&PoolId::random(), 0, LONG)).await.unwrap();
@@ -85,7 +87,7 @@ async fn what_a_killed_keeper_leaves_is_ended_by_whoever_claims_next() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_machine_whose_keeper_is_gone_keeps_its_slot_while_its_lease_is_renewed() {
+async fn a_machine_without_its_keeper_keeps_its_slot_while_its_lease_is_renewed() {
     let Some(scene) = Scene::new(1) else { return };
     let hosts = scene.hosts(1);
     let pool = PoolId::random();
@@ -96,7 +98,7 @@ async fn a_machine_whose_keeper_is_gone_keeps_its_slot_while_its_lease_is_renewe
     kill("KILL", keeper.id);
     wait("the keeper is gone", || !lives(keeper));
     let lease = std::fs::File::options().write(true).open(format!("{folder}/lease")).unwrap();
-    // As its agent does.
+    // Renews the lease as the agent does.
     lease.set_modified(std::time::SystemTime::now()).unwrap();
     let other = scene.hosts(1);
     let error = other.launch_one(&batch(&PoolId::random(), 0, LONG)).await.unwrap_err();
@@ -104,7 +106,7 @@ async fn a_machine_whose_keeper_is_gone_keeps_its_slot_while_its_lease_is_renewe
     assert!(error.message().contains(&format!("slot 0 is taken by pool {pool}")), "{error}");
     assert_eq!(state(&other, &machine).await, MachineState::Running);
     assert!(lives(process));
-    // Nobody has renewed it for longer than it lasts, and a clock that was set back does not keep it.
+    // The lease has expired, and a clock that was set back does not extend it.
     let now = std::time::SystemTime::now();
     for time in [now - LONG * 2, now + LONG * 2] {
         lease.set_modified(time).unwrap();
@@ -117,12 +119,12 @@ async fn a_machine_whose_keeper_is_gone_keeps_its_slot_while_its_lease_is_renewe
 
 #[tokio::test(flavor = "multi_thread")]
 async fn machines_of_another_host_with_the_same_folder_are_left_alone() {
-    // What follows these words runs on a host of another name.
+    // A prefix that runs a command under another host name.
     let elsewhere =
         ["unshare", "--uts", "sh", "-c", "echo elsewhere >/proc/sys/kernel/hostname && exec \"$@\"", "elsewhere"];
     let tried = std::process::Command::new(elsewhere[0]).args(&elsewhere[1..]).arg("true").status();
     if !tried.is_ok_and(|status| status.success()) {
-        println!("skipped: this user may give no process another host name");
+        println!("skipped: this user may not give a process another host name");
         return;
     }
     let Some(scene) = Scene::new(1) else { return };
@@ -133,7 +135,7 @@ async fn machines_of_another_host_with_the_same_folder_are_left_alone() {
     let machine = there.launch_one(&batch(&PoolId::random(), 0, LONG)).await.unwrap();
     let process = start(&there, &machine).await;
     let at = place(&there, &machine).await.folder;
-    // The locks of another host may not be seen here.
+    // The locks of another host may not be visible here.
     kill("KILL", scene.keeper(0, 0));
     let next = here.launch_one(&batch(&PoolId::random(), 0, LONG)).await.unwrap();
     let is_left = lives(process) && std::path::Path::new(&at).exists();
@@ -145,23 +147,23 @@ async fn machines_of_another_host_with_the_same_folder_are_left_alone() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_file_system_without_working_locks_is_refused() {
-    // A type of file system and locks that are only played.
+    // The type of the file system, and locks that always succeed, are simulated.
     let tools = Tool::new("flock", "exit 0");
     tools.add("stat", "case $1 in -f) echo nfs ;; *) exec /usr/bin/stat \"$@\" ;; esac");
     let Some(scene) = Scene::with(1, &tools.options()) else { return };
     let error = scene.hosts(1).launch_one(&batch(&PoolId::random(), 0, LONG)).await.unwrap_err();
-    assert!(error.message().contains("(nfs) has no locks that work"), "{error}");
+    assert!(error.message().contains("(nfs) has no working locks"), "{error}");
     assert_eq!(scene.machines(0).len(), 0);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_record_names_no_process_but_the_keeper_of_its_machine() {
+async fn a_record_with_a_wrong_keeper_ends_no_other_process() {
     let Some(scene) = Scene::new(1) else { return };
     let hosts = scene.hosts(1);
     let mut bystander = std::process::Command::new("setsid").args(["sleep", "600"]).spawn().unwrap();
     let decoy = bystander.id().to_string();
     for number in ["1", "0", "007", "x", "", decoy.as_str()] {
-        // Its keeper looks for its lease all the time, and ends without it.
+        // The keeper checks its lease all the time, and ends without it.
         let machine = hosts.launch_one(&batch(&PoolId::random(), 0, Duration::from_secs(8))).await.unwrap();
         let record = std::fs::read_to_string(scene.claim(0, 0)).unwrap();
         let (kept, _) = record.split_once("keeper ").unwrap();
@@ -175,7 +177,7 @@ async fn a_record_names_no_process_but_the_keeper_of_its_machine() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_machine_ends_also_when_its_keeper_is_killed_or_stopped() {
+async fn terminate_ends_a_machine_whose_keeper_is_killed_or_stopped() {
     let Some(scene) = Scene::new(1) else { return };
     let hosts = scene.hosts(1);
     for signal in ["KILL", "STOP"] {
@@ -190,7 +192,7 @@ async fn a_machine_ends_also_when_its_keeper_is_killed_or_stopped() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_host_that_cannot_be_reached_is_left_out_and_is_not_said_to_be_gone() {
+async fn an_unreachable_host_is_skipped_and_its_machines_are_not_reported_as_gone() {
     let Some(mut scene) = Scene::new(2) else { return };
     let hosts = scene.hosts(1);
     let pool = PoolId::random();
@@ -202,12 +204,12 @@ async fn a_host_that_cannot_be_reached_is_left_out_and_is_not_said_to_be_gone() 
     assert_eq!(hosts.list(&pool).await.unwrap(), std::slice::from_ref(&machine));
     let error = hosts.end(&machine.id).await.unwrap_err();
     assert_eq!(error.status(), ErrorStatus::Temporary, "{error}");
-    // Somebody who did not launch it cannot know.
+    // A client that did not launch the machine cannot know of it.
     let stranger = scene.hosts(1);
     stranger.list(&pool).await.unwrap_err();
     assert_eq!(stranger.offers(&Requirements::default()).await.unwrap().len(), 1);
     let second = hosts.launch_one(&batch(&pool, 2, LONG)).await.unwrap();
-    assert_eq!(scene.machines(1).len(), 1, "the slot of the host that is there is used");
+    assert_eq!(scene.machines(1).len(), 1, "the slot of the reachable host is used");
     let error = hosts.launch_one(&batch(&pool, 1, LONG)).await.unwrap_err();
     let (gone, taken) = (scene.host(0).to_string(), format!("slot 0 is taken by pool {pool}"));
     assert!(error.message().contains(&gone) && error.message().contains(&taken), "{error}");
@@ -220,9 +222,9 @@ async fn a_host_that_cannot_be_reached_is_left_out_and_is_not_said_to_be_gone() 
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_host_that_does_not_answer_keeps_no_node_from_another() {
+async fn a_host_that_does_not_answer_does_not_hold_up_other_nodes() {
     let Some(scene) = Scene::new(2) else { return };
-    // It is not seen to be away before a question to it ends.
+    // The client does not notice that this host is away before a request to it times out.
     let sshd = &scene.servers[0];
     let first = Target::new(sshd.address()).port(sshd.port()).user(sshd.user()).key(Key::file(sshd.client_key()));
     let first = first.host_keys(HostKeys::pinned(sshd.host_key())).silence(LONG).connect_within(LONG);
@@ -236,7 +238,8 @@ async fn a_host_that_does_not_answer_keeps_no_node_from_another() {
         scene.servers[0].signal_sessions(signal);
     };
     of_first("STOP");
-    // As a pool whose patience is shorter than that of a question; node 2 begins with the same host as node 0.
+    // Like a pool whose deadline is shorter than that of a request; node 2 starts with the same
+    // host as node 0.
     let patient = Checked::new(Arc::new(hosts.clone())).deadline(Duration::from_secs(40));
     patient.launch_one(&batch(&pool, 2, LONG)).await.unwrap();
     assert_eq!(scene.machines(1).len(), 1);
@@ -246,26 +249,26 @@ async fn a_host_that_does_not_answer_keeps_no_node_from_another() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_just_looks_at_a_slot_does_not_hold_it() {
+async fn a_client_that_only_reads_a_slot_does_not_hold_it() {
     let Some(scene) = Scene::new(1) else { return };
     let hosts = scene.hosts(1);
     let pool = PoolId::random();
     let machine = hosts.launch_one(&batch(&pool, 0, LONG)).await.unwrap();
     hosts.end(&machine.id).await.unwrap();
-    // As a question of another client does.
+    // Reads the slot as a request of another client does.
     let looks = std::fs::File::open(scene.claim(0, 0)).unwrap();
     looks.lock_shared().unwrap();
     assert_eq!(hosts.offers(&Requirements::default()).await.unwrap().len(), 1);
     let (client, request) = (hosts.clone(), batch(&pool, 1, LONG));
     let launch = tokio::spawn(async move { client.launch_one(&request).await });
-    wait("the claim waits until nobody looks", || scene.is_waited_for(0, 0));
+    wait("the claim waits for the reader", || scene.is_waited_for(0, 0));
     drop(looks);
     let machine = launch.await.unwrap().unwrap();
     hosts.end(&machine.id).await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_stopped_keeper_is_ended_where_sleep_knows_no_fractions() {
+async fn a_stopped_keeper_is_ended_on_a_host_whose_sleep_takes_no_fractions() {
     let sleep = Tool::new("sleep", "case $1 in *.*) exit 1 ;; esac\nexec /bin/sleep \"$@\"");
     let Some(scene) = Scene::with(1, &sleep.options()) else { return };
     let hosts = scene.hosts(1);
@@ -286,7 +289,7 @@ async fn accelerators_are_given_to_one_node_each() {
         requirements.accelerator = Some(Accelerator::new("h100", count));
         requirements
     };
-    assert_eq!(hosts.offers(&wants(3)).await.unwrap(), [], "a slot's share are two");
+    assert_eq!(hosts.offers(&wants(3)).await.unwrap(), [], "a slot's share is two");
     let offer = hosts.offers(&wants(2)).await.unwrap().remove(0);
     let pool = PoolId::random();
     let mut given = Vec::new();
@@ -303,7 +306,7 @@ async fn accelerators_are_given_to_one_node_each() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_list_that_makes_no_sense_is_refused_before_anything_is_asked() {
+async fn an_invalid_list_of_hosts_is_refused_before_any_connection() {
     let refused = |hosts: Vec<skyward_core::provider::Host>| async {
         let error = Hosts::new(hosts).offers(&Requirements::default()).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::InvalidSpec, "{error}");
@@ -313,11 +316,11 @@ async fn a_list_that_makes_no_sense_is_refused_before_anything_is_asked() {
     assert_eq!(refused(vec![]).await, "the list of hosts is empty");
     assert_eq!(refused(vec![host("a"), host("a")]).await, "the host a:22 is listed twice");
     assert_eq!(refused(vec![host("a").slots(0)]).await, "the host a:22 has no slot");
-    assert_eq!(refused(vec![host("a b")]).await, "`a b:22` is no address of a host");
+    assert_eq!(refused(vec![host("a b")]).await, "`a b:22` is not the address of a host");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_launch_whose_session_is_killed_leaves_what_is_listed_or_nothing() {
+async fn a_launch_whose_session_is_killed_leaves_only_listed_machines() {
     let Some(scene) = Scene::new(1) else { return };
     for kills in [0, 2, 5_u32] {
         let hosts = scene.hosts(1);
@@ -335,7 +338,7 @@ async fn a_launch_whose_session_is_killed_leaves_what_is_listed_or_nothing() {
         };
         let (launched, ()) = tokio::join!(launch, break_it);
         drop(hosts);
-        // Whatever was made, its lease is not renewed.
+        // The lease of any machine that was made is not renewed.
         let again = scene.hosts(1);
         let next = PoolId::random();
         wait("nothing is left", || scene.machines(0).is_empty());

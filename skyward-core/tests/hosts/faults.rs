@@ -1,4 +1,5 @@
-//! What happens to a node on a host while a task runs there: its worker or its agent is stopped, its disk is full.
+//! Faults of a node on a host while a task runs there: its worker or its agent is stopped, or its
+//! disk is full.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -7,14 +8,13 @@ use skyward_core::error::{ErrorKind, WorkerExit};
 use skyward_core::event::{EventItem, Events, PoolEvent};
 use skyward_core::ids::{NodeIndex, Rank};
 use skyward_core::payload::{RetryPolicy, Target};
-use skyward_core::pool::ComputePool;
 
 use crate::disk::Disk;
 use crate::pool::{builder, work};
 use crate::scene::{Process, Scene, kill, lives, wait};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_worker_that_is_stopped_is_ended_with_its_task_and_another_takes_its_place() {
+async fn a_stopped_worker_is_ended_with_its_task_and_replaced() {
     let Some(scene) = Scene::new(2) else { return };
     builder(&scene, Duration::from_secs(60))
         .scope(async |pool| {
@@ -41,7 +41,7 @@ async fn a_worker_that_is_stopped_is_ended_with_its_task_and_another_takes_its_p
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_node_whose_agent_is_stopped_is_ended_with_its_worker_and_claimed_anew() {
+async fn a_node_whose_agent_is_stopped_is_ended_with_its_worker_and_launched_anew() {
     let Some(scene) = Scene::new(2) else { return };
     let lease = Duration::from_secs(8);
     builder(&scene, lease)
@@ -53,7 +53,7 @@ async fn a_node_whose_agent_is_stopped_is_ended_with_its_worker_and_claimed_anew
                 let worker = begun(&gate);
                 let agent = stopped(worker.parent());
                 let cause = told(&mut events, |event| match event {
-                    PoolEvent::NodeLost { node: NodeIndex(1), error } => Some(error.to_string()),
+                    PoolEvent::NodeLost { node: NodeIndex(1), error } => Some(format!("{error:#}")),
                     _ => None,
                 });
                 let cause = cause.await;
@@ -73,7 +73,7 @@ async fn a_node_whose_agent_is_stopped_is_ended_with_its_worker_and_claimed_anew
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_host_whose_disk_is_full_says_so_and_carries_a_node_when_there_is_room() {
+async fn a_full_disk_of_a_host_is_reported_and_a_node_starts_when_there_is_room() {
     let Some(scene) = Scene::new(1) else { return };
     let base = scene.base(0);
     std::fs::create_dir(&base).unwrap();
@@ -85,9 +85,9 @@ async fn a_host_whose_disk_is_full_says_so_and_carries_a_node_when_there_is_room
         let Err(error) = ran.await else { break };
         let left: Vec<_> = scene.machines(0).into_iter().filter(|path| !path.ends_with("filler")).collect();
         assert!(left.is_empty(), "{left:?}: {error}");
-        errors.push(error.to_string());
+        errors.push(format!("{error:#}"));
         size += PAGE;
-        assert!(size < MOST, "it never fits: {errors:#?}");
+        assert!(size < MOST, "the node never fits: {errors:#?}");
         disk.resize(size);
     }
     assert!(errors.iter().all(|error| error.contains("No space left on device")), "{errors:#?}");
@@ -95,7 +95,7 @@ async fn a_host_whose_disk_is_full_says_so_and_carries_a_node_when_there_is_room
     assert!(claim.contains("could not claim a slot") && claim.contains("its folder's disk is full"), "{claim}");
 }
 
-/// The process of the worker that has begun to wait at a gate.
+/// The process of the worker that waits at a gate.
 fn begun(gate: &Path) -> Process {
     let file = PathBuf::from(format!("{}.begun", gate.display()));
     let read = || std::fs::read_to_string(&file).ok()?.trim().parse().ok();
@@ -109,7 +109,7 @@ fn stopped(process: Process) -> Process {
     process
 }
 
-/// What is wanted of the events to come.
+/// Waits for the first event for which `wanted` returns a value.
 async fn told<T>(events: &mut Events, wanted: impl Fn(&PoolEvent) -> Option<T>) -> T {
     let told = async {
         while let Some(item) = events.next().await {

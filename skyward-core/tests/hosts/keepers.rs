@@ -1,5 +1,5 @@
-//! What a keeper leaves when it, a shell that it has forked or a program that it has started is stopped or killed: the
-//! slot is given back all the same. Each with bash and without.
+//! A keeper, a shell that it has forked, or a program that it has started is stopped or killed: the
+//! slot is released all the same. Each test runs with bash and without.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -12,7 +12,7 @@ use skyward_core::provider::{MachineState, Provider, Reason, Requirements};
 use crate::scene::{LONG, One, Process, Scene, Tool, batch, kill, lives, report, start, state, wait};
 use crate::sshd::Options;
 
-/// Hosts with bash and hosts without, which have these tools too.
+/// Options of hosts with bash and of hosts without; both have these tools.
 fn hosts_of_both_shells(tools: &Tool) -> [(&'static str, Options); 2] {
     [("with bash", tools.options()), ("without bash", tools.options_without_bash())]
 }
@@ -21,13 +21,13 @@ fn arguments(process: u32) -> Option<Vec<u8>> {
     std::fs::read(format!("/proc/{process}/cmdline")).ok().filter(|arguments| !arguments.is_empty())
 }
 
-/// Whether a process runs no further, for one reason or another.
+/// Whether a process is stopped or has ended.
 fn stands(process: u32) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
     stat.rsplit(") ").next().is_none_or(|rest| rest.is_empty() || rest.starts_with(['T', 'Z', 'X']))
 }
 
-/// The shells that a keeper has forked and the programs that it has started, for as long as it lives.
+/// The shells that a live keeper has forked, and the programs that it has started.
 fn started_by(keeper: u32) -> Vec<u32> {
     let children = std::fs::read_to_string(format!("/proc/{keeper}/task/{keeper}/children")).unwrap_or_default();
     let children = children.split_whitespace().map(|child| child.parse().unwrap());
@@ -45,7 +45,7 @@ fn stop(process: u32) -> bool {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_keeper_one_of_whose_processes_is_stopped_while_it_ends_the_machine_gives_the_slot_back() {
+async fn a_keeper_with_a_stopped_child_ends_the_machine_and_releases_the_slot() {
     let tools = Tool::new("nothing", "exit 0");
     for (shell, options) in hosts_of_both_shells(&tools) {
         let Some(scene) = Scene::with(1, &options) else { return };
@@ -56,7 +56,8 @@ async fn a_keeper_one_of_whose_processes_is_stopped_while_it_ends_the_machine_gi
             let keeper = scene.keeper(0, 0);
             let (client, id) = (hosts.clone(), machine.id.clone());
             let ended = tokio::spawn(async move { client.end(&id).await });
-            // Shells and programs alike, at one of the moments at which a new one is seen.
+            // Stops a shell or a program, at a random one of the moments at which a new one
+            // appears.
             let moment = rand::random::<u32>() as usize % 6;
             let mut seen = BTreeSet::new();
             let mut caught = None;
@@ -84,25 +85,26 @@ async fn a_keeper_one_of_whose_processes_is_stopped_while_it_ends_the_machine_gi
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_shell_that_a_killed_keeper_leaves_stopped_is_ended_with_the_machine() {
-    // The shells wait for it, for as long as this file is there.
+    // The keeper's shells wait for `grep` while this file exists.
     let tools = Tool::new("grep", "[ ! -e \"${0%/*}/slow\" ] || sleep 5\nexec /bin/grep \"$@\"");
     let slow = tools.path("slow");
     for (shell, options) in hosts_of_both_shells(&tools) {
         let Some(scene) = Scene::with(1, &options) else { return };
         let hosts = scene.hosts(1);
-        // Its keeper ends it, because nobody renews its lease, and looks for its processes in a shell of its own.
+        // The keeper ends the machine, because its lease is not renewed, and looks for its
+        // processes in a shell of its own.
         let machine = hosts.launch_one(&batch(&PoolId::random(), 0, Duration::from_secs(2))).await.unwrap();
         let (keeper, claim) = (scene.keeper(0, 0), scene.claim(0, 0));
         std::fs::write(&slow, "").unwrap();
         let end = Instant::now() + Duration::from_secs(30);
         let stopped = loop {
             assert!(Instant::now() < end, "{shell}: the keeper forks no shell");
-            // Each time, because it may not have become the keeper yet.
+            // Read again each time: the process may not have become the keeper yet.
             let own = arguments(keeper);
             let forked = started_by(keeper).into_iter().find(|found| own.is_some() && arguments(*found) == own);
             let Some(forked) = forked.filter(|forked| stop(*forked)) else { continue };
-            wait("it is stopped", || stands(forked));
-            // One that has become a program meanwhile, or is about to, holds no lock.
+            wait("the shell is stopped", || stands(forked));
+            // A shell that has become a program in the meantime, or is about to, holds no lock.
             if arguments(forked) == own && has_open(forked, &claim) {
                 break forked;
             }
@@ -123,7 +125,7 @@ async fn a_shell_that_a_killed_keeper_leaves_stopped_is_ended_with_the_machine()
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_program_that_a_keeper_has_started_does_not_hold_its_slot() {
-    // By their arguments, because a claim starts the same programs.
+    // The programs are selected by their arguments, because a claim starts the same programs.
     let programs = [("mkfifo", "*/pause"), ("rm", "*/pause"), ("stat", "*'%y %Y '*"), ("touch", "'-c -- '*")];
     for (program, of_keeper) in programs {
         let stuck = format!("case $* in {of_keeper}) exec sleep 60 ;; esac\nexec /bin/{program} \"$@\"");
@@ -149,10 +151,10 @@ async fn a_program_that_a_keeper_has_started_does_not_hold_its_slot() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_keeper_runs_none_of_the_files_that_its_users_shells_run_first() {
+async fn a_keeper_runs_none_of_its_users_startup_files() {
     let home = Tool::new("nothing", "exit 0");
     let (file, ran) = (home.path(".bashrc"), home.path("ran"));
-    // What holds the lock of a slot as descriptor 9 is a keeper.
+    // The process that holds the lock of a slot as descriptor 9 is a keeper.
     let script =
         format!("[ ! -e /proc/$$/fd/9 ] || {{ : >'{}'; sleep 60 >/dev/null 2>&1 </dev/null & }}\n", ran.display());
     std::fs::write(&file, script).unwrap();
@@ -169,7 +171,7 @@ async fn a_keeper_runs_none_of_the_files_that_its_users_shells_run_first() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_machine_ends_at_its_time_though_its_lease_is_renewed_and_is_reported_as_expired() {
+async fn a_machine_ends_at_its_time_despite_a_renewed_lease_and_is_reported_as_expired() {
     let tools = Tool::new("nothing", "exit 0");
     for (shell, options) in hosts_of_both_shells(&tools) {
         let Some(scene) = Scene::with(1, &options) else { return };
@@ -184,7 +186,7 @@ async fn a_machine_ends_at_its_time_though_its_lease_is_renewed_and_is_reported_
         assert!(left > Duration::ZERO && left <= life, "{shell}: {left:?}");
         let lease = Path::new(&running.place.unwrap().folder).join("lease");
         let process = start(&hosts, &machine).await;
-        // Whoever asks for the launch again does not lengthen its life.
+        // The same launch again does not extend the machine's life.
         assert_eq!(hosts.launch_one(&batch).await.unwrap(), machine);
         let gone = loop {
             if let Ok(file) = std::fs::File::options().write(true).open(&lease) {
@@ -220,7 +222,7 @@ async fn a_machine_whose_keeper_was_killed_is_over_at_its_time() {
     assert_eq!(state(&hosts, &machine).await, MachineState::Running, "its lease is renewed");
     tokio::time::sleep(Duration::from_secs(3)).await;
     assert_eq!(state(&hosts, &machine).await, MachineState::Ending);
-    // The next claim ends it, and has its slot.
+    // The next claim ends the machine, and takes its slot.
     hosts.launch_one(&batch(&PoolId::random(), 0, LONG)).await.unwrap();
     assert!(!lives(process));
 }

@@ -1,4 +1,4 @@
-//! The provider of hosts, against real OpenSSH servers on this machine.
+//! The provider of SSH hosts, against real OpenSSH servers on this machine.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "the helpers of tests are not tests themselves")]
 
@@ -21,7 +21,7 @@ use skyward_core::testkit::provider_suite;
 use self::scene::Scene;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn hosts_hold_the_contract_of_providers() {
+async fn hosts_meet_the_contract_of_providers() {
     let Some(scene) = Scene::new(2) else { return };
     provider_suite::all(&scene.hosts(2), &scene.hosts(2)).await.unwrap();
 }

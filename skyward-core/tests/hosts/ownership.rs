@@ -1,11 +1,13 @@
-//! What a client leaves on hosts that is killed, and what reap makes of it. The client and who reaps are processes of their own: this program, started again with a role.
+//! Machines that a killed client leaves on hosts, and how `reap` ends them. The client and the
+//! reaper are processes of their own: this program, started again with a role.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use skyward_core::payload::{Args, PendingCompute, Source};
+use skyward_core::compute::PendingCompute;
+use skyward_core::payload::{Args, Source};
 use skyward_core::pool::Pool;
 use skyward_core::provider::{Host, Hosts, Provider};
 use skyward_core::remote::ssh::{HostKeys, Key};
@@ -14,18 +16,18 @@ use skyward_core::spec::{Budget, Limits, Nodes};
 use crate::scene::{LONG, One, Process, Scene, batch, lives, tear_down};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn reap_ends_what_a_killed_client_left_long_before_its_lease() {
+async fn reap_ends_machines_of_a_killed_client_long_before_their_lease() {
     let Some(scene) = Scene::new(2) else { return };
     let mut client = command(&scene, "client").spawn().unwrap();
     let mut lines = BufReader::new(client.stdout.take().unwrap()).lines().map(Result::unwrap);
     let mut said = |word: &str| lines.find_map(|line| Some(line.strip_prefix(word)?.to_owned())).unwrap();
     let (pool, processes) = (said("pool "), said("processes "));
     let processes: Vec<Process> = processes.split(' ').map(|id| Process::of(id.parse().unwrap())).collect();
-    assert_eq!(reap(&scene), [format!("alive {pool}")], "what has an owner is left alone");
+    assert_eq!(reap(&scene), [format!("alive {pool}")], "a pool whose client lives is left alone");
     client.kill().unwrap();
     client.wait().unwrap();
     assert_eq!((scene.machines(0).len(), scene.machines(1).len()), (1, 1));
-    assert!(processes.iter().all(|pid| lives(*pid)), "nothing but the lease ends them by itself");
+    assert!(processes.iter().all(|pid| lives(*pid)), "without reap, only the lease ends them");
 
     assert_eq!(reap(&scene), [format!("ended {pool} 2")]);
     assert_eq!(processes.into_iter().filter(|process| lives(*process)).collect::<Vec<Process>>(), []);
@@ -48,9 +50,9 @@ async fn hosts_of_a_killed_client_are_free_at_the_end_of_its_budget_however_long
     client.kill().unwrap();
     client.wait().unwrap();
     let killed = Instant::now();
-    assert!(processes.iter().all(|process| lives(*process)), "they do not end with their client");
+    assert!(processes.iter().all(|process| lives(*process)), "the machines do not end with their client");
     while (0..2).any(|server| !scene.machines(server).is_empty()) || processes.iter().any(|process| lives(*process)) {
-        assert!(killed.elapsed() < LIFE * 3, "they outlive the budget");
+        assert!(killed.elapsed() < LIFE * 3, "the machines outlive the budget");
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
     println!("gone {:?} after the client was killed", killed.elapsed());
@@ -61,7 +63,7 @@ async fn hosts_of_a_killed_client_are_free_at_the_end_of_its_budget_however_long
     tear_down(&hosts, &next).await;
 }
 
-/// This program in a role, as a user with a ledger of its own.
+/// A command that runs this program in a role, as a user with a ledger of its own.
 fn command(scene: &Scene, role: &str) -> Command {
     let hosts: Vec<_> = (0..scene.servers.len()).map(|server| told(scene, server)).collect();
     let mut command = Command::new(std::env::current_exe().unwrap());
@@ -82,7 +84,7 @@ fn reap(scene: &Scene) -> Vec<String> {
     text.lines().filter_map(|line| Some(line.strip_prefix("said ")?.to_owned())).collect()
 }
 
-/// A host in words for another process.
+/// The text from which another process makes the host.
 fn told(scene: &Scene, server: usize) -> String {
     let sshd = &scene.servers[server];
     let (key, base) = (sshd.client_key(), scene.base(server));
@@ -97,7 +99,7 @@ fn host(told: &str) -> Host {
     host.host_keys(HostKeys::pinned(host_key)).folder(base)
 }
 
-/// What the test starts this program for.
+/// The roles in which the tests start this program.
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "a role that the other tests play"]
 async fn role() {
@@ -108,7 +110,7 @@ async fn role() {
         let reaped = skyward_core::reap([Arc::new(hosts) as Arc<dyn Provider>]).await.unwrap();
         reaped.ended.iter().for_each(|ended| println!("said ended {} {}", ended.pool, ended.machines.len()));
         reaped.elsewhere.iter().for_each(|other| println!("said alive {}", other.pool));
-        reaped.left.iter().for_each(|left| println!("said left {} {}", left.pool, left.error));
+        reaped.unconfirmed.iter().for_each(|left| println!("said left {} {}", left.pool, left.error));
         return;
     }
     let mut limits = Limits::default();
@@ -127,7 +129,8 @@ async fn role() {
     std::future::pending().await
 }
 
-/// The ids of the agent, the worker and two processes that it leaves, one of them in a session of its own.
+/// The ids of the agent, the worker and two processes that it leaves, one of them in a session of
+/// its own.
 const CHILDREN: &str = "
 import os, subprocess
 
@@ -135,7 +138,8 @@ def children():
     left = [subprocess.Popen(['sleep', '3600'], start_new_session=apart).pid for apart in (False, True)]
     return [os.getppid(), os.getpid(), *left]
 ";
-/// What the budget of a client gives each machine, and half of which the client leaves for the end of its pool.
+/// The time that a client's budget gives each machine. The client leaves half of it for the end of
+/// its pool.
 const LIFE: Duration = Duration::from_secs(30);
 const ROLE: &str = "SKYWARD_TEST_ROLE";
 const HOSTS: &str = "SKYWARD_TEST_HOSTS";

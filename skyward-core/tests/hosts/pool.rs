@@ -1,14 +1,16 @@
-//! A whole pool on two hosts, with real Python: what is cut comes back, what is lost is replaced, and nothing is left.
+//! A whole pool on two hosts, with real Python: cut connections are restored, lost nodes are
+//! replaced, and nothing is left.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use skyward_core::compute::PendingCompute;
 use skyward_core::event::{EventItem, PoolEvent};
 use skyward_core::ids::Rank;
-use skyward_core::payload::{Args, PendingCompute, RetryPolicy, Source, Target};
+use skyward_core::payload::{Args, RetryPolicy, Source, Target};
 use skyward_core::plugin::plugin;
-use skyward_core::pool::{ComputePool, Pool, PoolBuilder};
+use skyward_core::pool::{Pool, PoolBuilder};
 use skyward_core::provider::Hosts;
 use skyward_core::remote::ssh::{self, HostKeys, Key};
 use skyward_core::spec::{Limits, Nodes};
@@ -35,7 +37,8 @@ def work(number, until):
 
 pub(crate) type Answer = (u32, u32, String);
 
-/// Says that it has begun, beside the file that it waits for if there is one.
+/// Makes a file that shows that the task has begun, beside the file that the task waits for, if
+/// there is one.
 pub(crate) fn work(number: u32, until: &str) -> PendingCompute<Answer> {
     let source = Arc::new(Source::file("work.py", PAYLOAD, "work"));
     PendingCompute::new(source, Args::new().with("number", &number).with("until", &until.to_owned()))
@@ -65,13 +68,13 @@ async fn a_pool_on_two_hosts_returns_results_and_leaves_nothing() {
     assert!(workers.iter().all(|worker| !lives(*worker)));
     for server in 0..2 {
         assert_eq!(scene.machines(server).len(), 0);
-        wait("its sessions ended", || scene.servers[server].sessions().is_empty());
+        wait("the server's sessions ended", || scene.servers[server].sessions().is_empty());
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn all_slots_of_a_host_behind_a_bastion_become_one_pool() {
-    // What OpenSSH has where its configuration says nothing.
+    // The defaults of OpenSSH.
     let stock = Options::new().line("MaxStartups 10:30:100").line("MaxSessions 10");
     let (Some(scene), Some(gate)) = (Scene::with(1, &stock), Scene::with(1, &stock)) else { return };
     let sshd = &gate.servers[0];
@@ -79,9 +82,11 @@ async fn all_slots_of_a_host_behind_a_bastion_become_one_pool() {
     let bastion = bastion.key(Key::file(sshd.client_key())).host_keys(HostKeys::pinned(sshd.host_key()));
     let hosts = Hosts::new([scene.host(0).slots(SLOTS).jump(bastion)]);
     let mut limits = Limits::default();
-    // Each end reads all processes of the host, several times: with so many nodes on two cores that takes a while.
+    // Each termination reads all processes of the host, several times: with so many nodes on two
+    // cores, that takes a while.
     limits.shutdown = Duration::from_secs(180);
-    // Renewals wait for a channel behind everything else that the bastion carries while the nodes are made.
+    // Renewals wait for a channel behind everything else that the bastion carries while the nodes
+    // are made.
     limits.lease = Duration::from_secs(300);
     let pool = Pool::builder().provider(hosts).nodes(Nodes::fixed(SLOTS)).limits(limits);
     let answers = pool.scope(async |pool| work(7, "").broadcast(pool).await).await.unwrap();
@@ -91,7 +96,7 @@ async fn all_slots_of_a_host_behind_a_bastion_become_one_pool() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_lease_is_renewed_while_its_machine_is_made_ready_and_never_made_anew() {
+async fn a_lease_is_renewed_during_bootstrap_and_never_made_again() {
     let touch = Tool::new("touch", "echo \"$@\" >>\"$0.log\"\nexec /usr/bin/touch \"$@\"");
     let renewals = || {
         let log = std::fs::read_to_string(touch.path("touch.log")).unwrap_or_default();
@@ -102,22 +107,22 @@ async fn a_lease_is_renewed_while_its_machine_is_made_ready_and_never_made_anew(
     let waits = plugin("waits").bootstrap(format!("until [ -e {} ]; do sleep 0.1; done", gate.display()));
     let pool = builder(&scene, Duration::from_secs(8)).nodes(1).plugin(waits);
     let start = tokio::spawn(pool.start());
-    // There are four in the time of a lease.
-    wait("it is renewed for longer than it lasts", || renewals() > 6);
+    // Four renewals happen within the time of a lease.
+    wait("the lease is renewed for longer than it lasts", || renewals() > 6);
     let [machine] = &scene.machines(0)[..] else { panic!("the machine has ended") };
     let keeper = scene.keeper(0, 0);
     kill("STOP", keeper);
     std::fs::remove_file(machine.join("lease")).unwrap();
     let before = renewals();
-    wait("a renewal has come and gone", || renewals() > before + 1);
-    assert!(!machine.join("lease").exists(), "a lease that was taken away is there again");
+    wait("a renewal has ended", || renewals() > before + 1);
+    assert!(!machine.join("lease").exists(), "a renewal made a removed lease again");
     kill("CONT", keeper);
     wait("the machine ended without its lease", || !machine.exists());
     start.abort();
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_was_under_way_when_a_connection_was_cut_arrives_once() {
+async fn results_and_output_arrive_once_after_a_cut_connection() {
     let Some(scene) = Scene::new(2) else { return };
     let go = scene.servers[0].path("go").to_str().unwrap().to_owned();
     builder(&scene, Duration::from_secs(60))
@@ -157,7 +162,7 @@ async fn what_was_under_way_when_a_connection_was_cut_arrives_once() {
                 }
                 (text, lost, back)
             };
-            // Without an end of both tasks the output of both does not come.
+            // The timeout bounds the wait if the output of a task never comes.
             let (both, cut) = tokio::join!(both, tokio::time::timeout(Duration::from_secs(120), cut));
             let ((one, two), (text, lost, back)) = (both, cut.expect("the output of both tasks comes"));
             assert_eq!((one?.0, two?.0), (1, 2));
@@ -177,8 +182,8 @@ async fn a_node_whose_agent_is_killed_is_claimed_anew() {
             let first = work(1, "").run_on(pool, Target::Rank(Rank(1))).await?;
             let worker = Process::of(first.1);
             kill("KILL", worker.parent().id);
-            // Until then it may well answer once more.
-            wait("its worker ended with it", || !lives(worker));
+            // Until the worker has ended, it may answer once more.
+            wait("the worker ended with its agent", || !lives(worker));
             let retries = RetryPolicy::never().node_lost(5).crash(5);
             let second = work(2, "").retry(retries).run_on(pool, Target::Rank(Rank(1))).await?;
             assert_ne!(first.2, second.2, "the second task ran on another machine");
@@ -190,7 +195,7 @@ async fn a_node_whose_agent_is_killed_is_claimed_anew() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_host_that_is_down_loses_its_node_to_another_and_its_machine_ends_by_itself() {
+async fn a_node_of_a_host_that_is_down_moves_to_another_and_its_machine_ends_by_itself() {
     let Some(mut scene) = Scene::new(3) else { return };
     let pool = builder(&scene, Duration::from_secs(3)).start().await.unwrap();
     let mut events = pool.events();
@@ -217,5 +222,5 @@ async fn a_host_that_is_down_loses_its_node_to_another_and_its_machine_ends_by_i
     assert_eq!((scene.machines(0).len(), scene.machines(2).len()), (0, 0));
 }
 
-/// More than a server lets log in at a time.
+/// More connections than a server accepts at a time.
 const SLOTS: u32 = 40;

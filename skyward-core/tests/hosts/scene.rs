@@ -1,4 +1,4 @@
-//! Servers that stand for hosts, each with a folder of its own for claims and machines.
+//! SSH servers that act as hosts, each with a folder of its own for claims and machines.
 
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::PathBuf;
@@ -14,18 +14,19 @@ use skyward_core::remote::ssh::{HostKeys, Key};
 
 use crate::sshd::{Options, Sshd};
 
-/// What a test runs against; it ends with all that was started on it.
+/// The servers that a test runs against. Dropping the value ends them with everything that was
+/// started on them.
 pub(crate) struct Scene {
     pub(crate) servers: Vec<Sshd>,
 }
 
 impl Scene {
-    /// So many servers, or nothing where there is no server to start.
+    /// Starts `count` servers. Returns `None` if there is no server program.
     pub(crate) fn new(count: usize) -> Option<Self> {
         Self::with(count, &Options::new())
     }
 
-    /// The same, with servers that are like this.
+    /// Starts `count` servers with these options.
     pub(crate) fn with(count: usize, options: &Options) -> Option<Self> {
         if let Err(why) = Sshd::program() {
             println!("skipped: {why}");
@@ -35,7 +36,7 @@ impl Scene {
         Some(Self { servers })
     }
 
-    /// A provider of its own connections, as another process would have it.
+    /// A provider with connections of its own, as another process would have.
     pub(crate) fn hosts(&self, slots: u32) -> Hosts {
         Hosts::new((0..self.servers.len()).map(|server| self.host(server).slots(slots)))
     }
@@ -50,7 +51,7 @@ impl Scene {
             .folder(self.base(server).to_str().unwrap())
     }
 
-    /// Where a host has its claims and machines.
+    /// The folder of a host's claims and machines.
     pub(crate) fn base(&self, server: usize) -> PathBuf {
         self.servers[server].folder().join("s")
     }
@@ -63,12 +64,12 @@ impl Scene {
 
     /// The file of a slot.
     pub(crate) fn claim(&self, server: usize, slot: u32) -> PathBuf {
-        // Below the identity of the host.
+        // The file is below a folder named by the host's identity.
         let hosts = std::fs::read_dir(self.base(server).join("claims")).unwrap().flatten().map(|entry| entry.path());
         hosts.map(|host| host.join(format!("slot-{slot}"))).find(|claim| claim.exists()).unwrap()
     }
 
-    /// Whether somebody waits for the lock of a slot.
+    /// Whether a process waits for the lock of a slot.
     pub(crate) fn is_waited_for(&self, server: usize, slot: u32) -> bool {
         let inode = format!(":{} ", self.claim(server, slot).metadata().unwrap().ino());
         let locks = std::fs::read_to_string("/proc/locks").unwrap();
@@ -82,11 +83,11 @@ impl Scene {
     }
 }
 
-/// A program that the servers' hosts have in the place of their own; it goes with this.
+/// A program that replaces one of the servers' hosts. Dropping the value removes it.
 pub(crate) struct Tool(PathBuf);
 
 impl Tool {
-    /// A shell script.
+    /// A tool that is a shell script.
     pub(crate) fn new(name: &str, script: &str) -> Self {
         let folder = std::env::temp_dir().join(format!("skyward-tool-{}", PoolId::random()));
         std::fs::create_dir(&folder).unwrap();
@@ -95,7 +96,7 @@ impl Tool {
         tool
     }
 
-    /// Another one beside it.
+    /// Adds another script beside it.
     pub(crate) fn add(&self, name: &str, script: &str) {
         std::fs::write(self.path(name), format!("#!/bin/sh\n{script}\n")).unwrap();
         std::fs::set_permissions(self.path(name), PermissionsExt::from_mode(0o755)).unwrap();
@@ -109,14 +110,15 @@ impl Tool {
         Options::new().env("PATH", &format!("{}:/usr/local/bin:/usr/bin:/bin", self.0.display()))
     }
 
-    /// The same, for hosts that have no bash. Nothing may be added afterwards: what is here then are links to the
-    /// programs of this machine.
+    /// Options for hosts without bash. Add all tools before this call: it links the programs of
+    /// this machine into the folder.
     pub(crate) fn options_without_bash(&self) -> Options {
         for folder in ["/usr/local/bin", "/usr/bin", "/bin"] {
             for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
                 let name = entry.file_name();
                 if !["bash", "rbash"].iter().any(|shell| name == *shell) {
-                    // Of two with one name the first counts, and what the test has added comes before all.
+                    // The first of two programs with one name counts; a tool that the test has
+                    // added comes first.
                     let _ = std::os::unix::fs::symlink(entry.path(), self.0.join(name));
                 }
             }
@@ -131,16 +133,16 @@ impl Drop for Tool {
     }
 }
 
-/// A batch of one machine that lives for this long without a renewal.
+/// A batch of one machine with this lease.
 pub(crate) fn batch(pool: &PoolId, number: u32, lease: Duration) -> LaunchBatch {
     let number = MachineNumber(number);
     let request = LaunchRequest::new(LaunchId::of(pool, number, Attempt(1)), pool.clone(), number, lease);
-    // As pools ask for it: a machine that nobody renews ends by its lease all the same.
+    // Pools set the same boot time: a machine without renewals ends with its lease all the same.
     let request = request.boot(Duration::from_secs(600));
     LaunchBatch::one(Offer::new("host", "the hosts", 1, 0), request)
 }
 
-/// The calls for one machine.
+/// Provider calls for one machine.
 pub(crate) trait One {
     async fn launch_one(&self, batch: &LaunchBatch) -> Result<Machine>;
     async fn end(&self, machine: &MachineId) -> Result<()>;
@@ -156,7 +158,7 @@ impl<P: Provider> One for P {
     }
 }
 
-/// Ends a pool as its owner does, who tries again what fails for a moment: a host that is busy may not answer in time.
+/// Ends a pool as its owner does, and retries temporary errors: a busy host may not answer in time.
 pub(crate) async fn tear_down(hosts: &Hosts, pool: &PoolId) {
     let end = Instant::now() + Duration::from_secs(60);
     while let Err(error) = hosts.teardown(pool).await {
@@ -168,7 +170,7 @@ pub(crate) async fn tear_down(hosts: &Hosts, pool: &PoolId) {
     }
 }
 
-/// Starts something on a machine that outlives the command that starts it.
+/// Starts a process on a machine that outlives the command that starts it.
 pub(crate) async fn start(hosts: &Hosts, machine: &Machine) -> Process {
     let remote = hosts.connect(machine, &place(hosts, machine).await).await.unwrap();
     let script = "setsid sleep 600 >/dev/null 2>&1 </dev/null & echo $!";
@@ -188,12 +190,12 @@ pub(crate) async fn place(hosts: &Hosts, machine: &Machine) -> Place {
     report(hosts, machine).await.place.unwrap()
 }
 
-/// Waits for what must come.
+/// Waits until a condition holds.
 #[track_caller]
 pub(crate) fn wait(what: &str, holds: impl Fn() -> bool) {
     let end = Instant::now() + Duration::from_secs(60);
     while !holds() {
-        assert!(Instant::now() < end, "it never came that {what}");
+        assert!(Instant::now() < end, "this never happened: {what}");
         std::thread::sleep(Duration::from_millis(10));
     }
 }
@@ -203,12 +205,12 @@ pub(crate) fn wait(what: &str, holds: impl Fn() -> bool) {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Process {
     pub(crate) id: u32,
-    /// In clock ticks since the host started; none where no process had the id.
+    /// In clock ticks since the host started; `None` if no process had the id.
     since: Option<u64>,
 }
 
 impl Process {
-    /// The process that has an id now.
+    /// The process that has this id now.
     pub(crate) fn of(id: u32) -> Self {
         Self { id, since: state_and_start(id).map(|(_, since)| since) }
     }
@@ -229,7 +231,7 @@ fn state_and_start(id: u32) -> Option<(String, u64)> {
     Some((fields[0].clone(), fields[19].parse().unwrap()))
 }
 
-/// What `/proc/<id>/stat` says after the name (proc_pid_stat(5), from field 3 on).
+/// The fields of `/proc/<id>/stat` after the name (proc_pid_stat(5), from field 3 on).
 fn fields(id: u32) -> Option<Vec<String>> {
     let stat = std::fs::read_to_string(format!("/proc/{id}/stat")).ok()?;
     Some(stat.rsplit(") ").next()?.split(' ').map(str::to_owned).collect())
@@ -241,7 +243,7 @@ pub(crate) fn kill(signal: &str, pid: u32) {
     );
 }
 
-/// A lease that no test sees the end of.
+/// A lease that outlives every test.
 pub(crate) const LONG: Duration = Duration::from_secs(3600);
-/// A lease that ends while a test waits.
+/// A lease that expires while a test waits.
 pub(crate) const SHORT: Duration = Duration::from_secs(3);

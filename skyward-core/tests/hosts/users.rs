@@ -1,4 +1,5 @@
-//! Hosts that several users share, one of whom is hostile: two real users, whom a test makes as root and removes.
+//! Hosts shared by several users, one of them hostile. The test makes two real users as root, and
+//! removes them.
 
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
@@ -15,7 +16,8 @@ use skyward_core::spec::Accelerator;
 use crate::scene::{self, LONG, One, Scene, Tool, batch, kill, lives, start, state, wait};
 use crate::sshd::Options;
 
-/// A user of this machine. Dropping it ends what it runs and removes it with its files.
+/// A user of this machine. Dropping the value ends the user's processes, and removes the user with
+/// all files.
 struct User {
     name: String,
     id: u32,
@@ -24,7 +26,7 @@ struct User {
 impl User {
     fn new() -> Self {
         let name = format!("sky{:08x}", rand::random::<u32>());
-        // Others may just write to the list of users.
+        // Another test may be writing the list of users.
         wait("a user was made", || {
             let mut useradd = Process::new("useradd");
             useradd.args(["-m", "-s", "/bin/sh", "-p", "*", &name]).stderr(Stdio::null()).status().unwrap().success()
@@ -37,7 +39,7 @@ impl User {
         Path::new("/home").join(&self.name)
     }
 
-    /// Where its claims and machines are.
+    /// The folder of the user's claims and machines.
     fn base(&self) -> PathBuf {
         PathBuf::from(format!("/tmp/skyward-{}", self.id))
     }
@@ -54,7 +56,7 @@ impl Drop for User {
     }
 }
 
-/// A host with two users, and a folder of locks that no other test sees.
+/// A host with two users, and a folder of locks that is private to the test.
 struct Shared {
     alice: User,
     mallory: User,
@@ -72,7 +74,7 @@ impl Shared {
             status.is_ok_and(|status| status.success())
         };
         if !may("useradd", &["--help"]) || !may("unshare", &["-m", "mount", "-t", "tmpfs", "none", "/run/lock"]) {
-            println!("skipped: two users are made by root alone, with `useradd` and `unshare`");
+            println!("skipped: only root can make two users, with `useradd` and `unshare`");
             return None;
         }
         let own = "mount -t tmpfs -o mode=1777 none /run/lock && exec \"$@\"";
@@ -100,14 +102,14 @@ impl Shared {
         output.stdout.trim().to_owned()
     }
 
-    /// Launches for a user on the only slot, and fails with this.
+    /// Checks that a launch for a user on the only slot fails with this message.
     async fn is_refused(&self, user: &User, why: &str) {
         let error = self.hosts(user).launch_one(&batch(&PoolId::random(), 0, LONG)).await.unwrap_err();
         assert!(error.message().contains(why), "{error}");
         assert_eq!(error.status(), ErrorStatus::Temporary, "{error}");
     }
 
-    /// Launches for a user on the only slot, and ends it.
+    /// Launches a machine for a user on the only slot, and ends it.
     async fn is_served(&self, user: &User) {
         let hosts = self.hosts(user);
         let machine = hosts.launch_one(&batch(&PoolId::random(), 0, LONG)).await.unwrap();
@@ -144,7 +146,7 @@ async fn users_of_a_host_share_its_slots_and_its_accelerators() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_another_user_plants_is_never_read_and_costs_nothing_but_a_slot() {
+async fn files_planted_by_another_user_are_never_read_and_cost_at_most_a_slot() {
     let Some(shared) = Shared::new() else { return };
     let (alice, mallory) = (&shared.alice, &shared.mallory);
     std::fs::set_permissions(alice.home(), PermissionsExt::from_mode(0o755)).unwrap();
@@ -160,7 +162,7 @@ async fn what_another_user_plants_is_never_read_and_costs_nothing_but_a_slot() {
     let record = format!("machine x@h\nlaunch x\npool p\nnode 0\nfolder {home}\nslot 0\ndevices \nkeeper {process}\n");
     let taken = format!("slot 0 is taken by the user {}", mallory.name);
 
-    // A folder of records for all users, made by whoever came first.
+    // A folder of records for all users, made by the first user that came.
     let claims = format!(
         "umask 0; for at in /run/lock /tmp; do mkdir -p $at/skyward-claims; printf '{record}' >$at/skyward-claims/slot-0.{}; done",
         alice.id
@@ -189,7 +191,8 @@ async fn what_another_user_plants_is_never_read_and_costs_nothing_but_a_slot() {
         shared.is_served(alice).await;
     }
 
-    // Under a name of theirs only what is locked has the slot, and a link or a pipe never has.
+    // Under another user's own name, only a locked entry takes the slot, and a link or a pipe never
+    // does.
     let own = format!("/run/lock/skyward-slot-0.{}", mallory.id);
     for plant in [format!("ln -s {home} {own}"), format!("mkfifo {own}"), format!("mkdir {own}")] {
         shared.run(mallory, &plant).await;
@@ -208,24 +211,24 @@ async fn what_another_user_plants_is_never_read_and_costs_nothing_but_a_slot() {
 async fn a_name_that_another_user_chose_adds_nothing_to_the_facts_of_a_host() {
     let Some(shared) = Shared::new() else { return };
     let (alice, mallory) = (&shared.alice, &shared.mallory);
-    // Some shells' `echo` makes two backslashes one, and the next one a line of its own.
+    // Some shells' `echo` turns two backslashes into one, and `\n` into a new line.
     let name = format!(r"skyward-slot-0.{}. \\nskyward-cpus 4321\\nx", mallory.id);
     shared.run(mallory, &format!("mkdir -m 0 '/run/lock/{name}'")).await;
     let hosts = Hosts::new([shared.host(alice).slots(2)]);
     let offers = hosts.offers(&Requirements::default()).await.unwrap();
     assert!(offers[0].cpus < 2000, "{offers:?}");
-    // The second line of a name is no entry of its own, whoever it says that it is of.
+    // The second line of a name is no entry of its own, whatever owner it names.
     let name = format!("skyward-slot-9.{}\n0 41ed root 0.0", mallory.id);
     shared.run(mallory, &format!("mkdir '/run/lock/{name}'")).await;
     shared.is_served(alice).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_claim_fails_where_what_other_users_have_cannot_be_seen() {
-    // As at a limit of processes.
+async fn a_claim_fails_if_the_slots_of_other_users_cannot_be_read() {
+    // As when a limit of processes is reached.
     let tool = Tool::new("xargs", "exit 1");
     let Some(shared) = Shared::with(tool.options()) else { return };
-    shared.is_refused(&shared.alice, "it cannot be seen what other users of this host have: /run/lock").await;
+    shared.is_refused(&shared.alice, "cannot see what other users of this host have: /run/lock").await;
     std::fs::remove_file(tool.path("xargs")).unwrap();
     shared.is_served(&shared.alice).await;
 }
@@ -237,17 +240,17 @@ async fn a_folder_that_a_group_can_replace_is_refused() {
     let above = alice.home().join("team");
     shared.run(alice, "mkdir -m 775 team").await;
     let hosts = || Hosts::new([shared.host(alice).folder(above.join("s").display().to_string())]);
-    // A group of this user alone.
+    // A group whose only member is this user.
     let machine = hosts().launch_one(&batch(&PoolId::random(), 0, LONG)).await.unwrap();
     hosts().end(&machine.id).await.unwrap();
     std::os::unix::fs::chown(&above, None, Some(mallory.id)).unwrap();
     let error = hosts().launch_one(&batch(&PoolId::random(), 0, LONG)).await.unwrap_err();
-    let why = format!("the folder above it is for the group {} to write to, and not sticky", mallory.name);
+    let why = format!("the group {} may write to the folder above it, which is not sticky", mallory.name);
     assert!(error.message().contains(&why), "{error}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn another_user_who_locks_a_claim_keeps_nobody_from_ending_the_machine() {
+async fn a_claim_locked_by_another_user_does_not_keep_the_machine_from_ending() {
     let Some(shared) = Shared::new() else { return };
     let (alice, mallory) = (&shared.alice, &shared.mallory);
     let hosts = shared.hosts(alice);
@@ -264,7 +267,7 @@ async fn another_user_who_locks_a_claim_keeps_nobody_from_ending_the_machine() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_number_in_a_record_that_stands_for_all_processes_stands_for_none() {
+async fn a_keeper_number_that_means_all_processes_ends_none() {
     let Some(shared) = Shared::new() else { return };
     let alice = &shared.alice;
     let bystander = shared.run(alice, "setsid sleep 600 >/dev/null 2>&1 </dev/null & echo $!").await;
@@ -280,7 +283,7 @@ async fn a_number_in_a_record_that_stands_for_all_processes_stands_for_none() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_folder_of_another_user_is_refused_with_its_owner_and_one_of_ones_own_is_made_private() {
+async fn a_folder_of_another_user_is_refused_and_ones_own_is_made_private() {
     let Some(shared) = Shared::new() else { return };
     let (alice, mallory) = (&shared.alice, &shared.mallory);
     let base = alice.base().display().to_string();
@@ -293,14 +296,14 @@ async fn a_folder_of_another_user_is_refused_with_its_owner_and_one_of_ones_own_
         assert!(!alice.home().join("claims").exists());
         shared.run(mallory, &format!("rm -r {base}")).await;
     }
-    // As a claim leaves it that was killed before it was done.
+    // As a claim leaves the folder when it is killed too early.
     for mode in ["755", "0", "777"] {
         shared.run(alice, &format!("mkdir -m {mode} {base}")).await;
         shared.is_served(alice).await;
         assert_eq!(alice.base().metadata().unwrap().mode() & 0o7777, 0o700, "{mode}");
         shared.run(alice, &format!("rm -r {base}")).await;
     }
-    // What is no file is no record.
+    // A record must be a regular file.
     shared.is_served(alice).await;
     shared.run(alice, &format!("cd {base}/claims/*; rm slot-0; ln -s {home}/other slot-0")).await;
     shared.is_refused(alice, "slot-0 is not a file").await;

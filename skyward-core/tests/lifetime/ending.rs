@@ -1,19 +1,21 @@
-//! A pool reports the truth of its end whether its driver returns, panics, or is dropped with its runtime.
+//! A pool reports correctly how it ended, whether its driver returns, panics, or is dropped with
+//! its runtime.
 
 use std::future::Future;
 
+use skyward_core::compute::{ComputePool, PoolPhase};
 use skyward_core::error::{Error, ErrorKind};
 use skyward_core::event::{EventItem, Events, PoolEvent};
 use skyward_core::ids::Rank;
 use skyward_core::payload::Target;
-use skyward_core::pool::{ComputePool, Pool, PoolPhase};
+use skyward_core::pool::Pool;
 use skyward_core::spec::{Limits, Nodes};
 use skyward_core::testkit::fake_provider::FakeProvider;
 use tokio::runtime::{Builder, Runtime};
 
 use super::*;
 
-/// The events up to the stream's end.
+/// All events until the stream ends.
 async fn all(mut events: Events) -> Vec<PoolEvent> {
     let mut all = Vec::new();
     while let Some(item) = soon(events.next()).await {
@@ -24,14 +26,14 @@ async fn all(mut events: Events) -> Vec<PoolEvent> {
     all
 }
 
-/// What must not hang.
+/// Awaits a future that must not hang.
 async fn soon<F: Future>(future: F) -> F::Output {
-    tokio::time::timeout(Duration::from_secs(300), future).await.expect("it hangs")
+    tokio::time::timeout(Duration::from_secs(300), future).await.expect("the future hangs")
 }
 
 fn limits() -> Limits {
     let mut limits = Limits::default();
-    // Failures are certain: trying again for long is of no use.
+    // The failures are permanent, so long retries would only take time.
     limits.shutdown = Duration::from_millis(50);
     limits
 }
@@ -47,7 +49,7 @@ fn phases(events: &[PoolEvent]) -> (usize, bool) {
     (draining, matches!(events.last(), Some(PoolEvent::Closed)))
 }
 
-/// What is true of a pool whose machines could not be ended.
+/// Checks the error of a pool whose machines could not be ended.
 fn assert_left(error: &Error, provider: &FakeProvider) {
     for machine in provider.machines() {
         assert!(error.message().contains(machine.id.as_str()), "{error}");
@@ -56,7 +58,7 @@ fn assert_left(error: &Error, provider: &FakeProvider) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_driver_that_panics_is_reported_and_what_it_started_ends() {
+async fn a_driver_that_panics_is_reported_and_its_machines_end() {
     let lost_after = Some(Duration::from_secs(1));
     let (provider, pool) = start(Machines { lost_after, terminate_panics: 1, ..Machines::default() }).await;
     let events = pool.events();
@@ -76,7 +78,7 @@ async fn a_driver_that_panics_is_reported_and_what_it_started_ends() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn machines_that_a_panicked_driver_left_are_named() {
+async fn machines_left_by_a_panicked_driver_are_named() {
     let lost_after = Some(Duration::from_secs(1));
     let machines = Machines { lost_after, terminate_panics: 1, terminate_fails: true, ..Machines::default() };
     let (provider, pool) = start(machines).await;
@@ -88,7 +90,7 @@ async fn machines_that_a_panicked_driver_left_are_named() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_provider_that_panics_at_every_end_is_an_error_and_no_hang() {
+async fn a_provider_that_panics_at_every_end_causes_an_error_and_no_hang() {
     let (provider, pool) = start(Machines { terminate_panics: u32::MAX, ..Machines::default() }).await;
     let error = soon(pool.shutdown(Duration::from_secs(5))).await.unwrap_err();
     assert_eq!(provider.machines().len(), 2);
@@ -97,7 +99,7 @@ async fn a_provider_that_panics_at_every_end_is_an_error_and_no_hang() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_driver_that_panics_while_the_pool_starts_fails_the_start_after_its_machines_are_gone() {
+async fn a_driver_panic_during_the_start_fails_the_start_once_its_machines_are_gone() {
     let provider = FakeProvider::new(Arc::new(Machines { launch_panics: true, ..Machines::default() }));
     let start = Pool::builder().provider(provider.clone()).nodes(2).limits(limits()).start();
     let error = soon(start).await.unwrap_err();
@@ -106,7 +108,7 @@ async fn a_driver_that_panics_while_the_pool_starts_fails_the_start_after_its_ma
     assert_eq!(provider.machines(), []);
 }
 
-/// A runtime with a pool, and another one from which the pool is used.
+/// A runtime with a pool, and another runtime that uses the pool.
 fn two_runtimes(machines: Machines) -> (Runtime, Runtime, FakeProvider, Pool) {
     let runtime = || Builder::new_current_thread().enable_all().build().unwrap();
     let (of_pool, other) = (runtime(), runtime());
@@ -115,7 +117,7 @@ fn two_runtimes(machines: Machines) -> (Runtime, Runtime, FakeProvider, Pool) {
 }
 
 #[test]
-fn a_pool_whose_runtime_has_ended_says_so_to_all_who_wait() {
+fn a_pool_whose_runtime_has_ended_reports_it_to_all_waiting_calls() {
     let (of_pool, other, provider, pool) = two_runtimes(Machines::default());
     let waiting = other.block_on(async {
         let running = pool.submit(echo(ENDLESS).into_task().unwrap(), Target::Rank(Rank(1))).await.unwrap();
@@ -142,7 +144,7 @@ fn a_pool_whose_runtime_has_ended_says_so_to_all_who_wait() {
 }
 
 #[test]
-fn machines_that_a_runtime_left_are_named() {
+fn machines_left_by_an_ended_runtime_are_named() {
     let (of_pool, other, provider, pool) = two_runtimes(Machines { terminate_fails: true, ..Machines::default() });
     drop(of_pool);
     let error = other.block_on(soon(pool.shutdown(Duration::from_secs(5)))).unwrap_err();
@@ -152,7 +154,7 @@ fn machines_that_a_runtime_left_are_named() {
 }
 
 #[test]
-fn a_panic_of_the_provider_in_a_pool_whose_runtime_has_ended_is_an_error_and_no_hang() {
+fn a_provider_panic_in_a_pool_whose_runtime_has_ended_causes_an_error_and_no_hang() {
     let (of_pool, other, provider, pool) = two_runtimes(Machines { terminate_panics: u32::MAX, ..Machines::default() });
     drop(of_pool);
     let error = other.block_on(soon(pool.shutdown(Duration::from_secs(5)))).unwrap_err();

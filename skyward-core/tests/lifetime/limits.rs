@@ -1,9 +1,11 @@
-//! Every limit of a pool and every option of a task is either served, or refused by name before anything starts.
+//! Every limit of a pool and every option of a task is either applied, or refused by name before
+//! anything starts.
 
+use skyward_core::compute::ComputePool;
 use skyward_core::error::{Error, ErrorKind};
 use skyward_core::payload::{RetryPolicy, Target, TaskOptions};
 use skyward_core::plugin::plugin;
-use skyward_core::pool::{ComputePool, Pool, PoolBuilder};
+use skyward_core::pool::{Pool, PoolBuilder};
 use skyward_core::spec::{Limits, Nodes};
 use skyward_core::testkit::fake_provider::FakeProvider;
 use tokio::time::timeout;
@@ -31,7 +33,8 @@ const COUNTS: [(&str, Set<usize>); 4] = [
     ("max_frame", |limits, value| limits.max_frame = value),
 ];
 
-/// Starts a pool, has a call and a broadcast answered, and ends it within this deadline, all of it within an hour.
+/// Starts a pool, makes a call and a broadcast, and ends the pool within this deadline, all within
+/// an hour.
 async fn live(builder: PoolBuilder, deadline: Duration) -> Result<(), Error> {
     let life = async {
         let pool = builder.start().await?;
@@ -41,14 +44,15 @@ async fn live(builder: PoolBuilder, deadline: Duration) -> Result<(), Error> {
         assert_eq!(everywhere.len(), 2);
         pool.shutdown(deadline).await
     };
-    timeout(Duration::from_secs(3600), life).await.expect("it hangs")
+    timeout(Duration::from_secs(3600), life).await.expect("the pool hangs")
 }
 
 fn builder(provider: &FakeProvider, limits: Limits) -> PoolBuilder {
     Pool::builder().provider(provider.clone()).nodes(2).limits(limits)
 }
 
-/// Whether this limit is served; one that is refused is so before anything starts, by its name.
+/// Whether a pool with this limit works. A refused limit must be refused before anything starts, by
+/// its name.
 async fn is_served(name: &str, value: &str, limits: Limits, nodes: Nodes, joined: bool) -> bool {
     let provider = FakeProvider::new(Arc::new(Machines::default()));
     let builder = builder(&provider, limits).nodes(nodes);
@@ -74,7 +78,7 @@ async fn is_served(name: &str, value: &str, limits: Limits, nodes: Nodes, joined
 }
 
 #[tokio::test(start_paused = true)]
-async fn every_limit_is_served_or_refused_by_its_name() {
+async fn every_limit_works_or_is_refused_by_its_name() {
     for (nodes, joined) in [(Nodes::fixed(2), false), (Nodes::fixed(2), true), (Nodes::elastic(2, 4), false)] {
         for (name, set) in DURATIONS {
             for value in [Duration::ZERO, Duration::from_nanos(1), Duration::from_secs(1), Duration::MAX] {
@@ -89,7 +93,7 @@ async fn every_limit_is_served_or_refused_by_its_name() {
                 let mut limits = Limits::default();
                 set(&mut limits, value);
                 if name == "max_queued" && value == 1 {
-                    // Less than a broadcast makes; it is refused when it is made.
+                    // The limit is below the size of a broadcast, which is refused when it is made.
                     continue;
                 }
                 let served = is_served(name, &value.to_string(), limits, nodes, joined).await;
@@ -100,7 +104,7 @@ async fn every_limit_is_served_or_refused_by_its_name() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn all_limits_at_once_may_be_without_a_limit() {
+async fn all_limits_may_be_unlimited_at_once() {
     let provider = FakeProvider::new(Arc::new(Machines::default()));
     let mut limits = Limits::default();
     DURATIONS.iter().for_each(|(_, set)| set(&mut limits, Duration::MAX));
@@ -115,7 +119,7 @@ async fn a_pool_without_limits_still_replaces_a_lost_machine() {
     let provider = FakeProvider::new(Arc::new(Machines { lost_after, ..Machines::default() }));
     let mut limits = Limits::default();
     DURATIONS.iter().for_each(|(_, set)| set(&mut limits, Duration::MAX));
-    // By which an agent that is silent is lost.
+    // A silent agent counts as lost after the lease.
     limits.lease = Duration::from_secs(60);
     let pool = builder(&provider, limits).start().await.unwrap();
     let replaced = async {
@@ -123,7 +127,7 @@ async fn a_pool_without_limits_still_replaces_a_lost_machine() {
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
     };
-    timeout(Duration::from_secs(3600), replaced).await.expect("it hangs");
+    timeout(Duration::from_secs(3600), replaced).await.expect("the pool hangs");
     pool.resize(Nodes::fixed(1)).await.unwrap();
     pool.shutdown(Duration::MAX).await.unwrap();
     assert_eq!(provider.machines(), []);
@@ -139,7 +143,7 @@ async fn a_shutdown_may_have_any_deadline() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn every_option_of_a_task_is_served() {
+async fn every_option_of_a_task_works() {
     let provider = FakeProvider::new(Arc::new(Machines::default()));
     let pool = builder(&provider, Limits::default()).start().await.unwrap();
     let retry = RetryPolicy::times(u32::MAX);
@@ -152,7 +156,7 @@ async fn every_option_of_a_task_is_served() {
             for target in [Target::Any, Target::Head] {
                 let task = echo(1).into_task().unwrap().with_options(options);
                 let outcome = async { pool.submit(task, target).await?.outcome().await };
-                match timeout(Duration::from_secs(60), outcome).await.expect("it hangs") {
+                match timeout(Duration::from_secs(60), outcome).await.expect("the pool hangs") {
                     Ok(_) => {}
                     Err(error) => {
                         let late = matches!(error.kind(), ErrorKind::Timeout | ErrorKind::QueueTimeout);
@@ -166,7 +170,7 @@ async fn every_option_of_a_task_is_served() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn sizes_beyond_all_measure_are_refused_before_anything_starts() {
+async fn excessive_sizes_are_refused_before_anything_starts() {
     let provider = FakeProvider::new(Arc::new(Machines::default()));
     let pool = || Pool::builder().provider(provider.clone());
     for (builder, kind) in [

@@ -1,4 +1,5 @@
-//! How a pool lives and ends on fake machines: whichever way its driver goes, and whatever its limits are.
+//! The life and the end of a pool on fake machines, however its driver ends, and whatever its
+//! limits are.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "the helpers of tests are not tests themselves")]
 
@@ -12,7 +13,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use skyward_core::payload::{Args, PendingCompute, Source};
+use skyward_core::compute::PendingCompute;
+use skyward_core::payload::{Args, Source};
 use skyward_core::testkit::fake_provider::{Death, Script, Turn};
 use skyward_core::testkit::fake_worker::{Fate, Work};
 
@@ -23,19 +25,20 @@ fn echo(n: u32) -> PendingCompute<Echo> {
     PendingCompute::new(Arc::new(Source::file("a.py", "def f(n): ...", "f")), Args::new().with("n", &n))
 }
 
-/// The argument of a call that goes on until its worker is killed. It stands at the end of the map of arguments.
+/// The argument of a call that runs until its worker is killed. It is at the end of the map of
+/// arguments.
 const ENDLESS: u32 = 200;
 
-/// Machines that work, but for what is said.
+/// Machines that work, except for these faults.
 #[derive(Debug, Clone, Copy, Default)]
 struct Machines {
     /// When the machine of node 0 is lost.
     lost_after: Option<Duration>,
-    /// The launch of node 1's machine panics.
+    /// Whether the launch of node 1's machine panics.
     launch_panics: bool,
-    /// How many calls of `terminate` panic for each node.
+    /// How many calls of `terminate` panic, for each node.
     terminate_panics: u32,
-    /// Whether `terminate` fails otherwise.
+    /// Whether the other calls of `terminate` fail.
     terminate_fails: bool,
 }
 

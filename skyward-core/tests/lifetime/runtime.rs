@@ -1,9 +1,9 @@
-//! What a pool asks of the runtime of the program that embeds it.
+//! The relation of a pool to the runtime of the program that embeds it.
 
 use std::sync::mpsc;
 
 use skyward_core::event::{EventItem, PoolEvent};
-use skyward_core::pool::{ComputePool, Pool};
+use skyward_core::pool::Pool;
 use skyward_core::spec::{Image, Limits};
 use skyward_core::testkit::fake_provider::FakeProvider;
 use tokio::runtime::Builder;
@@ -21,7 +21,7 @@ async fn a_runtime_that_was_blocked_is_reported_with_how_late_it_was() {
     let mut events = pool.events();
     // A runtime that only waits is never late.
     sleep(Duration::from_secs(600)).await;
-    // While the clock goes on here, nothing else runs.
+    // The clock advances here while nothing else runs.
     advance(Duration::from_secs(10)).await;
     sleep(Duration::from_secs(600)).await;
     advance(Duration::from_secs(40)).await;
@@ -37,18 +37,19 @@ async fn a_runtime_that_was_blocked_is_reported_with_how_late_it_was() {
     }
     let [(late, lease)] = reported[..] else { panic!("{reported:?}") };
     assert_eq!(lease, Duration::from_secs(60));
-    // It is seen up to a sixteenth of the lease less than it was.
+    // The pool sees up to a sixteenth of the lease less than the real delay.
     assert!(late > Duration::from_secs(36) && late <= Duration::from_secs(40), "{late:?}");
 }
 
 #[test]
-fn a_runtime_that_is_frozen_stands_still_and_goes_on() {
+fn a_frozen_runtime_stops_and_then_continues() {
     const THREADS: usize = 2;
     let runtime = Builder::new_multi_thread().worker_threads(THREADS).enable_all().build().unwrap();
     let (done, rounds) = mpsc::channel();
     let frozen = std::thread::spawn(move || {
         for round in 0..400 {
-            // The runtime's own timers are about to fire, or have fired, at the moment at which it freezes.
+            // The runtime's own timers are about to fire, or have fired, at the moment at which it
+            // freezes.
             let after = Duration::from_micros(1_000 + round * 10);
             let time = Duration::from_millis(if round == 0 { 50 } else { 1 });
             let (ticks, ticked) = mpsc::channel();
@@ -82,11 +83,11 @@ fn a_runtime_that_is_frozen_stands_still_and_goes_on() {
 }
 
 #[test]
-fn the_images_files_are_read_on_no_thread_of_the_runtime() {
+fn the_files_of_an_image_are_read_on_a_blocking_thread() {
     let runtime = Builder::new_current_thread().enable_all().max_blocking_threads(1).build().unwrap();
     runtime.block_on(async {
         let (go_on, wait) = mpsc::channel::<()>();
-        // The one thread for what blocks is taken.
+        // The only blocking thread is busy.
         let taken = tokio::task::spawn_blocking(move || wait.recv());
         let provider = FakeProvider::new(Arc::new(Machines::default()));
         let image = Image::new().file(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/lifetime/runtime.rs"), "runtime.rs");
@@ -94,7 +95,7 @@ fn the_images_files_are_read_on_no_thread_of_the_runtime() {
         for _ in 0..1_000 {
             tokio::task::yield_now().await;
         }
-        assert_eq!(provider.launched(), 0, "the file was read, by a thread that others need");
+        assert_eq!(provider.launched(), 0, "the file was read on a thread that other tasks need");
         drop(go_on);
         taken.await.unwrap().unwrap_err();
         let pool = start.await.unwrap().unwrap();

@@ -1,4 +1,4 @@
-//! Commands: what they see, what others see of them, and how they end.
+//! Commands: their environment, what other processes see of them, and how they end.
 
 use std::fs;
 use std::sync::Mutex;
@@ -11,7 +11,7 @@ use crate::site::{PATIENCE, connect, lives, server, shell, until};
 use crate::sshd::Options;
 
 #[tokio::test]
-async fn a_variable_is_in_the_environment_of_its_command_and_in_no_command_line() {
+async fn a_variable_is_in_the_environment_of_its_command_but_in_no_command_line() {
     let Some(sshd) = server(&Options::new()) else { return };
     let remote = connect(&sshd).await;
     let secret = format!("hunter2-{:016x}", rand::random::<u64>());
@@ -43,7 +43,7 @@ async fn a_variable_is_in_the_environment_of_its_command_and_in_no_command_line(
 }
 
 #[tokio::test]
-async fn all_kinds_of_ends_are_told() {
+async fn all_kinds_of_exits_are_reported() {
     let Some(sshd) = server(&Options::new()) else { return };
     let remote = connect(&sshd).await;
     for (script, status) in [("exit 0", 0), ("exit 3", 3), ("kill -9 $$", 137), ("kill -15 $$", 143), ("exit 127", 127)]
@@ -63,7 +63,7 @@ async fn all_kinds_of_ends_are_told() {
 }
 
 #[tokio::test]
-async fn input_of_any_bytes_and_size_arrives_and_need_not_be_read() {
+async fn input_of_any_bytes_and_size_arrives_and_may_be_left_unread() {
     let Some(sshd) = server(&Options::new()) else { return };
     let remote = connect(&sshd).await;
     let bytes: Vec<u8> = (0..=255).cycle().take(20 << 20).collect();
@@ -77,7 +77,7 @@ async fn input_of_any_bytes_and_size_arrives_and_need_not_be_read() {
 }
 
 #[tokio::test]
-async fn a_line_comes_while_the_command_runs_and_much_output_comes_whole() {
+async fn lines_arrive_while_the_command_runs_and_large_output_is_complete() {
     let Some(sshd) = server(&Options::new()) else { return };
     let remote = connect(&sshd).await;
     let (fifo, opened) = (sshd.path("fifo"), Mutex::new(false));
@@ -85,7 +85,7 @@ async fn a_line_comes_while_the_command_runs_and_much_output_comes_whole() {
     let lines = Mutex::new(0);
     let on_line = |line: &str| {
         if line == "first" {
-            // The command can only go on because this line came before its end.
+            // The command can only continue because this line arrived before its end.
             fs::write(&fifo, "between\n").unwrap();
             *opened.lock().unwrap() = true;
         }
@@ -97,10 +97,11 @@ async fn a_line_comes_while_the_command_runs_and_much_output_comes_whole() {
 }
 
 #[tokio::test]
-async fn a_command_can_be_interrupted_and_its_daemon_stays_without_holding_it() {
+async fn a_command_can_be_interrupted_and_its_daemon_outlives_it() {
     let Some(sshd) = server(&Options::new()) else { return };
     let remote = connect(&sshd).await;
-    // A shell that starts something in the background lets it ignore interrupts, and Python then has no KeyboardInterrupt.
+    // A shell that starts a process in the background makes it ignore interrupts, and Python then
+    // raises no KeyboardInterrupt.
     for stdin in ["", "input"] {
         let command = Command::script("grep SigIgn /proc/self/status").stdin(stdin);
         let output = remote.run(&command, &|_| {}).await.unwrap().stdout;
@@ -108,12 +109,12 @@ async fn a_command_can_be_interrupted_and_its_daemon_stays_without_holding_it() 
         assert_eq!(ignored & 0b110, 0, "SIGINT and SIGQUIT: {output}");
     }
     let pid = shell(&remote, "setsid sleep 600 & echo $!").await;
-    assert!(lives(pid.trim()), "what a command leaves behind after its end is not ended");
+    assert!(lives(pid.trim()), "a process that outlives its command was killed");
     shell(&remote, &format!("kill {pid}")).await;
 }
 
 #[tokio::test]
-async fn what_a_start_up_file_writes_is_no_output() {
+async fn the_output_of_a_startup_file_is_not_output_of_the_command() {
     let options = Options::new().line("ForceCommand echo Welcome; echo to all >&2; eval \"$SSH_ORIGINAL_COMMAND\"");
     let Some(sshd) = server(&options.without_streams()) else { return };
     let remote = connect(&sshd).await;
@@ -125,7 +126,7 @@ async fn what_a_start_up_file_writes_is_no_output() {
 }
 
 #[tokio::test]
-async fn a_command_that_is_given_up_ends_with_its_children_also_where_the_server_sends_no_signals() {
+async fn a_dropped_command_ends_with_its_children_even_if_the_server_sends_no_signals() {
     // With a forced command OpenSSH refuses signals.
     for options in [Options::new(), Options::new().line("ForceCommand eval \"$SSH_ORIGINAL_COMMAND\"")] {
         for stdin in ["", "input"] {
@@ -138,7 +139,7 @@ async fn a_command_that_is_given_up_ends_with_its_children_also_where_the_server
                 let mut run = std::pin::pin!(remote.run(&command, &|_| {}));
                 tokio::select! {
                     ended = &mut run => panic!("ended by itself: {ended:?}"),
-                    () = until("it runs", || file.exists()) => {}
+                    () = until("the command runs", || file.exists()) => {}
                 }
             }
             let pids = fs::read_to_string(&file).unwrap();
@@ -149,7 +150,7 @@ async fn a_command_that_is_given_up_ends_with_its_children_also_where_the_server
 }
 
 #[tokio::test]
-async fn more_commands_at_once_than_a_connection_may_have_are_run() {
+async fn more_commands_run_at_once_than_a_connection_allows() {
     let Some(sshd) = server(&Options::new().line("MaxSessions 2").without_streams()) else { return };
     let remote = connect(&sshd).await;
     let script = format!("mkfifo {0}/go$n; echo up; cat {0}/go$n", sshd.folder().display());
@@ -169,12 +170,12 @@ async fn more_commands_at_once_than_a_connection_may_have_are_run() {
 }
 
 #[tokio::test]
-async fn at_its_deadline_a_command_is_ended_and_its_last_line_told() {
+async fn a_command_is_ended_at_its_deadline_and_its_last_line_reported() {
     let Some(sshd) = server(&Options::new()) else { return };
     let remote = connect(&sshd).await;
     let command = Command::script("echo $$; exec sleep 600").deadline(Duration::from_secs(1));
     let error = remote.run(&command, &|_| {}).await.unwrap_err();
     assert_eq!((error.kind(), error.status()), (ErrorKind::Timeout, ErrorStatus::Permanent));
     let pid = &error.context()[0].1;
-    until("it is gone", || !lives(pid)).await;
+    until("the command is gone", || !lives(pid)).await;
 }

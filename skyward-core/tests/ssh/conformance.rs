@@ -1,4 +1,4 @@
-//! The contract of a remote, over real servers.
+//! The contract of `Remote`, over real servers.
 
 use skyward_core::remote::Ssh;
 use skyward_core::testkit::remote_suite;

@@ -1,4 +1,4 @@
-//! Many hosts that are connected to at once, behind one bastion, with what sshd limits by itself.
+//! Connections to many hosts at once, behind one bastion, with the default limits of sshd.
 
 use futures_util::future::join_all;
 use skyward_core::error::{ErrorKind, ErrorStatus};
@@ -8,12 +8,12 @@ use skyward_core::remote::{Command, Remote, Ssh};
 use crate::site::{server, shell, target, until};
 use crate::sshd::Options;
 
-/// The limits that OpenSSH has where its configuration says nothing.
+/// The default limits of OpenSSH.
 fn stock() -> Options {
     Options::new().line("MaxStartups 10:30:100").line("MaxSessions 10")
 }
 
-/// More than a server lets log in at a time.
+/// More connections than a server accepts at a time.
 const HOSTS: usize = 64;
 
 #[tokio::test]
@@ -25,11 +25,11 @@ async fn many_slots_of_a_host_behind_a_bastion_connect_at_once_and_share_its_con
     assert!(echoes.iter().all(|echo| echo == "here\n"), "{echoes:?}");
     assert_eq!(gate.sessions().len(), 1, "{:?}", gate.log());
     assert_eq!(sshd.sessions().len(), HOSTS, "{:?}", sshd.log());
-    // It is made again when it breaks, once for all.
+    // A broken connection to the bastion is made again, once for all hosts.
     assert!(gate.signal_sessions("KILL") > 0);
     until("the loss is seen", || gate.sessions().is_empty() && sshd.sessions().is_empty()).await;
     join_all(remotes.iter().take(8).map(async |remote| {
-        // A command that went out before the loss was seen is lost with its connection.
+        // A command that was sent before the client saw the loss is lost with its connection.
         while let Err(error) = remote.run(&Command::new(["true"]), &|_| {}).await {
             assert_eq!((error.kind(), error.status()), (ErrorKind::Io, ErrorStatus::Temporary), "{error}");
         }
@@ -37,19 +37,19 @@ async fn many_slots_of_a_host_behind_a_bastion_connect_at_once_and_share_its_con
     .await;
     assert_eq!(gate.sessions().len(), 1, "{:?}", gate.log());
     drop(remotes);
-    until("it is closed with the last host", || gate.sessions().is_empty()).await;
+    until("the connection is closed with the last host", || gate.sessions().is_empty()).await;
 }
 
 #[tokio::test]
-async fn a_server_that_takes_no_more_connections_for_now_is_tried_again() {
-    // Another client's connections, which do not log in, take all that the server has.
+async fn a_server_with_no_free_connections_is_tried_again() {
+    // Connections of another client, which do not log in, take all that the server allows.
     let Some(sshd) = server(&Options::new().line("MaxStartups 2:100:2").line("LogLevel VERBOSE")) else { return };
     let strangers: Vec<_> =
         (0..2).map(|_| std::net::TcpStream::connect((sshd.address(), sshd.port())).unwrap()).collect();
     let connect = Ssh::connect(target(&sshd));
     let leave = async {
-        // It is refused at least once.
-        until("it is refused", || sshd.log().contains("MaxStartups")).await;
+        // The client is refused at least once.
+        until("the client is refused", || sshd.log().contains("MaxStartups")).await;
         drop(strangers);
     };
     let (connected, ()) = tokio::join!(connect, leave);
@@ -68,12 +68,12 @@ async fn a_host_that_refuses_the_client_for_good_is_not_tried_again() {
 }
 
 #[tokio::test]
-async fn bastions_are_shared_only_by_hosts_that_say_the_same_of_them() {
+async fn a_bastion_connection_is_shared_only_with_identical_settings() {
     let (Some(gate), Some(sshd)) = (server(&Options::new()), server(&Options::new())) else { return };
     let first = Ssh::connect(target(&sshd).jump(target(&gate))).await.unwrap();
     let same = Ssh::connect(target(&sshd).jump(target(&gate))).await.unwrap();
     assert_eq!(gate.sessions().len(), 1);
-    // Trusted by another key, or as nobody that is known: not over the connection of those who know it.
+    // A target with another host key, or another client key, must not use the shared connection.
     let wrong = target(&gate).host_keys(HostKeys::pinned(sshd.host_key()));
     let error = Ssh::connect(target(&sshd).jump(wrong)).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::HostKey, "{error}");
@@ -82,6 +82,6 @@ async fn bastions_are_shared_only_by_hosts_that_say_the_same_of_them() {
     let other = Ssh::connect(target(&sshd).jump(other)).await.unwrap();
     assert_eq!(gate.sessions().len(), 2);
     drop((first, same));
-    until("the one that nobody has is closed", || gate.sessions().len() == 1).await;
+    until("the unused connection is closed", || gate.sessions().len() == 1).await;
     assert_eq!(shell(&other, "echo here").await, "here\n");
 }

@@ -1,13 +1,13 @@
-//! A network of its own, whose packets can be dropped. Only root can make one.
+//! A private network whose packets a test can drop. Only root can make one.
 
 use std::process::Command;
 
 use crate::sshd::Options;
 
-/// A network namespace and the cable to it. Dropping it removes both.
+/// A network namespace and the link to it. Dropping the value removes both.
 pub(crate) struct Cut {
     name: String,
-    /// The third byte of its addresses, `10.213.N.1` here and `10.213.N.2` there.
+    /// The third byte of the addresses, `10.213.N.1` here and `10.213.N.2` in the namespace.
     number: u32,
 }
 
@@ -25,20 +25,20 @@ impl Cut {
             format!("ip -n {name} link set {name}b up"),
             format!("ip -n {name} link set lo up"),
         ] {
-            run(&line).map_err(|why| format!("no network of its own can be made here: {why}"))?;
+            run(&line).map_err(|why| format!("no private network can be made here: {why}"))?;
         }
         Ok(cut)
     }
 
-    /// A server within.
+    /// Options of a server inside the namespace.
     pub(crate) fn options(&self) -> Options {
         Options::new().address(format!("10.213.{}.2", self.number)).within(&["ip", "netns", "exec", &self.name])
     }
 
-    /// Whether no packet arrives any more, without a word to who sends it.
+    /// Sets whether packets to the namespace are dropped silently.
     pub(crate) fn drop_packets(&self, dropped: bool) {
         let (name, number) = (&self.name, self.number);
-        // Nobody has this hardware address.
+        // No device has this hardware address.
         let line = if dropped {
             format!("ip neigh replace 10.213.{number}.2 lladdr 02:00:00:00:00:99 dev {name}a nud permanent")
         } else {

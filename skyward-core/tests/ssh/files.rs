@@ -1,4 +1,4 @@
-//! Files: whole or not at all, and not twice.
+//! Files are written completely or not at all, and not twice.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -16,7 +16,7 @@ fn names(folder: &Path) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn a_file_that_is_there_already_stays_and_gets_its_mode() {
+async fn an_identical_file_stays_and_gets_its_mode() {
     let Some(sshd) = server(&Options::new()) else { return };
     let remote = connect(&sshd).await;
     let path = sshd.path("a/b'c/file");
@@ -35,7 +35,7 @@ async fn a_file_that_is_there_already_stays_and_gets_its_mode() {
 }
 
 #[tokio::test]
-async fn a_file_that_is_given_up_leaves_the_old_one_and_no_part() {
+async fn a_dropped_put_leaves_the_old_file_and_no_part() {
     let Some(sshd) = server(&Options::new()) else { return };
     let remote = connect(&sshd).await;
     let folder = sshd.path("files");
@@ -47,7 +47,7 @@ async fn a_file_that_is_given_up_leaves_the_old_one_and_no_part() {
         let mut put = std::pin::pin!(remote.put(text, &bytes, 0o600));
         tokio::select! {
             ended = &mut put => panic!("done already: {ended:?}"),
-            () = until("a part is there", || names(&folder).len() == 2) => {}
+            () = until("a part exists", || names(&folder).len() == 2) => {}
         }
     }
     until("the part is gone", || names(&folder) == ["file"]).await;
@@ -55,7 +55,7 @@ async fn a_file_that_is_given_up_leaves_the_old_one_and_no_part() {
 }
 
 #[tokio::test]
-async fn a_full_disk_and_a_folder_that_is_none_are_named() {
+async fn a_full_disk_and_an_unusable_folder_are_named() {
     let Some(sshd) = server(&Options::new()) else { return };
     let remote = connect(&sshd).await;
     let error = remote.put("/proc/none/file", b"x", 0o600).await.unwrap_err();

@@ -1,4 +1,4 @@
-//! Keys of files, memory and agents, and what is said when none is taken.
+//! Logins with keys from files, memory and agents, and the error when no key is accepted.
 
 use std::process::{Child, Command, Stdio};
 
@@ -15,7 +15,7 @@ fn with(sshd: &Sshd, keys: impl IntoIterator<Item = Key>) -> Target {
 }
 
 async fn refused(target: Target) -> Error {
-    let error = Ssh::connect(target).await.expect_err("it was let in");
+    let error = Ssh::connect(target).await.expect_err("the login is refused");
     assert_eq!(error.status(), ErrorStatus::Permanent, "{error}");
     error
 }
@@ -29,7 +29,7 @@ impl Drop for Agent {
     }
 }
 
-/// An agent of its own with these keys.
+/// An SSH agent for the test, with these keys.
 async fn agent(sshd: &Sshd, keys: &[&str]) -> (Agent, std::path::PathBuf) {
     let socket = sshd.path("agent");
     let child = Command::new("ssh-agent").arg("-D").arg("-a").arg(&socket).stdout(Stdio::null()).spawn().unwrap();
@@ -44,7 +44,7 @@ async fn agent(sshd: &Sshd, keys: &[&str]) -> (Agent, std::path::PathBuf) {
 }
 
 #[tokio::test]
-async fn keys_of_files_and_memory_are_taken_encrypted_ones_with_their_passphrase() {
+async fn keys_from_files_and_memory_are_accepted_encrypted_ones_with_their_passphrase() {
     let Some(maker) = server(&Options::new()) else { return };
     maker.keygen(&["-q", "-t", "ed25519", "-N", "open sesame", "-f"], "locked").unwrap();
     let public = std::fs::read_to_string(maker.path("locked.pub")).unwrap();
@@ -61,9 +61,9 @@ async fn keys_of_files_and_memory_are_taken_encrypted_ones_with_their_passphrase
     }
     for (key, why) in [
         (Key::file(&locked), "it is encrypted"),
-        (Key::file(&locked).passphrase("close sesame"), "the passphrase does not open it"),
+        (Key::file(&locked).passphrase("close sesame"), "the passphrase does not decrypt it"),
         (Key::file(sshd.path("host.pub")), "it is a public key"),
-        (Key::file(sshd.path("config")), "no private key"),
+        (Key::file(sshd.path("config")), "not a readable private key"),
         (Key::file(sshd.path("none")), "none"),
     ] {
         let error = refused(with(&sshd, [key])).await;
@@ -82,21 +82,21 @@ async fn an_agents_keys_are_tried_one_after_another() {
     let Some(sshd) = server(&Options::new().authorized(public.trim())) else { return };
     let (_agent, socket) = agent(&maker, &["stranger", "rsa"]).await;
     Ssh::connect(with(&sshd, [Key::agent_at(&socket)])).await.unwrap();
-    // Over a file, such a key cannot be used, and that is said.
+    // An RSA key from a file cannot be used, and the error says so.
     let error = refused(with(&sshd, [Key::file(maker.path("rsa"))])).await;
-    assert!(error.to_string().contains("RSA"), "{error}");
+    assert!(format!("{error:#}").contains("RSA"), "{error}");
     let error = refused(with(&sshd, [Key::agent_at(maker.path("no-agent"))])).await;
     assert!(error.message().contains("no-agent"), "{error}");
 }
 
 #[tokio::test]
-async fn a_login_that_fails_says_what_was_tried_and_what_is_accepted() {
+async fn a_failed_login_reports_what_was_tried_and_what_is_accepted() {
     let Some(sshd) = server(&Options::new()) else { return };
     sshd.make_key("a", "ed25519").unwrap();
     sshd.make_key("b", "ecdsa").unwrap();
     let error = refused(with(&sshd, ["a", "b"].map(|name| Key::file(sshd.path(name))))).await;
     assert_eq!(error.kind(), ErrorKind::Login);
-    let text = error.to_string();
+    let text = format!("{error:#}");
     for name in ["a", "b"] {
         let fingerprint = sshd.keygen(&["-l", "-f"], &format!("{name}.pub")).unwrap();
         let fingerprint = fingerprint.split(' ').nth(1).unwrap();
@@ -106,8 +106,8 @@ async fn a_login_that_fails_says_what_was_tried_and_what_is_accepted() {
 }
 
 #[tokio::test]
-async fn a_server_that_wants_more_than_a_key_is_named_so() {
-    // Two keys, one after another.
+async fn a_server_that_requires_more_than_a_key_is_reported() {
+    // The server requires two keys, one after another.
     let Some(sshd) = server(&Options::new().line("AuthenticationMethods publickey,publickey")) else { return };
     let error = refused(with(&sshd, [Key::file(sshd.client_key())])).await;
     assert_eq!(error.kind(), ErrorKind::Login);
@@ -115,7 +115,7 @@ async fn a_server_that_wants_more_than_a_key_is_named_so() {
 }
 
 #[tokio::test]
-async fn too_many_keys_end_the_connection_and_that_is_said() {
+async fn a_connection_that_ends_after_too_many_keys_is_reported() {
     let Some(sshd) = server(&Options::new().line("MaxAuthTries 2")) else { return };
     let names = ["a", "b", "c"];
     for name in names {
@@ -123,7 +123,7 @@ async fn too_many_keys_end_the_connection_and_that_is_said() {
     }
     let error = refused(with(&sshd, names.map(|name| Key::file(sshd.path(name))))).await;
     assert_eq!(error.kind(), ErrorKind::Login);
-    assert!(error.hint().unwrap().contains("after some keys"), "{error}");
+    assert!(error.hint().unwrap().contains("after some refused keys"), "{error}");
 }
 
 #[tokio::test]
@@ -134,9 +134,9 @@ async fn a_server_that_ends_the_connection_at_the_first_refused_key_is_not_tried
     assert_eq!(error.kind(), ErrorKind::Login);
     assert!(error.hint().unwrap().contains("MaxAuthTries"), "{error}");
     let fingerprint = sshd.keygen(&["-l", "-f"], "stranger.pub").unwrap();
-    assert!(error.to_string().contains(fingerprint.split(' ').nth(1).unwrap()), "{error}");
-    assert!(error.to_string().contains("Too many authentication failures"), "{error}");
-    // Whoever counts failed logins, and bans who has too many, has seen one.
+    assert!(format!("{error:#}").contains(fingerprint.split(' ').nth(1).unwrap()), "{error}");
+    assert!(format!("{error:#}").contains("Too many authentication failures"), "{error}");
+    // A service that bans clients with many failed logins has seen one.
     assert_eq!(sshd.log().matches("maximum authentication attempts exceeded").count(), 1, "{}", sshd.log());
     Ssh::connect(with(&sshd, [Key::file(sshd.client_key())])).await.unwrap();
 }

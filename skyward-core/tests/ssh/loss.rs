@@ -1,4 +1,4 @@
-//! Connections that are lost: seen soon, told, and made again.
+//! Lost connections are noticed soon, reported, and made again.
 
 use std::fs;
 use std::time::Duration;
@@ -13,20 +13,21 @@ use crate::cut::Cut;
 use crate::site::{Echo, PATIENCE, connect, lives, server, shell, target, until};
 use crate::sshd::Options;
 
-/// What a host may be silent for in these tests.
+/// How long a host may be silent in these tests.
 const SILENCE: Duration = Duration::from_millis(900);
-/// What a loss may take to be seen with the usual settings.
+/// How long the client may take to notice a loss with the default settings.
 const BOUND: Duration = Duration::from_secs(15);
 
 /// The error with which a stream ends.
 async fn broken(stream: &mut ByteStream) -> std::io::Error {
-    let read = timeout(BOUND, stream.read_u8()).await.expect("the loss was not seen");
-    let error = read.expect_err("the stream goes on");
+    let read = timeout(BOUND, stream.read_u8()).await.expect("the loss was not noticed");
+    let error = read.expect_err("the stream did not end");
     assert_ne!(error.kind(), std::io::ErrorKind::UnexpectedEof, "an end is no loss");
     error
 }
 
-/// Runs until the loss is seen: a command that went out before is lost with its connection.
+/// Runs commands until one succeeds. A command that was sent before the client noticed the loss is
+/// lost with its connection.
 async fn again(remote: &Ssh) {
     let end = tokio::time::Instant::now() + PATIENCE;
     while let Err(error) = remote.run(&Command::new(["true"]), &|_| {}).await {
@@ -40,7 +41,7 @@ fn temporary(error: &Error, kind: ErrorKind) {
 }
 
 #[tokio::test]
-async fn a_session_that_is_killed_ends_its_streams_and_commands_and_is_made_again() {
+async fn a_killed_session_ends_its_streams_and_commands_and_is_made_again() {
     let Some(sshd) = server(&Options::new()) else { return };
     let remote = connect(&sshd).await;
     let echo = Echo::start(sshd.path("s"));
@@ -52,7 +53,7 @@ async fn a_session_that_is_killed_ends_its_streams_and_commands_and_is_made_agai
     let mut run = std::pin::pin!(remote.run(&command, &|_| {}));
     tokio::select! {
         ended = &mut run => panic!("ended by itself: {ended:?}"),
-        () = until("it runs", || file.exists()) => {}
+        () = until("the command runs", || file.exists()) => {}
     }
     assert!(sshd.signal_sessions("KILL") > 0);
     broken(&mut stream).await;
@@ -61,13 +62,13 @@ async fn a_session_that_is_killed_ends_its_streams_and_commands_and_is_made_agai
     temporary(&error, ErrorKind::Io);
     assert!(error.message().contains("was lost while"), "{error}");
     let pid = fs::read_to_string(&file).unwrap();
-    until("what ran has ended", || !lives(pid.trim())).await;
+    until("the command has ended", || !lives(pid.trim())).await;
     let mut stream = remote.open(echo.path()).await.unwrap();
     echo.check(&mut stream).await;
 }
 
 #[tokio::test]
-async fn a_session_that_is_stopped_is_lost_when_it_was_silent_for_too_long() {
+async fn a_stopped_session_is_lost_after_the_time_of_silence() {
     let Some(sshd) = server(&Options::new()) else { return };
     let remote = Ssh::connect(target(&sshd).silence(SILENCE)).await.unwrap();
     let echo = Echo::start(sshd.path("s"));
@@ -75,22 +76,23 @@ async fn a_session_that_is_stopped_is_lost_when_it_was_silent_for_too_long() {
     let mut writing = remote.open(echo.path()).await.unwrap();
     echo.check(&mut reading).await;
     assert!(sshd.signal_sessions("STOP") > 0);
-    // More than all buffers on the way hold, so the session waits for the server to take it, and asks nothing itself.
+    // More than all buffers on the way hold: the session waits for the server to read, and sends no
+    // requests itself.
     let written = timeout(BOUND, async { while writing.write_all(&[0; 1 << 20]).await.is_ok() {} }).await;
-    written.expect("the loss was not seen by a writer");
+    written.expect("a writer did not notice the loss");
     broken(&mut reading).await;
     again(&remote).await;
 }
 
 #[tokio::test]
-async fn a_silent_server_is_seen_also_when_nothing_is_sent() {
+async fn a_silent_server_is_noticed_even_if_nothing_is_sent() {
     let Some(sshd) = server(&Options::new()) else { return };
     let remote = Ssh::connect(target(&sshd).silence(SILENCE)).await.unwrap();
     let echo = Echo::start(sshd.path("s"));
     let mut stream = remote.open(echo.path()).await.unwrap();
     sshd.signal_sessions("STOP");
     let error = broken(&mut stream).await;
-    assert!(error.to_string().contains("did not answer"), "{error}");
+    assert!(format!("{error:#}").contains("no longer answered"), "{error}");
 }
 
 #[tokio::test]
@@ -100,14 +102,14 @@ async fn a_quiet_connection_to_a_server_that_answers_is_kept() {
     let echo = Echo::start(sshd.path("s"));
     let mut stream = remote.open(echo.path()).await.unwrap();
     let sessions = sshd.sessions();
-    // Quiet for many times as long.
+    // The connection is quiet for many times the time of silence.
     assert!(timeout(Duration::from_secs(4), stream.read_u8()).await.is_err());
     echo.check(&mut stream).await;
     assert_eq!(sshd.sessions(), sessions);
 }
 
 #[tokio::test]
-async fn all_who_need_a_lost_connection_wait_for_one_that_is_made() {
+async fn all_users_of_a_lost_connection_wait_for_one_new_connection() {
     let Some(mut sshd) = server(&Options::new()) else { return };
     let remote = connect(&sshd).await;
     let echo = Echo::start(sshd.path("s"));
@@ -117,7 +119,7 @@ async fn all_who_need_a_lost_connection_wait_for_one_that_is_made() {
     let commands: Vec<_> = (0..8).map(|n| Command::script(format!("echo {n}"))).collect();
     let all = futures_util::future::join_all(commands.iter().map(|command| remote.run(command, &|_| {})));
     let mut all = std::pin::pin!(all);
-    // They try, and find nobody.
+    // The commands try to reconnect, and no server listens.
     assert!(timeout(Duration::from_millis(300), &mut all).await.is_err());
     sshd.listen().unwrap();
     for (n, output) in all.await.into_iter().enumerate() {
@@ -127,20 +129,20 @@ async fn all_who_need_a_lost_connection_wait_for_one_that_is_made() {
 }
 
 #[tokio::test]
-async fn a_host_that_stays_down_is_an_error_for_all_who_wait_within_the_deadline() {
+async fn a_host_that_stays_down_fails_all_waiting_commands_within_the_deadline() {
     let Some(mut sshd) = server(&Options::new()) else { return };
     let remote = Ssh::connect(target(&sshd).connect_within(Duration::from_secs(1))).await.unwrap();
     sshd.stop();
     let commands = [(); 16].map(|()| Command::new(["true"]));
     let all = futures_util::future::join_all(commands.iter().map(|command| remote.run(command, &|_| {})));
-    // One attempt for all, not one after another.
+    // All commands share one attempt.
     for answer in timeout(Duration::from_secs(10), all).await.unwrap() {
         temporary(&answer.unwrap_err(), ErrorKind::Io);
     }
 }
 
 #[tokio::test]
-async fn what_cannot_be_reached_says_why() {
+async fn the_error_of_an_unreachable_host_says_why() {
     let Some(mut sshd) = server(&Options::new()) else { return };
     let usual = target(&sshd);
     let (address, port) = (sshd.address().to_owned(), sshd.port());
@@ -149,7 +151,7 @@ async fn what_cannot_be_reached_says_why() {
     let error =
         Ssh::connect(usual.clone().port(silent_port).connect_within(Duration::from_millis(500))).await.unwrap_err();
     temporary(&error, ErrorKind::Timeout);
-    assert!(error.message().contains("agreeing on keys"), "{error}");
+    assert!(error.message().contains("exchanging keys"), "{error}");
     let error = Ssh::connect(Target::new("no-such-host.invalid").user("x")).await.unwrap_err();
     temporary(&error, ErrorKind::Io);
     assert!(error.message().contains("cannot be resolved"), "{error}");
@@ -170,7 +172,7 @@ async fn what_cannot_be_reached_says_why() {
 }
 
 #[tokio::test]
-async fn a_bastion_that_is_lost_is_connected_to_again() {
+async fn a_lost_bastion_is_reconnected() {
     let (Some(gate), Some(sshd)) = (server(&Options::new()), server(&Options::new())) else { return };
     let remote = Ssh::connect(target(&sshd).jump(target(&gate))).await.unwrap();
     let echo = Echo::start(sshd.path("s"));
@@ -182,7 +184,7 @@ async fn a_bastion_that_is_lost_is_connected_to_again() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_network_that_is_cut_is_seen_and_one_that_comes_back_is_used() {
+async fn a_cut_network_is_noticed_and_used_again_when_it_is_back() {
     let cut = match Cut::new() {
         Ok(cut) => cut,
         Err(why) => return eprintln!("skipped: {why}"),

@@ -1,4 +1,4 @@
-//! Hosts that are reached by SSH, against real OpenSSH servers on this machine.
+//! Connections to hosts by SSH, against real OpenSSH servers on this machine.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "the helpers of tests are not tests themselves")]
 

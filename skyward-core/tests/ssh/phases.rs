@@ -1,4 +1,5 @@
-//! Servers that go silent, or are gone, at each step of a connection: what waits for them ends soon, and says at which step.
+//! Servers that go silent or end at each step of a connection: requests to them end soon, and the
+//! error names the step.
 
 use std::future::pending;
 use std::sync::Arc;
@@ -18,16 +19,16 @@ use tokio::time::{Instant, timeout};
 use crate::site::server;
 use crate::sshd::{Options, Sshd};
 
-/// What a server does at its step, after all before it went well.
+/// The step at which a server acts, after all earlier steps succeeded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum At {
     Offer(Act),
-    /// It refuses the first key, and does this with the second.
+    /// The server refuses the first key, and acts at the second.
     SecondOffer(Act),
     Login(Act),
     Open(Act),
     Exec(Act),
-    /// The program is not started.
+    /// The server does not start the program.
     NoExec,
 }
 
@@ -37,7 +38,7 @@ enum Act {
     Death,
 }
 
-/// A server that takes every key.
+/// A server that accepts every key.
 struct Fake {
     at: At,
     offers: u32,
@@ -101,7 +102,8 @@ impl server::Handler for Fake {
     ) -> Result<(), russh::Error> {
         match self.at {
             At::Open(_) => self.channel_open_session(channel, reply, session).await,
-            // It forwards no streams, so a program has to; who drops this refuses.
+            // The server forwards no streams, so the client must start a program for them; dropping
+            // the handle refuses.
             _ => {
                 drop(reply);
                 Ok(())
@@ -118,7 +120,8 @@ impl server::Handler for Fake {
     }
 }
 
-/// Serves each connection in this way. As with OpenSSH, nothing may be sent in a channel before its program runs.
+/// Serves each connection in this way. As with OpenSSH, nothing may be sent in a channel before its
+/// program runs.
 async fn fake(keys: &Sshd, at: At) -> Target {
     let key: PrivateKey = load_secret_key(keys.path("host"), None).unwrap();
     let config = server::Config {
@@ -139,7 +142,7 @@ async fn fake(keys: &Sshd, at: At) -> Target {
     .await
 }
 
-/// Something that listens, and what it does with each connection.
+/// Listens, and serves each connection with `serve`.
 async fn listen<F>(keys: &Sshd, serve: impl Fn(TcpStream) -> F + Send + 'static) -> Target
 where
     F: Future<Output = ()> + Send + 'static,
@@ -155,29 +158,30 @@ where
     target.key(Key::file(keys.client_key())).host_keys(HostKeys::pinned(keys.host_key()))
 }
 
-/// The error of something that ends in time.
+/// The error of a future that fails in time.
 async fn soon<T>(what: impl Future<Output = skyward_core::Result<T>>) -> Error {
     let begin = Instant::now();
-    let error = timeout(SOON, what).await.expect("it was waited for").err().expect("there is nobody");
+    let error = timeout(SOON, what).await.expect("the future ends in time").err().expect("the future fails");
     println!("{:?}: {error}", begin.elapsed());
     error
 }
 
 fn is(error: &Error, kind: ErrorKind, status: ErrorStatus, said: &str) {
     assert_eq!((error.kind(), error.status()), (kind, status), "{error:?}");
-    assert!(error.to_string().contains(said), "no word of `{said}`: {error:?}");
+    assert!(format!("{error:#}").contains(said), "`{said}` is missing: {error:?}");
 }
 
-/// What a dial ends with that was tried again until its deadline, which is in any attempt.
+/// Checks the error of a connection that was retried until its deadline, which any step may have
+/// reached.
 fn is_tried_again(error: &Error) {
     assert_eq!(error.status(), ErrorStatus::Temporary, "{error:?}");
-    let said = error.to_string();
-    let steps = ["while connecting to", "while agreeing on keys with", "while me logged in", "while logging in to me@"];
+    let said = format!("{error:#}");
+    let steps = ["while connecting to", "while exchanging keys with", "while me logged in", "while logging in to me@"];
     assert!(steps.iter().any(|step| said.contains(step)), "{said}");
 }
 
 #[tokio::test]
-async fn a_dial_ends_at_each_step_at_its_deadline_and_says_at_which() {
+async fn a_connection_attempt_ends_at_its_deadline_and_names_the_step() {
     let Some(keys) = server(&Options::new()) else { return };
     for act in [Act::Silence, Act::Death] {
         for (at, step) in [(At::Offer(act), "logging in to me@"), (At::Login(act), "logging in to me@")] {
@@ -191,7 +195,7 @@ async fn a_dial_ends_at_each_step_at_its_deadline_and_says_at_which() {
 }
 
 #[tokio::test]
-async fn a_dial_that_is_given_up_while_keys_are_agreed_on_closes_its_connection() {
+async fn an_attempt_given_up_during_key_exchange_closes_its_connection() {
     let Some(keys) = server(&Options::new()) else { return };
     let (ends, mut ended) = mpsc::unbounded_channel();
     let target = listen(&keys, move |mut stream| {
@@ -203,28 +207,28 @@ async fn a_dial_that_is_given_up_while_keys_are_agreed_on_closes_its_connection(
         }
     })
     .await;
-    is(&soon(Ssh::connect(target)).await, ErrorKind::Timeout, ErrorStatus::Temporary, "agreeing on keys with me@");
-    assert_eq!(timeout(SOON, ended.recv()).await.expect("the connection stands"), Some(true));
+    is(&soon(Ssh::connect(target)).await, ErrorKind::Timeout, ErrorStatus::Temporary, "exchanging keys with me@");
+    assert_eq!(timeout(SOON, ended.recv()).await.expect("the connection is closed"), Some(true));
 }
 
 #[tokio::test]
-async fn dials_that_are_dropped_keep_nobody_waiting() {
+async fn dropped_attempts_do_not_hold_up_others() {
     let Some(keys) = server(&Options::new()) else { return };
     let target = listen(&keys, |stream| async move {
         let _stream = stream;
         pending().await
     })
     .await;
-    // More than are made at the same time, each for a time that does not matter here.
+    // More attempts than are made at the same time, each with a long deadline.
     let long = target.clone().connect_within(SOON * 10);
     let dropped: Vec<_> = (0..20).map(|_| tokio::spawn(Ssh::connect(long.clone()))).collect();
     let shared = Ssh::new(target);
     let run = Command::new(["true"]);
-    assert!(timeout(WITHIN / 4, shared.run(&run, &|_| {})).await.is_err(), "it has an answer");
+    assert!(timeout(WITHIN / 4, shared.run(&run, &|_| {})).await.is_err(), "the server has answered");
     for dial in &dropped {
         dial.abort();
     }
-    is(&soon(shared.run(&run, &|_| {})).await, ErrorKind::Timeout, ErrorStatus::Temporary, "agreeing on keys");
+    is(&soon(shared.run(&run, &|_| {})).await, ErrorKind::Timeout, ErrorStatus::Temporary, "exchanging keys");
 }
 
 #[tokio::test]
@@ -245,10 +249,10 @@ async fn a_command_ends_with_its_connection_at_each_step() {
 }
 
 #[tokio::test]
-async fn a_server_that_opens_no_channel_is_named_so() {
+async fn a_server_that_opens_no_channel_is_reported() {
     let Some(keys) = server(&Options::new()) else { return };
     let remote = Ssh::connect(fake(&keys, At::Open(Act::Silence)).await).await.unwrap();
-    // Both ends are here and answer each other at once; nothing else is waited for but the channel.
+    // Both ends are in this process and answer each other at once; only the channel is waited for.
     tokio::time::pause();
     let run = Command::new(["true"]).deadline(Duration::from_secs(600));
     let run = remote.run(&run, &|_| {}).await.unwrap_err();
@@ -258,7 +262,7 @@ async fn a_server_that_opens_no_channel_is_named_so() {
 }
 
 #[tokio::test]
-async fn a_server_that_ends_the_connection_is_tried_again_only_if_it_has_refused_no_key() {
+async fn a_server_that_ends_the_connection_is_retried_only_if_it_refused_no_key() {
     let Some(keys) = server(&Options::new()) else { return };
     let second = keys.make_key("second", "ed25519").unwrap();
     let connect = async |at| soon(Ssh::connect(fake(&keys, at).await.key(Key::file(&second)))).await;
@@ -267,7 +271,7 @@ async fn a_server_that_ends_the_connection_is_tried_again_only_if_it_has_refused
     is(&error, ErrorKind::Login, ErrorStatus::Permanent, "ended the connection while me logged in");
 }
 
-/// What connecting gets.
+/// The deadline of a connection attempt.
 const WITHIN: Duration = Duration::from_millis(600);
-/// Longer than anything here takes on a host that is busy.
+/// Longer than any test step takes on a busy host.
 const SOON: Duration = Duration::from_secs(20);

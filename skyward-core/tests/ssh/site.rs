@@ -1,4 +1,4 @@
-//! What the tests have in common: a server, and a target that fits it.
+//! Helpers of the tests: a server, and a target for it.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ pub(crate) fn server(options: &Options) -> Option<Sshd> {
     Some(Sshd::start(options).unwrap())
 }
 
-/// The target that reaches it, with its key pinned.
+/// The target for a server, with its key pinned.
 pub(crate) fn target(sshd: &Sshd) -> Target {
     Target::new(sshd.address())
         .port(sshd.port())
@@ -30,12 +30,12 @@ pub(crate) fn target(sshd: &Sshd) -> Target {
         .host_keys(HostKeys::pinned(sshd.host_key()))
 }
 
-/// A connection to it.
+/// A connection to a server.
 pub(crate) async fn connect(sshd: &Sshd) -> Ssh {
     Ssh::connect(target(sshd)).await.unwrap_or_else(|error| panic!("{error:?}\n{}", sshd.log()))
 }
 
-/// Waits until something holds.
+/// Waits until a condition holds.
 pub(crate) async fn until(what: &str, mut holds: impl FnMut() -> bool) {
     let end = Instant::now() + PATIENCE;
     while !holds() {
@@ -44,23 +44,23 @@ pub(crate) async fn until(what: &str, mut holds: impl FnMut() -> bool) {
     }
 }
 
-/// Runs a script, and gives what it wrote to standard output.
+/// Runs a script. Returns its standard output.
 pub(crate) async fn shell(remote: &Ssh, script: &str) -> String {
     let output = remote.run(&Command::script(script), &|_| {}).await.unwrap();
     assert!(output.success(), "{output:?}");
     output.stdout
 }
 
-/// Whether a process is there and is not a zombie.
+/// Whether a process exists and is not a zombie.
 pub(crate) fn lives(pid: &str) -> bool {
     std::fs::read_to_string(format!("/proc/{pid}/stat"))
         .is_ok_and(|stat| !stat.rsplit(") ").next().unwrap_or("").starts_with('Z'))
 }
 
-/// Longer than anything here takes.
+/// Longer than any test step takes.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A service on a Unix socket that sends back what it gets.
+/// A service on a Unix socket that sends back what it receives.
 pub(crate) struct Echo {
     path: PathBuf,
     open: Arc<AtomicUsize>,
@@ -89,12 +89,12 @@ impl Echo {
         self.path.to_str().unwrap()
     }
 
-    /// How many connections it has.
+    /// How many connections are open.
     pub(crate) fn open(&self) -> usize {
         self.open.load(Ordering::SeqCst)
     }
 
-    /// Whether a stream reaches it.
+    /// Checks that a stream reaches the service.
     pub(crate) async fn check(&self, stream: &mut ByteStream) {
         let round = async {
             stream.write_all(b"ping").await?;

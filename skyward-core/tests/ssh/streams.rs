@@ -1,4 +1,4 @@
-//! Streams to sockets: forwarded by the server, or else through what the host has.
+//! Streams to sockets: forwarded by the server, or else through a program on the host.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -13,7 +13,7 @@ use tokio::time::timeout;
 use crate::site::{Echo, PATIENCE, connect, server, shell, until};
 use crate::sshd::{Options, Sshd};
 
-/// A server that forwards no streams, on which nothing is found that could do it instead.
+/// A server that forwards no streams, with no program on it that could do so instead.
 fn bare() -> Option<(Sshd, Home)> {
     let home = Home(std::env::temp_dir().join(format!("skyward-home-{:08x}", rand::random::<u32>())));
     let bin = home.0.join("bin");
@@ -37,7 +37,7 @@ impl Drop for Home {
 }
 
 #[tokio::test]
-async fn a_megabyte_goes_round_through_each_kind_of_stream_and_an_end_is_an_end() {
+async fn megabytes_return_through_each_kind_of_stream_and_its_end_is_seen() {
     for options in [Options::new(), Options::new().without_streams()] {
         let Some(sshd) = server(&options) else { return };
         let remote = connect(&sshd).await;
@@ -57,7 +57,7 @@ async fn a_megabyte_goes_round_through_each_kind_of_stream_and_an_end_is_an_end(
 }
 
 #[tokio::test]
-async fn where_the_server_forwards_nothing_a_program_joins_the_socket_and_goes_with_the_stream() {
+async fn without_forwarding_a_program_connects_the_socket_and_ends_with_the_stream() {
     let Some(sshd) = server(&Options::new().without_streams()) else { return };
     let remote = connect(&sshd).await;
     let echo = Echo::start(sshd.path("s"));
@@ -69,7 +69,7 @@ async fn where_the_server_forwards_nothing_a_program_joins_the_socket_and_goes_w
     }
     let error = remote.open(sshd.path("nobody").to_str().unwrap()).await.err().unwrap();
     assert_eq!((error.kind(), error.status()), (ErrorKind::Io, ErrorStatus::Temporary));
-    // A socket that nobody listens on any more.
+    // A socket on which no process listens any more.
     drop(std::os::unix::net::UnixListener::bind(sshd.path("old")).unwrap());
     let error = remote.open(sshd.path("old").to_str().unwrap()).await.err().unwrap();
     assert_eq!((error.kind(), error.status()), (ErrorKind::Io, ErrorStatus::Temporary));
@@ -77,7 +77,7 @@ async fn where_the_server_forwards_nothing_a_program_joins_the_socket_and_goes_w
 }
 
 #[tokio::test]
-async fn without_a_program_for_it_that_is_said_and_an_environments_python_is_found() {
+async fn a_missing_program_is_reported_and_the_python_of_an_environment_is_found() {
     let Some((sshd, home)) = bare() else { return };
     let remote = connect(&sshd).await;
     let echo = Echo::start(sshd.path("s"));
@@ -92,12 +92,13 @@ async fn without_a_program_for_it_that_is_said_and_an_environments_python_is_fou
 }
 
 #[tokio::test]
-async fn a_stream_that_is_read_late_does_not_keep_the_others() {
+async fn a_stream_that_is_read_late_does_not_hold_up_others() {
     let Some(sshd) = server(&Options::new()) else { return };
     let remote = connect(&sshd).await;
     let echo = Echo::start(sshd.path("s"));
     let mut late = remote.open(echo.path()).await.unwrap();
-    // All of it comes back, and waits in the client: less than what one stream may hold before the connection waits for its reader.
+    // All bytes come back, and wait in the client: fewer than one stream may hold before the
+    // connection waits for its reader.
     timeout(Duration::from_secs(20), late.write_all(&[0; 16 << 20])).await.unwrap().unwrap();
     assert_eq!(shell(&remote, "echo on").await, "on\n");
     let mut other = remote.open(echo.path()).await.unwrap();

@@ -1,4 +1,4 @@
-//! A host that is not the one that is meant is refused, in every way of saying who is meant.
+//! A host other than the expected one is refused, however the expected host is specified.
 
 use std::fs;
 
@@ -20,12 +20,12 @@ async fn trusted(target: Target) {
     assert!(remote.run(&Command::new(["true"]), &|_| {}).await.unwrap().success());
 }
 
-/// The fingerprint of a public key's file, as OpenSSH itself tells it.
+/// The fingerprint of a public key's file, as OpenSSH itself prints it.
 fn fingerprint(sshd: &Sshd, name: &str) -> String {
     sshd.keygen(&["-l", "-f"], name).unwrap().split(' ').nth(1).unwrap().to_owned()
 }
 
-/// What a file of known hosts calls it.
+/// The server's name in a file of known hosts.
 fn name(sshd: &Sshd) -> String {
     format!("[{}]:{}", sshd.address(), sshd.port())
 }
@@ -51,7 +51,7 @@ async fn a_key_other_than_the_pinned_one_is_refused_with_both_fingerprints() {
     let (own, wrong) = (fingerprint(&sshd, "host.pub"), fingerprint(&sshd, "other.pub"));
     for pin in [other.clone(), wrong.clone()] {
         let error = refused(target(&sshd).host_keys(HostKeys::pinned(pin))).await;
-        let text = error.to_string();
+        let text = format!("{error:#}");
         assert!(text.contains(&own) && text.contains(&wrong) && text.contains("[pinned]"), "{text}");
         assert!(text.contains(&format!("{}:{}", sshd.address(), sshd.port())), "{text}");
     }
@@ -60,7 +60,7 @@ async fn a_key_other_than_the_pinned_one_is_refused_with_both_fingerprints() {
 }
 
 #[tokio::test]
-async fn known_hosts_decide_by_plain_pattern_and_hashed_names() {
+async fn known_hosts_may_have_plain_pattern_and_hashed_names() {
     let Some(sshd) = server(&Options::new()) else { return };
     let (host, own, other) = (name(&sshd), sshd.host_key(), other_key(&sshd));
     let (presented, expected) = (fingerprint(&sshd, "host.pub"), fingerprint(&sshd, "other.pub"));
@@ -91,11 +91,11 @@ async fn known_hosts_decide_by_plain_pattern_and_hashed_names() {
 }
 
 #[tokio::test]
-async fn a_host_that_no_file_names_is_refused_with_its_fingerprint_and_where_was_looked() {
+async fn an_unknown_host_is_refused_with_its_fingerprint_and_the_files_that_were_read() {
     let Some(sshd) = server(&Options::new()) else { return };
     let own = sshd.host_key();
     let negated = format!("*,!{} {own}\n", name(&sshd));
-    // The usual port is another host than this one.
+    // The same address at the default port is another host.
     for text in ["".to_owned(), format!("{} {own}\n", sshd.address()), format!("{}0 {own}\n", name(&sshd)), negated] {
         let error = refused(target(&sshd).host_keys(known(&sshd, &text))).await.to_string();
         let looked = sshd.path("known").display().to_string();
@@ -119,7 +119,7 @@ async fn a_revoked_key_is_refused_although_it_is_known() {
 }
 
 #[tokio::test]
-async fn the_type_of_a_known_key_is_asked_for() {
+async fn the_client_asks_for_the_type_of_the_known_key() {
     let Some(sshd) = server(&Options::new()) else { return };
     let folder = sshd.path("second");
     sshd.make_key("second", "ecdsa").unwrap();
@@ -127,7 +127,7 @@ async fn the_type_of_a_known_key_is_asked_for() {
     let Some(both) = server(&Options::new().line(format!("HostKey {}", folder.display()))) else { return };
     trusted(target(&both).host_keys(HostKeys::pinned(second.clone()))).await;
     trusted(target(&both).host_keys(HostKeys::pinned(both.host_key()))).await;
-    // Of a type that the server has not, another key is shown, compared and refused.
+    // If the server has no key of the type, it presents another key, which is compared and refused.
     refused(target(&sshd).host_keys(HostKeys::pinned(second))).await;
 }
 
@@ -151,7 +151,7 @@ async fn a_fingerprint_of_any_key_of_the_host_is_enough() {
 }
 
 #[tokio::test]
-async fn a_host_that_has_an_rsa_key_alone_is_trusted_by_it() {
+async fn a_host_with_only_an_rsa_key_is_trusted_by_it() {
     let Some(sshd) = server(&Options::new().key_type("rsa")) else { return };
     let key = sshd.host_key();
     assert!(key.starts_with("ssh-rsa "), "{key}");
@@ -190,13 +190,13 @@ async fn an_rsa_authority_is_trusted_unless_it_signs_with_sha_1() {
 }
 
 #[tokio::test]
-async fn a_host_with_a_certificate_is_trusted_by_its_authority_and_for_its_name_alone() {
+async fn a_host_certificate_is_trusted_by_its_authority_and_for_its_names_alone() {
     let Some(maker) = server(&Options::new()) else { return };
     maker.make_key("ca", "ed25519").unwrap();
     maker.make_key("own", "ed25519").unwrap();
     let authority = fs::read_to_string(maker.path("ca.pub")).unwrap();
     let ca = maker.path("ca").display().to_string();
-    // The name in the certificate is the address that is asked for.
+    // The name in the certificate must be the address that the client connects to.
     let address = format!("127.77.{}.1", 1 + std::process::id() % 250);
     let sign = |file: &str, extra: &[&str]| {
         fs::copy(maker.path("own"), maker.path(file)).unwrap();
@@ -233,7 +233,7 @@ async fn a_host_with_a_certificate_is_trusted_by_its_authority_and_for_its_name_
 }
 
 #[tokio::test]
-async fn a_bastion_is_checked_like_any_host_and_its_trust_is_its_own() {
+async fn a_bastion_is_checked_like_any_host_with_its_own_keys() {
     let (Some(gate), Some(sshd)) = (server(&Options::new()), server(&Options::new())) else { return };
     let wrong = target(&gate).host_keys(HostKeys::pinned(sshd.host_key()));
     let error = refused(target(&sshd).jump(wrong)).await.to_string();
@@ -245,18 +245,18 @@ async fn a_bastion_is_checked_like_any_host_and_its_trust_is_its_own() {
 }
 
 #[tokio::test]
-async fn a_host_key_that_changed_is_refused_when_the_connection_is_made_again() {
+async fn a_changed_host_key_is_refused_on_reconnection() {
     let Some(mut sshd) = server(&Options::new()) else { return };
     let expected = fingerprint(&sshd, "host.pub");
     let remote = Ssh::connect(target(&sshd)).await.unwrap();
     sshd.change_host_key().unwrap();
     assert!(
         remote.run(&Command::new(["true"]), &|_| {}).await.unwrap().success(),
-        "a session that goes on is not asked again"
+        "a live session is not checked again"
     );
     sshd.signal_sessions("KILL");
     let error = loop {
-        // Until the loss is seen, a command is lost with the connection.
+        // Until the client notices the loss, a command is lost with the connection.
         match remote.run(&Command::new(["true"]), &|_| {}).await {
             Err(error) if error.kind() == ErrorKind::Io => {}
             answer => break answer.expect_err("the new key was trusted"),

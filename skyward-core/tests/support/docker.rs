@@ -1,4 +1,5 @@
-//! What tests, benches and demos need of a Docker engine beside the library: its images, and a look at it from outside. Of the standard library alone.
+//! Helpers of tests, benches and demos for a Docker engine: its images, and a look at the engine
+//! from outside. Uses the standard library alone.
 
 #![allow(dead_code, reason = "each user needs a part")]
 
@@ -6,12 +7,13 @@ use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::process::{Command, Stdio};
 
-/// The image for nodes that `cargo xtask image` makes; without an engine or the image it prints why there is none.
+/// The image for nodes that `cargo xtask image` makes. Without an engine or the image, prints why
+/// and returns `None`.
 pub(crate) fn node_image() -> Option<String> {
     image("skyward-node")
 }
 
-/// The same without Python.
+/// The image for nodes without Python.
 pub(crate) fn bare_image() -> Option<String> {
     image("skyward-bare")
 }
@@ -20,11 +22,11 @@ fn image(name: &str) -> Option<String> {
     let listed = match ask(&["image", "ls", "--format", "{{.Repository}}:{{.Tag}}", name]) {
         Ok(listed) => listed,
         Err(why) => {
-            println!("SKIPPED: there is no Docker engine: {}", why.lines().last().unwrap_or("no word of it"));
+            println!("SKIPPED: there is no Docker engine: {}", why.lines().last().unwrap_or("no message"));
             return None;
         }
     };
-    // The newest comes first.
+    // The engine lists the newest image first.
     let newest = listed.lines().next().map(str::to_owned);
     if newest.is_none() {
         println!("SKIPPED: the engine has no image {name}; `cargo xtask image` makes it");
@@ -32,14 +34,15 @@ fn image(name: &str) -> Option<String> {
     newest
 }
 
-/// What the engine answers to a command.
+/// The engine's answer to a command.
 pub(crate) fn ask(args: &[&str]) -> Result<String, String> {
-    let output = Command::new("docker").args(args).stdin(Stdio::null()).output().map_err(|error| error.to_string())?;
+    let output =
+        Command::new("docker").args(args).stdin(Stdio::null()).output().map_err(|error| format!("{error:#}"))?;
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim().to_owned();
     if output.status.success() { Ok(text(&output.stdout)) } else { Err(text(&output.stderr)) }
 }
 
-/// What is left of a pool: containers and networks.
+/// The containers and networks that are left of a pool.
 pub(crate) fn left(pool: &str) -> Vec<String> {
     let filter = format!("label=skyward.pool={pool}");
     let asked = [
@@ -55,18 +58,18 @@ pub(crate) fn left(pool: &str) -> Vec<String> {
         .collect()
 }
 
-/// What a script says that runs in a container, as its first user.
+/// The output of a script that runs in a container, as its default user.
 pub(crate) fn inside(container: &str, script: &str) -> Result<String, String> {
     ask(&["exec", container, "sh", "-c", script])
 }
 
-/// The commands that run in a container by the engine's hand.
+/// The ids of the commands that the engine runs in a container.
 pub(crate) fn execs(container: &str) -> Vec<String> {
     let listed = ask(&["inspect", "--format", "{{range .ExecIDs}}{{println .}}{{end}}", container]);
     listed.unwrap_or_default().lines().map(str::to_owned).collect()
 }
 
-/// What the engine's API answers.
+/// The answer of the engine's API.
 pub(crate) fn get(path: &str) -> std::io::Result<String> {
     let host = std::env::var("DOCKER_HOST").ok();
     let socket = host.as_deref().and_then(|host| host.strip_prefix("unix://")).unwrap_or("/var/run/docker.sock");

@@ -1,6 +1,7 @@
-//! A runtime that stands still, because the program that embeds it blocks all of its threads.
+//! A frozen runtime: the program that embeds it blocks all of its threads.
 //!
-//! Tokio and the standard library alone, so that any program of the project can take the file in with `#[path]`.
+//! The file uses tokio and the standard library alone, so that any program of the project can
+//! include it with `#[path]`.
 
 use std::sync::mpsc;
 use std::thread::{self, JoinHandle};
@@ -8,15 +9,16 @@ use std::time::Duration;
 
 use tokio::runtime::Handle;
 
-/// Blocks all `threads` of a runtime together for `time`, once this time has passed.
+/// Blocks all `threads` of a runtime together for `time`, once `after` has passed.
 ///
-/// A thread of its own counts the time, and hands over the next task when the one before has blocked its thread: the
-/// runtime then wakes another thread for it. Tasks that slept in the runtime and then waited for each other could wait
-/// for ever: while one thread is blocked and the others are parked, nobody fires timers.
+/// A separate thread measures the time, and spawns the next task when the one before has blocked
+/// its thread: the runtime then wakes another thread for it. Tasks that slept in the runtime and
+/// then waited for each other could wait for ever: while one thread is blocked and the others are
+/// parked, no thread fires timers.
 pub(crate) fn freeze(runtime: Handle, threads: usize, after: Duration, time: Duration) -> JoinHandle<()> {
     thread::spawn(move || {
         thread::sleep(after);
-        // Dropping one of these lets its thread go on.
+        // Dropping one of these senders lets its thread continue.
         let mut blocked = Vec::new();
         for _ in 0..threads {
             let (begun, has_begun) = mpsc::channel();

@@ -1,11 +1,12 @@
-//! What a task has printed is emitted before its outcome, whichever way it ends.
+//! The output of a task is emitted before its outcome, however the task ends.
 
 use std::sync::Arc;
 
 use futures_util::FutureExt;
+use skyward_core::compute::PendingCompute;
 use skyward_core::event::{EventItem, Events, PoolEvent};
-use skyward_core::payload::{Args, Output, PendingCompute, RetryPolicy, Source, Streaming};
-use skyward_core::pool::{ComputePool, Pool};
+use skyward_core::payload::{Args, Output, RetryPolicy, Source, Streaming};
+use skyward_core::pool::Pool;
 
 const PRINTS: &str = r"
 import os
@@ -37,7 +38,8 @@ fn task<T: Output>(entry: &'static str, text: &str, how: &str) -> PendingCompute
     PendingCompute::new(Arc::new(Source::file("prints.py", PRINTS, entry)), args)
 }
 
-/// Runs tasks that print and end in each way, and looks at what was emitted by the moment at which their futures resolve.
+/// Runs tasks that print and end in each way, and checks what was emitted by the time their futures
+/// resolve.
 pub(crate) async fn printed_before_outcome(pool: &Pool, rounds: u32) {
     let mut events = pool.events();
     for round in 0..rounds {
@@ -60,7 +62,7 @@ pub(crate) async fn printed_before_outcome(pool: &Pool, rounds: u32) {
     assert_printed(&mut events, text);
 }
 
-/// All output has been emitted, and the task's outcome after it.
+/// Checks that all output has been emitted, and the task's outcome after it.
 fn assert_printed(events: &mut Events, text: &str) {
     let (mut written, mut ended) = (Vec::new(), false);
     while let Some(Some(item)) = events.next().now_or_never() {

@@ -1,8 +1,10 @@
-//! OpenSSH servers for tests: as this user, on addresses of this machine alone, each with a key and a log of its own.
+//! OpenSSH servers for tests: run as this user, on addresses of this machine alone, each with a key
+//! and a log of its own.
 //!
-//! The standard library alone, so that any program of the project can take the file in with `#[path]`.
+//! The file uses the standard library alone, so that any program of the project can include it with
+//! `#[path]`.
 
-// Each program uses a part of it.
+// Each program uses a part of the file.
 #![allow(dead_code)]
 
 use std::fs;
@@ -13,7 +15,8 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-/// A server that runs. Dropping it ends the server, its sessions and what they started, and removes its files.
+/// A running server. Dropping the value ends the server, its sessions and the processes they
+/// started, and removes its files.
 #[derive(Debug)]
 pub(crate) struct Sshd {
     program: PathBuf,
@@ -26,7 +29,7 @@ pub(crate) struct Sshd {
     orphans: Vec<u32>,
 }
 
-/// What a server is to be like.
+/// The options of a server.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Options {
     address: Option<String>,
@@ -38,7 +41,8 @@ pub(crate) struct Options {
 }
 
 impl Options {
-    /// A server that allows everything that the client needs, to whoever has its client key.
+    /// Options of a server that allows everything that the client needs, to any user with the
+    /// client key.
     pub(crate) fn new() -> Self {
         Self::default()
     }
@@ -49,7 +53,8 @@ impl Options {
         self
     }
 
-    /// Adds a line to its configuration; of a setting that is there twice, OpenSSH takes the first, and these lines come first.
+    /// Adds a line to the configuration. If a setting is there twice, OpenSSH takes the first, and
+    /// these lines come first.
     pub(crate) fn line(mut self, line: impl Into<String>) -> Self {
         self.lines.push(line.into());
         self
@@ -65,25 +70,25 @@ impl Options {
         self.line("DisableForwarding yes")
     }
 
-    /// Sets a variable for whatever it starts.
+    /// Sets a variable for the processes that the server starts.
     pub(crate) fn env(mut self, name: &str, value: &str) -> Self {
         self.env.push(format!("\"{name}={value}\""));
         self
     }
 
-    /// The type of its host key, `ed25519` if nothing is said.
+    /// Sets the type of the host key; the default is `ed25519`.
     pub(crate) fn key_type(mut self, key_type: &'static str) -> Self {
         self.key_type = Some(key_type);
         self
     }
 
-    /// Runs the server by these words before its command, such as `ip netns exec NAME`.
+    /// Puts these words before the server's command, such as `ip netns exec NAME`.
     pub(crate) fn within(mut self, words: &[&str]) -> Self {
         self.within = words.iter().map(|word| (*word).to_owned()).collect();
         self
     }
 
-    /// Lets in whoever has this key too: a line of `authorized_keys`.
+    /// Accepts this key too: a line of `authorized_keys`.
     pub(crate) fn authorized(mut self, line: impl Into<String>) -> Self {
         self.authorized.push(line.into());
         self
@@ -91,7 +96,7 @@ impl Options {
 }
 
 impl Sshd {
-    /// Where the server's program is, or why there is none.
+    /// The path of the server's program, or why there is none.
     pub(crate) fn program() -> Result<PathBuf, String> {
         let path = std::env::var_os("PATH").unwrap_or_default();
         let folders = std::env::split_paths(&path).chain(["/usr/sbin", "/usr/local/sbin", "/sbin"].map(PathBuf::from));
@@ -110,10 +115,11 @@ impl Sshd {
             .address
             .clone()
             .unwrap_or_else(|| format!("127.{}.{}.{}", 16 + id / 250 % 200, 1 + id % 250, 1 + number % 250));
-        // An address that is not here is that of another network, where no port is taken.
+        // An address that this machine does not have belongs to another network, where no port is
+        // taken.
         let free = if options.within.is_empty() { address.as_str() } else { "127.0.0.1" };
         let port = TcpListener::bind((free, 0))?.local_addr()?.port();
-        // From here on dropping it removes the folder.
+        // From here on, dropping `sshd` removes the folder.
         let within = options.within.clone();
         let mut sshd = Self { program, folder, address, port, within, listener: None, orphans: Vec::new() };
         sshd.make_key("host", options.key_type.unwrap_or("ed25519"))?;
@@ -128,43 +134,44 @@ impl Sshd {
         Ok(sshd)
     }
 
-    /// The address that it listens on.
+    /// The address that the server listens on.
     pub(crate) fn address(&self) -> &str {
         &self.address
     }
 
-    /// The port that it listens on.
+    /// The port that the server listens on.
     pub(crate) fn port(&self) -> u16 {
         self.port
     }
 
-    /// Whom it lets in: this user.
+    /// The user that the server accepts: this user.
     pub(crate) fn user(&self) -> String {
         let told = Command::new("id").arg("-un").output();
         told.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned()).unwrap_or_default()
     }
 
-    /// The private key that it lets in.
+    /// The private key that the server accepts.
     pub(crate) fn client_key(&self) -> PathBuf {
         self.path("client")
     }
 
-    /// Its host key, as in its `.pub` file: type, key, comment.
+    /// The host key, as in its `.pub` file: type, key, comment.
     pub(crate) fn host_key(&self) -> String {
         fs::read_to_string(self.path("host.pub")).unwrap_or_default().trim().to_owned()
     }
 
-    /// A folder of its own for a test's files; it goes with the server.
+    /// A folder for a test's files; it is removed with the server.
     pub(crate) fn folder(&self) -> &Path {
         &self.folder
     }
 
-    /// What it wrote, for when a test fails.
+    /// The server's log, for when a test fails.
     pub(crate) fn log(&self) -> String {
         fs::read_to_string(self.path("log")).unwrap_or_default()
     }
 
-    /// The processes of its sessions, those that speak SSH, not what runs in them.
+    /// The processes of the server's sessions that speak SSH, without the commands that run in
+    /// them.
     pub(crate) fn sessions(&self) -> Vec<u32> {
         let all = processes();
         let mut found: Vec<u32> = all.iter().map(|one| one.id).filter(|id| self.orphans.contains(id)).collect();
@@ -181,36 +188,37 @@ impl Sshd {
         found
     }
 
-    /// Sends a signal to all its sessions: `KILL`, `STOP`, `CONT`. Gives how many there were.
+    /// Sends a signal to all sessions: `KILL`, `STOP`, `CONT`. Returns how many there were.
     pub(crate) fn signal_sessions(&self, signal: &str) -> usize {
         let sessions = self.sessions();
         send(signal, &sessions);
         sessions.len()
     }
 
-    /// Sends a signal to the process that takes connections.
+    /// Sends a signal to the process that accepts connections.
     pub(crate) fn signal_listener(&self, signal: &str) {
         if let Some(listener) = &self.listener {
             send(signal, &[listener.id()]);
         }
     }
 
-    /// Ends the process that takes connections, and all sessions: as when the host goes down.
+    /// Ends the process that accepts connections, and all sessions, as when the host goes down.
     pub(crate) fn stop(&mut self) {
         self.end_listener();
         send("KILL", &self.orphans);
         self.orphans.clear();
     }
 
-    /// Ends the process that takes connections; sessions go on.
+    /// Ends the process that accepts connections; sessions go on.
     pub(crate) fn stop_listening(&mut self) {
         self.end_listener();
         send("CONT", &self.orphans);
     }
 
-    /// Ends the process that takes connections, and leaves the sessions stopped.
+    /// Ends the process that accepts connections, and leaves the sessions stopped.
     fn end_listener(&mut self) {
-        // What forks while it is looked at, as a client connects again, would not be found once its parent has ended.
+        // A process that forks during the search, as a client reconnects, would not be found once
+        // its parent has ended.
         self.signal_listener("STOP");
         let mut held = Vec::new();
         loop {
@@ -228,7 +236,7 @@ impl Sshd {
         }
     }
 
-    /// Whether there is a process that takes connections, be it stopped.
+    /// Whether there is a process that accepts connections; it may be stopped.
     pub(crate) fn is_listening(&self) -> bool {
         self.listener.is_some()
     }
@@ -236,7 +244,8 @@ impl Sshd {
     /// Listens again, on the same port.
     pub(crate) fn listen(&mut self) -> io::Result<()> {
         if fs::metadata("/run").is_ok_and(|run| !run.permissions().readonly()) {
-            // As root it wants this folder, which the system makes at its own start of the service.
+            // As root, sshd requires this folder, which the system makes when it starts the
+            // service.
             let _ = fs::create_dir("/run/sshd");
         }
         let log = fs::File::options().create(true).append(true).open(self.path("log"))?;
@@ -263,7 +272,7 @@ impl Sshd {
         Ok(())
     }
 
-    /// Gives it another host key and lets it listen anew; sessions go on.
+    /// Replaces the host key and listens again; sessions go on.
     pub(crate) fn change_host_key(&mut self) -> io::Result<()> {
         for name in ["host", "host.pub"] {
             fs::remove_file(self.path(name))?;
@@ -273,13 +282,13 @@ impl Sshd {
         self.listen()
     }
 
-    /// Makes a key pair in its folder: `name` and `name.pub`.
+    /// Makes a key pair in the server's folder: `name` and `name.pub`.
     pub(crate) fn make_key(&self, name: &str, key_type: &str) -> io::Result<PathBuf> {
         self.keygen(&["-q", "-t", key_type, "-N", "", "-C", name, "-f"], name)?;
         Ok(self.path(name))
     }
 
-    /// Runs `ssh-keygen` with these arguments, the last being a file in its folder.
+    /// Runs `ssh-keygen` with these arguments, the last being a file in the server's folder.
     pub(crate) fn keygen(&self, arguments: &[&str], file: &str) -> io::Result<String> {
         let output = Command::new("ssh-keygen").args(arguments).arg(self.path(file)).stdin(Stdio::null()).output()?;
         if !output.status.success() {
@@ -288,7 +297,7 @@ impl Sshd {
         Ok(String::from_utf8_lossy(&output.stdout).into_owned())
     }
 
-    /// A file in its folder.
+    /// A file in the server's folder.
     pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.folder.join(name)
     }
@@ -300,7 +309,7 @@ impl Sshd {
             format!("HostKey {}", self.path("host").display()),
             format!("AuthorizedKeysFile {}", self.path("authorized_keys").display()),
             "PidFile none".into(),
-            // The folders above are not this user's alone.
+            // The folders above do not belong to this user alone.
             "StrictModes no".into(),
             "UsePAM no".into(),
             "PasswordAuthentication no".into(),
@@ -311,7 +320,7 @@ impl Sshd {
             "PerSourceMaxStartups none".into(),
         ];
         let mut lines = options.lines.clone();
-        // Of this one OpenSSH takes the last line.
+        // OpenSSH takes the last line of this setting.
         let is_limited = lines.iter().any(|line| line.starts_with("MaxStartups "));
         lines.extend(own.into_iter().filter(|line| !(is_limited && line.starts_with("MaxStartups "))));
         if !options.env.is_empty() {

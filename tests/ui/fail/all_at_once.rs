@@ -1,4 +1,4 @@
-// Whatever is wrong is told in one go, and the calls of a wrong declaration are not wrong because of it.
+// All errors are reported at once, and calls of a wrong declaration cause no errors of their own.
 #[skyward::compute(python = "payloads/train.py")]
 fn train(epoch: u32, momentum: f64) -> skyward::payload::Streaming<f64>;
 

@@ -1,6 +1,7 @@
-//! A Python file: the entry has the function's name, or another; parameters with defaults need no argument.
+//! A Python file: the entry has the function's name, or another one; parameters with defaults need
+//! no argument.
 
-use skyward::payload::PendingCompute;
+use skyward::compute::PendingCompute;
 
 #[derive(serde::Deserialize)]
 struct Report {

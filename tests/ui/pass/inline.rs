@@ -1,4 +1,4 @@
-//! A body of Python.
+//! A function body in Python.
 
 #[skyward::compute]
 fn add(a: i64, b: i64) -> i64 {

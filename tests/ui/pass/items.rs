@@ -1,4 +1,5 @@
-//! Visibility, documentation and other attributes stay; the type that stands for the payload knows the source.
+//! Visibility, documentation and other attributes are kept; the type of the payload knows the
+//! source.
 #![deny(warnings, missing_docs, missing_debug_implementations, unreachable_pub, clippy::all)]
 
 mod payloads {

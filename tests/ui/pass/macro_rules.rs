@@ -1,4 +1,4 @@
-//! What a `macro_rules!` passes on is what it was where it was written.
+//! Arguments that a `macro_rules!` passes on mean the same as those written directly.
 
 macro_rules! payload {
     ($name:ident($($argument:ident: $ty:ty),*) -> $result:ty, $body:literal) => {

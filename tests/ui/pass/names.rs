@@ -1,4 +1,5 @@
-//! A payload takes no name but that of its function: it can be called and re-exported like any other.
+//! A payload defines no name but that of its function, which can be called and re-exported like any
+//! other.
 #![deny(warnings)]
 
 mod train {

@@ -1,6 +1,7 @@
-//! A Rust body puts the payload together.
+//! A Rust body builds the payload.
 
-use skyward::payload::{Payload, PendingCompute, Streaming};
+use skyward::compute::PendingCompute;
+use skyward::payload::{Payload, Streaming};
 
 #[skyward::compute]
 fn power(exponent: u32, x: f64) -> Payload<f64> {

@@ -1,11 +1,12 @@
-//! Generators stream, by whatever name the stream is called.
+//! Generators stream, whatever name the stream type has.
 
 use skyward::payload::Streaming as S;
-use skyward::payload::{PendingCompute, Streaming};
+use skyward::compute::PendingCompute;
+use skyward::payload::Streaming;
 
 type Losses = Streaming<f64>;
 
-/// Its name says nothing.
+/// A result type that is no stream.
 #[derive(serde::Deserialize)]
 struct Report {}
 

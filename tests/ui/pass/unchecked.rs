@@ -1,4 +1,4 @@
-//! What Python does at run time may be taken as it is; what is not run binds nothing.
+//! `unchecked` accepts entries that Python makes at run time; code that does not run binds no name.
 #![deny(warnings)]
 
 #[skyward::compute(python = "payloads/decorated.py", unchecked)]
@@ -7,7 +7,7 @@ fn draw(count: u32) -> Vec<u32>;
 #[skyward::compute(python = "payloads/decorated.py", entry = "drawn", unchecked)]
 fn assigned(count: u32, times: Option<u32>) -> Vec<u32>;
 
-// It may be in what is imported whole.
+// The entry may come from a star import.
 #[skyward::compute(python = "payloads/decorated.py")]
 fn imported(count: u32) -> u32;
 

@@ -1,4 +1,4 @@
-//! The serial consoles of instances: what their boot and their services write.
+//! The serial consoles of instances, with the output of their boot and their services.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -7,17 +7,17 @@ use std::sync::{Arc, Mutex, PoisonError};
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Consoles(Arc<Mutex<HashMap<String, Console>>>);
 
-/// One of them; clones are the same.
+/// A console; clones are the same.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Console(Arc<Mutex<String>>);
 
 impl Consoles {
-    /// That of an instance, empty at first.
+    /// The console of an instance, empty at first.
     pub(crate) fn of(&self, id: &str) -> Console {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).entry(id.to_owned()).or_default().clone()
     }
 
-    /// What was written, where there is a console.
+    /// The output of an instance, if it has a console.
     pub(crate) fn read(&self, id: &str) -> Option<String> {
         let console = self.0.lock().unwrap_or_else(PoisonError::into_inner).get(id).cloned()?;
         Some(console.text())
@@ -25,11 +25,11 @@ impl Consoles {
 }
 
 impl Console {
-    /// Adds a line, as from one of those that write to it: `cloud-init`, `systemd`, `sshd`.
+    /// Adds a line in the name of one of the writers: `cloud-init`, `systemd`, `sshd`.
     pub(crate) fn write(&self, who: &str, line: impl AsRef<str>) {
         let mut text = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         *text += &format!("{who}: {}\n", line.as_ref().trim_end());
-        // As EC2 does, it keeps the end.
+        // Keeps the end of the output, as EC2 does.
         if text.len() > MOST {
             let cut = text.ceil_char_boundary(text.len() - MOST / 2);
             text.drain(..cut);

@@ -1,4 +1,5 @@
-//! What the programs of a machine ask of systemd, which the hypervisor plays: `systemctl`, `shutdown` and their kin.
+//! The commands of a machine's programs to systemd, which the hypervisor plays: `systemctl`,
+//! `shutdown` and their kin.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -14,7 +15,7 @@ use super::services::State;
 use crate::guard;
 use crate::http::Abort;
 
-/// A command line, understood. Pure.
+/// A parsed command line. No I/O.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Request {
     /// Nothing that has to be done here.
@@ -39,7 +40,7 @@ pub(crate) enum Request {
 }
 
 impl Request {
-    /// Understands what a program was called with, or says why it cannot be heeded.
+    /// Parses a program's arguments, or returns why the hypervisor cannot obey them.
     pub(crate) fn parse(words: &[String]) -> Result<Self, String> {
         let (program, rest) = words.split_first().ok_or("there is no program")?;
         let (options, names): (Vec<&str>, Vec<&str>) =
@@ -102,7 +103,7 @@ pub(crate) fn serve(listener: TcpListener, machine: Arc<Machine>) -> Abort<()> {
             while open.try_join_next().is_some() {}
             let Ok((stream, _)) = listener.accept().await else { return };
             let machine = Arc::clone(&machine);
-            // One that goes away before its answer is no news.
+            // It is no error when a program goes away before its answer.
             open.spawn(async move { converse(stream, &machine).await.unwrap_or_default() });
         }
     }))
@@ -204,7 +205,7 @@ fn is_ssh(unit: &str) -> bool {
     ["ssh", "ssh.service", "sshd", "sshd.service"].contains(&unit)
 }
 
-/// For a program to say what it was called with.
+/// How long a program may take to send its arguments.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 #[cfg(test)]

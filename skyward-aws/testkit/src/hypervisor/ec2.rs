@@ -1,4 +1,4 @@
-//! What the hypervisor asks EC2, past the proxy, and tells it.
+//! The hypervisor's own calls of EC2, past the proxy.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -11,7 +11,7 @@ use aws_sdk_ec2::types::{Filter, Instance, InstanceAttributeName, InstanceLifecy
 use super::machine::Facts;
 use crate::moto::TRUSTED_KEY;
 
-/// EC2 as its own machines know it.
+/// A client of EC2 for the hypervisor.
 #[derive(Debug, Clone)]
 pub(crate) struct Ec2 {
     pub(crate) client: Client,
@@ -37,7 +37,8 @@ impl Ec2 {
         Self { client: Client::from_conf(config), region: region.to_owned() }
     }
 
-    /// The instances that have a machine. moto keeps all that ever were, and takes longer and longer to list them.
+    /// The instances that have a machine. The filter matters: moto keeps terminated instances for
+    /// ever, and takes longer and longer to list all.
     pub(crate) async fn running(&self) -> Result<Vec<Listed>> {
         let states = [InstanceStateName::Pending, InstanceStateName::Running];
         let states = states.map(|state| state.as_str().to_owned()).to_vec();
@@ -52,7 +53,7 @@ impl Ec2 {
         Ok(instances.filter_map(|instance| Some(Listed { id: instance.instance_id()?.to_owned(), instance })).collect())
     }
 
-    /// What a machine is to boot from.
+    /// What a machine boots from.
     pub(crate) async fn facts(&self, listed: &Listed) -> Result<Facts> {
         let instance = &listed.instance;
         let data = self.client.describe_instance_attribute().instance_id(&listed.id);

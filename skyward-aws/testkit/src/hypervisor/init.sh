@@ -1,9 +1,9 @@
 # Makes the root of a machine and is its first process. It runs in namespaces of its own for mounts, processes and the host's name.
 #
 # Arguments: a folder of the host for the machine, the host's folder that is its user's cache, the user, its name, its
-# address, what answers it when it asks for systemd's deeds, whether it has an NVIDIA GPU.
+# address, the address of what plays systemd, whether it has an NVIDIA GPU.
 #
-# What it writes goes to memory, but for /home and /tmp, which are in the folder: environments are gigabytes.
+# Files are written to memory, except those in /home and /tmp, which are in the folder: environments take gigabytes.
 
 set -e
 folder=$1 cache=$2 user=$3 name=$4 address=$5 control=$6 nvidia=$7
@@ -85,7 +85,7 @@ umount -l /mnt/host
 rmdir /mnt/host
 
 echo ready
-# Whoever loses its parent becomes a child of this one, and is waited for here.
+# Processes that lose their parent become children of this one, which reaps them.
 exec </dev/null >/dev/null 2>&1
 trap : TERM INT HUP
 while :; do

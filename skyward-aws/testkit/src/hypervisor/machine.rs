@@ -1,4 +1,4 @@
-//! One machine: boots from what EC2 was told of it, and ends when EC2 says so.
+//! One machine: boots from the parameters of its launch, and ends when EC2 ends the instance.
 
 use std::collections::BTreeSet;
 use std::hash::{BuildHasher as _, RandomState};
@@ -48,7 +48,7 @@ pub(crate) struct Rack {
     pub(crate) ssh_port: u16,
     pub(crate) boot_delay: Duration,
     pub(crate) gpus: u32,
-    /// Where a machine says that it was powered off from within.
+    /// The channel on which a machine reports that it was powered off from within.
     pub(crate) powered_off: UnboundedSender<String>,
 }
 
@@ -75,12 +75,12 @@ struct Life {
 }
 
 impl Facts {
-    /// As the name service of EC2 calls it.
+    /// Its name in EC2's DNS.
     pub(crate) fn name(&self) -> String {
         format!("ip-{}", self.private.replace('.', "-"))
     }
 
-    /// A number that nobody guesses.
+    /// A random number.
     pub(crate) fn secret(&self) -> u64 {
         RandomState::new().hash_one(&self.id)
     }
@@ -162,7 +162,8 @@ impl Machine {
         Ok(())
     }
 
-    /// Runs a command of the boot. The console reports a failure, and the boot continues, as that of cloud-init does.
+    /// Runs a command of the boot. The console reports a failure, and the boot continues, as that
+    /// of cloud-init does.
     async fn perform(&self, services: &Services, step: Step) -> Result<()> {
         self.console.write("cloud-init", format!("running {}", step.what));
         let (is_success, _) = services.run("cloud-init", &step.program, &step.input).await?;
@@ -215,7 +216,7 @@ impl Machine {
         Ok(false)
     }
 
-    /// Has it read its keys and configuration anew; sessions go on.
+    /// Makes the SSH server read its keys and configuration again; sessions go on.
     pub(crate) fn reload_sshd(&self) -> Result<()> {
         let sshd = self.sshd().context("the SSH server does not run")?;
         kill_process(sshd, Signal::HUP).context("cannot reload the SSH server")
@@ -239,7 +240,8 @@ impl Machine {
         self.life().sshd = None;
     }
 
-    /// Stops or continues the SSH server with all sessions: connections are neither answered nor refused.
+    /// Stops or continues the SSH server with all sessions: connections are neither answered nor
+    /// refused.
     pub(crate) fn block_sshd(&self, is_blocked: bool) {
         if let Some(services) = self.services() {
             for name in SSHD {
@@ -257,18 +259,18 @@ impl Machine {
         child_of(life.sshd.as_ref()?.id()?)
     }
 
-    /// From within: EC2 is asked what becomes of an instance that shuts itself down.
+    /// Shuts the machine down from within: EC2 decides whether the instance stops or terminates.
     pub(crate) fn power_off(&self) {
         self.console.write("systemd", "Powering off.");
         let _ = self.rack.powered_off.send(self.facts.id.clone());
     }
 
-    /// A unit is started by each boot from now on.
+    /// Makes each boot start a unit from now on.
     pub(crate) fn enable(&self, unit: &str) {
         self.life().enabled.insert(unit.to_owned());
     }
 
-    /// Its system goes down at once, and comes up again with what is left on its disk.
+    /// Reboots the machine at once, with what is left on its disk.
     pub(crate) async fn reboot(self: &Arc<Self>) -> Result<()> {
         let services = {
             let mut life = self.life();
@@ -286,7 +288,7 @@ impl Machine {
         self.come_up().await
     }
 
-    /// Ends it at once, with all that runs on it.
+    /// Ends the machine at once, with all that runs on it.
     pub(crate) fn kill(&self) {
         let mut life = self.life();
         if !life.is_over {
@@ -320,7 +322,7 @@ impl Machine {
         self.life().is_booted
     }
 
-    /// Does something with its metadata service, if it has one already.
+    /// Calls a function with its metadata service, if it has one already.
     pub(crate) fn with_metadata<T>(&self, act: impl FnOnce(&Metadata) -> T) -> Option<T> {
         self.life().metadata.as_ref().map(act)
     }

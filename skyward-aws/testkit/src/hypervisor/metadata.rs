@@ -20,12 +20,12 @@ pub(crate) struct Metadata {
     _listener: Abort<()>,
 }
 
-/// What EC2 lets a machine know of its end.
+/// EC2's notices of the machine's end.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Notices {
-    /// When it will be taken back.
+    /// When EC2 takes the machine back.
     pub(crate) action: Option<String>,
-    /// When it was said that it may be.
+    /// When EC2 recommended a rebalance.
     pub(crate) rebalance: Option<String>,
     /// Scheduled events, as JSON.
     pub(crate) events: Vec<serde_json::Value>,

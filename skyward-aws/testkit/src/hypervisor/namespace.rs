@@ -14,13 +14,14 @@ use tokio::process::{Child, Command};
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
 
-/// A machine that is up, as far as its first process. All in it ends with this.
+/// The namespaces of a machine with their first process. Dropping this ends all processes in them.
 #[derive(Debug)]
 pub(crate) struct Namespace {
-    /// Its first process, as the host counts.
+    /// The id of its first process on the host.
     init: Pid,
     gone: watch::Receiver<bool>,
-    /// Processes of the host that entered it, each of which waits for the program that it started there.
+    /// The processes of the host that entered the namespaces; each waits for the program that it
+    /// started there.
     entered: Mutex<HashSet<Pid>>,
 }
 
@@ -51,7 +52,8 @@ impl Namespace {
         // A machine counts its time from its own boot.
         let boot = format!("-{}", uptime()?);
         let mut child = Command::new("setpriv")
-            // With the thread that starts it, so that nothing stays when the test is killed.
+            // The machine ends with the thread that starts it, so that nothing is left when the
+            // test is killed.
             .args(["--pdeathsig", "KILL", "--", "unshare", "--mount", "--pid", "--uts", "--time", "--fork"])
             .args(["--boottime", &boot])
             .args(["--kill-child=KILL", "--mount-proc", "--", "/bin/sh", "-c", INIT, "machine"])
@@ -59,7 +61,7 @@ impl Namespace {
             .args([root.user, root.name, root.address, root.control, &gpus])
             .env_clear()
             .env("PATH", PATH)
-            // By which `cargo xtask test` finds what a test has left running.
+            // `cargo xtask test` finds by this what a test has left running.
             .envs(std::env::vars_os().filter(|(name, _)| name == "SKYWARD_XTASK_RUN"))
             .current_dir("/")
             .stdin(Stdio::null())
@@ -81,7 +83,7 @@ impl Namespace {
         Ok(Self { init, gone, entered: Mutex::default() })
     }
 
-    /// The id of its first process, as the host counts.
+    /// The id of its first process on the host.
     pub(crate) fn id(&self) -> u32 {
         self.init.as_raw_nonzero().get().unsigned_abs()
     }
@@ -119,12 +121,13 @@ impl Namespace {
     /// Sends a signal to those of its processes that have a name.
     pub(crate) fn signal(&self, name: &str, signal: Signal) {
         for process in self.processes().into_iter().filter(|process| process.name == name) {
-            // One that is gone already is none to signal.
+            // A process that is gone needs no signal.
             let _ = kill_process(process.id, signal);
         }
     }
 
-    /// Continues the `nsenter` processes that entered it: each stops when its child stops, and does not continue with it.
+    /// Continues the `nsenter` processes that entered it: each stops when its child stops, and does
+    /// not continue with it.
     pub(crate) fn wake(&self) {
         let inside = self.processes();
         let parents = inside.iter().filter_map(|process| parent_of(process.id));
@@ -151,7 +154,8 @@ impl Namespace {
     /// Waits until nothing of it is left.
     pub(crate) async fn gone(&self) {
         let end = Instant::now() + PATIENCE;
-        // Its first process is waited for by none until all that was started in it was waited for.
+        // The kernel reports the end of a first process only after all other processes of its
+        // namespace were reaped.
         while timeout(POLL, self.gone.clone().wait_for(|gone| *gone)).await.is_err() && Instant::now() < end {
             self.wake();
         }
@@ -164,7 +168,7 @@ impl Drop for Namespace {
     }
 }
 
-/// Waits for the word of the first process, or tells why it did not come.
+/// Waits until the first process reports that it is ready, or returns why it did not.
 async fn ready(child: &mut Child) -> Result<()> {
     let stdout = child.stdout.take().context("there is no output")?;
     let mut line = String::new();

@@ -19,7 +19,7 @@ use super::namespace::{Namespace, child_of};
 use super::unit::{Exec, Service, Unit};
 use crate::http::Abort;
 
-/// What runs on a machine, and all that is needed to run more.
+/// The services of a machine, and what is needed to start more.
 #[derive(Debug)]
 pub(crate) struct Services {
     pub(crate) namespace: Namespace,
@@ -33,13 +33,13 @@ pub(crate) struct Services {
 #[derive(Debug)]
 struct Running {
     state: watch::Receiver<State>,
-    /// The group of the processes of its main command, as the host counts.
+    /// The process group of its main command on the host.
     group: watch::Receiver<Option<Pid>>,
     patience: Duration,
     stop: Vec<Exec>,
     signal: Signal,
     kills_all: bool,
-    /// That it is not to be started again.
+    /// Set when the unit must not be started again.
     is_stopped: Arc<AtomicBool>,
     _task: Abort<()>,
 }
@@ -69,14 +69,14 @@ impl Services {
         Self { namespace, console, environment, running: Mutex::default() }
     }
 
-    /// Runs a command as root to its end, with an input, and gives whether it succeeded and what it wrote.
+    /// Runs a command as root with an input, and returns whether it succeeded and what it wrote.
     pub(crate) async fn run(&self, who: &str, program: &[String], input: &[u8]) -> Result<(bool, String)> {
         let mut command = self.namespace.command(program);
         command.envs(self.environment.iter().map(|(name, value)| (name, value))).env("HOME", "/root");
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
         let output = self.follow(who, &mut child);
         if let Some(mut stdin) = child.stdin.take() {
-            // A command that does not read its input is content without it.
+            // A command need not read its input.
             let _ = stdin.write_all(input).await;
         }
         let status = timeout(PATIENCE, child.wait()).await;
@@ -91,7 +91,8 @@ impl Services {
         Ok((status.success(), text))
     }
 
-    /// Starts a unit. Waits as systemd does: until it runs, or until it has ended where it is to end.
+    /// Starts a unit. Waits as systemd does: until the unit runs, or until it has ended if it is of
+    /// the type `oneshot`.
     pub(crate) async fn start(self: &Arc<Self>, name: &str, is_waiting: bool) -> Result<()> {
         let name = full(name);
         if matches!(self.state(&name), State::Active | State::Activating) {
@@ -137,7 +138,7 @@ impl Services {
         Ok(())
     }
 
-    /// The same from within a unit, whose start would otherwise be of a type that holds itself.
+    /// The same from within a unit. Boxed, because the future would otherwise contain itself.
     fn start_later(self: Arc<Self>, name: String) -> Pin<Box<dyn Future<Output = Result<()>> + Send>> {
         Box::pin(async move { self.start(&name, false).await })
     }
@@ -161,7 +162,7 @@ impl Services {
         Ok(())
     }
 
-    /// Nothing is started again: the machine ends.
+    /// Keeps units from being started again, because the machine ends.
     pub(crate) fn halt(&self) {
         let running = std::mem::take(&mut *self.lock());
         drop(running);
@@ -189,7 +190,7 @@ impl Services {
         Ok(unit)
     }
 
-    /// What systemd itself thinks of a unit file, where the host has what can tell.
+    /// Checks a unit file with `systemd-analyze`, where the host has it.
     pub(crate) async fn verify(&self, name: &str) -> Result<()> {
         let words = ["/bin/sh", "-c", VERIFY, "sh", &full(name)].map(str::to_owned);
         let (is_good, words) = self.run("systemd-analyze", &words, b"").await?;
@@ -199,7 +200,7 @@ impl Services {
         Ok(())
     }
 
-    /// Runs a service until it is not to be started again.
+    /// Runs a service, and starts it again as its settings say.
     async fn serve(
         &self,
         name: &str,
@@ -263,7 +264,7 @@ impl Services {
             if service.kills_all
                 && let Some(group) = id
             {
-                // Nothing is there to signal, as a rule.
+                // Usually there is no process left to signal.
                 let _ = kill_process_group(group, Signal::KILL);
             }
             if !status.success() && !exec.may_fail {
@@ -345,11 +346,11 @@ const VERIFY: &str = r#"command -v systemd-analyze >/dev/null || exit 0
 for folder in /etc/systemd/system /run/systemd/system; do
     if [ -f "$folder/$1" ]; then exec systemd-analyze verify --recursive-errors=no "$folder/$1"; fi
 done"#;
-/// Of a service of systemd.
+/// The `PATH` of systemd's services.
 const UNIT_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
-/// For a command that has to end.
+/// How long a command may take.
 const PATIENCE: Duration = Duration::from_secs(300);
-/// A service that is asked to end has at most this long.
+/// How long a service may take to end.
 const STOP: Duration = Duration::from_secs(10);
 /// Bytes of an output.
 const KEPT: usize = 256 << 10;

@@ -2,7 +2,8 @@
 
 use std::net::IpAddr;
 
-/// Its configuration. What the machine's user adds to the folder that it includes comes first, as on Ubuntu.
+/// Its configuration. What the machine's user adds to the folder that it includes comes first, as
+/// on Ubuntu.
 pub(crate) fn config(addresses: &[IpAddr], port: u16, environment: &[(String, String)], allows_root: bool) -> String {
     let mut lines = vec!["Include /etc/ssh/sshd_config.d/*.conf".to_owned(), format!("Port {port}")];
     lines.extend(addresses.iter().map(|address| format!("ListenAddress {address}")));

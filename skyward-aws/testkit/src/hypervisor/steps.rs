@@ -1,13 +1,14 @@
-//! What cloud-init does with a cloud-config, in its order, as commands that are run as root on the machine. Pure.
+//! The steps of cloud-init for a cloud-config, in order, as commands that run as root on the
+//! machine. No I/O.
 
 use anyhow::Result;
 
 use super::user_data::{CloudConfig, Words, WriteFile};
 
-/// One of them.
+/// A step.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Step {
-    /// For the console.
+    /// What the console shows.
     pub(crate) what: String,
     pub(crate) program: Vec<String>,
     pub(crate) input: Vec<u8>,
@@ -34,7 +35,8 @@ impl Step {
     }
 }
 
-/// The network stage: all that comes before the SSH server is up. Files are written before the user is there, as on a machine of EC2.
+/// The network stage: all that comes before the SSH server is up. Files are written before the user
+/// is there, as on a machine of EC2.
 pub(crate) fn network(config: &CloudConfig, user: &str, key_pair: Option<&str>) -> Result<Vec<Step>> {
     let mut steps: Vec<Step> = config.bootcmd.iter().map(|words| Step::run("bootcmd", words)).collect();
     for file in config.write_files.iter().filter(|file| !file.defer) {
@@ -82,7 +84,8 @@ const INSTALL: &str = r#"set -e; folder=$(dirname "$1"); [ -d "$folder" ] || ins
 install -m "$2" -o "$3" -g "$3" /dev/stdin "$1""#;
 const GENERATE: &str =
     "[ -e /etc/ssh/ssh_host_ed25519_key ] || ssh-keygen -q -t ed25519 -N '' -f /etc/ssh/ssh_host_ed25519_key";
-/// The password is not locked, which OpenSSH without PAM takes for a locked account, and matches nothing.
+/// A password hash that matches no password. It is not the mark of a locked password, because
+/// OpenSSH without PAM refuses such accounts.
 const USER: &str = r#"set -e
 useradd --no-create-home --home-dir "/home/$1" --uid 1000 --user-group --shell /bin/bash --password '*' "$1"
 cp -r --preserve=mode /etc/skel/. "/home/$1/"

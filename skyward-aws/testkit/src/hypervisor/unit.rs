@@ -1,4 +1,4 @@
-//! Units of systemd, as far as a machine of the loopback EC2 plays them. Pure.
+//! Units of systemd, as far as a machine of the loopback EC2 plays them. No I/O.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -16,7 +16,7 @@ pub(crate) enum Unit {
 /// A service.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Service {
-    /// Whether to start it is to wait until it has ended.
+    /// Whether the start of the unit waits until its command has ended.
     pub(crate) is_oneshot: bool,
     pub(crate) stays: bool,
     pub(crate) before: Vec<Exec>,
@@ -28,14 +28,14 @@ pub(crate) struct Service {
     pub(crate) environment: BTreeMap<String, String>,
     pub(crate) restart: Restart,
     pub(crate) pause: Duration,
-    /// So many starts within so long are too many.
+    /// How many starts within which time are too many.
     pub(crate) limit: (usize, Duration),
     pub(crate) patience: Duration,
-    /// What asks its main command to end.
+    /// The signal that asks its main command to end.
     pub(crate) signal: Signal,
     /// Whether what its main command has started ends with it.
     pub(crate) kills_all: bool,
-    /// Settings that are not played.
+    /// Settings that have no effect here.
     pub(crate) ignored: Vec<String>,
 }
 
@@ -46,7 +46,7 @@ pub(crate) struct Exec {
     pub(crate) may_fail: bool,
 }
 
-/// When it is started again.
+/// When a service is started again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Restart {
     No,
@@ -149,7 +149,7 @@ impl Exec {
         }
         let mut program = Vec::new();
         for word in words(line)? {
-            // A word that is a variable is as many words as its value has.
+            // A variable alone becomes as many words as its value has.
             let variable = word.strip_prefix('$').filter(|name| !name.starts_with(['{', '$']) && !name.contains('$'));
             match variable {
                 Some(name) if is_name(name) => {

@@ -1,4 +1,4 @@
-//! User data: from what EC2 hands on to what cloud-init is to do. Pure.
+//! Reads user data as EC2 passes it on, for cloud-init. No I/O.
 
 use std::io::Read as _;
 
@@ -8,7 +8,7 @@ use base64::engine::general_purpose::STANDARD;
 use flate2::read::MultiGzDecoder;
 use serde::Deserialize;
 
-/// A cloud-config. Keys that are not here are no keys that a machine of the loopback EC2 can heed.
+/// A cloud-config. A machine of the loopback EC2 refuses all other keys.
 #[derive(Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct CloudConfig {
@@ -44,7 +44,7 @@ pub(crate) struct WriteFile {
     pub(crate) permissions: Option<String>,
     #[serde(default)]
     pub(crate) owner: Option<String>,
-    /// To be written when the users are there.
+    /// Whether the file is written after the users have been made.
     #[serde(default)]
     pub(crate) defer: bool,
 }
@@ -58,7 +58,8 @@ pub(crate) enum Words {
 }
 
 impl CloudConfig {
-    /// Reads it as EC2 has it: base64 of a text that may be compressed. Without any there is nothing to do.
+    /// Reads user data in the form of EC2: base64 of a text that may be compressed. Empty user data
+    /// is an empty cloud-config.
     pub(crate) fn read(user_data: &str) -> Result<Self> {
         let text = decode(user_data)?;
         if text.trim().is_empty() {
@@ -66,14 +67,16 @@ impl CloudConfig {
         }
         let (header, body) = text.split_once('\n').unwrap_or((&text, ""));
         if header.trim_end() != "#cloud-config" {
-            bail!("the user data begins with {header:?}; the loopback EC2 heeds what begins with \"#cloud-config\"");
+            bail!(
+                "the user data begins with {header:?}; the loopback EC2 supports only what begins with \"#cloud-config\""
+            );
         }
         // YAML includes JSON, and JSON is what is read here.
         serde_json::from_str(body).context("the cloud-config, which is read as JSON, is not understood")
     }
 }
 
-/// The bytes of user data as text.
+/// User data as text.
 pub(crate) fn decode(user_data: &str) -> Result<String> {
     let mut bytes = STANDARD.decode(user_data.trim()).context("the user data is no base64")?;
     if bytes.starts_with(&[0x1f, 0x8b]) {

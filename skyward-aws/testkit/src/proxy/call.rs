@@ -1,4 +1,4 @@
-//! A call of a client, as it is logged and as rules look at it.
+//! A client's call, for the log and for rules.
 
 use std::collections::BTreeMap;
 
@@ -7,15 +7,16 @@ use hyper::HeaderMap;
 /// One call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Call {
-    /// As in the signature: `ec2`, `sts`, `pricing`; empty where nothing is signed.
+    /// The service in the signature: `ec2`, `sts`, `pricing`; empty in a call without a signature.
     pub service: String,
-    /// As in the signature; empty where nothing is signed.
+    /// The region in the signature; empty in a call without a signature.
     pub region: String,
-    /// As EC2 calls it: `RunInstances`.
+    /// The action's name, such as `RunInstances`.
     pub action: String,
-    /// The form of a call of EC2 under the names of its query protocol: `NetworkInterface.1.SubnetId`.
+    /// The parameters of a call of EC2 by their names in its query protocol:
+    /// `NetworkInterface.1.SubnetId`.
     pub parameters: BTreeMap<String, String>,
-    /// The body where it is no form.
+    /// The body of a call that is not a form.
     pub body: String,
 }
 
@@ -55,7 +56,7 @@ impl Call {
         names.map(|(number, name)| (name, self.list(&format!("Filter.{number}.Value")))).collect()
     }
 
-    /// Whether the call only asks if it were allowed.
+    /// Whether the call is a dry run.
     pub fn is_dry_run(&self) -> bool {
         self.get("DryRun") == "true"
     }

@@ -1,4 +1,4 @@
-//! What clients have called, in its order.
+//! The log of clients' calls.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -18,12 +18,12 @@ impl Calls {
         self.lock().clone()
     }
 
-    /// Those of an action.
+    /// The calls of an action.
     pub fn of(&self, action: &str) -> Vec<Call> {
         self.lock().iter().filter(|call| call.action == action).cloned().collect()
     }
 
-    /// How many of an action there were.
+    /// The number of calls of an action.
     pub fn count(&self, action: &str) -> usize {
         self.lock().iter().filter(|call| call.action == action).count()
     }
@@ -33,7 +33,7 @@ impl Calls {
         self.lock().iter().map(|call| call.action.clone()).collect()
     }
 
-    /// Begins anew.
+    /// Empties the log.
     pub fn forget(&self) {
         self.lock().clear();
     }

@@ -1,4 +1,4 @@
-//! What a client is answered.
+//! Answers to clients.
 
 use anyhow::Result;
 use bytes::Bytes;
@@ -18,7 +18,7 @@ pub(crate) struct Reply {
 }
 
 impl Reply {
-    /// What moto has answered.
+    /// The answer of moto.
     pub(crate) fn of(answer: Response<Bytes>) -> Self {
         let (mut head, body) = answer.into_parts();
         for name in [CONNECTION, CONTENT_LENGTH, TRANSFER_ENCODING] {
@@ -41,7 +41,8 @@ impl Reply {
             return Self::json(status, &serde_json::json!({ "__type": code, "message": message }));
         }
         let error = Element::new("Error").with([Element::leaf("Code", code), Element::leaf("Message", message)]);
-        // EC2 has a form of its own for errors; STS and others that are asked with forms have this one.
+        // EC2 has its own form of errors; STS and other services of the query protocol have this
+        // one.
         if !call.service.is_empty() && call.service != "ec2" {
             let root = Element::new("ErrorResponse").with([error, Element::leaf("RequestId", REQUEST)]);
             return Self { status, ..Self::xml(&root) };

@@ -1,5 +1,4 @@
-//! Capacity reservations and capacity blocks, which moto does not know: those that a test has
-//! declared.
+//! Capacity reservations and capacity blocks that a test has declared. moto has none.
 
 use anyhow::Result;
 
@@ -8,8 +7,8 @@ use crate::proxy::{Call, Reply};
 use crate::reservation::Reservation;
 use crate::xml::Element;
 
-/// AWS documents: DescribeCapacityReservations gives those with the ids, with how many instances
-/// are left in each. An id that is not there fails the call.
+/// AWS documents: DescribeCapacityReservations returns the reservations with these ids, and how
+/// many instances each has left. An unknown id fails the call.
 pub(crate) async fn describe(backend: &Backend, call: &Call, original: Original) -> Result<Reply> {
     if let Some(refusal) = refused(backend, original).await? {
         return Ok(refusal);
@@ -26,12 +25,12 @@ pub(crate) async fn describe(backend: &Backend, call: &Call, original: Original)
     Ok(Reply::xml(&Element::answer("DescribeCapacityReservations").with([set])))
 }
 
-/// The reservation that a launch names, and how many instances there can be in it.
+/// The reservation that a launch names, and its number of instances.
 ///
-/// AWS documents: the launch has to match the type, the zone and the platform of a reservation that
-/// it targets, and its market type for a block; one with fewer instances left than the least that
-/// is asked for fails with ReservationCapacityExceeded. The codes of what does not match are not
-/// documented, and are made up here.
+/// AWS documents: a launch must match the type, zone and platform of the reservation that it
+/// targets, and the market type of a block. It fails with ReservationCapacityExceeded if the
+/// reservation has fewer instances left than MinCount. AWS does not document the codes for a
+/// mismatch, so they are made up here.
 pub(crate) fn targeted(
     backend: &Backend,
     call: &Call,
@@ -63,7 +62,7 @@ pub(crate) fn targeted(
     Ok(Some((found, free)))
 }
 
-/// What EC2 says of a launch for which too little is left.
+/// EC2's error for a launch when too few instances are left.
 pub(crate) fn exceeded(call: &Call) -> Reply {
     let message = "The targeted Capacity Reservation does not have enough available instance capacity to fulfill your \
                    request. Either increase the instance capacity of the targeted Capacity Reservation or target a \

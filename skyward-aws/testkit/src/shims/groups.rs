@@ -5,8 +5,8 @@ use anyhow::Result;
 use super::{Backend, Original};
 use crate::proxy::{Call, Reply};
 
-/// AWS documents: a group that an instance uses cannot be deleted, until the instance is terminated and its interface
-/// is gone, which may take a while longer. moto deletes it.
+/// AWS documents: a group that an instance uses cannot be deleted, until the instance is terminated
+/// and its interface is gone, which may take a while longer. moto deletes it.
 pub(crate) async fn delete(backend: &Backend, call: &Call, original: Original) -> Result<Reply> {
     let group = call.get("GroupId");
     let is_told = !call.is_dry_run() && {

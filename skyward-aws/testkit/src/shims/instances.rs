@@ -1,4 +1,4 @@
-//! What clients see of instances, and do to them: the phases of a launch, the reasons of an end, the console.
+//! Calls about existing instances: the phases of a launch, the reasons of an end, the console.
 
 use anyhow::Result;
 use base64::Engine as _;
@@ -9,9 +9,10 @@ use crate::proxy::{Call, Reply};
 use crate::records::Record;
 use crate::xml::Element;
 
-/// AWS documents: a launched instance may not be found at first, then it is pending and without a public address, then it
-/// runs; a terminated one is listed for about an hour, without addresses, and says why it ended. In moto it runs at
-/// once and keeps its addresses, and each end is the user's.
+/// AWS documents: a launched instance may not be found at first; then it is pending and has no
+/// public address; then it runs. EC2 lists a terminated instance for about an hour, without
+/// addresses and with the reason of its end. In moto an instance runs at once and keeps its
+/// addresses, and the reason is always the user.
 pub(crate) async fn describe(backend: &Backend, call: &Call, original: Original) -> Result<Reply> {
     let _settled = backend.launches.settled().await;
     let is_first_page = call.get("NextToken").is_empty();
@@ -47,7 +48,7 @@ pub(crate) async fn describe(backend: &Backend, call: &Call, original: Original)
     Ok(refusal.unwrap_or_else(|| reply.with_body(root.to_string())))
 }
 
-/// The same for DescribeInstanceStatus: it lists what runs, and other states only if they are asked for.
+/// The same for DescribeInstanceStatus, which lists running instances, and others only on request.
 pub(crate) async fn status(backend: &Backend, call: &Call, original: Original) -> Result<Reply> {
     let phases = |id: &str| backend.records.get(id).map(|record| record.phases).unwrap_or_default();
     if let Some(missing) = call.list("InstanceId").into_iter().find(|id| phases(id).hidden > 0) {
@@ -70,7 +71,7 @@ pub(crate) async fn status(backend: &Backend, call: &Call, original: Original) -
     })
 }
 
-/// TerminateInstances and its kin. Who plays the hypervisor looks at once what has changed.
+/// TerminateInstances and similar calls. The hypervisor looks for changes at once.
 pub(crate) async fn change(backend: &Backend, call: &Call, original: Original) -> Result<Reply> {
     let _settled = backend.launches.settled().await;
     let ids = call.list("InstanceId");
@@ -89,8 +90,9 @@ pub(crate) async fn change(backend: &Backend, call: &Call, original: Original) -
     Ok(reply)
 }
 
-/// AWS documents: a protected instance fails the whole TerminateInstances. Of the others those in its zone stay, and
-/// those in zones without a protected one end all the same. moto ends those that are named before it.
+/// AWS documents: TerminateInstances fails if one of its instances is protected. The other
+/// instances in that zone stay, and those in zones without a protected one end all the same. moto
+/// ends those that the call names before it.
 async fn protected(backend: &Backend, call: &Call, ids: &[&str]) -> Result<Option<Reply>> {
     let records: Vec<(&str, Record)> = ids.iter().filter_map(|id| Some((*id, backend.records.get(id)?))).collect();
     let kept: Vec<&(&str, Record)> =
@@ -109,7 +111,8 @@ async fn protected(backend: &Backend, call: &Call, ids: &[&str]) -> Result<Optio
     Ok(Some(Reply::error(call, 400, "OperationNotPermitted", &message)))
 }
 
-/// AWS documents: the output of the serial console, in base64. moto has a canned one.
+/// AWS documents: returns the output of the serial console, in base64. moto returns the same text
+/// for all instances.
 pub(crate) async fn console(backend: &Backend, call: &Call, original: Original) -> Result<Reply> {
     let reply = backend.forward(original).await?;
     let id = call.get("InstanceId");
@@ -119,7 +122,7 @@ pub(crate) async fn console(backend: &Backend, call: &Call, original: Original) 
     Ok(Reply::xml(&Element::answer("GetConsoleOutput").with([Element::leaf("instanceId", id), time, output])))
 }
 
-/// What moto has no notion of.
+/// Attributes that moto does not have.
 fn show(instance: &mut Element, record: Option<&Record>) {
     let Some(record) = record else { return };
     let is_terminated = instance.at(&["instanceState", "name"]) == "terminated";
@@ -153,7 +156,7 @@ fn hide_addresses(instance: &mut Element) {
     instance.put(Element::new("networkInterfaceSet"));
 }
 
-/// Filters by state, which moto is told to leave to this.
+/// Filters by state, which moto leaves to this shim.
 fn has_asked_state(call: &Call, instance: &Element) -> bool {
     call.filters().into_iter().all(|(name, values)| match name {
         "instance-state-name" => values.contains(&instance.at(&["instanceState", "name"])),
@@ -170,7 +173,7 @@ fn not_found(call: &Call, id: &str) -> Reply {
     Reply::error(call, 400, "InvalidInstanceID.NotFound", &format!("The instance ID '{id}' does not exist"))
 }
 
-/// That moto is to give all states.
+/// The header that makes moto return all states.
 const STATES: &str = "x-testkit-all-states";
 /// The largest page of EC2.
 const INSTANCES: usize = 1000;

@@ -1,4 +1,4 @@
-//! RunInstances: client tokens, and as many as there is room for.
+//! RunInstances: client tokens and capacity.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -10,31 +10,33 @@ use crate::proxy::{Call, Reply};
 use crate::records::{Market, Record};
 use crate::xml::Element;
 
-/// What was launched.
+/// The instances that were launched.
 #[derive(Debug, Default)]
 pub(crate) struct Launches {
     tokens: Mutex<HashMap<String, Arc<tokio::sync::Mutex<Option<Launch>>>>>,
     zones: tokio::sync::Mutex<HashMap<String, String>>,
-    /// One launch at a time looks at how much room there is, and nobody sees one of which not all is known here.
+    /// Held by one launch at a time, so that two launches never count the same room, and no call
+    /// sees an instance before its record is complete.
     room: tokio::sync::RwLock<()>,
 }
 
 impl Launches {
-    /// Waits for the launch that is under way, and keeps others from beginning.
+    /// Waits for the running launch, and keeps others from beginning.
     pub(crate) async fn settled(&self) -> tokio::sync::RwLockReadGuard<'_, ()> {
         self.room.read().await
     }
 }
 
-/// A launch that came about, by its client token.
+/// A launch that has succeeded, by its client token.
 #[derive(Debug)]
 struct Launch {
     parameters: BTreeMap<String, String>,
     reply: Reply,
 }
 
-/// AWS documents: a client token makes RunInstances idempotent; a second call with it gives what the first gave, and
-/// one with other parameters fails. moto keeps the token, and launches again.
+/// AWS documents: a client token makes RunInstances idempotent. A second call with the token
+/// returns the same instances, and one with other parameters fails. moto stores the token, and
+/// launches again.
 pub(crate) async fn run(backend: &Backend, call: &Call, original: Original) -> Result<Reply> {
     let token = call.get("ClientToken");
     if token.is_empty() || call.is_dry_run() {
@@ -44,7 +46,7 @@ pub(crate) async fn run(backend: &Backend, call: &Call, original: Original) -> R
         let mut tokens = backend.launches.tokens.lock().unwrap_or_else(PoisonError::into_inner);
         Arc::clone(tokens.entry(token.to_owned()).or_default())
     };
-    // Whoever comes with the same token at the same time waits for the first.
+    // A call with the same token at the same time waits for the first one.
     let mut slot = slot.lock().await;
     if let Some(launch) = &*slot {
         if launch.parameters == call.parameters {
@@ -61,8 +63,8 @@ pub(crate) async fn run(backend: &Backend, call: &Call, original: Original) -> R
     Ok(reply)
 }
 
-/// AWS documents: as many are launched as there can be, at most MaxCount, and none if that is less than MinCount. moto
-/// launches MinCount, and has no end of capacity.
+/// AWS documents: RunInstances launches as many instances as have room, at most MaxCount, and none
+/// if there is room for fewer than MinCount. moto launches MinCount, and has unlimited capacity.
 async fn fit(backend: &Backend, call: &Call, original: Original) -> Result<Reply> {
     if call.is_dry_run() {
         let reply = backend.forward(original).await?;
@@ -133,7 +135,7 @@ async fn fit(backend: &Backend, call: &Call, original: Original) -> Result<Reply
     Ok(reply)
 }
 
-/// EC2 names the parameter whose instance profile is not there. moto gives IAM's own error.
+/// EC2 names the parameter with the missing instance profile. moto returns IAM's own error.
 fn unknown_profile(call: &Call, reply: &Reply) -> Option<Reply> {
     let is_unknown = String::from_utf8_lossy(&reply.body).contains("<Code>NoSuchEntity</Code>");
     let given = [("name", "Name", "name"), ("arn", "Arn", "ARN")].into_iter().filter(|_| is_unknown);
@@ -146,7 +148,7 @@ fn unknown_profile(call: &Call, reply: &Reply) -> Option<Reply> {
     Some(Reply::error(call, 400, "InvalidParameterValue", &message))
 }
 
-/// AWS documents: an instance has its public address when it runs. In moto's answer to the launch it has it already.
+/// AWS documents: an instance has a public address once it runs. moto returns it with the launch.
 pub(crate) fn hide_public(instance: &mut Element) {
     instance.take("ipAddress");
     instance.put(Element::new("dnsName"));
@@ -159,12 +161,12 @@ pub(crate) fn hide_public(instance: &mut Element) {
     }
 }
 
-/// The zone of the subnet, or the one that is asked for.
+/// The zone of the subnet, or the zone that the call names.
 async fn zone(backend: &Backend, call: &Call) -> Result<String> {
     let subnet = [call.get("SubnetId"), call.get("NetworkInterface.1.SubnetId")];
     let Some(subnet) = subnet.into_iter().find(|subnet| !subnet.is_empty()) else {
         let zone = call.get("Placement.AvailabilityZone");
-        // Without any moto takes the first.
+        // moto takes the first zone if the call names none.
         return Ok(if zone.is_empty() { format!("{}a", backend.region) } else { zone.to_owned() });
     };
     let mut zones = backend.launches.zones.lock().await;
@@ -174,7 +176,7 @@ async fn zone(backend: &Backend, call: &Call) -> Result<String> {
             zones.insert(one.at(&["subnetId"]).to_owned(), one.at(&["availabilityZone"]).to_owned());
         }
     }
-    // moto refuses a subnet that is not there.
+    // moto refuses an unknown subnet.
     Ok(zones.get(subnet).cloned().unwrap_or_default())
 }
 
@@ -188,5 +190,5 @@ fn no_capacity(kind: &str, zone: &str, market: Market) -> String {
     }
 }
 
-/// How many moto is to launch.
+/// The header with the number of instances that moto launches.
 const COUNT: &str = "x-testkit-count";

@@ -1,12 +1,14 @@
 //! Pages of long answers.
 //!
-//! AWS documents: DescribeInstances gives at most 1,000 and DescribeInstanceTypes at most 100 where nothing else is
-//! asked for, and a `NextToken` for the rest. moto counts reservations instead of instances, and gives all types at once.
+//! AWS documents: by default, DescribeInstances returns at most 1,000 instances and
+//! DescribeInstanceTypes at most 100 types, with a `NextToken` for the rest. moto counts
+//! reservations instead of instances, and returns all types at once.
 
 use crate::proxy::{Call, Reply};
 use crate::xml::Element;
 
-/// Leaves the page of a list that the call asks for. Gives the refusal of a token that was not given by a page.
+/// Reduces a list to the page that the call asks for. Returns the refusal of a token that no page
+/// has returned.
 pub(crate) fn cut(
     root: &mut Element,
     list: &str,
@@ -27,7 +29,7 @@ pub(crate) fn cut(
     items.children.drain(..begin.min(items.children.len()));
     let mut taken = 0;
     let mut end = 0;
-    // What belongs together, such as a reservation, is not parted.
+    // Items that belong together, such as those of a reservation, stay on one page.
     while end < items.children.len() && taken < asked {
         taken += weight(&items.children[end]);
         end += 1;

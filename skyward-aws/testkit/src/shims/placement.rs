@@ -1,4 +1,4 @@
-//! Placement groups, which moto does not know.
+//! Placement groups, which moto does not have.
 
 use std::collections::BTreeMap;
 
@@ -16,8 +16,8 @@ pub(crate) struct PlacementGroup {
     pub(crate) tags: BTreeMap<String, String>,
 }
 
-/// AWS documents: a name is used once in a region; a group that instances are in cannot be deleted,
-/// nor one that is not there.
+/// AWS documents: a name is unique in a region; a group that contains instances cannot be deleted,
+/// and deleting an unknown group fails.
 pub(crate) async fn change(backend: &Backend, call: &Call, original: Original) -> Result<Reply> {
     if let Some(refusal) = refused(backend, original).await? {
         return Ok(refusal);
@@ -50,7 +50,7 @@ pub(crate) async fn change(backend: &Backend, call: &Call, original: Original) -
     }
 }
 
-/// Those with a tag, by the filters `tag:KEY`, which are the only ones that are played.
+/// The groups with a tag, by the filters `tag:KEY`. Other filters are not supported.
 pub(crate) async fn describe(backend: &Backend, call: &Call, original: Original) -> Result<Reply> {
     if let Some(refusal) = refused(backend, original).await? {
         return Ok(refusal);
@@ -68,7 +68,7 @@ pub(crate) async fn describe(backend: &Backend, call: &Call, original: Original)
     Ok(Reply::xml(&Element::answer("DescribePlacementGroups").with([set])))
 }
 
-/// Whether a launch names a group that is not there.
+/// Whether a launch names an unknown group.
 pub(crate) fn missing(backend: &Backend, call: &Call) -> Option<Reply> {
     let name = call.get("Placement.GroupName");
     (!name.is_empty() && !backend.settings().placement_groups.contains_key(name)).then(|| unknown(call, name))
@@ -78,7 +78,7 @@ fn unknown(call: &Call, name: &str) -> Reply {
     Reply::error(call, 400, "InvalidPlacementGroup.Unknown", &format!("The Placement Group '{name}' is unknown."))
 }
 
-/// The tags of what a call makes.
+/// The tags in a call that makes a resource.
 fn tags(call: &Call) -> BTreeMap<String, String> {
     let numbered = (1..).map(|number| {
         let part = |part: &str| call.parameters.get(&format!("TagSpecification.1.Tag.{number}.{part}")).cloned();

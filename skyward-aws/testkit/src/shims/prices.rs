@@ -8,8 +8,9 @@ use serde_json::{Value, json};
 use super::Backend;
 use crate::proxy::{Call, Reply};
 
-/// AWS documents: products by filters on their attributes, each a JSON text, with terms that have prices. moto has no price
-/// list. Beside Linux on shared hardware there are the dearer products that a client has to tell from it.
+/// AWS documents: returns products by filters on their attributes; each is a JSON text, with terms
+/// that have prices. moto has no price list. Beside Linux on shared hardware, this list has dearer
+/// products, which a client must not confuse with it.
 pub(crate) fn products(backend: &Backend, call: &Call) -> Reply {
     let question: Value = serde_json::from_str(&call.body).unwrap_or_default();
     let filters: Vec<(String, String)> = question["Filters"].as_array().into_iter().flatten().map(filter).collect();
@@ -109,7 +110,8 @@ fn product(kind: &str, system: &str, attributes: Value, usd: f64) -> Value {
 /// The largest page of the price list.
 const PAGE: usize = 100;
 
-/// Operating system, tenancy, software, capacity status, and the price by that of the first.
+/// Operating system, tenancy, software, capacity status, and the price as a multiple of the first
+/// product's.
 const PRODUCTS: [(&str, &str, &str, &str, f64); 4] = [
     ("Linux", "Shared", "NA", "Used", 1.0),
     ("Linux", "Shared", "NA", "UnusedCapacityReservation", 1.0),
@@ -117,7 +119,7 @@ const PRODUCTS: [(&str, &str, &str, &str, f64); 4] = [
     ("Windows", "Shared", "NA", "Used", 1.45),
 ];
 
-/// On demand in us-east-1, about as AWS had them in 2025; a test that means a price sets it.
+/// On-demand prices in us-east-1, roughly those of 2025. A test that depends on a price sets it.
 const PRICES: [(&str, f64); 69] = [
     ("c7g.large", 0.0725),
     ("c7g.xlarge", 0.145),

@@ -5,7 +5,8 @@ use serde_json::{Value, json};
 use super::Backend;
 use crate::proxy::{Call, Reply};
 
-/// AWS documents: the value that holds for an account, in vCPUs for instances. moto knows no quota of EC2.
+/// AWS documents: returns an account's value, which for instances is in vCPUs. moto has no quotas
+/// of EC2.
 pub(crate) fn get(backend: &Backend, call: &Call) -> Reply {
     let question: Value = serde_json::from_str(&call.body).unwrap_or_default();
     let code = question["QuotaCode"].as_str().unwrap_or_default();

@@ -7,8 +7,9 @@ use super::{Backend, Original, pages, prices, refused};
 use crate::proxy::{Call, Reply};
 use crate::xml::Element;
 
-/// AWS documents: the changes of the prices by type, product and zone, newest first; with a start time that which holds then
-/// and what came after. moto has one row of 2006 at 0.00001 for each type and zone, and heeds no times.
+/// AWS documents: returns the changes of prices by type, product and zone, the newest first; with a
+/// start time, the price at that time and all later changes. moto has one row of 2006 at 0.00001
+/// for each type and zone, and ignores times.
 pub(crate) async fn history(backend: &Backend, call: &Call, original: Original) -> Result<Reply> {
     if let Some(refusal) = refused(backend, original).await? {
         return Ok(refusal);
@@ -42,7 +43,7 @@ pub(crate) async fn history(backend: &Backend, call: &Call, original: Original) 
     Ok(refusal.unwrap_or_else(|| Reply::xml(&root)))
 }
 
-/// The changes of one price; whoever asks for no start time sees the old ones too.
+/// The changes of one price. A call without a start time gets old changes too.
 fn rows(kind: &str, zone: &str, product: &str, usd: f64, begin: Option<DateTime>) -> Vec<Element> {
     let now = prices::seconds();
     let mut rows = Vec::new();
@@ -56,7 +57,7 @@ fn rows(kind: &str, zone: &str, product: &str, usd: f64, begin: Option<DateTime>
             ("availabilityZone", zone.to_owned()),
         ];
         rows.push(Element::new("item").with(leaves.map(|(name, text)| Element::leaf(name, text))));
-        // The one that held at the start is the last that is asked for.
+        // The price at the start time is the last one to return.
         if begin.is_some_and(|begin| time <= begin.secs()) {
             break;
         }
@@ -65,11 +66,11 @@ fn rows(kind: &str, zone: &str, product: &str, usd: f64, begin: Option<DateTime>
 }
 
 const PRODUCTS: [&str; 2] = ["Linux/UNIX", "Linux/UNIX (Amazon VPC)"];
-/// Of the price on demand.
+/// The spot price as a share of the on-demand price.
 const SHARE: f64 = 0.35;
-/// What it is by zone.
+/// The factor of each zone.
 const ZONES: [f64; 3] = [1.0, 0.93, 1.08];
-/// Seconds since each change, and what the price was then by what it is now.
+/// Seconds since each change, and the price then as a multiple of the price now.
 const CHANGES: [(i64, f64); 3] = [(1800, 1.0), (6 * 3600, 1.2), (3 * 86400, 0.1)];
 /// The largest page of EC2.
 const ROWS: usize = 1000;

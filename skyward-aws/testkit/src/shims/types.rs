@@ -9,7 +9,8 @@ use super::{Backend, Original, pages};
 use crate::proxy::{Call, Reply};
 use crate::xml::Element;
 
-/// What moto has answered, since each page comes from the whole, and the whole takes a second.
+/// moto's answer with all types. It is kept, because every page needs it and moto takes a second
+/// for it.
 #[derive(Debug, Default)]
 pub(crate) struct Types(Mutex<HashMap<BTreeMap<String, String>, Arc<Element>>>);
 

@@ -1,4 +1,4 @@
-//! Causes that lie in the interpreter or the packages that are asked for.
+//! Causes in the interpreter or the requested packages.
 
 use std::collections::BTreeSet;
 
@@ -12,13 +12,13 @@ pub(super) fn of_python(said: &Said<'_>) -> Option<Cause> {
         let path = between(text, "there is no interpreter at ", &[" "]).unwrap_or_default();
         return Some(Cause::new(
             format!("there is no interpreter at {path}"),
-            "give the path that it has on the machine, or let one be found: `.python(\"auto\")`",
+            "give its path on the machine, or have one found: `.python(\"auto\")`",
         ));
     }
     if has(&["it is too old: the worker needs"]) {
         return Some(Cause::new(
             "the interpreter is older than Python 3.10",
-            "give a newer one, or let one be found: `.python(\"auto\")`",
+            "give a newer one, or have one found: `.python(\"auto\")`",
         ));
     }
     let missing =
@@ -46,7 +46,7 @@ pub(super) fn of_python(said: &Said<'_>) -> Option<Cause> {
             format!(
                 "the machine has no Python that suits{wanted}, and uv cannot download one; it has: none that works{why}"
             ),
-            format!("install one: {}; or let uv download it: UV_PYTHON_INSTALL_MIRROR names where from", command(said)),
+            format!("install one: {}; or let uv download it: UV_PYTHON_INSTALL_MIRROR sets the source", command(said)),
         ));
     }
     let versions = found.iter().copied().collect::<Vec<_>>().join(", ");
@@ -55,7 +55,7 @@ pub(super) fn of_python(said: &Said<'_>) -> Option<Cause> {
             format!(
                 "the Python of the machine is too old: it has {versions}, the worker needs 3.10 or newer, and uv cannot download one"
             ),
-            "take a newer release of its system, or install a newer Python beside the old one",
+            "use a machine with a newer release of its system, or install a newer Python in addition to the old one",
         ));
     }
     Some(Cause::new(
@@ -64,7 +64,7 @@ pub(super) fn of_python(said: &Said<'_>) -> Option<Cause> {
     ))
 }
 
-/// How an interpreter is installed on such a system.
+/// The command that installs an interpreter on such a system.
 fn command(said: &Said<'_>) -> &'static str {
     match said.marked("system").unwrap_or_default() {
         "alpine" => "`sudo apk add python3`",
@@ -84,7 +84,7 @@ pub(super) fn of_packages(said: &Said<'_>) -> Option<Cause> {
         return Some(Cause::of_packages(
             "the interpreter is used as it is, and does not have all that the image asks for",
             format!(
-                "install it there: `python -m pip install {}`; or let an environment be built: `.python(\"auto\")`",
+                "install it there: `python -m pip install {}`; or have an environment built: `.python(\"auto\")`",
                 list.join(" ")
             ),
         ));

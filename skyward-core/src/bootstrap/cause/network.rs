@@ -1,4 +1,4 @@
-//! Causes that lie between the machine and an index or a mirror.
+//! Causes between the machine and an index or a mirror.
 
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -10,7 +10,7 @@ pub(super) fn of_network(said: &Said<'_>) -> Option<Cause> {
         return Some(cause);
     }
     if said.has(&UNTRUSTED) {
-        let mut hint = "if the network has a certificate authority of its own, as one that looks into what is encrypted has, add it to the image: `.certificate(\"ca.pem\")`, or set SSL_CERT_FILE on the machine to a file with it (PEM)".to_owned();
+        let mut hint = "if the network has a certificate authority of its own, for instance to inspect encrypted traffic, add it to the image: `.certificate(\"ca.pem\")`, or set SSL_CERT_FILE on the machine to a file with it (PEM)".to_owned();
         hint.push_str(&unshared(said, "CERT"));
         return Some(Cause::new(format!("the certificate of {host} is not trusted"), hint));
     }
@@ -36,7 +36,7 @@ pub(super) fn of_network(said: &Said<'_>) -> Option<Cause> {
     Some(Cause::passing(format!("{host} cannot be reached: {why}"), hint))
 }
 
-/// A clock that is off makes good certificates and lists look like bad ones.
+/// A wrong clock makes valid certificates and lists look invalid.
 fn of_clock(said: &Said<'_>, host: &str) -> Option<Cause> {
     let early = said.has(&["notvalidyet", "not yet valid", "not valid yet", "not yet activated"]);
     let late = said.has(&[
@@ -56,20 +56,22 @@ fn of_clock(said: &Said<'_>, host: &str) -> Option<Cause> {
         Ok(behind) => (behind > OFF).then(|| format!("{} behind", rounded(behind))),
         Err(ahead) => (ahead.duration() > OFF).then(|| format!("{} ahead of", rounded(ahead.duration()))),
     });
-    let what = if early { "is not valid yet" } else { "is not valid any more" };
+    let what = if early { "not valid yet" } else { "not valid any more" };
     match off {
         Some(off) => Some(Cause::new(
-            format!("the clock of the machine is off: it is {off} the client's, so that what {host} shows {what}"),
-            "set it: `sudo timedatectl set-ntp true`, or `sudo date -s '…'`",
+            format!(
+                "the clock of the machine is off: it is {off} the client's, so that the certificate or package lists of {host} seem {what}"
+            ),
+            "set the clock: `sudo timedatectl set-ntp true`, or `sudo date -s '…'`",
         )),
         None => Some(Cause::new(
-            format!("what {host} shows {what}"),
-            "compare the clock of the machine with the time, `date -u`; if it is right, the certificate or the lists of the mirror are old",
+            format!("the certificate or package lists of {host} are {what}"),
+            "compare the machine's clock with the time, `date -u`; if it is right, the certificate or the lists of the mirror are outdated",
         )),
     }
 }
 
-/// The host that is spoken of.
+/// The host that the text names.
 fn host(text: &str) -> &str {
     let named = |start: &str| between(text, start, ENDS);
     named("https://")
@@ -86,7 +88,7 @@ fn host(text: &str) -> &str {
         .unwrap_or("the index")
 }
 
-/// What the client's own tools are told and its machines are not.
+/// The settings of the client's own tools that its machines do not have.
 fn unshared(said: &Said<'_>, of: &str) -> String {
     let names: Vec<_> = said.seen.settings.iter().copied().filter(|name| name.contains(of)).collect();
     if names.is_empty() {
@@ -128,7 +130,7 @@ const REFUSED: [&str; 10] = [
     "407 proxy",
     "username/password authentication failed",
 ];
-/// What tools say of a host that does not answer, and why that is.
+/// The messages of tools about a host that does not answer, each with the cause.
 const UNREACHABLE: [(&str, &str); 18] = [
     ("dns error", NO_NAME),
     ("failed to lookup address", NO_NAME),
@@ -152,7 +154,7 @@ const UNREACHABLE: [(&str, &str); 18] = [
 const NO_NAME: &str = "its name cannot be resolved";
 const NO_ROUTE: &str = "the machine has no route to it";
 const NO_ANSWER: &str = "it does not answer in time";
-/// Where the host ends in an address in running text.
+/// The end of a host in an address within running text.
 const ENDS: &[&str] = &["/", " ", "`", ")", "'", "’", ":"];
-/// Less than this upsets nobody.
+/// A smaller difference does no harm.
 const OFF: Duration = Duration::from_secs(120);

@@ -1,8 +1,8 @@
-//! Causes that lie in the machine itself: its disk and folders, its package manager, its libraries.
+//! Causes in the machine itself: its disk and folders, its package manager, its libraries.
 
 use super::{Cause, Said, between};
 
-/// A disk that is full, a folder that cannot be written to or holds no programs.
+/// A full disk, or a folder that cannot be written to or from which no program may run.
 pub(super) fn of_folder(said: &Said<'_>) -> Option<Cause> {
     if said.has(&["no space left on device", "os error 28", "disk quota exceeded", "os error 122", "enough free space"])
     {
@@ -14,7 +14,7 @@ pub(super) fn of_folder(said: &Said<'_>) -> Option<Cause> {
         };
         return Some(Cause::of_disk("the disk is full", hint));
     }
-    // What the shell ends with where it finds a program and may not run it.
+    // The shell's exit status for a program that it finds and may not run.
     let not_run = said.output.status == 126 && said.has(&["permission denied"]);
     if not_run || said.has(&["is mounted noexec", "failed to map segment from shared object"]) {
         let folder = between(said.text, "cannot be run from ", &[":"]).unwrap_or("its folder for environments");
@@ -33,13 +33,13 @@ pub(super) fn of_folder(said: &Said<'_>) -> Option<Cause> {
     })
 }
 
-/// What keeps apt-get from installing, but for the network.
+/// What keeps apt-get from installing, apart from the network.
 pub(super) fn of_apt(said: &Said<'_>) -> Option<Cause> {
     if said.has(&["error: apt is locked by"]) {
         let holder = between(said.text, "error: apt is locked by ", &[", and was"]).unwrap_or("another process");
         return Some(Cause::passing(
             format!("apt is locked by {holder}"),
-            "the machine's own updates hold it for minutes after its first start; look at it: `ps -ef | grep -E 'apt|dpkg'`",
+            "the machine's own updates hold the lock for minutes after its first start; find the process: `ps -ef | grep -E 'apt|dpkg'`",
         ));
     }
     if let Some(missing) = between(said.text, "error: not installed:", &[";"]) {
@@ -71,7 +71,8 @@ pub(super) fn of_apt(said: &Said<'_>) -> Option<Cause> {
     None
 }
 
-/// A package that apt-get does not know; what says so may also come of lists that could not be renewed.
+/// A package that apt-get does not know. The same message may come from lists that could not be
+/// updated.
 fn of_name(said: &Said<'_>) -> Option<Cause> {
     let unknown = said.has(&["unable to locate package", "has no installation candidate", "couldn't find any package"]);
     (said.is_of_apt() && unknown).then(|| {
@@ -85,39 +86,39 @@ fn of_name(said: &Said<'_>) -> Option<Cause> {
     })
 }
 
-/// A C library that is too old, or another one; memory.
+/// A C library that is too old, or another one; too little memory.
 pub(super) fn of_libraries(said: &Said<'_>) -> Option<Cause> {
     if said.has(&["version `glibc_", "version 'glibc_"]) {
         return Some(Cause::of_packages(
             "the C library of the machine (glibc) is too old for a package",
-            "take a newer Debian or Ubuntu, or ask for an older version of the package",
+            "use a newer Debian or Ubuntu, or ask for an older version of the package",
         ));
     }
     let musl = said.has(&["platform tag (e.g., `musllinux", "on linux (`musllinux", "ld-musl", "libc.musl"]);
     if musl {
         return Some(Cause::of_packages(
             "a package has no wheel for the C library of the machine, musl, as in Alpine",
-            "take a machine or an image with Debian or Ubuntu",
+            "use a machine or an image with Debian or Ubuntu",
         ));
     }
     (said.output.status == 137 || said.has(&["cannot allocate memory", "os error 12)"])).then(|| {
         Cause::new(
             "the machine ran out of memory",
-            "take one with more memory, or end what uses it: `dmesg` lists what the kernel ended. If it lists nothing, the \
+            "use one with more memory, or end what uses it: `dmesg` lists the processes that the kernel killed. If it lists nothing, the \
              machine's keeper ended it because its lease was not renewed in time: raise `Limits::lease` for a client or \
              a network that is overloaded",
         )
     })
 }
 
-/// What is missing of the machine's own tools.
+/// A tool that the machine lacks.
 pub(super) fn of_tools(said: &Said<'_>) -> Option<Cause> {
     if let Some(cause) = of_name(said) {
         return Some(cause);
     }
     if said.has(&["do not match the hashes", "hash mismatch"]) {
         return Some(Cause::new(
-            "the index gives another uv than the one that is pinned",
+            "the index returned another uv than the pinned one",
             "put uv 0.7 or newer into PATH, or use an index that passes files on unchanged",
         ));
     }

@@ -29,9 +29,9 @@ fn ended(status: i32, name: &'static str, stderr: &str, stdout: &str) -> Error {
     explain(&step, &plan, &CommandOutput::new(status, stdout, stderr), &seen)
 }
 
-/// What tools of several versions say, and what is made of it.
+/// Outputs of several versions of tools, and the cause that is concluded.
 #[test]
-fn causes_are_told_apart() {
+fn causes_are_distinguished() {
     let table = [
         (
             "environment",
@@ -176,13 +176,13 @@ fn causes_are_told_apart() {
         (
             "python",
             "E: Release file for http://deb.example/debian/dists/bookworm/InRelease is not valid yet (invalid for another 20d 3h). Updates for this repository will not be applied.",
-            "the clock of the machine is off: it is 20 days behind the client's, so that what deb.example shows is not valid yet",
+            "the clock of the machine is off: it is 20 days behind the client's, so that the certificate or package lists of deb.example seem not valid yet",
             "timedatectl",
         ),
         (
             "environment",
             "error: Failed to fetch: `https://index.example/simple/numpy/`\n  cause: invalid peer certificate: NotValidYet",
-            "the clock of the machine is off: it is 20 days behind the client's, so that what index.example shows is not valid yet",
+            "the clock of the machine is off: it is 20 days behind the client's, so that the certificate or package lists of index.example seem not valid yet",
             "timedatectl",
         ),
         (
@@ -250,14 +250,14 @@ fn causes_are_told_apart() {
         assert_eq!(error.kind(), if name == "worker" { ErrorKind::Bootstrap } else { ErrorKind::Environment });
         assert!(error.message().contains(message), "{stderr}\n=> {error}");
         assert!(error.hint().is_some_and(|found| found.contains(hint)), "{stderr}\n=> {error}");
-        // The tool's own words are there too.
+        // The message also has the tool's own words.
         let words = stderr.lines().last().unwrap().trim();
         assert!(error.message().contains(words), "{words}\n=> {error}");
     }
 }
 
 #[test]
-fn the_exit_status_tells_what_the_text_does_not() {
+fn the_exit_status_shows_causes_that_the_text_does_not() {
     let noexec = ended(126, "uv", "sh: 418: /x/uv/bin/uv: Permission denied", "");
     assert!(noexec.message().contains("its file system is mounted noexec"), "{noexec}");
     let memory = ended(137, "environment", "", "Resolved 40 packages in 1s");
@@ -265,13 +265,13 @@ fn the_exit_status_tells_what_the_text_does_not() {
 }
 
 #[test]
-fn only_what_may_pass_by_itself_is_temporary() {
+fn only_a_cause_that_may_pass_by_itself_is_temporary() {
     assert_eq!(explained("environment", "dns error", "").status(), ErrorStatus::Temporary);
     assert_eq!(explained("environment", "unsatisfiable", "").status(), ErrorStatus::Permanent);
 }
 
 #[test]
-fn of_a_long_failure_the_beginning_and_the_end_are_shown() {
+fn long_output_is_shown_by_its_beginning_and_its_end() {
     let noise: String = (0..1000).map(|line| format!("noise {line}\n")).collect();
     let error =
         explained("environment", &format!("Resolved\nerror: Failed to build `x`\n{noise}fatal: no compiler\n"), "");
@@ -286,13 +286,13 @@ fn another_step_is_named_with_its_command() {
     let error = explained("setup", "x: not found", "");
     assert_eq!(error.kind(), ErrorKind::Bootstrap);
     assert_eq!(
-        error.to_string(),
-        "the step `setup` failed: it did not end well\n  x: not found (step: setup, command: the command, exit: 1)"
+        format!("{error:#}"),
+        "the step `setup` failed: its command failed\n  x: not found (step: setup, command: the command, exit: 1)"
     );
 }
 
 #[test]
-fn a_full_disk_is_told_with_the_folder_that_is_on_it() {
+fn the_error_of_a_full_disk_names_the_folder_on_it() {
     let error = explained("environment", "cat: write error: No space left on device", "skyward-cache /x/cache\n");
     assert!(error.context().contains(&("cache", "/x/cache".into())), "{error}");
     assert!(!error.message().contains("skyward-cache"), "{error}");
@@ -301,7 +301,7 @@ fn a_full_disk_is_told_with_the_folder_that_is_on_it() {
 }
 
 #[test]
-fn a_machine_without_python_is_told_what_to_install_and_why_that_was_not_done() {
+fn the_error_of_a_machine_without_python_says_what_to_install_and_why_it_was_not() {
     let stderr = "error: No interpreter found for Python >=3.14 in search path";
     let error = explained(
         "environment",
@@ -319,9 +319,12 @@ fn a_machine_without_python_is_told_what_to_install_and_why_that_was_not_done() 
 }
 
 #[test]
-fn what_is_not_valid_with_a_right_clock_is_not_blamed_on_it() {
+fn a_right_clock_is_not_blamed_for_an_expired_certificate() {
     let stderr = "error: Failed to fetch: `https://index.example/simple/`\n  cause: invalid peer certificate: Expired";
     let error = explained("environment", stderr, "skyward-clock 1799999990\n");
-    assert!(error.message().contains("what index.example shows is not valid any more"), "{error}");
+    assert!(
+        error.message().contains("the certificate or package lists of index.example are not valid any more"),
+        "{error}"
+    );
     assert!(!error.message().contains("clock"), "{error}");
 }

@@ -25,7 +25,7 @@ fn step<'a>(plan: &'a Plan, name: &str) -> &'a Step {
     plan.steps.iter().find(|step| step.name == name).unwrap()
 }
 
-/// What a script begins with: the lines that set what it works on.
+/// The beginning of a script: the lines that set its variables.
 fn header(script: &str) -> &str {
     script.split("# Where things are on the machine").next().unwrap()
 }
@@ -45,7 +45,19 @@ fn a_plain_image_needs_uv_an_environment_and_the_worker() {
 }
 
 #[test]
-fn the_environment_is_asked_for_as_a_project() {
+fn an_agent_starts_within_the_time_of_the_pool_and_an_environment_has_its_own() {
+    let limits = Limits { start: Duration::from_secs(20), ..Limits::default() };
+    let package = Package::new(&[("skyward/__init__.py", "")]);
+    let plan = |limits| Plan::with_package(&Image::new(), &Inputs::default(), &place(), &[], limits, &package);
+    let short = plan(&limits);
+    assert_eq!((short.start.deadline, short.check.deadline), (limits.start, limits.start));
+    assert_eq!(step(&short, "environment").deadline, limits.environment);
+    let long = plan(&Limits::default());
+    assert!(long.start.deadline < Limits::default().start, "an agent that hangs leaves time for another machine");
+}
+
+#[test]
+fn the_environment_is_requested_as_a_project() {
     let image = Image::new()
         .pip(["torch==2.9.0", "name'with\"quotes"])
         .python("3.12")
@@ -61,31 +73,31 @@ fn the_environment_is_asked_for_as_a_project() {
     assert!(environment.script.contains(&header));
     assert_eq!(
         header,
-        r#"project='[project]
-name = "skyward-image"
-version = "0"
-requires-python = ">=3.10"
+        r#"project="[project]
+name = \"skyward-image\"
+version = \"0\"
+requires-python = \">=3.10\"
 dependencies = [
-    "torch==2.9.0",
-    "name'\''with\"quotes",
-    "msgspec>=0.19,<1",
+    \"torch==2.9.0\",
+    \"name'with\\\"quotes\",
+    \"msgspec>=0.19,<1\",
 ]
 [project.optional-dependencies]
-bound1 = ["torch-vision"]
+bound1 = [\"torch-vision\"]
 [[tool.uv.index]]
-name = "extra"
-url = "https://extra.example/simple"
+name = \"extra\"
+url = \"https://extra.example/simple\"
 explicit = false
 [[tool.uv.index]]
-name = "py-torch.cpu"
-url = "https://torch.example/whl"
+name = \"py-torch.cpu\"
+url = \"https://torch.example/whl\"
 explicit = true
 [tool.uv.sources]
-torch = { index = "py-torch.cpu" }
-torch-vision = { index = "py-torch.cpu" }
-'
-extras=bound1=torch-vision
-index=default=https://mirror.example/simple
+torch = { index = \"py-torch.cpu\" }
+torch-vision = { index = \"py-torch.cpu\" }
+"
+extras='bound1=torch-vision'
+index='default=https://mirror.example/simple'
 lock=requirements.txt
 worker_needs='msgspec>=0.19,<1'
 "#
@@ -112,7 +124,7 @@ fn equal_images_share_an_environment_and_different_ones_do_not() {
 }
 
 #[test]
-fn an_interpreter_is_checked_for_what_the_image_asks_for() {
+fn an_interpreter_is_checked_for_the_packages_of_the_image() {
     let image = Image::new().python("/opt/py/bin/python").pip(["numpy>=2", "keras"]);
     let plan = plan(&image, &Inputs::default());
     assert!(step(&plan, "environment").script.contains("check='numpy>=2\nkeras\n'\n"));
@@ -133,7 +145,7 @@ fn packages_certificates_files_variables_and_plugin_commands_have_their_places()
     let (unpack, path, bytes) = plan.files.clone().unwrap();
     assert_eq!((path.as_str(), bytes), ("/run/sky ward/n0/files.tar", archive));
     assert!(unpack.script.starts_with("folder='/run/sky ward/n0'\n"), "{}", unpack.script);
-    assert!(plan.setup[0].script.ends_with("export A='it'\\''s'\necho hi\n"));
+    assert!(plan.setup[0].script.ends_with("export A=\"it's\"\necho hi\n"));
     assert!(plan.check.script.contains("check_only=1\n") && plan.start.script.contains("check_only=''\n"));
 }
 
@@ -153,7 +165,7 @@ fn nothing_is_installed_into_the_clients_own_system() {
     let other = plan(&image, &Inputs::default());
     assert_eq!(steps(&other), ["packages", "python", "uv", "environment", "worker"]);
     assert!(other.steps.iter().take(4).all(|step| step.script.contains("\nmay_install=1\n")));
-    // An interpreter that is named is there, or it is an error.
+    // An interpreter that the image names exists, or the step fails.
     let named = plan(&Image::new().python("/opt/python"), &Inputs::default());
     assert_eq!(steps(&named), ["uv", "environment", "worker"]);
 }
@@ -170,7 +182,7 @@ fn uv_comes_from_the_images_index_with_its_password_in_no_script() {
 }
 
 #[test]
-fn the_worker_package_is_whole_and_needs_what_it_says() {
+fn the_worker_package_is_complete_and_has_a_digest_of_its_own() {
     let package = Package::embedded();
     let files: BTreeMap<String, String> = serde_json::from_slice(&package.json).unwrap();
     for name in ["skyward/__init__.py", "skyward/agent.py", "skyward/worker.py", "skyward/py.typed"] {
@@ -181,14 +193,14 @@ fn the_worker_package_is_whole_and_needs_what_it_says() {
 }
 
 #[test]
-fn the_pinned_uv_is_the_one_that_is_looked_for() {
+fn the_pinned_uv_has_the_version_of_the_scripts() {
     assert!(UV_REQUIREMENT.starts_with(&format!("uv=={UV_VERSION} ")));
     assert!(UV_REQUIREMENT.matches("--hash=sha256:").count() > 4);
 }
 
 #[test]
-fn a_word_of_the_shell_stands_for_its_text() {
-    for text in ["", "plain-1.0", "two words", "it's", "$HOME `x` \"y\" \\", "a\nb"] {
+fn a_quoted_word_of_the_shell_is_its_text() {
+    for text in ["", "plain-1.0", "two words", "it's", "$HOME `x` \"y\" \\", "a\nb", "{a,b}", "!^é"] {
         let output =
             std::process::Command::new("sh").args(["-c", &format!("printf %s {}", quoted(text))]).output().unwrap();
         assert_eq!(String::from_utf8(output.stdout).unwrap(), text);

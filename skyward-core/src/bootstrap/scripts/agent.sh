@@ -1,4 +1,4 @@
-# Says what is not ready yet, or becomes the agent. The lines before this one set: folder check_only.
+# Prints what is not ready yet, or becomes the agent. Earlier lines set: folder check_only.
 need=
 [ -z "$apt" ] || [ -z "$(packages_missing)" ] || need="$need packages"
 environment_ready || need="$need environment"
@@ -7,7 +7,7 @@ if [ -n "$need" ]; then
     echo "skyward-need$need"
     exit 75
 fi
-# The agent makes it itself.
+# Otherwise the agent creates it.
 [ -z "$check_only" ] || mkdir -p "$folder/work"
 printf 'skyward-python %s\nskyward-path %s\n' "$python" "$path"
 [ -z "$check_only" ] || exit 0

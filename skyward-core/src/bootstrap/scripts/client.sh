@@ -1,4 +1,5 @@
-# On the client's host: uv's wheel for a machine that cannot obtain it, fetched once. The lines before this one set: uv_version arch.
+# On the client's host: downloads uv's wheel once, for a machine that cannot. Earlier lines set:
+# uv_version arch.
 cache=${SKYWARD_CACHE_DIR:-${XDG_CACHE_HOME:-$HOME/.cache}/skyward}/uv
 wheel=$cache/uv-$uv_version-$arch.whl
 if [ ! -e "$wheel" ]; then

@@ -1,10 +1,12 @@
-# Where things are on the machine. The lines before this one set: key digest interpreter apt.
-# The machine's own variable SKYWARD_CACHE_MODE: `read`, where it can only read the cache that it shares with machines of other pools; `build`, on the builder of such a cache.
+# Where things are on the machine. Earlier lines set: key digest interpreter apt.
+# The machine's own variable SKYWARD_CACHE_MODE: `read`, where it can only read the cache that it
+# shares with machines of other pools; `build`, on the builder of such a cache.
 : "${SKYWARD_CACHE_MODE:=}"
 : "${HOME:=$(getent passwd "$(id -u)" | cut -d: -f6)}"
 arch=$(uname -m)
 
-# Whether programs can be kept in a folder: it can be written to, and is not mounted noexec. Found out once.
+# Whether programs can be kept in a folder: it can be written to, and is not mounted noexec. The
+# result is remembered.
 holds_programs() {
     [ ! -e "$1/.holds-programs" ] || return 0
     (
@@ -22,7 +24,8 @@ free_space() {
     echo "${4:-0}"
 }
 
-# Makes a folder where anybody could have made it before, and says whether it is this user's alone: with its mode from the beginning, and by one look at the name itself.
+# Creates a folder in a place that is open to other users, and checks that it belongs to this user
+# alone. It has its mode from the beginning, and one check of the name itself suffices.
 is_own() {
     mkdir -m 700 "$1" 2>/dev/null
     case $(stat -c '%u %f' "$1" 2>/dev/null) in
@@ -32,7 +35,8 @@ is_own() {
     esac
 }
 
-# The folder for what is made once: the user's own, or another where that cannot be had, cannot hold programs, or has no space. What was chosen once stays.
+# The folder for shared results: the user's own, or another one where that cannot be used, cannot
+# hold programs, or has no space. A choice is kept.
 own_cache=${XDG_CACHE_HOME:-$HOME/.cache}
 find_cache() {
     cache=${SKYWARD_CACHE_DIR:-$own_cache/skyward}
@@ -65,7 +69,8 @@ environment_ready() {
     [ -e "$env/.ready" ] && [ -x "$python" ] && { [ -z "$interpreter" ] || is_as_it_was; }
 }
 
-# An interpreter that is used as it is may change below what was found out about it. Whether it is newer than that says nothing: the clock may have been set.
+# An interpreter that is used as it is may change after it was checked. Comparing its time with that
+# of the check proves nothing: the clock may have been set.
 is_as_it_was() {
     was=
     [ ! -e "$env/.interpreter" ] || read -r was <"$env/.interpreter"
@@ -74,7 +79,8 @@ is_as_it_was() {
 
 as_it_is() {
     case $SKYWARD_CACHE_MODE in
-        # The same file has another number in each container with some storage drivers. It cannot be replaced without another image, which has another cache.
+        # With some storage drivers, the same file has another inode number in each container. It
+        # cannot be replaced without another image, which has another cache.
         read | build) stat -Lc '%Y %s' "$interpreter" ;;
         *) stat -Lc '%Y %s %i' "$interpreter" ;;
     esac
@@ -93,7 +99,8 @@ packages_missing() {
     done
 }
 
-# A virtual environment is closed; an interpreter that is used as it is keeps what the machine gives it.
+# A virtual environment is isolated; an interpreter that is used as it is keeps the machine's
+# PYTHONPATH.
 if [ -z "$interpreter" ]; then
     path=$worker
 else

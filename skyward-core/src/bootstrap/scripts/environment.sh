@@ -1,26 +1,29 @@
-# Builds the environment, once for all who want the same. The lines before this one set: python_request project extras check index lock.
-# It is built where it stays, because the files in it name their own place; `.ready` is written last, and without it nobody uses it.
+# Builds the environment, once for all users of the same content. Earlier lines set: python_request
+# project extras check index lock.
+# It is built in its final place, because its files contain their own path. `.ready` is written
+# last, and without it nobody uses the environment.
 find_uv || uv=
 make_cache
 mkdir -p "$cache/envs"
 build=$cache/envs/.build-$key-$arch
 alone "$cache/envs/.lock-$key-$arch"
 if environment_ready; then
-    echo "the environment is there: $env"
+    echo "the environment exists: $env"
     exit
 fi
 rm -rf "$env" "$build" "$cache"/worker/*/.ready-"$key-$arch"
 mkdir -p "$build"
 cd "$build"
 trap 'tell_state; cd /; rm -rf "$build"' EXIT
-# What is built here may have to run, which the folder for temporary files need not allow.
+# Programs that are built here may have to run, which the folder for temporary files may forbid.
 mkdir "$build/tmp"
 export TMPDIR="$build/tmp"
-# A shell's own printf may not say why it cannot write.
+# A shell's own printf may not report why it cannot write.
 printf '%s' "$project" | cat >pyproject.toml
 [ -z "$lock" ] || cat >"$lock"
 
-# The shims of pyenv answer to every version that it has and refuse most; the interpreters behind them are what is looked for.
+# The shims of pyenv respond to every version that pyenv has, but refuse most. Look for the
+# interpreters behind them.
 look_behind_shims() {
     root=${PYENV_ROOT:-$HOME/.pyenv}
     [ -d "$root/versions" ] || return 0
@@ -43,7 +46,8 @@ install() {
     "$uv" pip install --python "$python" ${index:+--default-index "$index"} "$@"
 }
 
-# A package that is bound to an index and comes in only through another one has to be asked for by name, or it would come from anywhere.
+# A package that is bound to an index and is only a dependency of another package must be requested
+# by name, or it would come from any index.
 bound_extras() {
     [ -n "$extras" ] || return 0
     "$uv" pip compile --quiet --no-header --no-annotate --python "$python" ${index:+--default-index "$index"} pyproject.toml "$@" >all.txt
@@ -52,7 +56,8 @@ bound_extras() {
     done
 }
 
-# Whether the interpreter has what is asked for, found out without the network and without changing anything.
+# Whether the interpreter has the requested packages, checked without the network and without
+# changes.
 has() {
     "$uv" pip install --python "$interpreter" --dry-run --offline --break-system-packages "$@" >checked.txt 2>&1 || {
         cat checked.txt >&2
@@ -77,7 +82,7 @@ if [ -n "$interpreter" ]; then
         install --target "$env/site" $worker_needs
     fi
     if [ -n "$check" ]; then
-        echo "checking what $interpreter has"
+        echo "checking the packages of $interpreter"
         printf '%s' "$check" | cat >check.txt
         has -r check.txt
         [ -z "$lock" ] || has -r "$lock"

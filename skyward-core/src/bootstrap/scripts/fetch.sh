@@ -1,10 +1,12 @@
-# Fetches uv's wheel from the package index with curl, wget or python3. It runs on machines, and on the client's host for machines that cannot. Set before: uv_version arch.
+# Downloads uv's wheel from the package index with curl, wget or python3. Runs on machines, and on
+# the client's host for machines that cannot. Earlier lines set: uv_version arch.
 
 can_fetch() {
     command -v curl >/dev/null || command -v wget >/dev/null || command -v python3 >/dev/null
 }
 
-# Fetches an address into a file; 22 when what answers there refuses, 1 when nothing does. A password in it is in no argument, which others could read, and in nothing that is said.
+# Downloads an address into a file. Returns 22 when the server refuses, 1 when no server responds. A
+# password in the address is in no argument, which others could read, and in no output.
 get() {
     {
         { fetch "$@" 2>&1 >&3 || echo $? >"$2.failed"; } | sed 's#://[^/@ ]*@#://#g' >&2
@@ -25,7 +27,8 @@ fetch() {
     fi
 }
 
-# The status of `get`, from a tool's own and those by which the tool says that it was refused.
+# Turns a tool's status into that of `get`. The other arguments are the tool's statuses of a
+# refusal.
 refused() {
     status=$1
     shift
@@ -51,12 +54,13 @@ except OSError as error:
     sys.exit(22 if isinstance(error, urllib.error.HTTPError) else 1)
 '
 
-# Fetches the wheel into a file, with the status of `get`: the one that needs no library of the machine, where there is such a one.
+# Downloads the wheel into a file, with the status of `get`. Prefers the wheel that needs no library
+# of the machine.
 fetch_wheel() {
     base=${UV_DEFAULT_INDEX:-${UV_INDEX_URL:-${PIP_INDEX_URL:-https://pypi.org/simple}}}
     case $base in
         http*://* | file://*) ;;
-        # uv takes a name before the address.
+        # uv accepts a name in front of the address.
         *=*) base=${base#*=} ;;
     esac
     base=${base%/}/uv/

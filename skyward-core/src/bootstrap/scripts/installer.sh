@@ -1,22 +1,24 @@
-# uv and its settings, and the machine's own installer. The lines before this one set: uv_version certificates folder may_install lock_wait.
+# uv and its settings, and the machine's own installer. Earlier lines set: uv_version certificates
+# folder may_install lock_wait.
 own_uv=$cache/uv/$uv_version-$arch/bin/uv
 
-# Makes the folder for what is made once, or says why it does not do.
+# Creates the folder for shared results, or prints why it cannot be used.
 make_cache() {
     mkdir -p "$cache"
     if ! holds_programs "$cache"; then
-        # The tools say why they cannot write.
+        # The tools print why they cannot write.
         echo '#!/bin/sh' | cat >"$cache/.try"
         rm -f "$cache/.try"
         echo "error: programs cannot be run from $cache: its file system is mounted noexec" >&2
         exit 1
     fi
     if [ -d "$folder" ] && [ "$(free_space "$folder")" -lt 65536 ]; then
-        echo "warning: $(($(free_space "$folder") / 1024)) MiB are free at $folder, where the output of the workers is kept"
+        echo "warning: $(($(free_space "$folder") / 1024)) MiB are free at $folder, which also holds the output of the workers"
     fi
 }
 
-# Begins an installation by apt-get, one of this host at a time. A machine that can only read the cache has its system for itself, and its own folder for what is needed meanwhile.
+# Begins an installation by apt-get, one at a time on this host. A machine that can only read the
+# cache does not share its system, and uses its own folder for temporary files.
 begin_apt() {
     scratch=$folder
     [ "$SKYWARD_CACHE_MODE" = read ] || {
@@ -28,7 +30,7 @@ begin_apt() {
     trap 'tell_state; rm -rf "$new"' EXIT
 }
 
-# For the message of a step that fails.
+# For the message of a failed step.
 tell_state() {
     echo "skyward-clock $(date +%s)"
     echo "skyward-disk $(($(free_space "$cache") / 1024)) MiB free at $cache"
@@ -59,7 +61,7 @@ find_python3() {
     [ -n "$python3" ] && "$python3" -c 'import sys; sys.exit(sys.version_info < (3, 4))' 2>/dev/null
 }
 
-# A setting of pip that is in one of its files.
+# A setting of pip from one of its files.
 pip_setting() {
     for file in "${PIP_CONFIG_FILE:-}" "${XDG_CONFIG_HOME:-$HOME/.config}/pip/pip.conf" "$HOME/.pip/pip.conf" /etc/xdg/pip/pip.conf /etc/pip.conf; do
         value=
@@ -71,7 +73,7 @@ pip_setting() {
     done
 }
 
-# The settings that pip has on this machine hold for uv too, where uv has none of its own.
+# The settings of pip on this machine also apply to uv, where uv has none of its own.
 use_settings_of_pip() {
     if [ -z "${SSL_CERT_FILE:-}" ]; then
         for bundle in "${PIP_CERT:-}" "${REQUESTS_CA_BUNDLE:-}" "${CURL_CA_BUNDLE:-}" "$(pip_setting cert)"; do
@@ -88,7 +90,7 @@ use_settings_of_pip() {
     unset UV_SYSTEM_PYTHON UV_PYTHON UV_TARGET UV_PROJECT_ENVIRONMENT PYTHONHOME
 }
 
-# The image's certificate authorities beside those that the machine trusts.
+# The image's certificate authorities, in addition to those that the machine trusts.
 trust_certificates() {
     [ -n "$certificates" ] || return 0
     for bundle in "${SSL_CERT_FILE:-}" "${PIP_CERT:-}" /etc/ssl/certs/ca-certificates.crt /etc/pki/tls/certs/ca-bundle.crt /etc/ssl/cert.pem /dev/null; do
@@ -98,10 +100,12 @@ trust_certificates() {
     export SSL_CERT_FILE="$certificates.all" PIP_CERT="$certificates.all"
 }
 
-# Where the user's own folder for such things cannot be used, what uv keeps goes to the one that can.
+# Where the user's own folder for uv's caches cannot be used, they go to the folder for shared
+# results.
 keep_downloads() {
     if [ "$SKYWARD_CACHE_MODE" = build ]; then
-        # What refers to the interpreter is used by machines that have only the cache of it, and cannot write what Python compiles.
+        # The environment's interpreter is used on machines that have only this cache, and cannot
+        # write compiled files.
         export UV_PYTHON_INSTALL_DIR="$cache/pythons" UV_COMPILE_BYTECODE=1
     fi
     if (mkdir -p "$own_cache" && [ -w "$own_cache" ]) 2>/dev/null && [ "$cache" != "${other:-}" ]; then
@@ -110,7 +114,7 @@ keep_downloads() {
     export UV_CACHE_DIR="${UV_CACHE_DIR:-$cache/downloads}" UV_PYTHON_INSTALL_DIR="${UV_PYTHON_INSTALL_DIR:-$cache/pythons}"
 }
 
-# Why nothing can be installed by apt-get, or nothing.
+# Prints why nothing can be installed by apt-get; nothing where it can.
 why_not_apt() {
     if [ -z "$may_install" ]; then
         echo "nothing is installed into the client's own system"
@@ -131,7 +135,7 @@ as_root() {
     fi
 }
 
-# Runs apt-get once no other process holds its locks, as the machine's own updates do.
+# Runs apt-get once no other process holds its locks, such as the machine's own updates.
 apt_get() {
     waited=0
     while ! try_apt_get "$@"; do
@@ -149,7 +153,8 @@ apt_get() {
     done
 }
 
-# What it says goes out as it comes; what it says of errors also to a file. No daemon that it starts gets the lock of this script.
+# Passes its output on, and its errors also to a file. Daemons that it starts do not inherit the
+# lock of this script.
 try_apt_get() {
     : >"$new/status"
     {
@@ -162,11 +167,12 @@ try_apt_get() {
     [ ! -s "$new/status" ]
 }
 
-# Installs Debian packages. Lists of one mirror that cannot be renewed, as of one that is gone, need not matter.
+# Installs Debian packages. Lists that cannot be updated, for instance of a mirror that is gone, may
+# not matter.
 apt_install() {
     trusted=
     [ -z "$certificates" ] || trusted="-o Acquire::https::CAInfo=$SSL_CERT_FILE -o APT::Sandbox::User=root"
-    [ -n "$listed" ] || apt_get update || echo "not all lists of packages could be renewed"
+    [ -n "$listed" ] || apt_get update || echo "not all package lists could be updated"
     listed=yes
     apt_get install --no-install-recommends "$@"
 }

@@ -1,4 +1,4 @@
-# Before a plugin's command.
+# Precedes a plugin's command.
 unset PYTHONHOME
 export PYTHONPATH="$path"
 export PATH="${python%/*}:$PATH"

@@ -1,4 +1,4 @@
-"""Unpacks the worker package, a JSON map of path to text on standard input, and compiles it."""
+"""Unpack the worker package, a JSON map of path to text on standard input, and compile it."""
 
 import compileall
 import contextlib
@@ -15,7 +15,7 @@ files = json.load(sys.stdin)
 
 
 def unpack() -> None:
-    """Unpack beside the target, so that nobody sees a half of it."""
+    """Unpack beside the target, so that nobody sees half of it."""
     target.parent.mkdir(parents=True, exist_ok=True)
     new = pathlib.Path(tempfile.mkdtemp(prefix=".new-", dir=target.parent))
     try:
@@ -26,7 +26,7 @@ def unpack() -> None:
         new.rename(target)
     except OSError:
         shutil.rmtree(new, ignore_errors=True)
-        # Another process may have been first; that is as good.
+        # Another process may have been first, which is sufficient.
         if not (target / "skyward").is_dir():
             raise
 
@@ -37,12 +37,12 @@ if not (target / "skyward").is_dir():
     except OSError as error:
         sys.exit(f"error: cannot write {target}: {error.strerror}")
 unchecked = py_compile.PycInvalidationMode.UNCHECKED_HASH
-# What it prints is why it failed.
+# The output of the compiler is the reason of a failure.
 with contextlib.redirect_stdout(sys.stderr):
     compiled = compileall.compile_dir(str(target / "skyward"), quiet=1, invalidation_mode=unchecked)
 if not compiled:
     sys.exit(f"error: {target} cannot be compiled")
-# Some versions of Python take a file for written of which a full disk took only the beginning.
+# Some versions of Python report success for a file that a full disk has truncated.
 for path in (target / "skyward").rglob(f"*.{sys.implementation.cache_tag}.pyc"):
     try:
         marshal.loads(path.read_bytes()[16:])

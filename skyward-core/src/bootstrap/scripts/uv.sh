@@ -1,7 +1,7 @@
-# Gets uv: the machine's own, or the pinned one, from the package index by curl, wget or python3, or else from the client, which puts it there.
-# The lines before this one set: check.
+# Gets uv: the machine's own, or the pinned one from the package index by curl, wget or python3, or
+# else from the client, which puts it there. Earlier lines set: check.
 if find_uv; then
-    echo "uv is here: $uv"
+    echo "using uv at $uv"
     exit
 fi
 if [ -n "$interpreter" ] && [ -z "$check" ] && "$interpreter" -c 'import msgspec' 2>/dev/null; then
@@ -19,7 +19,7 @@ trap 'tell_state; rm -rf "$new"' EXIT
 cat >"$new/uv.txt"
 wheel=$folder/uv.whl
 
-# A number in a file, its lowest byte first.
+# A number in a file, lowest byte first.
 number() {
     set -- $(od -An -v -tu1 -j "$2" -N "$3" "$1")
     echo $(($1 + ${2:-0} * 256 + ${3:-0} * 65536 + ${4:-0} * 16777216))
@@ -29,7 +29,8 @@ part() {
     tail -c +$(($2 + 1)) "$1" | head -c "$3"
 }
 
-# One file of a zip archive, on a machine without a tool for that: what is compressed, between the head and the sums that gzip expects.
+# Extracts one file of a zip archive, on a machine without a tool for that: puts the compressed data
+# between a head and the checksums that gzip expects.
 unzipped() {
     end=$(($(wc -c <"$1") - 22))
     left=$(number "$1" $((end + 10)) 2)
@@ -54,11 +55,11 @@ unzipped() {
     return 1
 }
 
-# The image's index, with its password, is where packages come from.
+# Packages come from the image's index, whose address may contain a password.
 [ -z "${SKYWARD_INDEX:-}" ] || export UV_DEFAULT_INDEX="$SKYWARD_INDEX"
 if [ ! -e "$wheel" ]; then
     if ! can_fetch; then
-        echo "this machine has no python3, curl or wget to obtain uv with; the client is asked for it"
+        echo "this machine has no python3, curl or wget to download uv; requesting it from the client"
         echo "skyward-fetch $arch"
         exit 75
     fi
@@ -67,7 +68,7 @@ if [ ! -e "$wheel" ]; then
     status=0
     fetch_wheel "$wheel" || status=$?
     if [ "$status" = 1 ]; then
-        echo "this machine does not reach the index; the client is asked for uv"
+        echo "this machine cannot reach the index; requesting uv from the client"
         echo "skyward-unreached index"
         echo "skyward-fetch $arch"
         exit 75

@@ -1,4 +1,4 @@
-# Unpacks and compiles the worker package. The lines before this one set: unpack.
+# Unpacks and compiles the worker package. Earlier lines set: unpack.
 unset PYTHONHOME PYTHONPATH
 "$python" -c "$unpack" "$worker"
 : >"$worker/.ready-$key-$arch"

@@ -1,4 +1,5 @@
-//! What is inside of a stand-in: the entries of a struct or dict, the items of a sequence, the content of a variant.
+//! The content of a stand-in: the entries of a struct or dict, the items of a sequence, the content
+//! of a variant.
 
 use serde::de::value::{BorrowedStrDeserializer, StrDeserializer};
 use serde::de::{DeserializeSeed, Deserializer as _, EnumAccess, MapAccess, SeqAccess, VariantAccess, Visitor};

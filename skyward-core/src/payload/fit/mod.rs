@@ -1,8 +1,14 @@
-//! Whether the fields that a result's Rust type asks for are those of the Python class that the entry's annotation names.
+//! Compares the fields of a result's Rust type with the Python class that the entry's annotation
+//! names.
 //!
-//! `#[skyward::compute]` writes down the class; the Rust type's fields are found by having it deserialised from a stand-in, which notes what is asked for. What cannot be told
-//! for sure, such as a type that rejects every stand-in, counts as fitting: the value itself is checked when it comes. A type's own code may panic at a stand-in, so nothing is
-//! tried in a program in which a panic is its end.
+//! `#[skyward::compute]` records the class. To find the fields of the Rust type, the type is
+//! deserialised from a stand-in for a value, which records the fields that are requested.
+//!
+//! If the comparison is not certain, for example because a type rejects every stand-in, the type
+//! counts as fitting. The value itself is checked when it arrives.
+//!
+//! The code of a type may panic when it meets a stand-in. Therefore nothing is compared in a
+//! program that is built to abort on panic.
 
 mod access;
 mod probe;
@@ -11,42 +17,42 @@ mod samples;
 mod tests;
 
 use serde::de::DeserializeOwned;
+use strsim::levenshtein;
 
 use self::probe::Missing;
 use crate::error::{Error, ErrorKind, Result};
-use crate::spec::distance;
 
-/// What a Python annotation says of a value, as far as it can be told when the crate is compiled.
+/// The shape of a value by its Python annotation, as far as it is known at compile time.
 #[doc(hidden)]
 #[derive(Debug, Clone, Copy)]
 pub enum Shape {
     /// Anything.
     Unknown,
-    /// An instance of this class, or a dict of its keys.
+    /// An instance of this class, or a dict with its fields as keys.
     Class(&'static Class),
-    /// A list whose items are this.
+    /// A list whose items have this shape.
     List(&'static Shape),
-    /// A dict whose values are this.
+    /// A dict whose values have this shape.
     Dict(&'static Shape),
 }
 
-/// A Python class all of whose fields are known.
+/// A Python class with all of its fields.
 #[doc(hidden)]
 #[derive(Debug, Clone, Copy)]
 pub struct Class {
-    /// Its name.
+    /// The name of the class.
     pub name: &'static str,
-    /// Where it is: `path:line:column`.
+    /// The place of its definition: `path:line:column`.
     pub place: &'static str,
-    /// Its fields with what is known of them.
+    /// The names of its fields, each with its shape.
     pub fields: &'static [(&'static str, Shape)],
 }
 
-/// Checks that a value of this shape has each field that the type asks for.
+/// Checks that a value of this shape has each field that the type requires.
 ///
 /// # Errors
 ///
-/// [`ErrorKind::InvalidSpec`] with the field, both types and the line of the Python class.
+/// [`ErrorKind::InvalidSpec`] with the missing field, both types, and the line of the Python class.
 pub(crate) fn check<T: DeserializeOwned>(function: &str, shape: Shape) -> Result<()> {
     check_where::<T>(PANICS_END, function, shape)
 }
@@ -59,7 +65,7 @@ fn check_where<T: DeserializeOwned>(panics_end: PanicsEnd, function: &str, shape
     missing.map_or(Ok(()), |missing| Err(explain(function, &missing)))
 }
 
-/// What a panic takes with it, as the program is built.
+/// What a panic ends, by the profile that the program is built with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum PanicsEnd {
     TheTry,
@@ -69,16 +75,18 @@ enum PanicsEnd {
 fn explain(function: &str, missing: &Missing) -> Error {
     let Missing { class, rust_type, field, path } = missing;
     let message = format!(
-        "the result of `{function}` does not fit its Rust type: `{rust_type}` asks for the field `{field}`, which the class `{}` ({}) does not have",
+        "the result of `{function}` does not fit its Rust type: `{rust_type}` requires the field `{field}`, \
+         which the class `{}` ({}) does not have",
         class.name, class.place
     );
     let names = class.fields.iter().map(|(name, _)| *name);
     let hint = match nearest(field, names.clone()) {
         Some(close) => format!(
-            "did you mean `{close}`? rename one of them, also by `#[serde(rename = \"{close}\")]`, or mark the Rust field `#[serde(default)]`"
+            "did you mean `{close}`? rename one of the two fields, for example with `#[serde(rename = \"{close}\")]`, \
+             or mark the Rust field `#[serde(default)]`"
         ),
         None => format!(
-            "it has {}; add the field in Python, or mark the Rust field `#[serde(default)]`",
+            "the class has {}; add the field in Python, or mark the Rust field `#[serde(default)]`",
             names.map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
         ),
     };
@@ -86,15 +94,15 @@ fn explain(function: &str, missing: &Missing) -> Error {
     if path.is_empty() { error } else { error.with_context("path", path) }
 }
 
-/// The name that was most likely meant.
+/// The most similar name, if one is similar enough to be meant.
 fn nearest<'a>(name: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let limit = (name.chars().count() / 3).max(1);
     names
-        .map(|candidate| (distance(&name.to_lowercase(), &candidate.to_lowercase()), candidate))
+        .map(|candidate| (levenshtein(&name.to_lowercase(), &candidate.to_lowercase()), candidate))
         .filter(|(distance, _)| *distance <= limit)
         .min_by_key(|(distance, _)| *distance)
         .map(|(_, candidate)| candidate)
 }
 
-/// As the profile's `panic` says.
+/// By the setting `panic` of the profile.
 const PANICS_END: PanicsEnd = if cfg!(panic = "unwind") { PanicsEnd::TheTry } else { PanicsEnd::TheProcess };

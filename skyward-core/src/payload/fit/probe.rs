@@ -1,4 +1,4 @@
-//! A deserializer that has no value, and learns what is asked for.
+//! A deserializer without a value, which records the fields that a type requests.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -12,7 +12,7 @@ use super::samples::{ANY, Any, INTS, MOST, TEXTS};
 use super::{Class, Shape};
 use crate::payload::value::empty_tensor;
 
-/// A field that is asked for and not there.
+/// A field that a type requires and the class does not have.
 #[derive(Debug)]
 pub(super) struct Missing {
     pub(super) class: &'static Class,
@@ -21,12 +21,12 @@ pub(super) struct Missing {
     pub(super) path: String,
 }
 
-/// The first field that the type asks for and a class of the shape does not have.
+/// The first field that the type requires and a class of the shape does not have.
 pub(super) fn missing<T: DeserializeOwned>(shape: Shape) -> Option<Missing> {
     let known = Known::default();
     for _ in 0..MOST_TRIES {
         let probe = Probe { shape, path: String::new(), known: &known };
-        // A type's own code may not be ready for values that it never meets.
+        // The code of a type may panic for values that it never meets in practice.
         let tried = catch_unwind(AssertUnwindSafe(|| T::deserialize(probe).map(drop))).ok()?;
         match tried.err()? {
             Fault::Missing { field, at: Some(At { class: Some((class, rust_type)), path }) } => {
@@ -40,17 +40,17 @@ pub(super) fn missing<T: DeserializeOwned>(shape: Shape) -> Option<Missing> {
     None
 }
 
-/// What the tries so far have shown.
+/// What earlier tries have found out.
 #[derive(Default)]
 pub(super) struct Known {
-    /// Fields that structs without a Python class ask for.
+    /// By path: the fields that a struct without a Python class requires.
     fields: RefCell<BTreeMap<String, Vec<&'static str>>>,
-    /// Which stand-in is next.
+    /// By path: the index of the next stand-in.
     samples: RefCell<BTreeMap<String, usize>>,
 }
 
 impl Known {
-    /// None when that changes nothing.
+    /// Adds a field; `None` if it is known already.
     fn add_field(&self, path: String, field: &'static str) -> Option<()> {
         let mut fields = self.fields.borrow_mut();
         let there = fields.entry(path).or_default();
@@ -61,7 +61,7 @@ impl Known {
         Some(())
     }
 
-    /// None when there are no more.
+    /// Moves on to the next stand-in at this path; `None` if there are no more.
     fn next_sample(&self, path: String) -> Option<()> {
         let mut samples = self.samples.borrow_mut();
         let sample = samples.entry(path).or_default();
@@ -89,11 +89,11 @@ pub(super) enum Fault {
     Rejected {
         path: Option<String>,
     },
-    /// What is asked for and what Python says are of different kinds, or cannot be compared.
+    /// The Rust type and the Python shape are of different kinds, or cannot be compared.
     GaveUp,
 }
 
-/// A struct, and the class that it is compared with.
+/// The place of a struct, and the class that it is compared with.
 #[derive(Debug)]
 pub(super) struct At {
     class: Option<(&'static Class, &'static str)>,
@@ -101,7 +101,9 @@ pub(super) struct At {
 }
 
 impl Fault {
-    /// Says which value was rejected; the innermost counts. A field that is missed by no struct of ours was missed within the value, such as in a text that a type parses.
+    /// Adds the place of the rejected value, unless an inner place is known. A missing field
+    /// without a struct of the probe was missing inside the value, for example in a text that a
+    /// type parses, so the value counts as rejected.
     pub(super) fn rejected_at(self, place: &str) -> Self {
         match self {
             Self::Rejected { path: None } | Self::Missing { at: None, .. } => {
@@ -128,7 +130,7 @@ impl de::Error for Fault {
         Self::Missing { field, at: None }
     }
 
-    /// A type that refuses fields it does not know may do so for one that Python leaves out at times.
+    /// Gives up, because Python may omit the unknown field from some values.
     fn unknown_field(_: &str, _: &'static [&'static str]) -> Self {
         Self::GaveUp
     }
@@ -174,7 +176,8 @@ impl<'k> Probe<'k> {
         Fields { probe: self, fields, next: 0 }
     }
 
-    /// A struct, with the fields of the class or those that were asked for.
+    /// Visits a struct with the fields of its class, or with the fields that the type has requested
+    /// so far.
     pub(super) fn named<'de, V: Visitor<'de>>(self, rust_type: &'static str, visitor: V) -> Result<V::Value, Fault> {
         let class = match self.shape {
             Shape::Class(class) => Some((class, rust_type)),
@@ -289,7 +292,8 @@ impl<'de> Deserializer<'de> for Probe<'_> {
         visitor.visit_newtype_struct(self)
     }
 
-    /// Empty, unless Python says what is in it; a type that must not be empty gets one.
+    /// A sequence has one item if the Python shape describes the items, and is empty otherwise. A
+    /// type that rejects an empty sequence gets one item in the next try.
     fn deserialize_seq<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
         match self.shape {
             Shape::List(inner) => self.items(1, *inner, visitor),
@@ -304,7 +308,7 @@ impl<'de> Deserializer<'de> for Probe<'_> {
     fn deserialize_tuple<V: Visitor<'de>>(self, length: usize, visitor: V) -> Result<V::Value, Fault> {
         match self.shape {
             Shape::List(inner) => self.items(length, *inner, visitor),
-            // The fields of a namedtuple, by position.
+            // A namedtuple is read by position.
             Shape::Class(class) if class.fields.len() != length => Err(Fault::GaveUp),
             Shape::Dict(_) => Err(Fault::GaveUp),
             _ if self.is_deep() => Err(Fault::GaveUp),
@@ -324,7 +328,8 @@ impl<'de> Deserializer<'de> for Probe<'_> {
         }
     }
 
-    /// A dict with keys of any name; or a struct that takes in the fields of others, of which it cannot be told which are asked for.
+    /// A dict with any keys; or a struct with flattened fields, whose required fields cannot be
+    /// determined.
     fn deserialize_map<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
         let path = self.path.clone();
         match self.shape {
@@ -364,7 +369,7 @@ impl<'de> Deserializer<'de> for Probe<'_> {
     }
 }
 
-/// A type asks for a few fields, each of which may reject a few stand-ins.
+/// The most tries. A type requires some fields, each of which may reject some stand-ins.
 const MOST_TRIES: usize = 1000;
-/// Data is not nested deeper, and a type that contains itself is.
+/// The deepest nesting. Only a type that contains itself goes deeper.
 const DEEPEST: usize = 24;

@@ -1,6 +1,6 @@
-//! Values that stand in for those which Python would return. One that a type rejects is followed by the next.
+//! Stand-ins for the values that Python would return. If a type rejects one, the next one is tried.
 
-/// Text, as types with a text form read it.
+/// Texts, for types that parse a text.
 pub(super) const TEXTS: &[&str] = &[
     "",
     "a",
@@ -19,10 +19,10 @@ pub(super) const TEXTS: &[&str] = &[
     "UTC",
 ];
 
-/// Numbers, which some types bound.
+/// Numbers, for types that accept only a range.
 pub(super) const INTS: &[u8] = &[1, 0, 2, 10, 100];
 
-/// For a type that takes whatever comes.
+/// The kinds of values, for a type that accepts any of them.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Any {
     Unit,
@@ -36,5 +36,5 @@ pub(super) enum Any {
 
 pub(super) const ANY: &[Any] = &[Any::Unit, Any::Int, Any::Float, Any::Text, Any::Bool, Any::Map, Any::Seq];
 
-/// How many tries a place has: an enum has as many as it has variants.
+/// The most tries for one place. For an enum, each variant is a try.
 pub(super) const MOST: usize = 16;

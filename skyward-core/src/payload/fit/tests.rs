@@ -25,7 +25,7 @@ const POINT: Class =
     Class { name: "Point", place: "train.py:1:7", fields: &[("x", Shape::Unknown), ("y", Shape::Unknown)] };
 const WHOLE: Shape = Shape::Class(&REPORT);
 
-/// The message with its path and hint; empty where it fits.
+/// The error's message, path and hint; empty if the type fits.
 fn misfit<T: serde::de::DeserializeOwned>(shape: Shape) -> String {
     let Err(error) = check::<T>("train", shape) else { return String::new() };
     assert_eq!(error.kind(), crate::error::ErrorKind::InvalidSpec);
@@ -43,8 +43,8 @@ fn a_field_that_the_class_does_not_have_is_named_with_the_nearest_one() {
     }
     assert_eq!(
         misfit::<Report>(WHOLE),
-        "the result of `train` does not fit its Rust type: `Report` asks for the field `acuracy`, which the class `Report` (train.py:5:7) does not have; \
-         did you mean `accuracy`? rename one of them, also by `#[serde(rename = \"accuracy\")]`, or mark the Rust field `#[serde(default)]`"
+        "the result of `train` does not fit its Rust type: `Report` requires the field `acuracy`, which the class `Report` (train.py:5:7) does not have; \
+         did you mean `accuracy`? rename one of the two fields, for example with `#[serde(rename = \"accuracy\")]`, or mark the Rust field `#[serde(default)]`"
     );
 
     #[derive(Deserialize)]
@@ -56,7 +56,9 @@ fn a_field_that_the_class_does_not_have_is_named_with_the_nearest_one() {
     let found = misfit::<Point>(Shape::Class(&POINT));
     assert!(
         found.contains("the field `weight`")
-            && found.ends_with("it has `x`, `y`; add the field in Python, or mark the Rust field `#[serde(default)]`"),
+            && found.ends_with(
+                "the class has `x`, `y`; add the field in Python, or mark the Rust field `#[serde(default)]`"
+            ),
         "{found}"
     );
 
@@ -65,14 +67,14 @@ fn a_field_that_the_class_does_not_have_is_named_with_the_nearest_one() {
         misfit::<[Point; 2]>(Shape::List(&Shape::Class(&POINT))),
         misfit::<HashMap<u32, Point>>(Shape::Dict(&Shape::Class(&POINT))),
         misfit::<Option<Box<Point>>>(Shape::Class(&POINT)),
-        Streaming::<Point>::check_shape("train", Shape::List(&Shape::Class(&POINT))).unwrap_err().to_string(),
+        format!("{:#}", Streaming::<Point>::check_shape("train", Shape::List(&Shape::Class(&POINT))).unwrap_err()),
     ] {
         assert!(found.contains("`weight`"), "{found}");
     }
 }
 
 #[test]
-fn classes_inside_of_classes_are_looked_at() {
+fn classes_inside_classes_are_compared() {
     #[derive(Deserialize)]
     #[expect(dead_code, reason = "only its fields' names are looked at")]
     struct Report {
@@ -98,14 +100,14 @@ fn classes_inside_of_classes_are_looked_at() {
     }
     let found = misfit::<Report>(WHOLE);
     assert!(
-        found.contains("`Deep` asks for the field `z`, which the class `Point` (train.py:1:7)")
+        found.contains("`Deep` requires the field `z`, which the class `Point` (train.py:1:7)")
             && found.contains("at .best"),
         "{found}"
     );
 }
 
 #[test]
-fn what_serde_fills_in_or_renames_fits() {
+fn fields_that_serde_fills_in_or_renames_fit() {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
     #[expect(dead_code, reason = "only its fields' names are looked at")]
@@ -208,7 +210,7 @@ fn what_serde_fills_in_or_renames_fits() {
 }
 
 #[test]
-fn fields_of_any_type_are_passed_over_on_the_way_to_the_one_that_is_missing() {
+fn a_missing_field_is_found_after_fields_of_any_type() {
     #[derive(Deserialize)]
     #[expect(dead_code, reason = "only its fields' names are looked at")]
     struct Report {
@@ -248,7 +250,7 @@ fn fields_of_any_type_are_passed_over_on_the_way_to_the_one_that_is_missing() {
 }
 
 #[test]
-fn a_type_that_cannot_be_made_of_a_stand_in_ends_nothing() {
+fn a_type_that_no_stand_in_fits_counts_as_fitting() {
     #[derive(Debug)]
     struct Panics;
     impl<'de> Deserialize<'de> for Panics {
@@ -272,7 +274,7 @@ fn a_type_that_cannot_be_made_of_a_stand_in_ends_nothing() {
 }
 
 #[test]
-fn where_a_panic_ends_the_process_no_code_of_a_type_runs() {
+fn no_code_of_a_type_runs_if_a_panic_ends_the_process() {
     struct Counted;
     static TRIES: AtomicUsize = AtomicUsize::new(0);
     impl<'de> Deserialize<'de> for Counted {
@@ -289,7 +291,7 @@ fn where_a_panic_ends_the_process_no_code_of_a_type_runs() {
 }
 
 #[test]
-fn a_field_that_is_missed_within_a_text_is_not_one_of_the_class() {
+fn a_field_that_is_missing_in_a_parsed_text_is_not_reported() {
     struct Parsed;
     impl<'de> Deserialize<'de> for Parsed {
         fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {

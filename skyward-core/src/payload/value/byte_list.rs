@@ -6,7 +6,7 @@ use serde::forward_to_deserialize_any;
 use super::elements::Elements;
 use super::error::DecodeError;
 
-/// Bytes, one by one.
+/// A sequence of the bytes.
 pub(super) struct ByteList<'de> {
     bytes: &'de [u8],
     next: usize,
@@ -37,7 +37,8 @@ impl<'de> SeqAccess<'de> for ByteList<'de> {
     }
 }
 
-/// One of them, which is a `u8`; for whatever else is wanted there are only all of them.
+/// One byte, which becomes only a `u8`. A visitor of any other type receives all bytes, so that its
+/// error describes them.
 struct Byte<'de> {
     byte: u8,
     all: &'de [u8],

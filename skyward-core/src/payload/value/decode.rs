@@ -1,4 +1,4 @@
-//! Any serde type from the wire form.
+//! Decodes the wire form to any serde type.
 
 use bytes::Bytes;
 use serde::de::{DeserializeSeed, Deserializer, Error as _, MapAccess, SeqAccess, Unexpected, Visitor};
@@ -27,16 +27,16 @@ impl<'de> Decoder<'de> {
         Self { reader: Reader::new(frame), frame, depth: 0 }
     }
 
-    /// Says that nothing may follow.
+    /// Checks that no bytes follow the value.
     pub(super) fn finish(&self) -> Result<(), DecodeError> {
         match self.reader.remaining() {
             0 => Ok(()),
-            left => Err(DecodeError::expected("one value", format!("{left} bytes behind it"))
+            left => Err(DecodeError::expected("one value", format!("{left} more bytes after it"))
                 .with_hint("the bytes were damaged, or the node runs another version of the worker")),
         }
     }
 
-    /// One value, as what it is.
+    /// Reads one value and visits it by its own type.
     pub(super) fn value<V: Visitor<'de>>(&mut self, visitor: V) -> Result<V::Value, DecodeError> {
         let start = self.reader;
         let value = match self.reader.token()? {
@@ -56,7 +56,7 @@ impl<'de> Decoder<'de> {
             Token::Ext(ARRAY, body) => {
                 ArrayView::parse(body).and_then(|view| view.as_sequences()?.deserialize_any(visitor))
             }
-            Token::Ext(..) => Err(DecodeError::custom("no type is known for it")),
+            Token::Ext(..) => Err(DecodeError::custom("the extension has no known type")),
         };
         value.map_err(|error| error.in_value(start))
     }
@@ -101,7 +101,8 @@ impl<'de> Decoder<'de> {
         value
     }
 
-    /// Bytes become a sequence of `u8`, and of nothing else, so that they never pass for numbers. Of a tuple with names it has the items.
+    /// Reads a sequence. Bytes become a sequence of `u8` only, so that they are never read as other
+    /// numbers. A tuple with names is read by position.
     pub(super) fn sequence<V: Visitor<'de>>(&mut self, visitor: V) -> Result<V::Value, DecodeError> {
         let start = self.reader;
         let value = match self.reader.token() {
@@ -117,7 +118,8 @@ impl<'de> Decoder<'de> {
         value.map_err(|error| error.in_value(start))
     }
 
-    /// A struct's fields have names, and a list's items have none: which is which would be a guess, and the order in Rust another than in Python.
+    /// Reads the fields of a struct, and refuses a list: its items have no names, and the order of
+    /// fields in Rust may differ from the order in Python.
     pub(super) fn fields<V: Visitor<'de>>(&mut self, visitor: V) -> Result<V::Value, DecodeError> {
         let mut ahead = self.reader;
         let nameless = match ahead.token() {
@@ -131,7 +133,7 @@ impl<'de> Decoder<'de> {
         self.value(visitor)
     }
 
-    /// A float, if a number is here.
+    /// Reads a float, if the next value is a number.
     fn float<T>(
         &mut self,
         read: impl FnOnce(&Token<'de>) -> Option<Result<T, DecodeError>>,
@@ -236,7 +238,8 @@ impl<'de> Deserializer<'de> for &mut Decoder<'de> {
         self.deserialize_bytes(visitor)
     }
 
-    /// Serde would take bytes that happen to be UTF-8 for a string, and fail for others.
+    /// Refuses bytes. Serde would read them as a string if they happen to be UTF-8, and fail
+    /// otherwise.
     fn deserialize_string<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, DecodeError> {
         let start = self.reader;
         if let Ok(Token::Bin(bytes)) = self.reader.token() {
@@ -272,7 +275,8 @@ impl<'de> Deserializer<'de> for &mut Decoder<'de> {
         value.map_err(|error| error.in_value(start))
     }
 
-    /// The name of a struct's field. An int would be taken for the field's number, which is not what a Python dict means by it.
+    /// Reads the name of a struct's field. An int key becomes a text, because Serde would read an
+    /// int as the index of the field, which a Python dict does not mean.
     fn deserialize_identifier<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, DecodeError> {
         let start = self.reader;
         match self.reader.token()? {
@@ -321,7 +325,7 @@ impl<'de> SeqAccess<'de> for List<'_, 'de> {
 
 struct Dict<'a, 'de> {
     decoder: &'a mut Decoder<'de>,
-    /// Where the present entry's key is.
+    /// The position of the present entry's key.
     key: Reader<'de>,
     next: u32,
     length: u32,
@@ -350,7 +354,8 @@ impl<'de> MapAccess<'de> for Dict<'_, 'de> {
     }
 }
 
-/// At most as many as there can be in the bytes that are left, whatever the header says.
+/// The number of elements by the header, but at most the number of the remaining bytes, because
+/// each element has at least one.
 fn bounded(elements: u32, decoder: &Decoder<'_>) -> usize {
     (elements as usize).min(decoder.reader.remaining())
 }
@@ -366,5 +371,5 @@ fn text(bytes: &[u8]) -> Result<&str, DecodeError> {
 /// MessagePack's nil.
 const NIL: u8 = 0xc0;
 
-/// Deep enough for data, and far from the end of a stack.
+/// The deepest nesting: enough for data, and not enough to overflow a stack.
 const MAX_DEPTH: u32 = 128;

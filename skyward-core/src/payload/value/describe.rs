@@ -1,4 +1,4 @@
-//! What a value is, in a few words, for an error.
+//! Describes a value in a few words, for an error.
 
 use std::fmt::Write;
 
@@ -7,7 +7,8 @@ use super::path::shorten;
 use super::reader::{Reader, Token};
 use super::record;
 
-/// What begins here: `None`, `the str "abc"`, `a dict with the keys "node", "loss"`, `an array float32[3, 4]`.
+/// Describes the value that begins at the reader: `None`, `the str "abc"`,
+/// `a dict with the keys "node", "loss"`, `an array float32[3, 4]`.
 pub(super) fn describe(mut reader: Reader<'_>) -> String {
     match reader.token() {
         Ok(Token::Nil) => "None".to_owned(),
@@ -49,7 +50,7 @@ pub(super) fn array(dtype: &str, shape: &[usize]) -> String {
     format!("an array {}{shape:?}", shorten(dtype))
 }
 
-/// `keys "a", "b"`; the keys that are there are the best hint at a misspelt one.
+/// `keys "a", "b"`. The existing keys are the best hint for a misspelled one.
 fn keys(mut reader: Reader<'_>, length: u32) -> String {
     let mut text = String::from(if length == 1 { "key" } else { "keys" });
     for index in 0..length {
@@ -86,7 +87,7 @@ fn named(mut names: Reader<'_>) -> String {
     text
 }
 
-/// The extension that is an array.
+/// The MessagePack extension type of an array.
 pub(super) const ARRAY: i8 = 1;
 
 const MAX_KEYS: u32 = 12;
@@ -96,7 +97,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_sort_of_value_has_words() {
+    fn every_kind_of_value_has_a_description() {
         for (bytes, words) in [
             (&b"\xc0"[..], "None"),
             (b"\xc3", "True"),

@@ -54,7 +54,7 @@ impl DType {
     }
 }
 
-/// IEEE 754 half precision, exactly.
+/// Converts an IEEE 754 half-precision float exactly.
 pub(super) fn half_to_f32(bits: u16) -> f32 {
     let sign = if bits & 0x8000 == 0 { 1.0 } else { -1.0 };
     let exponent = (bits >> 10) & 0x1f;
@@ -67,7 +67,7 @@ pub(super) fn half_to_f32(bits: u16) -> f32 {
     }
 }
 
-/// The upper half of an `f32`.
+/// Converts a bfloat16, which is the upper half of an `f32`.
 pub(super) fn bfloat_to_f32(bits: u16) -> f32 {
     f32::from_bits(u32::from(bits) << 16)
 }

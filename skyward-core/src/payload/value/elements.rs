@@ -1,4 +1,4 @@
-//! Arrays read as plain nested sequences.
+//! Reads arrays as nested sequences.
 
 use serde::de::{self, DeserializeSeed, Deserializer, Error as _, SeqAccess, Unexpected, Visitor};
 use serde::forward_to_deserialize_any;
@@ -10,7 +10,7 @@ use super::path::Segment;
 use super::reader::{Reader, Token};
 use super::record;
 
-/// An array on the wire whose bytes were checked against its shape.
+/// An array on the wire. The number of its bytes was checked against its dtype and shape.
 #[derive(Debug)]
 pub(super) struct ArrayView<'de> {
     dtype: &'de str,
@@ -40,7 +40,7 @@ impl<'de> ArrayView<'de> {
         }
         let view = Self { dtype, shape, data: reader.rest() };
         if !fits(view.dtype, &view.shape, view.data.len()) {
-            return Err(malformed("its bytes are more or fewer than its dtype and shape say"));
+            return Err(malformed("the number of its bytes does not match its dtype and shape"));
         }
         Ok(view)
     }
@@ -61,15 +61,15 @@ impl<'de> ArrayView<'de> {
         self.data
     }
 
-    /// The elements, one by one, for types that are not arrays themselves.
+    /// The elements as nested sequences, for Rust types that are not arrays themselves.
     pub(super) fn as_sequences(&self) -> Result<Part<'_, 'de>, DecodeError> {
         let Some(dtype) = DType::from_name(self.dtype) else {
-            return Err(DecodeError::expected("elements that Rust has a type for", format!("dtype {}", self.dtype))
+            return Err(DecodeError::expected("elements of a type that Rust has", format!("dtype {}", self.dtype))
                 .with_hint(
-                    "take a `skyward::payload::Tensor`, which has the bytes, or convert it in Python with `.astype(…)`",
+                    "use a `skyward::payload::Tensor`, which has the bytes, or convert it in Python with `.astype(…)`",
                 ));
         };
-        // An array without elements may still have any number of rows, which no bytes stand for.
+        // An array without elements has no bytes, and can still declare any number of rows.
         let rows = self
             .shape
             .iter()
@@ -82,7 +82,7 @@ impl<'de> ArrayView<'de> {
     }
 }
 
-/// Whether so many bytes are an array of this dtype and shape.
+/// Whether an array of this dtype and shape has this number of bytes.
 pub(super) fn fits(dtype: &str, shape: &[usize], bytes: usize) -> bool {
     let Some(elements) = count(shape) else { return false };
     match DType::from_name(dtype) {
@@ -92,7 +92,7 @@ pub(super) fn fits(dtype: &str, shape: &[usize], bytes: usize) -> bool {
     }
 }
 
-/// The elements of an array of this shape, if they can be counted.
+/// The number of elements of this shape; `None` if it overflows.
 pub(super) fn count(shape: &[usize]) -> Option<usize> {
     if shape.contains(&0) {
         return Some(0);
@@ -100,7 +100,7 @@ pub(super) fn count(shape: &[usize]) -> Option<usize> {
     shape.iter().try_fold(1_usize, |all, length| all.checked_mul(*length))
 }
 
-/// An array, a row of it, or an element.
+/// An array, a row of an array, or an element.
 #[derive(Clone, Copy)]
 pub(super) struct Part<'a, 'de> {
     dtype: DType,
@@ -141,7 +141,7 @@ impl<'de> Part<'_, 'de> {
 }
 
 impl<'de> Part<'_, 'de> {
-    /// An element whose number may be another one as a float.
+    /// An element of a type whose conversion to a float may lose digits or overflow.
     fn number(self) -> Result<Option<Token<'de>>, DecodeError> {
         if !self.shape.is_empty() {
             return Ok(None);
@@ -197,7 +197,7 @@ impl<'de> Deserializer<'de> for Part<'_, 'de> {
         self.deserialize_bytes(visitor)
     }
 
-    /// A row's elements have no names, nor have the parts of a complex number.
+    /// Refuses rows and complex numbers, because their parts have no names.
     fn deserialize_struct<V: Visitor<'de>>(
         self,
         _: &'static str,
@@ -270,7 +270,7 @@ fn malformed(why: &str) -> DecodeError {
         .with_hint("the bytes were damaged, or the node runs another version of the worker")
 }
 
-/// So many elements, as something expected.
+/// An expected number of elements.
 pub(super) struct Elements(pub(super) usize);
 
 impl de::Expected for Elements {
@@ -279,8 +279,9 @@ impl de::Expected for Elements {
     }
 }
 
-/// NumPy's own limit.
+/// The most dimensions of an array in NumPy.
 const MAX_RANK: u32 = 64;
 
-/// What a list of lists without elements may cost.
+/// The most rows of an array without elements, which become lists in memory although no bytes
+/// arrived for them.
 const MAX_EMPTY_ROWS: usize = 1 << 20;

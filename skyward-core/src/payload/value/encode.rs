@@ -1,4 +1,4 @@
-//! Any serde type to the wire form.
+//! Encodes any serde type to the wire form.
 
 use rmp::encode as wire;
 use serde::ser::{self, Serialize};
@@ -10,12 +10,12 @@ use super::path::Segment;
 use super::reader::Reader;
 use super::tensor;
 
-/// Writes values behind what the buffer holds.
+/// Appends values to a buffer.
 pub(super) struct Encoder<'b> {
     out: &'b mut Vec<u8>,
-    /// The bytes that come are the elements of an array, and have no header of their own.
+    /// The next bytes are the elements of an array, and get no header of their own.
     raw: bool,
-    /// The sequence that comes is of `u8`, and goes as bytes.
+    /// The next sequence is of `u8`, and is written as bytes.
     bytes: bool,
 }
 
@@ -24,7 +24,8 @@ impl<'b> Encoder<'b> {
         Self { out, raw: false, bytes: false }
     }
 
-    /// Writes a sequence of `u8` as bytes. Serde shows only its elements, so whoever knows the type says it.
+    /// Writes a sequence of `u8` as bytes. Serde shows only the elements of a sequence, so the
+    /// caller must know the type.
     pub(super) fn of_bytes(out: &'b mut Vec<u8>) -> Self {
         Self { out, raw: false, bytes: true }
     }
@@ -47,7 +48,8 @@ impl<'b> Encoder<'b> {
         self.text(name)
     }
 
-    /// Begins a list or dict. Without a length, or with one that proves wrong, the header is set at its end.
+    /// Begins a list, dict, bytes or an array. Without a declared length, the header is set at the
+    /// end.
     fn begin(&mut self, shape: Shape, declared: Option<usize>) -> Result<Compound<'_, 'b>, EncodeError> {
         let header = self.out.len();
         let shape = if std::mem::take(&mut self.bytes) { Shape::Bytes } else { shape };
@@ -69,9 +71,9 @@ impl<'b> Encoder<'b> {
 enum Shape {
     List,
     Dict,
-    /// A list of `u8` in one piece.
+    /// A sequence of `u8`, written as bytes.
     Bytes,
-    /// The extension: dtype, shape, elements.
+    /// The extension for arrays: dtype, shape, elements.
     Array,
 }
 
@@ -85,15 +87,15 @@ impl Shape {
     }
 }
 
-/// A list, dict or array that is being written.
+/// A list, dict, bytes or array that is being written.
 pub(super) struct Compound<'a, 'b> {
     encoder: &'a mut Encoder<'b>,
     shape: Shape,
-    /// Where its header is.
+    /// The position of the header.
     header: usize,
     declared: Option<u32>,
     count: usize,
-    /// Where the present entry's key is.
+    /// The position of the present entry's key.
     key: usize,
 }
 
@@ -123,7 +125,7 @@ impl Compound<'_, '_> {
         match (self.shape, self.declared) {
             (Shape::List | Shape::Dict | Shape::Bytes, Some(declared)) if declared == number => Ok(()),
             (Shape::List | Shape::Dict | Shape::Bytes, Some(declared)) => {
-                Err(ser::Error::custom(format_args!("it said that it has {declared} elements, but wrote {number}")))
+                Err(ser::Error::custom(format_args!("its `Serialize` declared {declared} elements and wrote {number}")))
             }
             _ => {
                 let place = &mut self.encoder.out[self.header + 1..self.header + 5];
@@ -360,10 +362,10 @@ impl ser::SerializeMap for Compound<'_, '_> {
     }
 }
 
-/// MessagePack counts with 32 bits.
+/// A length as MessagePack writes it, in 32 bits.
 fn length(number: usize, what: &str) -> Result<u32, EncodeError> {
     u32::try_from(number)
-        .map_err(|_| ser::Error::custom(format_args!("{what} of length {number} is more than a value can hold")))
+        .map_err(|_| ser::Error::custom(format_args!("{what} of length {number} is longer than a value can hold")))
 }
 
 #[cold]
@@ -383,5 +385,5 @@ const ARRAY32: u8 = 0xdd;
 const MAP32: u8 = 0xdf;
 const EXT32: u8 = 0xc9;
 const FIXARRAY2: u8 = 0x92;
-/// Marker, length and type of an extension.
+/// The size of an extension's marker, length and type.
 const EXT32_HEADER: usize = 6;

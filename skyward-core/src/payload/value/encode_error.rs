@@ -1,4 +1,4 @@
-//! Why a value cannot go over the wire.
+//! The error of a value that cannot be encoded.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use serde::ser;
 
 use super::path::{Path, Segment};
 
-/// Why a value cannot go over the wire, and where in it.
+/// Why a value cannot be encoded, and the path in the value.
 #[derive(Debug)]
 pub(crate) struct EncodeError(Box<(Path, String)>);
 

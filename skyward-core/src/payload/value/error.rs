@@ -1,4 +1,5 @@
-//! Why a value does not become a Rust type: where in the value, what was expected, what was found.
+//! The error of a value that cannot be decoded: the path in the value, what was expected, what was
+//! found.
 
 use std::fmt;
 
@@ -9,7 +10,7 @@ use super::path::{Path, Segment};
 use super::reader::{Malformed, Reader, Token};
 use crate::error::{Error, ErrorKind};
 
-/// Why a value does not become a Rust type.
+/// Why a value cannot be decoded to a Rust type.
 #[derive(Debug)]
 pub(super) struct DecodeError(Box<Fault>);
 
@@ -19,7 +20,7 @@ struct Fault {
     found: Found,
     hint: Option<&'static str>,
     path: Path,
-    /// Whether the value in which it happened was looked at.
+    /// Whether the value in which the error happened was examined.
     placed: bool,
 }
 
@@ -29,7 +30,8 @@ enum Reason {
     Other(String),
 }
 
-/// Serde says what it met only roughly; the value itself is there to be asked.
+/// What was found. Serde describes a value only roughly, so lists, dicts and unknown values are
+/// described again from the wire form.
 #[derive(Debug)]
 enum Found {
     Unknown,
@@ -49,14 +51,15 @@ impl DecodeError {
         self
     }
 
-    /// Says that it happened in the element or entry of this name.
+    /// Adds the element or entry in which the error happened to the path.
     #[must_use]
     pub(super) fn inside(mut self, segment: Segment) -> Self {
         self.0.path.prepend(segment);
         self
     }
 
-    /// Says that it happened in the value that begins here; the innermost call counts.
+    /// Records the value in which the error happened, which begins at the reader. Only the first
+    /// call, that of the innermost value, has an effect.
     #[must_use]
     pub(super) fn in_value(mut self, reader: Reader<'_>) -> Self {
         let fault = &mut *self.0;
@@ -80,7 +83,7 @@ impl DecodeError {
         self
     }
 
-    /// The error that the caller sees.
+    /// Converts to the error that callers see.
     pub(super) fn into_error(self, rust_type: &str) -> Error {
         let Fault { reason, found, hint, path, .. } = *self.0;
         let found = match found {
@@ -179,7 +182,7 @@ impl fmt::Display for DecodeError {
 
 impl std::error::Error for DecodeError {}
 
-/// `my_crate::Report` without the modules, also inside of `<…>`.
+/// The name of a type without its modules, also inside `<…>`: `Report` for `my_crate::Report`.
 pub(super) fn short_name(rust_type: &str) -> String {
     let mut name = String::with_capacity(rust_type.len());
     let mut start = 0;
@@ -201,7 +204,7 @@ fn last_segment(path: &str) -> &str {
 fn one_of(what: &str, names: &[&str]) -> String {
     let names: Vec<_> = names.iter().map(|name| format!("{name:?}")).collect();
     match names.as_slice() {
-        [] => format!("none, for there are no {what}"),
+        [] => format!("none, because there are no {what}"),
         [name] => name.clone(),
         _ => format!("one of the {what} {}", names.join(", ")),
     }
@@ -210,12 +213,14 @@ fn one_of(what: &str, names: &[&str]) -> String {
 fn suggestion(reason: &Reason, found: Option<&str>, path: &Path) -> &'static str {
     let expected = match reason {
         Reason::Expected(expected) => expected.as_str(),
-        Reason::Other(_) => return "make the Rust type match what the Python function returns, or the other way round",
+        Reason::Other(_) => {
+            return "make the Rust type match the value that the Python function returns, or the reverse";
+        }
     };
     let found = found.unwrap_or_default();
     let integer = INTEGERS.contains(&expected);
     if found == "None" && path.is_root() {
-        "the Python function returned None: let it `return` a value on every way out, or return `Option<…>` in Rust"
+        "the Python function returned None: `return` a value on every path, or use `Option<…>` as the result in Rust"
     } else if found == "None" {
         "make the Rust field an `Option<…>`, or never return None here from Python"
     } else if integer && found.starts_with("the float") {
@@ -225,15 +230,15 @@ fn suggestion(reason: &Reason, found: Option<&str>, path: &Path) -> &'static str
     } else if expected.starts_with("an array") && found.starts_with("an array") {
         "convert it in Python (`array.astype(…)`, `array.reshape(…)`), or change the Rust type"
     } else if expected.starts_with("an array") {
-        "return a NumPy array (`numpy.asarray(…)`); what is a list in Python is a `Vec<…>` in Rust"
+        "return a NumPy array (`numpy.asarray(…)`), or use `Vec<…>` in Rust for a list"
     } else if expected.contains("string") && found.starts_with("bytes") {
         "decode it in Python with `.decode()`, or use `Vec<u8>` in Rust"
     } else {
-        "make the Rust type match what the Python function returns, or the other way round"
+        "make the Rust type match the value that the Python function returns, or the reverse"
     }
 }
 
-/// As serde names what it expects.
+/// Serde's names for integer types.
 const INTEGERS: [&str; 12] = ["i8", "i16", "i32", "i64", "i128", "isize", "u8", "u16", "u32", "u64", "u128", "usize"];
 
 #[cfg(test)]

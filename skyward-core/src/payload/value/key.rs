@@ -1,4 +1,4 @@
-//! Keys of dicts: str or int, as both sides can read them.
+//! Encodes keys of dicts. A key is a str or an int, because both Rust and Python can read these.
 
 use serde::ser::{self, Error as _, Impossible, Serialize};
 
@@ -98,5 +98,5 @@ impl ser::Serializer for KeyEncoder<'_, '_> {
 
 #[cold]
 fn refuse(what: &str) -> EncodeError {
-    EncodeError::custom(format_args!("a key of a dict is a str or an int, not {what}"))
+    EncodeError::custom(format_args!("a key of a dict must be a str or an int, not {what}"))
 }

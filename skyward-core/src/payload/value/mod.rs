@@ -1,15 +1,26 @@
-//! Values on the wire: serde to MessagePack and back.
+//! Values on the wire: serde types as MessagePack.
 //!
-//! Any serde type can come back from a payload: structs from what has names (dicts, dataclasses, namedtuples) and never by position, tuples and `Vec` from lists
-//! and namedtuples, enums externally tagged, `()` and `Option` from None, floats from ints that they can hold (never the reverse), and types with a text form
-//! (`uuid`, `chrono`, addresses) from text. A NumPy, JAX or torch array comes back as
+//! A payload can return any serde type:
 //!
-//! * nested sequences (`Vec<Vec<f32>>`, `[f64; 3]`, a number for an array without dimensions), element by element;
-//! * a [`Tensor`], which shares the bytes that arrived, whatever their dtype;
-//! * with the feature `ndarray`, `skyward_core::payload::Array`: an `ndarray::Array` filled by one copy.
+//! - Structs are read from values with named fields (dicts, dataclasses, namedtuples), never by
+//!   position.
+//! - Tuples and `Vec` are read from lists and namedtuples.
+//! - Enums are externally tagged.
+//! - `()` and `Option` are read from None.
+//! - Floats are also read from ints that they can hold; integers are never read from floats.
+//! - Types with a text form (`uuid`, `chrono`, addresses) are read from texts.
 //!
-//! As a whole result, `Vec<u8>`, `bytes::Bytes` and `Vec` of an array's own element type are filled by one copy too; inside of other types, `bytes::Bytes` and
-//! `serde_bytes` types are, and `Vec<u8>` is read byte by byte.
+//! A NumPy, JAX or torch array is read as one of these:
+//!
+//! - nested sequences (`Vec<Vec<f32>>`, `[f64; 3]`, a number for an array without dimensions),
+//!   element by element;
+//! - a [`Tensor`], which shares the bytes that arrived, whatever their dtype;
+//! - with the feature `ndarray`, a `skyward::payload::Array`: an `ndarray::Array` that is filled by
+//!   one copy.
+//!
+//! As a whole result, `Vec<u8>`, `bytes::Bytes` and a `Vec` of the array's own element type are
+//! also filled by one copy. Inside other types, so are `bytes::Bytes` and types of `serde_bytes`,
+//! and `Vec<u8>` is read byte by byte.
 
 mod byte_list;
 mod decode;
@@ -50,21 +61,22 @@ pub(in crate::payload) use self::tensor::empty_tensor;
 pub use self::tensor::{Element, Tensor};
 use crate::error::Result;
 
-/// Writes a value behind what the buffer holds.
+/// Appends a value to the buffer.
 pub(crate) fn encode_into<T: Serialize + ?Sized>(buffer: &mut Vec<u8>, value: &T) -> Result<(), EncodeError> {
     value.serialize(&mut Encoder::new(buffer))
 }
 
-/// Writes a value that is one sequence of `u8`, or None, as bytes.
+/// Appends a value that is one sequence of `u8`, or `None`, as bytes.
 pub(crate) fn encode_bytes_into<T: Serialize + ?Sized>(buffer: &mut Vec<u8>, value: &T) -> Result<(), EncodeError> {
     value.serialize(&mut Encoder::of_bytes(buffer))
 }
 
-/// Reads a value of this type.
+/// Decodes a value to this type.
 ///
 /// ```
+/// # use skyward_core as skyward;
 /// use bytes::Bytes;
-/// use skyward_core::payload::value;
+/// use skyward::payload::value;
 ///
 /// let wire = Bytes::from_static(b"\x82\xa4loss\xcb\x3f\xe0\0\0\0\0\0\0\xa4node\x01");
 ///
@@ -76,14 +88,16 @@ pub(crate) fn encode_bytes_into<T: Serialize + ?Sized>(buffer: &mut Vec<u8>, val
 /// #[derive(Debug, serde::Deserialize)]
 /// struct Strict { loss: u32 }
 /// let error = value::decode::<Strict>(&wire).unwrap_err();
-/// assert_eq!(error.message(), "the payload's value cannot be decoded into `Strict`: expected u32, found the float 0.5");
+/// let expected = "the payload's value cannot be decoded into `Strict`: expected u32, found the float 0.5";
+/// assert_eq!(error.message(), expected);
 /// assert_eq!(error.context(), [("path", ".loss".to_owned())]);
-/// # Ok::<(), skyward_core::Error>(())
+/// # Ok::<(), skyward::Error>(())
 /// ```
 ///
 /// # Errors
 ///
-/// [`ErrorKind::Decode`](crate::error::ErrorKind::Decode) with the path in the value, what was expected and what was found.
+/// [`ErrorKind::Decode`](crate::error::ErrorKind::Decode) if the value does not fit the type, with
+/// the path in the value, what was expected, and what was found.
 pub fn decode<T: DeserializeOwned + 'static>(bytes: &Bytes) -> Result<T> {
     let read = || {
         if let Some(value) = decode_whole(bytes) {
@@ -97,7 +111,8 @@ pub fn decode<T: DeserializeOwned + 'static>(bytes: &Bytes) -> Result<T> {
     read().map_err(|error: DecodeError| error.into_error(std::any::type_name::<T>()))
 }
 
-/// The types for which serde would go element by element, when they are the whole value. Whatever does not fit exactly is left to serde.
+/// Decodes a whole value by one copy, for types that serde would decode element by element. `None`
+/// for all other types and values, which serde decodes.
 fn decode_whole<T: 'static>(frame: &Bytes) -> Option<T> {
     let mut reader = Reader::new(frame);
     let mut whole: Option<T> = None;

@@ -1,4 +1,4 @@
-//! Arrays of the crate `ndarray`.
+//! Encodes and decodes arrays of the crate `ndarray`.
 
 use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
@@ -10,27 +10,31 @@ use serde::ser::{Serialize, Serializer};
 use super::tensor::{self, Element, Tensor};
 use crate::error::{Error, ErrorKind, Result};
 
-/// An `ndarray::Array` as an argument, a result, or a field of one: a NumPy array in Python, both ways without work per element.
+/// An `ndarray::Array` as an argument, as a result, or as a field of either. It is a NumPy array in
+/// Python, and is converted in both directions without work per element.
 ///
-/// The dtype must be exactly that of `T`, and the number of dimensions that of `D`; with `IxDyn` any number will do.
+/// The dtype of the NumPy array must be that of `T`, and the number of its dimensions that of `D`.
+/// `IxDyn` accepts any number of dimensions.
 ///
 /// ```
+/// # use skyward_core as skyward;
 /// use ndarray::{Ix2, array};
-/// use skyward_core::payload::{Array, Payload, PendingCompute};
+/// use skyward::compute::PendingCompute;
+/// use skyward::payload::{Array, Payload};
 ///
 /// let images: Array<f32, Ix2> = array![[1.0, 2.0], [3.0, 4.0]].into();
-/// let call: PendingCompute<Array<f32, Ix2>> =
-///     Payload::python("double.py", "def double(images):\n    return images * 2\n", "double").arg("images", images).into();
+/// let double = Payload::python("double.py", "def double(images):\n    return images * 2\n", "double");
+/// let call: PendingCompute<Array<f32, Ix2>> = double.arg("images", images).into();
 /// # call.into_task()?;
-/// # Ok::<(), skyward_core::Error>(())
+/// # Ok::<(), skyward::Error>(())
 /// ```
 ///
-/// It dereferences to the `ndarray::Array`, which [`into_inner`](Self::into_inner) gives.
+/// It dereferences to the `ndarray::Array`; [`into_inner`](Self::into_inner) returns it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Array<T, D: Dimension>(pub ndarray::Array<T, D>);
 
 impl<T, D: Dimension> Array<T, D> {
-    /// The `ndarray::Array`.
+    /// Returns the `ndarray::Array`.
     pub fn into_inner(self) -> ndarray::Array<T, D> {
         self.0
     }
@@ -62,7 +66,7 @@ impl<T, D: Dimension> From<Array<T, D>> for ndarray::Array<T, D> {
     }
 }
 
-/// Fails with [`ErrorKind::Decode`] when the dtype or the number of dimensions is another one.
+/// Fails with [`ErrorKind::Decode`] if the dtype or the number of dimensions differs.
 impl<T: Element, D: Dimension> TryFrom<Tensor> for Array<T, D> {
     type Error = Error;
 
@@ -75,7 +79,8 @@ impl<T: Element, D: Dimension> TryFrom<Tensor> for Array<T, D> {
         let array = ArrayD::from_shape_vec(IxDyn(tensor.shape()), tensor::read(tensor.bytes()))
             .and_then(|array| array.into_dimensionality::<D>());
         array.map(Self).map_err(|error| {
-            Error::new(ErrorKind::Decode, format!("{} is no array here", tensor.describe())).with_source(error)
+            Error::new(ErrorKind::Decode, format!("{} cannot be converted to an `ndarray::Array`", tensor.describe()))
+                .with_source(error)
         })
     }
 }
@@ -105,7 +110,7 @@ impl<'de, T: Element, D: Dimension> Deserialize<'de> for Array<T, D> {
     }
 }
 
-/// What is expected of an array.
+/// The expected dtype and dimensions, for an error.
 struct Wanted<T, D>(PhantomData<(T, D)>);
 
 impl<T: Element, D: Dimension> Expected for Wanted<T, D> {

@@ -1,10 +1,10 @@
-//! Where in a value: `.losses[3].x`.
+//! Paths in a value, such as `.losses[3].x`.
 
 use std::fmt;
 
 use super::reader::{Reader, Token};
 
-/// A path that is put together from its end, while an error comes up through the value.
+/// A path, which is assembled from its end while an error is passed up through the value.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Path(Vec<Segment>);
 
@@ -27,7 +27,7 @@ impl Path {
 }
 
 impl Segment {
-    /// The dict key that begins here, as far as it can be told.
+    /// The dict key that begins at the reader, or `?` if it is neither a str nor an int.
     pub(super) fn key(mut reader: Reader<'_>) -> Self {
         match reader.token() {
             Ok(Token::Str(text)) => Self::Key(shorten(&String::from_utf8_lossy(text))),
@@ -52,7 +52,7 @@ impl fmt::Display for Path {
     }
 }
 
-/// At most 60 characters of a text, for a message.
+/// Cuts a text to at most 60 characters, for a message.
 pub(super) fn shorten(text: &str) -> String {
     match text.char_indices().nth(MAX_SHOWN) {
         Some((end, _)) => format!("{}…", &text[..end]),
@@ -73,7 +73,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_path_reads_like_python() {
+    fn a_path_is_displayed_like_python() {
         let mut path = Path::default();
         for segment in [Segment::Key("x y".into()), Segment::Number(-1), Segment::Index(3), Segment::Key("loss".into())]
         {

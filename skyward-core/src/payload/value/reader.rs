@@ -1,15 +1,15 @@
-//! The MessagePack wire form, token by token, over bytes that stay where they are.
+//! Reads MessagePack token by token, without copying its bytes.
 
 use rmp::Marker;
 
-/// A place in a value.
+/// A position in a value.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Reader<'de> {
     data: &'de [u8],
     at: usize,
 }
 
-/// One token: a whole scalar, or the header of a list or dict.
+/// One token: a scalar with its content, or the header of a list or dict.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Token<'de> {
     Nil,
@@ -18,7 +18,7 @@ pub(super) enum Token<'de> {
     Signed(i64),
     F32(f32),
     F64(f64),
-    /// Not yet checked to be UTF-8.
+    /// A text whose bytes were not checked to be UTF-8 yet.
     Str(&'de [u8]),
     Bin(&'de [u8]),
     List(u32),
@@ -38,12 +38,12 @@ impl<'de> Reader<'de> {
         Self { data, at: 0 }
     }
 
-    /// How many bytes were read.
+    /// The number of bytes that were read.
     pub(super) fn position(&self) -> usize {
         self.at
     }
 
-    /// How many bytes are left: an upper bound for the elements of whatever comes.
+    /// The number of remaining bytes. The next value has at most this many elements.
     pub(super) fn remaining(&self) -> usize {
         self.data.len() - self.at
     }
@@ -112,7 +112,7 @@ impl<'de> Reader<'de> {
         })
     }
 
-    /// Passes over one value. Without recursion: how deep it is does not matter.
+    /// Skips one value, of any depth, without recursion.
     pub(super) fn skip(&mut self) -> Result<(), Malformed> {
         let mut left = 1_u64;
         while left > 0 {
@@ -173,7 +173,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_hostile_length_is_an_error_and_no_allocation() {
+    fn a_hostile_length_is_an_error_without_an_allocation() {
         for bytes in [&b"\xc6\xff\xff\xff\xff"[..], b"\xdb\xff\xff\xff\xffab", b"\xc9\xff\xff\xff\xff\x01"] {
             assert_eq!(Reader::new(bytes).token(), Err(Malformed::Short));
         }

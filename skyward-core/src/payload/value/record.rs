@@ -1,6 +1,7 @@
-//! A tuple whose items have names: a list that begins with extension 2, which holds the names.
+//! A tuple whose items have names, such as a namedtuple: a list whose first element is extension 2,
+//! which holds the names.
 //!
-//! It is read by name where fields are asked for, and by position where a sequence is.
+//! A struct or map reads it by name, and a sequence by position.
 
 use serde::de::value::BorrowedStrDeserializer;
 use serde::de::{DeserializeSeed, Error as _, Expected, MapAccess, SeqAccess, Unexpected, Visitor};
@@ -10,9 +11,10 @@ use super::error::DecodeError;
 use super::path::Segment;
 use super::reader::{Reader, Token};
 
-/// The names, if the list of so many that begins here is such a tuple.
+/// The names, if this list is a tuple with names. `list` is after the header of the list, which has
+/// `length` elements.
 pub(super) fn names<'de>(mut list: Reader<'de>, length: u32) -> Option<Reader<'de>> {
-    // A list of anything else is the rule, and is told by one byte.
+    // Most lists begin with another element, which the first byte shows.
     if length == 0 || !matches!(list.peek(), Some(0xc7..=0xc9 | 0xd4..=0xd8)) {
         return None;
     }
@@ -22,33 +24,34 @@ pub(super) fn names<'de>(mut list: Reader<'de>, length: u32) -> Option<Reader<'d
     }
 }
 
-/// What a list, an array or a row of one is in the place of a struct: which item is which field would be a guess, and the order in Rust another than in Python.
+/// The error for a list, an array or a row of an array in the place of a struct. Its items have no
+/// names, and the order of fields in Rust may differ from the order in Python.
 #[cold]
 pub(super) fn nameless() -> DecodeError {
     DecodeError::invalid_type(Unexpected::Seq, &Names)
         .with_hint("return a dict, a dataclass or a NamedTuple from Python, or make the Rust type a tuple")
 }
 
-/// What a struct is read from.
+/// What a struct expects.
 struct Names;
 
 impl Expected for Names {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("what has names: a dict, a dataclass or a NamedTuple")
+        f.write_str("named fields: a dict, a dataclass or a NamedTuple")
     }
 }
 
-/// The items of such a tuple, one by one.
+/// The items of a tuple with names.
 pub(super) struct Record<'a, 'de> {
     decoder: &'a mut Decoder<'de>,
     names: Reader<'de>,
-    /// Of the present item.
+    /// The name of the present item.
     name: &'de str,
     next: u32,
     length: u32,
 }
 
-/// What is asked for.
+/// Whether a tuple is read by name or by position.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Order {
     Name,
@@ -56,7 +59,7 @@ pub(super) enum Order {
 }
 
 impl<'a, 'de> Record<'a, 'de> {
-    /// Reads the tuple whose first element, the names, is where the decoder is; `length` counts that element too.
+    /// Reads a tuple. The decoder is at its first element, the names, which `length` includes.
     pub(super) fn visit<V: Visitor<'de>>(
         decoder: &'a mut Decoder<'de>,
         mut names: Reader<'de>,
@@ -125,9 +128,9 @@ impl<'de> MapAccess<'de> for Record<'_, 'de> {
 
 #[cold]
 fn malformed() -> DecodeError {
-    <DecodeError as serde::de::Error>::custom("a malformed tuple: its names are not as many texts as it has items")
+    <DecodeError as serde::de::Error>::custom("a malformed tuple: it needs one name, a text, for each item")
         .with_hint("the bytes were damaged, or the node runs another version of the worker")
 }
 
-/// The extension that begins it.
+/// The MessagePack extension type of the names.
 const RECORD: i8 = 2;

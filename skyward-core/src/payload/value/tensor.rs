@@ -1,4 +1,4 @@
-//! An array as it is on the wire, and the element types that Rust knows.
+//! Arrays in their wire form, and the element types that Rust has.
 
 use std::any::Any;
 use std::borrow::Cow;
@@ -12,13 +12,16 @@ use serde::ser::{Serialize, SerializeTupleStruct, Serializer};
 use super::{describe, elements};
 use crate::error::{Error, ErrorKind, Result};
 
-/// An n-dimensional array as it goes over the wire: dtype, shape and bytes. A NumPy array in Python.
+/// An n-dimensional array in its wire form: dtype, shape and bytes. It is a NumPy array in Python.
 ///
-/// It takes any dtype, also one that Rust has no type for (`bfloat16`, `complex64`), and when it comes back from a payload it shares the bytes that arrived: nothing
-/// is copied, and they are kept as long as it lives. Numbers that a Rust type stands for are taken out with [`to_vec`](Self::to_vec).
+/// A tensor can have any dtype, including those without a Rust type (`bfloat16`, `complex64`). A
+/// tensor that a payload returns shares the bytes of the message that arrived: nothing is copied,
+/// and the message stays in memory for as long as the tensor lives. [`to_vec`](Self::to_vec)
+/// returns the elements if their dtype has a Rust type.
 ///
 /// ```
-/// use skyward_core::payload::{Args, Tensor};
+/// # use skyward_core as skyward;
+/// use skyward::payload::{Args, Tensor};
 ///
 /// let images = Tensor::from_elements([2, 3], &[1.0_f32, 2.0, 3.0, 4.0, 5.0, 6.0])?;
 /// assert_eq!((images.dtype(), images.shape()), ("float32", &[2, 3][..]));
@@ -27,11 +30,11 @@ use crate::error::{Error, ErrorKind, Result};
 /// let weights = Tensor::new("bfloat16", [2], vec![0x80, 0x3f, 0x00, 0x40])?;
 /// let args = Args::new().with("images", &images).with("weights", &weights);
 /// # args.encode()?;
-/// # Ok::<(), skyward_core::Error>(())
+/// # Ok::<(), skyward::Error>(())
 /// ```
 ///
-/// It is serialised as a tuple struct of its three parts; inside of `#[serde(flatten)]` and untagged enums, where serde keeps values in a form of its own, it
-/// cannot be read.
+/// A tensor is serialised as a tuple struct of its three parts. It cannot be deserialised inside
+/// `#[serde(flatten)]` and untagged enums, where serde converts values to a form of its own.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Tensor {
     dtype: Cow<'static, str>,
@@ -41,16 +44,17 @@ pub struct Tensor {
 
 /// A Rust type for the elements of an array: the integers, the floats and `bool`.
 pub trait Element: sealed::Element {
-    /// NumPy's name for it.
+    /// NumPy's name of the type.
     const DTYPE: &'static str;
 }
 
 impl Tensor {
-    /// An array of this dtype (NumPy's name), shape, and elements: in C order, little-endian.
+    /// An array of this dtype (NumPy's name) and shape. `bytes` has the elements in C order,
+    /// little-endian.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Argument`] when there are more or fewer bytes than dtype and shape say.
+    /// [`ErrorKind::Argument`] if the number of bytes does not match the dtype and shape.
     pub fn new(
         dtype: impl Into<Cow<'static, str>>,
         shape: impl Into<Vec<usize>>,
@@ -63,11 +67,11 @@ impl Tensor {
         Ok(Self { dtype, shape, bytes })
     }
 
-    /// An array of these elements, in C order.
+    /// An array of this shape and these elements, in C order.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Argument`] when there are more or fewer elements than the shape says.
+    /// [`ErrorKind::Argument`] if the number of elements does not match the shape.
     pub fn from_elements<T: Element>(shape: impl Into<Vec<usize>>, elements: &[T]) -> Result<Self> {
         let shape = shape.into();
         if elements::count(&shape) != Some(elements.len()) {
@@ -78,7 +82,7 @@ impl Tensor {
         Ok(Self { dtype: T::DTYPE.into(), shape, bytes: bytes.into() })
     }
 
-    /// NumPy's name for the type of the elements: `float32`.
+    /// NumPy's name of the element type: `float32`.
     pub fn dtype(&self) -> &str {
         &self.dtype
     }
@@ -97,7 +101,7 @@ impl Tensor {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Decode`] when the dtype is another one.
+    /// [`ErrorKind::Decode`] if the dtype is not that of `T`.
     pub fn to_vec<T: Element>(&self) -> Result<Vec<T>> {
         if self.dtype != T::DTYPE {
             let message = format!("expected an array of {}, found {}", T::DTYPE, self.describe());
@@ -107,7 +111,7 @@ impl Tensor {
         Ok(sealed::Element::read(&self.bytes))
     }
 
-    /// Parts that were checked already.
+    /// A tensor of parts that were checked already.
     pub(super) fn checked(dtype: impl Into<Cow<'static, str>>, shape: Vec<usize>, bytes: Bytes) -> Self {
         Self { dtype: dtype.into(), shape, bytes }
     }
@@ -117,7 +121,7 @@ impl Tensor {
     }
 }
 
-/// Without the elements.
+/// Shows the dtype and the shape, without the elements.
 impl fmt::Debug for Tensor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Tensor({}{:?})", self.dtype, self.shape)
@@ -149,7 +153,7 @@ impl<'de> Visitor<'de> for TensorVisitor {
         HANDED_OVER.take().ok_or_else(|| E::invalid_type(de::Unexpected::Unit, &self))
     }
 
-    /// Any other format than the wire's.
+    /// Reads the three parts from other formats than the wire form.
     fn visit_seq<A: SeqAccess<'de>>(self, mut parts: A) -> Result<Tensor, A::Error> {
         let missing = |at| <A::Error as de::Error>::invalid_length(at, &self);
         let dtype: String = parts.next_element()?.ok_or_else(|| missing(0))?;
@@ -159,7 +163,7 @@ impl<'de> Visitor<'de> for TensorVisitor {
     }
 }
 
-/// Writes the parts of an array so that the wire's encoder knows them for one.
+/// Serialises the parts of an array so that the wire encoder recognises an array.
 pub(super) fn serialize_parts<S: Serializer>(
     serializer: S,
     dtype: &str,
@@ -173,7 +177,8 @@ pub(super) fn serialize_parts<S: Serializer>(
     parts.end()
 }
 
-/// Lets the visitor that is called take the tensor. Serde has no way to pass one through; a copy of the elements is what this saves.
+/// Passes a tensor to the visitor that `call` calls, without a copy of the elements. Serde has no
+/// way to pass it.
 pub(super) fn hand_over<T>(tensor: Tensor, call: impl FnOnce() -> T) -> T {
     HANDED_OVER.set(Some(tensor));
     let value = call();
@@ -181,7 +186,8 @@ pub(super) fn hand_over<T>(tensor: Tensor, call: impl FnOnce() -> T) -> T {
     value
 }
 
-/// An array without elements for the visitor of a tensor; any other visitor comes back. `name` is what it asks for.
+/// Visits an array without elements, if `name`, the tuple struct that the visitor asks for, is that
+/// of a tensor. Returns any other visitor as the error.
 pub(in crate::payload) fn empty_tensor<'de, V: Visitor<'de>, E: de::Error>(
     name: &'static str,
     visitor: V,
@@ -193,7 +199,7 @@ pub(in crate::payload) fn empty_tensor<'de, V: Visitor<'de>, E: de::Error>(
     Ok(hand_over(tensor, || visitor.visit_unit()))
 }
 
-/// Fills the slot if it is for a `Vec` of exactly these elements.
+/// Fills the slot if its type is a `Vec` of exactly this element type.
 pub(super) fn fill_vec<T: 'static>(dtype: &str, data: &[u8], slot: &mut Option<T>) {
     fn fill<E: Element, T: 'static>(dtype: &str, data: &[u8], slot: &mut Option<T>) {
         if let Some(slot) = (slot as &mut dyn Any).downcast_mut::<Option<Vec<E>>>()
@@ -240,7 +246,7 @@ macro_rules! element {
             const DTYPE: &'static str = $dtype;
         }
 
-        /// On little-endian machines the compiler makes both one copy.
+        /// On little-endian machines the compiler turns each loop into one copy.
         impl sealed::Element for $rust {
             fn read(bytes: &[u8]) -> Vec<Self> {
                 bytes.as_chunks().0.iter().map(|chunk| Self::from_le_bytes(*chunk)).collect()
@@ -275,7 +281,7 @@ impl sealed::Element for bool {
     }
 }
 
-/// Reads the elements of bytes that were checked.
+/// Reads the elements from bytes whose number was checked.
 #[cfg(feature = "ndarray")]
 pub(super) fn read<T: Element>(bytes: &[u8]) -> Vec<T> {
     sealed::Element::read(bytes)
@@ -291,12 +297,12 @@ pub(super) fn write<T: Element>(elements: &[T]) -> Vec<u8> {
 
 fn misfit(dtype: &str, shape: &[usize], found: &str) -> Error {
     Error::new(ErrorKind::Argument, format!("{} cannot be made of {found}", describe::array(dtype, shape)))
-        .with_hint("the product of the shape's lengths, times the size of an element, is the number of bytes")
+        .with_hint("the number of bytes is the product of the lengths in the shape, times the size of an element")
 }
 
 thread_local! {
     static HANDED_OVER: Cell<Option<Tensor>> = const { Cell::new(None) };
 }
 
-/// The name by which the wire's encoder and decoder know an array.
+/// The name of a tuple struct that the wire encoder and decoder treat as an array.
 pub(super) const TOKEN: &str = "$skyward::Tensor";

@@ -1,4 +1,4 @@
-//! Enums, externally tagged.
+//! Reads externally tagged enums.
 
 use serde::de::{self, DeserializeSeed, EnumAccess, Error as _, Unexpected, VariantAccess, Visitor};
 
@@ -7,7 +7,7 @@ use super::error::DecodeError;
 use super::path::Segment;
 use super::reader::Reader;
 
-/// A variant's name alone.
+/// A variant's name without content.
 pub(super) struct NameAlone<'a, 'de>(pub(super) &'a mut Decoder<'de>);
 
 impl<'de> EnumAccess<'de> for NameAlone<'_, 'de> {
@@ -46,7 +46,7 @@ pub(super) struct Variant<'a, 'de> {
 }
 
 impl<'a, 'de> Variant<'a, 'de> {
-    /// The entry that begins where the decoder is.
+    /// The entry that begins at the position of the decoder.
     pub(super) fn new(decoder: &'a mut Decoder<'de>) -> Self {
         Self { key: decoder.reader, decoder }
     }
@@ -85,7 +85,7 @@ impl<'de> VariantAccess<'de> for Variant<'_, 'de> {
     }
 }
 
-/// What a dict must be to be a variant.
+/// What a variant with content expects of a dict.
 pub(super) struct OneKey;
 
 impl de::Expected for OneKey {

@@ -1,5 +1,6 @@
 use super::*;
 use crate::plugin::{CustomPlugin, HookKind, plugin};
+use indoc::indoc;
 
 fn set(plugins: impl IntoIterator<Item = CustomPlugin>) -> PluginSet {
     let mut set = PluginSet::default();
@@ -16,7 +17,13 @@ fn two_nodes() -> ClusterInfo {
     ClusterInfo::new(2, 1)
 }
 
-/// `a` alone · `b` needs `a` · `c` needs `b` and `x`, which is nowhere · `d` cannot be beside `a` · `w` and `v` join a world.
+/// Makes a plugin by name:
+///
+/// - `b` requires `a`.
+/// - `c` requires `b` and `x`.
+/// - `d` conflicts with `a`.
+/// - `w` and `v` each join a world.
+/// - Others have no relations.
 fn make(name: &str) -> CustomPlugin {
     match name {
         "b" => plugin("b").requires("a", "of b"),
@@ -31,33 +38,33 @@ fn make(name: &str) -> CustomPlugin {
 fn every_rule_names_both_sides_and_shows_the_corrected_list() {
     let needs_a = |state: &str| format!("`b` needs `a` before it, because of b; `a` {state}");
     let cases: &[(&[&str], &[String], &[&str])] = &[
-        (&["b"], &[needs_a("is not there")], &["a", "b"]),
+        (&["b"], &[needs_a("is not in the list")], &["a", "b"]),
         (&["b", "a"], &[needs_a("comes after it")], &["a", "b"]),
         (
             &["a", "z", "a"],
-            &["`a` is there twice (places 1, 3), and each worker would enter it twice".into()],
+            &["`a` is listed twice (places 1, 3), and each worker would enter it twice".into()],
             &["a", "z"],
         ),
         (
             &["a", "a", "a"],
-            &["`a` is there 3 times (places 1, 2, 3), and each worker would enter it 3 times".into()],
+            &["`a` is listed 3 times (places 1, 2, 3), and each worker would enter it 3 times".into()],
             &["a"],
         ),
-        (&["a", "d"], &["`d` cannot be beside `a`, because of d".into()], &["d"]),
-        (&["d", "a", "b"], &["`d` cannot be beside `a`, because of d".into()], &["a", "b"]),
+        (&["a", "d"], &["`d` cannot be used with `a`, because of d".into()], &["d"]),
+        (&["d", "a", "b"], &["`d` cannot be used with `a`, because of d".into()], &["a", "b"]),
         (
             &["c", "z", "b", "a"],
             &[
                 "`c` needs `b` before it, because of c; `b` comes after it".into(),
-                "`c` needs `x` before it, because of x; `x` is not there".into(),
+                "`c` needs `x` before it, because of x; `x` is not in the list".into(),
                 needs_a("comes after it"),
             ],
             &["a", "b", "x", "c", "z"],
         ),
         (
             &["w", "v"],
-            &["`v` cannot be beside `w`, because each joins all workers into one world, and a pool has one rendezvous; what you need only as a library goes into the \
-               image: `.pip([\"v\"])`"
+            &["`v` cannot be used with `w`, because each joins all workers into one world, and a pool has one \
+               rendezvous; a framework that you need only as a library goes into the image: `.pip([\"v\"])`"
                 .into()],
             &["w"],
         ),
@@ -75,7 +82,7 @@ fn every_rule_names_both_sides_and_shows_the_corrected_list() {
 }
 
 #[test]
-fn lists_that_fit_are_accepted() {
+fn valid_lists_are_accepted() {
     for names in [&[][..], &["a", "b"], &["x", "a", "b", "c"], &["d", "z"], &["z", "w"]] {
         set(names.iter().map(|name| make(name))).check(&two_nodes()).unwrap();
     }
@@ -93,15 +100,18 @@ fn a_world_on_an_elastic_pool_is_refused_even_while_it_has_one_worker() {
 }
 
 #[test]
-fn plugins_that_need_each_other_or_whose_needs_clash_get_no_corrected_list() {
+fn circular_or_contradictory_requirements_have_no_corrected_list() {
     let error = set([plugin("p").requires("q", "x"), plugin("q").requires("p", "y")]).check(&two_nodes()).unwrap_err();
     assert_eq!(error.hint(), None);
     let wants_both = plugin("u").requires("v", "x").requires("w", "y");
     assert_eq!(set([make("w"), make("v"), wants_both]).check(&two_nodes()).unwrap_err().hint(), None);
 }
 
-/// Every list of four of six plugins, with repetition: what is shown as corrected passes the check itself, unless a plugin is missing that has needs of its own (`b`, for `c`):
-/// nobody knows them while it is not there.
+/// Checks every list of four out of six plugins, with repetition: each corrected list passes the
+/// check itself.
+///
+/// Skips lists with `c` and without `b`: the corrected list adds `b`, and the requirements of a
+/// plugin that is not in the list are unknown.
 #[test]
 fn the_corrected_list_is_correct() {
     let names = ["a", "b", "c", "d", "x", "w"];
@@ -130,8 +140,13 @@ fn bad_names_are_refused() {
 }
 
 #[test]
-fn a_hook_without_its_factory_is_refused_with_the_plugin() {
-    let error = set([plugin("p").around_task("def around(config):\n    yield")]).check(&two_nodes()).unwrap_err();
+fn the_error_of_a_hook_without_its_factory_names_the_plugin() {
+    let error = set([plugin("p").around_task(indoc! {"
+        def around(config):
+            yield
+    "})])
+    .check(&two_nodes())
+    .unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Plugins);
     assert_eq!(error.context(), [("plugin", "p".to_owned())]);
 }
@@ -175,7 +190,7 @@ fn the_first_plugin_is_the_outermost_launcher_and_the_first_to_bootstrap() {
 }
 
 #[test]
-fn wishes_for_workers_must_agree() {
+fn preferred_numbers_of_workers_must_agree() {
     let gpus = Accelerator::new("H100", 8);
     let set = |wishes: &[Option<u32>]| {
         PluginSet(wishes.iter().map(|wish| Arc::new(Wrap("w", *wish)) as Arc<dyn Plugin>).collect())
@@ -185,5 +200,5 @@ fn wishes_for_workers_must_agree() {
     assert_eq!(set(&[Some(8), Some(4)]).workers_per_node(None).unwrap(), None);
     let error = set(&[Some(8), None, Some(4)]).workers_per_node(Some(&gpus)).unwrap_err();
     assert_eq!(error.message(), "`w` asks for 8 workers on each node, and `w` for 4");
-    assert_eq!(error.hint(), Some("say which: `.workers_per_node(8)`"));
+    assert_eq!(error.hint(), Some("choose one: `.workers_per_node(8)`"));
 }

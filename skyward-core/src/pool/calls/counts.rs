@@ -1,26 +1,25 @@
-//! How many calls stand below each task that Rust has submitted: counted as they pass, and reported
-//! now and then, never one by one.
+//! Counts the calls below each task that Rust has submitted. Changes are counted as they occur and
+//! reported together from time to time, never one by one.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use super::super::outbox::Told;
-use super::super::shared::State;
 use crate::event::PoolEvent;
 use crate::ids::{Attempt, TaskId};
 
-/// One try of a task that Rust has submitted, at the root of the calls below it.
-pub(in crate::pool) type Root = (TaskId, Attempt);
+/// One try of a task that Rust has submitted: the root of the calls below it.
+pub(crate) type Root = (TaskId, Attempt);
 
 /// The calls of all tasks. A pool without calls has no tree.
 #[derive(Debug, Default)]
-pub(in crate::pool) struct CallCounts {
-    /// There is one for each root that runs and has called: no more than there are workers.
+pub(crate) struct CallCounts {
+    /// One tree for each root that runs and has made calls, so there are no more trees than
+    /// workers.
     trees: BTreeMap<Root, Tree>,
-    /// When the trees that have changed are reported.
+    /// When the changed trees are reported next.
     due: Option<Instant>,
-    /// Calls that no worker has begun, and calls that workers run, those included whose root's try
-    /// is over.
+    /// Calls that no worker has begun, and calls that workers run. Both include calls whose root's
+    /// try is over.
     waiting: usize,
     running: usize,
 }
@@ -31,30 +30,30 @@ struct Tree {
     done: usize,
     running: usize,
     waiting: usize,
-    /// Since the last report.
+    /// Whether the counts have changed since the last report.
     changed: bool,
 }
 
 impl CallCounts {
     /// Calls that no worker has begun.
-    pub(in crate::pool) fn waiting(&self) -> usize {
+    pub(crate) fn waiting(&self) -> usize {
         self.waiting
     }
 
     /// Calls that workers run.
-    pub(in crate::pool) fn running(&self) -> usize {
+    pub(crate) fn running(&self) -> usize {
         self.running
     }
 
     /// A call was made.
-    pub(super) fn made(&mut self, now: Instant, root: Root) {
+    pub(crate) fn made(&mut self, now: Instant, root: Root) {
         self.waiting += 1;
         self.trees.entry(root).or_default();
         self.change(now, root, |tree| tree.waiting += 1);
     }
 
     /// A worker has begun a call.
-    pub(in crate::pool) fn began(&mut self, now: Instant, root: Root) {
+    pub(crate) fn began(&mut self, now: Instant, root: Root) {
         self.waiting -= 1;
         self.running += 1;
         self.change(now, root, |tree| {
@@ -64,7 +63,7 @@ impl CallCounts {
     }
 
     /// A call that a worker had begun waits again.
-    pub(in crate::pool) fn stopped(&mut self, now: Instant, root: Root) {
+    pub(crate) fn stopped(&mut self, now: Instant, root: Root) {
         self.running -= 1;
         self.waiting += 1;
         self.change(now, root, |tree| {
@@ -74,7 +73,7 @@ impl CallCounts {
     }
 
     /// A call has its outcome.
-    pub(in crate::pool) fn ended(&mut self, now: Instant, root: Root, has_begun: bool) {
+    pub(crate) fn ended(&mut self, now: Instant, root: Root, has_begun: bool) {
         *if has_begun { &mut self.running } else { &mut self.waiting } -= 1;
         self.change(now, root, |tree| {
             *if has_begun { &mut tree.running } else { &mut tree.waiting } -= 1;
@@ -82,9 +81,9 @@ impl CallCounts {
         });
     }
 
-    /// A try of a task that Rust has submitted is over, and all calls below it end with it: the last
-    /// report, where the one before says something else.
-    pub(in crate::pool) fn conclude(&mut self, root: Root) -> Option<PoolEvent> {
+    /// Ends a try of a task that Rust has submitted, and with it all calls below it. Returns the
+    /// last report, if it differs from the one before.
+    pub(crate) fn conclude(&mut self, root: Root) -> Option<PoolEvent> {
         let mut tree = self.trees.remove(&root)?;
         let open = tree.running + tree.waiting;
         if !tree.changed && open == 0 {
@@ -94,13 +93,18 @@ impl CallCounts {
         Some(tree.report(root))
     }
 
-    /// When [`take_due`](Self::take_due) has something to report.
-    pub(in crate::pool) fn next_due(&self) -> Option<Instant> {
+    /// Whether no task has calls below it.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.trees.is_empty()
+    }
+
+    /// When [`take_due`](Self::take_due) has reports to return.
+    pub(crate) fn next_due(&self) -> Option<Instant> {
         self.due
     }
 
     /// The reports that are due.
-    pub(in crate::pool) fn take_due(&mut self, now: Instant) -> Vec<PoolEvent> {
+    pub(crate) fn take_due(&mut self, now: Instant) -> Vec<PoolEvent> {
         if self.due.take_if(|due| *due <= now).is_none() {
             return Vec::new();
         }
@@ -108,7 +112,7 @@ impl CallCounts {
         changed.map(|(root, tree)| tree.report(*root)).collect()
     }
 
-    /// Changes the tree of a root whose try goes on.
+    /// Changes the tree of a root whose try is not over.
     fn change(&mut self, now: Instant, root: Root, change: impl FnOnce(&mut Tree)) {
         let Some(tree) = self.trees.get_mut(&root) else { return };
         change(tree);
@@ -124,36 +128,7 @@ impl Tree {
     }
 }
 
-impl State {
-    /// Has the reports told that are due.
-    pub(in crate::pool) fn tell_calls(&mut self, now: Instant) {
-        self.told.extend(self.calls.take_due(now).into_iter().map(Told::Event));
-    }
-
-    /// A try of a task is over: its last report of the calls below it is told, where one is due.
-    pub(in crate::pool) fn conclude_calls(&mut self, id: TaskId) {
-        if self.calls.trees.is_empty() {
-            return;
-        }
-        let attempt = self.tasks.get(&id).map(|entry| entry.attempt);
-        let report = attempt.and_then(|attempt| self.calls.conclude((id, attempt)));
-        self.told.extend(report.map(Told::Event));
-    }
-
-    /// A worker has not done this task, and does not run it.
-    pub(in crate::pool) fn take_back(&mut self, now: Instant, id: TaskId) {
-        let Some(entry) = self.tasks.get_mut(&id) else { return };
-        entry.run = None;
-        if entry.began.take().is_some() {
-            self.running -= 1;
-            if let Some(root) = entry.root() {
-                self.calls.stopped(now, root);
-            }
-        }
-    }
-}
-
-/// From the first change to the report of all that have come by then.
+/// The time from the first change to the report, which includes all changes up to then.
 const PACE: Duration = Duration::from_millis(500);
 
 #[cfg(test)]
@@ -174,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn thousands_of_changes_are_one_report_and_none_follows_until_something_changes() {
+    fn thousands_of_changes_are_one_report_and_no_report_follows_without_a_change() {
         let (mut counts, now) = (CallCounts::default(), Instant::now());
         assert_eq!(counts.next_due(), None, "a pool without calls is not woken");
         for _ in 0..1000 {
@@ -197,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_report_of_a_try_counts_all_as_done_and_is_left_out_where_that_was_said() {
+    fn the_last_report_of_a_try_counts_all_calls_as_done_and_is_omitted_if_it_repeats_the_one_before() {
         let (mut counts, now) = (CallCounts::default(), Instant::now());
         let other = (TaskId(2), Attempt(1));
         for root in [ROOT, other] {
@@ -213,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn what_ends_after_its_roots_try_is_not_counted_in_the_next() {
+    fn calls_that_end_after_the_try_of_their_root_are_not_counted_in_the_next_try() {
         let (mut counts, now) = (CallCounts::default(), Instant::now());
         counts.made(now, ROOT);
         counts.began(now, ROOT);

@@ -1,4 +1,5 @@
-//! What a number is told through: handles of the crate `metrics`, made once; without the feature they are nothing.
+//! The handles through which metrics are recorded, made once per pool: those of the crate
+//! `metrics`, or without the feature types that do nothing.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 
@@ -9,7 +10,8 @@ pub(super) use none::{Counter, Gauge, Histogram};
 
 use super::table::Metric;
 
-/// How many of something one pool has. What several pools of a program say is added up, and a pool that is gone says nothing more.
+/// A gauge to which one pool contributes: the gauge is the sum over all pools of the process, and a
+/// pool that ends takes its contribution back.
 #[derive(Debug)]
 pub(super) struct Level {
     gauge: Gauge,
@@ -51,10 +53,10 @@ use with::gauge;
 mod with {
     use metrics::{Counter, Gauge, Histogram, Key, Level, Metadata, with_recorder};
 
-    use super::super::table::{ALL, Kind, Metric, Unit};
     use super::Label;
+    use crate::pool::metrics::table::{ALL, Kind, Metric, Unit};
 
-    /// Tells the recorder what the numbers mean.
+    /// Registers the unit and the description of each metric with the recorder.
     pub(in super::super) fn describe() {
         with_recorder(|recorder| {
             for metric in ALL {
@@ -101,8 +103,8 @@ use none::gauge;
 
 #[cfg(not(feature = "metrics"))]
 mod none {
-    use super::super::table::Metric;
     use super::Label;
+    use crate::pool::metrics::table::Metric;
 
     #[derive(Debug)]
     pub(in super::super) struct Counter;

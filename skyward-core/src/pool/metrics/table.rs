@@ -1,14 +1,15 @@
-//! Every number that pools tell, with its unit and its meaning; `docs/observability.md` has the same table.
+//! The table of all metrics, with unit and meaning; `docs/observability.md` contains the same
+//! table.
 
-#![cfg_attr(not(feature = "metrics"), allow(dead_code, reason = "nobody is told"))]
+#![cfg_attr(not(feature = "metrics"), allow(dead_code, reason = "only the recorder reads them"))]
 
-/// One number, or one for each value of its labels.
+/// A metric: one number, or one number for each combination of its labels' values.
 #[derive(Debug)]
 pub(super) struct Metric {
     pub(super) name: &'static str,
     pub(super) kind: Kind,
     pub(super) unit: Unit,
-    /// Labels beside `provider`, which all have; for those who read the table.
+    /// Labels besides `provider`, which every metric has; for readers of the table.
     #[cfg_attr(not(test), expect(dead_code, reason = "the guide shows them"))]
     pub(super) labels: &'static [&'static str],
     pub(super) about: &'static str,
@@ -31,76 +32,77 @@ pub(super) enum Unit {
 pub(super) const NODES: Metric = gauge(
     "skyward_nodes",
     &["phase"],
-    "nodes, by phase: `starting`, `up`, `lost` (another machine takes the place), `ending`",
+    "nodes, by phase: `starting`, `up`, `lost` (until another machine replaces it), `ending`",
 );
 pub(super) const WORKERS_READY: Metric = gauge("skyward_workers_ready", &[], "workers that take tasks");
 pub(super) const TASKS_QUEUED: Metric = gauge(
     "skyward_tasks_queued",
     &[],
-    "tasks that were submitted, or wait for another try, and have not begun, calls among them",
+    "tasks that wait for a worker, for the first time or for a retry, including calls",
 );
 pub(super) const TASKS_RUNNING: Metric =
-    gauge("skyward_tasks_running", &[], "tasks that a worker has begun, calls among them");
+    gauge("skyward_tasks_running", &[], "tasks that a worker has begun, including calls");
 pub(super) const CALLS_WAITING: Metric =
-    gauge("skyward_calls_waiting", &[], "calls that payloads have made and that no worker has begun");
-pub(super) const CALLS_RUNNING: Metric =
-    gauge("skyward_calls_running", &[], "calls that a worker has begun, those included that it helps with");
+    gauge("skyward_calls_waiting", &[], "calls that payloads have made and that no worker has begun yet");
+pub(super) const CALLS_RUNNING: Metric = gauge(
+    "skyward_calls_running",
+    &[],
+    "calls that a worker has begun, including calls that a waiting caller helps with",
+);
 pub(super) const TASKS: Metric = counter(
     "skyward_tasks_total",
     &["outcome", "cause"],
-    "tasks that have ended; `outcome` is `returned`, `cancelled` or `failed`; `cause` says why a task failed: one of the causes of the page on recovery, `timeout`, `queue_timeout`, `closed`, `other`; else `none`",
+    "tasks that have ended; `outcome` is `returned`, `cancelled` or `failed`; `cause` is why a task failed: one of the causes on the page about recovery, `timeout`, `queue_timeout`, `closed` or `other`; otherwise `none`",
 );
-pub(super) const RETRIES: Metric = counter(
-    "skyward_task_retries_total",
-    &["cause"],
-    "tries after which another follows, by the cause of their failure",
-);
+pub(super) const RETRIES: Metric =
+    counter("skyward_task_retries_total", &["cause"], "failed tries that are retried, by the cause of the failure");
 pub(super) const TASK_SECONDS: Metric =
-    seconds("skyward_task_seconds", &[], "how long the payload ran, as its worker says");
+    seconds("skyward_task_seconds", &[], "how long the payload ran, as its worker reports it");
 pub(super) const QUEUE_SECONDS: Metric = seconds(
     "skyward_task_queue_seconds",
     &[],
-    "from the submission, or the failure of the try before, until a worker began",
+    "time from the submission, or from the failure of the last try, until a worker began the task",
 );
 pub(super) const OVERHEAD_SECONDS: Metric = seconds(
     "skyward_task_overhead_seconds",
     &[],
-    "from a task's beginning on a worker, as the client sees it, until its answer was taken in, without the time that the payload ran",
+    "time from the beginning of a task on a worker, as the client sees it, until the client has read the answer, without the time that the payload ran",
 );
-pub(super) const SENT_BYTES: Metric = bytes("skyward_sent_bytes_total", "arguments and sources that went to workers");
+pub(super) const SENT_BYTES: Metric =
+    bytes("skyward_sent_bytes_total", "arguments and sources that were sent to workers");
 pub(super) const RECEIVED_BYTES: Metric =
-    bytes("skyward_received_bytes_total", "results and items of streams that came from workers");
+    bytes("skyward_received_bytes_total", "results and stream items that were received from workers");
 pub(super) const OUTPUT_BYTES: Metric =
     bytes("skyward_output_bytes_total", "what workers wrote to standard output and standard error");
 pub(super) const START_SECONDS: Metric =
-    seconds("skyward_pool_start_seconds", &[], "from the start of a pool until all of its workers took tasks");
+    seconds("skyward_pool_start_seconds", &[], "time from the start of a pool until all of its workers take tasks");
 pub(super) const STEP_SECONDS: Metric = seconds(
     "skyward_bring_up_seconds",
     &["step"],
-    "what a step of making a node ready took: `launch`, `wait`, `connect`, those of the environment, `workers` (entering the hooks, of all workers together)",
+    "duration of a step of making a node ready: `launch`, `wait`, `connect`, the steps of the environment, `workers` (entering the hooks of all workers)",
 );
 pub(super) const NODES_LOST: Metric = counter(
     "skyward_nodes_lost_total",
     &["cause"],
-    "machines that were given up, by cause: `lease` (silent for as long as the lease), `agent` (its agent has ended), `unreachable`, `preempted`, `other`",
+    "machines that were given up, by cause: `lease` (silent for as long as the lease), `agent` (the agent has ended), `unreachable`, `preempted`, `expired` (the walltime is over), `failed`, `other`",
 );
 pub(super) const NODES_REPLACED: Metric =
-    counter("skyward_nodes_replaced_total", &[], "lost nodes that have another machine whose workers take tasks");
+    counter("skyward_nodes_replaced_total", &[], "lost nodes whose replacement takes tasks");
 pub(super) const NODES_LEFT: Metric =
-    counter("skyward_nodes_left_total", &[], "lost machines that were not confirmed gone in time");
+    counter("skyward_nodes_unconfirmed_total", &[], "lost machines that were not confirmed gone in time");
 pub(super) const GENERATIONS: Metric =
-    counter("skyward_generations_total", &[], "worlds that were started, the first of each pool among them");
+    counter("skyward_generations_total", &[], "generations that were started, including the first of each pool");
 pub(super) const WORKER_EXITS: Metric = counter(
     "skyward_worker_exits_total",
     &["exit"],
-    "worker processes that ended, by how: `code`, `signal`, `out_of_memory`, `killed` (by the pool), `lost` (with their node), `ended` (with their world)",
+    "worker processes that ended, by the way they ended: `code`, `signal`, `out_of_memory`, `killed` (by the pool), `lost` (with their node), `ended` (with their world)",
 );
 pub(super) const LEASE_RENEWALS: Metric =
-    counter("skyward_lease_renewals_total", &[], "renewals of a node's lease that its agent has confirmed");
+    counter("skyward_lease_renewals_total", &[], "lease renewals that an agent has confirmed");
 pub(super) const LEASE_SILENCES: Metric =
-    counter("skyward_lease_silences_total", &[], "agents that confirmed nothing for as long as their lease");
+    counter("skyward_lease_silences_total", &[], "times that an agent confirmed nothing for as long as its lease");
 
-/// All of them, in the order of the guide's table.
+/// All metrics, in the order of the table in the guide.
 pub(super) const ALL: [&Metric; 23] = [
     &NODES,
     &WORKERS_READY,
@@ -147,7 +149,7 @@ const fn seconds(name: &'static str, labels: &'static [&'static str], about: &'s
 mod tests {
     use super::*;
 
-    /// The table as the guide shows it.
+    /// The table as it stands in the guide.
     fn page() -> String {
         let mut text = String::from("| name | kind | labels | what |\n|---|---|---|---|\n");
         for metric in ALL {
@@ -171,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_those_that_collectors_take_and_say_their_unit() {
+    fn names_are_valid_for_collectors_and_end_with_their_unit() {
         for metric in ALL {
             let plain = metric.name.chars().all(|c| c.is_ascii_lowercase() || c == '_');
             assert!(plain && metric.name.starts_with("skyward_"), "{}", metric.name);

@@ -1,8 +1,8 @@
 use super::*;
 
 #[test]
-fn the_first_labels_are_the_causes() {
+fn the_labels_of_failures_begin_with_the_causes_in_order() {
     for cause in Cause::ALL {
-        assert_eq!(FAILURES[cause.index()], cause.to_string().replace(' ', "_"));
+        assert_eq!(FAILURES[cause.index()], format!("{cause:#}").replace(' ', "_"));
     }
 }

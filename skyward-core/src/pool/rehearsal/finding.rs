@@ -1,48 +1,50 @@
-//! What a rehearsal has found: which error becomes which finding.
+//! Turns the errors of a rehearsal into findings, each with a kind, the ranks that it concerns, and
+//! a hint.
 
 use std::fmt;
 
 use crate::error::{Error, ErrorKind, RankStacks, WorkerExit};
 use crate::ids::Rank;
 
-/// Something that a rehearsal has found.
+/// A problem or a hint that a rehearsal has found.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Finding {
-    /// What sort of thing.
+    /// What kind of finding it is.
     pub kind: FindingKind,
-    /// The ranks that it concerns; empty where it is not about single ranks.
+    /// The ranks that the finding concerns; empty if it does not concern particular ranks.
     pub ranks: Vec<Rank>,
-    /// What happened, on what.
+    /// What happened, and where.
     pub message: String,
-    /// What to do.
+    /// What to do about it.
     pub hint: String,
-    /// The error that it is made of, with traceback, stacks and causes, where there is one.
+    /// The error behind the finding, with traceback, stacks and causes; `None` if there is none.
     pub error: Option<Error>,
 }
 
-/// What sort of thing a rehearsal has found.
+/// What kind of finding it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum FindingKind {
     /// The plugins, the image, a mesh or another part of the specification do not fit the pool that
-    /// the builder describes, or the rehearsed one. The message says which.
+    /// the builder describes, or the rehearsed pool. The message says which of the two.
     Refused,
     /// The environment could not be built.
     Environment,
-    /// A plugin's hook raised, or did not return in time.
+    /// A plugin's hook raised an exception, or did not return in time.
     Hook,
     /// The workers could not be started for another reason.
     Start,
-    /// The payload or its arguments are wrong in themselves: no such entry, an argument that cannot be serialised.
+    /// The payload or its arguments are wrong: no such entry function, or an argument that cannot
+    /// be serialised.
     Payload,
-    /// The payload raised.
+    /// The payload raised an exception.
     Raised,
-    /// No rank made progress: [`Finding::stacks`] says where each was.
+    /// No rank made progress: [`Finding::stacks`] shows where each rank was.
     Stalled,
     /// The call did not return in time.
     Deadline,
-    /// A worker was ended because this host was out of memory.
+    /// A worker was killed because this host was out of memory.
     OutOfMemory,
     /// A worker's process ended while it ran the payload.
     WorkerLost,
@@ -50,21 +52,22 @@ pub enum FindingKind {
     Result,
     /// Something else failed.
     Other,
-    /// Not all of the rehearsed pool is confirmed gone.
+    /// Some machines of the rehearsed pool are not confirmed gone.
     Cleanup,
-    /// Not all that the rehearsed pool told could be read, so more may have gone wrong than was found.
+    /// Not all events of the rehearsed pool could be read, so there may be problems that are not
+    /// among the findings.
     Missed,
-    /// The payload ran on several ranks that no plugin joins into one world. A hint: a payload
-    /// whose ranks do not talk to each other needs no world.
+    /// The payload ran on several ranks that no plugin joins into one world. This is a hint: a
+    /// payload whose ranks do not communicate needs no world.
     NoGang,
-    /// No rank made progress for a while, and then they went on. A hint.
+    /// No rank made progress for a while, and then the ranks went on. This is a hint.
     Silence,
 }
 
-/// When an error came.
+/// When an error occurred.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Stage {
-    /// While the pool was checked that the builder describes.
+    /// While the pool that the builder describes was checked.
     Declared,
     /// While the rehearsed pool was checked.
     Rehearsed,
@@ -73,35 +76,36 @@ pub(super) enum Stage {
     End,
 }
 
-/// Something that has failed.
+/// An error of a rehearsal, with the time and the ranks at which it occurred.
 #[derive(Debug, Clone)]
 pub(super) struct Failure {
     pub(super) stage: Stage,
-    /// Those that failed with it; empty where nobody knows.
+    /// The ranks that failed with the error; empty if they are not known.
     pub(super) ranks: Vec<Rank>,
     pub(super) error: Error,
 }
 
 impl Finding {
-    /// Whether it is only worth knowing, and nothing has failed.
+    /// Whether the finding is only a hint, so that nothing has failed.
     pub fn is_hint(&self) -> bool {
         matches!(self.kind, FindingKind::NoGang | FindingKind::Silence)
     }
 
-    /// Where each rank was, of a finding that knows it.
+    /// Where each rank was; empty if the finding has no stacks.
     pub fn stacks(&self) -> &[RankStacks] {
         self.error.as_ref().map(Error::stacks).unwrap_or_default()
     }
 }
 
-/// What failed, each thing once with all the ranks that failed with it, in the order in which it
-/// came. `exits` are the ends of workers that were told, the first one first.
+/// Makes findings of failures: equal failures become one finding with all the ranks that failed so.
+/// The findings are in the order in which the failures occurred. `exits` are the ends of workers
+/// that were reported, the first one first.
 pub(super) fn findings(failures: Vec<Failure>, exits: &[(Rank, WorkerExit)]) -> Vec<Finding> {
     let mut groups: Vec<Failure> = Vec::new();
     for mut failure in failures {
-        if let Some(remote) = failure.error.remote() {
-            // Another rank that was lost with the one that raised fails with the same.
-            failure.ranks = vec![remote.rank];
+        if let Some(exception) = failure.error.exception() {
+            // A rank that was lost because another rank raised fails with the same exception.
+            failure.ranks = vec![exception.rank];
         }
         match groups.iter_mut().find(|group| is_same(group, &failure)) {
             Some(group) => group.ranks.extend(failure.ranks),
@@ -111,13 +115,14 @@ pub(super) fn findings(failures: Vec<Failure>, exits: &[(Rank, WorkerExit)]) -> 
     groups.into_iter().map(|group| finding(group, exits)).collect()
 }
 
-/// Ranks that raise the same have other numbers in their errors.
+/// Whether two failures are the same failure, on different ranks. The errors of ranks that raise
+/// the same exception differ in their rank numbers.
 fn is_same(one: &Failure, other: &Failure) -> bool {
-    let said = |failure: &Failure| match failure.error.remote() {
-        Some(remote) => (remote.type_name.clone(), remote.message.clone(), remote.traceback.clone()),
+    let said = |failure: &Failure| match failure.error.exception() {
+        Some(exception) => (exception.type_name.clone(), exception.message.clone(), exception.traceback.clone()),
         None => (failure.error.message().to_owned(), String::new(), String::new()),
     };
-    // What keeps a pool from being made is told once, where it is the same for both.
+    // If the real pool and the rehearsed pool are refused with the same error, it is reported once.
     let time = |failure: &Failure| if failure.stage == Stage::Rehearsed { Stage::Declared } else { failure.stage };
     time(one) == time(other) && one.error.kind() == other.error.kind() && said(one) == said(other)
 }
@@ -126,16 +131,17 @@ fn finding(failure: Failure, exits: &[(Rank, WorkerExit)]) -> Finding {
     let Failure { stage, mut ranks, error } = failure;
     let kind = kind(stage, &error);
     let mut ended = exits.iter().filter(|(_, exit)| error.exit() == Some(exit)).map(|(rank, _)| *rank);
-    // All ranks of its world fail with the end of one worker; without a world each has its own.
+    // All ranks of a world fail when one of its workers ends; without a world, each rank has its
+    // own exit.
     if let (Some(first), false) = (ended.next(), ranks.len() == 1 && exits.iter().any(|(rank, _)| *rank == ranks[0])) {
         ranks = vec![first];
     }
     ranks.sort();
     ranks.dedup();
-    let message = match (stage, error.remote()) {
-        (_, Some(remote)) if !ranks.is_empty() => {
+    let message = match (stage, error.exception()) {
+        (_, Some(exception)) if !ranks.is_empty() => {
             let where_ = of_ranks(&ranks);
-            format!("the payload raised {} on {where_}: {}", remote.type_name, remote.message.trim_end())
+            format!("the payload raised {} on {where_}: {}", exception.type_name, exception.message.trim_end())
         }
         (Stage::Declared, _) => format!("the pool would be refused before anything starts: {}", stated(&error)),
         (Stage::Rehearsed, _) => format!("the rehearsal is refused before anything starts: {}", stated(&error)),
@@ -147,7 +153,7 @@ fn finding(failure: Failure, exits: &[(Rank, WorkerExit)]) -> Finding {
     Finding { kind, ranks, message, hint, error: Some(error) }
 }
 
-/// The kind of finding that an error is.
+/// The kind of finding that an error becomes.
 fn kind(stage: Stage, error: &Error) -> FindingKind {
     match (stage, error.kind()) {
         (Stage::Declared | Stage::Rehearsed, _) => FindingKind::Refused,
@@ -155,7 +161,7 @@ fn kind(stage: Stage, error: &Error) -> FindingKind {
         _ if error.exit() == Some(&WorkerExit::OutOfMemory) => FindingKind::OutOfMemory,
         (_, ErrorKind::Environment | ErrorKind::Bootstrap) => FindingKind::Environment,
         (_, ErrorKind::Hook) => FindingKind::Hook,
-        (_, ErrorKind::Remote) => FindingKind::Raised,
+        (_, ErrorKind::Raised) => FindingKind::Raised,
         (_, ErrorKind::Stalled) => FindingKind::Stalled,
         (_, ErrorKind::Timeout | ErrorKind::QueueTimeout) => FindingKind::Deadline,
         (_, ErrorKind::WorkerExited | ErrorKind::NodeLost | ErrorKind::Poisoned) => FindingKind::WorkerLost,
@@ -167,25 +173,26 @@ fn kind(stage: Stage, error: &Error) -> FindingKind {
     }
 }
 
-/// What to do about it: what the error says where it knows best, and what this means for a rehearsal.
+/// What to do about a finding: the error's own hint where it is the better one, otherwise, or in
+/// addition, a hint for rehearsals.
 fn hint(kind: FindingKind, stage: Stage, error: &Error) -> String {
-    let module = error.remote().is_some_and(|remote| remote.type_name == "ModuleNotFoundError");
+    let module = error.exception().is_some_and(|exception| exception.type_name == "ModuleNotFoundError");
     let own = match kind {
         FindingKind::Refused if stage == Stage::Rehearsed => {
-            "a rehearsal has one worker on each of its nodes, no accelerator, and for JAX so many CPU devices in \
-             each worker as you say: choose ranks and devices that the plugins can serve, such as a mesh with as \
-             many places"
+            "a rehearsal has one worker on each node, no accelerator, and for JAX the number of CPU devices in \
+             each worker that you set: choose ranks and devices that the plugins can serve, such as a mesh with as \
+             many places as devices"
         }
         FindingKind::Raised if module => {
             "add the package to the image, `.pip([…])`, or declare the payload, `.payload::<…>()`, so that the \
              dependencies in its `# /// script` block are installed"
         }
         FindingKind::Raised => {
-            "the traceback says where; a rank that raises leaves the others in their next collective"
+            "the traceback shows where; when a rank raises, the other ranks wait in their next collective"
         }
         FindingKind::Stalled => {
-            "compare where the ranks were: all must reach the same collectives in the same order, the same number \
-             of times; a payload that computes in silence says that it goes on with `sky.progress()`; \
+            "compare where the ranks were: all must reach the same collectives, in the same order and the same \
+             number of times; a payload that computes without output reports progress with `sky.progress()`; \
              `RehearsalLimits::stall` gives more time"
         }
         FindingKind::Deadline => {
@@ -197,29 +204,29 @@ fn hint(kind: FindingKind, stage: Stage, error: &Error) -> String {
              batch"
         }
         FindingKind::WorkerLost => {
-            "what the worker wrote last says why: `.terminal(Terminal::auto())` shows it, and `tracing` has it \
+            "the last output of the worker shows why: `.terminal(Terminal::auto())` shows it, and `tracing` has it \
              with the target `skyward::output`"
         }
         FindingKind::Result => "make the Rust type fit what the payload returns, or return what fits it",
-        FindingKind::Cleanup => "what is left ends by its lease; `skyward::reap()` ends it now",
-        _ => "mend it, and rehearse again",
+        FindingKind::Cleanup => "the leases end what is left; `skyward::reap()` ends it now",
+        _ => "fix the problem and rehearse again",
     };
     match (kind, error.hint()) {
-        // A bound of the call's own is another one than the rehearsal's.
+        // The call can have a timeout of its own; then the error's hint names the right limit.
         (FindingKind::Deadline, Some(said)) if stage == Stage::Call => said.to_owned(),
-        // What it says of the pool's own limits does not hold here.
+        // The error's hint names limits of the real pool, which do not apply here.
         (FindingKind::Stalled | FindingKind::Deadline | FindingKind::OutOfMemory, _) | (_, None) => own.to_owned(),
         (FindingKind::Refused, Some(said)) if stage == Stage::Rehearsed => format!("{said}\n{own}"),
         (_, Some(said)) => said.to_owned(),
     }
 }
 
-/// Message and facts.
+/// The error's message and its facts.
 fn stated(error: &Error) -> String {
     format!("{}{}", error.message(), error.facts())
 }
 
-/// `rank 1`, `ranks 0, 2`, `ranks 0 to 7`.
+/// Formats ranks: `rank 1`, `ranks 0, 2`, `ranks 0 to 7`.
 pub(super) fn of_ranks(ranks: &[Rank]) -> String {
     match ranks {
         [one] => format!("rank {one}"),
@@ -253,7 +260,7 @@ impl fmt::Display for FindingKind {
     }
 }
 
-/// One line of what it is about, then what the error has to say, then what to do.
+/// One line with kind, ranks and message, then the details of the error, then the hint.
 impl fmt::Display for Finding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.kind)?;
@@ -261,7 +268,7 @@ impl fmt::Display for Finding {
             write!(f, ", {}", of_ranks(&self.ranks))?;
         }
         write!(f, ": {}", self.message)?;
-        // Each of its lines follows a line's end.
+        // The details are empty, or begin with a line break.
         f.write_str(&self.error.as_ref().map(Error::details).unwrap_or_default())?;
         write!(f, "\nhint: {}", self.hint)
     }

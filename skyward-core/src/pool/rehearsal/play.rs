@@ -1,4 +1,4 @@
-//! Runs a call on a rehearsed pool, and gathers what happens.
+//! Runs a call on a rehearsed pool and collects what happens.
 
 use std::pin::pin;
 use std::time::Duration;
@@ -12,21 +12,23 @@ use tokio::time::{Instant, sleep_until, timeout};
 use super::finding::{Failure, Finding, FindingKind, Stage, findings, of_ranks};
 use super::told::{LAST, Stall, Told};
 use super::{Rehearsal, RehearsalLimits};
+use crate::compute::ComputePool;
+use crate::compute::PendingCompute;
 use crate::error::{Error, ErrorKind, Result, silence};
 use crate::ids::{PoolId, Rank};
-use crate::payload::{Output, PendingCompute, Task};
-use crate::pool::{ComputePool, Pool, PoolBuilder};
+use crate::payload::{Output, Task};
+use crate::pool::{Pool, PoolBuilder};
 
 /// A rehearsal that has been checked and not started.
 #[derive(Debug)]
-pub(in crate::pool) struct Rehearsed {
-    pub(in crate::pool) builder: PoolBuilder,
-    pub(in crate::pool) ranks: u32,
-    pub(in crate::pool) devices: u32,
-    pub(in crate::pool) limits: RehearsalLimits,
+pub(super) struct Rehearsed {
+    pub(super) builder: PoolBuilder,
+    pub(super) ranks: u32,
+    pub(super) devices: u32,
+    pub(super) limits: RehearsalLimits,
 }
 
-/// What a call has come to.
+/// The outcome of the call.
 struct Played<T> {
     pool: PoolId,
     start_took: Duration,
@@ -37,9 +39,9 @@ struct Played<T> {
     ended: Instant,
 }
 
-/// Starts the pool, makes the call on all of its workers, and ends it. `refused` is what the pool
-/// would be refused with that is rehearsed.
-pub(in crate::pool) async fn play<T: Output>(
+/// Starts the rehearsed pool, makes the call on all of its workers, and ends the pool. `refused` is
+/// the error with which the real pool would be refused, if it would.
+pub(super) async fn play<T: Output>(
     Rehearsed { builder, ranks, devices, limits }: Rehearsed,
     call: PendingCompute<T>,
     refused: Option<Error>,
@@ -87,8 +89,8 @@ pub(in crate::pool) async fn play<T: Output>(
     rehearsal
 }
 
-/// Gives the pool's end. `played` is what the call has come to, where it was made, and `told` what
-/// the pool has told up to its end.
+/// Starts the pool, makes the call and returns the result of the pool's end. `played` receives the
+/// outcome of the call if it was made, `told` what the pool reported until its end.
 async fn start_and_run<T: Output>(
     builder: PoolBuilder,
     task: Task,
@@ -99,12 +101,12 @@ async fn start_and_run<T: Output>(
     let began = Instant::now();
     let (listen, events) = oneshot::channel();
     let scope = pin!(builder.scope(async |pool| {
-        // Nobody misses it where nobody listens: the other end is dropped with this one.
+        // The send fails only if the receiver, below, has been dropped; then no events are needed.
         let _ = listen.send(pool.events());
         *played = Some(run::<T>(pool, task, began.elapsed(), longest).await);
         Ok(())
     }));
-    // As long as the pool lives, its end included: a pool does not wait for a reader that is slow.
+    // Listens until the pool has ended. A pool does not wait for a slow reader of its events.
     let listening = pin!(async {
         if let Ok(events) = events.await {
             told.follow(events).await;
@@ -112,7 +114,8 @@ async fn start_and_run<T: Output>(
     });
     match select(scope, listening).await {
         Either::Left((ended, listening)) => {
-            // What is told may come after what it is about. Without an end, it is known not to be complete.
+            // Events may arrive after the pool has ended. If the last event does not arrive in
+            // time, `told` reports that events are missing.
             let _ = timeout(LAST, listening).await;
             ended
         }
@@ -120,14 +123,14 @@ async fn start_and_run<T: Output>(
     }
 }
 
-/// What the payload returned, by rank, where it returned on all of them.
+/// The values that the payload returned, by rank; `None` unless it returned on all ranks.
 fn of_all<T>(results: Vec<Option<T>>, ranks: u32) -> Option<Vec<T>> {
-    // There is none of any where the call was not taken.
+    // `results` is empty if the pool did not accept the call.
     (results.len() == ranks as usize).then(|| results.into_iter().collect()).flatten()
 }
 
-/// Runs the task on all workers, until each has its outcome, or shortly after one has failed: the
-/// others may wait for it for ever.
+/// Runs the task on all workers until each rank has its outcome, or until shortly after one rank
+/// has failed, because the other ranks may wait for that rank for ever.
 async fn run<T: Output>(pool: &Pool, task: Task, start_took: Duration, longest: Duration) -> Played<T> {
     let began = Instant::now();
     let mut played = Played {
@@ -182,17 +185,17 @@ async fn run<T: Output>(pool: &Pool, task: Task, start_took: Duration, longest: 
     played
 }
 
-/// What is worth knowing of a call in which nothing may have failed.
+/// The hints: observations that are no failures.
 fn hints(failures: &[Failure], told: &Told, ranks: u32, joined: bool) -> Vec<Finding> {
     let mut hints = Vec::new();
     if ranks > 1 && !joined {
         hints.push(Finding {
             kind: FindingKind::NoGang,
             ranks: Vec::new(),
-            message: format!("the payload ran on {ranks} ranks, each by itself: no plugin joins them into one world"),
-            hint: "if its ranks use collectives, add the plugin of their framework, such as `plugins::jax()` or \
-                   `plugins::torch()`; if they do not, all is well: such calls are not watched for stalls, and \
-                   `.timeout(…)` bounds them"
+            message: format!("the payload ran on {ranks} independent ranks: no plugin joins them into one world"),
+            hint: "if the ranks use collectives, add the plugin of their framework, such as `plugins::jax()` or \
+                   `plugins::torch()`; otherwise nothing is wrong: such calls are not watched for stalls, and \
+                   `.timeout(…)` limits them"
                 .to_owned(),
             error: None,
         });
@@ -204,8 +207,8 @@ fn hints(failures: &[Failure], told: &Told, ranks: u32, joined: bool) -> Vec<Fin
         hints.push(Finding {
             kind: FindingKind::Silence,
             ranks: Vec::new(),
-            message: format!("{message}; then it went on"),
-            hint: "a `Limits::stall` of the pool must be longer than that, or the payload says that it goes on with \
+            message: format!("{message}; then the call went on"),
+            hint: "make the pool's `Limits::stall` longer than that, or report progress in the payload with \
                    `sky.progress()`"
                 .to_owned(),
             error: Some(Error::new(ErrorKind::Stalled, message).with_stacks(stacks.clone())),
@@ -214,8 +217,8 @@ fn hints(failures: &[Failure], told: &Told, ranks: u32, joined: bool) -> Vec<Fin
     hints
 }
 
-/// What the other ranks get to fail too when one has: a little longer than the scheduler takes to
-/// tell a cause from what follows from it.
+/// The time that the other ranks get to fail after one rank has failed. It is a little longer than
+/// the scheduler takes to distinguish a cause from its consequences.
 const SETTLING: Duration = Duration::from_secs(2);
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! What the events of a rehearsed pool tell.
+//! Reads the events of a rehearsed pool and keeps those that explain the outcome of the call.
 
 use std::time::Duration;
 
@@ -9,34 +9,36 @@ use crate::error::{Error, ErrorKind, RankStacks, WorkerExit, silence};
 use crate::event::{EventItem, Events, PoolEvent};
 use crate::ids::Rank;
 
-/// What the events have told so far.
+/// What the events have reported so far.
 #[derive(Debug, Default)]
 pub(super) struct Told {
-    /// Ends of workers, the first one first, without those that followed from another's.
+    /// Ends of workers in their order, without workers that ended because another worker of their
+    /// world had ended.
     pub(super) exits: Vec<(Rank, WorkerExit)>,
     pub(super) stalls: Vec<Stall>,
-    /// Errors after which there was another try.
+    /// Errors after which the task was tried again.
     pub(super) retried: Vec<Error>,
-    /// How many events were dropped before they were read.
+    /// The number of events that were dropped before they were read.
     missed: u64,
-    /// Whether they were read up to the last one.
+    /// Whether all events were read up to the last one.
     complete: bool,
 }
 
 /// A report of ranks that made no progress.
 #[derive(Debug)]
 pub(super) struct Stall {
-    /// When it came.
+    /// When the report came.
     at: Instant,
     pub(super) silent: Duration,
     /// Where each rank was.
     pub(super) stacks: Vec<RankStacks>,
-    /// Whether a rank has given a sign since.
+    /// Whether a rank has shown progress since the report.
     went_on: bool,
 }
 
 impl Told {
-    /// Reads all events up to the pool's end. What was read before it is dropped stays.
+    /// Reads all events up to the pool's end. When the future is dropped, the events read so far
+    /// are kept.
     pub(super) async fn follow(&mut self, mut events: Events) {
         while let Some(item) = events.next().await {
             self.take(&item, Instant::now());
@@ -49,7 +51,7 @@ impl Told {
             EventItem::Event(event) => event,
             EventItem::Missed(missed) => {
                 self.missed += missed;
-                // Any of them may have been a sign.
+                // Any of the missed events may have been a sign of progress.
                 return self.go_on();
             }
         };
@@ -78,9 +80,10 @@ impl Told {
         }
     }
 
-    /// Adds where the ranks of a call were that did not return in time, where they were asked
-    /// shortly before it ended and have given no sign since. A gang without progress is ended
-    /// after `longest`, so one that was asked before that has gone on.
+    /// For a call that did not return in time: adds where its ranks were. A stall report is used if
+    /// it came shortly before the call ended and no rank has shown progress since. A gang without
+    /// progress is ended after `longest`, so a gang with an older report has made progress since
+    /// then.
     pub(super) fn add_places(&self, failure: &mut Failure, ended: Instant, longest: Duration) {
         let is_late = failure.stage == Stage::Call && failure.error.kind() == ErrorKind::Timeout;
         let Some(stall) = self.stalls.last().filter(|stall| is_late && !stall.went_on) else { return };
@@ -89,33 +92,34 @@ impl Told {
             return;
         }
         let (message, places) = (failure.error.message(), silence(stall.silent, &stall.stacks));
-        let message = format!("{message}; when they were asked {ago:.0?} before that, {places}");
+        let message = format!("{message}; at the last report, {ago:.0?} before that, {places}");
         failure.error = failure.error.clone().with_message(message).with_stacks(stall.stacks.clone());
     }
 
-    /// That not all was heard, so that what is not told may have happened all the same.
+    /// A finding if events were missed, because there may be problems that no event reported.
     pub(super) fn gaps(&self) -> Option<Finding> {
         let message = match (self.missed, self.complete) {
             (0, true) => return None,
-            (0, false) => format!("the rehearsed pool had not told its end {LAST:?} after it was over"),
+            (0, false) => format!("the rehearsed pool had not reported its end {LAST:?} after it had ended"),
             (1, _) => "1 event of the rehearsed pool was dropped before it was read".to_owned(),
             (missed, _) => format!("{missed} events of the rehearsed pool were dropped before they were read"),
         };
         Some(Finding {
             kind: FindingKind::Missed,
             ranks: Vec::new(),
-            message: format!("{message}: what they told is not here, so this report cannot vouch for the call"),
-            hint: "let the payload write less (fewer steps, `@sky.silent`), do not block the runtime of this program \
-                   meanwhile, and rehearse again"
+            message: format!("{message}; problems of the call may be missing from this report"),
+            hint: "reduce the output of the payload (fewer steps, `@sky.silent`), do not block the runtime of this program \
+                   during the rehearsal, and rehearse again"
                 .to_owned(),
             error: None,
         })
     }
 }
 
-/// What the last events get to come, after the pool is over.
+/// How long to wait for the last events after the pool has ended.
 pub(super) const LAST: Duration = Duration::from_secs(5);
-/// How late the end of a gang without progress may be: ranks get 5 seconds to say where they are.
+/// How late the end of a gang without progress may be: ranks have 5 seconds to report where they
+/// are.
 const LATE: Duration = Duration::from_secs(6);
 
 #[cfg(test)]
@@ -123,9 +127,9 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::event::{Output, OutputStream};
+    use crate::event::{OutputChunk, OutputStream};
     use crate::ids::{Attempt, Generation, NodeIndex, TaskId};
-    use crate::pool::events::EventBuffer;
+    use crate::pool::calls::events::EventBuffer;
 
     const STALL: Duration = Duration::from_secs(60);
 
@@ -135,7 +139,7 @@ mod tests {
 
     fn output() -> PoolEvent {
         let (node, rank) = (NodeIndex(0), Rank(0));
-        PoolEvent::Output(Output::new(node, rank, OutputStream::Stdout, Generation(1), 0, &b"."[..]))
+        PoolEvent::Output(OutputChunk::new(node, rank, OutputStream::Stdout, Generation(1), 0, &b"."[..]))
     }
 
     fn stalled() -> PoolEvent {
@@ -155,7 +159,7 @@ mod tests {
         Failure { stage: Stage::Call, ranks: vec![Rank(0)], error: error.with_context("task", 7) }
     }
 
-    /// What a call that ended so long after its last event is told with.
+    /// The failure of a call that ended `after` its last event, with what the events add to it.
     fn told(events: Vec<PoolEvent>, after: Duration) -> Failure {
         let (mut told, now) = (Told::default(), Instant::now());
         events.into_iter().for_each(|event| told.take(&EventItem::Event(Arc::new(event)), now));
@@ -165,10 +169,10 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn all_that_waits_is_read_however_much_that_is() {
+    async fn all_queued_events_are_read() {
         let buffer = EventBuffer::new();
         let events = buffer.subscribe();
-        // More than a task may do at a time before the runtime has it wait.
+        // More events than a tokio task may read before it must yield to the runtime.
         for _ in 0..1000 {
             buffer.send(retried());
         }
@@ -196,34 +200,38 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_pool_that_never_tells_its_end_is_a_finding() {
+    async fn a_pool_that_never_reports_its_end_is_a_finding() {
         let buffer = EventBuffer::new();
         let events = buffer.subscribe();
         buffer.send(retried());
         let mut told = Told::default();
         assert!(tokio::time::timeout(LAST, told.follow(events)).await.is_err());
-        assert_eq!(told.retried.len(), 1, "what came stays");
-        assert!(told.gaps().unwrap().message.starts_with("the rehearsed pool had not told its end 5s after"));
+        assert_eq!(told.retried.len(), 1, "events that were read are kept");
+        assert!(told.gaps().unwrap().message.starts_with("the rehearsed pool had not reported its end 5s after"));
     }
 
     #[test]
-    fn a_call_that_is_late_is_told_with_the_places_of_shortly_before() {
+    fn the_error_of_a_late_call_shows_where_its_ranks_were_shortly_before() {
         let failure = told(vec![output(), stalled()], Duration::from_secs(20));
         assert_eq!(
             failure.error.message(),
-            "the task ran too long; when they were asked 20s before that, no rank of the gang made progress for 30s: \
+            "the task ran too long; at the last report, 20s before that, no rank of the gang made progress for 30s: \
              rank 0 was in `meet` (a.py:5)"
         );
         assert_eq!(failure.error.stacks().len(), 1);
-        assert_eq!((failure.error.hint(), failure.error.context().len()), (Some("give it more"), 1), "nothing is lost");
+        assert_eq!(
+            (failure.error.hint(), failure.error.context().len()),
+            (Some("give it more"), 1),
+            "hint and context are kept"
+        );
     }
 
     #[test]
-    fn places_of_long_before_are_left_out() {
+    fn outdated_reports_of_where_ranks_were_are_left_out() {
         let second = Duration::from_secs(1);
         let started = PoolEvent::TaskStarted { task: TaskId(1), attempt: Attempt(1), rank: Rank(1) };
         for (events, after) in [
-            // Had there been no sign since, the gang would have been ended.
+            // Without a sign of progress since, the gang would have been ended by now.
             (vec![stalled()], 40 * second),
             (vec![stalled(), output()], second),
             (vec![stalled(), retried(), started], second),

@@ -1,4 +1,4 @@
-//! Which offer a pool takes, and what it says when there is none.
+//! The order in which a pool tries offers, and the error when there is none.
 
 use super::{Checked, Offer, Provider, Requirements};
 use crate::error::{Error, ErrorKind, Refusal, Result};
@@ -6,11 +6,14 @@ use crate::provider::Market;
 use crate::spec::Accelerator;
 
 impl Checked {
-    /// The offers that meet the requirements, the best first: at least one. Of a market with a choice, those that it prefers come first.
+    /// The offers that meet the requirements, the best first: at least one. In a market with a
+    /// choice, the preferred offers come first.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Provider`] when nothing fits. The hint lists what the provider has, and what of the requirements each of it does not have; where no machine of it has the accelerator, it says that.
+    /// [`ErrorKind::Provider`] when nothing fits. The hint lists the provider's other offers, each
+    /// with the requirements that it does not meet. Where no machine has the accelerator, the hint
+    /// says so.
     ///
     /// # Cancel safety
     ///
@@ -18,10 +21,10 @@ impl Checked {
     pub async fn candidates(&self, requirements: &Requirements) -> Result<Vec<Offer>> {
         let nothing = || {
             let name = self.name();
-            Error::new(ErrorKind::Provider, format!("the provider {name} has nothing with {requirements}"))
+            Error::new(ErrorKind::Provider, format!("the provider {name} has no offer with {requirements}"))
         };
         let mut offers = match self.offers(requirements).await {
-            // It knows better than a list of its offers what there is instead.
+            // The provider's own words say more than a list of its offers.
             Err(error) if error.refusal() == Some(&Refusal::NotOffered) => {
                 return Err(nothing().with_hint(error.message()));
             }
@@ -41,13 +44,15 @@ impl Checked {
         Err(nothing().with_hint(self.nearest(requirements).await))
     }
 
-    /// What the provider has instead, and why it does not do. Asked for is everything that has the accelerator: a provider that is not asked for one need not look for it, and its offers would
-    /// then seem to say that there is none.
+    /// The provider's other offers, and the requirements that each does not meet. The request keeps
+    /// the accelerator: a provider need not look for accelerators that nobody asks for, so offers
+    /// without one would wrongly suggest that it has none.
     async fn nearest(&self, requirements: &Requirements) -> String {
         let accelerator = requirements.accelerator.clone();
         let relaxed =
             Requirements { accelerator: accelerator.clone(), market: Market::Cheapest, ..Requirements::default() };
-        // What was asked already has no answer. Without one to this there is nothing to list; the error is about the offers that were asked for.
+        // An identical request has just returned nothing. If this request fails, there is nothing
+        // to list, and the error about the first request stands.
         let offers = match *requirements == relaxed {
             true => Vec::new(),
             false => self.offers(&relaxed).await.unwrap_or_default(),
@@ -62,20 +67,20 @@ impl Checked {
             Some(accelerator) => {
                 let wanted = of_memory(&accelerator);
                 format!(
-                    "no machine of it has {wanted}: check the accelerator's name and count, or ask another provider"
+                    "none of its machines has {wanted}: check the accelerator's name and count, or use another provider"
                 )
             }
-            None => "it offers nothing at all now: ask another provider, or later".to_owned(),
+            None => "it offers no machine at all now: use another provider, or try later".to_owned(),
         }
     }
 }
 
-/// An offer, and what of the requirements it does not have.
+/// An offer with the requirements that it does not meet.
 fn unfit(offer: &Offer, requirements: &Requirements) -> String {
     let unmet = requirements.unmet_by(offer);
     match unmet.is_empty() {
-        // It has come meanwhile, or the provider knows more than it says.
-        true => format!("{} may do: try again", shown(offer)),
+        // The offer appeared meanwhile, or the provider knows more than the offer shows.
+        true => format!("{} may fit: try again", shown(offer)),
         false => format!("{} does not have: {}", shown(offer), unmet.join(", ")),
     }
 }

@@ -1,4 +1,4 @@
-//! Questions about single machines, asked together.
+//! Inspections of single machines, combined into one call.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -13,18 +13,20 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::ids::MachineId;
 use crate::provider::{MachineReport, MachineState, Provider};
 
-/// Asks a provider once about all machines that are asked about at nearly the same moment: many machines start together, and many connections end together.
+/// Combines inspections of machines at nearly the same moment into one call of the provider: many
+/// machines start together, and many connections end together.
 #[derive(Debug, Default)]
 pub(super) struct Looks {
     open: Mutex<Option<Look>>,
 }
 
-/// A question that is about to be asked.
+/// A call that is about to be made.
 #[derive(Debug)]
 struct Look {
-    /// About whom; none once it was asked.
+    /// The machines; none once the call was made.
     machines: Arc<Mutex<Option<Vec<MachineId>>>>,
-    /// Of those who wait for it. When nobody does, it is dropped: what is not polled may hold a lock that others wait for.
+    /// The answer for all waiters. It is dropped when nobody waits: a future that is not polled may
+    /// hold a lock that others wait for.
     answer: WeakShared<Answer>,
 }
 
@@ -32,7 +34,7 @@ type Answer = BoxFuture<'static, Arc<Result<Reports>>>;
 type Reports = BTreeMap<MachineId, MachineReport>;
 
 impl Looks {
-    /// What the provider reports of a machine, asked by itself and at once.
+    /// Inspects one machine alone, at once.
     ///
     /// # Errors
     ///
@@ -43,15 +45,15 @@ impl Looks {
             .map(|mut reports| reports.remove(machine).unwrap_or_else(unknown))
     }
 
-    /// What the provider reports of a machine.
+    /// Inspects a machine, together with others that are inspected at the same moment.
     ///
     /// # Errors
     ///
-    /// The provider cannot be asked, temporarily or at all, or does not answer for each machine.
+    /// The provider cannot be asked, temporarily or at all, or returns a wrong number of reports.
     ///
     /// # Cancel safety
     ///
-    /// Others who asked at the same moment get their answer.
+    /// Others that inspect at the same moment still get their answer.
     pub(super) async fn report(&self, provider: &Arc<dyn Provider>, machine: &MachineId) -> Result<MachineReport> {
         let answer = {
             let mut open = lock(&self.open);
@@ -84,7 +86,7 @@ impl Look {
         (answer.downgrade().map(|answer| Self { machines, answer }), answer)
     }
 
-    /// Adds a machine, if somebody waits for the answer and the question was not asked yet.
+    /// Adds a machine, if somebody waits for the answer and the call was not made yet.
     fn join(&self, machine: &MachineId) -> Option<Shared<Answer>> {
         let answer = self.answer.upgrade()?;
         lock(&self.machines).as_mut()?.push(machine.clone());
@@ -102,8 +104,9 @@ async fn ask(provider: &dyn Provider, machines: Vec<MachineId>) -> Result<Report
         Ok(Ok(reports)) if reports.len() == machines.len() => Ok(machines.into_iter().zip(reports).collect()),
         Ok(Ok(reports)) => {
             let (asked, told) = (machines.len(), reports.len());
-            let what =
-                format!("the provider {name} broke its contract: `inspect` of {asked} machines gave {told} reports");
+            let what = format!(
+                "the provider {name} broke its contract: `inspect` of {asked} machines returned {told} reports"
+            );
             Err(Error::new(ErrorKind::Provider, what))
         }
         Ok(Err(error)) => Err(error),
@@ -114,7 +117,7 @@ async fn ask(provider: &dyn Provider, machines: Vec<MachineId>) -> Result<Report
     }
 }
 
-/// How long others have to join a question.
+/// How long further machines can join a call.
 const GATHER: Duration = Duration::from_millis(10);
-/// What a provider gets to answer.
+/// How long a provider may take to answer.
 const ANSWER: Duration = Duration::from_secs(20);

@@ -1,4 +1,5 @@
-//! Environments are built by a container that runs no payload. It alone can write to the cache that the nodes of several pools read.
+//! Builder containers: each builds the environment of a node, and runs no payload. Only builders
+//! can write to the cache that the nodes of several pools read.
 
 use async_trait::async_trait;
 use bollard::query_parameters::CreateContainerOptionsBuilder;
@@ -56,7 +57,8 @@ impl Remote for OnNode {
     }
 }
 
-/// A container that builds for a node. The first operation makes it; it is removed when this is dropped, with its node at the latest.
+/// A container that builds for a node. The first operation creates it; dropping this value removes
+/// it, and the end of its node does at the latest.
 #[derive(Debug)]
 struct Builder {
     docker: Docker,
@@ -64,7 +66,7 @@ struct Builder {
     node: Node,
     name: String,
     made: OnceCell<()>,
-    /// One of this client's machines builds in a cache at a time.
+    /// Only one of this client's machines builds in a cache at a time.
     _turn: OwnedMutexGuard<()>,
 }
 
@@ -78,23 +80,24 @@ impl Builder {
         let body = container::builder_body(&self.docker.options, &self.node);
         let (docker, name) = (self.docker.clone(), self.name.clone());
         let guard = self.docker.making(&self.node.pool).read_owned().await;
-        // In a task of its own, as a node's container: who removes it finds what the engine was asked for.
+        // In a task of its own, as for a node's container: a later removal must find the
+        // requested container.
         let made = tokio::spawn(async move {
             let _held = guard;
-            // One that an interrupted start left, whose state is not known.
+            // An interrupted start may have left a container in an unknown state.
             docker.remove(&name).await?;
             let options = CreateContainerOptionsBuilder::new().name(&name).build();
             let api = docker.engine.api().await?;
             match api.create_container(Some(options), body).await {
                 Ok(_) => docker.start(&name).await,
                 Err(error) if fault(&error) == Fault::Busy => {
-                    Err(docker.engine.told("make a container", &error).temporary())
+                    Err(docker.engine.told("create a container", &error).temporary())
                 }
-                Err(error) => Err(docker.engine.told("make a container", &error)),
+                Err(error) => Err(docker.engine.told("create a container", &error)),
             }
         });
         let made = made.await.unwrap_or_else(|error| {
-            Err(Error::new(ErrorKind::Provider, "the making of a container was interrupted").with_source(error))
+            Err(Error::new(ErrorKind::Provider, "creating a container was interrupted").with_source(error))
         });
         provider(made)
     }
@@ -125,17 +128,17 @@ impl Remote for Builder {
 
 impl Drop for Builder {
     fn drop(&mut self) {
-        // Without a runtime it ends with its node, or with the lease of that.
+        // Without a runtime, the container ends with its node, or when the node's lease expires.
         let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
         let (docker, pool, name) = (self.docker.clone(), self.node.pool.clone(), std::mem::take(&mut self.name));
         let made = self.made.initialized();
         runtime.spawn(async move {
-            // One that is being made is there then.
+            // Waits until a container that is being created exists.
             if !made {
                 drop(docker.making(&pool).write().await);
             }
             if let Err(error) = docker.remove(&name).await {
-                tracing::warn!(container = name, %error, "a container that built an environment stays until its node ends");
+                tracing::warn!(container = name, %error, "a builder container could not be removed; it stays until its node ends");
             }
         });
     }

@@ -1,4 +1,4 @@
-//! The volumes in which environments stay for the next container.
+//! The volumes that keep environments for later containers.
 
 use std::collections::HashMap;
 
@@ -11,13 +11,13 @@ use crate::error::Result;
 use crate::remote::docker::{Engine, Fault, fault};
 use crate::spec::hex;
 
-/// The volume for containers of an image: what is built in one of them fits the others.
+/// The volume for containers of an image: an environment built in one of them fits the others.
 pub(super) fn volume(image: &ImageFacts) -> String {
     let content = format!("{}\n{}\n{LAYOUT}", image.id, image.user);
     format!("skyward-cache-{}", hex(&Sha256::digest(content)[..8]))
 }
 
-/// Removes those that no container uses; how many.
+/// Removes the volumes that no container uses, and returns how many were removed.
 pub(super) async fn clear(engine: &Engine, deadline: Instant) -> Result<usize> {
     let filters = HashMap::from([("label".to_owned(), vec![LABEL.to_owned()])]);
     let options = ListVolumesOptionsBuilder::new().filters(&filters).build();
@@ -36,7 +36,8 @@ pub(super) async fn clear(engine: &Engine, deadline: Instant) -> Result<usize> {
     Ok(removed)
 }
 
-/// On each of these volumes; its value is the image.
+/// The label of each of these volumes; its value is the image.
 pub(super) const LABEL: &str = "skyward.cache";
-/// Changes with who can write to a volume: nothing is read from one that payloads could write to.
+/// Part of the volume's name. It changes whenever other containers may write to a volume: nodes
+/// never read a volume that payloads could write to.
 const LAYOUT: u32 = 2;

@@ -11,7 +11,8 @@ use crate::provider::models::{UnsaidMemory, serves};
 use crate::provider::{LaunchRequest, MachineState, Offer};
 use crate::spec::Accelerator;
 
-/// The offer with the accelerators that are asked for, if the engine's host has them. Where nothing is said about them, it is taken for this host.
+/// The offer with the requested accelerators, if the engine's host has them. Where they are not
+/// declared, the engine's host is assumed to be this host.
 pub(super) async fn offers(plain: Offer, wanted: &Accelerator, told: Option<&Accelerator>) -> Vec<Offer> {
     let has = match told {
         Some(told) => vec![told.clone()],
@@ -23,7 +24,7 @@ pub(super) async fn offers(plain: Offer, wanted: &Accelerator, told: Option<&Acc
     vec![Offer { accelerator: Some(given), ..plain }]
 }
 
-/// The accelerators of the engine's host.
+/// The ids of the accelerators of the engine's host.
 pub(super) async fn all(told: Option<&Accelerator>) -> Vec<String> {
     match told {
         Some(told) => (0..told.count).map(|index| index.to_string()).collect(),
@@ -31,7 +32,8 @@ pub(super) async fn all(told: Option<&Accelerator>) -> Vec<String> {
     }
 }
 
-/// Accelerators that no other container has that a pool started; those that the launch's container has, where it is there.
+/// Chooses accelerators that no other container of a pool has. Returns those of the launch's own
+/// container, where it exists.
 pub(super) fn choose(
     request: &LaunchRequest,
     wanted: u32,
@@ -47,33 +49,36 @@ pub(super) fn choose(
     let free: Vec<String> = all.iter().filter(|device| !taken.contains(device.as_str())).cloned().collect();
     free.get(..wanted as usize).map(<[String]>::to_vec).ok_or_else(|| {
         let (number, has, left) = (request.number, all.len(), free.len());
-        let message =
-            format!("machine {number} needs {wanted} accelerators; the engine's host has {has}, and {left} are free");
+        let message = format!(
+            "machine {number} needs {wanted} accelerators; the engine's host has {has}, of which {left} are free"
+        );
         let error = Error::new(ErrorKind::Provider, message);
         if wanted as usize > has {
             return error.with_hint("ask for fewer accelerators on each node");
         }
         let names: Vec<_> = holders.iter().filter_map(|container| container::own_name(container)).collect();
-        // A container that has them may just be ending.
+        // A container that has them may be ending.
         error.temporary().with_context("held by", names.join(", ")).with_hint(
-            "wait until a pool that has them has ended, or ask for fewer nodes, or fewer accelerators on each",
+            "wait for the end of a pool that holds them, or ask for fewer nodes or for fewer accelerators on each",
         )
     })
 }
 
-/// How far a container is when it is looked whether another one has its accelerators too.
+/// The stage of a container when its client checks whether another one has its accelerators too.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Stage {
-    /// It is there, and does not run.
+    /// Created, but not running.
     Made,
-    /// It runs, and nobody has been told of it.
+    /// Running, but not returned from `launch` yet.
     Started,
 }
 
-/// Whether another container has an accelerator of this one and keeps it. Each client looks twice: when its container is made, and when it is started.
+/// Whether another container has an accelerator of this one and keeps it. Each client checks twice:
+/// after its container is created, and after it is started.
 ///
-/// Of two containers the older stays; of the same second, the one with the smaller id. A container that already runs also stays when another one becomes visible only then, however
-/// old that is: its client may have looked for the last time. So at most one of the two stays.
+/// Of two containers the older one stays; of the same second, the one with the smaller id. A
+/// container that runs also stays when another one becomes visible only afterwards, even an older
+/// one: its client may have checked for the last time. So at most one of the two stays.
 pub(super) fn is_taken(name: &str, containers: &[ContainerSummary], stage: Stage) -> bool {
     let Some(own) = containers.iter().find(|container| container::is_named(container, name)) else { return false };
     let wanted: BTreeSet<&str> = devices(own).collect();
@@ -111,7 +116,7 @@ mod tests {
     use crate::ids::{Attempt, LaunchId, MachineNumber, PoolId};
 
     #[tokio::test]
-    async fn what_is_told_is_offered_where_it_fits() {
+    async fn declared_accelerators_are_offered_where_they_fit() {
         let plain = Offer::new("container", "here", 8, 32);
         let has = Accelerator::new("A100", 4);
         let offered = |kind: &str, count| {
@@ -123,7 +128,7 @@ mod tests {
         assert_eq!(offered("A100", 5).await, 0);
         assert_eq!(offered("H100", 1).await, 0);
         assert_eq!(offered("NVIDIA A100-SXM4", 2).await, 1);
-        // Nothing says that these have as much.
+        // Their memory is not declared.
         assert_eq!(offered("A100-80GB", 1).await, 0);
     }
 
@@ -133,7 +138,7 @@ mod tests {
         LaunchRequest::new(launch, pool, MachineNumber(node), Duration::ZERO)
     }
 
-    /// A container of a node, made at this second.
+    /// A container of a node, created at this second.
     fn holding(node: u32, devices: &str, created: i64, state: &str) -> ContainerSummary {
         let name = container::name(&request(node).launch);
         ContainerSummary {
@@ -152,15 +157,15 @@ mod tests {
         let others = [holding(7, "0,2", 1, "running")];
         assert_eq!(choose(&request(1), 1, &all, &others).unwrap(), ["1"]);
         let error = choose(&request(1), 2, &all, &others).unwrap_err();
-        assert_eq!(error.message(), "machine 1 needs 2 accelerators; the engine's host has 3, and 1 are free");
+        assert_eq!(error.message(), "machine 1 needs 2 accelerators; the engine's host has 3, of which 1 are free");
         assert_eq!(error.context(), [("held by", "skyward-p-n7-a1".to_owned())]);
-        // One that has them may just be ending, but a host does not get more of them.
+        // A container that has them may be ending, but a host does not get more accelerators.
         assert_eq!(error.status(), ErrorStatus::Temporary);
         assert_eq!(choose(&request(1), 4, &all, &[]).unwrap_err().status(), ErrorStatus::Permanent);
     }
 
     #[test]
-    fn a_launch_that_is_repeated_keeps_what_its_container_has() {
+    fn a_repeated_launch_keeps_the_accelerators_of_its_container() {
         let all = ["0", "1"].map(str::to_owned);
         let containers = [holding(1, "0,1", 1, "created")];
         assert_eq!(choose(&request(1), 2, &all, &containers).unwrap(), ["0", "1"]);
@@ -170,7 +175,8 @@ mod tests {
     #[test]
     fn the_older_of_two_containers_keeps_an_accelerator() {
         use Stage::{Made, Started};
-        // The other's devices, second and state; the own second and stage; whether the own one goes. Ids are id1 (own) and id2.
+        // The other's devices, second and state; the own second and stage; whether the own
+        // container is removed. Ids are id1 (own) and id2.
         let cases = [
             ("1", 5, "running", 9, Made, false),
             ("0", 5, "created", 9, Made, true),
@@ -178,7 +184,7 @@ mod tests {
             ("1,0", 9, "created", 5, Made, false),
             ("0", 9, "running", 5, Started, false),
             ("0", 5, "created", 5, Made, false),
-            // It may have been looked at for the last time before this one was there.
+            // Its client may have checked for the last time before this container was visible.
             ("0", 9, "running", 5, Made, true),
             ("0", 5, "exited", 9, Made, false),
             ("0", 5, "removing", 9, Started, false),
@@ -190,14 +196,15 @@ mod tests {
         }
     }
 
-    /// Two clients choose at once: each makes its container, looks, starts it, and looks again; in each order of these steps at most one keeps the accelerator.
+    /// Two clients choose at once: each creates its container, checks, starts it, and checks again.
+    /// In each order of these steps at most one keeps the accelerator.
     #[test]
-    fn in_no_order_of_steps_two_containers_keep_one_accelerator() {
+    fn no_order_of_steps_lets_two_containers_keep_one_accelerator() {
         for order in 0_u32..1 << 8 {
             if order.count_ones() != 4 {
                 continue;
             }
-            // Which of the two is older is known to the engine before it shows them.
+            // The engine knows which of the two is older before it lists them.
             for older in [1, 2] {
                 let mut shown: [Option<&str>; 2] = [None, None];
                 let mut at = [0; 2];

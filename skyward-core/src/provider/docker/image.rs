@@ -1,4 +1,4 @@
-//! The image of the containers: there, or pulled.
+//! The image of the containers, pulled where the engine does not have it.
 
 use std::time::Duration;
 
@@ -11,16 +11,16 @@ use super::container::Options;
 use crate::error::{Error, ErrorKind, Result};
 use crate::remote::docker::{Engine, reason};
 
-/// What of an image matters for its containers.
+/// The properties of an image that matter for its containers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct ImageFacts {
-    /// By its content.
+    /// The id, which is a digest of the content.
     pub(super) id: String,
-    /// Who its commands run as; empty for the superuser.
+    /// The user that its commands run as; empty for the superuser.
     pub(super) user: String,
 }
 
-/// What is known of the image, which is pulled if the engine does not have it; once, however many wait for it.
+/// The properties of the image. Pulls it if the engine does not have it, once for all callers.
 pub(super) async fn ensure(engine: &Engine, options: &Options, alone: &Mutex<()>) -> Result<ImageFacts> {
     if let Some(facts) = facts(engine, options).await? {
         return Ok(facts);
@@ -31,14 +31,18 @@ pub(super) async fn ensure(engine: &Engine, options: &Options, alone: &Mutex<()>
     }
     pull(engine, &options.image).await?;
     facts(engine, options).await?.ok_or_else(|| {
-        Error::new(ErrorKind::Provider, format!("the image {} was pulled and is not there", options.image)).temporary()
+        Error::new(
+            ErrorKind::Provider,
+            format!("the image {} was pulled, but the engine does not list it", options.image),
+        )
+        .temporary()
     })
 }
 
 async fn facts(engine: &Engine, options: &Options) -> Result<Option<ImageFacts>> {
     let deadline = Instant::now() + LOOK;
     let name = options.image.as_str();
-    let inspected = engine.ask("tell of an image", deadline, |docker| async move { docker.inspect_image(name).await });
+    let inspected = engine.ask("inspect an image", deadline, |docker| async move { docker.inspect_image(name).await });
     match inspected.await {
         Ok(found) => {
             let user = options.user.clone().or_else(|| found.config.and_then(|config| config.user)).unwrap_or_default();
@@ -50,14 +54,14 @@ async fn facts(engine: &Engine, options: &Options) -> Result<Option<ImageFacts>>
 }
 
 async fn pull(engine: &Engine, image: &str) -> Result<()> {
-    tracing::info!(image, "the engine does not have the image; it is pulled");
+    tracing::info!(image, "the engine does not have the image; pulling it");
     let (name, tag) = split(image);
     let options = CreateImageOptionsBuilder::new().from_image(name).tag(tag).build();
     let mut steps = engine.api().await?.create_image(Some(options), None, None);
     let mut told = Instant::now();
     let failed = |why: &str| {
-        Error::new(ErrorKind::Provider, format!("the image {image} is not there, and cannot be pulled: {why}")).with_hint(
-            "is its name right? A registry that asks who you are: `docker login` and `docker pull` first; a machine without a registry: `docker load` or `docker import`",
+        Error::new(ErrorKind::Provider, format!("the engine does not have the image {image}, and cannot pull it: {why}")).with_hint(
+            "check the image's name; for a registry with accounts, run `docker login` and `docker pull` first; on a machine without a registry, use `docker load` or `docker import`",
         )
     };
     while let Some(step) = steps.next().await {
@@ -75,7 +79,8 @@ async fn pull(engine: &Engine, image: &str) -> Result<()> {
     Ok(())
 }
 
-/// The name and the tag, which may be a digest; an engine that is asked for no tag pulls all of them.
+/// Splits a name from its tag, which may be a digest. Without a tag, an engine would pull all of
+/// them.
 fn split(image: &str) -> (&str, &str) {
     if let Some((name, digest)) = image.split_once('@') {
         return (name, digest);
@@ -88,7 +93,7 @@ fn split(image: &str) -> (&str, &str) {
 }
 
 const LOOK: Duration = Duration::from_secs(20);
-/// Between two lines about how far a pull is.
+/// The time between two log lines about the progress of a pull.
 const TELL: Duration = Duration::from_secs(2);
 
 #[cfg(test)]

@@ -19,10 +19,10 @@ pub(super) fn name(pool: &PoolId) -> String {
     format!("skyward-{pool}")
 }
 
-/// Makes it, unless it is there.
+/// Creates the network, unless it exists.
 pub(super) async fn make(engine: &Engine, request: &PoolRequest, deadline: Instant) -> Result<()> {
     let pool = &request.pool;
-    // Names of networks are not unique for an engine.
+    // An engine allows several networks of one name.
     if !labelled(engine, &format!("{POOL}={pool}"), deadline).await?.is_empty() {
         return Ok(());
     }
@@ -39,7 +39,7 @@ pub(super) async fn make(engine: &Engine, request: &PoolRequest, deadline: Insta
         Ok(_) => Ok(()),
         Err(error) if fault(&error) == Fault::Busy => Ok(()),
         Err(error) => {
-            let told = engine.told("make a network", &error);
+            let told = engine.told("create a network", &error);
             Err(if reason(&error).contains("address pool") {
                 told.with_hint("the engine has no address range left for another network: `docker network prune` removes unused ones, `default-address-pools` in daemon.json gives it more")
             } else {
@@ -49,7 +49,7 @@ pub(super) async fn make(engine: &Engine, request: &PoolRequest, deadline: Insta
     }
 }
 
-/// Removes it.
+/// Removes the network.
 pub(super) async fn remove(engine: &Engine, pool: &PoolId, deadline: Instant) -> Result<()> {
     let there = labelled(engine, &format!("{POOL}={pool}"), deadline).await?;
     for id in there.into_iter().filter_map(|network| network.id) {
@@ -58,7 +58,7 @@ pub(super) async fn remove(engine: &Engine, pool: &PoolId, deadline: Instant) ->
             Err(error) if fault(&error) == Fault::Gone => {}
             Err(error) => {
                 let told = engine.told("remove a network", &error);
-                // A container that is being removed still holds it.
+                // A container that is being removed still holds the network.
                 return Err(if reason(&error).contains("active endpoints") { told.temporary() } else { told });
             }
         }
@@ -66,7 +66,8 @@ pub(super) async fn remove(engine: &Engine, pool: &PoolId, deadline: Instant) ->
     Ok(())
 }
 
-/// The pools that have a network. One without a container expires a lease after it was made, by the engine's time.
+/// The pools that have a network. One without a container expires one lease after the network was
+/// created, by the engine's time.
 pub(super) async fn pools(
     engine: &Engine,
     now: SystemTime,
@@ -90,7 +91,7 @@ async fn labelled(engine: &Engine, label: &str, deadline: Instant) -> Result<Vec
     listed.await
 }
 
-/// Whether an engine says that the network of a pool is not there.
+/// Whether an engine's error says that the network of a pool does not exist.
 pub(super) fn is_missing(reason: &str, pool: &PoolId) -> bool {
     reason.contains(&name(pool)) && (reason.contains("not found") || reason.contains("no such network"))
 }

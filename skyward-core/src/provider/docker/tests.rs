@@ -1,4 +1,4 @@
-//! Launches at an engine that is only pretended, whose host has accelerators that are only told.
+//! Launches at a fake engine, whose host has declared accelerators only.
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
@@ -9,9 +9,11 @@ use tokio::io::AsyncWriteExt;
 use tokio::net::UnixListener;
 use tokio::task::JoinHandle;
 
+use super::image::ImageFacts;
 use super::*;
 use crate::error::ErrorStatus;
 use crate::ids::{Attempt, LaunchId, MachineNumber};
+use crate::provider::LaunchRequest;
 use crate::remote::docker::tests::{answer_of, read_request};
 
 /// An engine with containers that do nothing.
@@ -22,7 +24,8 @@ struct Pretended {
 }
 
 impl Pretended {
-    /// `rivals`: the devices of containers that another client makes, each just before one of this client's is made, and older than that.
+    /// `rivals`: the devices of containers that another client creates, each just before one of
+    /// this client's is created, and older than that one.
     fn new(rivals: &[&'static str]) -> Self {
         let folder = std::env::temp_dir().join(format!("skyd{:08x}", rand::random::<u32>()));
         std::fs::create_dir(&folder).unwrap();
@@ -78,7 +81,7 @@ fn answer(head: &str, body: &[u8], containers: &mut Vec<Value>, rivals: &mut Vec
     let of_container = path.split_once("/containers/").map_or("", |(_, rest)| rest);
     match (method, of_container) {
         ("GET", "json") => {
-            // Of one launch, or all.
+            // The containers of one launch, or all.
             let launch = query.split_once("skyward.launch%3D").map(|(_, rest)| rest.split("%22").next().unwrap());
             let asked = |found: &&Value| launch.is_none_or(|launch| found["Labels"]["skyward.launch"] == launch);
             let list: Vec<&Value> = containers.iter().filter(asked).collect();
@@ -119,13 +122,13 @@ fn batch(number: u32, accelerators: u32) -> LaunchBatch {
     LaunchBatch::one(offer, request)
 }
 
-/// Launches the one machine of a batch.
+/// Launches the only machine of a batch.
 async fn launch(docker: &Docker, batch: &LaunchBatch) -> Result<Machine> {
     docker.launch(batch).await.remove(0)
 }
 
 #[tokio::test]
-async fn a_launch_that_is_repeated_is_the_same_container_with_its_accelerators() {
+async fn a_repeated_launch_is_the_same_container_with_its_accelerators() {
     let engine = Pretended::new(&[]);
     let first = launch(&engine.docker(2), &batch(0, 2)).await.unwrap();
     // Also from a client that was started since.
@@ -133,16 +136,16 @@ async fn a_launch_that_is_repeated_is_the_same_container_with_its_accelerators()
     assert_eq!(engine.devices(), [("/skyward-p-x-n0-a1".to_owned(), "0,1".to_owned())]);
     let error = launch(&engine.docker(2), &batch(1, 1)).await.unwrap_err();
     assert_eq!((error.kind(), error.status()), (ErrorKind::Provider, ErrorStatus::Temporary), "{error}");
-    assert!(error.to_string().contains("skyward-p-x-n0-a1"), "{error}");
+    assert!(format!("{error:#}").contains("skyward-p-x-n0-a1"), "{error}");
 }
 
 #[tokio::test]
-async fn a_container_whose_accelerator_another_client_took_gives_way_and_gets_another_one() {
+async fn a_launch_that_loses_its_accelerator_to_another_client_takes_another_one() {
     let engine = Pretended::new(&["0"]);
     launch(&engine.docker(2), &batch(0, 1)).await.unwrap();
     let of = |name: &str, devices: &str| (name.to_owned(), devices.to_owned());
     assert_eq!(engine.devices(), [of("/rival0", "0"), of("/skyward-p-x-n0-a1", "1")]);
-    // There is none that nobody takes: nothing of the launch is left.
+    // Other clients take all accelerators: nothing of the launch is left.
     let engine = Pretended::new(&["0", "1"]);
     let error = launch(&engine.docker(2), &batch(0, 1)).await.unwrap_err();
     assert_eq!(error.status(), ErrorStatus::Temporary, "{error}");
@@ -150,7 +153,7 @@ async fn a_container_whose_accelerator_another_client_took_gives_way_and_gets_an
 }
 
 #[tokio::test]
-async fn a_container_that_an_interrupted_launch_left_gives_way_to_an_older_one_with_its_accelerator() {
+async fn a_container_of_an_interrupted_launch_gives_way_to_an_older_one_with_its_accelerator() {
     let engine = Pretended::new(&[]);
     let image = ImageFacts { id: "sha256:1".into(), user: String::new() };
     let left = container::name(&batch(0, 1).requests[0].launch);
@@ -168,7 +171,7 @@ async fn a_container_that_an_interrupted_launch_left_gives_way_to_an_older_one_w
 }
 
 #[test]
-fn an_engine_is_told_by_what_does_not_change() {
+fn an_engine_is_identified_by_what_does_not_change() {
     let of = |version: &str, info: &str| {
         engine_identity(&serde_json::from_str(version).unwrap(), &serde_json::from_str(info).unwrap())
     };

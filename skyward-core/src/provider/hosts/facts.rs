@@ -1,4 +1,4 @@
-//! What a host has, and which of it is free.
+//! What a host has, and how much of it is free.
 
 use super::host::Host;
 use super::record::OFFER;
@@ -6,28 +6,29 @@ use crate::provider::models::{Model, parse_smi};
 use crate::provider::{Architecture, Offer, Requirements};
 use crate::spec::Accelerator;
 
-/// What a host says about itself.
+/// What a host reports about itself.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Facts {
     pub(super) cpus: u32,
     pub(super) memory_gib: u32,
-    /// Free on the disk of its folder.
+    /// Free space on the disk of its folder.
     pub(super) disk_gib: Option<u32>,
     pub(super) architecture: Option<Architecture>,
     pub(super) devices: Vec<Model>,
     pub(super) taken: Vec<Taken>,
 }
 
-/// A slot that somebody has.
+/// A slot in use.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Taken {
     pub(super) slot: String,
-    /// The pool that has it, or `user` and the name of another user, whose pools nobody else is told.
+    /// The pool that has it; `user NAME` for a slot of another user, because pools are private to
+    /// their users.
     pub(super) pool: String,
 }
 
 impl Facts {
-    /// Reads what `facts.sh` says.
+    /// Parses the output of `facts.sh`.
     pub(super) fn read(text: &str) -> Self {
         let mut facts = Self::default();
         let mut kibibytes = u64::MAX;
@@ -46,14 +47,14 @@ impl Facts {
                 _ => {}
             }
         }
-        // A host sold with 16 GiB shows a little less.
+        // A host sold with 16 GiB shows slightly less.
         let gibibytes = if kibibytes == u64::MAX { 0 } else { (kibibytes + (1 << 19)) >> 20 };
         facts.memory_gib = u32::try_from(gibibytes).unwrap_or(u32::MAX);
         facts.taken = Taken::read(text);
         facts
     }
 
-    /// What a node on this host gets: a slot's share.
+    /// What a node on this host gets: the share of one slot.
     pub(super) fn share(&self, host: &Host) -> Offer {
         let slots = host.slots.max(1);
         let mut offer = Offer::new(OFFER, "the hosts", (self.cpus / slots).max(1), self.memory_gib / slots);
@@ -66,13 +67,14 @@ impl Facts {
         offer
     }
 
-    /// The accelerators of the host, as `CUDA_VISIBLE_DEVICES` names them.
+    /// The accelerators of the host, by their indices in `CUDA_VISIBLE_DEVICES`.
     pub(super) fn devices(&self, host: &Host) -> Vec<String> {
         let count = self.accelerator(host).map_or(0, |accelerator| accelerator.count);
         (0..count).map(|index| index.to_string()).collect()
     }
 
-    /// All accelerators of the host, if they are of one kind; a host that mixes them says which to use.
+    /// All accelerators of the host, if they are of one kind. A host with several kinds needs a
+    /// declaration of the one to use.
     fn accelerator(&self, host: &Host) -> Option<Accelerator> {
         if let Some(told) = &host.accelerator {
             return Some(told.clone());
@@ -86,14 +88,14 @@ impl Facts {
 }
 
 impl Taken {
-    /// The slots that a script found taken.
+    /// The slots that a script reported as taken.
     pub(super) fn read(text: &str) -> Vec<Self> {
         let taken = text.lines().filter_map(|line| line.strip_prefix("skyward-taken "));
         let taken = taken.map(|line| line.split_once(' ').unwrap_or((line, "")));
         taken.map(|(slot, pool)| Self { slot: slot.to_owned(), pool: pool.to_owned() }).collect()
     }
 
-    /// For messages.
+    /// A description for messages.
     pub(super) fn told(all: &[Self]) -> String {
         let each = all.iter().map(|taken| match taken.pool.as_str() {
             "" => format!("slot {} is taken", taken.slot),
@@ -104,20 +106,20 @@ impl Taken {
     }
 }
 
-/// One offer for all hosts that do: each has at least so much.
+/// One offer for all hosts that meet the requirements: the minimum of what they have.
 pub(super) fn offer(shares: &[Offer], requirements: &Requirements) -> Option<Offer> {
     let cpus = shares.iter().map(|share| share.cpus).min()?;
     let memory_gib = shares.iter().map(|share| share.memory_gib).min()?;
     let mut offer = Offer::new(OFFER, "the hosts", cpus, memory_gib);
     offer.accelerator.clone_from(&requirements.accelerator);
-    // Of the disk what is asked for and no more: less may be free when a machine is replaced.
+    // Exactly the requested disk: less may be free when a machine is replaced.
     offer.disk_gib = requirements.disk_gib;
     let first = shares.first()?.architecture;
     offer.architecture = first.filter(|_| shares.iter().all(|share| share.architecture == first));
     Some(offer)
 }
 
-/// What a machine of this offer needs.
+/// The requirements of a machine of this offer.
 pub(super) fn needs(offer: &Offer) -> Requirements {
     Requirements {
         accelerator: offer.accelerator.clone(),
@@ -136,7 +138,7 @@ mod tests {
     const TOLD: &str = "skyward-architecture x86_64\nskyward-disk_kib 10000000\nskyward-cpus 8\nskyward-memory_kib 65600000\nskyward-memory_kib 16000000\nskyward-device NVIDIA H100 80GB HBM3, 81559\nskyward-device NVIDIA H100 80GB HBM3, 81559\nskyward-taken 0 p-a\nskyward-taken 2 \nskyward-taken 3 user bob\n";
 
     #[test]
-    fn a_host_is_understood_and_divided_among_its_slots() {
+    fn the_facts_of_a_host_are_parsed_and_divided_among_its_slots() {
         let facts = Facts::read(TOLD);
         assert_eq!((facts.cpus, facts.memory_gib, facts.devices.len()), (8, 15, 2));
         assert_eq!(
@@ -154,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn an_offer_is_what_each_of_the_hosts_that_do_has() {
+    fn an_offer_is_what_each_suitable_host_has() {
         let wants = Requirements { accelerator: Some(Accelerator::new("h100", 1)), ..Requirements::default() };
         let shares = [1, 2].map(|slots| Facts::read(TOLD).share(&Host::new("h").slots(slots)));
         assert!(shares.iter().all(|share| wants.are_met_by(share)));

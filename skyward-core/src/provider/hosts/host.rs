@@ -4,14 +4,19 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::remote::ssh::{HostKeys, Key, Target};
 use crate::spec::Accelerator;
 
-/// A host that carries nodes: how it is reached, and what it may be used for.
+/// A host that runs nodes: how to connect to it, and what a pool may use of it.
 ///
 /// ```
-/// use skyward_core::provider::Host;
-/// use skyward_core::remote::ssh::Key;
-/// use skyward_core::spec::Accelerator;
+/// # use skyward_core as skyward;
+/// use skyward::provider::Host;
+/// use skyward::remote::ssh::Key;
+/// use skyward::spec::Accelerator;
 ///
-/// let host = Host::new("gpu1").user("alice").key(Key::file("~/.ssh/id_ed25519")).slots(2).accelerator(Accelerator::new("H100", 8));
+/// let host = Host::new("gpu1")
+///     .user("alice")
+///     .key(Key::file("~/.ssh/id_ed25519"))
+///     .slots(2)
+///     .accelerator(Accelerator::new("H100", 8));
 /// assert_eq!(host.to_string(), "alice@gpu1:22");
 /// ```
 #[derive(Debug, Clone)]
@@ -24,7 +29,8 @@ pub struct Host {
 }
 
 impl Host {
-    /// A host by its name or address, with one slot, reached as [`Target::new`] says.
+    /// Creates a host by its name or address, with one slot and the connection options of
+    /// [`Target::new`].
     pub fn new(address: impl Into<String>) -> Self {
         Target::new(address).into()
     }
@@ -57,39 +63,43 @@ impl Host {
         self
     }
 
-    /// Adds a bastion to go through; see [`Target::jump`].
+    /// Adds a bastion to connect through; see [`Target::jump`].
     #[must_use]
     pub fn jump(mut self, bastion: Target) -> Self {
         self.target = self.target.jump(bastion);
         self
     }
 
-    /// Sets the address at which the other nodes reach it. Otherwise it is the one at which the client, or the last bastion, has reached it.
+    /// Sets the address at which the other nodes reach it. Default: the address at which the
+    /// client, or the last bastion, has reached it.
     #[must_use]
     pub fn address(mut self, address: impl Into<String>) -> Self {
         self.address = Some(address.into());
         self
     }
 
-    /// Keeps claims and machines in this folder on the host; a leading `~/` is the user's home there. Its path must be short, for sockets lie in it, and clients with different
-    /// folders know nothing of each other's claims.
+    /// Keeps claims and machines in this folder on the host. A leading `~/` stands for the user's
+    /// home there. The path must be short, because sockets lie in it. Clients with different
+    /// folders do not see each other's claims.
     ///
-    /// Otherwise it is the folder that `SKYWARD_RUNTIME_DIR` names on the host. Where it names none, machines are in `/tmp/skyward-<user id>`, and users of the host share its slots; records of claims are
-    /// private all the same.
+    /// Default: the folder that `SKYWARD_RUNTIME_DIR` names on the host. Where it is not set,
+    /// machines are in `/tmp/skyward-<user id>`, and all users of the host share its slots; the
+    /// records of claims are private in any case.
     #[must_use]
     pub fn folder(mut self, folder: impl Into<String>) -> Self {
         self.folder = Some(folder.into());
         self
     }
 
-    /// Sets how many nodes it may carry at a time, those of other clients counted. They share its cores, its memory and its accelerators.
+    /// Sets how many nodes it may run at a time, including those of other clients. They share its
+    /// cores, memory and accelerators.
     #[must_use]
     pub fn slots(mut self, slots: u32) -> Self {
         self.slots = slots;
         self
     }
 
-    /// Says what accelerators it has, so that its driver need not be asked.
+    /// Declares its accelerators, so that its driver need not be asked.
     #[must_use]
     pub fn accelerator(mut self, accelerator: Accelerator) -> Self {
         self.accelerator = Some(accelerator);
@@ -97,14 +107,14 @@ impl Host {
     }
 }
 
-/// A host that is reached like this, with one slot.
+/// A host with this target and one slot.
 impl From<Target> for Host {
     fn from(target: Target) -> Self {
         Self { target, address: None, folder: None, slots: 1, accelerator: None }
     }
 }
 
-/// From `[user@]address[:port]`; an address of version 6 with a port is in brackets.
+/// From `[user@]address[:port]`; an IPv6 address with a port is in brackets.
 impl std::str::FromStr for Host {
     type Err = Error;
 
@@ -153,7 +163,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_host_is_named_as_it_is_shown() {
+    fn a_host_parses_from_what_it_displays() {
         for (text, shown) in [
             ("gpu1", "gpu1:22"),
             ("alice@gpu1", "alice@gpu1:22"),

@@ -2,9 +2,11 @@
 
 use std::collections::BTreeMap;
 
-/// Whether what a user has started ends with the session, as the lines of `logind.sh` say: `user NAME`, and `logind FILE:SETTING=VALUE` for each setting of each file.
+/// Whether processes of this user end with their session, according to the output of `logind.sh`:
+/// `user NAME`, and `logind FILE:SETTING=VALUE` for each setting in each file.
 ///
-/// As systemd reads them: the file of its own first, then those that are dropped in by their names, whatever their folder; of one name, that of the first folder alone.
+/// The order is systemd's: the main file first, then the drop-in files by their names, regardless
+/// of their folders. Of several files of one name, only the one in the first folder counts.
 pub(super) fn ends_processes(text: &str) -> bool {
     let lines = |name: &'static str| text.lines().filter_map(move |line| line.strip_prefix(name));
     let Some(user) = lines("skyward-user ").next() else { return false };
@@ -49,12 +51,12 @@ struct File<'a> {
     settings: Vec<(&'a str, &'a str)>,
 }
 
-/// What to do about it.
-pub(super) const HINT: &str = "systemd-logind ends a user's processes there with the session that started them (`KillUserProcesses=yes`), so a node ends when its connection is cut: \
-     have `KillUserProcesses=no`, or this user in `KillExcludeUsers=`, put into /etc/systemd/logind.conf and restart systemd-logind; `loginctl enable-linger` alone keeps only what \
+/// The hint for such a host.
+pub(super) const HINT: &str = "systemd-logind on that host ends a user's processes with the session that started them (`KillUserProcesses=yes`), so a node ends when its connection is cut: \
+     set `KillUserProcesses=no`, or add this user to `KillExcludeUsers=`, in /etc/systemd/logind.conf, and restart systemd-logind; `loginctl enable-linger` alone keeps only what \
      the user's service manager runs";
 
-/// In which systemd looks, the first one counting.
+/// The folders that systemd reads, the first one with a file taking precedence.
 const FOLDERS: [&str; 3] = ["/etc/systemd/", "/run/systemd/", "/usr/local/lib/systemd/"];
 
 #[cfg(test)]
@@ -62,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_last_setting_counts_for_those_it_names() {
+    fn the_last_setting_counts_for_the_users_it_names() {
         let etc = "skyward-logind /etc/systemd/logind.conf:";
         let drop = |folder: &str, name: &str| format!("skyward-logind {folder}/systemd/logind.conf.d/{name}.conf:");
         let (first, last) = (drop("/etc", "10-a"), drop("/usr/lib", "90-z"));
@@ -76,7 +78,7 @@ mod tests {
             (format!("{etc}KillUserProcesses=yes\n{etc}KillExcludeUsers=root alice"), false),
             (format!("{etc}KillUserProcesses=yes\n{etc}KillOnlyUsers=bob carol"), false),
             (format!("{etc}KillUserProcesses=yes\n{etc}KillOnlyUsers=bob alice"), true),
-            // A file masks those of its name in the folders after it.
+            // A file masks those of its name in later folders.
             (format!("{}KillUserProcesses=yes\n{first}KillUserProcesses=no", drop("/usr/lib", "10-a")), false),
         ];
         for (settings, ends) in cases {
@@ -86,12 +88,12 @@ mod tests {
                 "{settings}"
             );
         }
-        assert!(!ends_processes(&format!("{etc}KillUserProcesses=yes")), "it is of no session");
-        assert!(!ends_processes(&format!("skyward-user root\n{etc}KillUserProcesses=yes")), "root is left alone");
+        assert!(!ends_processes(&format!("{etc}KillUserProcesses=yes")), "it belongs to no session");
+        assert!(!ends_processes(&format!("skyward-user root\n{etc}KillUserProcesses=yes")), "root is excluded");
     }
 
     #[test]
-    fn the_files_of_a_host_are_told_for_what_is_of_a_session() {
+    fn the_files_of_a_host_are_reported_within_a_session_only() {
         let root = std::env::temp_dir().join(format!("sky{:08x}", rand::random::<u32>()));
         let write = |path: &str, text: &str| {
             let path = root.join(path);

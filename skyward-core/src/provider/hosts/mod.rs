@@ -1,4 +1,4 @@
-//! Nodes on hosts that somebody has already.
+//! Nodes on hosts that exist already.
 
 mod facts;
 mod host;
@@ -30,13 +30,16 @@ pub use self::host::Host;
 
 /// Nodes on hosts that are reached by SSH: a lab's machines, a rented server.
 ///
-/// A node has a slot of a host, a folder there, and the processes that carry its mark in their environment. The slot is claimed on the host itself, by a lock that a keeper
-/// holds: no two clients ever share one, and when a client is gone its claims end with their lease. A host needs Linux, an SSH server, and what every Debian
-/// has: a shell, coreutils, util-linux, grep, sed and awk.
+/// A node is a slot of a host, a folder there, and the processes that carry the node's mark in
+/// their environment. The host itself keeps the claim of a slot, as a lock that a keeper holds: no
+/// two clients ever share a slot, and when a client is gone, its claims end with their lease. A
+/// host needs Linux, an SSH server, and what every Debian has: a shell, coreutils, util-linux,
+/// grep, sed and awk.
 ///
 /// ```no_run
-/// use skyward_core::provider::{Host, Hosts};
-/// use skyward_core::remote::ssh::Key;
+/// # use skyward_core as skyward;
+/// use skyward::provider::{Host, Hosts};
+/// use skyward::remote::ssh::Key;
 ///
 /// let key = || Key::file("~/.ssh/id_ed25519");
 /// let hosts = Hosts::new([
@@ -54,33 +57,35 @@ struct Inner {
     ends: Ends,
 }
 
-/// What this value has done; what is on the hosts is asked there.
+/// What this value has done. The state of the hosts themselves is always asked there.
 #[derive(Debug, Default)]
 struct Known {
-    /// Pools that were prepared here, so that nobody else launches for them, with the machines that they may have.
+    /// Pools that were prepared here, with the machines that they may have. Nobody else launches
+    /// for them.
     pools: BTreeMap<PoolId, BTreeMap<MachineId, Machine>>,
-    /// Who starts them.
+    /// The owner of each pool.
     owners: BTreeMap<PoolId, String>,
-    /// Launches that are not done. Those that nobody waits for any more may have happened all the same, and are brought to their end before anything is told about their pool.
+    /// Launches that are not done. A launch without waiters may have claimed a slot all the same,
+    /// and is completed before `list` reports on its pool.
     launches: BTreeMap<LaunchId, Launching>,
 }
 
 #[derive(Debug)]
 struct Launching {
     pool: PoolId,
-    /// How many wait for it.
+    /// How many callers wait for it.
     waiting: u32,
     done: Shared<BoxFuture<'static, Result<Machine>>>,
 }
 
 impl Hosts {
-    /// Nodes on these hosts. Nothing is connected to yet.
+    /// Creates nodes on these hosts, without connecting yet.
     pub fn new(hosts: impl IntoIterator<Item = Host>) -> Self {
         let sites = hosts.into_iter().map(|host| Arc::new(Site::new(host))).collect();
         Self(Arc::new(Inner { sites, known: Mutex::default(), ends: Ends::default() }))
     }
 
-    /// The hosts, if the list makes sense.
+    /// The hosts, if the list is valid.
     fn checked(&self) -> Result<&[Arc<Site>]> {
         let invalid = |message: String, hint: &str| Err(Error::new(ErrorKind::InvalidSpec, message).with_hint(hint));
         if self.0.sites.is_empty() {
@@ -90,7 +95,7 @@ impl Hosts {
         for Site { label, host, .. } in self.0.sites.iter().map(Arc::as_ref) {
             if label.contains(|c: char| c.is_whitespace() || c.is_control() || c == '/') {
                 return invalid(
-                    format!("`{label}` is no address of a host"),
+                    format!("`{label}` is not the address of a host"),
                     "a host has a name, `gpu1`, or an address, `10.0.0.1`",
                 );
             }
@@ -124,7 +129,7 @@ impl Hosts {
         self.0.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Brings launches to their end that nobody waits for any more.
+    /// Completes launches that nobody waits for any more.
     async fn settle(&self, pool: &PoolId) {
         let dropped: Vec<_> = {
             let known = self.known();
@@ -174,7 +179,7 @@ impl Hosts {
         Ok(())
     }
 
-    /// A machine of a pool that was prepared here.
+    /// Notes a machine of a pool that was prepared here.
     fn remember(&self, machine: &Machine) {
         if let Some(machines) = self.known().pools.get_mut(&machine.pool) {
             machines.insert(machine.id.clone(), machine.clone());
@@ -188,7 +193,7 @@ impl Provider for Hosts {
         "hosts"
     }
 
-    /// The hosts, whatever their order, and this machine: on another one the same names may be other hosts.
+    /// The hosts in any order, and this machine: on another one the same names may be other hosts.
     async fn identity(&self) -> Result<String> {
         let labels: BTreeSet<_> = self.0.sites.iter().map(|site| site.label.as_str()).collect();
         let labels: Vec<_> = labels.into_iter().collect();
@@ -215,15 +220,15 @@ impl Provider for Hosts {
                     }
                 }
                 Err(error) => {
-                    tracing::warn!(host = site.label, %error, "a host is left out");
-                    refused.push((site.label.clone(), error.to_string()));
+                    tracing::warn!(host = site.label, %error, "a host cannot be used and is left out");
+                    refused.push((site.label.clone(), words(&error)));
                 }
             }
         }
         match facts::offer(&shares, requirements) {
             Some(offer) => Ok(vec![offer]),
             None if refused.is_empty() => Ok(Vec::new()),
-            None => Err(none_free("no host can carry a node", &refused)),
+            None => Err(none_free("no host can run a node", &refused)),
         }
     }
 
@@ -251,7 +256,7 @@ impl Provider for Hosts {
                 None => site.inspect(machines).await,
             };
             told.unwrap_or_else(|error| {
-                tracing::warn!(host = site.label, %error, "it cannot be said whether machines are gone");
+                tracing::warn!(host = site.label, %error, "the state of machines on a host is unknown");
                 let unknown = MachineReport::new(MachineState::Unknown).saying(error.to_string());
                 machines.iter().map(|machine| (machine.to_string(), unknown.clone())).collect()
             })
@@ -299,7 +304,7 @@ impl Provider for Hosts {
         for (site, listed) in sites.iter().zip(join_all(asked).await) {
             match (listed, owned) {
                 (Ok(listed), _) => machines.extend(listed),
-                // What was launched from here is known, and nobody else launches for this pool.
+                // Machines launched from here are known, and nobody else launches for this pool.
                 (Err(error), Some(known)) => {
                     tracing::warn!(host = site.label, %error, "a host cannot list its machines");
                     let there = known.values().filter(|machine| record::host_of(&machine.id) == Some(&site.label));
@@ -312,7 +317,7 @@ impl Provider for Hosts {
         Ok(machines)
     }
 
-    /// Those of the users that the hosts are logged in to as.
+    /// The pools of the users as whom the hosts are logged in to.
     async fn pools(&self) -> Result<Vec<PoolRecord>> {
         let sites = self.checked()?;
         let mut parts = Vec::new();
@@ -323,7 +328,7 @@ impl Provider for Hosts {
     }
 }
 
-/// Somebody who waits for a launch.
+/// A caller that waits for a launch.
 struct Waiting<'a> {
     hosts: &'a Hosts,
     launch: &'a LaunchId,
@@ -335,7 +340,7 @@ impl Drop for Waiting<'_> {
         let mut known = self.hosts.known();
         if let Some(launch) = known.launches.get_mut(self.launch) {
             launch.waiting = launch.waiting.saturating_sub(1);
-            // One that nobody asks about any more is not kept for its result.
+            // The result of a launch without waiters is not kept.
             if self.done && launch.waiting == 0 {
                 known.launches.remove(self.launch);
             }
@@ -343,7 +348,8 @@ impl Drop for Waiting<'_> {
     }
 }
 
-/// Claims a slot on one of the hosts. Each node begins with another host, so that those of a pool do not meet; one that was not reached a moment ago comes last.
+/// Claims a slot on one of the hosts. Nodes with consecutive numbers begin with different hosts, so
+/// that the nodes of a pool do not compete. A host that was unreachable a moment ago comes last.
 async fn claim(sites: Vec<Arc<Site>>, offer: Offer, request: LaunchRequest, owner: String) -> Result<Machine> {
     let first = request.number.0 as usize % sites.len();
     let mut order: Vec<_> = sites[first..].iter().chain(&sites[..first]).collect();
@@ -352,13 +358,14 @@ async fn claim(sites: Vec<Arc<Site>>, offer: Offer, request: LaunchRequest, owne
     let mut refused = Vec::new();
     let mut cause: Option<Error> = None;
     let mut later = false;
-    // One that does not answer keeps nobody from the others: it is waited for when these have no room. What it claims all the same ends with its lease.
+    // A host that does not answer does not delay a claim on the others: the claim waits for it only
+    // when those have no free slot. A slot that it claims after all ends with its lease.
     let mut left: VecDeque<_> = order.into_iter().map(|site| (site, true)).collect();
     while let Some((site, is_first)) = left.pop_front() {
         let claimed = async {
             let facts = site.known(needs.accelerator.is_some()).await?;
             if !needs.are_met_by(&facts.share(&site.host)) {
-                return Ok(Claim::Full("it does not have what is asked for".into()));
+                return Ok(Claim::Full("it does not meet the requirements".into()));
             }
             site.claim(&offer, &request, &owner, &facts.devices(&site.host)).await
         };
@@ -375,7 +382,7 @@ async fn claim(sites: Vec<Arc<Site>>, offer: Offer, request: LaunchRequest, owne
             }
             Ok(Err(error)) => {
                 later |= error.status() == ErrorStatus::Temporary;
-                refused.push((site.label.clone(), error.to_string()));
+                refused.push((site.label.clone(), words(&error)));
                 cause.get_or_insert(error);
             }
         }
@@ -388,8 +395,16 @@ async fn claim(sites: Vec<Arc<Site>>, offer: Offer, request: LaunchRequest, owne
     })
 }
 
+/// Why a host refused, with its hint.
+fn words(error: &Error) -> String {
+    match error.hint() {
+        Some(hint) => format!("{error}; {hint}"),
+        None => error.to_string(),
+    }
+}
+
 fn none_free(message: &str, refused: &[(String, String)]) -> Error {
     let each: Vec<_> = refused.iter().map(|(host, why)| format!("{host}: {why}")).collect();
     Error::new(ErrorKind::Provider, format!("{message}: {}", each.join("; ")))
-        .with_hint("wait until a slot is free, list more hosts, or let a host carry more nodes: `.slots(2)`")
+        .with_hint("wait until a slot is free, list more hosts, or let a host run more nodes: `.slots(2)`")
 }

@@ -1,4 +1,4 @@
-//! A machine on a host: what runs there carries its mark.
+//! A machine on a host: all commands carry its mark.
 
 use std::sync::Arc;
 
@@ -10,7 +10,8 @@ use crate::provider::Machine;
 use crate::provider::keeper::MARK;
 use crate::remote::{ByteStream, Command, CommandOutput, OnLine, Remote};
 
-/// Runs commands in the machine's folder, with its mark and its accelerators in their environment; none in a folder that is gone.
+/// Runs commands in the machine's folder, with its mark and its accelerators in their environment.
+/// Fails when the folder is gone.
 #[derive(Debug)]
 pub(super) struct OnMachine {
     remote: Arc<dyn Remote>,
@@ -38,13 +39,13 @@ impl Remote for OnMachine {
         wrapped.argv = ["sh", "-c", ENTER, self.folder.as_str()].map(str::to_owned).to_vec();
         wrapped.argv.extend(command.argv.iter().cloned());
         wrapped.env.insert(MARK.to_owned(), self.machine.id.to_string());
-        // Other nodes may share the host: one that asked for no accelerator sees none.
+        // Other nodes may share the host: a node that asked for no accelerator sees none.
         let devices = self.machine.facts.get(DEVICES).cloned().unwrap_or_default();
         wrapped.env.entry(DEVICES.to_owned()).or_insert(devices);
         let output = self.remote.run(&wrapped, on_line).await?;
         let said = |what: &str| output.status == 127 && output.stderr.trim_end().ends_with(what);
         if said(GONE) {
-            let message = format!("the machine {} is gone: its folder {} is", self.machine.id, self.folder);
+            let message = format!("the machine {} is gone: its folder {} does not exist", self.machine.id, self.folder);
             return Err(Error::new(ErrorKind::Bootstrap, message));
         }
         if said(NO_PROGRAM) {
@@ -67,7 +68,7 @@ impl Remote for OnMachine {
     }
 }
 
-/// Becomes a command within the machine's folder.
+/// Runs a command within the machine's folder.
 const ENTER: &str = r#"cd "$0" 2>/dev/null || { echo "skyward: the machine is gone" >&2; exit 127; }
 command -v "$1" >/dev/null 2>&1 || { echo "skyward: no such program" >&2; exit 127; }
 exec "$@""#;
@@ -81,7 +82,7 @@ mod tests {
     use crate::remote::Process;
 
     #[tokio::test]
-    async fn a_node_sees_the_accelerators_that_it_was_given_and_no_others() {
+    async fn a_node_sees_only_its_own_accelerators() {
         let folder = std::env::temp_dir().to_string_lossy().into_owned();
         for (given, seen) in [(None, "\n"), (Some("2,3"), "2,3\n")] {
             let facts = given.map(|given| (DEVICES.to_owned(), given.to_owned())).into_iter().collect();

@@ -1,4 +1,4 @@
-//! What a host's claims say about machines.
+//! What the claims on a host record about machines.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
@@ -8,7 +8,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::ids::{LaunchId, MachineId, MachineNumber, OfferId, PoolId};
 use crate::provider::{Facts, Machine, Place, PoolRecord};
 
-/// The id of the machine that a launch has on a host: who has the id knows the host.
+/// The id of the machine of a launch on a host. It contains the host.
 pub(super) fn machine_id(launch: &LaunchId, host: &str) -> Result<MachineId> {
     Ok(MachineId::new(format!("{}@{host}", simple(launch.as_str())?)))
 }
@@ -18,7 +18,7 @@ pub(super) fn host_of(machine: &MachineId) -> Option<&str> {
     machine.as_str().split_once('@').map(|(_, host)| host)
 }
 
-/// A word that stands for itself in a record.
+/// A name that needs no quoting in a record.
 pub(super) fn simple(name: &str) -> Result<&str> {
     let plain = name.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c));
     if plain && !name.is_empty() {
@@ -28,16 +28,16 @@ pub(super) fn simple(name: &str) -> Result<&str> {
         .with_hint("names are made of letters, digits, `-`, `_` and `.`"))
 }
 
-/// A machine that a script tells.
+/// A machine that a script reports.
 #[derive(Debug)]
 pub(super) struct Told {
     pub(super) machine: Machine,
     pub(super) place: Place,
-    /// What is left of its life, if that has an end.
+    /// The rest of its life, if that is limited.
     pub(super) ends_in: Option<Duration>,
 }
 
-/// The machines that a script tells.
+/// The machines that a script reports.
 pub(super) fn machines(text: &str, host: &Host) -> Vec<Told> {
     let mut machines = Vec::new();
     let mut record = BTreeMap::new();
@@ -52,7 +52,7 @@ pub(super) fn machines(text: &str, host: &Host) -> Vec<Told> {
     machines
 }
 
-/// The pools that a script tells. One whose lease is not said has this one.
+/// The pools that a script reports. `unsaid` is the lease of one without a lease in its record.
 pub(super) fn pools(text: &str, now: SystemTime, unsaid: Duration) -> Vec<PoolRecord> {
     let mut pools = Vec::new();
     let mut record = BTreeMap::new();
@@ -70,7 +70,7 @@ pub(super) fn pools(text: &str, now: SystemTime, unsaid: Duration) -> Vec<PoolRe
 fn pool(record: &BTreeMap<&str, &str>, now: SystemTime, unsaid: Duration) -> Option<PoolRecord> {
     let text = |name| record.get(name).copied().filter(|value| !value.is_empty());
     let lease = text("lease").and_then(|lease| lease.parse().ok()).map_or(unsaid, Duration::from_millis);
-    // Without an age its machine lives.
+    // Without an age the pool's machine lives.
     let age = text("age").map_or(Some(Duration::ZERO), |age| age.parse().ok().map(Duration::from_secs))?;
     let expires = now.checked_add(lease)?.checked_sub(age).unwrap_or(SystemTime::UNIX_EPOCH);
     Some(PoolRecord::new(PoolId::new(text("pool")?), expires).owner(text("owner").unwrap_or_default()))
@@ -100,14 +100,14 @@ fn machine(record: &BTreeMap<&str, &str>, host: &Host) -> Option<Told> {
     Some(Told { machine, place, ends_in })
 }
 
-/// The one offer of hosts that somebody has already.
+/// The one offer of a list of hosts.
 pub(super) const OFFER: &str = "host";
-/// The fact that holds which slot of its host a machine has.
+/// The fact with the slot of a machine on its host.
 pub(super) const SLOT: &str = "slot";
-/// The fact that holds a node's accelerators, and the variable that shows them to its processes.
+/// The fact with a node's accelerators, and the variable that shows them to its processes.
 pub(super) const DEVICES: &str = "CUDA_VISIBLE_DEVICES";
 
-/// Characters of a text in a record.
+/// The longest text in a record, in characters.
 const LONGEST: usize = 200;
 
 #[cfg(test)]
@@ -115,7 +115,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_record_is_a_machine() {
+    fn a_record_is_parsed_into_a_machine() {
         let text = "noise\nskyward-machine p-a-n1-a2@gpu1:22\nskyward-launch p-a-n1-a2\nskyward-pool p-a\nskyward-node 1\nskyward-folder /t/m\nskyward-slot 3\nskyward-devices 0,2\nskyward-address 10.0.0.1\nskyward-keeper 7\nskyward-remaining 150\nskyward-end\nskyward-machine cut";
         let found = machines(text, &Host::new("gpu1"));
         let [Told { machine, place, ends_in }] = &found[..] else { panic!("{found:?}") };
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn pools_are_read_with_their_owners_and_the_end_of_their_leases() {
+    fn pools_are_parsed_with_their_owners_and_the_ends_of_their_leases() {
         let (now, second) = (SystemTime::now(), Duration::from_secs(1));
         let text = "skyward-pool p-a\nskyward-owner ada at a desk\nskyward-lease 60000\nskyward-age \nskyward-end\nskyward-pool p-b\nskyward-owner \nskyward-lease \nskyward-age 100\nskyward-end\nskyward-pool p-c\n";
         let found = pools(text, now, 30 * second);
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn names_stand_for_themselves() {
+    fn names_in_records_need_no_quoting() {
         assert!(simple("p-1f_2.x").is_ok());
         for bad in ["", "a b", "a/b", "$x", "a\nb", "a@b"] {
             simple(bad).unwrap_err();

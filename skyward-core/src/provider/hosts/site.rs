@@ -1,4 +1,4 @@
-//! One host with its connection, and what is asked of it.
+//! One host with its connection, and the commands that run on it.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,7 +15,7 @@ use crate::error::{Error, ErrorKind, ErrorStatus, Result};
 use crate::ids::{MachineId, PoolId};
 use crate::provider::keeper::ENDING;
 use crate::provider::{Keeper, KeeperEnd, LaunchRequest, Machine, MachineReport, MachineState, Offer, PoolRecord};
-use crate::remote::{Command, CommandOutput, Remote, Ssh};
+use crate::remote::{Command, CommandOutput, Remote, Ssh, quoted};
 use crate::spec::hex;
 
 /// A host of the list.
@@ -24,20 +24,21 @@ pub(super) struct Site {
     pub(super) host: Host,
     /// Its name in ids and messages.
     pub(super) label: String,
-    /// The connection for all questions, and for the machine in its first slot.
+    /// The connection for all commands of this provider, and for the machine in the host's first
+    /// slot.
     pub(super) ssh: Ssh,
     /// When and why it could not be reached the last time.
     unreachable: Mutex<Option<(Instant, Error)>>,
     facts: Mutex<Option<Facts>>,
-    /// Whether it was told that nodes of the host end with their connection.
+    /// Whether a warning was logged that nodes of this host end with their connection.
     warned: AtomicBool,
 }
 
-/// What became of a claim.
+/// The result of a claim.
 #[derive(Debug)]
 pub(super) enum Claim {
     Made(Machine),
-    /// No slot is free, or too few accelerators, for this reason.
+    /// No slot is free, or too few accelerators; the reason.
     Full(String),
 }
 
@@ -54,10 +55,11 @@ impl Site {
         }
     }
 
-    /// What the host has. `close` asks the accelerators' driver too, which may take a second.
+    /// What the host has. With `close` the accelerators' driver is asked too, which may take a
+    /// second.
     pub(super) async fn facts(&self, close: bool) -> Result<Facts> {
         let look = if close && self.host.accelerator.is_none() { "close" } else { "quick" };
-        let told = self.ask("tell what it has", &[("look", look)], FACTS, QUESTION).await?;
+        let told = self.ask("report its resources", &[("look", look)], FACTS, QUESTION).await?;
         if logind::ends_processes(&told.stdout) && !self.warned.swap(true, Ordering::Relaxed) {
             tracing::warn!(host = self.label, hint = logind::HINT, "nodes of this host end with their connection");
         }
@@ -75,7 +77,7 @@ impl Site {
         }
     }
 
-    /// Claims a slot for a launch, or finds the one that it has.
+    /// Claims a slot for a launch, or finds the slot that the launch has.
     pub(super) async fn claim(
         &self,
         offer: &Offer,
@@ -86,14 +88,15 @@ impl Site {
         let machine = record::machine_id(&request.launch, &self.label)?;
         let name = folder_name(&machine);
         let wanted = offer.accelerator.as_ref().map_or(0, |accelerator| accelerator.count).to_string();
-        // It is there at once, and so is the first renewal.
+        // The machine runs at once, and so the first renewal is due within the lease.
         let keeper = Keeper::of(request, "")
             .boot(request.lease)
             .end(KeeperEnd::Processes { mark: machine.to_string() })
             .arguments();
-        // Without its folder, which the script knows, and the mark, which it has by another name.
+        // Without the folder, which the script computes, and without the mark, which it gets as
+        // `machine`.
         let keeping = keeper[1..keeper.len() - 1].join(" ");
-        // For how long a machine may live after a renewal.
+        // How long a machine may live after a renewal, in seconds.
         let period = (request.lease.as_secs().saturating_mul(5) / 4 + 2).to_string();
         let (lease, owner) = (request.lease.as_millis().to_string(), record::one_line(owner));
         let (number, devices) = (request.number.to_string(), devices.join(" "));
@@ -124,12 +127,12 @@ impl Site {
         }
         let made = record::machines(&told.stdout, &self.host).pop();
         made.map(|made| Claim::Made(made.machine)).ok_or_else(|| {
-            Error::new(ErrorKind::Provider, format!("{} did not say which machine was claimed", self.label))
-                .with_context("it said", told.stdout.lines().last().unwrap_or("nothing"))
+            Error::new(ErrorKind::Provider, format!("{} did not report which machine was claimed", self.label))
+                .with_context("its output", told.stdout.lines().last().unwrap_or("nothing"))
         })
     }
 
-    /// The machines of a pool that are on this host.
+    /// The machines of a pool on this host.
     pub(super) async fn list(&self, pool: &PoolId) -> Result<Vec<Machine>> {
         let header = [("pool", record::simple(pool.as_str())?)];
         let told = self.ask("list its machines", &header, &format!("{ENDING}{LIST}"), QUESTION).await?;
@@ -142,12 +145,12 @@ impl Site {
         Ok(record::pools(&told.stdout, SystemTime::now(), UNSAID_LEASE))
     }
 
-    /// What the host knows of its machines.
+    /// The state of machines on this host.
     pub(super) async fn inspect(&self, machines: &[&MachineId]) -> Result<BTreeMap<String, MachineReport>> {
         let named: Vec<_> = machines.iter().map(|machine| format!("{machine}/{}", folder_name(machine))).collect();
         let header = [("machines", named.join(" "))];
         let header = header.each_ref().map(|(name, value)| (*name, value.as_str()));
-        let told = self.ask("tell the state of machines", &header, &format!("{ENDING}{INSPECT}"), QUESTION).await?;
+        let told = self.ask("report the state of machines", &header, &format!("{ENDING}{INSPECT}"), QUESTION).await?;
         let records = record::machines(&told.stdout, &self.host);
         let records: BTreeMap<_, _> = records.into_iter().map(|told| (told.machine.id.to_string(), told)).collect();
         let states = told.stdout.lines().filter_map(|line| line.strip_prefix("skyward-state ")?.split_once(' '));
@@ -167,7 +170,7 @@ impl Site {
         Ok(reports.collect())
     }
 
-    /// Ends a machine and gives its slot back.
+    /// Ends a machine and frees its slot.
     pub(super) async fn end(&self, machine: &MachineId) -> Result<()> {
         let name = folder_name(machine);
         let header = [("machine", machine.as_str()), ("name", &name)];
@@ -181,7 +184,8 @@ impl Site {
         (since.elapsed() < MOMENT).then(|| error.clone())
     }
 
-    /// What a claim may take. Claims of one host are made one after another, each looks at all of its slots, and those of a whole pool come at once.
+    /// How long a claim may take. A host makes claims one after another, each claim checks all of
+    /// its slots, and all claims of a pool come at the same time.
     fn claiming(&self) -> Duration {
         CLAIMING + Duration::from_secs(self.host.slots.into())
     }
@@ -214,7 +218,7 @@ impl Site {
     }
 }
 
-/// A question under way.
+/// A command that runs on the host.
 struct Asked<'a> {
     site: &'a Site,
     since: Instant,
@@ -230,7 +234,7 @@ impl Asked<'_> {
     }
 }
 
-/// Whoever gives a question up after a while has waited for a host that does not answer.
+/// A command that its caller dropped after a while counts as one that a host did not answer.
 impl Drop for Asked<'_> {
     fn drop(&mut self) {
         let waited = self.since.elapsed();
@@ -246,15 +250,11 @@ fn folder_name(machine: &MachineId) -> String {
     hex(&Sha256::digest(machine.as_str())[..5])
 }
 
-fn quoted(text: &str) -> String {
-    format!("'{}'", text.replace('\'', r"'\''"))
-}
-
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Which of a keeper's arguments is the machine's life.
+/// The index of the machine's life in a keeper's arguments.
 const LIFE: usize = 4;
 const PLACE: &str = include_str!("scripts/place.sh");
 const FACTS: &str = concat!(include_str!("scripts/logind.sh"), include_str!("scripts/facts.sh"));
@@ -263,15 +263,15 @@ const LIST: &str = include_str!("scripts/list.sh");
 const POOLS: &str = include_str!("scripts/pools.sh");
 const INSPECT: &str = include_str!("scripts/inspect.sh");
 const END: &str = include_str!("scripts/end.sh");
-/// The exit status by which a script says that nothing is free.
+/// The exit status of a script that found nothing free.
 const FULL: i32 = 75;
-/// What a host gets to answer, connecting included.
+/// How long a host may take to answer, including the connection.
 const QUESTION: Duration = Duration::from_secs(20);
 /// The same, where processes may have to end first.
 const CLAIMING: Duration = Duration::from_secs(45);
-/// How long a host is waited for when another one can be asked instead.
+/// How long a claim waits for a host while another one can be tried instead.
 pub(super) const ANSWER: Duration = Duration::from_secs(8);
-/// The lease of a machine that an older version claimed.
+/// The assumed lease of a machine that an older version claimed.
 const UNSAID_LEASE: Duration = Duration::from_secs(3600);
 /// How long a host that could not be reached is tried last.
 const MOMENT: Duration = Duration::from_secs(10);

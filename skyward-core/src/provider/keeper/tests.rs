@@ -1,4 +1,5 @@
-//! The keeper with the shells that machines have. Times are short and nothing is asserted about them: what is waited for happens, or the test ends at its deadline.
+//! The keeper with the shells that machines have. Times are short and nothing is asserted about
+//! them: either the awaited state comes, or the test ends at its deadline.
 
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
@@ -8,7 +9,8 @@ use std::time::{Duration, Instant, SystemTime};
 
 use super::*;
 
-/// What a keeper counts: looks until it ends a machine, looks until it ends one that was never renewed, and hundredths of a second.
+/// What a keeper counts: checks until it ends a machine, checks until it ends one that was never
+/// renewed, and hundredths of a second.
 #[derive(Clone, Copy)]
 struct Times {
     looks: u32,
@@ -16,7 +18,7 @@ struct Times {
     life: u32,
 }
 
-/// A keeper, and a process that carries its mark; both are ended with the test.
+/// A keeper, and a process that carries its mark; both end with the test.
 struct Kept {
     folder: PathBuf,
     keeper: Child,
@@ -24,7 +26,7 @@ struct Kept {
 }
 
 impl Kept {
-    /// The lease is `looks` looks of 20 ms.
+    /// The lease is `looks` checks of 20 ms.
     fn new(shell: &[&str], looks: u32) -> Self {
         Self::of(None, shell, Times { looks, first: looks, life: 0 }, KEEPER)
     }
@@ -63,7 +65,7 @@ impl Kept {
     fn wait(&self, what: &str, mut holds: impl FnMut(&Self) -> bool) {
         let end = Instant::now() + Duration::from_secs(30);
         while !holds(self) {
-            assert!(Instant::now() < end, "it never came that {what}");
+            assert!(Instant::now() < end, "never happened: {what}");
             std::thread::sleep(Duration::from_millis(5));
         }
     }
@@ -99,7 +101,7 @@ fn lives(pid: u32) -> bool {
         .is_ok_and(|stat| !stat.rsplit(") ").next().unwrap_or("").starts_with('Z'))
 }
 
-/// The shells of this host that a machine may have for `sh`.
+/// The shells of this host that may be `sh` on a machine.
 fn shells() -> Vec<Vec<&'static str>> {
     let all = [vec!["dash"], vec!["busybox", "sh"], vec!["bash", "--posix"]];
     let there = |shell: &Vec<&str>| {
@@ -115,7 +117,7 @@ fn shells() -> Vec<Vec<&'static str>> {
 }
 
 #[test]
-fn a_machine_whose_lease_is_not_renewed_ends_with_all_that_runs_on_it() {
+fn a_machine_whose_lease_is_not_renewed_ends_with_all_its_processes() {
     for shell in shells() {
         let mut kept = Kept::new(&shell, 5);
         // As a payload may leave it.
@@ -145,7 +147,7 @@ fn a_machine_lives_for_as_long_as_its_lease_is_renewed() {
 }
 
 #[test]
-fn a_clock_that_is_set_neither_ends_a_machine_nor_keeps_it() {
+fn a_clock_that_is_set_neither_ends_nor_keeps_a_machine() {
     for shell in shells() {
         let mut kept = Kept::new(&shell, 10);
         kept.renew(SystemTime::now() + Duration::from_secs(10 * 365 * 86400));
@@ -154,7 +156,7 @@ fn a_clock_that_is_set_neither_ends_a_machine_nor_keeps_it() {
 }
 
 #[test]
-fn a_keeper_that_is_asked_to_end_ends_its_machine_at_once() {
+fn a_keeper_that_gets_sigterm_ends_its_machine_at_once() {
     for shell in shells() {
         let mut kept = Kept::new(&shell, 1_000_000);
         let pid = rustix::process::Pid::from_child(&kept.keeper);
@@ -173,7 +175,7 @@ fn a_machine_without_its_lease_ends() {
 }
 
 #[test]
-fn the_end_of_a_machine_is_not_that_of_its_neighbours() {
+fn the_end_of_a_machine_does_not_end_its_neighbours() {
     for shell in shells() {
         let mut kept = Kept::new(&shell, 5);
         let neighbour = Kept::new(&shell, 1_000_000);
@@ -187,13 +189,13 @@ fn the_end_of_a_machine_is_not_that_of_its_neighbours() {
 }
 
 #[test]
-fn a_keeper_that_can_start_no_process_goes_on_until_it_can() {
+fn a_keeper_that_can_start_no_process_continues_until_it_can() {
     if !rustix::process::geteuid().is_root() {
         println!("skipped: only root makes a process of a user who has no other");
         return;
     }
     for shell in shells() {
-        // A limit of processes holds for all of a user, and not for root.
+        // A limit of processes applies to all processes of a user, but not to root.
         let user = (1 << 20) + rand::random::<u32>() % (1 << 20);
         let id = user.to_string();
         let mut kept = Kept::of(Some(user), &shell, Times { looks: 50, first: 50, life: 100_000 }, KEEPER);
@@ -208,7 +210,7 @@ fn a_keeper_that_can_start_no_process_goes_on_until_it_can() {
         // For longer than its lease, which is not renewed.
         let end = Instant::now() + Duration::from_secs(3);
         while Instant::now() < end {
-            assert!(lives(kept.keeper.id()) && lives(kept.marked.id()), "{shell:?} gave a machine up");
+            assert!(lives(kept.keeper.id()) && lives(kept.marked.id()), "{shell:?} gave up a machine");
             std::thread::sleep(Duration::from_millis(10));
         }
         limit("1000");
@@ -217,7 +219,7 @@ fn a_keeper_that_can_start_no_process_goes_on_until_it_can() {
 }
 
 #[test]
-fn a_keeper_touches_what_may_be_cleaned_by_age() {
+fn a_keeper_touches_files_that_a_cleaner_removes_by_age() {
     for shell in shells() {
         let folder = std::env::temp_dir().join(format!("sky{:08x}", rand::random::<u32>()));
         let (record, share) = (folder.join("a record"), folder.join("a share"));
@@ -258,7 +260,7 @@ fn a_keeper_touches_what_may_be_cleaned_by_age() {
 }
 
 #[test]
-fn a_machine_ends_at_its_time_though_its_lease_is_renewed() {
+fn a_machine_ends_at_its_time_while_its_lease_is_renewed() {
     let blind = KEEPER.replace("/proc/uptime", "/proc/none");
     for shell in shells() {
         for script in [KEEPER, &blind] {
@@ -279,10 +281,11 @@ fn a_machine_ends_at_its_time_though_its_lease_is_renewed() {
 }
 
 #[test]
-fn a_keeper_that_takes_the_place_of_another_one_goes_on_with_its_count() {
+fn a_keeper_that_replaces_another_one_continues_its_count() {
     let counted = "waited=$((waited + step))\n";
     assert_eq!(KEEPER.matches(counted).count(), 1);
-    // As where no process can be started, after each pause; one goes by the clock alone, and one has none.
+    // The script exits after each pause, as where no process can be started. One script uses the
+    // clock alone, the other one has no clock.
     let of_clock = KEEPER.replace(counted, ":\n    exit 3\n");
     let blind = KEEPER.replace(counted, &format!("{counted}    exit 3\n")).replace("/proc/uptime", "/proc/none");
     for script in [of_clock, blind] {
@@ -292,7 +295,7 @@ fn a_keeper_that_takes_the_place_of_another_one_goes_on_with_its_count() {
 }
 
 #[test]
-fn a_machine_that_boots_is_given_its_time_until_its_lease_is_renewed_for_the_first_time() {
+fn a_booting_machine_has_its_boot_time_until_the_first_renewal() {
     for shell in shells() {
         let mut kept = Kept::of(None, &shell, Times { looks: 5, first: NEVER, life: 0 }, KEEPER);
         let end = Instant::now() + Duration::from_secs(2);
@@ -309,11 +312,11 @@ fn a_machine_that_boots_is_given_its_time_until_its_lease_is_renewed_for_the_fir
 
 #[test]
 fn a_host_that_is_the_machine_is_powered_off() {
-    // busybox is not asked: its shell knows a `poweroff` of its own.
+    // Not busybox: its shell has a `poweroff` of its own.
     for shell in shells().into_iter().filter(|shell| shell[0] != "busybox") {
         let scratch = std::env::temp_dir().join(format!("sky{:08x}", rand::random::<u32>()));
         std::fs::create_dir_all(scratch.join("bin")).unwrap();
-        // The orderly way is not there, as on a host without systemd.
+        // The orderly way is missing, as on a host without systemd.
         for (program, status) in [("systemctl", 1), ("shutdown", 1), ("poweroff", 0)] {
             let file = scratch.join("bin").join(program);
             let script =
@@ -328,7 +331,7 @@ fn a_host_that_is_the_machine_is_powered_off() {
         command.args(&shell[1..]).args(["-c", KEEPER, "keeper"]).args(arguments);
         let path = std::env::var("PATH").unwrap();
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        // What it waits with ends with it.
+        // Its process group ends with it.
         let mut keeper =
             command.env("PATH", format!("{}/bin:{path}", scratch.display())).process_group(0).spawn().unwrap();
         let end = Instant::now() + Duration::from_secs(30);
@@ -365,7 +368,7 @@ fn a_keeper_is_started_by_its_command() {
 }
 
 #[test]
-fn a_keeper_looks_more_often_than_the_lease_is_renewed_and_a_little_longer_than_it_lasts() {
+fn a_keeper_checks_more_often_than_the_lease_is_renewed_and_a_little_longer_than_it_lasts() {
     let of = |seconds| Keeper::new("/m", Duration::from_secs_f64(seconds));
     assert_eq!(of(60.0).arguments(), ["/m", "8", "10", "10", "0", "exit"]);
     assert_eq!(of(2.0).arguments(), ["/m", "0.250", "10", "10", "0", "exit"]);
@@ -379,5 +382,5 @@ fn a_keeper_looks_more_often_than_the_lease_is_renewed_and_a_little_longer_than_
     assert_eq!(longest[3..5], ["4294967295", "94608000000"]);
 }
 
-/// More looks than a test takes.
+/// More checks than happen during a test.
 const NEVER: u32 = 1_000_000;

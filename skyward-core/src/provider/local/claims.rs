@@ -8,7 +8,8 @@ use sha2::{Digest, Sha256};
 use crate::error::{Error, ErrorKind, Result};
 use crate::provider::{LaunchRequest, Machine};
 
-/// An address of the loopback network that no machine of this user has: the pool's own 254 where they are free.
+/// An address of the loopback network that no machine of this user has. The machines of a pool
+/// share a block of 254 addresses where they are free.
 pub(super) fn free_address(request: &LaunchRequest, others: &[Machine]) -> Result<Ipv4Addr> {
     let address = |machine: &Machine| machine.facts.get(ADDRESS)?.parse::<Ipv4Addr>().ok();
     let taken: BTreeSet<_> = others.iter().filter_map(address).collect();
@@ -35,7 +36,7 @@ pub(super) fn free_address(request: &LaunchRequest, others: &[Machine]) -> Resul
         })
 }
 
-/// Accelerators that no other node on this host was given.
+/// Accelerators that no other node on this host has.
 pub(super) fn free_devices(
     request: &LaunchRequest,
     wanted: u32,
@@ -50,21 +51,22 @@ pub(super) fn free_devices(
         None => {
             let (number, has, left) = (request.number, devices.len(), free.len());
             let message =
-                format!("machine {number} needs {wanted} accelerators; this host has {has}, and {left} are free");
+                format!("machine {number} needs {wanted} accelerators; this host has {has}, of which {left} are free");
             Err(Error::new(ErrorKind::Provider, message)
-                .with_hint("ask for fewer nodes, or fewer accelerators on each"))
+                .with_hint("ask for fewer nodes, or for fewer accelerators on each"))
         }
     }
 }
 
-/// The fact that holds a machine's address.
+/// The fact with a machine's address.
 pub(super) const ADDRESS: &str = "address";
-/// The fact that holds a node's accelerators, and the variable that shows them to its processes.
+/// The fact with a node's accelerators, and the variable that shows them to its processes.
 pub(super) const DEVICES: &str = "CUDA_VISIBLE_DEVICES";
 /// 127.1.0.0 to 127.254.255.0.
 const BLOCKS: u32 = 254 << 8;
 const HOSTS: u32 = 254;
-/// Where the next 254 nodes of a large pool go; it has no factor in common with the number of blocks.
+/// The distance to the block of the next 254 nodes of a large pool. It has no factor in common with
+/// the number of blocks.
 const STRIDE: u32 = 4099;
 
 #[cfg(test)]
@@ -96,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn a_block_of_another_pool_is_left_alone() {
+    fn a_block_of_another_pool_is_not_used() {
         let first = free_address(&request("p-a", 0), &[]).unwrap();
         let other = machine(&request("p-b", 9), Ipv4Addr::from(u32::from(first) + 8));
         let moved = free_address(&request("p-a", 0), std::slice::from_ref(&other)).unwrap();
@@ -125,6 +127,6 @@ mod tests {
         let others = [first];
         assert_eq!(free_devices(&request("p-a", 1), 1, &devices, &others).unwrap(), "2");
         let error = free_devices(&request("p-b", 0), 2, &devices, &others).unwrap_err();
-        assert_eq!(error.message(), "machine 0 needs 2 accelerators; this host has 3, and 1 are free");
+        assert_eq!(error.message(), "machine 0 needs 2 accelerators; this host has 3, of which 1 are free");
     }
 }

@@ -1,6 +1,7 @@
 //! The folders of pools and machines on this host, and the record in each.
 //!
-//! `<root>/<pool>/<node>/machine.json` is there from the moment a machine is. Whoever adds one holds a lock on `<root>`.
+//! `<root>/<pool>/<node>/machine.json` exists from the moment a machine does. Adding a machine
+//! takes a lock on `<root>`.
 
 use std::collections::BTreeSet;
 use std::fs::{DirBuilder, File};
@@ -9,7 +10,6 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use rustix::fs::{FlockOperation, flock};
 use sha2::{Digest, Sha256};
 
 use super::claims::{ADDRESS, DEVICES, free_address, free_devices};
@@ -22,16 +22,16 @@ use crate::provider::{
 };
 use crate::spec::hex;
 
-/// The folder that holds all pools of this user on this host.
+/// The folder that contains all pools of this user on this host.
 #[derive(Debug, Clone)]
 pub(super) struct Folders {
     root: PathBuf,
-    /// What to change when the root does not do.
+    /// The variable to change when the root cannot be used.
     variable: &'static str,
 }
 
 impl Folders {
-    /// In the folder that is given, or else where the host keeps short-lived things.
+    /// In the given folder, or else in the host's folder for short-lived files.
     pub(super) fn new(given: Option<&Path>) -> Self {
         if let Some(root) = given {
             return Self { root: root.to_owned(), variable: ROOT };
@@ -45,7 +45,7 @@ impl Folders {
         }
     }
 
-    /// The root, wherever the process that reads this is on this machine.
+    /// The root as an absolute path, and this machine.
     pub(super) fn identity(&self) -> Result<String> {
         let root = std::path::absolute(&self.root).map_err(|error| cannot("find", &self.root, error))?;
         match root.to_str() {
@@ -69,16 +69,18 @@ impl Folders {
         Ok(self.root.join(pool).join(node))
     }
 
-    /// Makes a pool's folder, and a record in it that says whose it is and is held until it is dropped.
+    /// Creates a pool's folder, and in it a record of the pool's owner. The record is locked until
+    /// the returned file is dropped.
     pub(super) fn prepare(&self, pool: &PoolRequest) -> Result<File> {
         let folder = self.pool(&pool.pool)?;
         self.make_root()?;
-        let failed = |error: io::Error| cannot("make", &folder, error);
+        let failed = |error: io::Error| cannot("create", &folder, error);
         make_private(&folder).map_err(failed)?;
         Written::new(&pool.owner, pool.lease).hold(&folder).map_err(failed)
     }
 
-    /// The pools that have a folder. One lives whose client does, or any process with one of these marks.
+    /// The pools that have a folder. A pool lives while its client lives or a process has one of
+    /// these marks.
     pub(super) fn pools(&self, marks: &BTreeSet<String>, now: SystemTime) -> Result<Vec<PoolRecord>> {
         let mut pools = Vec::new();
         for folder in subfolders(&self.root).map_err(|error| cannot("read", &self.root, error))? {
@@ -92,7 +94,8 @@ impl Folders {
         Ok(pools)
     }
 
-    /// Makes a machine's folder and record, or finds those of an earlier call for the same launch. `devices` are the accelerators of the host.
+    /// Creates a machine's folder and record, or finds those of an earlier call for the same
+    /// launch. `devices` are the accelerators of the host.
     pub(super) fn create(&self, batch: &LaunchBatch, request: &LaunchRequest, devices: &[String]) -> Result<Machine> {
         let id = machine_id(request)?;
         let folder = self.machine(&id)?;
@@ -109,11 +112,13 @@ impl Folders {
         if let Some(wanted) = &batch.offer.accelerator {
             machine.facts.insert(DEVICES.into(), free_devices(request, wanted.count, devices, &others)?);
         }
-        let failed = |error: io::Error| cannot("make", &folder, error);
-        // Made beside its place and moved there, so that no folder is ever seen without its record.
+        let failed = |error: io::Error| cannot("create", &folder, error);
+        // Created beside its place and moved there, so that no folder is ever seen without its
+        // record.
         let parent = self.pool(&request.pool)?;
         make_private(&parent).map_err(failed)?;
-        // Held only while the machine is made: it is the record of whoever has prepared the pool that says that its client lives.
+        // Locked only while the machine is created. The lock that shows a living client is the one
+        // that `prepare` returned.
         let _record = Written::new("", request.lease).hold(&parent).map_err(failed)?;
         let new = parent.join(format!(".new-{:016x}", rand::random::<u64>()));
         make_private(&new).map_err(failed)?;
@@ -129,7 +134,7 @@ impl Folders {
         made.map(|()| machine).map_err(failed)
     }
 
-    /// What is free on the disk of the root, which may have to be made yet.
+    /// The free space on the disk of the root, which may not exist yet.
     pub(super) fn disk_gib(&self) -> Option<u32> {
         let root = std::path::absolute(&self.root).ok()?;
         let found = root.ancestors().find_map(|folder| rustix::fs::statvfs(folder).ok())?;
@@ -140,7 +145,7 @@ impl Folders {
     pub(super) fn machines(&self, pool: &PoolId) -> Result<Vec<Machine>> {
         let parent = self.pool(pool)?;
         let folders = subfolders(&parent).map_err(|error| cannot("read", &parent, error))?;
-        // A folder whose removal was cut short has lost its record, and still is one.
+        // A folder whose removal was interrupted has lost its record, but still is a machine.
         let of_name = |folder: &PathBuf| self.of_mark(pool, &format!("{pool}.{}", folder.file_name()?.to_str()?));
         let mut machines: Vec<_> =
             folders.iter().filter_map(|folder| read_record(folder).or_else(|| of_name(folder))).collect();
@@ -148,7 +153,8 @@ impl Folders {
         Ok(machines)
     }
 
-    /// What is reported of a machine whose folder is there. One whose removal was cut short has lost its record, and is on its way out.
+    /// The report of a machine whose folder exists. One whose removal was interrupted has lost its
+    /// record, and is ending.
     pub(super) fn running(&self, machine: &MachineId) -> Result<MachineReport> {
         let folder = self.machine(machine)?;
         Ok(match record(&folder) {
@@ -165,7 +171,7 @@ impl Folders {
         })
     }
 
-    /// The machine of this pool whose processes carry the mark, when its record is gone.
+    /// The machine of this pool whose processes carry the mark, where its record is gone.
     pub(super) fn of_mark(&self, pool: &PoolId, mark: &str) -> Option<Machine> {
         let id = MachineId::new(mark);
         let (of, suffix) = split(&id).ok()?;
@@ -191,9 +197,10 @@ impl Folders {
         Ok(all)
     }
 
-    /// The folder must be this user's alone: what is in it decides which processes are started and ended.
+    /// The folder must belong to this user alone: its contents decide which processes are started
+    /// and ended.
     fn make_root(&self) -> Result<()> {
-        make_private(&self.root).map_err(|error| cannot("make", &self.root, error))?;
+        make_private(&self.root).map_err(|error| cannot("create", &self.root, error))?;
         let found = std::fs::symlink_metadata(&self.root).map_err(|error| cannot("read", &self.root, error))?;
         let why = if !found.is_dir() {
             "it is not a folder"
@@ -215,10 +222,7 @@ impl Folders {
         }
         Err(Error::new(
             ErrorKind::Provider,
-            format!(
-                "the path {} has {length} bytes, and sockets below it need it to have at most {LONGEST}",
-                folder.display()
-            ),
+            format!("the path {} has {length} bytes, but sockets below it allow at most {LONGEST}", folder.display()),
         )
         .with_hint(format!("set {} to a shorter path, such as /tmp/sky-{}", self.variable, user())))
     }
@@ -226,13 +230,13 @@ impl Folders {
     fn lock(&self) -> Result<File> {
         let path = self.root.join(".lock");
         let file = File::options().create(true).truncate(false).write(true).open(&path);
-        // Held for the few file operations of one call; the kernel frees it when a holder dies.
-        file.and_then(|file| flock(&file, FlockOperation::LockExclusive).map(|()| file).map_err(io::Error::from))
-            .map_err(|error| cannot("lock", &path, error))
+        // Locked for the few file operations of one call; the kernel unlocks it when the process
+        // dies.
+        file.and_then(|file| file.lock().map(|()| file)).map_err(|error| cannot("lock", &path, error))
     }
 }
 
-/// `<pool>.<node>`: told apart at the last dot, so that the folder follows from the id alone.
+/// `<pool>.<node>`: split at the last dot, so that the folder follows from the id alone.
 fn machine_id(request: &LaunchRequest) -> Result<MachineId> {
     let pool = simple(request.pool.as_str())?;
     let launch = request.launch.as_str();
@@ -259,7 +263,7 @@ fn pool_of(mark: &str) -> Option<&str> {
     Some(mark.rsplit_once('.')?.0)
 }
 
-/// When something was last made in a pool's folder or in those of its machines.
+/// When something was last created in a pool's folder or in those of its machines.
 fn changed(folder: &Path) -> Option<SystemTime> {
     let machines = subfolders(folder).ok()?;
     let files =
@@ -267,7 +271,7 @@ fn changed(folder: &Path) -> Option<SystemTime> {
     files.filter_map(|file| file.metadata().ok()?.modified().ok()).max()
 }
 
-/// A name that is one component of a path and nothing else.
+/// A name that is exactly one component of a path.
 fn simple(name: &str) -> Result<&str> {
     let plain = name.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c));
     if plain && !name.is_empty() && !name.starts_with('.') { Ok(name) } else { Err(unknown(name)) }
@@ -275,14 +279,14 @@ fn simple(name: &str) -> Result<&str> {
 
 fn unknown(name: &str) -> Error {
     Error::new(ErrorKind::Provider, format!("`{name}` cannot be a pool or machine of the local provider"))
-        .with_hint("its ids are made of letters, digits, `-`, `_` and `.`")
+        .with_hint("its ids consist of letters, digits, `-`, `_` and `.`")
 }
 
 fn read_record(folder: &Path) -> Option<Machine> {
     record(folder).ok().flatten()
 }
 
-/// The record in a machine's folder; none where there is none.
+/// The record in a machine's folder; none where the file does not exist.
 fn record(folder: &Path) -> io::Result<Option<Machine>> {
     match std::fs::read(folder.join(RECORD)) {
         Ok(json) => Ok(Some(serde_json::from_slice::<Recorded>(&json)?.machine())),
@@ -291,12 +295,12 @@ fn record(folder: &Path) -> io::Result<Option<Machine>> {
     }
 }
 
-/// A machine as its record has it, also one of an older version.
+/// A machine as its record has it, including records of older versions.
 #[derive(serde::Deserialize)]
 struct Recorded {
     #[serde(flatten)]
     machine: Machine,
-    /// Where it was before it was one of the facts.
+    /// The field that contained the address before it became a fact.
     address: Option<String>,
 }
 
@@ -322,14 +326,14 @@ fn make_private(folder: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(folder)
 }
 
-/// Fails where a node could not even start: its agent and its workers write small files before anything else.
+/// Fails where a node could not even start: its agent and its workers write small files first.
 fn check_room(folder: &Path) -> io::Result<()> {
     let file = folder.join("room");
     std::fs::write(&file, vec![0; ROOM])?;
     std::fs::remove_file(file)
 }
 
-/// Removes a folder, also what a payload left in it without permission to remove.
+/// Removes a folder, including contents whose permissions a payload has removed.
 fn remove_all(folder: &Path) -> io::Result<()> {
     match std::fs::remove_dir_all(folder) {
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
@@ -357,14 +361,15 @@ fn cannot(what: &str, path: &Path, error: io::Error) -> Error {
         .with_source(error)
 }
 
-/// Names the folder of all pools.
+/// The variable that names the folder of all pools.
 const ROOT: &str = "SKYWARD_RUNTIME_DIR";
 const RECORD: &str = "machine.json";
-/// The lease of a pool whose record does not say it.
+/// The assumed lease of a pool without one in its record.
 const UNSAID_LEASE: Duration = Duration::from_secs(3600);
 /// More than anybody waits, and less than a clock can count.
 const LONGEST_LEASE: Duration = Duration::from_secs(366 * 24 * 3600);
-/// Bytes that a node of one worker writes until it is ready.
+/// The bytes that a node of one worker writes until it is ready.
 const ROOM: usize = 64 << 10;
-/// A Unix socket's path has at most 107 bytes, and the agent's and workers' names below the folder need some.
+/// A Unix socket's path has at most 107 bytes, and the names of sockets below the folder need some
+/// of them.
 const LONGEST: usize = 60;

@@ -1,4 +1,4 @@
-//! The record of a pool on this host, whose lock says that its client lives.
+//! The record of a pool on this host. Its lock shows that its client lives.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -6,11 +6,10 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::time::Duration;
 
-use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
-/// What is written of a pool.
+/// The record of a pool.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct Written {
     pub(super) owner: String,
@@ -26,38 +25,44 @@ impl Written {
         Duration::from_millis(self.lease_ms)
     }
 
-    /// The record in a pool's folder, if there is one that can be read.
+    /// The record in a pool's folder, if it exists and can be read.
     pub(super) fn read(folder: &Path) -> Option<Self> {
         serde_json::from_slice(&std::fs::read(folder.join(RECORD)).ok()?).ok()
     }
 
-    /// Writes it into a pool's folder, unless there is one, and holds it until the file is dropped or this process ends.
+    /// Writes the record into a pool's folder, unless there is one, and locks it until the file is
+    /// dropped or this process ends.
     pub(super) fn hold(&self, folder: &Path) -> io::Result<File> {
         let path = folder.join(RECORD);
         if !path.exists() {
-            // Made beside its place and moved there, so that no half of it is ever read.
+            // Created beside its place and moved there, so that nobody reads half of it.
             let new = folder.join(format!(".new-{:016x}", rand::random::<u64>()));
             let made = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new);
             let written = made.and_then(|file| Ok(serde_json::to_writer(file, self)?));
             written.and_then(|()| std::fs::rename(&new, &path)).inspect_err(|_| drop(std::fs::remove_file(&new)))?;
         }
         let file = File::open(&path)?;
-        // Shared: several values of the provider may hold it. Whoever looks has it alone, for a moment.
-        match flock(&file, FlockOperation::LockShared) {
-            // A disk without locks: whoever looks finds that, too.
-            Ok(()) | Err(Errno::NOTSUP | Errno::NOLCK | Errno::INVAL) => Ok(file),
-            Err(error) => Err(error.into()),
+        // Shared: several values of the provider may lock it. A check takes an exclusive lock for a
+        // moment.
+        match file.lock_shared() {
+            Ok(()) => Ok(file),
+            // On a disk without locks, checks fail in the same way.
+            Err(error) if NO_LOCKS.map(Some).contains(&Errno::from_io_error(&error)) => Ok(file),
+            Err(error) => Err(error),
         }
     }
 }
 
-/// Whether some process holds the record in a pool's folder, or it cannot be said.
+/// Whether some process locks the record in a pool's folder. Also true where that cannot be
+/// determined.
 pub(super) fn is_held(folder: &Path) -> bool {
     match File::open(folder.join(RECORD)) {
-        Ok(file) => flock(&file, FlockOperation::NonBlockingLockExclusive).is_err(),
+        Ok(file) => file.try_lock().is_err(),
         Err(error) => error.kind() != io::ErrorKind::NotFound,
     }
 }
 
-/// In the folder of each pool.
+/// The errors of a disk without locks.
+const NO_LOCKS: [Errno; 3] = [Errno::NOTSUP, Errno::NOLCK, Errno::INVAL];
+/// The file in the folder of each pool.
 pub(super) const RECORD: &str = "pool.json";

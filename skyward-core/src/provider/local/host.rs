@@ -1,4 +1,4 @@
-//! What this host has.
+//! The resources of this host.
 
 use std::process::{Command, Stdio};
 
@@ -7,7 +7,7 @@ use crate::provider::Offer;
 use crate::provider::models::{Model, parse_smi};
 use crate::spec::Accelerator;
 
-/// This host without accelerators, and then each kind of accelerator that it has.
+/// One offer for this host without accelerators, then one for each kind of accelerator that it has.
 pub(in crate::provider) fn offers(look: Look) -> Vec<Offer> {
     let cpus = std::thread::available_parallelism().map_or(1, |cpus| u32::try_from(cpus.get()).unwrap_or(u32::MAX));
     let plain = Offer::new("host", "this host", cpus, memory_gib());
@@ -19,7 +19,7 @@ pub(in crate::provider) fn offers(look: Look) -> Vec<Offer> {
         match offers.iter_mut().find(same).and_then(|offer| offer.accelerator.as_mut()) {
             Some(accelerator) => {
                 accelerator.count = (accelerator.count + 1).min(visible);
-                // Any of them may be given.
+                // A node may get any of them.
                 accelerator.memory_gib = accelerator.memory_gib.zip(model.memory_gib).map(|(a, b)| a.min(b));
             }
             None if visible > 0 => {
@@ -36,12 +36,12 @@ pub(in crate::provider) fn offers(look: Look) -> Vec<Offer> {
     offers
 }
 
-/// The accelerators that a node may be given, as `CUDA_VISIBLE_DEVICES` names them.
+/// The accelerators that a node may get, by their names in `CUDA_VISIBLE_DEVICES`.
 pub(in crate::provider) fn devices() -> Vec<String> {
     chosen_devices().unwrap_or_else(|| (0..models(Look::Close).len()).map(|index| index.to_string()).collect())
 }
 
-/// What the client itself was given.
+/// The accelerators that the client itself may use.
 fn chosen_devices() -> Option<Vec<String>> {
     let text = std::env::var(super::claims::DEVICES).ok()?;
     Some(
@@ -56,9 +56,9 @@ fn chosen_devices() -> Option<Vec<String>> {
 /// How closely to look for accelerators.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::provider) enum Look {
-    /// What the driver's files say: at once, without memory.
+    /// Read the driver's files: at once, without the memory.
     Quick,
-    /// What the driver's tool says: it may take a second.
+    /// Run the driver's tool: it may take a second.
     Close,
 }
 
@@ -71,7 +71,7 @@ fn models(look: Look) -> Vec<Model> {
         let output = Command::new("nvidia-smi").args(query).stdin(Stdio::null()).stderr(Stdio::null()).output().ok()?;
         output.status.success().then(|| parse_smi(&String::from_utf8_lossy(&output.stdout)))
     };
-    // Without the tool the driver still tells the names.
+    // Without the tool, the driver's files still contain the names.
     (look == Look::Close).then(tool).flatten().unwrap_or_else(|| {
         let gpus = std::fs::read_dir("/proc/driver/nvidia/gpus").into_iter().flatten().flatten();
         gpus.filter_map(|gpu| std::fs::read_to_string(gpu.path().join("information")).ok())
@@ -89,7 +89,7 @@ fn memory_gib() -> u32 {
         Some(line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()? << 10)
     });
     let bytes = limit.into_iter().chain(total).min().unwrap_or(0);
-    // A host sold with 16 GiB shows a little less.
+    // A host sold with 16 GiB shows slightly less.
     u32::try_from((bytes + (1 << 29)) >> 30).unwrap_or(u32::MAX)
 }
 
@@ -98,7 +98,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn this_host_has_something() {
+    fn this_host_has_cores_and_memory() {
         let offers = offers(Look::Quick);
         assert!(offers[0].cpus > 0 && offers[0].memory_gib > 0 && offers[0].accelerator.is_none());
     }

@@ -1,4 +1,5 @@
-//! The processes of a machine: those that carry its mark in their environment, and all that descend from them.
+//! The processes of a machine: those that carry its mark in their environment, and all their
+//! descendants.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -9,25 +10,26 @@ use crate::ids::MachineId;
 
 pub(super) use crate::provider::keeper::MARK;
 
-/// The marks that processes of this user carry. Zombies carry none.
+/// The marks in the environments of this user's processes, without zombies.
 pub(super) fn marks() -> BTreeSet<String> {
     let look = || ids().filter_map(mark_of);
     let first: BTreeSet<String> = look().collect();
-    // One that was just replacing its program has an environment again.
+    // A process that was just replacing its program has an environment again.
     std::thread::sleep(PAUSE);
     first.into_iter().chain(look()).collect()
 }
 
-/// How often to look before it is believed that there is nothing.
+/// How many checks in a row must find nothing.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Looks {
-    /// Enough when nothing can have been started since.
+    /// Sufficient when nothing can have been started since.
     Once = 1,
-    /// A process that is just replacing its program has no environment to read for a moment.
+    /// A process that is just replacing its program has no environment for a moment.
     Twice,
 }
 
-/// Ends all processes of a machine, and returns when there are none, or when the time is up: then with the ids of those that are left.
+/// Ends all processes of a machine, and returns when none is left. When the time is up, fails with
+/// the ids of those that are left.
 pub(super) fn end(machine: &MachineId, looks: Looks, patience: Duration) -> Result<(), Vec<u32>> {
     let deadline = Instant::now() + patience;
     let mut clean = 0;
@@ -47,7 +49,7 @@ pub(super) fn end(machine: &MachineId, looks: Looks, patience: Duration) -> Resu
     }
 }
 
-/// The machine's processes with the time at which each started.
+/// The machine's processes, each with its start time.
 fn members(mark: &str) -> BTreeMap<u32, u64> {
     let marked: Vec<_> = ids().filter(|id| mark_of(*id).is_some_and(|found| found == mark)).collect();
     if marked.is_empty() {
@@ -59,7 +61,7 @@ fn members(mark: &str) -> BTreeMap<u32, u64> {
         .filter(|process| marked.contains(&process.id))
         .map(|process| (process.id, process.started))
         .collect();
-    // Whoever clears its environment still has a parent here, as long as that lives.
+    // A process that clears its environment still has a parent here, while that lives.
     loop {
         let before = members.len();
         for process in &processes {
@@ -87,7 +89,7 @@ fn ids() -> impl Iterator<Item = u32> {
         .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
 }
 
-/// What a process is, unless it has ended.
+/// The state of a process, unless it has ended.
 fn running(id: u32) -> Option<Running> {
     let stat = std::fs::read_to_string(format!("/proc/{id}/stat")).ok()?;
     // The name before the last parenthesis may contain anything.
@@ -97,7 +99,7 @@ fn running(id: u32) -> Option<Running> {
 }
 
 fn mark_of(id: u32) -> Option<String> {
-    // Another user's environment cannot be read, and is not looked for.
+    // Another user's environment cannot be read, and does not matter.
     let environment = std::fs::read(format!("/proc/{id}/environ")).ok()?;
     environment
         .split(|byte| *byte == 0)
@@ -105,7 +107,7 @@ fn mark_of(id: u32) -> Option<String> {
         .find_map(|value| String::from_utf8(value.to_vec()).ok())
 }
 
-/// Ends a process, unless its id has been given to another one since.
+/// Ends a process, unless its id belongs to another one meanwhile.
 fn kill(id: u32, started: u64) {
     let Some(pid) = i32::try_from(id).ok().and_then(Pid::from_raw) else { return };
     if pid == rustix::process::getpid() {
@@ -113,7 +115,7 @@ fn kill(id: u32, started: u64) {
     }
     let Ok(handle) = pidfd_open(pid, PidfdFlags::empty()) else { return };
     if running(id).is_some_and(|process| process.started == started) {
-        // Gone meanwhile is as good as ended.
+        // A process that is gone meanwhile has ended as well.
         let _ = pidfd_send_signal(&handle, Signal::KILL);
     }
 }

@@ -8,7 +8,7 @@ use crate::provider::Market;
 use crate::remote::Command;
 use crate::spec::Accelerator;
 
-/// A provider with a root of its own, removed with all its processes at the end of the test.
+/// A provider with a root of its own. The end of the test removes the root and all processes.
 struct Host {
     local: Local,
     root: PathBuf,
@@ -72,7 +72,7 @@ impl Drop for Host {
     }
 }
 
-/// Launches the one machine of a batch.
+/// Launches the only machine of a batch.
 async fn launch(local: &Local, batch: &LaunchBatch) -> Result<Machine> {
     local.launch(batch).await.remove(0)
 }
@@ -82,7 +82,7 @@ fn lives(pid: &str) -> bool {
         .is_ok_and(|stat| !stat.rsplit(") ").next().unwrap_or("").starts_with('Z'))
 }
 
-/// A process of this user that is no part of any machine.
+/// A process of this user that belongs to no machine.
 struct Bystander(Child);
 
 impl Bystander {
@@ -121,7 +121,7 @@ async fn a_machine_is_a_private_folder_with_an_address_that_can_be_bound() {
 }
 
 #[tokio::test]
-async fn the_same_launch_gives_the_same_machine_also_to_another_process_and_at_the_same_time() {
+async fn the_same_launch_returns_the_same_machine_also_concurrently_and_in_another_process() {
     let host = Host::new();
     let pool = PoolId::random();
     let batch = host.batch(&pool, 0);
@@ -134,7 +134,7 @@ async fn the_same_launch_gives_the_same_machine_also_to_another_process_and_at_t
 }
 
 #[tokio::test]
-async fn another_try_for_the_same_node_is_another_machine() {
+async fn another_attempt_for_the_same_node_is_another_machine() {
     let host = Host::new();
     let pool = PoolId::random();
     let first = host.launch(&pool, 0).await;
@@ -150,7 +150,7 @@ async fn another_try_for_the_same_node_is_another_machine() {
 }
 
 #[tokio::test]
-async fn a_dropped_launch_leaves_at_most_what_list_finds() {
+async fn a_dropped_launch_leaves_at_most_machines_that_list_finds() {
     let host = Host::new();
     let pool = PoolId::random();
     let batch = host.batch(&pool, 0);
@@ -183,7 +183,7 @@ async fn list_finds_by_folder_and_by_process_and_only_its_own_pool() {
 }
 
 #[tokio::test]
-async fn terminate_ends_the_whole_tree_and_nobody_else() {
+async fn terminate_ends_the_whole_process_tree_and_nothing_else() {
     let host = Host::new();
     let pool = PoolId::random();
     let (machine, neighbour) = (host.launch(&pool, 1).await, host.launch(&pool, 11).await);
@@ -223,7 +223,7 @@ async fn terminate_ends_the_whole_tree_and_nobody_else() {
 }
 
 #[tokio::test]
-async fn terminate_is_fine_for_the_unknown_and_for_the_ended() {
+async fn terminate_succeeds_for_unknown_and_for_ended_machines() {
     let host = Host::new();
     let machine = host.launch(&PoolId::random(), 0).await;
     host.terminate(&MachineId::new("p-unknown.n0-a1")).await.unwrap();
@@ -235,7 +235,7 @@ async fn terminate_is_fine_for_the_unknown_and_for_the_ended() {
 }
 
 #[tokio::test]
-async fn what_a_payload_made_unremovable_is_removed() {
+async fn files_without_write_permission_are_removed() {
     let host = Host::new();
     let machine = host.launch(&PoolId::random(), 0).await;
     let folder = host.place(&machine).await.folder;
@@ -265,7 +265,7 @@ async fn a_machine_outlives_the_provider_value_and_its_commands_carry_the_mark()
 }
 
 #[tokio::test]
-async fn two_pools_share_no_address() {
+async fn pools_share_no_address() {
     let host = Host::new();
     let mut addresses = std::collections::BTreeSet::new();
     for _ in 0..8 {
@@ -279,7 +279,7 @@ async fn two_pools_share_no_address() {
 }
 
 #[tokio::test]
-async fn a_path_that_is_too_long_for_sockets_names_the_variable_to_set() {
+async fn the_error_of_a_path_that_is_too_long_for_sockets_names_the_variable() {
     let long = std::env::temp_dir().join("a-path-that-is-far-too-long-for-the-sockets-of-the-workers");
     let host = Host { local: Local::new().runtime_dir(&long), root: long, pools: Mutex::default() };
     let error = launch(&host.local, &host.batch(&PoolId::random(), 0)).await.unwrap_err();
@@ -308,7 +308,7 @@ async fn ids_that_lead_out_of_the_folder_are_refused() {
 }
 
 #[test]
-fn an_offer_is_cut_to_what_a_node_asks_for() {
+fn an_offer_is_reduced_to_what_a_node_asks_for() {
     let mut offer = Offer::new("host", "here", 8, 64);
     offer.accelerator = Some(Accelerator::new("H200", 4).with_memory_gib(140));
     let wants = |accelerator: Accelerator| Requirements { accelerator: Some(accelerator), ..Requirements::default() };
@@ -324,11 +324,11 @@ fn an_offer_is_cut_to_what_a_node_asks_for() {
 }
 
 #[tokio::test]
-async fn what_this_host_cannot_serve_is_refused_by_name() {
+async fn requirements_that_this_host_cannot_meet_are_named() {
     let host = Host::new();
     let offer = host.local.offers(&Requirements::default()).await.unwrap().remove(0);
     assert_eq!(offer.architecture, Architecture::of_client());
-    // Its root may have to be made yet.
+    // Its root may not exist yet.
     let disk = offer.disk_gib.unwrap();
     let checked = crate::provider::Checked::new(Arc::new(host.local.clone()));
     checked.candidates(&Requirements { disk_gib: Some(disk / 2), ..Requirements::default() }).await.unwrap();
@@ -342,15 +342,15 @@ async fn what_this_host_cannot_serve_is_refused_by_name() {
     ] {
         assert_eq!(host.local.offers(&wanted).await.unwrap(), []);
         let error = checked.candidates(&wanted).await.unwrap_err();
-        assert_eq!(error.message(), format!("the provider local has nothing with {lacks}"));
+        assert_eq!(error.message(), format!("the provider local has no offer with {lacks}"));
         let hint = error.hint().unwrap();
         assert!(hint.starts_with("host in this host (") && hint.contains(&format!("does not have: {lacks}")), "{hint}");
     }
-    assert!(!host.root.exists(), "nothing is made by asking");
+    assert!(!host.root.exists(), "listing offers creates nothing");
 }
 
 #[tokio::test]
-async fn a_pool_lives_for_as_long_as_its_client_or_a_process_of_it_does() {
+async fn a_pool_lives_as_long_as_its_client_or_one_of_its_processes() {
     let host = Host::new();
     let pool = PoolId::random();
     let client = Local::new().runtime_dir(&host.root);
@@ -375,7 +375,7 @@ async fn a_pool_lives_for_as_long_as_its_client_or_a_process_of_it_does() {
     assert!(lives().await, "its client lives, and has no machine");
     let machine = host.launch(&pool, 0).await;
     host.run(&machine, "setsid sleep 600 >/dev/null 2>&1 &").await;
-    // As when its process ends.
+    // As when the client's process ends.
     drop(client);
     long_ago();
     assert!(lives().await, "a process of its machine runs");
@@ -386,7 +386,7 @@ async fn a_pool_lives_for_as_long_as_its_client_or_a_process_of_it_does() {
 }
 
 #[tokio::test]
-async fn a_node_sees_the_accelerators_that_it_was_given_and_no_others() {
+async fn a_node_sees_only_its_own_accelerators() {
     let host = Host::new();
     let pool = PoolId::random();
     let plain = host.launch(&pool, 0).await;

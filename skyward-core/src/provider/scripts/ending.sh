@@ -1,6 +1,8 @@
-# The processes of a machine carry its mark, the variable SKYWARD_MACHINE, in their environment; what clears it still has a parent.
+# The processes of a machine have its mark, the variable SKYWARD_MACHINE, in their environment. A
+# process that clears it still has a parent.
 
-# The ids of the processes of machine $1, without those that only wait to be reaped. Only what this user may see. Fails where no process can be started to look.
+# The ids of the processes of machine $1 that this user may see, without zombies. Fails where no
+# process can be started.
 members() (
     cd /proc
     marked=$(grep -slzxF -e "SKYWARD_MACHINE=$1" [0-9]*/environ || [ "$?" -le 2 ]) || exit 1
@@ -27,8 +29,8 @@ members() (
         }'
 )
 
-# Ends them, and returns when $2 looks find none: two, to be sure, since one that is just replacing its program has no environment to read for a moment. Fails when
-# some are left after many looks.
+# Ends them, and returns when $2 checks find none. Two are certain: a process that is just replacing
+# its program has no environment for a moment. Fails when some are left after many checks.
 end_members() (
     clean=0
     looks=0
@@ -52,11 +54,11 @@ end_members() (
 # Ends machine $1 and removes its folder $2.
 end_machine() {
     end_members "$1" 1 || return 1
-    # A payload may have left what cannot be removed as it is.
+    # A payload may have removed the permissions that rm needs.
     rm -rf "$2" 2>/dev/null || {
         find "$2" -type d -exec chmod u+rwx {} \; 2>/dev/null || :
         rm -rf "$2" || return 1
     }
-    # What was started just before its folder went; nothing can be started in one that is gone.
+    # Ends what was started just before the removal; nothing can be started in a removed folder.
     end_members "$1" 2
 }

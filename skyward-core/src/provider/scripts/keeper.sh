@@ -1,20 +1,26 @@
-# Keeps a machine for as long as its lease is renewed, and ends it when that stops, or when its life is over. The lease is the file `lease` in the machine's folder: any change of its
-# time is a renewal. What is counted for the lease is looks without a change, so that neither a clock that is set nor a host that was suspended means anything. Its life is counted by
-# the clock that begins with the host, which nobody can set, and by the pauses between the looks where that clock cannot be read.
+# Keeps a machine while its lease is renewed, and ends it when that stops, or when its life is over.
+# The lease is the file `lease` in the machine's folder: any change of its time is a renewal. Checks
+# without a change are counted, so that neither a clock that is set nor a suspended host matters.
+# The life is measured by the clock that begins with the host, which nobody can set, or by the
+# pauses between the checks where that clock cannot be read.
 #
-# Arguments: the machine's folder; the seconds between two looks; how many looks without a renewal end the machine; how many do before the first renewal; the machine's life from now on
-# in hundredths of a second, 0 for one without end; how the machine is ended:
-#   processes   all processes that carry its mark are killed, and its folder is removed
-#   exit        this process ends: it is the first of a container, with which all others end
-#   off         the host is powered off: this process is root's, and the host is the machine
-# Then, for `processes` alone: its mark; what to touch now and then, because it may lie where files are cleaned by age. Whoever starts it may give it locks as descriptors 4, 6 and 9,
-# which are held until nothing of the machine is left.
+# Arguments: the machine's folder; the seconds between two checks; how many checks without a renewal
+# end the machine; how many before the first renewal; the machine's life from now on in hundredths
+# of a second, 0 for no end; how the machine ends:
+#     processes   kills all processes with its mark, and removes its folder
+#     exit        exits: it is the first process of a container, so all others end too
+#     off         powers the host off: it runs as root, and the host is the machine
+# Then, for `processes` alone: the mark; files to touch regularly, because they may lie where a
+# cleaner removes files by age. The starter may pass locks as descriptors 4, 6 and 9, which are held
+# until nothing of the machine is left.
 #
-# A process that cannot be started, at a limit of processes, ends nothing and counts as no look. In dash and busybox that is an error, which `command eval` catches; bash ends
-# then, and its trap on EXIT puts a new one in its place, with the same id, locks and count. bash also waits without starting a process.
+# A process that cannot be started, at a limit of processes, ends nothing and counts as no check. In
+# dash and busybox that is an error, which `command eval` catches. bash exits, and its trap on EXIT
+# replaces it with a new one that has the same id, locks and count. bash also waits without starting
+# a process.
 #
-# bash is started with --norc and --posix. Without them it runs the user's ~/.bashrc when sshd is above
-# it, and the file that BASH_ENV names: before TERM is caught, and with the locks in all that they start.
+# bash is started with --norc and --posix. Otherwise it would run the user's ~/.bashrc below sshd,
+# and the file in BASH_ENV: before TERM is caught, and with the locks in all that they start.
 
 folder=$1
 pause=$2
@@ -35,7 +41,7 @@ asked=${SKYWARD_KEEPER_ASKED:-}
 trap 'asked=1' TERM INT
 trap '' HUP
 if [ -n "${BASH_EXECUTION_STRING:-}" ]; then
-    # A signal ends `read` only so.
+    # Only then a signal ends `read`.
     set -o posix
     again() {
         export SKYWARD_KEEPER_SEEN="$seen" SKYWARD_KEEPER_SAME="$same" SKYWARD_KEEPER_ASKED="$asked"
@@ -45,11 +51,11 @@ if [ -n "${BASH_EXECUTION_STRING:-}" ]; then
     trap again EXIT
 fi
 
-# The programs that it starts do not hold the locks; the shells that it forks do. So whoever holds them
-# has the command line of this script, by which the end of a machine knows those that do not end.
+# Programs that it starts do not hold the locks; the shells that it forks do. So whoever holds them
+# has this script's command line, by which `end.sh` recognises those that do not end.
 without_locks='3>&- 4>&- 6>&- 9>&-'
 
-# Does what needs processes.
+# Runs a command that needs processes.
 attempt() {
     command eval "$1" 2>/dev/null
 }
@@ -59,7 +65,8 @@ doze() {
     paused=1
     if [ -n "${BASH_VERSION:-}" ] && [ -p /proc/$$/fd/3 ]; then
         read -r -t "$1" nothing <&3 || :
-    # Marked, so that it does not outlive the machine when this process is killed. In the foreground: dash may wait for ever for a child in the background once a fork has failed.
+    # Marked, so that it does not outlive the machine when this process is killed. In the
+    # foreground: dash may wait for ever for a background child once a fork has failed.
     elif ! attempt "SKYWARD_MACHINE=\$mark sleep $1 $without_locks" && [ -z "$asked" ]; then
         paused=
         # Not every shell can.
@@ -67,7 +74,7 @@ doze() {
     fi
 }
 
-# Hundredths of a second, of a number of seconds with or without a fraction: `hundredths`, empty where it is no number.
+# Converts seconds, with or without a fraction: `hundredths`, empty where it is no number.
 tell_hundredths() {
     case $1 in
         '' | *[!0-9.]* | *.*.* | .*) hundredths= ;;
@@ -80,14 +87,14 @@ tell_hundredths() {
     esac
 }
 
-# Since when the host is up: `hundredths`, empty where that cannot be read.
+# How long the host is up: `hundredths`, empty where unknown.
 tell_uptime() {
     up=
     { read -r up rest </proc/uptime; } 2>/dev/null || up=
     tell_hundredths "$up"
 }
 
-# What is left of the machine's life: `left`. Nothing that is counted goes faster than time does, so what has counted most is right.
+# The rest of the machine's life: `left`. No counter is faster than time, so the largest is right.
 tell_left() {
     tell_uptime
     left=$waited
@@ -122,7 +129,7 @@ limit=$first
 while [ -z "$asked" ] && [ "$same" -lt "$limit" ]; do
     if attempt "now=\$(exec stat -c '%y %Y' \"\$folder/lease\" $without_locks)"; then
         if [ "$now" = "$seen" ]; then
-            # Looks in a row without a pause between them are one.
+            # Checks in a row without a pause between them count as one.
             same=$((same + ${paused:-0}))
         else
             if [ -n "$seen" ]; then
@@ -144,24 +151,26 @@ while [ -z "$asked" ] && [ "$same" -lt "$limit" ]; do
     if [ "$life" -gt 0 ]; then
         tell_left
         [ "$left" -gt 0 ] || break
-        # The last pause is as long as what is left, in whole seconds: not every `sleep` knows others.
+        # The last pause is the rest of the life in whole seconds: not every `sleep` takes
+        # fractions.
         [ "$left" -ge "$step" ] || [ "$step" -le 100 ] || nap=$(((left + 99) / 100))
     fi
     doze "$nap"
-    # The shorter pause is the last one.
+    # A shorter pause is the last one.
     [ -z "$paused" ] || waited=$((waited + step))
 done
 asked=1
 case $end in
     processes)
         until attempt "end_machine \"\$mark\" \"\$folder\" $without_locks"; do
-            # They wait for a disk or a driver, or no process can be started. What they hold is nobody else's until they are gone.
+            # They wait for a disk or a driver, or no process can be started. What they hold must
+            # not be given to others until they are gone.
             doze 1
         done
         ;;
     off)
         PATH=$PATH:/usr/sbin:/usr/bin:/sbin:/bin
-        # The orderly ways first; one that was taken has a while to come to its end before another is.
+        # The orderly ways first; one that worked gets a while before the next is tried.
         while :; do
             for way in 'systemctl poweroff --no-wall' 'shutdown -P now' 'poweroff' 'poweroff -f'; do
                 if attempt "$way"; then

@@ -1,8 +1,8 @@
-"""Joins standard input and output with a Unix socket: `python -c BRIDGE SOCKET`.
+"""Connect standard input and output with a Unix socket: `python -c BRIDGE SOCKET`.
 
-The first byte on standard output says that it is connected; what goes wrong before is told on standard error.
+The first byte on standard output reports the connection; earlier errors go to standard error.
 A server whose socket has the sticky bit takes the two descriptors themselves, with a frame whose head is the
-array [72]: from then on nothing here is between it and the client, and this process only waits for the end.
+array [72]: from then on no data passes through this process, which only waits for the end.
 """
 
 import _thread
@@ -25,7 +25,7 @@ def hand_over(server: socket.socket) -> None:
 
 
 def copy(source: int, target: int) -> None:
-    """Copy until the end of either, which is the end of both."""
+    """Copy until the end of either side, which ends both."""
     try:
         while data := memoryview(os.read(source, 1 << 16)):
             while data:

@@ -1,8 +1,12 @@
-# Runs a command for a client at the other end of standard input. Arguments: a token; how many bytes of input the command gets; the command.
+# Runs a command for a client at the other end of standard input. Arguments: a token; the length of
+# the command's input in bytes; the command.
 #
-# On standard input come the command's variables, as lines of shell up to one that is the token, so that they are on no command line and in no record of the engine;
-# then its input. The token and the exit status follow its output on both streams: a process that the command leaves behind may hold them for ever. When the client
-# is gone before it has said with a line that it has seen the end, the command and its children are ended, which carry the token in their environment.
+# Standard input first has the command's variables, as lines of shell up to a line that is the
+# token, so that they are on no command line and in no record of the engine. The command's input
+# follows. After the command's output, both streams get the token and the exit status, because a
+# process that the command left behind may hold them for ever. When the client disappears before it
+# has confirmed the end with a line, the command and its children, which have the token in their
+# environment, are killed.
 skyward_token=$1
 skyward_length=$2
 shift 2

@@ -1,4 +1,4 @@
-//! A Docker engine: where it is, and what it means by what it answers.
+//! A Docker engine: its address, and the meanings of its errors.
 
 use std::fmt;
 use std::io;
@@ -12,49 +12,50 @@ use tokio::time::{Instant, sleep, timeout};
 
 use crate::error::{Error, ErrorKind, Result};
 
-/// A Docker engine, connected to when it is first asked for something. Each request has a connection of its own, so one that broke is no matter for the next.
+/// A Docker engine. The first request connects to it. Each request has a connection of its own, so
+/// a broken connection does not affect the next request.
 #[derive(Clone)]
 pub(crate) struct Engine {
     url: Arc<str>,
     docker: Arc<OnceCell<Docker>>,
 }
 
-/// What an engine means by an error.
+/// The meaning of an engine's error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Fault {
-    /// The engine itself cannot be reached, now or at all.
+    /// The engine itself cannot be reached, temporarily or at all.
     Unreachable,
-    /// What was named is not there, or a container does not run any more.
+    /// The named object does not exist, or a container does not run any more.
     Gone,
-    /// Somebody else is at it, or a container is paused.
+    /// A conflict with another request, or a paused container.
     Busy,
-    /// It failed, or refused.
+    /// The request failed, or was refused.
     Refused,
 }
 
 impl Engine {
-    /// The engine at this URL, or else the one that `DOCKER_HOST` names, or else the one of this host.
+    /// The engine at this URL, or else the one that `DOCKER_HOST` names, or else this host's.
     pub(crate) fn new(url: Option<&str>) -> Self {
         let named = || std::env::var("DOCKER_HOST").ok().filter(|url| !url.is_empty());
         let url = url.map(str::to_owned).or_else(named).unwrap_or_else(|| DEFAULT.to_owned());
         Self { url: url.into(), docker: Arc::default() }
     }
 
-    /// Where it is.
+    /// The engine's URL.
     pub(crate) fn url(&self) -> &str {
         &self.url
     }
 
-    /// What can be asked of it.
+    /// The engine's API.
     pub(crate) async fn api(&self) -> Result<&Docker> {
         self.docker.get_or_try_init(|| self.connect()).await
     }
 
     async fn connect(&self) -> Result<Docker> {
         let Some(path) = self.url.strip_prefix("unix://") else {
-            let message = format!("cannot reach a Docker engine at {}: only Unix sockets are spoken to", self.url);
+            let message = format!("cannot reach a Docker engine at {}: only Unix sockets are supported", self.url);
             return Err(Error::new(ErrorKind::Provider, message).with_hint(
-                "forward the socket of a remote engine through SSH, which authenticates both sides: `ssh -N -L /tmp/docker.sock:/var/run/docker.sock user@host`, and DOCKER_HOST=unix:///tmp/docker.sock",
+                "forward the socket of a remote engine through SSH, which authenticates both sides: `ssh -N -L /tmp/docker.sock:/var/run/docker.sock user@host`, then set DOCKER_HOST=unix:///tmp/docker.sock",
             ));
         };
         if !Path::new(path).exists() {
@@ -62,29 +63,28 @@ impl Engine {
         }
         let oldest = ClientVersion { major_version: OLDEST.0, minor_version: OLDEST.1 };
         let docker = Docker::connect_with_unix(path, REQUEST.as_secs(), &oldest)
-            .map_err(|error| self.told("be connected to", &error))?;
-        let version = docker.version().await.map_err(|error| self.told("tell its version", &error))?;
+            .map_err(|error| self.told("accept a connection", &error))?;
+        let version = docker.version().await.map_err(|error| self.told("report its version", &error))?;
         let newest = version.api_version.as_deref().and_then(numbers);
         if newest.is_some_and(|newest| newest < OLDEST) {
             let message = format!(
-                "the Docker engine at {} speaks version {} of its API, and {}.{} is needed",
+                "the Docker engine at {} has version {} of the API, but {}.{} is needed",
                 self.url,
                 version.api_version.unwrap_or_default(),
                 OLDEST.0,
                 OLDEST.1
             );
-            return Err(
-                Error::new(ErrorKind::Provider, message).with_hint("it is Docker Engine 20.10 or newer that has it")
-            );
+            return Err(Error::new(ErrorKind::Provider, message).with_hint("Docker Engine 20.10 and newer have it"));
         }
-        // An engine gives up old versions in time: from the oldest that it takes on, whatever is used here means the same.
+        // Engines drop old versions over time. From the oldest version that this engine accepts on,
+        // everything that is used here has the same meaning.
         let least = version.min_api_version.as_deref().and_then(numbers).unwrap_or(OLDEST).max(OLDEST);
         let spoken = ClientVersion { major_version: least.0, minor_version: least.1 };
         Docker::connect_with_unix(path, REQUEST.as_secs(), &spoken)
-            .map_err(|error| self.told("be connected to", &error))
+            .map_err(|error| self.told("accept a connection", &error))
     }
 
-    /// Asks something that may be asked again while the engine cannot be reached, until the deadline.
+    /// Sends a request that may be repeated while the engine cannot be reached, until the deadline.
     pub(crate) async fn ask<T, F>(&self, what: &str, deadline: Instant, request: impl Fn(Docker) -> F) -> Result<T>
     where
         F: Future<Output = Result<T, bollard::errors::Error>>,
@@ -112,7 +112,8 @@ impl Engine {
         }
     }
 
-    /// The error for a request that failed. [`ErrorKind::Io`]: the engine could not be reached; [`ErrorKind::NotFound`]: what was named is gone.
+    /// The error of a failed request. [`ErrorKind::Io`]: the engine could not be reached;
+    /// [`ErrorKind::NotFound`]: the named object is gone.
     pub(crate) fn told(&self, what: &str, error: &bollard::errors::Error) -> Error {
         let told = |kind, why: String| Error::new(kind, format!("the Docker engine did not {what}: {why}"));
         match fault(error) {
@@ -130,12 +131,12 @@ impl Engine {
         let error = |why: &str| Error::new(ErrorKind::Io, format!("{message}: {why}"));
         match kind {
             io::ErrorKind::NotFound => Error::new(ErrorKind::Provider, format!("{message}: there is no such socket"))
-                .with_hint("is Docker installed, and does it run? `docker info` says; DOCKER_HOST=unix://PATH names another socket"),
+                .with_hint("check with `docker info` that Docker is installed and runs; DOCKER_HOST=unix://PATH names another socket"),
             io::ErrorKind::PermissionDenied => {
                 Error::new(ErrorKind::Provider, format!("{message}: this user may not use it"))
                     .with_hint("add the user to the group `docker` and log in again, or use a rootless engine and name its socket: DOCKER_HOST=unix://$XDG_RUNTIME_DIR/docker.sock")
             }
-            io::ErrorKind::ConnectionRefused => error("nothing listens there").temporary().with_hint("does the engine run? `systemctl status docker`"),
+            io::ErrorKind::ConnectionRefused => error("nothing listens there").temporary().with_hint("check that the engine runs: `systemctl status docker`"),
             _ => error("the connection broke").temporary(),
         }
     }
@@ -147,7 +148,7 @@ impl fmt::Debug for Engine {
     }
 }
 
-/// What an engine means by it.
+/// The meaning of an engine's error.
 pub(crate) fn fault(error: &bollard::errors::Error) -> Fault {
     use bollard::errors::Error as Answer;
     match error {
@@ -171,9 +172,9 @@ pub(crate) fn reason(error: &bollard::errors::Error) -> String {
     }
 }
 
-/// What went wrong on the way to the engine, if that is it.
+/// The I/O error of the connection to the engine, if that is what failed.
 fn io_kind(error: &bollard::errors::Error) -> Option<io::ErrorKind> {
-    // It passes for its own source, and so is not among its sources.
+    // This variant is transparent, so the chain of sources skips the I/O error itself.
     if let bollard::errors::Error::IOError { err } = error {
         return Some(err.kind());
     }
@@ -193,9 +194,9 @@ fn numbers(version: &str) -> Option<(usize, usize)> {
 }
 
 const DEFAULT: &str = "unix:///var/run/docker.sock";
-/// That of Docker Engine 20.10.
+/// The API version of Docker Engine 20.10.
 const OLDEST: (usize, usize) = (1, 41);
-/// What one request may take, unless its caller is in more of a hurry.
+/// How long one request may take, unless its caller sets a shorter deadline.
 const REQUEST: Duration = Duration::from_secs(120);
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
@@ -205,7 +206,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn an_engine_that_is_not_there_is_told_with_what_to_do() {
+    async fn the_error_of_an_engine_that_does_not_run_says_what_to_do() {
         let folder = std::env::temp_dir().join(format!("skye{:08x}", rand::random::<u32>()));
         std::fs::create_dir(&folder).unwrap();
         let socket = folder.join("s");
@@ -220,7 +221,7 @@ mod tests {
         let absent = told(&url).await;
         assert_eq!(absent.message(), format!("cannot reach the Docker engine at {url}: there is no such socket"));
         assert!(absent.hint().unwrap().contains("docker info"), "{absent}");
-        // Bound and dropped: the file is there, and nobody listens.
+        // Bound and dropped: the file exists, but nobody listens.
         drop(std::os::unix::net::UnixListener::bind(&socket).unwrap());
         let silent = told(&url).await;
         assert!(silent.message().ends_with("nothing listens there"), "{silent}");
@@ -234,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn refusals_are_told_apart() {
+    fn kinds_of_refusals_are_distinguished() {
         let answer = |status_code, message: &str| {
             let message = message.to_owned();
             fault(&bollard::errors::Error::DockerResponseServerError { status_code, message })

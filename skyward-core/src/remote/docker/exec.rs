@@ -15,17 +15,17 @@ use tokio::time::Instant;
 use super::engine::Engine;
 use crate::error::{Error, ErrorKind, Result};
 
-/// A command that runs in a container: what it writes, and its standard input.
+/// A command that runs in a container: its output, and its standard input.
 pub(super) struct Exec {
     output: Pin<Box<dyn Stream<Item = Result<LogOutput, bollard::errors::Error>> + Send>>,
     input: Pin<Box<dyn AsyncWrite + Send>>,
 }
 
-/// What a command wrote.
+/// A piece of output.
 pub(super) enum Written {
     Out(Bytes),
     Err(Bytes),
-    /// The engine's words instead of the command's: it could not be started.
+    /// The engine's words instead of the command's: the command could not be started.
     Refusal(String),
 }
 
@@ -54,7 +54,7 @@ impl Exec {
         };
         let made = engine.ask("start a command", deadline, create).await?;
         let options = StartExecOptions { detach: false, tty: false, output_capacity: Some(READ) };
-        // Not asked again: it may have been started.
+        // Not repeated: it may have been started.
         let started = engine.api().await?.start_exec(&made.id, Some(options));
         match tokio::time::timeout_at(deadline, started).await {
             Ok(Ok(StartExecResults::Attached { output, input })) => Ok(Self { output, input }),
@@ -68,7 +68,7 @@ impl Exec {
         }
     }
 
-    /// What it writes next; none when all of its streams have ended.
+    /// The next piece of output; none when all streams have ended.
     pub(super) fn poll_written(&mut self, context: &mut Context<'_>) -> Poll<Option<io::Result<Written>>> {
         let next = ready!(self.output.as_mut().poll_next(context));
         Poll::Ready(next.map(|next| match next {
@@ -81,18 +81,19 @@ impl Exec {
         }))
     }
 
-    /// The same, to be awaited.
+    /// The async form of `poll_written`.
     pub(super) async fn written(&mut self) -> Option<io::Result<Written>> {
         std::future::poll_fn(|context| self.poll_written(context)).await
     }
 
-    /// Its standard input.
+    /// The command's standard input.
     pub(super) fn input(&mut self) -> Pin<&mut (dyn AsyncWrite + Send)> {
         self.input.as_mut()
     }
 }
 
-/// A command's standard input and output as one stream of bytes. What it writes to standard error is told when it ends.
+/// A command's standard input and output as one byte stream. What it writes to standard error
+/// becomes the error of the stream's end.
 pub(super) struct ExecStream {
     exec: Exec,
     rest: Bytes,
@@ -122,7 +123,7 @@ impl AsyncRead for ExecStream {
                 return Poll::Ready(Ok(()));
             }
             match self.exec.poll_written(context) {
-                // What is there already is handed on.
+                // Bytes that have arrived are passed on.
                 Poll::Pending if buffer.filled().len() > before => return Poll::Ready(Ok(())),
                 Poll::Pending => return Poll::Pending,
                 Poll::Ready(Some(Ok(Written::Out(bytes)))) => self.rest = bytes,
@@ -149,7 +150,7 @@ impl AsyncWrite for ExecStream {
         self.exec.input().poll_write(context, bytes)
     }
 
-    /// Small pieces leave together: each write is a message that the engine has to pass on.
+    /// Writes small pieces together, because the engine passes on each write as a message.
     fn poll_write_vectored(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -186,8 +187,8 @@ impl AsyncWrite for ExecStream {
     }
 }
 
-/// What is read at once: two of the engine's messages.
+/// The size of one read: two of the engine's messages.
 const READ: usize = 64 << 10;
-/// What is written at once of several pieces.
+/// The size of one write of several pieces.
 const GATHERED: usize = 64 << 10;
 const COMPLAINT: usize = 4 << 10;

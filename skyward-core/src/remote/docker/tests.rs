@@ -1,4 +1,4 @@
-//! Operations on a container with an engine that is only pretended.
+//! Operations on a container with a fake engine.
 
 use std::path::PathBuf;
 
@@ -16,12 +16,12 @@ pub(crate) struct Pretended {
 }
 
 impl Pretended {
-    /// Each command that is started says this, and ends.
+    /// Each command prints this and ends.
     fn whose_commands_say(said: &'static [u8]) -> Self {
         Self::new(said, "")
     }
 
-    /// One of this id, which has nothing.
+    /// An engine with this id, without containers.
     pub(crate) fn with_id(id: &'static str) -> Self {
         Self::new(b"", id)
     }
@@ -42,7 +42,7 @@ impl Pretended {
         })
     }
 
-    /// Another one at the same path.
+    /// Replaces it with another engine at the same path.
     pub(crate) fn replaced_by(mut self, id: &'static str) -> Self {
         self.serving.abort();
         std::fs::remove_file(self.folder.join("s")).unwrap();
@@ -66,7 +66,7 @@ impl Drop for Pretended {
     }
 }
 
-/// The head of a request, its content, and where the answer goes.
+/// The head of a request, its content, and the stream for the answer.
 pub(crate) async fn read_request(stream: UnixStream) -> Option<(BufReader<UnixStream>, String, Vec<u8>)> {
     let mut stream = BufReader::new(stream);
     let (mut head, mut length) = (String::new(), 0);
@@ -108,7 +108,7 @@ async fn answer(stream: UnixStream, said: &[u8], id: &str) {
 }
 
 #[tokio::test]
-async fn why_a_socket_cannot_be_reached_is_never_left_open() {
+async fn the_error_of_an_unreachable_socket_always_has_a_reason() {
     let told = async |said| {
         let error = Pretended::whose_commands_say(said).container().open("/s").await.err().unwrap();
         assert_eq!(error.status(), ErrorStatus::Temporary);
@@ -116,7 +116,7 @@ async fn why_a_socket_cannot_be_reached_is_never_left_open() {
     };
     assert_eq!(
         told(b"").await,
-        "cannot connect to /s in container box: the container ended, or its engine did, before there was an answer"
+        "cannot connect to /s in container box: the container or its engine ended before there was an answer"
     );
     let no_socket = b"\x02\0\0\0\0\0\0\x08no file\n";
     assert_eq!(told(no_socket).await, "cannot connect to /s in container box: no file");

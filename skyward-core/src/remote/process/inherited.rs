@@ -1,8 +1,9 @@
-//! What of the client's environment the processes on its own host get.
+//! The environment variables of the client that processes on its own host get.
 
 use std::ffi::OsString;
 
-/// By what they are for; a `*` at the end stands for any rest. docs/pools.md shows the same table.
+/// Names of variables by their purpose; a `*` at the end stands for any rest. docs/pools.md has the
+/// same table.
 pub(super) const INHERITED: &[(&str, &[&str])] = &[
     ("locale", &["LANG", "LANGUAGE", "LC_*", "LOCPATH", "LOCALE_ARCHIVE", "TZ", "TZDIR"]),
     ("programs and libraries", &["PATH", "LD_LIBRARY_PATH", "PYENV_ROOT", "PYENV_VERSION"]),
@@ -34,10 +35,10 @@ pub(super) const INHERITED: &[(&str, &[&str])] = &[
     ("skyward", &["SKYWARD_*"]),
 ];
 
-/// Passwords and tokens for uploads, which nothing on a node does.
+/// Passwords and tokens for uploads, which no node needs.
 const EXCEPT: &str = "UV_PUBLISH_*";
 
-/// The client's variables that are in the table, or named by one of these.
+/// The client's variables that match the table or one of these names.
 pub(super) fn inherited(named: &[String]) -> impl Iterator<Item = (OsString, OsString)> {
     std::env::vars_os().filter(|(name, _)| name.to_str().is_some_and(|name| passes(name, named)))
 }
@@ -59,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_the_table_or_the_caller_names_passes() {
+    fn only_variables_in_the_table_or_named_by_the_caller_pass() {
         let named = ["MLFLOW_TRACKING_URI".to_owned(), "WANDB_*".to_owned()];
         for name in [
             "PATH",
@@ -101,6 +102,6 @@ mod tests {
             format!("| {what} | {} |\n", names.join(", "))
         });
         let table: String = rows.collect();
-        assert!(guide.contains(&table), "docs/pools.md has another table than:\n{table}");
+        assert!(guide.contains(&table), "docs/pools.md does not contain this table:\n{table}");
     }
 }

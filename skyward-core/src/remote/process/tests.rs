@@ -16,7 +16,7 @@ async fn run(script: &str) -> (CommandOutput, Vec<String>) {
     (output.unwrap(), lines.into_inner().unwrap())
 }
 
-/// Whether a process is there and is not a zombie.
+/// Whether a process exists and is no zombie.
 fn lives(pid: &str) -> bool {
     std::fs::read_to_string(format!("/proc/{pid}/stat"))
         .is_ok_and(|stat| !stat.rsplit(") ").next().unwrap_or("").starts_with('Z'))
@@ -29,11 +29,11 @@ async fn ended(pid: &str) {
         }
     })
     .await
-    .unwrap_or_else(|_| panic!("process {pid} lives on"));
+    .unwrap_or_else(|_| panic!("process {pid} is still running"));
 }
 
 #[tokio::test]
-async fn status_output_and_lines_of_both_streams_are_told() {
+async fn status_output_and_lines_of_both_streams_are_returned() {
     let (output, lines) = run("echo one; echo two >&2; printf 'no newline'; exit 3").await;
     assert_eq!(output, CommandOutput::new(3, "one\nno newline", "two\n"));
     let mut lines = lines;
@@ -42,14 +42,14 @@ async fn status_output_and_lines_of_both_streams_are_told() {
 }
 
 #[tokio::test]
-async fn a_line_is_handed_on_while_the_command_runs() {
+async fn a_line_is_passed_on_while_the_command_runs() {
     let folder = tempdir();
     let fifo = folder.0.join("go");
     let script = format!("mkfifo {0}; echo first; cat {0}; echo second", fifo.display());
     let opened = AtomicBool::new(false);
     let on_line = |line: &str| {
         if line == "first" {
-            // The command can only go on because this line came before its end.
+            // The command can only continue because this line came before its end.
             std::fs::write(&fifo, "between\n").unwrap();
             opened.store(true, Ordering::SeqCst);
         }
@@ -60,7 +60,7 @@ async fn a_line_is_handed_on_while_the_command_runs() {
 }
 
 #[tokio::test]
-async fn a_signal_is_told_as_a_shell_does() {
+async fn a_signal_is_reported_as_by_a_shell() {
     assert_eq!(run("kill -9 $$").await.0.status, 137);
 }
 
@@ -72,7 +72,7 @@ async fn output_that_is_not_utf8_is_kept_lossily() {
 }
 
 #[tokio::test]
-async fn the_end_of_much_output_is_kept() {
+async fn the_last_part_of_long_output_is_kept() {
     let (output, lines) = run("i=0; while [ $i -lt 30000 ]; do echo line-of-some-length-$i; i=$((i+1)); done").await;
     assert_eq!(lines.len(), 30000);
     assert_eq!(output.stdout.len(), TAIL);
@@ -95,7 +95,7 @@ async fn a_command_that_does_not_read_its_input_is_no_error() {
 }
 
 #[tokio::test]
-async fn a_missing_program_and_a_missing_folder_are_told_apart() {
+async fn a_missing_program_and_a_missing_folder_have_different_errors() {
     let error = Process::new().run(&Command::new(["no-such-program"]), &|_| {}).await.unwrap_err();
     assert_eq!((error.kind(), error.message()), (ErrorKind::Bootstrap, "cannot run `no-such-program` on this host"));
     let error = Process::new().folder("/no/such").run(&Command::new(["true"]), &|_| {}).await.unwrap_err();
@@ -103,7 +103,7 @@ async fn a_missing_program_and_a_missing_folder_are_told_apart() {
 }
 
 #[tokio::test]
-async fn dropping_the_future_ends_the_whole_group() {
+async fn dropping_the_future_kills_the_whole_group() {
     let (sender, mut receiver) = mpsc::unbounded_channel();
     let command = Command::script("sleep 600 & echo $!; echo $$; wait").deadline(LONG);
     let process = Process::new();
@@ -126,7 +126,7 @@ async fn dropping_the_future_ends_the_whole_group() {
 }
 
 #[tokio::test]
-async fn at_the_deadline_the_whole_group_is_ended_and_the_last_line_told() {
+async fn the_deadline_kills_the_whole_group_and_the_error_has_the_last_line() {
     let pids = Mutex::new(Vec::new());
     let command = Command::script("sleep 600 & echo $!; wait").deadline(Duration::from_millis(300));
     let error = Process::new().run(&command, &|line| pids.lock().unwrap().push(line.to_owned())).await.unwrap_err();
@@ -142,12 +142,12 @@ async fn a_daemon_that_holds_the_pipes_does_not_hold_the_command() {
     let (output, _) = run("setsid sleep 600 & echo $!").await;
     assert!(started.elapsed() < LONG);
     let pid = output.stdout.trim();
-    assert!(lives(pid), "what a command leaves behind after its end is not ended");
+    assert!(lives(pid), "a process that outlives its command was killed");
     rustix::process::kill_process(Pid::from_raw(pid.parse().unwrap()).unwrap(), Signal::KILL).unwrap();
 }
 
 #[tokio::test]
-async fn put_makes_folders_sets_the_mode_and_leaves_no_part() {
+async fn put_creates_folders_sets_the_mode_and_leaves_no_temporary_file() {
     let folder = tempdir();
     let path = folder.0.join("a/b/file");
     let text = path.to_str().unwrap();
@@ -159,7 +159,7 @@ async fn put_makes_folders_sets_the_mode_and_leaves_no_part() {
 }
 
 #[tokio::test]
-async fn a_reader_of_a_file_that_is_put_sees_old_or_new_and_never_a_part() {
+async fn a_reader_during_put_sees_the_old_or_the_new_content_and_never_a_part() {
     let folder = tempdir();
     let path = folder.0.join("file");
     let text = path.to_str().unwrap().to_owned();
@@ -183,14 +183,14 @@ async fn a_reader_of_a_file_that_is_put_sees_old_or_new_and_never_a_part() {
 }
 
 #[tokio::test]
-async fn put_where_no_folder_can_be_names_the_path() {
+async fn the_error_of_put_below_a_file_system_without_folders_names_the_path() {
     let error = Process::new().put("/proc/none/file", b"", 0o600).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Bootstrap);
     assert!(error.message().starts_with("cannot write /proc/none/file: "), "{error}");
 }
 
 #[tokio::test]
-async fn open_speaks_to_a_unix_socket_and_says_when_nobody_listens() {
+async fn open_connects_to_a_unix_socket_and_fails_where_nobody_listens() {
     let folder = tempdir();
     let path = folder.0.join("socket");
     let listener = tokio::net::UnixListener::bind(&path).unwrap();

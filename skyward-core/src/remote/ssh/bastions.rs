@@ -7,17 +7,19 @@ use tokio::runtime::{Handle, Id};
 use super::target::Target;
 use super::{Host, lock};
 
-/// The nearest bastion of a target, connected to through those before it; none where the target is reached directly.
+/// The nearest bastion of a target, connected to through those before it; none where the target is
+/// reached directly.
 ///
-/// Hosts share one if everything that was set for it is the same, also its keys and which host keys it is trusted by. It is closed with the last host that has it.
+/// Hosts share a bastion if all of its settings are the same, including its keys and the trusted
+/// host keys. It is closed with the last host that uses it.
 pub(super) fn nearest(target: &Target) -> Option<Arc<Host>> {
     target.way().into_iter().fold(None, |near, hop| Some(shared(near, hop)))
 }
 
-/// A bastion that somebody has.
+/// A bastion in use.
 struct Bastion {
     host: Weak<Host>,
-    /// The runtime that its connection lives in. A runtime that stands still keeps nobody waiting but its own tasks.
+    /// The runtime that its connection lives in. A blocked runtime delays only its own tasks.
     runtime: Option<Id>,
 }
 
@@ -34,7 +36,7 @@ fn shared(near: Option<Arc<Host>>, hop: Target) -> Arc<Host> {
         return host;
     }
     let host = Arc::new(Host::new(hop));
-    // Set before anybody else sees it.
+    // Set before others can see the host.
     let _ = host.near.set(near);
     all.push(Bastion { host: Arc::downgrade(&host), runtime });
     host

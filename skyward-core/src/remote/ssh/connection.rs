@@ -1,4 +1,4 @@
-//! One connection to a host: many channels.
+//! One connection to a host, with many channels.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,11 +13,11 @@ use tokio::time::timeout;
 use super::stream::Stream;
 use super::trust::{Refused, Trust};
 
-/// A connection that is logged in. Its task ends with it and its channels.
+/// A connection after its login. Its task ends with the connection and its channels.
 pub(super) struct Connection {
     handle: Handle<Client>,
     lost: Lost,
-    endings: mpsc::UnboundedSender<Ending>,
+    closings: mpsc::UnboundedSender<Closing>,
 }
 
 /// Why a connection ended, as soon as it did.
@@ -27,15 +27,15 @@ pub(super) type Lost = watch::Receiver<Option<Loss>>;
 #[derive(Debug, Clone)]
 pub(super) struct Loss {
     pub(super) why: String,
-    /// Whether the server has said that it wants nothing more of this client: what it said was about this login, not
-    /// about the load of the host or the network.
+    /// Whether the server refuses this client: its reason was the login, not the load of the host
+    /// or the network.
     pub(super) dismissed: bool,
 }
 
-/// A channel that is to be closed: whoever drops one cannot wait for that.
-pub(super) struct Ending {
+/// A channel to close in the background, because dropping one cannot wait.
+pub(super) struct Closing {
     half: ChannelWriteHalf<Msg>,
-    /// Whether what runs in it is to be killed.
+    /// Whether to kill the program in it.
     kill: bool,
 }
 
@@ -44,38 +44,38 @@ pub(super) struct Ending {
 pub(super) enum Refusal {
     /// The connection is gone, for this reason.
     Lost(String),
-    /// The server does not want to.
+    /// The server refuses.
     Server(ChannelOpenFailure),
-    /// The server answers other things, and did not answer this in [`OPENING`].
+    /// The server answers other requests, but did not answer this one within [`OPENING`].
     Silent,
 }
 
-/// What a session asks its client.
+/// The client's part of a session: what the session asks of its client.
 pub(super) struct Client {
     trust: Trust,
     lost: watch::Sender<Option<Loss>>,
 }
 
-/// What ends a session.
+/// Why a session ended.
 #[derive(Debug)]
 pub(super) enum SessionError {
     Protocol(russh::Error),
     HostKey(Refused),
 }
 
-/// A channel whose program is killed when it is dropped.
+/// A channel whose program is killed when this value is dropped.
 pub(super) struct Running {
     half: Option<ChannelWriteHalf<Msg>>,
     kill: AtomicBool,
-    endings: mpsc::UnboundedSender<Ending>,
+    closings: mpsc::UnboundedSender<Closing>,
 }
 
 impl Connection {
-    /// Takes over a session that is logged in.
+    /// Takes over a session after its login.
     pub(super) fn new(handle: Handle<Client>, lost: Lost) -> Self {
-        let (endings, ended) = mpsc::unbounded_channel();
+        let (closings, ended) = mpsc::unbounded_channel();
         tokio::spawn(close_all(ended));
-        Self { handle, lost, endings }
+        Self { handle, lost, closings }
     }
 
     pub(super) fn is_lost(&self) -> bool {
@@ -108,15 +108,15 @@ impl Connection {
         Ok(self.stream(channel, Vec::new()))
     }
 
-    /// Makes a channel a stream; `first` was read from it already.
+    /// Turns a channel into a stream; `first` was read from it already.
     pub(super) fn stream(&self, channel: Channel<Msg>, first: Vec<u8>) -> Stream {
         let (read, write) = channel.split();
         Stream::new(read, self.running(write, false), self.lost(), first.into())
     }
 
-    /// Closes a channel, and kills what runs in it, when that is dropped.
+    /// Closes the channel, and kills the program in it if requested, when the result is dropped.
     pub(super) fn running(&self, half: ChannelWriteHalf<Msg>, kill: bool) -> Running {
-        Running { half: Some(half), kill: kill.into(), endings: self.endings.clone() }
+        Running { half: Some(half), kill: kill.into(), closings: self.closings.clone() }
     }
 
     /// Waits for a channel, as long as the connection lives and no longer than [`OPENING`].
@@ -128,7 +128,7 @@ impl Connection {
         let opened = tokio::select! {
             biased;
             opened = timeout(OPENING, opening) => opened,
-            // A request that is handed over while the session ends may stay where nobody takes it.
+            // A request that is handed over while the session ends may never be taken.
             _ = lost.wait_for(Option::is_some) => return Err(Refusal::Lost(self.reason())),
         };
         match opened {
@@ -187,7 +187,7 @@ impl std::fmt::Display for SessionError {
         match self {
             Self::HostKey(refused) => f.write_str(refused.error.message()),
             Self::Protocol(russh::Error::KeepaliveTimeout | russh::Error::InactivityTimeout) => {
-                f.write_str("it did not answer any more")
+                f.write_str("it no longer answered")
             }
             Self::Protocol(russh::Error::Disconnect | russh::Error::HUP) => f.write_str("the server closed it"),
             Self::Protocol(error) => write!(f, "{error}"),
@@ -211,7 +211,7 @@ impl Running {
         self.half.as_ref()
     }
 
-    /// What ran has ended by itself.
+    /// The program has ended by itself.
     pub(super) fn ended(&self) {
         self.kill.store(false, Ordering::Relaxed);
     }
@@ -221,7 +221,7 @@ impl Drop for Running {
     fn drop(&mut self) {
         if let Some(half) = self.half.take() {
             // Without its connection there is nothing to close.
-            let _ = self.endings.send(Ending { half, kill: *self.kill.get_mut() });
+            let _ = self.closings.send(Closing { half, kill: *self.kill.get_mut() });
         }
     }
 }
@@ -231,8 +231,8 @@ pub(super) fn reason(lost: &Lost) -> String {
     lost.borrow().as_ref().map_or_else(|| "it was closed".into(), |loss| loss.why.clone())
 }
 
-/// Whether a server that ends a connection with this code does not want this client. OpenSSH has one code, that of a
-/// protocol error, for all of it.
+/// Whether a server that ends a connection with this code refuses this client. OpenSSH uses one
+/// code for all such reasons, that of a protocol error.
 fn is_dismissal(code: &Disconnect) -> bool {
     matches!(
         code,
@@ -244,12 +244,13 @@ fn is_dismissal(code: &Disconnect) -> bool {
     )
 }
 
-/// Lasts as long as the connection or a channel of it.
-async fn close_all(mut ended: mpsc::UnboundedReceiver<Ending>) {
-    while let Some(Ending { half, kill }) = ended.recv().await {
+/// Runs as long as the connection or one of its channels exists.
+async fn close_all(mut closings: mpsc::UnboundedReceiver<Closing>) {
+    while let Some(Closing { half, kill }) = closings.recv().await {
         let close = async {
             if kill {
-                // A server that does not know this request leaves it to the program's own watch, which sees that the channel is closed.
+                // A server that does not know this request leaves the kill to the launcher's watch,
+                // which notices that the channel is closed.
                 let _ = half.signal(Sig::KILL).await;
             }
             let _ = half.close().await;
@@ -258,10 +259,10 @@ async fn close_all(mut ended: mpsc::UnboundedReceiver<Ending>) {
     }
 }
 
-/// How long a server that answers other things may take to open a channel.
+/// How long a server that answers other requests may take to open a channel.
 const OPENING: Duration = Duration::from_secs(15);
 /// How long a close request may wait for its turn.
 const CLOSE: Duration = Duration::from_secs(5);
 
-/// Shared by whoever uses it.
+/// A connection with several users.
 pub(super) type Shared = Arc<Connection>;

@@ -24,16 +24,18 @@ use crate::error::{Error, ErrorKind, ErrorStatus, Result};
 /// Why there is no connection.
 pub(super) struct NotConnected {
     pub(super) error: Error,
-    /// Whether a server that has too much to do answers like this.
+    /// Whether an overloaded server answers like this.
     pub(super) is_busy: bool,
 }
 
-/// Connects to a target, through the nearest of its bastions if it has some, and logs in.
+/// Connects to a target, through the nearest of its bastions if it has any, and logs in.
 ///
 /// # Errors
 ///
-/// [`ErrorKind::Io`], temporary, when it cannot be reached; [`ErrorKind::HostKey`] and [`ErrorKind::Login`] when it is not who it is expected to be, or does not let
-/// the client in; [`ErrorKind::InvalidSpec`] for keys that cannot be used; [`ErrorKind::Timeout`], temporary, at the deadline.
+/// [`ErrorKind::Io`], temporary, when the target cannot be reached; [`ErrorKind::HostKey`] when it
+/// is not the expected host; [`ErrorKind::Login`] when it refuses the login;
+/// [`ErrorKind::InvalidSpec`] for keys that cannot be used; [`ErrorKind::Timeout`], temporary, at
+/// the deadline.
 ///
 /// # Cancel safety
 ///
@@ -48,15 +50,15 @@ pub(super) async fn dial(
     match timeout_at(deadline, go(near, target, &mut at)).await {
         Ok(connected) => connected.map(Arc::new),
         Err(_) => {
-            let message = format!("cannot connect to {target}: not done within {:?}, while {at}", deadline - begin);
+            let message = format!("cannot connect to {target}: it took longer than {:?}, while {at}", deadline - begin);
             let error = Error::new(ErrorKind::Timeout, message).temporary();
-            let error = error.with_hint("a firewall that drops packets looks like this, and a host that is down or overloaded: try `ssh` to the same address from here");
+            let error = error.with_hint("a firewall may drop the packets, or the host is down or overloaded: try `ssh` to the same address from here");
             Err(NotConnected { error, is_busy: true })
         }
     }
 }
 
-/// Connects, and again while the host may have another key that is the expected one.
+/// Connects. Connects again while another key of the host may be the expected one.
 async fn go(near: Option<(Shared, &Target)>, target: &Target, at: &mut String) -> Result<Connection, NotConnected> {
     let trust = Trust::of(target).await?;
     let mut shown: Vec<PublicKey> = Vec::new();
@@ -89,7 +91,7 @@ async fn go(near: Option<(Shared, &Target)>, target: &Target, at: &mut String) -
                 }
                 mismatch = Some(error);
             }
-            // It has no more keys.
+            // The host has no more keys.
             (
                 Err(Unshaken::Session(SessionError::Protocol(NoCommonAlgo { kind: AlgorithmKind::Key, .. }))),
                 Some(error),
@@ -118,12 +120,12 @@ async fn tcp(target: &Target) -> Result<TcpStream> {
     let unresolved = |why: String| {
         Error::new(ErrorKind::Io, format!("cannot connect to {target}: the name {address} cannot be resolved: {why}"))
             .temporary()
-            .with_hint("check the name; a host of ~/.ssh/config is not known here: give its address")
+            .with_hint("check the name; ~/.ssh/config is not read: give the host's address")
     };
     let addresses = lookup_host((address, port)).await.map_err(|error| unresolved(error.to_string()))?;
     let last = match first_of(&addresses.collect::<Vec<_>>()).await {
         Ok(stream) => {
-            // Small frames do not wait for more; a system that refuses this is only slower.
+            // Small frames do not wait for more bytes. Without it the connection is only slower.
             let _ = stream.set_nodelay(true);
             return Ok(stream);
         }
@@ -132,9 +134,9 @@ async fn tcp(target: &Target) -> Result<TcpStream> {
     Err(last.map_or_else(|| unresolved("it has no address".into()), |error| unreachable(target, error)))
 }
 
-/// Connects to the first address that answers, and goes through them again while one of them neither answers nor
-/// refuses: the system asks a silent address at ever longer intervals, and so would reach a host that boots, or that
-/// has a second address, many seconds late.
+/// Connects to the first address that answers, and repeats all of them while one of them neither
+/// answers nor refuses. The system retries a silent address at ever longer intervals, and so would
+/// reach a host that boots, or that has a second address, many seconds late.
 ///
 /// # Errors
 ///
@@ -158,30 +160,30 @@ async fn first_of(addresses: &[SocketAddr]) -> Result<TcpStream, Option<io::Erro
 fn unreachable(target: &Target, error: io::Error) -> Error {
     let (why, hint) = match error.kind() {
         io::ErrorKind::ConnectionRefused => {
-            ("nothing listens on this port", "is sshd running there, and on this port? `systemctl status ssh`")
+            ("nothing listens on this port", "check that sshd runs there, on this port: `systemctl status ssh`")
         }
-        io::ErrorKind::HostUnreachable | io::ErrorKind::NetworkUnreachable => {
-            ("there is no route to it", "is the host up, and this client in the right network or VPN?")
+        io::ErrorKind::HostUnreachable | io::ErrorKind::NetworkUnreachable => (
+            "there is no route to it",
+            "check that the host is up, and that this client is in the right network or VPN",
+        ),
+        io::ErrorKind::TimedOut => {
+            ("it does not answer", "check that the host is up, and that no firewall drops the packets")
         }
-        io::ErrorKind::TimedOut => ("it does not answer", "is the host up, and does a firewall drop the packets?"),
         _ => ("the connection fails", "try `ssh` to the same address from here"),
     };
-    Error::new(ErrorKind::Io, format!("cannot connect to {target}: {why} ({error})"))
-        .temporary()
-        .with_hint(hint)
-        .with_source(error)
+    Error::new(ErrorKind::Io, format!("cannot connect to {target}: {why} ({error})")).temporary().with_hint(hint)
 }
 
 fn not_through(target: &Target, bastion: &Target, refusal: Refusal) -> Error {
     let error = |why: &str| Error::new(ErrorKind::Io, format!("cannot connect to {target} through {bastion}: {why}"));
     match refusal {
-        Refusal::Lost(why) => error(&format!("the connection to it was lost: {why}")).temporary(),
-        Refusal::Server(ConnectFailed) => error("it cannot reach it")
+        Refusal::Lost(why) => error(&format!("the connection to the bastion was lost: {why}")).temporary(),
+        Refusal::Server(ConnectFailed) => error("the bastion cannot reach it")
             .temporary()
-            .with_hint("is the host up, does the bastion know its name, and is the port right?"),
-        Refusal::Server(AdministrativelyProhibited) => error("it forbids to go through")
+            .with_hint("check that the host is up, that the bastion can resolve its name, and that the port is right"),
+        Refusal::Server(AdministrativelyProhibited) => error("the bastion forbids forwarding")
             .with_hint("its sshd_config needs `AllowTcpForwarding yes`, and `PermitOpen` has to allow this address"),
-        Refusal::Server(other) => error(&format!("it refuses: {other:?}")).temporary(),
+        Refusal::Server(other) => error(&format!("the bastion refuses: {other:?}")).temporary(),
         Refusal::Silent => error(&Refusal::Silent.to_string()).temporary(),
     }
 }
@@ -202,7 +204,7 @@ async fn shake_hands<S>(
 where
     S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
 {
-    *at = format!("agreeing on keys with {target}");
+    *at = format!("exchanging keys with {target}");
     let (client, lost) = Client::new(trust);
     let (stream, dial) = Watched::new(stream, target.silence);
     let connected = client::connect_stream(Arc::new(config), stream, client).await;
@@ -213,12 +215,12 @@ where
     Ok(Connection::new(handle, lost))
 }
 
-/// A server that has taken the connection, and ended it for now, is busy.
+/// A server that accepted the connection and ended it with a temporary error is busy.
 fn begun(error: Error) -> NotConnected {
     NotConnected { is_busy: error.status() == ErrorStatus::Temporary, error }
 }
 
-/// Before the server has taken the connection.
+/// The error of a step before the server accepted the connection.
 impl From<Error> for NotConnected {
     fn from(error: Error) -> Self {
         Self { error, is_busy: false }
@@ -230,22 +232,21 @@ fn not_agreed(target: &Target, error: SessionError) -> Error {
     match error {
         SessionError::HostKey(refused) => refused.error,
         SessionError::Protocol(NoCommonAlgo { kind, ours, theirs }) => failed(format!(
-            "there is no {} that both sides have: it offers {}, and this client has {}",
+            "there is no {} that both sides support: the server offers {}, and this client supports {}",
             format!("{kind:?}").to_lowercase(),
             theirs.join(", "),
             ours.join(", ")
         ))
-        .with_hint("an old server has to be renewed; a host without a key of these types gets one by `ssh-keygen -A`"),
+        .with_hint("update an old server; on a host without a key of these types, run `ssh-keygen -A`"),
         SessionError::Protocol(russh::Error::Version) => {
-            failed("what listens there does not speak SSH".into()).with_hint("check the port")
+            failed("the program that listens there is no SSH server".into()).with_hint("check the port")
         }
         SessionError::Protocol(error @ (russh::Error::Disconnect | russh::Error::HUP | russh::Error::IO(_))) => {
-            failed(format!("it closed the connection before keys were agreed on ({error})"))
+            failed(format!("it closed the connection during the key exchange ({error})"))
                 .temporary()
-                .with_hint("a server that has too many logins under way does that (`MaxStartups` in its sshd_config), and one that bans this client")
-                .with_source(error)
+                .with_hint("a server does that when too many logins are under way (`MaxStartups` in its sshd_config), or when it bans this client")
         }
-        SessionError::Protocol(error) => failed(format!("keys cannot be agreed on: {error}")).with_source(error),
+        SessionError::Protocol(error) => failed(format!("the key exchange fails: {error}")),
     }
 }
 
@@ -260,7 +261,7 @@ fn config(target: &Target, trust: &Trust, shown: &[PublicKey]) -> Config {
         },
         window_size: WINDOW,
         channel_buffer_size: CHANNEL_MESSAGES,
-        // Asked twice without an answer, at the third time it is lost.
+        // After two requests without an answer, the connection counts as lost at the third.
         keepalive_interval: Some(target.silence / 3),
         keepalive_max: 2,
         nodelay: true,
@@ -268,15 +269,17 @@ fn config(target: &Target, trust: &Trust, shown: &[PublicKey]) -> Config {
     }
 }
 
-/// The fastest first, see the decision about SSH; only those that also authenticate, and their successors for old servers.
+/// The fastest first, see the decision about SSH. Only ciphers that also authenticate, and their
+/// predecessors for old servers.
 const CIPHERS: &[cipher::Name] =
     &[cipher::AES_256_GCM, cipher::CHACHA20_POLY1305, cipher::AES_256_CTR, cipher::AES_192_CTR, cipher::AES_128_CTR];
 const MACS: &[mac::Name] = &[mac::HMAC_SHA256_ETM, mac::HMAC_SHA512_ETM, mac::HMAC_SHA256, mac::HMAC_SHA512];
-/// Bytes that a host may send in a channel before it hears that they were taken.
+/// The bytes that a host may send in a channel before they are acknowledged.
 const WINDOW: u32 = 8 << 20;
-/// Packets of a channel that wait for their reader. When they are full, the whole connection waits.
+/// The packets of a channel that may wait for their reader. When they are full, the whole
+/// connection waits.
 const CHANNEL_MESSAGES: usize = 4096;
-/// How long an address may be silent before it is asked anew.
+/// How long an address may be silent before a new attempt.
 const SILENT: Duration = Duration::from_secs(3);
 
 #[cfg(test)]
@@ -286,8 +289,8 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn an_address_that_is_silent_does_not_hide_the_next_one() {
-        // A server whose queue is full answers nobody.
+    async fn a_silent_address_does_not_hide_the_next_one() {
+        // A server with a full queue answers nobody.
         let socket = TcpSocket::new_v4().unwrap();
         socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
         let full = socket.listen(0).unwrap();
@@ -303,7 +306,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn addresses_that_all_refuse_are_not_asked_again() {
+    async fn addresses_that_all_refuse_are_not_tried_again() {
         let closed = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
         let refused = timeout(10 * SILENT, first_of(&[closed, closed])).await.expect("it ends");
         assert_eq!(refused.unwrap_err().unwrap().kind(), io::ErrorKind::ConnectionRefused);

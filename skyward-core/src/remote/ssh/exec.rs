@@ -7,26 +7,26 @@ use russh::{ChannelMsg, ChannelWriteHalf, Sig};
 use super::connection::{Connection, Refusal};
 use crate::remote::lines::Lines;
 
-/// What to run on a host.
+/// A program to run on a host.
 pub(super) struct Program {
     /// Shell text in one line, which becomes the program.
     text: String,
     stdin: Bytes,
-    /// Standard input is sent when the program writes this line; at once when there is none.
+    /// Standard input is sent when the program writes this line. Without one, it is sent at once.
     gate: Option<&'static str>,
-    /// Whether it is killed when it is given up; otherwise it sees the end of its input.
+    /// Whether the program is killed when it is given up. Otherwise its input ends.
     kill: bool,
 }
 
 /// How a program ended.
 pub(super) enum Ended {
-    /// With this status, a signal as `128 + signal`.
+    /// With this status; `128 + signal` for a signal.
     Status(i32),
     /// The connection was lost, for this reason.
     Lost(String),
-    /// The server does not run programs.
+    /// The server runs no programs.
     Refused,
-    /// The server does not say whether it does.
+    /// The server did not reply to the request.
     Unanswered,
 }
 
@@ -35,7 +35,7 @@ impl Program {
     ///
     /// # Errors
     ///
-    /// What cannot be passed on.
+    /// Why an argument or a variable cannot be passed on.
     pub(super) fn new<'a>(
         argv: &[String],
         env: impl IntoIterator<Item = (&'a String, &'a String)>,
@@ -45,7 +45,7 @@ impl Program {
         let mut text = String::new();
         for (name, value) in env {
             if !is_name(name) {
-                return Err(format!("`{name}` is no name for a variable"));
+                return Err(format!("`{name}` is not a valid name of a variable"));
             }
             text.push_str(&format!("export {name}={}; ", quoted(value)?));
         }
@@ -57,14 +57,15 @@ impl Program {
         Ok(Self { text, stdin, gate: None, kill: true })
     }
 
-    /// Sends standard input only when the program asks for it with this line, and lets it clean up when it is given up.
+    /// Sends standard input only when the program asks for it with this line. A program that is
+    /// given up can clean up.
     pub(super) fn gated(mut self, line: &'static str) -> Self {
         self.gate = Some(line);
         self.kill = false;
         self
     }
 
-    /// Runs it to its end; what it writes goes to `out` and `err`.
+    /// Runs it to its end; its output goes to `out` and `err`.
     ///
     /// # Errors
     ///
@@ -92,8 +93,8 @@ impl Program {
         if gate.is_none() {
             open.take();
         }
-        // Beside the reading: a server takes no byte before it has started the program, and when it does not, or is
-        // lost, only who reads hears of it.
+        // At the same time as reading: a server takes no byte before it has started the program,
+        // and only reading reports that it does not start it or is lost.
         let feed = async {
             if start(half, LAUNCHER, head).await {
                 feed(half, self.stdin.clone(), gate_opened).await;
@@ -104,7 +105,8 @@ impl Program {
         while !(at_end && status.is_some()) {
             let linger = async {
                 match status {
-                    // A daemon that it left may hold its output open for ever; what the program itself wrote is on the way already.
+                    // A daemon that the program left may hold its output open for ever. The
+                    // program's own output is on the way already.
                     Some(_) => tokio::time::sleep(super::LINGER).await,
                     None => std::future::pending().await,
                 }
@@ -146,12 +148,12 @@ impl Program {
     }
 }
 
-/// What a program writes, without what a start-up file of the user's shell wrote before it.
+/// The output of a program, without what a start-up file of the user's shell wrote before it.
 struct Sieve<'a, 'b> {
     lines: &'a mut Lines<'b>,
-    /// The bytes before the mark, and then none.
+    /// The bytes before the mark; none after the mark.
     before: Option<Vec<u8>>,
-    /// The end of what came, for a line to be found in.
+    /// The last bytes of the output, in which a line is searched.
     last: Vec<u8>,
 }
 
@@ -171,7 +173,7 @@ impl<'a, 'b> Sieve<'a, 'b> {
             self.before = None;
             self.hand_on(&rest);
         } else if before.len() > CHATTER {
-            // Not a word of it is the program's; the beginning of the mark may be in its end.
+            // None of it is the program's output, but the mark may begin in its last bytes.
             before.drain(..before.len() - MARK.len());
         }
     }
@@ -189,36 +191,38 @@ impl<'a, 'b> Sieve<'a, 'b> {
     }
 }
 
-/// What is behind the line that says that the program's own output begins.
+/// The bytes after the line that marks the beginning of the program's own output.
 pub(super) fn after_mark(bytes: &[u8]) -> Option<&[u8]> {
     let at = bytes.windows(MARK.len()).position(|window| window == MARK)?;
     Some(&bytes[at + MARK.len()..])
 }
 
-/// Asks for a launcher, and writes what it reads first. `false` when the connection is lost.
+/// Requests a launcher, and writes what it reads first. Returns `false` when the connection is
+/// lost.
 ///
-/// When it is lost while the server takes nothing, this waits for ever: whoever waits for it reads the channel as well.
+/// Waits for ever when the connection is lost while the server takes nothing, so the caller must
+/// read the channel at the same time.
 pub(super) async fn start(half: &ChannelWriteHalf<Msg>, launcher: &str, head: String) -> bool {
     half.exec(true, launched(launcher)).await.is_ok() && half.data_bytes(head.into_bytes()).await.is_ok()
 }
 
 async fn feed(half: &ChannelWriteHalf<Msg>, stdin: Bytes, opened: tokio::sync::oneshot::Receiver<()>) {
-    // An error says that the sender was dropped, which is how it opens.
+    // The sender opens the gate by being dropped, which is an error here.
     let _ = opened.await;
-    // A program need not read all of its input, and a lost connection is seen by whoever reads.
+    // A program need not read all of its input, and the reader notices a lost connection.
     let _ = half.data_bytes(stdin).await;
 }
 
-/// A launcher as one argument of the user's shell, whichever that is.
+/// A launcher as one argument of the user's shell, whichever shell that is.
 pub(super) fn launched(script: &str) -> String {
     let lines: Vec<_> = script.lines().map(str::trim).filter(|line| !line.starts_with('#')).collect();
     format!("exec sh -c '{}'", lines.join(" "))
 }
 
-/// Shell text for a value, in one line: `newline` is a variable of the launcher.
+/// Shell text for a value, in one line. `newline` is a variable of the launcher.
 pub(super) fn quoted(value: &str) -> Result<String, String> {
     if value.contains('\0') {
-        return Err("a zero byte can be in no argument and no variable".into());
+        return Err("arguments and variables cannot contain a zero byte".into());
     }
     Ok(format!("'{}'", value.replace('\'', r"'\''").replace('\n', r#"'"$newline"'"#)))
 }
@@ -229,7 +233,7 @@ fn is_name(name: &str) -> bool {
         && !name.is_empty()
 }
 
-/// Whether a program's end means that it is not there.
+/// Whether a program ended because it does not exist.
 pub(super) fn is_not_found(status: i32, stderr: &str) -> bool {
     status == 127 && stderr.trim_end().ends_with(NOT_FOUND)
 }
@@ -264,9 +268,9 @@ const LAUNCHER: &str = include_str!("scripts/run.sh");
 /// Written before the program's own output.
 const MARK: &[u8] = b"skyward-output\n";
 const NOT_FOUND: &str = "skyward-not-found";
-/// Longer than any line that is looked for.
+/// Longer than any line that is searched.
 const KEPT: usize = 64;
-/// How much of what a start-up file writes is kept, in bytes.
+/// How much output of start-up files is kept, in bytes.
 const CHATTER: usize = 64 << 10;
 
 #[cfg(test)]
@@ -280,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn launchers_are_one_line_that_any_shell_passes_on() {
+    fn launchers_are_one_line_that_any_shell_accepts() {
         for script in [LAUNCHER, include_str!("scripts/line.sh")] {
             let line = launched(script);
             assert_eq!(line.matches('\'').count(), 2, "{line}");
@@ -296,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_start_up_file_writes_is_not_the_programs() {
+    fn output_of_a_start_up_file_is_dropped() {
         let mut lines = Lines::new(&|_| {});
         let mut sieve = Sieve::new(&mut lines);
         for part in ["Welcome!\nsky", "ward-output\nour", "s\n"] {

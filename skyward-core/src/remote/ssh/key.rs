@@ -11,9 +11,9 @@ use russh::keys::{PrivateKey, decode_secret_key};
 use crate::error::{Error, ErrorKind, Result};
 use crate::spec::Secret;
 
-/// A key to log in with: of a file, of memory, or all keys of an SSH agent.
+/// A key to log in with: from a file, from memory, or all keys of an SSH agent.
 ///
-/// Ed25519 and ECDSA keys are read from files and memory; an agent may hold others, such as RSA keys.
+/// Files and memory may contain Ed25519 and ECDSA keys. An agent may hold others, such as RSA keys.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Key(pub(super) Source);
 
@@ -25,12 +25,13 @@ pub(super) enum Source {
 }
 
 impl Key {
-    /// A private key's file, as `ssh-keygen` writes it. A leading `~` is the client's home folder.
+    /// The private key in this file, as `ssh-keygen` writes it. A leading `~` stands for the
+    /// client's home folder.
     pub fn file(path: impl Into<PathBuf>) -> Self {
         Self(Source::File { path: path.into(), passphrase: None })
     }
 
-    /// The text of a private key's file.
+    /// The private key in this text, which has the format of a private key's file.
     pub fn memory(pem: impl Into<Secret>) -> Self {
         Self(Source::Memory { pem: pem.into(), passphrase: None })
     }
@@ -45,7 +46,7 @@ impl Key {
         Self(Source::Agent { socket: Some(socket.into()) })
     }
 
-    /// Sets what the key is encrypted with; an agent needs none.
+    /// Sets the passphrase that decrypts the key. An agent needs none.
     #[must_use]
     pub fn passphrase(mut self, secret: impl Into<Secret>) -> Self {
         match &mut self.0 {
@@ -55,7 +56,7 @@ impl Key {
         self
     }
 
-    /// What is tried when nothing is said: the agent and the usual files, those that are there.
+    /// The keys to try by default: those of the agent, and the usual files that exist.
     pub(super) fn usual() -> Vec<Self> {
         let agent = std::env::var_os("SSH_AUTH_SOCK").map(|_| Self::agent());
         let files = ["~/.ssh/id_ed25519", "~/.ssh/id_ecdsa"].into_iter().filter(|path| home(Path::new(path)).is_file());
@@ -63,10 +64,11 @@ impl Key {
     }
 }
 
-/// A new Ed25519 key: of a client that logs in, or of a host that proves itself with it.
+/// A new Ed25519 key pair, for the login of a client or as the host key of a host.
 ///
 /// ```
-/// use skyward_core::remote::ssh::{HostKeys, Key, KeyPair};
+/// # use skyward_core as skyward;
+/// use skyward::remote::ssh::{HostKeys, Key, KeyPair};
 ///
 /// let client = KeyPair::generate()?;
 /// let key = Key::memory(client.private().clone());
@@ -82,13 +84,13 @@ pub struct KeyPair {
 }
 
 impl KeyPair {
-    /// Makes one from the system's random numbers.
+    /// Generates a key pair from the system's random numbers.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Io`] when the system has none.
+    /// [`ErrorKind::Io`] when the system has no random numbers.
     pub fn generate() -> Result<Self> {
-        let failed = |why: String| Error::new(ErrorKind::Io, format!("cannot make an Ed25519 key: {why}"));
+        let failed = |why: String| Error::new(ErrorKind::Io, format!("cannot generate an Ed25519 key: {why}"));
         let mut seed = [0_u8; 32];
         SystemRandom::new().fill(&mut seed).map_err(|_| failed("the system has no random numbers".to_owned()))?;
         let key = PrivateKey::from(Ed25519Keypair::from_seed(&seed));
@@ -108,17 +110,18 @@ impl KeyPair {
     }
 }
 
-/// Reads and decrypts a key; `name` is what messages call it.
+/// Reads and decrypts the key in a file.
 pub(super) async fn read_file(path: &Path, passphrase: Option<&Secret>) -> Result<Arc<PrivateKey>> {
     let path = home(path);
     let name = path.display().to_string();
-    let pem = tokio::fs::read_to_string(&path).await.map_err(|error| {
-        Error::new(ErrorKind::InvalidSpec, format!("cannot read the key {name}: {error}")).with_source(error)
-    })?;
+    let pem = tokio::fs::read_to_string(&path)
+        .await
+        .map_err(|error| Error::new(ErrorKind::InvalidSpec, format!("cannot read the key {name}: {error}")))?;
     decode(pem.into(), passphrase.cloned(), name).await
 }
 
-/// Decrypts a key. That takes a tenth of a second on purpose, so a thread of its own does it.
+/// Decrypts a key; `name` is its name in messages. Decryption takes a tenth of a second by design,
+/// so it runs in a thread of its own.
 pub(super) async fn decode(pem: Secret, passphrase: Option<Secret>, name: String) -> Result<Arc<PrivateKey>> {
     let decode = move || decode_now(&pem, passphrase.as_ref(), &name).map(Arc::new);
     tokio::task::spawn_blocking(decode).await.unwrap_or_else(|error| {
@@ -126,7 +129,7 @@ pub(super) async fn decode(pem: Secret, passphrase: Option<Secret>, name: String
     })
 }
 
-/// The path with the client's home folder for a leading `~`.
+/// The path with the client's home folder in place of a leading `~`.
 pub(super) fn home(path: &Path) -> PathBuf {
     match (path.strip_prefix("~"), std::env::home_dir()) {
         (Ok(rest), Some(home)) => home.join(rest),
@@ -142,8 +145,8 @@ fn decode_now(pem: &Secret, passphrase: Option<&Secret>, name: &str) -> Result<P
         return Err(failed("it is a public key", "name the private one: the file without `.pub`"));
     }
     let decoded = decode_secret_key(pem.expose(), passphrase.map(Secret::expose));
-    let new = "make one: `ssh-keygen -t ed25519`";
-    // Errors of the decoder are not passed on: they may quote what they read.
+    let new = "generate one: `ssh-keygen -t ed25519`";
+    // Errors of the decoder are not passed on: they may quote the key.
     let key = match decoded {
         Ok(key) if key.is_encrypted() => Err(failed("it is encrypted", "give its passphrase: `.passphrase(…)`")),
         Ok(key) => Ok(key),
@@ -153,13 +156,13 @@ fn decode_now(pem: &Secret, passphrase: Option<&Secret>, name: &str) -> Result<P
         Err(russh::keys::Error::UnsupportedKeyType { key_type_string, .. }) => {
             Err(failed(&format!("keys of type {key_type_string} are not supported"), new))
         }
-        Err(_) if passphrase.is_some() => Err(failed("the passphrase does not open it", "check the passphrase")),
-        Err(_) => Err(failed("it is no private key that can be read", new)),
+        Err(_) if passphrase.is_some() => Err(failed("the passphrase does not decrypt it", "check the passphrase")),
+        Err(_) => Err(failed("it is not a readable private key", new)),
     }?;
     if key.algorithm().is_rsa() {
         return Err(failed(
             "RSA keys can only be used through an agent",
-            "make an Ed25519 key: `ssh-keygen -t ed25519`; or add the key to an agent: `ssh-add`",
+            "generate an Ed25519 key: `ssh-keygen -t ed25519`; or add the key to an agent: `ssh-add`",
         ));
     }
     Ok(key)
@@ -170,7 +173,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_key_that_cannot_be_used_says_why_and_shows_nothing_of_itself() {
+    async fn the_error_of_an_unusable_key_says_why_and_quotes_nothing_of_the_key() {
         let public = decode("ssh-ed25519 AAAA me".into(), None, "key".into()).await.unwrap_err();
         assert!(public.message().contains("it is a public key"), "{public}");
         let text = "-----BEGIN OPENSSH PRIVATE KEY-----\nc2VjcmV0\n-----END OPENSSH PRIVATE KEY-----\n";
@@ -181,7 +184,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_new_key_can_be_used_is_like_no_other_and_not_shown() {
+    async fn a_generated_key_is_usable_unique_and_not_shown() {
         let pair = KeyPair::generate().unwrap();
         let read = decode(pair.private().clone(), None, "new".into()).await.unwrap();
         assert_eq!(read.public_key().to_openssh().unwrap(), pair.public());
@@ -190,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn what_opens_a_key_is_not_shown() {
+    fn keys_and_passphrases_are_not_shown() {
         let key = Key::memory("PRIVATE").passphrase("hunter2");
         assert!(!format!("{key:?}").contains("PRIVATE") && !format!("{key:?}").contains("hunter2"));
     }

@@ -3,8 +3,9 @@
 use ring::hmac;
 use russh::keys::PublicKey;
 use russh::keys::ssh_key::known_hosts::{Entry, HostPatterns, Marker};
+use wildmatch::WildMatch;
 
-/// What a line says of a host.
+/// A line about a host.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Line {
     /// Counted from 1.
@@ -13,7 +14,7 @@ pub(super) struct Line {
     pub(super) key: PublicKey,
 }
 
-/// What a key is to a host.
+/// The role of a key for a host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Role {
     Own,
@@ -21,13 +22,14 @@ pub(super) enum Role {
     Revoked,
 }
 
-/// The name under which such files hold a host.
+/// The name of a host in such files.
 pub(super) fn name(address: &str, port: u16) -> String {
     let address = address.to_lowercase();
     if port == 22 { address } else { format!("[{address}]:{port}") }
 }
 
-/// The lines about the host with this name. A line that cannot be read is about nobody, as for OpenSSH: it may be of a key type from before or after its time.
+/// The lines about the host with this name. A line that cannot be parsed is ignored, as OpenSSH
+/// does: it may have a newer or an older type of key.
 pub(super) fn lines(text: &str, name: &str) -> Vec<Line> {
     let numbered = text.lines().enumerate();
     numbered
@@ -39,7 +41,7 @@ fn about(line: &str, name: &str) -> Option<(Role, PublicKey)> {
     if line.is_empty() || line.starts_with('#') {
         return None;
     }
-    // The parser wants single spaces.
+    // The parser requires single spaces.
     let line = line.split_ascii_whitespace().collect::<Vec<_>>().join(" ");
     let entry: Entry = line.parse().ok()?;
     let role = match entry.marker() {
@@ -57,43 +59,23 @@ fn about(line: &str, name: &str) -> Option<(Role, PublicKey)> {
     is_meant.then(|| (role, entry.public_key().clone()))
 }
 
-/// A negated pattern that fits excludes the host, whatever else fits.
+/// A negated pattern that matches excludes the host, whatever else matches.
 fn is_listed(patterns: &[String], name: &str) -> bool {
     let mut listed = false;
     for pattern in patterns {
         match pattern.strip_prefix('!') {
-            Some(excluded) if fits(excluded.to_lowercase().as_bytes(), name.as_bytes()) => return false,
+            Some(excluded) if fits(excluded, name) => return false,
             Some(_) => {}
-            None => listed |= fits(pattern.to_lowercase().as_bytes(), name.as_bytes()),
+            None => listed |= fits(pattern, name),
         }
     }
     listed
 }
 
-/// `*` is any text, `?` any character. Goes back to the last `*` alone, so a hostile pattern costs no more than the product of the lengths.
-fn fits(pattern: &[u8], name: &[u8]) -> bool {
-    let (mut at, mut seen) = (0, 0);
-    let mut star: Option<(usize, usize)> = None;
-    while seen < name.len() {
-        match pattern.get(at) {
-            Some(b'*') => {
-                star = Some((at + 1, seen));
-                at += 1;
-            }
-            Some(&byte) if byte == b'?' || byte == name[seen] => {
-                at += 1;
-                seen += 1;
-            }
-            _ => match star {
-                Some((after, from)) => {
-                    star = Some((after, from + 1));
-                    (at, seen) = (after, from + 1);
-                }
-                None => return false,
-            },
-        }
-    }
-    pattern[at..].iter().all(|byte| *byte == b'*')
+/// `*` matches any text, `?` any character. A hostile pattern costs no more than the product of the
+/// lengths.
+fn fits(pattern: &str, name: &str) -> bool {
+    WildMatch::new(&pattern.to_lowercase()).matches(name)
 }
 
 #[cfg(test)]
@@ -129,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn markers_are_told_apart_and_lines_that_cannot_be_read_are_left_out() {
+    fn markers_are_distinguished_and_invalid_lines_are_ignored() {
         let text = format!(
             "@revoked * {KEY}\n@cert-authority *.org {KEY}\n@other a.org {KEY}\na.org ssh-dss notbase64\na.org {KEY}\n"
         );
@@ -137,12 +119,12 @@ mod tests {
     }
 
     #[test]
-    fn a_host_is_named_with_its_port_unless_that_is_the_usual_one() {
+    fn a_host_is_named_with_its_port_unless_that_is_22() {
         assert_eq!((name("GPU1", 22), name("gpu1", 2222)), ("gpu1".into(), "[gpu1]:2222".into()));
     }
 
     #[test]
-    fn patterns_fit_as_in_a_shell() {
+    fn patterns_match_as_in_a_shell() {
         for (pattern, text, does) in [
             ("*", "", true),
             ("a*b*c", "axxbyyc", true),
@@ -151,8 +133,10 @@ mod tests {
             ("a?c", "ac", false),
             ("**a**", "bab", true),
             ("", "a", false),
+            ("?", "", false),
+            ("A*.Org", "a.b.org", true),
         ] {
-            assert_eq!(fits(pattern.as_bytes(), text.as_bytes()), does, "{pattern} {text}");
+            assert_eq!(fits(pattern, text), does, "{pattern} {text}");
         }
     }
 }

@@ -20,12 +20,13 @@ use crate::error::{Error, ErrorKind, Result};
 ///
 /// # Errors
 ///
-/// [`ErrorKind::Login`] with what was tried and what the server accepts; it is temporary only where the connection was
-/// lost although the server had refused nothing. [`ErrorKind::InvalidSpec`] for a key that cannot be used at all.
+/// [`ErrorKind::Login`] with what was tried and what the server accepts. It is temporary only where
+/// the connection was lost before the server had refused a key. [`ErrorKind::InvalidSpec`] for a
+/// key that cannot be used at all.
 ///
 /// # Cancel safety
 ///
-/// The session is of no more use.
+/// The session cannot be used afterwards.
 pub(super) async fn log_in(handle: &mut Handle<Client>, target: &Target, lost: &Lost, at: &mut String) -> Result<()> {
     let user = target.login()?;
     let usual = target.keys.is_empty();
@@ -38,7 +39,7 @@ pub(super) async fn log_in(handle: &mut Handle<Client>, target: &Target, lost: &
             Source::Agent { socket } => attempt.agent(socket.as_deref(), usual).await?,
             Source::File { path, passphrase } => match key::read_file(path, passphrase.as_ref()).await {
                 Ok(key) => attempt.key(key, &path.display().to_string()).await?,
-                // What was not named need not be of use.
+                // A usual key that nobody named may be unusable.
                 Err(error) if usual => attempt.unusable(error.message()),
                 Err(error) => return Err(error),
             },
@@ -58,13 +59,13 @@ struct Attempt<'a> {
     handle: &'a mut Handle<Client>,
     target: &'a Target,
     lost: Lost,
-    /// What is waited for, for whoever gives up waiting.
+    /// The current step, for the error of a timeout.
     at: &'a mut String,
     user: String,
     tried: Vec<String>,
-    /// Whether the server has said that it does not take a key.
+    /// Whether the server has refused a key.
     refused: bool,
-    /// What the server said it accepts.
+    /// The methods that the server accepts.
     accepted: Option<MethodSet>,
     partial: bool,
 }
@@ -83,7 +84,8 @@ impl Attempt<'_> {
         let keys = async {
             let stream = UnixStream::connect(&path).await?;
             let mut agent = AgentClient::connect(stream);
-            // An agent may bind keys to hosts; one that does not know the request has none that are bound.
+            // An agent may bind keys to hosts. One that does not know this request has no bound
+            // keys.
             if let Some(binding) = self.handle.agent_session_binding() {
                 let _ = agent.bind_session(binding, false).await;
             }
@@ -133,7 +135,7 @@ impl Attempt<'_> {
             }
         };
         match result {
-            // An agent may hold a key that it does not use without its user's leave.
+            // An agent may hold a key that it does not use without its user's consent.
             Err(AgentAuthError::Key(error)) => {
                 if let Some(last) = self.tried.last_mut() {
                     last.push_str(&format!(" (the agent does not sign: {error})"));
@@ -144,7 +146,7 @@ impl Attempt<'_> {
         }
     }
 
-    /// The digest that an RSA key signs with; the server says which it takes.
+    /// The digest that an RSA key signs with; the server reports which ones it accepts.
     async fn hash(&self, key: &PublicKey) -> Option<HashAlg> {
         if !key.algorithm().is_rsa() {
             return None;
@@ -157,12 +159,12 @@ impl Attempt<'_> {
         false
     }
 
-    /// Takes note of the answer to a key; none means that there is no session any more.
+    /// Notes the answer to a key; none means that the session has ended.
     async fn answered(&mut self, result: Option<AuthResult>) -> Result<bool> {
         match result {
             Some(AuthResult::Success) => Ok(true),
             Some(AuthResult::Failure { remaining_methods, partial_success }) => {
-                // Without a session it looks like a refusal after which nothing is accepted.
+                // The end of the session looks like a refusal after which no method is accepted.
                 self.refused |= !remaining_methods.is_empty();
                 if self.handle.is_closed() {
                     return Err(self.ended().await);
@@ -175,10 +177,11 @@ impl Attempt<'_> {
         }
     }
 
-    /// The error when the server has ended the connection. One that has refused a key, or says that it is about the
-    /// login, answers the same the next time, and may ban who comes again.
+    /// The error when the server has ended the connection. A server that has refused a key, or that
+    /// names the login as its reason, would answer the same next time, and may ban a client that
+    /// returns.
     async fn ended(&mut self) -> Error {
-        // It is told, or its sender goes, as soon as the session has ended.
+        // The reason is sent, or its sender is dropped, as soon as the session has ended.
         let loss = self.lost.wait_for(Option::is_some).await.ok().and_then(|loss| loss.clone());
         let dismissed = self.refused || loss.as_ref().is_some_and(|loss| loss.dismissed);
         let message = format!("{} ended the connection while {} logged in", self.target, self.user);
@@ -187,7 +190,7 @@ impl Attempt<'_> {
             error = error.with_context("cause", loss.why);
         }
         if dismissed {
-            error.with_hint("a server ends the connection after some keys that it does not take, often 6, or 1 with `MaxAuthTries 1` in its sshd_config: name the right one alone, `.key(Key::file(…))`, and check the user's name")
+            error.with_hint("a server ends the connection after some refused keys, often 6, or 1 with `MaxAuthTries 1` in its sshd_config: name the right one alone, `.key(Key::file(…))`, and check the user's name")
         } else {
             error.temporary()
         }
@@ -196,11 +199,12 @@ impl Attempt<'_> {
     fn failed(&self) -> Error {
         let methods: Vec<&str> = self.accepted.iter().flat_map(|methods| methods.iter().map(Into::into)).collect();
         let message = format!("{} does not let {} in", self.target, self.user);
-        let error = Error::new(ErrorKind::Login, message)
-            .with_context("tried", self.all_tried())
-            .with_context("it accepts", if methods.is_empty() { "nothing it told".into() } else { methods.join(", ") });
+        let error = Error::new(ErrorKind::Login, message).with_context("tried", self.all_tried()).with_context(
+            "it accepts",
+            if methods.is_empty() { "nothing that it reported".into() } else { methods.join(", ") },
+        );
         if self.partial {
-            error.with_hint("the server took the key and wants something more, such as a one-time password; only keys are supported")
+            error.with_hint("the server accepted the key but requires something more, such as a one-time password; only keys are supported")
         } else if !methods.is_empty() && !methods.contains(&"publickey") {
             error.with_hint("the server does not accept keys for this user")
         } else if self.tried.is_empty() {

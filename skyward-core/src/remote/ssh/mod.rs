@@ -37,16 +37,18 @@ pub use self::target::Target;
 
 /// A host that is reached by SSH.
 ///
-/// It owns the connection: what needs one that is lost connects again, once for all who wait, and tries for as long as its deadline and
-/// [`Target::connect_within`] allow. A lost connection ends its commands and streams with an error.
+/// It owns the connection. An operation that needs a lost connection connects again, once for all
+/// waiting operations, and retries as long as its deadline and [`Target::connect_within`] allow.
+/// The commands and streams of a lost connection fail.
 ///
-/// Clones share the connection; it is closed with the last of them and of their streams.
+/// Clones share the connection. It is closed with the last of the clones and of their streams.
 ///
 /// ```no_run
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> skyward_core::Result<()> {
-/// use skyward_core::remote::ssh::{Key, Target};
-/// use skyward_core::remote::{Command, Remote, Ssh};
+/// # use skyward_core as skyward;
+/// use skyward::remote::ssh::{Key, Target};
+/// use skyward::remote::{Command, Remote, Ssh};
 ///
 /// let target = Target::new("gpu1").user("alice").key(Key::file("~/.ssh/id_ed25519"));
 /// let host = Ssh::connect(target).await?;
@@ -61,11 +63,12 @@ pub struct Ssh(Arc<Host>);
 #[derive(Debug)]
 struct Host {
     target: Target,
-    /// The bastion that it is reached through, if any, since it was first needed.
+    /// The bastion that it is reached through, if any; set when it is first needed.
     near: OnceLock<Option<Arc<Host>>>,
-    /// The connections that hold; more than one only where the server limits the programs of one.
+    /// The open connections; more than one only where the server limits the programs of one
+    /// connection.
     connections: Mutex<Vec<Shared>>,
-    /// Held by whoever connects.
+    /// Held while connecting; the error of the last attempt.
     connecting: tokio::sync::Mutex<Option<Error>>,
     /// How many times connecting has failed or succeeded.
     attempts: AtomicU64,
@@ -75,17 +78,20 @@ struct Host {
 }
 
 impl Ssh {
-    /// A host that is connected to when it is first needed.
+    /// Creates a host that is connected to when it is first needed.
     pub fn new(target: Target) -> Self {
         Self(Arc::new(Host::new(target)))
     }
 
-    /// Connects to a host now. What was never connected is tried once, and again where its server is too busy to answer.
+    /// Connects to a host now, with one attempt, or with several where its server is too busy to
+    /// answer.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Io`] and [`ErrorKind::Timeout`], temporary, when it cannot be reached; [`ErrorKind::HostKey`] when it or a bastion is not the host that is expected;
-    /// [`ErrorKind::Login`] when one does not let the client in; [`ErrorKind::InvalidSpec`] for a key or a file that cannot be used.
+    /// [`ErrorKind::Io`] and [`ErrorKind::Timeout`], temporary, when the host cannot be reached;
+    /// [`ErrorKind::HostKey`] when the host or a bastion is not the expected host;
+    /// [`ErrorKind::Login`] when one of them refuses the login; [`ErrorKind::InvalidSpec`] for a
+    /// key or a file that cannot be used.
     ///
     /// # Cancel safety
     ///
@@ -96,7 +102,7 @@ impl Ssh {
         Ok(host)
     }
 
-    /// The host, as it was named.
+    /// The target of this host.
     pub fn target(&self) -> &Target {
         &self.0.target
     }
@@ -131,7 +137,7 @@ impl Remote for Ssh {
             Some(Err(error)) => Err(error),
             None => {
                 let last = err.last_line().or(out.last_line()).unwrap_or("nothing").to_owned();
-                let message = format!("`{name}` did not end on {host} within {:?} and was ended", command.deadline);
+                let message = format!("`{name}` did not end on {host} within {:?} and was killed", command.deadline);
                 Err(Error::new(ErrorKind::Timeout, message).with_context("last line", last))
             }
         }
@@ -150,11 +156,11 @@ impl Remote for Ssh {
                 Some(Ok(Ended::Status(status))) => {
                     return Err(put::failed(path, &host, &CommandOutput::new(status, out.text(), err.text())));
                 }
-                // A file is put whole or not at all, so it can be put again.
+                // `put` is atomic, so it can be repeated.
                 Some(Ok(Ended::Lost(_))) => {}
                 Some(Ok(ended)) => return Err(not_ended("sh", &host, ended)),
                 Some(Err(error)) => return Err(error.with_context("path", path)),
-                None => return Err(failed(&format!("not done within {limit:?}")).temporary()),
+                None => return Err(failed(&format!("it took longer than {limit:?}")).temporary()),
             }
         }
     }
@@ -169,10 +175,11 @@ impl Remote for Ssh {
             Ok(Err(Failure::Connection(error))) => Err(error.with_context("socket", socket)),
             Ok(Err(Failure::Stream(NoStream::Nobody(why)))) => Err(failed(&why)),
             Ok(Err(Failure::Stream(NoStream::Refused(refusal)))) => Err(failed(&refusal.to_string())),
-            Ok(Err(Failure::Stream(NoStream::Strange(said)))) => Err(failed(&format!("the bridge to it says: {said}"))),
+            Ok(Err(Failure::Stream(NoStream::Strange(said)))) => {
+                Err(failed(&format!("the bridge to it printed: {said}")))
+            }
             Ok(Err(Failure::Stream(NoStream::NoBridge))) => {
-                let why =
-                    "the server forwards no streams, and the host has no python3, socat or `nc -U` to do it instead";
+                let why = "the server forwards no streams, and the host has no python3, socat or `nc -U` that could replace that";
                 let error = Error::new(ErrorKind::Bootstrap, failed(why).message().to_owned());
                 Err(error.with_hint(
                     "allow it in its sshd_config, `AllowStreamLocalForwarding yes`, or install python3 there",
@@ -206,7 +213,7 @@ impl Host {
         }
     }
 
-    /// Runs a program; none at the deadline. An error is that of connecting.
+    /// Runs a program; none at the deadline. An error comes from connecting.
     async fn run(
         &self,
         program: &Program,
@@ -219,13 +226,13 @@ impl Host {
         loop {
             let connection = match self.connection(&refused, deadline).await {
                 Ok(connection) => connection,
-                // That is the command's own deadline, and it did not run.
+                // This was the command's own deadline, and the command did not run.
                 Err(error) => return Some(Err(error)),
             };
             match timeout_at(deadline, program.run(&connection, out, err)).await {
                 Err(_) => return None,
                 Ok(Ok(ended)) => return Some(Ok(ended)),
-                // It was not started yet, so it can be started over another one.
+                // The program was not started yet, so it can be started over another connection.
                 Ok(Err(Refusal::Lost(_))) if lost < 2 => lost += 1,
                 Ok(Err(Refusal::Lost(why))) => return Some(Ok(Ended::Lost(why))),
                 Ok(Err(Refusal::Server(failure))) if refused.len() < MOST_CONNECTIONS => {
@@ -260,7 +267,8 @@ impl Host {
             }
             match socket::bridge(&connection, socket).await {
                 Ok(stream) => {
-                    // What the server said that it cannot reach can be reached, so it does not want to; or the socket came just now.
+                    // The server could not reach a socket that the bridge can reach: it forbids
+                    // forwarding, or the socket was created just now.
                     let forbidden = !forwards || connection.to_socket(socket).await.is_err();
                     self.bridges.store(forbidden, Ordering::Relaxed);
                     return Ok(stream);
@@ -270,24 +278,23 @@ impl Host {
                 Err(failure) => return Err(Failure::Stream(failure)),
             }
         }
-        Err(Failure::Stream(NoStream::Refused(Refusal::Lost("again and again".into()))))
+        Err(Failure::Stream(NoStream::Refused(Refusal::Lost("repeatedly".into()))))
     }
 
-    /// A connection that holds and is none of those.
+    /// An open connection that is none of those.
     async fn connection(&self, other_than: &[Shared], deadline: Instant) -> Result<Shared> {
         if let Some(connection) = self.held(other_than) {
             return Ok(connection);
         }
         let seen = self.attempts.load(Ordering::Acquire);
         let Ok(mut failure) = timeout_at(deadline, self.connecting.lock()).await else {
-            let message =
-                format!("cannot connect to {}: another attempt is under way, and not done in time", self.target);
+            let message = format!("cannot connect to {}: another attempt did not finish in time", self.target);
             return Err(Error::new(ErrorKind::Timeout, message).temporary());
         };
         if let Some(connection) = self.held(other_than) {
             return Ok(connection);
         }
-        // Who waited for an attempt that failed has its answer.
+        // Callers that waited for a failed attempt get its error.
         if self.attempts.load(Ordering::Acquire) != seen
             && let Some(error) = failure.as_ref()
         {
@@ -317,7 +324,8 @@ impl Host {
         connections.iter().find(|one| !other_than.iter().any(|other| Arc::ptr_eq(one, other))).cloned()
     }
 
-    /// Connects; again and again where its server is busy, and where it was connected before, for its host may be starting anew.
+    /// Connects. Retries where the server is busy, and where the host was connected before, because
+    /// it may be rebooting.
     async fn dial(&self, deadline: Instant) -> Result<Shared> {
         let mut end = Instant::now() + self.target.connect_within;
         let mut pause = FIRST_PAUSE;
@@ -333,13 +341,13 @@ impl Host {
                 return Err(error);
             }
             tracing::debug!(host = %self.target, %error, "connecting again");
-            // Those who were refused together do not come back together.
+            // Clients that were refused together must not return together.
             tokio::time::sleep(pause.mul_f64(rand::random_range(0.5..1.0))).await;
             pause = (pause * 2).min(LONGEST_PAUSE);
         }
     }
 
-    /// Tries once; what it waits for its turn does not count.
+    /// Tries once. The time that it waits for its turn does not count.
     async fn attempt(&self, end: &mut Instant, deadline: Instant) -> Result<Shared, NotConnected> {
         let near = match self.near.get_or_init(|| bastions::nearest(&self.target)) {
             // Boxed, because a bastion may have one itself.
@@ -348,7 +356,8 @@ impl Host {
         };
         let asked = Instant::now();
         let Some(_turn) = turns::turn(&self.target, deadline).await else {
-            let message = format!("cannot connect to {}: too many others connect to it at the same time", self.target);
+            let message =
+                format!("cannot connect to {}: too many other connections to it are being opened", self.target);
             return Err(Error::new(ErrorKind::Timeout, message).temporary().into());
         };
         *end += asked.elapsed();
@@ -370,7 +379,7 @@ fn not_ended(name: &str, host: &str, ended: Ended) -> Error {
             ErrorKind::Bootstrap,
             format!("cannot run `{name}` on {host}: its server runs no programs for this user"),
         )
-        .with_hint("a key that is restricted in authorized_keys, a forced command, or `MaxSessions 0` do that"),
+        .with_hint("possible causes are a restricted key in authorized_keys, a forced command, and `MaxSessions 0`"),
     }
 }
 
@@ -378,12 +387,13 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// How long output is waited for after a program's end.
+/// How long to wait for output after a program's end.
 const LINGER: Duration = Duration::from_millis(200);
 const OPEN: Duration = Duration::from_secs(20);
-/// How long who connects now, and has no deadline of its own, waits until others have connected.
+/// How long a caller without a deadline of its own waits until other connections are open.
 const TURN: Duration = Duration::from_secs(60);
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
-/// A server's limit of programs per connection, often 10, is met by one more connection; but not without end.
+/// The limit of programs for one connection, often 10, is evaded with further connections, up to
+/// this number.
 const MOST_CONNECTIONS: usize = 8;

@@ -11,15 +11,15 @@ use crate::error::{Error, ErrorKind};
 use crate::remote::CommandOutput;
 use crate::spec::hex;
 
-/// A program that puts these bytes at `path`, unless they are there already.
+/// A program that puts these bytes at `path`, unless the file has them already.
 pub(super) async fn program(path: &str, bytes: &[u8], mode: u32) -> Result<Program, String> {
     if !path.starts_with('/') || path.ends_with('/') {
-        return Err("it is no absolute path of a file".into());
+        return Err("it is not an absolute path of a file".into());
     }
     let bytes = Bytes::copy_from_slice(bytes);
     let digest = {
         let bytes = bytes.clone();
-        // Of a large file it takes a second.
+        // The digest of a large file takes a second.
         tokio::task::spawn_blocking(move || hex(&Sha256::digest(&bytes))).await.map_err(|error| error.to_string())?
     };
     let env: BTreeMap<String, String> = [
@@ -34,7 +34,7 @@ pub(super) async fn program(path: &str, bytes: &[u8], mode: u32) -> Result<Progr
     Ok(Program::new(&argv, &env, bytes)?.gated("skyward-send"))
 }
 
-/// Why a file was not put.
+/// The error of a file that was not put.
 pub(super) fn failed(path: &str, host: &str, output: &CommandOutput) -> Error {
     let said = output.stderr.lines().last().unwrap_or_default().trim();
     let lower = output.stderr.to_lowercase();
@@ -51,7 +51,7 @@ pub(super) fn failed(path: &str, host: &str, output: &CommandOutput) -> Error {
     error(if said.is_empty() { "its shell fails" } else { said }).with_context("exit", output.status)
 }
 
-/// How long a file of this size may take: as long as a slow line needs.
+/// How long a file of this size may take on a slow line.
 pub(super) fn deadline(size: usize) -> Duration {
     LEAST + Duration::from_secs(size as u64 / SLOW)
 }

@@ -9,25 +9,26 @@ use super::stream::Stream;
 /// Why there is no stream.
 pub(super) enum NoStream {
     Refused(Refusal),
-    /// Nothing listens there, in the host's words.
+    /// Nothing listens there; the host's own words.
     Nobody(String),
-    /// The server forbids it, and the host has no program that could do it.
+    /// The server forbids it, and the host has no program that can replace it.
     NoBridge,
-    /// It answers something else.
+    /// An unexpected answer.
     Strange(String),
 }
 
-/// Whether the server does not forward streams, rather than that nothing listens.
+/// Whether the server forbids forwarding, rather than that nothing listens. None where the answer
+/// does not show which.
 pub(super) fn forbids(failure: &ChannelOpenFailure) -> Option<bool> {
     match failure {
         ChannelOpenFailure::AdministrativelyProhibited | ChannelOpenFailure::UnknownChannelType => Some(true),
-        // OpenSSH answers the same when it forbids it and when nothing listens.
+        // OpenSSH answers the same when it forbids forwarding and when nothing listens.
         ChannelOpenFailure::ConnectFailed => None,
         _ => Some(false),
     }
 }
 
-/// A stream through a program on the host that joins its input and output to the socket.
+/// A stream through a program on the host that connects its input and output with the socket.
 pub(super) async fn bridge(connection: &Connection, socket: &str) -> Result<Stream, NoStream> {
     let (mut read, half) = connection.session().await.map_err(NoStream::Refused)?.split();
     let running = connection.running(half, false);
@@ -61,7 +62,7 @@ pub(super) async fn bridge(connection: &Connection, socket: &str) -> Result<Stre
                 None => return Err(lost()),
             }
             if said.len() + complaint.len() > MOST {
-                return Err(NoStream::Strange("much text, and no word of the bridge".into()));
+                return Err(NoStream::Strange("much text, but no line of the bridge".into()));
             }
             let Some((line, rest)) = after_mark(&said).and_then(split_line) else { continue };
             if line == b"skyward-open" {
@@ -90,5 +91,5 @@ fn last_line(bytes: &[u8]) -> Option<String> {
 const LINE: &str = include_str!("scripts/line.sh");
 const SCRIPT: &str = include_str!("scripts/bridge.sh");
 const BRIDGE: &str = include_str!("scripts/bridge.py");
-/// What may be written before the bridge says a word, in bytes.
+/// How much may be written before the first line of the bridge, in bytes.
 const MOST: usize = 64 << 10;

@@ -11,14 +11,15 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::connection::{Lost, Running, reason};
 
-/// A byte stream to the other end of a channel. When the connection is lost, reads and writes fail; an end that the other side made is an end.
+/// A byte stream to the other end of a channel. When the connection is lost, reads and writes fail.
+/// When the other side closes the stream, reads return its end.
 pub(super) struct Stream {
     read: ChannelReadHalf,
-    /// What was received and not read yet.
+    /// Bytes that were received and not read yet.
     chunk: Bytes,
     is_at_end: bool,
     write: Option<Pin<Box<dyn AsyncWrite + Send>>>,
-    /// Several small buffers leave as one packet.
+    /// A buffer in which several small pieces become one packet.
     gathered: Vec<u8>,
     lost: Pin<Box<dyn Future<Output = ()> + Send>>,
     why: Lost,
@@ -30,7 +31,7 @@ impl Stream {
     pub(super) fn new(read: ChannelReadHalf, running: Running, why: Lost, chunk: Bytes) -> Self {
         let write = running.half().map(|half| Box::pin(half.make_writer()) as Pin<Box<dyn AsyncWrite + Send>>);
         let mut lost = why.clone();
-        // The sender goes with the session, so its end is told in any case.
+        // The sender is dropped with the session, so this wait always ends.
         let lost = Box::pin(async move {
             let _ = lost.wait_for(Option::is_some).await;
         });
@@ -80,7 +81,7 @@ impl AsyncRead for Stream {
                 this.chunk.advance(count);
                 return Poll::Ready(Ok(()));
             }
-            // A receive that is dropped while it waits loses nothing, and stays registered for its wake-up.
+            // Dropping a pending receive loses nothing, and its wake-up stays registered.
             let message = ready!(pin!(this.read.wait()).poll(context));
             match message {
                 Some(ChannelMsg::Data { data }) => this.chunk = data,
@@ -111,7 +112,7 @@ impl AsyncWrite for Stream {
             if first.len() >= GATHER || second.is_none() {
                 return write.poll_write(context, first);
             }
-            // What waits is taken up again from its beginning, so the same bytes come first the next time.
+            // A pending write is repeated with the same first bytes.
             gathered.clear();
             for slice in slices {
                 let room = GATHER - gathered.len();
@@ -134,5 +135,5 @@ impl AsyncWrite for Stream {
     }
 }
 
-/// Bytes of a packet that is put together; a server takes 32 KiB in one.
+/// The size of a packet that combines small pieces; a server accepts 32 KiB in one.
 const GATHER: usize = 32 << 10;

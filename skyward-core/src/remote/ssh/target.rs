@@ -1,4 +1,5 @@
-//! Where a host is, as whom it is reached, with which keys, and how it proves that it is that host.
+//! The target of a connection: where the host is, the user and keys of the login, and the trusted
+//! host keys.
 
 use std::time::Duration;
 
@@ -9,10 +10,11 @@ use crate::spec::Limits;
 
 /// A host that is reached by SSH.
 ///
-/// Nothing of `~/.ssh/config` is read: what is not said here has the default that is named here.
+/// `~/.ssh/config` is not read. The defaults are documented at each method.
 ///
 /// ```
-/// use skyward_core::remote::ssh::{HostKeys, Key, Target};
+/// # use skyward_core as skyward;
+/// use skyward::remote::ssh::{HostKeys, Key, Target};
 ///
 /// let bastion = Target::new("gate.example.org").user("alice");
 /// let target = Target::new("gpu1")
@@ -36,7 +38,8 @@ pub struct Target {
 }
 
 impl Target {
-    /// A host by its name or address: port 22, the client's own user name, the keys of its agent and its key files, and its `known_hosts` files.
+    /// Creates a target by the host's name or address, with port 22, the client's own user name,
+    /// the keys of the client's agent and key files, and the client's `known_hosts` files.
     pub fn new(address: impl Into<String>) -> Self {
         Self {
             address: address.into(),
@@ -64,7 +67,8 @@ impl Target {
         self
     }
 
-    /// Adds a key to log in with; keys are tried in this order. With none, the keys of the agent in `SSH_AUTH_SOCK` are tried, then `~/.ssh/id_ed25519` and `~/.ssh/id_ecdsa`.
+    /// Adds a key to log in with. Keys are tried in this order. Without any, the keys of the agent
+    /// in `SSH_AUTH_SOCK` are tried, then `~/.ssh/id_ed25519` and `~/.ssh/id_ecdsa`.
     #[must_use]
     pub fn key(mut self, key: Key) -> Self {
         self.keys.push(key);
@@ -78,29 +82,32 @@ impl Target {
         self
     }
 
-    /// Adds a bastion to go through, behind those that were added before. It is trusted and logged in to by its own settings.
+    /// Adds a bastion to connect through, behind those that were added before. Trust and login
+    /// follow the bastion's own settings.
     #[must_use]
     pub fn jump(mut self, bastion: Self) -> Self {
         self.jumps.push(bastion);
         self
     }
 
-    /// Sets how long connecting may take, bastions and login included; 15 s otherwise. Within it, a server that is too busy to answer is tried again. What waits for other connections
-    /// of this process to the same address, of which 8 are made at a time, has not begun.
+    /// Sets how long connecting may take, including bastions and login. Default: 15 s. Within this
+    /// time, a server that is too busy to answer is retried. This process opens at most 8
+    /// connections to one address at a time; waiting for others does not count.
     #[must_use]
     pub fn connect_within(mut self, deadline: Duration) -> Self {
         self.connect_within = deadline.min(Limits::LONGEST);
         self
     }
 
-    /// Sets how long the host may be silent, although it was asked for a sign, before its connection counts as lost; 12 s otherwise.
+    /// Sets how long the host may leave keep-alive requests unanswered before its connection counts
+    /// as lost. Default: 12 s.
     #[must_use]
     pub fn silence(mut self, longest: Duration) -> Self {
         self.silence = longest.min(Limits::LONGEST);
         self
     }
 
-    /// The bastions on the way, the first one to connect to first, each without bastions of its own.
+    /// The bastions on the way, the first to connect to first, each without bastions of its own.
     pub(super) fn way(&self) -> Vec<Target> {
         let mut way = Vec::new();
         for jump in &self.jumps {
@@ -110,11 +117,11 @@ impl Target {
         way
     }
 
-    /// Whom to log in as.
+    /// The user to log in as.
     pub(super) fn login(&self) -> Result<String> {
         let own = || ["USER", "LOGNAME"].into_iter().find_map(|name| std::env::var(name).ok());
         self.user.clone().or_else(own).filter(|user| !user.is_empty()).ok_or_else(|| {
-            let message = format!("it is not said whom to log in to {self} as, and USER is not set");
+            let message = format!("no user is given for the login to {self}, and USER is not set");
             Error::new(ErrorKind::InvalidSpec, message).with_hint("name the user: `.user(\"alice\")`")
         })
     }
@@ -139,7 +146,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_way_goes_through_bastions_of_bastions_first() {
+    fn bastions_of_bastions_come_first() {
         let far = Target::new("far").jump(Target::new("near"));
         let target = Target::new("gpu").jump(far).jump(Target::new("last"));
         let way: Vec<_> = target.way().iter().map(|hop| hop.address.clone()).collect();
@@ -147,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_of_version_six_is_shown_in_brackets() {
+    fn an_ipv6_address_is_shown_in_brackets() {
         assert_eq!(Target::new("::1").user("me").port(2222).to_string(), "me@[::1]:2222");
     }
 }

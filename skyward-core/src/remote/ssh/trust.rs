@@ -1,4 +1,4 @@
-//! Whether a host is the one that is meant: what is known of its keys, against what it presents.
+//! Whether a host is the expected one: compares its known keys with what it presents.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -15,10 +15,10 @@ use crate::error::{Error, ErrorKind, Result};
 pub(super) struct Trust {
     /// The host, for messages.
     host: String,
-    /// Its name alone, as a certificate has it.
+    /// Its name alone, as in a certificate.
     address: String,
     known: Vec<Known>,
-    /// Where was looked.
+    /// The files and other sources of known keys.
     sources: Vec<String>,
 }
 
@@ -40,7 +40,7 @@ enum Identity {
 pub(super) struct Refused {
     /// [`ErrorKind::HostKey`].
     pub(super) error: Error,
-    /// The key that it presents, where another one of its keys may be expected.
+    /// The presented key, where another key of the host may be the expected one.
     pub(super) other: Option<Box<PublicKey>>,
 }
 
@@ -55,7 +55,7 @@ impl Trust {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::InvalidSpec`] for a pinned key that is none and a file that cannot be read.
+    /// [`ErrorKind::InvalidSpec`] for an invalid pinned key or a file that cannot be read.
     ///
     /// # Cancel safety
     ///
@@ -94,8 +94,9 @@ impl Trust {
         Ok(trust)
     }
 
-    /// The algorithms to ask for: those of the known keys first, so that the host shows one that can be compared; then the others, so that an unknown key is seen and told. Not those of
-    /// keys that it has shown already.
+    /// The algorithms to request: first those of the known keys, so that the host presents a key
+    /// that can be compared; then the others, so that an error can name an unknown key. Algorithms
+    /// of keys that the host has presented already are left out.
     pub(super) fn algorithms(&self, shown: &[PublicKey]) -> Vec<Algorithm> {
         let own = self.known.iter().filter(|known| known.role == Role::Own);
         let known: Vec<_> = own.filter_map(|known| known.key.algorithm()).collect();
@@ -106,21 +107,22 @@ impl Trust {
         algorithms
     }
 
-    /// Whether another key of the host may be the one that is expected, although this one is not: of a fingerprint it cannot be known which type it is of.
+    /// Whether another key of the host may be the expected one, although this one is not: the type
+    /// of a fingerprint's key is unknown.
     fn wants_another(&self) -> bool {
         self.with_role(Role::Own).any(|known| known.key.algorithm().is_none())
     }
 
-    /// The same for certificates; none where no authority is known.
+    /// The algorithms of certificates; none where no authority is known.
     pub(super) fn certificate_algorithms(&self) -> Vec<Algorithm> {
         if self.known.iter().any(|known| known.role == Role::Authority) { usable().to_vec() } else { Vec::new() }
     }
 
-    /// Whether what the host presents is what is expected of it.
+    /// Whether the host presents what is expected.
     ///
     /// # Errors
     ///
-    /// With both fingerprints and where the expectation is from.
+    /// With both fingerprints and the source of the expected one.
     pub(super) fn check(&self, presented: &PublicKeyOrCertificate) -> Result<(), Refused> {
         match presented {
             PublicKeyOrCertificate::PublicKey { key, .. } => self.check_key(key),
@@ -159,13 +161,13 @@ impl Trust {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_secs());
         let principals = certificate.valid_principals();
         let why = if !certificate.cert_type().is_host() {
-            "it is no host's".to_owned()
+            "it is not a host certificate".to_owned()
         } else if principals.is_empty() {
             "it names no host".to_owned()
         } else if !principals.iter().any(|name| name.to_lowercase() == self.address) {
             format!("it is for {}", principals.join(", "))
         } else if certificate.critical_options().iter().next().is_some() {
-            "it has critical options, which no host's may have".to_owned()
+            "it has critical options, which a host certificate may not have".to_owned()
         } else if certificate.validate_at(now, [&authority.fingerprint(HashAlg::Sha256)]).is_err()
             || is_weak(certificate)
         {
@@ -176,7 +178,7 @@ impl Trust {
         let message =
             format!("the certificate that {} presents, of key {}, cannot be used: {why}", self.host, shown(&key));
         Err(Error::new(ErrorKind::HostKey, message)
-            .with_hint("let the authority sign the host's key anew, for its name"))
+            .with_hint("have the authority sign the host's key again, for the host's name"))
     }
 
     fn check_revoked(&self, key: &PublicKey) -> Result<()> {
@@ -186,28 +188,26 @@ impl Trust {
                 let message =
                     format!("{} presents the key {}, which is revoked ({})", self.host, shown(key), known.origin);
                 Err(Error::new(ErrorKind::HostKey, message)
-                    .with_hint("somebody may stand in for the host; whoever runs it has to give it a new key"))
+                    .with_hint("somebody may impersonate the host; its administrator has to give it a new key"))
             }
         }
     }
 
     fn mismatch(&self, key: &PublicKey, own: &[&Known]) -> Error {
-        let message = format!(
-            "{} is not the host that is expected: it presents {}, expected {}",
-            self.host,
-            shown(key),
-            list(own)
-        );
+        let message =
+            format!("{} is not the expected host: it presents {}, expected {}", self.host, shown(key), list(own));
         Error::new(ErrorKind::HostKey, message).with_hint(COMPARE)
     }
 
     fn unknown(&self, key: &PublicKey) -> Error {
         let sources = if self.sources.is_empty() { "nothing".into() } else { self.sources.join(", ") };
-        let message = format!("{} is not known: it presents {}, and nothing is expected of it", self.host, shown(key));
+        let message = format!("{} is not known: it presents {}, and no key of it is trusted", self.host, shown(key));
         let authorities = self.with_role(Role::Authority).count();
         let error = Error::new(ErrorKind::HostKey, message).with_context("looked in", sources);
         if authorities > 0 {
-            return error.with_hint("its name has a certificate authority, but the host shows no certificate of it");
+            return error.with_hint(
+                "its name has a certificate authority, but the host presents no certificate of that authority",
+            );
         }
         error.with_hint("compare the fingerprint with the host's own, `ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub` there; then pin the key, `HostKeys::pinned(…)`, or add it to known_hosts")
     }
@@ -260,7 +260,7 @@ fn list(known: &[&Known]) -> String {
 fn pinned(text: &str) -> Result<Identity> {
     let text = text.trim();
     let wrong = || {
-        Error::new(ErrorKind::InvalidSpec, format!("the pinned host key `{}` is none", text.chars().take(60).collect::<String>()))
+        Error::new(ErrorKind::InvalidSpec, format!("`{}` is not a host key that can be pinned", text.chars().take(60).collect::<String>()))
             .with_hint("give the line of the host's /etc/ssh/ssh_host_ed25519_key.pub, `ssh-ed25519 AAAA…`, or its fingerprint, `SHA256:…`")
     };
     if let Some(digest) = text.strip_prefix("SHA256:") {
@@ -272,7 +272,7 @@ fn pinned(text: &str) -> Result<Identity> {
     PublicKey::from_openssh(text).map(Identity::Key).map_err(|_| wrong())
 }
 
-/// What can be verified, the best first. RSA keys never sign with SHA-1.
+/// The algorithms that can be verified, the best first. RSA keys never sign with SHA-1.
 fn usable() -> [Algorithm; 6] {
     let ecdsa = |curve| Algorithm::Ecdsa { curve };
     let rsa = |hash| Algorithm::Rsa { hash: Some(hash) };
@@ -286,7 +286,7 @@ fn usable() -> [Algorithm; 6] {
     ]
 }
 
-/// Whether a key of this type signs by this algorithm.
+/// Whether a key of this type signs with this algorithm.
 fn is_of(algorithm: &Algorithm, key: &Algorithm) -> bool {
     algorithm == key || matches!((algorithm, key), (Algorithm::Rsa { .. }, Algorithm::Rsa { .. }))
 }
@@ -296,4 +296,4 @@ fn is_weak(certificate: &Certificate) -> bool {
     certificate.signature().algorithm() == Algorithm::Rsa { hash: None }
 }
 
-const COMPARE: &str = "either the host was installed anew, or somebody stands in for it: ask whoever runs it for its fingerprint, and change what is expected only when they agree";
+const COMPARE: &str = "either the host was reinstalled, or somebody impersonates it: ask its administrator for its fingerprint, and change the expected key only when they agree";

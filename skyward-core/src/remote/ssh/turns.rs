@@ -1,4 +1,4 @@
-//! How many connections to one address are made at the same time.
+//! Limits how many connections to one address are opened at the same time.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock, Mutex, Weak};
@@ -9,10 +9,12 @@ use tokio::time::{Instant, timeout_at};
 use super::lock;
 use super::target::Target;
 
-/// The address of a host, behind those of its bastions: the same private address behind another bastion is another host.
+/// The address of a host, behind those of its bastions: the same private address behind another
+/// bastion is another host.
 type Place = Vec<(String, u16)>;
 
-/// Waits until fewer than [`AT_ONCE`] connections to the host are being made by this process; none at the deadline.
+/// Waits until this process opens fewer than [`AT_ONCE`] connections to the host; none at the
+/// deadline.
 pub(super) async fn turn(target: &Target, deadline: Instant) -> Option<OwnedSemaphorePermit> {
     let turns = {
         let mut all = lock(&TURNS);
@@ -28,10 +30,11 @@ pub(super) async fn turn(target: &Target, deadline: Instant) -> Option<OwnedSema
             }
         }
     };
-    // It is never closed.
+    // The semaphore is never closed.
     timeout_at(deadline, turns.acquire_owned()).await.ok()?.ok()
 }
 
 static TURNS: LazyLock<Mutex<BTreeMap<Place, Weak<Semaphore>>>> = LazyLock::new(Mutex::default);
-/// OpenSSH refuses some connections as soon as 10 are not logged in yet (`MaxStartups 10:30:100`), those of other clients among them.
+/// OpenSSH refuses some connections as soon as 10 have not logged in yet (`MaxStartups 10:30:100`),
+/// including those of other clients.
 const AT_ONCE: usize = 8;

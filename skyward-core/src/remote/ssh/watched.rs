@@ -1,4 +1,4 @@
-//! A connection whose writes do not wait for ever, and which ends with the dial that makes it.
+//! A connection whose writes do not wait for ever, and which ends with the dial that opens it.
 
 use std::io;
 use std::pin::Pin;
@@ -9,27 +9,29 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::oneshot;
 use tokio::time::{Instant, Sleep, sleep};
 
-/// Fails when the other side takes nothing for too long. While the session writes it does nothing else, so its own keepalive would not see that.
+/// Fails when the other side takes no bytes for too long. While the session writes, it does nothing
+/// else, so its own keepalive would not notice that.
 ///
-/// Until it is logged in it also fails when its dial is given up: while keys are agreed on, the session listens to
-/// nobody but the server, and one that is silent would keep it, and the connection, for ever.
+/// Until the login is done, it also fails when its dial is given up: during the key exchange the
+/// session waits for the server alone, and a silent server would keep the session, and the
+/// connection, for ever.
 pub(super) struct Watched<S> {
     inner: S,
     longest: Duration,
     /// Set while a write waits.
     limit: Pin<Box<Sleep>>,
     is_waiting: bool,
-    /// None when it is logged in.
+    /// None after the login.
     dial: Option<oneshot::Receiver<()>>,
 }
 
-/// A dial under way. Dropping it ends the connection that it makes.
+/// A dial in progress. Dropping it ends the connection that it opens.
 pub(super) struct Dial(oneshot::Sender<()>);
 
 impl Dial {
-    /// The connection is made, and lives as long as its session.
+    /// The connection is established, and lives as long as its session.
     pub(super) fn done(self) {
-        // A connection that is gone needs nothing.
+        // A connection that is gone needs no message.
         let _ = self.0.send(());
     }
 }
@@ -51,7 +53,7 @@ impl<S> Watched<S> {
             self.limit.as_mut().reset(Instant::now() + self.longest);
         }
         std::task::ready!(self.limit.as_mut().poll(context));
-        let message = format!("it took nothing for {:?}", self.longest);
+        let message = format!("it accepted no bytes for {:?}", self.longest);
         Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, message)))
     }
 }
@@ -98,7 +100,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn a_write_that_does_not_move_fails_and_one_that_moves_does_not() {
+    async fn a_write_without_progress_fails_and_a_slow_one_does_not() {
         let (near, mut far) = tokio::io::duplex(4);
         let (mut near, _dial) = Watched::new(near, Duration::from_secs(10));
         let slow = async {
@@ -115,7 +117,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_dial_that_is_given_up_ends_its_connection_and_one_that_is_done_does_not() {
+    async fn dropping_a_dial_ends_its_connection_unless_the_dial_is_done() {
         for done in [true, false] {
             let (near, mut far) = tokio::io::duplex(4);
             let (mut near, dial) = Watched::new(near, Duration::from_secs(10));

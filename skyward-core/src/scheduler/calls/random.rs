@@ -1,4 +1,4 @@
-//! Random stories of calls: what a worker runs that waits for calls does not end before they do.
+//! Random stories of calls: a task that waits for calls does not end before its calls do.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::ids::{NodeIndex, Rank};
 use crate::payload::{Outcome, RetryPolicy, Value};
 use crate::spec::Limits;
 
-/// Something that a worker runs.
+/// How a worker came to run something.
 #[derive(Debug, Clone, Copy)]
 enum Run {
     Sent,
@@ -24,7 +24,7 @@ struct World {
     seed: u64,
     nodes: u32,
     workers: u32,
-    /// Its tasks wait for their calls without saying so.
+    /// Whether tasks wait for their calls without reporting that they wait.
     silent: bool,
 }
 
@@ -43,7 +43,7 @@ impl World {
         self.random.random_range(0..self.nodes * self.workers)
     }
 
-    /// What a worker runs that may end now: the innermost frame, and calls on other threads.
+    /// What may end now on a worker: its innermost frame, and calls on its other threads.
     fn ends(&self, rank: u32) -> Vec<(Run, TaskId)> {
         let worker = &self.story.scheduler.workers[rank as usize];
         let main = worker.frames.last().map(|id| (Run::Helped, *id));
@@ -51,7 +51,7 @@ impl World {
         main.into_iter().chain(worker.asides.iter().map(|id| (Run::Helped, *id))).collect()
     }
 
-    /// All that a worker runs.
+    /// Everything that a worker runs.
     fn runs(&self, rank: u32) -> Vec<TaskId> {
         let scheduler = &self.story.scheduler;
         scheduler.sent(Rank(rank)).take(1).chain(scheduler.helped(Rank(rank))).collect()
@@ -69,7 +69,7 @@ impl World {
 
     fn outcome(&mut self, rank: u32) -> Outcome {
         match self.random.random_range(0..10) {
-            0 => Err(Error::new(ErrorKind::Remote, "no")),
+            0 => Err(Error::new(ErrorKind::Raised, "no")),
             1 => Err(Error::new(ErrorKind::Cancelled, "interrupted")),
             _ => Ok(Value::new(vec![], Rank(rank))),
         }
@@ -90,7 +90,7 @@ impl World {
         if self.story.scheduler.submit_call(self.story.now, id, parent, options).is_ok() {
             self.story.next += 1;
         } else {
-            assert_eq!(self.story.scheduler.tasks.len(), before, "seed {}: what is refused leaves nothing", self.seed);
+            assert_eq!(self.story.scheduler.tasks.len(), before, "seed {}: a refused call leaves a task", self.seed);
         }
         self.step();
     }
@@ -148,7 +148,7 @@ impl World {
         self.step();
     }
 
-    /// What must hold after each event, beyond what is checked for all stories.
+    /// Takes a step and checks the invariants of calls, beyond those that hold for all stories.
     fn step(&mut self) {
         self.story.step();
         let (scheduler, seed) = (&self.story.scheduler, self.seed);
@@ -164,7 +164,7 @@ impl World {
         }
     }
 
-    /// The workers that were asked to give back what they have not begun.
+    /// Every worker that was asked to return the tasks it has not begun returns them.
     fn give_back(&mut self) {
         for rank in 0..self.nodes * self.workers {
             if self.story.has(|action| matches!(action, Action::Recall { rank: of } if of.0 == rank)) {
@@ -175,13 +175,13 @@ impl World {
         self.step();
     }
 
-    /// Left alone, all that runs ends that does not wait for calls; until nothing is left.
+    /// Ends everything that runs and does not wait for calls, until nothing is left.
     fn come_to_rest(&mut self) {
         for node in 0..self.nodes {
             self.story.scheduler.uncordon(NodeIndex(node));
         }
         for rank in (0..self.nodes * self.workers).map(Rank) {
-            // One whose process is gone is lost at last.
+            // A worker whose process has ended is lost at last.
             if self.story.scheduler.workers[rank.0 as usize].leaving {
                 self.story.lost(rank.0);
             }
@@ -199,7 +199,7 @@ impl World {
                 }
                 let next = self.story.scheduler.next_timeout();
                 let next =
-                    next.unwrap_or_else(|| panic!("seed {}: it stands still: {:?}", self.seed, self.story.scheduler));
+                    next.unwrap_or_else(|| panic!("seed {}: nothing can go on: {:?}", self.seed, self.story.scheduler));
                 self.story.later(next.saturating_duration_since(self.story.now));
                 self.give_back();
                 continue;
@@ -213,7 +213,7 @@ impl World {
         let unfinished: Vec<u64> =
             (1..self.story.next).filter(|id| !self.story.finished.contains_key(&TaskId(*id))).collect();
         assert!(unfinished.is_empty(), "seed {seed}: {unfinished:?} have no outcome");
-        // What is left are looks at lengths and suspicions, each of which ends by itself.
+        // The timers that are left check lengths and suspicions; each of them ends by itself.
         for _ in 0..100 {
             if let Some(next) = self.story.scheduler.next_timeout() {
                 self.story.later(next.saturating_duration_since(self.story.now));
@@ -234,5 +234,5 @@ fn random_stories_of_calls_come_to_rest() {
         world.come_to_rest();
         helps = [0, 1].map(|kind| helps[kind] + world.story.helps[kind]);
     }
-    assert!(helps.iter().all(|count| *count > 150), "stories in which nobody helps say nothing: {helps:?}");
+    assert!(helps.iter().all(|count| *count > 150), "too few stories in which a worker helps: {helps:?}");
 }

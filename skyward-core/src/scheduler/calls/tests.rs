@@ -15,7 +15,7 @@ fn refusal(story: &mut Story, parent: TaskId) -> ErrorKind {
     story.scheduler.submit_call(story.now, TaskId(9_999), parent, TaskOptions::default()).unwrap_err().kind()
 }
 
-/// The only worker runs a task with short ones behind it.
+/// The only worker runs a task and has short tasks behind it.
 fn with_behind(count: usize) -> (Story, Vec<TaskId>) {
     let mut story = Story::new(1, 1, false);
     for _ in 0..64 {
@@ -29,7 +29,7 @@ fn with_behind(count: usize) -> (Story, Vec<TaskId>) {
 }
 
 #[test]
-fn a_free_worker_takes_a_call_at_once_and_its_outcome_is_that_of_the_call() {
+fn a_free_worker_runs_a_call_at_once() {
     let mut story = Story::new(2, 1, false);
     let root = story.submit(Target::Any);
     let call = story.call(root);
@@ -41,7 +41,7 @@ fn a_free_worker_takes_a_call_at_once_and_its_outcome_is_that_of_the_call() {
 }
 
 #[test]
-fn calls_go_before_roots_but_for_one_that_has_waited_for_a_second() {
+fn calls_go_before_roots_except_a_root_that_has_waited_for_a_second() {
     let mut story = Story::new(2, 1, false);
     let caller = story.submit(Target::Any);
     story.submit(Target::Any);
@@ -58,7 +58,7 @@ fn calls_go_before_roots_but_for_one_that_has_waited_for_a_second() {
 }
 
 #[test]
-fn what_waits_for_its_rank_by_name_goes_before_calls_after_a_second_too() {
+fn a_task_for_one_rank_goes_before_calls_after_a_second() {
     let mut story = Story::new(2, 1, false);
     let caller = story.submit(Target::Rank(Rank(0)));
     story.submit(Target::Rank(Rank(1)));
@@ -101,7 +101,7 @@ fn calls_of_one_caller_go_in_the_order_in_which_they_came() {
 }
 
 #[test]
-fn what_waits_behind_a_caller_is_recalled_and_nothing_is_sent_behind_it() {
+fn tasks_behind_a_caller_are_recalled_and_no_task_is_sent_behind_it() {
     let (mut story, ids) = with_behind(3);
     let call = story.call(ids[0]);
     assert!(recalled(&story, 0));
@@ -121,7 +121,7 @@ fn what_waits_behind_a_caller_is_recalled_and_nothing_is_sent_behind_it() {
 }
 
 #[test]
-fn a_caller_may_call_before_the_end_of_what_ran_before_it_is_known() {
+fn a_caller_may_call_before_the_outcome_of_the_previous_task_arrives() {
     let (mut story, ids) = with_behind(2);
     let call = story.call(ids[1]);
     story.waiting(0, ids[1]);
@@ -134,7 +134,7 @@ fn a_caller_may_call_before_the_end_of_what_ran_before_it_is_known() {
 }
 
 #[test]
-fn calls_pass_the_barrier_of_a_gang_and_a_world_that_is_held() {
+fn calls_pass_a_waiting_gang_and_a_held_world() {
     let mut story = Story::new(2, 1, true);
     let caller = story.submit(Target::Any);
     let gang = story.gang();
@@ -151,11 +151,11 @@ fn calls_pass_the_barrier_of_a_gang_and_a_world_that_is_held() {
 }
 
 #[test]
-fn a_node_that_leaves_takes_no_calls_and_its_workers_help_with_their_own() {
-    for leave in [Scheduler::leave, Scheduler::cordon] {
+fn workers_of_a_draining_node_run_only_their_own_calls() {
+    for depart in [Scheduler::drain_node, Scheduler::cordon] {
         let mut story = Story::new(2, 1, false);
         let callers = [0, 1].map(|rank| story.submit(Target::Rank(Rank(rank))));
-        leave(&mut story.scheduler, NodeIndex(1));
+        depart(&mut story.scheduler, NodeIndex(1));
         let call = story.call(callers[0]);
         let own = story.call(callers[1]);
         story.waiting(1, callers[1]);
@@ -168,7 +168,7 @@ fn a_node_that_leaves_takes_no_calls_and_its_workers_help_with_their_own() {
 }
 
 #[test]
-fn what_may_not_call_is_told_why() {
+fn a_refused_call_reports_why() {
     let limits = Limits { max_calls: 2, ..Limits::default() };
     let mut story = Story::with_limits(1, 1, false, limits);
     let (caller, queued) = (story.submit(Target::Any), story.submit(Target::Any));
@@ -182,11 +182,11 @@ fn what_may_not_call_is_told_why() {
         error.status() == crate::error::ErrorStatus::Temporary && error.kind() == ErrorKind::QueueTimeout,
         "{error}"
     );
-    assert!(error.to_string().contains("have made 2 calls that have no outcome"), "{error}");
+    assert!(format!("{error:#}").contains("have made 2 calls that have no outcome"), "{error}");
     story.cancel(first);
     story.call(caller);
     story.cancel(caller);
-    assert_eq!(refusal(&mut story, caller), ErrorKind::Cancelled, "nobody waits for it");
+    assert_eq!(refusal(&mut story, caller), ErrorKind::Cancelled, "it was cancelled");
 
     let mut story = Story::new(2, 1, true);
     let gang = story.gang();
@@ -204,7 +204,7 @@ fn what_may_not_call_is_told_why() {
 }
 
 #[test]
-fn calls_nest_so_deep_and_no_deeper() {
+fn calls_nest_up_to_the_limit() {
     let mut story = Story::new(1, 1, false);
     let mut caller = story.submit(Target::Any);
     for depth in 1..=MAX_DEPTH {
@@ -216,8 +216,9 @@ fn calls_nest_so_deep_and_no_deeper() {
     assert_eq!(refusal(&mut story, caller), ErrorKind::InvalidSpec);
 }
 
-/// Four workers: one runs a caller; a second a call of it, and a third one a call of that; the fourth is
-/// busy. The caller helps with one, and of each caller one waits.
+/// Four workers: the first runs a caller, the second a call of that caller, and the third a call of
+/// that call; the fourth is busy. The first worker helps with one more call, and each caller has
+/// one call that waits.
 fn family() -> (Story, TaskId, Vec<TaskId>) {
     let mut story = Story::new(4, 1, false);
     let root = story.submit_with(Target::Any, TaskOptions::default().timeout(Duration::from_secs(60)));
@@ -234,13 +235,13 @@ fn family() -> (Story, TaskId, Vec<TaskId>) {
     (story, root, [vec![first, second, helped], waits.into(), more.into()].concat())
 }
 
-/// Something that ends the try of a task on rank 0, which may return this.
+/// Ends the try of a task on rank 0; an end by a return uses the given outcome.
 type End = fn(&mut Story, TaskId, crate::payload::Outcome);
 
 #[test]
-fn no_call_outlives_the_try_of_its_caller_however_that_ends() {
+fn no_call_outlives_the_try_of_its_caller() {
     let value = || Ok(Value::new(vec![], Rank(0)));
-    let raised = || Err(Error::new(ErrorKind::Remote, "no"));
+    let raised = || Err(Error::new(ErrorKind::Raised, "no"));
     let ends: [(&str, End); 8] = [
         ("returned", |story, root, value| story.scheduler.on_returned(story.now, Rank(0), root, value, 1)),
         ("cancelled", |story, root, _| story.scheduler.cancel(story.now, root)),
@@ -276,14 +277,14 @@ fn no_call_outlives_the_try_of_its_caller_however_that_ends() {
 }
 
 #[test]
-fn a_closed_pool_ends_what_waits_and_lets_run_what_runs() {
+fn a_closed_pool_ends_waiting_tasks_and_lets_running_ones_finish() {
     let (mut story, root, calls) = family();
     story.scheduler.close(Error::new(ErrorKind::Closed, "the pool ends"));
     story.step();
     for (place, id) in calls.iter().enumerate() {
         assert_eq!(story.outcome(*id), (place >= 3).then_some(Err(ErrorKind::Closed)), "{place}");
     }
-    // What would be tried again has no worker to come.
+    // A closed pool has no worker for another try.
     story.lost(2);
     assert_eq!(story.outcome(calls[1]), Some(Err(ErrorKind::WorkerExited)));
     story.helped(0, calls[2]);
@@ -303,7 +304,7 @@ fn a_call_is_tried_again_by_cause_and_its_caller_goes_on() {
     assert!(story.has(retried));
     assert_eq!(story.outcome(below), Some(Err(ErrorKind::Cancelled)), "the next try calls anew");
     story.ready();
-    assert_eq!(story.running(1), Some(call), "in front of those that came after it");
+    assert_eq!(story.running(1), Some(call), "in front of tasks that came after it");
     story.lost(1);
     assert_eq!(story.outcome(call), Some(Err(ErrorKind::WorkerExited)));
     story.ready();
@@ -323,7 +324,7 @@ fn many_calls_are_ended_in_slices_and_do_not_disturb_the_next_try() {
     story.scheduler.take_actions(&mut actions);
     let ended = actions.iter().filter(|action| matches!(action, Action::Finish { .. })).count();
     assert!(ended < 600 && story.scheduler.has_work(), "{ended} of them in one go");
-    assert_eq!(story.scheduler.backlog(), 1, "none of them is begun any more");
+    assert_eq!(story.scheduler.backlog(), 1, "no call begins any more");
     story.scheduler.on_ready(story.now, Rank(0));
     assert_eq!(story.running(0), Some(caller));
     story.scheduler.submit_call(story.now, TaskId(5000), caller, TaskOptions::default()).unwrap();
@@ -389,7 +390,7 @@ fn a_cancelled_call_leaves_its_caller_alone() {
 }
 
 #[test]
-fn a_world_that_ends_takes_the_calls_of_its_tasks_with_it() {
+fn a_world_that_ends_also_ends_the_calls_of_its_tasks() {
     let mut story = Story::new(3, 1, true);
     let caller = story.submit(Target::Any);
     let calls = [0; 4].map(|_| story.call(caller));

@@ -1,7 +1,8 @@
 use super::*;
 
 impl Scheduler {
-    /// Calls are in the families of tasks that run, which count them. Gives how many wait there.
+    /// Checks that calls are in the families of running tasks, and that the counts are right.
+    /// Returns how many calls wait there.
     pub(in crate::scheduler) fn check_calls(&self) -> usize {
         let families = &self.families;
         let (mut placed, mut queued, mut open) = (0, 0, 0);

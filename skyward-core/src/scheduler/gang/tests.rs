@@ -17,10 +17,11 @@ fn kind(story: &Story, id: TaskId) -> Option<ErrorKind> {
     story.finished.get(&id).and_then(|outcome| outcome.as_ref().err().map(Error::kind))
 }
 
-/// Rank 2 has raised, so that its gang is tried again as soon as the others have heeded their interrupts.
+/// Rank 2 has raised: its gang is tried again as soon as the others have reacted to their
+/// interrupts.
 fn retried(story: &mut Story) -> Vec<TaskId> {
     let gang = story.gang_with(RetryPolicy::times(1));
-    returns(story, 2, &gang, Err(Error::new(ErrorKind::Remote, "no")));
+    returns(story, 2, &gang, Err(Error::new(ErrorKind::Raised, "no")));
     gang
 }
 
@@ -34,8 +35,9 @@ fn interrupted() -> Outcome {
 }
 
 #[test]
-fn a_gang_whose_member_is_cancelled_while_it_is_tried_again_ends_whole() {
-    // Before the others are back, when some are, and of one that is back or is not.
+fn a_gang_ends_whole_when_a_member_is_cancelled_during_a_retry() {
+    // `back`: the ranks that are already back. `cancelled`: a rank that is back, or one that is
+    // not.
     for (back, cancelled) in [(vec![], 2), (vec![], 0), (vec![0], 2), (vec![0], 0), (vec![0], 1), (vec![1], 3)] {
         let mut story = Story::new(4, 1, true);
         let gang = retried(&mut story);
@@ -57,7 +59,7 @@ fn a_gang_whose_member_is_cancelled_while_it_is_tried_again_ends_whole() {
 }
 
 #[test]
-fn a_gang_whose_member_is_cancelled_while_its_world_is_started_again_ends_whole() {
+fn a_gang_ends_whole_when_a_member_is_cancelled_during_a_restart_of_the_world() {
     for cancelled in 0..4 {
         let mut story = Story::new(4, 1, true);
         let gang = story.gang_with(RetryPolicy::times(1));
@@ -71,7 +73,7 @@ fn a_gang_whose_member_is_cancelled_while_its_world_is_started_again_ends_whole(
 }
 
 #[test]
-fn a_gang_that_was_never_started_ends_whole_when_a_member_is_cancelled() {
+fn a_gang_that_never_started_ends_whole_when_a_member_is_cancelled() {
     let mut story = Story::new(4, 1, true);
     let running = story.submit(crate::payload::Target::Any);
     let (gang, behind) = (story.gang(), story.submit(crate::payload::Target::Any));
@@ -81,7 +83,7 @@ fn a_gang_that_was_never_started_ends_whole_when_a_member_is_cancelled() {
 }
 
 #[test]
-fn a_gang_that_runs_goes_on_without_a_member_that_is_cancelled_and_is_not_tried_again() {
+fn a_running_gang_goes_on_without_a_cancelled_member_and_is_not_tried_again() {
     let mut story = Story::new(4, 1, true);
     let gang = story.gang_with(RetryPolicy::times(5));
     cancel(&mut story, gang[0]);
@@ -93,7 +95,7 @@ fn a_gang_that_runs_goes_on_without_a_member_that_is_cancelled_and_is_not_tried_
     assert_eq!(sent(&story), BTreeSet::new());
 }
 
-/// Whatever happens, each start of a gang is one of all its members, at once.
+/// In every random story, each start of a gang starts all its members at once.
 #[test]
 fn random_gangs_start_whole_or_end_whole() {
     use rand::{RngExt, SeedableRng, rngs::StdRng};
@@ -125,7 +127,7 @@ fn random_gangs_start_whole_or_end_whole() {
                     let Some(id) = story.running(rank) else { continue };
                     let raised = random.random_bool(0.4);
                     let outcome = if raised {
-                        Err(Error::new(ErrorKind::Remote, "no"))
+                        Err(Error::new(ErrorKind::Raised, "no"))
                     } else {
                         Ok(Value::new(vec![], Rank(rank)))
                     };
@@ -144,7 +146,7 @@ fn random_gangs_start_whole_or_end_whole() {
 }
 
 #[test]
-fn a_member_that_was_recalled_before_it_began_is_sent_to_its_worker_again() {
+fn a_member_recalled_before_it_began_is_sent_to_its_worker_again() {
     let mut story = Story::new(4, 1, true);
     let gang = story.gang_with(RetryPolicy::never());
     story.scheduler.on_not_begun(story.now, Rank(1), &gang[1..2]);

@@ -6,7 +6,7 @@ use crate::error::{Error, ErrorKind};
 use crate::ids::NodeIndex;
 use crate::payload::{RetryPolicy, Target, TaskOptions, Value};
 
-/// A worker that runs a caller, and one that is busy with something else.
+/// Two workers: one runs a caller, the other is busy with another task.
 fn caller() -> (Story, TaskId) {
     let mut story = Story::new(2, 1, false);
     let root = story.submit(Target::Any);
@@ -29,7 +29,7 @@ fn failed(story: &mut Story, id: TaskId) {
 }
 
 #[test]
-fn a_worker_that_waits_helps_with_one_call_after_another() {
+fn a_waiting_worker_helps_with_one_call_after_another() {
     let (mut story, root) = caller();
     let calls = [0; 3].map(|_| story.call(root));
     assert_eq!(story.helps(), [], "it does not wait");
@@ -50,7 +50,7 @@ fn a_worker_that_waits_helps_with_one_call_after_another() {
 }
 
 #[test]
-fn a_help_says_in_whose_wait_it_is_to_run() {
+fn a_help_names_the_task_within_which_the_call_runs() {
     let (mut story, root) = caller();
     let is_within = |story: &Story, id: TaskId, wait: TaskId| {
         story.has(|action| matches!(action, Action::Help { task, within, .. } if (*task, *within) == (id, Some(wait))))
@@ -73,7 +73,7 @@ fn a_free_worker_takes_a_call_before_its_caller_helps() {
 }
 
 #[test]
-fn a_worker_helps_with_nothing_that_it_does_not_wait_for() {
+fn a_worker_helps_only_with_calls_that_it_waits_for() {
     let mut story = Story::new(2, 1, false);
     let roots = [0; 2].map(|_| story.submit(Target::Any));
     let other = story.call(roots[1]);
@@ -95,7 +95,7 @@ fn a_worker_helps_with_nothing_that_it_does_not_wait_for() {
 }
 
 #[test]
-fn a_worker_helps_with_the_deepest_call_and_those_of_calls_that_run_elsewhere() {
+fn a_worker_helps_with_the_deepest_call_also_below_a_call_that_runs_elsewhere() {
     let mut story = Story::new(2, 1, false);
     let root = story.submit(Target::Any);
     let elsewhere = story.call(root);
@@ -122,7 +122,7 @@ fn the_nearest_caller_that_waits_helps() {
 }
 
 #[test]
-fn a_call_with_a_timeout_is_for_free_workers() {
+fn a_call_with_a_timeout_waits_for_a_free_worker() {
     let (mut story, root) = caller();
     story.waiting(0, root);
     let call = story.call_with(root, TaskOptions::default().timeout(Duration::from_secs(9)));
@@ -136,7 +136,7 @@ fn a_call_with_a_timeout_is_for_free_workers() {
 }
 
 #[test]
-fn a_call_that_is_refused_waits_again_and_that_is_no_try() {
+fn a_refused_call_waits_again_and_the_refusal_is_no_try() {
     let (mut story, root) = caller();
     let calls = [0; 2].map(|_| story.call(root));
     story.waiting(0, root);
@@ -153,18 +153,18 @@ fn a_call_that_is_refused_waits_again_and_that_is_no_try() {
 }
 
 #[test]
-fn a_worker_that_refuses_is_not_asked_again_before_it_waits_again() {
+fn a_worker_that_refuses_gets_no_call_before_it_waits_again() {
     let (mut story, root) = caller();
     let call = story.call(root);
     story.waiting(0, root);
     story.refused(0, call);
-    assert_eq!(story.helps(), [], "whatever it refuses for");
+    assert_eq!(story.helps(), [], "whatever the reason");
     story.waiting(0, root);
     assert_eq!(story.helps(), [(0, call, false)]);
 }
 
 #[test]
-fn a_wait_within_a_task_that_a_worker_does_not_have_says_nothing_of_a_later_one() {
+fn a_wait_within_a_task_that_the_worker_does_not_have_is_ignored() {
     let mut story = Story::new(1, 1, false);
     let node = crate::ids::NodeIndex(0);
     story.scheduler.cordon(node);
@@ -195,7 +195,7 @@ fn calls_that_a_leaving_worker_gives_back_are_helped_with() {
 }
 
 #[test]
-fn a_wait_that_is_over_before_the_help_came_is_known_when_it_is_refused() {
+fn a_help_that_arrives_in_the_next_wait_is_taken_there() {
     let (mut story, root) = caller();
     let call = story.call(root);
     story.waiting(0, root);
@@ -231,7 +231,7 @@ fn a_call_whose_node_was_lost_may_be_helped_with() {
 }
 
 #[test]
-fn a_task_whose_worker_was_lost_while_it_helped_has_no_help_in_its_next_tries() {
+fn a_worker_lost_while_it_helped_does_not_help_in_the_next_tries() {
     for helped in [false, true] {
         let mut story = Story::new(2, 1, false);
         let root = story.submit_with(Target::Rank(Rank(0)), TaskOptions::default().retry(RetryPolicy::times(2)));
@@ -252,7 +252,7 @@ fn a_task_whose_worker_was_lost_while_it_helped_has_no_help_in_its_next_tries() 
 }
 
 #[test]
-fn an_end_of_a_call_that_is_helped_with_leaves_that_of_its_caller_alone() {
+fn the_end_of_a_helped_call_and_that_of_its_caller_are_independent() {
     let (mut story, root) = caller();
     story.waiting(0, root);
     let call = story.call(root);
@@ -269,7 +269,7 @@ fn an_end_of_a_call_that_is_helped_with_leaves_that_of_its_caller_alone() {
 }
 
 #[test]
-fn what_is_run_within_a_task_that_is_to_end_needs_no_end_of_its_own() {
+fn calls_within_a_task_that_is_interrupted_are_not_interrupted_themselves() {
     let (mut story, root) = caller();
     story.waiting(0, root);
     let outer = story.call(root);
@@ -287,7 +287,7 @@ fn what_is_run_within_a_task_that_is_to_end_needs_no_end_of_its_own() {
 }
 
 #[test]
-fn a_call_that_does_not_heed_is_killed_with_its_caller() {
+fn a_call_that_ignores_interrupts_is_killed_with_its_caller() {
     let (mut story, root) = caller();
     story.waiting(0, root);
     let call = story.call(root);
@@ -304,7 +304,7 @@ fn a_call_that_does_not_heed_is_killed_with_its_caller() {
 }
 
 #[test]
-fn an_agent_that_is_back_is_told_of_calls_that_are_to_end() {
+fn an_agent_that_is_back_gets_the_interrupts_of_calls_again() {
     let (mut story, root) = caller();
     story.waiting(0, root);
     let call = story.call(root);
@@ -317,22 +317,22 @@ fn an_agent_that_is_back_is_told_of_calls_that_are_to_end() {
 }
 
 #[test]
-fn a_helped_call_that_raises_is_answered_and_one_that_may_be_tried_again_is() {
+fn a_helped_call_that_raises_is_tried_again_if_allowed_and_then_fails() {
     let (mut story, root) = caller();
     story.waiting(0, root);
     let call = story.call_with(root, TaskOptions::default().retry(RetryPolicy::times(1)));
-    let raised = || Err(Error::new(ErrorKind::Remote, "no"));
+    let raised = || Err(Error::new(ErrorKind::Raised, "no"));
     story.scheduler.on_helped(story.now, Rank(0), call, raised(), 1);
     story.step();
     assert!(story.has(|action| matches!(action, Action::Retried { task, .. } if *task == call)));
-    assert_eq!(story.helps(), [(0, call, false)], "it waits, and nothing speaks against it");
+    assert_eq!(story.helps(), [(0, call, false)], "the worker waits and may help");
     story.scheduler.on_helped(story.now, Rank(0), call, raised(), 1);
     story.step();
-    assert_eq!((story.outcome(call), story.running(0)), (Some(Err(ErrorKind::Remote)), Some(root)));
+    assert_eq!((story.outcome(call), story.running(0)), (Some(Err(ErrorKind::Raised)), Some(root)));
 }
 
 #[test]
-fn the_frames_within_one_that_ends_end_with_it_and_late_answers_are_not_heard() {
+fn frames_within_an_ended_frame_end_too_and_late_answers_are_ignored() {
     let (mut story, root) = caller();
     story.waiting(0, root);
     let outer = story.call(root);
@@ -352,7 +352,7 @@ fn the_frames_within_one_that_ends_end_with_it_and_late_answers_are_not_heard() 
 }
 
 #[test]
-fn a_pool_that_is_closed_lets_calls_end_that_are_helped_with() {
+fn a_closed_pool_lets_helped_calls_finish() {
     let (mut story, root) = caller();
     let calls = [0; 2].map(|_| story.call(root));
     story.waiting(0, root);
@@ -364,7 +364,7 @@ fn a_pool_that_is_closed_lets_calls_end_that_are_helped_with() {
 }
 
 #[test]
-fn a_helped_call_that_returns_says_that_its_node_is_sound() {
+fn a_helped_call_that_returns_shows_that_its_node_is_sound() {
     let (mut story, root) = caller();
     story.waiting(0, root);
     story.scheduler.barren_restarts = 3;
@@ -383,7 +383,7 @@ fn a_helped_call_whose_worker_was_not_killed_is_ended_when_its_agent_is_back() {
     assert_eq!(story.helps(), [(0, call, true)]);
     story.cancel(call);
     story.later(GRACE);
-    // The agent has no connection, and is not told.
+    // The agent has no connection, so the kill does not reach it.
     assert!(story.has(|action| matches!(action, Action::Kill { .. })));
     story.scheduler.on_agent_back(story.now, NodeIndex(0));
     story.step();

@@ -6,7 +6,7 @@ use crate::scheduler::Action;
 
 const MOMENT: Duration = Duration::from_millis(1);
 
-/// The only worker runs a caller, with so many calls that wait.
+/// The only worker runs a caller that has `count` waiting calls.
 fn caller(count: usize) -> (Story, TaskId, Vec<TaskId>) {
     let mut story = Story::new(1, 1, false);
     let root = story.submit(Target::Any);
@@ -15,7 +15,7 @@ fn caller(count: usize) -> (Story, TaskId, Vec<TaskId>) {
 }
 
 #[test]
-fn a_caller_that_waits_in_its_own_way_is_rescued_and_then_at_once() {
+fn a_caller_that_does_not_report_its_wait_is_rescued_and_later_calls_at_once() {
     let (mut story, root, calls) = caller(3);
     story.later(STILL - MOMENT);
     assert_eq!(story.helps(), []);
@@ -32,13 +32,13 @@ fn a_caller_that_waits_in_its_own_way_is_rescued_and_then_at_once() {
     assert_eq!(story.done(0), root);
     let root = story.submit(Target::Any);
     let call = story.call(root);
-    assert_eq!(story.helps(), [], "its worker was free meanwhile");
+    assert_eq!(story.helps(), [], "its worker was free in the meantime");
     story.later(STILL);
     assert_eq!(story.helps(), [(0, call, true)]);
 }
 
 #[test]
-fn nothing_is_rescued_while_something_runs_that_does_not_wait_for_calls() {
+fn no_call_is_rescued_while_a_task_runs_that_does_not_wait_for_calls() {
     let mut story = Story::new(2, 1, false);
     let root = story.submit(Target::Any);
     let other = story.submit(Target::Any);
@@ -56,7 +56,7 @@ fn nothing_is_rescued_while_something_runs_that_does_not_wait_for_calls() {
 }
 
 #[test]
-fn a_call_that_is_not_helped_with_is_rescued_on_the_main_thread_where_that_waits() {
+fn a_call_without_help_is_rescued_on_a_main_thread_that_waits() {
     let (mut story, root, _) = caller(0);
     story.waiting(0, root);
     let call = story.call_with(root, TaskOptions::default().timeout(Duration::from_secs(1)));
@@ -67,13 +67,13 @@ fn a_call_that_is_not_helped_with_is_rescued_on_the_main_thread_where_that_waits
 }
 
 #[test]
-fn a_call_that_may_end_its_worker_waits_for_one_that_is_being_started() {
+fn a_call_that_may_end_its_worker_waits_for_a_starting_worker() {
     let mut story = Story::new(2, 1, false);
     let root = story.submit(Target::Rank(Rank(0)));
     story.lost(1);
     let risky = story.call_with(root, TaskOptions::default().timeout(Duration::from_secs(60)));
     story.later(STILL * 3);
-    assert_eq!(story.helps(), [], "the worker that comes takes it");
+    assert_eq!(story.helps(), [], "the starting worker takes it");
     let plain = story.call(root);
     story.later(STILL);
     assert_eq!(story.helps(), [(0, plain, true)]);
@@ -82,7 +82,7 @@ fn a_call_that_may_end_its_worker_waits_for_one_that_is_being_started() {
 }
 
 #[test]
-fn a_task_that_is_not_helped_any_more_is_rescued() {
+fn a_call_of_a_task_without_help_is_rescued() {
     let mut story = Story::new(1, 1, false);
     let options = TaskOptions::default().retry(crate::payload::RetryPolicy::times(1));
     let root = story.submit_with(Target::Any, options);
@@ -139,7 +139,7 @@ fn a_rescued_call_that_calls_is_rescued_in_turn_the_deepest_first() {
 }
 
 #[test]
-fn where_an_outer_frame_waits_it_runs_what_is_below_it() {
+fn an_outer_frame_that_waits_runs_the_calls_below_it() {
     let (mut story, root, calls) = caller(1);
     story.later(STILL);
     assert_eq!(story.helps(), [(0, calls[0], true)]);
@@ -149,7 +149,7 @@ fn where_an_outer_frame_waits_it_runs_what_is_below_it() {
 }
 
 #[test]
-fn a_rescue_that_is_refused_is_tried_again_after_a_while() {
+fn a_refused_rescue_is_tried_again_after_a_while() {
     let (mut story, _, calls) = caller(1);
     story.later(STILL);
     story.refused(0, calls[0]);
@@ -187,7 +187,7 @@ fn a_worker_takes_nothing_before_a_call_on_another_thread_has_ended() {
 }
 
 #[test]
-fn a_call_on_another_thread_that_does_not_heed_ends_its_worker_and_not_the_pool() {
+fn a_call_on_another_thread_that_ignores_interrupts_ends_its_worker_and_not_the_pool() {
     let mut story = Story::new(1, 1, false);
     let root = story.submit(Target::Any);
     let call = story.call(root);
@@ -198,14 +198,14 @@ fn a_call_on_another_thread_that_does_not_heed_ends_its_worker_and_not_the_pool(
     assert!(story.has(|action| matches!(action, Action::Kill { rank: Rank(0) })));
     story.scheduler.on_lost(story.now, Rank(0), &crate::error::WorkerExit::Killed, None);
     story.step();
-    assert_eq!(story.scheduler.barren_restarts, 0, "it was lost for what it ran");
+    assert_eq!(story.scheduler.barren_restarts, 0, "it was lost because of the call that it ran");
     assert!(story.has(|action| matches!(action, Action::RestartWorker { rank: Rank(0) })));
     story.ready();
     assert!(!story.scheduler.is_busy());
 }
 
 #[test]
-fn a_task_and_a_call_on_another_thread_have_each_their_own_grace() {
+fn a_task_and_a_call_on_another_thread_have_separate_grace_times() {
     for heeds in [false, true] {
         let (mut story, root, calls) = caller(1);
         story.later(STILL);
@@ -227,7 +227,7 @@ fn a_task_and_a_call_on_another_thread_have_each_their_own_grace() {
 }
 
 #[test]
-fn what_a_task_that_is_cancelled_runs_on_other_threads_is_interrupted_too() {
+fn calls_that_a_cancelled_task_runs_on_other_threads_are_interrupted_too() {
     let (mut story, root, calls) = caller(1);
     story.later(STILL);
     story.cancel(root);
@@ -236,7 +236,7 @@ fn what_a_task_that_is_cancelled_runs_on_other_threads_is_interrupted_too() {
     story.scheduler.on_helped(story.now, Rank(0), calls[0], cancelled, 1);
     story.step();
     story.later(GRACE);
-    assert!(story.has(|action| matches!(action, Action::Kill { rank: Rank(0) })), "the task does not heed");
+    assert!(story.has(|action| matches!(action, Action::Kill { rank: Rank(0) })), "the task ignores the interrupt");
 }
 
 #[test]

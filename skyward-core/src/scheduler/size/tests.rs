@@ -1,10 +1,10 @@
 use super::super::policy;
 use super::super::tests::Story;
 use super::*;
-use crate::payload::{Target, TaskOptions};
+use crate::payload::{Target, TaskOptions, Value};
 
 fn leave(story: &mut Story, node: u32) {
-    story.scheduler.leave(NodeIndex(node));
+    story.scheduler.drain_node(NodeIndex(node));
     story.step();
 }
 
@@ -17,7 +17,7 @@ fn idle(story: &Story) -> bool {
 }
 
 #[test]
-fn a_node_that_leaves_finishes_what_is_its_own_and_takes_nothing_else() {
+fn a_draining_node_finishes_its_own_tasks_and_takes_no_others() {
     let mut story = Story::new(2, 1, false);
     let running = [story.submit(Target::Any), story.submit(Target::Any)];
     let own = [story.submit(Target::Rank(Rank(1))), story.submit(Target::Node(NodeIndex(1)))];
@@ -29,7 +29,7 @@ fn a_node_that_leaves_finishes_what_is_its_own_and_takes_nothing_else() {
         assert!(!drained(&story, 1));
     }
     assert_eq!(story.done(1), own[1]);
-    assert!(drained(&story, 1) && story.running(1).is_none(), "task {any} is for those that stay");
+    assert!(drained(&story, 1) && story.running(1).is_none(), "task {any} is for nodes that stay");
     assert_eq!((story.done(0), story.running(0)), (running[0], Some(any)));
     for target in [Target::Rank(Rank(1)), Target::Node(NodeIndex(1))] {
         let refused = story.scheduler.submit(story.now, TaskId(99), target, TaskOptions::default(), false);
@@ -41,7 +41,7 @@ fn a_node_that_leaves_finishes_what_is_its_own_and_takes_nothing_else() {
 }
 
 #[test]
-fn a_task_that_comes_goes_to_a_node_that_stays_whatever_the_load() {
+fn a_new_task_goes_to_a_node_that_stays_whatever_the_load() {
     let mut story = Story::new(2, 1, false);
     leave(&mut story, 1);
     let [first, second] = [story.submit(Target::Any), story.submit(Target::Any)];
@@ -52,7 +52,7 @@ fn a_task_that_comes_goes_to_a_node_that_stays_whatever_the_load() {
 }
 
 #[test]
-fn a_node_that_is_lost_while_it_leaves_is_not_replaced_and_its_own_tasks_fail() {
+fn a_node_lost_while_draining_is_not_replaced_and_its_own_tasks_fail() {
     let mut story = Story::new(2, 1, false);
     let running = story.submit(Target::Rank(Rank(1)));
     let own = story.submit(Target::Rank(Rank(1)));
@@ -65,14 +65,35 @@ fn a_node_that_is_lost_while_it_leaves_is_not_replaced_and_its_own_tasks_fail() 
 }
 
 #[test]
-fn a_world_whose_size_changes_finishes_its_gangs_and_begins_nothing_else() {
+fn hundreds_of_tasks_that_a_draining_node_was_sent_ahead_fail_with_it() {
+    let mut story = Story::new(2, 2, false);
+    let mut own = Vec::new();
+    for rank in [Rank(2), Rank(3)] {
+        // Its tasks are short: it is sent many of them ahead.
+        for _ in 0..64 {
+            let id = story.submit(Target::Rank(rank));
+            story.scheduler.on_returned(story.now, rank, id, Ok(Value::new(vec![], rank)), 1);
+            story.step();
+        }
+        own.extend([0; 200].map(|_| story.submit(Target::Rank(rank))));
+        assert_eq!(story.scheduler.sent(rank).count(), 200);
+    }
+    leave(&mut story, 1);
+    story.node_lost(1);
+    let lost = own.iter().filter(|task| story.outcome(**task) == Some(Err(ErrorKind::NodeLost))).count();
+    assert_eq!(lost, own.len());
+    assert!(drained(&story, 1));
+}
+
+#[test]
+fn a_resizing_world_finishes_its_gangs_and_begins_no_other_task() {
     let mut story = Story::new(3, 1, true);
     let gangs = [story.gang(), story.gang()];
     let any = story.submit(Target::Any);
     leave(&mut story, 2);
     story.scheduler.hold();
     story.step();
-    assert!(!idle(&story) && !drained(&story, 1), "a world goes as a whole");
+    assert!(!idle(&story) && !drained(&story, 1), "a world changes as a whole");
     for gang in gangs {
         for rank in 0..3 {
             assert!(!idle(&story));
@@ -93,7 +114,7 @@ fn a_world_whose_size_changes_finishes_its_gangs_and_begins_nothing_else() {
 }
 
 #[test]
-fn a_world_that_goes_on_after_all_takes_what_waited() {
+fn a_world_whose_resize_is_abandoned_takes_waiting_tasks() {
     let mut story = Story::new(2, 1, true);
     story.scheduler.hold();
     story.step();
@@ -106,7 +127,7 @@ fn a_world_that_goes_on_after_all_takes_what_waited() {
 }
 
 #[test]
-fn a_gang_starts_in_a_held_world_when_its_last_worker_gives_back_what_it_has_not_begun() {
+fn a_gang_starts_in_a_held_world_when_its_last_worker_returns_unbegun_tasks() {
     let mut story = Story::new(1, 2, true);
     let tasks = [0; 2].map(|_| story.submit(Target::Any));
     let gang = story.gang();
@@ -120,7 +141,7 @@ fn a_gang_starts_in_a_held_world_when_its_last_worker_gives_back_what_it_has_not
 }
 
 #[test]
-fn a_gang_that_is_tried_again_keeps_its_world_as_it_is() {
+fn a_world_is_not_idle_while_a_gang_is_tried_again() {
     let mut story = Story::new(2, 1, true);
     let gang = story.gang_with(crate::payload::RetryPolicy::times(1));
     story.scheduler.hold();
@@ -132,7 +153,7 @@ fn a_gang_that_is_tried_again_keeps_its_world_as_it_is() {
 }
 
 #[test]
-fn a_gang_that_nobody_waits_for_any_more_keeps_no_world_from_changing() {
+fn a_cancelled_gang_does_not_keep_its_world_from_resizing() {
     for returned in 0..2 {
         let mut story = Story::new(2, 1, true);
         let gang = story.gang();
@@ -160,14 +181,15 @@ fn a_node_is_idle_since_its_last_task_returned() {
     assert_eq!(story.scheduler.idle_since(NodeIndex(0)), None, "a worker is being started");
 }
 
-/// The pool of so many nodes after the workers of its last one could not be started so often; whether the node is said to be sick.
+/// A pool after `times` failed starts of the workers of its last node, and whether that node was
+/// reported as sick.
 fn after_failed_starts(nodes: u32, apart: bool, times: u32) -> (Story, bool) {
     let mut story = Story::new(nodes, 1, false);
     story.scheduler.set_apart(apart);
     let last = Rank(nodes - 1);
     let mut sick = false;
     for _ in 0..times {
-        // The others work on, and what they return says nothing of this one.
+        // The other nodes work on, and their returned tasks do not count for this node.
         if nodes > 1 {
             story.submit(Target::Rank(Rank(0)));
             story.done(0);
@@ -180,7 +202,7 @@ fn after_failed_starts(nodes: u32, apart: bool, times: u32) -> (Story, bool) {
 }
 
 #[test]
-fn a_node_whose_workers_cannot_be_started_is_sick_where_another_machine_may_help() {
+fn a_node_whose_workers_cannot_start_is_sick_if_another_machine_may_help() {
     for (nodes, apart) in [(2, false), (2, true), (1, true)] {
         let (story, sick) = after_failed_starts(nodes, apart, policy::MAX_SICK);
         assert!(!sick && story.has(|action| matches!(action, Action::RestartWorker { .. })));

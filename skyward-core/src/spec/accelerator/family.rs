@@ -2,25 +2,27 @@
 
 use std::fmt;
 
-/// Accelerators that the same builds of a framework run on; see [`Accelerator::family`](super::Accelerator::family).
+/// A family of accelerators: the same builds of a framework run on all of them. See
+/// [`Accelerator::family`](super::Accelerator::family).
 ///
 /// ```
-/// use skyward_core::spec::AcceleratorFamily;
+/// # use skyward_core as skyward;
+/// use skyward::spec::AcceleratorFamily;
 ///
 /// assert_eq!(AcceleratorFamily::Neuron.to_string(), "AWS Neuron");
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum AcceleratorFamily {
-    /// NVIDIA's GPUs, which run CUDA.
+    /// GPUs of NVIDIA, with CUDA.
     Nvidia,
-    /// AMD's GPUs, which run ROCm.
+    /// GPUs of AMD, with ROCm.
     Amd,
-    /// Google's TPUs.
+    /// TPUs of Google.
     Tpu,
-    /// AWS's Trainium and Inferentia, which run Neuron.
+    /// Trainium and Inferentia of AWS, with Neuron.
     Neuron,
-    /// Intel's (formerly Habana's) Gaudi.
+    /// Gaudi of Intel (formerly of Habana).
     Gaudi,
 }
 

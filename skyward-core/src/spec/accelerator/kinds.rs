@@ -1,4 +1,4 @@
-//! The kinds of accelerators that are known.
+//! The known kinds of accelerators.
 
 use super::AcceleratorFamily::{self, Amd, Gaudi, Neuron, Nvidia, Tpu};
 
@@ -6,15 +6,16 @@ use super::AcceleratorFamily::{self, Amd, Gaudi, Neuron, Nvidia, Tpu};
 #[derive(Debug)]
 pub(super) struct Kind {
     pub(super) family: AcceleratorFamily,
-    /// Its plain name.
+    /// The plain name.
     pub(super) name: &'static str,
-    /// Whether it comes in several sizes of memory, so that a size in a name chooses one.
+    /// Whether the kind exists in several sizes of memory, so that a size in a name selects one.
     pub(super) is_sized: bool,
-    /// Other names, without the words that [`MAKERS`] and [`FORMS`] have. Case and separators do not matter.
+    /// Other names, without the words in [`MAKERS`] and [`FORMS`]. Case and separators do not
+    /// matter.
     pub(super) spellings: &'static [&'static str],
 }
 
-/// Words of a maker or of a line of products, with the family where they tell one.
+/// Words that name a maker or a product line, with the family if the word determines one.
 pub(super) const MAKERS: &[(&str, Option<AcceleratorFamily>)] = &[
     ("nvidia", Some(Nvidia)),
     ("tesla", Some(Nvidia)),
@@ -27,13 +28,14 @@ pub(super) const MAKERS: &[(&str, Option<AcceleratorFamily>)] = &[
     ("tpu", Some(Tpu)),
     ("neuron", Some(Neuron)),
     ("habana", Some(Gaudi)),
-    // These sell other accelerators too.
+    // These makers sell accelerators of several families.
     ("aws", None),
     ("google", None),
     ("intel", None),
 ];
 
-/// Words of form factors, sorts of memory and licences; a generation may follow: `SXM4`, `HBM3e`, `NVL72`.
+/// Words that name a form factor, a type of memory or a licence. A generation may follow: `SXM4`,
+/// `HBM3e`, `NVL72`.
 pub(super) const FORMS: &[&str] =
     &["sxm", "pcie", "nvl", "nvlink", "hbm", "oam", "dgxs", "fhhl", "vws", "gpu", "laptop"];
 
@@ -47,11 +49,12 @@ const fn sized(family: AcceleratorFamily, name: &'static str, spellings: &'stati
 
 /// Every known kind.
 pub(super) static KINDS: &[Kind] = &[
-    // Names of clouds: `AcceleratorName` of EC2's API, `gke-accelerator` labels of GKE, `sky show-gpus` of SkyPilot.
-    // Names of drivers: `nvidia-smi --query-gpu=name`.
+    // Names that clouds use: `AcceleratorName` of EC2's API, `gke-accelerator` labels of GKE,
+    // `sky show-gpus` of SkyPilot. Names that drivers use: `nvidia-smi --query-gpu=name`.
     sized(Nvidia, "A100", &[]),
     sized(Nvidia, "A800", &[]),
-    // Google's A3 Mega machines have other networks, and SkyPilot and GKE call their H100 `H100-MEGA`.
+    // Google's A3 Mega machines differ in their network; SkyPilot and GKE call their H100
+    // `H100-MEGA`.
     sized(Nvidia, "H100", &["H100 MEGA"]),
     sized(Nvidia, "H800", &[]),
     sized(Nvidia, "H20", &[]),
@@ -59,7 +62,7 @@ pub(super) static KINDS: &[Kind] = &[
     kind(Nvidia, "GH200", &[]),
     kind(Nvidia, "B100", &[]),
     kind(Nvidia, "B200", &[]),
-    // The driver's name is `NVIDIA B300 SXM6 AC`.
+    // The driver calls it `NVIDIA B300 SXM6 AC`.
     kind(Nvidia, "B300", &["B300 AC"]),
     kind(Nvidia, "GB10", &[]),
     kind(Nvidia, "GB200", &[]),
@@ -88,7 +91,7 @@ pub(super) static KINDS: &[Kind] = &[
     kind(Nvidia, "M4000", &[]),
     kind(Nvidia, "K80", &[]),
     kind(Nvidia, "K520", &[]),
-    // EC2 calls that of its G7e instances `RTX PRO Server 6000`.
+    // EC2 calls the GPU of its G7e instances `RTX PRO Server 6000`.
     kind(
         Nvidia,
         "RTXPRO6000",
@@ -155,7 +158,7 @@ pub(super) static KINDS: &[Kind] = &[
     kind(Nvidia, "TITANRTX", &[]),
     kind(Nvidia, "TITANV", &[]),
     kind(Nvidia, "TITANXp", &[]),
-    // The driver's names are those of `amd-smi`: `MI300X-O`, `AMD INSTINCT MI250 (MCM) OAM AC MBA`.
+    // Names that `amd-smi` shows: `MI300X-O`, `AMD INSTINCT MI250 (MCM) OAM AC MBA`.
     kind(Amd, "MI25", &[]),
     sized(Amd, "MI50", &[]),
     kind(Amd, "MI60", &[]),
@@ -175,8 +178,9 @@ pub(super) static KINDS: &[Kind] = &[
     kind(Amd, "V710", &["Pro V710"]),
     kind(Amd, "W7900", &["Pro W7900"]),
     kind(Amd, "RX7900XTX", &[]),
-    // Types of Cloud TPU (`v5litepod-8`), labels of GKE (`tpu-v5-lite-podslice`), and `device_kind` of JAX, whose
-    // `tpu_info.py` takes `TPU v5 lite` for v5e, `TPU v5` for v5p and `TPU v6 lite` for v6e.
+    // Types of Cloud TPU (`v5litepod-8`), labels of GKE (`tpu-v5-lite-podslice`), and `device_kind`
+    // of JAX. JAX's `tpu_info.py` reads `TPU v5 lite` as v5e, `TPU v5` as v5p and `TPU v6 lite` as
+    // v6e.
     kind(Tpu, "v2", &[]),
     kind(Tpu, "v3", &[]),
     kind(Tpu, "v4", &["v4 podslice"]),
@@ -184,13 +188,14 @@ pub(super) static KINDS: &[Kind] = &[
     kind(Tpu, "v5p", &["v5", "v5p slice"]),
     kind(Tpu, "v6e", &["v6 lite", "v6e slice", "Trillium"]),
     kind(Tpu, "TPU7x", &["7x", "v7x", "v7", "Ironwood"]),
-    // EC2's accelerators are named like these, and its types of instances Inf1, Inf2, Trn1 and Trn2.
+    // EC2 uses these names for accelerators, and Inf1, Inf2, Trn1 and Trn2 for instance types.
     kind(Neuron, "Inferentia", &["Inferentia1", "Inf1"]),
     kind(Neuron, "Inferentia2", &["Inf2"]),
     kind(Neuron, "Trainium", &["Trainium1", "Trn1", "Trn1n"]),
     kind(Neuron, "Trainium2", &["Trn2"]),
     kind(Neuron, "Trainium3", &["Trn3"]),
-    // EC2 calls that of its DL1 instances `gaudi-hl-205`; `hl-smi` calls a Gaudi3 `HL-325L`.
+    // EC2 calls the accelerator of its DL1 instances `gaudi-hl-205`; `hl-smi` calls a Gaudi3
+    // `HL-325L`.
     kind(Gaudi, "Gaudi", &["Gaudi1", "HL-205", "Gaudi HL-205"]),
     kind(Gaudi, "Gaudi2", &["HL-225", "HL-225H", "Gaudi2 HL-225H"]),
     kind(Gaudi, "Gaudi3", &["HL-325", "HL-325L", "Gaudi3 HL-325L"]),

@@ -1,4 +1,4 @@
-//! How the name of an accelerator is read.
+//! Parses the name of an accelerator.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
@@ -6,13 +6,13 @@ use std::sync::LazyLock;
 use super::AcceleratorFamily;
 use super::kinds::{FORMS, KINDS, Kind, MAKERS};
 
-/// What a name says.
+/// A parsed name.
 #[derive(Debug)]
 pub(super) struct Name {
     kind: Option<&'static Kind>,
-    /// The words that make the kind, joined as they are written.
+    /// The words of an unknown kind, joined, in their original case.
     rest: String,
-    /// The family of its maker's words, where the kind is unknown and they agree.
+    /// The family that the maker's words name, if the kind is unknown and the words agree.
     maker: Option<AcceleratorFamily>,
     memory_gib: Option<u32>,
 }
@@ -78,8 +78,8 @@ impl Name {
     }
 }
 
-/// The words joined, so that separators do not matter: `RTX 4090` is `RTX4090`. One stays between two digits, where it
-/// divides numbers: `v5-20` is not `v520`.
+/// Joins the words, so that separators do not matter: `RTX 4090` is `RTX4090`. A separator stays
+/// between two digits, because it separates two numbers: `v5-20` is not `v520`.
 pub(super) fn join(words: &[&str]) -> String {
     let mut joined = String::new();
     for word in words {
@@ -96,7 +96,8 @@ pub(super) fn words(text: &str) -> Vec<&str> {
     text.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty()).collect()
 }
 
-/// The known kind of these words; of a TPU also with the number of chips or cores of a slice after it.
+/// The known kind that these words name. For a TPU, the number of chips or cores of a slice may
+/// follow.
 fn known(words: &[&str]) -> Option<&'static Kind> {
     let find = |words: &[&str]| PLAIN.get(&join(words).to_lowercase()).copied();
     find(words).or_else(|| {
@@ -112,17 +113,18 @@ fn size(word: &str) -> Option<u32> {
     number.chars().all(|c| c.is_ascii_digit()).then(|| number.parse().ok())?
 }
 
-/// A size of memory whose unit is a word of its own: `80 GB`.
+/// A size of memory whose unit is a separate word: `80 GB`.
 fn size_in(number: &str, unit: &str) -> Option<u32> {
     ["gb", "gib"].contains(&&*unit.to_lowercase()).then(|| number.parse().ok())?
 }
 
+/// Whether a word names a form factor, a type of memory or a licence.
 fn is_form(word: &str) -> bool {
     let is_generation = |rest: &str| rest.strip_suffix('e').unwrap_or(rest).chars().all(|c| c.is_ascii_digit());
     FORMS.iter().filter_map(|form| word.strip_prefix(form)).any(is_generation)
 }
 
-/// The known kinds by all their names, joined, in lower case.
+/// The known kinds by all of their names, joined, in lower case.
 static PLAIN: LazyLock<HashMap<String, &'static Kind>> = LazyLock::new(|| {
     let spelled = |kind: &'static Kind| kind.spellings.iter().chain([&kind.name]).map(move |name| (name, kind));
     KINDS.iter().flat_map(spelled).map(|(name, kind)| (join(&words(name)).to_lowercase(), kind)).collect()

@@ -86,7 +86,7 @@ const SPELLINGS: &[(&str, AcceleratorFamily, &[&str])] = &[
 ];
 
 #[test]
-fn each_spelling_is_of_its_kind_and_family_and_of_no_other() {
+fn each_spelling_is_of_one_kind_and_family() {
     for (kind, family, spellings) in SPELLINGS {
         for spelling in spellings.iter().chain([kind]) {
             assert_eq!(named(spelling).plain_kind(), *kind, "{spelling}");
@@ -117,10 +117,11 @@ fn names_that_resemble_each_other_are_different_kinds() {
         ("Gaudi", "Gaudi2"),
         ("Trainium", "Trainium2"),
         ("v5e", "v5p"),
-        // The separator divides two numbers: slices of TPUs are not AMD's V520 and not NVIDIA's V100.
+        // The separator separates two numbers: a slice of a TPU is neither AMD's V520 nor NVIDIA's
+        // V100.
         ("v5-20", "V520"),
         ("V10-0", "V100"),
-        // A part of an accelerator is not the whole.
+        // A part of an accelerator is another kind than the whole accelerator.
         ("NVIDIA A100-SXM4-40GB MIG 1g.5gb", "A100"),
         ("NVIDIA A10-24Q", "A10"),
         ("AMD H100", "H100"),
@@ -134,7 +135,7 @@ fn names_that_resemble_each_other_are_different_kinds() {
 }
 
 #[test]
-fn unknown_kinds_are_compared_in_the_same_way_and_have_the_family_of_their_maker_alone() {
+fn unknown_kinds_are_compared_in_the_same_way_and_take_their_family_from_the_maker() {
     for (one, other) in
         [("X9", "NVIDIA X9 512GB HBM5"), ("RTX 9990", "rtx9990"), ("X9-SXM8", "x9 PCIe"), ("a b", "A-B")]
     {
@@ -161,7 +162,7 @@ fn unknown_kinds_are_compared_in_the_same_way_and_have_the_family_of_their_maker
 }
 
 #[test]
-fn a_size_in_the_name_is_memory_where_it_chooses_one() {
+fn a_size_in_the_name_counts_for_kinds_of_several_sizes_and_unknown_kinds() {
     for (kind, memory) in [
         ("A100", None),
         ("A100-80GB", Some(80)),
@@ -183,7 +184,7 @@ fn a_size_in_the_name_is_memory_where_it_chooses_one() {
 }
 
 #[test]
-fn no_name_is_of_two_kinds_and_none_needs_a_word_that_is_left_out_of_names() {
+fn no_name_is_of_two_kinds_and_all_names_parse_as_their_kind() {
     let mut owners = BTreeMap::new();
     for kind in KINDS {
         for name in kind.spellings.iter().chain([&kind.name]) {
@@ -197,7 +198,7 @@ fn no_name_is_of_two_kinds_and_none_needs_a_word_that_is_left_out_of_names() {
 }
 
 #[test]
-fn the_nearest_kinds_are_likely_ones() {
+fn the_nearest_kinds_include_the_likely_one() {
     for (name, first) in [("H1000", "H100"), ("MI300", "MI300X"), ("RTX4O90", "RTX4090"), ("trainum2", "Trainium2")] {
         assert!(named(name).nearest_kinds().contains(&first), "{name}: {:?}", named(name).nearest_kinds());
     }

@@ -9,11 +9,12 @@ use crate::provider::{Provider, Reason};
 use crate::remote::Command;
 use crate::testkit::Violation;
 
-/// `terminate` of an ended machine, and of one that the provider knows no more, is fine.
+/// `terminate` succeeds for a machine that has ended, and for one that the provider no longer
+/// knows.
 ///
 /// # Errors
 ///
-/// What was seen.
+/// A [`Violation`] with what was seen, when the clause does not hold.
 ///
 /// # Cancel safety
 ///
@@ -31,11 +32,12 @@ pub async fn terminate_is_idempotent(provider: &(impl Provider + Clone)) -> Resu
     .await
 }
 
-/// `terminate` may be called before `launch` has returned, of whatever `list` finds; the machine does not come back.
+/// `terminate` may be called before `launch` has returned, with any machine that `list` finds; the
+/// machine does not come back.
 ///
 /// # Errors
 ///
-/// What was seen.
+/// A [`Violation`] with what was seen, when the clause does not hold.
 ///
 /// # Cancel safety
 ///
@@ -53,7 +55,7 @@ pub async fn terminate_may_come_early(provider: &(impl Provider + Clone)) -> Res
             }
             Ok(())
         };
-        // The launch of a machine that is ended meanwhile may fail.
+        // The launch of a machine that is ended in the meantime may fail.
         let (launched, ended) = tokio::join!(launch, end);
         ended?;
         for machine in launched.into_iter().flatten().flatten() {
@@ -61,16 +63,17 @@ pub async fn terminate_may_come_early(provider: &(impl Provider + Clone)) -> Res
             trial.gone(&machine.id).await?;
         }
         let left = trial.list().await?;
-        trial.require(left.is_empty(), || format!("after its end there still is {left:?}"))
+        trial.require(left.is_empty(), || format!("machines are left after their end: {left:?}"))
     })
     .await
 }
 
-/// `terminate` of several machines answers for each and ends each of them, and no other.
+/// `terminate` of several machines answers for each of them and ends each of them, and no other
+/// machine.
 ///
 /// # Errors
 ///
-/// What was seen.
+/// A [`Violation`] with what was seen, when the clause does not hold.
 ///
 /// # Cancel safety
 ///
@@ -82,22 +85,25 @@ pub async fn terminate_ends_each(provider: &(impl Provider + Clone)) -> Result<(
         let answers = trial.ask("terminate", async { Ok(provider.terminate(&ended).await) }).await?;
         let failed = answers.iter().find_map(|answer| answer.as_ref().err());
         trial.require(answers.len() == 2 && failed.is_none(), || {
-            format!("`terminate` of 2 machines gave {} answers, {failed:?} among them", answers.len())
+            format!("`terminate` of 2 machines returned {} answers; the first error is {failed:?}", answers.len())
         })?;
         for machine in &ended {
             trial.gone(machine).await?;
         }
         let report = trial.report(&b.id).await?;
-        trial.require(!report.state.is_over(), || format!("with two others the machine {} is {report}", b.id))
+        trial.require(!report.state.is_over(), || {
+            format!("two other machines were terminated, and the machine {} is {report}", b.id)
+        })
     })
     .await
 }
 
-/// When `terminate` has returned, `inspect` reports the machine as ending, released or gone, and soon as gone.
+/// When `terminate` has returned, `inspect` reports the machine as ending, released or gone, and
+/// soon as gone.
 ///
 /// # Errors
 ///
-/// What was seen.
+/// A [`Violation`] with what was seen, when the clause does not hold.
 ///
 /// # Cancel safety
 ///
@@ -113,11 +119,12 @@ pub async fn terminate_is_seen(provider: &(impl Provider + Clone)) -> Result<(),
     .await
 }
 
-/// A machine ends with all that runs on it, also with what left its session. Seen only of machines on the client's own host.
+/// A machine ends with every process on it, including processes that left their session. The clause
+/// is checked only for machines on the client's own host.
 ///
 /// # Errors
 ///
-/// What was seen.
+/// A [`Violation`] with what was seen, when the clause does not hold.
 ///
 /// # Cancel safety
 ///
@@ -135,16 +142,17 @@ pub async fn terminate_ends_what_runs(provider: &(impl Provider + Clone)) -> Res
         trial.terminate(&machine.id).await?;
         trial.gone(&machine.id).await?;
         let left: Vec<&str> = output.stdout.split_whitespace().filter(|pid| lives(pid)).collect();
-        trial.require(left.is_empty(), || format!("the machine is gone, and its processes {left:?} run on"))
+        trial.require(left.is_empty(), || format!("the machine is gone, and its processes {left:?} still run"))
     })
     .await
 }
 
-/// A machine that is gone has left nothing: its folder is gone. Seen only of machines on the client's own host.
+/// A machine that is gone leaves nothing: its folder is gone. The clause is checked only for
+/// machines on the client's own host.
 ///
 /// # Errors
 ///
-/// What was seen.
+/// A [`Violation`] with what was seen, when the clause does not hold.
 ///
 /// # Cancel safety
 ///
@@ -156,16 +164,17 @@ pub async fn gone_leaves_nothing(provider: &(impl Provider + Clone)) -> Result<(
         trial.terminate(&machine.id).await?;
         trial.gone(&machine.id).await?;
         let left = place.on_client_host && std::path::Path::new(&place.folder).exists();
-        trial.require(!left, || format!("the machine is gone, and its folder {} is there", place.folder))
+        trial.require(!left, || format!("the machine is gone, and its folder {} still exists", place.folder))
     })
     .await
 }
 
-/// Where the provider says that a keeper ends each machine whose lease is not renewed, one does.
+/// If the provider's capabilities include a keeper, the keeper ends a machine whose lease is not
+/// renewed.
 ///
 /// # Errors
 ///
-/// What was seen.
+/// A [`Violation`] with what was seen, when the clause does not hold.
 ///
 /// # Cancel safety
 ///
@@ -198,7 +207,7 @@ pub async fn keeper_ends_the_machine(provider: &(impl Provider + Clone)) -> Resu
                 trial.require(Instant::now() < end, || {
                     let lease = batch.requests[0].lease;
                     format!(
-                        "nobody renewed the lease of {lease:?}, and after {most:?} the machine {} is {report}",
+                        "the lease of {lease:?} was not renewed, and after {most:?} the machine {} is {report}",
                         machine.id
                     )
                 })?;
@@ -210,11 +219,13 @@ pub async fn keeper_ends_the_machine(provider: &(impl Provider + Clone)) -> Resu
     .await
 }
 
-/// Where the provider says that a keeper ends each machine, one ends the machine that is launched [with an end](crate::provider::LaunchRequest::ends_in) then, though its lease is renewed.
+/// If the provider's capabilities include a keeper, the keeper ends a machine that was launched
+/// [with an end](crate::provider::LaunchRequest::ends_in) at that time, even if its lease is
+/// renewed.
 ///
 /// # Errors
 ///
-/// What was seen.
+/// A [`Violation`] with what was seen, when the clause does not hold.
 ///
 /// # Cancel safety
 ///
@@ -222,7 +233,7 @@ pub async fn keeper_ends_the_machine(provider: &(impl Provider + Clone)) -> Resu
 pub async fn keeper_ends_the_machine_at_its_time(provider: &(impl Provider + Clone)) -> Result<(), Violation> {
     trial("keeper_ends_the_machine_at_its_time", provider, async |trial| {
         if !provider.capabilities().keeper {
-            println!("{}: keeper_ends_the_machine_at_its_time is skipped: it has no keeper", provider.name());
+            println!("{}: keeper_ends_the_machine_at_its_time is skipped: the provider has no keeper", provider.name());
             return Ok(());
         }
         let mut batch = trial.batch(&[0]).await?;
@@ -236,14 +247,14 @@ pub async fn keeper_ends_the_machine_at_its_time(provider: &(impl Provider + Clo
         let renew = Command::script("touch -c -m \"$folder/lease\"").env("folder", &place.folder).deadline(SHORT_LIFE);
         let most = SHORT_LIFE + provider.capabilities().settles_in + KEPT;
         loop {
-            // One that is on its way out need not be reached any more.
+            // A machine that is ending may refuse the connection.
             let _ = timeout(SHORT_LIFE, remote.run(&renew, &|_| {})).await;
             let report = trial.report(&machine.id).await?;
             if report.state.is_over() {
                 let lived = begun.elapsed();
                 trial.require(lived + BRIEF >= SHORT_LIFE, || {
                     format!(
-                        "the machine {} was to live for {SHORT_LIFE:?}, and after {lived:?} it is {report}",
+                        "the machine {} was launched for {SHORT_LIFE:?}, and after {lived:?} it is {report}",
                         machine.id
                     )
                 })?;
@@ -254,7 +265,7 @@ pub async fn keeper_ends_the_machine_at_its_time(provider: &(impl Provider + Clo
                 return trial.gone(&machine.id).await;
             }
             trial.require(begun.elapsed() < most, || {
-                format!("the machine {} was to live for {SHORT_LIFE:?}, and after {most:?} it is {report}", machine.id)
+                format!("the machine {} was launched for {SHORT_LIFE:?}, and after {most:?} it is {report}", machine.id)
             })?;
             sleep(SHORT_LIFE / 16).await;
         }
@@ -262,17 +273,17 @@ pub async fn keeper_ends_the_machine_at_its_time(provider: &(impl Provider + Clo
     .await
 }
 
-/// Whether a process of this host runs; one that only waits to be reaped does not.
+/// Whether a process of this host runs; a process that only waits to be reaped does not.
 fn lives(pid: &str) -> bool {
     std::fs::read_to_string(format!("/proc/{pid}/stat"))
         .is_ok_and(|stat| !stat.rsplit(") ").next().unwrap_or("").starts_with('Z'))
 }
 
-/// The lease of a machine that nobody renews.
+/// The lease of a machine when the suite does not renew it.
 const SHORT_LEASE: Duration = Duration::from_secs(4);
-/// The lease of a machine that is renewed.
+/// The lease of a machine when the suite renews it.
 const LONG_LEASE: Duration = Duration::from_secs(60);
-/// After which time a machine ends whose lease is renewed.
+/// The time after which a machine with a renewed lease ends.
 const SHORT_LIFE: Duration = Duration::from_secs(6);
-/// What a keeper gets to end what runs on its machine, on a host that is busy.
+/// How long a keeper may take to end the processes of its machine, on a busy host.
 const KEPT: Duration = Duration::from_secs(10);

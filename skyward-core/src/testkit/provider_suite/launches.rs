@@ -9,11 +9,11 @@ use crate::ids::PoolId;
 use crate::provider::Provider;
 use crate::testkit::Violation;
 
-/// `launch` gives a machine of just this launch, pool and node, with an absolute folder of at most 60 bytes.
+/// `launch` returns a machine with the launch id, pool, number and offer of its request.
 ///
 /// # Errors
 ///
-/// What was seen.
+/// A [`Violation`] with what was seen, when the clause does not hold.
 ///
 /// # Cancel safety
 ///
@@ -34,11 +34,12 @@ pub async fn launch_answers_its_request(provider: &(impl Provider + Clone)) -> R
     .await
 }
 
-/// `launch` with the same launch id gives the same machine, one after another and at the same time.
+/// `launch` with the same launch id returns the same machine, one call after another and at the
+/// same time.
 ///
 /// # Errors
 ///
-/// What was seen.
+/// A [`Violation`] with what was seen, when the clause does not hold.
 ///
 /// # Cancel safety
 ///
@@ -50,18 +51,19 @@ pub async fn launch_is_idempotent(provider: &(impl Provider + Clone)) -> Result<
             tokio::join!(trial.launch_batch("launch", &batch), trial.launch_batch("launch, at the same time", &batch));
         let (a, b) = (a?, b?);
         let c = trial.launch_batch("launch, again", &batch).await?;
-        trial.require(a == b && b == c, || format!("three launches gave {a:?}, {b:?} and {c:?}"))?;
+        trial.require(a == b && b == c, || format!("three launches returned {a:?}, {b:?} and {c:?}"))?;
         let listed = trial.list().await?;
         trial.require(listed.len() == 1, || format!("one launch id started {} machines: {listed:?}", listed.len()))
     })
     .await
 }
 
-/// `launch` with the same launch id gives the same machine also to another process: to `again`, another value of the same provider.
+/// `launch` with the same launch id returns the same machine to another process too: to `again`,
+/// another value of the same provider.
 ///
 /// # Errors
 ///
-/// What was seen.
+/// A [`Violation`] with what was seen, when the clause does not hold.
 ///
 /// # Cancel safety
 ///
@@ -74,19 +76,20 @@ pub async fn launch_is_not_memory(
         let batch = trial.batch(&[0]).await?;
         let launched = trial.launch_batch("launch", &batch).await?;
         let other = trial.launch_by("launch, by another value of the provider", again, &batch).await?;
-        trial
-            .require(launched == other, || format!("one launch id gave {launched:?}, and another process {other:?}"))?;
+        trial.require(launched == other, || {
+            format!("one launch id returned {launched:?}, and in another process {other:?}")
+        })?;
         let listed = trial.list().await?;
         trial.require(listed.len() == 1, || format!("one launch id started {} machines: {listed:?}", listed.len()))
     })
     .await
 }
 
-/// Launches of two nodes are two machines, with ids and folders of their own.
+/// Launches of two nodes return two machines, with ids and folders of their own.
 ///
 /// # Errors
 ///
-/// What was seen.
+/// A [`Violation`] with what was seen, when the clause does not hold.
 ///
 /// # Cancel safety
 ///
@@ -101,11 +104,12 @@ pub async fn launches_differ(provider: &(impl Provider + Clone)) -> Result<(), V
     .await
 }
 
-/// Dropping the future of `launch` leaves at most machines that `list` finds: once they are ended, none comes after them.
+/// Dropping the future of `launch` leaves only machines that `list` finds: once those are ended, no
+/// machine appears after them.
 ///
 /// # Errors
 ///
-/// What was seen.
+/// A [`Violation`] with what was seen, when the clause does not hold.
 ///
 /// # Cancel safety
 ///
@@ -119,7 +123,8 @@ pub async fn dropped_launch_is_listed(provider: &(impl Provider + Clone)) -> Res
                 for _ in 0..polls {
                     let step = poll_fn(|context| {
                         let done = launch.as_mut().poll(context).is_ready();
-                        // A wake-up of its own: what the launch waits for may take longer than this clause has.
+                        // The clause wakes the launch itself: what the launch waits for may take
+                        // longer than the clause.
                         context.waker().wake_by_ref();
                         std::task::Poll::Ready(done)
                     });
@@ -137,7 +142,7 @@ pub async fn dropped_launch_is_listed(provider: &(impl Provider + Clone)) -> Res
                 sleep(BRIEF).await;
                 let late = trial.list().await?;
                 trial.require(late.is_empty(), || {
-                    format!("after {polls} polls and all that was listed had ended, there came {late:?}")
+                    format!("after {polls} polls every listed machine was ended, and then {late:?} appeared")
                 })?;
             }
             Ok(())
@@ -147,11 +152,12 @@ pub async fn dropped_launch_is_listed(provider: &(impl Provider + Clone)) -> Res
     Ok(())
 }
 
-/// `list` gives the live machines of a pool just as `launch` gave them, and those of no other pool.
+/// `list` returns the live machines of a pool exactly as `launch` returned them, and no machine of
+/// another pool.
 ///
 /// # Errors
 ///
-/// What was seen.
+/// A [`Violation`] with what was seen, when the clause does not hold.
 ///
 /// # Cancel safety
 ///
@@ -162,22 +168,23 @@ pub async fn list_finds_what_was_launched(provider: &(impl Provider + Clone)) ->
         let mut listed = trial.list().await?;
         launched.sort_by(|a, b| a.id.cmp(&b.id));
         listed.sort_by(|a, b| a.id.cmp(&b.id));
-        trial.require(launched == listed, || format!("launched were {launched:?}, listed {listed:?}"))?;
-        let other = trial.ask("list of a pool that never was", provider.list(&PoolId::random())).await?;
-        trial.require(other.is_empty(), || format!("a pool that never was has {other:?}"))?;
+        trial.require(launched == listed, || format!("{launched:?} were launched, {listed:?} are listed"))?;
+        let other = trial.ask("list of a pool that never existed", provider.list(&PoolId::random())).await?;
+        trial.require(other.is_empty(), || format!("a pool that never existed has {other:?}"))?;
         trial.terminate(&launched[0].id).await?;
         trial.gone(&launched[0].id).await?;
         let left = trial.list().await?;
-        trial.require(left == launched[1..], || format!("left is {:?}, listed {left:?}", &launched[1..]))
+        trial.require(left == launched[1..], || format!("{:?} are left, {left:?} are listed", &launched[1..]))
     })
     .await
 }
 
-/// `list` finds a pool's machines from the provider's own records, not from this process's memory: `again`, another value of the same provider, finds and ends them.
+/// `list` finds a pool's machines in the provider's own records, not in this process's memory:
+/// `again`, another value of the same provider, finds and ends them.
 ///
 /// # Errors
 ///
-/// What was seen.
+/// A [`Violation`] with what was seen, when the clause does not hold.
 ///
 /// # Cancel safety
 ///

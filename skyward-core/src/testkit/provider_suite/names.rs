@@ -1,4 +1,4 @@
-//! Clauses on what a provider says before anything is launched, and on what it prepares.
+//! Clauses on a provider's name and offers, and on `prepare` and `teardown`.
 
 use std::time::Duration;
 
@@ -14,11 +14,11 @@ use crate::testkit::Violation;
 ///
 /// # Errors
 ///
-/// What was seen.
+/// A [`Violation`] with what was seen, when the clause does not hold.
 ///
 /// # Cancel safety
 ///
-/// Starts nothing.
+/// The function starts nothing.
 pub async fn name_is_one_word(provider: &(impl Provider + Clone)) -> Result<(), Violation> {
     let (name, again) = (provider.name().to_owned(), provider.name());
     let good = name.starts_with(|c: char| c.is_ascii_lowercase())
@@ -28,15 +28,15 @@ pub async fn name_is_one_word(provider: &(impl Provider + Clone)) -> Result<(), 
     require(clause, name == again, || format!("the name was {name:?}, then {again:?}"))
 }
 
-/// Every offer meets the requirements, and what nobody has is not offered.
+/// Every offer meets the requirements, and requirements that no machine can meet get no offer.
 ///
 /// # Errors
 ///
-/// What was seen.
+/// A [`Violation`] with what was seen, when the clause does not hold.
 ///
 /// # Cancel safety
 ///
-/// Starts nothing.
+/// The function starts nothing.
 pub async fn offers_meet_the_requirements(provider: &(impl Provider + Clone)) -> Result<(), Violation> {
     let clause = "offers_meet_the_requirements";
     let all = ask(clause, "offers", provider.offers(&Requirements::default())).await?;
@@ -46,7 +46,7 @@ pub async fn offers_meet_the_requirements(provider: &(impl Provider + Clone)) ->
         Requirements { cpus: Some(u32::MAX), ..Requirements::default() },
         Requirements { memory_gib: Some(u32::MAX), ..Requirements::default() },
     ] {
-        // A provider may say in words that it has nothing.
+        // A provider may also report an error when it has no offer.
         let asked = async {
             let offers = provider.offers(&requirements).await;
             offers.or_else(
@@ -67,11 +67,11 @@ pub async fn offers_meet_the_requirements(provider: &(impl Provider + Clone)) ->
 ///
 /// # Errors
 ///
-/// What was seen.
+/// A [`Violation`] with what was seen, when the clause does not hold.
 ///
 /// # Cancel safety
 ///
-/// Dropping the future may leave what `prepare` made.
+/// Dropping the future may leave the resources that `prepare` made.
 pub async fn prepare_is_repeatable(provider: &(impl Provider + Clone)) -> Result<(), Violation> {
     trial("prepare_is_repeatable", provider, async |trial| {
         trial.ask("prepare", provider.prepare(&trial.prepared())).await?;
@@ -80,19 +80,19 @@ pub async fn prepare_is_repeatable(provider: &(impl Provider + Clone)) -> Result
     .await
 }
 
-/// `teardown` may be called more than once, and without `prepare` or `launch` having finished.
+/// `teardown` may be called more than once, and also if `prepare` or `launch` never finished.
 ///
 /// # Errors
 ///
-/// What was seen.
+/// A [`Violation`] with what was seen, when the clause does not hold.
 ///
 /// # Cancel safety
 ///
 /// Dropping the future may leave the machine.
 pub async fn teardown_is_idempotent(provider: &(impl Provider + Clone)) -> Result<(), Violation> {
     trial("teardown_is_idempotent", provider, async |trial| {
-        trial.ask("teardown of a pool that never was", provider.teardown(&PoolId::random())).await?;
-        // Dropped after one poll: it may have made anything, or nothing.
+        trial.ask("teardown of a pool that never existed", provider.teardown(&PoolId::random())).await?;
+        // The future is dropped after one poll: `prepare` may have made anything, or nothing.
         let _ = timeout(Duration::ZERO, provider.prepare(&trial.prepared())).await;
         trial.ask("teardown after a dropped prepare", provider.teardown(&trial.pool)).await?;
         let machine = trial.launch(0).await?;
@@ -104,11 +104,11 @@ pub async fn teardown_is_idempotent(provider: &(impl Provider + Clone)) -> Resul
     .await
 }
 
-/// The end of one pool leaves the machines of another alone.
+/// The teardown of one pool does not affect the machines of another.
 ///
 /// # Errors
 ///
-/// What was seen.
+/// A [`Violation`] with what was seen, when the clause does not hold.
 ///
 /// # Cancel safety
 ///
@@ -122,7 +122,7 @@ pub async fn teardown_leaves_other_pools(provider: &(impl Provider + Clone)) -> 
             here.ask("teardown", provider.teardown(&here.pool)).await?;
             let report = there.report(&b.id).await?;
             let alive = !report.state.is_over();
-            there.require(alive, || format!("with another pool's end the machine {} is {report}", b.id))
+            there.require(alive, || format!("another pool was torn down, and the machine {} is {report}", b.id))
         })
         .await
     })

@@ -8,12 +8,13 @@ use super::trial::{OWNER, PAUSE, trial};
 use crate::provider::{PoolRecord, Provider};
 use crate::testkit::Violation;
 
-/// `pools` lists a pool with its owner while something of it is there, also to another process, which is `again`, another value of the same provider: as long as a machine of it lives it has
-/// not expired. When it is torn down it is listed no more.
+/// `pools` lists a pool with its owner while anything of the pool exists, also to another process:
+/// to `again`, another value of the same provider. A pool with a live machine has not expired.
+/// After `teardown`, `pools` no longer lists the pool.
 ///
 /// # Errors
 ///
-/// What was seen.
+/// A [`Violation`] with what was seen, when the clause does not hold.
 ///
 /// # Cancel safety
 ///
@@ -24,11 +25,11 @@ pub async fn pools_lists_what_is_there(
 ) -> Result<(), Violation> {
     trial("pools_lists_what_is_there", provider, async |trial| {
         let never = trial.record(again).await?;
-        trial.require(never.is_none(), || format!("a pool that never was is listed as {never:?}"))?;
+        trial.require(never.is_none(), || format!("a pool that never existed is listed as {never:?}"))?;
         let machine = trial.launch(0).await?;
         for (by, told) in [("", trial.record(provider).await?), (" by another value", trial.record(again).await?)] {
             let record = told.ok_or_else(|| {
-                trial.violation(format!("the machine {} is there, and `pools`{by} does not list its pool", machine.id))
+                trial.violation(format!("the machine {} exists, and `pools`{by} does not list its pool", machine.id))
             })?;
             let PoolRecord { owner, expires, .. } = &record;
             trial.require(owner == OWNER, || format!("`{OWNER}` started the pool, and `pools`{by} says `{owner}`"))?;

@@ -7,11 +7,11 @@ use crate::provider::Provider;
 use crate::remote::Command;
 use crate::testkit::Violation;
 
-/// `connect` reaches the machine, in whose folder files can be put.
+/// `connect` reaches the machine, and files can be put into the machine's folder.
 ///
 /// # Errors
 ///
-/// What was seen.
+/// A [`Violation`] with what was seen, when the clause does not hold.
 ///
 /// # Cancel safety
 ///
@@ -28,18 +28,20 @@ pub async fn connect_reaches_the_machine(provider: &(impl Provider + Clone)) -> 
             let (remote, place) = (trial.connect(machine).await?, trial.there(machine).await?);
             let command = Command::new(["cat".to_owned(), format!("{}/who", place.folder)]);
             let output = trial.ask("run", remote.run(&command, &|_| {})).await?;
-            trial.require(output.stdout == machine.id.as_str(), || format!("on {} it read {output:?}", machine.id))?;
+            trial.require(output.stdout == machine.id.as_str(), || {
+                format!("the file of {} reads {output:?}", machine.id)
+            })?;
         }
         Ok(())
     })
     .await
 }
 
-/// A machine that is gone is not reached: `connect`, or the first command, fails.
+/// A machine that is gone cannot be reached: `connect`, or the first command, fails.
 ///
 /// # Errors
 ///
-/// What was seen.
+/// A [`Violation`] with what was seen, when the clause does not hold.
 ///
 /// # Cancel safety
 ///
@@ -56,10 +58,12 @@ pub async fn connect_refuses_what_is_gone(provider: &(impl Provider + Clone)) ->
         };
         match timeout(LONGEST, reached).await {
             Ok(Ok(output)) => {
-                trial.require(false, || format!("the machine is gone, and a command on it gave {output:?}"))
+                trial.require(false, || format!("the machine is gone, and a command on it returned {output:?}"))
             }
             Ok(Err(_)) => Ok(()),
-            Err(_) => trial.require(false, || format!("it was still tried to reach what is gone after {LONGEST:?}")),
+            Err(_) => {
+                trial.require(false, || format!("`connect` to a machine that is gone had not failed after {LONGEST:?}"))
+            }
         }
     })
     .await

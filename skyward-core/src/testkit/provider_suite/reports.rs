@@ -6,11 +6,11 @@ use super::trial::{BRIEF, LOOKS, trial};
 use crate::provider::{MachineState, Provider};
 use crate::testkit::Violation;
 
-/// `inspect` answers for each machine, in the order asked.
+/// `inspect` answers for each machine, in the order of the request.
 ///
 /// # Errors
 ///
-/// What was seen.
+/// A [`Violation`] with what was seen, when the clause does not hold.
 ///
 /// # Cancel safety
 ///
@@ -28,10 +28,10 @@ pub async fn inspect_answers_in_order(provider: &(impl Provider + Clone)) -> Res
             let reports = trial.ask("inspect", provider.inspect(&asked)).await?;
             let answered: Vec<bool> = reports.iter().map(|report| report.state == MachineState::Gone).collect();
             trial.require(answered == gone, || {
-                format!("of {asked:?}, {} of which is gone, it said {reports:?}", a.id)
+                format!("for {asked:?}, of which {} is gone, it reported {reports:?}", a.id)
             })?;
         }
-        // Machines that both run are told apart by their places.
+        // Two running machines differ in their places.
         let c = trial.launch(2).await?;
         let places = [trial.there(&b).await?, trial.there(&c).await?];
         for order in [[0, 1], [1, 0]] {
@@ -39,18 +39,18 @@ pub async fn inspect_answers_in_order(provider: &(impl Provider + Clone)) -> Res
             let reports = trial.ask("inspect", provider.inspect(&asked)).await?;
             let told: Vec<_> = reports.iter().map(|report| report.place.as_ref()).collect();
             let right = order.map(|one| Some(&places[one]));
-            trial.require(told == right, || format!("of {asked:?}, which are at {right:?}, it said {told:?}"))?;
+            trial.require(told == right, || format!("for {asked:?}, which are at {right:?}, it reported {told:?}"))?;
         }
         Ok(())
     })
     .await
 }
 
-/// `inspect` never reports a machine as gone that may still be starting.
+/// `inspect` never reports a machine that may still be starting as gone.
 ///
 /// # Errors
 ///
-/// What was seen.
+/// A [`Violation`] with what was seen, when the clause does not hold.
 ///
 /// # Cancel safety
 ///
@@ -68,11 +68,12 @@ pub async fn inspect_does_not_give_up_a_new_machine(provider: &(impl Provider + 
     .await
 }
 
-/// `inspect` gives a machine that runs a place, the same each time: an absolute folder of at most 60 bytes, and an address.
+/// `inspect` reports the place of a running machine, the same each time: an absolute folder of at
+/// most 60 bytes, and an address.
 ///
 /// # Errors
 ///
-/// What was seen.
+/// A [`Violation`] with what was seen, when the clause does not hold.
 ///
 /// # Cancel safety
 ///

@@ -1,4 +1,4 @@
-//! A pool of its own for the check of one clause.
+//! A pool for the check of one clause.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -16,16 +16,16 @@ use crate::remote::Remote;
 use crate::spec::Limits;
 use crate::testkit::Violation;
 
-/// A pool of its own for the check of one clause.
+/// A pool for the check of one clause.
 pub(super) struct Trial<'a> {
     clause: &'static str,
     provider: &'a dyn Provider,
-    /// The same provider as a pool asks it.
+    /// The same provider, wrapped as a pool wraps it.
     pub(super) checked: Checked,
     pub(super) pool: PoolId,
 }
 
-/// Checks a clause, and ends all that was started for it.
+/// Checks a clause, and ends everything that was started for it.
 pub(super) async fn trial<'a, P, F>(clause: &'static str, provider: &'a P, check: F) -> Result<(), Violation>
 where
     P: Provider + Clone,
@@ -35,7 +35,7 @@ where
     let trial = Trial { clause, provider, checked, pool: PoolId::random() };
     let checked = check(&trial).await;
     let ended = trial.end().await;
-    // What keeps it from ending is often the same that the clause is about.
+    // A failed end often has the same cause as the violation, so the violation comes first.
     checked.and(ended)
 }
 
@@ -65,12 +65,12 @@ impl Trial<'_> {
         self.launch_batch("launch", &batch).await.map(|mut machines| machines.remove(0))
     }
 
-    /// All machines of a batch.
+    /// Launches all machines of a batch.
     pub(super) async fn launch_batch(&self, what: &str, batch: &LaunchBatch) -> Result<Vec<Machine>, Violation> {
         self.launch_by(what, self.provider, batch).await
     }
 
-    /// All machines of a batch, by another value of the provider.
+    /// Launches all machines of a batch with another value of the provider.
     pub(super) async fn launch_by(
         &self,
         what: &str,
@@ -79,26 +79,27 @@ impl Trial<'_> {
     ) -> Result<Vec<Machine>, Violation> {
         let launched = self.ask(what, async { Ok(provider.launch(batch).await) }).await?;
         let (asked, told) = (batch.requests.len(), launched.len());
-        self.require(asked == told, || format!("`{what}` of {asked} machines gave {told} answers"))?;
-        let failed = |error| Violation::new(self.clause, format!("`{what}` failed: {error}"));
+        self.require(asked == told, || format!("`{what}` of {asked} machines returned {told} answers"))?;
+        let failed = |error| Violation::new(self.clause, format!("`{what}` failed: {error:#}"));
         launched.into_iter().map(|machine| machine.map_err(failed)).collect()
     }
 
-    /// Where a machine is, once it is there.
+    /// Waits until the machine runs, and returns its place.
     pub(super) async fn there(&self, machine: &Machine) -> Result<Place, Violation> {
         let there = self.checked.until_there(&machine.id, Arriving { queue: LONGEST, pause: PAUSE }, |_| ()).await;
         let there = there.map(|(place, _)| place);
-        there.map_err(|error| Violation::new(self.clause, format!("the machine is never there: {error}")))
+        there.map_err(|error| Violation::new(self.clause, format!("the machine never ran: {error:#}")))
     }
 
-    /// Reaches the machine as a pool does: again and again while it may still be starting, unless the provider reports its end.
+    /// Connects to the machine as a pool does: retries while the machine may still be starting,
+    /// until the provider reports its end.
     pub(super) async fn connect(&self, machine: &Machine) -> Result<Box<dyn Remote>, Violation> {
         let place = self.there(machine).await?;
         let reached = self.checked.connect(machine, &place).await;
-        reached.map_err(|error| Violation::new(self.clause, format!("`connect` failed: {error}")))
+        reached.map_err(|error| Violation::new(self.clause, format!("`connect` failed: {error:#}")))
     }
 
-    /// What a value of the provider lists of the pool.
+    /// The record of the pool that this value of the provider lists.
     pub(super) async fn record(&self, provider: &dyn Provider) -> Result<Option<PoolRecord>, Violation> {
         let pools = self.ask("pools", provider.pools()).await?;
         let mut of_pool = pools.into_iter().filter(|record| record.pool == self.pool);
@@ -119,7 +120,7 @@ impl Trial<'_> {
         self.end_one("terminate", self.provider, machine).await
     }
 
-    /// Ends one machine, by this or another value of the provider.
+    /// Ends one machine, with this or another value of the provider.
     pub(super) async fn end_one(
         &self,
         what: &str,
@@ -127,20 +128,20 @@ impl Trial<'_> {
         machine: &MachineId,
     ) -> Result<(), Violation> {
         let ended = self.ask(what, async { Ok(provider.terminate(std::slice::from_ref(machine)).await) }).await?;
-        self.require(ended.len() == 1, || format!("`{what}` of one machine gave {} answers", ended.len()))?;
+        self.require(ended.len() == 1, || format!("`{what}` of one machine returned {} answers", ended.len()))?;
         let failed = ended.into_iter().find_map(Result::err);
         self.require(failed.is_none(), || {
-            format!("`{what}` failed: {}", failed.map_or(String::new(), |error| error.to_string()))
+            format!("`{what}` failed: {}", failed.map_or(String::new(), |error| format!("{error:#}")))
         })
     }
 
     pub(super) async fn report(&self, machine: &MachineId) -> Result<MachineReport, Violation> {
         let reports = self.ask("inspect", self.provider.inspect(std::slice::from_ref(machine))).await?;
         let report = reports.into_iter().next();
-        report.ok_or_else(|| Violation::new(self.clause, "`inspect` of one machine gave no report"))
+        report.ok_or_else(|| Violation::new(self.clause, "`inspect` of one machine returned no report"))
     }
 
-    /// Waits until a machine that was terminated is reported as gone.
+    /// Waits until a terminated machine is reported as gone.
     pub(super) async fn gone(&self, machine: &MachineId) -> Result<(), Violation> {
         let end = Instant::now() + LONGEST;
         let mut pause = BRIEF;
@@ -185,7 +186,7 @@ pub(in crate::testkit) fn require(
     if holds { Ok(()) } else { Err(Violation::new(clause, found())) }
 }
 
-/// Awaits an answer that must come, and be no error.
+/// Awaits an answer, which must come in time and be no error.
 pub(in crate::testkit) async fn ask<T>(
     clause: &'static str,
     what: &str,
@@ -193,16 +194,16 @@ pub(in crate::testkit) async fn ask<T>(
 ) -> Result<T, Violation> {
     match timeout(LONGEST, call).await {
         Ok(Ok(answer)) => Ok(answer),
-        Ok(Err(error)) => Err(Violation::new(clause, format!("`{what}` failed: {error}"))),
+        Ok(Err(error)) => Err(Violation::new(clause, format!("`{what}` failed: {error:#}"))),
         Err(_) => Err(Violation::new(clause, format!("`{what}` was not done after {LONGEST:?}"))),
     }
 }
 
-/// Who starts the pools.
+/// The owner of the pools.
 pub(super) const OWNER: &str = "ada at a workstation";
-/// What any call, and the way of a machine from its end to being gone, may take.
+/// How long any call may take, and how long a machine may take from its end until it is gone.
 pub(super) const LONGEST: Duration = Duration::from_secs(600);
 pub(super) const PAUSE: Duration = Duration::from_secs(2);
 pub(super) const BRIEF: Duration = Duration::from_millis(10);
-/// How often it is looked for what should not come.
+/// How often a clause looks for something that must not appear.
 pub(super) const LOOKS: u32 = 10;

@@ -1,21 +1,22 @@
-//! The calls of a simulation: what is drawn for them, and what must hold of what the pool says of them.
+//! The calls of a simulation: which calls are drawn, and the invariants of the pool's reports on
+//! them.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
 
-use super::Seed;
+use super::seed::Seed;
 use crate::event::PoolEvent;
 use crate::ids::TaskId;
 use crate::payload::Args;
-use crate::pool::{ComputePool, Pool};
+use crate::pool::Pool;
 use crate::testkit::fake_worker::Work;
 
 impl Seed {
-    /// The calls that a task or a call with these arguments makes, if it makes some.
+    /// The calls that a task or a call with these arguments makes, if any.
     pub(super) fn calls(self, args: &[u8], task: u64) -> Option<Work> {
-        // A call has a byte more than its caller.
+        // The arguments of a call are a byte longer than those of its caller.
         let above = args.len().saturating_sub(root_args()) as u64;
         if above >= MOST_CALLERS || !self.chance("calls", task, 0, 4 + above) {
             return None;
@@ -27,7 +28,7 @@ impl Seed {
         })
     }
 
-    /// How long such a call may run.
+    /// The timeout of such a call, if any.
     pub(super) fn call_timeout(self, args: &[u8]) -> Option<Duration> {
         let call = hash(args);
         let limited = self.chance("call timeout", call, 0, 6);
@@ -35,13 +36,13 @@ impl Seed {
     }
 }
 
-/// What the pool has reported of the calls below each task, in its latest try.
+/// What the pool has reported on the calls below each task, in the task's latest try.
 #[derive(Debug, Default)]
 pub(super) struct Reports {
     last: BTreeMap<TaskId, Report>,
-    /// How many there were.
+    /// The number of reports.
     pub(super) count: usize,
-    /// The first that was wrong.
+    /// The first wrong report.
     wrong: Option<String>,
 }
 
@@ -53,8 +54,8 @@ struct Report {
 }
 
 impl Reports {
-    /// Takes an event. The calls of a try only become more, and more of them end; reports come at most twice a
-    /// second, but for the last one.
+    /// Takes an event. The number of calls of a try only grows, and so does the number of ended
+    /// ones. Reports come at most twice a second, except for the last one.
     pub(super) fn take(&mut self, event: &PoolEvent) {
         match event {
             PoolEvent::TaskRetried { task, .. } => drop(self.last.remove(task)),
@@ -72,19 +73,20 @@ impl Reports {
         }
     }
 
-    /// Events were missed, and what they said of retries with them.
+    /// Events were missed, and with them possibly reports of retries.
     pub(super) fn forget(&mut self) {
         self.last.clear();
     }
 
-    /// Whether all that was reported holds.
+    /// The first wrong report, if any, as an error.
     pub(super) fn check(&mut self) -> Result<(), String> {
         self.wrong.take().map_or(Ok(()), Err)
     }
 }
 
-/// No call runs for long after the try of its caller is over: where nothing keeps the pool and its nodes apart, no
-/// longer than it may take to heed its end.
+/// Checks that no call runs for long after the try of its caller is over. Without faults that
+/// separate the pool from its nodes, a call runs no longer than it may take to react to an
+/// interrupt.
 pub(super) fn outlived(seed: Seed, longest: Duration) -> Result<(), String> {
     let apart = ["cut", "delay", "death"].iter().any(|sort| !seed.has_none(sort));
     let bound = if apart { LATE } else { HEEDED };
@@ -94,7 +96,7 @@ pub(super) fn outlived(seed: Seed, longest: Duration) -> Result<(), String> {
     Ok(())
 }
 
-/// With the last task that Rust has submitted all calls end.
+/// Checks that all calls end with the last task that Rust has submitted.
 pub(super) async fn all_ended(pool: &Pool) -> Result<(), String> {
     let end = Instant::now() + SETTLED;
     loop {
@@ -103,29 +105,30 @@ pub(super) async fn all_ended(pool: &Pool) -> Result<(), String> {
             return Ok(());
         }
         if Instant::now() >= end {
-            return Err(format!("all tasks have ended, and there are calls: {calls:?}"));
+            return Err(format!("all tasks have ended, and calls are left: {calls:?}"));
         }
         sleep(Duration::from_millis(10)).await;
     }
 }
 
-/// A number that stands for the arguments of a task or a call.
+/// A hash of the arguments of a task or a call.
 pub(super) fn hash(args: &[u8]) -> u64 {
     args.iter().fold(0, |sum, byte| sum.wrapping_mul(257).wrapping_add((*byte).into()))
 }
 
-/// Bytes of the arguments of a task that Rust submits.
+/// The length in bytes of the arguments of a task that Rust submits.
 fn root_args() -> usize {
     Args::new().with("n", &0_u64).encode().map_or(0, |args| args.len())
 }
 
-/// Callers above a call of the simulation.
+/// How many callers a call of the simulation may have above it.
 const MOST_CALLERS: u64 = 3;
-/// Between two reports of one task's calls.
+/// The least time between two reports on one task's calls.
 const PACE: Duration = Duration::from_millis(500);
-/// For how long a call may run after its caller's try: the grace after which its worker is killed, and a little.
+/// How long a call may run after its caller's try: the grace time after which its worker is killed,
+/// and a little more.
 const HEEDED: Duration = Duration::from_secs(3);
-/// The same where the pool may lose its caller, or the call, for longer than a lease.
+/// The same, if the pool may lose the caller or the call for longer than a lease.
 const LATE: Duration = Duration::from_secs(60);
-/// What the pool has for the last of its calls.
+/// How long the last calls of the pool may take to end.
 const SETTLED: Duration = Duration::from_secs(1);

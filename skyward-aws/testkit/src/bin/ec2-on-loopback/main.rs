@@ -1,8 +1,8 @@
-//! Starts an EC2 on loopback, says in a line of JSON how it is reached, does what the lines of its standard input ask, and
-//! ends it when its standard input ends, or with SIGTERM or SIGINT.
+//! Starts an EC2 on loopback, prints how to reach it as a line of JSON, executes the orders on its
+//! standard input, and ends the EC2 when standard input ends, or at SIGTERM or SIGINT.
 //!
-//! Each line that it reads is answered by a line of JSON; [`orders`] says what they are. On a host that cannot have the
-//! machines it says why on standard error, and exits with 69.
+//! It answers each order with a line of JSON; [`orders`] lists the orders. On a host that cannot
+//! run the machines, it prints the reason on standard error and exits with 69.
 
 mod orders;
 
@@ -36,7 +36,7 @@ fn fail(error: &anyhow::Error) -> ExitCode {
 }
 
 async fn run(options: CloudOptions) -> Result<()> {
-    // From here on a signal ends the cloud, not the program alone.
+    // From here on, a signal ends the cloud before the program.
     let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
     let cloud = Cloud::start(options).await?;
     say(&serde_json::json!({
@@ -60,12 +60,12 @@ async fn run(options: CloudOptions) -> Result<()> {
     }
 }
 
-/// Whoever has started this may read no more than the first line.
+/// The parent may read no more than the first line.
 fn say(line: &serde_json::Value) {
     let _ = writeln!(std::io::stdout().lock(), "{line}");
 }
 
-/// A thread reads them, and ends with the process.
+/// The lines of standard input. A thread reads them, and ends with the process.
 fn lines_of_input() -> UnboundedReceiver<String> {
     let (sender, receiver) = mpsc::unbounded_channel();
     std::thread::spawn(move || {
@@ -78,7 +78,7 @@ fn lines_of_input() -> UnboundedReceiver<String> {
     receiver
 }
 
-/// The options, and whether instances are to have machines.
+/// The options, and whether instances get machines.
 fn options(mut words: impl Iterator<Item = String>) -> Result<(CloudOptions, bool)> {
     let (mut options, mut has_machines) = (CloudOptions::new(), true);
     while let Some(word) = words.next() {
@@ -100,5 +100,5 @@ fn options(mut words: impl Iterator<Item = String>) -> Result<(CloudOptions, boo
     Ok((options, has_machines))
 }
 
-/// The exit code where this host cannot have the machines; `EX_UNAVAILABLE` of sysexits.h.
+/// The exit code on a host that cannot run the machines; `EX_UNAVAILABLE` of sysexits.h.
 const UNAVAILABLE: u8 = 69;

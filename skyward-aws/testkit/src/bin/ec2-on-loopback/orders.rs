@@ -1,18 +1,19 @@
-//! What a line of standard input asks of the cloud. The answer is a line of JSON: `{"ok": …}`, or `{"error": WORDS}`.
+//! Orders to the cloud, one on each line of standard input. The answer is a line of JSON: `{"ok":
+//! …}`, or `{"error": WORDS}`.
 //!
-//! | line | what is done, and answered |
+//! | line | effect and answer |
 //! |---|---|
 //! | `instances` | the instances whose machines are there: id, address, first process, all processes |
 //! | `states` | the states of all instances by their ids, as EC2 has them |
-//! | `left [TAG]` | what a client has left, or that of it which has a tag |
+//! | `left [TAG]` | the resources that a client has left; with a tag, only those that have it |
 //! | `calls` | how often clients have called each action since the last such line |
 //! | `interrupt ID SECONDS` | takes a spot instance back with this notice |
 //! | `kill ID` | terminates an instance behind its client's back |
 //! | `kill_sshd ID` | ends its SSH server with all sessions |
-//! | `block_ssh ID on`, `off` | lets its SSH server neither answer nor refuse |
-//! | `error ACTION STATUS CODE TIMES` | refuses so many calls of an action, or of all with `*` |
-//! | `drop_before ACTION TIMES`, `drop_after` | loses so many calls, or their answers |
-//! | `forgive` | ends all faults of calls |
+//! | `block_ssh ID on`, `off` | stops its SSH server, so that connections are neither answered nor refused; continues it |
+//! | `error ACTION STATUS CODE TIMES` | refuses this many calls of an action, or of all actions with `*` |
+//! | `drop_before ACTION TIMES`, `drop_after` | loses this many calls, or their answers |
+//! | `forgive` | removes all faults of calls |
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -21,7 +22,7 @@ use anyhow::{Context as _, Result, bail};
 use serde_json::{Value, json};
 use skyward_aws_testkit::{Cloud, Rule};
 
-/// A line, understood.
+/// An order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Order {
     Instances,
@@ -38,7 +39,7 @@ enum Order {
     Forgive,
 }
 
-/// Does it.
+/// Executes the order.
 pub(crate) async fn answer(cloud: &Cloud, line: &str) -> Value {
     let done = match Order::parse(line) {
         Ok(order) => perform(cloud, order).await,

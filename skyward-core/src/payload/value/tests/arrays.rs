@@ -18,7 +18,7 @@ struct Batch {
 }
 
 #[test]
-fn an_array_is_nested_sequences() {
+fn an_array_is_read_as_nested_sequences() {
     let matrix = f32s(&[2, 3], &[1.0, 2.0, 3.0, 4.0, 5.0, 6.0]);
     assert_eq!(decode::<Vec<Vec<f32>>>(&matrix).unwrap(), [[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]]);
     assert_eq!(decode::<Vec<[f64; 3]>>(&matrix).unwrap(), [[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]]);
@@ -33,7 +33,7 @@ fn an_array_is_nested_sequences() {
 }
 
 #[test]
-fn every_dtype_has_its_elements() {
+fn elements_of_every_dtype_are_read() {
     assert_eq!(decode::<Vec<i8>>(&array("int8", &[2], b"\xff\x01")).unwrap(), [-1, 1]);
     assert_eq!(decode::<Vec<i64>>(&array("int16", &[1], b"\xfe\xff")).unwrap(), [-2]);
     assert_eq!(decode::<Vec<i64>>(&array("int32", &[1], b"\xfe\xff\xff\xff")).unwrap(), [-2]);
@@ -85,14 +85,14 @@ fn a_malformed_array_is_an_error() {
         failure::<serde_json::Value>(&bytes);
         failure::<Vec<f32>>(&bytes);
     }
-    // Empty, so no bytes bound the number of its rows.
+    // The array is empty, so its bytes do not bound the number of its rows.
     let rows = array("float32", &[1 << 40, 0], b"");
     assert!(failure::<Vec<Vec<f32>>>(&rows).1.contains("more rows"));
     assert_eq!(decode::<Tensor>(&rows).unwrap().shape(), [1 << 40, 0]);
 }
 
 #[test]
-fn a_tensor_shares_the_frame_and_goes_back_as_it_came() {
+fn a_tensor_shares_the_frame_and_is_encoded_as_it_was_decoded() {
     let frame = Bytes::from(f32s(&[2, 1], &[1.0, 2.0]));
     let tensor: Tensor = crate::payload::value::decode(&frame).unwrap();
     assert_eq!(tensor.bytes().as_ptr(), frame[frame.len() - 8..].as_ptr());
@@ -109,7 +109,7 @@ fn a_tensor_shares_the_frame_and_goes_back_as_it_came() {
 }
 
 #[test]
-fn a_tensor_is_made_of_fitting_parts_only() {
+fn a_tensor_of_parts_that_do_not_match_is_refused() {
     assert_eq!(Tensor::new("float32", [2], vec![0; 8]).unwrap().to_vec::<f32>().unwrap(), [0.0; 2]);
     for (dtype, shape, bytes) in [("float32", 2, 7), ("complex128", 1, 8), ("unheard", 3, 4)] {
         assert!(Tensor::new(dtype, [shape], vec![0; bytes]).is_err(), "{dtype}");
@@ -126,7 +126,7 @@ fn a_tensor_is_made_of_fitting_parts_only() {
 fn only_an_array_becomes_a_tensor() {
     assert_eq!(failure::<Tensor>(b"\x92\x01\x02").1, "expected an array, found a list of 2");
     assert_eq!(failure::<Vec<Tensor>>(b"\x91\xc0"), ("[0]".into(), "expected an array, found None".into()));
-    // What another format keeps of it comes back from there.
+    // A tensor survives another format.
     let tensor = Tensor::from_elements([2], &[1_u16, 2]).unwrap();
     let text = serde_json::to_string(&tensor).unwrap();
     assert_eq!(serde_json::from_str::<Tensor>(&text).unwrap(), tensor);
@@ -141,7 +141,7 @@ mod ndarray_arrays {
     use crate::payload::Array;
 
     #[test]
-    fn arrays_cross_both_ways_whatever_their_layout() {
+    fn arrays_of_any_layout_are_encoded_and_decoded() {
         let matrix = array![[1.0_f32, 2.0, 3.0], [4.0, 5.0, 6.0]];
         let bytes = ours(&Array::from(matrix.clone()));
         assert_eq!(

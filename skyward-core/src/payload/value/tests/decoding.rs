@@ -64,7 +64,7 @@ impl TryFrom<u32> for Even {
 }
 
 #[test]
-fn structs_enums_and_options_come_from_dicts_strs_and_none() {
+fn structs_enums_and_options_are_read_from_dicts_strs_and_none() {
     let report = Report { node: 3, losses: vec![Point { x: 0.5 }], note: None };
     assert_eq!(decode::<Report>(&wire(&report)).unwrap(), report);
     for event in [Event::Started, Event::Loss(0.25), Event::Pair(-1, "a".into()), Event::Named { a: 1, b: Some(2) }] {
@@ -84,7 +84,7 @@ fn structs_enums_and_options_come_from_dicts_strs_and_none() {
 }
 
 #[test]
-fn an_int_is_a_float_where_one_is_wanted_and_a_float_is_never_an_int() {
+fn ints_are_read_as_floats_and_floats_never_as_ints() {
     assert_eq!(decode::<Vec<f64>>(b"\x93\x01\xff\xcb\x3f\xe0\0\0\0\0\0\0").unwrap(), [1.0, -1.0, 0.5]);
     assert_eq!(decode::<f32>(b"\xcd\x01\0").unwrap(), 256.0);
     assert_eq!(failure::<i32>(b"\xcb\x3f\xf0\0\0\0\0\0\0").1, "expected i32, found the float 1.0");
@@ -96,10 +96,10 @@ fn an_int_is_a_float_where_one_is_wanted_and_a_float_is_never_an_int() {
 }
 
 #[test]
-fn an_int_becomes_no_other_number() {
+fn an_int_that_a_float_cannot_hold_is_refused() {
     let wide = b"\xcf\x00\x20\x00\x00\x00\x00\x00\x01";
     assert_eq!(decode::<u64>(wide).unwrap(), (1 << 53) + 1);
-    let words = "which has more digits than a float";
+    let words = "which has more digits than a float can hold";
     assert_eq!(failure::<f64>(wide).1, format!("expected a float, found the int 9007199254740993, {words}"));
     assert_eq!(
         failure::<Vec<f32>>(&[b"\x91", &wide[..]].concat()),
@@ -117,7 +117,7 @@ fn an_int_becomes_no_other_number() {
 }
 
 #[test]
-fn a_single_is_rounded_from_ints_as_from_floats() {
+fn an_f32_is_rounded_from_ints_as_from_floats() {
     let (int, float) = (b"\x91\xce\x01\x00\x00\x01", [&b"\x91\xcb"[..], &16_777_217_f64.to_be_bytes()].concat());
     assert_eq!(decode::<Vec<f32>>(int).unwrap(), decode::<Vec<f32>>(&float).unwrap());
     assert_eq!(decode::<Vec<f32>>(int).unwrap(), [16_777_216.0]);
@@ -132,7 +132,7 @@ fn a_single_is_rounded_from_ints_as_from_floats() {
 fn a_finite_float_stays_finite() {
     let large = b"\xcb\x7e\x37\xe4\x3c\x88\x00\x75\x9c";
     assert_eq!(decode::<f64>(large).unwrap(), 1e300);
-    assert_eq!(failure::<f32>(large).1, "expected f32, found the float 1e300, which is larger than any");
+    assert_eq!(failure::<f32>(large).1, "expected f32, found the float 1e300, which is larger than any `f32`");
     assert!(decode::<f32>(b"\xcb\x7f\xf0\0\0\0\0\0\0").unwrap().is_infinite());
     let array = super::array("float64", &[1], &1e300_f64.to_le_bytes());
     assert!(failure::<Vec<f32>>(&array).1.contains("larger than any"));
@@ -155,7 +155,7 @@ fn dict_keys_may_be_ints() {
 }
 
 #[test]
-fn bytes_become_bytes_and_lists_of_u8_and_nothing_else() {
+fn bytes_are_read_as_bytes_and_lists_of_u8_only() {
     #[derive(Debug, PartialEq, Deserialize)]
     struct Blob {
         list: Vec<u8>,
@@ -222,11 +222,11 @@ fn the_hint_fits_the_mistake() {
 }
 
 #[test]
-fn what_is_no_value_is_an_error() {
+fn malformed_bytes_are_errors() {
     assert!(failure::<u8>(b"").1.contains("ends in the middle"));
     assert!(failure::<u8>(b"\xc1").1.contains("0xc1"));
-    assert_eq!(failure::<u8>(b"\x01\x02\x03").1, "expected one value, found 2 bytes behind it");
-    assert_eq!(failure::<Vec<u8>>(b"\xc4\x01a\0").1, "expected one value, found 1 bytes behind it");
+    assert_eq!(failure::<u8>(b"\x01\x02\x03").1, "expected one value, found 2 more bytes after it");
+    assert_eq!(failure::<Vec<u8>>(b"\xc4\x01a\0").1, "expected one value, found 1 more bytes after it");
     assert!(failure::<String>(b"\xa2\xff\xfe").1.contains("not UTF-8"));
     assert!(failure::<Vec<u64>>(b"\xdd\xff\xff\xff\xff\x01").1.contains("ends in the middle"));
     assert!(failure::<u8>(b"\xd4\x05\0").1.contains("extension of type 5"));

@@ -30,7 +30,7 @@ fn refusal(value: &impl Serialize) -> String {
 }
 
 #[test]
-fn values_are_written_as_another_encoder_writes_them() {
+fn values_are_encoded_as_by_rmp_serde() {
     let config = Config {
         rate: f64::INFINITY,
         layers: vec![Layer::Flatten, Layer::Dense(300), Layer::Conv(1, 2), Layer::Pool { size: 2, name: "p" }],
@@ -38,7 +38,7 @@ fn values_are_written_as_another_encoder_writes_them() {
         nothing: None,
         more: BTreeMap::from([("a".into(), i64::MIN), ("b".into(), -1)]),
     };
-    // A flattened struct has no length beforehand, so only the header is another one.
+    // The length of a flattened struct is not known beforehand, so its header differs.
     let (theirs, ours) = (wire(&config), ours(&config));
     assert_eq!((theirs[0], ours[0]), (0x86, 0xdf));
     assert_eq!(ours[1..5], [0, 0, 0, 6]);
@@ -49,11 +49,11 @@ fn values_are_written_as_another_encoder_writes_them() {
 fn keys_are_strs_and_ints() {
     assert_eq!(ours(&BTreeMap::from([(1, 'a'), (-1, 'b')])), b"\x82\xff\xa1b\x01\xa1a");
     assert_eq!(ours(&BTreeMap::from([(Some("k"), ())])), b"\x81\xa1k\xc0");
-    assert_eq!(refusal(&HashMap::from([((1, 2), 3)])), "a key of a dict is a str or an int, not a tuple");
-    assert_eq!(refusal(&HashMap::from([(true, 3)])), "a key of a dict is a str or an int, not a bool");
+    assert_eq!(refusal(&HashMap::from([((1, 2), 3)])), "a key of a dict must be a str or an int, not a tuple");
+    assert_eq!(refusal(&HashMap::from([(true, 3)])), "a key of a dict must be a str or an int, not a bool");
     assert_eq!(
         refusal(&[BTreeMap::from([(u128::MAX, 3)])]),
-        "at `[0]`: a key of a dict is a str or an int, not a u128"
+        "at `[0]`: a key of a dict must be a str or an int, not a u128"
     );
     struct Floats;
     impl Serialize for Floats {
@@ -63,7 +63,7 @@ fn keys_are_strs_and_ints() {
             map.end()
         }
     }
-    assert_eq!(refusal(&Floats), "a key of a dict is a str or an int, not a float");
+    assert_eq!(refusal(&Floats), "a key of a dict must be a str or an int, not a float");
 }
 
 #[test]
@@ -79,7 +79,7 @@ fn ints_beyond_64_bits_are_refused_with_their_path() {
 }
 
 #[test]
-fn a_length_that_proves_wrong_is_an_error() {
+fn a_wrong_declared_length_is_an_error() {
     struct Liar;
     impl Serialize for Liar {
         fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
@@ -88,11 +88,11 @@ fn a_length_that_proves_wrong_is_an_error() {
             list.end()
         }
     }
-    assert_eq!(refusal(&Liar), "it said that it has 3 elements, but wrote 1");
+    assert_eq!(refusal(&Liar), "its `Serialize` declared 3 elements and wrote 1");
 }
 
 #[test]
-fn a_list_of_unknown_length_has_one_in_the_end() {
+fn the_length_of_a_list_of_unknown_length_is_set_at_its_end() {
     struct Evens;
     impl Serialize for Evens {
         fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {

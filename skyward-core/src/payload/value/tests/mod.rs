@@ -1,4 +1,4 @@
-//! What becomes of values, and of what is no value.
+//! Values, malformed values, and values of other types.
 
 mod arrays;
 mod decoding;
@@ -12,7 +12,7 @@ use serde::de::DeserializeOwned;
 
 use crate::error::{Error, ErrorKind};
 
-/// The wire form, written by another encoder than ours.
+/// The wire form, written by `rmp_serde`.
 fn wire(value: &impl Serialize) -> Bytes {
     let mut bytes = Vec::new();
     value.serialize(&mut rmp_serde::Serializer::new(&mut bytes).with_struct_map().with_human_readable()).unwrap();
@@ -29,7 +29,7 @@ fn decode<T: DeserializeOwned + 'static>(bytes: &[u8]) -> Result<T, Error> {
     super::decode(&Bytes::copy_from_slice(bytes))
 }
 
-/// The error's path, and its message behind the type.
+/// The error's path, and its message after the name of the type.
 fn failure<T: DeserializeOwned + 'static>(bytes: &[u8]) -> (String, String) {
     let Err(error) = decode::<T>(bytes) else { panic!("{bytes:?} became a {}", std::any::type_name::<T>()) };
     assert_eq!(error.kind(), ErrorKind::Decode);
@@ -39,7 +39,7 @@ fn failure<T: DeserializeOwned + 'static>(bytes: &[u8]) -> (String, String) {
     (path, reason.to_owned())
 }
 
-/// Extension 1.
+/// An array, in extension 1.
 fn array(dtype: &str, shape: &[u64], elements: &[u8]) -> Vec<u8> {
     let mut body = wire(&(dtype, shape)).to_vec();
     body.extend(elements);

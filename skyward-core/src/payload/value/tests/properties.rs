@@ -10,7 +10,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use super::{array, decode, ours, wire};
 use crate::payload::Tensor;
 
-/// Whatever a value can be.
+/// Any kind of value.
 #[derive(Debug, Clone, PartialEq)]
 enum Any {
     None,
@@ -84,12 +84,12 @@ fn shape() -> impl Strategy<Value = Shape> {
 
 proptest! {
     #[test]
-    fn what_another_encoder_wrote_is_read(value in anything()) {
+    fn values_of_another_encoder_are_decoded(value in anything()) {
         prop_assert_eq!(decode::<Any>(&wire(&value)).unwrap(), value);
     }
 
     #[test]
-    fn what_we_write_another_decoder_reads(value in anything()) {
+    fn another_decoder_reads_our_values(value in anything()) {
         prop_assert_eq!(&ours(&value), &wire(&value));
         prop_assert_eq!(rmp_serde::from_slice::<Any>(&ours(&value)).unwrap(), value);
     }
@@ -110,7 +110,7 @@ proptest! {
         let mut bytes = ours(&value);
         let (at, cut) = (at.index(bytes.len()), cut.index(bytes.len()));
         prop_assert!(decode::<Shape>(&bytes[..cut]).is_err());
-        // What is overwritten can be a shorter value that is whole.
+        // After the change, the bytes can be a shorter value that is complete.
         bytes[at] = byte;
         read_in_every_way(&bytes);
         read_in_every_way(&bytes[..cut]);

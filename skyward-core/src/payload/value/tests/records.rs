@@ -1,4 +1,4 @@
-//! Tuples with names, and lists in the place of what has names.
+//! Tuples with names, and lists in the place of structs.
 
 use std::collections::BTreeMap;
 
@@ -21,7 +21,7 @@ fn named(items: &[(&str, &[u8])]) -> Vec<u8> {
     bytes
 }
 
-/// In the order of Rust, which is another one than Python's.
+/// The order of the fields differs from the order in Python.
 #[derive(Debug, PartialEq, Deserialize)]
 struct Score {
     accuracy: f64,
@@ -39,7 +39,7 @@ fn score() -> Vec<u8> {
 }
 
 #[test]
-fn names_meet_names_whatever_their_order() {
+fn fields_are_read_by_name_in_any_order() {
     let expected = Score { accuracy: 2.0, loss: 1.0 };
     assert_eq!(decode::<Score>(&score()).unwrap(), expected);
     let list = [&b"\x91"[..], &score()].concat();
@@ -70,7 +70,7 @@ fn names_meet_names_whatever_their_order() {
 }
 
 #[test]
-fn a_sequence_has_the_items_in_their_order() {
+fn sequences_are_read_by_position() {
     #[derive(Debug, PartialEq, Deserialize)]
     struct Pair(f64, f64);
     assert_eq!(decode::<(f64, f64)>(&score()).unwrap(), (1.0, 2.0));
@@ -85,7 +85,7 @@ fn a_sequence_has_the_items_in_their_order() {
 }
 
 #[test]
-fn errors_have_the_names_in_their_paths() {
+fn the_paths_of_errors_have_the_names() {
     let nested = named(&[("best", &score()), ("when", b"\xc0")]);
     #[derive(Debug, Deserialize)]
     struct Report {
@@ -109,7 +109,7 @@ fn errors_have_the_names_in_their_paths() {
 
 #[test]
 fn a_struct_is_never_read_by_position() {
-    let words = "expected what has names: a dict, a dataclass or a NamedTuple, found";
+    let words = "expected named fields: a dict, a dataclass or a NamedTuple, found";
     assert_eq!(failure::<Score>(b"\x92\x01\x02").1, format!("{words} a list of 2"));
     assert_eq!(failure::<Vec<Score>>(b"\x91\x92\x01\x02"), ("[0]".into(), format!("{words} a list of 2")));
     assert_eq!(failure::<Score>(&array("uint8", &[2], b"\x01\x02")).1, format!("{words} an array uint8[2]"));
@@ -121,7 +121,7 @@ fn a_struct_is_never_read_by_position() {
 
 #[test]
 fn neither_a_row_of_an_array_nor_a_complex_number_is_a_struct() {
-    let words = "expected what has names: a dict, a dataclass or a NamedTuple, found";
+    let words = "expected named fields: a dict, a dataclass or a NamedTuple, found";
     let floats: Vec<u8> = [1.0_f64, 2.0].iter().flat_map(|element| element.to_le_bytes()).collect();
     let row = ("[0]".to_owned(), format!("{words} an array float64[1, 2]"));
     assert_eq!(failure::<Vec<Score>>(&array("float64", &[1, 2], &floats)), row);
@@ -140,9 +140,9 @@ fn neither_a_row_of_an_array_nor_a_complex_number_is_a_struct() {
     assert_eq!(decode::<Vec<Pair>>(&complex).unwrap(), [Pair(1.0, 2.0)]);
 }
 
-/// What `docs/payloads.md` says of them; Serde's own rules, which may be others one day.
+/// Checks what `docs/payloads.md` says of such enums. The rules are Serde's, and may change.
 #[test]
-fn enums_with_a_tag_among_their_fields_read_by_serdes_rules() {
+fn internally_tagged_enums_follow_serdes_rules() {
     #[derive(Debug, PartialEq, Deserialize)]
     #[serde(tag = "kind")]
     enum Tagged<T> {
@@ -165,17 +165,17 @@ fn enums_with_a_tag_among_their_fields_read_by_serdes_rules() {
 fn malformed_names_are_refused() {
     for bytes in [
         &b"\x92\xd4\x02\x90\x01"[..],        // no name for an item
-        b"\x92\xd5\x02\x91\x01\x01",         // a name that is no text
+        b"\x92\xd5\x02\x91\x01\x01",         // a name that is not a text
         b"\x92\xc7\x03\x02\x91\xa1\xff\x01", // a name that is not UTF-8
         b"\x92\xd5\x02\x91\xa5\x01",         // a name that is cut off
-        b"\x92\xc7\x00\x02\x01",             // nothing
+        b"\x92\xc7\x00\x02\x01",             // an empty extension
         b"\x91\xd4\x02\x91",                 // a name without an item
     ] {
         failure::<serde_json::Value>(bytes);
         failure::<Vec<u8>>(bytes);
         failure::<Score>(bytes);
     }
-    // Alone it is no value.
+    // The extension alone is not a value.
     failure::<serde_json::Value>(b"\xd4\x02\x90");
     let deep = (0..200).fold(vec![0xc0], |inner, _| named(&[("a", &inner)]));
     assert!(failure::<serde_json::Value>(&deep).1.starts_with("expected at most 128 levels"));

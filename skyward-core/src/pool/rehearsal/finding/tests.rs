@@ -1,9 +1,9 @@
-//! Which error becomes which finding.
+//! Tests of how errors become findings.
 
 use std::time::Duration;
 
 use super::*;
-use crate::error::RemoteError;
+use crate::error::Exception;
 use crate::ids::NodeIndex;
 use crate::pool::Rehearsal;
 
@@ -12,7 +12,7 @@ fn failure(stage: Stage, ranks: &[u32], error: Error) -> Failure {
 }
 
 fn raised(type_name: &str, rank: u32) -> Error {
-    Error::remote_error(RemoteError {
+    Error::raised(Exception {
         type_name: type_name.into(),
         message: "no\n".into(),
         traceback: "Traceback (most recent call last):\n  File \"a.py\", line 2, in f\n".into(),
@@ -32,7 +32,7 @@ fn only(failures: Vec<Failure>, exits: &[(Rank, WorkerExit)]) -> Finding {
 }
 
 #[test]
-fn each_error_has_its_kind_by_when_it_came() {
+fn the_kind_of_a_finding_follows_from_the_error_and_its_stage() {
     let of = |kind: ErrorKind| Error::new(kind, "it broke");
     let oom = || ended(0, WorkerExit::OutOfMemory);
     let table = [
@@ -74,7 +74,7 @@ fn each_error_has_its_kind_by_when_it_came() {
 }
 
 #[test]
-fn what_several_ranks_fail_with_is_one_finding_of_them() {
+fn the_same_failure_on_several_ranks_is_one_finding() {
     let same: Vec<_> = [2, 0, 1].map(|rank| failure(Stage::Call, &[rank], raised("ValueError", rank))).into();
     let finding = only(same, &[]);
     assert_eq!(finding.ranks, [Rank(0), Rank(1), Rank(2)]);
@@ -87,7 +87,7 @@ fn what_several_ranks_fail_with_is_one_finding_of_them() {
             "Traceback (most recent call last):"
         ]
     );
-    assert!(lines.len() == 4 && lines[3].starts_with("hint: the traceback says where"), "{lines:?}");
+    assert!(lines.len() == 4 && lines[3].starts_with("hint: the traceback shows where"), "{lines:?}");
     let differing = vec![
         failure(Stage::Call, &[1], raised("ValueError", 1)),
         failure(Stage::Call, &[0], raised("ConnectionError", 0)),
@@ -97,14 +97,14 @@ fn what_several_ranks_fail_with_is_one_finding_of_them() {
 }
 
 #[test]
-fn a_worker_that_ends_its_world_is_named_alone() {
+fn only_the_worker_that_ended_its_world_is_named() {
     let error = ended(1, WorkerExit::Code(9));
     let exits = [(Rank(1), WorkerExit::Code(9))];
     let world = [0, 1, 2].map(|rank| failure(Stage::Call, &[rank], error.clone()));
     assert_eq!(only(world.to_vec(), &exits).ranks, [Rank(1)]);
-    // The rank's own task may have been given up before.
+    // The task of rank 1 may have been given up before, so that its failure is not in the list.
     assert_eq!(only(world[..1].to_vec(), &exits).ranks, [Rank(1)]);
-    // Without a world each has an end of its own.
+    // Without a world, each rank has an end of its own.
     let each = [0, 1].map(|rank| failure(Stage::Call, &[rank], ended(rank, WorkerExit::Code(9)))).to_vec();
     let exits = [(Rank(1), WorkerExit::Code(9)), (Rank(0), WorkerExit::Code(9))];
     let found = findings(each, &exits);
@@ -112,14 +112,14 @@ fn a_worker_that_ends_its_world_is_named_alone() {
 }
 
 #[test]
-fn what_a_rank_raised_is_not_told_of_one_that_was_lost_with_it() {
+fn an_exception_is_reported_only_for_the_rank_that_raised_it() {
     let error = raised("ValueError", 1);
     let found = only([1, 0].map(|rank| failure(Stage::Call, &[rank], error.clone())).to_vec(), &[]);
     assert_eq!(found.ranks, [Rank(1)]);
 }
 
 #[test]
-fn an_error_before_another_try_names_the_rank_that_it_knows() {
+fn an_error_before_a_retry_names_the_rank_of_its_exception() {
     let finding = only(vec![failure(Stage::Call, &[], raised("ValueError", 3))], &[]);
     assert_eq!(
         (finding.ranks, finding.message.as_str()),
@@ -128,7 +128,7 @@ fn an_error_before_another_try_names_the_rank_that_it_knows() {
 }
 
 #[test]
-fn a_stall_says_where_each_rank_was_and_does_not_speak_of_the_pools_limits() {
+fn a_stall_reports_where_each_rank_was_and_does_not_name_the_limits_of_the_pool() {
     let text = "Current thread 0x1 (most recent call first):\n  File \"a.py\", line 5 in meet\n";
     let stacks = [0, 1].map(|rank| RankStacks::new(Rank(rank), text, 1000)).to_vec();
     let error = Error::stalled(Duration::from_secs(60), stacks);
@@ -143,7 +143,7 @@ fn a_stall_says_where_each_rank_was_and_does_not_speak_of_the_pools_limits() {
 }
 
 #[test]
-fn hints_say_what_is_to_be_done_in_a_rehearsal() {
+fn hints_say_what_to_do_in_a_rehearsal() {
     let hint = |stage, error| only(vec![failure(stage, &[], error)], &[]).hint;
     let said = Error::new(ErrorKind::InvalidSpec, "it cannot be").with_hint("do that");
     assert_eq!(hint(Stage::Declared, said.clone()), "do that");
@@ -153,7 +153,7 @@ fn hints_say_what_is_to_be_done_in_a_rehearsal() {
 }
 
 #[test]
-fn ranks_are_named_shortly() {
+fn ranks_are_formatted_briefly() {
     for (ranks, text) in [
         (&[1][..], "rank 1"),
         (&[0, 1], "ranks 0, 1"),
@@ -166,7 +166,7 @@ fn ranks_are_named_shortly() {
 }
 
 #[test]
-fn a_rehearsal_is_clean_when_it_returned_and_nothing_was_found_but_hints() {
+fn a_rehearsal_is_clean_if_it_returned_and_has_only_hints() {
     let hint = Finding {
         kind: FindingKind::NoGang,
         ranks: Vec::new(),

@@ -1,4 +1,5 @@
-//! Rehearsals on fake machines and a paused clock: what is told of a call, and that nothing is left of one that is dropped.
+//! Rehearsals on fake machines with a paused clock: what a rehearsal reports, and that a dropped
+//! rehearsal leaves nothing behind.
 
 use std::collections::BTreeMap;
 use std::future::poll_fn;
@@ -14,13 +15,13 @@ use crate::testkit::fake_worker::{Fate, Work};
 
 type Echo = BTreeMap<String, u32>;
 
-/// Everything takes its time, and works.
+/// Every operation takes some time and succeeds.
 #[derive(Debug)]
 struct Slow;
 
 impl Fate for Slow {
     fn work(&self, args: &[u8], run: u32) -> Work {
-        // The argument `n` stands at the end of the map.
+        // The value of the argument `n` is the last byte of the map.
         match (args.last(), run) {
             (Some(&FOR_EVER), _) => Work::UntilInterrupted,
             (Some(&RAISES_ONCE), 1 | 2) => Work::Raise(STEP),
@@ -55,7 +56,7 @@ fn call(n: u8) -> PendingCompute<Echo> {
     PendingCompute::new(Arc::new(Source::file("a.py", "def f(n): ...", "f")), Args::new().with("n", &n))
 }
 
-/// A rehearsal on two nodes of the provider.
+/// Plays a rehearsal on two nodes of the provider.
 async fn played(provider: &FakeProvider, call: PendingCompute<Echo>, change: fn(&mut Limits)) -> Rehearsal<Echo> {
     let limits = RehearsalLimits { call: Duration::from_secs(30), ..RehearsalLimits::default() };
     let mut of_pool = Limits::default();
@@ -86,21 +87,21 @@ async fn a_call_that_returns_is_clean() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn there_are_no_results_of_a_call_that_was_not_taken() {
+async fn a_call_that_was_not_accepted_has_no_results() {
     let rehearsal = rehearsed(call(7), |limits| limits.max_queued = 1).await;
     assert_eq!(only(&rehearsal).kind, FindingKind::Refused, "{rehearsal}");
     assert_eq!(rehearsal.results, None);
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_error_before_another_try_is_found() {
+async fn an_error_before_a_retry_is_a_finding() {
     let rehearsal = rehearsed(call(RAISES_ONCE).retry(RetryPolicy::never().raised(1)), |_| ()).await;
     assert_eq!(only(&rehearsal).kind, FindingKind::Raised, "{rehearsal}");
     assert!(rehearsal.results.is_some() && !rehearsal.is_clean(), "{rehearsal}");
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_ends_a_call_that_is_late_is_what_gives_it_more_time() {
+async fn the_hint_for_a_late_call_names_the_limit_that_ended_it() {
     let rehearsal = rehearsed(call(FOR_EVER), |_| ()).await;
     let own = only(&rehearsal);
     assert_eq!((own.kind, own.message.as_str()), (FindingKind::Deadline, "ranks 0, 1 had not returned after 30s"));
@@ -115,12 +116,12 @@ async fn what_ends_a_call_that_is_late_is_what_gives_it_more_time() {
 /// When a rehearsal is dropped.
 #[derive(Debug, Clone, Copy)]
 enum Cut {
-    /// After so many polls.
+    /// After this number of polls.
     Polls(usize),
     After(Duration),
 }
 
-/// Whether it came to its end before it was dropped.
+/// Plays a rehearsal until it ends or is dropped, and returns whether it ended.
 async fn take(provider: &FakeProvider, cut: Cut) -> bool {
     let mut rehearsal = pin!(played(provider, call(7), |_| ()));
     let (mut polls, mut end) = (0, None);
@@ -149,7 +150,7 @@ fn cut_at(cut: Cut) -> Option<usize> {
 }
 
 #[test]
-fn nothing_is_left_of_a_rehearsal_that_is_dropped_at_any_point() {
+fn a_rehearsal_that_is_dropped_at_any_point_leaves_nothing_behind() {
     let polls: Vec<Cut> = (0..MOST).map(Cut::Polls).collect();
     let times = (0..MOST as u32).map(|number| Cut::After(STEP / 4 * number)).collect();
     for cuts in [polls, times] {
@@ -161,7 +162,7 @@ fn nothing_is_left_of_a_rehearsal_that_is_dropped_at_any_point() {
             runtime.block_on(async {
                 let provider = FakeProvider::new(Arc::new(Slow));
                 let ended = take(&provider, cut).await;
-                // What ends it runs in the background.
+                // The cleanup runs in the background.
                 let end = Instant::now() + Duration::from_secs(300);
                 let alive = || tokio::runtime::Handle::current().metrics().num_alive_tasks();
                 while !provider.machines().is_empty() || alive() > 0 {
@@ -180,5 +181,5 @@ fn nothing_is_left_of_a_rehearsal_that_is_dropped_at_any_point() {
 const FOR_EVER: u8 = 20;
 const RAISES_ONCE: u8 = 21;
 const STEP: Duration = Duration::from_millis(40);
-/// More than there are points at which it can be dropped.
+/// More than the number of points at which a rehearsal can be dropped.
 const MOST: usize = 1000;

@@ -1,10 +1,11 @@
-# Claims a slot for a machine and starts its keeper. The lines before this one set: machine name launch pool node keeping life lease period owner devices wanted ending keeper.
+# Claims a slot for a machine and starts its keeper. Earlier lines set: machine name launch pool
+# node keeping life lease period owner devices wanted ending keeper.
 eval "$ending"
 if [ "$((${#base} + 11))" -gt 60 ]; then
-    fail "the path $base/$name has $((${#base} + 11)) bytes, and sockets below it need it to have at most 60: give the host a shorter folder"
+    fail "the path $base/$name has $((${#base} + 11)) bytes, but sockets below it allow at most 60: give the host a shorter folder"
 fi
 enter
-flock -s -n 7 7<"$claims/all" && fail "the file system of $base ($(stat -f -c %T "$base")) has no locks that work, which claims need: give the host a folder on a disk of its own"
+flock -s -n 7 7<"$claims/all" && fail "the file system of $base ($(stat -f -c %T "$base")) has no working locks, which claims need: give the host a folder on a local disk"
 
 # The same launch has the same machine.
 look_up_machine "$machine"
@@ -13,7 +14,8 @@ if [ -n "$file" ] && held "$file"; then
     exit
 fi
 
-# What this user's machines left whose keeper was killed. One whose lease is still renewed lives, and has its slot.
+# Ends what is left of this user's machines whose keeper was killed. One whose lease is still
+# renewed lives, and keeps its slot.
 for file in "$claims"/slot-*; do
     if is_record "$file" && ! held "$file"; then
         look_up "$file" machine
@@ -33,7 +35,7 @@ free=
 while [ "$slot" -lt "$slots" ]; do
     look_up_user "$slot"
     file=$claims/slot-$slot
-    # One that could not be swept is not to be had either.
+    # A slot that could not be cleaned up is not free.
     if is_record "$file"; then
         look_up "$file" pool
         echo "skyward-taken $slot $said"
@@ -80,7 +82,7 @@ EOF
     fi
 fi
 
-# The address at which the client reached this host is the one at which others do, too.
+# Other nodes reach this host at the address at which the client reached it.
 address=${SSH_CONNECTION:-}
 address=${address#* * }
 address=${address%% *}
@@ -89,22 +91,22 @@ if [ -L "$file" ] || { [ -e "$file" ] && [ ! -f "$file" ]; }; then
     fail "$file is not a file"
 fi
 exec 9>>"$file"
-# Nobody holds it, but somebody may just look whether it is held.
-flock -w 10 9 || fail "the claim of slot $free stays locked: $file"
+# Nobody holds the claim, but somebody may be checking whether it is held.
+flock -w 10 9 || fail "the claim of slot $free remains locked: $file"
 
 # Takes the slot among the users of this host.
 share=
 if [ -n "$room" ]; then
     for old in "$room/skyward-slot-$free.$me" "$room/skyward-slot-$free.$me".*; do
-        # Nobody can make one of this name for this user, or remove it.
+        # Nobody else can create one of this name for this user, or remove it.
         [ ! -O "$old" ] || rmdir "$old" 2>/dev/null || :
     done
     share=$room/skyward-slot-$free.$me${given:+.$given}
     umask 022
-    mkdir "$share" 2>/dev/null || fail "slot $free cannot be claimed among the users of this host: $(stat -c '%n belongs to the user %U' "$share" 2>/dev/null || echo "$share cannot be made")"
+    mkdir "$share" 2>/dev/null || fail "slot $free cannot be claimed among the users of this host: $(stat -c '%n belongs to the user %U' "$share" 2>/dev/null || echo "$share cannot be created")"
     umask 077
     exec 6<"$share/."
-    # Somebody may just look whether it is held.
+    # Somebody may be checking whether it is held.
     flock -w 2 6 || fail "slot $free cannot be claimed among the users of this host: another user holds $share"
 fi
 give_up() {
@@ -114,14 +116,14 @@ give_up() {
 }
 trap give_up EXIT
 
-# When its life is over, by the clock that begins with the boot.
+# The end of its life, on the clock that begins with the boot.
 ends=
 if [ "$life" -gt 0 ]; then
     look_up_uptime
     ends=${uptime:+$((uptime + life))}
 fi
 
-# Writes a file. A shell's own printf may not say why it cannot.
+# Writes a file. A shell's own printf may not report why it cannot.
 write() {
     printf '%s\n' "$2" >"$1" || printf '%s\n' "$2" | cat >"$1"
 }
@@ -140,12 +142,12 @@ owner $owner
 ends $ends"
 [ ! -e "$folder" ] || rm -rf "$folder"
 mkdir "$folder"
-# Nobody has renewed it yet.
+# Nobody has renewed the lease yet.
 touch -m -t 197001020000 "$folder/lease"
-# What is cleaned by age leaves a folder alone that is locked, with all that is in it.
+# A cleaner that removes files by age skips a locked folder with everything in it.
 exec 4<"$base/."
 flock -s -n 4 || :
-# It has nothing of this program but the claim, and runs none of the files that bash may run first.
+# The keeper inherits nothing of this script but the claim, and runs none of bash's startup files.
 shell=sh
 ! command -v bash >/dev/null || shell='bash --norc --posix'
 setsid $shell -c "$keeper" keeper "$folder" $keeping "$machine" "$file" "$share" </dev/null >/dev/null 2>&1 8<&- 5<&- &

@@ -1,10 +1,10 @@
-# Ends a machine and gives its slot back. The lines before this one set: machine name.
-# No claim is half made from here on.
+# Ends a machine and frees its slot. Earlier lines set: machine name.
+# From here on no claim is half made.
 enter
 exec 8>&-
 look_up_machine "$machine"
 
-# Looks up the number of this machine's keeper: `said`, which is empty where the record has none.
+# Looks up the number of this machine's keeper: `said`, empty where the record has none.
 look_up_keeper() {
     look_up "$file" keeper
     case $said in
@@ -12,11 +12,11 @@ look_up_keeper() {
     esac
 }
 
-# Whether a process of this user's has the command line of this machine's keeper. The shells that a
-# keeper forks have it too. A number that became another process's does not count.
+# Whether a process of this user has the command line of this machine's keeper. The shells that a
+# keeper forks have it too. A number that another process has got meanwhile does not count.
 keeps() {
     [ -O "/proc/$1" ] || return 1
-    # Older keepers have fewer arguments, and a part of their script is before them here.
+    # Keepers of older versions have fewer arguments, and a part of their script precedes them here.
     words=$(tr '\0' '\n' 2>/dev/null <"/proc/$1/cmdline" | tail -n 10)
     case $words in
         *"keeper
@@ -28,9 +28,9 @@ $file"*) ;;
     esac
 }
 
-# Kills the keeper and all of its process group. The keeper may be gone, and a shell of its own be left
-# that holds the claim: the group counts when any process in it keeps this machine, because the number of
-# a group is given to no other process or group while one is in it.
+# Kills the keeper and its whole process group. When the keeper is gone, a shell of its own may
+# still hold the claim: the group counts when any process in it keeps this machine, because the
+# number of a group is given to no other process or group while it has a member.
 kill_keeper() {
     look_up_keeper
     [ -n "$said" ] || return 0
@@ -42,26 +42,27 @@ kill_keeper() {
     done
 }
 
-# Only while somebody holds the claim there is a keeper.
+# There is a keeper only while somebody holds the claim.
 if [ -n "$file" ] && held "$file"; then
     look_up_keeper
     if [ -n "$said" ] && keeps "$said"; then
         kill -s TERM "$said" 2>/dev/null || :
     fi
-    # It ends the machine, and two that do so are slower than one.
+    # The keeper ends the machine itself; two that end it are slower than one.
     released "$file" 1 || :
 fi
 end_machine "$machine" "$base/$name"
 [ -n "$file" ] || exit 0
 
-# Whether the record is this machine's still.
+# Whether the record is still this machine's.
 is_its_own() {
     look_up "$file" machine
     [ "$said" = "$machine" ]
 }
 
 if held "$file" && is_its_own; then
-    # One that is stopped hears nothing, and has nothing left to do. Its own shells are of its group: one of them that is stopped holds the claim without it.
+    # A stopped keeper gets no signal, and has nothing left to do. Its own shells are in its group:
+    # a stopped one of them holds the claim without it.
     kill_keeper
     if ! released "$file" 10 && is_its_own; then
         look_up "$file" keeper

@@ -1,11 +1,11 @@
-# What this host has, and who has its slots. The lines before this one set: look.
+# Prints what this host has, and who has its slots. Earlier lines set: look.
 echo "skyward-cpus $(nproc)"
 read -r key kib rest </proc/meminfo
 [ "$key" != MemTotal: ] || echo "skyward-memory_kib $kib"
 { read -r limit </sys/fs/cgroup/memory.max; } 2>/dev/null || limit=max
 [ "$limit" = max ] || echo "skyward-memory_kib $((limit / 1024))"
 echo "skyward-architecture $(uname -m)"
-# The folder may have to be made yet.
+# The folder may not exist yet.
 there=$base
 while [ ! -d "$there" ] && [ "$there" != "${there%/*}" ]; do
     there=${there%/*}

@@ -1,4 +1,5 @@
-# Tells the state of machines, and the records of those that run. The lines before this one set: machines, each with the name of its folder after a slash.
+# Prints the state of machines, and the records of those that run. Earlier lines set: machines, each
+# with the name of its folder after a slash.
 set -f
 set -- $machines
 set +f
@@ -6,13 +7,13 @@ for one in "$@"; do
     machine=${one%/*}
     folder=$base/${one##*/}
     look_up_machine "$machine"
-    # One whose keeper was killed lives for as long as its lease is renewed.
+    # A machine whose keeper was killed lives for as long as its lease is renewed.
     if [ -n "$file" ] && { held "$file" || is_renewed "$file" "$folder"; }; then
         echo "skyward-state $machine running"
         tell "$file" "$folder"
         continue
     fi
-    left=$(members "$machine") || fail "no process can be started to look for those of the machine"
+    left=$(members "$machine") || fail "no process can be started to find the machine's processes"
     if [ -e "$folder" ] || [ -n "$left" ]; then
         echo "skyward-state $machine ending"
     else

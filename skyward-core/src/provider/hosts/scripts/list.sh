@@ -1,4 +1,4 @@
-# Tells the machines of a pool that are there. The lines before this one set: pool.
+# Prints the machines of a pool. Earlier lines set: pool.
 for file in "$claims"/slot-*; do
     is_record "$file" || continue
     look_up "$file" pool
@@ -7,7 +7,7 @@ for file in "$claims"/slot-*; do
     machine=$said
     folder_of "$machine"
     if ! held "$file" && [ ! -e "$folder" ]; then
-        left=$(members "$machine") || fail "no process can be started to look for those of the machine"
+        left=$(members "$machine") || fail "no process can be started to find the machine's processes"
         [ -n "$left" ] || continue
     fi
     tell "$file" "$folder"

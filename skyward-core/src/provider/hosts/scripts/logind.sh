@@ -1,5 +1,6 @@
-# Tells what systemd-logind is set to do with this user's processes when a session of theirs ends, as its files say; nothing where these are of no session of its. Below folder $1,
-# for a process with the control groups in file $2.
+# Prints systemd-logind's settings for this user's processes at the end of a session, as its files
+# have them; nothing outside a session. Reads files below folder $1, for a process with the control
+# groups in file $2.
 tell_logind() {
     in_session=
     while read -r group; do
@@ -7,7 +8,7 @@ tell_logind() {
     done <"$2"
     [ -n "$in_session" ] || return 0
     echo "skyward-user ${LOGNAME:-$(id -un)}"
-    # The first file of its own, and all that are dropped in.
+    # The first main file, and all drop-in files.
     for file in "$1/etc/systemd" "$1/run/systemd" "$1/usr/local/lib/systemd" "$1/usr/lib/systemd"; do
         if [ -f "$file/logind.conf" ]; then
             set -- "$1" "$file/logind.conf"

@@ -1,4 +1,6 @@
-# Tells the pools of which this user has something here: for each claim the pool, its owner, the lease in milliseconds, and whether its machine lives or how many seconds ago it did.
+# Prints the pools of which this user has something here: for each claim the pool, its owner, the
+# lease in milliseconds, and the age: empty where its machine lives, otherwise how many seconds ago
+# it did.
 for file in "$claims"/slot-*; do
     is_record "$file" || continue
     look_up "$file" machine
@@ -10,7 +12,7 @@ for file in "$claims"/slot-*; do
             found=$(members "$machine") || fail "no process can be started to look for those of the machine"
             [ -n "$found" ] || continue
         fi
-        # The keeper touches the record now and then. Both times are of the same file system.
+        # The keeper touches the record regularly. Both times are of the same file system.
         : >"$claims/now"
         times=$(stat -c %Y "$claims/now" "$file") || continue
         age=$((${times%%[!0-9]*} - ${times##*[!0-9]}))

@@ -1,4 +1,4 @@
-"""Joins standard input and output to a Unix socket."""
+"""Connect standard input and output with a Unix socket."""
 
 import os
 import socket
@@ -17,7 +17,7 @@ print("skyward-open", flush=True)
 
 
 def to_peer() -> None:
-    """Copies until standard input ends."""
+    """Copy until standard input ends."""
     try:
         while chunk := os.read(0, CHUNK):
             peer.sendall(chunk)

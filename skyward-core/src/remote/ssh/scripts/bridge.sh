@@ -1,4 +1,5 @@
-# Joins standard input and output to a Unix socket, with what the host has. The text before this sets: socket bridge.
+# Connects standard input and output with a Unix socket, by a program that the host has. Earlier
+# text sets: socket bridge.
 if [ ! -S "$socket" ]; then
     echo "skyward-refused there is no such socket"
     exit 1

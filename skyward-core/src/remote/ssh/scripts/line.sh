@@ -1,4 +1,4 @@
-# Runs the shell text in the first line of standard input; the rest of the input is its own.
+# Runs the shell text in the first line of standard input, which gets the rest of the input.
 echo skyward-output;
 newline=${IFS#??};
 IFS= read -r text && eval "$text"

@@ -1,4 +1,5 @@
-# Puts a file: from standard input, under a name of its own, and then in its place. Variables: path mode digest size.
+# Puts a file: from standard input, under a temporary name, and then in its place. Variables: path
+# mode digest size.
 sum() {
     if command -v sha256sum >/dev/null; then sha256sum; else shasum -a 256; fi | cut -c 1-64
 }
@@ -11,7 +12,7 @@ mkdir -p -- "${folder:-/}"
 new=$folder/.${path##*/}.$$.new
 trap 'rm -f -- "$new"' EXIT
 trap 'exit 1' HUP INT TERM
-# To speak to a client that is gone is an error, not the end.
+# Writing to a client that is gone is an error, not a signal that ends this script.
 trap '' PIPE
 umask 077
 echo skyward-send

@@ -1,8 +1,13 @@
-# Runs one command of the client. Its standard input: a line with the number of bytes for the command's own and what is
-# done at the end, a line of shell text that sets the variables and becomes the command, these bytes, and then nothing,
-# until the client gives it up or is gone: that kills the command and its children, or, with `end`, is the end of its
-# input and no more. Variables are in no command line this way. These lines are joined to one, without quotes of one
-# kind and without exclamation marks: whatever shell the user has passes it on.
+# Runs one command of the client. Standard input consists of:
+#
+# 1. a line with the length in bytes of the command's own input, and what to do at the end;
+# 2. a line of shell text that sets the variables and becomes the command;
+# 3. the command's input;
+# 4. nothing more, until the client gives up the command or is gone. That kills the command and its
+#    children, or with `end` only ends its input.
+#
+# So variables are on no command line. The lines of this script are joined to one, without single
+# quotes and without exclamation marks, so that any shell of the user accepts it.
 echo skyward-output;
 echo skyward-output >&2;
 IFS=" " read -r size at_end && IFS= read -r text || exit 125;

@@ -1,0 +1,167 @@
+//! Carries out the actions that the scheduler decides: frames to workers, outcomes to callers,
+//! commands to the driver.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use super::after::After;
+use super::shared::Shared;
+use super::state::State;
+use super::task::{Entry, Reply};
+use super::told::Told;
+use crate::error::WorkerExit;
+use crate::ids::{Attempt, Rank, TaskId};
+use crate::pool::command::Command;
+use crate::pool::fleet::step::Workers;
+use crate::scheduler::Action;
+use crate::worker::message::{Signal, ToWorker};
+use crate::worker::session::Outgoing;
+
+impl Shared {
+    /// Lets the scheduler do a slice of its work, and carries out the actions that result. Returns
+    /// whether the scheduler has more work.
+    pub(crate) fn perform(&self, state: &mut State, now: Instant, after: &mut After) -> bool {
+        state.scheduler.work(now);
+        let mut actions = Vec::new();
+        loop {
+            state.scheduler.take_actions(&mut actions);
+            if actions.is_empty() {
+                return state.scheduler.has_work();
+            }
+            for action in actions.drain(..) {
+                self.perform_one(state, now, action, after);
+            }
+        }
+    }
+
+    fn perform_one(&self, state: &mut State, now: Instant, action: Action, after: &mut After) {
+        match action {
+            Action::Send { rank, task } => state.send(now, rank, task, after),
+            Action::Started { rank, task, attempt } => state.start(now, rank, task, attempt),
+            Action::Finish { task, outcome } => {
+                state.conclude_calls(task);
+                let Some(mut entry) = state.tasks.remove(&task) else { return };
+                let has_begun = entry.began.is_some();
+                state.running -= usize::from(has_begun);
+                let ran = entry.ran.unwrap_or_default();
+                state.told.extend(entry.end_try(now));
+                let unread = entry.unread.take();
+                if let Reply::Caller(caller, root) = entry.reply {
+                    state.calls.ended(now, root, has_begun);
+                    state.answer(caller, &outcome, ran, after);
+                }
+                state.tell_after(now, unread, Told::Finished { task, entry, outcome });
+            }
+            Action::Retried { task, attempt, error } => {
+                state.conclude_calls(task);
+                let Some(entry) = state.tasks.get_mut(&task) else { return };
+                if entry.began.is_some() {
+                    state.running -= 1;
+                    if let Some(root) = entry.root() {
+                        state.calls.stopped(now, root);
+                    }
+                }
+                let tried = entry.end_try(now);
+                entry.since = now;
+                entry.unread = None;
+                entry.attempt = attempt;
+                let spans = entry.spans.clone();
+                state.told.extend(tried);
+                state.told.push(Told::Retried { task, attempt, error, spans });
+            }
+            Action::Help { rank, task, attempt, within } => state.help(now, (rank, task), attempt, within, after),
+            Action::Cancel { rank, task, .. } if state.cancel_help(rank, task, after) => {}
+            Action::Cancel { rank, task, interrupt } => {
+                let run = state.workers.get(rank.0 as usize).and_then(|slot| slot.session.run_of(task));
+                if let Some(run) = run {
+                    state.push_to_worker(rank, ToWorker::Cancel { run }, after);
+                }
+                if interrupt {
+                    state.signal(rank, Signal::Interrupt, after);
+                }
+            }
+            Action::Kill { rank } => state.kill(rank, WorkerExit::Killed, after),
+            Action::Recall { rank } => state.recall(rank, after),
+            Action::Inspect { rank, task } => {
+                let waits_for_reader = state
+                    .tasks
+                    .get(&task)
+                    .and_then(|entry| entry.items.as_ref())
+                    .is_some_and(|items| items.capacity() == 0);
+                if waits_for_reader {
+                    // A generator proceeds only as fast as its items are read.
+                    state.scheduler.on_progress(now, rank);
+                } else {
+                    state.signal(rank, Signal::Stacks, after);
+                }
+            }
+            Action::Stalled { tasks, silent, stacks } => {
+                // If no task of the gang has a caller that waits, the gang is already being ended.
+                let waited = tasks.into_iter().find_map(|task| Some((task, state.tasks.get(&task)?)));
+                let Some((task, entry)) = waited else { return };
+                let source = Arc::clone(&entry.task.source);
+                state.told.push(Told::Stalled { task, source, silent, stacks });
+            }
+            Action::RestartWorker { rank } => self.command(Command::Restart(Workers::One(rank))),
+            Action::RestartWorld { lost } => {
+                state.told.push(Told::WorldLost(lost));
+                self.command(Command::Restart(Workers::World));
+            }
+            Action::ReplaceNode { node } => self.command(Command::Replace(node)),
+            Action::NodeSick { node, error } => self.command(Command::Sick(node, error)),
+            Action::NodeDrained { node } => self.command(Command::Drained(node)),
+            Action::WorldIdle => self.command(Command::WorldIdle),
+        }
+    }
+}
+
+impl State {
+    fn send(&mut self, now: Instant, rank: Rank, task: TaskId, after: &mut After) {
+        let (Some(entry), Some(slot)) = (self.tasks.get_mut(&task), self.workers.get_mut(rank.0 as usize)) else {
+            return;
+        };
+        entry.next_item = 0;
+        let (bytes, link) = (&mut self.bytes.0, slot.connection.link());
+        let mut push = |(head, body): Outgoing| {
+            let Some(link) = link else { return };
+            *bytes += body.len();
+            // A message that does not go out over this connection goes out over the next.
+            let _ = link.push(&head, body);
+        };
+        let run = slot.session.run(task, entry.call(), link.is_some().then_some(&mut push));
+        after.flush.extend(link.cloned());
+        match run {
+            Ok(run) => entry.run = Some((rank, run)),
+            Err(error) => self.scheduler.on_returned(now, rank, task, Err(error), 0),
+        }
+    }
+
+    fn start(&mut self, now: Instant, rank: Rank, task: TaskId, attempt: Attempt) {
+        let Some(entry) = self.tasks.get_mut(&task) else { return };
+        let root = entry.root();
+        if root.is_some() && self.scheduler.runner(task) != Some(rank) {
+            // The worker could not be asked to help after all, and the call waits again.
+            return;
+        }
+        let node = self.scheduler.node_of(rank);
+        let waited = now.saturating_duration_since(entry.since);
+        let first = entry.began.replace(now).is_none();
+        if first {
+            self.running += 1;
+            if let Some(root) = root {
+                self.calls.began(now, root);
+            }
+        }
+        let spans = entry.spans.clone();
+        self.told.push(Told::Began { task, attempt, node, rank, waited, spans, first });
+    }
+}
+
+impl Entry {
+    /// Ends a try at a task, if a worker had begun the task.
+    fn end_try(&mut self, now: Instant) -> Option<Told> {
+        let (began, ran) = (self.began.take()?, self.ran.take()?);
+        let took = now.saturating_duration_since(began);
+        Some(Told::Tried { took, ran, spans: self.spans.clone() })
+    }
+}

@@ -1,0 +1,30 @@
+//! The hot path of a pool, behind one lock: from a submitted task to its outcome.
+
+pub(crate) mod actions;
+pub(crate) mod after;
+pub(crate) mod attribution;
+pub(crate) mod caller;
+pub(crate) mod counts;
+pub(crate) mod events;
+pub(crate) mod failure;
+pub(crate) mod held;
+pub(crate) mod life;
+pub(crate) mod lock;
+pub(crate) mod nested;
+pub(crate) mod outbox;
+pub(crate) mod phase;
+pub(crate) mod poison;
+pub(crate) mod replies;
+pub(crate) mod reports;
+pub(crate) mod shared;
+pub(crate) mod spans;
+pub(crate) mod state;
+pub(crate) mod submit;
+pub(crate) mod task;
+pub(crate) mod telling;
+pub(crate) mod told;
+pub(crate) mod waiting;
+pub(crate) mod waits;
+pub(crate) mod warning;
+pub(crate) mod warnings;
+pub(crate) mod worker;

@@ -1,0 +1,308 @@
+//! Calls within calls: a payload submits work to other workers of its pool, over a connection of
+//! its own.
+//!
+//! Each call is a task with a parent. The scheduler decides where it runs: on a free worker, or
+//! within a caller that waits.
+
+pub(crate) mod connection;
+mod pieces;
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use serde::Serialize;
+
+use super::after::After;
+use super::caller::{Caller, Calls};
+use super::failure::task_error;
+use super::shared::Shared;
+use super::state::State;
+use super::task::Entry;
+use super::told::Told;
+use super::worker::WorkerSlot;
+use crate::error::{Error, ErrorKind, Result};
+use crate::event::PoolEvent;
+use crate::ids::{Attempt, Generation, Rank, TaskId};
+use crate::payload::{Outcome, Task, TaskOptions, Value, value};
+use crate::pool::metrics::Metrics;
+use crate::worker::calls::{CallFrame, CallOptions, FromCaller, ToCaller};
+use crate::worker::codec::Frame;
+
+impl Shared {
+    /// A worker has made its first call, and listens for the connection for its calls. An agent may
+    /// report that twice.
+    pub(crate) fn on_calls(&self, rank: Rank, generation: Generation, pid: u32, path: String) {
+        let is_new = {
+            let mut state = self.lock();
+            state.slot(rank, generation).is_some_and(|slot| slot.on_calls(pid, path))
+        };
+        if is_new {
+            self.command(crate::pool::command::Command::CallerDisconnected { rank, generation, connection: 0 });
+        }
+    }
+
+    /// Handles the frames that a worker sent over its connection for calls. Frames of an earlier
+    /// connection are ignored.
+    fn on_call_frames(
+        &self,
+        rank: Rank,
+        generation: Generation,
+        connection: u64,
+        frames: &mut Vec<Frame>,
+    ) -> Result<()> {
+        self.take_in(frames, FromCaller::decode, |state, now, message, after| {
+            let calls = state.calls_of(rank, generation).filter(|calls| calls.connection == connection);
+            let Some(calls) = calls else { return Ok(ControlFlow::Break(())) };
+            if !calls.session.accept(&message)? {
+                return Ok(ControlFlow::Continue(()));
+            }
+            calls.fruitless = 0;
+            if let Some(received) = calls.session.due() {
+                let (head, body) = ToCaller::ack(received)?;
+                calls.send(head, body, after);
+            }
+            self.on_call_message(state, now, (rank, generation), message, after)?;
+            Ok(ControlFlow::Continue(()))
+        })
+    }
+
+    fn on_call_message(
+        &self,
+        state: &mut State,
+        now: Instant,
+        (rank, generation): (Rank, Generation),
+        message: FromCaller,
+        after: &mut After,
+    ) -> Result<()> {
+        match message {
+            FromCaller::Submit { call, frame, options, body, .. } => {
+                let Some(pid) = state.calls_of(rank, generation).map(|calls| calls.pid) else { return Ok(()) };
+                let caller = Caller { rank, generation, pid, call };
+                if let Err(error) = self.submit_call(state, now, caller, frame, options, body) {
+                    state.answer(caller, &Err(error), Duration::ZERO, after);
+                }
+            }
+            FromCaller::Wait { frame, .. } => {
+                if let Some(frame) = state.caller_task(rank, generation, frame) {
+                    state.scheduler.on_waiting(now, rank, frame);
+                }
+            }
+            FromCaller::Waited { .. } => state.scheduler.on_waited(now, rank),
+            FromCaller::Helped { help, micros, value, .. } => {
+                let outcome = Ok(Value::new(value, rank));
+                self.on_helped(state, now, (rank, generation), help, micros, outcome);
+            }
+            FromCaller::HelpFailed { help, micros, failure, .. } => {
+                let node = state.scheduler.node_of(rank);
+                let outcome = Err(task_error(&failure, node, rank));
+                self.on_helped(state, now, (rank, generation), help, micros, outcome);
+            }
+            FromCaller::Refuse { help, .. } => {
+                let refused = state.calls_of(rank, generation).and_then(|calls| calls.helps.remove(&help));
+                if let Some(id) = refused {
+                    state.take_back(now, id);
+                    state.scheduler.on_refused(now, rank, id);
+                }
+            }
+            FromCaller::Drop { call, .. } => {
+                let dropped = state.calls_of(rank, generation).and_then(|calls| calls.made.get(&call).copied());
+                if let Some(id) = dropped {
+                    state.scheduler.cancel(now, id);
+                }
+            }
+            FromCaller::Fetch { fetch, rank: source, digest, offset, length, .. } => {
+                state.fetch(generation, (rank, fetch), Rank(source), (digest, offset, length), after);
+            }
+            FromCaller::Piece { read, body, .. } => state.on_read(generation, rank, read, Some(body), after),
+            FromCaller::Missing { read, .. } => state.on_read(generation, rank, read, None, after),
+            FromCaller::Ack { received } => {
+                if let Some(calls) = state.calls_of(rank, generation) {
+                    calls.session.on_ack(received)?;
+                }
+            }
+            FromCaller::Hello(_) => {}
+        }
+        Ok(())
+    }
+
+    /// Accepts a call that a task on a worker makes.
+    fn submit_call(
+        &self,
+        state: &mut State,
+        now: Instant,
+        caller: Caller,
+        frame: CallFrame,
+        options: CallOptions,
+        body: Bytes,
+    ) -> Result<()> {
+        let ended = || Error::new(ErrorKind::Cancelled, "the task that made the call has ended");
+        let parent = state.caller_task(caller.rank, caller.generation, frame).ok_or_else(ended)?;
+        let above = state.tasks.get(&parent).ok_or_else(ended)?;
+        let root = above.root().unwrap_or((parent, above.attempt));
+        state.may_submit()?;
+        let options = TaskOptions { timeout: options.timeout, retry: Some(options.retry), ..TaskOptions::default() };
+        let task = Task {
+            source: Arc::clone(&above.task.source),
+            args: body,
+            streaming: false,
+            options,
+            reports: None,
+            trace: above.task.trace.clone(),
+        };
+        let id = TaskId(self.next_task.fetch_add(1, Ordering::Relaxed));
+        let entry = Entry::of_call(task, (caller, root), above.depth + 1, now);
+        state.tasks.insert(id, entry);
+        if let Err(error) = state.scheduler.submit_call(now, id, parent, options) {
+            state.tasks.remove(&id);
+            return Err(error);
+        }
+        state.calls.made(now, root);
+        if let Some(calls) = state.calls_of(caller.rank, caller.generation) {
+            calls.made.insert(caller.call, id);
+        }
+        Ok(())
+    }
+
+    /// A worker has run a call within the wait of its caller.
+    fn on_helped(
+        &self,
+        state: &mut State,
+        now: Instant,
+        (rank, generation): (Rank, Generation),
+        help: u64,
+        micros: u64,
+        outcome: Outcome,
+    ) {
+        let Some(id) = state.calls_of(rank, generation).and_then(|calls| calls.helps.remove(&help)) else { return };
+        if let Some(entry) = state.tasks.get_mut(&id) {
+            entry.ran = Some(Duration::from_micros(micros));
+            if Metrics::RECORDED {
+                state
+                    .told
+                    .push(Told::Answered { micros, bytes: outcome.as_ref().map_or(0, |value| value.bytes.len()) });
+            }
+            if outcome.is_ok() && self.events.has_readers() {
+                state.told.push(Told::Event(PoolEvent::TaskFinished { task: id, rank, micros }));
+            }
+        }
+        state.scheduler.on_helped(now, rank, id, outcome, micros);
+    }
+}
+
+impl State {
+    /// The calls of a worker, if it has made some and belongs to this generation.
+    fn calls_of(&mut self, rank: Rank, generation: Generation) -> Option<&mut Calls> {
+        self.slot(rank, generation)?.calls_mut()
+    }
+
+    /// The task that a worker runs in this frame.
+    fn caller_task(&mut self, rank: Rank, generation: Generation, frame: CallFrame) -> Option<TaskId> {
+        let slot = self.slot(rank, generation)?;
+        // The two connections of a worker are not ordered: the result of the previous run may still
+        // be under way.
+        let run = slot.session.task(frame.run)?;
+        let task = match frame.help {
+            0 => run,
+            help => slot.calls()?.helps.get(&help).copied()?,
+        };
+        self.scheduler.has(rank, run).then_some(task)
+    }
+
+    /// Makes a worker run a call within the task that it runs.
+    pub(crate) fn help(
+        &mut self,
+        now: Instant,
+        (rank, task): (Rank, TaskId),
+        attempt: Attempt,
+        within: Option<TaskId>,
+        after: &mut After,
+    ) {
+        let root = self.scheduler.root_on(rank, task);
+        let Some(entry) = self.tasks.get_mut(&task) else { return };
+        entry.attempt = attempt;
+        let (depth, body) = (entry.depth, entry.task.args.clone());
+        let Some(slot) = self.workers.get_mut(rank.0 as usize) else { return };
+        let run = root.and_then(|root| slot.session.run_of(root));
+        let (Some(run), Some(calls)) = (run, slot.calls_mut()) else {
+            return self.scheduler.on_refused(now, rank, task);
+        };
+        self.bytes.0 += body.len();
+        calls.help += 1;
+        let help = calls.help;
+        let frame = within.and_then(|within| calls.help_of(within)).unwrap_or_default();
+        calls.helps.insert(help, task);
+        let within_frame = CallFrame { run, help: frame };
+        calls.push(ToCaller::Help { help, within: within_frame, depth, aside: within.is_none(), body }, after);
+    }
+
+    /// Interrupts a call that a worker helps with; returns whether the worker helps with it.
+    pub(crate) fn cancel_help(&mut self, rank: Rank, task: TaskId, after: &mut After) -> bool {
+        let calls = self.workers.get_mut(rank.0 as usize).and_then(WorkerSlot::calls_mut);
+        let Some(calls) = calls else { return false };
+        let helped = calls.help_of(task);
+        if let Some(help) = helped {
+            calls.push(ToCaller::CancelHelp { help }, after);
+        }
+        helped.is_some()
+    }
+
+    /// Sends a caller the outcome of its call, if its worker process still exists.
+    pub(crate) fn answer(&mut self, caller: Caller, outcome: &Outcome, ran: Duration, after: &mut After) {
+        let Some(calls) = self.calls_of(caller.rank, caller.generation).filter(|calls| calls.pid == caller.pid) else {
+            return;
+        };
+        calls.made.remove(&caller.call);
+        let (ok, body) = match outcome {
+            Ok(value) => (true, value.bytes.clone()),
+            Err(error) => (false, failure_body(error)),
+        };
+        let micros = ran.as_micros() as u64;
+        calls.push(ToCaller::Outcome { call: caller.call, ok, micros, body }, after);
+    }
+}
+
+/// The failure map of an outcome that does not come from a worker; see `docs/protocol.md`.
+fn failure_body(error: &Error) -> Bytes {
+    #[derive(Serialize)]
+    struct Failure<'a> {
+        kind: &'a str,
+        #[serde(rename = "type")]
+        type_name: &'a str,
+        module: &'a str,
+        message: &'a str,
+        hint: &'a str,
+        traceback: &'a str,
+    }
+    let kind = match error.kind() {
+        ErrorKind::Cancelled => "cancelled",
+        ErrorKind::WorkerExited | ErrorKind::NodeLost | ErrorKind::Poisoned => "lost",
+        ErrorKind::Timeout => "timeout",
+        ErrorKind::Raised => "exception",
+        ErrorKind::Argument => "arguments",
+        ErrorKind::Encode => "encode",
+        ErrorKind::Hook => "hook",
+        _ => "refused",
+    };
+    let exception = error.exception();
+    let failure = Failure {
+        kind,
+        type_name: exception.map_or("", |exception| &exception.type_name),
+        module: "",
+        message: exception.map_or_else(|| error.message(), |exception| &exception.message),
+        hint: error.hint().unwrap_or_default(),
+        traceback: exception.map_or("", |exception| &exception.traceback),
+    };
+    let mut body = Vec::new();
+    // Nothing in the failure can make the encoding fail; an empty body would be a failure without a
+    // reason.
+    if let Err(error) = value::encode_into(&mut body, &failure) {
+        tracing::error!(%error, "the failure of a call cannot be encoded");
+    }
+    body.into()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,60 @@
+//! Passes parts of files between the stores of nodes: the client forwards a part from the node that
+//! has it to a worker of another node that needs it.
+
+use bytes::Bytes;
+
+use crate::ids::{Generation, Rank};
+use crate::pool::calls::after::After;
+use crate::pool::calls::caller::Reader;
+use crate::pool::calls::state::State;
+use crate::worker::calls::ToCaller;
+
+impl State {
+    /// A worker needs a part of a file (its name, an offset and a length) that another worker has
+    /// put into the store of its node.
+    pub(super) fn fetch(
+        &mut self,
+        generation: Generation,
+        (rank, fetch): (Rank, u64),
+        source: Rank,
+        (digest, offset, length): (String, u64, u64),
+        after: &mut After,
+    ) {
+        let Some(pid) = self.calls_of(rank, generation).map(|calls| calls.pid) else { return };
+        let reader = Reader { rank, pid, fetch };
+        match self.calls_of(source, generation) {
+            Some(calls) => {
+                let read = calls.reads.add(reader);
+                calls.push(ToCaller::Read { read, digest, offset, length }, after);
+            }
+            None => self.pass_on(generation, reader, None, after),
+        }
+    }
+
+    /// A worker has read what it was asked to read; `piece` is `None` if it does not have the file
+    /// any more.
+    pub(super) fn on_read(
+        &mut self,
+        generation: Generation,
+        rank: Rank,
+        read: u64,
+        piece: Option<Bytes>,
+        after: &mut After,
+    ) {
+        let reader = self.calls_of(rank, generation).and_then(|calls| calls.reads.waiting.remove(&read));
+        if let Some(reader) = reader {
+            self.pass_on(generation, reader, piece, after);
+        }
+    }
+
+    fn pass_on(&mut self, generation: Generation, reader: Reader, piece: Option<Bytes>, after: &mut After) {
+        let Reader { rank, pid, fetch } = reader;
+        if let Some(calls) = self.calls_of(rank, generation).filter(|calls| calls.pid == pid) {
+            let message = match piece {
+                Some(body) => ToCaller::Fetched { fetch, body },
+                None => ToCaller::NotFetched { fetch },
+            };
+            calls.push(message, after);
+        }
+    }
+}

@@ -1,0 +1,81 @@
+//! Moves a pool from one phase to the next, and reports each phase once.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use super::life::Life;
+use super::shared::Shared;
+use crate::compute::PoolPhase;
+use crate::error::{Error, Result};
+use crate::event::PoolEvent;
+
+impl Shared {
+    /// The driver begins a phase.
+    pub(crate) fn enter(&self, phase: PoolPhase) {
+        self.live(Life::Driven(phase));
+    }
+
+    /// The driver is lost. Callers that wait for tasks receive this error; what was started must
+    /// still be ended.
+    pub(crate) fn on_driver_lost(&self, error: Error) {
+        tracing::error!(pool = %self.pool, %error, "the driver of the pool is lost; what it started is being ended");
+        self.live(Life::Adrift(error.clone()));
+        self.close_queue();
+        // The panic may have left inconsistent tables.
+        let failed = catch_unwind(AssertUnwindSafe(|| {
+            self.act(|state, _| {
+                state.held.release_all();
+                state.scheduler.fail(error);
+            });
+        }));
+        if failed.is_err() {
+            // When the other end of a handle is dropped, the handle reports that the pool is gone.
+            let mut state = self.lock();
+            let left = (std::mem::take(&mut state.tasks), std::mem::take(&mut state.held));
+            drop(state);
+            drop(left);
+        }
+    }
+
+    /// The pool has ended with this result. Callers that wait for the end, or for anything that
+    /// cannot happen any more, continue.
+    pub(crate) fn conclude(&self, gone: Result<()>) {
+        self.close_queue();
+        let lost = match &self.lock().life {
+            Life::Adrift(error) => Some(error.clone()),
+            Life::Driven(_) | Life::Ended { .. } => None,
+        };
+        self.live(Life::Ended { gone, lost });
+    }
+
+    /// Waits for the pool's end.
+    pub(crate) async fn end(&self) -> Result<()> {
+        self.until(|state| state.life.end()).await
+    }
+
+    pub(crate) fn has_ended(&self) -> bool {
+        self.lock().life.end().is_some()
+    }
+
+    /// The error with which the pool refuses new tasks.
+    pub(crate) fn refusal(&self) -> Error {
+        self.lock().refusal()
+    }
+
+    /// Changes the pool's life, and reports each phase once.
+    fn live(&self, life: Life) {
+        let after = life.phase();
+        let before = {
+            let mut state = self.lock();
+            if after == PoolPhase::Closed {
+                state.nodes.clear();
+            }
+            std::mem::replace(&mut state.life, life).phase()
+        };
+        self.ended.notify_waiters();
+        match after {
+            PoolPhase::Draining if before != after => self.emit(PoolEvent::Draining),
+            PoolPhase::Closed if before != after => self.emit(PoolEvent::Closed),
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,95 @@
+//! Passes what payloads report while they run to their callers and to readers of events.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use bytes::Bytes;
+
+use super::after::After;
+use super::shared::Shared;
+use super::state::State;
+use super::told::Told;
+use crate::event::PoolEvent;
+use crate::ids::{Attempt, Generation, Rank, TaskId};
+use crate::payload::{Report, Value};
+use crate::worker::link::Sender;
+use crate::worker::message::ToWorker;
+
+impl Shared {
+    /// A run of a worker has reported a value. For run 0, a hook around the app has.
+    pub(crate) fn on_report(
+        self: &Arc<Self>,
+        state: &mut State,
+        now: Instant,
+        (rank, run): (Rank, u64),
+        sequence: u64,
+        value: Bytes,
+        after: &mut After,
+    ) {
+        let Some(slot) = state.workers.get_mut(rank.0 as usize) else { return };
+        if !slot.session.on_report(sequence, value.len()) {
+            return;
+        }
+        let generation = slot.generation();
+        let task = slot.session.task(run).filter(|id| state.scheduler.has(rank, *id));
+        state.bytes.1 += value.len();
+        // Otherwise no caller waits for the task any more.
+        if task.is_some() || run == 0 {
+            state.scheduler.on_progress(now, rank);
+            let report = state.report(task, rank, value);
+            if self.events.has_readers() {
+                state.told.push(Told::Event(PoolEvent::Report(report.clone())));
+            }
+            let root = task.map(|id| state.scheduler.above(id).last().unwrap_or(id));
+            let reader = root.and_then(|id| state.tasks.get(&id)?.task.reports.as_ref());
+            if let Some(reader) = reader {
+                reader.send(report);
+                let shared = Arc::downgrade(self);
+                let slot = state.workers.get_mut(rank.0 as usize).filter(|slot| slot.session.is_report_due());
+                if let Some(slot) = slot
+                    && reader.when_read(move || {
+                        if let Some(shared) = shared.upgrade() {
+                            shared.on_reports_read(rank, generation);
+                        }
+                    })
+                {
+                    slot.session.withhold(run);
+                }
+            }
+        } else if let Some(slot) = state.workers.get_mut(rank.0 as usize) {
+            slot.session.release(run);
+        }
+        if state.workers.get(rank.0 as usize).is_some_and(|slot| slot.session.is_report_due()) {
+            state.acknowledge(rank, after);
+        }
+    }
+
+    /// The reader of a worker's reports has caught up.
+    fn on_reports_read(&self, rank: Rank, generation: Generation) {
+        let mut after = After::default();
+        {
+            let mut state = self.lock();
+            if state.slot(rank, generation).is_some() {
+                state.acknowledge(rank, &mut after);
+            }
+        }
+        after.flush.iter().for_each(Sender::flush);
+    }
+}
+
+impl State {
+    fn report(&self, task: Option<TaskId>, rank: Rank, value: Bytes) -> Report {
+        let attempt = task.and_then(|id| self.tasks.get(&id)).map_or(Attempt(1), |entry| entry.attempt);
+        Report::new(task, attempt, self.scheduler.node_of(rank), rank, Value::new(value, rank))
+    }
+
+    /// Acknowledges everything that has arrived from a worker.
+    fn acknowledge(&mut self, rank: Rank, after: &mut After) {
+        let Some(slot) = self.workers.get_mut(rank.0 as usize) else { return };
+        let sequence = slot.session.acknowledge_all();
+        self.push_to_worker(rank, ToWorker::Ack { sequence }, after);
+    }
+}
+
+#[cfg(test)]
+mod tests;

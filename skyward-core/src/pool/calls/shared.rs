@@ -1,0 +1,337 @@
+//! What all parts of a running pool share: the scheduler, the callers that wait, and the links to
+//! the workers, behind one lock.
+//!
+//! A call goes from its caller through the scheduler into the worker's socket without waking
+//! another task of the runtime; its answer goes from the reader of the link to the caller. The lock
+//! is never held across an await or across a system call that can block.
+
+use std::ops::Range;
+use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use tokio::sync::{Notify, Semaphore, mpsc};
+
+use super::after::After;
+use super::events::EventBuffer;
+use super::lock::Locked;
+use super::outbox::Outbox;
+use super::poison::Refused;
+use super::state::State;
+use super::worker::{WorkerSlot, slots_of};
+use crate::compute::{CallsStatus, PoolPhase, PoolStatus, WorkerStatus};
+use crate::error::{Error, WorkerExit};
+use crate::event::{Events, PoolEvent};
+use crate::ids::{Generation, NodeIndex, PoolId, Rank};
+use crate::payload::{TaskOptions, TraceSource};
+use crate::pool::command::Command;
+use crate::pool::fleet::account::Account;
+use crate::pool::metrics::Metrics;
+use crate::provider::Machine;
+use crate::spec::{Limits, Secrets};
+use crate::worker::link::Sender;
+use crate::worker::message::Signal;
+
+pub(crate) struct Shared {
+    pub(crate) pool: PoolId,
+    pub(crate) limits: Limits,
+    /// Options for tasks that do not set their own.
+    pub(crate) defaults: TaskOptions,
+    /// Secrets, which reach only the environment of the workers.
+    pub(crate) secrets: Secrets,
+    /// The source of the trace context for tasks that do not set their own.
+    pub(crate) trace: Option<TraceSource>,
+    pub(crate) metrics: Metrics,
+    /// The account of the machines' cost.
+    pub(crate) account: Arc<Mutex<Account>>,
+    /// Notifies that the account has changed.
+    pub(crate) spending: Notify,
+    state: Mutex<State>,
+    pub(crate) refused: Mutex<Refused>,
+    pub(crate) events: EventBuffer,
+    pub(crate) outbox: Outbox,
+    pub(crate) room: Arc<Semaphore>,
+    pub(crate) next_task: AtomicU64,
+    /// Numbers the connections to agents.
+    pub(crate) next_connection: AtomicU64,
+    commands: mpsc::UnboundedSender<Command>,
+    /// Notifies that the scheduler has an earlier deadline than the driver sleeps for.
+    pub(crate) earlier: Notify,
+    /// Notifies that something has changed that [`until`](Self::until) may wait for, such as the
+    /// exit of a worker.
+    pub(crate) ended: Notify,
+}
+
+/// The settings with which a pool starts.
+pub(crate) struct Settings {
+    pub(crate) limits: Limits,
+    pub(crate) defaults: TaskOptions,
+    pub(crate) secrets: Secrets,
+    pub(crate) trace: Option<TraceSource>,
+    pub(crate) metrics: Metrics,
+    pub(crate) account: Arc<Mutex<Account>>,
+}
+
+impl Shared {
+    pub(crate) fn new(pool: PoolId, settings: Settings, commands: mpsc::UnboundedSender<Command>) -> Arc<Self> {
+        let Settings { limits, defaults, secrets, trace, metrics, account } = settings;
+        Arc::new(Self {
+            pool,
+            state: Mutex::new(State::new(limits)),
+            refused: Mutex::default(),
+            defaults,
+            secrets,
+            trace,
+            metrics,
+            account,
+            spending: Notify::new(),
+            events: EventBuffer::new(),
+            outbox: Outbox::default(),
+            room: Arc::new(Semaphore::new(limits.max_queued.min(Semaphore::MAX_PERMITS))),
+            next_task: AtomicU64::new(1),
+            next_connection: AtomicU64::new(1),
+            limits,
+            commands,
+            earlier: Notify::new(),
+            ended: Notify::new(),
+        })
+    }
+
+    /// Changes the state, and carries out the actions of the scheduler. Many actions are carried
+    /// out in slices, with the state unlocked between them.
+    pub(crate) fn act<T>(&self, change: impl FnOnce(&mut State, Instant) -> T) -> T {
+        let (result, mut more) = self.act_once(change);
+        while more {
+            more = self.act_once(|_, _| ()).1;
+        }
+        result
+    }
+
+    /// The same as [`act`](Self::act), except that other tasks of the runtime run between the
+    /// slices.
+    pub(crate) async fn act_in_slices<T>(&self, change: impl FnOnce(&mut State, Instant) -> T) -> T {
+        let (result, mut more) = self.act_once(change);
+        while more {
+            tokio::task::yield_now().await;
+            more = self.act_once(|_, _| ()).1;
+        }
+        result
+    }
+
+    /// Makes a change, and does a slice of the scheduler's work. Returns whether the scheduler has
+    /// more work.
+    fn act_once<T>(&self, change: impl FnOnce(&mut State, Instant) -> T) -> (T, bool) {
+        // The runtime's clock, which tests can pause.
+        let now = tokio::time::Instant::now().into_std();
+        let mut after = After::default();
+        let (result, more, earlier, released) = {
+            let mut state = self.lock();
+            let held = state.scheduler.is_held();
+            let result = change(&mut state, now);
+            let more = self.perform(&mut state, now, &mut after);
+            state.tell_held(now);
+            state.tell_calls(now);
+            let released = held && !state.scheduler.is_held();
+            let timeout = state.next_timeout();
+            let earlier = timeout.is_some_and(|at| state.timeout.is_none_or(|armed| at < armed));
+            state.timeout = timeout;
+            state.tell_numbers();
+            self.outbox.put(&mut state.told);
+            (result, more, earlier, released)
+        };
+        if released {
+            // Wakes callers that wait for the size of the world to change.
+            self.ended.notify_waiters();
+        }
+        for sender in &after.flush {
+            sender.flush();
+        }
+        self.empty_outbox();
+        if earlier {
+            self.earlier.notify_one();
+        }
+        (result, more)
+    }
+
+    /// The payloads that are refused.
+    pub(crate) fn refused(&self) -> MutexGuard<'_, Refused> {
+        self.refused.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn events(&self) -> Events {
+        // In this order, so that a reader that subscribes before the pool is closed also receives
+        // the last event.
+        let events = self.events.subscribe();
+        match self.lock().life.phase() {
+            PoolPhase::Closed => Events::new(futures_util::stream::empty()),
+            _ => events,
+        }
+    }
+
+    /// The node that a machine is. A machine that is no node of the pool has its number instead.
+    pub(crate) fn node_of(&self, machine: &Machine) -> NodeIndex {
+        let state = self.lock();
+        let row = state.nodes.iter().find(|row| row.status.machine == machine.id);
+        row.map_or(NodeIndex(machine.number.0), |row| row.status.node)
+    }
+
+    pub(crate) fn status(&self) -> PoolStatus {
+        let state = self.lock();
+        let workers = state.workers.iter().enumerate().map(|(rank, slot)| {
+            let rank = Rank(rank as u32);
+            WorkerStatus {
+                rank,
+                node: state.scheduler.node_of(rank),
+                ready: state.scheduler.is_ready(rank),
+                pid: slot.process.pid(),
+                task: state.scheduler.sent(rank).next(),
+                helps: state.scheduler.helped(rank).collect(),
+            }
+        });
+        let mut status = PoolStatus::new(self.pool.clone(), state.life.phase());
+        status.workers = workers.collect();
+        status.generation = state.generation;
+        status.nodes = state.nodes.iter().map(|row| row.status.clone()).collect();
+        status.waiting_for = state.waiting_for();
+        status.spent = self.account().spent(tokio::time::Instant::now().into_std());
+        status.queued = state.scheduler.queued();
+        status.running = status.workers.iter().filter(|worker| worker.task.is_some()).count();
+        status.calls = CallsStatus {
+            waiting: state.calls.waiting(),
+            running: state.calls.running(),
+            helped: status.workers.iter().map(|worker| worker.helps.len()).sum(),
+        };
+        status
+    }
+
+    /// The account of the machines' cost.
+    pub(crate) fn account(&self) -> MutexGuard<'_, Account> {
+        self.account.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Locks the state.
+    pub(crate) fn lock(&self) -> Locked<'_> {
+        Locked::of(&self.state)
+    }
+
+    /// Sends the driver a command. A driver that is gone takes no commands: see
+    /// [`Life`](super::life::Life).
+    pub(crate) fn command(&self, command: Command) {
+        let _ = self.commands.send(command);
+    }
+
+    /// Waits until this worker has exited.
+    pub(crate) async fn exited(&self, rank: Rank, generation: Generation) -> WorkerExit {
+        self.until(|state| match state.slot(rank, generation) {
+            Some(slot) => slot.process.exit().cloned(),
+            None => Some(WorkerExit::WorldEnded),
+        })
+        .await
+    }
+
+    /// Waits until all output of exited workers has arrived.
+    pub(crate) async fn output_ended(&self) {
+        let has_ended = |slot: &WorkerSlot| slot.output.has_ended() || !slot.process.has_ended();
+        self.until(|state| state.workers.iter().all(has_ended).then_some(())).await;
+    }
+
+    pub(crate) async fn until<T>(&self, mut reached: impl FnMut(&mut State) -> Option<T>) -> T {
+        loop {
+            let mut ended = std::pin::pin!(self.ended.notified());
+            ended.as_mut().enable();
+            if let Some(value) = reached(&mut self.lock()) {
+                return value;
+            }
+            ended.await;
+        }
+    }
+
+    /// Waits until all answers of the workers of these ranks have been handled, up to the ends of
+    /// their connections. The wait is short, since the connections of living workers do not end.
+    pub(crate) async fn heard(&self, rows: Range<usize>) {
+        let heard = self.until(|state| {
+            // An agent whose node is not in the pool yet has no workers.
+            let rows = rows.start.min(state.workers.len())..rows.end.min(state.workers.len());
+            state.workers[rows].iter().all(|slot| !slot.connection.is_read()).then_some(())
+        });
+        let _ = tokio::time::timeout(HEARD, heard).await;
+    }
+
+    /// A connection to a worker has been read to its end.
+    pub(crate) fn on_read(&self, rank: Rank, generation: Generation, connection: u64) {
+        if let Some(slot) = self.lock().slot(rank, generation) {
+            slot.connection.on_read(connection);
+        }
+        self.ended.notify_waiters();
+    }
+
+    /// A node's machine is given up: its workers are gone for the pool, whatever becomes of them.
+    pub(crate) fn on_node_lost(&self, node: NodeIndex, cause: &Error) {
+        let lost = self.act(|state, now| {
+            let mut lost = Vec::new();
+            let exit = cause.exit().filter(|exit| exit.is_node_loss()).cloned().unwrap_or(WorkerExit::AgentGone);
+            for (rank, slot) in slots_of(&mut state.workers, state.scheduler.layout(), node) {
+                state.held.release(rank);
+                if slot.process.pid().is_some() {
+                    lost.push(rank);
+                }
+                slot.leave(exit.clone());
+            }
+            if let Some(row) = state.nodes.get_mut(node.0 as usize) {
+                row.let_go();
+            }
+            state.waits.lost(node, cause.message());
+            state.warnings.forget(node);
+            state.scheduler.on_node_lost(now, node, cause);
+            lost.into_iter().map(move |rank| (rank, exit.clone()))
+        });
+        self.ended.notify_waiters();
+        for (rank, exit) in lost {
+            self.emit(PoolEvent::WorkerExited { rank, exit });
+        }
+    }
+
+    /// Ends a worker's process tree, for this reason.
+    pub(crate) fn kill(&self, rank: Rank, reason: WorkerExit) {
+        self.tell(|state, after| state.kill(rank, reason, after));
+    }
+
+    /// Makes a worker that computes look at its connection.
+    pub(crate) fn attend(&self, rank: Rank) {
+        self.tell(|state, after| state.signal(rank, Signal::Attend, after));
+    }
+
+    /// Recalls what a worker has not begun. Returns whether the worker has begun a run that it has
+    /// not answered.
+    pub(crate) async fn is_busy(&self, rank: Rank, generation: Generation) -> bool {
+        let asked = self.lock().slot(rank, generation).map_or(0, |slot| slot.session.last());
+        self.tell(|state, after| state.recall(rank, after));
+        self.until(|state| {
+            let slot = state.slot(rank, generation)?;
+            let answered = !slot.requests.is_recalling() || slot.process.has_ended();
+            answered.then(|| slot.session.sent().any(|(run, _)| run <= asked))
+        })
+        .await
+    }
+
+    /// Changes the state, and sends the messages that result.
+    fn tell(&self, change: impl FnOnce(&mut State, &mut After)) {
+        let mut after = After::default();
+        change(&mut self.lock(), &mut after);
+        after.flush.iter().for_each(Sender::flush);
+    }
+
+    /// Closes the queue of a pool that ends, so that no caller waits for room any more.
+    pub(crate) fn close_queue(&self) {
+        self.room.close();
+    }
+}
+
+impl std::fmt::Debug for Shared {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Shared").field("pool", &self.pool).finish_non_exhaustive()
+    }
+}
+
+/// How long the last answers of a worker may be under way when its end is known.
+const HEARD: Duration = Duration::from_millis(500);

@@ -1,0 +1,268 @@
+//! The state of a running pool: the scheduler, the tasks without an outcome, and the links to nodes
+//! and workers.
+
+use std::collections::BTreeMap;
+use std::time::Instant;
+
+use super::after::After;
+use super::counts::CallCounts;
+use super::held::{Held, Unread};
+use super::life::Life;
+use super::task::Entry;
+use super::told::Told;
+use super::waits::Waits;
+use super::warnings::Warnings;
+use super::worker::{WorkerSlot, slots_of};
+use crate::compute::{NodeStatus, PoolPhase};
+use crate::error::{Error, Result, WorkerExit};
+use crate::ids::{Generation, NodeIndex, Rank, TaskId};
+use crate::pool::metrics::Metrics;
+use crate::scheduler::Scheduler;
+use crate::scheduler::table::TaskTable;
+use crate::spec::Limits;
+use crate::worker::link::Sender;
+use crate::worker::message::{Awaited, Signal, ToAgent, ToWorker};
+
+/// A node, as the calls see it.
+pub(crate) struct NodeRow {
+    pub(crate) status: NodeStatus,
+    /// The link to the node's agent; `None` if the node is lost or has left.
+    pub(crate) agent: Option<Sender>,
+}
+
+impl NodeRow {
+    /// The node's machine is given up, or has left: nothing is sent to it any more.
+    pub(super) fn let_go(&mut self) {
+        self.agent = None;
+        self.status.ready = false;
+    }
+}
+
+pub(crate) struct State {
+    pub(crate) scheduler: Scheduler,
+    pub(crate) life: Life,
+    /// Why the pool takes no tasks any more, if it ends by itself.
+    pub(crate) over: Option<Error>,
+    pub(crate) generation: Generation,
+    /// The port on the head at which the workers of a generation meet.
+    pub(crate) rendezvous: Option<(Generation, u16)>,
+    pub(crate) nodes: Vec<NodeRow>,
+    pub(crate) workers: Vec<WorkerSlot>,
+    pub(crate) tasks: TaskTable<Entry>,
+    /// The number of tasks that a worker has begun.
+    pub(crate) running: usize,
+    /// The tasks that are calls of payloads.
+    pub(crate) calls: CallCounts,
+    pub(crate) waits: Waits,
+    pub(crate) warnings: Warnings,
+    /// Outcomes whose output has not arrived yet.
+    pub(crate) held: Held<Told>,
+    /// How many bytes the workers of ranks that have left had written, and in which generation.
+    pub(crate) written: BTreeMap<u32, (Generation, [u64; 2])>,
+    pub(super) timeout: Option<Instant>,
+    /// Reports to deliver after the state is unlocked.
+    pub(crate) told: Vec<Told>,
+    /// Bytes that were sent and received since the last report of them.
+    pub(crate) bytes: (usize, usize),
+    /// The numbers in the last report: tasks that wait, tasks that run, and the same of calls.
+    counted: [usize; 4],
+}
+
+impl State {
+    pub(super) fn new(limits: Limits) -> Self {
+        Self {
+            scheduler: Scheduler::new(0, 0, false, limits),
+            life: Life::default(),
+            over: None,
+            generation: Generation(0),
+            rendezvous: None,
+            nodes: Vec::new(),
+            workers: Vec::new(),
+            tasks: TaskTable::default(),
+            running: 0,
+            calls: CallCounts::default(),
+            waits: Waits::default(),
+            warnings: Warnings::default(),
+            held: Held::default(),
+            written: BTreeMap::new(),
+            timeout: None,
+            told: Vec::new(),
+            bytes: (0, 0),
+            counted: [0; 4],
+        }
+    }
+
+    /// The slot of a rank, if it belongs to this generation.
+    pub(crate) fn slot(&mut self, rank: Rank, generation: Generation) -> Option<&mut WorkerSlot> {
+        self.workers.get_mut(rank.0 as usize).filter(|slot| slot.generation() == generation)
+    }
+
+    /// How far the client has read the streams that a rank's worker runs.
+    pub(crate) fn streams(&self, rank: Rank) -> Vec<Awaited> {
+        let Some(slot) = self.workers.get(rank.0 as usize) else { return Vec::new() };
+        let awaited = |(run, task)| Some(self.tasks.get(&task)?.items()?.awaited(run));
+        slot.session.sent().filter_map(awaited).collect()
+    }
+
+    /// A node has left: messages that still arrive from it are ignored.
+    pub(crate) fn leave(&mut self, node: NodeIndex) {
+        for (rank, slot) in slots_of(&mut self.workers, self.scheduler.layout(), node) {
+            slot.leave(WorkerExit::Left);
+            self.held.release(rank);
+            self.written.insert(rank.0, (slot.generation(), slot.output.written()));
+        }
+        if let Some(row) = self.nodes.get_mut(node.0 as usize) {
+            row.let_go();
+        }
+        self.waits.over(node);
+        self.warnings.forget(node);
+    }
+
+    pub(crate) fn truncate(&mut self, rows: u32) {
+        self.nodes.truncate(rows as usize);
+        self.workers.truncate(self.scheduler.layout().workers(rows) as usize);
+    }
+
+    pub(crate) fn set_draining(&mut self, node: NodeIndex, draining: bool) {
+        if let Some(row) = self.nodes.get_mut(node.0 as usize) {
+            row.status.draining = draining;
+        }
+    }
+
+    /// A worker has not begun these tasks, and never will.
+    pub(crate) fn on_not_begun(&mut self, now: Instant, rank: Rank, tasks: &[TaskId]) {
+        for task in tasks {
+            self.take_back(now, *task);
+        }
+        self.scheduler.on_not_begun(now, rank, tasks);
+    }
+
+    /// Asks the agent of a worker to keep the worker from beginning the runs that were sent so far;
+    /// [`Shared::on_recalled`](super::shared::Shared::on_recalled) handles the answer.
+    pub(crate) fn recall(&mut self, rank: Rank, after: &mut After) {
+        let Some(slot) = self.workers.get_mut(rank.0 as usize) else { return };
+        let Some(pid) = slot.process.pid() else { return };
+        let upto = slot.session.recall();
+        slot.requests.recall(upto);
+        self.push_to_agent(rank, |generation, worker| ToAgent::Recall { generation, worker, pid, upto }, after);
+    }
+
+    /// Reports the numbers, if they have changed.
+    pub(super) fn tell_numbers(&mut self) {
+        if !Metrics::RECORDED {
+            return;
+        }
+        let (sent, received) = std::mem::take(&mut self.bytes);
+        if sent + received > 0 {
+            self.told.push(Told::Bytes { sent, received });
+        }
+        let (queued, running) = (self.tasks.len().saturating_sub(self.running), self.running);
+        let (calls_waiting, calls_running) = (self.calls.waiting(), self.calls.running());
+        let counted = [queued, running, calls_waiting, calls_running];
+        if std::mem::replace(&mut self.counted, counted) != counted {
+            self.told.push(Told::Tasks { queued, running, calls_waiting, calls_running });
+        }
+    }
+
+    /// Why a pool that is not ready takes no tasks.
+    pub(crate) fn refusal(&self) -> Error {
+        self.over.clone().unwrap_or_else(|| self.life.refusal())
+    }
+
+    pub(crate) fn may_submit(&self) -> Result<()> {
+        match (self.life.phase(), self.scheduler.failure()) {
+            (PoolPhase::Ready, None) => Ok(()),
+            (PoolPhase::Ready, Some(error)) => Err(error.clone()),
+            _ => Err(self.refusal()),
+        }
+    }
+
+    pub(crate) fn push_to_worker(&mut self, rank: Rank, message: ToWorker<'_>, after: &mut After) {
+        let slot = self.workers.get(rank.0 as usize);
+        let Some(link) = slot.and_then(|slot| slot.connection.link().cloned()) else { return };
+        if let Ok((head, body)) = message.encode()
+            && link.push(&head, body).is_ok()
+        {
+            after.flush.push(link);
+        }
+    }
+
+    pub(crate) fn kill(&mut self, rank: Rank, reason: WorkerExit, after: &mut After) {
+        if let Some(slot) = self.workers.get_mut(rank.0 as usize) {
+            slot.requests.kill(reason);
+        }
+        self.signal(rank, Signal::Kill, after);
+    }
+
+    pub(crate) fn signal(&mut self, rank: Rank, signal: Signal, after: &mut After) {
+        self.push_to_agent(rank, |generation, worker| ToAgent::Signal { generation, worker, signal }, after);
+    }
+
+    /// Sends the agent of a worker a message about that worker, which is named by its generation
+    /// and by its number on the node.
+    fn push_to_agent(&mut self, rank: Rank, message: impl FnOnce(u64, u32) -> ToAgent, after: &mut After) {
+        let Some(generation) = self.workers.get(rank.0 as usize).map(|slot| slot.generation().0) else { return };
+        let layout = self.scheduler.layout();
+        let (node, worker) = (layout.node(rank), layout.worker(rank));
+        let Some(agent) = self.nodes.get(node.0 as usize).and_then(|row| row.agent.as_ref()) else { return };
+        if let Ok((head, body)) = message(generation, worker).encode()
+            && agent.push(&head, body).is_ok()
+        {
+            after.flush.push(agent.clone());
+        }
+    }
+
+    /// Delivers a report after the output that is still missing.
+    pub(crate) fn tell_after(&mut self, now: Instant, unread: Option<Unread>, told: Told) {
+        let slot = |unread: &Unread| self.workers.get(unread.rank.0 as usize);
+        match unread.filter(|unread| slot(unread).is_some_and(|slot| !slot.has_told(unread))) {
+            Some(unread) => self.held.hold(now, unread, told),
+            None => self.told.push(told),
+        }
+    }
+
+    /// Delivers the reports whose output has arrived, and those that have waited for their output
+    /// for too long.
+    pub(crate) fn tell_held(&mut self, now: Instant) {
+        for rank in self.held.overdue(now) {
+            self.told.push(Told::OutputLate(rank));
+            if let Some(slot) = self.workers.get_mut(rank.0 as usize) {
+                slot.output.on_late();
+            }
+        }
+        self.told.append(&mut self.held.ready);
+    }
+
+    /// When the next timer is due.
+    pub(crate) fn next_timeout(&self) -> Option<Instant> {
+        let calls = self.calls.next_due();
+        self.scheduler.next_timeout().into_iter().chain(self.held.next_due()).chain(calls).min()
+    }
+
+    /// Delivers the reports about calls that are due.
+    pub(crate) fn tell_calls(&mut self, now: Instant) {
+        self.told.extend(self.calls.take_due(now).into_iter().map(Told::Event));
+    }
+
+    /// A try of a task is over: delivers the last report about the calls below it, if there is one.
+    pub(crate) fn conclude_calls(&mut self, id: TaskId) {
+        if self.calls.is_empty() {
+            return;
+        }
+        let attempt = self.tasks.get(&id).map(|entry| entry.attempt);
+        let report = attempt.and_then(|attempt| self.calls.conclude((id, attempt)));
+        self.told.extend(report.map(Told::Event));
+    }
+
+    /// A worker has not done this task and does not run it.
+    pub(crate) fn take_back(&mut self, now: Instant, id: TaskId) {
+        let Some(entry) = self.tasks.get_mut(&id) else { return };
+        entry.run = None;
+        if entry.began.take().is_some() {
+            self.running -= 1;
+            if let Some(root) = entry.root() {
+                self.calls.stopped(now, root);
+            }
+        }
+    }
+}

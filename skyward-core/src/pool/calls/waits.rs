@@ -1,0 +1,119 @@
+//! What is under way besides what the tables of the pool show: machines that are made ready or
+//! ended, and nodes that are lost or away.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::compute::WaitingFor;
+use crate::error::Error;
+use crate::ids::{MachineNumber, NodeIndex};
+
+/// What is under way besides what the tables of the pool show.
+#[derive(Debug, Default)]
+pub(crate) struct Waits {
+    pub(super) making: BTreeMap<MachineNumber, Made>,
+    pub(super) lost: BTreeMap<NodeIndex, String>,
+    pub(super) away: BTreeSet<NodeIndex>,
+    pub(super) ending: BTreeSet<MachineNumber>,
+}
+
+/// The progress of a machine that is being made ready.
+#[derive(Debug)]
+pub(super) struct Made {
+    /// The index of the node, for events and status.
+    pub(super) node: NodeIndex,
+    pub(super) step: Option<&'static str>,
+    /// The provider's last report on the machine, while the machine was not running.
+    pub(super) report: Option<String>,
+    /// How long the machine was queued before, and since when it has been queued now.
+    pub(super) queued: (Duration, Option<Instant>),
+    /// The last error of the step, which is tried again.
+    pub(super) trouble: Option<Error>,
+}
+
+impl Waits {
+    pub(crate) fn lost(&mut self, node: NodeIndex, cause: &str) {
+        self.away.remove(&node);
+        self.lost.insert(node, cause.to_owned());
+    }
+
+    pub(crate) fn away(&mut self, node: NodeIndex) {
+        self.away.insert(node);
+    }
+
+    /// Adds to the error of machines that were not ready in time what each of them waited for, and
+    /// the last error of that. `only` selects one machine.
+    pub(crate) fn explain(&self, error: Error, only: Option<MachineNumber>) -> Error {
+        let late = self.made(only);
+        let mut told: Vec<String> = late.iter().take(MOST_LATE).map(|made| made.to_string()).collect();
+        if late.len() > MOST_LATE {
+            told.push(format!("and {} more", late.len() - MOST_LATE));
+        }
+        let error = if told.is_empty() { error } else { error.with_context("waited for", told.join("; ")) };
+        match late.iter().find_map(|made| made.trouble.clone()) {
+            Some(cause) => error.with_source(cause),
+            None => error,
+        }
+    }
+
+    /// The node has a machine with a connected agent, or has left.
+    pub(crate) fn over(&mut self, node: NodeIndex) {
+        self.away.remove(&node);
+        self.lost.remove(&node);
+    }
+}
+
+impl Waits {
+    /// The machines that are being made ready, or only the machine that `only` names.
+    fn made(&self, only: Option<MachineNumber>) -> Vec<&Made> {
+        let meant = self.making.iter().filter(|(machine, _)| only.is_none_or(|only| only == **machine));
+        meant.map(|(_, made)| made).collect()
+    }
+
+    /// The deadline of a wait that began at `began` and may take `limit`. The time for which a
+    /// machine is queued does not count; it has a limit of its own. `only` selects one machine.
+    pub(crate) fn deadline(&self, began: Instant, limit: Duration, only: Option<MachineNumber>) -> Instant {
+        let now = Instant::now();
+        let made = self.made(only);
+        let queued = made.iter().map(|made| made.queued(now)).max().unwrap_or_default();
+        let deadline = began + limit + queued;
+        // A machine that is queued now will have been queued for longer.
+        if made.iter().any(|made| made.queued.1.is_some()) { deadline.max(now + AGAIN) } else { deadline }
+    }
+}
+
+impl Made {
+    pub(super) fn new(node: NodeIndex, step: Option<&'static str>) -> Self {
+        Self { node, step, report: None, queued: (Duration::ZERO, None), trouble: None }
+    }
+
+    /// How long the machine has been queued so far.
+    pub(super) fn queued(&self, now: Instant) -> Duration {
+        let (before, since) = self.queued;
+        before + since.map_or(Duration::ZERO, |since| now - since)
+    }
+
+    pub(super) fn waiting_for(&self) -> WaitingFor {
+        match self.step {
+            None => WaitingFor::Machine { node: self.node, report: self.report.clone() },
+            Some(step) => WaitingFor::Environment { node: self.node, step },
+        }
+    }
+}
+
+impl fmt::Display for Made {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.trouble {
+            Some(trouble) => write!(f, "{}, which fails with: {}", self.waiting_for(), trouble.message()),
+            None => self.waiting_for().fmt(f),
+        }
+    }
+}
+
+/// How often to check whether a machine is still queued.
+const AGAIN: Duration = Duration::from_secs(1);
+/// The most machines that an error names.
+const MOST_LATE: usize = 8;

@@ -1,0 +1,370 @@
+//! Ends what a pool started, and confirms that it is gone. A cleanup may run more than once, and at
+//! any stage of a start.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use tokio::time::Instant;
+
+use super::ledger::{Ledger, PoolLedger};
+use crate::error::{Error, ErrorKind, Result};
+use crate::ids::{LaunchId, MachineId, MachineNumber, PoolId};
+use crate::pool::fleet::account::Account;
+use crate::provider::{Checked, Machine, MachineState, Provider};
+
+/// What a pool has to end. Clones share one list of machines.
+#[derive(Debug, Clone)]
+pub(crate) struct Cleanup {
+    provider: Checked,
+    pool: PoolId,
+    machines: Arc<Mutex<Vec<Machine>>>,
+    account: Arc<Mutex<Account>>,
+    /// The machines that are known to be released or gone.
+    over: Arc<Mutex<BTreeSet<MachineId>>>,
+    prepared: Arc<Mutex<bool>>,
+    /// `None` if nothing outlives the client, so that no other client ever has to end it.
+    ledger: Option<PoolLedger>,
+    /// The setting that gives more time, as an error names it.
+    setting: Option<&'static str>,
+}
+
+/// What a round of ending machines has left.
+#[derive(Debug, Default)]
+struct Left {
+    machines: Vec<MachineId>,
+    /// How many of the machines are still paid for, as far as is known.
+    unreleased: usize,
+    /// Whether there may be more machines, because the provider did not list the pool's machines.
+    unlisted: bool,
+    /// What the provider is being asked to do.
+    doing: &'static str,
+    /// The last error.
+    cause: Option<Error>,
+    /// The error with which the call that is under way failed before it was tried again.
+    heard: Arc<Mutex<Option<Error>>>,
+}
+
+/// How far machines must be ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Until {
+    /// The machines are irrevocably on their way out, and not paid for any more.
+    Released,
+    /// The machines are gone, and what they shared is removed.
+    Gone,
+}
+
+impl Left {
+    fn is_nothing(&self) -> bool {
+        self.machines.is_empty() && !self.unlisted
+    }
+
+    fn is_enough(&self, until: Until) -> bool {
+        self.is_nothing() || until == Until::Released && self.unreleased == 0 && !self.unlisted
+    }
+
+    /// The error for a call that the provider did not finish in time, with the error of an earlier
+    /// try.
+    fn unanswered(&self, doing: &str) -> Error {
+        let message = format!("the provider did not {doing} in time");
+        match lock(&self.heard).take() {
+            Some(heard) => {
+                let message = format!("{message}; before, it failed with: {}", heard.message());
+                Error::new(ErrorKind::Timeout, message).with_source(heard)
+            }
+            None => Error::new(ErrorKind::Timeout, message),
+        }
+    }
+}
+
+impl Cleanup {
+    pub(crate) fn new(provider: Checked, pool: PoolId) -> Self {
+        let ledger = provider.capabilities().outlives_client.then(PoolLedger::default);
+        let setting = Some("`Limits::shutdown`, or the deadline that `shutdown` is called with,");
+        Self {
+            provider,
+            pool,
+            machines: Arc::default(),
+            account: Arc::default(),
+            over: Arc::default(),
+            prepared: Arc::default(),
+            ledger,
+            setting,
+        }
+    }
+
+    /// The same cleanup, which records in `account` when machines are not paid for any more.
+    pub(crate) fn charging(self, account: Arc<Mutex<Account>>) -> Self {
+        Self { account, ..self }
+    }
+
+    /// The cleanup of machines that another client left. It does not write the ledger of that
+    /// client.
+    pub(crate) fn of_orphan(provider: Checked, pool: PoolId, machines: Vec<Machine>) -> Self {
+        Self { machines: Arc::new(Mutex::new(machines)), ledger: None, setting: None, ..Self::new(provider, pool) }
+    }
+
+    /// Puts the pool on record, because from now on it may have something at the provider: another
+    /// client can then end it if this client cannot.
+    pub(crate) async fn arm(&self) -> Result<()> {
+        let Some(pool_ledger) = &self.ledger else {
+            *lock(&self.prepared) = true;
+            return Ok(());
+        };
+        let ledger = Ledger::of_user()?;
+        *lock(&self.prepared) = true;
+        let opened = pool_ledger.open(ledger, &self.pool, &self.provider).await;
+        if opened.is_err() {
+            *lock(&self.prepared) = false;
+        }
+        opened
+    }
+
+    /// Puts launches that are about to be made on record.
+    pub(crate) async fn intend(&self, launches: impl Iterator<Item = (LaunchId, MachineNumber)>) -> Result<()> {
+        match &self.ledger {
+            Some(ledger) => ledger.intend(launches.collect()).await,
+            None => Ok(()),
+        }
+    }
+
+    /// Whether there is nothing left to end.
+    pub(crate) fn is_done(&self) -> bool {
+        !*lock(&self.prepared)
+    }
+
+    /// The machines that were launched and are not confirmed gone.
+    pub(crate) fn unconfirmed(&self) -> Vec<MachineId> {
+        lock(&self.machines).iter().map(|machine| machine.id.clone()).collect()
+    }
+
+    /// Puts a machine that was launched on record.
+    pub(crate) async fn add(&self, machine: Machine) -> Result<()> {
+        lock(&self.machines).push(machine.clone());
+        match &self.ledger {
+            Some(ledger) => ledger.fact(machine).await,
+            None => Ok(()),
+        }
+    }
+
+    /// Ends the machines until none of them is paid for any more; [`end_all`](Self::end_all) waits
+    /// until the rest has ended.
+    pub(crate) async fn release(&self, end: Instant, gone: impl Fn(&Machine)) -> Result<()> {
+        self.end_some(end, None, Until::Released, gone, &mut Vec::new()).await?;
+        let is_gone = lock(&self.machines).is_empty();
+        if is_gone { self.forget().await } else { Ok(()) }
+    }
+
+    /// Takes the pool off the record: nothing is left of it.
+    async fn forget(&self) -> Result<()> {
+        if let Some(ledger) = &self.ledger {
+            ledger.forget().await;
+        }
+        *lock(&self.prepared) = false;
+        Ok(())
+    }
+
+    /// Ends the machines, and takes the pool off the record when they are gone.
+    pub(crate) async fn end_all(&self, end: Instant, gone: impl Fn(&Machine)) -> Result<()> {
+        self.end_machines(end, gone).await?;
+        self.forget().await
+    }
+
+    /// Ends the pool's machines, waits until the provider confirms that they are gone, and removes
+    /// what they shared.
+    pub(crate) async fn end_machines(&self, end: Instant, gone: impl Fn(&Machine)) -> Result<()> {
+        self.end_some(end, None, Until::Gone, gone, &mut Vec::new()).await
+    }
+
+    /// Ends the machines of one number, and takes those that are confirmed gone off the record.
+    /// Machines that are only released stay on record until the pool ends.
+    pub(crate) async fn retire(&self, number: MachineNumber, end: Instant, gone: impl Fn(&Machine)) -> Result<()> {
+        let mut ended = Vec::new();
+        let retired = self.end_some(end, Some(number), Until::Released, gone, &mut ended).await;
+        if retired.is_ok() {
+            lock(&self.account).on_retired(number, Instant::now().into_std());
+        }
+        if let Some(ledger) = &self.ledger
+            && let Err(error) = ledger.gone(ended).await
+        {
+            // A machine that is gone and still on record is ended once more later, which does no
+            // harm.
+            tracing::warn!(pool = %self.pool, %error, "a machine that is gone stays in the ledger");
+        }
+        retired
+    }
+
+    async fn end_some(
+        &self,
+        end: Instant,
+        only: Option<MachineNumber>,
+        until: Until,
+        over: impl Fn(&Machine),
+        gone: &mut Vec<MachineId>,
+    ) -> Result<()> {
+        let limit = end.saturating_duration_since(Instant::now());
+        let mut pause = Duration::from_millis(2);
+        let mut left = Left::default();
+        let heard = Arc::clone(&left.heard);
+        let provider = self.provider.reporting(move |error| *lock(&heard) = Some(error.clone()));
+        loop {
+            let round = self.round(&provider, end, only, &over, (&mut left, gone));
+            match tokio::time::timeout_at(end.max(Instant::now() + LEAST), round).await {
+                Ok(Ok(())) if left.is_enough(until) => return Ok(()),
+                Ok(Ok(())) => {}
+                Ok(Err(error)) => left.cause = Some(error),
+                Err(_) => left.cause = Some(left.unanswered(left.doing)),
+            }
+            if Instant::now() + pause >= end {
+                return Err(self.not_gone(left, limit));
+            }
+            tokio::time::sleep(pause).await;
+            pause = (pause * 2).min(Duration::from_millis(500));
+        }
+    }
+
+    /// One round: ends the known machines, and finds out which of them are left.
+    async fn round(
+        &self,
+        provider: &Checked,
+        end: Instant,
+        only: Option<MachineNumber>,
+        over: impl Fn(&Machine),
+        (left, gone): (&mut Left, &mut Vec<MachineId>),
+    ) -> Result<()> {
+        let is_meant = |machine: &Machine| only.is_none_or(|number| machine.number == number);
+        let mut machines: Vec<Machine> = lock(&self.machines).iter().filter(|one| is_meant(one)).cloned().collect();
+        left.machines = machines.iter().map(|machine| machine.id.clone()).collect();
+        left.doing = "list or end the pool's machines";
+        // The machines are listed and ended at the same time: neither a machine that cannot be
+        // reached nor a list that fails keeps other machines from being confirmed gone.
+        let now = Instant::now();
+        let half = now + end.saturating_duration_since(now) / 2 + LEAST / 2;
+        let (listed, failed) = futures_util::future::join(
+            tokio::time::timeout_at(half, provider.list(&self.pool)),
+            terminate(provider, &machines, half, left),
+        )
+        .await;
+        let mut cause = failed;
+        match listed {
+            Ok(Ok(listed)) => {
+                left.unlisted = false;
+                let known: Vec<_> = machines.iter().map(|machine| machine.id.clone()).collect();
+                // Machines of launches whose answers never arrived.
+                let beside = listed.into_iter().filter(|machine| is_meant(machine) && !known.contains(&machine.id));
+                let beside: Vec<Machine> = beside.collect();
+                left.machines.extend(beside.iter().map(|machine| machine.id.clone()));
+                // Known from now on, so that the pool is not forgotten before they are gone.
+                lock(&self.machines).extend(beside.iter().cloned());
+                cause = cause.or(terminate(provider, &beside, half, left).await);
+                machines.extend(beside);
+            }
+            Ok(Err(error)) => {
+                left.unlisted = true;
+                cause = cause.or(Some(error));
+            }
+            Err(_) => {
+                left.unlisted = true;
+                cause = cause.or_else(|| Some(left.unanswered("list the pool's machines")));
+            }
+        }
+        left.cause = cause.or(left.cause.take());
+        left.doing = "report the state of the pool's machines";
+        let reports = provider.inspect(&left.machines).await?;
+        let mut there = Vec::new();
+        left.unreleased = 0;
+        for (machine, report) in machines.iter().zip(reports) {
+            if report.state.is_released() {
+                if lock(&self.over).insert(machine.id.clone()) {
+                    over(machine);
+                }
+                lock(&self.account).on_released(&machine.launch, Instant::now().into_std());
+            }
+            if report.state == MachineState::Gone {
+                gone.push(machine.id.clone());
+                lock(&self.machines).retain(|other| other.id != machine.id);
+            } else {
+                there.push(machine.id.clone());
+                left.unreleased += usize::from(!report.state.is_released());
+            }
+        }
+        left.machines = there;
+        if !left.is_nothing() || only.is_some() {
+            return Ok(());
+        }
+        left.doing = "remove what the pool's machines shared";
+        provider.teardown(&self.pool).await
+    }
+
+    /// The error of machines that are not confirmed gone: which machines, for how long it was
+    /// tried, and why it failed.
+    fn not_gone(&self, left: Left, limit: Duration) -> Error {
+        let name = self.provider.name();
+        let names: Vec<&str> = left.machines.iter().take(MOST_NAMES).map(MachineId::as_str).collect();
+        let more = left.machines.len().saturating_sub(MOST_NAMES);
+        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+        let message = match names.len() {
+            0 if left.unlisted => "it is not known whether machines of the pool are left".to_owned(),
+            0 => "the pool's machines are gone, but what they shared is not".to_owned(),
+            _ => {
+                let count = left.machines.len();
+                format!("{count} of the pool's machines are not confirmed gone: {}{more}", names.join(", "))
+            }
+        };
+        let mut hint = "their lease ends them; check the provider's own list until then".to_owned();
+        if let Some(setting) = self.setting {
+            hint += &format!("; {setting} gives more time");
+        }
+        let error = Error::new(ErrorKind::Provider, message)
+            .with_context("provider", name)
+            .with_context("given up after", format!("{limit:.0?}"))
+            .with_hint(hint);
+        match left.cause {
+            Some(cause) => error.with_context("cause", cause.message()).with_source(cause),
+            None => error,
+        }
+    }
+}
+
+/// Ends machines; returns the error of a machine that could not be ended.
+async fn terminate(provider: &Checked, machines: &[Machine], until: Instant, left: &Left) -> Option<Error> {
+    // One call for each machine, so that a machine whose call gets no answer does not delay the
+    // others.
+    let ended = join_all(machines.iter().map(|machine| provider.terminate(std::slice::from_ref(&machine.id))));
+    match tokio::time::timeout_at(until, ended).await {
+        Ok(ended) => ended.into_iter().flatten().find_map(Result::err),
+        Err(_) => Some(left.unanswered("end the machines")),
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The least time for ending the machines, even if the deadline has passed already.
+const LEAST: Duration = Duration::from_secs(2);
+/// The most machines that an error names.
+const MOST_NAMES: usize = 16;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pool::custody::reap::tests::Cloud;
+
+    #[tokio::test]
+    async fn machines_that_end_with_the_client_are_not_put_into_the_ledger() {
+        for outlives in [true, false] {
+            let mut provider = Cloud::default();
+            provider.outlives = outlives;
+            let cleanup = Cleanup::new(Checked::new(Arc::new(provider)), PoolId::random());
+            assert_eq!(cleanup.ledger.is_some(), outlives);
+            if !outlives {
+                cleanup.arm().await.unwrap();
+                assert!(!cleanup.is_done());
+                cleanup.end_all(Instant::now() + LEAST, |_| ()).await.unwrap();
+                assert!(cleanup.is_done());
+            }
+        }
+    }
+}

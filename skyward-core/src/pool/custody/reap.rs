@@ -1,0 +1,295 @@
+//! `reap`: ends what clients of this user left behind.
+
+mod expired;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, SystemTime};
+
+use futures_util::stream::{self, StreamExt};
+use tokio::time::Instant;
+
+pub use self::expired::reap_expired;
+use super::cleanup::Cleanup;
+use super::ledger::{Found, Head, Ledger, Orphan};
+use crate::error::{Error, ErrorKind, Result};
+use crate::ids::{LaunchId, MachineId, PoolId};
+use crate::provider::{Checked, Local, Machine, Provider};
+
+/// The result of [`reap`], about the pools in the ledger, or of [`reap_expired`], about the pools
+/// at a provider.
+#[derive(Debug, Clone, Default)]
+#[non_exhaustive]
+pub struct Reaped {
+    /// Pools that were ended because their client was gone or their lease had expired.
+    pub ended: Vec<Ended>,
+    /// Pools that were left alone because someone else is responsible for them.
+    pub elsewhere: Vec<Elsewhere>,
+    /// Pools that could not be ended although their client is gone or their lease has expired.
+    /// Their records in the ledger are kept.
+    pub unconfirmed: Vec<Unconfirmed>,
+}
+
+/// A pool that was ended.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct Ended {
+    /// The pool.
+    pub pool: PoolId,
+    /// Its provider's name.
+    pub provider: String,
+    /// The machines of the pool that are confirmed gone, including machines that their lease had
+    /// ended before.
+    pub machines: Vec<MachineId>,
+}
+
+/// A pool that was left alone.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct Elsewhere {
+    /// The pool.
+    pub pool: PoolId,
+    /// The living process of this host that owns the pool, by this user's ledger. `None` if another
+    /// process is ending what the owner left, or if the pool is not in this ledger.
+    pub process: Option<u32>,
+    /// The client that started the pool, by the provider's [record](crate::provider::PoolRecord).
+    /// Empty if it is not known, and always empty in the result of [`reap`].
+    pub owner: String,
+    /// When the pool expires unless its lease is renewed. Only set in the result of
+    /// [`reap_expired`].
+    pub expires: Option<SystemTime>,
+}
+
+/// A pool that could not be ended.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct Unconfirmed {
+    /// The pool.
+    pub pool: PoolId,
+    /// Why the pool could not be ended.
+    pub error: Error,
+}
+
+/// Ends what clients of this user left behind when they were killed: the pools in the ledger whose
+/// client is gone, with the machines that are in the ledger and those in the provider's own list. A
+/// pool whose client lives is left alone.
+///
+/// Each pool is ended through the provider that has the same name and, if it has one, the same
+/// [identity](Provider::identity), among those given and [`Local`]. A provider with the same name
+/// and another identity (another engine at the same path, another machine with the same state
+/// folder) is not used: the pool is then in [`Reaped::unconfirmed`] with [`ErrorKind::Identity`]. A
+/// pool is forgotten only when the provider has confirmed that its machines are gone and has
+/// removed what they shared. It is safe to call this function at any time, also in several
+/// processes at once.
+///
+/// The ledger is in `$SKYWARD_STATE_DIR/ledger`. Without that variable it is in `skyward/ledger` in
+/// `$XDG_STATE_HOME` or `~/.local/state`.
+///
+/// ```no_run
+/// # use skyward_core as skyward;
+/// # async fn example() -> skyward::Result<()> {
+/// let reaped = skyward::reap([]).await?;
+/// println!("{reaped}");
+/// # Ok(())
+/// # }
+/// ```
+///
+/// # Errors
+///
+/// [`ErrorKind::Ledger`] if the ledger cannot be read. A pool that could not be ended is no error:
+/// it is in [`Reaped::unconfirmed`]. Each pool takes two minutes at most.
+///
+/// # Cancel safety
+///
+/// Machines that are already ending go on ending. Their pools stay in the ledger.
+pub async fn reap(providers: impl IntoIterator<Item = Arc<dyn Provider>>) -> Result<Reaped> {
+    reap_in(Ledger::of_user()?, providers.into_iter().collect()).await
+}
+
+async fn reap_in(ledger: Ledger, providers: Vec<Arc<dyn Provider>>) -> Result<Reaped> {
+    let found = tokio::task::spawn_blocking(move || ledger.pools()).await;
+    let found = found.map_err(|error| {
+        Error::new(ErrorKind::Ledger, "the reading of the ledger was interrupted").with_source(error)
+    })??;
+    let mut reaped = Reaped::default();
+    let mut orphans = Vec::new();
+    for found in found {
+        match found {
+            Found::Held { pool, page } => {
+                let process = page.head.map(|head| head.owner).filter(|owner| owner.is_alive()).map(|owner| owner.pid);
+                reaped.elsewhere.push(Elsewhere { pool, process, owner: String::new(), expires: None });
+            }
+            Found::Orphan(orphan) => orphans.push(orphan),
+            Found::Closed { pool, error } => reaped.unconfirmed.push(Unconfirmed { pool, error }),
+        }
+    }
+    let ends = orphans.into_iter().map(|orphan| end(orphan, &providers));
+    let mut ends = stream::iter(ends).buffer_unordered(AT_ONCE);
+    while let Some(ended) = ends.next().await {
+        match ended {
+            Ok(ended) => reaped.ended.push(ended),
+            Err(left) => reaped.unconfirmed.push(left),
+        }
+    }
+    reaped.ended.sort_by(|a, b| a.pool.cmp(&b.pool));
+    reaped.unconfirmed.sort_by(|a, b| a.pool.cmp(&b.pool));
+    Ok(reaped)
+}
+
+async fn end(orphan: Orphan, given: &[Arc<dyn Provider>]) -> Result<Ended, Unconfirmed> {
+    let pool = orphan.pool.clone();
+    let left = |error| Unconfirmed { pool: pool.clone(), error };
+    let (name, providers) = match &orphan.page.head {
+        Some(head) => (head.provider.clone(), vec![provider_of(head, given).await.map_err(left)?]),
+        // Without its first record, the pool may be at any of the providers.
+        None => (String::new(), given.iter().cloned().chain([Arc::new(Local::new()) as _]).collect()),
+    };
+    let mut machines = Vec::new();
+    let mut failed = None;
+    for provider in providers {
+        match end_at(&orphan, provider).await {
+            Ok(ended) => machines.extend(ended),
+            // The other providers still end the machines that they have.
+            Err(error) => failed = failed.or(Some(error)),
+        }
+    }
+    if let Some(error) = failed {
+        return Err(left(error));
+    }
+    let forgotten = tokio::task::spawn_blocking(move || orphan.forget()).await;
+    match forgotten {
+        Ok(Ok(())) => Ok(Ended { pool, provider: name, machines }),
+        Ok(Err(error)) => Err(left(error)),
+        Err(error) => Err(left(
+            Error::new(ErrorKind::Ledger, "the removal of the pool from the ledger was interrupted").with_source(error),
+        )),
+    }
+}
+
+/// Ends the pool's machines at one provider.
+async fn end_at(orphan: &Orphan, provider: Arc<dyn Provider>) -> Result<Vec<MachineId>> {
+    let provider = Checked::new(provider);
+    let settles_in = provider.capabilities().settles_in;
+    let started = Instant::now();
+    let deadline = started + PATIENCE;
+    // Query the provider once before the patience of a cleanup begins, so that a permanent failure
+    // is reported at once.
+    provider.list(&orphan.pool).await?;
+    // If the first record is damaged, only machines in the provider's own list are ended.
+    let known = if orphan.page.head.is_some() { orphan.page.machines.clone() } else { Vec::new() };
+    let cleanup = Cleanup::of_orphan(provider, orphan.pool.clone(), known);
+    let gone: Mutex<BTreeMap<MachineId, LaunchId>> = Mutex::default();
+    let note = |machine: &Machine| {
+        let mut gone = gone.lock().unwrap_or_else(PoisonError::into_inner);
+        gone.insert(machine.id.clone(), machine.launch.clone());
+    };
+    loop {
+        cleanup.end_machines(deadline, note).await?;
+        let wait = {
+            let gone = gone.lock().unwrap_or_else(PoisonError::into_inner);
+            orphan.unsettled(|launch| gone.values().any(|other| other == launch), started.elapsed(), settles_in)
+        };
+        if wait.is_zero() {
+            return Ok(gone.into_inner().unwrap_or_else(PoisonError::into_inner).into_keys().collect());
+        }
+        tokio::time::sleep(wait.min(LOOK)).await;
+    }
+}
+
+/// The provider that has the pool. What another provider says about the pool's machines does not
+/// count.
+async fn provider_of(head: &Head, given: &[Arc<dyn Provider>]) -> Result<Arc<dyn Provider>> {
+    let wanted = shown(&head.provider, head.identity.as_deref());
+    let mut others = Vec::new();
+    let mut silent = None;
+    for provider in given {
+        if provider.name() != head.provider {
+            others.push(shown(provider.name(), None));
+            continue;
+        }
+        let identity = match Checked::new(Arc::clone(provider)).identity().await {
+            Ok(identity) => identity,
+            // Without its identity, it is not known whether it is the right provider.
+            Err(error) => {
+                silent = silent.or(Some(error));
+                continue;
+            }
+        };
+        if head.identity.as_ref().is_none_or(|of_head| *of_head == identity) {
+            return Ok(Arc::clone(provider));
+        }
+        others.push(shown(provider.name(), Some(&identity)));
+    }
+    let local = Local::new();
+    let known = match &head.identity {
+        Some(identity) => Local::of_identity(identity),
+        None => Some(local.clone()),
+    };
+    if let Some(known) = known.filter(|known| known.name() == head.provider) {
+        return Ok(Arc::new(known));
+    }
+    if let Some(error) = silent {
+        return Err(error);
+    }
+    others.push(shown(local.name(), Some(&local.identity().await?)));
+    let same = others.iter().filter(|other| other.starts_with(&shown(&head.provider, None))).cloned();
+    let same: Vec<String> = same.collect();
+    if !same.is_empty() {
+        return Err(Error::new(
+            ErrorKind::Identity,
+            format!("its machines are at {wanted}, but only {} is available", same.join(", ")),
+        )
+        .with_hint("the record is kept: call `reap` where the pool was started, with the provider that it was started with; if that provider is gone for good, remove the pool's file from the ledger"));
+    }
+    Err(Error::new(ErrorKind::NotFound, format!("its machines are at {wanted}, but that provider was not given"))
+        .with_context("given", others.join(", "))
+        .with_hint(format!("pass the provider {wanted} to `reap`")))
+}
+
+fn shown(name: &str, identity: Option<&str>) -> String {
+    match identity {
+        Some(identity) => format!("`{name}` ({identity})"),
+        None => format!("`{name}`"),
+    }
+}
+
+/// One line per pool.
+impl fmt::Display for Reaped {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.ended.is_empty() && self.elsewhere.is_empty() && self.unconfirmed.is_empty() {
+            return f.write_str("nothing was left behind");
+        }
+        let mut lines = Vec::new();
+        for Ended { pool, provider, machines } in &self.ended {
+            let ids: Vec<_> = machines.iter().map(MachineId::as_str).collect();
+            let ids = if ids.is_empty() { "it had no machine".to_owned() } else { ids.join(", ") };
+            lines.push(format!("ended {pool} ({provider}): {ids}"));
+        }
+        for Elsewhere { pool, process, owner, expires } in &self.elsewhere {
+            let by = if owner.is_empty() { "an unknown client" } else { owner };
+            lines.push(match (process, expires) {
+                (Some(pid), _) => format!("alive {pool}: process {pid} owns it"),
+                (None, None) => format!("ending {pool}: another process is ending it"),
+                (None, Some(expires)) => match expires.duration_since(SystemTime::now()) {
+                    Ok(left) => format!("alive {pool}: {by} started it, and its lease lasts for {} s", left.as_secs()),
+                    Err(_) => format!("over {pool}: {by} started it, and its lease has just expired"),
+                },
+            });
+        }
+        for Unconfirmed { pool, error } in &self.unconfirmed {
+            lines.push(format!("unconfirmed {pool}: {error:#}"));
+        }
+        f.write_str(&lines.join("\n"))
+    }
+}
+
+/// How many pools are ended at the same time.
+const AT_ONCE: usize = 8;
+/// How long the machines of one pool may take to be gone.
+const PATIENCE: Duration = Duration::from_secs(120);
+/// The longest pause between two looks for a machine that was requested and is not listed.
+const LOOK: Duration = Duration::from_millis(500);
+
+#[cfg(test)]
+pub(crate) mod tests;

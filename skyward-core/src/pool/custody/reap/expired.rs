@@ -1,0 +1,160 @@
+//! `reap_expired`: ends pools whose leases have expired, by the provider's own records alone.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, SystemTime};
+
+use futures_util::stream::{self, StreamExt};
+use tokio::time::Instant;
+
+use super::{AT_ONCE, Elsewhere, Ended, PATIENCE, Reaped, Unconfirmed};
+use crate::error::{Error, ErrorKind, Result};
+use crate::ids::PoolId;
+use crate::pool::custody::cleanup::Cleanup;
+use crate::pool::custody::ledger::{Found, Ledger, Orphan};
+use crate::provider::{Checked, PoolRecord, Provider};
+
+/// Ends the pools of a provider that have expired, no matter who started them and where. Use it for
+/// what remains when a client is gone together with its ledger, such as the network of a client
+/// whose host was lost.
+///
+/// [`reap`](crate::pool::reap) immediately ends the pools that the ledger of this user and host
+/// lists as left behind. `reap_expired` uses the provider's own [records](Provider::pools) instead,
+/// and ends a pool only when its last machine has expired, a minute ago and in addition as long ago
+/// as the provider [takes to settle](crate::provider::Capabilities::settles_in). A pool is left
+/// alone, and reported in [`Reaped::elsewhere`], in two cases:
+///
+/// - One of its machines lives or may live, so the pool has not expired.
+/// - A live client of this user's ledger holds it.
+///
+/// A client that is cut off from all its machines for longer than their lease has lost them, and
+/// its pool has expired. When that client comes back and launches machines again, the provider
+/// creates again what the machines share.
+///
+/// ```no_run
+/// # use skyward_core as skyward;
+/// use std::sync::Arc;
+///
+/// use skyward::provider::Provider;
+///
+/// # async fn example(provider: Arc<dyn Provider>) -> skyward::Result<()> {
+/// let reaped = skyward::reap_expired(provider).await?;
+/// println!("{reaped}");
+/// # Ok(())
+/// # }
+/// ```
+///
+/// # Errors
+///
+/// [`ErrorKind::Provider`] if the provider cannot list its pools, and [`ErrorKind::Ledger`] if the
+/// ledger cannot be read: then nothing is ended. A pool that could not be ended is no error: it is
+/// in [`Reaped::unconfirmed`]. Each pool takes two minutes at most.
+///
+/// # Cancel safety
+///
+/// Machines that are already ending go on ending.
+pub async fn reap_expired(provider: Arc<dyn Provider>) -> Result<Reaped> {
+    reap_expired_in(Ledger::of_user()?, provider).await
+}
+
+pub(super) async fn reap_expired_in(ledger: Ledger, provider: Arc<dyn Provider>) -> Result<Reaped> {
+    let provider = Checked::new(provider);
+    let identity = provider.identity().await?;
+    // The provider is queried before the ledger is read, because a pool that is listed was in its
+    // client's ledger before.
+    let listed = provider.pools().await?;
+    let found = tokio::task::spawn_blocking(move || ledger.pools()).await;
+    let found = found.map_err(|error| {
+        Error::new(ErrorKind::Ledger, "the reading of the ledger was interrupted").with_source(error)
+    })??;
+    let mut found: BTreeMap<PoolId, Found> = found.into_iter().map(|found| (found.pool().clone(), found)).collect();
+    let mut reaped = Reaped::default();
+    let mut expired = Vec::new();
+    for record in listed {
+        match found.remove(&record.pool) {
+            Some(Found::Held { page, .. }) => {
+                let process = page.head.map(|head| head.owner).filter(|owner| owner.is_alive()).map(|owner| owner.pid);
+                reaped.elsewhere.push(Elsewhere { process, ..elsewhere(record) });
+            }
+            Some(Found::Closed { pool, error }) => reaped.unconfirmed.push(Unconfirmed { pool, error }),
+            _ if !has_expired(&record, &provider, SystemTime::now()) => reaped.elsewhere.push(elsewhere(record)),
+            Some(Found::Orphan(orphan)) => expired.push((record, Some(orphan))),
+            None => expired.push((record, None)),
+        }
+    }
+    // Release the locks of pools that are not ended here.
+    drop(found);
+    let ends = expired.into_iter().map(|(record, orphan)| end(&provider, &identity, record, orphan));
+    let mut ends = stream::iter(ends).buffer_unordered(AT_ONCE);
+    while let Some(end) = ends.next().await {
+        match end {
+            End::Done(ended) => reaped.ended.push(ended),
+            End::Lives(elsewhere) => reaped.elsewhere.push(elsewhere),
+            End::Failed(left) => reaped.unconfirmed.push(left),
+        }
+    }
+    reaped.ended.sort_by(|a, b| a.pool.cmp(&b.pool));
+    reaped.elsewhere.sort_by(|a, b| a.pool.cmp(&b.pool));
+    reaped.unconfirmed.sort_by(|a, b| a.pool.cmp(&b.pool));
+    Ok(reaped)
+}
+
+/// The result of ending a pool that had expired.
+enum End {
+    Done(Ended),
+    /// The pool has a live machine meanwhile.
+    Lives(Elsewhere),
+    Failed(Unconfirmed),
+}
+
+async fn end(provider: &Checked, identity: &str, record: PoolRecord, orphan: Option<Orphan>) -> End {
+    let pool = record.pool.clone();
+    match end_expired(provider, identity, record, orphan).await {
+        Ok(end) => end,
+        Err(error) => End::Failed(Unconfirmed { pool, error }),
+    }
+}
+
+async fn end_expired(provider: &Checked, identity: &str, record: PoolRecord, orphan: Option<Orphan>) -> Result<End> {
+    // Ending other pools before this one takes time, so check again.
+    if let Some(now) = provider.pools().await?.into_iter().find(|now| now.pool == record.pool)
+        && !has_expired(&now, provider, SystemTime::now())
+    {
+        return Ok(End::Lives(elsewhere(now)));
+    }
+    // If the record on file is about another provider, that provider must end the pool, so the
+    // record is kept.
+    let is_here = |orphan: &Orphan| {
+        let head = orphan.page.head.as_ref();
+        head.is_some_and(|head| head.provider == provider.name() && head.identity.as_deref() == Some(identity))
+    };
+    let orphan = orphan.filter(is_here);
+    let known = orphan.as_ref().map(|orphan| orphan.page.machines.clone()).unwrap_or_default();
+    let cleanup = Cleanup::of_orphan(provider.clone(), record.pool.clone(), known);
+    let gone = Mutex::new(Vec::new());
+    let note = |machine: &crate::provider::Machine| {
+        gone.lock().unwrap_or_else(PoisonError::into_inner).push(machine.id.clone());
+    };
+    cleanup.end_machines(Instant::now() + PATIENCE, note).await?;
+    if let Some(orphan) = orphan {
+        let forgotten = tokio::task::spawn_blocking(move || orphan.forget()).await;
+        forgotten.map_err(|error| {
+            Error::new(ErrorKind::Ledger, "the removal of the pool from the ledger was interrupted").with_source(error)
+        })??;
+    }
+    let machines = gone.into_inner().unwrap_or_else(PoisonError::into_inner);
+    Ok(End::Done(Ended { pool: record.pool, provider: provider.name().to_owned(), machines }))
+}
+
+/// Whether no machine of a pool can live any more.
+fn has_expired(record: &PoolRecord, provider: &Checked, now: SystemTime) -> bool {
+    let margin = MARGIN + provider.capabilities().settles_in;
+    now.duration_since(record.expires).is_ok_and(|since| since > margin)
+}
+
+fn elsewhere(record: PoolRecord) -> Elsewhere {
+    Elsewhere { pool: record.pool, process: None, owner: record.owner, expires: Some(record.expires) }
+}
+
+/// Allows for clocks that differ, and for a keeper that checks a little later.
+const MARGIN: Duration = Duration::from_secs(60);

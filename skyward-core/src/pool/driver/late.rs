@@ -1,0 +1,47 @@
+//! Machines that are still being made ready when the pool starts without them.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use tokio::time::Instant;
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::layout::Layout;
+use crate::pool::calls::shared::Shared;
+use crate::pool::fleet::launch::Launch;
+use crate::pool::node::make::{Node, Prepared};
+
+/// A machine that is being made ready; the pool may start without it.
+pub(crate) struct Late {
+    pub(crate) launch: Launch,
+    /// When it was begun, and how long it may take, without the time for which the machine is
+    /// queued.
+    pub(crate) began: Instant,
+    pub(crate) limit: Duration,
+    pub(crate) prepared: BoxFuture<'static, Result<Prepared>>,
+}
+
+impl Future for Late {
+    type Output = (Launch, Result<Prepared>);
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        self.prepared.poll_unpin(context).map(|prepared| (self.launch, prepared))
+    }
+}
+
+/// Waits for a machine that was requested at the start of the pool and is not ready yet.
+pub(crate) async fn connect_late(shared: Arc<Shared>, late: Late, layout: Layout) -> Result<Node> {
+    let (began, limit, machine) = (late.began, late.limit, late.launch.machine);
+    let mut late = std::pin::pin!(late);
+    let Ok((launch, prepared)) = shared.until_ready(began, limit, machine, late.as_mut()).await else {
+        let error = Error::new(ErrorKind::Timeout, "the machine was not ready in time")
+            .with_hint("`Limits::start` and `Limits::environment` give more time");
+        return Err(shared.lock().waits.explain(error, Some(machine)));
+    };
+    prepared?.join(&shared, launch.node, layout).await
+}

@@ -1,0 +1,174 @@
+//! The size of a running pool: its target number of nodes, and the machines that come and leave on
+//! the way.
+
+use tokio::sync::oneshot;
+use tokio::time::Instant;
+
+use super::growth::{IDLE, elastic};
+use super::serving::{Fresh, Serving};
+use crate::error::{Error, ErrorKind, Result};
+use crate::event::PoolEvent;
+use crate::ids::{MachineNumber, NodeIndex};
+use crate::pool::fleet::autoscale::Load;
+use crate::pool::node::make::Node;
+use crate::spec::Nodes;
+
+impl Serving {
+    pub(crate) fn on_resize(&mut self, nodes: Nodes, done: oneshot::Sender<Result<()>>) {
+        if let Err(error) = nodes.validate().and_then(|()| self.recipe.check_size(nodes)) {
+            let _ = done.send(Err(error));
+            return;
+        }
+        if let Some((_, before)) = self.growth.waiter.replace((nodes.least(), done)) {
+            let _ = before.send(Err(Error::new(ErrorKind::Cancelled, "a later resize took the place of this one")));
+        }
+        let per_node = self.world.cluster.workers_per_node;
+        self.growth.error = None;
+        self.growth.elastic = elastic(nodes, per_node, &self.shared);
+        self.growth.look_at = Instant::now();
+        self.shared.account().set_most(nodes.most());
+        let members = self.fleet.members();
+        let target = nodes.bounds().map_or(nodes.wanted(), |(min, max)| members.clamp(min, max));
+        let steps = self.fleet.set_target(target);
+        self.go(steps);
+    }
+
+    /// When to look at the load and at the notices again.
+    pub(crate) fn next_look(&self) -> Instant {
+        let look = self.growth.elastic.as_ref().map(|_| self.growth.look_at);
+        look.into_iter().chain(self.next_notice()).min().unwrap_or_else(|| Instant::now() + IDLE)
+    }
+
+    /// Checks whether an elastic pool should grow or shrink, and whether machines should be
+    /// replaced before they end.
+    pub(crate) fn look(&mut self) {
+        let now = Instant::now();
+        if self.has_failed() {
+            return;
+        }
+        self.act_on_notices();
+        if now < self.growth.look_at {
+            return;
+        }
+        let (nodes, coming) = (self.fleet.members(), self.fleet.coming());
+        let Some(elastic) = &mut self.growth.elastic else { return };
+        self.growth.look_at = Instant::from_std(elastic.next_look(now.into_std()));
+        let load = {
+            let state = self.shared.lock();
+            let idle = |node| state.scheduler.idle_since(NodeIndex(node));
+            let idle = (0..nodes).rev().map_while(idle).collect();
+            Load { waiting: state.scheduler.backlog(), nodes, coming, idle }
+        };
+        if let Some(wanted) = elastic.look(now.into_std(), &load) {
+            tracing::info!(pool = %self.shared.pool, nodes, coming, wanted, waiting = load.waiting, "the size of the elastic pool changes");
+            let steps = self.fleet.set_target(wanted);
+            self.go(steps);
+            self.settle_size();
+        }
+    }
+
+    pub(crate) fn on_add_ready(&mut self, machine: MachineNumber, node: Node) {
+        if let Some(error) = node.agent.gone().cloned() {
+            return self.on_add_failed(machine, error);
+        }
+        if let Some(elastic) = &mut self.growth.elastic {
+            elastic.on_joined();
+        }
+        self.growth.ready.insert(machine, node);
+        let steps = self.fleet.on_ready(machine);
+        self.go(steps);
+    }
+
+    pub(crate) fn on_add_failed(&mut self, machine: MachineNumber, error: Error) {
+        tracing::warn!(pool = %self.shared.pool, node = machine.0, %error, "a further machine could not be made ready");
+        self.shared.emit(PoolEvent::NodeFailed { node: NodeIndex(machine.0), error: error.clone() });
+        if let Some(node) = self.fleet.inherits(machine) {
+            let steps = self.fleet.on_failed(machine);
+            self.go(steps);
+            if !self.fleet.has_heir(node) {
+                self.on_unheired(node);
+            }
+            return;
+        }
+        self.growth.error = Some(error);
+        let steps = self.fleet.on_failed(machine);
+        if self.fleet.has_given_up()
+            && let Some(elastic) = &mut self.growth.elastic
+        {
+            elastic.on_failed(Instant::now().into_std());
+        }
+        self.go(steps);
+    }
+
+    /// The agent of a ready machine that has no place yet is gone: the machine is lost.
+    pub(crate) fn on_waiting_agent_gone(&mut self, connection: u64) {
+        let waiting = self.growth.ready.iter().find(|(_, node)| node.agent.connection == connection);
+        if let Some((machine, error)) = waiting.and_then(|(machine, node)| Some((*machine, node.agent.gone()?.clone())))
+        {
+            self.on_add_failed(machine, error);
+        }
+    }
+
+    pub(crate) fn on_drained(&mut self, node: NodeIndex) {
+        if self.shared.lock().scheduler.is_drained(node) {
+            let steps = self.fleet.on_drained(node);
+            self.go(steps);
+        }
+    }
+
+    pub(crate) fn on_stopped(&mut self, node: NodeIndex, stopped: Result<()>) {
+        if let Err(error) = stopped {
+            tracing::warn!(pool = %self.shared.pool, node = node.0, %error, "the workers of a node that leaves could not be stopped; they end with its machine");
+        }
+        let steps = self.fleet.on_stopped(node);
+        self.go(steps);
+    }
+
+    pub(crate) fn on_world_idle(&mut self) {
+        if self.shared.lock().scheduler.is_world_idle() {
+            let steps = self.fleet.on_world_idle();
+            self.go(steps);
+        }
+    }
+
+    pub(crate) fn on_dismissed(&mut self, machine: MachineNumber, dismissed: Result<()>) {
+        if let Err(error) = &dismissed {
+            tracing::error!(pool = %self.shared.pool, node = machine.0, %error, "a released machine is not confirmed gone");
+        }
+        self.fleet.on_dismissed(machine, dismissed.is_ok());
+    }
+
+    /// Reports the new size, also to the caller that waits for it, once the pool has that size.
+    pub(crate) fn settle_size(&mut self) {
+        // A world that was idle before this call is waiting for it.
+        self.on_world_idle();
+        if !self.fleet.is_settled() {
+            return;
+        }
+        let nodes = self.fleet.members();
+        let workers = self.world.cluster.layout().workers(nodes);
+        let joins = self.fresh.values().any(|fresh| *fresh == Fresh::Joined);
+        if joins || nodes != self.growth.told && !self.is_world_ready() {
+            return;
+        }
+        if std::mem::replace(&mut self.growth.told, nodes) != nodes {
+            self.shared.emit(PoolEvent::Resized { nodes, workers });
+        }
+        if let Some((least, done)) = self.growth.waiter.take() {
+            let enough = nodes >= least || self.growth.elastic.is_some() && self.growth.error.is_none();
+            let failed = || {
+                let what = format!("the pool has {nodes} nodes, and further machines could not be made ready");
+                let error = Error::new(ErrorKind::Start, what);
+                self.growth.error.clone().map_or(error.clone(), |cause| error.with_source(cause))
+            };
+            let _ = done.send(if enough { Ok(()) } else { Err(failed()) });
+        }
+    }
+
+    /// Whether a joined world takes tasks; true for a pool without a world.
+    fn is_world_ready(&self) -> bool {
+        let state = self.shared.lock();
+        !state.scheduler.is_joined()
+            || (0..state.scheduler.active_workers()).all(|rank| state.scheduler.is_ready(crate::ids::Rank(rank)))
+    }
+}

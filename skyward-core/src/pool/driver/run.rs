@@ -1,0 +1,242 @@
+//! The driver's main loop: brings the pool up, reacts to commands and timers, and ends the pool.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::{JoinHandle, JoinSet};
+use tokio::time::Instant;
+use tracing::Instrument;
+
+use super::growth::IDLE;
+use super::pulse::watch_runtime;
+use super::serving::Serving;
+use crate::compute::PoolPhase;
+use crate::error::{Error, ErrorKind, Result};
+use crate::event::PoolEvent;
+use crate::pool::blueprint::Blueprint;
+use crate::pool::calls::life::closed;
+use crate::pool::calls::shared::Shared;
+use crate::pool::command::Command;
+use crate::pool::custody::cleanup::Cleanup;
+use crate::pool::node::make::Node;
+
+/// The driver of a pool.
+pub(crate) struct Driver {
+    shared: Arc<Shared>,
+    commands: mpsc::UnboundedReceiver<Command>,
+    cleanup: Cleanup,
+    deadline: Option<Duration>,
+    /// The task that shows events on the terminal.
+    screen: Option<JoinHandle<()>>,
+}
+
+impl Driver {
+    pub(crate) fn new(
+        shared: Arc<Shared>,
+        commands: mpsc::UnboundedReceiver<Command>,
+        cleanup: Cleanup,
+        screen: Option<JoinHandle<()>>,
+    ) -> Self {
+        Self { shared, commands, cleanup, deadline: None, screen }
+    }
+
+    /// Brings the pool up, reports whether it is ready, runs it, and ends it. The end is reached
+    /// whatever happens.
+    pub(crate) async fn run(mut self, blueprint: Blueprint, mut ready: oneshot::Sender<Result<()>>) {
+        let shared = Arc::clone(&self.shared);
+        let cleanup = self.cleanup.clone();
+        // The timers end with the driver, in whichever way the driver ends.
+        let mut timers = JoinSet::new();
+        timers.spawn(run_timers(Arc::clone(&shared)).in_current_span());
+        timers.spawn(watch_runtime(Arc::clone(&shared)).in_current_span());
+        let up = tokio::select! {
+            biased;
+            up = blueprint.bring_up(&shared, &cleanup) => up,
+            error = budget_spent(&shared) => {
+                self.close(&error).await;
+                Err(error)
+            }
+            // The caller does not wait for the pool any more.
+            () = ready.closed() => Err(closed()),
+        };
+        match up {
+            Ok(started) => {
+                let mut serving = Serving::new(&shared, &cleanup, started);
+                let over = match ready.send(Ok(())) {
+                    Ok(()) => self.serve(&mut serving).await,
+                    Err(_) => None,
+                };
+                let (nodes, _world) = serving.leave();
+                self.end(nodes, over).await;
+            }
+            Err(error) => {
+                let error = self.end(Vec::new(), Some(error)).await;
+                if let Some(error) = error {
+                    let _ = ready.send(Err(error));
+                }
+            }
+        }
+    }
+
+    /// Runs the pool until it must end; returns the reason if it ends by itself.
+    async fn serve(&mut self, serving: &mut Serving) -> Option<Error> {
+        serving.begin_to_serve();
+        let mut over: Option<(Error, Instant)> = None;
+        loop {
+            let look = serving.next_look();
+            let ending = until_over(&self.shared, over.as_ref().map(|(_, end)| *end));
+            tokio::select! {
+                biased;
+                command = self.commands.recv() => match command {
+                    Some(Command::Shutdown { deadline }) => {
+                        self.deadline = Some(deadline);
+                        return over.map(|(error, _)| error);
+                    }
+                    Some(command) => serving.on_command(command),
+                    None => return over.map(|(error, _)| error),
+                },
+                () = serving.next_end() => {}
+                () = tokio::time::sleep_until(look) => serving.look(),
+                spent = ending => match spent {
+                    Some(error) => {
+                        let end = Instant::now() + self.close(&error).await;
+                        over = Some((error, end));
+                    }
+                    None => return over.map(|(error, _)| error),
+                },
+            }
+        }
+    }
+
+    /// The budget is nearly spent: no new task is accepted. Returns for how long running tasks may
+    /// go on.
+    async fn close(&self, error: &Error) -> Duration {
+        let now = Instant::now().into_std();
+        let (spent, lasts) = {
+            let account = self.shared.account();
+            (account.spent(now), account.lasts(now).unwrap_or_default())
+        };
+        tracing::warn!(pool = %self.shared.pool, %error, "the pool ends because of its budget");
+        self.shared.emit(PoolEvent::BudgetSpent { spent });
+        self.shared
+            .act_in_slices(|state, _| {
+                state.over = Some(error.clone());
+                state.scheduler.close(error.clone());
+            })
+            .await;
+        self.shared.close_queue();
+        if let Some(at) = now.checked_add(lasts) {
+            self.shared.on_budget_end(at);
+        }
+        lasts.saturating_sub(self.shared.limits.shutdown).max(lasts / 2)
+    }
+
+    /// Ends everything that was started; returns the error that the pool failed with, if it did.
+    async fn end(&mut self, nodes: Vec<Arc<Node>>, error: Option<Error>) -> Option<Error> {
+        let deadline = self.deadline.unwrap_or(self.shared.limits.shutdown);
+        self.shared.enter(PoolPhase::Draining);
+        self.shared.close_queue();
+        let reason = error.clone().unwrap_or_else(|| {
+            Error::new(ErrorKind::Closed, "the pool was shut down before the task ended")
+                .with_hint("await the tasks before the scope ends, or before you call `shutdown`")
+        });
+        self.shared.act_in_slices(|state, now| state.scheduler.drain(now, &reason)).await;
+        let ended = self.cleanup.end(&self.shared, nodes, deadline).await;
+        self.shared.act(|state, now| {
+            state.scheduler.drain(now, &closed());
+            state.held.release_all();
+        });
+        self.shared.enter(PoolPhase::Closed);
+        if let Some(screen) = self.screen.take() {
+            // The caller should see the last lines before it goes on, but a stuck terminal must not
+            // hold it up.
+            let _ = tokio::time::timeout(SCREEN, screen).await;
+        }
+        self.shared.conclude(ended.clone());
+        if ended.is_ok() && !self.cleanup.is_done() {
+            // Nothing is paid any more; resources that are still held are removed as soon as they
+            // can be.
+            if let Err(error) = self.cleanup.end_all(Instant::now() + RELEASED, |_| ()).await {
+                tracing::error!(pool = %self.shared.pool, %error, "released machines are not gone");
+            }
+        }
+        if let Err(left) = &ended {
+            tracing::error!(pool = %self.shared.pool, error = %left, "not everything could be ended");
+        }
+        match (error, ended) {
+            (Some(error), Err(left)) => Some(error.with_context("cleanup", left)),
+            (error, _) => error,
+        }
+    }
+}
+
+impl std::fmt::Debug for Driver {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Driver").field("pool", &self.shared.pool).finish_non_exhaustive()
+    }
+}
+
+/// Waits until the budget is nearly spent, and returns that as an error. If the pool ends because
+/// of its budget already (`end`), waits until no task runs or until that time, and returns `None`.
+async fn until_over(shared: &Arc<Shared>, end: Option<Instant>) -> Option<Error> {
+    let Some(end) = end else { return Some(budget_spent(shared).await) };
+    let idle = async {
+        while shared.lock().scheduler.is_busy() {
+            tokio::time::sleep(POLL).await;
+        }
+    };
+    tokio::select! {
+        biased;
+        () = idle => {}
+        () = tokio::time::sleep_until(end) => {}
+        never = async {
+            Arc::clone(shared).remind().await;
+            std::future::pending::<Infallible>().await
+        } => match never {},
+    }
+    None
+}
+
+/// Waits until the pool must end because of its budget.
+async fn budget_spent(shared: &Shared) -> Error {
+    loop {
+        let now = Instant::now();
+        let end = shared.account().ends_at(now.into_std()).map(Instant::from_std);
+        let changed = shared.spending.notified();
+        match end {
+            Some(end) if end <= now => return shared.account().exhausted(now.into_std()),
+            Some(end) => drop(tokio::time::timeout_at(end, changed).await),
+            None => changed.await,
+        }
+    }
+}
+
+/// Fires the scheduler's timers.
+async fn run_timers(shared: Arc<Shared>) {
+    loop {
+        let next = next_timeout(&shared).unwrap_or_else(|| Instant::now() + IDLE);
+        tokio::select! {
+            biased;
+            () = tokio::time::sleep_until(next) => {
+                shared.act_in_slices(|state, now| state.scheduler.on_timeout(now)).await;
+                if next_timeout(&shared).is_some_and(|next| next <= Instant::now()) {
+                    tokio::task::yield_now().await;
+                }
+            }
+            () = shared.earlier.notified() => {}
+        }
+    }
+}
+
+fn next_timeout(shared: &Shared) -> Option<Instant> {
+    shared.lock().next_timeout().map(Instant::from_std)
+}
+
+/// How often to check whether the last tasks have ended.
+const POLL: Duration = Duration::from_millis(50);
+/// How long released machines may take to be gone.
+const RELEASED: Duration = Duration::from_secs(900);
+/// The time that the terminal gets to show the last events.
+const SCREEN: Duration = Duration::from_secs(1);

@@ -1,0 +1,353 @@
+//! A running pool: reacts to commands and to the results of jobs.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::growth::Growth;
+use super::jobs::Jobs;
+use super::late::connect_late;
+use super::start::Started;
+use crate::error::{Error, ErrorKind, Result, WorkerExit};
+use crate::event::PoolEvent;
+use crate::ids::{MachineId, NodeIndex, Rank};
+use crate::pool::calls::life::closed;
+use crate::pool::calls::nested::connection::reach_caller;
+use crate::pool::calls::shared::Shared;
+use crate::pool::command::Command;
+use crate::pool::custody::cleanup::Cleanup;
+use crate::pool::fleet::Fleet;
+use crate::pool::fleet::notices::Notices;
+use crate::pool::fleet::step::{Job, Workers};
+use crate::pool::node::generation::{NotStarted, World};
+use crate::pool::node::make::{Node, Recipe};
+use crate::pool::node::repair;
+use crate::provider::MachineReport;
+
+/// A running pool, which takes tasks.
+pub(crate) struct Serving {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) cleanup: Cleanup,
+    /// The nodes that the pool has, and those that come, leave or are lost.
+    pub(crate) fleet: Fleet,
+    pub(crate) jobs: Jobs<End>,
+    pub(crate) world: Arc<World>,
+    pub(crate) recipe: Arc<Recipe>,
+    /// The present nodes. A node is missing while it is lost, and after it has left.
+    pub(crate) nodes: BTreeMap<NodeIndex, Arc<Node>>,
+    /// Nodes with a new machine whose workers do not all take tasks yet.
+    pub(crate) fresh: BTreeMap<NodeIndex, Fresh>,
+    pub(crate) growth: Growth,
+    /// The machines that will end.
+    pub(crate) notices: Notices,
+}
+
+/// Why a node has a new machine whose workers do not all take tasks yet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Fresh {
+    Replaced,
+    Joined,
+}
+
+/// The result of a job.
+pub(crate) enum End {
+    /// A further machine is ready, or could not be made ready.
+    Added(Result<Box<Node>>),
+    /// No worker needs a reminder any more.
+    Reminded,
+    /// The provider's reports on the machines.
+    Watched(Result<Vec<(MachineId, MachineReport)>>),
+    /// A machine is confirmed gone, or could not be confirmed gone.
+    Dismissed(Result<()>),
+    /// An agent is connected, on the same machine or on another one.
+    Node(Result<Box<Node>>),
+    Stopped(Result<()>),
+    Started(std::result::Result<(), NotStarted>),
+    /// The agents that do not answer, the node on which the start failed, and the error of the
+    /// start.
+    Examined(Vec<(NodeIndex, u64, Error)>, NodeIndex, Error),
+    /// The connection for a worker's calls is restored, or the worker has ended.
+    CallerReached,
+    /// A worker is connected again or has ended; or its node is not usable.
+    Reached(Result<()>),
+}
+
+impl Serving {
+    pub(crate) fn new(shared: &Arc<Shared>, cleanup: &Cleanup, started: Started) -> Self {
+        let Started { nodes, world, recipe, wanted, late, failed, took } = started;
+        let lead = took + shared.limits.grace + SPARE;
+        let layout = world.cluster.layout();
+        let joined = shared.lock().scheduler.is_joined();
+        let machines = nodes.iter().map(|node| node.machine.number).collect();
+        let coming = late.iter().map(|late| late.launch.machine).chain(failed.iter().map(|(machine, _)| *machine));
+        let fleet = Fleet::new(joined, layout, wanted.wanted(), machines, coming);
+        let growth = Growth::new(wanted, layout.workers_per_node(), nodes.len() as u32, shared, lead);
+        let mut serving = Self {
+            shared: Arc::clone(shared),
+            cleanup: cleanup.clone(),
+            fleet,
+            jobs: Jobs::default(),
+            world,
+            recipe,
+            nodes: nodes.into_iter().map(|node| (node.index, node)).collect(),
+            fresh: BTreeMap::new(),
+            growth,
+            notices: Notices::new(lead),
+        };
+        for late in late {
+            let machine = late.launch.machine;
+            let add = connect_late(Arc::clone(shared), late, layout);
+            serving.jobs.begin(Job::Add(machine), async move { End::Added(add.await.map(Box::new)) });
+        }
+        for (machine, error) in failed {
+            serving.on_add_failed(machine, error);
+        }
+        serving
+    }
+
+    /// Gives up the jobs under way, and returns what must be ended.
+    pub(crate) fn leave(self) -> (Vec<Arc<Node>>, Arc<World>) {
+        drop(self.jobs);
+        (self.nodes.into_values().collect(), self.world)
+    }
+
+    pub(crate) fn on_command(&mut self, command: Command) {
+        if self.has_failed() {
+            if let Command::Resize { done, .. } = command {
+                let _ = done.send(Err(self.failure()));
+            }
+            return;
+        }
+        match command {
+            Command::Sick(node, error) => {
+                if self.fleet.is_up(node) {
+                    self.on_node_lost(node, error);
+                }
+            }
+            Command::Drained(node) => self.on_drained(node),
+            Command::WorldIdle => self.on_world_idle(),
+            Command::Resize { nodes, done } => self.on_resize(nodes, done),
+            Command::Restart(workers) => {
+                let steps = self.fleet.on_workers_lost(workers);
+                self.go(steps);
+            }
+            // The successor takes the place as soon as it is ready.
+            Command::Replace(node) if self.fleet.has_heir(node) => {}
+            Command::Replace(node) => {
+                let steps = self.fleet.on_replace(node);
+                self.go(steps);
+            }
+            Command::WorkerDisconnected { rank, generation, connection } => {
+                // A worker that was restarted or reconnected has another connection by now.
+                let is_current = self.shared.lock().slot(rank, generation).is_some_and(|slot| slot.is_on(connection));
+                if is_current && let Some(node) = self.node(self.fleet.node_of(rank)) {
+                    let (world, shared) = (Arc::clone(&self.world), Arc::clone(&self.shared));
+                    let reach = repair::reach_worker(world, shared, node, rank, generation);
+                    self.jobs.begin(Job::ReachWorker(rank), async move { End::Reached(reach.await) });
+                }
+            }
+            Command::CallerDisconnected { rank, generation, connection } => {
+                let lacks = self.shared.lock().slot(rank, generation).is_some_and(|slot| slot.calls_lack(connection));
+                if lacks && let Some(node) = self.node(self.fleet.node_of(rank)) {
+                    let reach = reach_caller(Arc::clone(&self.shared), Arc::clone(&node.remote), rank, generation);
+                    self.jobs.begin(Job::ReachCaller(rank), async move {
+                        reach.await;
+                        End::CallerReached
+                    });
+                }
+            }
+            Command::AgentGone { node, connection } => self.on_agent_gone(node, connection),
+            Command::Notice { connection, reason, ends_in, words } => {
+                self.on_agent_notice(connection, reason, ends_in, words);
+            }
+            Command::Shutdown { .. } => {}
+        }
+        self.settle_size();
+    }
+
+    /// Waits for the next job that ends, and handles its result.
+    ///
+    /// # Cancel safety
+    ///
+    /// No result is lost.
+    pub(crate) async fn next_end(&mut self) {
+        let (job, end) = self.jobs.next().await;
+        self.on_end(job, end);
+        self.settle_size();
+    }
+
+    fn on_end(&mut self, job: Job, end: End) {
+        if self.has_failed() {
+            return;
+        }
+        match (job, end) {
+            (Job::ReachAgent(index), End::Node(Ok(node))) => {
+                let connection = node.agent.connection;
+                self.shared.on_agent_back(&node);
+                self.shared.emit(PoolEvent::NodeReconnected { node: index });
+                self.set(*node);
+                let steps = self.fleet.on_agent_reached(index);
+                self.go(steps);
+                self.on_agent_gone(index, connection);
+            }
+            (Job::Replace(index), End::Node(Ok(node))) => {
+                let connection = node.agent.connection;
+                self.shared.set_node(&node);
+                self.set(*node);
+                self.fresh.entry(index).or_insert(Fresh::Replaced);
+                let steps = self.fleet.on_replaced(index);
+                self.go(steps);
+                self.on_agent_gone(index, connection);
+            }
+            (Job::ReachAgent(index) | Job::Replace(index), End::Node(Err(error))) => self.on_node_lost(index, error),
+            (Job::Start(workers), End::Started(Ok(()))) => self.tell_fresh(workers),
+            (Job::Start(workers), End::Started(Err(NotStarted { node: failed, error }))) => {
+                tracing::warn!(pool = %self.shared.pool, %error, "workers could not be restarted");
+                let silent = repair::silent(self.nodes_of(workers));
+                self.jobs.begin(Job::Examine(workers), async move { End::Examined(silent.await, failed, error) });
+            }
+            (Job::Examine(workers), End::Examined(silent, failed, error)) => {
+                for (index, connection, error) in silent {
+                    // An agent that is away is being reconnected already, and may be connected by
+                    // now.
+                    if self.fleet.is_up(index) && self.connection(index) == Some(connection) {
+                        self.on_node_lost(index, error);
+                    }
+                }
+                if self.fleet.are_up(workers) {
+                    let rank = match workers {
+                        Workers::One(rank) => rank,
+                        Workers::World => self.fleet.ranks_of(failed).next().unwrap_or(Rank(0)),
+                    };
+                    self.shared.act(|state, _| state.scheduler.on_start_failed(rank, &error));
+                } else {
+                    let steps = self.fleet.on_workers_lost(workers);
+                    self.go(steps);
+                }
+            }
+            (Job::Add(machine), End::Added(Ok(node))) => self.on_add_ready(machine, *node),
+            (Job::Add(machine), End::Added(Err(error))) => self.on_add_failed(machine, error),
+            (Job::Stop(index), End::Stopped(stopped)) => self.on_stopped(index, stopped),
+            (Job::Remind, End::Reminded) => {}
+            (Job::Watch, End::Watched(reports)) => self.on_watched(reports),
+            (Job::Dismiss(machine), End::Dismissed(dismissed)) => self.on_dismissed(machine, dismissed),
+            (Job::StopWorld, End::Stopped(Err(error))) => {
+                // The workers are stopped again before they are started.
+                tracing::warn!(pool = %self.shared.pool, %error, "the workers of a world that has ended could not be stopped");
+            }
+            (Job::ReachWorker(rank), End::Reached(Err(error))) => {
+                self.on_node_lost(self.fleet.node_of(rank), error);
+            }
+            _ => {}
+        }
+    }
+
+    /// Begins to serve. First handles agents that were lost before the pool was served.
+    pub(crate) fn begin_to_serve(&mut self) {
+        for index in self.fleet.nodes() {
+            if let Some(connection) = self.connection(index) {
+                self.on_agent_gone(index, connection);
+            }
+            self.note_end(index);
+        }
+        self.watch();
+        self.settle_size();
+    }
+
+    /// Handles the end of an agent's connection, if it has ended and is the agent's present
+    /// connection.
+    pub(crate) fn on_agent_gone(&mut self, index: NodeIndex, connection: u64) {
+        let Some(node) = self.node(index).filter(|node| node.agent.connection == connection) else {
+            return self.on_waiting_agent_gone(connection);
+        };
+        let Some(error) = node.agent.gone() else { return };
+        if error.kind() == ErrorKind::Timeout {
+            // The agent was silent for its whole lease, so its machine ends itself if it can.
+            return self.on_node_lost(index, error.clone());
+        }
+        tracing::warn!(pool = %self.shared.pool, node = index.0, %error, "the connection to the agent was lost");
+        self.shared.emit(PoolEvent::NodeDisconnected { node: index, error: error.clone() });
+        self.shared.lock().waits.away(index);
+        let steps = self.fleet.on_agent_away(index);
+        self.go(steps);
+    }
+
+    /// Gives up a node's machine, or the machine that was to replace it.
+    pub(crate) fn on_node_lost(&mut self, index: NodeIndex, error: Error) {
+        if self.fleet.machine(index).is_none() {
+            return;
+        }
+        tracing::warn!(pool = %self.shared.pool, node = index.0, %error, "a node is lost");
+        if let Some(lost) = self.nodes.remove(&index) {
+            self.notices.forget(&lost.machine.id);
+            if error.exit() == Some(&WorkerExit::Preempted) {
+                self.recipe.purchases.on_preempted(&lost.machine.offer);
+            }
+        }
+        let steps = self.fleet.on_node_lost(index);
+        self.go(steps);
+        self.shared.emit(PoolEvent::NodeLost { node: index, error: error.clone() });
+        self.shared.on_node_lost(index, &error);
+        let steps = self.fleet.on_lost(index);
+        self.go(steps);
+    }
+
+    /// Reports nodes that have joined or were replaced, once all of their workers take tasks.
+    fn tell_fresh(&mut self, workers: Workers) {
+        for index in self.fleet.nodes_of(workers) {
+            let ready = {
+                let state = self.shared.lock();
+                self.fleet.ranks_of(index).all(|rank| state.scheduler.is_ready(rank))
+            };
+            if ready
+                && let Some(node) = self.node(index)
+                && let Some(fresh) = self.fresh.remove(&index)
+            {
+                let (machine, address) = (node.machine.id.clone(), node.place.address.clone());
+                self.shared.emit(match fresh {
+                    Fresh::Replaced => PoolEvent::NodeReplaced { node: index, machine, address },
+                    Fresh::Joined => PoolEvent::NodeJoined { node: index, machine, address },
+                });
+            }
+        }
+    }
+
+    /// The error that the pool has failed with.
+    fn failure(&self) -> Error {
+        self.shared.lock().scheduler.failure().cloned().unwrap_or_else(closed)
+    }
+
+    /// Whether the pool has failed. A failed pool waits for its end, and nothing is repaired.
+    pub(crate) fn has_failed(&mut self) -> bool {
+        let failure = self.shared.lock().scheduler.failure().cloned();
+        if let Some(error) = &failure {
+            self.jobs.clear();
+            self.growth.give_up(error);
+            self.notices.clear();
+        }
+        failure.is_some()
+    }
+
+    pub(crate) fn set(&mut self, node: Node) {
+        let index = node.index;
+        if self.fleet.machine(index).is_some() {
+            self.nodes.insert(index, Arc::new(node));
+            self.note_end(index);
+        }
+    }
+
+    pub(crate) fn node(&self, index: NodeIndex) -> Option<Arc<Node>> {
+        self.nodes.get(&index).cloned()
+    }
+
+    pub(crate) fn connection(&self, index: NodeIndex) -> Option<u64> {
+        self.node(index).map(|node| node.agent.connection)
+    }
+
+    pub(crate) fn nodes_of(&self, workers: Workers) -> Vec<Arc<Node>> {
+        self.fleet.nodes_of(workers).into_iter().filter_map(|index| self.node(index)).collect()
+    }
+}
+
+/// How much earlier than the time that a machine takes to be ready a successor is begun.
+const SPARE: Duration = Duration::from_secs(30);

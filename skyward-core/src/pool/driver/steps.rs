@@ -1,0 +1,98 @@
+//! Carries out the steps that the fleet returns, in order.
+
+use std::sync::Arc;
+
+use super::serving::{End, Serving};
+use crate::ids::{MachineNumber, NodeIndex};
+use crate::pool::fleet::step::{Job, Step, Workers};
+use crate::pool::node::purchase::Patience;
+use crate::pool::node::repair;
+
+impl Serving {
+    /// Carries out the steps. If a step leads to an event, the steps of that event come before the
+    /// next step.
+    pub(crate) fn go(&mut self, steps: Vec<Step>) {
+        for step in steps {
+            self.carry_out(step);
+        }
+    }
+
+    fn carry_out(&mut self, step: Step) {
+        match step {
+            Step::Begin(job) => self.begin(job),
+            Step::End(job) => self.jobs.end(job),
+            Step::Launch { machine } => self.make_ready(NodeIndex(machine.0), machine),
+            Step::Forget { machine } => self.forget(machine),
+            Step::Join { node, machine } => self.join(node, machine),
+            Step::Leave { node } => self.ask_to_leave(node),
+            Step::Stay { node } => self.keep(node),
+            Step::Stop { node } => self.retire(node),
+            Step::Remove { node, machine, rows } => self.remove(node, machine, rows),
+            Step::Hold => self.shared.act(|state, _| state.scheduler.hold()),
+            Step::Release => self.shared.act(|state, _| state.scheduler.release_world()),
+            Step::Cordon { node } => self.shared.act(|state, _| state.scheduler.cordon(node)),
+            Step::Uncordon { node } => self.shared.act(|state, _| state.scheduler.uncordon(node)),
+            Step::Succeed { node, machine } => self.make_ready(node, machine),
+            Step::Vacate { node } => self.vacate(node),
+            Step::Take { node, machine, left } => self.take((node, machine, left)),
+            Step::Revive { node } => self.revive(node),
+            Step::Replace { node } => self.replace(node),
+            Step::Reshape { stay, left, join, taken } => self.reshape(stay, left, join, taken),
+        }
+    }
+
+    /// Makes a machine ready for the node that its launch names.
+    fn make_ready(&mut self, node: NodeIndex, machine: MachineNumber) {
+        let launch = self.recipe.purchases.launch(node, machine);
+        let (recipe, cleanup, shared) = (Arc::clone(&self.recipe), self.cleanup.clone(), Arc::clone(&self.shared));
+        let layout = self.world.cluster.layout();
+        let make = repair::make(recipe, cleanup, shared, launch, layout, Patience::Fail);
+        self.jobs.begin(Job::Add(machine), async move { End::Added(make.await.map(Box::new)) });
+    }
+
+    fn begin(&mut self, job: Job) {
+        let (shared, world) = (Arc::clone(&self.shared), Arc::clone(&self.world));
+        let layout = world.cluster.layout();
+        match job {
+            Job::ReachAgent(index) => {
+                let Some(node) = self.node(index) else { return };
+                let cause = node.agent.gone().cloned();
+                let reach = repair::reach_agent(self.recipe.provider.clone(), shared, node, layout);
+                self.jobs.begin(job, async move {
+                    // Why the connection ended says more than that there is no connection. But why
+                    // reconnecting failed distinguishes an agent that is gone from a machine that
+                    // cannot be reached.
+                    End::Node(reach.await.map(Box::new).map_err(|error| match cause {
+                        Some(cause) => repair::not_reached(cause, error),
+                        None => error,
+                    }))
+                });
+            }
+            Job::Replace(index) => {
+                let Some(machine) = self.fleet.machine(index) else { return };
+                let launch = self.recipe.purchases.launch(index, machine);
+                let (recipe, cleanup) = (Arc::clone(&self.recipe), self.cleanup.clone());
+                let replace = repair::replace(recipe, cleanup, shared, launch, layout);
+                self.jobs.begin(job, async move { End::Node(replace.await.map(Box::new)) });
+            }
+            Job::StopWorld => {
+                let nodes = self.nodes_of(Workers::World);
+                self.jobs
+                    .begin(job, async move { End::Stopped(repair::stop(&shared, &nodes, layout.all_workers()).await) });
+            }
+            Job::Start(workers) => {
+                let start = repair::start(world, shared, self.nodes_of(workers), workers);
+                self.jobs.begin(job, async move { End::Started(start.await) });
+            }
+            // These jobs are begun where their data is.
+            Job::Examine(_)
+            | Job::ReachWorker(_)
+            | Job::ReachCaller(_)
+            | Job::Add(_)
+            | Job::Stop(_)
+            | Job::Dismiss(_)
+            | Job::Watch
+            | Job::Remind => {}
+        }
+    }
+}

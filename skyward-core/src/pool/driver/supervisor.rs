@@ -1,0 +1,134 @@
+//! Makes sure that a pool ends, in whichever way its driver ends: it returns, it panics, or its
+//! runtime ends.
+
+use std::any::Any;
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use tokio::sync::oneshot;
+use tokio::time::Instant;
+
+use super::run::Driver;
+use crate::error::{Error, ErrorKind, Result};
+use crate::event::PoolEvent;
+use crate::pool::blueprint::Blueprint;
+use crate::pool::calls::shared::Shared;
+use crate::pool::custody::cleanup::Cleanup;
+use crate::provider::Machine;
+
+/// Runs a pool's driver, and ends what the driver did not end.
+pub(crate) struct Supervisor(Remains);
+
+/// What is left to be ended.
+#[derive(Clone)]
+struct Remains {
+    shared: Arc<Shared>,
+    cleanup: Cleanup,
+}
+
+impl Supervisor {
+    pub(crate) fn new(shared: Arc<Shared>, cleanup: Cleanup) -> Self {
+        Self(Remains { shared, cleanup })
+    }
+
+    /// Runs the driver. When this returns, the pool has ended.
+    pub(crate) async fn run(self, driver: Driver, blueprint: Blueprint, ready: oneshot::Sender<Result<()>>) {
+        let driven = AssertUnwindSafe(driver.run(blueprint, ready)).catch_unwind().await;
+        if let Err(panic) = driven {
+            self.0.shared.on_driver_lost(panicked("the pool's driver", &*panic));
+            self.0.end().await;
+        }
+    }
+}
+
+impl Drop for Supervisor {
+    /// The runtime may be ending, so the rest of the work is done on a thread of its own.
+    fn drop(&mut self) {
+        let Remains { shared, cleanup } = &self.0;
+        if !shared.has_ended() {
+            let what = "the runtime in which the pool was started has ended, and the pool with it";
+            let hint = "start the pool in a runtime that lives until `shutdown` has returned";
+            shared.on_driver_lost(Error::new(ErrorKind::Closed, what).with_hint(hint));
+        }
+        if cleanup.is_done() {
+            return self.0.conclude(Ok(()));
+        }
+        let remains = self.0.clone();
+        let thread = std::thread::Builder::new().name("skyward-cleanup".into()).spawn(move || {
+            match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+                Ok(runtime) => runtime.block_on(remains.end()),
+                Err(error) => remains.conclude(Err(no_thread(error))),
+            }
+        });
+        if let Err(error) = thread {
+            self.0.conclude(Err(no_thread(error)));
+        }
+    }
+}
+
+impl Remains {
+    /// Ends the machines.
+    async fn end(&self) {
+        let Self { shared, cleanup } = self;
+        let gone = |machine: &Machine| {
+            shared.emit(PoolEvent::NodeGone { node: shared.node_of(machine), machine: machine.id.clone() });
+        };
+        if cleanup.is_done() {
+            return self.conclude(Ok(()));
+        }
+        let end = Instant::now() + shared.limits.shutdown;
+        let mut ended = Ok(());
+        for tries in 0..TRIES {
+            // A panic about one machine does not keep the other machines from being ended.
+            tokio::time::sleep(PAUSE * tries).await;
+            ended = match AssertUnwindSafe(cleanup.end_all(end, gone)).catch_unwind().await {
+                Ok(ended) => return self.conclude(ended),
+                Err(panic) => Err(panicked("the provider", &*panic)),
+            };
+            if Instant::now() >= end {
+                break;
+            }
+        }
+        self.conclude(ended);
+    }
+
+    fn conclude(&self, ended: Result<()>) {
+        if !self.shared.has_ended() {
+            self.shared.conclude(ended.map_err(|error| not_gone(&self.shared, &self.cleanup, error)));
+        }
+    }
+}
+
+/// The error of a pool that has ended, or has not ended in time, while some of its machines are not
+/// confirmed gone.
+pub(crate) fn not_gone(shared: &Shared, cleanup: &Cleanup, error: Error) -> Error {
+    let names: Vec<String> = cleanup.unconfirmed().iter().map(ToString::to_string).collect();
+    let what = match names.len() {
+        0 => "it is not confirmed that the pool left nothing behind".to_owned(),
+        1 => format!("1 machine of the pool is not confirmed gone: {}", names[0]),
+        many => format!("{many} machines of the pool are not confirmed gone: {}", names.join(", ")),
+    };
+    Error::new(error.kind(), format!("{}; {what}", error.message()))
+        .with_context("pool", &shared.pool)
+        .with_hint(format!(
+            "their lease ends them within {:?}; when this process has ended, `skyward::reap()` ends what is on record",
+            shared.limits.lease
+        ))
+        .with_source(error)
+}
+
+fn panicked(who: &str, panic: &(dyn Any + Send)) -> Error {
+    let text = panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+    Error::new(ErrorKind::Closed, format!("{who} panicked: {}", text.unwrap_or("without a message")))
+        .with_hint("this is a defect, of this library or of the provider or plugin that it called: please report it with the backtrace")
+}
+
+fn no_thread(error: std::io::Error) -> Error {
+    Error::new(ErrorKind::Io, "no thread could be started to end the pool's machines").with_source(error)
+}
+
+/// How often a provider may panic before its machines are left to their leases.
+const TRIES: u32 = 4;
+const PAUSE: Duration = Duration::from_millis(10);

@@ -1,0 +1,250 @@
+//! What a pool's machines cost and how long its budget lasts: launches and ends of machines go in,
+//! sums come out. No I/O, no clock.
+//!
+//! Each machine reserves its cost until the time at which it ends by itself, so that the budget
+//! holds even if no client is left to end the machines. A new machine gets an equal share of the
+//! money that is not reserved yet.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::ids::{LaunchId, MachineNumber};
+use crate::provider::Offer;
+use crate::spec::{Budget, Spent, seconds};
+
+/// The money and time that a pool has spent and may spend.
+#[derive(Debug)]
+pub(crate) struct Account {
+    budget: Budget,
+    /// The time that the pool needs to end.
+    ending: Duration,
+    /// The most machines that the pool may have at once.
+    most: u32,
+    /// When the first machine was requested.
+    began: Option<Instant>,
+    machines: BTreeMap<LaunchId, Billed>,
+    /// The total of the machines that were released: US dollars, and the sum of their times.
+    released: (f64, Duration),
+}
+
+/// A machine that is being paid for.
+#[derive(Debug, Clone, Copy)]
+struct Billed {
+    number: MachineNumber,
+    usd_per_hour: f64,
+    since: Instant,
+    /// When the machine ends by itself.
+    ends: Option<Instant>,
+}
+
+/// An account without a bound.
+impl Default for Account {
+    fn default() -> Self {
+        Self::new(Budget::default(), Duration::ZERO)
+    }
+}
+
+impl Account {
+    /// `shutdown` is the time that the pool has to end its machines.
+    pub(crate) fn new(budget: Budget, shutdown: Duration) -> Self {
+        let ending = shutdown + SPARE;
+        Self { budget, ending, most: 1, began: None, machines: BTreeMap::new(), released: (0.0, Duration::ZERO) }
+    }
+
+    /// Sets the most machines that the pool may have at once; the money is divided among them.
+    pub(crate) fn set_most(&mut self, machines: u32) {
+        self.most = machines;
+    }
+
+    /// Why a pool of `nodes` nodes can never use the offer; `None` if it can.
+    pub(crate) fn objection(&self, offer: &Offer, nodes: u32) -> Option<String> {
+        if offer.usd_per_hour.is_none() && self.budget.is_in_dollars() {
+            return Some("its price is not known, and the budget is in dollars".to_owned());
+        }
+        let (price, most) = (offer.usd_per_hour?, self.budget.usd_per_hour?);
+        let rate = price * f64::from(nodes);
+        let machines = if nodes == 1 { "1 machine".to_owned() } else { format!("{nodes} machines") };
+        (rate > most + ROUNDING)
+            .then(|| format!("{machines} at ${price:.2}/h cost more than the budget of ${most:.2}/h"))
+    }
+
+    /// Checks that a machine of this offer can be launched now, and returns the time after which it
+    /// must end by itself.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Budget`]: the budget does not allow it.
+    pub(crate) fn allows(&self, offer: &Offer, now: Instant) -> Result<Option<Duration>> {
+        let price = offer.usd_per_hour.unwrap_or_default();
+        if let Some(why) = self.objection(offer, 1) {
+            return Err(self.refusal(&format!("{} cannot be launched: {why}", offer.machine_type)));
+        }
+        if let Some(most) = self.budget.usd_per_hour {
+            let rate = self.rate();
+            if rate + price > most + ROUNDING {
+                let what = format!(
+                    "another {} at ${price:.2}/h would exceed the budget of ${most:.2}/h: ${rate:.2}/h is already being paid",
+                    offer.machine_type
+                );
+                return Err(self.refusal(&what));
+            }
+        }
+        let ends_in = self.share(price, now);
+        let is_late =
+            |ends_in: Duration| ends_in.is_zero() || self.began.is_some() && ends_in <= self.margin(now, ends_in);
+        if ends_in.is_some_and(is_late) {
+            let what = format!("the rest of the budget does not cover another {}", offer.machine_type);
+            return Err(self.refusal(&what));
+        }
+        Ok(ends_in)
+    }
+
+    /// Records that a machine of this offer is about to be launched, and returns the time after
+    /// which it must end by itself.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`allows`](Self::allows); then nothing is recorded.
+    pub(crate) fn admit(
+        &mut self,
+        launch: &LaunchId,
+        number: MachineNumber,
+        offer: &Offer,
+        now: Instant,
+    ) -> Result<Option<Duration>> {
+        let ends_in = self.allows(offer, now)?;
+        self.began.get_or_insert(now);
+        let ends = ends_in.and_then(|ends_in| now.checked_add(ends_in));
+        let usd_per_hour = offer.usd_per_hour.unwrap_or_default();
+        self.machines.insert(launch.clone(), Billed { number, usd_per_hour, since: now, ends });
+        Ok(ends_in)
+    }
+
+    /// Records that nothing is left of any launch with this number.
+    pub(crate) fn on_retired(&mut self, number: MachineNumber, now: Instant) {
+        let left = self.machines.iter().filter(|(_, billed)| billed.number == number).map(|(launch, _)| launch.clone());
+        left.collect::<Vec<_>>().iter().for_each(|launch| self.on_released(launch, now));
+    }
+
+    /// Records that a machine will end at this time, even if its share lasts longer. The machine
+    /// that takes its place may use the rest of the share.
+    pub(crate) fn on_ending(&mut self, launch: &LaunchId, at: Instant) {
+        if let Some(billed) = self.machines.get_mut(launch) {
+            billed.ends = billed.ends.map(|ends| ends.min(at));
+        }
+    }
+
+    /// Records that the launch started nothing, or that its machine is no longer paid for.
+    pub(crate) fn on_released(&mut self, launch: &LaunchId, now: Instant) {
+        if let Some(billed) = self.machines.remove(launch) {
+            self.released.0 += billed.cost(now);
+            self.released.1 += now.saturating_duration_since(billed.since);
+        }
+    }
+
+    /// Records that a provider refused the launch: nothing was started, and nothing is paid.
+    pub(crate) fn on_refused(&mut self, launch: &LaunchId) {
+        self.machines.remove(launch);
+    }
+
+    pub(crate) fn spent(&self, now: Instant) -> Spent {
+        let time: Duration = self.machines.values().map(|billed| now.saturating_duration_since(billed.since)).sum();
+        Spent {
+            usd: self.usd(now),
+            usd_per_hour: self.rate(),
+            machine_hours: (self.released.1 + time).as_secs_f64() / 3600.0,
+        }
+    }
+
+    /// How long the budget lasts with the present machines; `None` if it has no end or has not
+    /// begun.
+    pub(crate) fn lasts(&self, now: Instant) -> Option<Duration> {
+        let began = self.began?;
+        let elapsed = now.saturating_duration_since(began);
+        let time = self.budget.time().map(|time| time.saturating_sub(elapsed));
+        let rate = self.rate();
+        let money = self.budget.usd.and_then(|usd| {
+            let left = usd - self.usd(now);
+            match (rate > 0.0, left > 0.0) {
+                (_, false) => Some(Duration::ZERO),
+                (true, true) => Some(seconds(left / rate * 3600.0)),
+                (false, true) => None,
+            }
+        });
+        time.into_iter().chain(money).min()
+    }
+
+    /// When the pool must begin to end, so that its machines are gone before the budget is spent.
+    pub(crate) fn ends_at(&self, now: Instant) -> Option<Instant> {
+        let lasts = self.lasts(now)?;
+        now.checked_add(lasts.saturating_sub(self.margin(now, lasts)))
+    }
+
+    /// The error of a pool whose budget is spent.
+    pub(crate) fn exhausted(&self, now: Instant) -> Error {
+        let Spent { usd, machine_hours, .. } = self.spent(now);
+        let what = format!(
+            "the pool's budget of {} is nearly spent: ${usd:.2} for {machine_hours:.2} machine hours",
+            self.budget
+        );
+        self.refusal(&what)
+    }
+
+    /// The time after which a machine that is launched now must end by itself.
+    fn share(&self, price: f64, now: Instant) -> Option<Duration> {
+        let elapsed = self.began.map_or(Duration::ZERO, |began| now.saturating_duration_since(began));
+        let time = self.budget.time().map(|time| time.saturating_sub(elapsed));
+        let money = self.budget.usd.filter(|_| price > 0.0).map(|usd| {
+            let reserved: f64 = self.machines.values().map(|billed| billed.reserves(now)).sum();
+            let left = (usd - self.usd(now) - reserved).max(0.0);
+            let shares = (f64::from(self.most) - self.machines.len() as f64).max(1.0);
+            seconds(left / shares / price * 3600.0)
+        });
+        time.into_iter().chain(money).min()
+    }
+
+    /// The time that is kept for the end of the pool: at most half of a short budget.
+    fn margin(&self, now: Instant, lasts: Duration) -> Duration {
+        let elapsed = self.began.map_or(Duration::ZERO, |began| now.saturating_duration_since(began));
+        self.ending.min((elapsed + lasts) / 2)
+    }
+
+    fn rate(&self) -> f64 {
+        self.machines.values().map(|billed| billed.usd_per_hour).sum()
+    }
+
+    fn usd(&self, now: Instant) -> f64 {
+        self.released.0 + self.machines.values().map(|billed| billed.cost(now)).sum::<f64>()
+    }
+
+    fn refusal(&self, what: &str) -> Error {
+        Error::new(ErrorKind::Budget, what)
+            .with_context("budget", self.budget)
+            .with_hint("raise `.budget(…)`, or ask for fewer or cheaper machines; `.plan()` shows what they cost")
+    }
+}
+
+impl Billed {
+    /// What the machine has cost so far.
+    fn cost(&self, now: Instant) -> f64 {
+        hours(now.saturating_duration_since(self.since)) * self.usd_per_hour
+    }
+
+    /// What the machine will cost from now until it ends by itself.
+    fn reserves(&self, now: Instant) -> f64 {
+        self.ends.map_or(0.0, |ends| hours(ends.saturating_duration_since(now)) * self.usd_per_hour)
+    }
+}
+
+fn hours(time: Duration) -> f64 {
+    time.as_secs_f64() / 3600.0
+}
+
+/// The time, in addition to the shutdown, that a pool keeps of its budget for its end.
+const SPARE: Duration = Duration::from_secs(120);
+/// Rounding error of sums, in dollars per hour.
+const ROUNDING: f64 = 1e-9;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,241 @@
+//! How a pool gets from its present nodes to its target number of nodes: events in, steps out. No
+//! I/O, no clock.
+//!
+//! The nodes of a pool are numbered without gaps, so further machines get their places in the order
+//! in which they become ready, and the nodes that leave are the last ones. The machines have
+//! numbers of their own, by which the provider knows them.
+//!
+//! In a joined world nodes come and leave all at once, while the world is idle.
+
+mod heirs;
+
+pub(super) use self::heirs::Heir;
+use self::heirs::Legacy;
+use super::Fleet;
+use super::step::Step;
+use super::table::Membership;
+use crate::ids::{MachineNumber, NodeIndex};
+
+impl Fleet {
+    /// The number of nodes that take new tasks.
+    pub(crate) fn members(&self) -> u32 {
+        self.table.members()
+    }
+
+    /// The number of machines that are being made ready.
+    pub(crate) fn coming(&self) -> u32 {
+        self.coming.len() as u32
+    }
+
+    #[cfg(test)]
+    pub(crate) fn target(&self) -> u32 {
+        self.target
+    }
+
+    /// Whether the pool has its target number of nodes, and no node comes or leaves.
+    pub(crate) fn is_settled(&self) -> bool {
+        self.coming.is_empty() && self.dismissing.is_empty() && !self.held && self.table.len() == self.members()
+    }
+
+    /// Whether no further machine is tried, because several in a row could not be made ready.
+    pub(crate) fn has_given_up(&self) -> bool {
+        self.failures >= MAX_FAILURES
+    }
+
+    /// Sets the target number of nodes.
+    pub(crate) fn set_target(&mut self, target: u32) -> Vec<Step> {
+        self.target = target.max(1);
+        self.failures = 0;
+        self.plan()
+    }
+
+    /// A further machine is ready.
+    pub(crate) fn on_ready(&mut self, machine: MachineNumber) -> Vec<Step> {
+        if let Some((node, heir)) = self.heirs.iter_mut().find(|(_, heir)| heir.machine == machine) {
+            heir.ready = true;
+            let node = *node;
+            return self.hand_over(node);
+        }
+        if let Some(ready) = self.coming.get_mut(&machine) {
+            *ready = true;
+            self.failures = 0;
+        }
+        self.plan()
+    }
+
+    /// A further machine could not be made ready, or was lost before it got a place.
+    pub(crate) fn on_failed(&mut self, machine: MachineNumber) -> Vec<Step> {
+        if let Some(node) = self.inherits(machine) {
+            return self.on_heir_failed(node);
+        }
+        let mut steps = Vec::new();
+        if self.coming.remove(&machine).is_some() {
+            self.failures += 1;
+            self.dismissing.insert(machine);
+            steps.push(Step::Forget { machine });
+        }
+        steps.extend(self.plan());
+        steps
+    }
+
+    /// A node that drains, or whose machine will end, has finished its work.
+    pub(crate) fn on_drained(&mut self, node: NodeIndex) -> Vec<Step> {
+        if let Some(heir) = self.heirs.get_mut(&node).filter(|heir| heir.place == Legacy::Draining) {
+            heir.place = Legacy::Drained;
+            return self.hand_over(node);
+        }
+        if self.table.membership(node) != Some(Membership::Draining) {
+            return Vec::new();
+        }
+        self.table.set_membership(node, Membership::Stopping);
+        vec![Step::Stop { node }]
+    }
+
+    /// The workers of a node that leaves, or whose machine will end, have stopped.
+    pub(crate) fn on_stopped(&mut self, node: NodeIndex) -> Vec<Step> {
+        if let Some(heir) = self.heirs.get_mut(&node).filter(|heir| heir.place == Legacy::Stopping) {
+            heir.place = Legacy::Stopped;
+            return self.hand_over(node);
+        }
+        if self.table.membership(node) != Some(Membership::Stopping) {
+            return Vec::new();
+        }
+        let Some(machine) = self.table.remove(node) else { return Vec::new() };
+        self.dismissing.insert(machine);
+        let mut steps = vec![Step::Remove { node, machine, rows: self.table.len() }];
+        steps.extend(self.plan());
+        steps
+    }
+
+    /// The world has finished its work.
+    pub(crate) fn on_world_idle(&mut self) -> Vec<Step> {
+        if !self.held {
+            return Vec::new();
+        }
+        let is_inherited = self.heirs.values().any(|heir| heir.ready);
+        if !self.is_to_change() && !is_inherited {
+            return self.plan();
+        }
+        self.held = false;
+        let stay = self.members();
+        let mut steps = self.disinherit(stay);
+        let ready: Vec<NodeIndex> = self.heirs.iter().filter(|(_, heir)| heir.ready).map(|(node, _)| *node).collect();
+        let taken = ready.into_iter().filter_map(|node| self.take(node)).collect();
+        let left = self.table.remove_from(stay);
+        self.dismissing.extend(&left);
+        let join: Vec<MachineNumber> =
+            self.coming.iter().filter(|(_, ready)| **ready).map(|(machine, _)| *machine).collect();
+        self.coming.retain(|_, ready| !*ready);
+        for (node, machine) in (stay..).map(NodeIndex).zip(&join) {
+            self.table.join(node, *machine);
+        }
+        steps.push(Step::Reshape { stay, left, join, taken });
+        steps.extend(self.plan());
+        steps
+    }
+
+    /// A machine that was to be ended is gone (`gone`), or could not be confirmed gone.
+    pub(crate) fn on_dismissed(&mut self, machine: MachineNumber, gone: bool) {
+        self.dismissing.remove(&machine);
+        if !gone {
+            self.left.insert(machine);
+        }
+    }
+
+    /// The steps from the present nodes to the target.
+    fn plan(&mut self) -> Vec<Step> {
+        let mut steps = Vec::new();
+        loop {
+            let before = self.members();
+            self.stay(&mut steps);
+            if !self.joined {
+                self.join(&mut steps);
+            }
+            if self.members() == before {
+                break;
+            }
+        }
+        while self.members() > self.target {
+            let node = NodeIndex(self.members() - 1);
+            self.table.set_membership(node, Membership::Draining);
+            steps.push(Step::Leave { node });
+        }
+        let members = self.members();
+        steps.extend(self.disinherit(members));
+        while self.coming() > self.target - self.members() {
+            // First the machine that is furthest from being ready.
+            let least = self.coming.iter().rev().min_by_key(|(_, ready)| **ready).map(|(machine, _)| *machine);
+            let Some(machine) = least else { break };
+            self.coming.remove(&machine);
+            self.dismissing.insert(machine);
+            steps.push(Step::Forget { machine });
+        }
+        if self.has_given_up() && self.coming.is_empty() {
+            // The pool continues with the nodes that it has.
+            self.target = self.members();
+        }
+        while self.members() + self.coming() < self.target && !self.has_given_up() {
+            let machine = self.free();
+            self.coming.insert(machine, false);
+            steps.push(Step::Launch { machine });
+        }
+        let is_to_hold = self.is_to_change() || !self.heirs.is_empty();
+        if self.joined && self.held != is_to_hold {
+            self.held = !self.held;
+            steps.push(if self.held { Step::Hold } else { Step::Release });
+        }
+        steps
+    }
+
+    /// Lets nodes that were to leave stay if the target includes them again and their workers are
+    /// not being stopped yet.
+    fn stay(&mut self, steps: &mut Vec<Step>) {
+        loop {
+            let node = NodeIndex(self.members());
+            let draining = self.table.membership(node) == Some(Membership::Draining);
+            if node.0 >= self.target || !draining {
+                return;
+            }
+            self.table.set_membership(node, Membership::Member);
+            steps.push(Step::Stay { node });
+        }
+    }
+
+    /// Gives ready machines their places as soon as the nodes that had these places have left.
+    fn join(&mut self, steps: &mut Vec<Step>) {
+        loop {
+            let node = NodeIndex(self.members());
+            let free = matches!(self.table.membership(node), None | Some(Membership::Vacant));
+            let ready = self.coming.iter().find(|(_, ready)| **ready).map(|(machine, _)| *machine);
+            let Some(machine) = ready.filter(|_| free && node.0 < self.target) else { return };
+            self.coming.remove(&machine);
+            self.table.join(node, machine);
+            steps.push(Step::Join { node, machine });
+        }
+    }
+
+    /// Whether a world has nodes to remove, or new machines that are all ready.
+    fn is_to_change(&self) -> bool {
+        let leaves = self.table.len() > self.members();
+        leaves || !self.coming.is_empty() && self.coming.values().all(|ready| *ready)
+    }
+
+    /// The lowest number that no machine of the pool has.
+    fn free(&self) -> MachineNumber {
+        let taken = |machine: &MachineNumber| {
+            self.table.holds(*machine)
+                || self.coming.contains_key(machine)
+                || self.heirs.values().any(|heir| heir.machine == *machine)
+                || self.dismissing.contains(machine)
+                || self.left.contains(machine)
+        };
+        (0..).map(MachineNumber).find(|machine| !taken(machine)).unwrap_or(MachineNumber(u32::MAX))
+    }
+}
+
+/// The number of machines in a row that could not be made ready after which no further machine is
+/// tried.
+const MAX_FAILURES: u32 = 3;
+
+#[cfg(test)]
+mod tests;

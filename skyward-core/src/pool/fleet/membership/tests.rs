@@ -1,0 +1,313 @@
+use std::collections::BTreeSet;
+
+use super::*;
+use crate::layout::Layout;
+
+fn machines(numbers: &[u32]) -> Vec<MachineNumber> {
+    numbers.iter().copied().map(MachineNumber).collect()
+}
+
+fn pool(joined: bool, nodes: u32) -> Fleet {
+    Fleet::new(joined, Layout::new(1), nodes, (0..nodes).map(MachineNumber).collect(), std::iter::empty())
+}
+
+fn launch(machine: u32) -> Step {
+    Step::Launch { machine: MachineNumber(machine) }
+}
+
+fn forget(machine: u32) -> Step {
+    Step::Forget { machine: MachineNumber(machine) }
+}
+
+fn join(node: u32, machine: u32) -> Step {
+    Step::Join { node: NodeIndex(node), machine: MachineNumber(machine) }
+}
+
+fn leave(node: u32) -> Step {
+    Step::Leave { node: NodeIndex(node) }
+}
+
+fn stop(node: u32) -> Step {
+    Step::Stop { node: NodeIndex(node) }
+}
+
+fn remove(node: u32, machine: u32, rows: u32) -> Step {
+    Step::Remove { node: NodeIndex(node), machine: MachineNumber(machine), rows }
+}
+
+#[test]
+fn further_machines_get_their_places_in_the_order_in_which_they_are_ready() {
+    let mut pool = pool(false, 1);
+    assert_eq!(pool.set_target(3), [launch(1), launch(2)]);
+    assert_eq!(pool.on_ready(MachineNumber(2)), [join(1, 2)]);
+    assert!(!pool.is_settled());
+    assert_eq!(pool.on_ready(MachineNumber(1)), [join(2, 1)]);
+    assert!(pool.is_settled());
+    assert_eq!((pool.members(), pool.coming()), (3, 0));
+}
+
+#[test]
+fn the_last_nodes_leave_when_they_have_finished_and_node_0_never_leaves() {
+    let mut pool = pool(false, 3);
+    assert_eq!(pool.set_target(0), [leave(2), leave(1)]);
+    assert_eq!(pool.target(), 1);
+    assert_eq!(pool.on_drained(NodeIndex(1)), [stop(1)]);
+    assert_eq!(pool.on_drained(NodeIndex(1)), [], "a second report changes nothing");
+    assert_eq!(pool.on_stopped(NodeIndex(1)), [remove(1, 1, 3)], "node 2 behind it has not left");
+    pool.on_dismissed(MachineNumber(1), true);
+    assert_eq!(pool.on_drained(NodeIndex(2)), [stop(2)]);
+    assert_eq!(pool.on_stopped(NodeIndex(2)), [remove(2, 2, 1)]);
+    assert!(!pool.is_settled(), "its machine is not confirmed gone");
+    pool.on_dismissed(MachineNumber(2), true);
+    assert!(pool.is_settled());
+    assert_eq!(pool.on_drained(NodeIndex(0)), []);
+}
+
+#[test]
+fn draining_nodes_stay_when_the_target_includes_them_again() {
+    let mut pool = pool(false, 4);
+    pool.set_target(1);
+    pool.on_drained(NodeIndex(2));
+    assert_eq!(
+        pool.set_target(4),
+        [Step::Stay { node: NodeIndex(1) }, launch(4), launch(5)],
+        "node 2 is being stopped, and node 3 cannot stay without it"
+    );
+    assert_eq!(pool.on_ready(MachineNumber(4)), [], "its place is not free");
+    assert_eq!(
+        pool.on_stopped(NodeIndex(2)),
+        [remove(2, 2, 4), join(2, 4), Step::Stay { node: NodeIndex(3) }, forget(5)]
+    );
+}
+
+#[test]
+fn machines_under_way_are_given_up_before_members_leave() {
+    let mut pool = pool(false, 2);
+    pool.set_target(5);
+    assert_eq!(pool.set_target(3), [forget(4), forget(3)]);
+    assert_eq!(pool.set_target(1), [leave(1), forget(2)]);
+    assert_eq!(pool.on_ready(MachineNumber(2)), []);
+}
+
+#[test]
+fn the_number_of_a_machine_is_reused_only_when_the_machine_is_gone() {
+    let mut pool = pool(false, 1);
+    assert_eq!(pool.set_target(2), [launch(1)]);
+    pool.set_target(1);
+    assert_eq!(pool.set_target(2), [launch(2)]);
+    pool.set_target(1);
+    pool.on_dismissed(MachineNumber(1), true);
+    pool.on_dismissed(MachineNumber(2), false);
+    assert_eq!(pool.set_target(3), [launch(1), launch(3)], "machine 2 is not confirmed gone");
+}
+
+#[test]
+fn after_three_failures_in_a_row_no_further_machine_is_tried() {
+    let mut pool = pool(false, 1);
+    assert_eq!(pool.set_target(2), [launch(1)]);
+    for machine in 1..3 {
+        assert_eq!(pool.on_failed(MachineNumber(machine)), [forget(machine), launch(machine + 1)]);
+    }
+    assert_eq!(pool.on_failed(MachineNumber(3)), [forget(3)]);
+    assert!(pool.has_given_up());
+    (1..4).for_each(|machine| pool.on_dismissed(MachineNumber(machine), true));
+    assert!(pool.is_settled());
+    assert_eq!(pool.set_target(2), [launch(1)], "a new target tries again");
+}
+
+#[test]
+fn a_world_is_reshaped_in_one_step_when_it_is_idle_and_all_new_machines_are_ready() {
+    let mut pool = pool(true, 2);
+    assert_eq!(pool.set_target(4), [launch(2), launch(3)]);
+    assert_eq!(pool.on_ready(MachineNumber(3)), []);
+    assert_eq!(pool.on_ready(MachineNumber(2)), [Step::Hold]);
+    assert!(!pool.is_settled());
+    let reshape = Step::Reshape { stay: 2, left: vec![], join: machines(&[2, 3]), taken: vec![] };
+    assert_eq!(pool.on_world_idle(), [reshape]);
+    assert!(pool.is_settled());
+    assert_eq!(pool.set_target(1), [leave(3), leave(2), leave(1), Step::Hold]);
+    let reshape = Step::Reshape { stay: 1, left: machines(&[1, 2, 3]), join: vec![], taken: vec![] };
+    assert_eq!(pool.on_world_idle(), [reshape]);
+    assert_eq!(pool.on_world_idle(), []);
+}
+
+#[test]
+fn a_world_is_released_when_it_need_not_change_any_more() {
+    let mut pool = pool(true, 2);
+    assert_eq!(pool.set_target(1), [leave(1), Step::Hold]);
+    assert_eq!(pool.set_target(2), [Step::Stay { node: NodeIndex(1) }, Step::Release]);
+    pool.set_target(3);
+    assert_eq!(pool.on_ready(MachineNumber(2)), [Step::Hold]);
+    assert_eq!(pool.on_failed(MachineNumber(2)), [forget(2), launch(3), Step::Release]);
+}
+
+fn succeed(node: u32, machine: u32) -> Step {
+    Step::Succeed { node: NodeIndex(node), machine: MachineNumber(machine) }
+}
+
+fn take(node: u32, machine: u32, left: u32) -> Step {
+    Step::Take { node: NodeIndex(node), machine: MachineNumber(machine), left: MachineNumber(left) }
+}
+
+#[test]
+fn a_node_whose_machine_will_end_drains_while_its_successor_is_made_ready() {
+    let (first, cordon, vacate) =
+        (NodeIndex(0), Step::Cordon { node: NodeIndex(0) }, Step::Vacate { node: NodeIndex(0) });
+    let mut pool = pool(false, 2);
+    assert_eq!(pool.on_ending(first), [cordon, succeed(0, 2)]);
+    assert_eq!(pool.on_ending(first), [], "the second notice changes nothing");
+    assert_eq!(pool.on_ready(MachineNumber(2)), [], "the node finishes its work first");
+    assert_eq!(pool.on_drained(first), [vacate]);
+    assert_eq!(pool.on_stopped(first), [take(0, 2, 0)]);
+    assert_eq!(pool.members(), 2);
+    assert!(!pool.is_settled(), "the old machine is not confirmed gone");
+    pool.on_dismissed(MachineNumber(0), true);
+    assert!(pool.is_settled());
+    // The next time, the node is lost before it has finished its work.
+    assert_eq!(pool.on_ending(first)[1], succeed(0, 0));
+    assert_eq!(pool.on_lost(first), []);
+    assert_eq!(pool.on_ready(MachineNumber(0)), [take(0, 0, 2)]);
+}
+
+#[test]
+fn after_three_failed_successors_the_node_takes_tasks_again() {
+    let (mut pool, first) = (pool(false, 1), NodeIndex(0));
+    pool.on_ending(first);
+    assert_eq!(pool.on_failed(MachineNumber(1)), [forget(1), succeed(0, 2)]);
+    assert_eq!(pool.on_failed(MachineNumber(2)), [forget(2), succeed(0, 3)]);
+    assert_eq!(pool.on_failed(MachineNumber(3)), [forget(3), Step::Uncordon { node: first }]);
+    assert!(!pool.has_heir(first));
+    assert_eq!(pool.on_ending(first)[1], succeed(0, 4), "a new notice tries again");
+    pool.on_lost(first);
+    assert_eq!(pool.on_failed(MachineNumber(4)), [forget(4), Step::Replace { node: first }]);
+}
+
+#[test]
+fn an_idle_world_waits_for_its_successor_and_continues_as_its_next_generation() {
+    let (mut pool, second) = (pool(true, 2), NodeIndex(1));
+    assert_eq!(pool.on_ending(second), [succeed(1, 2), Step::Hold]);
+    assert_eq!(pool.on_world_idle(), []);
+    assert_eq!(pool.on_ready(MachineNumber(2)), []);
+    let taken = vec![(second, MachineNumber(2), MachineNumber(1))];
+    assert_eq!(pool.on_world_idle(), [Step::Reshape { stay: 2, left: vec![], join: vec![], taken }]);
+    pool.on_dismissed(MachineNumber(1), true);
+    assert!(pool.is_settled());
+}
+
+#[test]
+fn a_node_that_leaves_has_no_successor() {
+    let (mut pool, last) = (pool(false, 2), NodeIndex(1));
+    pool.on_ending(last);
+    assert_eq!(pool.set_target(1), [leave(1), forget(2)]);
+    assert_eq!(pool.on_ending(last), []);
+    // Tasks that were submitted for the node by name run on another machine in its place, or on the
+    // workers that were being stopped.
+    for (lost, step) in [(true, Step::Replace { node: last }), (false, Step::Revive { node: last })] {
+        let mut pool = super::tests::pool(false, 2);
+        pool.on_ending(last);
+        if lost {
+            pool.on_lost(last);
+        } else {
+            pool.on_ready(MachineNumber(2));
+            pool.on_drained(last);
+        }
+        assert_eq!(pool.set_target(1), [leave(1), forget(2), step]);
+    }
+}
+
+/// Random histories: members are the first rows without a gap, node 0 never leaves, and every
+/// history settles at its target.
+#[test]
+fn every_random_history_settles_at_its_target() {
+    for seed in 0..2000_u64 {
+        let mut draw = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+        let mut below = |bound: u64| {
+            draw ^= draw << 13;
+            draw ^= draw >> 7;
+            draw ^= draw << 17;
+            draw % bound
+        };
+        let joined = below(2) == 0;
+        let mut pool = pool(joined, 1 + below(4) as u32);
+        let mut open: Vec<Step> = Vec::new();
+        for round in 0..200 {
+            let node = NodeIndex(below(4) as u32);
+            let steps = match if round < 40 { below(8) } else { 9 } {
+                0 | 1 => pool.set_target(below(6) as u32),
+                2 => pool.on_ending(node),
+                3 => {
+                    let steps = pool.on_lost(node);
+                    // A lost node has no workers to stop.
+                    open.retain(|step| *step != Step::Vacate { node } || !steps.is_empty());
+                    steps
+                }
+                // An idle world reports after each event that it is idle.
+                4 => pool.on_world_idle(),
+                _ if open.is_empty() && pool.held => pool.on_world_idle(),
+                _ if open.is_empty() => break,
+                _ => match open.remove(below(open.len() as u64) as usize) {
+                    Step::Launch { machine } if round < 40 && below(4) == 0 => pool.on_failed(machine),
+                    Step::Launch { machine } => pool.on_ready(machine),
+                    Step::Succeed { machine, .. } if round < 40 && below(4) == 0 => pool.on_failed(machine),
+                    Step::Succeed { machine, .. } => pool.on_ready(machine),
+                    Step::Cordon { node } => pool.on_drained(node),
+                    Step::Vacate { node } => pool.on_stopped(node),
+                    Step::Take { left, .. } => {
+                        pool.on_dismissed(left, true);
+                        Vec::new()
+                    }
+                    Step::Leave { node } => pool.on_drained(node),
+                    Step::Stop { node } => pool.on_stopped(node),
+                    Step::Forget { machine } | Step::Remove { machine, .. } => {
+                        pool.on_dismissed(machine, true);
+                        Vec::new()
+                    }
+                    Step::Reshape { left, taken, .. } => {
+                        let left = left.into_iter().chain(taken.into_iter().map(|(.., left)| left));
+                        left.for_each(|machine| pool.on_dismissed(machine, true));
+                        Vec::new()
+                    }
+                    Step::Begin(_)
+                    | Step::End(_)
+                    | Step::Hold
+                    | Step::Join { .. }
+                    | Step::Replace { .. }
+                    | Step::Revive { .. }
+                    | Step::Uncordon { .. }
+                    | Step::Stay { .. }
+                    | Step::Release => Vec::new(),
+                },
+            };
+            for step in &steps {
+                match step {
+                    Step::Leave { node } => assert!(node.0 > 0, "seed {seed}"),
+                    Step::Reshape { stay, .. } => assert!(*stay > 0, "seed {seed}"),
+                    Step::Stay { node } => open.retain(|step| *step != leave(node.0)),
+                    Step::Forget { machine } => open.retain(|step| {
+                        let succeeds = matches!(step, Step::Succeed { machine: heir, .. } if heir == machine);
+                        *step != launch(machine.0) && !succeeds
+                    }),
+                    Step::Take { node, machine, left } => {
+                        assert_ne!(machine, left, "seed {seed}");
+                        assert!(node.0 < pool.members(), "seed {seed}: a node that leaves gets another machine");
+                    }
+                    Step::Release => open.retain(|step| *step != Step::Hold),
+                    _ => {}
+                }
+            }
+            let rows = pool.table.nodes().filter_map(|node| pool.table.machine(node));
+            let numbers: Vec<_> = rows.chain(pool.coming.keys().copied()).collect();
+            let numbers: Vec<_> = numbers.into_iter().chain(pool.heirs.values().map(|heir| heir.machine)).collect();
+            let alone: BTreeSet<_> = numbers.iter().collect();
+            let vacant = pool.table.nodes().any(|node| pool.table.membership(node) == Some(Membership::Vacant));
+            assert!(vacant || alone.len() == numbers.len(), "seed {seed}: a number is used twice: {pool:?}");
+            // The nodes of a world do not drain one by one: the world reports that it is idle.
+            open.extend(steps.into_iter().filter(|step| !joined || !matches!(step, Step::Leave { .. })));
+        }
+        assert_eq!(open, [], "seed {seed}: {pool:?}");
+        assert!(pool.heirs.is_empty(), "seed {seed}: {pool:?}");
+        assert!(pool.is_settled(), "seed {seed}: {pool:?}");
+        let settled = pool.members() == pool.target() || pool.has_given_up();
+        assert!(settled && pool.members() > 0, "seed {seed}: {pool:?}");
+    }
+}

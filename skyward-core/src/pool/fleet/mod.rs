@@ -1,0 +1,86 @@
+//! The pure part of a pool, which decides about its nodes: events in, steps out. No I/O, no clock.
+//!
+//! A [`Fleet`] has the one table of a pool's nodes. [`recovery`] changes the table where nodes and
+//! workers are lost, [`membership`] where nodes come and leave. Both are impl blocks of the fleet,
+//! because the steps of one depend on rows that the other has changed. The driver keeps everything
+//! that is not pure, such as the connection to an agent, by the number of the node.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use self::membership::Heir;
+use self::table::Table;
+use crate::ids::{MachineNumber, NodeIndex, Rank};
+use crate::layout::Layout;
+
+pub(crate) mod account;
+pub(crate) mod autoscale;
+pub(crate) mod launch;
+pub(crate) mod market;
+mod membership;
+pub(crate) mod notices;
+mod recovery;
+pub(crate) mod step;
+mod table;
+
+/// The nodes of a pool: those that it has, and those that come, leave or are lost.
+#[derive(Debug)]
+pub(crate) struct Fleet {
+    joined: bool,
+    layout: Layout,
+    table: Table,
+    /// Workers to start as soon as their node is up; in a joined world all workers or none.
+    due: BTreeSet<Rank>,
+    /// The target number of nodes.
+    target: u32,
+    /// Further machines that have no place yet, each with whether it is ready.
+    coming: BTreeMap<MachineNumber, bool>,
+    /// Machines that are being ended.
+    dismissing: BTreeSet<MachineNumber>,
+    /// The numbers of machines that are not confirmed gone.
+    left: BTreeSet<MachineNumber>,
+    /// The number of machines in a row that could not be made ready.
+    failures: u32,
+    /// Whether the world finishes its work and takes no new work.
+    held: bool,
+    /// Successors: machines that will replace a machine that will end.
+    heirs: BTreeMap<NodeIndex, Heir>,
+    /// How often in a row no successor could be made ready for a machine that will end.
+    unheired: BTreeMap<NodeIndex, u32>,
+}
+
+impl Fleet {
+    /// A fleet of nodes on these machines, in this order, with all of their workers started, and of
+    /// further machines (`coming`) that are being made ready.
+    pub(crate) fn new(
+        joined: bool,
+        layout: Layout,
+        target: u32,
+        nodes: Vec<MachineNumber>,
+        coming: impl Iterator<Item = MachineNumber>,
+    ) -> Self {
+        Self {
+            joined,
+            layout,
+            table: Table::new(nodes),
+            due: BTreeSet::new(),
+            target,
+            coming: coming.map(|machine| (machine, false)).collect(),
+            dismissing: BTreeSet::new(),
+            left: BTreeSet::new(),
+            failures: 0,
+            held: false,
+            heirs: BTreeMap::new(),
+            unheired: BTreeMap::new(),
+        }
+    }
+
+    /// All places, including those of nodes that are lost or have left.
+    pub(crate) fn nodes(&self) -> impl Iterator<Item = NodeIndex> + use<> {
+        self.table.nodes()
+    }
+
+    /// The machine that a node has, or had last; `None` if there is no such place.
+    pub(crate) fn machine(&self, node: NodeIndex) -> Option<MachineNumber> {
+        self.table.machine(node)
+    }
+}

@@ -1,0 +1,261 @@
+//! How a pool recovers from lost nodes and workers: events in, steps out. No I/O, no clock.
+//!
+//! Without a world, each worker is restarted on its own, as soon as its node is up. A joined world
+//! is started as a whole, when all nodes are up.
+
+use super::Fleet;
+use super::step::{Job, Step, Workers};
+use super::table::Health;
+use crate::ids::{NodeIndex, Rank};
+
+impl Fleet {
+    pub(crate) fn is_up(&self, node: NodeIndex) -> bool {
+        self.table.health(node) == Some(Health::Up)
+    }
+
+    /// Whether all nodes of these workers are up.
+    pub(crate) fn are_up(&self, workers: Workers) -> bool {
+        match workers {
+            Workers::One(rank) => self.is_up(self.node_of(rank)),
+            Workers::World => self.table.are_all_up(),
+        }
+    }
+
+    /// The nodes of these workers.
+    pub(crate) fn nodes_of(&self, workers: Workers) -> Vec<NodeIndex> {
+        match workers {
+            Workers::One(rank) => vec![self.node_of(rank)],
+            Workers::World => self.table.nodes().collect(),
+        }
+    }
+
+    /// The workers of a node.
+    pub(crate) fn ranks_of(&self, node: NodeIndex) -> impl Iterator<Item = Rank> + use<> {
+        self.layout.ranks_of(node)
+    }
+
+    /// These workers were lost, or could not be started.
+    pub(crate) fn on_workers_lost(&mut self, workers: Workers) -> Vec<Step> {
+        match workers {
+            Workers::One(rank) if !self.joined => {
+                self.due.insert(rank);
+            }
+            _ => self.all_due(),
+        }
+        self.go_on()
+    }
+
+    /// The connection to an agent ended.
+    pub(crate) fn on_agent_away(&mut self, node: NodeIndex) -> Vec<Step> {
+        if !self.is_up(node) {
+            return Vec::new();
+        }
+        self.table.set_health(node, Health::Away);
+        vec![Step::Begin(Job::ReachAgent(node))]
+    }
+
+    /// The agent is connected again.
+    pub(crate) fn on_agent_reached(&mut self, node: NodeIndex) -> Vec<Step> {
+        self.table.set_health(node, Health::Up);
+        self.go_on()
+    }
+
+    /// A node's machine is given up. The node gets another machine by
+    /// [`on_replace`](Self::on_replace).
+    pub(crate) fn on_node_lost(&mut self, node: NodeIndex) -> Vec<Step> {
+        if self.table.health(node) == Some(Health::Gone) {
+            return Vec::new();
+        }
+        self.table.set_health(node, Health::Lost);
+        let mut steps = self.give_up(node);
+        if self.joined {
+            steps.extend([Job::Start(Workers::World), Job::Examine(Workers::World)].map(Step::End));
+            // Without this worker the others would wait for it in vain until it is replaced.
+            steps.push(Step::Begin(Job::StopWorld));
+            self.all_due();
+        } else {
+            self.due.extend(self.ranks_of(node));
+        }
+        steps
+    }
+
+    /// A lost node needs another machine.
+    pub(crate) fn on_replace(&mut self, node: NodeIndex) -> Vec<Step> {
+        match self.table.health(node) {
+            Some(Health::Lost) => vec![Step::Begin(Job::Replace(node))],
+            _ => Vec::new(),
+        }
+    }
+
+    /// A node has another machine, and its agent is connected.
+    pub(crate) fn on_replaced(&mut self, node: NodeIndex) -> Vec<Step> {
+        self.table.set_health(node, Health::Up);
+        self.go_on()
+    }
+
+    /// A successor whose agent is connected has taken the place of a node's machine. The jobs for
+    /// the old machine are given up, and the workers are started.
+    pub(crate) fn on_taken(&mut self, node: NodeIndex) -> Vec<Step> {
+        let mut steps = self.give_up(node);
+        if self.joined {
+            self.all_due();
+        } else {
+            self.due.extend(self.ranks_of(node));
+        }
+        self.table.set_health(node, Health::Up);
+        steps.extend(self.go_on());
+        steps
+    }
+
+    /// A node has joined, at the end or in the place of a node that has left. Its workers are
+    /// started.
+    pub(crate) fn on_added(&mut self, node: NodeIndex) -> Vec<Step> {
+        self.table.set_health(node, Health::Up);
+        self.due.extend(self.ranks_of(node));
+        self.go_on()
+    }
+
+    /// A node that leaves has finished its work. The jobs under way for it are given up.
+    pub(crate) fn on_retired(&mut self, node: NodeIndex) -> Vec<Step> {
+        self.table.set_health(node, Health::Gone);
+        self.due.retain(|rank| self.layout.node(*rank) != node);
+        self.give_up(node)
+    }
+
+    /// The nodes `stay..stay + left` of a world have left, and the nodes that are in their places
+    /// now have joined. The world is started as its next generation. Nodes that stay and are lost
+    /// are still replaced; the nodes in `taken` have another machine.
+    pub(crate) fn on_reshaped(&mut self, stay: u32, left: u32, taken: &[NodeIndex]) -> Vec<Step> {
+        let gone = (stay..stay + left).map(NodeIndex);
+        let mut steps: Vec<Step> = gone.flat_map(|node| self.on_retired(node)).collect();
+        steps.extend([Job::Start(Workers::World), Job::Examine(Workers::World)].map(Step::End));
+        for node in taken {
+            steps.extend(self.give_up(*node));
+            self.table.set_health(*node, Health::Up);
+        }
+        for node in (stay..self.table.len()).map(NodeIndex) {
+            self.table.set_health(node, Health::Up);
+        }
+        self.all_due();
+        steps.extend(self.go_on());
+        steps
+    }
+
+    /// Gives up the jobs under way for a node.
+    fn give_up(&self, node: NodeIndex) -> Vec<Step> {
+        let mut steps =
+            vec![Step::End(Job::ReachAgent(node)), Step::End(Job::Replace(node)), Step::End(Job::Stop(node))];
+        for rank in self.ranks_of(node) {
+            let one = Workers::One(rank);
+            steps.extend([Job::ReachWorker(rank), Job::Start(one), Job::Examine(one)].map(Step::End));
+        }
+        steps
+    }
+
+    /// Starts the workers that are due and whose nodes are up.
+    fn go_on(&mut self) -> Vec<Step> {
+        if self.joined {
+            if self.due.is_empty() || !self.are_up(Workers::World) {
+                return Vec::new();
+            }
+            let mut steps = vec![Step::End(Job::StopWorld)];
+            steps.extend(std::mem::take(&mut self.due).into_iter().map(|rank| Step::End(Job::ReachWorker(rank))));
+            steps.push(Step::Begin(Job::Start(Workers::World)));
+            return steps;
+        }
+        let due: Vec<Rank> = self.due.iter().copied().filter(|rank| self.is_up(self.node_of(*rank))).collect();
+        self.due.retain(|rank| !due.contains(rank));
+        let start = |rank| [Step::End(Job::ReachWorker(rank)), Step::Begin(Job::Start(Workers::One(rank)))];
+        due.into_iter().flat_map(start).collect()
+    }
+
+    fn all_due(&mut self) {
+        self.due = self.layout.ranks(self.table.len()).collect();
+    }
+
+    /// The node of a worker.
+    pub(crate) fn node_of(&self, rank: Rank) -> NodeIndex {
+        self.layout.node(rank)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ids::MachineNumber;
+    use crate::layout::Layout;
+
+    fn pool(nodes: u32, layout: Layout, joined: bool) -> Fleet {
+        Fleet::new(joined, layout, nodes, (0..nodes).map(MachineNumber).collect(), std::iter::empty())
+    }
+
+    fn begun(steps: &[Step]) -> Vec<Job> {
+        let begin = |step: &Step| match step {
+            Step::Begin(job) => Some(*job),
+            _ => None,
+        };
+        steps.iter().filter_map(begin).collect()
+    }
+
+    fn one(rank: u32) -> Job {
+        Job::Start(Workers::One(Rank(rank)))
+    }
+
+    const WORLD: Job = Job::Start(Workers::World);
+
+    #[test]
+    fn a_worker_is_restarted_while_another_node_is_replaced() {
+        let mut pool = self::pool(2, Layout::new(2), false);
+        assert_eq!(begun(&pool.on_node_lost(NodeIndex(1))), []);
+        assert_eq!(begun(&pool.on_replace(NodeIndex(1))), [Job::Replace(NodeIndex(1))]);
+        let steps = pool.on_workers_lost(Workers::One(Rank(0)));
+        assert_eq!(steps[0], Step::End(Job::ReachWorker(Rank(0))), "the lost worker is not looked for any more");
+        assert_eq!(begun(&steps), [one(0)]);
+        assert_eq!(begun(&pool.on_workers_lost(Workers::One(Rank(3)))), []);
+        assert_eq!(begun(&pool.on_replaced(NodeIndex(1))), [one(2), one(3)]);
+        assert_eq!(begun(&pool.on_workers_lost(Workers::One(Rank(3)))), [one(3)]);
+    }
+
+    #[test]
+    fn a_world_is_stopped_when_a_node_is_lost_and_started_when_all_are_up() {
+        let mut pool = self::pool(3, Layout::new(1), true);
+        let steps = pool.on_node_lost(NodeIndex(0));
+        assert!(steps.contains(&Step::End(WORLD)));
+        assert_eq!(begun(&steps), [Job::StopWorld]);
+        pool.on_replace(NodeIndex(0));
+        assert_eq!(begun(&pool.on_node_lost(NodeIndex(2))), [Job::StopWorld]);
+        pool.on_replace(NodeIndex(2));
+        assert_eq!(begun(&pool.on_replaced(NodeIndex(2))), []);
+        assert_eq!(begun(&pool.on_workers_lost(Workers::World)), []);
+        assert_eq!(begun(&pool.on_replaced(NodeIndex(0))), [WORLD]);
+        assert_eq!(
+            begun(&pool.on_workers_lost(Workers::One(Rank(1)))),
+            [WORLD],
+            "one lost worker restarts its whole world"
+        );
+    }
+
+    #[test]
+    fn an_agent_that_is_away_delays_only_its_own_workers() {
+        let mut pool = self::pool(2, Layout::new(1), false);
+        assert_eq!(begun(&pool.on_agent_away(NodeIndex(0))), [Job::ReachAgent(NodeIndex(0))]);
+        assert_eq!(pool.on_agent_away(NodeIndex(0)), [], "the job is begun once");
+        assert_eq!(begun(&pool.on_workers_lost(Workers::One(Rank(0)))), []);
+        assert_eq!(begun(&pool.on_workers_lost(Workers::One(Rank(1)))), [one(1)]);
+        assert_eq!(begun(&pool.on_agent_reached(NodeIndex(0))), [one(0)]);
+    }
+
+    #[test]
+    fn jobs_under_way_for_a_lost_node_are_given_up() {
+        let mut pool = self::pool(1, Layout::new(1), false);
+        pool.on_agent_away(NodeIndex(0));
+        let steps = pool.on_node_lost(NodeIndex(0));
+        for job in [Job::ReachAgent(NodeIndex(0)), one(0), Job::ReachWorker(Rank(0)), Job::Replace(NodeIndex(0))] {
+            assert!(steps.contains(&Step::End(job)), "{job:?}");
+        }
+        assert_eq!(pool.on_agent_away(NodeIndex(0)), []);
+        pool.on_replace(NodeIndex(0));
+        pool.on_replaced(NodeIndex(0));
+        assert_eq!(pool.on_replace(NodeIndex(0)), [], "the node is not lost any more");
+    }
+}

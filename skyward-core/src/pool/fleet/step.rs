@@ -1,0 +1,134 @@
+//! The steps that the fleet asks its driver to carry out.
+//!
+//! Recovery and membership return the same steps, so the driver has one executor, which carries
+//! them out in order. One flat enum serves both: each step is one line of that executor, and
+//! whatever runs in the background is a [`Job`] that a step begins or ends.
+
+use crate::ids::{MachineNumber, NodeIndex, Rank};
+
+/// One step for the driver. A node is named by its number in the pool, a machine by its number at
+/// the provider.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Step {
+    Begin(Job),
+    /// Give the job up.
+    End(Job),
+    /// Make a further machine ready. [`Fleet::on_ready`](super::Fleet::on_ready) or
+    /// [`Fleet::on_failed`](super::Fleet::on_failed) receives the result.
+    Launch {
+        machine: MachineNumber,
+    },
+    /// The machine is not needed any more: give up making it ready, and end it.
+    Forget {
+        machine: MachineNumber,
+    },
+    /// Give a ready machine its place, and start its workers.
+    Join {
+        node: NodeIndex,
+        machine: MachineNumber,
+    },
+    /// Give the node no new tasks; it leaves when it has finished its work.
+    Leave {
+        node: NodeIndex,
+    },
+    /// Give the node tasks again: it does not leave after all.
+    Stay {
+        node: NodeIndex,
+    },
+    /// Stop the workers of a node that leaves and has finished its work.
+    Stop {
+        node: NodeIndex,
+    },
+    /// A node has left, so that `rows` rows remain in the table: end its machine.
+    Remove {
+        node: NodeIndex,
+        machine: MachineNumber,
+        rows: u32,
+    },
+    /// Let the world finish its work, and give it no new work.
+    Hold,
+    /// Give the world new work again.
+    Release,
+    /// The machine of the node will end: give the node no new tasks.
+    Cordon {
+        node: NodeIndex,
+    },
+    /// Give the node tasks again.
+    Uncordon {
+        node: NodeIndex,
+    },
+    /// Make a successor ready for a machine that will end.
+    /// [`Fleet::on_ready`](super::Fleet::on_ready) or [`Fleet::on_failed`](super::Fleet::on_failed)
+    /// receives the result.
+    Succeed {
+        node: NodeIndex,
+        machine: MachineNumber,
+    },
+    /// Stop the workers of a node that has finished its work, so that the successor can take its
+    /// place.
+    Vacate {
+        node: NodeIndex,
+    },
+    /// Give the node to the successor, which is ready, and end the machine that the node had
+    /// (`left`).
+    Take {
+        node: NodeIndex,
+        machine: MachineNumber,
+        left: MachineNumber,
+    },
+    /// No successor takes the place after all: restart the workers that were being stopped.
+    Revive {
+        node: NodeIndex,
+    },
+    /// No successor takes the place of a lost node: make another machine ready.
+    Replace {
+        node: NodeIndex,
+    },
+    /// The world is idle: the first `stay` nodes stay, the machines in `join` become the nodes
+    /// after them, and the nodes in `taken` get another machine.
+    Reshape {
+        stay: u32,
+        left: Vec<MachineNumber>,
+        join: Vec<MachineNumber>,
+        taken: Vec<Taken>,
+    },
+}
+
+/// A node, the machine that it gets, and the machine that it had.
+pub(crate) type Taken = (NodeIndex, MachineNumber, MachineNumber);
+
+/// A job that takes time. A job never runs twice at once: a later start replaces an earlier one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) enum Job {
+    /// Reconnect to a node's agent.
+    ReachAgent(NodeIndex),
+    /// End what is left of a node's machine, and make another one ready.
+    Replace(NodeIndex),
+    /// End all workers of a world.
+    StopWorld,
+    Start(Workers),
+    /// A start has failed: find out whether the node is the reason.
+    Examine(Workers),
+    /// Reconnect to a worker.
+    ReachWorker(Rank),
+    /// Connect to a worker that makes calls.
+    ReachCaller(Rank),
+    /// Make a further machine ready, which has no place in the pool yet.
+    Add(MachineNumber),
+    /// Stop the workers of a node that leaves; they have time to leave their hooks.
+    Stop(NodeIndex),
+    /// End the machine of a node that has left, or that is not needed any more.
+    Dismiss(MachineNumber),
+    /// Query the provider for the states of the machines.
+    Watch,
+    /// Make workers check whether their machines will end.
+    Remind,
+}
+
+/// Workers that are started together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) enum Workers {
+    One(Rank),
+    /// All workers of a joined world, as its next generation.
+    World,
+}

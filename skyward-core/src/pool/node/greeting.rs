@@ -1,0 +1,99 @@
+//! Opens the connection to a worker, exchanges hellos, and reads the connection until it ends.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::make::Node;
+use crate::error::{Error, ErrorKind, Result};
+use crate::ids::{Generation, Rank};
+use crate::pool::calls::failure::hook_error;
+use crate::pool::calls::shared::Shared;
+use crate::pool::command::Command;
+use crate::pool::spawn::spawn;
+use crate::worker::link::{Reader, link};
+use crate::worker::message::{FromWorker, StartedWorker, ToWorker};
+use crate::worker::session;
+
+/// Exchanges hellos with a worker that is being started. A connection that is cut before the worker
+/// answers is opened again, for a while; if the worker has ended, the agent reports that meanwhile.
+pub(super) async fn greet_persistently(
+    shared: &Arc<Shared>,
+    node: &Node,
+    generation: Generation,
+    worker: &StartedWorker,
+    rank: Rank,
+) -> Result<(Reader, u64)> {
+    let mut pause = AGAIN;
+    loop {
+        let error = match greet(shared, node, generation, worker, rank).await {
+            Err(error) if error.kind() == ErrorKind::Io && pause <= LONGEST_AGAIN => error,
+            greeted => return greeted,
+        };
+        tracing::debug!(pool = %shared.pool, rank = rank.0, %error, "the worker is not reached yet");
+        tokio::time::sleep(pause).await;
+        pause *= 2;
+    }
+}
+
+/// Opens a worker's socket and exchanges hellos; returns when the worker has entered its hooks.
+pub(super) async fn greet(
+    shared: &Arc<Shared>,
+    node: &Node,
+    generation: Generation,
+    worker: &StartedWorker,
+    rank: Rank,
+) -> Result<(Reader, u64)> {
+    let stream = node.remote.open(&worker.socket).await?;
+    let (sender, writer, mut reader) = link(stream, shared.limits.max_frame);
+    spawn(async move {
+        // The reader notices the same loss and reports it.
+        let _ = writer.run().await;
+    });
+    let (acknowledged, streams) = {
+        let mut state = shared.lock();
+        let acknowledged = state.slot(rank, generation).map_or(0, |slot| slot.session.received());
+        (acknowledged, state.streams(rank))
+    };
+    let (head, body) = ToWorker::Hello { generation: generation.0, acknowledged, streams: &streams }.encode()?;
+    sender.push(&head, body)?;
+    sender.flush();
+    let mut waiting = VecDeque::new();
+    let first = FromWorker::decode(reader.next(&mut waiting).await?)?;
+    let FromWorker::Hello(hello) = first else {
+        let what = format!("the worker of rank {rank} answered {first:?} instead of Hello");
+        return Err(Error::new(ErrorKind::Protocol, what));
+    };
+    session::check_hello(&hello, worker.pid, generation, rank)?;
+    if let Some(failure) = hello.failure {
+        return Err(hook_error(&failure, rank));
+    }
+    let connection = shared.on_worker_connected(rank, generation, &sender, hello.received)?;
+    if !waiting.is_empty() {
+        shared.on_frames(rank, generation, connection, &mut waiting.into())?;
+    }
+    Ok((reader, connection))
+}
+
+/// Begins to read the messages of a worker.
+pub(super) fn listen(shared: &Arc<Shared>, rank: Rank, generation: Generation, connected: (Reader, u64)) {
+    let connection = connected.1;
+    let reader = spawn(read(Arc::clone(shared), rank, generation, connected)).abort_handle();
+    match shared.lock().slot(rank, generation).filter(|slot| slot.connection.is_latest(connection)) {
+        Some(slot) => slot.connection.set_reader(reader),
+        None => reader.abort(),
+    }
+}
+
+/// Passes the messages of a worker to the pool until the connection ends.
+async fn read(shared: Arc<Shared>, rank: Rank, generation: Generation, (mut reader, connection): (Reader, u64)) {
+    let error = reader.each(|frames| shared.on_frames(rank, generation, connection, frames)).await;
+    tracing::debug!(pool = %shared.pool, rank = rank.0, ?error, "the connection to the worker ended");
+    shared.on_read(rank, generation, connection);
+    shared.command(Command::WorkerDisconnected { rank, generation, connection });
+}
+
+/// The first and the longest pause between attempts to greet a worker that is being started. Each
+/// pause is twice as long as the one before.
+const AGAIN: Duration = Duration::from_millis(10);
+const LONGEST_AGAIN: Duration = Duration::from_secs(2);

@@ -1,0 +1,123 @@
+//! Changes the row of a node in the state: the node joins, gets another machine or connection, or
+//! leaves.
+
+use super::make::Node;
+use crate::error::WorkerExit;
+use crate::ids::{Generation, NodeIndex};
+use crate::pool::calls::after::After;
+use crate::pool::calls::shared::Shared;
+use crate::pool::calls::state::State;
+use crate::pool::calls::worker::{WorkerSlot, slots_of};
+use crate::worker::link::Sender;
+
+impl Shared {
+    /// An agent has another connection: subscribes to the output of its workers over it, and
+    /// repeats the requests that were made while there was no connection.
+    pub(crate) fn on_agent_back(&self, node: &Node) {
+        self.set_node(node);
+        let mut after = After::default();
+        let unfollowed = self.act(|state, now| {
+            let layout = state.scheduler.layout();
+            let mut unfollowed = Vec::new();
+            for (worker, slot) in (0..).zip(&state.workers[layout.rows_of(node.index, state.workers.len())]) {
+                if slot.may_have_output()
+                    && let Err(error) = node.agent.follow(slot.generation(), worker, slot.output.received())
+                {
+                    unfollowed.push((worker, error));
+                }
+            }
+            for rank in layout.ranks_of(node.index) {
+                if state.workers.get(rank.0 as usize).is_some_and(|slot| slot.requests.is_recalling()) {
+                    state.recall(rank, &mut after);
+                }
+            }
+            state.scheduler.on_agent_back(now, node.index);
+            unfollowed
+        });
+        after.flush.iter().for_each(Sender::flush);
+        for (worker, error) in unfollowed {
+            tracing::warn!(pool = %self.pool, node = node.index.0, worker, %error, "the output of the worker is not followed");
+        }
+    }
+
+    /// A node has another machine, or its agent has another connection.
+    pub(crate) fn set_node(&self, node: &Node) {
+        let index = node.index.0 as usize;
+        let mut state = self.lock();
+        if let Some(row) = state.nodes.get_mut(index) {
+            let before = &row.status;
+            let (draining, ending) = (before.draining, before.ending.filter(|_| before.machine == node.machine.id));
+            *row = node.row();
+            (row.status.draining, row.status.ending) = (draining, ending);
+        }
+        state.waits.over(node.index);
+    }
+
+    /// Gives the place of a node, which has finished its work or is lost, to another machine. Its
+    /// workers must be started after that.
+    pub(crate) fn hand_over(&self, node: &Node) {
+        self.act(|state, _| {
+            for (rank, slot) in slots_of(&mut state.workers, state.scheduler.layout(), node.index) {
+                slot.leave(WorkerExit::Left);
+                state.held.release(rank);
+            }
+            state.scheduler.retire(node.index);
+            state.scheduler.uncordon(node.index);
+            state.warnings.forget(node.index);
+            if let Some(port) = node.port {
+                state.rendezvous = Some((state.generation, port));
+            }
+        });
+        self.set_node(node);
+        self.ended.notify_waiters();
+    }
+
+    /// Adds a further node in its place. Its workers must be started after that.
+    pub(crate) fn add_node(&self, node: &Node) {
+        self.act(|state, _| state.add_node(node, self.limits.max_frame));
+    }
+
+    /// Removes a node that has left the pool; `rows` rows remain.
+    pub(crate) fn remove_node(&self, node: NodeIndex, rows: u32) {
+        self.act(|state, _| {
+            state.leave(node);
+            state.scheduler.remove_node(node, rows);
+            state.truncate(rows);
+        });
+        self.ended.notify_waiters();
+    }
+
+    /// Changes the nodes of an idle world to its first `stay` nodes and the nodes in `joined`.
+    pub(crate) fn reshape(&self, stay: u32, joined: &[Node]) {
+        self.act(|state, _| {
+            (stay..state.nodes.len() as u32).for_each(|node| state.leave(NodeIndex(node)));
+            state.truncate(stay);
+            state.scheduler.reshape(stay);
+            joined.iter().for_each(|node| state.add_node(node, self.limits.max_frame));
+        });
+        self.ended.notify_waiters();
+    }
+}
+
+impl State {
+    /// Adds a node behind the others or in the place of a node that has left.
+    fn add_node(&mut self, node: &Node, max_frame: usize) {
+        let index = node.index.0 as usize;
+        self.scheduler.add_node(node.index);
+        if index == self.nodes.len() {
+            self.nodes.push(node.row());
+            for _ in 0..self.scheduler.layout().workers_per_node() {
+                let slot = match self.written.get(&(self.workers.len() as u32)) {
+                    // An earlier worker of this rank has written output, in the same life of the
+                    // pool.
+                    Some((generation, written)) => WorkerSlot::rejoined(*generation, *written, max_frame),
+                    None => WorkerSlot::new(Generation(0), max_frame),
+                };
+                self.workers.push(slot);
+            }
+        } else {
+            self.nodes[index] = node.row();
+        }
+        self.waits.over(node.index);
+    }
+}
