@@ -101,7 +101,7 @@ class Worker:
         notices.main, notices.look = get_ident(), self.look_for_notice
         self._handlers = (self.on_interrupt, self.on_terminate, self.on_attend)
         signals = (signal.SIGINT, signal.SIGTERM, signal.SIGURG)
-        handlers = dict(zip(signals, self._handlers, strict=True))
+        handlers: dict[int, object] = dict(zip(signals, self._handlers, strict=True))
         self._forks = _fork.Forks(handlers, self.detach, self.calls_lock, self.on_unraisable)
         self.out = _keep(1)
         self.err = _keep(2)

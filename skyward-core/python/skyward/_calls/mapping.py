@@ -12,10 +12,10 @@ from typing import Any, Final
 
 from .. import _state
 from .answers import pack_error, unpack
+from .arrays import Unstored
 from .errors import CallError
 from .frames import Awaiting
 from .future import Future
-from .arrays import Unstored
 from .pickles import pack_call
 
 _TARGET: Final = 20_000
