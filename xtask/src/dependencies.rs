@@ -1,5 +1,7 @@
 //! Which crates the packages may depend on.
 
+use std::collections::BTreeSet;
+
 use anyhow::{Result, bail};
 
 use crate::context::Context;
@@ -26,16 +28,20 @@ fn dependencies(context: &Context) -> Result<Outcome> {
             }
         }
     }
-    let tree =
-        context.cargo(["tree", "--package=skyward", "--edges=normal,build,dev", "--prefix=none", "--format={p}"]);
-    let mut names: Vec<String> =
-        tree.read()?.lines().filter_map(|line| line.split_whitespace().next().map(str::to_owned)).collect();
-    names.sort();
-    names.dedup();
-    for name in names.iter().filter(|name| is_cloud_sdk(name)) {
+    let tree = context.cargo(["tree", "--package=skyward", "--edges=normal,build", "--prefix=none", "--format={p}"]);
+    let tree = tree.read()?;
+    let crates: BTreeSet<(&str, &str)> = tree.lines().filter_map(crate_of).collect();
+    for (name, _) in crates.iter().filter(|(name, _)| is_cloud_sdk(name)) {
         checks.fail(format!("the default features pull the cloud SDK crate {name}"));
     }
-    checks.outcome(format!("{} crates with the default features", names.len()))
+    checks.outcome(format!("a service compiles {} crates with the default features", crates.len()))
+}
+
+/// The name and the version in a line of cargo's tree, which has further words for macros, for
+/// packages of this repository, and for crates that it lists again.
+fn crate_of(line: &str) -> Option<(&str, &str)> {
+    let mut words = line.split_whitespace();
+    Some((words.next()?, words.next()?))
 }
 
 /// Whether a crate is of the SDK of a cloud, or needs it.
@@ -62,7 +68,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn cloud_crates_are_told_from_others() {
+    fn a_crate_counts_once_for_each_version() {
+        let tree = "syn v2.0.119\nsyn v3.0.9\nskyward-macros v0.1.0 (proc-macro) (/home)\nsyn v2.0.119 (*)\n";
+        let crates: BTreeSet<_> = tree.lines().filter_map(crate_of).collect();
+        let expected = [("skyward-macros", "v0.1.0"), ("syn", "v2.0.119"), ("syn", "v3.0.9")];
+        assert_eq!(crates, BTreeSet::from(expected));
+    }
+
+    #[test]
+    fn cloud_crates_are_distinguished_from_others() {
         assert!(is_cloud_sdk("aws-sdk-ec2") && is_cloud_sdk("azure_core"));
         assert!(!is_cloud_sdk("await-tree") && !is_cloud_sdk("skyward-core"));
     }
