@@ -1,6 +1,7 @@
 //! `cargo xtask docs`: the pages of `docs/` as a book, with what is made of them for the crate's
 //! documentation.
 
+mod decisions;
 mod diagrams;
 mod generated;
 mod guide;
@@ -56,6 +57,7 @@ fn build(context: &Context, write: bool) -> Result<Outcome> {
     for table in Guide::read(context)?.tables(context, &mut checks)? {
         table.settle(write, context, &mut checks)?;
     }
+    decisions::index(context)?.settle(write, context, &mut checks)?;
     let options = options::check(context, &mut checks)?;
     let pages = check_summary(context, &mut checks)?;
     let source = stage(context)?;
