@@ -11,7 +11,7 @@ use crate::error::Cause;
 /// | [`NodeLost`](Cause::NodeLost) | 2 |
 /// | [`Preempted`](Cause::Preempted) | 5 |
 /// | [`PeerLost`](Cause::PeerLost) | 5 |
-/// | [`Stall`](Cause::Stalled) | 0 |
+/// | [`Stalled`](Cause::Stalled) | 0 |
 /// | [`Raised`](Cause::Raised) | 0 |
 ///
 /// By default, a task is retried after a cause that is outside of it, and not after one that it may
