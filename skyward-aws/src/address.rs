@@ -26,8 +26,8 @@ use crate::errors::chain;
 /// The call changes nothing.
 pub(crate) async fn of_client(service: &str) -> Result<IpNet> {
     let failed = |why: String| {
-        Error::new(ErrorKind::Provider, format!("{service} did not say which address this client has: {why}"))
-            .with_hint("say who may log in to the machines, `.ssh_from([\"203.0.113.7/32\"])`; or name another service, `.address_service(\"https://…\")`")
+        Error::new(ErrorKind::Provider, format!("{service} did not return this client's address: {why}"))
+            .with_hint("set the networks that may log in to the machines, `.ssh_from([\"203.0.113.7/32\"])`; or name another service, `.address_service(\"https://…\")`")
             .temporary()
     };
     let uri = service.parse().map_err(|_| {

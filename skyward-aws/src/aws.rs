@@ -248,7 +248,10 @@ impl Aws {
         let Some(known) = self.pool(pool) else { return Ok(()) };
         while let Some(left) = known.unsettled_since().and_then(|since| SETTLES.checked_sub(since.elapsed())) {
             if let Some(machine) = describe::list(clients, pool).await?.first() {
-                let message = format!("the instance {} of a launch that was given up has appeared", machine.id);
+                let message = format!(
+                    "EC2 now lists the instance {}, whose launch the pool had given up; the pool ends it",
+                    machine.id
+                );
                 return Err(Error::new(ErrorKind::Provider, message).temporary());
             }
             sleep(left.min(LOOK)).await;
@@ -451,7 +454,7 @@ fn each_once(machines: Vec<Vec<MachineId>>) -> Vec<MachineId> {
 /// The error for an instance that the answer to a call for several instances leaves out. The next
 /// call finds its state.
 fn unanswered<T>() -> Result<T> {
-    Err(Error::new(ErrorKind::Provider, "a call for several instances did not answer for one of them").temporary())
+    Err(Error::new(ErrorKind::Provider, "EC2 returned no result for one of the instances of a call").temporary())
 }
 
 const WATCH: &str = include_str!("scripts/watch.sh");

@@ -70,9 +70,9 @@ fn usable(capacity: &Capacity, found: Option<&CapacityReservation>, region: &str
     };
     let Some(found) = found else {
         let hint = format!(
-            "`aws ec2 describe-capacity-reservations --region {region}` lists those of the account; an id begins with `cr-` and is of one region"
+            "`aws ec2 describe-capacity-reservations --region {region}` lists the reservations of the account; an id begins with `cr-` and is valid in one region"
         );
-        return refused(Refusal::Misconfigured, format!("is not there in {region}"), &hint);
+        return refused(Refusal::Misconfigured, format!("does not exist in {region}"), &hint);
     };
     let is_block = found.reservation_type() == Some(&Type::CapacityBlock);
     match (is_block, capacity) {

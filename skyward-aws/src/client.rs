@@ -62,12 +62,16 @@ impl Clients {
     async fn load(options: &Options) -> Result<Self> {
         let config = config(options).await;
         let region = config.region().map(ToString::to_string).ok_or_else(no_region)?;
-        let provider = config.credentials_provider().ok_or_else(|| no_credentials("none is set up"))?;
+        let provider =
+            config.credentials_provider().ok_or_else(|| no_credentials("no source of credentials is configured"))?;
         // The SDK asks for an instance's role at an address that does not answer outside of EC2.
         match timeout(CREDENTIALS, provider.provide_credentials()).await {
             Ok(Ok(_)) => {}
             Ok(Err(error)) => return Err(no_credentials(&chain(&error))),
-            Err(_) => return Err(no_credentials(&format!("they did not come within {CREDENTIALS:?}")).temporary()),
+            Err(_) => {
+                let late = format!("the source did not return them within {CREDENTIALS:?}");
+                return Err(no_credentials(&late).temporary());
+            }
         }
         let sts = aws_sdk_sts::Client::new(&config);
         let identity = sts.get_caller_identity().send().await;
@@ -78,7 +82,7 @@ impl Clients {
         let account = identity.account().unwrap_or_default().to_owned();
         let caller = identity.arn().unwrap_or("an unknown caller").to_owned();
         if let Some(expected) = options.expect_account.as_ref().filter(|expected| **expected != account) {
-            let message = format!("the credentials are of account {account}, and {expected} is expected");
+            let message = format!("the credentials belong to account {account}, but the provider expects {expected}");
             return Err(Error::new(ErrorKind::Provider, message).with_context("caller", caller).with_hint(
                 "choose the profile of that account, `.profile(\"…\")` or AWS_PROFILE; `aws sts get-caller-identity` shows whose credentials are used",
             ));

@@ -165,7 +165,7 @@ fn checked(image: &types::Image, purpose: Purpose<'_>) -> Result<Image> {
     if has != wanted {
         return refuse(
             format!("it is for {has}, and the machines have {wanted}"),
-            "name an image of the machines' architecture, or ask for machines of the image's",
+            "name an image of the machines' architecture, or request machines of the image's architecture",
         );
     }
     match read(image, purpose) {

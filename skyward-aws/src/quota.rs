@@ -128,8 +128,9 @@ pub(crate) fn explain(code: &str, offer: &Offer, region: &str) -> Explained {
             ),
             hint: format!(
                 "ask for more at https://console.aws.amazon.com/servicequotas/home/services/ec2/quotas/{id}?region={region}, or: \
-                 `aws service-quotas request-service-quota-increase --service-code ec2 --quota-code {id} --desired-value {} --region {region}`, \
-                 which counts all machines that run at once; new accounts have 0 vCPUs of accelerators, on demand and as spot apart",
+                 `aws service-quotas request-service-quota-increase --service-code ec2 --quota-code {id} --desired-value {} --region {region}`; \
+                 the value is the sum of vCPUs of all machines that run at once. New accounts have a quota of 0 vCPUs for accelerators; \
+                 on-demand and spot instances have separate quotas",
                 offer.cpus
             ),
         },
@@ -282,7 +283,7 @@ mod tests {
         for part in [
             "https://console.aws.amazon.com/servicequotas/home/services/ec2/quotas/L-DB2E81BA?region=eu-west-1,",
             "--quota-code L-DB2E81BA --desired-value 48 --region eu-west-1`",
-            "new accounts have 0 vCPUs",
+            "quota of 0 vCPUs for accelerators",
         ] {
             assert!(hint.contains(part), "{hint}");
         }

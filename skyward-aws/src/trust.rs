@@ -90,8 +90,8 @@ impl Trust {
                     let instance = trusting(HostKeys::pinned(shared.clone())).await?;
                     let told = run(&instance, machine, MAKE).await?;
                     let own = told.lines().rev().find_map(public_key).ok_or_else(|| {
-                        Error::new(ErrorKind::Login, format!("{machine} did not say which host key it has made"))
-                            .with_context("it said", told.trim())
+                        Error::new(ErrorKind::Login, format!("{machine} did not report its new host key"))
+                            .with_context("output", told.trim())
                     })?;
                     self.learned(machine, Known::Changing { shared, own: own.clone() });
                     run(&instance, machine, CHANGE).await?;

@@ -113,7 +113,7 @@ impl Devices {
             ([], []) => {}
             ([one], []) => return Self::of_neuron(one),
             ([], [one]) => return Self::of_gpu(one),
-            _ => return Self::unserved("accelerators of several kinds", "come with no image that drives all of them"),
+            _ => return Self::unserved("accelerators of several kinds", "but no image has drivers for all of them"),
         }
         let first = inference.first().and_then(|one| one.name());
         let first = first.or_else(|| media.first()?.name()).or_else(|| fpgas.first()?.name());
@@ -131,7 +131,8 @@ impl Devices {
         // These types have a part of a GPU: a pool that asks for an L4 would get an eighth of one.
         // They also need NVIDIA's GRID driver, which the Deep Learning images do not have.
         if gpu.gpu_partition_size().is_some_and(|size| size < 1.0) {
-            return Self::unserved(name, "is only a part of one there, whose driver the images do not have");
+            let why = "which is only a fraction of a GPU in this type and needs a driver that the images lack";
+            return Self::unserved(name, why);
         }
         let memory = gpu.memory_info().and_then(|memory| memory.size_in_mib());
         Self::accelerators(name, "NVIDIA", AcceleratorFamily::Nvidia, gpu.count(), memory)
@@ -155,7 +156,7 @@ impl Devices {
         memory_mib: Option<i32>,
     ) -> Self {
         let Some(devices) = count(devices) else {
-            return Self::unserved(name, "comes in a number that EC2 does not say");
+            return Self::unserved(name, "whose number EC2 does not report");
         };
         let read = Accelerator::new(name, devices);
         let kind = match read.family() {
@@ -175,7 +176,7 @@ impl Devices {
 
 impl fmt::Display for Unserved {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}, which {}", self.name, self.why)
+        write!(f, "{}, {}", self.name, self.why)
     }
 }
 
@@ -193,7 +194,7 @@ fn count(number: Option<i32>) -> Option<u32> {
 }
 
 const MIB_PER_GIB: i64 = 1024;
-const NO_DRIVER: &str = "has no driver in the images that machines start from";
+const NO_DRIVER: &str = "which has no driver in the images that machines start from";
 /// The memory of devices, in GiB, for which EC2 reports too much: 512 GiB for a Trainium2, which
 /// has 96 by its data sheet.
 const MOST_MEMORY: &[(&str, i32)] = &[("Trainium2", 96)];

@@ -157,7 +157,7 @@ fn sold(instance_type: &InstanceType, market: Market) -> Checked<()> {
     let words = match (instance_type.capacity_block_only(), market) {
         // Capacity blocks are bought in advance and for days; see
         // <https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/ec2-capacity-blocks.html>.
-        (true, _) => "is sold in capacity blocks alone, which are reserved ahead",
+        (true, _) => "is sold only as capacity blocks, which you reserve in advance",
         (false, Market::Spot) => "is not sold as a spot instance",
         (false, _) => "is not sold on demand",
     };
@@ -174,12 +174,12 @@ fn zones<'a>(
     let listed = |zones: &[&str]| if zones.is_empty() { "no zone".to_owned() } else { zones.join(", ") };
     let reached: Vec<&str> = all.iter().copied().filter(|zone| setting.zones.contains(*zone)).collect();
     if reached.is_empty() {
-        return Err((Stage::Zone, format!("is sold in {}, where no subnet lies", listed(&all))));
+        return Err((Stage::Zone, format!("is sold in {}, where the pool has no subnet", listed(&all))));
     }
     let allowed = |zone: &&str| requirements.places.is_empty() || requirements.places.iter().any(|one| one == zone);
     let wanted: Vec<&str> = reached.iter().copied().filter(allowed).collect();
     match wanted.is_empty() {
-        true => Err((Stage::Place, format!("can be had in {}", listed(&reached)))),
+        true => Err((Stage::Place, format!("is available only in {}", listed(&reached)))),
         false => Ok(wanted),
     }
 }

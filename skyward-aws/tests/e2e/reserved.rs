@@ -78,7 +78,7 @@ async fn a_pool_in_a_block_is_of_a_type_that_is_sold_in_blocks_alone_and_ends_be
     scene.cloud.set_reservations([Reservation::new(ID, "p5.48xlarge", &zone, 1).block(ends)]);
     let asking = |aws: Aws| pool(aws).accelerator(Accelerator::new("H100", 8));
     let error = asking(scene.aws().without_cache()).start().await.unwrap_err();
-    assert!(format!("{error:#}").contains("capacity blocks alone"), "{error}");
+    assert!(format!("{error:#}").contains("only as capacity blocks"), "{error}");
     let aws = scene.aws().without_cache().capacity_block(ID);
     // Nothing is paid by the hour, so the smallest budget is enough.
     let budget = Budget::usd_per_hour(0.01);
@@ -110,7 +110,7 @@ async fn capacity_that_cannot_be_used_is_refused_before_anything_is_made() {
     let t4 = || reservation().accelerator(Accelerator::new("T4", 1));
     let spot = || reservation().market(Market::Spot);
     let cases: Vec<(&str, Option<Reservation>, PoolBuilder, [&str; 2])> = vec![
-        ("nothing", None, reservation(), ["is not there in us-east-1", "describe-capacity-reservations"]),
+        ("nothing", None, reservation(), ["does not exist in us-east-1", "describe-capacity-reservations"]),
         ("another kind", Some(plain()), block(), ["plain reservation", ".capacity_reservation("]),
         ("another kind", Some(plain().block(soon)), reservation(), ["capacity block", ".capacity_block("]),
         ("early", Some(plain().state("scheduled")), reservation(), ["not active yet", "it starts at 20"]),
@@ -121,7 +121,7 @@ async fn capacity_that_cannot_be_used_is_refused_before_anything_is_made() {
         ("a platform", Some(plain().platform("Windows")), reservation(), ["`Windows`", "`Linux/UNIX`"]),
         ("a type", Some(plain()), t4(), ["c7a.large", "T4"]),
         ("a market", Some(plain()), spot(), ["spot", "Market::OnDemand"]),
-        ("a zone", Some(plain()), elsewhere(), ["where no subnet", first]),
+        ("a zone", Some(plain()), elsewhere(), ["where the pool has no subnet", first]),
     ];
     for (what, reserved, asking, words) in cases {
         // What the last case has declared is not there any more.

@@ -142,7 +142,7 @@ fn devices_without_a_driver_are_named_and_not_offered() {
         assert_eq!(read.accelerator(), None, "{}", read.name);
         let Devices::Unserved(unserved) = &read.devices else { panic!("{read:?}") };
         assert_eq!(unserved.name, named);
-        let is_part = unserved.why.contains("only a part of one");
+        let is_part = unserved.why.contains("only a fraction of a GPU");
         assert_eq!(is_part, named == "L4", "{unserved}");
     }
 }

@@ -43,7 +43,7 @@ pub(in crate::offers) fn listing(types: Vec<InstanceType>) -> Listing {
 
 pub(in crate::offers) fn gpus() -> Listing {
     let unserved = |name: &str| {
-        let why = "has no driver in the images that machines start from".to_owned();
+        let why = "which has no driver in the images that machines start from".to_owned();
         Devices::Unserved(crate::catalog::instance_type::Unserved { name: name.to_owned(), why })
     };
     listing(vec![

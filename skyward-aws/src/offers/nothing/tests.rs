@@ -62,12 +62,12 @@ fn the_types_that_come_nearest_are_named_with_what_they_lack() {
     );
     assert_words(
         &samples::wanting("A10G", 8),
-        "EC2 has nothing with 8× A10G in eu-west-1: g5.48xlarge is sold in eu-west-1c, where no subnet lies",
+        "EC2 has nothing with 8× A10G in eu-west-1: g5.48xlarge is sold in eu-west-1c, where the pool has no subnet",
     );
     assert_words(
         &samples::wanting("H200", 8),
-        "EC2 has nothing with 8× H200 in eu-west-1: p5e.48xlarge is sold in capacity blocks alone, which are reserved \
-         ahead",
+        "EC2 has nothing with 8× H200 in eu-west-1: p5e.48xlarge is sold only as capacity blocks, which you reserve \
+         in advance",
     );
 }
 
