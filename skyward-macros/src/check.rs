@@ -24,8 +24,8 @@ pub(crate) fn check(signature: &Signature, function: &Function) -> Vec<Diagnosti
         match function.parameter(&argument.name) {
             Some(parameter) if parameter.positional_only => {
                 let message = format!(
-                    "`{}` stands before the `/` of `{}` ({}), where Python takes arguments by position only\n\
-                     arguments travel by name: move it behind the `/`, or remove the `/`",
+                    "`{}` of `{}` ({}) is positional-only (before `/`), but Skyward passes arguments by name\n\
+                     move it after the `/`, or remove the `/`",
                     argument.name, function.name, function.location
                 );
                 found.push(Diagnostic::new(Place::Argument(index), message));
@@ -98,7 +98,7 @@ fn check_result(signature: &Signature, function: &Function) -> Option<Diagnostic
 /// The message and the advice for a generator that is not declared as a stream.
 pub(crate) fn generator(function: &Function) -> (String, &'static str) {
     let at = function.first_yield.as_deref().unwrap_or(&function.location);
-    let message = format!("`{}` is a generator, for it has a `yield` ({at})", function.name);
+    let message = format!("`{}` is a generator, because it has a `yield` ({at})", function.name);
     (message, "write `-> Streaming<T>`, where `T` is the type of an item")
 }
 
@@ -177,7 +177,9 @@ fn missing(function: &Function, parameter: &Parameter) -> String {
     let Parameter { name, annotation, positional_only, .. } = parameter;
     let required = format!("{}, which is not passed", required(function, parameter));
     if *positional_only {
-        return format!("{required}\nit stands before the `/`, and arguments travel by name: remove the `/`");
+        return format!(
+            "{required}\nit is positional-only (before `/`), but Skyward passes arguments by name: remove the `/`"
+        );
     }
     let named = || annotation.text.as_deref().and_then(Scalar::named).map(|scalar| scalar.rust().to_owned());
     let ty = annotation.scalars.as_ref().and_then(rust_type).or_else(named).unwrap_or_else(|| "…".to_owned());

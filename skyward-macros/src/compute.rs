@@ -54,7 +54,7 @@ fn make(
         (None, Body::Python(body)) => from_body(options, body, signature, errors)?,
         (None, Body::Rust(block)) => {
             if let Some(payload) = &options.payload {
-                let message = "a Rust body puts its source together when it is called, so no type can stand for it: \
+                let message = "a Rust body puts its source together when it is called, so the attribute cannot name a type for it: \
                                remove `payload`, and give the builder a call, `.payload_of(&…)`";
                 errors.at(payload.span(), message);
                 return Err(None);

@@ -79,7 +79,7 @@ impl Declaration {
         let mut errors = Errors::default();
         let signature = &self.signature;
         if let Some(token) = signature.asyncness {
-            errors.at(token.span, "a call only says what to run, and its dispatch is what is awaited: remove `async`");
+            errors.at(token.span, "the function only describes the call; you await its dispatch: remove `async`");
         }
         if let Some(token) = signature.constness {
             errors.at(token.span, "a payload runs on a worker, not in the compiler: remove `const`");
@@ -91,7 +91,8 @@ impl Declaration {
             errors.at(abi.extern_token.span, "a payload is Python: remove `extern`");
         }
         if let Some(variadic) = &signature.variadic {
-            errors.push(syn::Error::new_spanned(variadic, "arguments travel by name: give each of them a name"));
+            errors
+                .push(syn::Error::new_spanned(variadic, "Skyward passes arguments by name: give each of them a name"));
         }
         let arguments = signature.inputs.iter().filter_map(|input| argument(input, &self.body, &mut errors)).collect();
         self.check_generics(&mut errors);
@@ -106,7 +107,7 @@ impl Declaration {
         match (written.as_deref(), &self.body) {
             (Some("Payload"), Body::Rust(_)) => match inner(ty) {
                 Some(inner) => return inner.clone(),
-                None => errors.push(syn::Error::new_spanned(ty, "say what comes back: `Payload<T>`")),
+                None => errors.push(syn::Error::new_spanned(ty, "name the result type: `Payload<T>`")),
             },
             (_, Body::Rust(_)) => errors.push(syn::Error::new_spanned(
                 ty,
@@ -126,10 +127,10 @@ impl Declaration {
         match &**ty {
             Type::ImplTrait(ty) => errors.push(syn::Error::new_spanned(
                 ty,
-                "the result must have a name, for it is read from the wire: write a type that implements `serde::Deserialize`",
+                "the result must have a name, because Skyward deserialises it: write a type that implements `serde::Deserialize`",
             )),
             Type::Never(ty) => {
-                errors.push(syn::Error::new_spanned(ty, "a payload comes back: leave the result type out, or write `()`"));
+                errors.push(syn::Error::new_spanned(ty, "a payload must return: leave the result type out, or write `()`"));
             }
             _ => {}
         }
@@ -240,7 +241,7 @@ fn argument(input: &FnArg, body: &Body, errors: &mut Errors) -> Option<Argument>
         // A Rust body may take its arguments as it likes.
         _ if matches!(body, Body::Rust(_)) => return None,
         pattern => {
-            let message = "arguments travel by name: write `name: Type`";
+            let message = "Skyward passes arguments by name: write `name: Type`";
             errors.push(syn::Error::new_spanned(pattern, message));
             return None;
         }

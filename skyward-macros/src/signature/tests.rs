@@ -59,7 +59,7 @@ fn what_has_no_meaning_is_refused_all_at_once() {
     for (message, words) in messages.iter().zip([
         "async",
         "no `self`",
-        "travel by name",
+        "passes arguments by name",
         "remove `mut`",
         "`T` is used by no",
         "must have a name",
