@@ -141,7 +141,7 @@ impl Fsdp {
                 None => Ok(()),
             },
             Units::Larger(0) => refuse(
-                "FSDP cannot make a unit of every module with parameters".into(),
+                "`Fsdp::wrap_larger_than(0)` would make each module a unit, which FSDP does not support".into(),
                 "give a number such as 1_000_000, or name the layers: `Fsdp::wrap(\"LlamaDecoderLayer\")`",
             ),
             _ => Ok(()),
@@ -203,7 +203,10 @@ mod tests {
             (Fsdp::wrap(""), "\"\" is not the name of a Python class"),
             (Fsdp::wrap("models.Layer"), "\"models.Layer\" is not the name of a Python class"),
             (Fsdp::wrap("Layer").and("A,B"), "\"A,B\" is not the name of a Python class"),
-            (Fsdp::wrap_larger_than(0), "FSDP cannot make a unit of every module with parameters"),
+            (
+                Fsdp::wrap_larger_than(0),
+                "`Fsdp::wrap_larger_than(0)` would make each module a unit, which FSDP does not support",
+            ),
         ] {
             let error = fsdp.check().unwrap_err();
             assert_eq!((error.kind(), error.message()), (ErrorKind::InvalidSpec, message));

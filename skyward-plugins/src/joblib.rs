@@ -136,10 +136,10 @@ impl Joblib {
         if let Some(count) = self.retry.map(|policy| policy.limit(Cause::Raised)).filter(|count| *count > 0) {
             return refuse(
                 format!(
-                    "the plugin `{name}` cannot try calls again that raised, and its retry policy asks for up to {count} tries"
+                    "the plugin `{name}` does not retry calls that raise, but its retry policy sets {count} retries for them"
                 ),
-                "a call that raises is raised in its caller at once: add `.raised(0)` to the policy, or have the function \
-                 try again by itself",
+                "the exception of a call is raised in its caller at once: add `.raised(0)` to the policy, or retry inside \
+                 the function",
             );
         }
         Ok(())
@@ -247,7 +247,7 @@ mod tests {
             ),
             (
                 joblib().retry(RetryPolicy::times(3)),
-                "the plugin `joblib` cannot try calls again that raised, and its retry policy asks for up to 3 tries",
+                "the plugin `joblib` does not retry calls that raise, but its retry policy sets 3 retries for them",
                 "a call that raises is raised in its caller at once: add `.raised(0)` to the policy, or have the function try \
                  again by itself",
             ),

@@ -217,7 +217,7 @@ impl Plugin for Keras {
             Backend::Tensorflow => return Vec::new(),
         };
         let backend = self.backend.name();
-        let reason = format!("keras trains over the workers on {backend}, whose world {other} would take the place of");
+        let reason = format!("keras trains in the world of {backend}, and the plugin {other} would replace that world");
         vec![Relation::new(other, reason).written(format!("plugins::{other}()"))]
     }
 

@@ -68,7 +68,7 @@ impl ModelParallel {
         let known = format!("the mesh has the axes: {}", axes.join(", "));
         if axes.is_empty() || axes.iter().enumerate().any(|(at, axis)| axis.is_empty() || axes[..at].contains(axis)) {
             return refuse(
-                format!("the axes of a mesh need names that differ, and these are {axes:?}"),
+                format!("each axis of a mesh needs its own name; these are {axes:?}"),
                 "for example `ModelParallel::new([(\"data\", 2), (\"model\", 4)])`".into(),
             );
         }
@@ -153,12 +153,12 @@ mod tests {
         let two = || ModelParallel::new([("data", 2), ("model", 2)]);
         two().layout("a", [None, Some("model")]).batch_axis("data").validate(4, 2).unwrap();
         let cases: [(ModelParallel, &str); 7] = [
-            (ModelParallel::new::<&str>([]), "the axes of a mesh need names that differ, and these are []"),
+            (ModelParallel::new::<&str>([]), "each axis of a mesh needs its own name; these are []"),
             (
                 ModelParallel::new([("a", 2), ("a", 2)]),
-                "the axes of a mesh need names that differ, and these are [\"a\", \"a\"]",
+                "each axis of a mesh needs its own name; these are [\"a\", \"a\"]",
             ),
-            (ModelParallel::new([("", 4)]), "the axes of a mesh need names that differ, and these are [\"\"]"),
+            (ModelParallel::new([("", 4)]), "each axis of a mesh needs its own name; these are [\"\"]"),
             (
                 two().layout("k", [Some("modle")]),
                 "the layout of \"k\" names the axis \"modle\", which the mesh does not have",

@@ -58,7 +58,7 @@ fn lists_that_do_not_fit_say_why_and_what_would() {
                      `plugins::keras().distribution(Distribution::None)`); `jax`";
     let needs_torch = "`keras` needs `torch` before it, because it makes the process group over which the payload averages gradients (for a model in each worker alone: \
                        `plugins::keras().backend(Backend::Torch).distribution(Distribution::None)`); `torch`";
-    let torch_beside_keras = "`keras` cannot be used with `torch`, because keras trains over the workers on jax, whose world torch would take the place of";
+    let torch_beside_keras = "`keras` cannot be used with `torch`, because keras trains in the world of jax, and the plugin torch would replace that world";
     let two_worlds = "`torch` cannot be used with `jax`, because each joins all workers into one world, and a pool has one rendezvous; \
                       a framework that you need only as a library goes into the image: `.pip([\"torch\"])`";
     let jax_keras = ["plugins::jax()", "plugins::keras()"];
