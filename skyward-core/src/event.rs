@@ -238,7 +238,7 @@ pub enum PoolEvent {
         address: String,
     },
     /// A node is draining: it leaves the pool, or its machine is being replaced by another one.
-    /// The node takes no new tasks. The pool ends the machine when its tasks have finished.
+    /// The node takes no new tasks. The pool ends the machine when the node's tasks have finished.
     NodeDraining {
         /// The node.
         node: NodeIndex,

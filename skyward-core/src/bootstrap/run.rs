@@ -80,8 +80,8 @@ impl Bootstrap<'_> {
             }
             self.make(&needs_of(&output)).await?;
         }
-        let message =
-            format!("{} does not become ready: what its steps created has disappeared", self.remote.describe());
+        let machine = self.remote.describe();
+        let message = format!("{machine} cannot be made ready: files that earlier steps created have disappeared");
         Err(Error::new(ErrorKind::Bootstrap, message)
             .with_hint("check what removes files from the cache folder, or set SKYWARD_CACHE_DIR to another one"))
     }

@@ -15,8 +15,8 @@ use crate::payload::{
     Args, Output, Payload, ReportSender, Reports, RetryPolicy, Source, Target, Task, TaskOptions, TraceContext,
 };
 
-/// A call of a payload that has not been dispatched. The call says what to run, a dispatch says
-/// where, and nothing runs before the dispatch.
+/// A call of a payload that has not been dispatched. The call describes what to run; a dispatch
+/// decides where, and nothing runs before the dispatch.
 ///
 /// ```no_run
 /// # use skyward_core as skyward;

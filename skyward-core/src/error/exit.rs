@@ -42,7 +42,7 @@ impl WorkerExit {
         )
     }
 
-    /// What to do about it, if the exit tells.
+    /// Advice for this exit, if there is any.
     pub(super) fn hint(&self) -> Option<&'static str> {
         match self {
             Self::Code(CLOSED_DESCRIPTORS) => Some(

@@ -28,7 +28,7 @@ use crate::error::Cause;
 /// assert_eq!(policy.limit(Cause::NodeLost), 2);
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[must_use = "a policy is given to a call, `.retry(policy)`, or to a pool's tasks"]
+#[must_use = "a policy has no effect until you set it: `.retry(policy)` on a call, or `PoolBuilder::tasks`"]
 pub struct RetryPolicy([u32; Cause::ALL.len()]);
 
 impl RetryPolicy {

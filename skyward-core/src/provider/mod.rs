@@ -155,8 +155,8 @@ pub trait Provider: fmt::Debug + Send + Sync + 'static {
     /// # Errors
     ///
     /// [`ErrorKind::Provider`](crate::error::ErrorKind::Provider) when the provider cannot be
-    /// asked. Refused as [`NotOffered`](crate::error::Refusal::NotOffered) when nothing fits and
-    /// the provider can say what it has instead.
+    /// queried. [`NotOffered`](crate::error::Refusal::NotOffered) when nothing fits and the
+    /// provider can list alternatives.
     ///
     /// # Cancel safety
     ///

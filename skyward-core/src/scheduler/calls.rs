@@ -28,14 +28,15 @@ impl Scheduler {
         let caller = self.tasks.get(&parent).filter(|caller| !caller.abandoned);
         let (Some(rank), Some(caller)) = (rank, caller) else { return Err(ended_caller()) };
         if caller.gang.is_some() {
-            let what = "a task of a gang makes no calls: each worker of its world runs a task of the gang";
+            let what = "a task of a gang cannot make calls: all workers of its world are busy with the gang";
             return Err(Error::new(ErrorKind::InvalidSpec, what)
                 .with_hint("call from a task that runs on one worker, or do the work in the gang's own tasks"));
         }
         if caller.depth() >= MAX_DEPTH {
-            let what = format!("a call may have {MAX_DEPTH} callers above it, and this one has more");
-            return Err(Error::new(ErrorKind::InvalidSpec, what)
-                .with_hint("a function that calls itself without end looks like this"));
+            let what = format!("calls are nested more than {MAX_DEPTH} deep");
+            return Err(
+                Error::new(ErrorKind::InvalidSpec, what).with_hint("check the function for an endless recursion")
+            );
         }
         if self.families.open() >= self.limits.max_calls {
             let what = format!("the tasks of the pool have made {} calls that have no outcome", self.families.open());

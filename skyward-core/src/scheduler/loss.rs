@@ -30,7 +30,7 @@ impl Scheduler {
         if barren {
             self.start_again(rank, |times| {
                 let what = format!(
-                    "workers were lost {times} times while they ran no task, without one task returning in between; the last one {exit}"
+                    "idle workers ended {times} times in a row, and no task returned in between; the last worker {exit}"
                 );
                 Error::new(ErrorKind::WorkerExited, what)
             });

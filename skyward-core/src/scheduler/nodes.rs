@@ -89,7 +89,7 @@ impl Scheduler {
                 ),
             );
             self.fail(error.with_source(cause.clone()).with_hint(
-                "the machines do not last, or the tasks end them: look at the cause, and at what the workers wrote last",
+                "the machines fail, or the tasks end them: check the cause, and the last output of the workers",
             ));
         } else {
             self.actions.push(Action::ReplaceNode { node });

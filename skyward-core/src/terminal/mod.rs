@@ -125,7 +125,7 @@ struct Moving<O, E> {
 fn follow(mut story: Story, mut receiver: mpsc::Receiver<EventItem>, stage: &mut impl Stage) {
     let start = Instant::now();
     while let Some(item) = receiver.blocking_recv() {
-        let shows = story.tell(&item, start.elapsed());
+        let shows = story.render(&item, start.elapsed());
         // Update the rows first, so that no outdated row appears below a line.
         stage.rows(&story);
         for show in shows {

@@ -65,7 +65,7 @@ impl Story {
     }
 
     /// What to show for this event. `after` is the time since the rendering began.
-    pub(super) fn tell(&mut self, item: &EventItem, after: Duration) -> Vec<Show> {
+    pub(super) fn render(&mut self, item: &EventItem, after: Duration) -> Vec<Show> {
         let mut shows = Vec::new();
         match item {
             EventItem::Event(event) => self.event(event, after, &mut shows),

@@ -96,9 +96,9 @@ fn the_life_of_a_pool_in_plain_lines() {
 fn times_have_units() {
     let mut story = story();
     let ready = event(PoolEvent::PoolReady { nodes: 1, workers: 2 });
-    let told = |story: &mut Story, millis| story.tell(&ready, Duration::from_millis(millis));
-    assert_eq!(told(&mut story, 3140), [Show::Note("ready after 3.1 s: 1 node, 2 workers".into())]);
-    assert_eq!(told(&mut story, 125_000), [Show::Note("ready again after 2 min 5 s: 1 node, 2 workers".into())]);
+    let render = |story: &mut Story, millis| story.render(&ready, Duration::from_millis(millis));
+    assert_eq!(render(&mut story, 3140), [Show::Note("ready after 3.1 s: 1 node, 2 workers".into())]);
+    assert_eq!(render(&mut story, 125_000), [Show::Note("ready again after 2 min 5 s: 1 node, 2 workers".into())]);
 }
 
 #[test]
@@ -157,7 +157,7 @@ fn rows_follow_the_start_and_disappear_after_it() {
     let mut story = story();
     let mut rows = Vec::new();
     for item in life() {
-        story.tell(&item, Duration::ZERO);
+        story.render(&item, Duration::ZERO);
         rows.push(story.rows());
     }
     let text = |text: &str| vec![Row::Text(text.to_owned())];
@@ -174,7 +174,10 @@ fn rows_follow_the_start_and_disappear_after_it() {
 fn a_task_has_a_row_while_calls_below_it_run_or_wait() {
     let mut story = story();
     let mut rows = |item: EventItem| {
-        assert!(story.tell(&item, Duration::ZERO).iter().all(|show| matches!(show, Show::Note(_))), "no line for each");
+        assert!(
+            story.render(&item, Duration::ZERO).iter().all(|show| matches!(show, Show::Note(_))),
+            "no line for each"
+        );
         story.rows()
     };
     let calls = |task, done, running, waiting| event(PoolEvent::Calls { task: TaskId(task), done, running, waiting });
@@ -191,7 +194,7 @@ fn a_task_has_a_row_while_calls_below_it_run_or_wait() {
 fn the_loss_and_replacement_of_a_node_are_lines_and_leave_no_row() {
     let mut story = story();
     for item in life().into_iter().take(8) {
-        story.tell(&item, Duration::ZERO);
+        story.render(&item, Duration::ZERO);
     }
     let (node, machine) = (NodeIndex(0), MachineId::new("m-2"));
     let gone = || Error::new(ErrorKind::Io, "the agent ended its connection");
@@ -205,7 +208,7 @@ fn the_loss_and_replacement_of_a_node_are_lines_and_leave_no_row() {
         PoolEvent::WorkerReady { rank: Rank(0), node, pid: 7 },
         PoolEvent::NodeReplaced { node, machine, address: "10.0.0.2".into() },
     ] {
-        notes.extend(story.tell(&event(lost), Duration::ZERO).into_iter().filter_map(|show| match show {
+        notes.extend(story.render(&event(lost), Duration::ZERO).into_iter().filter_map(|show| match show {
             Show::Note(text) => Some(text),
             _ => None,
         }));
@@ -225,7 +228,7 @@ fn the_loss_and_replacement_of_a_node_are_lines_and_leave_no_row() {
 fn many_nodes_share_a_row() {
     let mut story = story();
     for node in 0..20 {
-        story.tell(&event(PoolEvent::NodeLaunching { node: NodeIndex(node) }), Duration::ZERO);
+        story.render(&event(PoolEvent::NodeLaunching { node: NodeIndex(node) }), Duration::ZERO);
     }
     let rows = story.rows();
     assert_eq!(rows.len(), 9);

@@ -74,7 +74,7 @@ async fn a_user_without_sudo_gets_uv_from_the_client_and_an_error_that_says_what
     assert_eq!(steps(&events), ["agent", "python", "uv", "uv", "environment"]);
     assert!(said(&events, "uv 0."), "uv runs: {events:?}");
     assert_eq!(error.kind(), ErrorKind::Environment);
-    assert!(error.message().contains("it has: none that works"), "{error}");
+    assert!(error.message().contains("the machine has no working Python"), "{error}");
     assert!(error.message().contains("because the user sky is not root, and there is no sudo"), "{error}");
     assert!(error.hint().unwrap().contains("`sudo apt-get install -y python3`"), "{error}");
 
@@ -114,7 +114,7 @@ async fn an_unusable_cache_folder_is_reported_or_another_one_is_used() {
     )
     .used_by_sky();
     let error = machine.make_ready(&Image::new()).await.0.unwrap_err();
-    assert!(error.message().contains("no Python"), "{error}");
+    assert!(error.message().contains("no working Python"), "{error}");
     assert!(machine.sh("ls /var/tmp/skyward-*/uv").starts_with("0."), "uv runs from another folder");
     // The other folder is not used if it belongs to another user.
     machine.sh("rm -r /var/tmp/skyward-*; mkdir -m 777 /var/tmp/skyward-$(id -u sky)");

@@ -131,7 +131,7 @@ fn a_pool_whose_runtime_has_ended_reports_it_to_all_waiting_calls() {
     drop(of_pool);
     other.block_on(async {
         let (running, resized, ended, events) = waiting;
-        let told = |error: Error| assert!(error.message().contains("the runtime in which"), "{error}");
+        let told = |error: Error| assert!(error.message().contains("the runtime that started it"), "{error}");
         told(soon(running.outcome()).await.unwrap_err());
         told(soon(resized).await.unwrap().unwrap_err());
         soon(ended).await.unwrap().unwrap();

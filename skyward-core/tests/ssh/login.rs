@@ -102,7 +102,7 @@ async fn a_failed_login_reports_what_was_tried_and_what_is_accepted() {
         let fingerprint = fingerprint.split(' ').nth(1).unwrap();
         assert!(text.contains(fingerprint) && text.contains(&sshd.path(name).display().to_string()), "{text}");
     }
-    assert!(text.contains("it accepts: publickey") && text.contains(&sshd.user()), "{text}");
+    assert!(text.contains("accepted methods: publickey") && text.contains(&sshd.user()), "{text}");
 }
 
 #[tokio::test]

@@ -41,11 +41,9 @@ pub(super) fn of_python(said: &Said<'_>) -> Option<Cause> {
     let hint = "install one, ask for a version that is there: `.python(\"3.12\")`, or name an interpreter by its path";
     if found.is_empty() {
         let why = said.marked("no-apt").filter(|why| !why.is_empty());
-        let why = why.map(|why| format!("; it was not installed, because {why}")).unwrap_or_default();
+        let why = why.map(|why| format!("; the system's Python was not installed, because {why}")).unwrap_or_default();
         return Some(Cause::new(
-            format!(
-                "the machine has no Python that suits{wanted}, and uv cannot download one; it has: none that works{why}"
-            ),
+            format!("the machine has no working Python{wanted}, and uv cannot download one{why}"),
             format!("install one: {}; or let uv download it: UV_PYTHON_INSTALL_MIRROR sets the source", command(said)),
         ));
     }
@@ -82,7 +80,7 @@ pub(super) fn of_packages(said: &Said<'_>) -> Option<Cause> {
     {
         let list: Vec<_> = plan.requirements.iter().map(|requirement| format!("'{requirement}'")).collect();
         return Some(Cause::of_packages(
-            "the interpreter is used as it is, and does not have all that the image asks for",
+            "the image names an interpreter, which lacks packages that the image requires",
             format!(
                 "install it there: `python -m pip install {}`; or have an environment built: `.python(\"auto\")`",
                 list.join(" ")
@@ -112,7 +110,10 @@ pub(super) fn of_packages(said: &Said<'_>) -> Option<Cause> {
         ));
     }
     if has(&["hash mismatch", "do not match the hashes"]) {
-        return Some(Cause::of_packages("a file is not the one that the lock names", "lock again, or check the index"));
+        return Some(Cause::of_packages(
+            "the hash of a downloaded file differs from the hash in the lock file",
+            "update the lock file, or check the index",
+        ));
     }
     if has(&["no wheels with a matching", "no usable wheels", "requires-python", "does not satisfy python"]) {
         return Some(Cause::of_packages(

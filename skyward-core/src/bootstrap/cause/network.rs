@@ -91,10 +91,15 @@ fn host(text: &str) -> &str {
 /// The settings of the client's own tools that its machines do not have.
 fn unshared(said: &Said<'_>, of: &str) -> String {
     let names: Vec<_> = said.seen.settings.iter().copied().filter(|name| name.contains(of)).collect();
-    if names.is_empty() {
-        String::new()
-    } else {
-        format!("; this host has {}, which the machine does not get", names.join(" and "))
+    match names[..] {
+        [] => String::new(),
+        [name] => {
+            format!("; this host sets {name}, but the setting does not reach the machine: declare it in the image")
+        }
+        _ => format!(
+            "; this host sets {}, but the settings do not reach the machine: declare them in the image",
+            names.join(" and ")
+        ),
     }
 }
 

@@ -115,7 +115,7 @@ fn causes_are_distinguished() {
         (
             "environment",
             "Would install 1 package\nerror: the interpreter does not have all that the image asks for",
-            "used as it is",
+            "lacks packages that the image requires",
             "pip install 'numpy==99.0' 'keras[jax]>=3'",
         ),
         ("uv", "ERROR: THESE PACKAGES DO NOT MATCH THE HASHES FROM THE REQUIREMENTS FILE.", "another uv", "unchanged"),
@@ -189,7 +189,7 @@ fn causes_are_distinguished() {
             "uv",
             "curl: (6) Could not resolve host: index.example",
             "index.example cannot be reached: its name cannot be resolved",
-            "this host has PIP_INDEX_URL, which the machine does not get",
+            "this host sets PIP_INDEX_URL, but the setting does not reach the machine",
         ),
         (
             "uv",
@@ -207,7 +207,7 @@ fn causes_are_distinguished() {
             "uv",
             "curl: (60) SSL certificate problem: unable to get local issuer certificate",
             "the certificate of the index is not trusted",
-            "this host has SSL_CERT_FILE, which the machine does not get",
+            "this host sets SSL_CERT_FILE, but the setting does not reach the machine",
         ),
         (
             "uv",
@@ -308,7 +308,7 @@ fn the_error_of_a_machine_without_python_says_what_to_install_and_why_it_was_not
         stderr,
         "skyward-no-apt the user sky is not root, and there is no sudo\nskyward-system debian\n",
     );
-    assert!(error.message().contains("it has: none that works"), "{error}");
+    assert!(error.message().contains("the machine has no working Python"), "{error}");
     assert!(error.message().contains("because the user sky is not root, and there is no sudo"), "{error}");
     assert!(error.hint().is_some_and(|hint| hint.contains("`sudo apt-get install -y python3`")), "{error}");
     let alpine =

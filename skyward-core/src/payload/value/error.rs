@@ -121,7 +121,7 @@ impl de::Error for DecodeError {
     }
 
     fn invalid_length(length: usize, expected: &dyn Expected) -> Self {
-        Self::new(Reason::Expected(expected.to_string()), Found::List(format!("{length} of them")))
+        Self::new(Reason::Expected(expected.to_string()), Found::List(format!("{length} items")))
     }
 
     fn unknown_variant(variant: &str, expected: &'static [&'static str]) -> Self {

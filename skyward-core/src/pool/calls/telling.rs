@@ -67,7 +67,7 @@ impl Shared {
             Told::Overwritten { rank, run } => {
                 tracing::error!(
                     pool = %self.pool, rank = rank.0, run,
-                    "the worker refused a task that was not recalled, so its payload has overwritten the file that records what has begun; the worker is killed"
+                    "a payload has overwritten its worker's account file: the worker refused a task that the client had not recalled; the pool kills the worker"
                 );
             }
             Told::OutputLate(rank) => {

@@ -305,8 +305,8 @@ impl Cleanup {
         let more = left.machines.len().saturating_sub(MOST_NAMES);
         let more = if more > 0 { format!(" and {more} more") } else { String::new() };
         let message = match names.len() {
-            0 if left.unlisted => "it is not known whether machines of the pool are left".to_owned(),
-            0 => "the pool's machines are gone, but what they shared is not".to_owned(),
+            0 if left.unlisted => "the provider could not list the pool's machines, so some may still run".to_owned(),
+            0 => "the pool's machines are gone, but resources that they shared may remain".to_owned(),
             _ => {
                 let count = left.machines.len();
                 format!("{count} of the pool's machines are not confirmed gone: {}{more}", names.join(", "))

@@ -243,7 +243,7 @@ async fn provider_of(head: &Head, given: &[Arc<dyn Provider>]) -> Result<Arc<dyn
         .with_hint("the record is kept: call `reap` where the pool was started, with the provider that it was started with; if that provider is gone for good, remove the pool's file from the ledger"));
     }
     Err(Error::new(ErrorKind::NotFound, format!("its machines are at {wanted}, but that provider was not given"))
-        .with_context("given", others.join(", "))
+        .with_context("providers given", others.join(", "))
         .with_hint(format!("pass the provider {wanted} to `reap`")))
 }
 
@@ -273,7 +273,9 @@ impl fmt::Display for Reaped {
                 (None, None) => format!("ending {pool}: another process is ending it"),
                 (None, Some(expires)) => match expires.duration_since(SystemTime::now()) {
                     Ok(left) => format!("alive {pool}: {by} started it, and its lease lasts for {} s", left.as_secs()),
-                    Err(_) => format!("over {pool}: {by} started it, and its lease has just expired"),
+                    Err(_) => {
+                        format!("expired {pool}: started by {by}; `reap_expired` ends it a minute after its expiry")
+                    }
                 },
             });
         }

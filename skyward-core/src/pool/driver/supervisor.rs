@@ -48,7 +48,7 @@ impl Drop for Supervisor {
     fn drop(&mut self) {
         let Remains { shared, cleanup } = &self.0;
         if !shared.has_ended() {
-            let what = "the runtime in which the pool was started has ended, and the pool with it";
+            let what = "the pool failed because the runtime that started it has ended";
             let hint = "start the pool in a runtime that lives until `shutdown` has returned";
             shared.on_driver_lost(Error::new(ErrorKind::Closed, what).with_hint(hint));
         }
@@ -106,7 +106,7 @@ impl Remains {
 pub(crate) fn not_gone(shared: &Shared, cleanup: &Cleanup, error: Error) -> Error {
     let names: Vec<String> = cleanup.unconfirmed().iter().map(ToString::to_string).collect();
     let what = match names.len() {
-        0 => "it is not confirmed that the pool left nothing behind".to_owned(),
+        0 => "the provider has not confirmed that all resources of the pool are gone".to_owned(),
         1 => format!("1 machine of the pool is not confirmed gone: {}", names[0]),
         many => format!("{many} machines of the pool are not confirmed gone: {}", names.join(", ")),
     };

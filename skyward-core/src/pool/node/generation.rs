@@ -326,7 +326,7 @@ pub(crate) fn lost_if_silent(node: &Node, error: Error) -> Error {
 /// The error of a worker that ended before it was ready.
 fn ended_early(rank: Rank, exit: &WorkerExit) -> Error {
     Error::new(ErrorKind::Start, format!("the worker of rank {rank} {exit} before it took a task"))
-        .with_hint("the output of the worker says more: see `events()` or the terminal")
+        .with_hint("the worker's output may show the reason: read it from `events()` or on the terminal")
 }
 
 impl World {

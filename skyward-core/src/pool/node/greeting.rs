@@ -30,7 +30,7 @@ pub(super) async fn greet_persistently(
             Err(error) if error.kind() == ErrorKind::Io && pause <= LONGEST_AGAIN => error,
             greeted => return greeted,
         };
-        tracing::debug!(pool = %shared.pool, rank = rank.0, %error, "the worker is not reached yet");
+        tracing::debug!(pool = %shared.pool, rank = rank.0, %error, "cannot connect to the worker yet; retrying");
         tokio::time::sleep(pause).await;
         pause *= 2;
     }

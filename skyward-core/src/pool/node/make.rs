@@ -89,7 +89,7 @@ impl Recipe {
         let size = if nodes.is_elastic() { "an elastic size".to_owned() } else { format!("{} nodes", cluster.nodes) };
         Err(Error::new(
             ErrorKind::InvalidSpec,
-            format!("the pool's plugins prepare {size} differently from the size that the pool was started with"),
+            format!("the plugins need another environment or world for {size} than for the pool's first size"),
         )
         .with_hint("start another pool of the size you need"))
     }
@@ -215,7 +215,7 @@ async fn connect_first(
     for pause in AGAIN {
         match connect(shared, remote, ready, index, layout).await {
             Err(error) if error.kind() == ErrorKind::Io => {
-                tracing::debug!(pool = %shared.pool, node = index.0, %error, "the agent is not reached yet");
+                tracing::debug!(pool = %shared.pool, node = index.0, %error, "cannot connect to the agent yet; retrying");
                 tokio::time::sleep(pause).await;
             }
             connected => return connected,

@@ -278,7 +278,7 @@ pub(crate) async fn silent(nodes: Vec<Arc<Node>>) -> Vec<(NodeIndex, u64, Error)
 async fn reconnect(world: &World, shared: &Arc<Shared>, node: &Node, rank: Rank, generation: Generation) {
     let (mut pause, mut patience) = (SHORTEST, PATIENCE);
     while let Err(error) = world.reconnect(shared, node, rank, generation, patience).await {
-        tracing::debug!(pool = %shared.pool, rank = rank.0, %error, "the worker is not reached yet");
+        tracing::debug!(pool = %shared.pool, rank = rank.0, %error, "cannot connect to the worker yet; retrying");
         if error.kind() == ErrorKind::Timeout {
             patience = (patience * 2).min(LONGEST_PATIENCE);
         }

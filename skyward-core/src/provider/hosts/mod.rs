@@ -317,7 +317,7 @@ impl Provider for Hosts {
         Ok(machines)
     }
 
-    /// The pools of the users as whom the hosts are logged in to.
+    /// Returns the pools of the users that the provider logs in as.
     async fn pools(&self) -> Result<Vec<PoolRecord>> {
         let sites = self.checked()?;
         let mut parts = Vec::new();

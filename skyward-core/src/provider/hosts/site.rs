@@ -128,7 +128,7 @@ impl Site {
         let made = record::machines(&told.stdout, &self.host).pop();
         made.map(|made| Claim::Made(made.machine)).ok_or_else(|| {
             Error::new(ErrorKind::Provider, format!("{} did not report which machine was claimed", self.label))
-                .with_context("its output", told.stdout.lines().last().unwrap_or("nothing"))
+                .with_context("output", told.stdout.lines().last().unwrap_or("nothing"))
         })
     }
 

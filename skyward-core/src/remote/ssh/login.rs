@@ -96,9 +96,9 @@ impl Attempt<'_> {
         *self.at = step;
         let (mut agent, identities) = match keys {
             Ok(found) => found,
-            Err(error) if usual => return Ok(self.unusable(&format!("{name} cannot be asked: {error}"))),
+            Err(error) if usual => return Ok(self.unusable(&format!("{name} did not return its keys: {error}"))),
             Err(error) => {
-                let message = format!("{name} cannot be asked for keys: {error}");
+                let message = format!("{name} did not return its keys: {error}");
                 return Err(Error::new(ErrorKind::InvalidSpec, message)
                     .with_hint("start one, `eval $(ssh-agent)`, and add a key to it, `ssh-add`; SSH_AUTH_SOCK has to name its socket"));
             }
@@ -200,8 +200,8 @@ impl Attempt<'_> {
         let methods: Vec<&str> = self.accepted.iter().flat_map(|methods| methods.iter().map(Into::into)).collect();
         let message = format!("{} does not let {} in", self.target, self.user);
         let error = Error::new(ErrorKind::Login, message).with_context("tried", self.all_tried()).with_context(
-            "it accepts",
-            if methods.is_empty() { "nothing that it reported".into() } else { methods.join(", ") },
+            "accepted methods",
+            if methods.is_empty() { "none reported".into() } else { methods.join(", ") },
         );
         if self.partial {
             error.with_hint("the server accepted the key but requires something more, such as a one-time password; only keys are supported")

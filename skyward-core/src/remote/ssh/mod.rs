@@ -179,7 +179,7 @@ impl Remote for Ssh {
                 Err(failed(&format!("the bridge to it printed: {said}")))
             }
             Ok(Err(Failure::Stream(NoStream::NoBridge))) => {
-                let why = "the server forwards no streams, and the host has no python3, socat or `nc -U` that could replace that";
+                let why = "the server forwards no streams, and the host has neither python3, socat nor `nc -U` to forward them instead";
                 let error = Error::new(ErrorKind::Bootstrap, failed(why).message().to_owned());
                 Err(error.with_hint(
                     "allow it in its sshd_config, `AllowStreamLocalForwarding yes`, or install python3 there",

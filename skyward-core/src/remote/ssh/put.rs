@@ -40,10 +40,10 @@ pub(super) fn failed(path: &str, host: &str, output: &CommandOutput) -> Error {
     let lower = output.stderr.to_lowercase();
     let error = |why: &str| Error::new(ErrorKind::Bootstrap, format!("cannot write {path} on {host}: {why}"));
     if lower.contains("no space left") || lower.contains("quota exceeded") {
-        return error("the disk is full").with_context("it says", said).with_hint("free some space there: `df -h`");
+        return error("the disk is full").with_context("message", said).with_hint("free some space there: `df -h`");
     }
     if lower.contains("permission denied") || lower.contains("read-only file system") {
-        return error("the folder cannot be written to").with_context("it says", said);
+        return error("the folder cannot be written to").with_context("message", said);
     }
     if lower.contains("shasum") && lower.contains("not found") {
         return error("the host has no `sha256sum` to check it with").with_hint("install coreutils there");
