@@ -320,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn a_demo_is_told_where_and_on_how_many_nodes() {
+    fn a_demo_takes_a_place_and_a_number_of_nodes() {
         let demo = |line: &str| match parse(line.split(' ').map(str::to_owned), &steps())? {
             Command::Demo(demo) => Ok(demo),
             _ => bail!("no demo"),
@@ -377,7 +377,7 @@ mod tests {
     }
 
     #[test]
-    fn chaos_is_told_where_how_long_and_from_which_seed() {
+    fn chaos_takes_a_place_a_number_of_rounds_and_a_seed() {
         let chaos = |line: &str| match parse(line.split(' ').map(str::to_owned), &steps())? {
             Command::Chaos(options) => Ok((options.place, options.rounds, options.seed, options.only)),
             _ => bail!("no chaos"),

@@ -47,7 +47,7 @@ pub(crate) fn run(demo: Demo, context: &Context) -> Result<bool> {
         let nodes = made.map_err(|reason| anyhow!("{reason}"))?;
         if !nodes.image.is_empty() {
             println!(
-                "for the next time there stay: the image {}, and a volume {VOLUME}… with the environment",
+                "the demo keeps the image {} and the volume {VOLUME}… with the environment for the next run",
                 nodes.image
             );
         }

@@ -1,4 +1,4 @@
-//! Licences, duplicates, sources and known holes of the dependencies, by cargo-deny.
+//! Licences, duplicates, sources and known vulnerabilities of the dependencies, by cargo-deny.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::step::{Checks, Outcome, Step};
 pub(crate) fn steps() -> Vec<Step> {
     vec![
         Step { name: "deny", about: "licences, duplicate versions and sources of the dependencies", run: deny },
-        Step { name: "advisories", about: "no dependency has a known hole", run: advisories },
+        Step { name: "advisories", about: "no dependency has a known vulnerability", run: advisories },
     ]
 }
 

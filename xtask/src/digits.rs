@@ -47,11 +47,13 @@ pub(crate) fn check(built: &Built, checks: &mut Checks, deadline: Duration) -> R
     }
     let none = run(built, 0).deadline(deadline).finish()?;
     if none.status.success() || !none.output.contains("0 nodes") {
-        checks.fail(format!("{EXAMPLE} on 0 nodes does not fail with a word about it"));
+        checks.fail(format!("{EXAMPLE} on 0 nodes does not fail with an error that names the 0 nodes"));
     }
     let poor = built.run(EXAMPLE).args(["--budget-hours", "0.001"]).deadline(deadline).finish()?;
     if poor.status.success() || !poor.output.contains("budget of 0.001 h") || !poor.output.contains(".budget(") {
-        checks.fail(format!("{EXAMPLE} with a budget of 3.6 s does not fail with a word about it and what to do"));
+        checks.fail(format!(
+            "{EXAMPLE} with a budget of 3.6 s does not fail with an error that names the budget and `.budget(…)`"
+        ));
     }
     Ok(())
 }
@@ -132,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_differs_is_told() {
+    fn whatever_differs_is_reported() {
         for (text, whole, expected) in [
             (line(0.6, 704, 0.98, "ab"), None, "losses"),
             (line(0.5, 703, 0.98, "ab"), None, "samples"),

@@ -34,7 +34,7 @@ pub(crate) enum Build {
 pub(crate) struct Ec2 {
     child: Child,
     lines: Mutex<Lines>,
-    told: Told,
+    access: Access,
 }
 
 /// What goes in and comes out of the program.
@@ -46,7 +46,7 @@ struct Lines {
 
 /// How clients reach the EC2.
 #[derive(Debug, Default, Deserialize)]
-struct Told {
+struct Access {
     environment: BTreeMap<String, String>,
     subnets: BTreeMap<String, String>,
     ssh_port: u16,
@@ -81,7 +81,7 @@ pub(crate) fn missing() -> Option<String> {
 /// Builds the program, and returns its path.
 pub(crate) fn program(context: &Context, build: Build) -> Result<PathBuf> {
     let (profile, folder) = match build {
-        Build::Tests => ("as for the tests", "debug"),
+        Build::Tests => ("with the profile of the tests", "debug"),
         Build::Release => ("in release, which takes minutes the first time", "release"),
     };
     say!("building the EC2 on loopback {profile}");
@@ -122,10 +122,10 @@ impl Ec2 {
         let output = lines_of(child.stdout.take());
         let errors = lines_of(child.stderr.take());
         let first = first_line(&output);
-        let mut started = Self { child, lines: Mutex::new(Lines { input, output }), told: Told::default() };
+        let mut started = Self { child, lines: Mutex::new(Lines { input, output }), access: Access::default() };
         match first {
             Ok(Some(line)) => {
-                started.told = serde_json::from_str(&line)
+                started.access = serde_json::from_str(&line)
                     .with_context(|| format!("what {PROGRAM} printed is not the JSON that was promised: {line}"))?;
                 Ok(Ok(started))
             }
@@ -144,17 +144,17 @@ impl Ec2 {
     /// The words of an example's command line that have it run here.
     pub(crate) fn arguments(&self) -> Vec<String> {
         let mut words: Vec<String> = ["--provider", "aws", "--private", "--region"].map(str::to_owned).to_vec();
-        words.push(self.told.region.clone());
-        for subnet in self.told.subnets.values() {
+        words.push(self.access.region.clone());
+        for subnet in self.access.subnets.values() {
             words.extend(["--subnet".to_owned(), subnet.clone()]);
         }
-        words.extend(["--ssh-port".to_owned(), self.told.ssh_port.to_string()]);
+        words.extend(["--ssh-port".to_owned(), self.access.ssh_port.to_string()]);
         words
     }
 
     /// The environment variables for a client.
     pub(crate) fn environment(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.told.environment.iter().map(|(name, value)| (name.as_str(), value.as_str()))
+        self.access.environment.iter().map(|(name, value)| (name.as_str(), value.as_str()))
     }
 
     /// The resources that clients have left, without those of the network itself.
@@ -247,12 +247,13 @@ mod tests {
         played
     }
 
-    const TOLD: &str = r#"echo '{"environment":{"AWS_REGION":"r"},"subnets":{"r-a":"s-1"},"ssh_port":7,"region":"r"}'"#;
+    const ACCESS: &str =
+        r#"echo '{"environment":{"AWS_REGION":"r"},"subnets":{"r-a":"s-1"},"ssh_port":7,"region":"r"}'"#;
 
     #[test]
     fn it_is_reached_as_it_says_and_ends_with_its_input() {
         let script = format!(
-            "{TOLD}\nread line; echo \"{{\\\"ok\\\":[\\\"$line\\\"]}}\"\nread line; echo '{{\"error\":\"no\"}}'\nread end"
+            "{ACCESS}\nread line; echo \"{{\\\"ok\\\":[\\\"$line\\\"]}}\"\nread line; echo '{{\"error\":\"no\"}}'\nread end"
         );
         let ec2 = play("well", &script).unwrap().unwrap();
         let wanted = ["--provider", "aws", "--private", "--region", "r", "--subnet", "s-1", "--ssh-port", "7"];
@@ -266,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_is_told_apart_from_what_fails() {
+    fn what_cannot_be_is_distinguished_from_what_fails() {
         let reason = play("none", "echo 'there is no sudo' >&2; exit 69").unwrap().err();
         assert_eq!(reason.as_deref(), Some("there is no sudo"));
         let error = play("fails", "echo 'error: no moto' >&2; exit 1").err().unwrap().to_string();

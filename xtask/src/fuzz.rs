@@ -94,7 +94,7 @@ fn look(context: &Context, name: &str, program: &PathBuf, seconds: u64) -> Resul
         .status()
         .context("cannot start the program")?;
     let text = String::from_utf8_lossy(&fs::read(&path)?).into_owned();
-    println!("  {}", told(&text));
+    println!("  {}", figures(&text));
     if !status.success() {
         let tail: Vec<&str> = text.lines().rev().take(LAST_LINES).collect();
         println!("  the program ended with {status}; its whole output is in {}", path.display());
@@ -105,7 +105,7 @@ fn look(context: &Context, name: &str, program: &PathBuf, seconds: u64) -> Resul
 }
 
 /// The result: executions, coverage, and how many inputs reach it.
-fn told(log: &str) -> String {
+fn figures(log: &str) -> String {
     let stat = |name: &str| log.lines().rev().find_map(|line| line.strip_prefix(name)).unwrap_or("?").trim().to_owned();
     let reached = log.lines().rev().find_map(|line| {
         let words: Vec<&str> = line.split_whitespace().collect();
@@ -161,10 +161,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_last_figures_of_a_log_are_told() {
+    fn the_last_figures_of_a_log_are_printed() {
         let log = "#2 INITED cov: 5 ft: 6 corp: 1/1b\n#9 DONE   cov: 50 ft: 60 corp: 7/87Kb lim: 9 exec/s: 3\n\
                    stat::number_of_executed_units: 12\n";
-        assert_eq!(told(log), "12 executions, 50 edges, 60 features, 7/87Kb inputs");
-        assert_eq!(told("nothing"), "? executions, no coverage");
+        assert_eq!(figures(log), "12 executions, 50 edges, 60 features, 7/87Kb inputs");
+        assert_eq!(figures("nothing"), "? executions, no coverage");
     }
 }

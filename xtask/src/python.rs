@@ -11,7 +11,7 @@ use crate::step::{Checks, Outcome, Step};
 
 pub(crate) fn steps() -> Vec<Step> {
     vec![
-        Step { name: "python-lint", about: "ruff and mypy --strict have nothing to say", run: lint },
+        Step { name: "python-lint", about: "ruff and mypy --strict report no problem", run: lint },
         Step { name: "python-test", about: "pytest of the worker and of the plugins' hooks", run: test },
     ]
 }

@@ -17,7 +17,7 @@ pub(crate) fn steps() -> Vec<Step> {
             about: "each package that is published has an archive and a description",
             run: package,
         },
-        Step { name: "semver", about: "the version says how the public interface has changed", run: semver },
+        Step { name: "semver", about: "the version matches the changes of the public interface", run: semver },
     ]
 }
 

@@ -17,7 +17,7 @@ use crate::step::{Checks, Outcome, Step};
 
 pub(crate) fn lint_steps() -> Vec<Step> {
     vec![
-        Step { name: "format", about: "rustfmt has nothing to change", run: format },
+        Step { name: "format", about: "rustfmt changes nothing", run: format },
         Step { name: "clippy", about: "no warning, with the default features and with all of them", run: clippy },
     ]
 }

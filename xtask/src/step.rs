@@ -157,7 +157,7 @@ fn run_one(step: &Step, context: &Context) -> Report {
     let begin = Instant::now();
     let outcome = (step.run)(context);
     let elapsed = begin.elapsed();
-    say!("-- {}: {} ({:.1} s)", step.name, Told(&outcome), elapsed.as_secs_f64());
+    say!("-- {}: {} ({:.1} s)", step.name, Verdict(&outcome), elapsed.as_secs_f64());
     (step.name, outcome, elapsed)
 }
 
@@ -165,7 +165,7 @@ fn print_summary(report: &[Report], elapsed: Duration) {
     println!("\n{:<14} {:>8}  result", "step", "seconds");
     let mut tally = Tally::default();
     for (name, outcome, elapsed) in report {
-        println!("{name:<14} {:>8.1}  {}", elapsed.as_secs_f64(), Told(outcome));
+        println!("{name:<14} {:>8.1}  {}", elapsed.as_secs_f64(), Verdict(outcome));
         match outcome {
             Ok(Outcome::Passed(_)) => tally.passed += 1,
             Ok(Outcome::Skipped(_)) => tally.skipped += 1,
@@ -177,9 +177,9 @@ fn print_summary(report: &[Report], elapsed: Duration) {
 }
 
 /// An outcome in words.
-struct Told<'a>(&'a Result<Outcome>);
+struct Verdict<'a>(&'a Result<Outcome>);
 
-impl std::fmt::Display for Told<'_> {
+impl std::fmt::Display for Verdict<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self.0 {
             Ok(Outcome::Passed(note)) if note.is_empty() => f.write_str("passed"),
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn all_commands_of_a_step_run_and_all_failures_are_told() {
+    fn all_commands_of_a_step_run_and_all_failures_are_reported() {
         let mut checks = Checks::default();
         checks.run(&shell("exit 1")).unwrap();
         checks.run(&shell("echo 2 passed in 0.1s")).unwrap();
@@ -263,10 +263,10 @@ mod tests {
 
     #[test]
     fn outcomes_say_passed_skipped_or_failed() {
-        let told = |outcome| Told(&outcome).to_string();
-        assert_eq!(told(Ok(Outcome::passed(""))), "passed");
-        assert_eq!(told(Ok(Outcome::passed("3 passed, 0 failed"))), "passed: 3 passed, 0 failed");
-        assert_eq!(told(Ok(Outcome::skipped("no engine"))), "SKIPPED: no engine");
-        assert_eq!(told(Err(anyhow::anyhow!("it broke"))), "FAILED: it broke");
+        let verdict = |outcome| Verdict(&outcome).to_string();
+        assert_eq!(verdict(Ok(Outcome::passed(""))), "passed");
+        assert_eq!(verdict(Ok(Outcome::passed("3 passed, 0 failed"))), "passed: 3 passed, 0 failed");
+        assert_eq!(verdict(Ok(Outcome::skipped("no engine"))), "SKIPPED: no engine");
+        assert_eq!(verdict(Err(anyhow::anyhow!("it broke"))), "FAILED: it broke");
     }
 }

@@ -77,14 +77,14 @@ impl Measured {
     /// The results as JSON.
     pub(crate) fn json(&self, systems: &[&str], rows: &[&Row]) -> Value {
         let rows = rows.iter().map(|row| {
-            let mut told = Map::new();
-            told.insert("name".to_owned(), row.name.into());
+            let mut entry = Map::new();
+            entry.insert("name".to_owned(), row.name.into());
             for system in systems {
-                told.insert((*system).to_owned(), self.median(system, row).into());
+                entry.insert((*system).to_owned(), self.median(system, row).into());
             }
-            told.insert("budget".to_owned(), self.budget(row).into());
-            told.insert("met".to_owned(), self.met(row).into());
-            Value::Object(told)
+            entry.insert("budget".to_owned(), self.budget(row).into());
+            entry.insert("met".to_owned(), self.met(row).into());
+            Value::Object(entry)
         });
         json!({ "rows": rows.collect::<Vec<_>>() })
     }
@@ -252,7 +252,7 @@ pub(crate) const SUITES: &[Suite] = &[LOCAL, PYTHON, SSH, DOCKER, AWS];
 mod tests {
     use super::*;
 
-    fn told(values: &[(&str, &str, f64)]) -> Map<String, Value> {
+    fn entry(values: &[(&str, &str, f64)]) -> Map<String, Value> {
         let mut measured = Measured::default();
         for (system, row, value) in values {
             measured.add(system, &Map::from_iter([((*row).to_owned(), json!(value))]));
@@ -265,42 +265,42 @@ mod tests {
 
     #[test]
     fn the_harder_of_both_budgets_counts() {
-        let row = told(&[("skyward", "call_p50_us", 50.0), ("ray_actor", "call_p50_us", 400.0)]);
+        let row = entry(&[("skyward", "call_p50_us", 50.0), ("ray_actor", "call_p50_us", 400.0)]);
         assert_eq!((&row["budget"], &row["met"], &row["dask"]), (&json!(40.0), &json!(false), &Value::Null));
-        let row = told(&[("skyward", "call_p50_us", 50.0), ("ray_actor", "call_p50_us", 4000.0)]);
+        let row = entry(&[("skyward", "call_p50_us", 50.0), ("ray_actor", "call_p50_us", 4000.0)]);
         assert_eq!((&row["budget"], &row["met"]), (&json!(60.0), &json!(true)));
-        let row = told(&[("skyward", "calls_per_s", 2e5), ("ray_actor", "calls_per_s", 5e3)]);
+        let row = entry(&[("skyward", "calls_per_s", 2e5), ("ray_actor", "calls_per_s", 5e3)]);
         assert_eq!((&row["budget"], &row["met"]), (&json!(250_000.0), &json!(false)));
-        let row = told(&[("skyward", "bytes_64mib_gib_s", 1.5), ("ray_actor", "bytes_64mib_gib_s", 1.5)]);
+        let row = entry(&[("skyward", "bytes_64mib_gib_s", 1.5), ("ray_actor", "bytes_64mib_gib_s", 1.5)]);
         assert_eq!((&row["budget"], &row["met"]), (&json!(1.5), &json!(true)));
     }
 
     #[test]
     fn without_a_peer_only_what_is_absolute_is_promised() {
-        let row = told(&[("skyward", "bytes_64mib_gib_s", 1.5)]);
+        let row = entry(&[("skyward", "bytes_64mib_gib_s", 1.5)]);
         assert_eq!((&row["budget"], &row["met"]), (&Value::Null, &Value::Null));
-        let row = told(&[("skyward", "warm_start_s", 0.5)]);
+        let row = entry(&[("skyward", "warm_start_s", 0.5)]);
         assert_eq!((&row["budget"], &row["met"]), (&json!(0.4), &json!(false)));
     }
 
     #[test]
     fn what_is_promised_beside_another_system_counts_when_that_was_measured() {
-        let row = told(&[("skyward", "ssh_call_p50_us", 150.0), ("openssh", "ssh_call_p50_us", 80.0)]);
+        let row = entry(&[("skyward", "ssh_call_p50_us", 150.0), ("openssh", "ssh_call_p50_us", 80.0)]);
         assert_eq!((&row["budget"], &row["met"], &row["openssh"]), (&json!(160.0), &json!(true), &json!(80.0)));
-        let row = told(&[("skyward", "ssh_bulk_mib_s", 300.0), ("openssh", "ssh_bulk_mib_s", 400.0)]);
+        let row = entry(&[("skyward", "ssh_bulk_mib_s", 300.0), ("openssh", "ssh_bulk_mib_s", 400.0)]);
         assert_eq!((&row["budget"], &row["met"]), (&json!(320.0), &json!(false)));
-        let row = told(&[("skyward", "ssh_32_nodes_ready_s", 6.0), ("openssh", "ssh_32_nodes_ready_s", 9.0)]);
+        let row = entry(&[("skyward", "ssh_32_nodes_ready_s", 6.0), ("openssh", "ssh_32_nodes_ready_s", 9.0)]);
         assert_eq!((&row["budget"], &row["met"]), (&Value::Null, &Value::Null));
-        let row = told(&[("skyward", "aws_first_result_s", 5.0), ("by_hand", "aws_first_result_s", 3.0)]);
+        let row = entry(&[("skyward", "aws_first_result_s", 5.0), ("by_hand", "aws_first_result_s", 3.0)]);
         assert_eq!((&row["budget"], &row["met"]), (&json!(6.0), &json!(true)));
-        let row = told(&[("skyward", "docker_call_per_s", 19_000.0)]);
+        let row = entry(&[("skyward", "docker_call_per_s", 19_000.0)]);
         assert_eq!((&row["budget"], &row["met"]), (&json!(20_000.0), &json!(false)));
     }
 
     #[test]
     fn a_row_is_the_median_of_its_rounds() {
         let round = |value| ("skyward", "train_overhead_pct", value);
-        assert_eq!(told(&[round(9.0), round(1.0), round(-1.0)])["skyward"], json!(1.0));
-        assert_eq!(told(&[round(1.0), round(2.0)])["skyward"], json!(1.5));
+        assert_eq!(entry(&[round(9.0), round(1.0), round(-1.0)])["skyward"], json!(1.0));
+        assert_eq!(entry(&[round(1.0), round(2.0)])["skyward"], json!(1.5));
     }
 }

@@ -26,7 +26,7 @@ impl Generated {
             fs::write(&self.path, &self.text).with_context(|| format!("cannot write {name}"))?;
             println!("wrote {name}");
         } else {
-            checks.fail(format!("{name} is older than what it is made of; `cargo xtask docs --write` makes it anew"));
+            checks.fail(format!("{name} is out of date; `cargo xtask docs --write` generates it again"));
         }
         Ok(())
     }

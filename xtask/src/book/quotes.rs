@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn a_block_that_nothing_backs_is_told() {
+    fn a_block_that_nothing_backs_is_reported() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
         let holds = |page: &str, source: &str, text: &str| {
             let mut checks = Checks::default();

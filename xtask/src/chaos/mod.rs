@@ -57,17 +57,17 @@ pub(crate) fn steps() -> Vec<Step> {
         },
         Step {
             name: "chaos-docker",
-            about: "a few such rounds over containers",
+            about: "a few rounds of chaos over containers",
             run: |context| step(context, Place::Docker, 4),
         },
         Step {
             name: "chaos-ssh",
-            about: "a few such rounds over SSH hosts",
+            about: "a few rounds of chaos over SSH hosts",
             run: |context| step(context, Place::Ssh, 4),
         },
         Step {
             name: "chaos-aws",
-            about: "a few such rounds over instances of an EC2 on loopback",
+            about: "a few rounds of chaos over instances of an EC2 on loopback",
             run: |context| step(context, Place::Aws, 2),
         },
     ]

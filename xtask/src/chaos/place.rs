@@ -50,7 +50,7 @@ pub(crate) enum Victim {
     Machine,
     /// The network between a machine and others: stopped, it loses all packets.
     Network,
-    /// The right to a machine: killed, the provider gives notice that it takes the machine back,
+    /// The rental of a machine: killed, the provider gives notice that it takes the machine back,
     /// and does so a little later.
     Notice,
     /// The provider's service: killed, it loses answers; stopped, it refuses all calls.
@@ -316,7 +316,7 @@ impl fmt::Display for Victim {
             Self::Listener => "a listener",
             Self::Machine => "a machine",
             Self::Network => "a network",
-            Self::Notice => "the right to a machine",
+            Self::Notice => "the rental of a machine",
             Self::Service => "the service",
             Self::Client => "the client",
         })

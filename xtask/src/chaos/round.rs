@@ -197,8 +197,8 @@ impl<'a> Round<'a> {
 
     fn goes_on(&mut self, target: &Target) {
         let was = match self.machines.act(target, Act::Continue) {
-            true => "goes on",
-            false => "was gone before it went on",
+            true => "continues",
+            false => "had ended before it could continue",
         };
         self.note(format!("{target} {was}"));
     }
@@ -222,7 +222,7 @@ impl<'a> Round<'a> {
     /// Kills or stops a target, and returns when a stopped one continues.
     fn hit(&mut self, fault: Fault) -> Option<Due> {
         let Some(target) = self.find(fault) else {
-            self.note(format!("{fault}: there was none"));
+            self.note(format!("{fault}: no target existed"));
             return None;
         };
         let client = self.client();
@@ -239,7 +239,7 @@ impl<'a> Round<'a> {
         };
         if !hit {
             self.machines.act(&client, Act::Continue);
-            self.note(format!("{fault}: it was gone, {target}"));
+            self.note(format!("{fault}: the target {target} had already ended"));
             return None;
         }
         self.note(format!("{fault}: {target}"));

@@ -82,7 +82,7 @@ impl Ground for Clouds {
 
 impl Instances {
     fn ask(&self, line: &str) -> Result<serde_json::Value> {
-        self.ec2.as_ref().context("it was given back")?.ask(line)
+        self.ec2.as_ref().context("the EC2 of this round has already been returned")?.ask(line)
     }
 
     fn does(&self, line: &str) -> bool {
@@ -90,8 +90,8 @@ impl Instances {
     }
 
     fn instances(&self) -> Vec<Instance> {
-        let told = self.ask("instances").and_then(|told| Ok(serde_json::from_value(told)?));
-        told.unwrap_or_default()
+        let listed = self.ask("instances").and_then(|answer| Ok(serde_json::from_value(answer)?));
+        listed.unwrap_or_default()
     }
 
     /// All processes of the machines, or of one of them.
