@@ -224,7 +224,7 @@ impl Metrics {
                 let mut seen = self.seen();
                 let up = (0..*nodes).map(|node| (NodeIndex(node), Phase::Up));
                 seen.nodes.change(|phases| *phases = up.collect());
-                self.tell(&seen);
+                self.record(&seen);
             }
             PoolEvent::NodeLost { node, error } => {
                 let cause = loss(error);
@@ -232,7 +232,7 @@ impl Metrics {
                 let lost = seen.lost.entry(cause).or_insert_with(|| self.counter(&table::NODES_LOST, ("cause", cause)));
                 lost.increment(1);
                 seen.nodes.set(*node, Phase::Lost);
-                self.tell(&seen);
+                self.record(&seen);
             }
             PoolEvent::NodeReplaced { node, .. } => {
                 self.replaced.increment(1);
@@ -245,7 +245,7 @@ impl Metrics {
                 // A node that fails before it joins has the provider's number, which another node
                 // of the pool may have as its index.
                 seen.nodes.remove(*node, Phase::Starting);
-                self.tell(&seen);
+                self.record(&seen);
             }
             PoolEvent::Resized { nodes, .. } => {
                 let mut seen = self.seen();
@@ -255,7 +255,7 @@ impl Metrics {
                         phases.entry(node).or_insert(Phase::Up);
                     }
                 });
-                self.tell(&seen);
+                self.record(&seen);
             }
             PoolEvent::NodeUnconfirmed { .. } => self.left.increment(1),
             PoolEvent::GenerationStarting { generation, .. } => {
@@ -266,12 +266,12 @@ impl Metrics {
                     self.generations.increment(1);
                     seen.ready.clear();
                 }
-                self.tell(&seen);
+                self.record(&seen);
             }
             PoolEvent::WorkerReady { rank, .. } => {
                 let mut seen = self.seen();
                 seen.ready.insert(*rank);
-                self.tell(&seen);
+                self.record(&seen);
             }
             PoolEvent::WorkerExited { rank, exit } => {
                 let how = end(exit);
@@ -279,23 +279,23 @@ impl Metrics {
                 let exits = seen.exits.entry(how).or_insert_with(|| self.counter(&table::WORKER_EXITS, ("exit", how)));
                 exits.increment(1);
                 seen.ready.remove(rank);
-                self.tell(&seen);
+                self.record(&seen);
             }
             PoolEvent::Draining => {
                 let mut seen = self.seen();
                 seen.nodes.change(|phases| phases.values_mut().for_each(|phase| *phase = Phase::Ending));
-                self.tell(&seen);
+                self.record(&seen);
             }
             PoolEvent::NodeGone { node, .. } => {
                 let mut seen = self.seen();
                 seen.nodes.remove(*node, Phase::Ending);
-                self.tell(&seen);
+                self.record(&seen);
             }
             PoolEvent::Closed => {
                 let mut seen = self.seen();
                 seen.nodes.change(BTreeMap::clear);
                 seen.ready.clear();
-                self.tell(&seen);
+                self.record(&seen);
             }
             _ => {}
         }
@@ -304,10 +304,10 @@ impl Metrics {
     fn turn(&self, node: NodeIndex, phase: Phase) {
         let mut seen = self.seen();
         seen.nodes.set(node, phase);
-        self.tell(&seen);
+        self.record(&seen);
     }
 
-    fn tell(&self, seen: &Seen) {
+    fn record(&self, seen: &Seen) {
         for (count, level) in seen.nodes.counts.iter().zip(&self.nodes) {
             level.set(*count);
         }

@@ -1,9 +1,9 @@
 //! The result of a rehearsal of a call (findings, results, times), and its limits.
 
 mod finding;
+mod observed;
 mod play;
 mod rehearse;
-mod told;
 
 use std::fmt;
 use std::time::Duration;

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use super::after::After;
+use super::effect::Effect;
 use super::shared::Shared;
 use super::state::State;
 use super::task::{Entry, Reply};
-use super::told::Told;
 use crate::error::WorkerExit;
 use crate::ids::{Attempt, Rank, TaskId};
 use crate::pool::command::Command;
@@ -44,13 +44,13 @@ impl Shared {
                 let has_begun = entry.began.is_some();
                 state.running -= usize::from(has_begun);
                 let ran = entry.ran.unwrap_or_default();
-                state.told.extend(entry.end_try(now));
+                state.effects.extend(entry.end_try(now));
                 let unread = entry.unread.take();
                 if let Reply::Caller(caller, root) = entry.reply {
                     state.calls.ended(now, root, has_begun);
                     state.answer(caller, &outcome, ran, after);
                 }
-                state.tell_after(now, unread, Told::Finished { task, entry, outcome });
+                state.emit_after(now, unread, Effect::Finished { task, entry, outcome });
             }
             Action::Retried { task, attempt, error } => {
                 state.conclude_calls(task);
@@ -66,8 +66,8 @@ impl Shared {
                 entry.unread = None;
                 entry.attempt = attempt;
                 let spans = entry.spans.clone();
-                state.told.extend(tried);
-                state.told.push(Told::Retried { task, attempt, error, spans });
+                state.effects.extend(tried);
+                state.effects.push(Effect::Retried { task, attempt, error, spans });
             }
             Action::Help { rank, task, attempt, within } => state.help(now, (rank, task), attempt, within, after),
             Action::Cancel { rank, task, .. } if state.cancel_help(rank, task, after) => {}
@@ -100,11 +100,11 @@ impl Shared {
                 let waited = tasks.into_iter().find_map(|task| Some((task, state.tasks.get(&task)?)));
                 let Some((task, entry)) = waited else { return };
                 let source = Arc::clone(&entry.task.source);
-                state.told.push(Told::Stalled { task, source, silent, stacks });
+                state.effects.push(Effect::Stalled { task, source, silent, stacks });
             }
             Action::RestartWorker { rank } => self.command(Command::Restart(Workers::One(rank))),
             Action::RestartWorld { lost } => {
-                state.told.push(Told::WorldLost(lost));
+                state.effects.push(Effect::WorldLost(lost));
                 self.command(Command::Restart(Workers::World));
             }
             Action::ReplaceNode { node } => self.command(Command::Replace(node)),
@@ -153,15 +153,15 @@ impl State {
             }
         }
         let spans = entry.spans.clone();
-        self.told.push(Told::Began { task, attempt, node, rank, waited, spans, first });
+        self.effects.push(Effect::Began { task, attempt, node, rank, waited, spans, first });
     }
 }
 
 impl Entry {
     /// Ends a try at a task, if a worker had begun the task.
-    fn end_try(&mut self, now: Instant) -> Option<Told> {
+    fn end_try(&mut self, now: Instant) -> Option<Effect> {
         let (began, ran) = (self.began.take()?, self.ran.take()?);
         let took = now.saturating_duration_since(began);
-        Some(Told::Tried { took, ran, spans: self.spans.clone() })
+        Some(Effect::Tried { took, ran, spans: self.spans.clone() })
     }
 }

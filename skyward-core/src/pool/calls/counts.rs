@@ -137,7 +137,7 @@ mod tests {
 
     const ROOT: Root = (TaskId(1), Attempt(1));
 
-    fn told(event: &PoolEvent) -> (u64, usize, usize, usize) {
+    fn counts_of(event: &PoolEvent) -> (u64, usize, usize, usize) {
         match event {
             PoolEvent::Calls { task, done, running, waiting } => (task.0, *done, *running, *waiting),
             other => panic!("{other:?}"),
@@ -145,7 +145,7 @@ mod tests {
     }
 
     fn due(counts: &mut CallCounts, now: Instant) -> Vec<(u64, usize, usize, usize)> {
-        counts.take_due(now).iter().map(told).collect()
+        counts.take_due(now).iter().map(counts_of).collect()
     }
 
     #[test]
@@ -180,7 +180,7 @@ mod tests {
             counts.made(now, root);
             counts.began(now, root);
         }
-        assert_eq!(told(&counts.conclude(ROOT).unwrap()), (1, 2, 0, 0));
+        assert_eq!(counts_of(&counts.conclude(ROOT).unwrap()), (1, 2, 0, 0));
         counts.ended(now, other, true);
         counts.ended(now, other, false);
         assert_eq!(due(&mut counts, now + PACE), [(2, 2, 0, 0)]);

@@ -52,9 +52,9 @@ impl<T> Held<T> {
 
     /// Some output of a worker has arrived. Items that waited for no more than that are ready; for
     /// the others the wait begins again.
-    pub(super) fn advance(&mut self, now: Instant, rank: Rank, told: impl Fn(&Unread) -> bool) {
+    pub(super) fn advance(&mut self, now: Instant, rank: Rank, has_emitted: impl Fn(&Unread) -> bool) {
         let Some(queue) = self.ranks.get_mut(&rank) else { return };
-        while let Some((_, waiting)) = queue.waiting.pop_front_if(|(unread, _)| told(unread)) {
+        while let Some((_, waiting)) = queue.waiting.pop_front_if(|(unread, _)| has_emitted(unread)) {
             self.ready.push(waiting);
         }
         self.due.remove(&(queue.due, rank));

@@ -17,11 +17,11 @@ use serde::Serialize;
 
 use super::after::After;
 use super::caller::{Caller, Calls};
+use super::effect::Effect;
 use super::failure::task_error;
 use super::shared::Shared;
 use super::state::State;
 use super::task::Entry;
-use super::told::Told;
 use super::worker::WorkerSlot;
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::PoolEvent;
@@ -181,11 +181,11 @@ impl Shared {
             entry.ran = Some(Duration::from_micros(micros));
             if Metrics::RECORDED {
                 state
-                    .told
-                    .push(Told::Answered { micros, bytes: outcome.as_ref().map_or(0, |value| value.bytes.len()) });
+                    .effects
+                    .push(Effect::Answered { micros, bytes: outcome.as_ref().map_or(0, |value| value.bytes.len()) });
             }
             if outcome.is_ok() && self.events.has_readers() {
-                state.told.push(Told::Event(PoolEvent::TaskFinished { task: id, rank, micros }));
+                state.effects.push(Effect::Event(PoolEvent::TaskFinished { task: id, rank, micros }));
             }
         }
         state.scheduler.on_helped(now, rank, id, outcome, micros);

@@ -3,36 +3,36 @@
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 
-use super::told::Told;
+use super::effect::Effect;
 
 /// Reports that wait to be delivered.
 #[derive(Default)]
 pub(crate) struct Outbox {
-    waiting: Mutex<VecDeque<Told>>,
+    waiting: Mutex<VecDeque<Effect>>,
     /// Held by the thread that delivers reports.
-    teller: Mutex<()>,
+    delivering: Mutex<()>,
 }
 
 impl Outbox {
     /// Takes over reports. Called while the state is locked, so that their order is the order in
     /// which things happened.
-    pub(crate) fn put(&self, told: &mut Vec<Told>) {
-        if !told.is_empty() {
-            self.waiting().extend(told.drain(..));
+    pub(crate) fn put(&self, effects: &mut Vec<Effect>) {
+        if !effects.is_empty() {
+            self.waiting().extend(effects.drain(..));
         }
     }
 
     /// Takes over one report.
-    pub(super) fn push(&self, told: Told) {
-        self.waiting().push_back(told);
+    pub(super) fn push(&self, effect: Effect) {
+        self.waiting().push_back(effect);
     }
 
     /// Delivers the waiting reports, unless another thread is delivering: that thread delivers
     /// these too.
-    pub(super) fn empty(&self, mut tell: impl FnMut(Told)) {
+    pub(super) fn empty(&self, mut deliver: impl FnMut(Effect)) {
         loop {
-            let teller = match self.teller.try_lock() {
-                Ok(teller) => teller,
+            let delivering = match self.delivering.try_lock() {
+                Ok(delivering) => delivering,
                 Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
                 Err(TryLockError::WouldBlock) => return,
             };
@@ -41,9 +41,9 @@ impl Outbox {
                 if waiting.is_empty() {
                     break;
                 }
-                waiting.into_iter().for_each(&mut tell);
+                waiting.into_iter().for_each(&mut deliver);
             }
-            drop(teller);
+            drop(delivering);
             // A thread that put reports here after the last look found this thread delivering, and
             // relies on it.
             if self.waiting().is_empty() {
@@ -52,7 +52,7 @@ impl Outbox {
         }
     }
 
-    fn waiting(&self) -> MutexGuard<'_, VecDeque<Told>> {
+    fn waiting(&self) -> MutexGuard<'_, VecDeque<Effect>> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

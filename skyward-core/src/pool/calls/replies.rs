@@ -7,11 +7,11 @@ use std::time::{Duration, Instant};
 use tokio::sync::mpsc::error::TrySendError;
 
 use super::after::After;
+use super::effect::Effect;
 use super::held::Unread;
 use super::shared::Shared;
 use super::state::State;
 use super::task::Entry;
-use super::told::Told;
 use super::worker::output::Parts;
 use super::worker::{Ended, WorkerSlot};
 use crate::error::{Error, ErrorKind, Result, WorkerExit};
@@ -60,7 +60,7 @@ impl Shared {
                         state.on_not_begun(now, rank, &[id]);
                     }
                     if !is_recalled {
-                        state.told.push(Told::Overwritten { rank, run: end.run });
+                        state.effects.push(Effect::Overwritten { rank, run: end.run });
                         state.signal(rank, Signal::Kill, after);
                     }
                 }
@@ -236,13 +236,13 @@ impl Shared {
     }
 
     /// All output of a worker up to `end` has been emitted.
-    pub(crate) fn on_told(&self, rank: Rank, generation: Generation, stream: OutputStream, end: u64) {
+    pub(crate) fn on_emitted(&self, rank: Rank, generation: Generation, stream: OutputStream, end: u64) {
         self.act(|state, now| {
             let State { held, workers, .. } = state;
             let slot = workers.get_mut(rank.0 as usize);
             if let Some(slot) = slot.filter(|slot| slot.generation() == generation) {
-                slot.output.on_told(stream, end);
-                held.advance(now, rank, |unread| slot.has_told(unread));
+                slot.output.on_emitted(stream, end);
+                held.advance(now, rank, |unread| slot.has_emitted(unread));
             }
         });
     }
@@ -283,7 +283,7 @@ impl Shared {
             self.emit(PoolEvent::Output(output));
             at += length;
         }
-        self.on_told(rank, generation, stream, offset + bytes.len() as u64);
+        self.on_emitted(rank, generation, stream, offset + bytes.len() as u64);
     }
 
     /// An item of a stream has arrived. The worker numbers the items, and sends no more than there
@@ -326,18 +326,18 @@ impl Shared {
         let ends = [end.stdout, end.stderr];
         let wrote = slot.output.on_task_end(id, ends);
         let unread = Unread { rank, generation: slot.generation(), ends };
-        let unread = Some(unread).filter(|unread| wrote && !slot.has_told(unread));
+        let unread = Some(unread).filter(|unread| wrote && !slot.has_emitted(unread));
         if let Some(entry) = state.tasks.get_mut(&id) {
             entry.ran = Some(Duration::from_micros(end.micros));
             entry.unread = unread;
         }
         if Metrics::RECORDED {
-            state.told.push(Told::Answered { micros: end.micros, bytes });
+            state.effects.push(Effect::Answered { micros: end.micros, bytes });
         }
         state.conclude_calls(id);
         if outcome.is_ok() && self.events.has_readers() {
             let finished = PoolEvent::TaskFinished { task: id, rank, micros: end.micros };
-            state.tell_after(now, unread, Told::Event(finished));
+            state.emit_after(now, unread, Effect::Event(finished));
         }
         state.scheduler.on_returned(now, rank, id, outcome, end.micros);
     }

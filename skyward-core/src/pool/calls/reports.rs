@@ -6,9 +6,9 @@ use std::time::Instant;
 use bytes::Bytes;
 
 use super::after::After;
+use super::effect::Effect;
 use super::shared::Shared;
 use super::state::State;
-use super::told::Told;
 use crate::event::PoolEvent;
 use crate::ids::{Attempt, Generation, Rank, TaskId};
 use crate::payload::{Report, Value};
@@ -38,7 +38,7 @@ impl Shared {
             state.scheduler.on_progress(now, rank);
             let report = state.report(task, rank, value);
             if self.events.has_readers() {
-                state.told.push(Told::Event(PoolEvent::Report(report.clone())));
+                state.effects.push(Effect::Event(PoolEvent::Report(report.clone())));
             }
             let root = task.map(|id| state.scheduler.above(id).last().unwrap_or(id));
             let reader = root.and_then(|id| state.tasks.get(&id)?.task.reports.as_ref());

@@ -129,14 +129,14 @@ impl Shared {
             let held = state.scheduler.is_held();
             let result = change(&mut state, now);
             let more = self.perform(&mut state, now, &mut after);
-            state.tell_held(now);
-            state.tell_calls(now);
+            state.emit_held(now);
+            state.emit_calls(now);
             let released = held && !state.scheduler.is_held();
             let timeout = state.next_timeout();
             let earlier = timeout.is_some_and(|at| state.timeout.is_none_or(|armed| at < armed));
             state.timeout = timeout;
-            state.tell_numbers();
-            self.outbox.put(&mut state.told);
+            state.emit_numbers();
+            self.outbox.put(&mut state.effects);
             (result, more, earlier, released)
         };
         if released {
@@ -280,8 +280,8 @@ impl Shared {
             if let Some(row) = state.nodes.get_mut(node.0 as usize) {
                 row.let_go();
             }
-            state.waits.lost(node, cause.message());
-            state.warnings.forget(node);
+            state.in_progress.lost(node, cause.message());
+            state.machine_ends.forget(node);
             state.scheduler.on_node_lost(now, node, cause);
             lost.into_iter().map(move |rank| (rank, exit.clone()))
         });
@@ -293,19 +293,19 @@ impl Shared {
 
     /// Ends a worker's process tree, for this reason.
     pub(crate) fn kill(&self, rank: Rank, reason: WorkerExit) {
-        self.tell(|state, after| state.kill(rank, reason, after));
+        self.send(|state, after| state.kill(rank, reason, after));
     }
 
     /// Makes a worker that computes look at its connection.
     pub(crate) fn attend(&self, rank: Rank) {
-        self.tell(|state, after| state.signal(rank, Signal::Attend, after));
+        self.send(|state, after| state.signal(rank, Signal::Attend, after));
     }
 
     /// Recalls what a worker has not begun. Returns whether the worker has begun a run that it has
     /// not answered.
     pub(crate) async fn is_busy(&self, rank: Rank, generation: Generation) -> bool {
         let asked = self.lock().slot(rank, generation).map_or(0, |slot| slot.session.last());
-        self.tell(|state, after| state.recall(rank, after));
+        self.send(|state, after| state.recall(rank, after));
         self.until(|state| {
             let slot = state.slot(rank, generation)?;
             let answered = !slot.requests.is_recalling() || slot.process.has_ended();
@@ -315,7 +315,7 @@ impl Shared {
     }
 
     /// Changes the state, and sends the messages that result.
-    fn tell(&self, change: impl FnOnce(&mut State, &mut After)) {
+    fn send(&self, change: impl FnOnce(&mut State, &mut After)) {
         let mut after = After::default();
         change(&mut self.lock(), &mut after);
         after.flush.iter().for_each(Sender::flush);

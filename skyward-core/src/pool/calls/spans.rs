@@ -41,7 +41,7 @@ impl Spans {
 
     pub(super) fn finish(&self, outcome: &Outcome) {
         *self.attempt() = tracing::Span::none();
-        let told = match outcome {
+        let recorded = match outcome {
             Ok(_) => "returned",
             Err(error) if error.kind() == ErrorKind::Cancelled => "cancelled",
             Err(error) => {
@@ -50,7 +50,7 @@ impl Spans {
                 "failed"
             }
         };
-        self.task.record("outcome", told);
+        self.task.record("outcome", recorded);
     }
 
     fn attempt(&self) -> MutexGuard<'_, tracing::Span> {

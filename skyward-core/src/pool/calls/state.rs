@@ -6,12 +6,12 @@ use std::time::Instant;
 
 use super::after::After;
 use super::counts::CallCounts;
+use super::effect::Effect;
 use super::held::{Held, Unread};
+use super::in_progress::InProgress;
 use super::life::Life;
+use super::machine_ends::MachineEnds;
 use super::task::Entry;
-use super::told::Told;
-use super::waits::Waits;
-use super::warnings::Warnings;
 use super::worker::{WorkerSlot, slots_of};
 use crate::compute::{NodeStatus, PoolPhase};
 use crate::error::{Error, Result, WorkerExit};
@@ -53,15 +53,15 @@ pub(crate) struct State {
     pub(crate) running: usize,
     /// The tasks that are calls of payloads.
     pub(crate) calls: CallCounts,
-    pub(crate) waits: Waits,
-    pub(crate) warnings: Warnings,
+    pub(crate) in_progress: InProgress,
+    pub(crate) machine_ends: MachineEnds,
     /// Outcomes whose output has not arrived yet.
-    pub(crate) held: Held<Told>,
+    pub(crate) held: Held<Effect>,
     /// How many bytes the workers of ranks that have left had written, and in which generation.
     pub(crate) written: BTreeMap<u32, (Generation, [u64; 2])>,
     pub(super) timeout: Option<Instant>,
     /// Reports to deliver after the state is unlocked.
-    pub(crate) told: Vec<Told>,
+    pub(crate) effects: Vec<Effect>,
     /// Bytes that were sent and received since the last report of them.
     pub(crate) bytes: (usize, usize),
     /// The numbers in the last report: tasks that wait, tasks that run, and the same of calls.
@@ -81,12 +81,12 @@ impl State {
             tasks: TaskTable::default(),
             running: 0,
             calls: CallCounts::default(),
-            waits: Waits::default(),
-            warnings: Warnings::default(),
+            in_progress: InProgress::default(),
+            machine_ends: MachineEnds::default(),
             held: Held::default(),
             written: BTreeMap::new(),
             timeout: None,
-            told: Vec::new(),
+            effects: Vec::new(),
             bytes: (0, 0),
             counted: [0; 4],
         }
@@ -114,8 +114,8 @@ impl State {
         if let Some(row) = self.nodes.get_mut(node.0 as usize) {
             row.let_go();
         }
-        self.waits.over(node);
-        self.warnings.forget(node);
+        self.in_progress.over(node);
+        self.machine_ends.forget(node);
     }
 
     pub(crate) fn truncate(&mut self, rows: u32) {
@@ -148,19 +148,19 @@ impl State {
     }
 
     /// Reports the numbers, if they have changed.
-    pub(super) fn tell_numbers(&mut self) {
+    pub(super) fn emit_numbers(&mut self) {
         if !Metrics::RECORDED {
             return;
         }
         let (sent, received) = std::mem::take(&mut self.bytes);
         if sent + received > 0 {
-            self.told.push(Told::Bytes { sent, received });
+            self.effects.push(Effect::Bytes { sent, received });
         }
         let (queued, running) = (self.tasks.len().saturating_sub(self.running), self.running);
         let (calls_waiting, calls_running) = (self.calls.waiting(), self.calls.running());
         let counted = [queued, running, calls_waiting, calls_running];
         if std::mem::replace(&mut self.counted, counted) != counted {
-            self.told.push(Told::Tasks { queued, running, calls_waiting, calls_running });
+            self.effects.push(Effect::Tasks { queued, running, calls_waiting, calls_running });
         }
     }
 
@@ -213,24 +213,24 @@ impl State {
     }
 
     /// Delivers a report after the output that is still missing.
-    pub(crate) fn tell_after(&mut self, now: Instant, unread: Option<Unread>, told: Told) {
+    pub(crate) fn emit_after(&mut self, now: Instant, unread: Option<Unread>, effect: Effect) {
         let slot = |unread: &Unread| self.workers.get(unread.rank.0 as usize);
-        match unread.filter(|unread| slot(unread).is_some_and(|slot| !slot.has_told(unread))) {
-            Some(unread) => self.held.hold(now, unread, told),
-            None => self.told.push(told),
+        match unread.filter(|unread| slot(unread).is_some_and(|slot| !slot.has_emitted(unread))) {
+            Some(unread) => self.held.hold(now, unread, effect),
+            None => self.effects.push(effect),
         }
     }
 
     /// Delivers the reports whose output has arrived, and those that have waited for their output
     /// for too long.
-    pub(crate) fn tell_held(&mut self, now: Instant) {
+    pub(crate) fn emit_held(&mut self, now: Instant) {
         for rank in self.held.overdue(now) {
-            self.told.push(Told::OutputLate(rank));
+            self.effects.push(Effect::OutputLate(rank));
             if let Some(slot) = self.workers.get_mut(rank.0 as usize) {
                 slot.output.on_late();
             }
         }
-        self.told.append(&mut self.held.ready);
+        self.effects.append(&mut self.held.ready);
     }
 
     /// When the next timer is due.
@@ -240,8 +240,8 @@ impl State {
     }
 
     /// Delivers the reports about calls that are due.
-    pub(crate) fn tell_calls(&mut self, now: Instant) {
-        self.told.extend(self.calls.take_due(now).into_iter().map(Told::Event));
+    pub(crate) fn emit_calls(&mut self, now: Instant) {
+        self.effects.extend(self.calls.take_due(now).into_iter().map(Effect::Event));
     }
 
     /// A try of a task is over: delivers the last report about the calls below it, if there is one.
@@ -251,7 +251,7 @@ impl State {
         }
         let attempt = self.tasks.get(&id).map(|entry| entry.attempt);
         let report = attempt.and_then(|attempt| self.calls.conclude((id, attempt)));
-        self.told.extend(report.map(Told::Event));
+        self.effects.extend(report.map(Effect::Event));
     }
 
     /// A worker has not done this task and does not run it.

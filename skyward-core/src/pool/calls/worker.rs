@@ -96,8 +96,8 @@ impl WorkerSlot {
 
     /// Whether everything that must arrive before this output has been emitted: the output itself,
     /// or the certainty that it does not come.
-    pub(crate) fn has_told(&self, unread: &Unread) -> bool {
-        self.output.has_told(unread.ends) || self.generation != unread.generation
+    pub(crate) fn has_emitted(&self, unread: &Unread) -> bool {
+        self.output.has_emitted(unread.ends) || self.generation != unread.generation
     }
 
     /// The calls that the worker makes and helps with, if it has made one.

@@ -25,20 +25,20 @@ pub(crate) struct Growth {
     /// Why the last machine could not be made ready.
     pub(super) error: Option<Error>,
     /// The number of nodes that was reported last.
-    pub(super) told: u32,
+    pub(super) reported: u32,
     /// How long a further machine takes to be ready, estimated by the first machines.
     pub(crate) lead: Duration,
 }
 
 impl Growth {
-    pub(crate) fn new(nodes: Nodes, workers_per_node: u32, told: u32, shared: &Shared, lead: Duration) -> Self {
+    pub(crate) fn new(nodes: Nodes, workers_per_node: u32, reported: u32, shared: &Shared, lead: Duration) -> Self {
         Self {
             elastic: elastic(nodes, workers_per_node, shared),
             look_at: Instant::now(),
             ready: BTreeMap::new(),
             waiter: None,
             error: None,
-            told,
+            reported,
             lead,
         }
     }

@@ -11,7 +11,7 @@ use crate::event::{DrainReason, PoolEvent};
 use crate::ids::{Generation, MachineNumber, NodeIndex};
 use crate::layout::Layout;
 use crate::pool::calls::shared::Shared;
-use crate::pool::calls::waiting::Ending;
+use crate::pool::calls::waiting_for::Ending;
 use crate::pool::custody::cleanup::Cleanup;
 use crate::pool::fleet::step::{Job, Taken};
 use crate::pool::node::make::Node;

@@ -148,10 +148,10 @@ impl Serving {
         let nodes = self.fleet.members();
         let workers = self.world.cluster.layout().workers(nodes);
         let joins = self.fresh.values().any(|fresh| *fresh == Fresh::Joined);
-        if joins || nodes != self.growth.told && !self.is_world_ready() {
+        if joins || nodes != self.growth.reported && !self.is_world_ready() {
             return;
         }
-        if std::mem::replace(&mut self.growth.told, nodes) != nodes {
+        if std::mem::replace(&mut self.growth.reported, nodes) != nodes {
             self.shared.emit(PoolEvent::Resized { nodes, workers });
         }
         if let Some((least, done)) = self.growth.waiter.take() {

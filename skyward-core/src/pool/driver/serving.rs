@@ -200,7 +200,7 @@ impl Serving {
                 self.on_agent_gone(index, connection);
             }
             (Job::ReachAgent(index) | Job::Replace(index), End::Node(Err(error))) => self.on_node_lost(index, error),
-            (Job::Start(workers), End::Started(Ok(()))) => self.tell_fresh(workers),
+            (Job::Start(workers), End::Started(Ok(()))) => self.report_fresh(workers),
             (Job::Start(workers), End::Started(Err(NotStarted { node: failed, error }))) => {
                 tracing::warn!(pool = %self.shared.pool, %error, "workers could not be restarted");
                 let silent = repair::silent(self.nodes_of(workers));
@@ -267,7 +267,7 @@ impl Serving {
         }
         tracing::warn!(pool = %self.shared.pool, node = index.0, %error, "the connection to the agent was lost");
         self.shared.emit(PoolEvent::NodeDisconnected { node: index, error: error.clone() });
-        self.shared.lock().waits.away(index);
+        self.shared.lock().in_progress.away(index);
         let steps = self.fleet.on_agent_away(index);
         self.go(steps);
     }
@@ -293,7 +293,7 @@ impl Serving {
     }
 
     /// Reports nodes that have joined or were replaced, once all of their workers take tasks.
-    fn tell_fresh(&mut self, workers: Workers) {
+    fn report_fresh(&mut self, workers: Workers) {
         for index in self.fleet.nodes_of(workers) {
             let ready = {
                 let state = self.shared.lock();

@@ -147,7 +147,7 @@ impl Blueprint {
         let mut failed: Vec<(MachineNumber, Error)> = Vec::new();
         loop {
             let enough = prepared.len() as u32 >= self.nodes.least();
-            let deadline = shared.lock().waits.deadline(began, limit, None);
+            let deadline = shared.lock().in_progress.deadline(began, limit, None);
             // A partial pool waits for further nodes until half of its time has passed.
             let until = if enough { content } else { deadline };
             match tokio::time::timeout_at(until, pending.next()).await {
@@ -159,12 +159,12 @@ impl Blueprint {
                 }
                 Ok(None) => break,
                 Err(_) if enough => break,
-                Err(_) if shared.lock().waits.deadline(began, limit, None) > deadline => {}
+                Err(_) if shared.lock().in_progress.deadline(began, limit, None) > deadline => {}
                 Err(_) => {
                     let ready = prepared.len();
                     let message = format!("{ready} of {wanted} nodes were ready after {limit:?}");
                     let error = Error::new(ErrorKind::Start, message).with_hint("`Limits::start` and `Limits::environment` give more time; `Nodes::partial` starts with fewer nodes");
-                    return Err(shared.lock().waits.explain(error, None));
+                    return Err(shared.lock().in_progress.explain(error, None));
                 }
             }
         }

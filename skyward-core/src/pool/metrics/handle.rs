@@ -15,7 +15,7 @@ use super::table::Metric;
 #[derive(Debug)]
 pub(super) struct Level {
     gauge: Gauge,
-    told: AtomicI64,
+    recorded: AtomicI64,
 }
 
 /// A label's name and value.
@@ -23,12 +23,12 @@ pub(super) type Label<'a> = (&'static str, &'a str);
 
 impl Level {
     pub(super) fn new(metric: &Metric, labels: &[Label<'_>]) -> Self {
-        Self { gauge: gauge(metric, labels), told: AtomicI64::new(0) }
+        Self { gauge: gauge(metric, labels), recorded: AtomicI64::new(0) }
     }
 
     pub(super) fn set(&self, count: usize) {
         let count = i64::try_from(count).unwrap_or(i64::MAX);
-        let before = self.told.swap(count, Ordering::Relaxed);
+        let before = self.recorded.swap(count, Ordering::Relaxed);
         match count - before {
             0 => {}
             more if more > 0 => self.gauge.increment(more as f64),

@@ -20,7 +20,7 @@ use crate::pool::blueprint::decorated::Decorated;
 use crate::pool::blueprint::{Declared, check_workers};
 use crate::pool::calls::shared::Shared;
 use crate::pool::calls::state::NodeRow;
-use crate::pool::calls::waiting::Making;
+use crate::pool::calls::waiting_for::Making;
 use crate::pool::custody::cleanup::Cleanup;
 use crate::pool::fleet::launch::Launch;
 use crate::pool::fleet::notices::Notice;

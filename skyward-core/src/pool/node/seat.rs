@@ -50,7 +50,7 @@ impl Shared {
             *row = node.row();
             (row.status.draining, row.status.ending) = (draining, ending);
         }
-        state.waits.over(node.index);
+        state.in_progress.over(node.index);
     }
 
     /// Gives the place of a node, which has finished its work or is lost, to another machine. Its
@@ -63,7 +63,7 @@ impl Shared {
             }
             state.scheduler.retire(node.index);
             state.scheduler.uncordon(node.index);
-            state.warnings.forget(node.index);
+            state.machine_ends.forget(node.index);
             if let Some(port) = node.port {
                 state.rendezvous = Some((state.generation, port));
             }
@@ -118,6 +118,6 @@ impl State {
         } else {
             self.nodes[index] = node.row();
         }
-        self.waits.over(node.index);
+        self.in_progress.over(node.index);
     }
 }

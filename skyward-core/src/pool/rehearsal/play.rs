@@ -10,7 +10,7 @@ use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep_until, timeout};
 
 use super::finding::{Failure, Finding, FindingKind, Stage, findings, of_ranks};
-use super::told::{LAST, Stall, Told};
+use super::observed::{LAST, Observed, Stall};
 use super::{Rehearsal, RehearsalLimits};
 use crate::compute::ComputePool;
 use crate::compute::PendingCompute;
@@ -68,20 +68,20 @@ pub(super) async fn play<T: Output>(
             return rehearsal;
         }
     };
-    let (mut played, mut told) = (None, Told::default());
-    let ended = start_and_run(builder, task, limits.call, &mut played, &mut told).await;
+    let (mut played, mut observed) = (None, Observed::default());
+    let ended = start_and_run(builder, task, limits.call, &mut played, &mut observed).await;
     let Some(Played { pool, start_took, run_took, results, failures: of_call, ended: call_ended }) = played else {
         failures.extend(ended.err().map(|error| failure(Stage::Start, error)));
         rehearsal.findings = findings(failures, &[]);
         return rehearsal;
     };
-    failures.extend(told.retried.drain(..).map(|error| failure(Stage::Call, error)));
+    failures.extend(observed.retried.drain(..).map(|error| failure(Stage::Call, error)));
     failures.extend(of_call);
-    let hints = hints(&failures, &told, ranks, joined);
-    failures.iter_mut().for_each(|failure| told.add_places(failure, call_ended, limits.stall));
+    let hints = hints(&failures, &observed, ranks, joined);
+    failures.iter_mut().for_each(|failure| observed.add_places(failure, call_ended, limits.stall));
     failures.extend(ended.err().map(|error| failure(Stage::End, error)));
-    rehearsal.findings = findings(failures, &told.exits);
-    rehearsal.findings.extend(told.gaps());
+    rehearsal.findings = findings(failures, &observed.exits);
+    rehearsal.findings.extend(observed.gaps());
     rehearsal.findings.extend(hints);
     rehearsal.results = of_all(results, ranks);
     (rehearsal.start_took, rehearsal.run_took) = (Some(start_took), Some(run_took));
@@ -90,13 +90,13 @@ pub(super) async fn play<T: Output>(
 }
 
 /// Starts the pool, makes the call and returns the result of the pool's end. `played` receives the
-/// outcome of the call if it was made, `told` what the pool reported until its end.
+/// outcome of the call if it was made, `observed` what the pool reported until its end.
 async fn start_and_run<T: Output>(
     builder: PoolBuilder,
     task: Task,
     longest: Duration,
     played: &mut Option<Played<T>>,
-    told: &mut Told,
+    observed: &mut Observed,
 ) -> Result<()> {
     let began = Instant::now();
     let (listen, events) = oneshot::channel();
@@ -109,13 +109,13 @@ async fn start_and_run<T: Output>(
     // Listens until the pool has ended. A pool does not wait for a slow reader of its events.
     let listening = pin!(async {
         if let Ok(events) = events.await {
-            told.follow(events).await;
+            observed.follow(events).await;
         }
     });
     match select(scope, listening).await {
         Either::Left((ended, listening)) => {
             // Events may arrive after the pool has ended. If the last event does not arrive in
-            // time, `told` reports that events are missing.
+            // time, `observed` reports that events are missing.
             let _ = timeout(LAST, listening).await;
             ended
         }
@@ -186,7 +186,7 @@ async fn run<T: Output>(pool: &Pool, task: Task, start_took: Duration, longest: 
 }
 
 /// The hints: observations that are no failures.
-fn hints(failures: &[Failure], told: &Told, ranks: u32, joined: bool) -> Vec<Finding> {
+fn hints(failures: &[Failure], observed: &Observed, ranks: u32, joined: bool) -> Vec<Finding> {
     let mut hints = Vec::new();
     if ranks > 1 && !joined {
         hints.push(Finding {
@@ -201,7 +201,7 @@ fn hints(failures: &[Failure], told: &Told, ranks: u32, joined: bool) -> Vec<Fin
         });
     }
     let went_on = !failures.iter().any(|failure| failure.stage == Stage::Call);
-    let longest = told.stalls.iter().max_by_key(|stall| stall.silent).filter(|_| went_on);
+    let longest = observed.stalls.iter().max_by_key(|stall| stall.silent).filter(|_| went_on);
     if let Some(Stall { silent, stacks, .. }) = longest {
         let message = silence(*silent, stacks);
         hints.push(Finding {

@@ -11,7 +11,7 @@ pub(crate) struct Output {
     /// How many bytes of each descriptor have arrived from this machine.
     received: [u64; 2],
     /// How many of these bytes have been emitted.
-    told: [u64; 2],
+    emitted: [u64; 2],
     /// How many bytes had arrived from earlier machines, in the same generation.
     earlier: [u64; 2],
     /// Where the output of each task ends.
@@ -42,7 +42,7 @@ impl Output {
     /// the same machine, that worker continues the same files.
     pub(super) fn successor(&self, same_machine: bool) -> Self {
         if same_machine {
-            Self { received: self.received, told: self.told, earlier: self.earlier, ..Self::default() }
+            Self { received: self.received, emitted: self.emitted, earlier: self.earlier, ..Self::default() }
         } else {
             Self { earlier: self.written(), ..Self::default() }
         }
@@ -79,8 +79,8 @@ impl Output {
     }
 
     /// Records that all output up to `end` has been emitted.
-    pub(crate) fn on_told(&mut self, stream: OutputStream, end: u64) {
-        self.told[stream as usize] = end;
+    pub(crate) fn on_emitted(&mut self, stream: OutputStream, end: u64) {
+        self.emitted[stream as usize] = end;
         self.is_late = false;
     }
 
@@ -102,8 +102,8 @@ impl Output {
     }
 
     /// Whether nothing has to wait any more for the output up to these lengths of the files.
-    pub(super) fn has_told(&self, ends: [u64; 2]) -> bool {
-        let told = ends[0] <= self.told[0] && ends[1] <= self.told[1];
-        told || self.is_late || self.has_ended
+    pub(super) fn has_emitted(&self, ends: [u64; 2]) -> bool {
+        let emitted = ends[0] <= self.emitted[0] && ends[1] <= self.emitted[1];
+        emitted || self.is_late || self.has_ended
     }
 }

@@ -38,9 +38,9 @@ impl Orphan {
         settles_in: Duration,
     ) -> Duration {
         let facts = &self.page.machines;
-        let told = |launch| known(launch) || facts.iter().any(|machine| machine.launch == *launch);
+        let is_accounted = |launch| known(launch) || facts.iter().any(|machine| machine.launch == *launch);
         let intents = &self.page.intents;
-        match !intents.is_empty() && intents.iter().all(|intent| told(&intent.launch)) {
+        match !intents.is_empty() && intents.iter().all(|intent| is_accounted(&intent.launch)) {
             true => Duration::ZERO,
             false => settles_in.saturating_sub(looked),
         }

@@ -11,7 +11,7 @@ use crate::ids::Rank;
 
 /// What the events have reported so far.
 #[derive(Debug, Default)]
-pub(super) struct Told {
+pub(super) struct Observed {
     /// Ends of workers in their order, without workers that ended because another worker of their
     /// world had ended.
     pub(super) exits: Vec<(Rank, WorkerExit)>,
@@ -36,7 +36,7 @@ pub(super) struct Stall {
     went_on: bool,
 }
 
-impl Told {
+impl Observed {
     /// Reads all events up to the pool's end. When the future is dropped, the events read so far
     /// are kept.
     pub(super) async fn follow(&mut self, mut events: Events) {
@@ -160,11 +160,11 @@ mod tests {
     }
 
     /// The failure of a call that ended `after` its last event, with what the events add to it.
-    fn told(events: Vec<PoolEvent>, after: Duration) -> Failure {
-        let (mut told, now) = (Told::default(), Instant::now());
-        events.into_iter().for_each(|event| told.take(&EventItem::Event(Arc::new(event)), now));
+    fn observed(events: Vec<PoolEvent>, after: Duration) -> Failure {
+        let (mut observed, now) = (Observed::default(), Instant::now());
+        events.into_iter().for_each(|event| observed.take(&EventItem::Event(Arc::new(event)), now));
         let mut failure = late();
-        told.add_places(&mut failure, now + after, STALL);
+        observed.add_places(&mut failure, now + after, STALL);
         failure
     }
 
@@ -177,10 +177,10 @@ mod tests {
             buffer.send(retried());
         }
         buffer.send(PoolEvent::Closed);
-        let mut told = Told::default();
-        told.follow(events).await;
-        assert_eq!(told.retried.len(), 1000);
-        assert!(told.gaps().is_none());
+        let mut observed = Observed::default();
+        observed.follow(events).await;
+        assert_eq!(observed.retried.len(), 1000);
+        assert!(observed.gaps().is_none());
     }
 
     #[tokio::test]
@@ -191,9 +191,9 @@ mod tests {
             buffer.send(output());
         }
         buffer.send(PoolEvent::Closed);
-        let mut told = Told::default();
-        told.follow(events).await;
-        let gap = told.gaps().unwrap();
+        let mut observed = Observed::default();
+        observed.follow(events).await;
+        let gap = observed.gaps().unwrap();
         assert_eq!((gap.kind, gap.is_hint()), (FindingKind::Missed, false));
         assert!(gap.message.starts_with("905 events of the rehearsed pool were dropped"), "{gap}");
         assert!(gap.hint.contains("rehearse again"), "{gap}");
@@ -204,15 +204,15 @@ mod tests {
         let buffer = EventBuffer::new();
         let events = buffer.subscribe();
         buffer.send(retried());
-        let mut told = Told::default();
-        assert!(tokio::time::timeout(LAST, told.follow(events)).await.is_err());
-        assert_eq!(told.retried.len(), 1, "events that were read are kept");
-        assert!(told.gaps().unwrap().message.starts_with("the rehearsed pool had not reported its end 5s after"));
+        let mut observed = Observed::default();
+        assert!(tokio::time::timeout(LAST, observed.follow(events)).await.is_err());
+        assert_eq!(observed.retried.len(), 1, "events that were read are kept");
+        assert!(observed.gaps().unwrap().message.starts_with("the rehearsed pool had not reported its end 5s after"));
     }
 
     #[test]
     fn the_error_of_a_late_call_shows_where_its_ranks_were_shortly_before() {
-        let failure = told(vec![output(), stalled()], Duration::from_secs(20));
+        let failure = observed(vec![output(), stalled()], Duration::from_secs(20));
         assert_eq!(
             failure.error.message(),
             "the task ran too long; at the last report, 20s before that, no rank of the gang made progress for 30s: \
@@ -236,7 +236,7 @@ mod tests {
             (vec![stalled(), output()], second),
             (vec![stalled(), retried(), started], second),
         ] {
-            let failure = told(events, after);
+            let failure = observed(events, after);
             assert_eq!((failure.error.message(), failure.error.stacks().len()), ("the task ran too long", 0));
         }
     }

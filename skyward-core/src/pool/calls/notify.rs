@@ -19,13 +19,13 @@ impl Shared {
             if let Some(row) = state.nodes.get_mut(node.0 as usize) {
                 row.status.ending = Some(notice.reason);
             }
-            state.warnings.nodes.insert(node, notice.clone());
+            state.machine_ends.nodes.insert(node, notice.clone());
         });
     }
 
     /// All machines will end at this time, because of the budget.
     pub(crate) fn on_budget_end(&self, at: Instant) {
-        self.warn(|state| state.warnings.budget = Some(at));
+        self.warn(|state| state.machine_ends.budget = Some(at));
     }
 
     fn warn(&self, change: impl FnOnce(&mut State)) {
@@ -49,7 +49,7 @@ impl Shared {
             pause = (pause * 2).min(LATER);
             let busy: Vec<Rank> = {
                 let state = self.lock();
-                if state.warnings.is_empty() {
+                if state.machine_ends.is_empty() {
                     return;
                 }
                 let ranks = (0..state.workers.len() as u32).map(Rank);
@@ -64,7 +64,7 @@ impl Shared {
 
 impl State {
     fn warning(&self, rank: Rank) -> Option<(&'static str, Instant, &str)> {
-        self.warnings.of(self.scheduler.node_of(rank), self.scheduler.is_joined())
+        self.machine_ends.of(self.scheduler.node_of(rank), self.scheduler.is_joined())
     }
 
     /// Notifies a worker over its connection.

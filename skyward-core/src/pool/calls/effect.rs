@@ -1,4 +1,4 @@
-//! Reports about a change of the state: events, metrics, spans and outcomes.
+//! What a change of the state causes outside of it: events, metrics, spans and outcomes.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,8 +10,8 @@ use crate::event::PoolEvent;
 use crate::ids::{Attempt, NodeIndex, Rank, TaskId};
 use crate::payload::{Outcome, Source};
 
-/// A report to deliver.
-pub(crate) enum Told {
+/// An effect to deliver, once the state is unlocked.
+pub(crate) enum Effect {
     Event(PoolEvent),
     /// A worker has begun a task.
     Began {

@@ -7,9 +7,9 @@ use std::time::Duration;
 use tokio::time::error::Elapsed;
 use tokio::time::{Instant, timeout_at};
 
+use super::in_progress::Made;
 use super::shared::Shared;
 use super::state::{NodeRow, State};
-use super::waits::Made;
 use crate::compute::WaitingFor;
 use crate::error::Error;
 use crate::event::PoolEvent;
@@ -33,17 +33,17 @@ pub(crate) struct Ending {
 
 impl Making {
     pub(crate) fn begin(shared: &Arc<Shared>, launch: Launch) -> Self {
-        shared.lock().waits.making.insert(launch.machine, Made::new(launch.node, None));
+        shared.lock().in_progress.making.insert(launch.machine, Made::new(launch.node, None));
         Self { shared: Arc::clone(shared), launch }
     }
 
     pub(crate) fn step(&self, step: &'static str) {
         let mut made = Made::new(self.launch.node, Some(step));
         let mut state = self.shared.lock();
-        if let Some(before) = state.waits.making.get(&self.launch.machine) {
+        if let Some(before) = state.in_progress.making.get(&self.launch.machine) {
             made.queued = (before.queued(Instant::now()), None);
         }
-        state.waits.making.insert(self.launch.machine, made);
+        state.in_progress.making.insert(self.launch.machine, made);
     }
 
     /// Records what the provider reports about a machine that is not running yet, and emits an
@@ -52,7 +52,7 @@ impl Making {
         let (now, text, node) = (Instant::now(), report.to_string(), self.launch.node);
         let is_news = {
             let mut state = self.shared.lock();
-            let Some(made) = state.waits.making.get_mut(&self.launch.machine) else { return };
+            let Some(made) = state.in_progress.making.get_mut(&self.launch.machine) else { return };
             made.queued = match report.state {
                 MachineState::Queued => (made.queued.0, Some(made.queued.1.unwrap_or(now))),
                 // Nothing is concluded from an unknown state.
@@ -72,7 +72,7 @@ impl Making {
     pub(crate) fn trouble(&self) -> impl Fn(&Error) + Send + Sync + 'static {
         let (shared, machine) = (Arc::clone(&self.shared), self.launch.machine);
         move |error| {
-            if let Some(made) = shared.lock().waits.making.get_mut(&machine) {
+            if let Some(made) = shared.lock().in_progress.making.get_mut(&machine) {
                 made.trouble = Some(error.clone());
             }
         }
@@ -81,7 +81,7 @@ impl Making {
 
 impl Drop for Making {
     fn drop(&mut self) {
-        self.shared.lock().waits.making.remove(&self.launch.machine);
+        self.shared.lock().in_progress.making.remove(&self.launch.machine);
     }
 }
 
@@ -100,12 +100,12 @@ impl Shared {
         mut ready: F,
     ) -> std::result::Result<F::Output, Elapsed> {
         loop {
-            let deadline = self.lock().waits.deadline(began, limit, Some(machine));
+            let deadline = self.lock().in_progress.deadline(began, limit, Some(machine));
             let late = match timeout_at(deadline, &mut ready).await {
                 Ok(ready) => return Ok(ready),
                 Err(late) => late,
             };
-            if self.lock().waits.deadline(began, limit, Some(machine)) <= deadline {
+            if self.lock().in_progress.deadline(began, limit, Some(machine)) <= deadline {
                 return Err(late);
             }
         }
@@ -114,27 +114,27 @@ impl Shared {
 
 impl Ending {
     pub(crate) fn begin(shared: &Arc<Shared>, machine: MachineNumber) -> Self {
-        shared.lock().waits.ending.insert(machine);
+        shared.lock().in_progress.ending.insert(machine);
         Self { shared: Arc::clone(shared), machine }
     }
 }
 
 impl Drop for Ending {
     fn drop(&mut self) {
-        self.shared.lock().waits.ending.remove(&self.machine);
+        self.shared.lock().in_progress.ending.remove(&self.machine);
     }
 }
 
 impl State {
     /// Everything that the pool waits for, the machines first.
     pub(crate) fn waiting_for(&self) -> Vec<WaitingFor> {
-        let waits = &self.waits;
-        let mut all: Vec<WaitingFor> = waits.making.values().map(Made::waiting_for).collect();
+        let in_progress = &self.in_progress;
+        let mut all: Vec<WaitingFor> = in_progress.making.values().map(Made::waiting_for).collect();
         for (index, NodeRow { status, .. }) in self.nodes.iter().enumerate() {
             let node = status.node;
             // A node that was lost before it was to leave gets a machine for the work that it still
             // has.
-            let lost = waits.lost.get(&node);
+            let lost = in_progress.lost.get(&node);
             if status.draining && (lost.is_none() || self.scheduler.is_drained(node)) {
                 // A node that has left is nothing to wait for, even if a node behind it has not
                 // left.
@@ -146,7 +146,7 @@ impl State {
                 all.push(WaitingFor::Replacement { node, cause: cause.clone() });
                 continue;
             }
-            if waits.away.contains(&node) {
+            if in_progress.away.contains(&node) {
                 all.push(WaitingFor::Connection { node });
             }
             let ranks = self.scheduler.layout().ranks_of(NodeIndex(index as u32));
@@ -156,7 +156,7 @@ impl State {
             }
         }
         all.extend(self.scheduler.is_held().then_some(WaitingFor::World));
-        all.extend(waits.ending.iter().map(|machine| WaitingFor::End { node: NodeIndex(machine.0) }));
+        all.extend(in_progress.ending.iter().map(|machine| WaitingFor::End { node: NodeIndex(machine.0) }));
         all
     }
 }

@@ -143,7 +143,7 @@ impl Fate for RaisesOnce {
 fn the_pool_answers_while_subscribers_and_recorders_run() {
     let curious = Curious::default();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    let told = metrics::with_local_recorder(&curious, || {
+    let seen = metrics::with_local_recorder(&curious, || {
         let _default = tracing::subscriber::set_default(curious.clone());
         runtime.block_on(async {
             let pool = Pool::builder().provider(FakeProvider::new(Arc::new(RaisesOnce))).start().await.unwrap();
@@ -163,10 +163,10 @@ fn the_pool_answers_while_subscribers_and_recorders_run() {
             pool.submit_all(task()).await.unwrap_err();
             curious.0.pool.lock().unwrap().take();
             pool.shutdown(Duration::from_secs(30)).await.unwrap();
-            let mut told = Vec::new();
+            let mut seen = Vec::new();
             while let Some(item) = events.next().await {
                 let EventItem::Event(event) = item else { continue };
-                told.push(match &*event {
+                seen.push(match &*event {
                     PoolEvent::TaskStarted { .. } => "started",
                     PoolEvent::TaskRetried { .. } => "retried",
                     PoolEvent::TaskFinished { .. } => "finished",
@@ -174,12 +174,12 @@ fn the_pool_answers_while_subscribers_and_recorders_run() {
                     _ => continue,
                 });
             }
-            told
+            seen
         })
     });
     assert_eq!(*curious.0.unanswered.lock().unwrap(), Vec::<String>::new());
     assert!(curious.0.answers.load(Ordering::Relaxed) > 20, "{curious:?}");
-    assert_eq!(told, ["started", "retried", "started", "finished", "started", "failed"]);
+    assert_eq!(seen, ["started", "retried", "started", "finished", "started", "failed"]);
 }
 
 /// Well above the time that a thread takes to start on a busy machine.

@@ -9,13 +9,13 @@ use crate::pool::fleet::notices::Notice;
 
 /// The ends of machines that workers are notified of.
 #[derive(Debug, Default)]
-pub(crate) struct Warnings {
+pub(crate) struct MachineEnds {
     pub(super) nodes: BTreeMap<NodeIndex, Notice>,
     /// When the whole pool ends because of its budget.
     pub(super) budget: Option<Instant>,
 }
 
-impl Warnings {
+impl MachineEnds {
     /// Forgets the notice of a node that has another machine or no machine.
     pub(crate) fn forget(&mut self, node: NodeIndex) {
         self.nodes.remove(&node);

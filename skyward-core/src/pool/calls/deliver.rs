@@ -6,11 +6,11 @@
 
 use std::time::Duration;
 
+use super::effect::Effect;
 use super::held::PATIENCE;
 use super::poison::Content;
 use super::shared::Shared;
 use super::task::{Entry, Reply};
-use super::told::Told;
 use crate::error::{Error, ErrorKind, RankStacks, silence};
 use crate::event::PoolEvent;
 use crate::ids::TaskId;
@@ -19,19 +19,19 @@ use crate::payload::{Outcome, Source, Task};
 impl Shared {
     /// Emits an event.
     pub(crate) fn emit(&self, event: PoolEvent) {
-        self.outbox.push(Told::Event(event));
+        self.outbox.push(Effect::Event(event));
         self.empty_outbox();
     }
 
     /// Delivers the waiting reports, unless another thread is delivering.
     pub(crate) fn empty_outbox(&self) {
-        self.outbox.empty(|told| self.tell_one(told));
+        self.outbox.empty(|effect| self.deliver_one(effect));
     }
 
-    fn tell_one(&self, told: Told) {
-        match told {
-            Told::Event(event) => self.tell_event(event),
-            Told::Began { task, attempt, node, rank, waited, spans, first } => {
+    fn deliver_one(&self, effect: Effect) {
+        match effect {
+            Effect::Event(event) => self.deliver_event(event),
+            Effect::Began { task, attempt, node, rank, waited, spans, first } => {
                 if first {
                     self.metrics.began(waited);
                 }
@@ -39,63 +39,63 @@ impl Shared {
                     spans.begin(node, rank, attempt, waited);
                 }
                 if self.events.has_readers() {
-                    self.tell_event(PoolEvent::TaskStarted { task, attempt, rank });
+                    self.deliver_event(PoolEvent::TaskStarted { task, attempt, rank });
                 }
             }
-            Told::Tried { took, ran, spans } => {
+            Effect::Tried { took, ran, spans } => {
                 self.metrics.tried(took, ran);
                 if let Some(spans) = spans {
                     spans.ran(ran);
                 }
             }
-            Told::Retried { task, attempt, error, spans } => {
+            Effect::Retried { task, attempt, error, spans } => {
                 if let Some(spans) = spans {
                     spans.retry(attempt, &error);
                 }
-                self.tell_event(PoolEvent::TaskRetried { task, attempt, error });
+                self.deliver_event(PoolEvent::TaskRetried { task, attempt, error });
             }
-            Told::Finished { task, entry, outcome } => self.tell_outcome(task, *entry, outcome),
-            Told::Answered { micros, bytes } => self.metrics.answered(micros, bytes),
-            Told::Bytes { sent, received } => {
+            Effect::Finished { task, entry, outcome } => self.deliver_outcome(task, *entry, outcome),
+            Effect::Answered { micros, bytes } => self.metrics.answered(micros, bytes),
+            Effect::Bytes { sent, received } => {
                 self.metrics.sent(sent);
                 self.metrics.received(received);
             }
-            Told::Tasks { queued, running, calls_waiting, calls_running } => {
+            Effect::Tasks { queued, running, calls_waiting, calls_running } => {
                 self.metrics.tasks(queued, running);
                 self.metrics.calls(calls_waiting, calls_running);
             }
-            Told::Overwritten { rank, run } => {
+            Effect::Overwritten { rank, run } => {
                 tracing::error!(
                     pool = %self.pool, rank = rank.0, run,
                     "a payload has overwritten its worker's account file: the worker refused a task that the client had not recalled; the pool kills the worker"
                 );
             }
-            Told::OutputLate(rank) => {
+            Effect::OutputLate(rank) => {
                 tracing::warn!(pool = %self.pool, rank = rank.0, "the output of tasks did not arrive within {PATIENCE:?} after their results");
             }
-            Told::Stalled { task, source, silent, stacks } => self.tell_stall(task, &source, silent, stacks),
-            Told::WorldLost(rank) => {
+            Effect::Stalled { task, source, silent, stacks } => self.deliver_stall(task, &source, silent, stacks),
+            Effect::WorldLost(rank) => {
                 tracing::warn!(pool = %self.pool, rank = rank.0, "a worker of the world was lost; all workers of the world are restarted");
             }
         }
     }
 
-    fn tell_event(&self, event: PoolEvent) {
+    fn deliver_event(&self, event: PoolEvent) {
         self.metrics.on_event(&event);
         self.events.send(event);
     }
 
-    fn tell_stall(&self, task: TaskId, source: &Source, silent: Duration, stacks: Vec<RankStacks>) {
+    fn deliver_stall(&self, task: TaskId, source: &Source, silent: Duration, stacks: Vec<RankStacks>) {
         let (entry, payload) = (source.entry().to_owned(), source.main().to_owned());
         let message = silence(silent, &stacks);
         tracing::warn!(
             pool = %self.pool, task = task.0, entry, payload,
             "{message}; the gang goes on: `Limits::stall` would end it, and `PoolEvent::GangStalled` has the stacks"
         );
-        self.tell_event(PoolEvent::GangStalled { task, entry, payload, silent, message, stacks: stacks.into() });
+        self.deliver_event(PoolEvent::GangStalled { task, entry, payload, silent, message, stacks: stacks.into() });
     }
 
-    fn tell_outcome(&self, task: TaskId, entry: Entry, outcome: Outcome) {
+    fn deliver_outcome(&self, task: TaskId, entry: Entry, outcome: Outcome) {
         let outcome = outcome.map_err(|error| named(error, &entry.task));
         self.metrics.ended(&outcome);
         if let Some(spans) = entry.spans {
@@ -103,9 +103,9 @@ impl Shared {
         }
         match &outcome {
             Ok(_) => {}
-            Err(error) if error.kind() == ErrorKind::Cancelled => self.tell_event(PoolEvent::TaskCancelled { task }),
+            Err(error) if error.kind() == ErrorKind::Cancelled => self.deliver_event(PoolEvent::TaskCancelled { task }),
             Err(error) => {
-                self.tell_event(PoolEvent::TaskFailed { task, error: error.clone() });
+                self.deliver_event(PoolEvent::TaskFailed { task, error: error.clone() });
                 if error.kind() == ErrorKind::Poisoned {
                     self.refused().add(Content::of(&entry.task), error.clone());
                 }

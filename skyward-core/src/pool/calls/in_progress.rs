@@ -13,7 +13,7 @@ use crate::ids::{MachineNumber, NodeIndex};
 
 /// What is under way besides what the tables of the pool show.
 #[derive(Debug, Default)]
-pub(crate) struct Waits {
+pub(crate) struct InProgress {
     pub(super) making: BTreeMap<MachineNumber, Made>,
     pub(super) lost: BTreeMap<NodeIndex, String>,
     pub(super) away: BTreeSet<NodeIndex>,
@@ -34,7 +34,7 @@ pub(super) struct Made {
     pub(super) trouble: Option<Error>,
 }
 
-impl Waits {
+impl InProgress {
     pub(crate) fn lost(&mut self, node: NodeIndex, cause: &str) {
         self.away.remove(&node);
         self.lost.insert(node, cause.to_owned());
@@ -48,11 +48,11 @@ impl Waits {
     /// the last error of that. `only` selects one machine.
     pub(crate) fn explain(&self, error: Error, only: Option<MachineNumber>) -> Error {
         let late = self.made(only);
-        let mut told: Vec<String> = late.iter().take(MOST_LATE).map(|made| made.to_string()).collect();
+        let mut shown: Vec<String> = late.iter().take(MOST_LATE).map(|made| made.to_string()).collect();
         if late.len() > MOST_LATE {
-            told.push(format!("and {} more", late.len() - MOST_LATE));
+            shown.push(format!("and {} more", late.len() - MOST_LATE));
         }
-        let error = if told.is_empty() { error } else { error.with_context("waited for", told.join("; ")) };
+        let error = if shown.is_empty() { error } else { error.with_context("waited for", shown.join("; ")) };
         match late.iter().find_map(|made| made.trouble.clone()) {
             Some(cause) => error.with_source(cause),
             None => error,
@@ -66,7 +66,7 @@ impl Waits {
     }
 }
 
-impl Waits {
+impl InProgress {
     /// The machines that are being made ready, or only the machine that `only` names.
     fn made(&self, only: Option<MachineNumber>) -> Vec<&Made> {
         let meant = self.making.iter().filter(|(machine, _)| only.is_none_or(|only| only == **machine));
