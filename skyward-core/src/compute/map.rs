@@ -54,7 +54,9 @@ pub trait ComputePoolExt: ComputePool {
     /// an HTTP response, comes from [`into_map_unordered`](Self::into_map_unordered).
     ///
     /// A reader may run other calls on the same pool between two results: while the pool's queue is
-    /// full, the stream waits there with one call.
+    /// full, the stream waits there with one call. Such a reader needs a
+    /// [`max_queued`](crate::spec::Limits::max_queued) above the number of streams that it holds,
+    /// because each stream may keep room for one call until it is read again.
     ///
     /// # Errors
     ///

@@ -30,6 +30,9 @@ use crate::spec::Nodes;
 pub trait ComputePool: Send + Sync + 'static {
     /// Submits a task, and waits while the queue is full.
     ///
+    /// An implementation returns as soon as it has accepted the task, and not when the task has
+    /// run: [`ComputePoolExt::map`] submits one call after the other.
+    ///
     /// # Errors
     ///
     /// - [`ErrorKind::NotFound`](crate::error::ErrorKind::NotFound): the pool does not have the

@@ -70,8 +70,10 @@ impl Shared {
                 state.effects.push(Effect::Retried { task, attempt, error, spans });
             }
             Action::Help { rank, task, attempt, within } => state.help(now, (rank, task), attempt, within, after),
-            Action::Cancel { rank, task, .. } if state.cancel_help(rank, task, after) => {}
             Action::Cancel { rank, task, interrupt } => {
+                if state.cancel_help(rank, task, after) {
+                    return;
+                }
                 let run = state.workers.get(rank.0 as usize).and_then(|slot| slot.session.run_of(task));
                 if let Some(run) = run {
                     state.push_to_worker(rank, ToWorker::Cancel { run }, after);
