@@ -9,8 +9,8 @@ from typing import Final
 
 _ALERT_NS: Final = 250_000
 """Nanoseconds for which a thread polls before it sleeps: a little longer than a call between two
-workers takes. A caller that waits for one call after another has its answer here sooner than a
-sleeping thread, on a processor that sleeps as well, is awake again."""
+workers takes. Waking a sleeping thread, perhaps on a sleeping processor, takes longer than this.
+"""
 
 
 def poll_alert(poll: select.poll) -> list[tuple[int, int]]:

@@ -10,11 +10,12 @@ import os
 import sys
 from _thread import get_ident, start_new_thread
 from collections.abc import Callable, Mapping
-from signal import SIGINT, SIGTERM, SIGUSR1
+from signal import SIGINT, SIGUSR1, valid_signals
 from types import FrameType
 from typing import Any, Final, NoReturn
 
-_BLOCKED: Final = (int(SIGINT), int(SIGTERM))
+_BLOCKED: Final = tuple(map(int, valid_signals()))
+"""All signals: a handler of the payload that raises must not do so while the lock is taken."""
 _LONGEST: Final = 1.0
 """The most seconds that a fork waits for the lock."""
 _MOMENT: Final = 0.001
@@ -25,7 +26,7 @@ is_child = False
 
 
 class Forks:
-    """Blocks SIGINT and SIGTERM around each fork, and detaches the child from the worker.
+    """Blocks signals around each fork, and detaches the child from the worker.
 
     CPython forgets a signal that reaches a child inside `fork`, because it clears the signals that
     wait for a handler. A blocked signal stays pending in the kernel until the child has default
@@ -48,8 +49,8 @@ class Forks:
         Args:
             handlers: the worker's signal handlers. A child keeps handlers that the payload has set.
             detach: gives up, in a child, what belongs to the worker alone.
-            lock: returns the lock under which other threads open what a child must give up, or
-                None. It is an RLock, and held during a fork.
+            lock: returns the RLock that guards the calls' connections, or None. A fork holds it, so
+                that the child knows all connections and can close them.
             unraisable: the worker's `sys.unraisablehook`.
         """
         self._handlers = handlers
@@ -86,13 +87,17 @@ class Forks:
             self._masks[get_ident()] = _signal.pthread_sigmask(_signal.SIG_BLOCK, ())
             _signal.pthread_sigmask(_signal.SIG_BLOCK, _BLOCKED)
             lock = self._lock()
-            # A finalizer that runs under the lock may wait for a lock that the forking code holds.
-            if lock is not None and lock.acquire(timeout=_LONGEST):
+            if lock is not None:
+                # Recorded first: a handler whose signal came before may still raise here.
                 self._held[get_ident()] = lock
+                # Not for ever: the lock's holder may be in a finalizer that waits for this thread.
+                if not lock.acquire(timeout=_LONGEST):
+                    del self._held[get_ident()]
 
     def _after_in_parent(self) -> None:
         if not is_child:
-            if (lock := self._held.pop(get_ident(), None)) is not None:
+            lock = self._held.pop(get_ident(), None)
+            if lock is not None and lock._is_owned():
                 lock.release()
             self._restore()
             if self._deferred:

@@ -10,6 +10,7 @@ from .._failure import failure_map, simple_failure
 from .._hooks import HookError
 from .._values import Buffer
 from .errors import CallError, RemoteError, RemoteTraceback
+from .handlers import raised_by_handler
 from .pickles import dumps, loads, name_of
 
 _RETURNED: Final = b"\0"
@@ -94,12 +95,15 @@ def unpack(answer: Buffer) -> tuple[Any, BaseException | None]:
 
     Raises:
         CallError: the answer cannot be unpickled.
+        Exception: what a signal handler of the payload raised meanwhile.
     """
     view = memoryview(answer)
     if view[0] == _RETURNED[0]:
         try:
             return loads(view[1:]), None
         except Exception as error:
+            if raised_by_handler(error):
+                raise
             raise CallError(f"cannot unpickle the result of the call: {error}") from error
     try:
         pickled, name, message, traceback = loads(view[1:])
@@ -111,8 +115,9 @@ def unpack(answer: Buffer) -> tuple[Any, BaseException | None]:
             # This also fails for an exception whose constructor takes other arguments than its
             # `args`.
             raised = loads(pickled)
-        except Exception:
-            pass
+        except Exception as error:
+            if raised_by_handler(error):
+                raise
     if not isinstance(raised, BaseException):
         raised = RemoteError(f"{name}: {message}" if message else name, name, traceback)
     raised.__cause__ = RemoteTraceback(traceback)

@@ -139,7 +139,10 @@ class Storing:
 
 
 class Unstored(Storing):
-    """Pickles arrays with their bytes, as a call does that is pickled only to explain an error."""
+    """Stores nothing: arrays are pickled with their bytes.
+
+    Used to find the argument that cannot be pickled.
+    """
 
     def __init__(self) -> None:
         """Store nothing."""

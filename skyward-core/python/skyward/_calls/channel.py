@@ -10,6 +10,7 @@ import socket
 import traceback
 from collections import deque
 from collections.abc import Callable, Iterable
+from operator import itemgetter
 from time import sleep
 from typing import Any, Final
 
@@ -37,6 +38,7 @@ _LONGEST_PAUSE: Final = 1.0
 """The pause after a message that could not be handled, in seconds; it doubles up to the second
 value.
 """
+_COUNTED: Final = itemgetter(2)
 _GONE: Final = (errno.EBADF, errno.ENOTSOCK)
 
 
@@ -55,7 +57,7 @@ class Channel:
         max_frame: int,
         lock: Any,
         handle: Callable[[Numbered, Buffer], None],
-        on_nudge: Callable[[], None],
+        on_turn: Callable[[], None],
     ) -> None:
         """Listen, without serving yet.
 
@@ -68,7 +70,8 @@ class Channel:
             handle: called with each message, in order, and its body to keep, without the lock. If
                 it raises, the connection ends, and the message comes again over the next one;
                 otherwise each message comes once.
-            on_nudge: called after `nudge`, on the thread that serves, without the lock.
+            on_turn: called after `nudge` and whenever else the serving thread wakes, on that
+                thread, without the lock. If it raises, it is called again.
 
         Raises:
             OSError: the path cannot be listened at.
@@ -78,8 +81,9 @@ class Channel:
         self._max_frame = max_frame
         self._lock = lock
         self._handle = handle
-        self._on_nudge = on_nudge
-        self._sent = 0
+        self._on_turn = on_turn
+        self.sent = 0
+        """The number of the last message. It is kept, so the client gets it sooner or later."""
         self._kept: deque[tuple[int, list[Buffer], int]] = deque()
         """Messages that are not acknowledged: number, frame, and their share of `kept_bytes`."""
         self.kept_bytes = 0
@@ -89,6 +93,8 @@ class Channel:
         self._received = 0
         self._untold = self._untold_bytes = 0
         self._greeted = False
+        self._is_abandoned = False
+        """Whether the connection has to be shut down, because a message is half sent."""
         self._connection: socket.socket | None = None
         self._unsent: deque[memoryview] = deque()
         """Bytes that the connection did not accept at once."""
@@ -116,7 +122,7 @@ class Channel:
         Raises:
             LostDescriptorsError: the payload has closed descriptors of the worker.
         """
-        n = self._sent + 1
+        n = self.sent + 1
         head = _encode([number, n, *fields])
         start = _wire.HEADER.pack(len(head), len(body)) + head
         parts: list[Buffer] = [start + body] if len(body) < _SMALL else [start, body]
@@ -125,17 +131,20 @@ class Channel:
         counted = sum(map(len, parts)) if counts else 0
         try:
             self._kept.append((n, parts, counted))
-            self._sent = n
+            self.sent = n
             self.kept_bytes += counted
             self._write(parts)
         except LostDescriptorsError:
             raise
         except BaseException:
-            # A signal handler of the payload has raised: the frame may be half sent, or sent and
-            # still queued. The client gets all that is kept over the next connection.
+            # A signal handler raised, or memory or stack ran out: the frame may be half sent, or
+            # sent and still queued. The client gets all that is kept over the next connection.
+            # Without calls of Python functions, for which the stack may have no room.
+            self._greeted, self._is_abandoned = False, True
             if self._kept:
-                self._sent = self._kept[-1][0]
-            self._abandon()
+                self.sent = self._kept[-1][0]
+            self.kept_bytes = sum(map(_COUNTED, self._kept))
+            self._end_abandoned()
             raise
 
     def nudge(self) -> None:
@@ -160,6 +169,8 @@ class Channel:
 
     def _write(self, parts: Iterable[Buffer]) -> None:
         """Write as much as the connection accepts at once, unless earlier bytes wait."""
+        if self._is_abandoned:
+            self._end_abandoned()
         connection = self._connection
         if connection is None or not self._greeted:
             return
@@ -189,15 +200,22 @@ class Channel:
                 raise LostDescriptorsError("the descriptors of its calls") from None
             # The message is kept. The serving thread sees the end of the connection, and waits for
             # the next one.
-            self._abandon()
+            self._greeted, self._is_abandoned = False, True
+            self._end_abandoned()
 
-    def _abandon(self) -> None:
-        """Stop writing to the connection; the serving thread sees its end."""
-        self._greeted = False
+    def _end_abandoned(self) -> None:
+        """Shut the abandoned connection down; the serving thread sees its end.
+
+        If this raises, the next message or turn of the serving thread repeats it: otherwise the
+        client would wait for messages on a connection on which none is sent.
+        """
         self._unsent.clear()
         if self._connection is not None:
-            with contextlib.suppress(OSError):
+            try:
                 self._connection.shutdown(socket.SHUT_RDWR)
+            except OSError:
+                pass
+        self._is_abandoned = False
 
     # The thread that serves
 
@@ -229,6 +247,10 @@ class Channel:
                 sleep(pause)
 
     def _turn(self) -> None:
+        self._on_turn()
+        if self._is_abandoned:
+            with self._lock:
+                self._end_abandoned()
         connection = self._connection
         if connection is not None:
             self._poll.modify(connection, select.POLLIN | (select.POLLOUT if self._unsent else 0))
@@ -240,7 +262,6 @@ class Channel:
             elif descriptor == self._nudged.fileno():
                 with contextlib.suppress(BlockingIOError):
                     self._nudged.recv(4096)
-                self._on_nudge()
             elif connection is not None and connection is self._connection:
                 if event & select.POLLOUT:
                     with self._lock:
@@ -272,7 +293,7 @@ class Channel:
     def _drop(self) -> None:
         with self._lock:
             connection, self._connection = self._connection, None
-            self._greeted = False
+            self._greeted = self._is_abandoned = False
             self._unsent.clear()
         if connection is not None:
             with contextlib.suppress(KeyError, OSError, ValueError):
@@ -351,8 +372,8 @@ class Channel:
 
     def _acknowledge(self, received: int) -> None:
         with self._lock:
-            if received > self._sent:
-                raise _wire.ProtocolError(f"message {received} cannot have arrived: {self._sent} were sent")
+            if received > self.sent:
+                raise _wire.ProtocolError(f"message {received} cannot have arrived: {self.sent} were sent")
             self._arrived = max(self._arrived, received)
             while self._kept and self._kept[0][0] <= received:
                 self.kept_bytes -= self._kept.popleft()[2]

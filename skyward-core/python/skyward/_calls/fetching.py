@@ -74,8 +74,8 @@ def _ask(hub: Hub, number: int, rank: int, digest: str, offset: int, length: int
 def _next(hub: Hub, arrived: Arrived) -> Buffer | None:
     """Wait for the next piece, and check for an interrupt of the task now and then.
 
-    A worker that is busy, or cut off for a while, answers late. If the other worker ends, its calls
-    are cancelled, and this call is one of them. In all other cases the timeout of the call applies.
+    A worker that is busy, or cut off for a while, answers late. If the worker that has the file
+    ends, this call is cancelled. Otherwise the call's own timeout, if it has one, ends the wait.
     """
     while True:
         try:

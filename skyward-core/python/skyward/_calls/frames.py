@@ -31,6 +31,8 @@ class Frame:
         self.interrupted = False
         """Whether an interrupt was raised in its code, which happens once."""
         self.ended = False
+        self.answered = False
+        """Whether the client gets an answer of this helped call."""
 
 
 class AsideFrame(Frame):

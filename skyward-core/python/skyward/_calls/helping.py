@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+# isort: off
+import _signal  # type: ignore[import-not-found, unused-ignore]
+
+# isort: on
 import signal
 import sys
 import threading
 from _thread import get_ident
+from functools import partial
 from time import monotonic, perf_counter_ns
 from typing import TYPE_CHECKING, Any, Final
 
@@ -23,7 +28,15 @@ if TYPE_CHECKING:
 
 _encode = msgspec.msgpack.Encoder().encode
 CANCELLED: Final = _encode(simple_failure("cancelled", "the call was cancelled"))
-_NO_ROOM: Final = _encode(simple_failure("encode", "the worker ran out of memory or stack while it ran the call"))
+_NO_ROOM: Final = (MemoryError, RecursionError)
+_NOT_ENDED: Final = _encode(
+    simple_failure(
+        "encode",
+        "the worker ran out of memory or stack, or a signal handler raised, before it could send the outcome of the "
+        "call",
+    )
+)
+_ALARM: Final = int(signal.SIGALRM)
 _SOON: Final = 1e-6
 """Seconds. Zero would disarm the timer."""
 _MOST_ROOM: Final = 10
@@ -38,22 +51,30 @@ def on_main(hub: Hub, awaiting: Awaiting) -> None:
         awaiting: what the thread waits for, and continues to wait for when this returns.
     """
     outer = len(hub.stack)
+    first = hub.helps[0] if hub.helps else None
     try:
         _on_main(hub, awaiting)
     except BaseException as error:
-        # Answer, or the client would consider the call as still running.
+        # Answer, or the client would consider the call as still running. The thread that serves
+        # answers: this one may have no stack left.
         with hub.lock:
             frames = hub.stack[outer:]
             del hub.stack[outer:]
             hub.main_wait = awaiting
-            if not frames and hub.helps and isinstance(error, (MemoryError, RecursionError)):
-                help, _ = hub.helps.popleft()
-                frames = [Frame(help.run, help.help, help.depth)]
+            if frames and not frames[0].answered:
+                hub.later.append(partial(hub.end_frame, frames[0], _wire.HELP_FAILED, 0, body=_NOT_ENDED))
+            elif not frames and hub.helps and hub.helps[0] is first and isinstance(error, _NO_ROOM):
+                hub.later.append(partial(_fail, hub, first[0].help))
+                hub.helps.popleft()
             # After a signal handler of the payload has raised, a call that has not begun stays in
             # `hub.helps`, and is refused.
-        if frames and not frames[0].ended:
-            hub.end_frame(frames[0], _wire.HELP_FAILED, 0, body=_NO_ROOM)
+        hub.channel.nudge()
         raise
+
+
+def _fail(hub: Hub, help: int) -> None:
+    with hub.lock:
+        hub.send(_wire.HELP_FAILED, help, 0, body=_NOT_ENDED)
 
 
 def _on_main(hub: Hub, awaiting: Awaiting) -> None:
@@ -88,6 +109,8 @@ def _on_main(hub: Hub, awaiting: Awaiting) -> None:
             error = raised
     if _fork.is_child:
         _fork.end(error)
+    # A timer that the call has left must not fire in its caller.
+    signal.setitimer(signal.ITIMER_REAL, 0)
     micros = (perf_counter_ns() - began) // 1000
     answer = _answer(hub, call, value, error)
     del value, error
@@ -95,10 +118,10 @@ def _on_main(hub: Hub, awaiting: Awaiting) -> None:
     cancelled = frame.interrupted or hub.is_doomed()
     number, reply = (_wire.HELP_FAILED, CANCELLED) if cancelled else answer
     with hub.lock:
-        hub.stack.pop()
         # The client may request the next call as soon as it has the answer.
         hub.main_wait = awaiting
         hub.end_frame(frame, number, micros, body=reply)
+        hub.stack.pop()
 
 
 def aside(hub: Hub, help: Help, body: Buffer) -> bool:
@@ -154,7 +177,13 @@ def _run_aside(hub: Hub, frame: AsideFrame, call: Call) -> None:
         hub.asides.pop(frame.help, None)
     hub.threads.pop(me, None)
     number, reply = (_wire.HELP_FAILED, CANCELLED) if frame.cancelled or frame.ended else answer
-    hub.end_frame(frame, number, micros, body=reply)
+    try:
+        hub.end_frame(frame, number, micros, body=reply)
+    except BaseException:
+        if not frame.answered:
+            hub.later.append(partial(hub.end_frame, frame, _wire.HELP_FAILED, 0, body=_NOT_ENDED))
+            hub.channel.nudge()
+        raise
 
 
 def _answer(hub: Hub, call: Call, value: Any, error: BaseException | None) -> tuple[int, Buffer]:
@@ -188,9 +217,9 @@ class Timer:
     def __init__(self) -> None:
         """Pause the timer."""
         self._left, self._interval = signal.getitimer(signal.ITIMER_REAL)
+        self._handler = _signal.getsignal(_ALARM)
         if self._left:
             signal.setitimer(signal.ITIMER_REAL, 0)
-            self._handler = signal.getsignal(signal.SIGALRM)
             self._since = monotonic()
 
     def go_on(self) -> None:
@@ -199,9 +228,9 @@ class Timer:
         Raises:
             BaseException: what the timer's handler raises.
         """
+        if self._handler is not None and _signal.getsignal(_ALARM) is not self._handler:
+            _signal.signal(_ALARM, self._handler)
         if self._left:
-            if self._handler is not None:
-                signal.signal(signal.SIGALRM, self._handler)
             signal.setitimer(signal.ITIMER_REAL, max(self._left - (monotonic() - self._since), _SOON), self._interval)
 
 
@@ -233,9 +262,11 @@ class _NoLoop:
         self._loop = None if events is None else events._get_running_loop()
         self._task: Any = None
         # From Python 3.14 on, a thread has one current task, whatever its loop is.
-        self._swap: Any = getattr(sys.modules.get("asyncio.tasks"), "_swap_current_task", None)
+        tasks: Any = sys.modules.get("asyncio.tasks")
+        self._swap: Any = getattr(tasks, "_swap_current_task", None)
         if self._loop is not None:
-            if self._swap is not None:
+            # Python 3.12 cannot swap where no task runs, as in a callback of the loop.
+            if self._swap is not None and tasks.current_task(self._loop) is not None:
                 self._task = self._swap(self._loop, None)
             events._set_running_loop(None)
 

@@ -283,14 +283,19 @@ class Hub(Callers):
             left = self._end(frame)
             for future in left:
                 self.calls.pop(future._call, None)
-            self.send(number, frame.help, *fields, body=body)
+            sent = self.channel.sent
+            try:
+                self.send(number, frame.help, *fields, body=body)
+            finally:
+                frame.answered = self.channel.sent > sent
         if left:
             self.drop_later(left)
 
     def refuse_helps(self) -> None:
         """Refuse all helped calls that wait for the main thread, because it waits no longer."""
         while self.helps:
-            self.send(_wire.REFUSE, self.helps.popleft()[0].help)
+            self.send(_wire.REFUSE, self.helps[0][0].help)
+            self.helps.popleft()
 
     def send(self, number: int, *fields: Any, body: Buffer = b"", counts: bool = True) -> None:
         """Send a message; set `lost` if the payload has closed the descriptors for that."""
@@ -316,7 +321,12 @@ class Hub(Callers):
 
     def _do_later(self) -> None:
         while self.later:
-            self.later.popleft()()
+            action = self.later.popleft()
+            try:
+                action()
+            except MemoryError:
+                self.later.appendleft(action)
+                raise
 
     # The child of a fork
 

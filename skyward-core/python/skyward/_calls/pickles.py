@@ -12,6 +12,7 @@ from .. import _payload
 from .._values import Buffer
 from .arrays import Reference, Storing, Unstored
 from .errors import CallError
+from .handlers import raised_by_handler
 
 _PROTOCOL: Final = 5
 _NAMED: Final = (FunctionType, type, ModuleType)
@@ -61,9 +62,9 @@ def dumps(value: Any, prefix: bytes = b"", storing: Storing | None = None) -> me
         plain = _Pickler(buffer, _PROTOCOL)
         plain.storing = storing
         plain.dump(value)
-    except Exception:
+    except Exception as error:
         pickler = _find_by_value()
-        if not pickler:
+        if not pickler or raised_by_handler(error):
             raise
         buffer.seek(len(prefix))
         buffer.truncate()
@@ -101,6 +102,8 @@ def pack_call(
     try:
         return dumps((function, tuple(args), dict(kwargs)), storing=storing)
     except Exception as error:
+        if raised_by_handler(error):
+            raise
         raise CallError(_explain(function, args, kwargs, error)) from error
 
 

@@ -1,8 +1,8 @@
 """Handle the client's messages about calls, on the thread that serves them.
 
 A message counts as received when it was handled. If handling fails half way, because memory ran
-out, the connection ends, and the message comes again over the next one. So nothing here changes
-state before everything that may fail is done.
+out, the connection ends, and the message comes again over the next one. So a handler that fails
+restores what it has changed, or is harmless when it runs again.
 """
 
 from __future__ import annotations

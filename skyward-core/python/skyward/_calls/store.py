@@ -77,8 +77,8 @@ class Store:
         Args:
             data: the bytes, at least one. If another thread changes them meanwhile, the file has a
                 mixture of old and new bytes.
-            is_known: whether the file may exist already. If not, it is written without a search,
-                which saves computing a hash.
+            is_known: whether the file may exist already. If not, it is written at once, and
+                hashed only while it is written.
 
         Raises:
             StoreFullError: there is no room for the file.
