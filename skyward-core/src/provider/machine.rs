@@ -31,7 +31,8 @@ pub type Facts = BTreeMap<String, String>;
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Machine {
-    /// Its id at the provider.
+    /// Its id at the provider. No two machines of a pool have the same id, also not one after the
+    /// other: the ledger takes a machine that is gone off the record by its id.
     pub id: MachineId,
     /// The launch that started it.
     pub launch: LaunchId,

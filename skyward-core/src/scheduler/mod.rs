@@ -17,9 +17,7 @@
 //!   its caller. A free worker takes calls before other tasks: the deepest calls first, then those
 //!   of the oldest caller. A task without a caller that has waited for a second goes before calls.
 //!   Neither a waiting gang nor a held world holds calls back: the tasks that the gang or the world
-//!   waits for may wait for those calls. caller; a task that no other made and that has waited for
-//!   a second goes before them. Neither a gang that waits nor a world that is held keeps calls
-//!   back: what they wait for may wait for them.
+//!   waits for may wait for those calls.
 //! - No task is sent to a worker behind a caller, and tasks that were sent there before are
 //!   recalled: the caller could be waiting for them.
 //! - A worker whose main thread waits for calls of its own task helps with one of them

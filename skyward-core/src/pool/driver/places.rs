@@ -122,7 +122,7 @@ impl Serving {
     /// Ends a machine that is not needed any more.
     pub(crate) fn dismiss(&mut self, machine: MachineNumber, node: NodeIndex, there: Option<Arc<Node>>) {
         if let Some(there) = &there {
-            // A provider may give the same id to a later machine, such as the name of a host.
+            there.agent.leave_place();
             self.notices.forget(&there.machine.id);
         }
         let (shared, cleanup) = (Arc::clone(&self.shared), self.cleanup.clone());

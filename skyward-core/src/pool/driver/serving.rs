@@ -120,7 +120,9 @@ impl Serving {
         }
         match command {
             Command::Sick(node, error) => {
-                if self.fleet.is_up(node) {
+                // The scheduler restarts no worker of a sick node. So the node is lost also while
+                // the client reconnects to its agent: nothing else would end its workers' wait.
+                if self.fleet.is_kept(node) {
                     self.on_node_lost(node, error);
                 }
             }

@@ -13,6 +13,12 @@ impl Fleet {
         self.table.health(node) == Some(Health::Up)
     }
 
+    /// Whether the node's machine is still counted on: its agent is connected, or the client
+    /// reconnects to it.
+    pub(crate) fn is_kept(&self, node: NodeIndex) -> bool {
+        matches!(self.table.health(node), Some(Health::Up | Health::Away))
+    }
+
     /// Whether all nodes of these workers are up.
     pub(crate) fn are_up(&self, workers: Workers) -> bool {
         match workers {
@@ -233,6 +239,17 @@ mod tests {
             [WORLD],
             "one lost worker restarts its whole world"
         );
+    }
+
+    #[test]
+    fn a_node_is_kept_until_its_machine_is_given_up() {
+        let (mut pool, node) = (self::pool(2, Layout::new(1), false), NodeIndex(1));
+        assert!(pool.is_kept(node));
+        pool.on_agent_away(node);
+        assert!(pool.is_kept(node) && !pool.is_up(node));
+        pool.on_node_lost(node);
+        assert!(!pool.is_kept(node));
+        assert!(!pool.is_kept(NodeIndex(2)), "there is no such node");
     }
 
     #[test]

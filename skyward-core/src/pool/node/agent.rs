@@ -2,7 +2,7 @@
 //! sends by itself.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -31,6 +31,7 @@ pub(crate) struct Agent {
     requests: Arc<Requests>,
     /// The index of the node in the pool.
     node: Arc<AtomicU32>,
+    has_left: Arc<AtomicBool>,
     tasks: [AbortHandle; 3],
 }
 
@@ -38,6 +39,8 @@ pub(crate) struct Agent {
 struct Listener {
     shared: Arc<Shared>,
     node: Arc<AtomicU32>,
+    /// Whether another machine may have the node's place by now.
+    has_left: Arc<AtomicBool>,
     layout: Layout,
     connection: u64,
     gone: Arc<OnceLock<Error>>,
@@ -71,9 +74,11 @@ impl Agent {
         let connection = shared.next_connection.fetch_add(1, Ordering::Relaxed);
         let gone = Arc::new(OnceLock::new());
         let node = Arc::new(AtomicU32::new(node.0));
+        let has_left = Arc::new(AtomicBool::new(false));
         let listener = Listener {
             shared: Arc::clone(shared),
             node: Arc::clone(&node),
+            has_left: Arc::clone(&has_left),
             layout,
             connection,
             gone: Arc::clone(&gone),
@@ -86,13 +91,19 @@ impl Agent {
             write,
             crate::pool::spawn::spawn(listener.run(reader, waiting)).abort_handle(),
         ];
-        Ok(Self { sender, connection, gone, lease, requests, node, tasks })
+        Ok(Self { sender, connection, gone, lease, requests, node, has_left, tasks })
     }
 
     /// Gives the agent's node its place in the pool. Until then no worker runs there, and nothing
     /// is reported about it.
     pub(crate) fn take_place(&self, node: NodeIndex) {
         self.node.store(node.0, Ordering::Relaxed);
+    }
+
+    /// The machine has left its place. What its workers still send does not count as sent by the
+    /// workers of the next machine there, which have the same ranks.
+    pub(crate) fn leave_place(&self) {
+        self.has_left.store(true, Ordering::Relaxed);
     }
 
     pub(crate) fn sender(&self) -> Sender {
@@ -253,6 +264,9 @@ impl Listener {
     }
 
     fn on_message(&self, message: FromAgent) {
+        if message.is_about_worker() && self.has_left.load(Ordering::Relaxed) {
+            return;
+        }
         match message {
             FromAgent::Exited { generation, worker, pid, code, signal, out_of_memory, begun } => {
                 let exit = match (out_of_memory, signal, code) {

@@ -194,6 +194,20 @@ impl ToAgent {
 }
 
 impl FromAgent {
+    /// Whether the message is about one worker of the node, and no answer to a request.
+    pub fn is_about_worker(&self) -> bool {
+        matches!(
+            self,
+            Self::Exited { .. }
+                | Self::Log { .. }
+                | Self::LogEnd { .. }
+                | Self::Progress { .. }
+                | Self::Stacks { .. }
+                | Self::Recalled { .. }
+                | Self::Calls { .. }
+        )
+    }
+
     /// Decodes a frame.
     ///
     /// # Errors
