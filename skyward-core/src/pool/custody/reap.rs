@@ -274,7 +274,7 @@ impl fmt::Display for Reaped {
                 (None, Some(expires)) => match expires.duration_since(SystemTime::now()) {
                     Ok(left) => format!("alive {pool}: {by} started it, and its lease lasts for {} s", left.as_secs()),
                     Err(_) => {
-                        format!("expired {pool}: started by {by}; `reap_expired` ends it a minute after its expiry")
+                        format!("expired {pool}: {by} started it; `reap_expired` ends it a minute after its expiry")
                     }
                 },
             });
