@@ -200,7 +200,7 @@ mod tests {
     fn what_cannot_be_used_is_refused_with_what_to_do() {
         let of_block = || Capacity::Block("cr-1".into());
         let mut cases = vec![
-            (plain(), None, "not there in eu-west-1", "describe-capacity-reservations", false),
+            (plain(), None, "does not exist in eu-west-1", "describe-capacity-reservations", false),
             (plain(), Some(block()), "is a capacity block", ".capacity_block(\"cr-1\")", false),
             (of_block(), Some(active()), "plain reservation", ".capacity_reservation(\"cr-1\")", false),
             (plain(), Some(active().instance_platform(Platform::Windows)), "`Windows`", "`Linux/UNIX`", false),
