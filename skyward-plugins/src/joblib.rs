@@ -248,8 +248,8 @@ mod tests {
             (
                 joblib().retry(RetryPolicy::times(3)),
                 "the plugin `joblib` does not retry calls that raise, but its retry policy sets 3 retries for them",
-                "a call that raises is raised in its caller at once: add `.raised(0)` to the policy, or have the function try \
-                 again by itself",
+                "the exception of a call is raised in its caller at once: add `.raised(0)` to the policy, or retry inside \
+                 the function",
             ),
         ] {
             let error = plugin.transform(Image::new(), &ClusterInfo::new(2, 4)).unwrap_err();
