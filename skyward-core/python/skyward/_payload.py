@@ -18,7 +18,7 @@ import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from importlib.machinery import ModuleSpec, PathFinder
-from types import ModuleType
+from types import FrameType, ModuleType
 from typing import Any, Final, cast
 
 import msgspec
@@ -211,6 +211,22 @@ def _is_taken(name: str) -> bool:
 def files() -> set[str]:
     """Return the file names of all payloads that are loaded."""
     return {path for payload in _FINDER.payloads for path in payload.files}
+
+
+def is_importing_library(frame: FrameType | None) -> bool:
+    """Return whether the code of a frame runs within the import of a module that no payload owns.
+
+    Native code of a library may be initialised once per process. If an import is interrupted half
+    way, no later task of the process can import the library.
+    """
+    while frame is not None:
+        code = frame.f_code
+        if code.co_name == "_find_and_load" and code.co_filename == "<frozen importlib._bootstrap>":
+            name = frame.f_locals.get("name")
+            if not any(name in payload._modules for payload in _FINDER.payloads):
+                return True
+        frame = frame.f_back
+    return False
 
 
 def adopt() -> None:

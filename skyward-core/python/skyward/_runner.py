@@ -99,7 +99,11 @@ class Runner:
                 self.busy = True
                 if self.missed or notices.pending:
                     self.look()
-                function = payload._function or payload.function()
+                function = payload._function
+                if function is None:
+                    function = payload.function()
+                    if self.missed:
+                        self.look()  # an interrupt or a notice came while a library was imported
                 if stack is not None:
                     stack.enter(self.hooks)
                 if payload.on_notice:

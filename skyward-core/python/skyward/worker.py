@@ -395,7 +395,7 @@ class Worker:
         finally:
             runner.busy = True
         self.interrupt()
-        if notices.pending and self._is_in_task:
+        if notices.pending and self._is_in_task and not self._must_wait():
             notices.tell()
 
     def look_while_waiting(self) -> None:
@@ -420,19 +420,27 @@ class Worker:
     def interrupt(self) -> None:
         """Raise an interrupt if the code on the main thread, or what is around it, was cancelled.
 
-        An interrupt is raised once. The client repeats it, because it may arrive too early.
+        An interrupt is raised once. The client repeats it, because it may arrive too early, or
+        while a library is being imported.
         """
         runner, cancelled, hub = self.runner, self.session.cancelled, self.hub
         helped = None if hub is None else hub.helped()
         if hub is not None and helped is not None:
-            if not helped.interrupted and hub.is_doomed():
+            if not helped.interrupted and hub.is_doomed() and not self._must_wait():
                 hub.give_up(helped)
                 raise KeyboardInterrupt("the call was cancelled")
-        elif self.terminated or (cancelled and not runner.interrupted):
+        elif self.terminated or (cancelled and not runner.interrupted and not self._must_wait()):
             runner.interrupted = True
             if hub is not None and hub.stack:
                 hub.give_up(hub.stack[0])
             raise KeyboardInterrupt("the task was cancelled" if cancelled else "the worker was asked to end")
+
+    def _must_wait(self) -> bool:
+        """Return whether an exception would ruin the process; if so, `look` is called later."""
+        if self.terminated or not _payload.is_importing_library(sys._getframe()):
+            return False
+        self.runner.missed = True
+        return True
 
     @property
     def _is_in_task(self) -> bool:

@@ -223,6 +223,53 @@ def test_an_interrupt_between_two_lines_of_the_worker_is_not_lost() -> None:
     assert runner.run(endless, {}, None, Pipe())[1]["kind"] == "cancelled"
 
 
+@pytest.mark.parametrize("place", ["at the top", "in a function", "in a file of the payload"])
+def test_a_cancel_does_not_interrupt_the_import_of_a_library(node: Node, place: str) -> None:
+    library = """
+        import os, sys, time
+        if hasattr(sys, 'native'):
+            raise RuntimeError('native can only be initialized once per process')
+        sys.native = True
+        print('began', flush=True)
+        while not os.path.exists('gate'):
+            time.sleep(0.01)
+    """
+    (node.folder / "native.py").write_text(source(library))
+    files = {"jobs/train.py": "import native\ndef main():\n    return 1"}
+    if place == "in a function":
+        files = {"jobs/train.py": "import time\ndef main():\n    import native\n    time.sleep(60)"}
+    elif place == "in a file of the payload":
+        files = {"jobs/train.py": "import helper\ndef main():\n    return 1", "jobs/helper.py": "import native"}
+    worker = node.ready(cwd=str(node.folder))
+    worker.load(1, files, main="jobs/train.py")
+    worker.load(2, "import native\ndef main():\n    return 2", main="other.py")
+    running = worker.start(1)
+    began(node)
+    worker.send([_wire.CANCEL, running])
+    node.agent.send([_wire.SIGNAL, 1, 0, "interrupt"])
+    node.agent.send([_wire.SIGNAL, 1, 0, "stacks"])
+    # The stacks show that the import continues after the worker has handled the interrupt.
+    assert b"native.py" in node.agent.expect(_wire.STACKS)[1]
+    (node.folder / "gate").touch()
+    while place == "in a function" and worker.quiet(0.02):
+        node.agent.send([_wire.SIGNAL, 1, 0, "interrupt"])
+    assert worker.outcome(running)[1]["kind"] == "cancelled"
+    assert worker.call(2) == 2
+
+
+def test_a_cancel_interrupts_what_a_payload_does_when_it_is_loaded(node: Node) -> None:
+    worker = node.ready("""
+        import time
+        print('began', flush=True)
+        time.sleep(60)
+    """)
+    running = worker.start(1)
+    began(node)
+    worker.send([_wire.CANCEL, running])
+    node.agent.send([_wire.SIGNAL, 1, 0, "interrupt"])
+    assert worker.outcome(running)[1]["kind"] == "cancelled"
+
+
 def test_a_cancel_over_a_new_connection_reaches_the_running_task(node: Node) -> None:
     worker = node.ready(SLEEPER)
     running = worker.start(1)
