@@ -34,6 +34,8 @@ NO_ROOM: Final = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 """Errors of a process or a system that can open nothing more."""
 _PAUSE: Final = 0.05
 """The pause after such an error, in seconds."""
+_STUCK_MS: Final = 200
+"""Milliseconds after which a client that accepts nothing is given up, if the worker must go on."""
 _PIECES: Final = 512
 """The most pieces per system call; systems allow 1024."""
 _SEND_BUFFER: Final = 1 << 20
@@ -99,6 +101,9 @@ class Session:
         self.cancelled = False
         """Whether the running task was cancelled."""
         self.leaving = False
+        """Whether the worker ends when its queue is empty."""
+        self.terminated = False
+        """Whether the worker ends as soon as possible."""
         self.lost = False
         self.retained_bytes = 0
         self.max_frame = max_frame
@@ -491,7 +496,11 @@ class Session:
             self._send(self._outbox.popleft())
 
     def _send_when_possible(self, connection: socket.socket | Pipes, rest: deque[memoryview]) -> int:
-        """Wait until the client accepts more; meanwhile read its input or a new connection."""
+        """Wait a while for the client to accept more; read its input or a new connection meanwhile.
+
+        If the client accepts nothing, a task that was cancelled and a worker that must end do not
+        wait any longer: the connection ends.
+        """
         may_read = len(self.queue) < _PATIENCE
         wanted = select.POLLIN if may_read else 0
         incoming = outgoing = connection.fileno()
@@ -502,7 +511,13 @@ class Session:
         else:
             self._poll.modify(incoming, select.POLLOUT | wanted)
         try:
-            for descriptor, event in self._poll.poll():
+            # A signal that arrives meanwhile does not end `poll`.
+            events = self._poll.poll(_STUCK_MS)
+            if not events and (self.terminated or (self.cancelled and self.running is not None)):
+                # The frame is kept, and is sent again when a client connects.
+                self._drop()
+                return 0
+            for descriptor, event in events:
                 if descriptor not in (incoming, outgoing):
                     self._accept()
                     continue

@@ -81,7 +81,6 @@ class Worker:
         self.account = _account(spec.get("account"))
         """Two numbers, shared with the agent: the last run that began, the highest recalled run."""
         self.waiting = False
-        self.terminated = False
         self.pid = os.getpid()
         self.reports: deque[tuple[int, bytes]] = deque()
         """Reports that the main thread must send: the run that made each, or 0, and its value."""
@@ -443,13 +442,18 @@ class Worker:
         return True
 
     @property
+    def terminated(self) -> bool:
+        """Whether the worker was asked to end as soon as possible."""
+        return self.session.terminated
+
+    @property
     def _is_in_task(self) -> bool:
         """Whether the main thread runs no helped call: then a notice concerns the task."""
         return self.hub is None or self.hub.helped() is None
 
     def on_terminate(self, number: int, frame: FrameType | None) -> None:
         """Handle SIGTERM: interrupt the running task, leave the hooks, and end."""
-        self.session.leaving = self.terminated = True
+        self.session.leaving = self.session.terminated = True
         self.session.queue.clear()
         if self.waiting and not self._forks.defer(frame):
             self.waiting = False

@@ -132,6 +132,59 @@ def test_a_client_that_replaces_one_that_does_not_read_gets_everything(ends: End
     assert not sender.is_alive()
 
 
+LARGE = b"\xc6" + (8 << 20).to_bytes(4, "big") + bytes(8 << 20)
+
+
+def begin_run(ends: Ends) -> None:
+    """Let the session take a run with a stream, as if the worker executed it."""
+    ends.client.send([_wire.RUN, 1, 1, 0, 9, None], msgspec.msgpack.encode({}))
+    ends.session.wait()
+    ends.session.queue.clear()
+    ends.session.running = 1
+
+
+@pytest.mark.parametrize("what", ["item", "report"])
+def test_a_cancelled_task_does_not_wait_for_a_client_that_does_not_read(ends: Ends, tmp_path: Path, what: str) -> None:
+    begin_run(ends)
+    send = ends.session.item if what == "item" else ends.session.report
+    sender = threading.Thread(target=send, args=(1, [LARGE] if what == "item" else LARGE), daemon=True)
+    sender.start()
+    assert select.select([ends.client.socket], [], [], DEADLINE)[0]
+    sender.join(0.5)
+    assert sender.is_alive(), "a task that is not cancelled waits"
+    ends.client.send([_wire.CANCEL, 1])
+    sender.join(DEADLINE)
+    assert not sender.is_alive()
+    assert ends.client.at_end()
+    ends.session.result(1, 0, 0, 0, [b"\x07"])
+    # The next connection gets all of it, once.
+    again = WorkerClient(str(tmp_path / "s"), streams=[[1, 0, 9]])
+    reader = threading.Thread(target=lambda: [again.receive() for _ in range(3)], daemon=True)
+    reader.start()
+    ends.session.wait()
+    reader.join(DEADLINE)
+    assert not reader.is_alive()
+    assert again.quiet()
+
+
+def test_a_worker_that_is_terminated_does_not_wait_for_a_client_that_does_not_read(ends: Ends) -> None:
+    sender = ends.in_background([LARGE])
+    ends.client.send([_wire.BYE])
+    sender.join(0.5)
+    assert sender.is_alive(), "a client that says goodbye may still read the result"
+    ends.session.terminated = True
+    sender.join(DEADLINE)
+    assert not sender.is_alive()
+
+
+def test_a_client_that_reads_slowly_gets_the_result_of_a_terminated_worker(ends: Ends) -> None:
+    sender = ends.in_background([LARGE])
+    ends.session.terminated = True
+    assert len(ends.client.outcome(1)[1]) == 8 << 20
+    sender.join(DEADLINE)
+    assert not sender.is_alive()
+
+
 def attach(client: WorkerClient, ends: Ends, streams: list[list[int]]) -> None:
     client.send([_wire.ATTACH, 2, 1, 0, streams])
     ends.session.wait()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import select
 import signal
 import time
 
@@ -658,3 +659,31 @@ def test_processes_that_a_payload_starts_find_its_modules(node: Node, method: st
     worker = node.ready()
     worker.load(1, files, main="jobs/train.py")
     assert worker.call(1) == [[2, "pool"], [4, "pool"]]
+
+
+@pytest.mark.parametrize("how", ["cancel", "terminate"])
+def test_a_client_that_does_not_read_keeps_no_task_and_no_worker(node: Node, how: str) -> None:
+    worker = node.ready("""
+        import skyward as sky
+        def main():
+            print('began', flush=True)
+            sky.report(bytes(8 << 20))
+            print('went on', flush=True)
+    """)
+    running = worker.start(1)
+    began(node)
+    if how == "terminate":
+        os.kill(node.pid, signal.SIGTERM)
+        assert gone(node.pid)
+        return
+    worker.send([_wire.CANCEL, running])
+    node.agent.send([_wire.SIGNAL, 1, 0, "interrupt"])
+    ended = select.poll()
+    ended.register(worker.socket, 0)
+    assert ended.poll(DEADLINE * 1000), "the worker ends the connection"
+    again = WorkerClient(node.started[0][2])
+    again.hello()
+    assert len(again.expect(_wire.REPORT)[1]) > 8 << 20
+    head, failure = again.outcome(running)
+    assert (head[1], failure["kind"]) == (2, "cancelled")
+    assert (node.folder / "g1" / "w0.out").read_text() == "began\n"
