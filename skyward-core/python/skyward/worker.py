@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 import msgspec
 
 from . import _fork, _hooks, _payload, _state, _strays, _wire, _world
+from ._alarm import TIMER, Alarm
 from ._complaint import complain
 from ._conceal import conceal
 from ._failure import failure_map, simple_failure
@@ -50,10 +51,6 @@ _STALE_NS: Final = 1_000_000
 """Nanoseconds. After a longer task the connection is read before the next one: it may hold a
 `Cancel`.
 """
-
-
-_ALARM: Final = int(signal.SIGALRM)
-_DEFAULT: Final = int(signal.SIG_DFL)
 
 
 class _Leave(BaseException):
@@ -102,6 +99,7 @@ class Worker:
         signals = (signal.SIGINT, signal.SIGTERM, signal.SIGURG)
         handlers: dict[int, object] = dict(zip(signals, self._handlers, strict=True))
         self._forks = _fork.Forks(handlers, self.detach, self.calls_lock, self.on_unraisable)
+        self._alarm = Alarm()
         self.out = _keep(1)
         self.err = _keep(2)
         self.out_end = self.err_end = 0
@@ -148,6 +146,7 @@ class Worker:
             self.waiting = self.in_hooks = False
         flush()
         self.take_signals()
+        self._alarm.note()
         version = ".".join(map(str, sys.version_info[:3]))
         head = [_wire.WORKER_HELLO, _wire.PROTOCOL, os.getpid(), self.generation, self.rank, ready, version]
         self.session.greet_with(head, body)
@@ -211,9 +210,8 @@ class Worker:
                 else:
                     parts, failure = self.run_call(payload, run.trace, cast("Buffer", arguments))
                     arguments = {}
-                if _signal.getsignal(_ALARM) != _DEFAULT:
-                    # The handler belongs to this task, and must not raise between tasks.
-                    signal.setitimer(signal.ITIMER_REAL, 0)
+                if _signal.getitimer(TIMER)[0] or self._alarm.is_armed:
+                    self._alarm.end_task()
                 notices.in_task = False
                 notices.forget()
                 if not self._has_signals():

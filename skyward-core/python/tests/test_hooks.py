@@ -212,3 +212,61 @@ def test_a_task_knows_whether_all_ranks_run_it(node: Node) -> None:
         number = [7, 1] if gang else None
         worker.send([_wire.RUN, worker.task, 1, worker.acknowledged, 0, None, number], b"\x80")
         assert worker.outcome(worker.task)[1] is gang
+
+
+TIMERS = """
+import signal
+from contextlib import contextmanager
+
+rung = []
+
+@contextmanager
+def around(config):
+    signal.signal(signal.SIGALRM, lambda *_: rung.append(1))
+    signal.setitimer(signal.ITIMER_REAL, config["seconds"], config["interval"])
+    yield
+"""
+TIMED = """
+import signal, sys, time
+
+def main(arm, fatal=False):
+    if arm:
+        signal.signal(signal.SIGALRM, signal.SIG_DFL if fatal else lambda *_: 1 / 0)
+        signal.setitimer(signal.ITIMER_REAL, 0.3)
+
+def rung():
+    return len(sys.modules["_skyward_hooks.skyward_plugins.timers"].rung)
+
+def wait():
+    before = rung()
+    until = time.monotonic() + 10
+    while rung() == before and time.monotonic() < until:
+        time.sleep(0.01)
+    return rung() - before
+
+def sleep():
+    time.sleep(0.6)
+    return "slept"
+"""
+
+
+@pytest.mark.parametrize("arm", [False, True])
+@pytest.mark.parametrize(("seconds", "interval"), [(0.5, 0.05), (3.0, 0.0)])
+def test_a_timer_of_a_hook_around_the_app_outlives_tasks(
+    node: Node, arm: bool, seconds: float, interval: float
+) -> None:
+    config = {"seconds": seconds, "interval": interval}
+    hooks = [{**hook("a"), "source": TIMERS, "filename": "skyward_plugins/timers.py", "config": config}]
+    worker = node.ready(TIMED, hooks=hooks)
+    worker.load(2, TIMED, entry="wait", main="wait.py")
+    worker.call(1, arm=arm)
+    worker.call(1, arm=False)
+    assert worker.call(2) >= 1
+
+
+@pytest.mark.parametrize("fatal", [False, True])
+def test_a_timer_of_a_task_ends_with_the_task(node: Node, fatal: bool) -> None:
+    worker = node.ready(TIMED)
+    worker.load(2, TIMED, entry="sleep", main="sleep.py")
+    worker.call(1, arm=True, fatal=fatal)
+    assert worker.call(2) == "slept"
