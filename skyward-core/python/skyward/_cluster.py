@@ -137,6 +137,16 @@ def _peers(cluster: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
     return peers
 
 
+def is_alone() -> bool:
+    """Return whether one worker of a joined world runs this task alone, so that it sees no world."""
+    return not _state.gang and instance_info().joined
+
+
+def is_head() -> bool:
+    """Return whether this worker has rank 0 in the world that the running task sees."""
+    return instance_info().is_head or is_alone()
+
+
 _PLAIN = (
     "node",
     "worker",

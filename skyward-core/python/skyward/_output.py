@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from functools import wraps
 from typing import IO, Any, ParamSpec, TypeVar, overload
 
-from ._cluster import InstanceInfo, instance_info
+from ._cluster import InstanceInfo, instance_info, is_head
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -112,7 +112,7 @@ def _limited(only: Only, out: bool, err: bool) -> Callable[[Callable[P, R]], Cal
 def _selected(only: Only) -> bool:
     info = instance_info()
     if isinstance(only, str):
-        return info.is_head
+        return is_head()
     if isinstance(only, int):
         return info.global_worker_index == only
     if callable(only):

@@ -12,17 +12,21 @@ import threading
 from typing import Any
 
 from . import _state
-from ._cluster import instance_info
+from ._cluster import instance_info, is_alone
 
 
 def data_parts() -> tuple[int, int]:
     """Return the number of parts, and the index of this worker's part.
+
+    A task that one worker of a joined world runs alone has all of the data.
 
     Raises:
         ValueError: the mesh of Keras's distribution has no device of this worker, or gives workers
             data that overlap without being the same.
     """
     info = instance_info()
+    if is_alone():
+        return 1, 0
     own = info.total_workers, info.global_worker_index
     if info.total_workers == 1 or not _state.gang:
         return own

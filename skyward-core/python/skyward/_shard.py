@@ -5,22 +5,21 @@ from __future__ import annotations
 import operator
 from typing import Any, TypeVar, overload
 
-from . import _order, _rows
-from ._cluster import instance_info
+from . import _cluster, _order, _rows
 from ._parts import data_parts
 
 T = TypeVar("T")
 
 
 class _Head:
-    """True if this worker has rank 0; may also be called."""
+    """True if this worker has rank 0 in its task's world; may also be called."""
 
     def __bool__(self) -> bool:
-        return instance_info().is_head
+        return _cluster.is_head()
 
     def __call__(self) -> bool:
-        """Return whether this worker has rank 0."""
-        return instance_info().is_head
+        """Return whether this worker has rank 0 in its task's world."""
+        return _cluster.is_head()
 
     def __eq__(self, other: object) -> bool:
         return bool(self) == other
@@ -33,7 +32,10 @@ class _Head:
 
 
 is_head = _Head()
-"""True on the worker of rank 0; `if sky.is_head:` and `if sky.is_head():` are the same."""
+"""True on the worker of rank 0, and in a task that one worker of a joined world runs alone.
+
+`if sky.is_head:` and `if sky.is_head():` are the same.
+"""
 
 
 @overload
@@ -48,8 +50,8 @@ def shard(*arrays: Any, shuffle: bool = False, seed: int = 0, drop_last: bool = 
     Every worker must pass the same data. The parts are contiguous (in the shuffled order, with
     `shuffle`), contain each row exactly once, and differ in size by at most one. Each worker has a
     part of its own, unless Keras divides a model over the devices of several workers: those workers
-    get the same part, because they compute on the same samples. Outside a pool, the part is all of
-    the data.
+    get the same part, because they compute on the same samples. Outside a pool, and in a task that
+    one worker of a joined world runs alone, the part is all of the data.
 
     Args:
         *arrays: data of equal length, whose rows stay aligned: list, tuple, str, bytes, memoryview,
