@@ -8,7 +8,9 @@ import subprocess
 import sys
 import textwrap
 from collections.abc import Callable
+from concurrent.futures import Future
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -69,6 +71,31 @@ def main(what, **more):
 
 def do_double(count, **more):
     return Parallel(**more)(delayed(double)(number) for number in range(count))
+
+def largest(count, calls):
+    from skyward.integrations import _joblib_batch
+    sizes = []
+    class Recorded(_joblib_batch.Batch):
+        def __init__(self, calls, threads):
+            super().__init__(calls, threads)
+            sizes.append(len(calls))
+    backend, _ = get_active_backend()
+    module = sys.modules[type(backend).__module__]
+    before, module.Batch = module.Batch, Recorded
+    try:
+        Parallel(n_jobs=-1)(calls)
+    finally:
+        module.Batch = before
+    return max(sizes)
+
+def do_bytes(count, each):
+    return largest(count, (delayed(len)(os.urandom(each)) for number in range(count)))
+
+def do_arrays(count):
+    import numpy
+    arrays = [numpy.full(1 << 17, float(number)) for number in range(count)]
+    # After the first time they are known, so that their bytes do not count.
+    return largest(count, (delayed(len)(array) for _ in range(20) for array in arrays))
 
 def do_stream(count, **more):
     return list(Parallel(**more)(delayed(double)(number) for number in range(count)))
@@ -723,6 +750,35 @@ def test_all_forms_of_the_decorator(node: Node) -> None:
     assert with_arguments == [[0, 2, 4], 2]
     assert items == [2, 2]
     assert pool.call(what="name") == 2
+
+
+def test_a_call_that_was_cancelled_while_it_was_pickled() -> None:
+    from skyward.integrations._joblib_calls import Calls
+
+    class Submitted(Future[Any]):
+        _holds = ()
+
+    futures: list[Future[Any]] = []
+
+    class Cancelling:
+        def _submit(self, *_: Any) -> tuple[Future[Any], int]:
+            calls.cancel()
+            futures.append(Submitted())
+            return futures[-1], 10
+
+    batch: Any = SimpleNamespace(calls=[1])
+    options: Any = Cancelling()
+    calls = Calls(options, 4, lambda *_: None, SimpleNamespace(_call_id=1))
+    calls.submit(batch, lambda _: None)
+    calls.submit(batch, lambda _: None)
+    assert [future.cancelled() for future in futures] == [True], "what comes later is dropped"
+
+
+def test_batches_have_a_bounded_number_of_bytes_and_of_arrays(make_pool: Callable[..., Pool]) -> None:
+    pool = make_pool()
+    assert pool.call(what="bytes", count=40, each=6 << 20) <= 2
+    assert pool.call(what="bytes", count=200, each=10) > 2
+    assert pool.call(what="arrays", count=100) <= 64
 
 
 def test_asynchronous_functions(node: Node) -> None:

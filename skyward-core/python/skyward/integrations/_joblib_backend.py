@@ -129,6 +129,14 @@ class SkywardBackend(AutoBatchingMixin, ParallelBackendBase):  # type: ignore[mi
         """Return the results of a batch that has ended, or raise its exception."""
         return out.result()
 
+    def compute_batch_size(self) -> int:
+        """Return the number of items of the next automatic batch."""
+        size: int = super().compute_batch_size()
+        most = None if self._calls is None else self._calls.most_items
+        if most is not None and most < size:
+            self._effective_batch_size = size = most
+        return size
+
     def batch_completed(self, batch_size: int, duration: float) -> None:
         """Ignore joblib's duration, which includes the wait for a worker: see `Calls`."""
 

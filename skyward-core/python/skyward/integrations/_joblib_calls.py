@@ -9,7 +9,7 @@ from collections.abc import Callable
 from concurrent.futures import Future as PlainFuture
 from contextvars import copy_context
 from queue import SimpleQueue
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from joblib.parallel import (  # type: ignore[import-untyped,import-not-found,unused-ignore]
     TASK_ERROR,
@@ -18,6 +18,7 @@ from joblib.parallel import (  # type: ignore[import-untyped,import-not-found,un
 )
 
 from .. import _state
+from .._calls.arrays import _MOST as MOST_STORED
 from .._calls.arrays import Seen, Unstored
 from .._calls.errors import CallError
 from .._calls.frames import Awaiting
@@ -29,6 +30,11 @@ from ._joblib_batch import Batch
 
 if TYPE_CHECKING:
     from .._calls.hub import Hub
+
+_MOST_BYTES: Final = 16 << 20
+"""The most bytes that an automatic batch should have. A batch must fit into a frame; much fewer
+bytes would send objects that its items share more often than needed.
+"""
 
 Callback = Callable[[Any], object]
 """joblib's callback: takes the future of a batch, and may dispatch the next batch."""
@@ -84,6 +90,9 @@ class Calls:
         self._under_way: set[Future] = set()
         self._sending = 0
         """The number of batches that have room but are no calls yet."""
+        self._is_cancelled = False
+        self.most_items: int | None = None
+        """The most items that the next batch should have; None for no limit."""
         self._open = 0
         """The number of batches whose end was not reported to joblib yet."""
         self._ended: SimpleQueue[tuple[Any, int, Callback] | None] = SimpleQueue()
@@ -93,6 +102,8 @@ class Calls:
     def submit(self, batch: Batch, callback: Callback) -> None:
         """Submit a batch, or hold it until there is room. Errors are reported like any end."""
         with self._lock:
+            if self._is_cancelled:
+                return
             if not self._is_served:
                 config = getattr(_backend, "config", None)
                 threading.Thread(
@@ -117,6 +128,7 @@ class Calls:
     def cancel(self) -> None:
         """Cancel the running calls, and drop the waiting batches."""
         with self._lock:
+            self._is_cancelled = True
             self._held.clear()
             left = [*self._under_way]
         for future in left:
@@ -135,9 +147,14 @@ class Calls:
         size = len(batch.calls)
         future: Any
         try:
-            future, _ = self._options._submit(batch, (), {}, self._seen)
+            future, length = self._options._submit(batch, (), {}, self._seen)
+            self._limit(size, length, len(future._holds))
             with self._lock:
                 self._under_way.add(future)
+                too_late = self._is_cancelled
+            if too_late:
+                # Cancelled while the batch was being pickled.
+                future.cancel()
         except BaseException as error:
             future = PlainFuture()
             future.set_exception(_explain(batch, error))
@@ -150,6 +167,11 @@ class Calls:
             with self._lock:
                 self._sending -= 1
         future.add_done_callback(lambda ended: self._ended.put((ended, size, callback)))
+
+    def _limit(self, size: int, length: int, stored: int) -> None:
+        """Limit the next batch by the bytes and the arrays in the store of the last one."""
+        most = [size * most // found for found, most in ((length, _MOST_BYTES), (stored, MOST_STORED)) if found]
+        self.most_items = max(1, min(most, default=size))
 
     def _serve(self, config: Any) -> None:
         """Report batches that have ended to joblib, with this configuration of joblib."""
