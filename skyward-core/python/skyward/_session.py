@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import os
 import select
 import socket
 from collections import deque
@@ -19,6 +18,7 @@ import msgspec
 
 from . import _values, _wire
 from ._alert import poll_alert
+from ._descriptors import NO_ROOM, PAUSE, accept, move_descriptor, raise_descriptor
 from ._failure import simple_failure
 from ._messages import Ack, Adopt, Attach, Cancel, Credit, Load, Notice, Run, Source, ToWorker
 from ._notices import notices
@@ -26,14 +26,12 @@ from ._payload import Payload
 from ._pipes import Opening, Pipes
 from ._values import Buffer
 
+__all__ = ["NO_ROOM", "LostDescriptorsError", "Session", "Stream", "Task", "accept", "raise_descriptor"]
+
 _encode = msgspec.msgpack.Encoder().encode
 _decode_message = msgspec.msgpack.Decoder(ToWorker).decode
 _decode_source = msgspec.msgpack.Decoder(Source).decode
 _EMPTY: Final = memoryview(b"\x80")
-NO_ROOM: Final = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
-"""Errors of a process or a system that can open nothing more."""
-_PAUSE: Final = 0.05
-"""The pause after such an error, in seconds."""
 _STUCK_MS: Final = 200
 """Milliseconds after which a client that accepts nothing is given up, if the worker must go on."""
 _PIECES: Final = 512
@@ -287,7 +285,7 @@ class Session:
                 if error.errno not in NO_ROOM:
                     raise
                 # The listener stays readable until the payload closes descriptors.
-                sleep(_PAUSE)
+                sleep(PAUSE)
                 return
             self._replace(connection)
 
@@ -550,35 +548,3 @@ class Session:
         # reconnects.
         self._read()
         self._drop()
-
-
-def accept(listener: socket.socket) -> socket.socket:
-    """Accept a connection on a high descriptor.
-
-    Raises:
-        OSError: no connection waits, or, with a number in `NO_ROOM`, the process has no free
-            descriptor; then the connection is closed, or still waits.
-    """
-    opened, _ = listener.accept()
-    return raise_descriptor(opened)
-
-
-def raise_descriptor(opened: socket.socket) -> socket.socket:
-    """Move a socket to a high descriptor, because payloads may close the low ones."""
-    return socket.socket(fileno=move_descriptor(opened.detach()))
-
-
-def move_descriptor(descriptor: int) -> int:
-    """Move a descriptor to a high number; the low one is closed, also if there is no high one."""
-    import fcntl
-
-    try:
-        return fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, high_descriptor())
-    finally:
-        os.close(descriptor)
-
-
-def high_descriptor() -> int:
-    """Return the lowest number that the worker uses for its own descriptors."""
-    most = os.sysconf("SC_OPEN_MAX")
-    return 960 if most < 0 or most >= 1024 else max(most - 32, 3)

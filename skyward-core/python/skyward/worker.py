@@ -27,11 +27,12 @@ from . import _fork, _hooks, _payload, _state, _strays, _wire, _world
 from ._alarm import TIMER, Alarm
 from ._complaint import complain
 from ._conceal import conceal
+from ._descriptors import high_descriptor, raise_descriptor
 from ._failure import failure_map, simple_failure
 from ._notices import notices
 from ._payload import Payload
 from ._runner import Runner, flush
-from ._session import LostDescriptorsError, Session, Task, high_descriptor, raise_descriptor
+from ._session import LostDescriptorsError, Session, Task
 from ._values import Buffer
 
 if TYPE_CHECKING:

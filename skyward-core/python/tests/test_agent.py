@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import resource
 import select
 import signal
 import socket
 import subprocess
 import sys
 import textwrap
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from time import monotonic
@@ -504,6 +506,27 @@ def test_an_out_of_memory_kill_of_a_child_does_not_explain_a_later_kill() -> Non
     assert not kills.claim()
     counted = 4
     assert [kills.claim() for _ in range(3)] == [True, True, False]
+
+
+def test_an_agent_without_free_descriptors_does_not_spin(node: Node) -> None:
+    pid = node.line["pid"]
+    opened = {int(name) for name in os.listdir(f"/proc/{pid}/fd")}
+    free = next(number for number in range(len(opened) + 1) if number not in opened)
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    before = resource.prlimit(pid, resource.RLIMIT_NOFILE, (free, most))
+    with socket.socket(socket.AF_UNIX) as waiting:
+        waiting.connect(str(node.folder / "agent.sock"))
+        used = cpu_seconds(pid)
+        time.sleep(1)
+        assert cpu_seconds(pid) - used < 0.15
+        resource.prlimit(pid, resource.RLIMIT_NOFILE, before)
+    AgentClient(node.folder)
+
+
+def cpu_seconds(pid: int) -> float:
+    """Return the processor time that a process has used."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def test_the_owner_is_polled_without_process_descriptors(folder: Path) -> None:

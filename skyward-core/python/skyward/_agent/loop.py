@@ -10,12 +10,13 @@ import socket
 import struct
 import sys
 from collections.abc import Callable
-from time import monotonic
+from time import monotonic, sleep
 from typing import Any, Final
 
 import msgspec
 
 from .. import _wire
+from .._descriptors import NO_ROOM, PAUSE
 from .._messages import (
     Hello,
     Logs,
@@ -220,7 +221,10 @@ class Agent:
     def _accept(self, event: int) -> None:
         try:
             opened, _ = self._listener.accept()
-        except OSError:
+        except OSError as error:
+            if error.errno in NO_ROOM:
+                # The listener stays readable until a descriptor is free.
+                sleep(PAUSE)
             return
         connection = Connection(opened)
         if len(self._strangers) >= 16:
