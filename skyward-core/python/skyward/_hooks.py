@@ -61,7 +61,7 @@ _loaded: list[Hook] = []
 
 
 def hook_value(plugin: str) -> Any:
-    """What a hook of a plugin has yielded, so that hooks and payloads share objects.
+    """Return the object that a plugin's hook has yielded, such as an open connection.
 
     For example, a plugin `tracker` whose hook opens a connection::
 
@@ -107,11 +107,13 @@ class Stack:
             try:
                 manager = hook.make()
                 hook.value = manager.__enter__()
+                self._entered.append((hook, manager))
             except (KeyboardInterrupt, SystemExit):
+                if not any(hook is entered for entered, _ in self._entered):
+                    hook.value = None  # interrupted after it was set
                 raise
             except BaseException as error:
                 raise HookError(hook.plugin, "enter", error) from error
-            self._entered.append((hook, manager))
 
     def leave(self, error: BaseException | None = None) -> HookError | None:
         """Leave all hooks, passing `error` to them; return the first failure of a hook, if any.

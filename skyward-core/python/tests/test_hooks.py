@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from skyward import _wire
+from skyward import _hooks, _wire
 
 from .client import source
 from .conftest import Node
@@ -212,6 +212,22 @@ def test_a_task_knows_whether_all_ranks_run_it(node: Node) -> None:
         number = [7, 1] if gang else None
         worker.send([_wire.RUN, worker.task, 1, worker.acknowledged, 0, None, number], b"\x80")
         assert worker.outcome(worker.task)[1] is gang
+
+
+def test_a_hook_that_is_interrupted_when_it_was_entered_has_no_value() -> None:
+    class Interrupting(list[Any]):
+        def append(self, entered: Any) -> None:
+            raise KeyboardInterrupt
+
+    module = "import contextlib\n@contextlib.contextmanager\ndef around(config):\n    yield 'value'"
+    _, [task] = _hooks.load([{**hook("t", "task"), "source": module, "filename": "skyward_plugins/value.py"}])
+    stack = _hooks.Stack()
+    stack._entered = Interrupting()
+    with pytest.raises(KeyboardInterrupt):
+        stack.enter([task])
+    with pytest.raises(LookupError):
+        _hooks.hook_value("t")
+    _hooks.load([])
 
 
 TIMERS = """
