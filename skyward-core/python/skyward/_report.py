@@ -20,8 +20,9 @@ def report(value: Any) -> None:
 
     Reports arrive in order, each exactly once, and before the outcome of the task, even if the
     connection is lost meanwhile. In Rust they are the stream of `PendingCompute::reports`, and
-    events of the pool. A report of a nested call goes to the caller in Rust; a report of a hook
-    around the app belongs to no task and is only an event.
+    events of the pool. A report of a call that a payload has submitted goes to the call in Rust at
+    the root. It names the task that the worker runs, which is a caller of the submitted call if the
+    worker helps with it. A report of a hook around the app belongs to no task and is only an event.
 
     Reports stay in memory until they have arrived. While 256 reports or 16 MiB wait, this function
     blocks. A report from a thread other than the payload's main thread is sent with the main
@@ -34,8 +35,8 @@ def report(value: Any) -> None:
     Raises:
         TypeError: the value cannot be sent; the message names the part that cannot.
         ValueError: the encoded value is larger than `Limits::max_frame`.
-        RuntimeError: the caller is in another process than the worker, or on a thread of a run that
-            has ended; or 4096 reports or 16 MiB of other threads are waiting already.
+        RuntimeError: the function is called in another process than the worker's, or on a thread of
+            a run that has ended; or 4096 reports or 16 MiB of other threads are waiting already.
         KeyboardInterrupt: the task was cancelled while this function waited.
 
     Example:

@@ -192,8 +192,8 @@ def _equals(data: Any) -> tuple[type, ...]:
     if _is_torch_dataset(data):
         return (sys.modules["torch"].utils.data.Subset,)
     if _package(data) in ("torch", "jax", "jaxlib", "tensorflow", "numpy", "pandas", "scipy"):
-        # Parameters give tensors, memory maps give arrays, and a range index gives an index of
-        # numbers.
+        # A part may have a base class: of a torch Parameter a Tensor, of a memmap an ndarray, of a
+        # RangeIndex an Index.
         return tuple(base for base in type(data).__mro__[:-1] if base is not object)
     return (type(data),)
 

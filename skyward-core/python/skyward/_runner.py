@@ -154,7 +154,8 @@ class Runner:
         """Send what a generator yields, as long as there is credit."""
         if not hasattr(type(value), "__next__"):
             raise EncodeError("the payload was called as a stream, so it must return a generator", value)
-        # All waiting items but the last are early: the generator continued because of a notice.
+        # A notice function's exception makes the generator yield an item before there is credit. Such
+        # items wait here.
         items: list[Any] = []
         ended = False
         try:

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from ._calls.store import Store
 
 EXIT_HOOK: Final = 3
-"""The exit code of a worker of which a hook raised on exit."""
+"""The exit code of a worker whose hook raised on exit."""
 EXIT_DESCRIPTORS: Final = 4
 """The exit code of a worker whose payload closed the worker's own descriptors."""
 

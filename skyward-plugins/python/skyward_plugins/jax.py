@@ -39,7 +39,8 @@ def around_app(config: Mapping[str, Any]) -> Iterator[None]:
         try:
             yield
         except BaseException:
-            # Leaving is a barrier, at which a failed rank would wait for the others.
+            # The ranks wait for each other when they leave. A rank that has failed must not: the
+            # others may wait for it in a collective, and would never leave.
             world.forget_barrier_at_exit()
             raise
         import jax

@@ -37,8 +37,8 @@ def around_app(config: Mapping[str, Any]) -> Iterator[None]:
                 "other call to init_process_group"
             )
         world.join(info, config["collectives"], float(config["timeout"]), config["collective_timeout"])
-        # No `finally`: leaving may wait for the other ranks, which would then wait for a failed
-        # one.
+        # No `finally`: the ranks may wait for each other when they leave. A rank that has failed
+        # must not: the others may wait for it in a collective, and would never leave.
         yield
         if dist.is_initialized():
             dist.destroy_process_group()
