@@ -5,25 +5,19 @@ The session keeps what has arrived, and what must not be lost before the client 
 
 from __future__ import annotations
 
-import contextlib
-import errno
-import select
 import socket
 from collections import deque
-from itertools import islice
-from time import sleep
 from typing import Any, Final
 
 import msgspec
 
 from . import _values, _wire
-from ._alert import poll_alert
-from ._descriptors import NO_ROOM, PAUSE, accept, move_descriptor, raise_descriptor
+from ._connection import Connection, LostDescriptorsError
+from ._descriptors import NO_ROOM, accept, raise_descriptor
 from ._failure import simple_failure
 from ._messages import Ack, Adopt, Attach, Cancel, Credit, Load, Notice, Run, Source, ToWorker
 from ._notices import notices
 from ._payload import Payload
-from ._pipes import Opening, Pipes
 from ._values import Buffer
 
 __all__ = ["NO_ROOM", "LostDescriptorsError", "Session", "Stream", "Task", "accept", "raise_descriptor"]
@@ -32,12 +26,6 @@ _encode = msgspec.msgpack.Encoder().encode
 _decode_message = msgspec.msgpack.Decoder(ToWorker).decode
 _decode_source = msgspec.msgpack.Decoder(Source).decode
 _EMPTY: Final = memoryview(b"\x80")
-_STUCK_MS: Final = 200
-"""Milliseconds after which a client that accepts nothing is given up, if the worker must go on."""
-_PIECES: Final = 512
-"""The most pieces per system call; systems allow 1024."""
-_SEND_BUFFER: Final = 1 << 20
-"""Bytes. With a large buffer, large results need fewer system calls on both sides."""
 _PATIENCE: Final = 1 << 16
 """The most waiting tasks. While an answer cannot be sent, the worker still reads tasks up to this
 number, so that client and worker never wait for each other.
@@ -47,10 +35,6 @@ _MOST_REPORTED: Final = 16 << 20
 """From this many unacknowledged reports, or bytes of them, `sky.report` waits."""
 _MOST_SKIPPED: Final = 1 << 20
 """The most run numbers that a client may skip, because nobody waits for those runs any more."""
-
-
-class LostDescriptorsError(Exception):
-    """The payload closed descriptors that belong to the worker; the text names them."""
 
 
 Task = tuple[Run, Payload | None, dict[str, Any] | Buffer, dict[str, Any] | None]
@@ -76,7 +60,7 @@ class Stream:
             self.items.popleft()
 
 
-class Session:
+class Session(Connection):
     """All state that outlives a connection, and the current connection, if any."""
 
     def __init__(self, listener: socket.socket, generation: int, max_frame: int) -> None:
@@ -87,6 +71,7 @@ class Session:
             generation: the generation of this worker.
             max_frame: the most bytes of a body, in either direction.
         """
+        super().__init__(listener, max_frame, _decode_message)
         self.queue: deque[Task] = deque()
         self.received = 0
         """The highest number of a run that has arrived."""
@@ -102,9 +87,7 @@ class Session:
         """Whether the worker ends when its queue is empty."""
         self.terminated = False
         """Whether the worker ends as soon as possible."""
-        self.lost = False
         self.retained_bytes = 0
-        self.max_frame = max_frame
         self._hello: list[Any] = []
         self._hello_body = b""
         self._generation = generation
@@ -115,18 +98,6 @@ class Session:
         """
         self._reports = self._reported = 0
         """The number of reports among them, and their bytes."""
-        self._listener = listener
-        self._connection: socket.socket | Pipes | None = None
-        self._opening: Opening | None = None
-        """The connection until its client has sent `Hello`."""
-        self._reader = _wire.FrameReader(max_frame, _decode_message)
-        self._greeted = False
-        self._pumping = False
-        self._sending = False
-        self._outbox: deque[list[Buffer]] = deque()
-        """Frames that came up while another frame was being sent, or while input was being read."""
-        self._poll = select.poll()
-        self._poll.register(listener, select.POLLIN)
 
     def greet_with(self, hello: list[Any], body: bytes) -> None:
         """Set the `Hello` that clients receive. Do not wait for clients before this."""
@@ -134,38 +105,10 @@ class Session:
 
     def detach(self) -> None:
         """Close the connection and the listener in a forked child; its parent keeps them."""
-        self._poll = select.poll()
-        self._greeted = False
         notices.main = None
         # A generator that continues in the child ends when it would wait for credit.
         self.cancelled = True
-        connection, self._connection = self._connection, None
-        for opened in (self._opening, connection, self._listener):
-            if opened is not None:
-                # The payload may have closed it already.
-                with contextlib.suppress(OSError):
-                    opened.close()
-
-    def poll(self) -> list[tuple[int, int]]:
-        """Wait until something arrives; return the events for `attend`."""
-        return self._poll.poll()
-
-    def poll_alert(self) -> list[tuple[int, int]]:
-        """Wait like `poll`, but do not sleep at first."""
-        return poll_alert(self._poll)
-
-    def wait(self, longest: float | None = None) -> None:
-        """Wait until something arrives, for at most `longest` seconds, and read it."""
-        self.attend(self._poll.poll(None if longest is None else longest * 1000))
-
-    def pump(self) -> None:
-        """Read what has arrived, without waiting."""
-        self.attend(self._poll.poll(0))
-
-    @property
-    def is_alone(self) -> bool:
-        """Whether there is no connection."""
-        return self._connection is None
+        super().detach()
 
     def release_evicted(self) -> None:
         """Release payloads that have lost their slots, unless a waiting run still needs them."""
@@ -196,11 +139,6 @@ class Session:
         self._reports += 1
         self._reported += len(body)
         self._send(frame)
-
-    def abandon(self) -> None:
-        """End the connection: a frame may be half sent or half read. The client reconnects."""
-        self._sending = self._pumping = False
-        self._drop()
 
     @property
     def may_report(self) -> bool:
@@ -262,97 +200,6 @@ class Session:
             elif self.streams:
                 self.streams.pop(run, None)
 
-    def attend(self, events: list[tuple[int, int]]) -> None:
-        """Handle the events of `poll`."""
-        for descriptor, event in events:
-            if event & select.POLLNVAL:
-                self.lost = True
-                raise LostDescriptorsError("the descriptor of its connection")
-            if self._connection is not None and descriptor == self._connection.fileno():
-                self._read()
-            elif descriptor == self._listener.fileno():
-                self._accept()
-
-    def _accept(self) -> None:
-        # Several connections may wait, of a client that reconnected while a task ran. The last one
-        # counts.
-        while True:
-            try:
-                connection = accept(self._listener)
-            except (BlockingIOError, ConnectionAbortedError):
-                return
-            except OSError as error:
-                if error.errno not in NO_ROOM:
-                    raise
-                # The listener stays readable until the payload closes descriptors.
-                sleep(PAUSE)
-                return
-            self._replace(connection)
-
-    def _replace(self, connection: socket.socket) -> None:
-        # Read first what the old connection has delivered, so that it is not lost.
-        self._read()
-        self._drop()
-        connection.setblocking(False)
-        connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SEND_BUFFER)
-        self._connection = connection
-        self._opening = Opening(connection)
-        self._reader = _wire.FrameReader(self.max_frame, _decode_message)
-        self._greeted = False
-        self._poll.register(connection, select.POLLIN)
-        self._read()
-
-    def _drop(self) -> None:
-        connection, self._connection = self._connection, None
-        self._outbox.clear()
-        self._end_opening()
-        if connection is not None:
-            self._poll.unregister(connection)
-            if type(connection) is Pipes:
-                with contextlib.suppress(KeyError):
-                    self._poll.unregister(connection.outgoing)
-            connection.close()
-
-    def _end_opening(self) -> None:
-        if self._opening is not None:
-            self._opening.close()
-            self._opening = None
-
-    def _read(self) -> None:
-        connection = self._connection
-        if self._pumping:
-            return
-        self._pumping = True
-        try:
-            while connection is not None and connection is self._connection:
-                count = self._reader.fill(self._opening or connection)
-                if count == 0:
-                    self._drop()
-                    return
-                for message, body, owned in self._reader.frames():
-                    self._handle(message, body, owned)
-                if count < 1 << 16:
-                    return
-        except BlockingIOError:
-            return
-        except _wire.ProtocolError as error:
-            self._refuse(error.number, str(error))
-        except _wire.UNREADABLE as error:
-            self._refuse(_wire.LOAD, f"cannot decode a payload: {error}")
-        except OSError as error:
-            self._broken(error)
-        finally:
-            self._pumping = False
-            self._send_waiting()
-
-    def _refuse(self, number: int, text: str) -> None:
-        if self._connection is not None and not self._sending:
-            try:
-                self._connection.send(_wire.frame([_wire.ERROR, number, text]))
-            except OSError:
-                pass
-        self._drop()
-
     def _handle(self, message: ToWorker, body: memoryview, owned: bool) -> None:
         if type(message) is Run and self._greeted:
             if self._retained:
@@ -401,6 +248,12 @@ class Session:
         else:
             self.leaving = True
 
+    def _may_read(self) -> bool:
+        return len(self.queue) < _PATIENCE
+
+    def _must_go_on(self) -> bool:
+        return self.terminated or (self.cancelled and self.running is not None)
+
     def _load(self, message: Load, body: memoryview) -> None:
         """Put a payload into its slot.
 
@@ -414,15 +267,6 @@ class Session:
         self.payloads[message.slot] = payload or Payload(message.digest, _decode_source(body))
         if old is not None:
             self.evicted.append(old)
-
-    def _adopt(self) -> None:
-        """Continue over the descriptors that arrived with the message."""
-        pipes = self._opening.pipes(move_descriptor) if self._opening is not None else None
-        if pipes is None or self._connection is None:
-            raise _wire.ProtocolError("this message must be the first, and bring two descriptors", _wire.ADOPT)
-        self._poll.unregister(self._connection)
-        self._connection, self._opening = pipes, None
-        self._poll.register(pipes, select.POLLIN)
 
     def _attach(self, hello: Attach) -> None:
         """Answer a client's `Hello`: report what has arrived, and send again what it lacks."""
@@ -454,97 +298,3 @@ class Session:
                 text = "the task was cancelled before it began"
                 self.failure(run, 0, 0, 0, simple_failure("cancelled", text))
                 return
-
-    def _send(self, parts: list[Buffer]) -> None:
-        """Send a frame; without a connection it waits in `_retained` or in its stream."""
-        connection = self._connection
-        if connection is None or not self._greeted:
-            return
-        if self._sending or self._pumping:
-            self._outbox.append(parts)
-            return
-        try:
-            if len(parts) == 1:
-                sent = connection.send(parts[0])
-                if sent == len(parts[0]):
-                    return
-            else:
-                sent = connection.sendmsg(parts[:_PIECES])
-        except BlockingIOError:
-            sent = 0
-        except OSError as error:
-            self._broken(error)
-            return
-        self._sending = True
-        try:
-            rest = deque(memoryview(part) for part in parts)
-            while rest and connection is self._connection:
-                while rest and sent >= len(rest[0]):
-                    sent -= len(rest.popleft())
-                if rest:
-                    rest[0] = rest[0][sent:]
-                    sent = self._send_when_possible(connection, rest)
-        finally:
-            self._sending = False
-        self._send_waiting()
-
-    def _send_waiting(self) -> None:
-        """Send frames that had to wait for another frame."""
-        while self._outbox and not self._sending and not self._pumping:
-            self._send(self._outbox.popleft())
-
-    def _send_when_possible(self, connection: socket.socket | Pipes, rest: deque[memoryview]) -> int:
-        """Wait a while for the client to accept more; read its input or a new connection meanwhile.
-
-        If the client accepts nothing, a task that was cancelled and a worker that must end do not
-        wait any longer: the connection ends.
-        """
-        may_read = len(self.queue) < _PATIENCE
-        wanted = select.POLLIN if may_read else 0
-        incoming = outgoing = connection.fileno()
-        if type(connection) is Pipes:
-            outgoing = connection.outgoing
-            self._poll.modify(incoming, wanted)
-            self._poll.register(outgoing, select.POLLOUT)
-        else:
-            self._poll.modify(incoming, select.POLLOUT | wanted)
-        try:
-            # A signal that arrives meanwhile does not end `poll`.
-            events = self._poll.poll(_STUCK_MS)
-            if not events and (self.terminated or (self.cancelled and self.running is not None)):
-                # The frame is kept, and is sent again when a client connects.
-                self._drop()
-                return 0
-            for descriptor, event in events:
-                if descriptor not in (incoming, outgoing):
-                    self._accept()
-                    continue
-                if event & wanted or descriptor != outgoing:
-                    self._read()
-                if connection is self._connection and descriptor == outgoing and event & ~select.POLLIN:
-                    return connection.sendmsg(list(islice(rest, _PIECES)))
-        except BlockingIOError:
-            pass
-        except OSError as error:
-            if connection is self._connection:
-                self._broken(error)
-        finally:
-            if connection is self._connection:
-                self._poll.modify(incoming, select.POLLIN)
-                if outgoing != incoming:
-                    self._poll.unregister(outgoing)
-        return 0
-
-    def _broken(self, error: OSError) -> None:
-        if error.errno is None:
-            # Not an error of a system call: a signal handler of the payload has raised, for example
-            # `TimeoutError`.
-            self.abandon()
-            raise error
-        if error.errno in (errno.EBADF, errno.ENOTSOCK):
-            self.lost = True
-            raise LostDescriptorsError("the descriptor of its connection")
-        # A client that is gone may have sent requests before, for whose answers it asks when it
-        # reconnects.
-        self._read()
-        self._drop()

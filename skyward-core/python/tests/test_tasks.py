@@ -671,7 +671,8 @@ def test_a_client_that_does_not_read_keeps_no_task_and_no_worker(node: Node, how
             print('went on', flush=True)
     """)
     running = worker.start(1)
-    began(node)
+    # The worker is in the middle of the frame.
+    assert select.select([worker.socket], [], [], DEADLINE)[0]
     if how == "terminate":
         os.kill(node.pid, signal.SIGTERM)
         assert gone(node.pid)
