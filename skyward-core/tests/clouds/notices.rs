@@ -8,6 +8,7 @@ use skyward_core::payload::{RetryPolicy, TaskOptions};
 use skyward_core::plugin::plugin;
 use skyward_core::pool::Pool;
 use skyward_core::provider::Reason;
+use skyward_core::testkit::cuttable::Cuttable;
 use skyward_core::testkit::fake_provider::{Death, Forewarning};
 use tokio::time::{Instant, sleep};
 
@@ -111,4 +112,24 @@ async fn machines_released_by_a_resize_are_not_reported_as_preempted() {
         ))
     );
     assert!(!events.iter().any(|event| matches!(**event, PoolEvent::WorkerExited { exit: WorkerExit::Preempted, .. })));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_successor_that_waits_for_its_place_is_connected_again_after_a_cut() {
+    let warned =
+        |_, machine| (machine == 0).then(|| Forewarning::preemption(Duration::from_secs(30), Duration::from_secs(300)));
+    let provider = Cloud { forewarning: warned, ..Cloud::default() }.provider();
+    let cuttable = Cuttable::new(provider.clone());
+    let pool = Pool::builder().provider(cuttable.clone()).tasks(once()).start().await.unwrap();
+    let cuts = async {
+        for _ in 0..4 {
+            sleep(Duration::from_secs(45)).await;
+            cuttable.cut();
+        }
+    };
+    let (done, ()) = tokio::join!(task(240).run(&pool), cuts);
+    done.unwrap();
+    sleep(Duration::from_secs(30)).await;
+    assert_eq!((provider.launched(), provider.machines().len()), (2, 1));
+    pool.shutdown(SHUTDOWN).await.unwrap();
 }

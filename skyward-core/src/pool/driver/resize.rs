@@ -1,16 +1,20 @@
 //! The size of a running pool: its target number of nodes, and the machines that come and leave on
 //! the way.
 
+use std::sync::Arc;
+
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use super::growth::{IDLE, elastic};
-use super::serving::{Fresh, Serving};
+use super::serving::{End, Fresh, Serving};
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::PoolEvent;
 use crate::ids::{MachineNumber, NodeIndex};
 use crate::pool::fleet::autoscale::Load;
+use crate::pool::fleet::step::Job;
 use crate::pool::node::make::Node;
+use crate::pool::node::repair;
 use crate::spec::Nodes;
 
 impl Serving {
@@ -100,13 +104,27 @@ impl Serving {
         self.go(steps);
     }
 
-    /// The agent of a ready machine that has no place yet is gone: the machine is lost.
+    /// The connection to the agent of a ready machine that has no place yet has ended: the pool
+    /// reconnects, and gives up the machine if that fails.
     pub(crate) fn on_waiting_agent_gone(&mut self, connection: u64) {
         let waiting = self.growth.ready.iter().find(|(_, node)| node.agent.connection == connection);
-        if let Some((machine, error)) = waiting.and_then(|(machine, node)| Some((*machine, node.agent.gone()?.clone())))
-        {
-            self.on_add_failed(machine, error);
-        }
+        let Some((machine, cause)) = waiting.and_then(|(machine, node)| Some((*machine, node.agent.gone()?.clone())))
+        else {
+            return;
+        };
+        // A machine whose agent was silent for its whole lease ends itself if it can.
+        let node = Some(&cause).filter(|cause| cause.kind() != ErrorKind::Timeout);
+        let Some(node) = node.and_then(|_| self.growth.ready.remove(&machine)) else {
+            return self.on_add_failed(machine, cause);
+        };
+        tracing::warn!(pool = %self.shared.pool, machine = machine.0, error = %cause, "the connection to a waiting machine was lost");
+        let (shared, layout) = (Arc::clone(&self.shared), self.world.cluster.layout());
+        let reach = repair::reach_agent(self.recipe.provider.clone(), shared, Arc::new(node), layout);
+        self.jobs.begin(Job::Add(machine), async move {
+            End::Added(reach.await.map(Box::new).map_err(|error| repair::not_reached(cause, error)))
+        });
+        let steps = self.fleet.on_cut(machine);
+        self.go(steps);
     }
 
     pub(crate) fn on_drained(&mut self, node: NodeIndex) {

@@ -63,6 +63,19 @@ impl Fleet {
         self.plan()
     }
 
+    /// The connection to a ready machine that has no place yet is cut: the machine gets no place
+    /// until [`on_ready`](Self::on_ready) reports it again.
+    pub(crate) fn on_cut(&mut self, machine: MachineNumber) -> Vec<Step> {
+        if let Some(heir) = self.heirs.values_mut().find(|heir| heir.machine == machine) {
+            heir.ready = false;
+            return Vec::new();
+        }
+        if let Some(ready) = self.coming.get_mut(&machine) {
+            *ready = false;
+        }
+        self.plan()
+    }
+
     /// A further machine could not be made ready, or was lost before it got a place.
     pub(crate) fn on_failed(&mut self, machine: MachineNumber) -> Vec<Step> {
         if let Some(node) = self.inherits(machine) {

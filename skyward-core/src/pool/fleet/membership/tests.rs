@@ -183,6 +183,23 @@ fn after_three_failed_successors_the_node_takes_tasks_again() {
 }
 
 #[test]
+fn a_machine_whose_connection_is_cut_gets_no_place_until_it_is_ready_again() {
+    let (mut pool, first) = (pool(false, 1), NodeIndex(0));
+    pool.on_ending(first);
+    pool.on_ready(MachineNumber(1));
+    assert_eq!(pool.on_drained(first), [Step::Vacate { node: first }]);
+    assert_eq!(pool.on_cut(MachineNumber(1)), []);
+    assert_eq!(pool.on_stopped(first), [], "the successor is not connected");
+    assert_eq!(pool.on_ready(MachineNumber(1)), [take(0, 1, 0)]);
+
+    let mut world = super::tests::pool(true, 1);
+    world.set_target(2);
+    assert_eq!(world.on_ready(MachineNumber(1)), [Step::Hold]);
+    assert_eq!(world.on_cut(MachineNumber(1)), [Step::Release]);
+    assert_eq!(world.on_ready(MachineNumber(1)), [Step::Hold]);
+}
+
+#[test]
 fn an_idle_world_waits_for_its_successor_and_continues_as_its_next_generation() {
     let (mut pool, second) = (pool(true, 2), NodeIndex(1));
     assert_eq!(pool.on_ending(second), [succeed(1, 2), Step::Hold]);
