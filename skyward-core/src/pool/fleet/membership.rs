@@ -54,6 +54,7 @@ impl Fleet {
         if let Some((node, heir)) = self.heirs.iter_mut().find(|(_, heir)| heir.machine == machine) {
             heir.ready = true;
             let node = *node;
+            self.unheired.remove(&node);
             return self.hand_over(node);
         }
         if let Some(ready) = self.coming.get_mut(&machine) {

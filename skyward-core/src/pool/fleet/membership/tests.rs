@@ -183,6 +183,16 @@ fn after_three_failed_successors_the_node_takes_tasks_again() {
 }
 
 #[test]
+fn a_successor_that_was_ready_ends_the_row_of_failures() {
+    let (mut pool, first) = (pool(false, 1), NodeIndex(0));
+    pool.on_ending(first);
+    for machine in 1..6 {
+        assert_eq!(pool.on_ready(MachineNumber(machine)), []);
+        assert_eq!(pool.on_failed(MachineNumber(machine)), [forget(machine), succeed(0, machine + 1)]);
+    }
+}
+
+#[test]
 fn a_machine_whose_connection_is_cut_gets_no_place_until_it_is_ready_again() {
     let (mut pool, first) = (pool(false, 1), NodeIndex(0));
     pool.on_ending(first);
