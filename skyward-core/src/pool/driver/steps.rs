@@ -21,7 +21,7 @@ impl Serving {
         match step {
             Step::Begin(job) => self.begin(job),
             Step::End(job) => self.jobs.end(job),
-            Step::Launch { machine } => self.make_ready(NodeIndex(machine.0), machine),
+            Step::Launch { machine } => self.make_ready(None, machine),
             Step::Forget { machine } => self.forget(machine),
             Step::Join { node, machine } => self.join(node, machine),
             Step::Leave { node } => self.ask_to_leave(node),
@@ -32,7 +32,7 @@ impl Serving {
             Step::Release => self.shared.act(|state, _| state.scheduler.release_world()),
             Step::Cordon { node } => self.shared.act(|state, _| state.scheduler.cordon(node)),
             Step::Uncordon { node } => self.shared.act(|state, _| state.scheduler.uncordon(node)),
-            Step::Succeed { node, machine } => self.make_ready(node, machine),
+            Step::Succeed { node, machine } => self.make_ready(Some(node), machine),
             Step::Vacate { node } => self.vacate(node),
             Step::Take { node, machine, left } => self.take((node, machine, left)),
             Step::Revive { node } => self.revive(node),
@@ -41,12 +41,14 @@ impl Serving {
         }
     }
 
-    /// Makes a machine ready for the node that its launch names.
-    fn make_ready(&mut self, node: NodeIndex, machine: MachineNumber) {
+    /// Makes a machine ready for the place of this node; without a node, a further machine, which
+    /// is named by its own number until it becomes a node.
+    fn make_ready(&mut self, place: Option<NodeIndex>, machine: MachineNumber) {
+        let node = place.unwrap_or(NodeIndex(machine.0));
         let launch = self.recipe.purchases.launch(node, machine);
         let (recipe, cleanup, shared) = (Arc::clone(&self.recipe), self.cleanup.clone(), Arc::clone(&self.shared));
         let layout = self.world.cluster.layout();
-        let make = repair::make(recipe, cleanup, shared, launch, layout, Patience::Fail);
+        let make = repair::make(recipe, cleanup, shared, launch, layout, Patience::Fail, place);
         self.jobs.begin(Job::Add(machine), async move { End::Added(make.await.map(Box::new)) });
     }
 

@@ -129,7 +129,7 @@ pub(crate) async fn replace(
         tracing::error!(pool = %shared.pool, node = node.0, %error, "a lost machine is not confirmed gone");
         shared.emit(PoolEvent::NodeUnconfirmed { node, error });
     }
-    let made = make(recipe, cleanup, Arc::clone(&shared), launch, layout, Patience::Wait).await;
+    let made = make(recipe, cleanup, Arc::clone(&shared), launch, layout, Patience::Wait, Some(node)).await;
     let made = match made {
         Ok(made) => {
             if let Some(port) = made.port {
@@ -146,7 +146,9 @@ pub(crate) async fn replace(
     })
 }
 
-/// Makes a further machine ready, which is put on record first, and connects to its agent.
+/// Makes another machine ready, which is put on record first, and connects to its agent. `place` is
+/// the node whose place the machine will take; `None` for a further machine, which becomes a new
+/// node.
 pub(crate) async fn make(
     recipe: Arc<Recipe>,
     cleanup: Cleanup,
@@ -154,13 +156,14 @@ pub(crate) async fn make(
     launch: Launch,
     layout: Layout,
     patience: Patience,
+    place: Option<NodeIndex>,
 ) -> Result<Node> {
     let limit = shared.limits.start + shared.limits.environment;
     let mut make = std::pin::pin!(async {
         cleanup.intend(std::iter::once((launch.id(&shared.pool), launch.machine))).await?;
         let prepared = recipe.prepare(&shared, &cleanup, launch, Purchase::With(patience)).await?;
         let mut node = prepared.join(&shared, launch.node, layout).await?;
-        if launch.node == NodeIndex(0) {
+        if place == Some(NodeIndex(0)) {
             // The port of the present generation was reserved on the machine that was the head
             // before.
             node.port = Some(node.agent.reserve_port(ANSWER).await?);
