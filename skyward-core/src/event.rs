@@ -16,9 +16,11 @@ use crate::spec::Spent;
 
 /// Something that happened in a pool.
 ///
-/// Events about a machine have the index of its node as `node`, or its machine number if the
-/// machine has no place in the pool: a machine that joins a pool that is ready already, and a
-/// machine that was never given a place. The two numbers can differ, for example after the pool has
+/// Events about a machine have the index of its node as `node`. For a machine that is to take the
+/// place of another one, that is the index of the node that it is made ready for, also while the
+/// other machine still works. A machine that joins a pool that is ready already has its machine
+/// number as `node` until it has a place; no node of the pool has this index when the machine is
+/// launched. The machine number of a node can differ from its index, for example after the pool has
 /// changed its size.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
@@ -219,10 +221,11 @@ pub enum PoolEvent {
         /// The address at which the other nodes reach it.
         address: String,
     },
-    /// An additional machine could not be made ready, or was lost before it joined the pool. The
-    /// pool continues without it, and may try another one.
+    /// A machine that was to join a ready pool, or to take the place of a machine that will end,
+    /// could not be made ready, or was lost before that. The pool continues without it, and may try
+    /// another one. A node with this number, if there is one, still has the machine that it had.
     NodeFailed {
-        /// The machine number, by which the provider knows the machine.
+        /// The node whose place the machine was to take, or the machine number.
         node: NodeIndex,
         /// Why the machine failed.
         error: Error,
@@ -258,7 +261,7 @@ pub enum PoolEvent {
     /// A machine that was lost or released is not confirmed gone. It stays on record, the pool
     /// tries again to end it when the pool itself ends, and its lease ends it if it can.
     NodeUnconfirmed {
-        /// The node that the machine was, or its machine number.
+        /// The node that the machine was, or was made ready for, or its machine number.
         node: NodeIndex,
         /// Why the end of the machine could not be confirmed.
         error: Error,
@@ -276,7 +279,7 @@ pub enum PoolEvent {
     Draining,
     /// A machine is confirmed gone, or is ending irrevocably, and costs nothing any more.
     NodeGone {
-        /// The node that the machine was, or its machine number.
+        /// The node that the machine was, or was made ready for, or its machine number.
         node: NodeIndex,
         /// The machine's id at the provider.
         machine: MachineId,

@@ -117,7 +117,7 @@ async fn machines_released_by_a_resize_are_not_reported_as_preempted() {
 #[tokio::test(start_paused = true)]
 async fn a_successor_that_waits_for_its_place_is_connected_again_after_a_cut() {
     let warned =
-        |_, machine| (machine == 0).then(|| Forewarning::preemption(Duration::from_secs(30), Duration::from_secs(300)));
+        |number, _| (number == 0).then(|| Forewarning::preemption(Duration::from_secs(30), Duration::from_secs(300)));
     let provider = Cloud { forewarning: warned, ..Cloud::default() }.provider();
     let cuttable = Cuttable::new(provider.clone());
     let pool = Pool::builder().provider(cuttable.clone()).tasks(once()).start().await.unwrap();
@@ -132,4 +132,28 @@ async fn a_successor_that_waits_for_its_place_is_connected_again_after_a_cut() {
     sleep(Duration::from_secs(30)).await;
     assert_eq!((provider.launched(), provider.machines().len()), (2, 1));
     pool.shutdown(SHUTDOWN).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn events_of_a_successor_that_fails_name_the_node_that_it_was_for() {
+    let warned =
+        |number, _| (number == 0).then(|| Forewarning::preemption(Duration::from_secs(30), Duration::from_secs(300)));
+    let death = |number, _| (number == 2).then_some((Duration::from_secs(30), Death::Machine));
+    let provider = Cloud { forewarning: warned, death, ..Cloud::default() }.provider();
+    let pool = Pool::builder().provider(provider).nodes(2).tasks(once()).start().await.unwrap();
+    let events = tokio::spawn(all(pool.events()));
+    let work: Vec<_> = (0..2).map(|_| task(240)).collect();
+    skyward_core::compute::ComputePoolExt::map(&pool, work).await.unwrap();
+    sleep(Duration::from_secs(60)).await;
+    pool.shutdown(SHUTDOWN).await.unwrap();
+    let events = events.await.unwrap();
+    let failed: Vec<_> = events
+        .iter()
+        .filter_map(|event| match &**event {
+            PoolEvent::NodeFailed { node, .. } => Some(node.0),
+            _ => None,
+        })
+        .collect();
+    assert!(!failed.is_empty(), "{events:?}");
+    assert!(failed.iter().all(|node| *node < 2), "{failed:?}");
 }

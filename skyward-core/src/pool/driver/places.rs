@@ -17,11 +17,11 @@ use crate::pool::fleet::step::{Job, Taken};
 use crate::pool::node::make::Node;
 
 impl Serving {
-    /// Gives up a further machine that is not needed any more.
-    pub(crate) fn forget(&mut self, machine: MachineNumber) {
+    /// Gives up a machine that has no place and is not needed any more.
+    pub(crate) fn forget(&mut self, node: NodeIndex, machine: MachineNumber) {
         self.jobs.end(Job::Add(machine));
-        let node = self.growth.ready.remove(&machine).map(Arc::new);
-        self.dismiss(machine, NodeIndex(machine.0), node);
+        let there = self.growth.ready.remove(&machine).map(Arc::new);
+        self.dismiss(machine, node, there);
     }
 
     /// Gives a ready machine its place.

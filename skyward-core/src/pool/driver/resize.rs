@@ -84,9 +84,11 @@ impl Serving {
     }
 
     pub(crate) fn on_add_failed(&mut self, machine: MachineNumber, error: Error) {
-        tracing::warn!(pool = %self.shared.pool, node = machine.0, %error, "a further machine could not be made ready");
-        self.shared.emit(PoolEvent::NodeFailed { node: NodeIndex(machine.0), error: error.clone() });
-        if let Some(node) = self.fleet.inherits(machine) {
+        let heir_of = self.fleet.inherits(machine);
+        let node = heir_of.unwrap_or(NodeIndex(machine.0));
+        tracing::warn!(pool = %self.shared.pool, node = node.0, machine = machine.0, %error, "a further machine could not be made ready");
+        self.shared.emit(PoolEvent::NodeFailed { node, error: error.clone() });
+        if let Some(node) = heir_of {
             let steps = self.fleet.on_failed(machine);
             self.go(steps);
             if !self.fleet.has_heir(node) {

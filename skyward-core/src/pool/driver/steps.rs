@@ -22,7 +22,7 @@ impl Serving {
             Step::Begin(job) => self.begin(job),
             Step::End(job) => self.jobs.end(job),
             Step::Launch { machine } => self.make_ready(None, machine),
-            Step::Forget { machine } => self.forget(machine),
+            Step::Forget { node, machine } => self.forget(node, machine),
             Step::Join { node, machine } => self.join(node, machine),
             Step::Leave { node } => self.ask_to_leave(node),
             Step::Stay { node } => self.keep(node),

@@ -86,7 +86,7 @@ impl Fleet {
         if self.coming.remove(&machine).is_some() {
             self.failures += 1;
             self.dismissing.insert(machine);
-            steps.push(Step::Forget { machine });
+            steps.push(Step::Forget { node: NodeIndex(machine.0), machine });
         }
         steps.extend(self.plan());
         steps
@@ -182,14 +182,16 @@ impl Fleet {
             let Some(machine) = least else { break };
             self.coming.remove(&machine);
             self.dismissing.insert(machine);
-            steps.push(Step::Forget { machine });
+            steps.push(Step::Forget { node: NodeIndex(machine.0), machine });
         }
         if self.has_given_up() && self.coming.is_empty() {
             // The pool continues with the nodes that it has.
             self.target = self.members();
         }
         while self.members() + self.coming() < self.target && !self.has_given_up() {
-            let machine = self.free();
+            // Until it becomes a node, a further machine is named by its number, so that must not be
+            // the number of a node.
+            let machine = self.free(self.table.len());
             self.coming.insert(machine, false);
             steps.push(Step::Launch { machine });
         }
@@ -234,8 +236,8 @@ impl Fleet {
         leaves || !self.coming.is_empty() && self.coming.values().all(|ready| *ready)
     }
 
-    /// The lowest number that no machine of the pool has.
-    fn free(&self) -> MachineNumber {
+    /// The lowest number from `least` on that no machine of the pool has.
+    fn free(&self, least: u32) -> MachineNumber {
         let taken = |machine: &MachineNumber| {
             self.table.holds(*machine)
                 || self.coming.contains_key(machine)
@@ -243,7 +245,7 @@ impl Fleet {
                 || self.dismissing.contains(machine)
                 || self.left.contains(machine)
         };
-        (0..).map(MachineNumber).find(|machine| !taken(machine)).unwrap_or(MachineNumber(u32::MAX))
+        (least..).map(MachineNumber).find(|machine| !taken(machine)).unwrap_or(MachineNumber(u32::MAX))
     }
 }
 

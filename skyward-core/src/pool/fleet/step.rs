@@ -18,8 +18,10 @@ pub(crate) enum Step {
     Launch {
         machine: MachineNumber,
     },
-    /// The machine is not needed any more: give up making it ready, and end it.
+    /// The machine is not needed any more: give up making it ready, and end it. `node` is the node
+    /// that it was to succeed; for a further machine, its own number.
     Forget {
+        node: NodeIndex,
         machine: MachineNumber,
     },
     /// Give a ready machine its place, and start its workers.

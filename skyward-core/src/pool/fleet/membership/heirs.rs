@@ -66,7 +66,7 @@ impl Fleet {
     /// Chooses the machine number of a successor for a node, and returns the step that makes it
     /// ready.
     fn succeed(&mut self, node: NodeIndex, place: Legacy) -> Step {
-        let machine = self.free();
+        let machine = self.free(0);
         self.heirs.insert(node, Heir { machine, ready: false, place });
         Step::Succeed { node, machine }
     }
@@ -102,7 +102,7 @@ impl Fleet {
     pub(super) fn on_heir_failed(&mut self, node: NodeIndex) -> Vec<Step> {
         let Some(heir) = self.heirs.remove(&node) else { return Vec::new() };
         self.dismissing.insert(heir.machine);
-        let mut steps = vec![Step::Forget { machine: heir.machine }];
+        let mut steps = vec![Step::Forget { node, machine: heir.machine }];
         let failures = self.unheired.entry(node).or_default();
         *failures += 1;
         let given_up = *failures >= MAX_FAILURES;
@@ -124,7 +124,7 @@ impl Fleet {
         let mut steps = Vec::new();
         for (node, heir) in self.heirs.split_off(&NodeIndex(from)) {
             self.dismissing.insert(heir.machine);
-            steps.push(Step::Forget { machine: heir.machine });
+            steps.push(Step::Forget { node, machine: heir.machine });
             // Tasks that were submitted for the node by name must still run.
             match heir.place {
                 Legacy::Draining | Legacy::Drained => {}

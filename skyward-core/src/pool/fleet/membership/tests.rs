@@ -16,7 +16,11 @@ fn launch(machine: u32) -> Step {
 }
 
 fn forget(machine: u32) -> Step {
-    Step::Forget { machine: MachineNumber(machine) }
+    forget_heir(machine, machine)
+}
+
+fn forget_heir(node: u32, machine: u32) -> Step {
+    Step::Forget { node: NodeIndex(node), machine: MachineNumber(machine) }
 }
 
 fn join(node: u32, machine: u32) -> Step {
@@ -173,13 +177,13 @@ fn a_node_whose_machine_will_end_drains_while_its_successor_is_made_ready() {
 fn after_three_failed_successors_the_node_takes_tasks_again() {
     let (mut pool, first) = (pool(false, 1), NodeIndex(0));
     pool.on_ending(first);
-    assert_eq!(pool.on_failed(MachineNumber(1)), [forget(1), succeed(0, 2)]);
-    assert_eq!(pool.on_failed(MachineNumber(2)), [forget(2), succeed(0, 3)]);
-    assert_eq!(pool.on_failed(MachineNumber(3)), [forget(3), Step::Uncordon { node: first }]);
+    assert_eq!(pool.on_failed(MachineNumber(1)), [forget_heir(0, 1), succeed(0, 2)]);
+    assert_eq!(pool.on_failed(MachineNumber(2)), [forget_heir(0, 2), succeed(0, 3)]);
+    assert_eq!(pool.on_failed(MachineNumber(3)), [forget_heir(0, 3), Step::Uncordon { node: first }]);
     assert!(!pool.has_heir(first));
     assert_eq!(pool.on_ending(first)[1], succeed(0, 4), "a new notice tries again");
     pool.on_lost(first);
-    assert_eq!(pool.on_failed(MachineNumber(4)), [forget(4), Step::Replace { node: first }]);
+    assert_eq!(pool.on_failed(MachineNumber(4)), [forget_heir(0, 4), Step::Replace { node: first }]);
 }
 
 #[test]
@@ -188,7 +192,7 @@ fn a_successor_that_was_ready_ends_the_row_of_failures() {
     pool.on_ending(first);
     for machine in 1..6 {
         assert_eq!(pool.on_ready(MachineNumber(machine)), []);
-        assert_eq!(pool.on_failed(MachineNumber(machine)), [forget(machine), succeed(0, machine + 1)]);
+        assert_eq!(pool.on_failed(MachineNumber(machine)), [forget_heir(0, machine), succeed(0, machine + 1)]);
     }
 }
 
@@ -210,6 +214,18 @@ fn a_machine_whose_connection_is_cut_gets_no_place_until_it_is_ready_again() {
 }
 
 #[test]
+fn a_further_machine_never_has_the_number_of_a_node() {
+    let (mut pool, first) = (pool(false, 1), NodeIndex(0));
+    pool.on_ending(first);
+    pool.on_ready(MachineNumber(1));
+    pool.on_drained(first);
+    assert_eq!(pool.on_stopped(first), [take(0, 1, 0)]);
+    pool.on_dismissed(MachineNumber(0), true);
+    assert_eq!(pool.set_target(2), [launch(2)], "number 0 is free, but node 0 works");
+    assert_eq!(pool.on_ending(first)[1], succeed(0, 0), "a successor is named by its node");
+}
+
+#[test]
 fn an_idle_world_waits_for_its_successor_and_continues_as_its_next_generation() {
     let (mut pool, second) = (pool(true, 2), NodeIndex(1));
     assert_eq!(pool.on_ending(second), [succeed(1, 2), Step::Hold]);
@@ -225,7 +241,7 @@ fn an_idle_world_waits_for_its_successor_and_continues_as_its_next_generation() 
 fn a_node_that_leaves_has_no_successor() {
     let (mut pool, last) = (pool(false, 2), NodeIndex(1));
     pool.on_ending(last);
-    assert_eq!(pool.set_target(1), [leave(1), forget(2)]);
+    assert_eq!(pool.set_target(1), [leave(1), forget_heir(1, 2)]);
     assert_eq!(pool.on_ending(last), []);
     // Tasks that were submitted for the node by name run on another machine in its place, or on the
     // workers that were being stopped.
@@ -238,7 +254,7 @@ fn a_node_that_leaves_has_no_successor() {
             pool.on_ready(MachineNumber(2));
             pool.on_drained(last);
         }
-        assert_eq!(pool.set_target(1), [leave(1), forget(2), step]);
+        assert_eq!(pool.set_target(1), [leave(1), forget_heir(1, 2), step]);
     }
 }
 
@@ -285,7 +301,7 @@ fn every_random_history_settles_at_its_target() {
                     }
                     Step::Leave { node } => pool.on_drained(node),
                     Step::Stop { node } => pool.on_stopped(node),
-                    Step::Forget { machine } | Step::Remove { machine, .. } => {
+                    Step::Forget { machine, .. } | Step::Remove { machine, .. } => {
                         pool.on_dismissed(machine, true);
                         Vec::new()
                     }
@@ -310,7 +326,7 @@ fn every_random_history_settles_at_its_target() {
                     Step::Leave { node } => assert!(node.0 > 0, "seed {seed}"),
                     Step::Reshape { stay, .. } => assert!(*stay > 0, "seed {seed}"),
                     Step::Stay { node } => open.retain(|step| *step != leave(node.0)),
-                    Step::Forget { machine } => open.retain(|step| {
+                    Step::Forget { machine, .. } => open.retain(|step| {
                         let succeeds = matches!(step, Step::Succeed { machine: heir, .. } if heir == machine);
                         *step != launch(machine.0) && !succeeds
                     }),
