@@ -12,7 +12,7 @@ use handle::{Counter, Histogram, Label, Level};
 
 use crate::error::{Cause, Error, ErrorKind, WorkerExit};
 use crate::event::PoolEvent;
-use crate::ids::{Generation, NodeIndex, Rank};
+use crate::ids::{Generation, MachineId, NodeIndex, Rank};
 use crate::payload::Outcome;
 
 /// The metrics of one pool. The handles are made once, with the recorder that is installed when the
@@ -61,6 +61,8 @@ struct Seen {
 #[derive(Debug, Default)]
 struct Nodes {
     phases: BTreeMap<NodeIndex, Phase>,
+    /// The machines of nodes that were replaced or have joined.
+    machines: BTreeMap<NodeIndex, MachineId>,
     counts: [usize; PHASES.len()],
 }
 
@@ -88,11 +90,38 @@ impl Nodes {
         }
     }
 
+    /// A machine is launched. A node that is up keeps its machine until another one is ready.
+    fn on_launching(&mut self, node: NodeIndex) {
+        if self.phases.get(&node) != Some(&Phase::Up) {
+            self.set(node, Phase::Starting);
+        }
+    }
+
+    /// A node takes tasks on this machine.
+    fn on_up(&mut self, node: NodeIndex, machine: &MachineId) {
+        self.machines.insert(node, machine.clone());
+        self.set(node, Phase::Up);
+    }
+
+    fn on_lost(&mut self, node: NodeIndex) {
+        self.machines.remove(&node);
+        self.set(node, Phase::Lost);
+    }
+
+    /// A machine is gone. It may have been an earlier machine of a node that has another one.
+    fn on_gone(&mut self, node: NodeIndex, machine: &MachineId) {
+        if self.machines.get(&node).is_none_or(|present| present == machine) {
+            self.machines.remove(&node);
+            self.remove(node, Phase::Ending);
+        }
+    }
+
     /// Changes many nodes at once.
     fn change(&mut self, change: impl FnOnce(&mut BTreeMap<NodeIndex, Phase>)) {
         change(&mut self.phases);
         self.counts = [0; PHASES.len()];
         self.phases.values().for_each(|phase| self.counts[*phase as usize] += 1);
+        self.machines.retain(|node, _| self.phases.contains_key(node));
     }
 }
 
@@ -219,7 +248,7 @@ impl Metrics {
                     self.retries[cause.index()].increment(1);
                 }
             }
-            PoolEvent::NodeLaunching { node } => self.turn(*node, Phase::Starting),
+            PoolEvent::NodeLaunching { node } => self.turn(|nodes| nodes.on_launching(*node)),
             PoolEvent::PoolReady { nodes, .. } => {
                 let mut seen = self.seen();
                 let up = (0..*nodes).map(|node| (NodeIndex(node), Phase::Up));
@@ -231,22 +260,19 @@ impl Metrics {
                 let mut seen = self.seen();
                 let lost = seen.lost.entry(cause).or_insert_with(|| self.counter(&table::NODES_LOST, ("cause", cause)));
                 lost.increment(1);
-                seen.nodes.set(*node, Phase::Lost);
+                seen.nodes.on_lost(*node);
                 self.record(&seen);
             }
-            PoolEvent::NodeReplaced { node, .. } => {
+            PoolEvent::NodeReplaced { node, machine, .. } => {
                 self.replaced.increment(1);
-                self.turn(*node, Phase::Up);
+                self.turn(|nodes| nodes.on_up(*node, machine));
             }
-            PoolEvent::NodeJoined { node, .. } => self.turn(*node, Phase::Up),
-            PoolEvent::NodeDraining { node, ends_in: None, .. } => self.turn(*node, Phase::Ending),
-            PoolEvent::NodeFailed { node, .. } => {
-                let mut seen = self.seen();
-                // A node that fails before it joins has the provider's number, which another node
-                // of the pool may have as its index.
-                seen.nodes.remove(*node, Phase::Starting);
-                self.record(&seen);
+            PoolEvent::NodeJoined { node, machine, .. } => self.turn(|nodes| nodes.on_up(*node, machine)),
+            PoolEvent::NodeDraining { node, ends_in: None, .. } => {
+                self.turn(|nodes| nodes.set(*node, Phase::Ending));
             }
+            // A node that the failed machine was to succeed is still up.
+            PoolEvent::NodeFailed { node, .. } => self.turn(|nodes| nodes.remove(*node, Phase::Starting)),
             PoolEvent::Resized { nodes, .. } => {
                 let mut seen = self.seen();
                 seen.nodes.change(|phases| {
@@ -286,11 +312,7 @@ impl Metrics {
                 seen.nodes.change(|phases| phases.values_mut().for_each(|phase| *phase = Phase::Ending));
                 self.record(&seen);
             }
-            PoolEvent::NodeGone { node, .. } => {
-                let mut seen = self.seen();
-                seen.nodes.remove(*node, Phase::Ending);
-                self.record(&seen);
-            }
+            PoolEvent::NodeGone { node, machine } => self.turn(|nodes| nodes.on_gone(*node, machine)),
             PoolEvent::Closed => {
                 let mut seen = self.seen();
                 seen.nodes.change(BTreeMap::clear);
@@ -301,9 +323,9 @@ impl Metrics {
         }
     }
 
-    fn turn(&self, node: NodeIndex, phase: Phase) {
+    fn turn(&self, change: impl FnOnce(&mut Nodes)) {
         let mut seen = self.seen();
-        seen.nodes.set(node, phase);
+        change(&mut seen.nodes);
         self.record(&seen);
     }
 
