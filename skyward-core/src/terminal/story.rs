@@ -1,13 +1,13 @@
 //! Converts a pool's events into lines and rows. Pure: no I/O, no clock.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::clean::clean;
 use super::lines::{Line, Lines};
 use crate::error::{Listed, WorkerExit};
 use crate::event::{EventItem, OutputStream, PoolEvent};
-use crate::ids::{NodeIndex, Rank, TaskId};
+use crate::ids::{MachineId, NodeIndex, Rank, TaskId};
 
 /// The state of a pool as the terminal shows it.
 #[derive(Debug)]
@@ -16,8 +16,8 @@ pub(super) struct Story {
     output: bool,
     colours: [bool; 2],
     lines: Lines,
-    /// The nodes that have a machine.
-    alive: BTreeSet<NodeIndex>,
+    /// The machines that exist, each with the node that it is or is made ready for.
+    alive: BTreeMap<MachineId, NodeIndex>,
     /// The nodes that are being made ready or ended, each with its present step.
     nodes: BTreeMap<NodeIndex, String>,
     /// The number of ready workers, and of workers that are being started.
@@ -55,7 +55,7 @@ impl Story {
             output,
             colours: [stdout_colours, stderr_colours],
             lines: Lines::default(),
-            alive: BTreeSet::new(),
+            alive: BTreeMap::new(),
             nodes: BTreeMap::new(),
             workers: None,
             calls: BTreeMap::new(),
@@ -119,7 +119,7 @@ impl Story {
                 self.step(*node, format!("machine {machine} is {}", clean(report.as_bytes(), false)), shows);
             }
             PoolEvent::NodeLaunched { node, machine, address } => {
-                self.alive.insert(*node);
+                self.alive.insert(machine.clone(), *node);
                 self.step(*node, format!("launched machine {machine} at {address}"), shows);
             }
             PoolEvent::BootstrapStep { node, step } => self.step(*node, (*step).to_owned(), shows),
@@ -195,9 +195,10 @@ impl Story {
             }
             PoolEvent::NodeFailed { node, error } => {
                 self.nodes.remove(node);
-                shows.push(Show::Note(format!("additional machine {node} failed: {}", error.message())));
+                shows.push(Show::Note(format!("the new machine for node {node} failed: {}", error.message())));
             }
             PoolEvent::NodeJoined { node, machine, address } => {
+                self.alive.insert(machine.clone(), *node);
                 self.nodes.clear();
                 shows.push(Show::Note(format!("node {node} has joined: machine {machine} at {address}")));
             }
@@ -225,13 +226,16 @@ impl Story {
             }
             PoolEvent::Draining => {
                 self.ending = true;
-                self.nodes = self.alive.iter().map(|node| (*node, "ending".to_owned())).collect();
+                self.nodes = self.alive.values().map(|node| (*node, "ending".to_owned())).collect();
                 self.workers = None;
                 shows.push(Show::Step("ending".to_owned()));
             }
             PoolEvent::NodeGone { node, machine } => {
-                self.alive.remove(node);
-                self.nodes.remove(node);
+                let row = self.alive.remove(machine).unwrap_or(*node);
+                // The node may have another machine.
+                if !self.alive.values().any(|alive| *alive == row) {
+                    self.nodes.remove(&row);
+                }
                 shows.push(Show::Step(format!("node {node}: machine {machine} is gone")));
             }
             PoolEvent::Closed => {

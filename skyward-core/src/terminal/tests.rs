@@ -225,6 +225,40 @@ fn the_loss_and_replacement_of_a_node_are_lines_and_leave_no_row() {
 }
 
 #[test]
+fn a_node_lives_on_when_the_machine_that_it_had_before_is_gone() {
+    let (node, address) = (NodeIndex(0), "10.0.0.2".to_owned());
+    let [first, failed, second] = ["m-1", "m-2", "m-3"].map(MachineId::new);
+    let launched =
+        |machine: &MachineId| PoolEvent::NodeLaunched { node, machine: machine.clone(), address: address.clone() };
+    let gone = |machine: &MachineId| event(PoolEvent::NodeGone { node, machine: machine.clone() });
+    let ending = [Row::Text("node 0: ending".into())];
+    for replaced in [false, true] {
+        let mut story = story();
+        let mut events = vec![
+            launched(&first),
+            PoolEvent::PoolReady { nodes: 1, workers: 1 },
+            launched(&failed),
+            PoolEvent::NodeFailed { node, error: Error::new(ErrorKind::Io, "it broke") },
+            PoolEvent::NodeGone { node, machine: failed.clone() },
+        ];
+        if replaced {
+            events.extend([
+                launched(&second),
+                PoolEvent::NodeReplaced { node, machine: second.clone(), address: address.clone() },
+                PoolEvent::NodeGone { node, machine: first.clone() },
+            ]);
+        }
+        events.push(PoolEvent::Draining);
+        for item in events {
+            story.render(&event(item), Duration::ZERO);
+        }
+        assert_eq!(story.rows(), ending);
+        story.render(&gone(if replaced { &second } else { &first }), Duration::ZERO);
+        assert_eq!(story.rows(), []);
+    }
+}
+
+#[test]
 fn many_nodes_share_a_row() {
     let mut story = story();
     for node in 0..20 {
