@@ -50,6 +50,8 @@ class Pool:
         """The slot of the payload to which calls belong."""
         self.items: list[Any] = []
         self.last_failure: Any = None
+        self._interrupted: dict[Caller, float] = {}
+        """When each place was interrupted last."""
         self._help = 0
         self._moved = monotonic()
         started = node.agent.start(start_spec(workers=workers), list(range(workers)))
@@ -105,6 +107,11 @@ class Pool:
                 sources[calls.frames.socket] = lambda index=index: self._from_calls(index)
         for source in select.select(list(sources), [], [], seconds)[0]:
             sources[source]()
+        for place, last in [*self._interrupted.items()]:
+            if place not in self.running:
+                del self._interrupted[place]
+            elif monotonic() - last > 0.1:
+                self.interrupt(place)
         self._place()
 
     def _from_agent(self) -> None:
@@ -186,7 +193,8 @@ class Pool:
                 self.interrupt(call.place)
 
     def interrupt(self, place: Caller) -> None:
-        """Cancel what a place runs."""
+        """Cancel what a place runs; `step` repeats the interrupt until it has ended."""
+        self._interrupted[place] = monotonic()
         index, run, help = place
         if help:
             calls = self.calls[index]
