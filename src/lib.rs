@@ -125,6 +125,8 @@ pub use skyward_plugins as plugins;
 
 /// The items that a service needs to start pools: `use skyward::prelude::*;`.
 pub mod prelude {
+    #[cfg(feature = "aws")]
+    pub use skyward_aws::Aws;
     pub use skyward_core::compute::{ComputePool, ComputePoolExt};
     pub use skyward_core::compute::{PendingCompute, join_all};
     pub use skyward_core::error::{Error, ErrorKind, Result};

@@ -18,6 +18,9 @@ use crate::payload::{
 /// A call of a payload that has not been dispatched. The call describes what to run; a dispatch
 /// decides where, and nothing runs before the dispatch.
 ///
+/// A call is not a future, because only a pool can run it: write `train(5).run(pool).await`, not
+/// `train(5).await`.
+///
 /// ```no_run
 /// # use skyward_core as skyward;
 /// # use skyward::{compute::PendingCompute, pool::Pool};
@@ -212,6 +215,7 @@ impl<T> fmt::Debug for PendingCompute<T> {
     }
 }
 
+/// `a & b` is [`a.join(b)`](PendingCompute::join): both calls run at the same time.
 impl<T: Output, U: Output> BitAnd<PendingCompute<U>> for PendingCompute<T> {
     type Output = Join<(Self, PendingCompute<U>)>;
 
@@ -282,6 +286,7 @@ macro_rules! join_tuple {
             }
         }
 
+        /// `joined & call` adds a call that runs at the same time as the others.
         impl<$($output: Output,)+ More: Output> BitAnd<PendingCompute<More>> for Join<($(PendingCompute<$output>,)+)> {
             type Output = Join<($(PendingCompute<$output>,)+ PendingCompute<More>)>;
 

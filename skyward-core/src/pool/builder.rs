@@ -292,6 +292,10 @@ impl PoolBuilder {
     /// Starts the pool, passes it to `body`, and ends the pool, also when `body` fails, panics or
     /// is dropped. When this method returns without an error, the machines are gone.
     ///
+    /// `body` is an async closure, `async |pool| …`. With `|pool| async move { … }`, the compiler
+    /// reports that an implementation of `AsyncFnOnce` is not general enough: the future of such a
+    /// closure cannot borrow the pool.
+    ///
     /// # Errors
     ///
     /// - The reason why the pool could not be started.
