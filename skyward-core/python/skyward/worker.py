@@ -15,6 +15,7 @@ import sys
 from _thread import _count as _thread_count  # type: ignore[attr-defined, unused-ignore]
 from collections import deque
 from collections.abc import Iterator
+from signal import SIG_DFL, SIGALRM
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any, Final, cast
 
@@ -46,6 +47,8 @@ _INDEX: Final = struct.Struct("<I")
 _RECALLED: Final = simple_failure("recalled", "the client recalled the task before it began")
 _GLANCE: Final = 0.2
 """Seconds between two looks for an interrupt while a payload waits to report."""
+_ALARM: Final = int(SIGALRM)
+_DEFAULT: Final = int(SIG_DFL)
 _STALE_NS: Final = 1_000_000
 """Nanoseconds. After a longer task the connection is read before the next one: it may hold a
 `Cancel`.
@@ -137,6 +140,8 @@ class Worker(Interrupts):
                 continue
             if notices.pending:
                 self.tell_between_tasks()
+            if answered and not self._alarm.is_armed and _signal.getitimer(TIMER)[0]:
+                self._alarm.end_task()
             self.waiting = True
             if session.leaving:
                 self.waiting = False
@@ -178,7 +183,7 @@ class Worker(Interrupts):
                 else:
                     parts, failure = self.run_call(payload, run.trace, cast("Buffer", arguments))
                     arguments = {}
-                if _signal.getitimer(TIMER)[0] or self._alarm.is_armed:
+                if self._may_have_timer(began) and (_signal.getitimer(TIMER)[0] or self._alarm.is_armed):
                     self._alarm.end_task()
                 notices.in_task = False
                 notices.forget()
@@ -207,6 +212,15 @@ class Worker(Interrupts):
         else:
             session.failure(identity, out, err, took // 1000, failure)
         return took > _STALE_NS
+
+    def _may_have_timer(self, began: int) -> bool:
+        """Return whether the task may have left a timer that it has a handler for.
+
+        Asking the system takes a tenth of a short call. A timer without a handler is looked for
+        when no further task waits.
+        """
+        is_default = _signal.getsignal(_ALARM) == _DEFAULT
+        return not is_default or self._alarm.is_armed or perf_counter_ns() - began > _STALE_NS
 
     def run_call(
         self, payload: Payload, trace: tuple[str, str] | None, body: Buffer
