@@ -184,7 +184,8 @@ class CallsClient:
         self.hello, _ = self.frames.receive()
         assert self.hello[0] == _wire.CALLS_HELLO, self.hello
         self._acknowledge(self.hello[5])
-        self.frames.socket.sendall(b"".join(frame for _, frame in self._kept))
+        if self._kept:
+            self.frames.socket.sendall(b"".join(frame for _, frame in self._kept))
 
     def cut(self) -> None:
         """Close the connection."""
