@@ -12,10 +12,13 @@ from skyward import _wire
 from .caller import Caller
 from .client import DEADLINE
 from .conftest import Node
+from .pool import Pool
 
 SEVEN = b"\0\x80\x05K\x07."
 
 PAYLOAD = '''
+import functools
+import os
 import signal
 import sys
 import time
@@ -83,15 +86,127 @@ def do_timer_of_a_help():
         time.sleep(0.01)
     return [value, signal.getsignal(signal.SIGALRM) == handler]
 
-def do_timer_in_a_pickle():
-    def late(*_):
+def do_late_disarm():
+    """The timer that a helped call has left fires at the last moment."""
+    from skyward._calls import helping
+    class Signals:
+        ITIMER_REAL, getitimer = signal.ITIMER_REAL, signal.getitimer
+        left = [1]
+        def setitimer(self, which, seconds, interval=0.0):
+            if self.left and signal.getitimer(which)[0]:
+                self.left.pop()
+                time.sleep(0.5)
+            return signal.setitimer(which, seconds, interval)
+    future = sky.submit(set_timer, 0.2)
+    helping.signal = Signals()
+    return future.result()
+
+class Late:
+    """A handler that is an object."""
+    def __call__(self, *_):
         raise TimeoutError("the timer of the payload")
+
+def late(*_):
+    raise TimeoutError("the timer of the payload")
+
+HANDLERS = {"function": late, "partial": functools.partial(late, 1), "object": Late(), "method": Late().__call__}
+
+def slow():
     signal.signal(signal.SIGALRM, late)
     signal.setitimer(signal.ITIMER_REAL, 0.2)
+    return Slow()
+
+def do_timer_in_a_pickle(handler, put):
+    signal.signal(signal.SIGALRM, HANDLERS[handler])
+    signal.setitimer(signal.ITIMER_REAL, 0.2)
     try:
-        sky.submit(double, Slow())
+        sky.put(Slow()) if put else sky.submit(double, Slow())
     except TimeoutError as error:
         return str(error)
+
+def do_result_of_a_call():
+    try:
+        sky.submit(slow).result()
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+
+class Odd:
+    tries = 0
+    def __reduce__(self):
+        Odd.tries += 1
+        raise ValueError("odd")
+
+def do_odd():
+    try:
+        sky.submit(double, number=[Odd()])
+    except sky.CallError as error:
+        return [str(error), Odd.tries]
+
+def do_submit_again():
+    """A handler raises in `submit` after the message is kept."""
+    from skyward._calls.start import current
+    hub = current()
+    write, left = hub.channel._write, [1]
+    def fail(parts):
+        write(parts)
+        if left:
+            left.pop()
+            raise TimeoutError
+    hub.channel._write = fail
+    try:
+        sky.submit(double, 3)
+    except TimeoutError:
+        return sky.submit(double, 4).result()
+
+def do_no_memory_to_write():
+    """Memory runs out in `submit` after the message is kept."""
+    from skyward._calls.start import current
+    hub = current()
+    write, left = hub.channel._write, [1]
+    def fail(parts):
+        if left:
+            left.pop()
+            raise MemoryError
+        write(parts)
+    hub.channel._write = fail
+    return sky.submit(double, 4).result()
+
+def do_every_place():
+    """A timer of the payload fires at each place in the package, one after the other.
+
+    Python runs handlers where a function begins and where a built-in function has returned.
+    """
+    signal.signal(signal.SIGALRM, late)
+    place, reached, raised = 0, True, 0
+    while reached:
+        place, count, reached = place + 1, 0, False
+
+        def watch(frame, event, _):
+            nonlocal count, reached
+            if event in ("call", "c_return") and "/_calls/" in frame.f_code.co_filename:
+                count += 1
+                if count == place:
+                    reached = True
+                    os.kill(os.getpid(), signal.SIGALRM)
+
+        future = sky.submit(double, place)
+        hub = sky._state.worker.hub
+        try:
+            sys.setprofile(watch)
+            future.result(timeout=60)
+        except TimeoutError as error:
+            assert str(error) == "the timer of the payload", repr(error)
+            raised += 1
+        except sky.CallError as error:
+            # The timer has fired in the helped call.
+            assert any(part in str(error) for part in ("signal handler", "the timer", "TimeoutError")), error
+            raised += 1
+        finally:
+            sys.setprofile(None)
+        assert not hub.lock._is_owned(), place
+        assert len(hub.stack) == 1 and not hub.helps and hub.main_wait is None, place
+        assert sky.submit(double, place).result(timeout=20) == 2 * place, place
+    return [place, raised]
 '''
 
 
@@ -108,7 +223,8 @@ def test_a_wait_that_found_no_stack_does_not_silence_the_calls(node: Node, margi
                 calls.connect()
             assert calls.frames is not None
             ready = select.select([worker, calls.frames.socket], [], [], DEADLINE)[0]
-            assert ready and monotonic() < end
+            assert ready
+            assert monotonic() < end
             if worker in ready:
                 break
             calls.read()
@@ -150,8 +266,24 @@ def test_a_timer_that_a_helped_call_has_left_does_not_fire_in_its_caller(node: N
     assert caller.value() == [4, True]
 
 
-def test_a_timer_of_the_payload_ends_the_pickling_of_a_call(node: Node) -> None:
+@pytest.mark.parametrize("put", [False, True])
+@pytest.mark.parametrize("handler", ["function", "partial", "object", "method"])
+def test_a_timer_of_the_payload_ends_the_pickling_of_a_call(node: Node, handler: str, put: bool) -> None:
     worker = node.ready(PAYLOAD)
     worker.gang = None
-    run = worker.start(1, what="timer_in_a_pickle")
+    run = worker.start(1, what="timer_in_a_pickle", handler=handler, put=put)
     assert worker.outcome(run)[1] == "the timer of the payload"
+
+
+def test_a_timer_of_a_call_ends_the_pickling_of_its_result(node: Node) -> None:
+    pool = Pool(node, 2, PAYLOAD)
+    assert pool.call(what="result_of_a_call") == "TimeoutError: the timer of the payload"
+
+
+def test_an_error_of_a_reducer_is_not_repeated_with_another_pickler(node: Node) -> None:
+    worker = node.ready(PAYLOAD)
+    worker.gang = None
+    text, tries = worker.outcome(worker.start(1, what="odd"))[1]
+    assert "argument `number` of double, a list, cannot be pickled: odd" in text
+    # Once for the call, and once to name the argument.
+    assert tries == 2

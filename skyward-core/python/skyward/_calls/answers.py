@@ -39,6 +39,8 @@ class Call:
         try:
             function, args, kwargs = loads(body)
         except Exception as error:
+            if raised_by_handler(error):
+                raise
             raise _UnreadableError from error
         del body
         self._name = name_of(function)
@@ -55,6 +57,8 @@ class Call:
         try:
             return [dumps(value, _RETURNED)]
         except Exception as error:
+            if raised_by_handler(error):
+                return pack_error(error)
             kind = type(value).__qualname__
             return pack_error(CallError(f"{self._name} returned a {kind}, which cannot be pickled: {error}"))
 
@@ -108,6 +112,8 @@ def unpack(answer: Buffer) -> tuple[Any, BaseException | None]:
     try:
         pickled, name, message, traceback = loads(view[1:])
     except Exception as error:
+        if raised_by_handler(error):
+            raise
         raise CallError(f"cannot unpickle the answer of the call: {error}") from error
     raised: BaseException | None = None
     if pickled:

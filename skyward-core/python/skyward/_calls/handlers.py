@@ -1,4 +1,4 @@
-"""Exceptions that signal handlers of the payload raise inside this package."""
+"""Exceptions inside this package that its own code does not cause: of handlers, and for want of room."""
 
 from __future__ import annotations
 
@@ -6,7 +6,12 @@ from __future__ import annotations
 import _signal  # type: ignore[import-not-found, unused-ignore]
 
 # isort: on
-from types import CodeType
+from functools import partial
+from types import CodeType, FunctionType, MethodType
+from typing import Any, Final
+
+EXHAUSTED: Final = (MemoryError, RecursionError)
+"""What Python raises where memory or stack runs out."""
 
 
 def raised_by_handler(error: BaseException) -> bool:
@@ -25,6 +30,14 @@ def raised_by_handler(error: BaseException) -> bool:
 
 
 def _codes() -> set[CodeType]:
-    handlers = (_signal.getsignal(number) for number in _signal.valid_signals())
-    codes = (getattr(getattr(handler, "__func__", handler), "__code__", None) for handler in handlers)
+    codes = (_code(_signal.getsignal(number)) for number in _signal.valid_signals())
     return {code for code in codes if isinstance(code, CodeType)}
+
+
+def _code(handler: Any) -> Any:
+    """Return the code of a handler, which may be any callable; None if it has none in Python."""
+    while isinstance(handler, partial):
+        handler = handler.func
+    if callable(handler) and not isinstance(handler, FunctionType | MethodType):
+        handler = type(handler).__call__
+    return getattr(getattr(handler, "__func__", handler), "__code__", None)

@@ -16,6 +16,8 @@ from .handlers import raised_by_handler
 
 _PROTOCOL: Final = 5
 _NAMED: Final = (FunctionType, type, ModuleType)
+_UNPICKLABLE: Final = (pickle.PicklingError, AttributeError, TypeError)
+"""What plain pickle raises for an object that it cannot pickle, and cloudpickle perhaps can."""
 
 
 class _Pickler(pickle.Pickler):
@@ -62,9 +64,9 @@ def dumps(value: Any, prefix: bytes = b"", storing: Storing | None = None) -> me
         plain = _Pickler(buffer, _PROTOCOL)
         plain.storing = storing
         plain.dump(value)
-    except Exception as error:
-        pickler = _find_by_value()
-        if not pickler or raised_by_handler(error):
+    except _UNPICKLABLE as error:
+        pickler = None if raised_by_handler(error) else _find_by_value()
+        if not pickler:
             raise
         buffer.seek(len(prefix))
         buffer.truncate()
@@ -98,6 +100,7 @@ def pack_call(
 
     Raises:
         CallError: the function or an argument cannot be pickled.
+        Exception: what a signal handler of the payload raised meanwhile.
     """
     try:
         return dumps((function, tuple(args), dict(kwargs)), storing=storing)
@@ -131,6 +134,8 @@ def _fails(value: Any) -> str:
     try:
         dumps(value, storing=Unstored())
     except Exception as error:
+        if raised_by_handler(error):
+            raise
         return str(error) or type(error).__name__
     return ""
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from .arrays import Reference, storing
 from .errors import CallError
+from .handlers import raised_by_handler
 from .pickles import dumps, loads
 from .start import current
 
@@ -29,6 +30,8 @@ class Ref(Reference):
         try:
             body = dumps(value, storing=keeping)
         except Exception as error:
+            if raised_by_handler(error):
+                raise
             kind = type(value).__qualname__
             raise CallError(f"a {kind} cannot be put into the store, because it cannot be pickled: {error}") from error
         stored = None if keeping is None else keeping.reduce_bytes(body)
