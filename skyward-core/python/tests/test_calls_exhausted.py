@@ -287,3 +287,29 @@ def test_an_error_of_a_reducer_is_not_repeated_with_another_pickler(node: Node) 
     assert "argument `number` of double, a list, cannot be pickled: odd" in text
     # Once for the call, and once to name the argument.
     assert tries == 2
+
+
+def test_a_call_whose_submit_raises_is_cancelled(node: Node) -> None:
+    caller = Caller(node, PAYLOAD, what="submit_again")
+    calls = caller.calls
+    try:
+        dropped = calls.expect(_wire.DROP)[0][2]
+    except (EOFError, ConnectionError):
+        calls.connect()
+        dropped = calls.expect(_wire.DROP)[0][2]
+    heads = [caller.submitted()[0] for _ in range(2)]
+    assert dropped == heads[0]
+    caller.fail(heads[0], "cancelled")
+    caller.answer(heads[1], SEVEN)
+    assert caller.value() == 7
+
+
+def test_a_call_that_is_kept_is_submitted_although_memory_runs_out(node: Node) -> None:
+    caller = Caller(node, PAYLOAD, what="no_memory_to_write")
+    try:
+        call = caller.submitted()[0]
+    except (EOFError, ConnectionError):
+        caller.calls.connect()
+        call = caller.submitted()[0]
+    caller.answer(call, SEVEN)
+    assert caller.value() == 7

@@ -21,6 +21,7 @@ from .._alert import poll_alert
 from .._complaint import complain
 from .._session import NO_ROOM, LostDescriptorsError, accept, raise_descriptor
 from .._values import Buffer
+from .handlers import EXHAUSTED
 from .messages import Ack, Attach, Numbered, ToCalls
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -113,6 +114,10 @@ class Channel:
     def send(self, number: int, *fields: Any, body: Buffer = b"", counts: bool = True) -> None:
         """Send a message, and keep it until it is acknowledged; without a connection it waits.
 
+        If memory or stack runs out before the message is kept, this raises, and `sent` is as it
+        was. A message that is kept goes to the client, so this raises only what a signal handler
+        of the payload raises meanwhile; `sent` shows which of the two has happened.
+
         Args:
             number: the message number.
             fields: the rest of its head.
@@ -121,6 +126,7 @@ class Channel:
 
         Raises:
             LostDescriptorsError: the payload has closed descriptors of the worker.
+            BaseException: what a signal handler raises, or memory or stack ran out.
         """
         n = self.sent + 1
         head = _encode([number, n, *fields])
@@ -136,7 +142,7 @@ class Channel:
             self._write(parts)
         except LostDescriptorsError:
             raise
-        except BaseException:
+        except BaseException as error:
             # A signal handler raised, or memory or stack ran out: the frame may be half sent, or
             # sent and still queued. The client gets all that is kept over the next connection.
             # Without calls of Python functions, for which the stack may have no room.
@@ -144,8 +150,15 @@ class Channel:
             if self._kept:
                 self.sent = self._kept[-1][0]
             self.kept_bytes = sum(map(_COUNTED, self._kept))
-            self._end_abandoned()
-            raise
+            self._unsent.clear()
+            if self._connection is not None:
+                try:
+                    self._connection.shutdown(socket.SHUT_RDWR)
+                except OSError:
+                    pass
+            self._is_abandoned = False
+            if self.sent != n or not isinstance(error, EXHAUSTED):
+                raise
 
     def nudge(self) -> None:
         """Wake the serving thread.

@@ -97,24 +97,32 @@ class Hub(Callers):
             CallError: no call can be submitted here.
             CancelledError: the caller was cancelled, or has ended.
         """
-        was = self.enter()
+        future: Future | None = None
         try:
-            while True:
-                with self.lock:
-                    frame = self._checked_caller()
-                    if self.has_room(len(body)):
-                        self._number += 1
-                        future = Future(self, self._number, frame, holds)
-                        self.calls[self._number] = frame.calls[self._number] = future
-                        self.send(_wire.SUBMIT, self._number, frame.run, frame.help, options, body=body)
-                        break
-                waiting.for_room(self, frame, len(body))
-            if self.lost:
-                self.lose()
-                raise CallError(LOST)
-        finally:
-            self.leave(was)
-        return future
+            was = self.enter()
+            try:
+                while True:
+                    with self.lock:
+                        frame = self._checked_caller()
+                        if self.has_room(len(body)):
+                            self._number += 1
+                            future = Future(self, self._number, frame, holds)
+                            self.calls[self._number] = frame.calls[self._number] = future
+                            self.send(_wire.SUBMIT, self._number, frame.run, frame.help, options, body=body)
+                            break
+                    waiting.for_room(self, frame, len(body))
+                if self.lost:
+                    self.lose()
+                    raise CallError(LOST)
+            finally:
+                self.leave(was)
+            return future
+        except BaseException:
+            if future is not None:
+                # The caller gets no future, and may submit the call again, so this one must not
+                # run, although its message may be kept.
+                self.drop_later((future,))
+            raise
 
     def _unless_forked(self) -> None:
         if _fork.is_child:
