@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import select
@@ -199,7 +200,9 @@ class CallsClient:
         frame = _wire.frame([number, self.sent, *fields], body)
         self._kept.append((self.sent, frame))
         if self.frames is not None:
-            self.frames.socket.sendall(frame)
+            # If the connection has ended, `read` finds it.
+            with contextlib.suppress(BrokenPipeError):
+                self.frames.socket.sendall(frame)
 
     def acknowledge(self) -> None:
         """Acknowledge the messages that have arrived."""

@@ -135,7 +135,7 @@ class Pool:
     def _from_calls(self, index: int) -> None:
         calls = self.calls[index]
         assert calls is not None
-        calls.read()
+        self._read(calls)
         while calls.unread:
             head, body = calls.unread.pop(0)
             self._moved = monotonic()
@@ -157,6 +157,10 @@ class Pool:
                     self._ended(place, head[0] == _wire.HELPED, body, head[3])
             elif head[0] == _wire.DROP:
                 self._cancel([c for c in self._all() if c.caller[0] == index and c.number == head[2]])
+
+    def _read(self, calls: CallsClient) -> None:
+        """Receive one message of a worker."""
+        calls.read()
 
     def _submitted(self, index: int, head: list[Any], body: bytes) -> None:
         caller = (index, head[3], head[4])

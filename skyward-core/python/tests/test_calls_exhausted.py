@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import select
 from time import monotonic
+from typing import Any
 
 import pytest
 
 from skyward import _wire
+from skyward._calls.answers import unpack
 
 from .caller import Caller
-from .client import DEADLINE
+from .client import DEADLINE, CallsClient
 from .conftest import Node
 from .pool import Pool
 
@@ -210,6 +212,22 @@ def do_every_place():
 '''
 
 
+class OneAnswer(Pool):
+    """Records each answer of a helped call, and connects again when a connection ends."""
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self.answered: list[int] = []
+
+    def _read(self, calls: CallsClient) -> None:
+        try:
+            calls.read()
+        except (EOFError, ConnectionError):
+            calls.connect()
+        answers = (_wire.HELPED, _wire.HELP_FAILED, _wire.REFUSE)
+        self.answered.extend(head[2] for head, _ in calls.unread if head[0] in answers)
+
+
 @pytest.mark.parametrize("margin", range(2, 20))
 def test_a_wait_that_found_no_stack_does_not_silence_the_calls(node: Node, margin: int) -> None:
     caller = Caller(node, PAYLOAD, what="deep", margin=margin)
@@ -266,6 +284,17 @@ def test_a_timer_that_a_helped_call_has_left_does_not_fire_in_its_caller(node: N
     assert caller.value() == [4, True]
 
 
+def test_a_timer_that_fires_while_its_helped_call_ends_belongs_to_that_call(node: Node) -> None:
+    caller = Caller(node, PAYLOAD, what="late_disarm")
+    call, _, body = caller.submitted()
+    caller.waits()
+    caller.help(1, body)
+    error = unpack(caller.helped(1))[1]
+    assert str(error) == "the timer of the helped call"
+    caller.answer(call, SEVEN)
+    assert caller.value() == 7
+
+
 @pytest.mark.parametrize("put", [False, True])
 @pytest.mark.parametrize("handler", ["function", "partial", "object", "method"])
 def test_a_timer_of_the_payload_ends_the_pickling_of_a_call(node: Node, handler: str, put: bool) -> None:
@@ -313,3 +342,15 @@ def test_a_call_that_is_kept_is_submitted_although_memory_runs_out(node: Node) -
         call = caller.submitted()[0]
     caller.answer(call, SEVEN)
     assert caller.value() == 7
+
+
+def test_a_timer_that_fires_at_any_place_leaves_each_help_one_answer(node: Node) -> None:
+    pool = OneAnswer(node, 1, PAYLOAD)
+    task = pool.start(0, what="every_place")
+    ok, value = pool.outcome(task, 100)
+    assert ok, value["traceback"] if isinstance(value, dict) else value
+    places, raised = value
+    assert places > 50
+    assert raised > 50
+    pool.settle()
+    assert sorted(pool.answered) == list(range(1, len(pool.answered) + 1))

@@ -21,6 +21,7 @@ from .._failure import simple_failure
 from .._values import Buffer
 from .answers import Call
 from .frames import AsideFrame, Awaiting, Frame
+from .handlers import EXHAUSTED
 from .messages import Help
 
 if TYPE_CHECKING:
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
 
 _encode = msgspec.msgpack.Encoder().encode
 CANCELLED: Final = _encode(simple_failure("cancelled", "the call was cancelled"))
-_NO_ROOM: Final = (MemoryError, RecursionError)
 _NOT_ENDED: Final = _encode(
     simple_failure(
         "encode",
@@ -61,9 +61,12 @@ def on_main(hub: Hub, awaiting: Awaiting) -> None:
             frames = hub.stack[outer:]
             del hub.stack[outer:]
             hub.main_wait = awaiting
-            if frames and not frames[0].answered:
-                hub.later.append(partial(hub.end_frame, frames[0], _wire.HELP_FAILED, 0, body=_NOT_ENDED))
-            elif not frames and hub.helps and hub.helps[0] is first and isinstance(error, _NO_ROOM):
+            if frames:
+                if not frames[0].answered:
+                    hub.later.append(partial(hub.end_frame, frames[0], _wire.HELP_FAILED, 0, body=_NOT_ENDED))
+                if hub.helps and hub.helps[0][0].help == frames[0].help:
+                    hub.helps.popleft()
+            elif hub.helps and hub.helps[0] is first and isinstance(error, EXHAUSTED):
                 hub.later.append(partial(_fail, hub, first[0].help))
                 hub.helps.popleft()
             # After a signal handler of the payload has raised, a call that has not begun stays in
@@ -103,14 +106,15 @@ def _on_main(hub: Hub, awaiting: Awaiting) -> None:
             except BaseException as raised:
                 runner.busy = False
                 error = raised
+            # A timer that the call has left must not fire in its caller.
+            signal.setitimer(signal.ITIMER_REAL, 0)
         except BaseException as raised:
-            # An interrupt was raised between two lines above.
+            # An interrupt, or an exception of that timer, was raised between two lines above.
             runner.busy = False
             error = raised
+            signal.setitimer(signal.ITIMER_REAL, 0)
     if _fork.is_child:
         _fork.end(error)
-    # A timer that the call has left must not fire in its caller.
-    signal.setitimer(signal.ITIMER_REAL, 0)
     micros = (perf_counter_ns() - began) // 1000
     answer = _answer(hub, call, value, error)
     del value, error

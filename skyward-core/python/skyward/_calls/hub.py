@@ -286,24 +286,36 @@ class Hub(Callers):
         return left
 
     def end_frame(self, frame: Frame, number: int, *fields: Any, body: Buffer) -> None:
-        """End a helped call: forget the calls that it has left, and send its answer."""
+        """End a helped call: forget the calls that it has left, and send its answer.
+
+        If this raises, it may be called again: it sends one answer.
+        """
         with self.lock:
             left = self._end(frame)
             for future in left:
                 self.calls.pop(future._call, None)
-            sent = self.channel.sent
-            try:
-                self.send(number, frame.help, *fields, body=body)
-            finally:
-                frame.answered = self.channel.sent > sent
+            if not frame.answered:
+                sent = self.channel.sent
+                try:
+                    self.send(number, frame.help, *fields, body=body)
+                finally:
+                    frame.answered = self.channel.sent > sent
         if left:
             self.drop_later(left)
+
+    def answer_waiting(self, waiting: tuple[Help, Buffer], number: int, *fields: Any, body: Buffer = b"") -> None:
+        """Answer a helped call that waits for the main thread, which will not run it."""
+        sent = self.channel.sent
+        try:
+            self.send(number, waiting[0].help, *fields, body=body)
+        finally:
+            if self.channel.sent > sent:
+                self.helps.remove(waiting)
 
     def refuse_helps(self) -> None:
         """Refuse all helped calls that wait for the main thread, because it waits no longer."""
         while self.helps:
-            self.send(_wire.REFUSE, self.helps[0][0].help)
-            self.helps.popleft()
+            self.answer_waiting(self.helps[0], _wire.REFUSE)
 
     def send(self, number: int, *fields: Any, body: Buffer = b"", counts: bool = True) -> None:
         """Send a message; set `lost` if the payload has closed the descriptors for that."""

@@ -106,7 +106,11 @@ def _help(hub: Hub, help: Help, body: Buffer) -> None:
                 hub.send(_wire.REFUSE, help.help)
             else:
                 hub.helps.append((help, body))
-                hub.main_wait.wake()
+                try:
+                    hub.main_wait.wake()
+                except BaseException:
+                    hub.helps.pop()
+                    raise
             return
     if not helping.aside(hub, help, body):
         with hub.lock:
@@ -117,8 +121,7 @@ def _cancel_help(hub: Hub, number: int) -> None:
     with hub.lock:
         for waiting in hub.helps:
             if waiting[0].help == number:
-                hub.send(_wire.HELP_FAILED, number, 0, body=helping.CANCELLED)
-                hub.helps.remove(waiting)
+                hub.answer_waiting(waiting, _wire.HELP_FAILED, 0, body=helping.CANCELLED)
                 return
         frame = next((frame for frame in hub.stack if frame.help == number), None)
         if frame is not None:

@@ -63,16 +63,47 @@ def for_room(hub: Hub, frame: Frame, length: int) -> None:
         look.sleep(_LOOK)
 
 
-def _on_main(hub: Hub, awaiting: Awaiting, deadline: float | None) -> None:
-    """Wait on the main thread, whose runner is not busy, and run helped calls meanwhile."""
-    outer, waits = hub.main_wait, False
-    # A signal handler of the payload may raise anywhere here.
-    try:
+class _MainWait:
+    """A wait of the main thread, as the client knows it: one `Wait`, and then one `Waited`."""
+
+    def __init__(self, hub: Hub, awaiting: Awaiting) -> None:
+        self._hub = hub
+        self._awaiting = awaiting
+        self._outer = hub.main_wait
+        self._is_told = False
+
+    def begin(self) -> None:
+        hub = self._hub
         with hub.lock:
             hub.root()
             frame = hub.stack[-1]
-            hub.main_wait, waits = awaiting, True
-            hub.send(_wire.WAIT, frame.run, frame.help)
+            hub.main_wait = self._awaiting
+            sent = hub.channel.sent
+            try:
+                hub.send(_wire.WAIT, frame.run, frame.help)
+            finally:
+                self._is_told = hub.channel.sent > sent
+
+    def end(self) -> None:
+        """End the wait. If this raises, it may be called again."""
+        hub = self._hub
+        with hub.lock:
+            hub.main_wait = self._outer
+            hub.refuse_helps()
+            if self._is_told:
+                sent = hub.channel.sent
+                try:
+                    hub.send(_wire.WAITED)
+                finally:
+                    self._is_told = hub.channel.sent == sent
+
+
+def _on_main(hub: Hub, awaiting: Awaiting, deadline: float | None) -> None:
+    """Wait on the main thread, whose runner is not busy, and run helped calls meanwhile."""
+    wait = _MainWait(hub, awaiting)
+    # A signal handler of the payload may raise anywhere here.
+    try:
+        wait.begin()
         while not awaiting.ready:
             if hub.helps:
                 timer = helping.Timer()
@@ -97,11 +128,12 @@ def _on_main(hub: Hub, awaiting: Awaiting, deadline: float | None) -> None:
                 break
             awaiting.sleep(left)
     finally:
-        with hub.lock:
-            hub.main_wait = outer
-            hub.refuse_helps()
-            if waits:
-                hub.send(_wire.WAITED)
+        try:
+            wait.end()
+        except BaseException:
+            # Otherwise the client would consider this thread as waiting.
+            wait.end()
+            raise
 
 
 def _elsewhere(hub: Hub, awaiting: Awaiting, deadline: float | None) -> None:
