@@ -148,6 +148,8 @@ def do_submit_again():
     """A handler raises in `submit` after the message is kept."""
     from skyward._calls.start import current
     hub = current()
+    while not hub.channel._greeted:
+        time.sleep(0.001)
     write, left = hub.channel._write, [1]
     def fail(parts):
         write(parts)
@@ -164,6 +166,8 @@ def do_no_memory_to_write():
     """Memory runs out in `submit` after the message is kept."""
     from skyward._calls.start import current
     hub = current()
+    while not hub.channel._greeted:
+        time.sleep(0.001)
     write, left = hub.channel._write, [1]
     def fail(parts):
         if left:
