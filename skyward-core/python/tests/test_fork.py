@@ -245,6 +245,30 @@ except KeyboardInterrupt as error:
     assert (done.stdout, done.stderr) == ("ours True\n", "")
 
 
+def test_a_timer_inside_fork_does_not_leave_the_lock_taken() -> None:
+    done = run("""
+import threading
+
+def late(number, frame):
+    raise TimeoutError("late")
+
+def lock():
+    os.kill(os.getpid(), signal.SIGALRM)
+    return held
+
+held = threading.RLock()
+forks = _fork.Forks({signal.SIGINT: interrupted}, lambda: None, lock)
+signal.signal(signal.SIGALRM, late)
+forks._before()
+print(held._is_owned())
+try:
+    forks._after_in_parent()
+except TimeoutError as error:
+    print(error, held._is_owned(), signal.pthread_sigmask(signal.SIG_BLOCK, ()))
+""")
+    assert (done.stdout, done.stderr) == ("True\nlate False set()\n", "")
+
+
 CALLBACK = """
 import os, signal, time
 
