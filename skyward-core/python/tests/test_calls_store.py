@@ -133,7 +133,9 @@ def do_full(size):
 def do_larger():
     return submit(np.arange(1_000_000, dtype=np.float64))
 
-def do_wait():
+def do_wait(patience=600.0):
+    from skyward._calls import fetching
+    fetching._LONGEST = patience
     return sky.submit(about, np.zeros(10)).result()
 '''
 
@@ -318,6 +320,19 @@ def test_a_missing_array_is_an_error_of_the_call(make_node: Callable[..., Node])
     failure = second.help_failed(1)
     assert failure["kind"] == "arguments"
     assert "an argument of 800000 bytes is no longer on the node of rank 0" in failure["message"]
+
+
+def test_a_worker_that_sends_no_part_of_an_array_fails_the_call(make_node: Callable[..., Node]) -> None:
+    owner, other = make_node(), make_node()
+    first = Caller(owner, PAYLOAD, what="large")
+    _, _, body = first.submitted()
+    second = Caller(other, PAYLOAD, what="wait", patience=0.5)
+    second.submitted()
+    second.help(1, body, aside=True)
+    second.calls.expect(_wire.FETCH)
+    failure = second.help_failed(1)
+    assert failure["kind"] == "arguments"
+    assert "rank 0 has sent no part of an argument of 800000 bytes for 0.5 s" in failure["message"]
 
 
 def test_a_worker_reports_a_missing_file(node: Node) -> None:
