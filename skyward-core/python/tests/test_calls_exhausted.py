@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import select
 from time import monotonic
 from typing import Any
@@ -10,6 +11,7 @@ import pytest
 
 from skyward import _wire
 from skyward._calls.answers import unpack
+from skyward._calls.helping import _NoLoop
 
 from .caller import Caller
 from .client import DEADLINE, CallsClient
@@ -358,3 +360,39 @@ def test_a_timer_that_fires_at_any_place_leaves_each_help_one_answer(node: Node)
     assert raised > 50
     pool.settle()
     assert sorted(pool.answered) == list(range(1, len(pool.answered) + 1))
+
+
+def test_a_loop_without_a_task_is_hidden_from_a_helped_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A callback of a loop has no current task, and then Python 3.12 cannot swap it."""
+    tasks: Any = asyncio.tasks
+    running: Any = tasks._current_tasks
+
+    def swap(loop: Any, task: Any) -> Any:
+        before = running.get(loop)
+        if task is None:
+            del running[loop]
+        else:
+            running[loop] = task
+        return before
+
+    if not hasattr(tasks, "_swap_current_task"):
+        monkeypatch.setattr(tasks, "_swap_current_task", swap, raising=False)
+    found: list[Any] = []
+
+    def help() -> None:
+        with _NoLoop():
+            found.append(asyncio.run(asyncio.sleep(0, "helped")))
+        found.append(asyncio.get_running_loop() is loop)
+
+    async def call_back() -> None:
+        loop.call_soon(help)
+        await asyncio.sleep(0)
+        help()
+        found.append(asyncio.current_task() is not None)
+
+    loop = asyncio.new_event_loop()
+    try:
+        loop.run_until_complete(call_back())
+    finally:
+        loop.close()
+    assert found == ["helped", True, "helped", True, True]
