@@ -90,7 +90,8 @@ class Forks:
             if lock is not None:
                 # Recorded first: a handler whose signal came before may still raise here.
                 self._held[get_ident()] = lock
-                # Not for ever: the lock's holder may be in a finalizer that waits for this thread.
+                # Do not wait for ever: the lock's holder may be in a finalizer that waits for the
+                # forking thread.
                 if not lock.acquire(timeout=_LONGEST):
                     del self._held[get_ident()]
 

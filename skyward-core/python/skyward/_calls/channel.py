@@ -31,14 +31,10 @@ _PIECES: Final = 512
 _SEND_BUFFER: Final = 1 << 20
 _MOST_UNTOLD: Final = 64
 _MOST_UNTOLD_BYTES: Final = 1 << 18
-"""The number of messages, and bytes of their bodies, after which the client is sent an
-acknowledgement.
-"""
+"""Messages, and bytes of their bodies, after which the client is sent an acknowledgement."""
 _PAUSE: Final = 0.05
 _LONGEST_PAUSE: Final = 1.0
-"""The pause after a message that could not be handled, in seconds; it doubles up to the second
-value.
-"""
+"""Seconds of pause after a message that could not be handled; it doubles up to the second value."""
 _COUNTED: Final = itemgetter(2)
 _GONE: Final = (errno.EBADF, errno.ENOTSOCK)
 
@@ -114,9 +110,8 @@ class Channel:
     def send(self, number: int, *fields: Any, body: Buffer = b"", counts: bool = True) -> None:
         """Send a message, and keep it until it is acknowledged; without a connection it waits.
 
-        If memory or stack runs out before the message is kept, this raises, and `sent` is as it
-        was. A message that is kept goes to the client, so this raises only what a signal handler
-        of the payload raises meanwhile; `sent` shows which of the two has happened.
+        The client gets a message that is kept, so memory and stack that run out later raise
+        nothing. If this raises what a signal handler raised, `sent` shows whether it was kept.
 
         Args:
             number: the message number.
@@ -126,7 +121,7 @@ class Channel:
 
         Raises:
             LostDescriptorsError: the payload has closed descriptors of the worker.
-            BaseException: what a signal handler raises, or memory or stack ran out.
+            BaseException: memory or stack ran out, or a signal handler raised.
         """
         n = self.sent + 1
         head = _encode([number, n, *fields])
@@ -145,17 +140,17 @@ class Channel:
         except BaseException as error:
             # A signal handler raised, or memory or stack ran out: the frame may be half sent, or
             # sent and still queued. The client gets all that is kept over the next connection.
-            # Without calls of Python functions, for which the stack may have no room.
+            # The stack may have no room for functions written in Python.
             self._greeted, self._is_abandoned = False, True
             if self._kept:
                 self.sent = self._kept[-1][0]
             self.kept_bytes = sum(map(_COUNTED, self._kept))
             self._unsent.clear()
-            if self._connection is not None:
-                try:
+            try:
+                if self._connection is not None:
                     self._connection.shutdown(socket.SHUT_RDWR)
-                except OSError:
-                    pass
+            except OSError:
+                pass
             self._is_abandoned = False
             if self.sent != n or not isinstance(error, EXHAUSTED):
                 raise
@@ -183,7 +178,7 @@ class Channel:
     def _write(self, parts: Iterable[Buffer]) -> None:
         """Write as much as the connection accepts at once, unless earlier bytes wait."""
         if self._is_abandoned:
-            self._end_abandoned()
+            self._abandon()
         connection = self._connection
         if connection is None or not self._greeted:
             return
@@ -211,23 +206,22 @@ class Channel:
         except OSError as error:
             if error.errno in _GONE:
                 raise LostDescriptorsError("the descriptors of its calls") from None
-            # The message is kept. The serving thread sees the end of the connection, and waits for
-            # the next one.
-            self._greeted, self._is_abandoned = False, True
-            self._end_abandoned()
+            # The message is kept, for the next connection.
+            self._abandon()
 
-    def _end_abandoned(self) -> None:
-        """Shut the abandoned connection down; the serving thread sees its end.
+    def _abandon(self) -> None:
+        """Shut the connection down; the serving thread sees its end.
 
         If this raises, the next message or turn of the serving thread repeats it: otherwise the
         client would wait for messages on a connection on which none is sent.
         """
+        self._greeted, self._is_abandoned = False, True
         self._unsent.clear()
-        if self._connection is not None:
-            try:
+        try:
+            if self._connection is not None:
                 self._connection.shutdown(socket.SHUT_RDWR)
-            except OSError:
-                pass
+        except OSError:
+            pass
         self._is_abandoned = False
 
     # The thread that serves
@@ -263,7 +257,7 @@ class Channel:
         self._on_turn()
         if self._is_abandoned:
             with self._lock:
-                self._end_abandoned()
+                self._abandon()
         connection = self._connection
         if connection is not None:
             self._poll.modify(connection, select.POLLIN | (select.POLLOUT if self._unsent else 0))

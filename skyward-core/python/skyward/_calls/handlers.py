@@ -1,4 +1,4 @@
-"""Exceptions inside this package that its own code does not cause: of handlers, and for want of room."""
+"""Exceptions of signal handlers inside this package, and of memory or stack that runs out there."""
 
 from __future__ import annotations
 
