@@ -7,18 +7,26 @@ import select
 from time import perf_counter_ns
 from typing import Final
 
-_ALERT_NS: Final = 250_000
-"""Nanoseconds for which a thread polls before it sleeps: a little longer than a call between two
-workers takes. Waking a sleeping thread, perhaps on a sleeping processor, takes longer than this.
+ALERT_NS: Final = 100_000
+"""Nanoseconds for which a worker polls before it sleeps. Waking a sleeping thread, perhaps on a
+sleeping processor, takes about as long.
+"""
+CALLS_ALERT_NS: Final = 250_000
+"""The same where calls come and go: a little longer than a call between two workers takes. Without
+calls it would keep processors from other workers of the node for longer than needed.
 """
 
 
-def poll_alert(poll: select.poll) -> list[tuple[int, int]]:
+def poll_alert(poll: select.poll, nanoseconds: int) -> list[tuple[int, int]]:
     """Wait until something arrives, at first without sleeping.
 
     The thread gives up the interpreter lock and the processor between two polls.
+
+    Args:
+        poll: the descriptors.
+        nanoseconds: how long to poll before the thread sleeps.
     """
-    end = perf_counter_ns() + _ALERT_NS
+    end = perf_counter_ns() + nanoseconds
     while perf_counter_ns() < end:
         events = poll.poll(0)
         if events:

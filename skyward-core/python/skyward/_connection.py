@@ -12,8 +12,8 @@ from itertools import islice
 from time import sleep
 from typing import Final
 
-from . import _wire
-from ._alert import poll_alert
+from . import _state, _wire
+from ._alert import ALERT_NS, CALLS_ALERT_NS, poll_alert
 from ._descriptors import NO_ROOM, PAUSE, accept, move_descriptor
 from ._messages import ToWorker
 from ._pipes import Opening, Pipes
@@ -100,8 +100,8 @@ class Connection:
         return self._poll.poll()
 
     def poll_alert(self) -> list[tuple[int, int]]:
-        """Wait like `poll`, but do not sleep at first."""
-        return poll_alert(self._poll)
+        """Wait like `poll`, but do not sleep at first; after a call, further calls are likely."""
+        return poll_alert(self._poll, CALLS_ALERT_NS if _state.depth else ALERT_NS)
 
     def wait(self, longest: float | None = None) -> None:
         """Wait until something arrives, for at most `longest` seconds, and read it."""

@@ -17,7 +17,7 @@ from typing import Any, Final
 import msgspec
 
 from .. import _wire
-from .._alert import poll_alert
+from .._alert import CALLS_ALERT_NS, poll_alert
 from .._complaint import complain
 from .._session import NO_ROOM, LostDescriptorsError, accept, raise_descriptor
 from .._values import Buffer
@@ -261,7 +261,7 @@ class Channel:
         connection = self._connection
         if connection is not None:
             self._poll.modify(connection, select.POLLIN | (select.POLLOUT if self._unsent else 0))
-        for descriptor, event in poll_alert(self._poll):
+        for descriptor, event in poll_alert(self._poll, CALLS_ALERT_NS):
             if event & select.POLLNVAL:
                 raise LostDescriptorsError("the descriptors of its calls")
             if descriptor == self._listener.fileno():
