@@ -121,7 +121,7 @@ async fn capacity_that_cannot_be_used_is_refused_before_anything_is_made() {
         ("a platform", Some(plain().platform("Windows")), reservation(), ["`Windows`", "`Linux/UNIX`"]),
         ("a type", Some(plain()), t4(), ["c7a.large", "T4"]),
         ("a market", Some(plain()), spot(), ["spot", "Market::OnDemand"]),
-        ("a zone", Some(plain()), elsewhere(), ["where the pool has no subnet", first]),
+        ("a zone", Some(plain()), elsewhere(), ["where no subnet of the pool lies", first]),
     ];
     for (what, reserved, asking, words) in cases {
         // What the last case has declared is not there any more.
