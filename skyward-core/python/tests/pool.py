@@ -147,16 +147,24 @@ class Pool:
                 self.waiting[index].pop()
             elif head[0] == _wire.REFUSE:
                 self.counts["refused"] += 1
-                call = self._take_helped(index, head[2])
-                if call is not None:
-                    call.place = None
-                    self.queued.append(call)
+                self._refused(index, head[2])
             elif head[0] in (_wire.HELPED, _wire.HELP_FAILED):
                 place = next((p for p in self.running if p[0] == index and p[2] == head[2]), None)
                 if place is not None:
                     self._ended(place, head[0] == _wire.HELPED, body, head[3])
             elif head[0] == _wire.DROP:
                 self._cancel([c for c in self._all() if c.caller[0] == index and c.number == head[2]])
+
+    def _refused(self, index: int, help: int) -> None:
+        """Queue a call again that a worker refused, unless it was cancelled in the meantime."""
+        call = self._take_helped(index, help)
+        if call is None:
+            return
+        cancelled = call.place in self._interrupted
+        call.place = None
+        self.queued.append(call)
+        if cancelled:
+            self._cancel([call])
 
     def _read(self, calls: CallsClient) -> None:
         """Receive one message of a worker."""
