@@ -9,13 +9,13 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from hashlib import sha256
 from pathlib import Path
 from time import monotonic, sleep, time
 
 import pytest
 
 from skyward._calls import store as module
+from skyward._calls.hashing import hash_of
 from skyward._calls.store import Store, StoreFullError
 
 KIB = 1 << 10
@@ -44,7 +44,7 @@ def store(tmp_path: Path) -> Store:
 
 def test_data_is_read_by_its_name_and_written_once(tmp_path: Path, store: Store) -> None:
     hold = store.put(data(1))
-    assert hold.digest == sha256(data(1)).hexdigest()
+    assert hold.digest == hash_of(data(1))
     again, other = store.put(data(1)), Store(str(tmp_path / "store"), LIMIT)
     assert again.file is hold.file
     assert other.put(data(1)).digest == hold.digest
@@ -147,8 +147,8 @@ def pieces():
     yield bytes(100_000)
     yield bytes(200_000)
 print("begins", flush=True)
-store.receive({sha256(bytes(300_000)).hexdigest()!r}, 300_000, pieces)
-loaded = store.load({sha256(bytes(300_000)).hexdigest()!r}, 300_000)
+store.receive({hash_of(memoryview(bytes(300_000)))!r}, 300_000, pieces)
+loaded = store.load({hash_of(memoryview(bytes(300_000)))!r}, 300_000)
 print(store.received, len(loaded), flush=True)
 """
     children = [
@@ -169,7 +169,7 @@ print(store.received, len(loaded), flush=True)
             child.kill()
             child.wait()
     assert sorted(said) == ["0 300000\n", "0 300000\n", "1 300000\n"]
-    assert {name for name in os.listdir(tmp_path / "store") if name != ".lock"} == {sha256(bytes(300_000)).hexdigest()}
+    assert {name for name in os.listdir(tmp_path / "store") if name != ".lock"} == {hash_of(memoryview(bytes(300_000)))}
 
 
 def test_wrong_bytes_are_refused_and_leave_no_file(tmp_path: Path, store: Store) -> None:
@@ -232,7 +232,7 @@ def test_a_file_is_named_by_its_bytes_also_when_they_change_while_they_are_put(
     monkeypatch.setattr(Store, "_open", late)
     hold = store.put(memoryview(changing))
     monkeypatch.undo()
-    assert sha256((tmp_path / "store" / hold.digest).read_bytes()).hexdigest() == hold.digest
+    assert hash_of(memoryview((tmp_path / "store" / hold.digest).read_bytes())) == hold.digest
     assert load(store, store.put(data(0)).digest) == data(0)
 
 
@@ -268,7 +268,7 @@ def test_files_beyond_the_mapping_limit_are_read(store: Store, monkeypatch: pyte
 def test_a_file_with_a_wrong_size_is_ignored(tmp_path: Path, store: Store) -> None:
     hold = store.put(data(1))
     del hold
-    digest = sha256(data(1)).hexdigest()
+    digest = hash_of(data(1))
     (tmp_path / "store" / digest).write_bytes(b"short")
     other = Store(str(tmp_path / "store"), LIMIT)
     assert other.load(digest, 300 * KIB) is None

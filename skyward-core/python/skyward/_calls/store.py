@@ -1,8 +1,8 @@
 """The store of a node: files with large arrays of calls, which all workers of the node map.
 
-A file is named by the hash of its bytes. A process that needs a file holds a shared lock on it,
-which ends at the latest with the process. Files that no process holds may be removed to make room;
-the least recently used ones go first.
+A file is named by the hash of its bytes (`hashing`). A process that needs a file holds a shared
+lock on it, which ends at the latest with the process. Files that no process holds may be removed to
+make room; the least recently used ones go first.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import fcntl
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from hashlib import sha256
 from io import FileIO
 from itertools import count
 from mmap import ACCESS_COPY, mmap
@@ -20,13 +19,12 @@ from typing import Final, NamedTuple
 from weakref import WeakSet, WeakValueDictionary
 
 from .._values import Buffer
+from .hashing import Hash, hash_of
 
 _MOST_HELD: Final = 256
 """The most files that a process holds open for its calls, and the most that it maps: the payload
 needs descriptors too.
 """
-_PIECE: Final = 1 << 20
-"""Bytes that are written at a time."""
 _FORGOTTEN: Final = 60.0
 """Seconds after which an incomplete file that nobody writes is attributed to a killed worker."""
 _LOOK: Final = 0.02
@@ -46,7 +44,7 @@ class Hold(NamedTuple):
     """A file of the store, which is kept while this object lives."""
 
     digest: str
-    """The SHA-256 hash of its bytes, in hexadecimal digits."""
+    """The hash of its bytes, in hexadecimal digits."""
     size: int
     file: FileIO
     """Holds the lock."""
@@ -85,7 +83,7 @@ class Store:
         """
         digest, size = "", len(data)
         if is_known:
-            digest = sha256(data).hexdigest()
+            digest = hash_of(data)
             known = self._files.get(digest)
             if known is not None:
                 return Hold(digest, size, known)
@@ -95,14 +93,7 @@ class Store:
             file = self._open(digest, size) if is_known else None
             if file is None:
                 with self._writing(size) as temporary:
-                    # The name is the hash of the bytes that are written, even if another thread
-                    # changes the array.
-                    hashed = sha256()
-                    for start in range(0, size, _PIECE):
-                        piece = bytes(data[start : start + _PIECE])
-                        hashed.update(piece)
-                        _write(temporary, piece)
-                    digest = hashed.hexdigest()
+                    digest = hash_of(data, temporary)
                     file = self._publish(temporary, digest, size)
         except OSError as error:
             # For example the disk, a quota, too few descriptors, or a file system without locks.
@@ -154,7 +145,7 @@ class Store:
                 if self._open(digest, size) is not None:
                     return
                 with self._writing(size) as temporary:
-                    hashed = sha256()
+                    hashed = Hash()
                     for piece in pieces():
                         hashed.update(piece)
                         _write(temporary, piece)
