@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from .client import source
 from .conftest import Node
 from .pool import Pool
 
@@ -193,6 +195,54 @@ def test_another_thread_of_the_only_worker_helps_if_its_main_thread_does_not_wai
     assert pool.call(what="futures_wait", count=2) == [[0, 2, 4], [2, 4, 6]]
     assert pool.counts["help"] == 0
     assert pool.counts["aside"] == 8
+
+
+def test_a_cancel_does_not_interrupt_the_import_of_a_library_on_another_thread(
+    make_pool: Callable[..., Pool], tmp_path: Path
+) -> None:
+    library = """
+        import sys, time
+        from pathlib import Path
+        if hasattr(sys, 'native'):
+            raise RuntimeError('native can only be initialized once per process')
+        sys.native = True
+        folder = Path(__file__).parent
+        (folder / 'began').touch()
+        while not (folder / 'gate').exists():
+            time.sleep(0.01)
+    """
+    payload = """
+        import concurrent.futures, sys, threading, time
+        import skyward as sky
+
+        def slow():
+            import native
+            while True:
+                time.sleep(0.01)
+
+        def main(what, folder):
+            if folder not in sys.path:
+                sys.path.insert(0, folder)
+            if what == 'wait':
+                concurrent.futures.wait([sky.submit(slow)])
+            import native
+            while any(thread.name.startswith('skyward call ') for thread in threading.enumerate()):
+                time.sleep(0.01)
+            return what
+    """
+    (tmp_path / "native.py").write_text(source(library))
+    pool = make_pool(payload=source(payload))
+    task = pool.start(0, what="wait", folder=str(tmp_path))
+    while not (tmp_path / "began").exists():
+        pool.step()
+    pool.interrupt(task)
+    ok, _ = pool.outcome(task)
+    assert not ok
+    for _ in range(20):
+        pool.step()
+    (tmp_path / "gate").touch()
+    assert pool.call(what="import", folder=str(tmp_path)) == "import"
+    pool.settle()
 
 
 @pytest.mark.parametrize("workers", [1, 2])

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import sys
+import threading
 from _thread import allocate_lock
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
+
+from .. import _payload
 
 if TYPE_CHECKING:
     from .future import Future
+
+_AGAIN: Final = 0.05
+"""Seconds after which an interrupt is tried again that would have ruined an import."""
 
 
 class Frame:
@@ -44,6 +51,8 @@ class AsideFrame(Frame):
         self.waits: Awaiting | None = None
         self._guard = allocate_lock()
         self._is_in_own_code = False
+        self._is_due_again = False
+        """Whether a timer calls `cancel` again."""
 
     def enter(self) -> None:
         """Leave the call's own code for this package's.
@@ -72,7 +81,7 @@ class AsideFrame(Frame):
             raise KeyboardInterrupt("the call was cancelled")
 
     def cancel(self) -> None:
-        """Interrupt the call, from another thread."""
+        """Interrupt the call, from another thread; while it imports a library, after the import."""
         import ctypes
 
         with self._guard:
@@ -81,9 +90,23 @@ class AsideFrame(Frame):
                 if self.waits is not None:
                     self.waits.wake()
             elif not self.interrupted:
+                if _payload.is_importing_library(sys._current_frames().get(self.thread)):
+                    self._cancel_again()
+                    return
                 self.interrupted = True
                 thread, error = ctypes.c_ulong(self.thread), ctypes.py_object(KeyboardInterrupt)
                 ctypes.pythonapi.PyThreadState_SetAsyncExc(thread, error)
+
+    def _cancel_again(self) -> None:
+        if not self._is_due_again:
+            timer = threading.Timer(_AGAIN, self._on_timer)
+            timer.daemon = True
+            timer.start()
+            self._is_due_again = True
+
+    def _on_timer(self) -> None:
+        self._is_due_again = False
+        self.cancel()
 
 
 def _breathe() -> None:
