@@ -140,8 +140,8 @@ class Worker(Interrupts):
                 continue
             if notices.pending:
                 self.tell_between_tasks()
-            if answered and not self._alarm.is_armed and _signal.getitimer(TIMER)[0]:
-                self._alarm.end_task()
+            if answered and not self._alarm.is_armed:
+                self._end_timer()
             self.waiting = True
             if session.leaving:
                 self.waiting = False
@@ -183,8 +183,10 @@ class Worker(Interrupts):
                 else:
                     parts, failure = self.run_call(payload, run.trace, cast("Buffer", arguments))
                     arguments = {}
-                if self._may_have_timer(began) and (_signal.getitimer(TIMER)[0] or self._alarm.is_armed):
-                    self._alarm.end_task()
+                # A timer without a handler is looked for only after a long task, and when no further
+                # task waits: asking the system takes a tenth of a short call.
+                if _signal.getsignal(_ALARM) != _DEFAULT or self._alarm.is_armed:
+                    self._end_timer()
                 notices.in_task = False
                 notices.forget()
                 if not self._has_signals():
@@ -206,6 +208,7 @@ class Worker(Interrupts):
             self.wake_agent()
         took = perf_counter_ns() - began
         if took > _STALE_NS:
+            self._end_timer()
             self.take_signals()
         if parts is not None:
             session.result(identity, out, err, took // 1000, parts)
@@ -213,14 +216,10 @@ class Worker(Interrupts):
             session.failure(identity, out, err, took // 1000, failure)
         return took > _STALE_NS
 
-    def _may_have_timer(self, began: int) -> bool:
-        """Return whether the task may have left a timer that it has a handler for.
-
-        Asking the system takes a tenth of a short call. A timer without a handler is looked for
-        when no further task waits.
-        """
-        is_default = _signal.getsignal(_ALARM) == _DEFAULT
-        return not is_default or self._alarm.is_armed or perf_counter_ns() - began > _STALE_NS
+    def _end_timer(self) -> None:
+        """End the timer of a task, if there may be one."""
+        if self._alarm.is_armed or _signal.getitimer(TIMER)[0]:
+            self._alarm.end_task()
 
     def run_call(
         self, payload: Payload, trace: tuple[str, str] | None, body: Buffer
