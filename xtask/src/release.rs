@@ -6,6 +6,7 @@ use std::time::Duration;
 use anyhow::Result;
 
 use crate::context::Context;
+use crate::features::CLOUD;
 use crate::metadata::Package;
 use crate::process::Run;
 use crate::step::{Checks, Outcome, Step};
@@ -50,7 +51,10 @@ fn missing_of(package: &Package) -> impl Iterator<Item = &'static str> {
     .filter_map(|(what, has)| (!has).then_some(what))
 }
 
-/// The default features: those of `aws` would compile its SDK twice.
+/// The packages whose public interface users name.
+const COMPARED: [&str; 3] = ["skyward-core", "skyward-plugins", "skyward"];
+
+/// With all features but that of a cloud, which would compile its SDK twice.
 fn semver(context: &Context) -> Result<Outcome> {
     if context.cargo(["semver-checks", "--version"]).finish().is_ok_and(|finished| !finished.status.success()) {
         return Ok(Outcome::skipped("cargo-semver-checks is missing: `cargo install cargo-semver-checks --locked`"));
@@ -60,8 +64,14 @@ fn semver(context: &Context) -> Result<Outcome> {
         return Ok(Outcome::skipped("there is no release to compare with: no tag `v…` is below this commit"));
     };
     let mut checks = Checks::default();
-    let compared = ["skyward-core", "skyward-plugins", "skyward"].map(|name| format!("--package={name}"));
-    let run = context.cargo(["semver-checks", "--default-features", "--baseline-rev", tag.trim()]).args(compared);
-    checks.run(&run.deadline(Duration::from_secs(1800)))?;
+    let is_compared = |package: &&Package| COMPARED.contains(&package.name.as_str());
+    for package in context.workspace.packages.iter().filter(is_compared) {
+        let features = package.public_features().filter(|feature| *feature != CLOUD);
+        let run = context
+            .cargo(["semver-checks", "--baseline-rev", tag.trim(), "--package", &package.name])
+            .args(["--only-explicit-features"])
+            .args(features.map(|feature| format!("--features={feature}")));
+        checks.run(&run.deadline(Duration::from_secs(1800)))?;
+    }
     checks.outcome(format!("compared with {}", tag.trim()))
 }
