@@ -151,7 +151,7 @@ impl Failure {
     /// The error of a call that starts machines. It has a refusal where the call has started
     /// nothing. `quota` is the name of the quota that the offer counts against.
     pub(crate) fn of_launch(self, quota: Option<&str>) -> Error {
-        let told = self.told();
+        let message = self.to_string();
         let refusal = match self.class {
             Class::Capacity => Refusal::Capacity,
             Class::NotOffered => Refusal::NotOffered,
@@ -164,16 +164,16 @@ impl Failure {
             Class::Wrong | Class::NotFound | Class::Duplicate | Class::InUse if self.answered => Refusal::Misconfigured,
             _ => return self.into_error(),
         };
-        self.hinted(Error::refused(refusal, told))
+        self.hinted(Error::refused(refusal, message))
     }
 
     /// The error of any other call.
     pub(crate) fn into_error(self) -> Error {
-        let told = self.told();
+        let message = self.to_string();
         let error = match self.class {
-            Class::Throttled => Error::refused(Refusal::Throttled(None), told),
-            Class::Transient | Class::InUse => Error::new(ErrorKind::Provider, told).temporary(),
-            _ => Error::new(ErrorKind::Provider, told),
+            Class::Throttled => Error::refused(Refusal::Throttled(None), message),
+            Class::Transient | Class::InUse => Error::new(ErrorKind::Provider, message).temporary(),
+            _ => Error::new(ErrorKind::Provider, message),
         };
         self.hinted(error)
     }
@@ -184,18 +184,14 @@ impl Failure {
             None => error,
         }
     }
-
-    fn told(&self) -> String {
-        match &self.code {
-            Some(code) => format!("AWS refused {}: {} ({code})", self.call, self.message),
-            None => format!("{} failed: {}", self.call, self.message),
-        }
-    }
 }
 
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.told())
+        match &self.code {
+            Some(code) => write!(f, "AWS refused {}: {} ({code})", self.call, self.message),
+            None => write!(f, "{} failed: {}", self.call, self.message),
+        }
     }
 }
 

@@ -67,12 +67,13 @@ pub(crate) async fn teardown(clients: &Clients, pool: &PoolId, has_placement: bo
             left.push((error, format!("aws ec2 delete-volume --region {region} --volume-id {id}")));
         }
     }
-    let Some((first, _)) = left.first() else { return Ok(()) };
+    if left.is_empty() {
+        return Ok(());
+    }
     let words: Vec<String> = left.iter().map(|(error, _)| error.message().to_owned()).collect();
     let commands: Vec<&str> = left.iter().map(|(_, command)| command.as_str()).collect();
     Err(Error::new(ErrorKind::Provider, format!("something of the pool {pool} is left: {}", words.join("; ")))
-        .with_hint(format!("remove it by hand: `{}`", commands.join("`; `")))
-        .with_source(first.clone()))
+        .with_hint(format!("remove it by hand: `{}`", commands.join("`; `"))))
 }
 
 /// Removes a group. Instances and their interfaces use it for a while after they have ended.

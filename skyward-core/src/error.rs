@@ -24,7 +24,8 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 ///
 /// The formats differ in how much they show:
 ///
-/// - `{}`: one line with the message and the facts, for a log.
+/// - `{}`: one line with the message and the facts, for a log that prints
+///   [`source`](std::error::Error::source) too; [`summary`](Self::summary) has the causes as well.
 /// - `{:#}`: the traceback, stacks, tries and hint too, each on lines of its own.
 /// - `{:?}`: the same as `{:#}`, and the chain of causes, which
 ///   [`source`](std::error::Error::source) returns.
@@ -273,9 +274,15 @@ impl Error {
         self.edit(|inner| inner.context.push((key, value.to_string())))
     }
 
-    /// Adds the cause.
+    /// Adds the cause. The message does not repeat the cause, because what prints an error prints
+    /// its causes too.
     #[must_use]
     pub fn with_source(self, source: impl std::error::Error + Send + Sync + 'static) -> Self {
+        #[cfg(test)]
+        {
+            let cause = source.to_string();
+            assert!(cause.is_empty() || !self.to_string().contains(&cause), "the message repeats its cause: {self}");
+        }
         self.edit(|inner| inner.source = Some(Arc::new(source)))
     }
 
@@ -292,6 +299,29 @@ impl Error {
     /// The message alone, without facts and hint.
     pub fn message(&self) -> &str {
         &self.0.message
+    }
+
+    /// One line: the message and facts of this error, then those of each cause after a `: `, for
+    /// a log that shows no [`source`](std::error::Error::source).
+    ///
+    /// ```
+    /// # use skyward_core as skyward;
+    /// use skyward::error::{Error, ErrorKind};
+    ///
+    /// let error = Error::new(ErrorKind::Io, "cannot read the settings")
+    ///     .with_context("path", "/x")
+    ///     .with_source(std::io::Error::other("disk on fire"));
+    /// assert_eq!(error.to_string(), "cannot read the settings (path: /x)");
+    /// assert_eq!(error.summary(), "cannot read the settings (path: /x): disk on fire");
+    /// ```
+    pub fn summary(&self) -> String {
+        let mut text = self.to_string();
+        let mut source = std::error::Error::source(self);
+        while let Some(cause) = source {
+            text += &format!(": {}", cause.to_string().lines().next().unwrap_or_default());
+            source = cause.source();
+        }
+        text
     }
 
     /// What to do next.

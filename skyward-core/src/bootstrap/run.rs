@@ -122,7 +122,7 @@ impl Bootstrap<'_> {
     async fn required(&self, step: &Step) -> Result<CommandOutput> {
         let mut output = self.step(step).await?;
         if let Some(arch) = marked(&output.stdout, "fetch").filter(|_| output.status == NOT_READY) {
-            let on_line = |line: &str| self.told(step, line);
+            let on_line = |line: &str| self.report_line(step, line);
             let wheel = fetch(self.plan, arch, &on_line).await.map_err(|error| {
                 // Where the machine itself could have downloaded it, the machine's own error is the
                 // one to fix.
@@ -131,7 +131,7 @@ impl Bootstrap<'_> {
                     None => self.placed(step, error),
                 }
             })?;
-            self.told(step, &format!("putting uv on the machine ({} MiB)", wheel.len() >> 20));
+            self.report_line(step, &format!("putting uv on the machine ({} MiB)", wheel.len() >> 20));
             self.remote.put(&self.plan.wheel, &wheel, 0o600).await.map_err(|error| self.placed(step, error))?;
             output = self.step(step).await?;
         }
@@ -149,7 +149,7 @@ impl Bootstrap<'_> {
         let started = Instant::now();
         let last = Mutex::new(String::new());
         let on_line = |line: &str| {
-            self.told(step, line);
+            self.report_line(step, line);
             if !line.trim().is_empty() && !line.starts_with(MARK) {
                 *last.lock().unwrap_or_else(PoisonError::into_inner) = line.to_owned();
             }
@@ -164,7 +164,7 @@ impl Bootstrap<'_> {
         Ok(output)
     }
 
-    fn told(&self, step: &Step, line: &str) {
+    fn report_line(&self, step: &Step, line: &str) {
         // What the scripts and the agent print for this module is internal.
         let internal = line.starts_with(MARK) || step.name == "agent" && line.starts_with('{');
         if !internal {
@@ -178,7 +178,7 @@ impl Bootstrap<'_> {
         let started = Instant::now();
         self.remote.put(path, archive, 0o600).await.map_err(|error| self.placed(step, error))?;
         let command = Command::script(step.script.clone()).deadline(step.deadline);
-        let output = self.remote.run(&command, &|line| self.told(step, line)).await;
+        let output = self.remote.run(&command, &|line| self.report_line(step, line)).await;
         let output = output.map_err(|error| self.placed(step, error))?;
         if !output.success() {
             return Err(self.explained(step, &output));

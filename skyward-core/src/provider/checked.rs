@@ -138,9 +138,9 @@ impl Checked {
             let report = match look.await {
                 Ok(report) => report,
                 Err(error) if error.status() == ErrorStatus::Temporary => {
-                    MachineReport::new(MachineState::Unknown).saying(error.message())
+                    MachineReport::new(MachineState::Unknown).saying(error.summary())
                 }
-                Err(error) => return Err(self.told(error, "machine", machine.as_str(), 1)),
+                Err(error) => return Err(self.placed(error, "machine", machine.as_str(), 1)),
             };
             on_report(&report);
             match &report.place {
@@ -226,18 +226,18 @@ impl Checked {
                 Err(_) => {
                     let late = self.late(call);
                     for one in left {
-                        done[one] = Some(Err(self.told(late.clone(), call.kind, on[one], tries)));
+                        done[one] = Some(Err(self.placed(late.clone(), call.kind, on[one], tries)));
                     }
                     break;
                 }
             };
             let is_last = tries >= call.tries;
-            let told = answers.iter().filter_map(|answer| throttle(answer.as_ref().err()?)).max();
+            let asked = answers.iter().filter_map(|answer| throttle(answer.as_ref().err()?)).max();
             let jittered = jittered(pause, mixed(self.salt.wrapping_add(tries.into()), first));
-            let next = Instant::now() + told.map_or(jittered, |told| told.min(NEVER) + jittered);
+            let next = Instant::now() + asked.map_or(jittered, |pause| pause.min(NEVER) + jittered);
             let mut trouble = None;
             for (one, answer) in std::mem::take(&mut left).into_iter().zip(answers) {
-                let told = |error: Error| self.told(error, call.kind, on[one], tries);
+                let placed = |error: Error| self.placed(error, call.kind, on[one], tries);
                 done[one] = Some(match answer {
                     Err(error) if is_for_now(&error) && (!is_last || throttle(&error).is_some()) && next < deadline => {
                         trouble.get_or_insert_with(|| error.clone());
@@ -246,9 +246,9 @@ impl Checked {
                     }
                     Err(error) if is_for_now(&error) && !is_last => {
                         let error = error.with_context("given up after", format!("{:?}", call.limit));
-                        Err(told(self.of_limit(error, call)))
+                        Err(placed(self.of_limit(error, call)))
                     }
-                    answer => answer.map_err(told),
+                    answer => answer.map_err(placed),
                 });
             }
             let Some(error) = trouble else { break };
@@ -261,15 +261,12 @@ impl Checked {
         done.into_iter().map(|done| done.unwrap_or_else(|| Err(self.broken("a call returned no result")))).collect()
     }
 
-    /// The error of a call that did not return in time. It includes the last error before the
+    /// The error of a call that did not return in time. Its source is the last error before the
     /// timeout, which gives the reason.
     fn late(&self, call: &Call) -> Error {
         let message = format!("{} did not {} within {:?}", self.name(), call.what, call.limit);
         let error = match lock(&call.last).take() {
-            Some(last) => {
-                Error::new(ErrorKind::Timeout, format!("{message}; before, it failed with: {}", last.message()))
-                    .with_source(last)
-            }
+            Some(last) => Error::new(ErrorKind::Timeout, message).with_source(last),
             None => Error::new(ErrorKind::Timeout, message),
         };
         self.of_limit(error.temporary(), call)
@@ -289,7 +286,7 @@ impl Checked {
         Call { what, kind, limit, tries: TRIES, longest_pause: LONGEST_PAUSE, last: Mutex::default() }
     }
 
-    fn told(&self, error: Error, kind: &'static str, on: &str, tries: u32) -> Error {
+    fn placed(&self, error: Error, kind: &'static str, on: &str, tries: u32) -> Error {
         let error = error.with_context("provider", self.name());
         let error = if on.is_empty() { error } else { error.with_context(kind, on) };
         if tries > 1 { error.with_context("tries", tries) } else { error }
@@ -370,7 +367,7 @@ impl Provider for Checked {
             gone = self.until_gone(&machine.id, SHORTEST_LOOK) => {
                 let gone = gone.with_hint(UNREACHED);
                 Err(match lock(&call.last).take() {
-                    Some(last) => gone.with_context("last tried", last.message()).with_source(last),
+                    Some(last) => gone.with_source(last),
                     None => gone,
                 })
             }

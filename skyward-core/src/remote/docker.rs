@@ -75,13 +75,13 @@ impl Container {
 
     /// Turns an error of the connection to the container into the error of an operation on the
     /// machine.
-    fn told(&self, error: Error, kind: ErrorKind, what: &str) -> Error {
+    fn failed(&self, error: Error, kind: ErrorKind, what: &str) -> Error {
         let kind = if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::Timeout) { error.kind() } else { kind };
-        let told = Error::new(kind, format!("cannot {what} in {}: {}", self.describe(), error.message()));
-        let told = if error.status() == crate::error::ErrorStatus::Temporary { told.temporary() } else { told };
+        let failed = Error::new(kind, format!("cannot {what} in {}: {}", self.describe(), error.message()));
+        let failed = if error.status() == crate::error::ErrorStatus::Temporary { failed.temporary() } else { failed };
         match error.hint() {
-            Some(hint) => told.with_hint(hint),
-            None => told,
+            Some(hint) => failed.with_hint(hint),
+            None => failed,
         }
     }
 
@@ -112,7 +112,7 @@ impl Remote for Container {
         argv.extend(command.argv.iter().cloned());
         let ended = async {
             let mut exec =
-                self.start(argv, deadline).await.map_err(|error| self.told(error, ErrorKind::Bootstrap, &what()))?;
+                self.start(argv, deadline).await.map_err(|error| self.failed(error, ErrorKind::Bootstrap, &what()))?;
             let mut head = variables(command, &token)?;
             head.push_str(&token);
             head.push('\n');
@@ -179,7 +179,7 @@ impl Remote for Container {
         let deadline = Instant::now() + OPEN;
         let what = format!("connect to {socket}");
         let argv = ["sh", "-c", OPEN_SCRIPT, "skyward", socket, BRIDGE].map(str::to_owned).into();
-        let mut exec = self.start(argv, deadline).await.map_err(|error| self.told(error, ErrorKind::Io, &what))?;
+        let mut exec = self.start(argv, deadline).await.map_err(|error| self.failed(error, ErrorKind::Io, &what))?;
         let mut complaint = Vec::new();
         let connected = async {
             loop {

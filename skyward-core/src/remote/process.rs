@@ -183,7 +183,7 @@ impl Remote for Process {
         let failed = |why: String| Error::new(ErrorKind::Bootstrap, format!("cannot write {path}: {why}"));
         match timeout(PUT, written).await {
             Ok(Ok(Ok(()))) => Ok(()),
-            Ok(Ok(Err(error))) => Err(failed(error.to_string()).with_source(error)),
+            Ok(Ok(Err(error))) => Err(failed(error.to_string())),
             Ok(Err(error)) => Err(failed(error.to_string())),
             Err(_) => Err(failed(format!("it took longer than {PUT:?}")).temporary()),
         }
@@ -198,7 +198,7 @@ impl Remote for Process {
                 let _ = rustix::net::sockopt::set_socket_send_buffer_size(&stream, SEND_BUFFER);
                 Ok(Box::new(stream))
             }
-            Ok(Err(error)) => Err(failed(error.to_string()).with_source(error)),
+            Ok(Err(error)) => Err(failed(error.to_string())),
             Err(_) => Err(failed(format!("no answer within {OPEN:?}"))),
         }
     }

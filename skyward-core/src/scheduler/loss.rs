@@ -9,8 +9,8 @@ use crate::ids::{NodeIndex, Rank, TaskId};
 impl Scheduler {
     /// A worker process has ended, and answers that it sent before are still being read. The worker
     /// gets no more tasks.
-    pub fn on_leaving(&mut self, rank: Rank) {
-        self.workers[rank.0 as usize].leaving = true;
+    pub fn on_ended(&mut self, rank: Rank) {
+        self.workers[rank.0 as usize].ended = true;
         self.refresh(rank);
     }
 
@@ -43,8 +43,7 @@ impl Scheduler {
     pub fn on_start_failed(&mut self, rank: Rank, error: &Error) {
         self.start_again(rank, |times| {
             let what = format!(
-                "workers were lost or could not be started again {times} times without one task returning in between: {}",
-                error.message()
+                "workers were lost or could not be started again {times} times without one task returning in between"
             );
             Error::new(error.kind(), what).with_source(error.clone())
         });
@@ -95,7 +94,7 @@ impl Scheduler {
     }
 
     /// Idle workers take the tasks that a lost worker had not begun: no other event may make them
-    /// look, and a leaving worker does not come back. A joined world starts anew as a whole.
+    /// look, and a worker that has ended does not come back. A joined world starts anew as a whole.
     pub(super) fn hand_on(&mut self) {
         if !self.joined {
             self.look_all();

@@ -93,7 +93,7 @@ impl Scheduler {
         debug_assert!(worker.sent.is_empty());
         worker.ready = true;
         worker.idle_since = Some(now);
-        worker.leaving = false;
+        worker.ended = false;
         worker.long = false;
         worker.waits = None;
         self.nodes[worker.node].on_ready(now);

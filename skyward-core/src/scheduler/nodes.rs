@@ -83,10 +83,7 @@ impl Scheduler {
         if times > policy::MAX_BARREN_REPLACEMENTS {
             let error = Error::new(
                 ErrorKind::NodeLost,
-                format!(
-                    "node {node} was lost {times} times in a row without one of its tasks returning: {}",
-                    cause.message()
-                ),
+                format!("node {node} was lost {times} times in a row without one of its tasks returning"),
             );
             self.fail(error.with_source(cause.clone()).with_hint(
                 "the machines fail, or the tasks end them: check the cause, and the last output of the workers",

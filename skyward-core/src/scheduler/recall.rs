@@ -19,7 +19,7 @@ impl Scheduler {
     ///
     /// For a lost worker, call this before [`on_lost`](Self::on_lost) and
     /// [`on_node_lost`](Self::on_node_lost), which count each task that the worker still has as
-    /// begun, and after [`on_leaving`](Self::on_leaving), so that a world that is about to end
+    /// begun, and after [`on_ended`](Self::on_ended), so that a world that is about to end
     /// takes none of the tasks. A sent gang counts as begun: its member is lost with its worker,
     /// and sent again to a live worker.
     pub fn on_not_begun(&mut self, now: Instant, rank: Rank, ids: &[TaskId]) {
@@ -50,10 +50,10 @@ impl Scheduler {
         }
         let worker = &mut self.workers[rank.0 as usize];
         worker.long &= !worker.sent.is_empty();
-        let leaving = worker.leaving;
+        let ended = worker.ended;
         self.refresh(rank);
         ids.iter().for_each(|id| self.offer(now, *id));
-        if leaving {
+        if ended {
             return;
         }
         // Each worker may take hundreds of tasks, so workers look one after another, in slices.
@@ -76,7 +76,7 @@ impl Scheduler {
 
     /// Sends a member of a gang again. The member is the only task of its worker.
     fn send_again(&mut self, now: Instant, rank: Rank, member: TaskId) {
-        if self.workers[rank.0 as usize].leaving {
+        if self.workers[rank.0 as usize].ended {
             return;
         }
         self.forget_interrupt_of(rank, member);
@@ -104,7 +104,7 @@ impl Scheduler {
     pub(super) fn on_recall_timer(&mut self, now: Instant, rank: Rank) {
         let Some(worker) = self.workers.get_mut(rank.0 as usize) else { return };
         let due = worker.recall.take();
-        let Some(began) = worker.began.filter(|_| worker.ready && !worker.leaving && worker.sent.len() > 1) else {
+        let Some(began) = worker.began.filter(|_| worker.ready && !worker.ended && worker.sent.len() > 1) else {
             return;
         };
         if due.is_none() {

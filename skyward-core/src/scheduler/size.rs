@@ -198,7 +198,7 @@ impl Scheduler {
 
     /// Fails the tasks that name a node which was lost while it was draining: they can run nowhere.
     pub(super) fn fail_own(&mut self, now: Instant, node: NodeIndex, cause: &Error) {
-        let what = format!("node {node} was lost while it was draining: {}", cause.message());
+        let what = format!("node {node} was lost while it was draining");
         let error = Error::new(ErrorKind::NodeLost, what).with_source(cause.clone());
         let ranks = self.ranks_of(node).map(|rank| &self.workers[rank.0 as usize].queue);
         let queues = ranks.chain(self.nodes.get(node.0 as usize).map(|record| &record.queue));

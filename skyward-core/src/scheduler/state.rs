@@ -63,8 +63,9 @@ pub struct Scheduler {
 pub(super) struct Worker {
     pub(super) node: usize,
     pub(super) ready: bool,
-    /// The worker is about to be lost, and gets no more tasks.
-    pub(super) leaving: bool,
+    /// The process has ended. Answers that it sent before are still being read, and the worker gets
+    /// no more tasks.
+    pub(super) ended: bool,
     /// The running task is long: the worker gets no task ahead until it returns one.
     pub(super) long: bool,
     /// Tasks that were sent and have not returned, in order: the first one runs.
@@ -269,7 +270,7 @@ impl Scheduler {
     /// Updates `open` and the counts after a change of a worker.
     pub(super) fn refresh(&mut self, rank: Rank) {
         let node = self.workers[rank.0 as usize].node;
-        // A leaving worker looks for its own tasks alone.
+        // A worker that has ended looks for its own tasks alone.
         let parts = self.nodes[node].parts();
         if parts {
             self.departing.push(NodeIndex(node as u32));
@@ -309,7 +310,7 @@ impl Worker {
 
     /// Whether the worker can take tasks, or calls to help with.
     pub(super) fn lives(&self) -> bool {
-        self.ready && !self.leaving
+        self.ready && !self.ended
     }
 }
 

@@ -154,7 +154,7 @@ impl Story {
 
     /// The worker is about to be lost, and has not begun these tasks.
     pub(super) fn not_begun(&mut self, rank: u32, ids: &[TaskId]) {
-        self.scheduler.on_leaving(Rank(rank));
+        self.scheduler.on_ended(Rank(rank));
         self.scheduler.on_not_begun(self.now, Rank(rank), ids);
         self.step();
     }

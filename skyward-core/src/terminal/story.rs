@@ -151,7 +151,7 @@ impl Story {
                 shows.push(Show::Note(format!("{again} after {}: {nodes}, {workers}", time(after))));
             }
             PoolEvent::TaskRetried { task, attempt, error } => {
-                shows.push(Show::Note(format!("task {task} is retried (attempt {attempt}): {}", error.message())));
+                shows.push(Show::Note(format!("task {task} is retried (attempt {attempt}): {}", error.summary())));
             }
             PoolEvent::Calls { task, running: 0, waiting: 0, .. } => drop(self.calls.remove(task)),
             PoolEvent::Calls { task, done, running, waiting } => {
@@ -180,14 +180,14 @@ impl Story {
                 }
             }
             PoolEvent::NodeDisconnected { node, error } => {
-                shows.push(Show::Note(format!("the connection to node {node} was lost: {}", error.message())));
+                shows.push(Show::Note(format!("the connection to node {node} was lost: {}", error.summary())));
             }
             PoolEvent::NodeReconnected { node } => {
                 shows.push(Show::Note(format!("the connection to node {node} is restored")));
             }
             PoolEvent::NodeLost { node, error } => {
                 self.nodes.remove(node);
-                shows.push(Show::Note(format!("node {node} is lost: {}", error.message())));
+                shows.push(Show::Note(format!("node {node} is lost: {}", error.summary())));
             }
             PoolEvent::NodeReplaced { node, machine, address } => {
                 self.nodes.remove(node);
@@ -195,7 +195,7 @@ impl Story {
             }
             PoolEvent::NodeFailed { node, error } => {
                 self.nodes.remove(node);
-                shows.push(Show::Note(format!("the new machine for node {node} failed: {}", error.message())));
+                shows.push(Show::Note(format!("the new machine for node {node} failed: {}", error.summary())));
             }
             PoolEvent::NodeJoined { node, machine, address } => {
                 self.alive.insert(machine.clone(), *node);
@@ -207,7 +207,7 @@ impl Story {
                 shows.push(Show::Step(format!("node {node} is draining: {reason}{after}")));
             }
             PoolEvent::OfferRefused { node, offer, error } => {
-                shows.push(Show::Step(format!("node {node}: the offer {offer} was refused: {}", error.message())));
+                shows.push(Show::Step(format!("node {node}: the offer {offer} was refused: {}", error.summary())));
             }
             PoolEvent::BudgetSpent { spent } => {
                 shows.push(Show::Step(format!("the budget is nearly spent (${:.2}): the pool ends", spent.usd)));
@@ -218,7 +218,7 @@ impl Story {
                 shows.push(Show::Note(format!("the pool has {nodes} and {workers} now")));
             }
             PoolEvent::NodeUnconfirmed { node, error } => {
-                shows.push(Show::Note(format!("node {node}: its machine may still exist: {}", error.message())));
+                shows.push(Show::Note(format!("node {node}: its machine may still exist: {}", error.summary())));
             }
             PoolEvent::RuntimeBlocked { late, .. } => {
                 shows

@@ -15,7 +15,7 @@ use std::io::Write;
 use std::process::{Command, Stdio};
 
 use super::provider_suite::require;
-use super::violation::{Violation, told};
+use super::violation::{Violation, report};
 use crate::plugin::{Hook, HookKind, Plugin};
 use crate::spec::{Accelerator, ClusterInfo, Image, PackageIndex};
 
@@ -29,7 +29,7 @@ pub fn all(plugin: &dyn Plugin) -> Result<(), Vec<Violation>> {
     let subject = plugin.name().to_owned();
     macro_rules! check {
         ($($clause:ident),+ $(,)?) => {
-            $(told(&subject, stringify!($clause), $clause(plugin), &mut broken);)+
+            $(report(&subject, stringify!($clause), $clause(plugin), &mut broken);)+
         };
     }
     check!(

@@ -46,7 +46,7 @@ pub(super) use trial::{ask, require};
 
 use self::trial::trial;
 use super::remote_suite;
-use super::violation::{Violation, told};
+use super::violation::{Violation, report};
 use crate::provider::Provider;
 
 /// Checks every clause, those of [`Remote`](crate::remote::Remote) on one of the provider's
@@ -65,7 +65,7 @@ pub async fn all(provider: &(impl Provider + Clone), again: &(impl Provider + Cl
     let subject = provider.name().to_owned();
     macro_rules! check {
         ($($clause:ident),+ $(,)?) => {
-            $(told(&subject, stringify!($clause), $clause(provider).await, &mut broken);)+
+            $(report(&subject, stringify!($clause), $clause(provider).await, &mut broken);)+
         };
     }
     check!(
@@ -80,9 +80,9 @@ pub async fn all(provider: &(impl Provider + Clone), again: &(impl Provider + Cl
         places_are_given,
         list_finds_what_was_launched,
     );
-    told(&subject, "launch_is_not_memory", launch_is_not_memory(provider, again).await, &mut broken);
-    told(&subject, "list_is_not_memory", list_is_not_memory(provider, again).await, &mut broken);
-    told(&subject, "pools_lists_what_is_there", pools_lists_what_is_there(provider, again).await, &mut broken);
+    report(&subject, "launch_is_not_memory", launch_is_not_memory(provider, again).await, &mut broken);
+    report(&subject, "list_is_not_memory", list_is_not_memory(provider, again).await, &mut broken);
+    report(&subject, "pools_lists_what_is_there", pools_lists_what_is_there(provider, again).await, &mut broken);
     check!(
         terminate_is_idempotent,
         terminate_may_come_early,

@@ -10,7 +10,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::{Instant, sleep, timeout};
 
 use super::provider_suite::{ask, require};
-use super::violation::{Violation, told};
+use super::violation::{Violation, report};
 use crate::error::{ErrorKind, ErrorStatus};
 use crate::remote::{Command, Remote};
 
@@ -23,7 +23,7 @@ pub async fn all(remote: &dyn Remote, folder: &str, broken: &mut Vec<Violation>)
     let subject = remote.describe();
     macro_rules! check {
         ($($clause:ident),+ $(,)?) => {
-            $(told(&subject, stringify!($clause), $clause(remote, folder).await, broken);)+
+            $(report(&subject, stringify!($clause), $clause(remote, folder).await, broken);)+
         };
     }
     check!(

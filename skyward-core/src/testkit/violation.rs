@@ -27,7 +27,7 @@ impl fmt::Display for Violation {
 impl std::error::Error for Violation {}
 
 /// Prints whether a clause holds, and adds a violation to `broken`.
-pub(crate) fn told(subject: &str, clause: &'static str, checked: Result<(), Violation>, broken: &mut Vec<Violation>) {
+pub(crate) fn report(subject: &str, clause: &'static str, checked: Result<(), Violation>, broken: &mut Vec<Violation>) {
     match checked {
         Ok(()) => println!("{subject}: {clause} … holds"),
         Err(violation) => {

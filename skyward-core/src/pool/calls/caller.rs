@@ -90,7 +90,7 @@ impl Calls {
     pub(super) fn push(&mut self, message: ToCaller, after: &mut After) {
         match self.session.push(message) {
             Ok((head, body)) => self.send(head, body, after),
-            Err(error) => tracing::error!(%error, "a message to a caller cannot be encoded"),
+            Err(error) => tracing::error!(error = error.summary(), "a message to a caller cannot be encoded"),
         }
     }
 

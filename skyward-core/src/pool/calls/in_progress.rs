@@ -107,7 +107,7 @@ impl Made {
 impl fmt::Display for Made {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.trouble {
-            Some(trouble) => write!(f, "{}; the last try failed: {}", self.waiting_for(), trouble.message()),
+            Some(trouble) => write!(f, "{}; the last try failed: {}", self.waiting_for(), trouble.summary()),
             None => self.waiting_for().fmt(f),
         }
     }

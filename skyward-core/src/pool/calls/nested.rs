@@ -287,11 +287,12 @@ fn failure_body(error: &Error) -> Bytes {
         _ => "refused",
     };
     let exception = error.exception();
+    let summary = error.summary();
     let failure = Failure {
         kind,
         type_name: exception.map_or("", |exception| &exception.type_name),
         module: "",
-        message: exception.map_or_else(|| error.message(), |exception| &exception.message),
+        message: exception.map_or(&summary, |exception| &exception.message),
         hint: error.hint().unwrap_or_default(),
         traceback: exception.map_or("", |exception| &exception.traceback),
     };

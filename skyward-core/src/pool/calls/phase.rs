@@ -17,7 +17,7 @@ impl Shared {
     /// The driver is lost. Callers that wait for tasks receive this error; what was started must
     /// still be ended.
     pub(crate) fn on_driver_lost(&self, error: Error) {
-        tracing::error!(pool = %self.pool, %error, "the pool's driver has failed; the pool ends its machines");
+        tracing::error!(pool = %self.pool, error = error.summary(), "the pool's driver has failed; the pool ends its machines");
         self.live(Life::Adrift(error.clone()));
         self.close_queue();
         // The panic may have left inconsistent tables.

@@ -153,11 +153,11 @@ impl Shared {
 
     /// A worker process is gone. The answers that it sent before are handled first, so that
     /// finished work does not count as lost.
-    pub(crate) async fn on_leaving(&self, rank: Rank, generation: Generation, pid: u32) {
+    pub(crate) async fn on_ended(&self, rank: Rank, generation: Generation, pid: u32) {
         let known = self.act(|state, _| {
             let known = state.slot(rank, generation).is_some_and(|slot| slot.process.runs_as(pid));
             if known {
-                state.scheduler.on_leaving(rank);
+                state.scheduler.on_ended(rank);
             }
             known
         });
@@ -178,7 +178,7 @@ impl Shared {
             // A kill is requested because of the first task of the worker, no matter which task
             // began after it.
             let last = slot.session.task(begun).filter(|_| by_itself);
-            state.scheduler.on_leaving(rank);
+            state.scheduler.on_ended(rank);
             state.on_not_begun(now, rank, &not_begun);
             state.scheduler.on_lost(now, rank, &exit, last);
             Some(exit)

@@ -280,7 +280,7 @@ impl Shared {
             if let Some(row) = state.nodes.get_mut(node.0 as usize) {
                 row.let_go();
             }
-            state.in_progress.lost(node, cause.message());
+            state.in_progress.lost(node, &cause.summary());
             state.machine_ends.forget(node);
             state.scheduler.on_node_lost(now, node, cause);
             lost.into_iter().map(move |rank| (rank, exit.clone()))

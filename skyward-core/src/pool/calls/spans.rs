@@ -36,7 +36,7 @@ impl Spans {
 
     pub(super) fn retry(&self, attempt: Attempt, error: &Error) {
         *self.attempt() = tracing::Span::none();
-        tracing::warn!(target: "skyward::task", parent: &self.task, attempt = attempt.0, error = error.message(), "tried again");
+        tracing::warn!(target: "skyward::task", parent: &self.task, attempt = attempt.0, error = error.summary(), "tried again");
     }
 
     pub(super) fn finish(&self, outcome: &Outcome) {
@@ -45,7 +45,7 @@ impl Spans {
             Ok(_) => "returned",
             Err(error) if error.kind() == ErrorKind::Cancelled => "cancelled",
             Err(error) => {
-                tracing::debug!(target: "skyward::task", parent: &self.task, error = error.message(), "failed");
+                tracing::debug!(target: "skyward::task", parent: &self.task, error = error.summary(), "failed");
                 self.task.record("otel.status_code", "ERROR");
                 "failed"
             }

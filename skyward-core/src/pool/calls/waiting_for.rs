@@ -19,19 +19,19 @@ use crate::provider::{MachineReport, MachineState};
 
 /// Marks a machine as being made ready, for as long as the value lives.
 #[derive(Debug)]
-pub(crate) struct Making {
+pub(crate) struct MakingMachine {
     shared: Arc<Shared>,
     launch: Launch,
 }
 
 /// Marks a machine as being ended, for as long as the value lives.
 #[derive(Debug)]
-pub(crate) struct Ending {
+pub(crate) struct EndingMachine {
     shared: Arc<Shared>,
     machine: MachineNumber,
 }
 
-impl Making {
+impl MakingMachine {
     pub(crate) fn begin(shared: &Arc<Shared>, launch: Launch) -> Self {
         shared.lock().in_progress.making.insert(launch.machine, Made::new(launch.node, None));
         Self { shared: Arc::clone(shared), launch }
@@ -79,7 +79,7 @@ impl Making {
     }
 }
 
-impl Drop for Making {
+impl Drop for MakingMachine {
     fn drop(&mut self) {
         self.shared.lock().in_progress.making.remove(&self.launch.machine);
     }
@@ -112,14 +112,14 @@ impl Shared {
     }
 }
 
-impl Ending {
+impl EndingMachine {
     pub(crate) fn begin(shared: &Arc<Shared>, machine: MachineNumber) -> Self {
         shared.lock().in_progress.ending.insert(machine);
         Self { shared: Arc::clone(shared), machine }
     }
 }
 
-impl Drop for Ending {
+impl Drop for EndingMachine {
     fn drop(&mut self) {
         self.shared.lock().in_progress.ending.remove(&self.machine);
     }

@@ -64,15 +64,12 @@ impl Left {
         self.is_nothing() || until == Until::Released && self.unreleased == 0 && !self.unlisted
     }
 
-    /// The error for a call that the provider did not finish in time, with the error of an earlier
-    /// try.
+    /// The error for a call that the provider did not finish in time. Its source is the error of an
+    /// earlier try.
     fn unanswered(&self, doing: &str) -> Error {
         let message = format!("the provider did not {doing} in time");
         match lock(&self.heard).take() {
-            Some(heard) => {
-                let message = format!("{message}; before, it failed with: {}", heard.message());
-                Error::new(ErrorKind::Timeout, message).with_source(heard)
-            }
+            Some(heard) => Error::new(ErrorKind::Timeout, message).with_source(heard),
             None => Error::new(ErrorKind::Timeout, message),
         }
     }
@@ -190,7 +187,7 @@ impl Cleanup {
         {
             // A machine that is gone and still on record is ended once more later, which does no
             // harm.
-            tracing::warn!(pool = %self.pool, %error, "a machine that is gone stays in the ledger");
+            tracing::warn!(pool = %self.pool, error = error.summary(), "a machine that is gone stays in the ledger");
         }
         retired
     }
@@ -321,7 +318,7 @@ impl Cleanup {
             .with_context("given up after", format!("{limit:.0?}"))
             .with_hint(hint);
         match left.cause {
-            Some(cause) => error.with_context("cause", cause.message()).with_source(cause),
+            Some(cause) => error.with_source(cause),
             None => error,
         }
     }

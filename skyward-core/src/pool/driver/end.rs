@@ -44,7 +44,7 @@ async fn end_agents(shared: &Arc<Shared>, nodes: &[Arc<Node>], deadline: Duratio
     let grace = shared.limits.grace.min(deadline / 4);
     join_all(nodes.iter().map(|node| async move {
         if let Err(error) = node.agent.stop(generation, layout.all_workers(), grace, deadline).await {
-            tracing::warn!(pool = %shared.pool, node = node.index.0, %error, "the workers could not be stopped");
+            tracing::warn!(pool = %shared.pool, node = node.index.0, error = error.summary(), "the workers could not be stopped");
         }
     }))
     .await;
@@ -52,7 +52,7 @@ async fn end_agents(shared: &Arc<Shared>, nodes: &[Arc<Node>], deadline: Duratio
     let _ = tokio::time::timeout(OUTPUT.min(deadline / 4), shared.output_ended()).await;
     join_all(nodes.iter().map(|node| async move {
         if let Err(error) = node.agent.shutdown(Duration::ZERO, deadline).await {
-            tracing::warn!(pool = %shared.pool, node = node.index.0, %error, "the agent did not confirm its end");
+            tracing::warn!(pool = %shared.pool, node = node.index.0, error = error.summary(), "the agent did not confirm its end");
         }
     }))
     .await;

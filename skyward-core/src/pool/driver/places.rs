@@ -11,7 +11,7 @@ use crate::event::{DrainReason, PoolEvent};
 use crate::ids::{Generation, MachineNumber, NodeIndex};
 use crate::layout::Layout;
 use crate::pool::calls::shared::Shared;
-use crate::pool::calls::waiting_for::Ending;
+use crate::pool::calls::waiting_for::EndingMachine;
 use crate::pool::custody::cleanup::Cleanup;
 use crate::pool::fleet::step::{Job, Taken};
 use crate::pool::node::make::Node;
@@ -99,7 +99,8 @@ impl Serving {
         let indices: Vec<NodeIndex> = joined.iter().map(|node| node.index).collect();
         self.shared.reshape(stay, &joined);
         joined.into_iter().for_each(|node| self.seat(node));
-        let taken: Vec<_> = taken.into_iter().filter(|taken| self.seat_heir(*taken)).map(|(node, ..)| node).collect();
+        let taken: Vec<_> =
+            taken.into_iter().filter(|taken| self.seat_successor(*taken)).map(|(node, ..)| node).collect();
         let steps = self.fleet.on_reshaped(stay, leaving, &taken);
         self.go(steps);
         indices.into_iter().chain(taken).for_each(|node| self.look_at_agent(node));
@@ -128,7 +129,7 @@ impl Serving {
         let (shared, cleanup) = (Arc::clone(&self.shared), self.cleanup.clone());
         let (generation, layout) = (shared.lock().generation, self.world.cluster.layout());
         self.jobs.begin(Job::Dismiss(machine), async move {
-            let _ending = Ending::begin(&shared, machine);
+            let _ending = EndingMachine::begin(&shared, machine);
             End::Dismissed(dismiss(&shared, &cleanup, machine, node, there, generation, layout).await)
         });
     }

@@ -86,12 +86,12 @@ impl Serving {
     pub(crate) fn on_add_failed(&mut self, machine: MachineNumber, error: Error) {
         let heir_of = self.fleet.inherits(machine);
         let node = heir_of.unwrap_or(NodeIndex(machine.0));
-        tracing::warn!(pool = %self.shared.pool, node = node.0, machine = machine.0, %error, "a further machine could not be made ready");
+        tracing::warn!(pool = %self.shared.pool, node = node.0, machine = machine.0, error = error.summary(), "a further machine could not be made ready");
         self.shared.emit(PoolEvent::NodeFailed { node, error: error.clone() });
         if let Some(node) = heir_of {
             let steps = self.fleet.on_failed(machine);
             self.go(steps);
-            if !self.fleet.has_heir(node) {
+            if !self.fleet.has_successor(node) {
                 self.on_unheired(node);
             }
             return;
@@ -138,7 +138,7 @@ impl Serving {
 
     pub(crate) fn on_stopped(&mut self, node: NodeIndex, stopped: Result<()>) {
         if let Err(error) = stopped {
-            tracing::warn!(pool = %self.shared.pool, node = node.0, %error, "the workers of a node that leaves could not be stopped; they end with its machine");
+            tracing::warn!(pool = %self.shared.pool, node = node.0, error = error.summary(), "the workers of a node that leaves could not be stopped; they end with its machine");
         }
         let steps = self.fleet.on_stopped(node);
         self.go(steps);
@@ -153,7 +153,7 @@ impl Serving {
 
     pub(crate) fn on_dismissed(&mut self, machine: MachineNumber, dismissed: Result<()>) {
         if let Err(error) = &dismissed {
-            tracing::error!(pool = %self.shared.pool, node = machine.0, %error, "a released machine is not confirmed gone");
+            tracing::error!(pool = %self.shared.pool, node = machine.0, error = error.summary(), "a released machine is not confirmed gone");
         }
         self.fleet.on_dismissed(machine, dismissed.is_ok());
     }

@@ -118,7 +118,7 @@ impl Driver {
             let account = self.shared.account();
             (account.spent(now), account.lasts(now).unwrap_or_default())
         };
-        tracing::warn!(pool = %self.shared.pool, %error, "the pool ends because of its budget");
+        tracing::warn!(pool = %self.shared.pool, error = error.summary(), "the pool ends because of its budget");
         self.shared.emit(PoolEvent::BudgetSpent { spent });
         self.shared
             .act_in_slices(|state, _| {
@@ -159,7 +159,7 @@ impl Driver {
             // Nothing is paid any more; resources that are still held are removed as soon as they
             // can be.
             if let Err(error) = self.cleanup.end_all(Instant::now() + RELEASED, |_| ()).await {
-                tracing::error!(pool = %self.shared.pool, %error, "released machines are not gone");
+                tracing::error!(pool = %self.shared.pool, error = error.summary(), "released machines are not gone");
             }
         }
         if let Err(left) = &ended {

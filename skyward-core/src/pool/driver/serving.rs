@@ -134,7 +134,7 @@ impl Serving {
                 self.go(steps);
             }
             // The successor takes the place as soon as it is ready.
-            Command::Replace(node) if self.fleet.has_heir(node) => {}
+            Command::Replace(node) if self.fleet.has_successor(node) => {}
             Command::Replace(node) => {
                 let steps = self.fleet.on_replace(node);
                 self.go(steps);
@@ -204,7 +204,7 @@ impl Serving {
             (Job::ReachAgent(index) | Job::Replace(index), End::Node(Err(error))) => self.on_node_lost(index, error),
             (Job::Start(workers), End::Started(Ok(()))) => self.report_fresh(workers),
             (Job::Start(workers), End::Started(Err(NotStarted { node: failed, error }))) => {
-                tracing::warn!(pool = %self.shared.pool, %error, "workers could not be restarted");
+                tracing::warn!(pool = %self.shared.pool, error = error.summary(), "workers could not be restarted");
                 let silent = repair::silent(self.nodes_of(workers));
                 self.jobs.begin(Job::Examine(workers), async move { End::Examined(silent.await, failed, error) });
             }
@@ -235,7 +235,7 @@ impl Serving {
             (Job::Dismiss(machine), End::Dismissed(dismissed)) => self.on_dismissed(machine, dismissed),
             (Job::StopWorld, End::Stopped(Err(error))) => {
                 // The workers are stopped again before they are started.
-                tracing::warn!(pool = %self.shared.pool, %error, "the workers of a world that has ended could not be stopped");
+                tracing::warn!(pool = %self.shared.pool, error = error.summary(), "the workers of a world that has ended could not be stopped");
             }
             (Job::ReachWorker(rank), End::Reached(Err(error))) => {
                 self.on_node_lost(self.fleet.node_of(rank), error);
@@ -267,7 +267,7 @@ impl Serving {
             // The agent was silent for its whole lease, so its machine ends itself if it can.
             return self.on_node_lost(index, error.clone());
         }
-        tracing::warn!(pool = %self.shared.pool, node = index.0, %error, "the connection to the agent was lost");
+        tracing::warn!(pool = %self.shared.pool, node = index.0, error = error.summary(), "the connection to the agent was lost");
         self.shared.emit(PoolEvent::NodeDisconnected { node: index, error: error.clone() });
         self.shared.lock().in_progress.away(index);
         let steps = self.fleet.on_agent_away(index);
@@ -279,7 +279,7 @@ impl Serving {
         if self.fleet.machine(index).is_none() {
             return;
         }
-        tracing::warn!(pool = %self.shared.pool, node = index.0, %error, "a node is lost");
+        tracing::warn!(pool = %self.shared.pool, node = index.0, error = error.summary(), "a node is lost");
         if let Some(lost) = self.nodes.remove(&index) {
             self.notices.forget(&lost.machine.id);
             if error.exit() == Some(&WorkerExit::Preempted) {

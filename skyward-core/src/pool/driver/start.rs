@@ -154,7 +154,7 @@ impl Blueprint {
                 Ok(Some((_, Ok(node)))) => prepared.push(node),
                 Ok(Some((_, Err(error)))) if self.nodes.least() == wanted => return Err(error),
                 Ok(Some((launch, Err(error)))) => {
-                    tracing::warn!(pool = %shared.pool, %error, "a node could not be made ready");
+                    tracing::warn!(pool = %shared.pool, error = error.summary(), "a node could not be made ready");
                     failed.push((launch.machine, error));
                 }
                 Ok(None) => break,

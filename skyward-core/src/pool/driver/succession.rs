@@ -130,7 +130,7 @@ impl Serving {
             self.notices.again(&machine, Instant::now().into_std());
         }
         // A node that was lost while it was draining has no replacement yet.
-        if !self.fleet.has_heir(node) {
+        if !self.fleet.has_successor(node) {
             self.replace(node);
         }
     }
@@ -155,7 +155,7 @@ impl Serving {
     /// Gives a node to its successor, which is ready.
     pub(crate) fn take(&mut self, taken: Taken) {
         let (node, ..) = taken;
-        if self.seat_heir(taken) {
+        if self.seat_successor(taken) {
             let steps = self.fleet.on_taken(node);
             self.go(steps);
             self.look_at_agent(node);
@@ -164,11 +164,11 @@ impl Serving {
 
     /// Gives the node its new machine, and ends the machine that it had. Returns whether the new
     /// machine was ready.
-    pub(crate) fn seat_heir(&mut self, (node, machine, left): Taken) -> bool {
-        let Some(mut heir) = self.growth.ready.remove(&machine) else { return false };
-        heir.take_place(node);
-        self.shared.hand_over(&heir);
-        let before = self.nodes.insert(node, Arc::new(heir));
+    pub(crate) fn seat_successor(&mut self, (node, machine, left): Taken) -> bool {
+        let Some(mut successor) = self.growth.ready.remove(&machine) else { return false };
+        successor.take_place(node);
+        self.shared.hand_over(&successor);
+        let before = self.nodes.insert(node, Arc::new(successor));
         if let Some(before) = &before {
             self.notices.forget(&before.machine.id);
         }

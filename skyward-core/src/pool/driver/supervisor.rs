@@ -110,13 +110,14 @@ pub(crate) fn not_gone(shared: &Shared, cleanup: &Cleanup, error: Error) -> Erro
         1 => format!("1 machine of the pool is not confirmed gone: {}", names[0]),
         many => format!("{many} machines of the pool are not confirmed gone: {}", names.join(", ")),
     };
-    Error::new(error.kind(), format!("{}; {what}", error.message()))
-        .with_context("pool", &shared.pool)
-        .with_hint(format!(
-            "their lease ends them within {:?}; when this process has ended, `skyward::reap()` ends what is on record",
-            shared.limits.lease
-        ))
-        .with_source(error)
+    let lease = format!(
+        "the lease of the machines ends them within {:?}; when this process has ended, `skyward::reap()` ends what is \
+         on record",
+        shared.limits.lease
+    );
+    let hint = error.hint().map_or(lease.clone(), |hint| format!("{hint}; {lease}"));
+    let message = format!("{}; {what}", error.message());
+    error.with_message(message).with_context("pool", &shared.pool).with_hint(hint)
 }
 
 fn panicked(who: &str, panic: &(dyn Any + Send)) -> Error {

@@ -7,10 +7,10 @@
 //!
 //! In a joined world nodes come and leave all at once, while the world is idle.
 
-mod heirs;
+mod successors;
 
-pub(super) use self::heirs::Heir;
-use self::heirs::Legacy;
+use self::successors::Legacy;
+pub(super) use self::successors::Successor;
 use super::Fleet;
 use super::step::Step;
 use super::table::Membership;
@@ -51,8 +51,9 @@ impl Fleet {
 
     /// A further machine is ready.
     pub(crate) fn on_ready(&mut self, machine: MachineNumber) -> Vec<Step> {
-        if let Some((node, heir)) = self.heirs.iter_mut().find(|(_, heir)| heir.machine == machine) {
-            heir.ready = true;
+        if let Some((node, successor)) = self.successors.iter_mut().find(|(_, successor)| successor.machine == machine)
+        {
+            successor.ready = true;
             let node = *node;
             self.unheired.remove(&node);
             return self.hand_over(node);
@@ -67,8 +68,8 @@ impl Fleet {
     /// The connection to a ready machine that has no place yet is cut: the machine gets no place
     /// until [`on_ready`](Self::on_ready) reports it again.
     pub(crate) fn on_cut(&mut self, machine: MachineNumber) -> Vec<Step> {
-        if let Some(heir) = self.heirs.values_mut().find(|heir| heir.machine == machine) {
-            heir.ready = false;
+        if let Some(successor) = self.successors.values_mut().find(|successor| successor.machine == machine) {
+            successor.ready = false;
             return Vec::new();
         }
         if let Some(ready) = self.coming.get_mut(&machine) {
@@ -94,8 +95,9 @@ impl Fleet {
 
     /// A node that drains, or whose machine will end, has finished its work.
     pub(crate) fn on_drained(&mut self, node: NodeIndex) -> Vec<Step> {
-        if let Some(heir) = self.heirs.get_mut(&node).filter(|heir| heir.place == Legacy::Draining) {
-            heir.place = Legacy::Drained;
+        if let Some(successor) = self.successors.get_mut(&node).filter(|successor| successor.place == Legacy::Draining)
+        {
+            successor.place = Legacy::Drained;
             return self.hand_over(node);
         }
         if self.table.membership(node) != Some(Membership::Draining) {
@@ -107,8 +109,9 @@ impl Fleet {
 
     /// The workers of a node that leaves, or whose machine will end, have stopped.
     pub(crate) fn on_stopped(&mut self, node: NodeIndex) -> Vec<Step> {
-        if let Some(heir) = self.heirs.get_mut(&node).filter(|heir| heir.place == Legacy::Stopping) {
-            heir.place = Legacy::Stopped;
+        if let Some(successor) = self.successors.get_mut(&node).filter(|successor| successor.place == Legacy::Stopping)
+        {
+            successor.place = Legacy::Stopped;
             return self.hand_over(node);
         }
         if self.table.membership(node) != Some(Membership::Stopping) {
@@ -126,14 +129,15 @@ impl Fleet {
         if !self.held {
             return Vec::new();
         }
-        let is_inherited = self.heirs.values().any(|heir| heir.ready);
+        let is_inherited = self.successors.values().any(|successor| successor.ready);
         if !self.is_to_change() && !is_inherited {
             return self.plan();
         }
         self.held = false;
         let stay = self.members();
         let mut steps = self.disinherit(stay);
-        let ready: Vec<NodeIndex> = self.heirs.iter().filter(|(_, heir)| heir.ready).map(|(node, _)| *node).collect();
+        let ready: Vec<NodeIndex> =
+            self.successors.iter().filter(|(_, successor)| successor.ready).map(|(node, _)| *node).collect();
         let taken = ready.into_iter().filter_map(|node| self.take(node)).collect();
         let left = self.table.remove_from(stay);
         self.dismissing.extend(&left);
@@ -195,7 +199,7 @@ impl Fleet {
             self.coming.insert(machine, false);
             steps.push(Step::Launch { machine });
         }
-        let is_to_hold = self.is_to_change() || !self.heirs.is_empty();
+        let is_to_hold = self.is_to_change() || !self.successors.is_empty();
         if self.joined && self.held != is_to_hold {
             self.held = !self.held;
             steps.push(if self.held { Step::Hold } else { Step::Release });
@@ -241,7 +245,7 @@ impl Fleet {
         let taken = |machine: &MachineNumber| {
             self.table.holds(*machine)
                 || self.coming.contains_key(machine)
-                || self.heirs.values().any(|heir| heir.machine == *machine)
+                || self.successors.values().any(|successor| successor.machine == *machine)
                 || self.dismissing.contains(machine)
                 || self.left.contains(machine)
         };

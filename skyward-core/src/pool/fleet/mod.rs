@@ -7,7 +7,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use self::membership::Heir;
+use self::membership::Successor;
 use self::table::Table;
 use crate::ids::{MachineNumber, NodeIndex, Rank};
 use crate::layout::Layout;
@@ -43,7 +43,7 @@ pub(crate) struct Fleet {
     /// Whether the world finishes its work and takes no new work.
     held: bool,
     /// Successors: machines that will replace a machine that will end.
-    heirs: BTreeMap<NodeIndex, Heir>,
+    successors: BTreeMap<NodeIndex, Successor>,
     /// How often in a row no successor could be made ready for a machine that will end.
     unheired: BTreeMap<NodeIndex, u32>,
 }
@@ -69,7 +69,7 @@ impl Fleet {
             left: BTreeSet::new(),
             failures: 0,
             held: false,
-            heirs: BTreeMap::new(),
+            successors: BTreeMap::new(),
             unheired: BTreeMap::new(),
         }
     }

@@ -231,12 +231,12 @@ impl Listener {
                 match FromAgent::decode(frame) {
                     Ok(message) => {
                         if let FromAgent::Exited { generation, worker, pid, .. } = message {
-                            self.shared.on_leaving(self.rank(worker), Generation(generation), pid).await;
+                            self.shared.on_ended(self.rank(worker), Generation(generation), pid).await;
                         }
                         self.on_message(message);
                     }
                     Err(error) => {
-                        tracing::error!(pool = %self.shared.pool, node = self.node().0, %error, "a message of the agent was dropped")
+                        tracing::error!(pool = %self.shared.pool, node = self.node().0, error = error.summary(), "a message of the agent was dropped")
                     }
                 }
             }

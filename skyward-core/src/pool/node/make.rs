@@ -20,7 +20,7 @@ use crate::pool::blueprint::decorated::Decorated;
 use crate::pool::blueprint::{Declared, check_workers};
 use crate::pool::calls::shared::Shared;
 use crate::pool::calls::state::NodeRow;
-use crate::pool::calls::waiting_for::Making;
+use crate::pool::calls::waiting_for::MakingMachine;
 use crate::pool::custody::cleanup::Cleanup;
 use crate::pool::fleet::launch::Launch;
 use crate::pool::fleet::notices::Notice;
@@ -104,7 +104,7 @@ impl Recipe {
     ) -> Result<Prepared> {
         let node = launch.node;
         let steps = Steps::new(shared, launch);
-        let making = Making::begin(shared, launch);
+        let making = MakingMachine::begin(shared, launch);
         shared.emit(PoolEvent::NodeLaunching { node });
         let limits = &shared.limits;
         let provider = self.provider.reporting(making.trouble());

@@ -147,7 +147,7 @@ impl Purchases {
         if !lock(&self.market).on_refused(&offer.id, &error, Instant::now().into_std()) {
             return Err(error);
         }
-        tracing::info!(pool = %shared.pool, node = node.0, offer = %offer.id, %error, "an offer was refused");
+        tracing::info!(pool = %shared.pool, node = node.0, offer = %offer.id, error = error.summary(), "an offer was refused");
         shared.emit(PoolEvent::OfferRefused { node, offer: offer.id.clone(), error });
         Ok(None)
     }

@@ -126,7 +126,7 @@ pub(crate) async fn replace(
         shared.emit(PoolEvent::NodeGone { node, machine: machine.id.clone() });
     };
     if let Err(error) = cleanup.retire(launch.machine, end, gone).await {
-        tracing::error!(pool = %shared.pool, node = node.0, %error, "a lost machine is not confirmed gone");
+        tracing::error!(pool = %shared.pool, node = node.0, error = error.summary(), "a lost machine is not confirmed gone");
         shared.emit(PoolEvent::NodeUnconfirmed { node, error });
     }
     let made = make(recipe, cleanup, Arc::clone(&shared), launch, layout, Patience::Wait, Some(node)).await;
@@ -141,7 +141,7 @@ pub(crate) async fn replace(
         made => made,
     };
     made.map_err(|error| {
-        let what = format!("another machine for node {node} could not be made ready: {}", error.message());
+        let what = format!("another machine for node {node} could not be made ready");
         Error::new(error.kind(), what).with_exit_of(&error).with_source(error)
     })
 }

@@ -36,7 +36,7 @@ impl Shared {
         });
         after.flush.iter().for_each(Sender::flush);
         for (worker, error) in unfollowed {
-            tracing::warn!(pool = %self.pool, node = node.index.0, worker, %error, "the client cannot subscribe to the worker's output");
+            tracing::warn!(pool = %self.pool, node = node.index.0, worker, error = error.summary(), "the client cannot subscribe to the worker's output");
         }
     }
 

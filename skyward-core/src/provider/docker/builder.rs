@@ -91,9 +91,9 @@ impl Builder {
             match api.create_container(Some(options), body).await {
                 Ok(_) => docker.start(&name).await,
                 Err(error) if fault(&error) == Fault::Busy => {
-                    Err(docker.engine.told("create a container", &error).temporary())
+                    Err(docker.engine.failed("create a container", &error).temporary())
                 }
-                Err(error) => Err(docker.engine.told("create a container", &error)),
+                Err(error) => Err(docker.engine.failed("create a container", &error)),
             }
         });
         let made = made.await.unwrap_or_else(|error| {

@@ -30,7 +30,7 @@ pub(super) async fn clear(engine: &Engine, deadline: Instant) -> Result<usize> {
         match engine.api().await?.remove_volume(&volume.name, None::<RemoveVolumeOptions>).await {
             Ok(()) => removed += 1,
             Err(error) if matches!(fault(&error), Fault::Busy | Fault::Gone) => {}
-            Err(error) => return super::provider(Err(engine.told("remove a volume", &error))),
+            Err(error) => return super::provider(Err(engine.failed("remove a volume", &error))),
         }
     }
     Ok(removed)

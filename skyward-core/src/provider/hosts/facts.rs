@@ -96,7 +96,7 @@ impl Taken {
     }
 
     /// A description for messages.
-    pub(super) fn told(all: &[Self]) -> String {
+    pub(super) fn describe(all: &[Self]) -> String {
         let each = all.iter().map(|taken| match taken.pool.as_str() {
             "" => format!("slot {} is taken", taken.slot),
             other if other.starts_with("user ") => format!("slot {} is taken by the {other}", taken.slot),
@@ -142,7 +142,7 @@ mod tests {
         let facts = Facts::read(TOLD);
         assert_eq!((facts.cpus, facts.memory_gib, facts.devices.len()), (8, 15, 2));
         assert_eq!(
-            Taken::told(&facts.taken),
+            Taken::describe(&facts.taken),
             "slot 0 is taken by pool p-a, slot 2 is taken, slot 3 is taken by the user bob"
         );
         assert_eq!((facts.disk_gib, facts.architecture), (Some(9), Some(Architecture::X86_64)));

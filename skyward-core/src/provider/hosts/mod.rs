@@ -214,7 +214,7 @@ impl Provider for Hosts {
                 Ok(facts) => {
                     let share = facts.share(&site.host);
                     if facts.taken.len() as u32 >= site.host.slots {
-                        refused.push((site.label.clone(), facts::Taken::told(&facts.taken)));
+                        refused.push((site.label.clone(), facts::Taken::describe(&facts.taken)));
                     } else if requirements.are_met_by(&share) {
                         shares.push(share);
                     }

@@ -59,11 +59,11 @@ impl Site {
     /// second.
     pub(super) async fn facts(&self, close: bool) -> Result<Facts> {
         let look = if close && self.host.accelerator.is_none() { "close" } else { "quick" };
-        let told = self.ask("report its resources", &[("look", look)], FACTS, QUESTION).await?;
-        if logind::ends_processes(&told.stdout) && !self.warned.swap(true, Ordering::Relaxed) {
+        let output = self.ask("report its resources", &[("look", look)], FACTS, QUESTION).await?;
+        if logind::ends_processes(&output.stdout) && !self.warned.swap(true, Ordering::Relaxed) {
             tracing::warn!(host = self.label, hint = logind::HINT, "nodes of this host end with their connection");
         }
-        let facts = Facts::read(&told.stdout);
+        let facts = Facts::read(&output.stdout);
         *lock(&self.facts) = Some(facts.clone());
         Ok(facts)
     }
@@ -116,33 +116,33 @@ impl Site {
             ("ending", ENDING),
             ("keeper", Keeper::script()),
         ];
-        let told = self.ask("claim a slot", &header, CLAIM, self.claiming()).await?;
-        if told.status == FULL {
-            let taken = Taken::read(&told.stdout);
-            let short = told.stdout.lines().find_map(|line| line.strip_prefix("skyward-short "));
+        let output = self.ask("claim a slot", &header, CLAIM, self.claiming()).await?;
+        if output.status == FULL {
+            let taken = Taken::read(&output.stdout);
+            let short = output.stdout.lines().find_map(|line| line.strip_prefix("skyward-short "));
             return Ok(Claim::Full(match short {
                 Some(short) => format!("{short} of {wanted} accelerators are missing"),
-                None => Taken::told(&taken),
+                None => Taken::describe(&taken),
             }));
         }
-        let made = record::machines(&told.stdout, &self.host).pop();
+        let made = record::machines(&output.stdout, &self.host).pop();
         made.map(|made| Claim::Made(made.machine)).ok_or_else(|| {
             Error::new(ErrorKind::Provider, format!("{} did not report which machine was claimed", self.label))
-                .with_context("output", told.stdout.lines().last().unwrap_or("nothing"))
+                .with_context("output", output.stdout.lines().last().unwrap_or("nothing"))
         })
     }
 
     /// The machines of a pool on this host.
     pub(super) async fn list(&self, pool: &PoolId) -> Result<Vec<Machine>> {
         let header = [("pool", record::simple(pool.as_str())?)];
-        let told = self.ask("list its machines", &header, &format!("{ENDING}{LIST}"), QUESTION).await?;
-        Ok(record::machines(&told.stdout, &self.host).into_iter().map(|told| told.machine).collect())
+        let output = self.ask("list its machines", &header, &format!("{ENDING}{LIST}"), QUESTION).await?;
+        Ok(record::machines(&output.stdout, &self.host).into_iter().map(|record| record.machine).collect())
     }
 
     /// The pools that have something on this host.
     pub(super) async fn pools(&self) -> Result<Vec<PoolRecord>> {
-        let told = self.ask("list its pools", &[], &format!("{ENDING}{POOLS}"), QUESTION).await?;
-        Ok(record::pools(&told.stdout, SystemTime::now(), UNSAID_LEASE))
+        let output = self.ask("list its pools", &[], &format!("{ENDING}{POOLS}"), QUESTION).await?;
+        Ok(record::pools(&output.stdout, SystemTime::now(), UNSAID_LEASE))
     }
 
     /// The state of machines on this host.
@@ -150,15 +150,16 @@ impl Site {
         let named: Vec<_> = machines.iter().map(|machine| format!("{machine}/{}", folder_name(machine))).collect();
         let header = [("machines", named.join(" "))];
         let header = header.each_ref().map(|(name, value)| (*name, value.as_str()));
-        let told = self.ask("report the state of machines", &header, &format!("{ENDING}{INSPECT}"), QUESTION).await?;
-        let records = record::machines(&told.stdout, &self.host);
-        let records: BTreeMap<_, _> = records.into_iter().map(|told| (told.machine.id.to_string(), told)).collect();
-        let states = told.stdout.lines().filter_map(|line| line.strip_prefix("skyward-state ")?.split_once(' '));
+        let output = self.ask("report the state of machines", &header, &format!("{ENDING}{INSPECT}"), QUESTION).await?;
+        let records = record::machines(&output.stdout, &self.host);
+        let records: BTreeMap<_, _> =
+            records.into_iter().map(|record| (record.machine.id.to_string(), record)).collect();
+        let states = output.stdout.lines().filter_map(|line| line.strip_prefix("skyward-state ")?.split_once(' '));
         let reports = states.map(|(machine, state)| {
             let report = match (state, records.get(machine)) {
-                ("running", Some(told)) => {
-                    let mut report = MachineReport::new(MachineState::Running).at(told.place.clone());
-                    report.ends_in = told.ends_in;
+                ("running", Some(record)) => {
+                    let mut report = MachineReport::new(MachineState::Running).at(record.place.clone());
+                    report.ends_in = record.ends_in;
                     report
                 }
                 ("running", None) => MachineReport::new(MachineState::Unknown),

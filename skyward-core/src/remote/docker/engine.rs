@@ -63,8 +63,8 @@ impl Engine {
         }
         let oldest = ClientVersion { major_version: OLDEST.0, minor_version: OLDEST.1 };
         let docker = Docker::connect_with_unix(path, REQUEST.as_secs(), &oldest)
-            .map_err(|error| self.told("accept a connection", &error))?;
-        let version = docker.version().await.map_err(|error| self.told("report its version", &error))?;
+            .map_err(|error| self.failed("accept a connection", &error))?;
+        let version = docker.version().await.map_err(|error| self.failed("report its version", &error))?;
         let newest = version.api_version.as_deref().and_then(numbers);
         if newest.is_some_and(|newest| newest < OLDEST) {
             let message = format!(
@@ -81,7 +81,7 @@ impl Engine {
         let least = version.min_api_version.as_deref().and_then(numbers).unwrap_or(OLDEST).max(OLDEST);
         let spoken = ClientVersion { major_version: least.0, minor_version: least.1 };
         Docker::connect_with_unix(path, REQUEST.as_secs(), &spoken)
-            .map_err(|error| self.told("accept a connection", &error))
+            .map_err(|error| self.failed("accept a connection", &error))
     }
 
     /// Sends a request that may be repeated while the engine cannot be reached, until the deadline.
@@ -93,7 +93,7 @@ impl Engine {
         loop {
             let asked = async {
                 let docker = self.api().await?.clone();
-                request(docker).await.map_err(|error| self.told(what, &error))
+                request(docker).await.map_err(|error| self.failed(what, &error))
             };
             let left = deadline.saturating_duration_since(Instant::now());
             let error = match timeout(left, asked).await {
@@ -114,15 +114,15 @@ impl Engine {
 
     /// The error of a failed request. [`ErrorKind::Io`]: the engine could not be reached;
     /// [`ErrorKind::NotFound`]: the named object is gone.
-    pub(crate) fn told(&self, what: &str, error: &bollard::errors::Error) -> Error {
-        let told = |kind, why: String| Error::new(kind, format!("the Docker engine did not {what}: {why}"));
+    pub(crate) fn failed(&self, what: &str, error: &bollard::errors::Error) -> Error {
+        let failed = |kind, why: String| Error::new(kind, format!("the Docker engine did not {what}: {why}"));
         match fault(error) {
             Fault::Unreachable => self
                 .unreachable(io_kind(error).unwrap_or(io::ErrorKind::Other))
                 .with_context("tried", format!("to {what}")),
-            Fault::Gone => told(ErrorKind::NotFound, reason(error)),
-            Fault::Busy => told(ErrorKind::Provider, reason(error)).temporary(),
-            Fault::Refused => told(ErrorKind::Provider, reason(error)),
+            Fault::Gone => failed(ErrorKind::NotFound, reason(error)),
+            Fault::Busy => failed(ErrorKind::Provider, reason(error)).temporary(),
+            Fault::Refused => failed(ErrorKind::Provider, reason(error)),
         }
     }
 
@@ -211,23 +211,23 @@ mod tests {
         std::fs::create_dir(&folder).unwrap();
         let socket = folder.join("s");
         let url = format!("unix://{}", socket.display());
-        let told = async |url: &str| {
+        let refused = async |url: &str| {
             let soon = Instant::now() + Duration::from_millis(200);
             Engine::new(Some(url))
                 .ask("answer", soon, |docker| async move { docker.version().await })
                 .await
                 .unwrap_err()
         };
-        let absent = told(&url).await;
+        let absent = refused(&url).await;
         assert_eq!(absent.message(), format!("cannot reach the Docker engine at {url}: there is no such socket"));
         assert!(absent.hint().unwrap().contains("docker info"), "{absent}");
         // Bound and dropped: the file exists, but nobody listens.
         drop(std::os::unix::net::UnixListener::bind(&socket).unwrap());
-        let silent = told(&url).await;
+        let silent = refused(&url).await;
         assert!(silent.message().ends_with("nothing listens there"), "{silent}");
         assert_eq!(silent.status(), crate::error::ErrorStatus::Temporary);
         std::fs::remove_dir_all(&folder).unwrap();
-        let remote = told("tcp://127.0.0.1:2375").await;
+        let remote = refused("tcp://127.0.0.1:2375").await;
         assert!(
             remote.message().contains("only Unix sockets") && remote.hint().unwrap().contains("ssh -N -L"),
             "{remote}"
@@ -246,6 +246,6 @@ mod tests {
         assert_eq!(answer(500, "no space left on device"), Fault::Refused);
         let denied = bollard::errors::Error::IOError { err: io::ErrorKind::PermissionDenied.into() };
         assert_eq!(fault(&denied), Fault::Unreachable);
-        assert!(Engine::new(Some("unix:///x")).told("answer", &denied).hint().unwrap().contains("group `docker`"));
+        assert!(Engine::new(Some("unix:///x")).failed("answer", &denied).hint().unwrap().contains("group `docker`"));
     }
 }

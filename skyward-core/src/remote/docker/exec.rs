@@ -61,7 +61,7 @@ impl Exec {
             Ok(Ok(StartExecResults::Detached)) => {
                 Err(Error::new(ErrorKind::Protocol, "the Docker engine started a command without its streams"))
             }
-            Ok(Err(error)) => Err(engine.told("start a command", &error)),
+            Ok(Err(error)) => Err(engine.failed("start a command", &error)),
             Err(_) => {
                 Err(Error::new(ErrorKind::Timeout, "the Docker engine did not start a command in time").temporary())
             }

@@ -84,7 +84,7 @@ impl Trust {
                         Err(error) if error.kind() == std::io::ErrorKind::NotFound && !required => {}
                         Err(error) => {
                             let message = format!("cannot read the known hosts {}: {error}", path.display());
-                            return Err(Error::new(ErrorKind::InvalidSpec, message).with_source(error));
+                            return Err(Error::new(ErrorKind::InvalidSpec, message));
                         }
                     }
                     trust.sources.push(path.display().to_string());

@@ -132,7 +132,7 @@ impl World {
                 1 => self.story.node_lost(rank / self.workers),
                 2 => self.story.scheduler.cordon(NodeIndex(rank / self.workers)),
                 3 => self.story.scheduler.uncordon(NodeIndex(rank / self.workers)),
-                4 => self.story.scheduler.on_leaving(Rank(rank)),
+                4 => self.story.scheduler.on_ended(Rank(rank)),
                 5 if self.story.scheduler.is_joined() => drop(self.story.gang_with(RetryPolicy::times(1))),
                 _ => self.story.ready(),
             },
@@ -182,7 +182,7 @@ impl World {
         }
         for rank in (0..self.nodes * self.workers).map(Rank) {
             // A worker whose process has ended is lost at last.
-            if self.story.scheduler.workers[rank.0 as usize].leaving {
+            if self.story.scheduler.workers[rank.0 as usize].ended {
                 self.story.lost(rank.0);
             }
         }

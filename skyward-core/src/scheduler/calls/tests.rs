@@ -194,7 +194,7 @@ fn a_refused_call_reports_why() {
 
     let mut story = Story::new(1, 1, false);
     let caller = story.submit(Target::Any);
-    story.scheduler.on_leaving(Rank(0));
+    story.scheduler.on_ended(Rank(0));
     assert_eq!(refusal(&mut story, caller), ErrorKind::Cancelled, "its process is gone");
 
     let mut story = Story::new(1, 1, false);

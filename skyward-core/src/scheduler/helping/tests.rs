@@ -178,7 +178,7 @@ fn a_wait_within_a_task_that_the_worker_does_not_have_is_ignored() {
 }
 
 #[test]
-fn calls_that_a_leaving_worker_gives_back_are_helped_with() {
+fn calls_that_a_worker_gives_back_as_it_ends_are_helped_with() {
     let mut story = Story::new(2, 1, false);
     for _ in 0..64 {
         let id = story.submit(Target::Rank(Rank(1)));

@@ -163,7 +163,7 @@ fn a_refused_rescue_is_tried_again_after_a_while() {
 #[test]
 fn a_call_whose_caller_is_about_to_be_lost_is_not_rescued() {
     let (mut story, _, calls) = caller(1);
-    story.scheduler.on_leaving(Rank(0));
+    story.scheduler.on_ended(Rank(0));
     story.later(STILL * 2);
     assert_eq!(story.helps(), []);
     story.lost(0);

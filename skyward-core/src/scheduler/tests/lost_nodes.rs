@@ -72,7 +72,7 @@ fn repeated_losses_of_a_node_end_the_pool_unless_it_was_sound_or_a_task_returned
     story.node_lost(1);
     let error = story.scheduler.failure().unwrap().clone();
     assert_eq!(error.kind(), ErrorKind::NodeLost);
-    assert!(error.message().contains("4 times in a row") && error.message().contains("the agent ended"), "{error}");
+    assert!(error.message().contains("4 times in a row") && error.summary().contains("the agent ended"), "{error}");
     assert_eq!(story.outcome(waits), Some(Err(ErrorKind::NodeLost)));
     assert!(!story.has(|action| matches!(action, Action::ReplaceNode { .. })));
 }

@@ -39,9 +39,9 @@ fn a_target_waits_for_its_worker_alone() {
 }
 
 #[test]
-fn a_leaving_worker_gets_no_more_tasks_and_its_answers_count() {
+fn a_worker_that_has_ended_gets_no_more_tasks_and_its_answers_count() {
     let (mut story, [first, second, third]) = three_on_one();
-    story.scheduler.on_leaving(Rank(0));
+    story.scheduler.on_ended(Rank(0));
     let late = story.submit(Target::Any);
     assert_eq!(story.done(0), first);
     assert_eq!(story.scheduler.sent(Rank(0)).collect::<Vec<_>>(), [second, third]);

@@ -77,7 +77,7 @@ pub(super) fn sized(status: &PoolStatus, (least, most): (u32, u32)) -> Result<()
 }
 
 /// Accepts errors that a fault may cause; any other error is a defect of the pool.
-pub(super) fn told(seed: Seed, error: &Error) -> Result<(), String> {
+pub(super) fn explained(seed: Seed, error: &Error) -> Result<(), String> {
     match error.kind() {
         ErrorKind::Protocol | ErrorKind::Decode | ErrorKind::Argument | ErrorKind::NotFound | ErrorKind::Plugins => {
             Err(format!("an error that no fault explains: {error:#}"))

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
-use super::checks::{gone, left, listen, sized, told, whole};
+use super::checks::{explained, gone, left, listen, sized, whole};
 use super::faults::MACHINE_WAIT;
 use super::seed::Seed;
 use super::{Seen, calls};
@@ -52,7 +52,7 @@ pub(super) async fn play(seed: Seed, provider: &FakeProvider, seen: &mut Seen) -
         Ok(pool) => pool,
         Err(error) => {
             seen.overspent = error.kind() == ErrorKind::Budget;
-            return told(seed, &error).and_then(|()| left(provider));
+            return explained(seed, &error).and_then(|()| left(provider));
         }
     };
     seen.ready = true;
@@ -176,7 +176,7 @@ impl Play<'_> {
             }
             Err(error) => {
                 seen.overspent |= error.kind() == ErrorKind::Budget;
-                told(seed, &error)?;
+                explained(seed, &error)?;
             }
         }
         Ok(())
@@ -258,7 +258,7 @@ fn target(seed: Seed, number: u64, status: &PoolStatus) -> Target {
 async fn resize(seed: Seed, pool: Pool, size: Nodes) -> Result<bool, String> {
     match pool.resize(size).await {
         Ok(()) => Ok(true),
-        Err(error) => told(seed, &error).map(|()| false),
+        Err(error) => explained(seed, &error).map(|()| false),
     }
 }
 
@@ -295,7 +295,7 @@ async fn wait(
             if healthy && error.kind() == ErrorKind::Timeout && provider.witness().begun(&args) == 0 {
                 return Err(format!("task {number} was sent, and no worker began it: {error:#}"));
             }
-            told(seed, &error).map(|()| Some(false))
+            explained(seed, &error).map(|()| Some(false))
         }
     }
 }

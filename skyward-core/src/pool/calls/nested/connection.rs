@@ -27,7 +27,7 @@ pub(crate) async fn reach_caller(shared: Arc<Shared>, remote: Arc<dyn Remote>, r
         _ = shared.exited(rank, generation) => {}
         reached = persist(&shared, remote.as_ref(), rank, generation) => if let Err(error) = reached {
             tracing::warn!(
-                pool = %shared.pool, rank = rank.0, %error,
+                pool = %shared.pool, rank = rank.0, error = error.summary(),
                 "the connection for the worker's calls cannot be opened; the worker is ended"
             );
             shared.kill(rank, WorkerExit::Unreachable);

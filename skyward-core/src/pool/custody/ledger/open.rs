@@ -110,7 +110,7 @@ impl PoolLedger {
             _ => Ok(()),
         });
         if let Err(error) = forgotten.await {
-            tracing::warn!(%error, "a pool that is gone stays in the ledger until the next `reap`");
+            tracing::warn!(error = error.summary(), "a pool that is gone stays in the ledger until the next `reap`");
         }
     }
 

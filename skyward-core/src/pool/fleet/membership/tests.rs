@@ -16,10 +16,10 @@ fn launch(machine: u32) -> Step {
 }
 
 fn forget(machine: u32) -> Step {
-    forget_heir(machine, machine)
+    forget_successor(machine, machine)
 }
 
-fn forget_heir(node: u32, machine: u32) -> Step {
+fn forget_successor(node: u32, machine: u32) -> Step {
     Step::Forget { node: NodeIndex(node), machine: MachineNumber(machine) }
 }
 
@@ -177,13 +177,13 @@ fn a_node_whose_machine_will_end_drains_while_its_successor_is_made_ready() {
 fn after_three_failed_successors_the_node_takes_tasks_again() {
     let (mut pool, first) = (pool(false, 1), NodeIndex(0));
     pool.on_ending(first);
-    assert_eq!(pool.on_failed(MachineNumber(1)), [forget_heir(0, 1), succeed(0, 2)]);
-    assert_eq!(pool.on_failed(MachineNumber(2)), [forget_heir(0, 2), succeed(0, 3)]);
-    assert_eq!(pool.on_failed(MachineNumber(3)), [forget_heir(0, 3), Step::Uncordon { node: first }]);
-    assert!(!pool.has_heir(first));
+    assert_eq!(pool.on_failed(MachineNumber(1)), [forget_successor(0, 1), succeed(0, 2)]);
+    assert_eq!(pool.on_failed(MachineNumber(2)), [forget_successor(0, 2), succeed(0, 3)]);
+    assert_eq!(pool.on_failed(MachineNumber(3)), [forget_successor(0, 3), Step::Uncordon { node: first }]);
+    assert!(!pool.has_successor(first));
     assert_eq!(pool.on_ending(first)[1], succeed(0, 4), "a new notice tries again");
     pool.on_lost(first);
-    assert_eq!(pool.on_failed(MachineNumber(4)), [forget_heir(0, 4), Step::Replace { node: first }]);
+    assert_eq!(pool.on_failed(MachineNumber(4)), [forget_successor(0, 4), Step::Replace { node: first }]);
 }
 
 #[test]
@@ -192,7 +192,7 @@ fn a_successor_that_was_ready_ends_the_row_of_failures() {
     pool.on_ending(first);
     for machine in 1..6 {
         assert_eq!(pool.on_ready(MachineNumber(machine)), []);
-        assert_eq!(pool.on_failed(MachineNumber(machine)), [forget_heir(0, machine), succeed(0, machine + 1)]);
+        assert_eq!(pool.on_failed(MachineNumber(machine)), [forget_successor(0, machine), succeed(0, machine + 1)]);
     }
 }
 
@@ -241,7 +241,7 @@ fn an_idle_world_waits_for_its_successor_and_continues_as_its_next_generation() 
 fn a_node_that_leaves_has_no_successor() {
     let (mut pool, last) = (pool(false, 2), NodeIndex(1));
     pool.on_ending(last);
-    assert_eq!(pool.set_target(1), [leave(1), forget_heir(1, 2)]);
+    assert_eq!(pool.set_target(1), [leave(1), forget_successor(1, 2)]);
     assert_eq!(pool.on_ending(last), []);
     // Tasks that were submitted for the node by name run on another machine in its place, or on the
     // workers that were being stopped.
@@ -254,7 +254,7 @@ fn a_node_that_leaves_has_no_successor() {
             pool.on_ready(MachineNumber(2));
             pool.on_drained(last);
         }
-        assert_eq!(pool.set_target(1), [leave(1), forget_heir(1, 2), step]);
+        assert_eq!(pool.set_target(1), [leave(1), forget_successor(1, 2), step]);
     }
 }
 
@@ -327,7 +327,7 @@ fn every_random_history_settles_at_its_target() {
                     Step::Reshape { stay, .. } => assert!(*stay > 0, "seed {seed}"),
                     Step::Stay { node } => open.retain(|step| *step != leave(node.0)),
                     Step::Forget { machine, .. } => open.retain(|step| {
-                        let succeeds = matches!(step, Step::Succeed { machine: heir, .. } if heir == machine);
+                        let succeeds = matches!(step, Step::Succeed { machine: successor, .. } if successor == machine);
                         *step != launch(machine.0) && !succeeds
                     }),
                     Step::Take { node, machine, left } => {
@@ -340,7 +340,8 @@ fn every_random_history_settles_at_its_target() {
             }
             let rows = pool.table.nodes().filter_map(|node| pool.table.machine(node));
             let numbers: Vec<_> = rows.chain(pool.coming.keys().copied()).collect();
-            let numbers: Vec<_> = numbers.into_iter().chain(pool.heirs.values().map(|heir| heir.machine)).collect();
+            let numbers: Vec<_> =
+                numbers.into_iter().chain(pool.successors.values().map(|successor| successor.machine)).collect();
             let alone: BTreeSet<_> = numbers.iter().collect();
             let vacant = pool.table.nodes().any(|node| pool.table.membership(node) == Some(Membership::Vacant));
             assert!(vacant || alone.len() == numbers.len(), "seed {seed}: a number is used twice: {pool:?}");
@@ -348,7 +349,7 @@ fn every_random_history_settles_at_its_target() {
             open.extend(steps.into_iter().filter(|step| !joined || !matches!(step, Step::Leave { .. })));
         }
         assert_eq!(open, [], "seed {seed}: {pool:?}");
-        assert!(pool.heirs.is_empty(), "seed {seed}: {pool:?}");
+        assert!(pool.successors.is_empty(), "seed {seed}: {pool:?}");
         assert!(pool.is_settled(), "seed {seed}: {pool:?}");
         let settled = pool.members() == pool.target() || pool.has_given_up();
         assert!(settled && pool.members() > 0, "seed {seed}: {pool:?}");

@@ -1,4 +1,4 @@
-//! Successors (`Heir` in the code): machines that are made ready to replace machines that will end.
+//! Successors: machines that are made ready to replace machines that will end.
 
 use super::MAX_FAILURES;
 use crate::ids::{MachineNumber, NodeIndex};
@@ -8,7 +8,7 @@ use crate::pool::fleet::table::Membership;
 
 /// A successor: a machine that will replace a machine that will end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::pool::fleet) struct Heir {
+pub(in crate::pool::fleet) struct Successor {
     pub(super) machine: MachineNumber,
     pub(super) ready: bool,
     pub(super) place: Legacy,
@@ -33,7 +33,7 @@ impl Fleet {
     /// A node's machine will end: a successor is made ready for it.
     pub(crate) fn on_ending(&mut self, node: NodeIndex) -> Vec<Step> {
         let is_member = self.table.membership(node) == Some(Membership::Member);
-        if !is_member || self.heirs.contains_key(&node) {
+        if !is_member || self.successors.contains_key(&node) {
             return Vec::new();
         }
         self.unheired.remove(&node);
@@ -48,36 +48,38 @@ impl Fleet {
     /// is ready.
     pub(crate) fn on_lost(&mut self, node: NodeIndex) -> Vec<Step> {
         self.unheired.remove(&node);
-        let Some(heir) = self.heirs.get_mut(&node) else { return Vec::new() };
-        heir.place = Legacy::Lost;
+        let Some(successor) = self.successors.get_mut(&node) else { return Vec::new() };
+        successor.place = Legacy::Lost;
         self.hand_over(node)
     }
 
     /// The node whose place the machine will take, if it is a successor.
     pub(crate) fn inherits(&self, machine: MachineNumber) -> Option<NodeIndex> {
-        self.heirs.iter().find(|(_, heir)| heir.machine == machine).map(|(node, _)| *node)
+        self.successors.iter().find(|(_, successor)| successor.machine == machine).map(|(node, _)| *node)
     }
 
     /// Whether a successor is being made ready for this node.
-    pub(crate) fn has_heir(&self, node: NodeIndex) -> bool {
-        self.heirs.contains_key(&node)
+    pub(crate) fn has_successor(&self, node: NodeIndex) -> bool {
+        self.successors.contains_key(&node)
     }
 
     /// Chooses the machine number of a successor for a node, and returns the step that makes it
     /// ready.
     fn succeed(&mut self, node: NodeIndex, place: Legacy) -> Step {
         let machine = self.free(0);
-        self.heirs.insert(node, Heir { machine, ready: false, place });
+        self.successors.insert(node, Successor { machine, ready: false, place });
         Step::Succeed { node, machine }
     }
 
     /// The next steps for a node whose machine will end.
     pub(super) fn hand_over(&mut self, node: NodeIndex) -> Vec<Step> {
-        let Some(heir) = self.heirs.get_mut(&node).filter(|heir| heir.ready) else { return Vec::new() };
-        match heir.place {
+        let Some(successor) = self.successors.get_mut(&node).filter(|successor| successor.ready) else {
+            return Vec::new();
+        };
+        match successor.place {
             // A world is stopped as a whole, when it is idle.
             Legacy::Drained if !self.joined => {
-                heir.place = Legacy::Stopping;
+                successor.place = Legacy::Stopping;
                 vec![Step::Vacate { node }]
             }
             Legacy::Stopped | Legacy::Lost => {
@@ -91,22 +93,22 @@ impl Fleet {
 
     /// Gives the place of a node to its successor.
     pub(super) fn take(&mut self, node: NodeIndex) -> Option<Taken> {
-        let heir = self.heirs.remove(&node)?;
-        let left = self.table.replace_machine(node, heir.machine)?;
+        let successor = self.successors.remove(&node)?;
+        let left = self.table.replace_machine(node, successor.machine)?;
         self.dismissing.insert(left);
         self.unheired.remove(&node);
-        Some((node, heir.machine, left))
+        Some((node, successor.machine, left))
     }
 
     /// The successor of a node could not be made ready.
     pub(super) fn on_heir_failed(&mut self, node: NodeIndex) -> Vec<Step> {
-        let Some(heir) = self.heirs.remove(&node) else { return Vec::new() };
-        self.dismissing.insert(heir.machine);
-        let mut steps = vec![Step::Forget { node, machine: heir.machine }];
+        let Some(successor) = self.successors.remove(&node) else { return Vec::new() };
+        self.dismissing.insert(successor.machine);
+        let mut steps = vec![Step::Forget { node, machine: successor.machine }];
         let failures = self.unheired.entry(node).or_default();
         *failures += 1;
         let given_up = *failures >= MAX_FAILURES;
-        match heir.place {
+        match successor.place {
             Legacy::Lost => steps.push(Step::Replace { node }),
             // The node takes tasks again until another successor is tried.
             Legacy::Draining | Legacy::Drained if given_up => steps.push(Step::Uncordon { node }),
@@ -122,11 +124,11 @@ impl Fleet {
     /// Gives up the successors of nodes that leave, from this index on.
     pub(super) fn disinherit(&mut self, from: u32) -> Vec<Step> {
         let mut steps = Vec::new();
-        for (node, heir) in self.heirs.split_off(&NodeIndex(from)) {
-            self.dismissing.insert(heir.machine);
-            steps.push(Step::Forget { node, machine: heir.machine });
+        for (node, successor) in self.successors.split_off(&NodeIndex(from)) {
+            self.dismissing.insert(successor.machine);
+            steps.push(Step::Forget { node, machine: successor.machine });
             // Tasks that were submitted for the node by name must still run.
-            match heir.place {
+            match successor.place {
                 Legacy::Draining | Legacy::Drained => {}
                 Legacy::Stopping | Legacy::Stopped => steps.push(Step::Revive { node }),
                 Legacy::Lost => steps.push(Step::Replace { node }),
