@@ -28,7 +28,7 @@ impl Plugin for TaskCounter {
 
     fn around_app(&self, _: &ClusterInfo) -> Option<Hook> {
         let config = serde_json::json!({ "first": self.first });
-        Some(Hook::new(HookKind::App, "task_counter.py", HOOKS, "around_app").with_config(config))
+        Some(Hook::new(HookKind::App, "task_counter.py", HOOKS, "around_app").config(config))
     }
 
     fn around_task(&self, _: &ClusterInfo) -> Option<Hook> {

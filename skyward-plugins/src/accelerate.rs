@@ -89,7 +89,7 @@ impl Kind {
 /// use skyward_plugins::{Fsdp, MixedPrecision, accelerate};
 ///
 /// let plugin = accelerate().mixed_precision(MixedPrecision::Bf16).fsdp(Fsdp::wrap("LlamaDecoderLayer"));
-/// let gpus = ClusterInfo::new(2, 8).with_accelerator(Some(Accelerator::new("H100", 8)));
+/// let gpus = ClusterInfo::new(2, 8).accelerator(Accelerator::new("H100", 8));
 /// let image = plugin.transform(Image::new(), &gpus)?;
 /// assert_eq!(image.pip, ["torch", "numpy", "accelerate>=1.6"]);
 /// assert_eq!(image.env["ACCELERATE_MIXED_PRECISION"], "bf16");
@@ -312,7 +312,7 @@ impl Plugin for Accelerate {
         let cuda = cluster.accelerator.as_ref().is_some_and(|accelerator| without_nccl(accelerator).is_none());
         let hook = Hook::new(HookKind::App, "skyward_plugins/accelerate.py", SOURCE, "around_app");
         let config = json!({"timeout": self.timeout.as_secs_f64(), "cuda": cuda, "fsdp": self.gang_variables()});
-        cluster.may_be_many().then(|| hook.with_config(config))
+        cluster.may_be_many().then(|| hook.config(config))
     }
 
     fn around_task(&self, cluster: &ClusterInfo) -> Option<Hook> {

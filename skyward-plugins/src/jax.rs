@@ -36,7 +36,7 @@ pub struct Jax {
 /// use skyward_core::plugin::Plugin;
 /// use skyward_core::spec::{Accelerator, ClusterInfo, Image};
 ///
-/// let gpus = ClusterInfo::new(4, 1).with_accelerator(Some(Accelerator::new("A100", 8)));
+/// let gpus = ClusterInfo::new(4, 1).accelerator(Accelerator::new("A100", 8));
 /// let image = skyward_plugins::jax().cuda("cu124").transform(Image::new(), &gpus)?;
 /// assert_eq!(image.pip, ["jax[cuda12]"]);
 /// # Ok::<(), skyward_core::Error>(())
@@ -111,7 +111,7 @@ impl Plugin for Jax {
 
     fn around_app(&self, _: &ClusterInfo) -> Option<Hook> {
         let hook = Hook::new(HookKind::App, "skyward_plugins/jax.py", SOURCE, "around_app");
-        Some(hook.with_config(json!({"timeout": self.timeout.as_secs_f64()})))
+        Some(hook.config(json!({"timeout": self.timeout.as_secs_f64()})))
     }
 }
 
@@ -165,7 +165,7 @@ mod tests {
 
     fn cluster(kind: &str) -> ClusterInfo {
         let accelerator = (!kind.is_empty()).then(|| Accelerator::new(kind, 8));
-        ClusterInfo::new(2, 1).with_accelerator(accelerator)
+        ClusterInfo::new(2, 1).accelerator(accelerator)
     }
 
     #[test]
@@ -285,10 +285,10 @@ mod tests {
 
     #[test]
     fn workers_must_divide_the_accelerators() {
-        let uneven = ClusterInfo::new(1, 3).with_accelerator(Some(Accelerator::new("H100", 8)));
+        let uneven = ClusterInfo::new(1, 3).accelerator(Accelerator::new("H100", 8));
         let error = jax().transform(Image::new(), &uneven).unwrap_err();
         assert_eq!(error.message(), "3 workers on a node cannot share its 8× H100 evenly");
-        let even = ClusterInfo::new(1, 4).with_accelerator(Some(Accelerator::new("H100", 8)));
+        let even = ClusterInfo::new(1, 4).accelerator(Accelerator::new("H100", 8));
         jax().transform(Image::new(), &even).unwrap();
     }
 

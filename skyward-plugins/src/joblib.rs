@@ -179,7 +179,7 @@ impl Plugin for Joblib {
 
     fn around_app(&self, _: &ClusterInfo) -> Option<Hook> {
         let hook = Hook::new(HookKind::App, "skyward_plugins/joblib.py", SOURCE, "around_app");
-        Some(hook.with_config(json!({"inner_threads": self.inner_threads})))
+        Some(hook.config(json!({"inner_threads": self.inner_threads})))
     }
 
     fn around_task(&self, _: &ClusterInfo) -> Option<Hook> {
@@ -192,7 +192,7 @@ impl Plugin for Joblib {
                 "preempted": policy.limit(Cause::Preempted),
             })
         });
-        Some(hook.with_config(json!({"caller_helps": self.caller_helps, "retry": retry})))
+        Some(hook.config(json!({"caller_helps": self.caller_helps, "retry": retry})))
     }
 }
 

@@ -136,7 +136,7 @@ impl Keras {
     fn hook(&self, kind: HookKind, factory: &str) -> Hook {
         let distribution = self.distribution.as_ref().map_or_else(|| json!({"kind": "auto"}), Distribution::config);
         Hook::new(kind, "skyward_plugins/keras.py", SOURCE, factory)
-            .with_config(json!({"backend": self.backend.name(), "seed": self.seed, "distribution": distribution}))
+            .config(json!({"backend": self.backend.name(), "seed": self.seed, "distribution": distribution}))
     }
 }
 
@@ -288,7 +288,7 @@ mod tests {
 
     #[test]
     fn the_backend_is_installed_where_nothing_else_does() {
-        let gpus = one().with_accelerator(Some(Accelerator::new("T4", 1)));
+        let gpus = one().accelerator(Accelerator::new("T4", 1));
         for (backend, cluster, before, pip) in [
             (Backend::Jax, one(), &[][..], &["jax", "keras>=3.11"][..]),
             (Backend::Jax, gpus.clone(), &[], &["jax[cuda12]", "keras>=3.11"]),
@@ -328,7 +328,7 @@ mod tests {
 
     #[test]
     fn accelerators_without_a_build_of_the_backend_are_refused_by_name() {
-        let on = |kind: &str| one().with_accelerator(Some(Accelerator::new(kind, 1)));
+        let on = |kind: &str| one().accelerator(Accelerator::new(kind, 1));
         let refused = |backend: Backend, kind: &str| {
             let error = keras().backend(backend).transform(Image::new(), &on(kind)).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::InvalidSpec);
@@ -396,7 +396,7 @@ mod tests {
         let four = || keras().distribution(Distribution::ModelParallel(ModelParallel::new([("data", 4)])));
         four().transform(Image::new(), &ClusterInfo::new(2, 2)).unwrap();
         four().transform(Image::new().env("JAX_NUM_CPU_DEVICES", "4"), &one()).unwrap();
-        let gpus = ClusterInfo::new(2, 1).with_accelerator(Some(Accelerator::new("T4", 2)));
+        let gpus = ClusterInfo::new(2, 1).accelerator(Accelerator::new("T4", 2));
         four().transform(Image::new(), &gpus).unwrap();
         let error = four().transform(Image::new(), &ClusterInfo::new(3, 1)).unwrap_err();
         assert_eq!(error.message(), "the mesh has 4 places (data 4), and the workers have 3 devices");

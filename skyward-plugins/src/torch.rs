@@ -170,7 +170,7 @@ impl Plugin for Torch {
             Collectives::Nccl => "nccl",
             Collectives::Gloo => "gloo",
         };
-        Some(hook.with_config(json!({
+        Some(hook.config(json!({
             "collectives": collectives,
             "timeout": self.timeout.as_secs_f64(),
             "collective_timeout": self.collective_timeout.map(|timeout| timeout.as_secs_f64()),
@@ -196,7 +196,7 @@ mod tests {
     }
 
     fn gpus(kind: &str) -> ClusterInfo {
-        ClusterInfo::new(2, 4).with_accelerator(Some(Accelerator::new(kind, 4)))
+        ClusterInfo::new(2, 4).accelerator(Accelerator::new(kind, 4))
     }
 
     fn url(plugin: &Torch, cluster: &ClusterInfo) -> Option<String> {
@@ -260,7 +260,7 @@ mod tests {
     fn each_accelerator_has_a_worker() {
         assert_eq!(torch().workers_per_node(Some(&Accelerator::new("H100", 8))), Some(8));
         assert_eq!(torch().workers_per_node(None), None);
-        let crowded = ClusterInfo::new(1, 5).with_accelerator(Some(Accelerator::new("H100", 4)));
+        let crowded = ClusterInfo::new(1, 5).accelerator(Accelerator::new("H100", 4));
         let error = torch().transform(Image::new(), &crowded).unwrap_err();
         assert_eq!(error.message(), "a node has 5 workers and 4× H100");
     }

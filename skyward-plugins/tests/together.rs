@@ -48,7 +48,7 @@ fn lists_that_fit() {
         let names = format!("{list:?}");
         set(list).check(cluster).unwrap_or_else(|error| panic!("{names} on {cluster:?}: {error}"));
     }
-    let elastic = ClusterInfo::new(1, 1).with_elastic(true);
+    let elastic = ClusterInfo::new(1, 1).elastic(true);
     set(list![keras().distribution(Distribution::None)]).check(&elastic).unwrap();
 }
 
@@ -150,7 +150,7 @@ fn lists_that_do_not_fit_say_why_and_what_would() {
 
 #[test]
 fn a_world_needs_a_fixed_number_of_nodes() {
-    let elastic = ClusterInfo::new(2, 1).with_elastic(true);
+    let elastic = ClusterInfo::new(2, 1).elastic(true);
     let fixed_size = |name: &str| {
         format!(
             "`{name}` joins all workers into one world of fixed size, and the number of nodes of this pool may change"
@@ -170,8 +170,8 @@ fn a_world_needs_a_fixed_number_of_nodes() {
 #[test]
 fn images() {
     let cpus = ClusterInfo::new(2, 1);
-    let gpus = ClusterInfo::new(2, 1).with_accelerator(Some(Accelerator::new("A100", 8)));
-    let ranks = ClusterInfo::new(2, 8).with_accelerator(Some(Accelerator::new("A100", 8)));
+    let gpus = ClusterInfo::new(2, 1).accelerator(Accelerator::new("A100", 8));
+    let ranks = ClusterInfo::new(2, 8).accelerator(Accelerator::new("A100", 8));
     let image = || Image::new().pip(["numpy"]).env("A", "B");
     let cases = [
         (list![jax(), keras()], &cpus, image().pip(["jax", "keras>=3.11"]).env("KERAS_BACKEND", "jax")),

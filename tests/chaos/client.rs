@@ -456,7 +456,7 @@ impl Plugin for Sockets {
 
     fn around_app(&self, _: &ClusterInfo) -> Option<Hook> {
         let hook = Hook::new(HookKind::App, "world.py", include_str!("world.py"), "around_app");
-        Some(hook.with_config(serde_json::json!({ "hangs": self.hangs })))
+        Some(hook.config(serde_json::json!({ "hangs": self.hangs })))
     }
 }
 

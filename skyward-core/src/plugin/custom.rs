@@ -151,7 +151,7 @@ impl CustomPlugin {
             HookKind::Task => "around_task",
         };
         let filename = format!("{}/{factory}.py", self.name);
-        Some(Hook::new(kind, filename, source?, factory).with_config(self.config.clone()))
+        Some(Hook::new(kind, filename, source?, factory).config(self.config.clone()))
     }
 }
 

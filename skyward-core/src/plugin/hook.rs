@@ -18,7 +18,7 @@ use crate::error::{Error, ErrorKind, Result};
 /// def around_app(config):
 ///     print('hello', config['name'])
 ///     yield
-/// ", "around_app").with_config(serde_json::json!({"name": "you"}));
+/// ", "around_app").config(serde_json::json!({"name": "you"}));
 /// assert_eq!(hook.factory, "around_app");
 /// ```
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -66,7 +66,7 @@ impl Hook {
 
     /// The same hook with this argument.
     #[must_use]
-    pub fn with_config(mut self, config: serde_json::Value) -> Self {
+    pub fn config(mut self, config: serde_json::Value) -> Self {
         self.config = config;
         self
     }

@@ -51,10 +51,7 @@ impl Blueprint {
         market.exclude(ErrorKind::Plugins, |offer| {
             let wanted = self.cluster.accelerator.as_ref()?;
             let offered = offer.accelerator.clone().map(|offered| Accelerator { count: wanted.count, ..offered });
-            self.plugins
-                .check(&self.cluster.clone().with_accelerator(offered))
-                .err()
-                .map(|error| error.message().to_owned())
+            self.plugins.check(&self.cluster.clone().accelerator(offered)).err().map(|error| error.message().to_owned())
         });
         {
             let account = account.lock().unwrap_or_else(PoisonError::into_inner);

@@ -449,10 +449,10 @@ impl PoolBuilder {
         check_workers(self.nodes, workers)?;
         self.limits.check()?;
         let cluster = ClusterInfo::new(self.nodes.wanted(), workers)
-            .with_accelerator(self.requirements.accelerator.clone())
-            .with_cpus(self.requirements.cpus)
-            .with_shared_host(self.provider.capabilities().shared_host)
-            .with_elastic(self.nodes.is_elastic());
+            .accelerator(self.requirements.accelerator.clone())
+            .cpus(self.requirements.cpus)
+            .shared_host(self.provider.capabilities().shared_host)
+            .elastic(self.nodes.is_elastic());
         self.plugins.check(&cluster)?;
         if let Some(misfit) = self.misfits.first() {
             return Err(misfit.clone());

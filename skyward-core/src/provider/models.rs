@@ -74,7 +74,7 @@ mod tests {
     fn kind_count_and_memory_must_suffice() {
         use UnsaidMemory::{Enough, TooLittle};
 
-        let big = Accelerator::new("A100", 4).with_memory_gib(80);
+        let big = Accelerator::new("A100", 4).memory_gib(80);
         let unsaid = Accelerator::new("NVIDIA A100", 4);
         let named = Accelerator::new("A100-SXM4-40GB", 4);
         for (has, wanted, unknown, does) in [
@@ -82,7 +82,7 @@ mod tests {
             (&big, Accelerator::new("A100-SXM4-80GB", 1), TooLittle, true),
             (&big, Accelerator::new("A100", 5), TooLittle, false),
             (&big, Accelerator::new("A10", 1), TooLittle, false),
-            (&big, Accelerator::new("A100", 1).with_memory_gib(96), Enough, false),
+            (&big, Accelerator::new("A100", 1).memory_gib(96), Enough, false),
             (&unsaid, Accelerator::new("A100", 1), TooLittle, true),
             (&unsaid, Accelerator::new("A100-80GB", 1), Enough, true),
             (&unsaid, Accelerator::new("A100-80GB", 1), TooLittle, false),

@@ -25,7 +25,7 @@ use self::name::Name;
 /// # use skyward_core as skyward;
 /// use skyward::spec::Accelerator;
 ///
-/// let eight = Accelerator::new("H100", 8).with_memory_gib(80);
+/// let eight = Accelerator::new("H100", 8).memory_gib(80);
 /// assert_eq!(eight.to_string(), "8× H100");
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -48,7 +48,7 @@ impl Accelerator {
 
     /// The same, with at least this much memory each, in GiB.
     #[must_use]
-    pub fn with_memory_gib(mut self, memory_gib: u32) -> Self {
+    pub fn memory_gib(mut self, memory_gib: u32) -> Self {
         self.memory_gib = Some(memory_gib);
         self
     }
@@ -102,8 +102,7 @@ impl Accelerator {
     }
 
     /// The least memory of each accelerator, in GiB: the size that
-    /// [`with_memory_gib`](Accelerator::with_memory_gib) has set, or else the size in the kind's
-    /// name.
+    /// [`memory_gib`](field@Accelerator::memory_gib) has, or else the size in the kind's name.
     ///
     /// A size in the name counts if the kind exists in several sizes, as A100 and V100 do, or if
     /// the kind is unknown. For other kinds the size is ignored, because it may differ from what a
@@ -115,7 +114,7 @@ impl Accelerator {
     /// use skyward::spec::Accelerator;
     ///
     /// assert_eq!(Accelerator::new("A100-80GB", 8).least_memory_gib(), Some(80));
-    /// assert_eq!(Accelerator::new("A100-80GB", 8).with_memory_gib(40).least_memory_gib(), Some(40));
+    /// assert_eq!(Accelerator::new("A100-80GB", 8).memory_gib(40).least_memory_gib(), Some(40));
     /// assert_eq!(Accelerator::new("GH200 480GB", 1).least_memory_gib(), None);
     /// ```
     pub fn least_memory_gib(&self) -> Option<u32> {

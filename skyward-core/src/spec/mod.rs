@@ -49,30 +49,39 @@ impl ClusterInfo {
         Self { nodes, workers_per_node, accelerator: None, cpus: None, shared_host: false, elastic: false }
     }
 
-    /// The same cluster with these accelerators on each node.
+    /// The same cluster with these accelerators on each node; `None` for nodes without any.
+    ///
+    /// ```
+    /// # use skyward_core as skyward;
+    /// use skyward::spec::{Accelerator, ClusterInfo};
+    ///
+    /// let cluster = ClusterInfo::new(2, 8).accelerator(Accelerator::new("H100", 8)).cpus(96);
+    /// assert_eq!(cluster.cpus, Some(96));
+    /// assert_eq!(cluster.accelerator(None).accelerator, None);
+    /// ```
     #[must_use]
-    pub fn with_accelerator(mut self, accelerator: Option<Accelerator>) -> Self {
-        self.accelerator = accelerator;
+    pub fn accelerator(mut self, accelerator: impl Into<Option<Accelerator>>) -> Self {
+        self.accelerator = accelerator.into();
         self
     }
 
-    /// The same cluster with at least this number of CPU cores on each node.
+    /// The same cluster with at least this number of CPU cores on each node; `None` for any number.
     #[must_use]
-    pub fn with_cpus(mut self, cpus: Option<u32>) -> Self {
-        self.cpus = cpus;
+    pub fn cpus(mut self, cpus: impl Into<Option<u32>>) -> Self {
+        self.cpus = cpus.into();
         self
     }
 
     /// The same cluster with all nodes on one host, or each on its own.
     #[must_use]
-    pub fn with_shared_host(mut self, shared_host: bool) -> Self {
+    pub fn shared_host(mut self, shared_host: bool) -> Self {
         self.shared_host = shared_host;
         self
     }
 
     /// The same cluster with a number of nodes that may change, or not.
     #[must_use]
-    pub fn with_elastic(mut self, elastic: bool) -> Self {
+    pub fn elastic(mut self, elastic: bool) -> Self {
         self.elastic = elastic;
         self
     }

@@ -54,8 +54,8 @@ pub fn clusters() -> Vec<ClusterInfo> {
     for (nodes, workers) in [(1, 1), (1, 2), (2, 1), (3, 4)] {
         for accelerator in [None, Some(Accelerator::new("H100", 8)), Some(Accelerator::new("T4", 1))] {
             for elastic in [false, true] {
-                let cluster = ClusterInfo::new(nodes, workers).with_accelerator(accelerator.clone());
-                clusters.push(cluster.with_elastic(elastic).with_shared_host(nodes == 2));
+                let cluster = ClusterInfo::new(nodes, workers).accelerator(accelerator.clone());
+                clusters.push(cluster.elastic(elastic).shared_host(nodes == 2));
             }
         }
     }

@@ -6,7 +6,7 @@ fn cpus() -> ClusterInfo {
 }
 
 fn gpus(kind: &str) -> ClusterInfo {
-    ClusterInfo::new(2, 4).with_accelerator(Some(Accelerator::new(kind, 4)))
+    ClusterInfo::new(2, 4).accelerator(Accelerator::new(kind, 4))
 }
 
 fn layers() -> Fsdp {
@@ -68,7 +68,7 @@ fn torch_is_installed_as_the_torch_plugin_installs_it() {
 
 #[test]
 fn what_accelerate_would_leave_out_is_refused() {
-    let one = ClusterInfo::new(1, 1).with_accelerator(Some(Accelerator::new("H100", 1)));
+    let one = ClusterInfo::new(1, 1).accelerator(Accelerator::new("H100", 1));
     let mirror = || accelerate().index("https://mirror.example/torch");
     let fp16 = MixedPrecision::Fp16;
     for (plugin, cluster, message, hint) in [
@@ -116,7 +116,7 @@ fn what_accelerate_would_leave_out_is_refused() {
         assert_eq!(error.kind(), ErrorKind::InvalidSpec);
         assert_eq!((error.message(), error.hint()), (message, Some(hint)));
     }
-    let crowded = ClusterInfo::new(1, 5).with_accelerator(Some(Accelerator::new("H100", 4)));
+    let crowded = ClusterInfo::new(1, 5).accelerator(Accelerator::new("H100", 4));
     let error = accelerate().transform(Image::new(), &crowded).unwrap_err();
     assert_eq!(error.message(), "a node has 5 workers and 4× H100");
 }
@@ -159,7 +159,7 @@ fn an_image_that_sets_a_variable_otherwise_is_refused() {
 
 #[test]
 fn hooks_are_there_where_they_matter() {
-    let one = |workers| ClusterInfo::new(1, workers).with_accelerator(Some(Accelerator::new("H100", workers)));
+    let one = |workers| ClusterInfo::new(1, workers).accelerator(Accelerator::new("H100", workers));
     for (cluster, joins, cuda, task) in [
         (ClusterInfo::new(1, 1), false, false, false),
         (one(1), false, true, false),
@@ -169,7 +169,7 @@ fn hooks_are_there_where_they_matter() {
         (gpus("MI300X"), true, true, true),
         (gpus("v5e"), true, false, true),
         (gpus("X9"), true, true, true),
-        (ClusterInfo::new(2, 1).with_accelerator(Some(Accelerator::new("H100", 8))), true, true, false),
+        (ClusterInfo::new(2, 1).accelerator(Accelerator::new("H100", 8)), true, true, false),
     ] {
         for plugin in [accelerate(), transformers()] {
             assert_eq!((plugin.joins_world(&cluster), plugin.world()), (joins, "torch"));

@@ -47,7 +47,7 @@ fn read(info: InstanceTypeInfoBuilder) -> InstanceType {
 #[track_caller]
 fn assert_has(info: InstanceTypeInfoBuilder, kind: &str, count: u32, memory_gib: u32) {
     let read = read(info);
-    assert_eq!(read.accelerator(), Some(&Accelerator::new(kind, count).with_memory_gib(memory_gib)), "{}", read.name);
+    assert_eq!(read.accelerator(), Some(&Accelerator::new(kind, count).memory_gib(memory_gib)), "{}", read.name);
 }
 
 #[test]
@@ -63,7 +63,7 @@ fn a_type_is_read() {
         cpus: 96,
         memory_gib: 1152,
         architecture: Architecture::X86_64,
-        devices: Devices::Accelerators(Accelerator::new("A100", 8).with_memory_gib(40)),
+        devices: Devices::Accelerators(Accelerator::new("A100", 8).memory_gib(40)),
         on_demand: true,
         spot: true,
         capacity_block: true,

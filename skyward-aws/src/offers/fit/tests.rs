@@ -27,7 +27,7 @@ pub(in crate::offers) fn plain(name: &str, cpus: u32, memory_gib: u32) -> Instan
 }
 
 pub(in crate::offers) fn with(kind: &str, count: u32, gib: u32, on: InstanceType) -> InstanceType {
-    InstanceType { devices: Devices::Accelerators(Accelerator::new(kind, count).with_memory_gib(gib)), ..on }
+    InstanceType { devices: Devices::Accelerators(Accelerator::new(kind, count).memory_gib(gib)), ..on }
 }
 
 /// All in three zones, but for g5.48xlarge, which is in one.

@@ -54,7 +54,7 @@ fn an_offer_says_everything() {
     expected.quota = Some("L-3819A6DF".into());
     expected.disk_gib = Some(100);
     expected.architecture = Some(Architecture::X86_64);
-    expected.accelerator = Some(Accelerator::new("A10G", 1).with_memory_gib(22));
+    expected.accelerator = Some(Accelerator::new("A10G", 1).memory_gib(22));
     assert_eq!(ranked.offers[0], expected);
 }
 

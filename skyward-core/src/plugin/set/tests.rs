@@ -91,7 +91,7 @@ fn valid_lists_are_accepted() {
 
 #[test]
 fn a_world_on_an_elastic_pool_is_refused_even_while_it_has_one_worker() {
-    let error = set([make("w")]).check(&ClusterInfo::new(1, 1).with_elastic(true)).unwrap_err();
+    let error = set([make("w")]).check(&ClusterInfo::new(1, 1).elastic(true)).unwrap_err();
     assert_eq!(
         error.message(),
         "`w` joins all workers into one world of fixed size, and the number of nodes of this pool may change"

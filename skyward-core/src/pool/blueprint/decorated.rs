@@ -170,7 +170,7 @@ mod tests {
         }
         let joined = |cluster| Decorated::joined(Some(&decorated), &PluginSet::default(), cluster).unwrap();
         assert!(joined(&two) && !joined(&one));
-        assert!(decorated.check(&PluginSet::default(), &two.with_elastic(true)).is_err());
+        assert!(decorated.check(&PluginSet::default(), &two.elastic(true)).is_err());
     }
 
     #[test]
@@ -189,7 +189,7 @@ mod tests {
         assert!(error.message().contains("the plugin `horovod` into another one"), "{error}");
         let joined = |cluster| Decorated::joined(Some(&decorated), &PluginSet::default(), cluster).unwrap();
         assert!(joined(&two) && !joined(&one));
-        let error = decorated.check(&PluginSet::default(), &two.with_elastic(true)).unwrap_err();
+        let error = decorated.check(&PluginSet::default(), &two.elastic(true)).unwrap_err();
         assert_eq!(error.hint(), Some("give the pool a fixed number of nodes: `.nodes(2)`"));
     }
 }

@@ -75,7 +75,7 @@ impl Recipe {
     /// [`ErrorKind::InvalidSpec`] or [`ErrorKind::Plugins`], with a hint on what to do.
     pub(crate) fn check_size(&self, nodes: Nodes) -> Result<()> {
         check_workers(nodes, self.cluster.workers_per_node)?;
-        let mut cluster = self.cluster.clone().with_elastic(nodes.is_elastic());
+        let mut cluster = self.cluster.clone().elastic(nodes.is_elastic());
         cluster.nodes = nodes.wanted();
         self.plugins.check(&cluster)?;
         // A world that shrinks to one node stays a world; a pool that is no world cannot become

@@ -149,7 +149,7 @@ mod tests {
         let share = facts.share(&Host::new("h").slots(2));
         assert_eq!((share.disk_gib, share.architecture), (Some(4), Some(Architecture::X86_64)));
         assert_eq!((share.cpus, share.memory_gib), (4, 7));
-        assert_eq!(share.accelerator, Some(Accelerator::new("H100", 1).with_memory_gib(80)));
+        assert_eq!(share.accelerator, Some(Accelerator::new("H100", 1).memory_gib(80)));
         assert_eq!(facts.share(&Host::new("h").slots(3)).accelerator, None);
         assert_eq!(facts.devices(&Host::new("h")), ["0", "1"]);
         assert_eq!(facts.devices(&Host::new("h").accelerator(Accelerator::new("A100", 1))), ["0"]);

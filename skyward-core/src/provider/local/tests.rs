@@ -310,14 +310,14 @@ async fn ids_that_lead_out_of_the_folder_are_refused() {
 #[test]
 fn an_offer_is_reduced_to_what_a_node_asks_for() {
     let mut offer = Offer::new("host", "here", 8, 64);
-    offer.accelerator = Some(Accelerator::new("H200", 4).with_memory_gib(140));
+    offer.accelerator = Some(Accelerator::new("H200", 4).memory_gib(140));
     let wants = |accelerator: Accelerator| Requirements { accelerator: Some(accelerator), ..Requirements::default() };
     let fits = |requirements: &Requirements| fitted(offer.clone(), requirements);
     assert_eq!(fits(&wants(Accelerator::new("h200", 2))).unwrap().accelerator.unwrap().count, 2);
     assert_eq!(fits(&wants(Accelerator::new("NVIDIA H200-SXM", 2))).unwrap().accelerator.unwrap().kind, "H200");
     assert_eq!(fits(&wants(Accelerator::new("H200", 5))), None);
     assert_eq!(fits(&wants(Accelerator::new("H100", 1))), None);
-    assert_eq!(fits(&wants(Accelerator::new("H200", 1).with_memory_gib(200))), None);
+    assert_eq!(fits(&wants(Accelerator::new("H200", 1).memory_gib(200))), None);
     assert_eq!(fits(&Requirements { cpus: Some(9), ..Requirements::default() }), None);
     assert_eq!(fits(&Requirements { memory_gib: Some(65), ..Requirements::default() }), None);
     assert_eq!(fitted(Offer::new("host", "here", 8, 64), &wants(Accelerator::new("H200", 1))), None);

@@ -179,8 +179,8 @@ fn a_size_in_the_name_counts_for_kinds_of_several_sizes_and_unknown_kinds() {
     ] {
         assert_eq!(named(kind).least_memory_gib(), memory, "{kind}");
     }
-    assert_eq!(named("A100-80GB").with_memory_gib(40).least_memory_gib(), Some(40));
-    assert_eq!(named("T4-16GB").with_memory_gib(15).least_memory_gib(), Some(15));
+    assert_eq!(named("A100-80GB").memory_gib(40).least_memory_gib(), Some(40));
+    assert_eq!(named("T4-16GB").memory_gib(15).least_memory_gib(), Some(15));
 }
 
 #[test]

@@ -64,7 +64,7 @@ async fn requirements_that_no_offer_meets_are_named() {
 #[tokio::test]
 async fn an_accelerator_is_found_in_any_spelling_of_pool_and_provider() {
     let mut offer = Offer::new("p3", "here", 8, 61);
-    offer.accelerator = Some(Accelerator::new("V100-SXM2", 1).with_memory_gib(16));
+    offer.accelerator = Some(Accelerator::new("V100-SXM2", 1).memory_gib(16));
     let checked = Checked::new(Arc::new(Scripted { offers: vec![offer], ..Scripted::default() }));
     for kind in ["V100", "v100", "Tesla V100-SXM2-16GB"] {
         assert_eq!(checked.candidates(&wants(Some(kind), None)).await.unwrap()[0].machine_type, "p3", "{kind}");
