@@ -67,7 +67,7 @@ use crate::spec::Accelerator;
 pub struct Docker {
     engine: Engine,
     options: Options,
-    accelerators: Option<Accelerator>,
+    accelerator: Option<Accelerator>,
     /// Held for writing while a pool's network is created, and for reading while a container is.
     /// `list` waits for both.
     making: Arc<Mutex<HashMap<PoolId, Arc<RwLock<()>>>>>,
@@ -86,7 +86,7 @@ impl Docker {
         Self {
             engine: Engine::new(None),
             options: Options::new(image.into()),
-            accelerators: None,
+            accelerator: None,
             making: Arc::default(),
             choosing: Arc::default(),
             building: Arc::default(),
@@ -127,8 +127,8 @@ impl Docker {
     /// Declares the accelerators of the engine's host, where the client cannot see them because the
     /// engine is on another host.
     #[must_use]
-    pub fn accelerators(mut self, accelerators: Accelerator) -> Self {
-        self.accelerators = Some(accelerators);
+    pub fn accelerator(mut self, accelerator: Accelerator) -> Self {
+        self.accelerator = Some(accelerator);
         self
     }
 
@@ -239,7 +239,7 @@ impl Provider for Docker {
         plain.architecture = info.architecture.as_deref().and_then(Architecture::of_linux);
         let mut offers = match &requirements.accelerator {
             None => vec![plain],
-            Some(wanted) => gpus::offers(plain, wanted, self.accelerators.as_ref()).await,
+            Some(wanted) => gpus::offers(plain, wanted, self.accelerator.as_ref()).await,
         };
         offers.retain(|offer| requirements.are_met_by(offer));
         Ok(offers)

@@ -122,7 +122,7 @@ impl Docker {
             };
             let devices = match &offer.accelerator {
                 Some(wanted) => {
-                    let all = gpus::all(self.accelerators.as_ref()).await;
+                    let all = gpus::all(self.accelerator.as_ref()).await;
                     gpus::choose(request, wanted.count, &all, &self.containers(POOL.to_owned()).await?)?
                 }
                 None => Vec::new(),

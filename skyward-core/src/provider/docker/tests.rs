@@ -48,7 +48,7 @@ impl Pretended {
     /// A client of its own.
     fn docker(&self, accelerators: u32) -> Docker {
         let url = format!("unix://{}/s", self.folder.display());
-        Docker::new("image").engine(&url).accelerators(Accelerator::new("A100", accelerators))
+        Docker::new("image").engine(&url).accelerator(Accelerator::new("A100", accelerators))
     }
 
     /// The devices of each container, by its name.
