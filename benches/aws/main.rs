@@ -66,8 +66,7 @@ async fn measure(mut table: Table, program: String) -> skyward::Result<()> {
 /// The time to get the offers for an accelerator by name: once with an empty cache, and once with
 /// AWS's answers in the cache.
 async fn offers(table: &mut Table, emulator: &Emulator) -> skyward::Result<()> {
-    let mut wanted = Requirements::default();
-    wanted.accelerator = Some(Accelerator::new("A10G", 1));
+    let wanted = Requirements::default().accelerator(Accelerator::new("A10G", 1));
     let ask = async |provider: Watched| {
         let (offers, took) = timed(provider.offers(&wanted)).await?;
         assert!(!offers.is_empty());

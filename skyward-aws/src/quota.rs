@@ -267,9 +267,7 @@ mod tests {
     }
 
     fn offer(name: &str, spot: bool) -> Offer {
-        let mut offer = Offer::new(name, "eu-west-1a", 48, 192);
-        offer.spot = spot;
-        offer
+        Offer::new(name, "eu-west-1a", 48, 192).spot(spot)
     }
 
     #[test]

@@ -97,13 +97,13 @@ pub(super) fn offer_of(
     setting: &Setting,
 ) -> Offer {
     let InstanceType { name, cpus, memory_gib, architecture, .. } = instance_type;
-    let mut offer = Offer::new(name.clone(), zone, *cpus, *memory_gib);
-    offer.usd_per_hour = None;
-    offer.architecture = Some(*architecture);
-    offer.accelerator = instance_type.accelerator().cloned();
     // EC2 makes the disk with the machine, in the size that the pool asks for.
-    offer.disk_gib = Some(requirements.disk_gib.unwrap_or(setting.disk_gib).min(MOST_DISK_GIB));
-    offer
+    let disk = requirements.disk_gib.unwrap_or(setting.disk_gib).min(MOST_DISK_GIB);
+    Offer::new(name.clone(), zone, *cpus, *memory_gib)
+        .usd_per_hour(None)
+        .architecture(*architecture)
+        .accelerator(instance_type.accelerator().cloned())
+        .disk_gib(disk)
 }
 
 pub(super) type Checked<T> = Result<T, (Stage, String)>;

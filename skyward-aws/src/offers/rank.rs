@@ -90,12 +90,11 @@ fn priced(
         true => prices.spot.get(&(name.clone(), zone.to_owned())),
         false => prices.on_demand.get(name),
     };
-    let mut offer = offer_of(instance_type, zone, requirements, setting);
-    offer.id = OfferId::new(format!("{name}/{zone}/{}", if spot { "spot" } else { "on-demand" }));
-    offer.usd_per_hour = price.map(|price| price.usd_per_hour);
-    offer.priced_at = price.map(|price| price.read_at);
-    offer.spot = spot;
-    offer
+    offer_of(instance_type, zone, requirements, setting)
+        .id(OfferId::new(format!("{name}/{zone}/{}", if spot { "spot" } else { "on-demand" })))
+        .usd_per_hour(price.map(|price| price.usd_per_hour))
+        .priced_at(price.map(|price| price.read_at))
+        .spot(spot)
 }
 
 fn too_dear(instance_type: &InstanceType, offer: &Offer) -> Obstacle {

@@ -71,10 +71,10 @@ fn offer(
     price: Option<Price>,
 ) -> Result<Offer> {
     let Reserved { id, instance_type: name, zone, is_block, .. } = reserved;
-    let mut offer = offer_of(instance_type, zone, requirements, setting);
-    offer.id = OfferId::new(format!("{name}/{zone}/{id}"));
-    offer.usd_per_hour = if *is_block { Some(0.0) } else { price.map(|price| price.usd_per_hour) };
-    offer.priced_at = price.map(|price| price.read_at);
+    let offer = offer_of(instance_type, zone, requirements, setting)
+        .id(OfferId::new(format!("{name}/{zone}/{id}")))
+        .usd_per_hour(if *is_block { Some(0.0) } else { price.map(|price| price.usd_per_hour) })
+        .priced_at(price.map(|price| price.read_at));
     let refused = |why: String| {
         let message = format!("{id} is of {name} in {zone}, which {why}");
         Err(Error::refused(Refusal::NotOffered, message)
@@ -140,8 +140,7 @@ mod tests {
     #[test]
     fn any_type_is_offered_on_demand_by_its_reservation_alone() {
         for market in [Market::OnDemand, Market::SpotOrOnDemand, Market::Cheapest] {
-            let mut wanted = Requirements::default();
-            wanted.market = market;
+            let wanted = Requirements::default().market(market);
             let plain = made(&wanted, h100(), false).unwrap();
             assert!(plain.id.as_str().ends_with("/cr-1") && !plain.spot, "{plain:?}");
             assert_eq!((plain.usd_per_hour, plain.priced_at.is_some()), (Some(98.32), true));
@@ -153,27 +152,18 @@ mod tests {
 
     #[test]
     fn what_does_not_fit_is_refused_by_name() {
-        let asks = |change: &dyn Fn(&mut Requirements)| {
-            let mut wanted = Requirements::default();
-            change(&mut wanted);
-            wanted
-        };
-        let elsewhere = "nowhere-1a".to_owned();
+        let asks = Requirements::default;
+        let gpus = |kind, count| asks().accelerator(Accelerator::new(kind, count));
         for (wanted, accelerator, words, refusal) in [
-            (asks(&|one| one.market = Market::Spot), h100(), "spot instances", Refusal::Misconfigured),
-            (asks(&|one| one.accelerator = Some(Accelerator::new("T4", 1))), h100(), "T4", Refusal::NotOffered),
-            (asks(&|one| one.accelerator = Some(Accelerator::new("H100", 1))), None, "H100", Refusal::NotOffered),
-            (asks(&|one| one.accelerator = Some(Accelerator::new("H100", 16))), h100(), "has 8", Refusal::NotOffered),
-            (
-                asks(&|one| one.accelerator = Some(Accelerator::new("V100", 8))),
-                Some(Accelerator::new("V100", 8)),
-                "driver",
-                Refusal::NotOffered,
-            ),
-            (asks(&|one| one.cpus = Some(193)), h100(), "193", Refusal::NotOffered),
-            (asks(&|one| one.architecture = Some(Architecture::Aarch64)), h100(), "does not have", Refusal::NotOffered),
-            (asks(&|one| one.most_usd_per_hour = Some(98.0)), h100(), "does not have", Refusal::NotOffered),
-            (asks(&|one| one.places = vec![elsewhere.clone()]), h100(), "nowhere-1a", Refusal::NotOffered),
+            (asks().market(Market::Spot), h100(), "spot instances", Refusal::Misconfigured),
+            (gpus("T4", 1), h100(), "T4", Refusal::NotOffered),
+            (gpus("H100", 1), None, "H100", Refusal::NotOffered),
+            (gpus("H100", 16), h100(), "has 8", Refusal::NotOffered),
+            (gpus("V100", 8), Some(Accelerator::new("V100", 8)), "driver", Refusal::NotOffered),
+            (asks().cpus(193), h100(), "193", Refusal::NotOffered),
+            (asks().architecture(Architecture::Aarch64), h100(), "does not have", Refusal::NotOffered),
+            (asks().most_usd_per_hour(98.0), h100(), "does not have", Refusal::NotOffered),
+            (asks().places(["nowhere-1a"]), h100(), "nowhere-1a", Refusal::NotOffered),
         ] {
             let error = made(&wanted, accelerator, false).unwrap_err();
             assert!(error.message().contains("cr-1") && error.message().contains(words), "{words}: {error}");

@@ -102,10 +102,7 @@ fn told(answer: &Answer) -> Vec<(&str, Option<f64>)> {
 }
 
 fn wanting(market: Market) -> Requirements {
-    let mut wanted = Requirements::default();
-    wanted.accelerator = Some(Accelerator::new("A10G", 1));
-    wanted.market = market;
-    wanted
+    Requirements::default().accelerator(Accelerator::new("A10G", 1)).market(market)
 }
 
 #[tokio::test]
@@ -167,8 +164,7 @@ async fn types_that_cannot_be_had_are_an_error() {
 #[tokio::test]
 async fn where_nothing_fits_no_price_is_asked_for_and_the_answer_says_why() {
     let (ec2, pricing, quotas) = (Loopback::start(ec2), Loopback::start(price_list), Loopback::start(quota));
-    let mut wanted = wanting(Market::Cheapest);
-    wanted.accelerator = Some(Accelerator::new("A10G", 16));
+    let wanted = wanting(Market::Cheapest).accelerator(Accelerator::new("A10G", 16));
     let answer = answer(&ec2, &pricing, Some(&quotas), &wanted).await.unwrap();
     assert_eq!(answer.offers, []);
     assert_eq!(answer.nothing.unwrap().to_string(), "A10G comes in 1: g5.xlarge; 4: g5.12xlarge");

@@ -45,7 +45,7 @@ impl Blueprint {
     /// Returns the offers that meet the requirements, at least one. Offers that the plugins cannot
     /// serve or that the budget does not cover are marked as excluded.
     pub(crate) async fn market(&self, account: &Mutex<Account>) -> Result<Market> {
-        let requirements = Requirements { same_place: self.declared.joined, ..self.requirements.clone() };
+        let requirements = self.requirements.clone().same_place(self.declared.joined);
         let offers = self.provider.candidates(&requirements).await?;
         let mut market = Market::new(self.provider.name(), offers, requirements.same_place);
         market.exclude(ErrorKind::Plugins, |offer| {
@@ -61,13 +61,12 @@ impl Blueprint {
     }
 
     pub(crate) fn request(&self, pool: &PoolId, lease: Duration) -> PoolRequest {
-        let mut request = PoolRequest::new(pool.clone(), lease);
-        request.owner = self.owner.clone();
-        request.nodes = self.nodes;
-        request.joined = self.declared.joined;
-        request.wanted = Requirements { same_place: self.declared.joined, ..self.requirements.clone() };
-        request.labels = self.labels.clone();
-        request
+        PoolRequest::new(pool.clone(), lease)
+            .owner(&self.owner)
+            .nodes(self.nodes)
+            .joined(self.declared.joined)
+            .wanted(self.requirements.clone().same_place(self.declared.joined))
+            .labels(self.labels.clone())
     }
 
     /// Reads the client's files that the image names, on a thread of the blocking pool.

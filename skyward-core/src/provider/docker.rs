@@ -235,8 +235,8 @@ impl Provider for Docker {
         // A host sold with 16 GiB has slightly less.
         let memory_gib = u32::try_from((memory + (1 << 9)) >> 10).unwrap_or(u32::MAX);
         let place = info.name.unwrap_or_else(|| self.engine.url().to_owned());
-        let mut plain = Offer::new(container::OFFER, place, u32::try_from(cpus).unwrap_or(u32::MAX), memory_gib);
-        plain.architecture = info.architecture.as_deref().and_then(Architecture::of_linux);
+        let plain = Offer::new(container::OFFER, place, u32::try_from(cpus).unwrap_or(u32::MAX), memory_gib)
+            .architecture(info.architecture.as_deref().and_then(Architecture::of_linux));
         let mut offers = match &requirements.accelerator {
             None => vec![plain],
             Some(wanted) => gpus::offers(plain, wanted, self.accelerator.as_ref()).await,

@@ -7,6 +7,23 @@ use crate::ids::{LaunchId, MachineNumber, PoolId};
 use crate::spec::Nodes;
 
 /// A pool that is going to launch machines.
+///
+/// ```
+/// # use skyward_core as skyward;
+/// use std::time::Duration;
+///
+/// use skyward::ids::PoolId;
+/// use skyward::provider::{PoolRequest, Requirements};
+///
+/// let wanted = Requirements::default().cpus(8).same_place(true);
+/// let request = PoolRequest::new(PoolId::new("p-x"), Duration::from_secs(60))
+///     .owner("ada@workstation")
+///     .nodes(4)
+///     .joined(true)
+///     .wanted(wanted)
+///     .labels([("team", "vision")]);
+/// assert_eq!(request.labels["team"], "vision");
+/// ```
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct PoolRequest {
@@ -40,6 +57,22 @@ pub struct LaunchBatch {
 }
 
 /// One machine to launch.
+///
+/// ```
+/// # use skyward_core as skyward;
+/// use std::time::Duration;
+///
+/// use skyward::ids::{Attempt, LaunchId, MachineNumber, PoolId};
+/// use skyward::provider::LaunchRequest;
+///
+/// let (pool, number) = (PoolId::new("p-x"), MachineNumber(0));
+/// let launch = LaunchId::of(&pool, number, Attempt(1));
+/// let request = LaunchRequest::new(launch, pool, number, Duration::from_secs(60))
+///     .boot(Duration::from_secs(600))
+///     .ends_in(Duration::from_secs(3600))
+///     .labels([("team", "vision")]);
+/// assert_eq!(request.labels["team"], "vision");
+/// ```
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct LaunchRequest {
@@ -74,6 +107,41 @@ impl PoolRequest {
             labels: Labels::new(),
         }
     }
+
+    /// Sets who starts it.
+    #[must_use]
+    pub fn owner(mut self, owner: impl Into<String>) -> Self {
+        self.owner = owner.into();
+        self
+    }
+
+    /// Sets how many nodes it wants.
+    #[must_use]
+    pub fn nodes(mut self, nodes: impl Into<Nodes>) -> Self {
+        self.nodes = nodes.into();
+        self
+    }
+
+    /// Sets whether its workers are one world.
+    #[must_use]
+    pub fn joined(mut self, joined: bool) -> Self {
+        self.joined = joined;
+        self
+    }
+
+    /// Sets what each of its machines must have.
+    #[must_use]
+    pub fn wanted(mut self, wanted: Requirements) -> Self {
+        self.wanted = wanted;
+        self
+    }
+
+    /// Sets the labels for everything that the provider creates.
+    #[must_use]
+    pub fn labels(mut self, labels: impl IntoIterator<Item = (impl Into<String>, impl Into<String>)>) -> Self {
+        self.labels = labels.into_iter().map(|(name, value)| (name.into(), value.into())).collect();
+        self
+    }
 }
 
 impl LaunchBatch {
@@ -105,6 +173,13 @@ impl LaunchRequest {
     #[must_use]
     pub fn boot(mut self, boot: Duration) -> Self {
         self.boot = boot;
+        self
+    }
+
+    /// Sets the labels of the machine.
+    #[must_use]
+    pub fn labels(mut self, labels: impl IntoIterator<Item = (impl Into<String>, impl Into<String>)>) -> Self {
+        self.labels = labels.into_iter().map(|(name, value)| (name.into(), value.into())).collect();
         self
     }
 }

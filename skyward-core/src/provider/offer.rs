@@ -9,6 +9,28 @@ use crate::ids::OfferId;
 use crate::spec::Accelerator;
 
 /// A machine type at a price, in a place.
+///
+/// ```
+/// # use skyward_core as skyward;
+/// use std::time::SystemTime;
+///
+/// use skyward::ids::OfferId;
+/// use skyward::provider::{Architecture, Offer};
+/// use skyward::spec::Accelerator;
+///
+/// let offer = Offer::new("g5.xlarge", "eu-west-1a", 4, 16)
+///     .id(OfferId::new("g5.xlarge/eu-west-1a/spot"))
+///     .usd_per_hour(0.46)
+///     .priced_at(SystemTime::now())
+///     .spot(true)
+///     .quota("G and VT spot instances")
+///     .disk_gib(100)
+///     .architecture(Architecture::X86_64)
+///     .accelerator(Accelerator::new("A10G", 1));
+/// assert_eq!(offer.usd_per_hour, Some(0.46));
+/// // The price is not known.
+/// assert_eq!(offer.usd_per_hour(None).usd_per_hour, None);
+/// ```
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Offer {
@@ -57,5 +79,61 @@ impl Offer {
             architecture: None,
             accelerator: None,
         }
+    }
+
+    /// Sets the id, where a machine type has several offers.
+    #[must_use]
+    pub fn id(mut self, id: OfferId) -> Self {
+        self.id = id;
+        self
+    }
+
+    /// Sets the price in US dollars per hour; `None` where it is not known.
+    #[must_use]
+    pub fn usd_per_hour(mut self, usd_per_hour: impl Into<Option<f64>>) -> Self {
+        self.usd_per_hour = usd_per_hour.into();
+        self
+    }
+
+    /// Sets when the price was read; `None` where it does not change.
+    #[must_use]
+    pub fn priced_at(mut self, priced_at: impl Into<Option<SystemTime>>) -> Self {
+        self.priced_at = priced_at.into();
+        self
+    }
+
+    /// Sets whether the provider may take the machine back.
+    #[must_use]
+    pub fn spot(mut self, spot: bool) -> Self {
+        self.spot = spot;
+        self
+    }
+
+    /// Sets the account's quota that the machine counts against.
+    #[must_use]
+    pub fn quota(mut self, quota: impl Into<String>) -> Self {
+        self.quota = Some(quota.into());
+        self
+    }
+
+    /// Sets the disk in GiB; `None` where it is not known.
+    #[must_use]
+    pub fn disk_gib(mut self, disk: impl Into<Option<u32>>) -> Self {
+        self.disk_gib = disk.into();
+        self
+    }
+
+    /// Sets the architecture of the processor; `None` where it is not known.
+    #[must_use]
+    pub fn architecture(mut self, architecture: impl Into<Option<Architecture>>) -> Self {
+        self.architecture = architecture.into();
+        self
+    }
+
+    /// Sets the accelerators; `None` for a machine without any.
+    #[must_use]
+    pub fn accelerator(mut self, accelerator: impl Into<Option<Accelerator>>) -> Self {
+        self.accelerator = accelerator.into();
+        self
     }
 }

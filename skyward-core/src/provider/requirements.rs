@@ -9,7 +9,24 @@ use super::Offer;
 use super::models::{UnsaidMemory, serves};
 use crate::spec::Accelerator;
 
-/// What a machine must have.
+/// What a machine must have. `Requirements::default()` is met by any machine on demand.
+///
+/// ```
+/// # use skyward_core as skyward;
+/// use skyward::provider::{Architecture, Market, Requirements};
+/// use skyward::spec::Accelerator;
+///
+/// let wanted = Requirements::default()
+///     .accelerator(Accelerator::new("A100", 2))
+///     .memory_gib(128)
+///     .disk_gib(500)
+///     .architecture(Architecture::X86_64)
+///     .market(Market::SpotOrOnDemand)
+///     .most_usd_per_hour(10.0)
+///     .places(["eu-west-1a", "eu-west-1b"])
+///     .same_place(true);
+/// assert_eq!(wanted.places, ["eu-west-1a", "eu-west-1b"]);
+/// ```
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Requirements {
@@ -63,6 +80,69 @@ pub enum Market {
 }
 
 impl Requirements {
+    /// Sets the accelerators of each machine.
+    #[must_use]
+    pub fn accelerator(mut self, accelerator: Accelerator) -> Self {
+        self.accelerator = Some(accelerator);
+        self
+    }
+
+    /// Sets the least number of CPU cores.
+    #[must_use]
+    pub fn cpus(mut self, cpus: u32) -> Self {
+        self.cpus = Some(cpus);
+        self
+    }
+
+    /// Sets the least memory, in GiB.
+    #[must_use]
+    pub fn memory_gib(mut self, memory: u32) -> Self {
+        self.memory_gib = Some(memory);
+        self
+    }
+
+    /// Sets the least disk space, in GiB.
+    #[must_use]
+    pub fn disk_gib(mut self, disk: u32) -> Self {
+        self.disk_gib = Some(disk);
+        self
+    }
+
+    /// Sets the architecture of the processor.
+    #[must_use]
+    pub fn architecture(mut self, architecture: Architecture) -> Self {
+        self.architecture = Some(architecture);
+        self
+    }
+
+    /// Sets how the machine is paid for.
+    #[must_use]
+    pub fn market(mut self, market: Market) -> Self {
+        self.market = market;
+        self
+    }
+
+    /// Sets the most that one machine may cost, in US dollars per hour.
+    #[must_use]
+    pub fn most_usd_per_hour(mut self, most: f64) -> Self {
+        self.most_usd_per_hour = Some(most);
+        self
+    }
+
+    /// Sets the [places](Offer::place) that a machine may be in. An empty list means any place.
+    #[must_use]
+    pub fn places(mut self, places: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        self.places = places.into_iter().map(Into::into).collect();
+        self
+    }
+
+    /// Sets whether all machines of the pool must be in one place.
+    #[must_use]
+    pub fn same_place(mut self, same_place: bool) -> Self {
+        self.same_place = same_place;
+        self
+    }
+
     /// Whether a machine of this offer meets all requirements. Unknown memory of accelerators and
     /// an unknown price count as sufficient; an unknown disk or architecture counts as
     /// insufficient.
@@ -71,8 +151,7 @@ impl Requirements {
     /// # use skyward_core as skyward;
     /// use skyward::provider::{Offer, Requirements};
     ///
-    /// let mut wanted = Requirements::default();
-    /// wanted.cpus = Some(8);
+    /// let wanted = Requirements::default().cpus(8);
     /// assert!(wanted.are_met_by(&Offer::new("m7i.2xlarge", "eu-west-1a", 8, 32)));
     /// assert!(!wanted.are_met_by(&Offer::new("m7i.xlarge", "eu-west-1a", 4, 16)));
     /// ```
@@ -87,9 +166,7 @@ impl Requirements {
     /// # use skyward_core as skyward;
     /// use skyward::provider::{Market, Offer, Requirements};
     ///
-    /// let mut wanted = Requirements::default();
-    /// wanted.market = Market::Spot;
-    /// wanted.cpus = Some(8);
+    /// let wanted = Requirements::default().cpus(8).market(Market::Spot);
     /// assert_eq!(wanted.unmet_by(&Offer::new("host", "this host", 4, 16)), ["8 cores", "a spot price"]);
     /// ```
     pub fn unmet_by(&self, offer: &Offer) -> Vec<String> {

@@ -68,8 +68,7 @@ async fn machines_that_cannot_be_terminated_end_at_their_share_of_the_budget() {
 
 #[tokio::test(start_paused = true)]
 async fn no_offer_above_the_budget_is_launched_and_an_unknown_price_needs_an_assumed_one() {
-    let mut offers = vec![offer("a", "1", 6.0), offer("b", "1", 4.0), offer("c", "1", 0.0)];
-    offers[2].usd_per_hour = None;
+    let offers = vec![offer("a", "1", 6.0), offer("b", "1", 4.0), offer("c", "1", 0.0).usd_per_hour(None)];
     let cloud = Cloud { offers, ..Cloud::default() };
     let provider = cloud.clone().provider();
     let builder = || Pool::builder().provider(provider.clone()).nodes(2);

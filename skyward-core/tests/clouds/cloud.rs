@@ -86,10 +86,7 @@ impl Script for Cloud {
 
 /// An offer at this price. Its id is its name, and its quota the first letter of the name.
 pub(crate) fn offer(name: &str, place: &str, usd_per_hour: f64) -> Offer {
-    let mut offer = Offer::new(name, place, 8, 32);
-    offer.usd_per_hour = Some(usd_per_hour);
-    offer.quota = Some(name[..1].to_owned());
-    offer
+    Offer::new(name, place, 8, 32).usd_per_hour(usd_per_hour).quota(&name[..1])
 }
 
 /// A task that takes this many seconds.

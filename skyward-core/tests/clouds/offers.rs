@@ -143,8 +143,8 @@ async fn a_lost_machine_is_replaced_once_a_refused_offer_may_be_tried_again() {
 
 #[tokio::test(start_paused = true)]
 async fn the_market_orders_the_offers_and_a_plan_tries_none_of_them() {
-    let mut cloud = Cloud { offers: vec![offer("a", "1", 6.0), offer("b", "1", 2.0), offer("c", "1", 3.0)], ..three() };
-    cloud.offers[2].spot = true;
+    let offers = vec![offer("a", "1", 6.0), offer("b", "1", 2.0), offer("c", "1", 3.0).spot(true)];
+    let cloud = Cloud { offers, ..three() };
     let provider = cloud.provider();
     for (market, order) in [
         (Market::OnDemand, vec!["a", "b"]),

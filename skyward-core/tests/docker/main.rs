@@ -18,8 +18,7 @@ async fn an_engine_reports_its_architecture_and_names_requirements_it_cannot_mee
     let docker = Checked::new(Arc::new(Docker::new(image)));
     let offer = docker.candidates(&Requirements::default()).await.unwrap().remove(0);
     assert_eq!(offer.architecture, Architecture::of_client());
-    let mut wanted = Requirements::default();
-    (wanted.disk_gib, wanted.market) = (Some(1), Market::Spot);
+    let wanted = Requirements::default().disk_gib(1).market(Market::Spot);
     let hint = docker.candidates(&wanted).await.unwrap_err().hint().unwrap().to_owned();
     assert!(hint.ends_with("does not have: 1 GiB of disk, a spot price"), "{hint}");
 }

@@ -66,16 +66,13 @@ impl Provider for Later {
 
 /// A pool with a lease, whose owner is `ada`.
 fn request(pool: &PoolId, lease: Duration) -> PoolRequest {
-    let mut request = PoolRequest::new(pool.clone(), lease);
-    request.owner = "ada".to_owned();
-    request.labels.insert("team".to_owned(), "vision".to_owned());
-    request
+    PoolRequest::new(pool.clone(), lease).owner("ada").labels([("team", "vision")])
 }
 
 async fn launch(docker: &Docker, pool: &PoolId, lease: Duration) -> Machine {
     let number = MachineNumber(0);
-    let mut request = LaunchRequest::new(LaunchId::of(pool, number, Attempt(1)), pool.clone(), number, lease);
-    request.labels.insert("team".to_owned(), "vision".to_owned());
+    let request = LaunchRequest::new(LaunchId::of(pool, number, Attempt(1)), pool.clone(), number, lease)
+        .labels([("team", "vision")]);
     let offer = docker.offers(&Requirements::default()).await.unwrap().remove(0);
     docker.launch(&LaunchBatch::one(offer, request)).await.remove(0).unwrap()
 }

@@ -284,11 +284,7 @@ async fn a_stopped_keeper_is_ended_on_a_host_whose_sleep_takes_no_fractions() {
 async fn accelerators_are_given_to_one_node_each() {
     let Some(scene) = Scene::new(1) else { return };
     let hosts = Hosts::new([scene.host(0).slots(2).accelerator(Accelerator::new("H100", 4))]);
-    let wants = |count| {
-        let mut requirements = Requirements::default();
-        requirements.accelerator = Some(Accelerator::new("h100", count));
-        requirements
-    };
+    let wants = |count| Requirements::default().accelerator(Accelerator::new("h100", count));
     assert_eq!(hosts.offers(&wants(3)).await.unwrap(), [], "a slot's share is two");
     let offer = hosts.offers(&wants(2)).await.unwrap().remove(0);
     let pool = PoolId::random();

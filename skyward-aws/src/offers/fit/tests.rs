@@ -75,9 +75,7 @@ pub(in crate::offers) fn setting() -> Setting {
 }
 
 pub(in crate::offers) fn wanting(kind: &str, count: u32) -> Requirements {
-    let mut wanted = Requirements::default();
-    wanted.accelerator = Some(Accelerator::new(kind, count));
-    wanted
+    Requirements::default().accelerator(Accelerator::new(kind, count))
 }
 
 fn names<'a>(fit: &Fit<'a>) -> Vec<&'a str> {
@@ -96,25 +94,22 @@ fn types_have_at_least_what_is_asked_for() {
     assert_fits(&wanting("A100", 1), &["p4d.24xlarge", "p4de.24xlarge"]);
     assert_fits(&wanting("A100-80GB", 8), &["p4de.24xlarge"]);
     assert_fits(&wanting("Trn1", 16), &["trn1.32xlarge"]);
-    let mut large = wanting("A10G", 1);
-    large.cpus = Some(8);
+    let large = wanting("A10G", 1).cpus(8);
     assert_fits(&large, &["g5.2xlarge", "g5.12xlarge"]);
-    large.memory_gib = Some(64);
+    let large = large.memory_gib(64);
     assert_fits(&large, &["g5.12xlarge"]);
-    large.architecture = Some(Architecture::Aarch64);
-    assert_fits(&large, &[]);
+    assert_fits(&large.architecture(Architecture::Aarch64), &[]);
 }
 
 #[test]
 fn zones_are_those_with_subnets_and_of_them_the_wanted() {
     let (gpus, setting) = (gpus(), setting());
-    let mut wanted = wanting("T4", 1);
+    let wanted = wanting("T4", 1);
     let zones = |wanted: &Requirements| fit(&gpus, wanted, &setting).fitting.first().map(|one| one.zones.clone());
     assert_eq!(zones(&wanted), Some(vec!["eu-west-1a", "eu-west-1b"]));
-    wanted.places = vec!["eu-west-1b".into(), "eu-west-1c".into()];
+    let wanted = wanted.places(["eu-west-1b", "eu-west-1c"]);
     assert_eq!(zones(&wanted), Some(vec!["eu-west-1b"]));
-    wanted.places = vec!["eu-west-1c".into()];
-    assert_eq!(zones(&wanted), None);
+    assert_eq!(zones(&wanted.places(["eu-west-1c"])), None);
 }
 
 #[track_caller]
@@ -135,12 +130,8 @@ fn each_type_is_stopped_by_the_first_thing_that_it_lacks() {
     assert_stopped(&wanting("A100-80GB", 8), "p4d.24xlarge", Stage::DeviceMemory);
     assert_stopped(&wanting("H200", 8), "p5e.48xlarge", Stage::Market);
     assert_stopped(&wanting("A10G", 8), "g5.48xlarge", Stage::Zone);
-    let mut large = wanting("A100", 8);
-    large.disk_gib = Some(MOST_DISK_GIB + 1);
-    assert_stopped(&large, "p4d.24xlarge", Stage::Machine);
-    let mut elsewhere = wanting("A100", 8);
-    elsewhere.places = vec!["eu-west-1c".into()];
-    assert_stopped(&elsewhere, "p4d.24xlarge", Stage::Place);
+    assert_stopped(&wanting("A100", 8).disk_gib(MOST_DISK_GIB + 1), "p4d.24xlarge", Stage::Machine);
+    assert_stopped(&wanting("A100", 8).places(["eu-west-1c"]), "p4d.24xlarge", Stage::Place);
 }
 
 #[test]
@@ -153,11 +144,10 @@ fn whoever_names_the_image_says_what_drivers_it_has() {
 fn only_the_market_that_is_asked_for_counts() {
     let types = vec![InstanceType { spot: false, ..with("T4", 1, 16, plain("g4dn.xlarge", 4, 16)) }];
     let listing = listing(types);
-    let mut wanted = wanting("T4", 1);
     for (market, fits) in
         [(Market::OnDemand, true), (Market::Spot, false), (Market::SpotOrOnDemand, true), (Market::Cheapest, true)]
     {
-        wanted.market = market;
+        let wanted = wanting("T4", 1).market(market);
         assert_eq!(!fit(&listing, &wanted, &setting()).fitting.is_empty(), fits, "{market:?}");
     }
 }
@@ -181,8 +171,7 @@ fn processors() -> Listing {
 
 #[track_caller]
 fn assert_plain(cpus: u32, memory_gib: u32, expected: &[&str]) {
-    let mut wanted = Requirements::default();
-    (wanted.cpus, wanted.memory_gib) = (Some(cpus), Some(memory_gib));
+    let wanted = Requirements::default().cpus(cpus).memory_gib(memory_gib);
     assert_eq!(names(&fit(&processors(), &wanted, &setting())), expected, "{wanted}");
 }
 
@@ -203,8 +192,7 @@ fn of_each_family_the_smallest_type_that_fits_is_taken_and_those_for_general_use
 #[test]
 fn processors_alone_are_those_of_x86_unless_arm_is_asked_for() {
     let processors = processors();
-    let mut wanted = Requirements::default();
-    wanted.architecture = Some(Architecture::Aarch64);
+    let wanted = Requirements::default().architecture(Architecture::Aarch64);
     assert_eq!(names(&fit(&processors, &wanted, &setting())), ["m7g.large"]);
 }
 

@@ -53,10 +53,8 @@ fn what_has_no_driver_is_named() {
 
 #[test]
 fn the_types_that_come_nearest_are_named_with_what_they_lack() {
-    let mut large = samples::wanting("A10G", 1);
-    large.cpus = Some(500);
     assert_words(
-        &large,
+        &samples::wanting("A10G", 1).cpus(500),
         "EC2 has nothing with 1× A10G and 500 cores in eu-west-1: g5.48xlarge does not have 500 cores; g5.12xlarge does \
          not have 500 cores; g5.2xlarge does not have 500 cores; g5.xlarge does not have 500 cores",
     );
@@ -73,8 +71,7 @@ fn the_types_that_come_nearest_are_named_with_what_they_lack() {
 
 #[test]
 fn prices_and_quotas_that_are_in_the_way_are_named() {
-    let mut wanted = samples::wanting("T4", 4);
-    wanted.most_usd_per_hour = Some(1.0);
+    let wanted = samples::wanting("T4", 4).most_usd_per_hour(1.0);
     let price = Price { usd_per_hour: 3.912, read_at: std::time::SystemTime::UNIX_EPOCH };
     let prices = Prices { on_demand: [("g4dn.12xlarge".to_owned(), price)].into(), ..Prices::default() };
     assert_eq!(

@@ -36,25 +36,22 @@ fn ids(ranked: &Ranked) -> Vec<&str> {
 }
 
 fn wanting(market: Market) -> Requirements {
-    let mut wanted = samples::wanting("A10G", 1);
-    wanted.market = market;
-    wanted
+    samples::wanting("A10G", 1).market(market)
 }
 
 #[test]
 fn an_offer_says_everything() {
-    let mut wanted = wanting(Market::Spot);
-    wanted.places = vec!["eu-west-1b".into()];
+    let wanted = wanting(Market::Spot).places(["eu-west-1b"]);
     let ranked = ranked(&wanted, &prices(), &BTreeMap::new());
-    let mut expected = Offer::new("g5.xlarge", "eu-west-1b", 4, 16);
-    expected.id = OfferId::new("g5.xlarge/eu-west-1b/spot");
-    expected.usd_per_hour = Some(0.40);
-    expected.priced_at = Some(SystemTime::UNIX_EPOCH + Duration::from_secs(1000));
-    expected.spot = true;
-    expected.quota = Some("L-3819A6DF".into());
-    expected.disk_gib = Some(100);
-    expected.architecture = Some(Architecture::X86_64);
-    expected.accelerator = Some(Accelerator::new("A10G", 1).memory_gib(22));
+    let expected = Offer::new("g5.xlarge", "eu-west-1b", 4, 16)
+        .id(OfferId::new("g5.xlarge/eu-west-1b/spot"))
+        .usd_per_hour(0.40)
+        .priced_at(SystemTime::UNIX_EPOCH + Duration::from_secs(1000))
+        .spot(true)
+        .quota("L-3819A6DF")
+        .disk_gib(100)
+        .architecture(Architecture::X86_64)
+        .accelerator(Accelerator::new("A10G", 1).memory_gib(22));
     assert_eq!(ranked.offers[0], expected);
 }
 
@@ -98,16 +95,14 @@ fn one_market_has_its_own_offers_alone() {
 
 #[test]
 fn places_of_one_price_are_in_the_order_in_which_they_were_named() {
-    let mut wanted = wanting(Market::OnDemand);
-    wanted.places = vec!["eu-west-1b".into(), "eu-west-1a".into()];
+    let wanted = wanting(Market::OnDemand).places(["eu-west-1b", "eu-west-1a"]);
     let ranked = ranked(&wanted, &prices(), &BTreeMap::new());
     assert_eq!(ids(&ranked)[..2], ["g5.xlarge/eu-west-1b/on-demand", "g5.xlarge/eu-west-1a/on-demand"]);
 }
 
 #[test]
 fn what_is_known_to_cost_more_is_left_out() {
-    let mut wanted = wanting(Market::Cheapest);
-    wanted.most_usd_per_hour = Some(0.46);
+    let wanted = wanting(Market::Cheapest).most_usd_per_hour(0.46);
     let ranked = ranked(&wanted, &prices(), &BTreeMap::new());
     let known: Vec<_> = ranked.offers.iter().filter(|offer| offer.usd_per_hour.is_some()).collect();
     assert_eq!(known.len(), 2);
@@ -127,20 +122,13 @@ fn what_a_quota_does_not_allow_is_left_out_and_named() {
 
 #[test]
 fn a_disk_is_as_large_as_it_is_asked_for() {
-    let mut wanted = wanting(Market::OnDemand);
-    wanted.disk_gib = Some(2000);
+    let wanted = wanting(Market::OnDemand).disk_gib(2000);
     let ranked = ranked(&wanted, &prices(), &BTreeMap::new());
     assert!(ranked.offers.iter().all(|offer| offer.disk_gib == Some(2000)));
 }
 
 fn offers(spot: usize, on_demand: usize) -> Vec<Offer> {
-    let one = |spot: bool| {
-        move |number: usize| {
-            let mut offer = Offer::new(format!("{number}"), "z", 1, 1);
-            offer.spot = spot;
-            offer
-        }
-    };
+    let one = |spot: bool| move |number: usize| Offer::new(format!("{number}"), "z", 1, 1).spot(spot);
     (0..spot).map(one(true)).chain((0..on_demand).map(one(false))).collect()
 }
 

@@ -302,10 +302,10 @@ impl Purchases {
     fn request(&self, shared: &Shared, launch: Launch, ends_in: Option<Duration>) -> LaunchRequest {
         let limits = &shared.limits;
         let mut request =
-            LaunchRequest::new(launch.id(&shared.pool), shared.pool.clone(), launch.machine, limits.lease);
-        request.boot = limits.start;
+            LaunchRequest::new(launch.id(&shared.pool), shared.pool.clone(), launch.machine, limits.lease)
+                .boot(limits.start)
+                .labels(self.labels.clone());
         request.ends_in = ends_in;
-        request.labels = self.labels.clone();
         request
     }
 }

@@ -116,8 +116,7 @@ fn answer(head: &str, body: &[u8], containers: &mut Vec<Value>, rivals: &mut Vec
 
 fn batch(number: u32, accelerators: u32) -> LaunchBatch {
     let (pool, number) = (PoolId::new("p-x"), MachineNumber(number));
-    let mut offer = Offer::new(container::OFFER, "here", 1, 1);
-    offer.accelerator = Some(Accelerator::new("A100", accelerators));
+    let offer = Offer::new(container::OFFER, "here", 1, 1).accelerator(Accelerator::new("A100", accelerators));
     let request = LaunchRequest::new(LaunchId::of(&pool, number, Attempt(1)), pool, number, Duration::from_secs(9));
     LaunchBatch::one(offer, request)
 }

@@ -57,14 +57,14 @@ impl Facts {
     /// What a node on this host gets: the share of one slot.
     pub(super) fn share(&self, host: &Host) -> Offer {
         let slots = host.slots.max(1);
-        let mut offer = Offer::new(OFFER, "the hosts", (self.cpus / slots).max(1), self.memory_gib / slots);
-        offer.disk_gib = self.disk_gib.map(|disk| disk / slots);
-        offer.architecture = self.architecture;
-        offer.accelerator = self.accelerator(host).filter(|all| all.count >= slots).map(|mut all| {
+        let accelerator = self.accelerator(host).filter(|all| all.count >= slots).map(|mut all| {
             all.count /= slots;
             all
         });
-        offer
+        Offer::new(OFFER, "the hosts", (self.cpus / slots).max(1), self.memory_gib / slots)
+            .disk_gib(self.disk_gib.map(|disk| disk / slots))
+            .architecture(self.architecture)
+            .accelerator(accelerator)
     }
 
     /// The accelerators of the host, by their indices in `CUDA_VISIBLE_DEVICES`.
@@ -110,12 +110,12 @@ impl Taken {
 pub(super) fn offer(shares: &[Offer], requirements: &Requirements) -> Option<Offer> {
     let cpus = shares.iter().map(|share| share.cpus).min()?;
     let memory_gib = shares.iter().map(|share| share.memory_gib).min()?;
-    let mut offer = Offer::new(OFFER, "the hosts", cpus, memory_gib);
-    offer.accelerator.clone_from(&requirements.accelerator);
-    // Exactly the requested disk: less may be free when a machine is replaced.
-    offer.disk_gib = requirements.disk_gib;
     let first = shares.first()?.architecture;
-    offer.architecture = first.filter(|_| shares.iter().all(|share| share.architecture == first));
+    let offer = Offer::new(OFFER, "the hosts", cpus, memory_gib)
+        .accelerator(requirements.accelerator.clone())
+        // Exactly the requested disk: less may be free when a machine is replaced.
+        .disk_gib(requirements.disk_gib)
+        .architecture(first.filter(|_| shares.iter().all(|share| share.architecture == first)));
     Some(offer)
 }
 
@@ -157,7 +157,7 @@ mod tests {
 
     #[test]
     fn an_offer_is_what_each_suitable_host_has() {
-        let wants = Requirements { accelerator: Some(Accelerator::new("h100", 1)), ..Requirements::default() };
+        let wants = Requirements::default().accelerator(Accelerator::new("h100", 1));
         let shares = [1, 2].map(|slots| Facts::read(TOLD).share(&Host::new("h").slots(slots)));
         assert!(shares.iter().all(|share| wants.are_met_by(share)));
         let offer = offer(&shares, &wants).unwrap();
@@ -167,21 +167,17 @@ mod tests {
         let mut mixed = shares.clone();
         mixed[1].architecture = Some(Architecture::Aarch64);
         assert_eq!(super::offer(&mixed, &wants).unwrap().architecture, None);
-        let disk = Requirements { disk_gib: Some(3), ..wants.clone() };
+        let disk = wants.clone().disk_gib(3);
         assert!(disk.are_met_by(&super::offer(&shares, &disk).unwrap()));
-        assert!(!Requirements { disk_gib: Some(5), ..wants.clone() }.are_met_by(&shares[1]));
-        assert!(!Requirements { cpus: Some(9), ..Requirements::default() }.are_met_by(&shares[0]));
-        assert!(
-            !Requirements { accelerator: Some(Accelerator::new("H100", 2)), ..Requirements::default() }
-                .are_met_by(&shares[1])
-        );
-        assert!(
-            !Requirements { accelerator: Some(Accelerator::new("H200", 1)), ..Requirements::default() }
-                .are_met_by(&shares[1])
-        );
+        assert!(!wants.clone().disk_gib(5).are_met_by(&shares[1]));
+        assert!(!Requirements::default().cpus(9).are_met_by(&shares[0]));
+        for (kind, count) in [("H100", 2), ("H200", 1)] {
+            let wants = Requirements::default().accelerator(Accelerator::new(kind, count));
+            assert!(!wants.are_met_by(&shares[1]), "{count}× {kind}");
+        }
         for (kind, does) in [("H100-SXM5-80GB", true), ("nvidia-h100-80gb", true), ("H100-94GB", false), ("H20", false)]
         {
-            let wants = Requirements { accelerator: Some(Accelerator::new(kind, 1)), ..Requirements::default() };
+            let wants = Requirements::default().accelerator(Accelerator::new(kind, 1));
             assert_eq!(wants.are_met_by(&shares[1]), does, "{kind}");
         }
         assert_eq!(super::offer(&[], &wants), None);

@@ -25,10 +25,8 @@ pub(in crate::provider) fn offers(look: Look) -> Vec<Offer> {
             None if visible > 0 => {
                 let mut accelerator = Accelerator::new(kind, 1);
                 accelerator.memory_gib = model.memory_gib;
-                let mut offer = plain.clone();
-                offer.id = OfferId::new(format!("host with {}", accelerator.kind));
-                offer.accelerator = Some(accelerator);
-                offers.push(offer);
+                let id = OfferId::new(format!("host with {}", accelerator.kind));
+                offers.push(plain.clone().id(id).accelerator(accelerator));
             }
             None => {}
         }

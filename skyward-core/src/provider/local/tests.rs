@@ -309,17 +309,16 @@ async fn ids_that_lead_out_of_the_folder_are_refused() {
 
 #[test]
 fn an_offer_is_reduced_to_what_a_node_asks_for() {
-    let mut offer = Offer::new("host", "here", 8, 64);
-    offer.accelerator = Some(Accelerator::new("H200", 4).memory_gib(140));
-    let wants = |accelerator: Accelerator| Requirements { accelerator: Some(accelerator), ..Requirements::default() };
+    let offer = Offer::new("host", "here", 8, 64).accelerator(Accelerator::new("H200", 4).memory_gib(140));
+    let wants = |accelerator: Accelerator| Requirements::default().accelerator(accelerator);
     let fits = |requirements: &Requirements| fitted(offer.clone(), requirements);
     assert_eq!(fits(&wants(Accelerator::new("h200", 2))).unwrap().accelerator.unwrap().count, 2);
     assert_eq!(fits(&wants(Accelerator::new("NVIDIA H200-SXM", 2))).unwrap().accelerator.unwrap().kind, "H200");
     assert_eq!(fits(&wants(Accelerator::new("H200", 5))), None);
     assert_eq!(fits(&wants(Accelerator::new("H100", 1))), None);
     assert_eq!(fits(&wants(Accelerator::new("H200", 1).memory_gib(200))), None);
-    assert_eq!(fits(&Requirements { cpus: Some(9), ..Requirements::default() }), None);
-    assert_eq!(fits(&Requirements { memory_gib: Some(65), ..Requirements::default() }), None);
+    assert_eq!(fits(&Requirements::default().cpus(9)), None);
+    assert_eq!(fits(&Requirements::default().memory_gib(65)), None);
     assert_eq!(fitted(Offer::new("host", "here", 8, 64), &wants(Accelerator::new("H200", 1))), None);
 }
 
@@ -331,10 +330,10 @@ async fn requirements_that_this_host_cannot_meet_are_named() {
     // Its root may not exist yet.
     let disk = offer.disk_gib.unwrap();
     let checked = crate::provider::Checked::new(Arc::new(host.local.clone()));
-    checked.candidates(&Requirements { disk_gib: Some(disk / 2), ..Requirements::default() }).await.unwrap();
-    let spot = Requirements { market: Market::Spot, ..Requirements::default() };
-    let place = Requirements { places: vec!["eu-west-1a".to_owned()], ..Requirements::default() };
-    let large = Requirements { disk_gib: Some(u32::MAX), ..Requirements::default() };
+    checked.candidates(&Requirements::default().disk_gib(disk / 2)).await.unwrap();
+    let spot = Requirements::default().market(Market::Spot);
+    let place = Requirements::default().places(["eu-west-1a"]);
+    let large = Requirements::default().disk_gib(u32::MAX);
     for (wanted, lacks) in [
         (spot, "a spot price".to_owned()),
         (place, "a place among eu-west-1a".to_owned()),
@@ -354,8 +353,7 @@ async fn a_pool_lives_as_long_as_its_client_or_one_of_its_processes() {
     let host = Host::new();
     let pool = PoolId::random();
     let client = Local::new().runtime_dir(&host.root);
-    let mut request = PoolRequest::new(pool.clone(), Duration::from_secs(60));
-    request.owner = "ada".to_owned();
+    let request = PoolRequest::new(pool.clone(), Duration::from_secs(60)).owner("ada");
     client.prepare(&request).await.unwrap();
     let lives = async || {
         let record = host.local.pools().await.unwrap().into_iter().find(|record| record.pool == pool).unwrap();

@@ -42,9 +42,9 @@ pub async fn offers_meet_the_requirements(provider: &(impl Provider + Clone)) ->
     let all = ask(clause, "offers", provider.offers(&Requirements::default())).await?;
     let Some(largest) = all.iter().map(|offer| offer.cpus).max() else { return Ok(()) };
     for requirements in [
-        Requirements { cpus: Some(largest), ..Requirements::default() },
-        Requirements { cpus: Some(u32::MAX), ..Requirements::default() },
-        Requirements { memory_gib: Some(u32::MAX), ..Requirements::default() },
+        Requirements::default().cpus(largest),
+        Requirements::default().cpus(u32::MAX),
+        Requirements::default().memory_gib(u32::MAX),
     ] {
         // A provider may also report an error when it has no offer.
         let asked = async {

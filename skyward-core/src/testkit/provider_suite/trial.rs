@@ -41,9 +41,7 @@ where
 
 impl Trial<'_> {
     pub(super) fn prepared(&self) -> PoolRequest {
-        let mut request = PoolRequest::new(self.pool.clone(), LONGEST);
-        request.owner = OWNER.to_owned();
-        request
+        PoolRequest::new(self.pool.clone(), LONGEST).owner(OWNER)
     }
 
     /// A batch of machines with these numbers, of the cheapest offer.

@@ -72,11 +72,7 @@ impl Fate for Seed {
 impl Script for Seed {
     fn offers(&self) -> Vec<Offer> {
         let offer = |(name, usd_per_hour, architecture): (&str, f64, Architecture)| {
-            let mut offer = Offer::new(name, "nowhere", 64, 256);
-            offer.usd_per_hour = Some(usd_per_hour);
-            offer.architecture = Some(architecture);
-            offer.quota = Some(name[..1].to_owned());
-            offer
+            Offer::new(name, "nowhere", 64, 256).usd_per_hour(usd_per_hour).architecture(architecture).quota(&name[..1])
         };
         [
             ("a1", 60.0, Architecture::X86_64),

@@ -4,9 +4,7 @@ const HOUR: Duration = Duration::from_secs(3600);
 const SHUTDOWN: Duration = Duration::from_secs(30);
 
 fn at(price: Option<f64>) -> Offer {
-    let mut offer = Offer::new("m", "p", 1, 1);
-    offer.usd_per_hour = price;
-    offer
+    Offer::new("m", "p", 1, 1).usd_per_hour(price)
 }
 
 fn launch(number: u32) -> LaunchId {

@@ -1,16 +1,11 @@
 use super::*;
 
 fn offer(id: &str, place: &str) -> Offer {
-    let mut offer = Offer::new(id, place, 8, 32);
-    offer.id = OfferId::new(format!("{id}/{place}"));
-    offer
+    Offer::new(id, place, 8, 32).id(OfferId::new(format!("{id}/{place}")))
 }
 
 fn gpu(id: &str, place: &str, kind: &str, quota: &str) -> Offer {
-    let mut offer = offer(id, place);
-    offer.accelerator = Some(Accelerator::new(kind, 8));
-    offer.quota = Some(quota.to_owned());
-    offer
+    offer(id, place).accelerator(Accelerator::new(kind, 8)).quota(quota)
 }
 
 fn market(offers: Vec<Offer>, same_place: bool) -> Market {

@@ -1,7 +1,7 @@
 //! Which offers fit the requirements, and what the error says when none does.
 
 use super::*;
-use crate::provider::Architecture;
+use crate::provider::{Architecture, Market};
 use crate::spec::Accelerator;
 
 fn wants(kind: Option<&str>, cpus: Option<u32>) -> Requirements {
@@ -9,9 +9,7 @@ fn wants(kind: Option<&str>, cpus: Option<u32>) -> Requirements {
 }
 
 fn with_offers() -> Scripted {
-    let mut gpu = Offer::new("g5", "here", 8, 32);
-    gpu.accelerator = Some(Accelerator::new("A10G", 1));
-    gpu.usd_per_hour = Some(1.006);
+    let gpu = Offer::new("g5", "here", 8, 32).accelerator(Accelerator::new("A10G", 1)).usd_per_hour(1.006);
     Scripted { offers: vec![Offer::new("m7", "here", 2, 8), gpu], ..Scripted::default() }
 }
 
@@ -33,21 +31,17 @@ async fn when_nothing_fits_the_hint_lists_the_offers_and_what_each_lacks() {
 
 #[tokio::test]
 async fn requirements_that_no_offer_meets_are_named() {
-    type Case = (fn(&mut Requirements), &'static str);
-    let place = |wanted: &mut Requirements| wanted.places = vec!["eu-west-1a".to_owned()];
-    let cases: [Case; 6] = [
-        (|wanted| wanted.market = crate::provider::Market::Spot, "a spot price"),
-        (place, "a place among eu-west-1a"),
-        (|wanted| wanted.disk_gib = Some(500), "500 GiB of disk"),
-        (|wanted| wanted.architecture = Some(Architecture::Aarch64), "an aarch64 processor"),
-        (|wanted| wanted.most_usd_per_hour = Some(0.5), "a price of at most $0.5/h"),
-        (|wanted| (wanted.cpus, wanted.market) = (Some(64), crate::provider::Market::Spot), "64 cores, a spot price"),
-    ];
-    for (want, lacks) in cases {
+    let wants = || wants(Some("A10G"), None);
+    for (wanted, lacks) in [
+        (wants().market(Market::Spot), "a spot price"),
+        (wants().places(["eu-west-1a"]), "a place among eu-west-1a"),
+        (wants().disk_gib(500), "500 GiB of disk"),
+        (wants().architecture(Architecture::Aarch64), "an aarch64 processor"),
+        (wants().most_usd_per_hour(0.5), "a price of at most $0.5/h"),
+        (wants().cpus(64).market(Market::Spot), "64 cores, a spot price"),
+    ] {
         let mut scripted = with_offers();
         scripted.offers.remove(0);
-        let mut wanted = wants(Some("A10G"), None);
-        want(&mut wanted);
         let error = Checked::new(Arc::new(scripted)).candidates(&wanted).await.unwrap_err();
         let shown = "g5 in here (8 cores, 32 GiB, 1× A10G, $1.01/h)";
         assert_eq!(error.message(), format!("the provider scripted has no offer with {wanted}"));
@@ -56,15 +50,14 @@ async fn requirements_that_no_offer_meets_are_named() {
     // An offer that exists as spot only is listed for a request on demand.
     let mut scripted = with_offers();
     scripted.offers.iter_mut().for_each(|offer| offer.spot = true);
-    let error = Checked::new(Arc::new(scripted)).candidates(&wants(None, Some(4))).await.unwrap_err();
+    let error = Checked::new(Arc::new(scripted)).candidates(&Requirements::default().cpus(4)).await.unwrap_err();
     let hint = error.hint().unwrap();
     assert!(hint.starts_with("m7 in here (2 cores, 8 GiB) does not have: 4 cores, an on-demand price; g5"), "{hint}");
 }
 
 #[tokio::test]
 async fn an_accelerator_is_found_in_any_spelling_of_pool_and_provider() {
-    let mut offer = Offer::new("p3", "here", 8, 61);
-    offer.accelerator = Some(Accelerator::new("V100-SXM2", 1).memory_gib(16));
+    let offer = Offer::new("p3", "here", 8, 61).accelerator(Accelerator::new("V100-SXM2", 1).memory_gib(16));
     let checked = Checked::new(Arc::new(Scripted { offers: vec![offer], ..Scripted::default() }));
     for kind in ["V100", "v100", "Tesla V100-SXM2-16GB"] {
         assert_eq!(checked.candidates(&wants(Some(kind), None)).await.unwrap()[0].machine_type, "p3", "{kind}");
