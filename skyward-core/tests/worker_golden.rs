@@ -54,7 +54,7 @@ fn encode(golden: &Golden, body: Bytes) -> (Vec<u8>, Bytes) {
     let small = |at: usize| number(at) as u32;
     let numbers = |at: usize| head[at].as_array().unwrap().iter().map(|item| item.as_u64().unwrap() as u32).collect();
     match number(0) {
-        1 => ToAgent::Hello { pool: head[2].as_str().unwrap().into(), max_frame: number(3) as usize }.encode(),
+        1 => ToAgent::Hello { pool: head[2].as_str().unwrap().into(), max_frame_bytes: number(3) as usize }.encode(),
         // The order of the spec's map is free; only the head must agree.
         2 => return (rmp_serde::to_vec(&golden.head).unwrap(), body),
         3 => ToAgent::ReservePort { request: number(1) }.encode(),

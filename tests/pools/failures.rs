@@ -306,7 +306,7 @@ async fn a_generator_that_raises_half_way_returns_its_items_first() {
 #[tokio::test]
 async fn data_larger_than_a_frame_is_refused_in_both_directions() {
     let mut limits = limits();
-    limits.max_frame = 1 << 20;
+    limits.max_frame_bytes = 1 << 20;
     let send: PendingCompute<u64> = python(indoc! {"
         def f(data):
             return len(data)
@@ -323,9 +323,9 @@ async fn data_larger_than_a_frame_is_refused_in_both_directions() {
         .scope(async |pool| {
             let error = send.run(pool).await.unwrap_err();
             assert_eq!(error.kind(), ErrorKind::Payload);
-            assert!(error.hint().is_some_and(|hint| hint.contains("max_frame")), "{error}");
+            assert!(error.hint().is_some_and(|hint| hint.contains("max_frame_bytes")), "{error}");
             let error = receive.run(pool).await.unwrap_err();
-            assert!(error.hint().is_some_and(|hint| hint.contains("max_frame")), "{error}");
+            assert!(error.hint().is_some_and(|hint| hint.contains("max_frame_bytes")), "{error}");
             Ok(())
         })
         .await

@@ -31,7 +31,7 @@ fn check(seen: &[Seen], size: u64) {
 async fn a_large_array_is_stored_once_on_each_node() {
     // The array is larger than a frame may be.
     let mut limits = Limits::default();
-    limits.max_frame = 4 << 20;
+    limits.max_frame_bytes = 4 << 20;
     for entry in ["submitted", "shared", "parallel"] {
         pool(2)
             .limits(limits)

@@ -38,23 +38,23 @@ class Connection:
     client has connected.
     """
 
-    def __init__(self, listener: socket.socket, max_frame: int, decode: Callable[[memoryview], ToWorker]) -> None:
+    def __init__(self, listener: socket.socket, max_frame_bytes: int, decode: Callable[[memoryview], ToWorker]) -> None:
         """Start without a connection.
 
         Args:
             listener: the socket on which clients connect.
-            max_frame: the most bytes of a body, in either direction.
+            max_frame_bytes: the most bytes of a body, in either direction.
             decode: decodes the head of a frame.
         """
         self.lost = False
         """Whether the payload has closed the connection's descriptor."""
-        self.max_frame = max_frame
+        self.max_frame_bytes = max_frame_bytes
         self._decode = decode
         self._listener = listener
         self._connection: socket.socket | Pipes | None = None
         self._opening: Opening | None = None
         """The connection until its client has sent `Hello`."""
-        self._reader = _wire.FrameReader(max_frame, decode)
+        self._reader = _wire.FrameReader(max_frame_bytes, decode)
         self._greeted = False
         self._pumping = False
         self._sending = False
@@ -156,7 +156,7 @@ class Connection:
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SEND_BUFFER)
         self._connection = connection
         self._opening = Opening(connection)
-        self._reader = _wire.FrameReader(self.max_frame, self._decode)
+        self._reader = _wire.FrameReader(self.max_frame_bytes, self._decode)
         self._greeted = False
         self._poll.register(connection, select.POLLIN)
         self._read()

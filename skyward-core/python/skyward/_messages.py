@@ -27,7 +27,7 @@ class Hello(msgspec.Struct, tag=_wire.HELLO, array_like=True):
 
     version: int
     pool: str
-    max_frame: Count = _wire.MAX_FRAME
+    max_frame_bytes: Count = _wire.MAX_FRAME_BYTES
 
 
 class Start(msgspec.Struct, tag=_wire.START, array_like=True):

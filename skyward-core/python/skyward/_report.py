@@ -34,7 +34,7 @@ def report(value: Any) -> None:
 
     Raises:
         TypeError: the value cannot be sent; the message names the part that cannot.
-        ValueError: the encoded value is larger than `Limits::max_frame`.
+        ValueError: the encoded value is larger than `Limits::max_frame_bytes`.
         RuntimeError: the function is called in another process than the worker's, or on a thread of
             a run that has ended; or 4096 reports or 16 MiB of other threads are waiting already.
         KeyboardInterrupt: the task was cancelled while this function waited.
@@ -57,10 +57,10 @@ def report(value: Any) -> None:
         raise TypeError(f"sky.report cannot send a {error.value_type}{place}: {error.reason}") from None
     if worker is None:
         return
-    if len(body) > worker.session.max_frame:
+    if len(body) > worker.session.max_frame_bytes:
         raise ValueError(
-            f"sky.report cannot send a value of {len(body)} bytes: a frame holds at most {worker.session.max_frame}; "
-            "report a part of it, or raise `Limits::max_frame`"
+            f"sky.report cannot send a value of {len(body)} bytes: a frame holds at most "
+            f"{worker.session.max_frame_bytes}; report a part of it, or raise `Limits::max_frame_bytes`"
         )
     if get_ident() == notices.main:
         worker.report(body)

@@ -63,15 +63,15 @@ class Stream:
 class Session(Connection):
     """All state that outlives a connection, and the current connection, if any."""
 
-    def __init__(self, listener: socket.socket, generation: int, max_frame: int) -> None:
+    def __init__(self, listener: socket.socket, generation: int, max_frame_bytes: int) -> None:
         """Start without a connection.
 
         Args:
             listener: the socket on which clients connect.
             generation: the generation of this worker.
-            max_frame: the most bytes of a body, in either direction.
+            max_frame_bytes: the most bytes of a body, in either direction.
         """
-        super().__init__(listener, max_frame, _decode_message)
+        super().__init__(listener, max_frame_bytes, _decode_message)
         self.queue: deque[Task] = deque()
         self.received = 0
         """The highest number of a run that has arrived."""
@@ -153,9 +153,9 @@ class Session(Connection):
         """
         stream = self.streams[run]
         length = sum(map(len, parts))
-        if length > self.max_frame:
+        if length > self.max_frame_bytes:
             raise _values.TooLargeError(
-                f"item {stream.next} has {length} bytes; a frame holds at most {self.max_frame}"
+                f"item {stream.next} has {length} bytes; a frame holds at most {self.max_frame_bytes}"
             )
         frame = [_wire.prefix([_wire.ITEM, run, stream.next], length), *parts]
         stream.items.append((stream.next, frame))
@@ -169,8 +169,8 @@ class Session(Connection):
 
     def _finish(self, number: int, run: int, out: int, err: int, micros: int, parts: list[Buffer]) -> None:
         length = len(parts[0]) if len(parts) == 1 else sum(map(len, parts))
-        if length > self.max_frame:
-            text = f"the result has {length} bytes; a frame holds at most {self.max_frame}"
+        if length > self.max_frame_bytes:
+            text = f"the result has {length} bytes; a frame holds at most {self.max_frame_bytes}"
             failure = simple_failure("too_large", text)
             number, parts = _wire.FAILURE, [_encode(failure)]
             length = len(parts[0])

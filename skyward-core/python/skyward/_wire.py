@@ -12,7 +12,7 @@ from ._memory import allocate
 
 PROTOCOL: Final = 2
 MAX_HEAD: Final = 1 << 20
-MAX_FRAME: Final = 1 << 30
+MAX_FRAME_BYTES: Final = 1 << 30
 SLOTS: Final = 256
 """The number of payload slots of a worker."""
 LARGEST_PIECE: Final = 2 << 20
@@ -140,7 +140,7 @@ class FrameReader:
 
     __slots__ = ("_big", "_big_got", "_big_head", "_buffer", "_decode", "_end", "_start", "_view", "max_body")
 
-    def __init__(self, max_body: int = MAX_FRAME, decode: Callable[[memoryview], Any] = _decode_list) -> None:
+    def __init__(self, max_body: int = MAX_FRAME_BYTES, decode: Callable[[memoryview], Any] = _decode_list) -> None:
         """Start with an empty buffer.
 
         Args:

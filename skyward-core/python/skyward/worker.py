@@ -69,7 +69,7 @@ class Worker(Interrupts):
         self.stack = _hooks.Stack()
         self.failure: dict[str, Any] | None = None
         self.retain_bytes: int = spec.get("retain_bytes") or 1 << 28
-        session = Session(listener, self.generation, spec.get("max_frame") or _wire.MAX_FRAME)
+        session = Session(listener, self.generation, spec.get("max_frame_bytes") or _wire.MAX_FRAME_BYTES)
         super().__init__(session, task_hooks)
         self.account = account(spec.get("account"))
         """Two numbers, shared with the agent: the last run that began, the highest recalled run."""

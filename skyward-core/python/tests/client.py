@@ -245,7 +245,7 @@ class AgentClient(Frames):
 
     def __init__(self, folder: Path, pool: str = "pool") -> None:
         super().__init__(str(folder / "agent.sock"))
-        self.send([_wire.HELLO, _wire.PROTOCOL, pool, _wire.MAX_FRAME])
+        self.send([_wire.HELLO, _wire.PROTOCOL, pool, _wire.MAX_FRAME_BYTES])
         self.facts, _ = self.expect(_wire.AGENT_HELLO)
 
     def start(self, spec: dict[str, Any], workers: list[int] | None = None) -> list[list[Any]]:
@@ -305,7 +305,7 @@ def start_spec(generation: int = 1, workers: int = 1, **more: Any) -> dict[str, 
         "cwd": None,
         "cluster": cluster,
         "hooks": [],
-        "max_frame": 1 << 30,
+        "max_frame_bytes": 1 << 30,
         "retain_bytes": 1 << 28,
         **more,
     }

@@ -59,7 +59,7 @@ _SPEC = {
             "config": {},
         }
     ],
-    "max_frame": 1 << 30,
+    "max_frame_bytes": 1 << 30,
     "retain_bytes": 1 << 28,
     "store_bytes": 1 << 34,
 }

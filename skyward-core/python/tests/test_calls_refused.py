@@ -206,7 +206,7 @@ def test_functions_are_pickled_by_value_with_cloudpickle(make_pool: Callable[...
 
 
 def test_a_call_that_is_too_large(node: Node) -> None:
-    worker = node.ready(PAYLOAD, max_frame=10_000)
+    worker = node.ready(PAYLOAD, max_frame_bytes=10_000)
     worker.gang = None
     told = worker.call(1, what="large")
     assert "the call of len has 100" in told

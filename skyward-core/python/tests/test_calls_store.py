@@ -269,7 +269,7 @@ def test_an_array_is_part_of_the_call_if_the_store_is_full(node: Node) -> None:
 
 
 def test_an_array_too_large_for_the_store_and_the_call_is_an_error(node: Node) -> None:
-    worker = node.ready(PAYLOAD, store_bytes=1 << 20, max_frame=1 << 20)
+    worker = node.ready(PAYLOAD, store_bytes=1 << 20, max_frame_bytes=1 << 20)
     worker.gang = None
     head, said = worker.outcome(worker.start(1, what="full", size=200_000))
     assert head[0] == _wire.RESULT, said
@@ -281,7 +281,7 @@ def test_an_array_of_another_node_is_fetched_in_pieces_once_per_node(make_node: 
     owner, other = make_node(), make_node()
     first = Caller(owner, PAYLOAD, what="larger")
     call, _, body = first.submitted()
-    second = Caller(other, PAYLOAD, spec={"max_frame": 1 << 20}, what="wait")
+    second = Caller(other, PAYLOAD, spec={"max_frame_bytes": 1 << 20}, what="wait")
     second.submitted()
     second.help(1, body, aside=True)
     got = 0

@@ -161,7 +161,7 @@ def test_a_result_larger_than_a_frame(node: Node) -> None:
         def main(n):
             return bytes(n)
         """,
-        max_frame=100_000,
+        max_frame_bytes=100_000,
     )
     failure = worker.failure(1, n=100_001)
     assert failure["kind"] == "too_large"

@@ -293,7 +293,7 @@ def test_values_that_cannot_be_sent_are_refused_by_report(node: Node) -> None:
                 done = subprocess.run([sys.executable, '-c', code], capture_output=True, text=True)
                 raise RuntimeError(done.stderr.splitlines()[-1])
         """,
-        max_frame=1 << 20,
+        max_frame_bytes=1 << 20,
     )
     for what, kind, words in [
         ("object", "TypeError", "sky.report cannot send a object at .loss[1]"),

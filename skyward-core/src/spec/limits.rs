@@ -99,7 +99,7 @@ pub struct Limits {
     /// limit above 4 GiB counts as 4 GiB.
     ///
     /// Default: 1 GiB.
-    pub max_frame: usize,
+    pub max_frame_bytes: usize,
     /// How many tasks may wait in the pool. `submit` waits while the queue is full. At least 1.
     ///
     /// Default: 10 000.
@@ -136,7 +136,7 @@ impl Default for Limits {
             poison: 3,
             idle: Duration::from_secs(120),
             backlog: 1,
-            max_frame: 1 << 30,
+            max_frame_bytes: 1 << 30,
             max_queued: 10_000,
             max_calls: 100_000,
             store_bytes: 16 << 30,
@@ -176,7 +176,7 @@ setters! {
         poison: u32,
         idle: Duration,
         backlog: u32,
-        max_frame: usize,
+        max_frame_bytes: usize,
         max_queued: usize,
         max_calls: usize,
         store_bytes: u64,
@@ -228,8 +228,8 @@ impl Limits {
         let store = "a smaller store could not hold any array";
         at_least("store_bytes", self.store_bytes, 1 << 20, store)?;
         at_least(
-            "max_frame",
-            Bytes(self.max_frame),
+            "max_frame_bytes",
+            Bytes(self.max_frame_bytes),
             Bytes(1 << 20),
             "the limit also applies to the data that workers are started with",
         )
@@ -250,7 +250,7 @@ impl Limits {
             poison,
             idle,
             backlog,
-            max_frame,
+            max_frame_bytes,
             max_queued,
             max_calls,
             store_bytes,
@@ -268,7 +268,7 @@ impl Limits {
             poison,
             idle: idle.min(Self::LONGEST),
             backlog,
-            max_frame: max_frame.min(u32::MAX as usize),
+            max_frame_bytes: max_frame_bytes.min(u32::MAX as usize),
             max_queued,
             max_calls,
             store_bytes: store_bytes.min(i64::MAX as u64),

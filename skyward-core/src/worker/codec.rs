@@ -10,7 +10,7 @@ use crate::payload::memory::{LARGE, Memory};
 pub struct Frame {
     /// At most [`MAX_HEAD`] bytes.
     pub head: Bytes,
-    /// At most the negotiated `max_frame`.
+    /// At most the negotiated `max_frame_bytes`.
     pub body: Bytes,
 }
 
@@ -122,7 +122,7 @@ impl Decoder {
                 ErrorKind::Protocol,
                 format!("a frame of {head} + {body} bytes arrived, but the limit is {MAX_HEAD} + {}", self.max_body),
             )
-            .with_hint("raise `Limits::max_frame` if the values are meant to be that large"));
+            .with_hint("raise `Limits::max_frame_bytes` if the values are meant to be that large"));
         }
         if self.buffer.len() < PREFIX + head + body {
             if body >= LARGE && self.buffer.len() >= PREFIX + head {

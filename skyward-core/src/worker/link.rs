@@ -40,14 +40,14 @@ struct Outbox {
 }
 
 /// Splits a stream into a sender, its writer and a reader.
-pub fn link(stream: ByteStream, max_frame: usize) -> (Sender, Writer, Reader) {
+pub fn link(stream: ByteStream, max_frame_bytes: usize) -> (Sender, Writer, Reader) {
     let (read, write) = tokio::io::split(stream);
     let outbox = Outbox { stream: Some(write), queue: VecDeque::new(), queued: 0, writer: None };
     let outbox = Arc::new(Mutex::new(outbox));
     (
         Sender(Arc::new(Senders(Arc::clone(&outbox)))),
         Writer(outbox),
-        Reader { stream: read, decoder: Decoder::new(max_frame) },
+        Reader { stream: read, decoder: Decoder::new(max_frame_bytes) },
     )
 }
 

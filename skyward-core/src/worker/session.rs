@@ -33,7 +33,7 @@ pub struct Session {
     unacknowledged_bytes: usize,
     /// The run whose reports are not acknowledged, because their reader is behind.
     withheld: Option<u64>,
-    max_frame: usize,
+    max_frame_bytes: usize,
 }
 
 /// A run without an answer.
@@ -70,7 +70,7 @@ pub type Outgoing = (Vec<u8>, Bytes);
 
 impl Session {
     /// Creates the session of a new worker process.
-    pub fn new(max_frame: usize) -> Self {
+    pub fn new(max_frame_bytes: usize) -> Self {
         let (slots, sent) = (Slots::default(), VecDeque::new());
         Self {
             slots,
@@ -81,7 +81,7 @@ impl Session {
             acknowledged: 0,
             unacknowledged_bytes: 0,
             withheld: None,
-            max_frame,
+            max_frame_bytes,
         }
     }
 
@@ -262,10 +262,10 @@ impl Session {
     }
 
     fn check_size(&self, what: &str, length: usize) -> Result<()> {
-        if length <= self.max_frame {
+        if length <= self.max_frame_bytes {
             return Ok(());
         }
-        Err(too_large(what, length, self.max_frame))
+        Err(too_large(what, length, self.max_frame_bytes))
     }
 }
 
@@ -299,12 +299,14 @@ pub fn check_hello(hello: &WorkerHello, pid: u32, generation: Generation, rank: 
 }
 
 /// The error of a payload that is too large for a frame.
-pub(crate) fn too_large(what: &str, length: usize, max_frame: usize) -> Error {
+pub(crate) fn too_large(what: &str, length: usize, max_frame_bytes: usize) -> Error {
     Error::new(
         ErrorKind::Payload,
-        format!("the payload's {what} take {length} bytes, but a frame holds at most {max_frame}"),
+        format!("the payload's {what} take {length} bytes, but a frame holds at most {max_frame_bytes}"),
     )
-    .with_hint("raise `Limits::max_frame`, or let the payload read large data from a file that the image includes")
+    .with_hint(
+        "raise `Limits::max_frame_bytes`, or let the payload read large data from a file that the image includes",
+    )
 }
 
 fn source_body(source: &Arc<Source>) -> Result<Bytes> {

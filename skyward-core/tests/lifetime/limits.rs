@@ -30,7 +30,7 @@ const COUNTS: [(&str, Set<usize>); 4] = [
     ("poison", |limits, value| limits.poison = value.try_into().unwrap_or(u32::MAX)),
     ("backlog", |limits, value| limits.backlog = value.try_into().unwrap_or(u32::MAX)),
     ("max_queued", |limits, value| limits.max_queued = value),
-    ("max_frame", |limits, value| limits.max_frame = value),
+    ("max_frame_bytes", |limits, value| limits.max_frame_bytes = value),
 ];
 
 /// Starts a pool, makes a call and a broadcast, and ends the pool within this deadline, all within
@@ -97,7 +97,7 @@ async fn every_limit_works_or_is_refused_by_its_name() {
                     continue;
                 }
                 let served = is_served(name, &value.to_string(), limits, nodes, joined).await;
-                assert_eq!(served, value > usize::from(name == "max_frame"), "{name} = {value}");
+                assert_eq!(served, value > usize::from(name == "max_frame_bytes"), "{name} = {value}");
             }
         }
     }

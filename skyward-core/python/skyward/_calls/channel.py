@@ -51,7 +51,7 @@ class Channel:
         path: str,
         hello: list[Any],
         generation: int,
-        max_frame: int,
+        max_frame_bytes: int,
         lock: Any,
         handle: Callable[[Numbered, Buffer], None],
         on_turn: Callable[[], None],
@@ -62,7 +62,7 @@ class Channel:
             path: the socket's path, at which clients connect.
             hello: the worker's `Hello`, without the number of messages that have arrived.
             generation: the generation of this worker.
-            max_frame: the most bytes of a body, in either direction.
+            max_frame_bytes: the most bytes of a body, in either direction.
             lock: the lock that callers of `send` hold.
             handle: called with each message, in order, and its body to keep, without the lock. If
                 it raises, the connection ends, and the message comes again over the next one;
@@ -75,7 +75,7 @@ class Channel:
         """
         self._hello = hello
         self._generation = generation
-        self._max_frame = max_frame
+        self._max_frame_bytes = max_frame_bytes
         self._lock = lock
         self._handle = handle
         self._on_turn = on_turn
@@ -95,7 +95,7 @@ class Channel:
         self._connection: socket.socket | None = None
         self._unsent: deque[memoryview] = deque()
         """Bytes that the connection did not accept at once."""
-        self._reader = _wire.FrameReader(max_frame, _decode)
+        self._reader = _wire.FrameReader(max_frame_bytes, _decode)
         self._listener = _listen(path)
         nudged, nudging = socket.socketpair()
         self._nudged, self._nudging = raise_descriptor(nudged), raise_descriptor(nudging)
@@ -294,7 +294,7 @@ class Channel:
                 return
             connection.setblocking(False)
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SEND_BUFFER)
-            self._reader = _wire.FrameReader(self._max_frame, _decode)
+            self._reader = _wire.FrameReader(self._max_frame_bytes, _decode)
             self._poll.register(connection, select.POLLIN)
 
     def _drop(self) -> None:

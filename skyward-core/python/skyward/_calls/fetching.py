@@ -41,7 +41,7 @@ def pieces(digest: str, size: int, rank: int) -> Iterator[Buffer]:
         CallError: that worker has ended, does not have the file any more, or does not answer.
     """
     hub = current()
-    each = min(_wire.LARGEST_PIECE, hub.max_frame)
+    each = min(_wire.LARGEST_PIECE, hub.max_frame_bytes)
     arrived: Arrived = SimpleQueue()
     number = _begin(hub, arrived)
     try:

@@ -205,8 +205,8 @@ def _answer(hub: Hub, call: Call, value: Any, error: BaseException | None) -> tu
         # may be what failed.
         text = f"cannot send the outcome of the call: pickling it raised {type(raised).__name__}"
         return _wire.HELP_FAILED, _encode(simple_failure("encode", text))
-    if len(answer) > hub.max_frame:
-        text = f"the result has {len(answer)} bytes; a frame holds at most {hub.max_frame}"
+    if len(answer) > hub.max_frame_bytes:
+        text = f"the result has {len(answer)} bytes; a frame holds at most {hub.max_frame_bytes}"
         return _wire.HELP_FAILED, _encode(simple_failure("too_large", text))
     return _wire.HELPED, answer
 

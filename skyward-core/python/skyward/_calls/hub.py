@@ -66,13 +66,19 @@ class Hub(Callers):
         self.serving = 0
         """The id of the thread that serves."""
         self.lost = False
-        self.max_frame = worker.session.max_frame
+        self.max_frame_bytes = worker.session.max_frame_bytes
         self.room: Final = max(worker.retain_bytes, _LEAST_ROOM)
         """Bytes of unacknowledged calls from which on `submit` waits."""
         self._number = self._fetch = 0
         hello = [_wire.CALLS_HELLO, _wire.PROTOCOL, worker.pid, worker.generation, worker.rank]
         self.channel = Channel(
-            path, hello, worker.generation, self.max_frame, self.lock, partial(serving.handle, self), self._do_later
+            path,
+            hello,
+            worker.generation,
+            self.max_frame_bytes,
+            self.lock,
+            partial(serving.handle, self),
+            self._do_later,
         )
         thread = threading.Thread(target=serving.serve, args=(self,), name="skyward calls", daemon=True)
         # The main thread must receive all signals: otherwise its system calls would not be

@@ -87,8 +87,8 @@ class Options:
         hub = current()
         keeping = storing(seen)
         body = pack_call(fn, args, kwargs, keeping)
-        if len(body) > hub.max_frame:
-            what = f"the call of {name_of(fn)} has {len(body)} bytes; a frame holds at most {hub.max_frame}"
+        if len(body) > hub.max_frame_bytes:
+            what = f"the call of {name_of(fn)} has {len(body)} bytes; a frame holds at most {hub.max_frame_bytes}"
             if keeping is not None and keeping.full:
                 raise StoreFull(f"{what}, and its arrays do not fit into the store: {keeping.full}")
             raise CallError(f"{what}; let the function load its data itself, or pass a part of it")

@@ -37,7 +37,7 @@ pub(crate) fn task_error(failure: &Failure, node: NodeIndex, rank: Rank) -> Erro
         }
         "too_large" => Error::new(ErrorKind::Encode, failure.message.clone())
             .with_context("rank", rank)
-            .with_hint("raise `Limits::max_frame`, return less, or let the payload be a generator"),
+            .with_hint("raise `Limits::max_frame_bytes`, return less, or let the payload be a generator"),
         "exit" => Error::raised(Exception { type_name: "SystemExit".into(), ..exception() })
             .with_hint("a payload returns its result; `sys.exit` ends only the task"),
         "cancelled" => {

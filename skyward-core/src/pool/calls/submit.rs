@@ -227,8 +227,8 @@ impl Shared {
 
     fn check_size(&self, task: &Task) -> Result<()> {
         for (what, length) in [("arguments", task.args.len()), ("source", task.source.size())] {
-            if length > self.limits.max_frame {
-                return Err(too_large(what, length, self.limits.max_frame));
+            if length > self.limits.max_frame_bytes {
+                return Err(too_large(what, length, self.limits.max_frame_bytes));
             }
         }
         Ok(())

@@ -46,10 +46,10 @@ pub(crate) struct Ended {
 
 impl WorkerSlot {
     /// The slot of a worker that is about to be started.
-    pub(crate) fn new(generation: Generation, max_frame: usize) -> Self {
+    pub(crate) fn new(generation: Generation, max_frame_bytes: usize) -> Self {
         Self {
             generation,
-            session: Session::new(max_frame),
+            session: Session::new(max_frame_bytes),
             process: Process::default(),
             connection: Connection::default(),
             output: Output::default(),
@@ -60,8 +60,8 @@ impl WorkerSlot {
 
     /// The slot of a rank that joins again: an earlier worker of the rank has left, and had written
     /// this much output in this generation.
-    pub(crate) fn rejoined(generation: Generation, written: [u64; 2], max_frame: usize) -> Self {
-        let mut slot = Self::new(generation, max_frame);
+    pub(crate) fn rejoined(generation: Generation, written: [u64; 2], max_frame_bytes: usize) -> Self {
+        let mut slot = Self::new(generation, max_frame_bytes);
         slot.process.on_machine_lost(WorkerExit::Left);
         slot.output = Output::of_earlier(written);
         slot
@@ -69,14 +69,14 @@ impl WorkerSlot {
 
     /// The slot of the worker that is started in place of this one. Within a generation, a worker
     /// on the same machine continues the same files.
-    pub(crate) fn replaced(&self, generation: Generation, max_frame: usize) -> Self {
+    pub(crate) fn replaced(&self, generation: Generation, max_frame_bytes: usize) -> Self {
         let same_machine = !self.process.exit().is_some_and(WorkerExit::is_node_loss);
         let output = match self.generation == generation {
             true => self.output.successor(same_machine),
             false => Output::default(),
         };
         let (process, connection) = (self.process.successor(same_machine), self.connection.successor());
-        Self { process, connection, output, ..Self::new(generation, max_frame) }
+        Self { process, connection, output, ..Self::new(generation, max_frame_bytes) }
     }
 
     /// The generation of the world to which the worker belongs.

@@ -95,7 +95,7 @@ impl Blueprint {
             let mut state = shared.lock();
             state.scheduler = Scheduler::new(count, layout.workers_per_node(), joined, shared.limits);
             state.scheduler.set_apart(prepared.iter().all(|prepared| !prepared.place.on_client_host));
-            let slot = || WorkerSlot::new(Generation(0), shared.limits.max_frame);
+            let slot = || WorkerSlot::new(Generation(0), shared.limits.max_frame_bytes);
             state.workers = layout.ranks(count).map(|_| slot()).collect();
         }
         let connects = prepared.into_iter().zip(0..);

@@ -55,12 +55,12 @@ impl Agent {
         layout: Layout,
         stream: ByteStream,
     ) -> Result<Self> {
-        let max_frame = shared.limits.max_frame;
-        let (sender, writer, mut reader) = link(stream, max_frame);
+        let max_frame_bytes = shared.limits.max_frame_bytes;
+        let (sender, writer, mut reader) = link(stream, max_frame_bytes);
         // The task writes what cannot be written at once, including this hello; it ends with the
         // last sender.
         let write = crate::pool::spawn::spawn(write(writer)).abort_handle();
-        let hello = ToAgent::Hello { pool: shared.pool.to_string(), max_frame };
+        let hello = ToAgent::Hello { pool: shared.pool.to_string(), max_frame_bytes };
         let (head, body) = hello.encode()?;
         sender.push(&head, body)?;
         sender.flush();

@@ -129,7 +129,7 @@ impl World {
             state.rendezvous = Some((generation, port));
             for rank in ranks {
                 if let Some(slot) = state.workers.get_mut(rank.0 as usize) {
-                    *slot = slot.replaced(generation, shared.limits.max_frame);
+                    *slot = slot.replaced(generation, shared.limits.max_frame_bytes);
                 }
             }
         }
@@ -283,7 +283,7 @@ impl World {
             secrets: shared.secrets.clone(),
             cwd: node.ready.work_dir.clone(),
             hooks: self.hooks(cluster),
-            max_frame: shared.limits.max_frame,
+            max_frame_bytes: shared.limits.max_frame_bytes,
             retain_bytes: RETAIN_BYTES,
             store_bytes: shared.limits.store_bytes,
             cluster: Cluster {

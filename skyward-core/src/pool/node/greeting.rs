@@ -45,7 +45,7 @@ pub(super) async fn greet(
     rank: Rank,
 ) -> Result<(Reader, u64)> {
     let stream = node.remote.open(&worker.socket).await?;
-    let (sender, writer, mut reader) = link(stream, shared.limits.max_frame);
+    let (sender, writer, mut reader) = link(stream, shared.limits.max_frame_bytes);
     spawn(async move {
         // The reader notices the same loss and reports it.
         let _ = writer.run().await;

@@ -74,7 +74,7 @@ impl Shared {
 
     /// Adds a further node in its place. Its workers must be started after that.
     pub(crate) fn add_node(&self, node: &Node) {
-        self.act(|state, _| state.add_node(node, self.limits.max_frame));
+        self.act(|state, _| state.add_node(node, self.limits.max_frame_bytes));
     }
 
     /// Removes a node that has left the pool; `rows` rows remain.
@@ -93,7 +93,7 @@ impl Shared {
             (stay..state.nodes.len() as u32).for_each(|node| state.leave(NodeIndex(node)));
             state.truncate(stay);
             state.scheduler.reshape(stay);
-            joined.iter().for_each(|node| state.add_node(node, self.limits.max_frame));
+            joined.iter().for_each(|node| state.add_node(node, self.limits.max_frame_bytes));
         });
         self.ended.notify_waiters();
     }
@@ -101,7 +101,7 @@ impl Shared {
 
 impl State {
     /// Adds a node behind the others or in the place of a node that has left.
-    fn add_node(&mut self, node: &Node, max_frame: usize) {
+    fn add_node(&mut self, node: &Node, max_frame_bytes: usize) {
         let index = node.index.0 as usize;
         self.scheduler.add_node(node.index);
         if index == self.nodes.len() {
@@ -110,8 +110,8 @@ impl State {
                 let slot = match self.written.get(&(self.workers.len() as u32)) {
                     // An earlier worker of this rank has written output, in the same life of the
                     // pool.
-                    Some((generation, written)) => WorkerSlot::rejoined(*generation, *written, max_frame),
-                    None => WorkerSlot::new(Generation(0), max_frame),
+                    Some((generation, written)) => WorkerSlot::rejoined(*generation, *written, max_frame_bytes),
+                    None => WorkerSlot::new(Generation(0), max_frame_bytes),
                 };
                 self.workers.push(slot);
             }

@@ -52,7 +52,7 @@ impl FakeNode {
             connection
         };
         let (near, far) = tokio::io::duplex(PIPE);
-        let (sender, writer, reader) = link(Box::new(far), MAX_FRAME);
+        let (sender, writer, reader) = link(Box::new(far), MAX_FRAME_BYTES);
         tokio::spawn(async move {
             // The reader sees the same error.
             let _ = writer.run().await;
@@ -145,4 +145,4 @@ fn is_there(state: &State, end: End, pid: Option<u32>, connection: u64) -> bool 
 const MOST_CONNECTIONS: u64 = 2000;
 /// The most bytes under way in each direction of a connection.
 const PIPE: usize = 4 << 10;
-const MAX_FRAME: usize = 1 << 20;
+const MAX_FRAME_BYTES: usize = 1 << 20;

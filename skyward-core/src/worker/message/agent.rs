@@ -13,7 +13,7 @@ use crate::worker::codec::Frame;
 #[derive(Debug, Clone, PartialEq)]
 #[allow(missing_docs, reason = "docs/protocol.md names the fields")]
 pub enum ToAgent {
-    Hello { pool: String, max_frame: usize },
+    Hello { pool: String, max_frame_bytes: usize },
     Start { request: u64, generation: u64, workers: Vec<u32>, spec: Box<StartSpec>, peers: Peers },
     ReservePort { request: u64 },
     Signal { generation: u64, worker: u32, signal: Signal },
@@ -164,7 +164,7 @@ impl ToAgent {
     pub fn encode(&self) -> Result<(Vec<u8>, Bytes)> {
         let number = self.number();
         let head = match self {
-            Self::Hello { pool, max_frame } => pack(&(number, PROTOCOL_VERSION, pool, max_frame))?,
+            Self::Hello { pool, max_frame_bytes } => pack(&(number, PROTOCOL_VERSION, pool, max_frame_bytes))?,
             Self::Start { request, generation, workers, spec, .. } => {
                 let mut body = Vec::new();
                 crate::payload::value::encode_into(&mut body, spec).map_err(|error| protocol("start spec", &error))?;

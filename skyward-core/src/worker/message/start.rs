@@ -27,7 +27,7 @@ pub struct StartSpec {
     /// The hooks, outermost first.
     pub hooks: Vec<StartHook>,
     /// The largest body of a frame, in bytes.
-    pub max_frame: usize,
+    pub max_frame_bytes: usize,
     /// How many bytes of unacknowledged results a worker keeps.
     pub retain_bytes: usize,
     /// How many bytes of large arrays the node's store keeps.

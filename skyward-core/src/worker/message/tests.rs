@@ -68,7 +68,7 @@ fn peers_are_the_end_of_a_start_spec() {
         secrets: Secrets::default(),
         cwd: "/work".into(),
         hooks: Vec::new(),
-        max_frame: 1,
+        max_frame_bytes: 1,
         retain_bytes: 1,
         store_bytes: 1,
         cluster,

@@ -73,7 +73,7 @@ async fn connect(shared: &Arc<Shared>, remote: &dyn Remote, rank: Rank, generati
     };
     let Some((path, pid, received)) = known else { return Ok(()) };
     let stream = remote.open(&path).await?;
-    let (sender, writer, mut reader) = link(stream, shared.limits.max_frame);
+    let (sender, writer, mut reader) = link(stream, shared.limits.max_frame_bytes);
     spawn(async move {
         // The reader notices the same loss and reports it.
         let _ = writer.run().await;

@@ -27,7 +27,7 @@ pub(crate) fn pool() -> std::sync::Arc<Shared> {
     let shared = Shared::new(crate::ids::PoolId::random(), settings, commands);
     shared.act(|state, now| {
         state.scheduler = Scheduler::new(1, 1, false, limits);
-        state.workers = vec![WorkerSlot::new(LIFE, limits.max_frame)];
+        state.workers = vec![WorkerSlot::new(LIFE, limits.max_frame_bytes)];
         let (node, machine, address) = (NodeIndex(0), MachineId::new("m-0"), String::new());
         let status = NodeStatus { node, machine, address, ready: true, draining: false, ending: None };
         state.nodes = vec![NodeRow { status, agent: None }];
