@@ -134,6 +134,8 @@ const NAMES: [(&str, Scalar); 5] = [
 
 #[cfg(test)]
 mod tests {
+    use indoc::indoc;
+
     use super::super::module::Lines;
     use super::super::version::Target;
     use super::*;
@@ -149,7 +151,10 @@ mod tests {
 
     #[test]
     fn plain_scalars_are_read() {
-        let typing = "from typing import Optional, Union as U\nimport typing as t\n";
+        let typing = indoc! {"
+            from typing import Optional, Union as U
+            import typing as t
+        "};
         for (annotation, expected) in [
             ("int", "int"),
             ("None", "None"),
@@ -175,7 +180,13 @@ mod tests {
             ("from mine import Optional\n", "Optional[int]"),
             ("from numpy import *\n", "float"),
             ("from numpy import float32 as float\n", "float"),
-            ("import mine\nmine.Optional\n", "mine.Optional[int]"),
+            (
+                indoc! {"
+                    import mine
+                    mine.Optional
+                "},
+                "mine.Optional[int]",
+            ),
             ("class str: pass\n", "str"),
             ("def g(int): pass\n", "int"),
         ] {

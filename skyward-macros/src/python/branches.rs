@@ -118,6 +118,7 @@ const TYPE_CHECKING: &str = "TYPE_CHECKING";
 
 #[cfg(test)]
 mod tests {
+    use indoc::indoc;
     use ruff_python_parser::parse_module;
 
     use super::*;
@@ -126,15 +127,74 @@ mod tests {
     fn branches_are_told_apart() {
         use Truth::{Always, Never, Unknown, Version};
         for (text, expected) in [
-            ("if __name__ == '__main__': a\nelse: b\n", vec![Never, Always]),
-            ("if '__main__' == __name__ and x: a\nelif y: b\n", vec![Never, Unknown]),
-            ("if __name__ != '__main__': a\nelse: b\n", vec![Always, Never]),
-            ("if __name__ == 'x': a\nelse: b\n", vec![Unknown, Always]),
-            ("if typing.TYPE_CHECKING: a\nif x: b\n", vec![Never]),
-            ("if False: a\nelif 0: b\nelif None: c\nelif True: d\nelse: e\n", vec![Never, Never, Never, Always, Never]),
-            ("if sys.version_info >= (3, 11): a\nelif z: b\nelse: c\n", vec![Version, Version, Version]),
-            ("if PY2: a\nelse: b\n", vec![Version, Version]),
-            ("if True: a\nelif PY2: b\nelse: c\n", vec![Always, Never, Never]),
+            (
+                indoc! {"
+                    if __name__ == '__main__': a
+                    else: b
+                "},
+                vec![Never, Always],
+            ),
+            (
+                indoc! {"
+                    if '__main__' == __name__ and x: a
+                    elif y: b
+                "},
+                vec![Never, Unknown],
+            ),
+            (
+                indoc! {"
+                    if __name__ != '__main__': a
+                    else: b
+                "},
+                vec![Always, Never],
+            ),
+            (
+                indoc! {"
+                    if __name__ == 'x': a
+                    else: b
+                "},
+                vec![Unknown, Always],
+            ),
+            (
+                indoc! {"
+                    if typing.TYPE_CHECKING: a
+                    if x: b
+                "},
+                vec![Never],
+            ),
+            (
+                indoc! {"
+                    if False: a
+                    elif 0: b
+                    elif None: c
+                    elif True: d
+                    else: e
+                "},
+                vec![Never, Never, Never, Always, Never],
+            ),
+            (
+                indoc! {"
+                    if sys.version_info >= (3, 11): a
+                    elif z: b
+                    else: c
+                "},
+                vec![Version, Version, Version],
+            ),
+            (
+                indoc! {"
+                    if PY2: a
+                    else: b
+                "},
+                vec![Version, Version],
+            ),
+            (
+                indoc! {"
+                    if True: a
+                    elif PY2: b
+                    else: c
+                "},
+                vec![Always, Never, Never],
+            ),
             ("if x or __name__ == '__main__': a\n", vec![Unknown]),
         ] {
             let parsed = parse_module(text).unwrap();

@@ -3,6 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use indoc::formatdoc;
+
 use super::inline::{Inline, Literal};
 use super::module::{Lines, Module};
 use super::version::Target;
@@ -40,7 +42,11 @@ fn library() -> (PathBuf, Target) {
     let output = Command::new("python3").args(["-c", script]).output().unwrap();
     let output = String::from_utf8(output.stdout).unwrap();
     let (folder, version) = output.trim().split_once('\n').unwrap();
-    let metadata = format!("# /// script\n# requires-python = '=={version}.*'\n# ///\n");
+    let metadata = formatdoc! {"
+        # /// script
+        # requires-python = '=={version}.*'
+        # ///
+    "};
     (PathBuf::from(folder), Target::of(&metadata, |line| line.to_string()))
 }
 

@@ -140,6 +140,8 @@ impl<'a> Visitor<'a> for Flow {
 
 #[cfg(test)]
 mod tests {
+    use indoc::indoc;
+
     use super::super::module::Lines;
     use super::super::version::Target;
     use super::*;
@@ -177,14 +179,68 @@ mod tests {
     #[test]
     fn only_its_own_yield_makes_a_generator() {
         for (text, generator) in [
-            ("def f():\n    yield 1\n", true),
-            ("def f():\n    x = yield from g()\n", true),
-            ("def f():\n    return [(yield)]\n", true),
-            ("def f():\n    if x:\n        while y:\n            yield\n", true),
-            ("def f():\n    def g():\n        yield 1\n    return g()\n", false),
-            ("def f():\n    return lambda: (yield)\n", false),
-            ("def f():\n    class C:\n        def g(self):\n            yield\n", false),
-            ("def f():\n    return list(x for x in y)\n", false),
+            (
+                indoc! {"
+                    def f():
+                        yield 1
+                "},
+                true,
+            ),
+            (
+                indoc! {"
+                    def f():
+                        x = yield from g()
+                "},
+                true,
+            ),
+            (
+                indoc! {"
+                    def f():
+                        return [(yield)]
+                "},
+                true,
+            ),
+            (
+                indoc! {"
+                    def f():
+                        if x:
+                            while y:
+                                yield
+                "},
+                true,
+            ),
+            (
+                indoc! {"
+                    def f():
+                        def g():
+                            yield 1
+                        return g()
+                "},
+                false,
+            ),
+            (
+                indoc! {"
+                    def f():
+                        return lambda: (yield)
+                "},
+                false,
+            ),
+            (
+                indoc! {"
+                    def f():
+                        class C:
+                            def g(self):
+                                yield
+                "},
+                false,
+            ),
+            (
+                indoc! {"
+                    def f():
+                        return list(x for x in y)
+                "},
+                false,
+            ),
         ] {
             assert_eq!(function(text).first_yield.is_some(), generator, "{text}");
         }
@@ -194,9 +250,28 @@ mod tests {
     fn annotations_count_unless_a_decorator_may_convert_the_values() {
         for (before, counts) in [
             ("", true),
-            ("import skyward as sky\n@sky.stdout(only='head')\n@sky.compute\n", true),
-            ("from skyward import silent\n@silent\n", true),
-            ("from pydantic import validate_call\n@validate_call\n", false),
+            (
+                indoc! {"
+                    import skyward as sky
+                    @sky.stdout(only='head')
+                    @sky.compute
+                "},
+                true,
+            ),
+            (
+                indoc! {"
+                    from skyward import silent
+                    @silent
+                "},
+                true,
+            ),
+            (
+                indoc! {"
+                    from pydantic import validate_call
+                    @validate_call
+                "},
+                false,
+            ),
             ("@wraps(g)\n", false),
         ] {
             let f = function(&format!("{before}def f(a: str) -> float: pass\n"));
@@ -208,8 +283,34 @@ mod tests {
 
     #[test]
     fn a_return_with_a_value_is_seen() {
-        assert!(function("def f():\n    try:\n        return 1\n    finally:\n        pass\n").returns_value);
-        assert!(!function("def f():\n    return\n").returns_value);
-        assert!(!function("def f():\n    def g():\n        return 1\n").returns_value);
+        for (text, returns_value) in [
+            (
+                indoc! {"
+                    def f():
+                        try:
+                            return 1
+                        finally:
+                            pass
+                "},
+                true,
+            ),
+            (
+                indoc! {"
+                    def f():
+                        return
+                "},
+                false,
+            ),
+            (
+                indoc! {"
+                    def f():
+                        def g():
+                            return 1
+                "},
+                false,
+            ),
+        ] {
+            assert_eq!(function(text).returns_value, returns_value, "{text}");
+        }
     }
 }

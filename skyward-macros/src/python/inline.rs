@@ -195,6 +195,8 @@ const INDENTATION: &str = "    ";
 
 #[cfg(test)]
 mod tests {
+    use indoc::indoc;
+
     use super::*;
 
     fn inline(body: &str) -> Inline {
@@ -205,7 +207,16 @@ mod tests {
     #[test]
     fn a_body_is_moved_under_its_def() {
         let made = inline("\n        if a:\n            return b\n\n        return a\n    ");
-        assert_eq!(made.module.text, "def f(a, b):\n    if a:\n        return b\n\n    return a\n");
+        assert_eq!(
+            made.module.text,
+            indoc! {"
+                def f(a, b):
+                    if a:
+                        return b
+
+                    return a
+            "}
+        );
         assert_eq!(made.first_line, 10);
     }
 
@@ -217,17 +228,56 @@ mod tests {
         assert_eq!(made.module.syntax_errors(), [""; 0]);
         assert_eq!(
             made.module.text,
-            "def f(a, b):\n    x = '''\none\n  two\nthree\n'''\n    y = f'''\n  {a}\n'''\n    return x + y\n"
+            indoc! {"
+                def f(a, b):
+                    x = '''
+                one
+                  two
+                three
+                '''
+                    y = f'''
+                  {a}
+                '''
+                    return x + y
+            "}
         );
     }
 
     #[test]
     fn a_body_may_begin_at_once() {
         for (body, text) in [
-            ("return a", "def f(a, b):\n    return a\n"),
-            ("for x in a:\n    yield x", "def f(a, b):\n    for x in a:\n        yield x\n"),
-            ("x = a\n        return x", "def f(a, b):\n    x = a\n    return x\n"),
-            ("if a:\n            x = 1\n        return x", "def f(a, b):\n    if a:\n        x = 1\n    return x\n"),
+            (
+                "return a",
+                indoc! {"
+                    def f(a, b):
+                        return a
+                "},
+            ),
+            (
+                "for x in a:\n    yield x",
+                indoc! {"
+                    def f(a, b):
+                        for x in a:
+                            yield x
+                "},
+            ),
+            (
+                "x = a\n        return x",
+                indoc! {"
+                    def f(a, b):
+                        x = a
+                        return x
+                "},
+            ),
+            (
+                "if a:\n            x = 1\n        return x",
+                indoc! {"
+                    def f(a, b):
+                        if a:
+                            x = 1
+                        return x
+                "},
+            ),
         ] {
             let made = inline(body);
             assert_eq!(made.module.text, text);
@@ -256,7 +306,14 @@ mod tests {
             inline("\n    # /// script\n    # dependencies = ['numpy']\n    # ///\n    import numpy\n    # not this\n");
         assert_eq!(
             made.module.text,
-            "def f(a, b):\n# /// script\n# dependencies = ['numpy']\n# ///\n    import numpy\n    # not this\n"
+            indoc! {"
+                def f(a, b):
+                # /// script
+                # dependencies = ['numpy']
+                # ///
+                    import numpy
+                    # not this
+            "}
         );
         assert_eq!(made.module.syntax_errors(), [""; 0]);
     }
@@ -264,7 +321,15 @@ mod tests {
     #[test]
     fn comments_and_tabs_do_not_shift_code() {
         let made = inline("\n\t\tx = 1\n# left\n\t\treturn x\n");
-        assert_eq!(made.module.text, "def f(a, b):\n    x = 1\n    # left\n    return x\n");
+        assert_eq!(
+            made.module.text,
+            indoc! {"
+                def f(a, b):
+                    x = 1
+                    # left
+                    return x
+            "}
+        );
     }
 
     #[test]

@@ -106,6 +106,8 @@ const REQUIRES_PYTHON: &str = "requires-python";
 
 #[cfg(test)]
 mod tests {
+    use indoc::indoc;
+
     use super::*;
 
     #[test]
@@ -113,7 +115,16 @@ mod tests {
         for text in [
             "",
             "import x\n",
-            "# /// script\n# requires-python = '>=3.11'\n# dependencies = [\n#   'numpy',\n# ]\n#\n# [tool.uv]\n# ///\n",
+            indoc! {"
+                # /// script
+                # requires-python = '>=3.11'
+                # dependencies = [
+                #   'numpy',
+                # ]
+                #
+                # [tool.uv]
+                # ///
+            "},
             "#!/usr/bin/env python3\n# /// script\r\n# dependencies = []\r\n# ///\r\n",
         ] {
             assert_eq!(check(text), [], "{text}");
@@ -123,14 +134,77 @@ mod tests {
     #[test]
     fn what_is_wrong_has_its_line() {
         for (text, line, words) in [
-            ("# /// script\n# dependencies = [\n# 'numpy'\n# ///\n", 3, "not TOML"),
-            ("\n# /// script\n# a = 1\n# a = 2\n# ///\n", 4, "not TOML"),
-            ("# /// script\n# dependencies = 'numpy'\n# ///\n", 2, "list of requirements"),
-            ("# /// script\n# dependencies = [1]\n# ///\n", 2, "list of requirements"),
-            ("# /// script\n# x = 1\n# requires-python = 3.11\n# ///\n", 3, "is a text"),
-            ("import x\n# /// script\n# x = 1\nimport y\n", 2, "no end"),
+            (
+                indoc! {"
+                    # /// script
+                    # dependencies = [
+                    # 'numpy'
+                    # ///
+                "},
+                3,
+                "not TOML",
+            ),
+            (
+                indoc! {"
+
+                    # /// script
+                    # a = 1
+                    # a = 2
+                    # ///
+                "},
+                4,
+                "not TOML",
+            ),
+            (
+                indoc! {"
+                    # /// script
+                    # dependencies = 'numpy'
+                    # ///
+                "},
+                2,
+                "list of requirements",
+            ),
+            (
+                indoc! {"
+                    # /// script
+                    # dependencies = [1]
+                    # ///
+                "},
+                2,
+                "list of requirements",
+            ),
+            (
+                indoc! {"
+                    # /// script
+                    # x = 1
+                    # requires-python = 3.11
+                    # ///
+                "},
+                3,
+                "is a text",
+            ),
+            (
+                indoc! {"
+                    import x
+                    # /// script
+                    # x = 1
+                    import y
+                "},
+                2,
+                "no end",
+            ),
             ("# /// script \n# x = 1\n# ///\n", 1, "remove them"),
-            ("# /// script\n# ///\n\n# /// script\n# ///\n", 4, "in line 1 already"),
+            (
+                indoc! {"
+                    # /// script
+                    # ///
+
+                    # /// script
+                    # ///
+                "},
+                4,
+                "in line 1 already",
+            ),
         ] {
             let errors = check(text);
             assert_eq!(errors.len(), 1, "{text}: {errors:?}");

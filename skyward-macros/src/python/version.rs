@@ -122,6 +122,8 @@ const LAST_PATCH: u64 = 40;
 
 #[cfg(test)]
 mod tests {
+    use indoc::indoc;
+
     use super::*;
 
     #[test]
@@ -165,7 +167,12 @@ mod tests {
         let advice = Target::of("import x\n", place).advice("3.12");
         assert!(advice.contains("nodes may have Python 3.10"), "{advice}");
         assert!(advice.contains("`# requires-python = \">=3.12\"`"), "{advice}");
-        let advice = Target::of("# /// script\n# requires-python = '>=3.11'\n# ///\n", place).advice("3.12");
+        let metadata = indoc! {"
+            # /// script
+            # requires-python = '>=3.11'
+            # ///
+        "};
+        let advice = Target::of(metadata, place).advice("3.12");
         assert!(advice.contains("`requires-python = \">=3.11\"` (a.py:2) allows Python 3.11"), "{advice}");
         assert!(advice.contains("raise that to \">=3.12\""), "{advice}");
     }

@@ -1,3 +1,5 @@
+use indoc::indoc;
+
 use super::*;
 
 /// A folder of its own, removed at the end.
@@ -42,10 +44,28 @@ fn package(name: &str) -> Folder {
     Folder::new(
         name,
         &[
-            ("payloads/trainer/__init__.py", b"from .train import run as train\nfrom trainer.deep import x, numpy\n"),
+            (
+                "payloads/trainer/__init__.py",
+                indoc! {b"
+                    from .train import run as train
+                    from trainer.deep import x, numpy
+                "},
+            ),
             ("payloads/trainer/train.py", b"from deep.leaf import run\n"),
-            ("payloads/trainer/deep/__init__.py", b"import numpy\nx = 1\n"),
-            ("payloads/trainer/deep/leaf.py", b"def run(a): pass\nasync def slow(): pass\n"),
+            (
+                "payloads/trainer/deep/__init__.py",
+                indoc! {b"
+                    import numpy
+                    x = 1
+                "},
+            ),
+            (
+                "payloads/trainer/deep/leaf.py",
+                indoc! {b"
+                    def run(a): pass
+                    async def slow(): pass
+                "},
+            ),
             ("payloads/trainer/__pycache__/train.py", b"not python"),
             ("payloads/trainer/notes.txt", b""),
             ("payloads/train.py", b"def train(a): pass\n"),
@@ -95,9 +115,29 @@ fn an_entry_may_come_from_an_import_of_everything() {
     let folder = Folder::new(
         "star",
         &[
-            ("p/__init__.py", b"from .impl import *\nfrom numpy.random import *\n\ndef other(b): pass\n"),
-            ("p/impl.py", b"def train(a): pass\ndef other(c): pass\n"),
-            ("p/late.py", b"def train(b): pass\nfrom .impl import *\n"),
+            (
+                "p/__init__.py",
+                indoc! {b"
+                    from .impl import *
+                    from numpy.random import *
+
+                    def other(b): pass
+                "},
+            ),
+            (
+                "p/impl.py",
+                indoc! {b"
+                    def train(a): pass
+                    def other(c): pass
+                "},
+            ),
+            (
+                "p/late.py",
+                indoc! {b"
+                    def train(b): pass
+                    from .impl import *
+                "},
+            ),
             ("one.py", b"from .impl import *\n"),
             ("none.py", b"import x\n"),
         ],
@@ -121,7 +161,12 @@ fn what_runs_in_a_program_alone_binds_no_entry() {
         "program",
         &[(
             "main.py",
-            b"def train(a): pass\nif __name__ == '__main__':\n    train = train(1)\n    def helper(): pass\n",
+            indoc! {b"
+                def train(a): pass
+                if __name__ == '__main__':
+                    train = train(1)
+                    def helper(): pass
+            "},
         )],
     );
     let files = folder.read("main.py", None).ok().unwrap();
@@ -135,8 +180,25 @@ fn the_metadata_of_the_main_file_says_which_python_all_are_for() {
     let folder = Folder::new(
         "version",
         &[
-            ("p/__init__.py", b"# /// script\n# requires-python = '>=3.11'\n# ///\nfrom .a import f\n"),
-            ("p/a.py", b"type A = int\ntry:\n    pass\nexcept* ValueError:\n    pass\n"),
+            (
+                "p/__init__.py",
+                indoc! {b"
+                    # /// script
+                    # requires-python = '>=3.11'
+                    # ///
+                    from .a import f
+                "},
+            ),
+            (
+                "p/a.py",
+                indoc! {b"
+                    type A = int
+                    try:
+                        pass
+                    except* ValueError:
+                        pass
+                "},
+            ),
         ],
     );
     let errors = folder.read("p", None).ok().unwrap().errors();
@@ -208,7 +270,15 @@ fn errors_of_all_files_are_told() {
     let folder = Folder::new(
         "errors",
         &[
-            ("p/__init__.py", b"# /// script\n# dependencies = 1\n# ///\nfrom .a import f\n"),
+            (
+                "p/__init__.py",
+                indoc! {b"
+                    # /// script
+                    # dependencies = 1
+                    # ///
+                    from .a import f
+                "},
+            ),
             ("p/a.py", b"def f(: pass\n"),
         ],
     );

@@ -1,3 +1,5 @@
+use indoc::{formatdoc, indoc};
+
 use super::super::module::{Binding, Lines, Module};
 use super::*;
 use crate::python::version::Target;
@@ -31,7 +33,11 @@ fn world(text: &str) -> Option<&'static str> {
 }
 
 fn decorated(before: &str, decorator: &str) -> Option<&'static str> {
-    world(&format!("{before}\n@{decorator}\ndef f(): pass\n"))
+    world(&formatdoc! {"
+        {before}
+        @{decorator}
+        def f(): pass
+    "})
 }
 
 #[test]
@@ -45,14 +51,24 @@ fn decorators_are_found_under_any_name() {
         ("from skyward import integrations", "integrations.keras", Some("jax")),
         ("from skyward.integrations import keras as k", "k(backend='torch', seed=1)", Some("torch")),
         (
-            "try:\n    from skyward.integrations import keras\nexcept ImportError:\n    pass",
+            indoc! {"
+                try:
+                    from skyward.integrations import keras
+                except ImportError:
+                    pass"},
             "keras(seed=1)",
             Some("jax"),
         ),
         ("from skyward.integrations import keras", "keras(backend='tensorflow')", None),
         ("from skyward import *", "integrations.torch", Some("torch")),
         ("from skyward.integrations import *", "jax()", Some("jax")),
-        ("from skyward.integrations import *\nfrom math import *", "jax()", Some("jax")),
+        (
+            indoc! {"
+                from skyward.integrations import *
+                from math import *"},
+            "jax()",
+            Some("jax"),
+        ),
         ("import skyward as sky", "sky.compute", None),
         ("import jax", "jax.jit", None),
         ("from other import integrations", "integrations.torch", None),
@@ -60,8 +76,13 @@ fn decorators_are_found_under_any_name() {
     ] {
         assert_eq!(decorated(import, decorator), expected, "{import}: {decorator}");
     }
-    let stacked =
-        "import skyward as sky\n@sky.compute\n@sky.stdout(only='head')\n@sky.integrations.jax()\ndef f(): pass\n";
+    let stacked = indoc! {"
+        import skyward as sky
+        @sky.compute
+        @sky.stdout(only='head')
+        @sky.integrations.jax()
+        def f(): pass
+    "};
     assert_eq!(world(stacked), Some("jax"));
 }
 
@@ -83,21 +104,80 @@ fn a_backend_that_is_not_written_down_is_not_known() {
 #[test]
 fn assignments_are_followed() {
     for (before, decorator, expected) in [
-        ("import skyward as sky\nworld = sky.integrations.torch(backend='gloo')", "world", Some("torch")),
-        ("import skyward as sky\nworld: object = sky.integrations.jax", "world()", Some("jax")),
         (
-            "import skyward as sky\nintegrations = sky.integrations",
+            indoc! {"
+                import skyward as sky
+                world = sky.integrations.torch(backend='gloo')"},
+            "world",
+            Some("torch"),
+        ),
+        (
+            indoc! {"
+                import skyward as sky
+                world: object = sky.integrations.jax"},
+            "world()",
+            Some("jax"),
+        ),
+        (
+            indoc! {"
+                import skyward as sky
+                integrations = sky.integrations"},
             "integrations.keras(backend='torch')",
             Some("torch"),
         ),
-        ("import skyward as sky\na = b = sky.integrations\nc = b.jax", "c", Some("jax")),
-        ("import skyward as sky\nx, y = 1, sky.integrations.jax()", "y", Some("jax")),
-        ("import skyward as sky\nif FAST:\n    world = sky.integrations.jax()", "world", Some("jax")),
-        ("import skyward as sky\nwith x as y:\n    world = sky.integrations.jax()", "world", Some("jax")),
+        (
+            indoc! {"
+                import skyward as sky
+                a = b = sky.integrations
+                c = b.jax"},
+            "c",
+            Some("jax"),
+        ),
+        (
+            indoc! {"
+                import skyward as sky
+                x, y = 1, sky.integrations.jax()"},
+            "y",
+            Some("jax"),
+        ),
+        (
+            indoc! {"
+                import skyward as sky
+                if FAST:
+                    world = sky.integrations.jax()"},
+            "world",
+            Some("jax"),
+        ),
+        (
+            indoc! {"
+                import skyward as sky
+                with x as y:
+                    world = sky.integrations.jax()"},
+            "world",
+            Some("jax"),
+        ),
         // What the decorator is given to has a world; what is called once more is another thing.
-        ("import skyward as sky\nworld = sky.integrations.jax()", "world(1)", None),
-        ("import skyward as sky\nworld = choose(sky.integrations.jax)", "world", None),
-        ("import skyward as sky\nworld = sky.integrations.keras(backend='tensorflow')", "world", None),
+        (
+            indoc! {"
+                import skyward as sky
+                world = sky.integrations.jax()"},
+            "world(1)",
+            None,
+        ),
+        (
+            indoc! {"
+                import skyward as sky
+                world = choose(sky.integrations.jax)"},
+            "world",
+            None,
+        ),
+        (
+            indoc! {"
+                import skyward as sky
+                world = sky.integrations.keras(backend='tensorflow')"},
+            "world",
+            None,
+        ),
     ] {
         assert_eq!(decorated(before, decorator), expected, "{before}: {decorator}");
     }
@@ -116,29 +196,46 @@ fn names_that_stand_for_something_else_by_then_do_not_count() {
         "for torch in (): pass",
         "with x as (torch, y): pass",
         "torch += 1",
-        "if True:\n    import torch",
+        indoc! {"
+            if True:
+                import torch"},
     ] {
         assert_eq!(decorated(&format!("{import}{after}"), "torch"), None, "{after}");
     }
     // It is bound after the decorator has been read.
-    assert_eq!(world(&format!("{import}@torch\ndef f(): pass\nimport torch\n")), Some("torch"));
+    let later = formatdoc! {"
+        {import}@torch
+        def f(): pass
+        import torch
+    "};
+    assert_eq!(world(&later), Some("torch"));
 }
 
 #[test]
 fn what_a_worker_does_not_run_does_not_count() {
     for never in ["if TYPE_CHECKING:", "if typing.TYPE_CHECKING:", "if __name__ == '__main__':", "if False:"] {
-        assert_eq!(
-            decorated(&format!("{never}\n    from skyward.integrations import torch"), "torch"),
-            None,
-            "{never}"
-        );
-        let both = format!("from skyward.integrations import torch\n{never}\n    from other import torch");
+        let alone = formatdoc! {"
+            {never}
+                from skyward.integrations import torch"};
+        assert_eq!(decorated(&alone, "torch"), None, "{never}");
+        let both = formatdoc! {"
+            from skyward.integrations import torch
+            {never}
+                from other import torch"};
         assert_eq!(decorated(&both, "torch"), Some("torch"), "{never}");
     }
     // What may take its place may not.
     for otherwise in [
-        "try:\n    from skyward.integrations import torch\nexcept ImportError:\n    torch = None",
-        "if x:\n    from skyward.integrations import torch\nelse:\n    def torch(f): return f",
+        indoc! {"
+            try:
+                from skyward.integrations import torch
+            except ImportError:
+                torch = None"},
+        indoc! {"
+            if x:
+                from skyward.integrations import torch
+            else:
+                def torch(f): return f"},
     ] {
         assert_eq!(decorated(otherwise, "torch"), Some("torch"), "{otherwise}");
     }
@@ -146,8 +243,14 @@ fn what_a_worker_does_not_run_does_not_count() {
 
 #[test]
 fn names_are_followed_through_the_files_of_the_payload() {
-    let worlds =
-        ("worlds", "import skyward as sky\nworld = sky.integrations.torch()\nkeras = sky.integrations.keras\n");
+    let worlds = (
+        "worlds",
+        indoc! {"
+            import skyward as sky
+            world = sky.integrations.torch()
+            keras = sky.integrations.keras
+        "},
+    );
     for (import, decorator, expected) in [
         ("from .worlds import world", "world", Some("torch")),
         ("from worlds import world as w", "w", Some("torch")),
@@ -158,12 +261,22 @@ fn names_are_followed_through_the_files_of_the_payload() {
         ("from .worlds import *", "sky.integrations.jax()", Some("jax")),
         ("from .again import world", "world", Some("torch")),
         ("from .circle import world", "world", None),
-        ("from .worlds import keras\nworld = keras(backend='torch')", "world", Some("torch")),
+        (
+            indoc! {"
+                from .worlds import keras
+                world = keras(backend='torch')"},
+            "world",
+            Some("torch"),
+        ),
         ("from .worlds import world", "world()", None),
         ("from .worlds import other", "other", None),
         ("from .missing import world", "world", None),
     ] {
-        let main = format!("{import}\n@{decorator}\ndef f(): pass\n");
+        let main = formatdoc! {"
+            {import}
+            @{decorator}
+            def f(): pass
+        "};
         let again = ("again", "from .worlds import world\n");
         let circle = ("circle", "from .circle import world\n");
         assert_eq!(world_in(&[("main", &main), worlds, again, circle]), expected, "{import}: {decorator}");

@@ -1,3 +1,5 @@
+use indoc::{formatdoc, indoc};
+
 use super::*;
 use crate::python::module::Lines;
 use crate::python::version::Target;
@@ -27,7 +29,12 @@ fn short(shape: &Shape) -> String {
     }
 }
 
-const POINT: &str = "@dataclass\nclass Point:\n    x: float\n    y: float = 0\n";
+const POINT: &str = indoc! {"
+    @dataclass
+    class Point:
+        x: float
+        y: float = 0
+"};
 
 #[test]
 fn annotations_are_followed_to_their_classes() {
@@ -62,28 +69,113 @@ fn annotations_are_followed_to_their_classes() {
 fn classes_of_every_sort_have_their_fields() {
     for (class, shape) in [
         (
-            "@dataclasses.dataclass(frozen=True)\nclass C:\n    'Text.'\n    a: int\n    b: ClassVar[int] = 1\n    c: InitVar[int] = 2\n    _: KW_ONLY\n    d: 'Point'\n    e = 3\n    def g(self): self.h = 1\n",
+            indoc! {"
+                @dataclasses.dataclass(frozen=True)
+                class C:
+                    'Text.'
+                    a: int
+                    b: ClassVar[int] = 1
+                    c: InitVar[int] = 2
+                    _: KW_ONLY
+                    d: 'Point'
+                    e = 3
+                    def g(self): self.h = 1
+            "},
             "C(a, d: Point(x, y))",
         ),
-        ("class C(TypedDict, total=False):\n    a: int\n    b: NotRequired[Point]\n", "C(a, b: Point(x, y))"),
-        ("class C(NamedTuple):\n    a: int\n    b: int = 1\n", "C(a, b)"),
         (
-            "class C(pydantic.BaseModel):\n    a: int = Field(gt=0)\n    _b: int = 1\n    @field_validator('a')\n    def g(cls, a): return a\n",
-            "C(a)",
+            indoc! {"
+                class C(TypedDict, total=False):
+                    a: int
+                    b: NotRequired[Point]
+            "},
+            "C(a, b: Point(x, y))",
         ),
-        ("class C(msgspec.Struct, frozen=True):\n    a: list[Point]\n", "C(a: [Point(x, y)])"),
-        ("@attrs.define\nclass C:\n    _a: int = field(default=1)\n", "C(_a)"),
         (
-            "@attrs.frozen(slots=False)\nclass C:\n    a: int\n    b: InitVar[int]\n    c: ClassVar[int] = g()\n    d = -1\n    e = 'x', [2]\n",
+            indoc! {"
+                class C(NamedTuple):
+                    a: int
+                    b: int = 1
+            "},
             "C(a, b)",
         ),
-        ("@dataclass\nclass C:\n    a: int\n    b = g()\n", "C(a)"),
         (
-            "@dataclass\nclass B:\n    a: int\n    b: int\n@dataclass\nclass C(B, Generic[T]):\n    c: int\n    a: Point\n",
+            indoc! {"
+                class C(pydantic.BaseModel):
+                    a: int = Field(gt=0)
+                    _b: int = 1
+                    @field_validator('a')
+                    def g(cls, a): return a
+            "},
+            "C(a)",
+        ),
+        (
+            indoc! {"
+                class C(msgspec.Struct, frozen=True):
+                    a: list[Point]
+            "},
+            "C(a: [Point(x, y)])",
+        ),
+        (
+            indoc! {"
+                @attrs.define
+                class C:
+                    _a: int = field(default=1)
+            "},
+            "C(_a)",
+        ),
+        (
+            indoc! {"
+                @attrs.frozen(slots=False)
+                class C:
+                    a: int
+                    b: InitVar[int]
+                    c: ClassVar[int] = g()
+                    d = -1
+                    e = 'x', [2]
+            "},
+            "C(a, b)",
+        ),
+        (
+            indoc! {"
+                @dataclass
+                class C:
+                    a: int
+                    b = g()
+            "},
+            "C(a)",
+        ),
+        (
+            indoc! {"
+                @dataclass
+                class B:
+                    a: int
+                    b: int
+                @dataclass
+                class C(B, Generic[T]):
+                    c: int
+                    a: Point
+            "},
             "C(a: Point(x, y), b, c)",
         ),
-        ("class B(TypedDict):\n    a: int\nclass C(B):\n    b: int\n", "C(a, b)"),
-        ("@dataclass\nclass C:\n    next: 'C | None'\n    other: int\n", "C(next, other)"),
+        (
+            indoc! {"
+                class B(TypedDict):
+                    a: int
+                class C(B):
+                    b: int
+            "},
+            "C(a, b)",
+        ),
+        (
+            indoc! {"
+                @dataclass
+                class C:
+                    next: 'C | None'
+                    other: int
+            "},
+            "C(next, other)",
+        ),
     ] {
         assert_eq!(read(&format!("{POINT}{class}def f() -> C: pass\n")), shape, "{class}");
     }
@@ -92,17 +184,69 @@ fn classes_of_every_sort_have_their_fields() {
 #[test]
 fn fields_that_attrs_is_told_of_otherwise_than_by_annotations_are_not_certain() {
     for class in [
-        "@attrs.define\nclass C:\n    x = attrs.field()\n    y = attrs.field(default=1)\n",
-        "@attrs.define\nclass C:\n    a: int\n    x = attrs.field()\n",
-        "@attrs.define\nclass C:\n    a: int\n    x = y = helper()\n",
-        "@attrs.define\nclass C:\n    a: int\n    x, y = field(), field()\n",
-        "@attrs.define\nclass C:\n    a: int\n    x = FIELD\n",
-        "@attrs.define\nclass B:\n    x = attrs.field()\n@attrs.define\nclass C(B):\n    a: int\n",
-        "@attrs.define(these={'x': attrs.field()})\nclass C:\n    a: int\n",
-        "@attrs.frozen(auto_attribs=False)\nclass C:\n    a: int\n",
-        "@attrs.define(field_transformer=more)\nclass C:\n    a: int\n",
-        "@attr.dataclass(these={'x': attrs.field()})\nclass C:\n    a: int\n",
-        "@attrs.define(**options)\nclass C:\n    a: int\n",
+        indoc! {"
+            @attrs.define
+            class C:
+                x = attrs.field()
+                y = attrs.field(default=1)
+        "},
+        indoc! {"
+            @attrs.define
+            class C:
+                a: int
+                x = attrs.field()
+        "},
+        indoc! {"
+            @attrs.define
+            class C:
+                a: int
+                x = y = helper()
+        "},
+        indoc! {"
+            @attrs.define
+            class C:
+                a: int
+                x, y = field(), field()
+        "},
+        indoc! {"
+            @attrs.define
+            class C:
+                a: int
+                x = FIELD
+        "},
+        indoc! {"
+            @attrs.define
+            class B:
+                x = attrs.field()
+            @attrs.define
+            class C(B):
+                a: int
+        "},
+        indoc! {"
+            @attrs.define(these={'x': attrs.field()})
+            class C:
+                a: int
+        "},
+        indoc! {"
+            @attrs.frozen(auto_attribs=False)
+            class C:
+                a: int
+        "},
+        indoc! {"
+            @attrs.define(field_transformer=more)
+            class C:
+                a: int
+        "},
+        indoc! {"
+            @attr.dataclass(these={'x': attrs.field()})
+            class C:
+                a: int
+        "},
+        indoc! {"
+            @attrs.define(**options)
+            class C:
+                a: int
+        "},
     ] {
         assert_eq!(read(&format!("{class}def f() -> C: pass\n")), "", "{class}");
     }
@@ -111,44 +255,156 @@ fn fields_that_attrs_is_told_of_otherwise_than_by_annotations_are_not_certain() 
 #[test]
 fn models_that_say_how_they_are_sent_are_not_certain() {
     for class in [
-        "class C(BaseModel):\n    model_config: ClassVar[ConfigDict] = ConfigDict(alias_generator=to_camel, serialize_by_alias=True)\n    a: int\n",
-        "class C(BaseModel):\n    a: int\n    def model_dump(self, **options): return {'b': self.a}\n",
-        "class C(BaseModel):\n    a: int\n    model_dump: ClassVar[Any] = dump\n",
-        "class B(BaseModel):\n    def model_dump(self, **options): return {}\nclass C(B):\n    a: int\n",
+        indoc! {"
+            class C(BaseModel):
+                model_config: ClassVar[ConfigDict] = ConfigDict(alias_generator=to_camel, serialize_by_alias=True)
+                a: int
+        "},
+        indoc! {"
+            class C(BaseModel):
+                a: int
+                def model_dump(self, **options): return {'b': self.a}
+        "},
+        indoc! {"
+            class C(BaseModel):
+                a: int
+                model_dump: ClassVar[Any] = dump
+        "},
+        indoc! {"
+            class B(BaseModel):
+                def model_dump(self, **options): return {}
+            class C(B):
+                a: int
+        "},
     ] {
         assert_eq!(read(&format!("{class}def f() -> C: pass\n")), "", "{class}");
     }
-    assert_eq!(read("@define\nclass C:\n    a: int\n    def model_dump(self): pass\ndef f() -> C: pass\n"), "C(a)");
+    assert_eq!(
+        read(indoc! {"
+            @define
+            class C:
+                a: int
+                def model_dump(self): pass
+            def f() -> C: pass
+        "}),
+        "C(a)"
+    );
 }
 
 #[test]
 fn what_is_not_certain_is_anything() {
     for class in [
-        "class C:\n    a: int\n",
-        "@dataclass\n@register\nclass C:\n    a: int\n",
-        "@dataclass\nclass C(Elsewhere):\n    a: int\n",
-        "@dataclass\nclass C:\n    a: int\n    if x:\n        b: int\n",
-        "@dataclass\nclass C:\n    a: int\n@dataclass\nclass D(C):\n    b: int\n",
-        "@dataclass\nclass C:\n    a: int\nC = other(C)\n",
-        "if x:\n    @dataclass\n    class C:\n        a: int\n",
-        "@dataclass\nclass C:\n    a: int\n@dataclass\nclass C:\n    b: int\n",
-        "class C(BaseModel):\n    model_config = {}\n    a: int\n",
-        "class C(BaseModel, extra='allow'):\n    a: int\n",
-        "class C(BaseModel):\n    a: int = Field(alias='b')\n",
-        "class C(BaseModel):\n    a: int\n    class Config: pass\n",
-        "class C(BaseModel):\n    a: int\n    @computed_field\n    def b(self): return 1\n",
-        "class C(Struct, rename='camel'):\n    a: int\n",
-        "class C(Struct, tag=True):\n    a: int\n",
-        "class C(Struct):\n    a: int = field(name='b')\n",
-        "class C(TypedDict, **options):\n    a: int\n",
-        "class C(C):\n    a: int\n",
+        indoc! {"
+            class C:
+                a: int
+        "},
+        indoc! {"
+            @dataclass
+            @register
+            class C:
+                a: int
+        "},
+        indoc! {"
+            @dataclass
+            class C(Elsewhere):
+                a: int
+        "},
+        indoc! {"
+            @dataclass
+            class C:
+                a: int
+                if x:
+                    b: int
+        "},
+        indoc! {"
+            @dataclass
+            class C:
+                a: int
+            @dataclass
+            class D(C):
+                b: int
+        "},
+        indoc! {"
+            @dataclass
+            class C:
+                a: int
+            C = other(C)
+        "},
+        indoc! {"
+            if x:
+                @dataclass
+                class C:
+                    a: int
+        "},
+        indoc! {"
+            @dataclass
+            class C:
+                a: int
+            @dataclass
+            class C:
+                b: int
+        "},
+        indoc! {"
+            class C(BaseModel):
+                model_config = {}
+                a: int
+        "},
+        indoc! {"
+            class C(BaseModel, extra='allow'):
+                a: int
+        "},
+        indoc! {"
+            class C(BaseModel):
+                a: int = Field(alias='b')
+        "},
+        indoc! {"
+            class C(BaseModel):
+                a: int
+                class Config: pass
+        "},
+        indoc! {"
+            class C(BaseModel):
+                a: int
+                @computed_field
+                def b(self): return 1
+        "},
+        indoc! {"
+            class C(Struct, rename='camel'):
+                a: int
+        "},
+        indoc! {"
+            class C(Struct, tag=True):
+                a: int
+        "},
+        indoc! {"
+            class C(Struct):
+                a: int = field(name='b')
+        "},
+        indoc! {"
+            class C(TypedDict, **options):
+                a: int
+        "},
+        indoc! {"
+            class C(C):
+                a: int
+        "},
         "C = NamedTuple('C', [('a', int)])\n",
     ] {
         assert_eq!(read(&format!("{class}def f() -> C: pass\n")), "", "{class}");
     }
-    assert_eq!(read(&format!("{POINT}@wrapped\ndef f() -> Point: pass\n")), "");
     assert_eq!(
-        read(&format!("{POINT}@sky.stdout(only='head')\n@sky.compute\ndef f() -> Point: pass\n")),
+        read(&formatdoc! {"
+            {POINT}@wrapped
+            def f() -> Point: pass
+        "}),
+        ""
+    );
+    assert_eq!(
+        read(&formatdoc! {"
+            {POINT}@sky.stdout(only='head')
+            @sky.compute
+            def f() -> Point: pass
+        "}),
         "Point(x, y)"
     );
 }

@@ -1,3 +1,5 @@
+use indoc::{formatdoc, indoc};
+
 use super::*;
 
 fn errors(text: &str) -> Vec<String> {
@@ -5,14 +7,24 @@ fn errors(text: &str) -> Vec<String> {
 }
 
 fn errors_of(version: &str, text: &str) -> Vec<String> {
-    let metadata = format!("# /// script\n# requires-python = '=={version}.*'\n# ///\n");
+    let metadata = formatdoc! {"
+        # /// script
+        # requires-python = '=={version}.*'
+        # ///
+    "};
     let target = Target::of(&metadata, |line| format!("b.py:{line}"));
     Module::parse("a.py", text, Lines::Own, target).syntax_errors()
 }
 
 #[test]
 fn every_syntax_error_has_its_place_and_line() {
-    let errors = errors("def f(x)\n    return x\n\n\ny = (1 +\n");
+    let errors = errors(indoc! {"
+        def f(x)
+            return x
+
+
+        y = (1 +
+    "});
     assert!(errors.len() >= 2, "{errors:#?}");
     assert!(errors[0].starts_with("a.py:1:9: "), "{}", errors[0]);
     assert!(errors[0].ends_with("1 | def f(x)\n  |         ^"), "{}", errors[0]);
@@ -22,26 +34,134 @@ fn every_syntax_error_has_its_place_and_line() {
 fn what_only_the_compiler_refuses_is_found_too() {
     for (text, words) in [
         ("return 1\n", "return"),
-        ("def f():\n    break\n", "break"),
-        ("def f(a, a): pass\n", "a"),
-        ("class C:\n    yield 1\n", "yield"),
-        ("def f():\n    await g()\n", "await"),
-        ("from __future__ import braces\n", "braces"),
-        ("x = 1\ndef f():\n    print(x)\n    global x\n", "`x` is used before `global x`"),
-        ("x = 1\nglobal x\n", "`x` is assigned before `global x`"),
-        ("def f():\n    x: int = 1\n    global x\n", "annotated"),
-        ("def f():\n    global x\n    x: int = 1\n", "remove the annotation"),
         (
-            "def f():\n    def g():\n        nonlocal x\n    x: int\n    def h():\n        x = 1\n        nonlocal x\n",
+            indoc! {"
+                def f():
+                    break
+            "},
+            "break",
+        ),
+        ("def f(a, a): pass\n", "a"),
+        (
+            indoc! {"
+                class C:
+                    yield 1
+            "},
+            "yield",
+        ),
+        (
+            indoc! {"
+                def f():
+                    await g()
+            "},
+            "await",
+        ),
+        ("from __future__ import braces\n", "braces"),
+        (
+            indoc! {"
+                x = 1
+                def f():
+                    print(x)
+                    global x
+            "},
+            "`x` is used before `global x`",
+        ),
+        (
+            indoc! {"
+                x = 1
+                global x
+            "},
+            "`x` is assigned before `global x`",
+        ),
+        (
+            indoc! {"
+                def f():
+                    x: int = 1
+                    global x
+            "},
+            "annotated",
+        ),
+        (
+            indoc! {"
+                def f():
+                    global x
+                    x: int = 1
+            "},
+            "remove the annotation",
+        ),
+        (
+            indoc! {"
+                def f():
+                    def g():
+                        nonlocal x
+                    x: int
+                    def h():
+                        x = 1
+                        nonlocal x
+            "},
             "assigned before",
         ),
-        ("def f():\n    nonlocal x\n", "no function around this one has a variable `x`"),
-        ("x = 1\nclass C:\n    x = 2\n    def f(self):\n        nonlocal x\n", "variable `x`"),
-        ("def f():\n    x = 1\n    def g():\n        global x\n        nonlocal x\n", "both `global` and `nonlocal`"),
-        ("try:\n    pass\nexcept:\n    pass\nexcept ValueError:\n    pass\n", "must be the last one"),
-        ("def f(x):\n    return [(yield y) for y in x]\n", "cannot stand in a comprehension"),
-        ("def f(x):\n    return {y for y in x if (yield from y)}\n", "cannot stand in a comprehension"),
-        ("for x in y:\n    pass\nelse:\n    break\n", "`break` outside loop"),
+        (
+            indoc! {"
+                def f():
+                    nonlocal x
+            "},
+            "no function around this one has a variable `x`",
+        ),
+        (
+            indoc! {"
+                x = 1
+                class C:
+                    x = 2
+                    def f(self):
+                        nonlocal x
+            "},
+            "variable `x`",
+        ),
+        (
+            indoc! {"
+                def f():
+                    x = 1
+                    def g():
+                        global x
+                        nonlocal x
+            "},
+            "both `global` and `nonlocal`",
+        ),
+        (
+            indoc! {"
+                try:
+                    pass
+                except:
+                    pass
+                except ValueError:
+                    pass
+            "},
+            "must be the last one",
+        ),
+        (
+            indoc! {"
+                def f(x):
+                    return [(yield y) for y in x]
+            "},
+            "cannot stand in a comprehension",
+        ),
+        (
+            indoc! {"
+                def f(x):
+                    return {y for y in x if (yield from y)}
+            "},
+            "cannot stand in a comprehension",
+        ),
+        (
+            indoc! {"
+                for x in y:
+                    pass
+                else:
+                    break
+            "},
+            "`break` outside loop",
+        ),
     ] {
         let errors = errors(text);
         assert_eq!(errors.len(), 1, "{text}: {errors:#?}");
@@ -118,9 +238,23 @@ def counter():
 #[test]
 fn syntax_is_checked_for_the_oldest_python() {
     for (text, since) in [
-        ("match x:\n    case 1: pass\n", "3.10"),
+        (
+            indoc! {"
+                match x:
+                    case 1: pass
+            "},
+            "3.10",
+        ),
         ("with (open(a) as b, open(c) as d): pass\n", "3.10"),
-        ("try:\n    pass\nexcept* ValueError:\n    pass\n", "3.11"),
+        (
+            indoc! {"
+                try:
+                    pass
+                except* ValueError:
+                    pass
+            "},
+            "3.11",
+        ),
         ("def f(*a: *b): pass\n", "3.11"),
         ("x[*a]\n", "3.11"),
         ("async def f(): return [[d async for d in c] for c in x]\n", "3.11"),
@@ -130,7 +264,15 @@ fn syntax_is_checked_for_the_oldest_python() {
         ("f'{x['a']}'\n", "3.12"),
         ("f'{'\\n'.join(x)}'\n", "3.12"),
         ("class C[T = int]: pass\n", "3.13"),
-        ("try:\n    pass\nexcept A, B:\n    pass\n", "3.14"),
+        (
+            indoc! {"
+                try:
+                    pass
+                except A, B:
+                    pass
+            "},
+            "3.14",
+        ),
         ("t'{x}'\n", "3.14"),
     ] {
         for version in ["3.10", "3.11", "3.12", "3.13", "3.14"] {

@@ -1,3 +1,5 @@
+use indoc::indoc;
+
 use super::super::module::{Lines, Module};
 use super::super::version::Target;
 
@@ -17,65 +19,161 @@ fn message(text: &str) -> String {
 fn names_that_are_not_there_are_found_where_they_stand() {
     for (text, expected) in [
         (
-            "import skyward as sky\n\nx = sky.shrad(1)\n",
-            "a.py:3:9: `skyward` has no `shrad`; did you mean `shard`?\n3 | x = sky.shrad(1)\n  |         ^^^^^",
+            indoc! {"
+                import skyward as sky
+
+                x = sky.shrad(1)
+            "},
+            indoc! {"
+                a.py:3:9: `skyward` has no `shrad`; did you mean `shard`?
+                3 | x = sky.shrad(1)
+                  |         ^^^^^"},
         ),
         (
-            "import skyward\n@skyward.computte\ndef f(): pass\n",
-            "a.py:2:10: `skyward` has no `computte`; did you mean `compute`?\n2 | @skyward.computte\n  |          ^^^^^^^^",
+            indoc! {"
+                import skyward
+                @skyward.computte
+                def f(): pass
+            "},
+            indoc! {"
+                a.py:2:10: `skyward` has no `computte`; did you mean `compute`?
+                2 | @skyward.computte
+                  |          ^^^^^^^^"},
         ),
         (
             "from skyward import shard, shrad as s\n",
-            "a.py:1:28: `skyward` has no `shrad`; did you mean `shard`?\n1 | from skyward import shard, shrad as s\n  |                            ^^^^^",
+            indoc! {"
+                a.py:1:28: `skyward` has no `shrad`; did you mean `shard`?
+                1 | from skyward import shard, shrad as s
+                  |                            ^^^^^"},
         ),
     ] {
         assert_eq!(message(text), expected);
     }
+}
+
+#[test]
+fn names_that_are_not_there_are_found_under_any_name_of_the_module() {
     for (text, expected) in [
         (
-            "def f():\n    import skyward as s\n    return s.is_haed\n",
+            indoc! {"
+                def f():
+                    import skyward as s
+                    return s.is_haed
+            "},
             "`skyward` has no `is_haed`; did you mean `is_head`?",
         ),
         (
-            "import skyward as sky\nsky.integrations.toch\n",
+            indoc! {"
+                import skyward as sky
+                sky.integrations.toch
+            "},
             "`skyward.integrations` has no `toch`; did you mean `torch`?",
         ),
-        ("from skyward import integrations as i\n@i.kears()\ndef f(): pass\n", "no `kears`; did you mean `keras`?"),
+        (
+            indoc! {"
+                from skyward import integrations as i
+                @i.kears()
+                def f(): pass
+            "},
+            "no `kears`; did you mean `keras`?",
+        ),
         ("from skyward.integrations import jaxx\n", "`skyward.integrations` has no `jaxx`; did you mean `jax`?"),
         ("import skyward.integration\n", "`skyward` has no `integration`; did you mean `integrations`?"),
         ("from skyward.integration import jax\n", "`skyward` has no `integration`;"),
-        ("import skyward.integrations as si\nsi.torhc\n", "did you mean `torch`?"),
         (
-            "import skyward as sky\nsky.integrations.lightning\n",
+            indoc! {"
+                import skyward.integrations as si
+                si.torhc
+            "},
+            "did you mean `torch`?",
+        ),
+        (
+            indoc! {"
+                import skyward as sky
+                sky.integrations.lightning
+            "},
             "it has `BackendError`, `JoblibPool`, `ScikitLearnPool`, `jax`, `joblib_backend`, `keras`, `sklearn_backend`, `torch` and `transformers`",
         ),
-        ("import skyward as sky\nx: sky.InstanceInof\n", "did you mean `InstanceInfo`?"),
-        ("import skyward as sky\nimport skyward as sky\nsky.shrad\n", "did you mean `shard`?"),
-        ("import skyward as sky\ntry:\n    sky.shrad\nexcept ValueError:\n    pass\n", "did you mean `shard`?"),
+        (
+            indoc! {"
+                import skyward as sky
+                x: sky.InstanceInof
+            "},
+            "did you mean `InstanceInfo`?",
+        ),
+        (
+            indoc! {"
+                import skyward as sky
+                import skyward as sky
+                sky.shrad
+            "},
+            "did you mean `shard`?",
+        ),
+        (
+            indoc! {"
+                import skyward as sky
+                try:
+                    sky.shrad
+                except ValueError:
+                    pass
+            "},
+            "did you mean `shard`?",
+        ),
     ] {
         assert!(message(text).contains(expected), "{}", message(text));
     }
-    assert_eq!(messages("import skyward as sky\nsky.shrad\nsky.comput\n").len(), 2);
+}
+
+#[test]
+fn each_name_that_is_not_there_is_told() {
+    let text = indoc! {"
+        import skyward as sky
+        sky.shrad
+        sky.comput
+    "};
+    assert_eq!(messages(text).len(), 2);
 }
 
 #[test]
 fn keywords_that_are_not_taken_are_found() {
     for (text, expected) in [
         (
-            "import skyward as sky\n@sky.integrations.torch(backnd='gloo')\ndef f(): pass\n",
+            indoc! {"
+                import skyward as sky
+                @sky.integrations.torch(backnd='gloo')
+                def f(): pass
+            "},
             "a.py:2:25: `skyward.integrations.torch` takes no `backnd`; did you mean `backend`?",
         ),
         (
-            "import skyward as sky\nsky.shard([1], shufle=True)\n",
+            indoc! {"
+                import skyward as sky
+                sky.shard([1], shufle=True)
+            "},
             "`skyward.shard` takes no `shufle`; did you mean `shuffle`?",
         ),
         (
-            "from skyward import stdout\n@stdout(onyl='head')\ndef f(): pass\n",
+            indoc! {"
+                from skyward import stdout
+                @stdout(onyl='head')
+                def f(): pass
+            "},
             "`stdout` takes no `onyl`; did you mean `only`?",
         ),
-        ("import skyward as sky\nsky.shard([1], workers=2)\n", "it takes `shuffle`, `seed` and `drop_last`"),
         (
-            "import skyward as sky\n@sky.silent(only='head')\ndef f(): pass\n",
+            indoc! {"
+                import skyward as sky
+                sky.shard([1], workers=2)
+            "},
+            "it takes `shuffle`, `seed` and `drop_last`",
+        ),
+        (
+            indoc! {"
+                import skyward as sky
+                @sky.silent(only='head')
+                def f(): pass
+            "},
             "`skyward.silent` takes no `only`; it takes no keywords",
         ),
     ] {
@@ -86,26 +184,107 @@ fn keywords_that_are_not_taken_are_found() {
 #[test]
 fn what_is_there_or_not_plain_is_left_alone() {
     for text in [
-        "import skyward as sky\n@sky.function\n@sky.compute(anything=1)\n@sky.function()\n@sky.stdout(only='head')\ndef f(): sky.shard([1], seed=2)\n",
-        "import skyward as sky\nsky.instance_info().nowhere.shrad\nsky.is_head()\nsky.__version__\nsky._state\n",
-        "import skyward.worker\nfrom skyward._state import gang\nfrom skyward import *\nskyward.worker.main\n",
-        "import skyward as sky\nsky = other()\nsky.shrad\n",
-        "import skyward as sky\ndef f(sky): return sky.shrad\n",
-        "import skyward as sky\n[sky.shrad for sky in x]\n",
-        "import skyward as sky\nwith x as sky: sky.shrad\n",
-        "import skyward as sky\nmatch x:\n    case [sky]: sky.shrad\n",
-        "import skyward as sky\nimport clouds as sky\nsky.shrad\n",
-        "from .local import sky\nsky.shrad\n",
-        "from clouds import skyward\nskyward.shrad\n",
-        "import skyward as sky\nsky.shrad = 1\nsky.shrad\n",
-        "import skyward as sky\nsetattr(sky, 'shrad', 1)\nsky.shrad\n",
-        "import skyward as sky\nsetattr(sky, name, 1)\nsky.shrad\n",
-        "import skyward as sky\ngetattr(sky, 'shrad', None)\n",
-        "import skyward as sky\nif hasattr(sky, 'shrad'): sky.shrad\n",
-        "import skyward as sky\ntry:\n    sky.shrad\nexcept AttributeError:\n    pass\n",
-        "try:\n    from skyward import shrad\nexcept (ValueError, ImportError):\n    shrad = None\n",
-        "import skyward as sky\nwith contextlib.suppress(AttributeError):\n    sky.shrad\n",
-        "import skyward as sky\nsky.shard(x, **options)\n",
+        indoc! {"
+            import skyward as sky
+            @sky.function
+            @sky.compute(anything=1)
+            @sky.function()
+            @sky.stdout(only='head')
+            def f(): sky.shard([1], seed=2)
+        "},
+        indoc! {"
+            import skyward as sky
+            sky.instance_info().nowhere.shrad
+            sky.is_head()
+            sky.__version__
+            sky._state
+        "},
+        indoc! {"
+            import skyward.worker
+            from skyward._state import gang
+            from skyward import *
+            skyward.worker.main
+        "},
+        indoc! {"
+            import skyward as sky
+            sky = other()
+            sky.shrad
+        "},
+        indoc! {"
+            import skyward as sky
+            def f(sky): return sky.shrad
+        "},
+        indoc! {"
+            import skyward as sky
+            [sky.shrad for sky in x]
+        "},
+        indoc! {"
+            import skyward as sky
+            with x as sky: sky.shrad
+        "},
+        indoc! {"
+            import skyward as sky
+            match x:
+                case [sky]: sky.shrad
+        "},
+        indoc! {"
+            import skyward as sky
+            import clouds as sky
+            sky.shrad
+        "},
+        indoc! {"
+            from .local import sky
+            sky.shrad
+        "},
+        indoc! {"
+            from clouds import skyward
+            skyward.shrad
+        "},
+        indoc! {"
+            import skyward as sky
+            sky.shrad = 1
+            sky.shrad
+        "},
+        indoc! {"
+            import skyward as sky
+            setattr(sky, 'shrad', 1)
+            sky.shrad
+        "},
+        indoc! {"
+            import skyward as sky
+            setattr(sky, name, 1)
+            sky.shrad
+        "},
+        indoc! {"
+            import skyward as sky
+            getattr(sky, 'shrad', None)
+        "},
+        indoc! {"
+            import skyward as sky
+            if hasattr(sky, 'shrad'): sky.shrad
+        "},
+        indoc! {"
+            import skyward as sky
+            try:
+                sky.shrad
+            except AttributeError:
+                pass
+        "},
+        indoc! {"
+            try:
+                from skyward import shrad
+            except (ValueError, ImportError):
+                shrad = None
+        "},
+        indoc! {"
+            import skyward as sky
+            with contextlib.suppress(AttributeError):
+                sky.shrad
+        "},
+        indoc! {"
+            import skyward as sky
+            sky.shard(x, **options)
+        "},
     ] {
         assert_eq!(messages(text), [""; 0], "{text}");
     }
