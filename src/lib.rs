@@ -85,6 +85,7 @@ pub mod provider {
 }
 
 /// ```
+/// use indoc::{formatdoc, indoc};
 /// use skyward::compute::PendingCompute;
 /// use skyward::payload::{Payload, Streaming};
 ///
@@ -110,12 +111,20 @@ pub mod provider {
 /// // A Rust body.
 /// #[skyward::compute]
 /// fn power(exponent: u32, x: f64) -> Payload<f64> {
-///     Payload::python("power.py", format!("def power(x):\n    return x ** {exponent}\n"), "power").arg("x", x)
+///     let text = formatdoc! {"
+///         def power(x):
+///             return x ** {exponent}
+///     "};
+///     Payload::python("power.py", text, "power").arg("x", x)
 /// }
 ///
 /// let call: PendingCompute<Report> = train(5, None);
 /// assert_eq!(call.source().entry(), "train");
-/// assert_eq!(power(2, 0.5).source().main_text(), "def power(x):\n    return x ** 2\n");
+/// let text = indoc! {"
+///     def power(x):
+///         return x ** 2
+/// "};
+/// assert_eq!(power(2, 0.5).source().main_text(), text);
 /// # let _ = (mean(&[1.0]), loss_of_each_epoch(3));
 /// ```
 #[cfg(feature = "macros")]

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::io::Write as _;
 use std::process::{Command, Stdio};
 
-use indoc::formatdoc;
+use indoc::{formatdoc, indoc};
 use skyward::compute::PendingCompute;
 use skyward::payload::{ComputeFn, Payload, Streaming, value};
 
@@ -194,7 +194,15 @@ fn an_inline_body_keeps_its_lines() {
     assert_eq!(source.main(), "tests/compute_macro.rs");
     assert_eq!(
         source.main_text(),
-        "def inline(a, b):\n    text = \"\"\"\noutdented\n  indented\"\"\"\n    if b is None:\n        return a\n    return a + b + len(text)\n"
+        indoc! {r#"
+            def inline(a, b):
+                text = """
+            outdented
+              indented"""
+                if b is None:
+                    return a
+                return a + b + len(text)
+        "#}
     );
     assert_eq!(source.first_line(), INLINE_OPENS);
 
@@ -202,7 +210,13 @@ fn an_inline_body_keeps_its_lines() {
     let shown = |first: u32, line: usize| here[first as usize - 1 + line].trim();
     assert_eq!(shown(source.first_line(), 4), "if b is None:");
     let once = at_once(&[], &[], vec![]);
-    assert_eq!(once.source().main_text(), "def at_once(values, data, flags):\n    return sum(values)\n");
+    assert_eq!(
+        once.source().main_text(),
+        indoc! {"
+            def at_once(values, data, flags):
+                return sum(values)
+        "}
+    );
     assert_eq!(shown(once.source().first_line(), 1), "\"return sum(values)\"");
 }
 
@@ -226,10 +240,23 @@ fn a_folder_is_embedded_with_all_its_files() {
 fn generators_stream_and_rust_bodies_build() {
     let task = counting(3).into_task().unwrap();
     assert!(task.streaming);
-    assert_eq!(task.source.main_text(), "def counting(to):\n    for number in range(to):\n        yield number\n");
+    assert_eq!(
+        task.source.main_text(),
+        indoc! {"
+            def counting(to):
+                for number in range(to):
+                    yield number
+        "}
+    );
 
     let call = scaled(2.0, 3.0);
-    assert_eq!(call.source().main_text(), "def scaled(x):\n    return x * 2.0\n");
+    assert_eq!(
+        call.source().main_text(),
+        indoc! {"
+            def scaled(x):
+                return x * 2.0
+        "}
+    );
     assert_eq!(arguments(call)["x"], Any::Float(3.0));
 }
 

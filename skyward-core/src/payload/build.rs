@@ -14,10 +14,15 @@ use super::{Args, Output, Source};
 ///
 /// ```
 /// # use skyward_core as skyward;
+/// use indoc::indoc;
 /// use skyward::compute::PendingCompute;
 /// use skyward::payload::Payload;
 ///
-/// let square = Payload::python("square.py", "def square(x):\n    return x * x\n", "square");
+/// let text = indoc! {"
+///     def square(x):
+///         return x * x
+/// "};
+/// let square = Payload::python("square.py", text, "square");
 /// let pending: PendingCompute<u64> = square.arg("x", 7).into();
 /// assert_eq!(pending.source().entry(), "square");
 /// ```

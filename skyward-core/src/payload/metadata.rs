@@ -11,11 +11,18 @@ use crate::spec::Image;
 ///
 /// ```
 /// # use skyward_core as skyward;
+/// use indoc::indoc;
 /// use skyward::payload::metadata::Metadata;
 /// use skyward::spec::Image;
 ///
-/// let block = "# /// script\n# requires-python = \">=3.11\"\n# dependencies = [\"scikit-learn>=1.5\"]\n# ///\n";
-/// let metadata = Metadata::read(&format!("{block}\ndef train(): ...\n"))?;
+/// let metadata = Metadata::read(indoc! {r#"
+///     ## /// script
+///     ## requires-python = ">=3.11"
+///     ## dependencies = ["scikit-learn>=1.5"]
+///     ## ///
+///
+///     def train(): ...
+/// "#})?;
 /// let image = metadata.merge_into(Image::new().pip(["numpy"]))?;
 /// assert_eq!(image.pip, ["numpy", "scikit-learn>=1.5"]);
 /// assert_eq!(image.requires_python, [">=3.11"]);
@@ -163,7 +170,7 @@ const END: &str = "# ///";
 
 #[cfg(test)]
 mod tests {
-    use indoc::indoc;
+    use indoc::{formatdoc, indoc};
     use proptest::prelude::*;
 
     use super::*;
@@ -209,13 +216,37 @@ mod tests {
         for text in [
             "",
             "def f(): ...",
-            "# /// script\n# dependencies = [\"a\"]\n\ndef f(): ...\n",
-            "# /// script\n# ///\n",
-            "# /// pyproject\n# dependencies = [\"a\"]\n# ///\n",
+            indoc! {r#"
+                # /// script
+                # dependencies = ["a"]
+
+                def f(): ...
+            "#},
+            indoc! {"
+                # /// script
+                # ///
+            "},
+            indoc! {r#"
+                # /// pyproject
+                # dependencies = ["a"]
+                # ///
+            "#},
             "    # /// script\n    # dependencies = [\"a\"]\n    # ///\n",
-            "# ///  script\n# dependencies = [\"a\"]\n# ///\n",
-            "# /// script\n#dependencies = [\"a\"]\n# ///\n",
-            "# /// script\n#\n# ///\n",
+            indoc! {r#"
+                # ///  script
+                # dependencies = ["a"]
+                # ///
+            "#},
+            indoc! {r#"
+                # /// script
+                #dependencies = ["a"]
+                # ///
+            "#},
+            indoc! {"
+                # /// script
+                #
+                # ///
+            "},
         ] {
             assert_eq!(read(text), Metadata::default(), "{text}");
         }
@@ -229,20 +260,40 @@ mod tests {
 
     #[test]
     fn an_error_has_the_line_in_the_source() {
-        let block = "# /// script\n# dependencies = [\"a\"]\n# ///\n";
+        let block = indoc! {r#"
+            # /// script
+            # dependencies = ["a"]
+            # ///
+        "#};
         assert_eq!(
             refusal(&format!("x = 1\n{block}\n{block}")),
             "the payload has two blocks of script metadata, at line 2 and at line 6"
         );
-        let message = refusal("\n\n# /// script\n# requires-python = \">=3.11\"\n# dependencies = \"numpy\"\n# ///\n");
+        let message = refusal(indoc! {r#"
+
+
+            # /// script
+            # requires-python = ">=3.11"
+            # dependencies = "numpy"
+            # ///
+        "#});
         assert!(message.contains("line 5:") && message.contains("sequence"), "{message}");
-        let message = refusal("# /// script\n# dependencies = [\n# ///\n");
+        let message = refusal(indoc! {"
+            # /// script
+            # dependencies = [
+            # ///
+        "});
         assert!(message.contains("line "), "{message}");
     }
 
     #[test]
     fn merging_adds_nothing_twice() {
-        let block = "# /// script\n# requires-python = \">=3.11\"\n# dependencies = [\"b\", \"a\", \"b\"]\n# ///\n";
+        let block = indoc! {r#"
+            # /// script
+            # requires-python = ">=3.11"
+            # dependencies = ["b", "a", "b"]
+            # ///
+        "#};
         let image = read(block).merge_into(Image::new().pip(["a"]).requires_python(">=3.11")).unwrap();
         assert_eq!(image.pip, ["a", "b"]);
         assert_eq!(image.requires_python, [">=3.11"]);
@@ -290,7 +341,11 @@ mod tests {
         #[test]
         fn arbitrary_text_never_panics(text in any::<String>(), block in any::<String>()) {
             let _ = Metadata::read(&text);
-            let _ = Metadata::read(&format!("# /// script\n# {block}\n# ///\n"));
+            let _ = Metadata::read(&formatdoc! {"
+                # /// script
+                # {block}
+                # ///
+            "});
         }
     }
 }

@@ -113,9 +113,15 @@ impl Source {
     ///
     /// ```
     /// # use skyward_core as skyward;
+    /// use indoc::indoc;
     /// use skyward::payload::Source;
     ///
-    /// let text = "import skyward as sky\n\n@sky.integrations.torch\ndef train(): ...\n";
+    /// let text = indoc! {"
+    ///     import skyward as sky
+    ///
+    ///     @sky.integrations.torch
+    ///     def train(): ...
+    /// "};
     /// let source = Source::file("train.py", text, "train").joining("torch");
     /// assert_eq!(source.joins(), Some("torch"));
     /// ```

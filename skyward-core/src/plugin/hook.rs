@@ -169,7 +169,12 @@ mod tests {
                 "},
                 "`around_task`, `other`",
             ),
-            ("around_app == 3\nx = around_app", "no function"),
+            (
+                indoc! {"
+                    around_app == 3
+                    x = around_app"},
+                "no function",
+            ),
             ("def around_apps(config): yield", "`around_apps`"),
         ] {
             let error = hook(source).validate().unwrap_err();

@@ -1,5 +1,7 @@
 //! A function body in Python.
 
+use indoc::indoc;
+
 #[skyward::compute]
 fn add(a: i64, b: i64) -> i64 {
     "return a + b"
@@ -66,14 +68,24 @@ fn unseen(a: i64) -> i64 {
 
 fn main() {
     let text = add(1, 2).source().main_text().to_owned();
-    assert_eq!(text, "def add(a, b):\n    return a + b\n");
+    assert_eq!(
+        text,
+        indoc! {"
+            def add(a, b):
+                return a + b
+        "}
+    );
     assert_eq!(add(1, 2).source().main(), "inline.rs");
-    assert_eq!(add(1, 2).source().first_line(), 4, "the line before that of the body");
+    assert_eq!(add(1, 2).source().first_line(), 6, "the line before that of the body");
 
     let report = report(3, Some("x"));
-    assert!(report.source().main_text().starts_with("def report(samples, type):\n    import json\n\n"));
+    assert!(report.source().main_text().starts_with(indoc! {"
+        def report(samples, type):
+            import json
+
+    "}));
     assert!(report.source().main_text().contains("    text = \"\"\"\n  indented\n\"\"\"\n    return"));
-    assert_eq!(report.source().first_line(), 10);
+    assert_eq!(report.source().first_line(), 12);
     assert!(forget().source().main_text().ends_with("    print('nothing comes back')\n"));
     assert!(nothing().source().main_text().ends_with("    pass\n"));
     for call in [aliased(1), aliased_and_empty()] {

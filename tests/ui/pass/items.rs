@@ -2,6 +2,8 @@
 //! source.
 #![deny(warnings, missing_docs, missing_debug_implementations, unreachable_pub, clippy::all)]
 
+use indoc::indoc;
+
 mod payloads {
     /// Documented.
     #[skyward::compute]
@@ -42,7 +44,13 @@ fn main() {
     type Unnamed = u8;
 
     assert!(source_of::<payloads::Options>().contains("# /// script"));
-    assert_eq!(source_of::<Local>(), "def local(a):\n    return a\n");
+    assert_eq!(
+        source_of::<Local>(),
+        indoc! {"
+            def local(a):
+                return a
+        "}
+    );
     assert_eq!(local(1).source().entry(), "local");
     assert_eq!(elsewhere().source().entry(), "elsewhere");
     #[allow(deprecated)]

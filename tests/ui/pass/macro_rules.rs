@@ -1,5 +1,7 @@
 //! Arguments that a `macro_rules!` passes on mean the same as those written directly.
 
+use indoc::indoc;
+
 macro_rules! payload {
     ($name:ident($($argument:ident: $ty:ty),*) -> $result:ty, $body:literal) => {
         #[skyward::compute]
@@ -27,7 +29,13 @@ payload!(losses in "payloads/train.py" -> skyward::payload::Streaming<f64>);
 written!(one, "return 1");
 
 fn main() {
-    assert_eq!(add(1, None).source().main_text(), "def add(a, b):\n    return a + (b or 0)\n");
+    assert_eq!(
+        add(1, None).source().main_text(),
+        indoc! {"
+            def add(a, b):
+                return a + (b or 0)
+        "}
+    );
     assert!(losses(1).into_task().unwrap().streaming);
     assert_eq!(one().source().entry(), "one");
 }

@@ -18,12 +18,17 @@ use crate::error::{Error, ErrorKind, Result};
 ///
 /// ```
 /// # use skyward_core as skyward;
+/// use indoc::indoc;
 /// use ndarray::{Ix2, array};
 /// use skyward::compute::PendingCompute;
 /// use skyward::payload::{Array, Payload};
 ///
 /// let images: Array<f32, Ix2> = array![[1.0, 2.0], [3.0, 4.0]].into();
-/// let double = Payload::python("double.py", "def double(images):\n    return images * 2\n", "double");
+/// let text = indoc! {"
+///     def double(images):
+///         return images * 2
+/// "};
+/// let double = Payload::python("double.py", text, "double");
 /// let call: PendingCompute<Array<f32, Ix2>> = double.arg("images", images).into();
 /// # call.into_task()?;
 /// # Ok::<(), skyward::Error>(())
