@@ -1,4 +1,4 @@
-//! Spawns tasks on the caller's runtime, within the caller's tracing span.
+//! Spawns tasks and blocking work on the caller's runtime, within the caller's tracing span.
 
 use std::future::Future;
 

@@ -15,6 +15,7 @@ use super::cleanup::Cleanup;
 use super::ledger::{Found, Head, Ledger, Orphan};
 use crate::error::{Error, ErrorKind, Result};
 use crate::ids::{LaunchId, MachineId, PoolId};
+use crate::pool::spawn::spawn_blocking;
 use crate::provider::{Checked, Local, Machine, Provider};
 
 /// The result of [`reap`], about the pools in the ledger, or of [`reap_expired`], about the pools
@@ -108,7 +109,7 @@ pub async fn reap(providers: impl IntoIterator<Item = Arc<dyn Provider>>) -> Res
 }
 
 async fn reap_in(ledger: Ledger, providers: Vec<Arc<dyn Provider>>) -> Result<Reaped> {
-    let found = tokio::task::spawn_blocking(move || ledger.pools()).await;
+    let found = spawn_blocking(move || ledger.pools()).await;
     let found = found.map_err(|error| {
         Error::new(ErrorKind::Ledger, "the reading of the ledger was interrupted").with_source(error)
     })??;
@@ -157,7 +158,7 @@ async fn end(orphan: Orphan, given: &[Arc<dyn Provider>]) -> Result<Ended, Uncon
     if let Some(error) = failed {
         return Err(left(error));
     }
-    let forgotten = tokio::task::spawn_blocking(move || orphan.forget()).await;
+    let forgotten = spawn_blocking(move || orphan.forget()).await;
     match forgotten {
         Ok(Ok(())) => Ok(Ended { pool, provider: name, machines }),
         Ok(Err(error)) => Err(left(error)),

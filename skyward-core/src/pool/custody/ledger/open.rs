@@ -12,6 +12,7 @@ use super::record::{Head, Intent, Record, VERSION, now};
 use super::{Ledger, NEW, cannot};
 use crate::error::{Error, ErrorKind, Result};
 use crate::ids::{LaunchId, MachineId, MachineNumber, PoolId};
+use crate::pool::spawn::spawn_blocking;
 use crate::provider::{Machine, Provider};
 
 /// The records that a client writes about a pool that it owns. Clones share one file, whose lock is
@@ -125,7 +126,7 @@ impl PoolLedger {
     async fn blocking(&self, work: impl FnOnce(&mut State) -> Result<()> + Send + 'static) -> Result<()> {
         let state = Arc::clone(&self.0);
         let work = move || work(&mut state.lock().unwrap_or_else(PoisonError::into_inner));
-        match tokio::time::timeout(PATIENCE, tokio::task::spawn_blocking(work)).await {
+        match tokio::time::timeout(PATIENCE, spawn_blocking(work)).await {
             Ok(Ok(done)) => done,
             Ok(Err(error)) => {
                 Err(Error::new(ErrorKind::Ledger, "the access to the ledger was interrupted").with_source(error))

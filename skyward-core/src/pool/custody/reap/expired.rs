@@ -12,6 +12,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::ids::PoolId;
 use crate::pool::custody::cleanup::Cleanup;
 use crate::pool::custody::ledger::{Found, Ledger, Orphan};
+use crate::pool::spawn::spawn_blocking;
 use crate::provider::{Checked, PoolRecord, Provider};
 
 /// Ends the pools of a provider that have expired, no matter who started them and where. Use it for
@@ -63,7 +64,7 @@ pub(super) async fn reap_expired_in(ledger: Ledger, provider: Arc<dyn Provider>)
     // The provider is queried before the ledger is read, because a pool that is listed was in its
     // client's ledger before.
     let listed = provider.pools().await?;
-    let found = tokio::task::spawn_blocking(move || ledger.pools()).await;
+    let found = spawn_blocking(move || ledger.pools()).await;
     let found = found.map_err(|error| {
         Error::new(ErrorKind::Ledger, "the reading of the ledger was interrupted").with_source(error)
     })??;
@@ -137,7 +138,7 @@ async fn end_expired(provider: &Checked, identity: &str, record: PoolRecord, orp
     };
     cleanup.end_machines(Instant::now() + PATIENCE, note).await?;
     if let Some(orphan) = orphan {
-        let forgotten = tokio::task::spawn_blocking(move || orphan.forget()).await;
+        let forgotten = spawn_blocking(move || orphan.forget()).await;
         forgotten.map_err(|error| {
             Error::new(ErrorKind::Ledger, "the removal of the pool from the ledger was interrupted").with_source(error)
         })??;
