@@ -367,8 +367,21 @@ fn of(name: &str, labels: &str) -> String {
     format!("{name}{{provider=local{labels}}}")
 }
 
+/// Ends a pool, whose metrics all have a description, and of which nothing is counted after that.
+async fn end(pool: Pool, recorder: &Recorder) {
+    pool.shutdown(limits().shutdown).await.unwrap();
+    drop(pool);
+    for level in ["skyward_nodes{", "skyward_workers_ready", "skyward_tasks_queued", "skyward_tasks_running"] {
+        assert_eq!(recorder.standing(level), [], "a closed pool counts nothing");
+    }
+    let described = recorder.described();
+    for (name, value) in recorder.standing("skyward_") {
+        assert!(described.contains_key(name.split('{').next().unwrap()), "{name} {value}");
+    }
+}
+
 #[tokio::test]
-async fn the_metrics_of_a_pool_add_up() {
+async fn the_metrics_of_a_start_and_of_calls_add_up() {
     let recorder = Recorder::default();
     let _here = metrics::set_default_local_recorder(&recorder);
     let echo = |n: usize| {
@@ -380,19 +393,6 @@ async fn the_metrics_of_a_pool_add_up() {
             .arg("x", vec![0_u8; n]),
         )
     };
-    let broken: PendingCompute<()> = python(RAISES).into();
-    let long: PendingCompute<()> = python(indoc! {"
-        import time
-        def f():
-            time.sleep(600)
-    "})
-    .into();
-    let stream: PendingCompute<Streaming<u32>> = python(indoc! {"
-        def f():
-            yield from range(5)
-    "})
-    .into();
-    let folder = Folder::new();
     let pool = pool(2).start().await.unwrap();
     assert_eq!(recorder.value(&of("skyward_nodes", ",phase=up")), 2.0);
     assert_eq!(recorder.value(&of("skyward_workers_ready", "")), 2.0);
@@ -415,6 +415,26 @@ async fn the_metrics_of_a_pool_add_up() {
     let sent = recorder.value(&of("skyward_sent_bytes_total", ""));
     let received = recorder.value(&of("skyward_received_bytes_total", ""));
     assert!((100_000.0..110_000.0).contains(&sent) && (100_000.0..110_000.0).contains(&received), "{sent} {received}");
+    end(pool, &recorder).await;
+}
+
+#[tokio::test]
+async fn the_metrics_of_tasks_add_up_by_their_outcomes() {
+    let recorder = Recorder::default();
+    let _here = metrics::set_default_local_recorder(&recorder);
+    let broken: PendingCompute<()> = python(RAISES).into();
+    let long: PendingCompute<()> = python(indoc! {"
+        import time
+        def f():
+            time.sleep(600)
+    "})
+    .into();
+    let stream: PendingCompute<Streaming<u32>> = python(indoc! {"
+        def f():
+            yield from range(5)
+    "})
+    .into();
+    let pool = pool(2).start().await.unwrap();
 
     broken.retry(RetryPolicy::times(2)).run(&pool).await.unwrap_err();
     assert_eq!(recorder.value(&of("skyward_task_retries_total", ",cause=raised")), 2.0);
@@ -443,6 +463,14 @@ async fn the_metrics_of_a_pool_add_up() {
     assert_eq!(recorder.standing(&of("skyward_tasks_running", "")), []);
     assert_eq!(late.await.unwrap_err().kind(), ErrorKind::Timeout);
     assert_eq!(recorder.value(&of("skyward_tasks_total", ",outcome=failed,cause=timeout")), 1.0);
+    end(pool, &recorder).await;
+}
+
+#[tokio::test]
+async fn the_metrics_of_losses_add_up() {
+    let recorder = Recorder::default();
+    let _here = metrics::set_default_local_recorder(&recorder);
+    let pool = pool(2).start().await.unwrap();
 
     // Kills a worker, and then the agent of the other node.
     let status = pool.status();
@@ -480,18 +508,9 @@ async fn the_metrics_of_a_pool_add_up() {
         1.0,
         "a pool without a world keeps its generation"
     );
-    assert!(recorder.value(&of("skyward_lease_renewals_total", "")) >= 2.0);
+    until("leases are renewed", || recorder.value(&of("skyward_lease_renewals_total", "")) >= 2.0).await;
     assert_eq!(recorder.value(&of("skyward_lease_silences_total", "")), 0.0);
-
-    pool.shutdown(limits().shutdown).await.unwrap();
-    drop((pool, folder));
-    for level in ["skyward_nodes{", "skyward_workers_ready", "skyward_tasks_queued", "skyward_tasks_running"] {
-        assert_eq!(recorder.standing(level), [], "a closed pool counts nothing");
-    }
-    let described = recorder.described();
-    for (name, value) in recorder.standing("skyward_") {
-        assert!(described.contains_key(name.split('{').next().unwrap()), "{name} {value}");
-    }
+    end(pool, &recorder).await;
 }
 
 fn cache() -> String {

@@ -52,100 +52,87 @@ fn lists_that_fit() {
     set(list![keras().distribution(Distribution::None)]).check(&elastic).unwrap();
 }
 
+const NEEDS_JAX: &str = "`keras` needs `jax` before it, because it joins the workers into the world whose devices keras trains on (for a model in each worker alone: \
+     `plugins::keras().distribution(Distribution::None)`); `jax`";
+const NEEDS_TORCH: &str = "`keras` needs `torch` before it, because it makes the process group over which the payload averages gradients (for a model in each worker alone: \
+     `plugins::keras().backend(Backend::Torch).distribution(Distribution::None)`); `torch`";
+const TORCH_BESIDE_KERAS: &str = "`keras` cannot be used with `torch`, because keras trains in the world of jax, and the plugin torch would replace that world";
+const TWO_WORLDS: &str = "`torch` cannot be used with `jax`, because each joins all workers into one world, and a pool has one rendezvous; \
+     a framework that you need only as a library goes into the image: `.pip([\"torch\"])`";
+const ONE_IS_ENOUGH: &str = "`transformers` cannot be used with `accelerate`, because `transformers` is `accelerate` with Transformers, and one of them is enough";
+const JAX_KERAS: &[&str] = &["plugins::jax()", "plugins::keras()"];
+const TORCH_KERAS: &[&str] = &["plugins::torch()", "plugins::keras().backend(Backend::Torch)"];
+
+/// Checks that a list is refused for all of these problems, with the lines of the corrected list.
+fn assert_refused(list: List, problems: &[&str], fixed: &[&str]) {
+    let message = match problems {
+        [one] => (*one).to_owned(),
+        many => format!("the plugins do not fit together:\n- {}", many.join("\n- ")),
+    };
+    let lines: Vec<_> = fixed.iter().map(|line| format!("    .plugin({line})")).collect();
+    for cluster in [ClusterInfo::new(2, 1), ClusterInfo::new(1, 2)] {
+        let error = set(list.clone()).check(&cluster).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Plugins);
+        assert_eq!(error.message(), message, "{list:?}");
+        assert_eq!(error.hint(), Some(&*format!("the corrected list:\n{}", lines.join("\n"))), "{list:?}");
+    }
+}
+
 #[test]
-fn lists_that_do_not_fit_say_why_and_what_would() {
-    let needs_jax = "`keras` needs `jax` before it, because it joins the workers into the world whose devices keras trains on (for a model in each worker alone: \
-                     `plugins::keras().distribution(Distribution::None)`); `jax`";
-    let needs_torch = "`keras` needs `torch` before it, because it makes the process group over which the payload averages gradients (for a model in each worker alone: \
-                       `plugins::keras().backend(Backend::Torch).distribution(Distribution::None)`); `torch`";
-    let torch_beside_keras = "`keras` cannot be used with `torch`, because keras trains in the world of jax, and the plugin torch would replace that world";
-    let two_worlds = "`torch` cannot be used with `jax`, because each joins all workers into one world, and a pool has one rendezvous; \
-                      a framework that you need only as a library goes into the image: `.pip([\"torch\"])`";
-    let jax_keras = ["plugins::jax()", "plugins::keras()"];
-    let one_is_enough = "`transformers` cannot be used with `accelerate`, because `transformers` is `accelerate` with Transformers, and one of them is enough";
+fn a_plugin_that_is_required_before_another_is_named() {
+    let missing = |needs: &str| format!("{needs} is not in the list");
+    let late = format!("{NEEDS_JAX} comes after it");
+    assert_refused(list![keras()], &[&missing(NEEDS_JAX)], JAX_KERAS);
+    assert_refused(list![keras(), jax()], &[&late], JAX_KERAS);
+    assert_refused(
+        list![keras().seed(7), jax().cuda("13")],
+        &[&late],
+        &["plugins::jax().cuda(\"13\")", "plugins::keras().seed(7)"],
+    );
+    assert_refused(list![keras_torch()], &[&missing(NEEDS_TORCH)], TORCH_KERAS);
+    assert_refused(list![transformers(), keras_torch()], &[&missing(NEEDS_TORCH)], TORCH_KERAS);
+    assert_refused(list![torch(), keras()], &[&missing(NEEDS_JAX), TORCH_BESIDE_KERAS], JAX_KERAS);
+}
+
+#[test]
+fn a_plugin_that_is_listed_twice_is_refused() {
+    let twice = |name: &str, places: &str| {
+        format!("`{name}` is listed twice (places {places}), and each worker would enter it twice")
+    };
+    assert_refused(list![jax(), jax(), keras()], &[&twice("jax", "1, 2")], JAX_KERAS);
+    assert_refused(
+        list![keras(), keras(), jax(), jax()],
+        &[&twice("keras", "1, 2"), &twice("jax", "3, 4"), &format!("{NEEDS_JAX} comes after it")],
+        JAX_KERAS,
+    );
+}
+
+#[test]
+fn plugins_that_exclude_each_other_are_refused() {
+    let transformers_after_jax =
+        TWO_WORLDS.replace("`torch`", "`transformers`").replace("[\"torch\"]", "[\"transformers\"]");
+    let jax_after_torch = TWO_WORLDS
+        .replace("`torch` cannot be used with `jax`", "`jax` cannot be used with `torch`")
+        .replace("[\"torch\"]", "[\"jax\"]");
     let beside_torch = |name: &str, who: &str| {
         format!(
             "`{name}` cannot be used with `torch`, because it installs PyTorch itself, and `{who}` makes the process group that `torch` would make"
         )
     };
-    let cases: Vec<(List, Vec<String>, Vec<&str>)> = vec![
-        (list![keras()], vec![format!("{needs_jax} is not in the list")], jax_keras.to_vec()),
-        (list![keras(), jax()], vec![format!("{needs_jax} comes after it")], jax_keras.to_vec()),
-        (
-            list![keras().seed(7), jax().cuda("13")],
-            vec![format!("{needs_jax} comes after it")],
-            vec!["plugins::jax().cuda(\"13\")", "plugins::keras().seed(7)"],
-        ),
-        (
-            list![jax(), jax(), keras()],
-            vec!["`jax` is listed twice (places 1, 2), and each worker would enter it twice".into()],
-            jax_keras.to_vec(),
-        ),
-        (
-            list![keras_torch()],
-            vec![format!("{needs_torch} is not in the list")],
-            vec!["plugins::torch()", "plugins::keras().backend(Backend::Torch)"],
-        ),
-        (
-            list![torch(), keras()],
-            vec![format!("{needs_jax} is not in the list"), torch_beside_keras.into()],
-            jax_keras.to_vec(),
-        ),
-        (list![jax(), torch()], vec![two_worlds.into()], vec!["plugins::jax()"]),
-        (list![transformers(), accelerate()], vec![one_is_enough.into()], vec!["plugins::transformers()"]),
-        (
-            list![transformers(), torch()],
-            vec![beside_torch("transformers", "Trainer")],
-            vec!["plugins::transformers()"],
-        ),
-        (
-            list![torch().cuda("12.6"), accelerate()],
-            vec![beside_torch("accelerate", "Accelerator")],
-            vec!["plugins::accelerate()"],
-        ),
-        (
-            list![transformers(), keras_torch()],
-            vec![format!("{needs_torch} is not in the list")],
-            vec!["plugins::torch()", "plugins::keras().backend(Backend::Torch)"],
-        ),
-        (
-            list![jax(), transformers()],
-            vec![two_worlds.replace("`torch`", "`transformers`").replace("[\"torch\"]", "[\"transformers\"]")],
-            vec!["plugins::jax()"],
-        ),
-        (
-            list![torch(), jax(), keras()],
-            vec![
-                torch_beside_keras.into(),
-                two_worlds
-                    .replace("`torch` cannot be used with `jax`", "`jax` cannot be used with `torch`")
-                    .replace("[\"torch\"]", "[\"jax\"]"),
-            ],
-            jax_keras.to_vec(),
-        ),
-        (
-            list![keras(), keras(), jax(), jax()],
-            vec![
-                "`keras` is listed twice (places 1, 2), and each worker would enter it twice".into(),
-                "`jax` is listed twice (places 3, 4), and each worker would enter it twice".into(),
-                format!("{needs_jax} comes after it"),
-            ],
-            jax_keras.to_vec(),
-        ),
-    ];
-    for (list, problems, fixed) in cases {
-        for cluster in [ClusterInfo::new(2, 1), ClusterInfo::new(1, 2)] {
-            let error = set(list.clone()).check(&cluster).unwrap_err();
-            assert_eq!(error.kind(), ErrorKind::Plugins);
-            let message = match &problems[..] {
-                [one] => one.clone(),
-                many => format!("the plugins do not fit together:\n- {}", many.join("\n- ")),
-            };
-            assert_eq!(error.message(), message, "{list:?}");
-            let lines: Vec<_> = fixed.iter().map(|line| format!("    .plugin({line})")).collect();
-            assert_eq!(error.hint(), Some(&*format!("the corrected list:\n{}", lines.join("\n"))), "{list:?}");
-        }
-    }
+    assert_refused(list![jax(), torch()], &[TWO_WORLDS], &["plugins::jax()"]);
+    assert_refused(list![jax(), transformers()], &[&transformers_after_jax], &["plugins::jax()"]);
+    assert_refused(list![torch(), jax(), keras()], &[TORCH_BESIDE_KERAS, &jax_after_torch], JAX_KERAS);
+    assert_refused(list![transformers(), accelerate()], &[ONE_IS_ENOUGH], &["plugins::transformers()"]);
+    assert_refused(
+        list![transformers(), torch()],
+        &[&beside_torch("transformers", "Trainer")],
+        &["plugins::transformers()"],
+    );
+    assert_refused(
+        list![torch().cuda("12.6"), accelerate()],
+        &[&beside_torch("accelerate", "Accelerator")],
+        &["plugins::accelerate()"],
+    );
 }
 
 #[test]

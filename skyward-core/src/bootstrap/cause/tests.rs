@@ -29,220 +29,212 @@ fn ended(status: i32, name: &'static str, stderr: &str, stdout: &str) -> Error {
     explain(&step, &plan, &CommandOutput::new(status, stdout, stderr), &seen)
 }
 
-/// Outputs of several versions of tools, and the cause that is concluded.
+/// For each cause: the step, the output of a version of its tool, and words of the message and of
+/// the hint that are concluded.
+const CAUSES: &[(&str, &str, &str, &str)] = &[
+    (
+        "environment",
+        "error: No solution found when resolving dependencies\n  cause: Because no-such-zzz was not found in the package registry and you require no-such-zzz, we can conclude that your requirements are unsatisfiable.",
+        "no index has a package `no-such-zzz`",
+        ".index(",
+    ),
+    (
+        "environment",
+        "  × No solution found when resolving dependencies:\n  ╰─▶ Because there is no version of numpy==99.0 and you require numpy==99.0, we\n      can conclude that your requirements are unsatisfiable.",
+        "there is no version `numpy==99.0`\nlook at: numpy==99.0",
+        "one that exists",
+    ),
+    (
+        "environment",
+        "error: No solution found when resolving dependencies\n  cause: Because keras==3.15.1 depends on a and scikit-learn>=1 depends on b, your requirements are unsatisfiable.",
+        "no versions satisfy all requirements\nlook at: keras[jax]>=3, scikit_learn",
+        "loosen",
+    ),
+    (
+        "environment",
+        "error: Failed to build `numpy==99.0`\n  cause: The build backend returned an error",
+        "`numpy==99.0` has no wheel for this Python and machine",
+        "build-essential",
+    ),
+    (
+        "environment",
+        "error: Failed to fetch: `https://index.example/simple/numpy/`\n  cause: client error (Connect)\n  cause: dns error\n  cause: failed to lookup address information: Name or service not known",
+        "index.example cannot be reached",
+        "HTTPS_PROXY",
+    ),
+    (
+        "environment",
+        "error: Failed to fetch: https://127.0.0.1:9/simple/numpy/\n  cause: tcp connect error\n  cause: Connection refused (os error 111)",
+        "127.0.0.1 cannot be reached",
+        "UV_DEFAULT_INDEX",
+    ),
+    (
+        "environment",
+        "error: Failed to fetch: `https://pypi.example/simple/idna/`\n  cause: invalid peer certificate: UnknownIssuer",
+        "the certificate of pypi.example is not trusted",
+        "SSL_CERT_FILE",
+    ),
+    (
+        "uv",
+        "WARNING: Retrying after connection broken by 'SSLError(SSLCertVerificationError(1, '[SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed'))': /simple/uv/\nERROR: No matching distribution found for uv==0.13.8",
+        "the certificate of the index is not trusted",
+        "SSL_CERT_FILE",
+    ),
+    (
+        "environment",
+        "error: Failed to fetch: `https://private.example/simple/x/`\n  cause: HTTP status client error (401 Unauthorized) for url (https://private.example/simple/x/)",
+        "private.example refuses access",
+        ".credentials(",
+    ),
+    (
+        "environment",
+        "error: Request failed after 3 retries\n  cause: Failed to download `https://github.com/astral-sh/python-build-standalone/releases/x.tar.gz`\n  cause: dns error",
+        "no Python that suits (the payload requires >=3.14), and uv cannot download one; it has: 3.11.7, 3.12.1",
+        ".python(\"3.12\")",
+    ),
+    (
+        "environment",
+        "error: No interpreter found for Python >=3.14 in search path",
+        "it has: 3.11.7, 3.12.1",
+        "install one",
+    ),
+    ("environment", "error: there is no interpreter at /opt/none", "there is no interpreter at /opt/none", "auto"),
+    (
+        "environment",
+        "error: write failed\n  cause: No space left on device (os error 28)",
+        "the disk is full",
+        "SKYWARD_CACHE_DIR",
+    ),
+    (
+        "environment",
+        "mkdir: cannot create directory '/x': Permission denied",
+        "cannot be written to",
+        "SKYWARD_CACHE_DIR",
+    ),
+    (
+        "environment",
+        "Would install 1 package\nerror: the interpreter does not have all that the image asks for",
+        "lacks packages that the image requires",
+        "pip install 'numpy==99.0' 'keras[jax]>=3'",
+    ),
+    ("uv", "ERROR: THESE PACKAGES DO NOT MATCH THE HASHES FROM THE REQUIREMENTS FILE.", "another uv", "unchanged"),
+    (
+        "packages",
+        "error: not installed: git libgl1; the user sky is not root, and sudo wants a password",
+        "Debian packages are missing, and the user sky is not root, and sudo wants a password",
+        "sudo apt-get install -y git libgl1",
+    ),
+    (
+        "packages",
+        "error: not installed: git; this machine has no apt-get",
+        "Debian packages are missing, and this machine has no apt-get",
+        "Debian or Ubuntu",
+    ),
+    (
+        "python",
+        "W: Failed to fetch http://deb.example/debian/dists/bookworm/InRelease  Temporary failure resolving 'deb.example'\nW: Some index files failed to download.\nE: Unable to locate package python3",
+        "deb.example cannot be reached: its name cannot be resolved",
+        "sources.list",
+    ),
+    (
+        "packages",
+        "E: Failed to fetch http://deb.example/debian/pool/p.deb  Could not connect to deb.example:80 (192.0.2.1), connection timed out",
+        "deb.example cannot be reached: it does not answer in time",
+        "Acquire::http::Proxy",
+    ),
+    (
+        "packages",
+        "E: Unable to locate package skyward-none",
+        "the machine's mirrors have no Debian package skyward-none",
+        "apt-cache policy",
+    ),
+    (
+        "python",
+        "E: Could not get lock /var/lib/dpkg/lock-frontend.\nerror: apt is locked by process 812 (unattended-upgr), and was for 300s",
+        "apt is locked by process 812 (unattended-upgr)",
+        "updates",
+    ),
+    (
+        "packages",
+        "E: dpkg was interrupted, you must manually run 'sudo dpkg --configure -a' to correct the problem.",
+        "cut short",
+        "sudo dpkg --configure -a",
+    ),
+    (
+        "packages",
+        "E: Unmet dependencies. Try 'apt --fix-broken install' with no packages (or specify a solution).",
+        "contradict",
+        "--fix-broken",
+    ),
+    ("packages", "E: You don't have enough free space in /var/cache/apt/archives/.", "the disk is full", "df -h /var"),
+    (
+        "python",
+        "E: Release file for http://deb.example/debian/dists/bookworm/InRelease is not valid yet (invalid for another 20d 3h). Updates for this repository will not be applied.",
+        "the clock of the machine is off: it is 20 days behind the client's, so that the certificate or package lists of deb.example seem not valid yet",
+        "timedatectl",
+    ),
+    (
+        "environment",
+        "error: Failed to fetch: `https://index.example/simple/numpy/`\n  cause: invalid peer certificate: NotValidYet",
+        "the clock of the machine is off: it is 20 days behind the client's, so that the certificate or package lists of index.example seem not valid yet",
+        "timedatectl",
+    ),
+    (
+        "uv",
+        "curl: (6) Could not resolve host: index.example",
+        "index.example cannot be reached: its name cannot be resolved",
+        "this host sets PIP_INDEX_URL, but the setting does not reach the machine",
+    ),
+    (
+        "uv",
+        "wget: unable to resolve host address ‘index.example’",
+        "index.example cannot be reached: its name cannot be resolved",
+        ".default_index(",
+    ),
+    (
+        "uv",
+        "curl: (7) Failed to connect to index.example port 443: No route to host",
+        "index.example cannot be reached: the machine has no route to it",
+        "network",
+    ),
+    (
+        "uv",
+        "curl: (60) SSL certificate problem: unable to get local issuer certificate",
+        "the certificate of the index is not trusted",
+        "this host sets SSL_CERT_FILE, but the setting does not reach the machine",
+    ),
+    ("uv", "error: uv's wheel does not match the hashes of the pinned one: hash mismatch", "another uv", "unchanged"),
+    ("uv", "error: the index has no uv 0.13.8 for s390x", "the package index has no uv", "PyPI"),
+    (
+        "uv",
+        "error: programs cannot be run from /home/sky/.cache/skyward: its file system is mounted noexec",
+        "no program may be run from /home/sky/.cache/skyward",
+        "SKYWARD_CACHE_DIR",
+    ),
+    (
+        "worker",
+        "ImportError: /x/msgspec/_core.so: failed to map segment from shared object: Operation not permitted",
+        "mounted noexec",
+        "SKYWARD_CACHE_DIR",
+    ),
+    ("uv", "sh: 40: flock: not found", "no `flock`", "util-linux"),
+    (
+        "environment",
+        "ImportError: /lib/x86_64-linux-gnu/libc.so.6: version `GLIBC_2.34' not found (required by /x/_core.so)",
+        "glibc) is too old",
+        "newer Debian",
+    ),
+    (
+        "environment",
+        "error: No solution found\n  cause: Because numpy==99.0 has no wheels with a matching platform tag (e.g., `musllinux_1_2_x86_64`), it cannot be used.",
+        "musl, as in Alpine\nlook at: numpy==99.0",
+        "Debian or Ubuntu",
+    ),
+];
+
 #[test]
 fn causes_are_distinguished() {
-    let table = [
-        (
-            "environment",
-            "error: No solution found when resolving dependencies\n  cause: Because no-such-zzz was not found in the package registry and you require no-such-zzz, we can conclude that your requirements are unsatisfiable.",
-            "no index has a package `no-such-zzz`",
-            ".index(",
-        ),
-        (
-            "environment",
-            "  × No solution found when resolving dependencies:\n  ╰─▶ Because there is no version of numpy==99.0 and you require numpy==99.0, we\n      can conclude that your requirements are unsatisfiable.",
-            "there is no version `numpy==99.0`\nlook at: numpy==99.0",
-            "one that exists",
-        ),
-        (
-            "environment",
-            "error: No solution found when resolving dependencies\n  cause: Because keras==3.15.1 depends on a and scikit-learn>=1 depends on b, your requirements are unsatisfiable.",
-            "no versions satisfy all requirements\nlook at: keras[jax]>=3, scikit_learn",
-            "loosen",
-        ),
-        (
-            "environment",
-            "error: Failed to build `numpy==99.0`\n  cause: The build backend returned an error",
-            "`numpy==99.0` has no wheel for this Python and machine",
-            "build-essential",
-        ),
-        (
-            "environment",
-            "error: Failed to fetch: `https://index.example/simple/numpy/`\n  cause: client error (Connect)\n  cause: dns error\n  cause: failed to lookup address information: Name or service not known",
-            "index.example cannot be reached",
-            "HTTPS_PROXY",
-        ),
-        (
-            "environment",
-            "error: Failed to fetch: https://127.0.0.1:9/simple/numpy/\n  cause: tcp connect error\n  cause: Connection refused (os error 111)",
-            "127.0.0.1 cannot be reached",
-            "UV_DEFAULT_INDEX",
-        ),
-        (
-            "environment",
-            "error: Failed to fetch: `https://pypi.example/simple/idna/`\n  cause: invalid peer certificate: UnknownIssuer",
-            "the certificate of pypi.example is not trusted",
-            "SSL_CERT_FILE",
-        ),
-        (
-            "uv",
-            "WARNING: Retrying after connection broken by 'SSLError(SSLCertVerificationError(1, '[SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed'))': /simple/uv/\nERROR: No matching distribution found for uv==0.13.8",
-            "the certificate of the index is not trusted",
-            "SSL_CERT_FILE",
-        ),
-        (
-            "environment",
-            "error: Failed to fetch: `https://private.example/simple/x/`\n  cause: HTTP status client error (401 Unauthorized) for url (https://private.example/simple/x/)",
-            "private.example refuses access",
-            ".credentials(",
-        ),
-        (
-            "environment",
-            "error: Request failed after 3 retries\n  cause: Failed to download `https://github.com/astral-sh/python-build-standalone/releases/x.tar.gz`\n  cause: dns error",
-            "no Python that suits (the payload requires >=3.14), and uv cannot download one; it has: 3.11.7, 3.12.1",
-            ".python(\"3.12\")",
-        ),
-        (
-            "environment",
-            "error: No interpreter found for Python >=3.14 in search path",
-            "it has: 3.11.7, 3.12.1",
-            "install one",
-        ),
-        ("environment", "error: there is no interpreter at /opt/none", "there is no interpreter at /opt/none", "auto"),
-        (
-            "environment",
-            "error: write failed\n  cause: No space left on device (os error 28)",
-            "the disk is full",
-            "SKYWARD_CACHE_DIR",
-        ),
-        (
-            "environment",
-            "mkdir: cannot create directory '/x': Permission denied",
-            "cannot be written to",
-            "SKYWARD_CACHE_DIR",
-        ),
-        (
-            "environment",
-            "Would install 1 package\nerror: the interpreter does not have all that the image asks for",
-            "lacks packages that the image requires",
-            "pip install 'numpy==99.0' 'keras[jax]>=3'",
-        ),
-        ("uv", "ERROR: THESE PACKAGES DO NOT MATCH THE HASHES FROM THE REQUIREMENTS FILE.", "another uv", "unchanged"),
-        (
-            "packages",
-            "error: not installed: git libgl1; the user sky is not root, and sudo wants a password",
-            "Debian packages are missing, and the user sky is not root, and sudo wants a password",
-            "sudo apt-get install -y git libgl1",
-        ),
-        (
-            "packages",
-            "error: not installed: git; this machine has no apt-get",
-            "Debian packages are missing, and this machine has no apt-get",
-            "Debian or Ubuntu",
-        ),
-        (
-            "python",
-            "W: Failed to fetch http://deb.example/debian/dists/bookworm/InRelease  Temporary failure resolving 'deb.example'\nW: Some index files failed to download.\nE: Unable to locate package python3",
-            "deb.example cannot be reached: its name cannot be resolved",
-            "sources.list",
-        ),
-        (
-            "packages",
-            "E: Failed to fetch http://deb.example/debian/pool/p.deb  Could not connect to deb.example:80 (192.0.2.1), connection timed out",
-            "deb.example cannot be reached: it does not answer in time",
-            "Acquire::http::Proxy",
-        ),
-        (
-            "packages",
-            "E: Unable to locate package skyward-none",
-            "the machine's mirrors have no Debian package skyward-none",
-            "apt-cache policy",
-        ),
-        (
-            "python",
-            "E: Could not get lock /var/lib/dpkg/lock-frontend.\nerror: apt is locked by process 812 (unattended-upgr), and was for 300s",
-            "apt is locked by process 812 (unattended-upgr)",
-            "updates",
-        ),
-        (
-            "packages",
-            "E: dpkg was interrupted, you must manually run 'sudo dpkg --configure -a' to correct the problem.",
-            "cut short",
-            "sudo dpkg --configure -a",
-        ),
-        (
-            "packages",
-            "E: Unmet dependencies. Try 'apt --fix-broken install' with no packages (or specify a solution).",
-            "contradict",
-            "--fix-broken",
-        ),
-        (
-            "packages",
-            "E: You don't have enough free space in /var/cache/apt/archives/.",
-            "the disk is full",
-            "df -h /var",
-        ),
-        (
-            "python",
-            "E: Release file for http://deb.example/debian/dists/bookworm/InRelease is not valid yet (invalid for another 20d 3h). Updates for this repository will not be applied.",
-            "the clock of the machine is off: it is 20 days behind the client's, so that the certificate or package lists of deb.example seem not valid yet",
-            "timedatectl",
-        ),
-        (
-            "environment",
-            "error: Failed to fetch: `https://index.example/simple/numpy/`\n  cause: invalid peer certificate: NotValidYet",
-            "the clock of the machine is off: it is 20 days behind the client's, so that the certificate or package lists of index.example seem not valid yet",
-            "timedatectl",
-        ),
-        (
-            "uv",
-            "curl: (6) Could not resolve host: index.example",
-            "index.example cannot be reached: its name cannot be resolved",
-            "this host sets PIP_INDEX_URL, but the setting does not reach the machine",
-        ),
-        (
-            "uv",
-            "wget: unable to resolve host address ‘index.example’",
-            "index.example cannot be reached: its name cannot be resolved",
-            ".default_index(",
-        ),
-        (
-            "uv",
-            "curl: (7) Failed to connect to index.example port 443: No route to host",
-            "index.example cannot be reached: the machine has no route to it",
-            "network",
-        ),
-        (
-            "uv",
-            "curl: (60) SSL certificate problem: unable to get local issuer certificate",
-            "the certificate of the index is not trusted",
-            "this host sets SSL_CERT_FILE, but the setting does not reach the machine",
-        ),
-        (
-            "uv",
-            "error: uv's wheel does not match the hashes of the pinned one: hash mismatch",
-            "another uv",
-            "unchanged",
-        ),
-        ("uv", "error: the index has no uv 0.13.8 for s390x", "the package index has no uv", "PyPI"),
-        (
-            "uv",
-            "error: programs cannot be run from /home/sky/.cache/skyward: its file system is mounted noexec",
-            "no program may be run from /home/sky/.cache/skyward",
-            "SKYWARD_CACHE_DIR",
-        ),
-        (
-            "worker",
-            "ImportError: /x/msgspec/_core.so: failed to map segment from shared object: Operation not permitted",
-            "mounted noexec",
-            "SKYWARD_CACHE_DIR",
-        ),
-        ("uv", "sh: 40: flock: not found", "no `flock`", "util-linux"),
-        (
-            "environment",
-            "ImportError: /lib/x86_64-linux-gnu/libc.so.6: version `GLIBC_2.34' not found (required by /x/_core.so)",
-            "glibc) is too old",
-            "newer Debian",
-        ),
-        (
-            "environment",
-            "error: No solution found\n  cause: Because numpy==99.0 has no wheels with a matching platform tag (e.g., `musllinux_1_2_x86_64`), it cannot be used.",
-            "musl, as in Alpine\nlook at: numpy==99.0",
-            "Debian or Ubuntu",
-        ),
-    ];
-    for (name, stderr, message, hint) in table {
+    for &(name, stderr, message, hint) in CAUSES {
         // 20 days ago.
         let stdout =
             "skyward-found cpython-3.12.1-linux /a\nskyward-found cpython-3.11.7-linux /b\nskyward-clock 1798272000\n";

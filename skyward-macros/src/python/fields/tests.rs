@@ -392,6 +392,10 @@ fn what_is_not_certain_is_anything() {
     ] {
         assert_eq!(read(&format!("{class}def f() -> C: pass\n")), "", "{class}");
     }
+}
+
+#[test]
+fn what_a_decorator_may_change_is_not_certain() {
     assert_eq!(
         read(&formatdoc! {"
             {POINT}@wrapped

@@ -258,100 +258,147 @@ fn a_node_that_leaves_has_no_successor() {
     }
 }
 
+/// Numbers that a seed determines.
+struct Draw(u64);
+
+impl Draw {
+    fn below(&mut self, bound: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % bound
+    }
+}
+
+/// A pool in a random history.
+struct History {
+    seed: u64,
+    draw: Draw,
+    joined: bool,
+    pool: Fleet,
+    /// Steps that the pool has requested, and whose ends are not reported yet.
+    open: Vec<Step>,
+}
+
+impl History {
+    fn new(seed: u64) -> Self {
+        let mut draw = Draw(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
+        let joined = draw.below(2) == 0;
+        let pool = pool(joined, 1 + draw.below(4) as u32);
+        Self { seed, draw, joined, pool, open: Vec::new() }
+    }
+
+    /// Reports something to the pool. In a calm round, open steps end, and all of them succeed: `None`
+    /// if no step is open then.
+    fn report(&mut self, calm: bool) -> Option<Vec<Step>> {
+        let node = NodeIndex(self.draw.below(4) as u32);
+        let steps = match if calm { 9 } else { self.draw.below(8) } {
+            0 | 1 => self.pool.set_target(self.draw.below(6) as u32),
+            2 => self.pool.on_ending(node),
+            3 => {
+                let steps = self.pool.on_lost(node);
+                // A lost node has no workers to stop.
+                self.open.retain(|step| *step != Step::Vacate { node } || !steps.is_empty());
+                steps
+            }
+            // An idle world reports after each event that it is idle.
+            4 => self.pool.on_world_idle(),
+            _ if self.open.is_empty() && self.pool.held => self.pool.on_world_idle(),
+            _ if self.open.is_empty() => return None,
+            _ => {
+                let step = self.open.remove(self.draw.below(self.open.len() as u64) as usize);
+                self.end(step, calm)
+            }
+        };
+        Some(steps)
+    }
+
+    /// Reports the end of a step.
+    fn end(&mut self, step: Step, calm: bool) -> Vec<Step> {
+        let pool = &mut self.pool;
+        match step {
+            Step::Launch { machine } | Step::Succeed { machine, .. } if !calm && self.draw.below(4) == 0 => {
+                pool.on_failed(machine)
+            }
+            Step::Launch { machine } | Step::Succeed { machine, .. } => pool.on_ready(machine),
+            Step::Cordon { node } | Step::Leave { node } => pool.on_drained(node),
+            Step::Vacate { node } | Step::Stop { node } => pool.on_stopped(node),
+            Step::Take { left: machine, .. } | Step::Forget { machine, .. } | Step::Remove { machine, .. } => {
+                pool.on_dismissed(machine, true);
+                Vec::new()
+            }
+            Step::Reshape { left, taken, .. } => {
+                let left = left.into_iter().chain(taken.into_iter().map(|(.., left)| left));
+                left.for_each(|machine| pool.on_dismissed(machine, true));
+                Vec::new()
+            }
+            Step::Begin(_)
+            | Step::End(_)
+            | Step::Hold
+            | Step::Join { .. }
+            | Step::Replace { .. }
+            | Step::Revive { .. }
+            | Step::Uncordon { .. }
+            | Step::Stay { .. }
+            | Step::Release => Vec::new(),
+        }
+    }
+
+    /// Checks steps of the pool and opens them; some of them take back others.
+    fn follow(&mut self, steps: Vec<Step>) {
+        let (seed, open) = (self.seed, &mut self.open);
+        for step in &steps {
+            match step {
+                Step::Leave { node } => assert!(node.0 > 0, "seed {seed}"),
+                Step::Reshape { stay, .. } => assert!(*stay > 0, "seed {seed}"),
+                Step::Stay { node } => open.retain(|step| *step != leave(node.0)),
+                Step::Forget { machine, .. } => open.retain(|step| {
+                    let succeeds = matches!(step, Step::Succeed { machine: successor, .. } if successor == machine);
+                    *step != launch(machine.0) && !succeeds
+                }),
+                Step::Take { node, machine, left } => {
+                    assert_ne!(machine, left, "seed {seed}");
+                    assert!(node.0 < self.pool.members(), "seed {seed}: a node that leaves gets another machine");
+                }
+                Step::Release => open.retain(|step| *step != Step::Hold),
+                _ => {}
+            }
+        }
+        // The nodes of a world do not drain one by one: the world reports that it is idle.
+        open.extend(steps.into_iter().filter(|step| !self.joined || !matches!(step, Step::Leave { .. })));
+    }
+
+    fn assert_no_number_is_used_twice(&self) {
+        let (seed, pool) = (self.seed, &self.pool);
+        let rows = pool.table.nodes().filter_map(|node| pool.table.machine(node));
+        let successors = pool.successors.values().map(|successor| successor.machine);
+        let numbers: Vec<_> = rows.chain(pool.coming.keys().copied()).chain(successors).collect();
+        let alone: BTreeSet<_> = numbers.iter().collect();
+        let vacant = pool.table.nodes().any(|node| pool.table.membership(node) == Some(Membership::Vacant));
+        assert!(vacant || alone.len() == numbers.len(), "seed {seed}: a number is used twice: {pool:?}");
+    }
+
+    fn assert_settled(&self) {
+        let (seed, pool) = (self.seed, &self.pool);
+        assert_eq!(self.open, [], "seed {seed}: {pool:?}");
+        assert!(pool.successors.is_empty(), "seed {seed}: {pool:?}");
+        assert!(pool.is_settled(), "seed {seed}: {pool:?}");
+        let settled = pool.members() == pool.target() || pool.has_given_up();
+        assert!(settled && pool.members() > 0, "seed {seed}: {pool:?}");
+    }
+}
+
 /// Random histories: members are the first rows without a gap, node 0 never leaves, and every
 /// history settles at its target.
 #[test]
 fn every_random_history_settles_at_its_target() {
     for seed in 0..2000_u64 {
-        let mut draw = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
-        let mut below = |bound: u64| {
-            draw ^= draw << 13;
-            draw ^= draw >> 7;
-            draw ^= draw << 17;
-            draw % bound
-        };
-        let joined = below(2) == 0;
-        let mut pool = pool(joined, 1 + below(4) as u32);
-        let mut open: Vec<Step> = Vec::new();
+        let mut history = History::new(seed);
         for round in 0..200 {
-            let node = NodeIndex(below(4) as u32);
-            let steps = match if round < 40 { below(8) } else { 9 } {
-                0 | 1 => pool.set_target(below(6) as u32),
-                2 => pool.on_ending(node),
-                3 => {
-                    let steps = pool.on_lost(node);
-                    // A lost node has no workers to stop.
-                    open.retain(|step| *step != Step::Vacate { node } || !steps.is_empty());
-                    steps
-                }
-                // An idle world reports after each event that it is idle.
-                4 => pool.on_world_idle(),
-                _ if open.is_empty() && pool.held => pool.on_world_idle(),
-                _ if open.is_empty() => break,
-                _ => match open.remove(below(open.len() as u64) as usize) {
-                    Step::Launch { machine } if round < 40 && below(4) == 0 => pool.on_failed(machine),
-                    Step::Launch { machine } => pool.on_ready(machine),
-                    Step::Succeed { machine, .. } if round < 40 && below(4) == 0 => pool.on_failed(machine),
-                    Step::Succeed { machine, .. } => pool.on_ready(machine),
-                    Step::Cordon { node } => pool.on_drained(node),
-                    Step::Vacate { node } => pool.on_stopped(node),
-                    Step::Take { left, .. } => {
-                        pool.on_dismissed(left, true);
-                        Vec::new()
-                    }
-                    Step::Leave { node } => pool.on_drained(node),
-                    Step::Stop { node } => pool.on_stopped(node),
-                    Step::Forget { machine, .. } | Step::Remove { machine, .. } => {
-                        pool.on_dismissed(machine, true);
-                        Vec::new()
-                    }
-                    Step::Reshape { left, taken, .. } => {
-                        let left = left.into_iter().chain(taken.into_iter().map(|(.., left)| left));
-                        left.for_each(|machine| pool.on_dismissed(machine, true));
-                        Vec::new()
-                    }
-                    Step::Begin(_)
-                    | Step::End(_)
-                    | Step::Hold
-                    | Step::Join { .. }
-                    | Step::Replace { .. }
-                    | Step::Revive { .. }
-                    | Step::Uncordon { .. }
-                    | Step::Stay { .. }
-                    | Step::Release => Vec::new(),
-                },
-            };
-            for step in &steps {
-                match step {
-                    Step::Leave { node } => assert!(node.0 > 0, "seed {seed}"),
-                    Step::Reshape { stay, .. } => assert!(*stay > 0, "seed {seed}"),
-                    Step::Stay { node } => open.retain(|step| *step != leave(node.0)),
-                    Step::Forget { machine, .. } => open.retain(|step| {
-                        let succeeds = matches!(step, Step::Succeed { machine: successor, .. } if successor == machine);
-                        *step != launch(machine.0) && !succeeds
-                    }),
-                    Step::Take { node, machine, left } => {
-                        assert_ne!(machine, left, "seed {seed}");
-                        assert!(node.0 < pool.members(), "seed {seed}: a node that leaves gets another machine");
-                    }
-                    Step::Release => open.retain(|step| *step != Step::Hold),
-                    _ => {}
-                }
-            }
-            let rows = pool.table.nodes().filter_map(|node| pool.table.machine(node));
-            let numbers: Vec<_> = rows.chain(pool.coming.keys().copied()).collect();
-            let numbers: Vec<_> =
-                numbers.into_iter().chain(pool.successors.values().map(|successor| successor.machine)).collect();
-            let alone: BTreeSet<_> = numbers.iter().collect();
-            let vacant = pool.table.nodes().any(|node| pool.table.membership(node) == Some(Membership::Vacant));
-            assert!(vacant || alone.len() == numbers.len(), "seed {seed}: a number is used twice: {pool:?}");
-            // The nodes of a world do not drain one by one: the world reports that it is idle.
-            open.extend(steps.into_iter().filter(|step| !joined || !matches!(step, Step::Leave { .. })));
+            let Some(steps) = history.report(round >= 40) else { break };
+            history.follow(steps);
+            history.assert_no_number_is_used_twice();
         }
-        assert_eq!(open, [], "seed {seed}: {pool:?}");
-        assert!(pool.successors.is_empty(), "seed {seed}: {pool:?}");
-        assert!(pool.is_settled(), "seed {seed}: {pool:?}");
-        let settled = pool.members() == pool.target() || pool.has_given_up();
-        assert!(settled && pool.members() > 0, "seed {seed}: {pool:?}");
+        history.assert_settled();
     }
 }
