@@ -52,10 +52,11 @@ use crate::teardown;
 /// account to a trained model, and `docs/aws-policy.json` is the policy that the credentials need.
 ///
 /// ```no_run
+/// # mod skyward { pub use skyward_core::*; pub mod provider { pub use skyward_aws::Aws; } }
 /// # async fn run() -> skyward_core::Result<()> {
-/// use skyward_aws::Aws;
-/// use skyward_core::pool::Pool;
-/// use skyward_core::spec::Accelerator;
+/// use skyward::pool::Pool;
+/// use skyward::provider::Aws;
+/// use skyward::spec::Accelerator;
 ///
 /// let pool = Pool::builder().provider(Aws::new().region("eu-west-1")).accelerator(Accelerator::new("A10G", 1)).nodes(2).start().await?;
 /// # Ok(())

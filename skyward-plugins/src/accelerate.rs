@@ -84,9 +84,10 @@ impl Kind {
 /// because each makes the process group.
 ///
 /// ```
-/// use skyward_core::plugin::Plugin;
-/// use skyward_core::spec::{Accelerator, ClusterInfo, Image};
-/// use skyward_plugins::{Fsdp, MixedPrecision, accelerate};
+/// # mod skyward { pub use skyward_core::*; pub use skyward_plugins as plugins; }
+/// use skyward::plugin::Plugin;
+/// use skyward::plugins::{Fsdp, MixedPrecision, accelerate};
+/// use skyward::spec::{Accelerator, ClusterInfo, Image};
 ///
 /// let plugin = accelerate().mixed_precision(MixedPrecision::Bf16).fsdp(Fsdp::wrap("LlamaDecoderLayer"));
 /// let gpus = ClusterInfo::new(2, 8).accelerator(Accelerator::new("H100", 8));
@@ -103,10 +104,12 @@ pub fn accelerate() -> Accelerate {
 /// ranks of a broadcast.
 ///
 /// ```
-/// use skyward_core::plugin::Plugin;
-/// use skyward_core::spec::{ClusterInfo, Image};
+/// # mod skyward { pub use skyward_core::*; pub use skyward_plugins as plugins; }
+/// use skyward::plugin::Plugin;
+/// use skyward::plugins;
+/// use skyward::spec::{ClusterInfo, Image};
 ///
-/// let plugin = skyward_plugins::transformers().cuda("cpu");
+/// let plugin = plugins::transformers().cuda("cpu");
 /// let image = plugin.transform(Image::new(), &ClusterInfo::new(2, 1))?;
 /// assert_eq!(image.pip, ["torch", "numpy", "accelerate>=1.6", "transformers"]);
 /// # Ok::<(), skyward_core::Error>(())

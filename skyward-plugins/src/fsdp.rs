@@ -11,7 +11,8 @@ use skyward_core::error::{Error, ErrorKind, Result};
 /// while it computes it.
 ///
 /// ```
-/// use skyward_plugins::{Fsdp, StateDict, accelerate};
+/// # mod skyward { pub use skyward_core::*; pub use skyward_plugins as plugins; }
+/// use skyward::plugins::{Fsdp, StateDict, accelerate};
 ///
 /// let layers = Fsdp::wrap("LlamaDecoderLayer").cpu_offload(true).state_dict(StateDict::Sharded);
 /// let plugin = accelerate().fsdp(layers);

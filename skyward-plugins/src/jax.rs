@@ -33,11 +33,13 @@ pub struct Jax {
 /// [`cuda`](Jax::cuda) chooses the build.
 ///
 /// ```
-/// use skyward_core::plugin::Plugin;
-/// use skyward_core::spec::{Accelerator, ClusterInfo, Image};
+/// # mod skyward { pub use skyward_core::*; pub use skyward_plugins as plugins; }
+/// use skyward::plugin::Plugin;
+/// use skyward::plugins;
+/// use skyward::spec::{Accelerator, ClusterInfo, Image};
 ///
 /// let gpus = ClusterInfo::new(4, 1).accelerator(Accelerator::new("A100", 8));
-/// let image = skyward_plugins::jax().cuda("cu124").transform(Image::new(), &gpus)?;
+/// let image = plugins::jax().cuda("cu124").transform(Image::new(), &gpus)?;
 /// assert_eq!(image.pip, ["jax[cuda12]"]);
 /// # Ok::<(), skyward_core::Error>(())
 /// ```

@@ -43,10 +43,12 @@ impl Kind {
 /// A gang occupies all workers at the same time, so its tasks use joblib's own backend.
 ///
 /// ```
-/// use skyward_core::plugin::Plugin;
-/// use skyward_core::spec::{ClusterInfo, Image};
+/// # mod skyward { pub use skyward_core::*; pub use skyward_plugins as plugins; }
+/// use skyward::plugin::Plugin;
+/// use skyward::plugins;
+/// use skyward::spec::{ClusterInfo, Image};
 ///
-/// let plugin = skyward_plugins::joblib().concurrency(4);
+/// let plugin = plugins::joblib().concurrency(4);
 /// assert_eq!(plugin.workers_per_node(None), Some(4));
 /// let image = plugin.transform(Image::new(), &ClusterInfo::new(2, 4))?;
 /// assert_eq!(image.pip, ["joblib>=1.4", "threadpoolctl"]);
@@ -60,10 +62,12 @@ pub fn joblib() -> Joblib {
 /// whatever takes `n_jobs`.
 ///
 /// ```
-/// use skyward_core::plugin::Plugin;
-/// use skyward_core::spec::{ClusterInfo, Image};
+/// # mod skyward { pub use skyward_core::*; pub use skyward_plugins as plugins; }
+/// use skyward::plugin::Plugin;
+/// use skyward::plugins;
+/// use skyward::spec::{ClusterInfo, Image};
 ///
-/// let image = skyward_plugins::sklearn().transform(Image::new(), &ClusterInfo::new(2, 1))?;
+/// let image = plugins::sklearn().transform(Image::new(), &ClusterInfo::new(2, 1))?;
 /// assert_eq!(image.pip, ["joblib>=1.4", "threadpoolctl", "scikit-learn"]);
 /// # Ok::<(), skyward_core::Error>(())
 /// ```

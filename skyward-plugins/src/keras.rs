@@ -44,9 +44,10 @@ pub enum Backend {
 /// anything starts, unless the image or a plugin before this one names the backend's package.
 ///
 /// ```
-/// use skyward_core::plugin::Plugin;
-/// use skyward_core::spec::{ClusterInfo, Image};
-/// use skyward_plugins::{Backend, keras};
+/// # mod skyward { pub use skyward_core::*; pub use skyward_plugins as plugins; }
+/// use skyward::plugin::Plugin;
+/// use skyward::plugins::{Backend, keras};
+/// use skyward::spec::{ClusterInfo, Image};
 ///
 /// let image = keras().backend(Backend::Torch).transform(Image::new(), &ClusterInfo::new(1, 1))?;
 /// assert_eq!(image.pip, ["torch", "keras>=3.11"]);

@@ -20,7 +20,8 @@ pub enum Distribution {
 /// A mesh of devices, and which weights are divided along which of its axes.
 ///
 /// ```
-/// use skyward_plugins::{Distribution, ModelParallel, keras};
+/// # mod skyward { pub use skyward_core::*; pub use skyward_plugins as plugins; }
+/// use skyward::plugins::{Distribution, ModelParallel, keras};
 ///
 /// let eight_devices = ModelParallel::new([("data", 2), ("model", 4)])
 ///     .layout(".*dense.*kernel", [None, Some("model")])

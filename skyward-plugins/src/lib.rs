@@ -13,9 +13,10 @@
 //! implement [`Plugin`](skyward_core::plugin::Plugin) for others.
 //!
 //! ```
-//! use skyward_core::plugin::Plugin;
-//! use skyward_core::spec::{ClusterInfo, Image};
-//! use skyward_plugins as plugins;
+//! # mod skyward { pub use skyward_core::*; pub use skyward_plugins as plugins; }
+//! use skyward::plugin::Plugin;
+//! use skyward::plugins;
+//! use skyward::spec::{ClusterInfo, Image};
 //!
 //! let cluster = ClusterInfo::new(2, 1);
 //! let image = plugins::jax().transform(Image::new(), &cluster)?;

@@ -56,10 +56,12 @@ pub enum Collectives {
 /// `.numpy()` and tensors as arguments and results need it.
 ///
 /// ```
-/// use skyward_core::plugin::Plugin;
-/// use skyward_core::spec::{ClusterInfo, Image};
+/// # mod skyward { pub use skyward_core::*; pub use skyward_plugins as plugins; }
+/// use skyward::plugin::Plugin;
+/// use skyward::plugins;
+/// use skyward::spec::{ClusterInfo, Image};
 ///
-/// let image = skyward_plugins::torch().cuda("cpu").transform(Image::new(), &ClusterInfo::new(2, 1))?;
+/// let image = plugins::torch().cuda("cpu").transform(Image::new(), &ClusterInfo::new(2, 1))?;
 /// assert_eq!(image.pip, ["torch", "numpy"]);
 /// assert_eq!(image.indexes[0].url, "https://download.pytorch.org/whl/cpu");
 /// # Ok::<(), skyward_core::Error>(())
