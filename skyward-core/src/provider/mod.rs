@@ -87,11 +87,11 @@ use crate::remote::Remote;
 ///
 /// # How the pool calls it
 ///
-/// The pool wraps a provider in [`Checked`]. Each call has a deadline, which includes all tries.
-/// None is longer than [`Limits::start`](crate::spec::Limits::start). A call with a
-/// [temporary](crate::error::Error::temporary) error is tried at most 8 times, with pauses that
-/// double from 100 milliseconds to 10 seconds. Any other error is final. When the deadline passes,
-/// the pool drops the future.
+/// The pool gives each call a deadline, which includes all tries. No deadline is longer than
+/// [`Limits::start`](crate::spec::Limits::start). The pool tries a call with a
+/// [temporary](crate::error::Error::temporary) error at most 8 times, with pauses that double from
+/// 100 milliseconds to 10 seconds. Any other error is final. When the deadline passes, the pool
+/// drops the future.
 ///
 /// | method | when | deadline |
 /// |---|---|---|

@@ -1,8 +1,8 @@
 //! The contract of [`Provider`], one function for each clause.
 //!
 //! Clones of the value under test must be the same provider; wrap a provider that cannot be cloned
-//! in an `Arc`. The suite connects to machines through [`Checked`](crate::provider::Checked), as a
-//! pool does.
+//! in an `Arc`. The suite connects to machines as a pool does: it repeats a `connect` that fails with
+//! a temporary error.
 //!
 //! Each function starts its own pools under fresh ids, and ends everything that it started, also
 //! when the clause does not hold. The machines are real ones of the provider under test: with a
