@@ -80,8 +80,17 @@ pub use skyward_core::provider;
 #[cfg(feature = "aws")]
 pub mod provider {
     //! Obtain and release machines.
+    #[doc(inline)]
     pub use skyward_aws::{Addressing, Aws};
-    pub use skyward_core::provider::*;
+    #[cfg(feature = "docker")]
+    #[doc(inline)]
+    pub use skyward_core::provider::Docker;
+    #[doc(inline)]
+    pub use skyward_core::provider::{
+        Architecture, Capabilities, Facts, Host, Hosts, Keeper, KeeperEnd, Labels, LaunchBatch, LaunchRequest, Local,
+        Machine, MachineReport, MachineState, Market, Offer, Place, PoolRecord, PoolRequest, Provider, Reason,
+        Requirements, launch_each, terminate_each,
+    };
 }
 
 /// ```
