@@ -51,10 +51,12 @@ async fn calls_reach_every_target() {
             .into();
             let (sum, text, more) = (add(2, 2) & text & add(3, 3)).run(pool).await?;
             assert_eq!((sum, text.as_str(), more), (4, "text", 6));
+            assert_eq!(((add(1, 1) & add(2, 2)) >> pool).await?, (2, 4));
             assert_eq!(
                 join_all((0..10).map(|n| add(n, n))).run(pool).await?,
                 (0..10).map(|n| 2 * n).collect::<Vec<_>>()
             );
+            assert_eq!((join_all([add(1, 1), add(2, 2)]) >> pool).await?, [2, 4]);
             let status = pool.status();
             assert_eq!((status.phase, status.nodes.len(), status.workers.len()), (PoolPhase::Ready, 2, 4));
             assert!(status.workers.iter().all(|worker| worker.ready && worker.pid.is_some()));

@@ -248,6 +248,15 @@ impl<T: Output> Join<Vec<PendingCompute<T>>> {
     }
 }
 
+/// `joined >> &pool` does the same as `joined.run(&pool)`.
+impl<'p, T: Output, P: ComputePool + ?Sized> Shr<&'p P> for Join<Vec<PendingCompute<T>>> {
+    type Output = BoxFuture<'p, Result<Vec<T>>>;
+
+    fn shr(self, pool: &'p P) -> Self::Output {
+        Box::pin(self.run(pool))
+    }
+}
+
 macro_rules! run_tuple {
     ($($output:ident $call:ident),+) => {
         impl<$($output: Output),+> Join<($(PendingCompute<$output>,)+)> {
@@ -266,6 +275,7 @@ macro_rules! run_tuple {
             }
         }
 
+        /// `joined >> &pool` does the same as `joined.run(&pool)`.
         impl<'p, $($output: Output,)+ Pool: ComputePool + ?Sized> Shr<&'p Pool> for Join<($(PendingCompute<$output>,)+)> {
             type Output = BoxFuture<'p, Result<($($output,)+)>>;
 
