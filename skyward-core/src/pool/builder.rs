@@ -292,9 +292,29 @@ impl PoolBuilder {
     /// Starts the pool, passes it to `body`, and ends the pool, also when `body` fails, panics or
     /// is dropped. When this method returns without an error, the machines are gone.
     ///
-    /// `body` is an async closure, `async |pool| …`. With `|pool| async move { … }`, the compiler
-    /// reports that an implementation of `AsyncFnOnce` is not general enough: the future of such a
-    /// closure cannot borrow the pool.
+    /// `body` is an async closure:
+    ///
+    /// ```no_run
+    /// # use skyward_core as skyward;
+    /// # use skyward::{compute::PendingCompute, pool::Pool};
+    /// # async fn example(train: impl Fn(u32) -> PendingCompute<f64>) -> skyward::Result<()> {
+    /// let losses = Pool::builder().nodes(2).scope(async |pool| train(5).broadcast(pool).await).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// A closure that returns an async block does not compile, because its future cannot borrow the
+    /// pool. The compiler reports an error about lifetimes, or that an implementation of
+    /// `AsyncFnOnce` is not general enough:
+    ///
+    /// ```compile_fail
+    /// # use skyward_core as skyward;
+    /// # use skyward::{compute::PendingCompute, pool::Pool};
+    /// # async fn example(train: impl Fn(u32) -> PendingCompute<f64>) -> skyward::Result<()> {
+    /// let losses = Pool::builder().nodes(2).scope(|pool| async move { train(5).broadcast(pool).await }).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     ///
@@ -318,7 +338,7 @@ impl PoolBuilder {
         let deadline = self.limits.shutdown;
         let pool = self.start().await?;
         let result = AssertUnwindSafe(body(&pool)).catch_unwind().await;
-        let ended = crate::compute::ComputePool::shutdown(&pool, deadline).await;
+        let ended = pool.shutdown(deadline).await;
         match result {
             Ok(Ok(value)) => ended.map(|()| value),
             // Both errors are worth reporting; the error of the body comes first.
@@ -330,8 +350,8 @@ impl PoolBuilder {
         }
     }
 
-    /// Starts the pool. The pool ends with [`shutdown`](crate::compute::ComputePool::shutdown), or
-    /// in the background when its last handle is dropped.
+    /// Starts the pool. The pool ends with [`shutdown`](Pool::shutdown), or in the background when
+    /// its last handle is dropped.
     ///
     /// # Errors
     ///
@@ -410,11 +430,11 @@ impl PoolBuilder {
             Some(Ok(Err(error))) => Err(error),
             // Without its driver a pool cannot become ready; `shutdown` waits for the end of what
             // it started.
-            Some(Err(_)) => Err(match crate::compute::ComputePool::shutdown(&handle, deadline).await {
+            Some(Err(_)) => Err(match handle.shutdown(deadline).await {
                 Ok(()) => handle.refusal(),
                 Err(left) => handle.refusal().with_context("cleanup", left),
             }),
-            None => crate::compute::ComputePool::shutdown(&handle, deadline).await.map(|()| None),
+            None => handle.shutdown(deadline).await.map(|()| None),
         }
     }
 
