@@ -3,7 +3,9 @@
 use std::fmt;
 use std::marker::PhantomData;
 use std::ops::{BitAnd, Shr};
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use futures_core::future::BoxFuture;
@@ -257,6 +259,24 @@ impl<'p, T: Output, P: ComputePool + ?Sized> Shr<&'p P> for Join<Vec<PendingComp
     }
 }
 
+/// Makes `.await` of a call that is not dispatched an error that says how to dispatch it. The bound
+/// holds for no type, so nothing calls `poll`, and the compiler shows the message of [`Dispatched`].
+macro_rules! refuse_await {
+    ([$($output:ident),+] $calls:ty => $results:ty) => {
+        #[doc(hidden)]
+        impl<$($output: Output),+> Future for $calls
+        where
+            Undispatched<Self>: Dispatched,
+        {
+            type Output = Result<$results>;
+
+            fn poll(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Self::Output> {
+                Poll::Pending
+            }
+        }
+    };
+}
+
 macro_rules! run_tuple {
     ($($output:ident $call:ident),+) => {
         impl<$($output: Output),+> Join<($(PendingCompute<$output>,)+)> {
@@ -283,6 +303,8 @@ macro_rules! run_tuple {
                 Box::pin(self.run(pool))
             }
         }
+
+        refuse_await!([$($output),+] Join<($(PendingCompute<$output>,)+)> => ($($output,)+));
     };
 }
 
@@ -307,6 +329,8 @@ macro_rules! join_tuple {
     };
 }
 
+refuse_await!([T] PendingCompute<T> => T);
+refuse_await!([T] Join<Vec<PendingCompute<T>>> => Vec<T>);
 run_tuple!(A a, B b);
 run_tuple!(A a, B b, C c);
 run_tuple!(A a, B b, C c, D d);
@@ -326,3 +350,15 @@ impl<T: Output> From<Payload<T>> for PendingCompute<T> {
         PendingCompute::new(payload.source, payload.args)
     }
 }
+
+/// Implemented by no type.
+#[diagnostic::on_unimplemented(
+    message = "a call is not a future, because only a pool can run it",
+    label = "not dispatched to a pool",
+    note = "keep the `.await`, and dispatch the call before it: `.run(pool).await` runs it on a free worker, `.broadcast(pool).await` on every worker"
+)]
+trait Dispatched {}
+
+/// Stands for the call in the bound. For a bound on the type that is awaited itself, the compiler
+/// shows the message of `IntoFuture` instead.
+struct Undispatched<C>(PhantomData<C>);
