@@ -250,8 +250,11 @@ def reference(thing: Any) -> tuple[Callable[..., Any], tuple[str, str, str]] | N
     """
     is_module = isinstance(thing, ModuleType)
     module = thing.__name__ if is_module else getattr(thing, "__module__", None)
-    payload = next((payload for payload in _FINDER.payloads if module in payload._modules), None)
-    if payload is None or module is None:
+    # A loop, because this runs for each function and class in a call.
+    for payload in _FINDER.payloads:
+        if module in payload._modules:
+            break
+    else:
         return None
     name = "" if is_module else thing.__qualname__
     found: Any = sys.modules.get(module)
@@ -274,8 +277,10 @@ def resolve(digest: str, module: str, name: str) -> Any:
         PayloadError: this worker does not have the payload, or the module has no such name.
         BaseException: whatever the module raises when it is loaded.
     """
-    payload = next((payload for payload in _FINDER.payloads if payload.digest == digest), None)
-    if payload is None:
+    for payload in _FINDER.payloads:
+        if payload.digest == digest:
+            break
+    else:
         raise PayloadError(f"{name or module} belongs to a payload that is not loaded on this worker")
     full = f"{payload._root}.{module}" if module else payload._root
     __import__(full)
