@@ -347,11 +347,11 @@ fn provider<T>(asked: Result<T>) -> Result<T> {
         if error.kind() == ErrorKind::Provider {
             return error;
         }
-        let told = Error::new(ErrorKind::Provider, error.message());
-        let told = if error.status() == crate::error::ErrorStatus::Temporary { told.temporary() } else { told };
+        let failed = Error::new(ErrorKind::Provider, error.message());
+        let failed = if error.status() == crate::error::ErrorStatus::Temporary { failed.temporary() } else { failed };
         match error.hint() {
-            Some(hint) => told.with_hint(hint),
-            None => told,
+            Some(hint) => failed.with_hint(hint),
+            None => failed,
         }
     })
 }

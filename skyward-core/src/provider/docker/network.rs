@@ -39,11 +39,11 @@ pub(super) async fn make(engine: &Engine, request: &PoolRequest, deadline: Insta
         Ok(_) => Ok(()),
         Err(error) if fault(&error) == Fault::Busy => Ok(()),
         Err(error) => {
-            let told = engine.failed("create a network", &error);
+            let failed = engine.failed("create a network", &error);
             Err(if reason(&error).contains("address pool") {
-                told.with_hint("the engine has no address range left for another network: `docker network prune` removes unused ones, `default-address-pools` in daemon.json gives it more")
+                failed.with_hint("the engine has no address range left for another network: `docker network prune` removes unused ones, `default-address-pools` in daemon.json gives it more")
             } else {
-                told
+                failed
             })
         }
     }
@@ -57,9 +57,9 @@ pub(super) async fn remove(engine: &Engine, pool: &PoolId, deadline: Instant) ->
             Ok(()) => {}
             Err(error) if fault(&error) == Fault::Gone => {}
             Err(error) => {
-                let told = engine.failed("remove a network", &error);
+                let failed = engine.failed("remove a network", &error);
                 // A container that is being removed still holds the network.
-                return Err(if reason(&error).contains("active endpoints") { told.temporary() } else { told });
+                return Err(if reason(&error).contains("active endpoints") { failed.temporary() } else { failed });
             }
         }
     }

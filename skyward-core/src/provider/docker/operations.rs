@@ -44,8 +44,8 @@ impl Docker {
     pub(super) async fn time(&self) -> Result<SystemTime> {
         let asked = self.engine.ask("report its time", soon(), |docker| async move { docker.info().await });
         // Podman's engine may leave it out.
-        let told = provider(asked.await)?.system_time;
-        Ok(told.and_then(|time| clock::parse(&time)).unwrap_or_else(SystemTime::now))
+        let time = provider(asked.await)?.system_time;
+        Ok(time.and_then(|time| clock::parse(&time)).unwrap_or_else(SystemTime::now))
     }
 
     /// Launches a machine, unless it exists.
@@ -200,10 +200,10 @@ impl Docker {
             // It cannot be used, and a container that does not run has no lease to end it.
             let _ = self.remove(name).await;
         }
-        let told = self.engine.failed("start a container", &error);
+        let failed = self.engine.failed("start a container", &error);
         Err(match container::start_hint(&reason(&error)) {
-            Some(hint) => told.with_hint(hint),
-            None => told,
+            Some(hint) => failed.with_hint(hint),
+            None => failed,
         })
     }
 
