@@ -7,6 +7,7 @@ import threading
 from _thread import allocate_lock
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from .. import _payload
@@ -98,9 +99,11 @@ class AsideFrame(Frame):
                 ctypes.pythonapi.PyThreadState_SetAsyncExc(thread, error)
 
     def _cancel_again(self) -> None:
-        if not self._is_due_again:
-            timer = threading.Timer(_AGAIN, self._on_timer)
-            timer.daemon = True
+        if self._is_due_again:
+            return
+        timer = threading.Timer(_AGAIN, self._on_timer)
+        timer.daemon = True
+        with suppress(RuntimeError):  # no more threads: the client repeats the cancel of a call
             timer.start()
             self._is_due_again = True
 
