@@ -34,8 +34,9 @@ class SkywardBackend(AutoBatchingMixin, ParallelBackendBase):  # type: ignore[mi
     supports_retrieve_callback = True
     supports_inner_max_num_threads = True
     supports_sharedmem = False
-    # A call reaches a worker within a fraction of a millisecond, and short batches spread evenly.
-    MIN_IDEAL_BATCH_DURATION = 0.05
+    # Seconds. A call reaches a worker within a fraction of a millisecond, so short batches cost little,
+    # and the last ones of a `Parallel` end at nearly the same time.
+    MIN_IDEAL_BATCH_DURATION = 0.02
     MAX_IDEAL_BATCH_DURATION = 1.0
 
     def __init__(
