@@ -149,6 +149,12 @@ def do_timeout(seconds, **more):
     except multiprocessing.TimeoutError as error:
         return [type(error).__name__, time.monotonic() - began]
 
+def do_twice(folder):
+    with Parallel(n_jobs=-1) as parallel:
+        parallel(delayed(double)(number, 0.005) for number in range(40))
+        open(os.path.join(folder, "again"), "w").close()
+        parallel(delayed(double)(number, 0.005) for number in range(100))
+
 def do_unpicklable_argument(count):
     def calls():
         for number in range(count):
@@ -592,6 +598,21 @@ def test_a_timeout(make_pool: Callable[..., Pool], return_as: str) -> None:
     assert name == "TimeoutError"
     assert took < 5
     pool.settle()
+
+
+def test_automatic_batches_of_several_items_wait_for_the_next_free_worker(
+    make_pool: Callable[..., Pool], tmp_path: Path
+) -> None:
+    pool = make_pool(2)
+    task = pool.start(0, what="twice", folder=str(tmp_path))
+    waits = []
+    while task not in pool.outcomes:
+        pool.step()
+        if (tmp_path / "again").exists():
+            waits.append(bool(pool.queued))
+    ok, _ = pool.outcome(task)
+    assert ok
+    assert sum(waits) > len(waits) / 2
 
 
 def test_results_within_the_timeout(make_pool: Callable[..., Pool]) -> None:

@@ -203,11 +203,30 @@ class Calls:
                     self._learn(size, future.micros / 1e6)
                 self._send_held(future)
             callback(future)
+            self._dispatch_another()
         except BaseException as error:
             complain(f"joblib raised an exception when a result was reported to it: {error!r}")
             self._fail(error)
         finally:
             threads.pop(me, None)
+
+    def _dispatch_another(self) -> None:
+        """Let joblib dispatch one more batch, if `pre_dispatch` allows more than are open.
+
+        joblib dispatches as many items at first as `pre_dispatch` allows batches. Automatic batches
+        of several items are therefore too few: none waits for the next free worker.
+        """
+        parallel = self._parallel
+        with parallel._lock:
+            # The batch that has just ended is still counted as open.
+            if (
+                parallel.batch_size == "auto"
+                and parallel._call_id == self._call_id
+                and not parallel._aborting
+                and parallel._original_iterator is not None
+                and self._open <= parallel._pre_dispatch_amount
+            ):
+                parallel.dispatch_next()
 
     def _fail(self, error: BaseException) -> None:
         """Make the `Parallel` raise this error, in joblib's way: as the error of a batch."""
