@@ -33,8 +33,7 @@ fn features(context: &Context) -> Result<Outcome> {
             // step builds with its features.
             check.quiet_env("CARGO_TARGET_DIR", context.workspace.target_directory.join("features"))
         };
-        let alone = package.public_features().filter(|feature| *feature != CLOUD);
-        let alone = alone.map(|feature| check().args(["--features", feature]));
+        let alone = package.light_features().map(|feature| check().args(["--features", feature]));
         for run in std::iter::once(check()).chain(alone) {
             checks.run_without_warnings(&run)?;
             count += 1;
@@ -68,9 +67,6 @@ fn rows(text: &str) -> impl Iterator<Item = (&str, bool)> {
         Some((name, rest.starts_with(" | yes |")))
     })
 }
-
-/// The feature that needs the SDK of a cloud.
-pub(crate) const CLOUD: &str = "aws";
 
 #[cfg(test)]
 mod tests {

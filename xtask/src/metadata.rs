@@ -86,7 +86,15 @@ impl Package {
     pub(crate) fn public_features(&self) -> impl Iterator<Item = &str> {
         self.features.keys().map(String::as_str).filter(|name| *name != "default")
     }
+
+    /// Those without the SDK of a cloud.
+    pub(crate) fn light_features(&self) -> impl Iterator<Item = &str> {
+        self.public_features().filter(|feature| *feature != CLOUD)
+    }
 }
+
+/// The feature that needs the SDK of a cloud.
+const CLOUD: &str = "aws";
 
 impl Dependency {
     pub(crate) fn is_for_tests(&self) -> bool {

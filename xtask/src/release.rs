@@ -6,7 +6,6 @@ use std::time::Duration;
 use anyhow::Result;
 
 use crate::context::Context;
-use crate::features::CLOUD;
 use crate::metadata::Package;
 use crate::process::Run;
 use crate::step::{Checks, Outcome, Step};
@@ -66,7 +65,7 @@ fn semver(context: &Context) -> Result<Outcome> {
     let mut checks = Checks::default();
     let is_compared = |package: &&Package| COMPARED.contains(&package.name.as_str());
     for package in context.workspace.packages.iter().filter(is_compared) {
-        let features = package.public_features().filter(|feature| *feature != CLOUD);
+        let features = package.light_features();
         let run = context
             .cargo(["semver-checks", "--baseline-rev", tag.trim(), "--package", &package.name])
             .args(["--only-explicit-features"])

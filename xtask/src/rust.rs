@@ -8,7 +8,6 @@ use crate::book::html;
 use crate::context::Context;
 use crate::dependencies::is_cloud_sdk;
 use crate::environment::Environment;
-use crate::features::CLOUD;
 use crate::metadata::Package;
 use crate::openssh;
 use crate::process::Run;
@@ -97,10 +96,11 @@ fn ui(context: &Context) -> Result<Outcome> {
     openssh::ensure();
     // The test compiles the facade with the features that it has itself: without the SDK of a
     // cloud.
-    let features = context.workspace.packages.iter().flat_map(|package| {
-        let light = package.public_features().filter(|feature| *feature != CLOUD);
-        light.map(|feature| format!("{}/{feature}", package.name))
-    });
+    let features = context
+        .workspace
+        .packages
+        .iter()
+        .flat_map(|package| package.light_features().map(|feature| format!("{}/{feature}", package.name)));
     let features = features.collect::<Vec<_>>().join(",");
     let test = context.cargo(["test", "--no-fail-fast", "--workspace", "--features", &features]);
     checks.run_leaving_nothing(test.args(test_targets(&names)))?;
