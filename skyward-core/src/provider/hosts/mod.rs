@@ -356,7 +356,6 @@ async fn claim(sites: Vec<Arc<Site>>, offer: Offer, request: LaunchRequest, owne
     order.sort_by_key(|site| site.unreachable().is_some());
     let needs = facts::needs(&offer);
     let mut refused = Vec::new();
-    let mut cause: Option<Error> = None;
     let mut later = false;
     // A host that does not answer does not delay a claim on the others: the claim waits for it only
     // when those have no free slot. A slot that it claims after all ends with its lease.
@@ -383,16 +382,11 @@ async fn claim(sites: Vec<Arc<Site>>, offer: Offer, request: LaunchRequest, owne
             Ok(Err(error)) => {
                 later |= error.status() == ErrorStatus::Temporary;
                 refused.push((site.label.clone(), words(&error)));
-                cause.get_or_insert(error);
             }
         }
     }
     let error = none_free(&format!("no host has a free slot for machine {}", request.number), &refused);
-    let error = if later { error.temporary() } else { error };
-    Err(match cause {
-        Some(cause) => error.with_source(cause),
-        None => error,
-    })
+    Err(if later { error.temporary() } else { error })
 }
 
 /// Why a host refused, with its hint.
