@@ -316,11 +316,7 @@ impl Error {
     /// ```
     pub fn summary(&self) -> String {
         let mut text = self.to_string();
-        let mut source = std::error::Error::source(self);
-        while let Some(cause) = source {
-            text += &format!(": {}", cause.to_string().lines().next().unwrap_or_default());
-            source = cause.source();
-        }
+        text.extend(self.causes().map(|cause| format!(": {}", cause.to_string().lines().next().unwrap_or_default())));
         text
     }
 
@@ -381,12 +377,27 @@ impl Error {
     /// The particulars and the chain of causes.
     pub(crate) fn details(&self) -> String {
         let mut text = self.particulars();
-        let mut source = std::error::Error::source(self);
-        while let Some(cause) = source {
-            text += &format!("\ncaused by: {cause:#}");
-            source = cause.source();
-        }
+        text.extend(self.causes().map(|cause| format!("\ncaused by: {cause:#}")));
         text
+    }
+
+    /// The chain of causes, beginning with the source.
+    fn causes(&self) -> impl Iterator<Item = &(dyn std::error::Error + 'static)> {
+        std::iter::successors(std::error::Error::source(self), |cause| cause.source())
+    }
+
+    /// Adds the cause, if there is one.
+    pub(crate) fn caused_by(self, cause: Option<Self>) -> Self {
+        match cause {
+            Some(cause) => self.with_source(cause),
+            None => self,
+        }
+    }
+
+    /// Adds to what to do next.
+    pub(crate) fn with_further_hint(self, more: &str) -> Self {
+        let hint = self.hint().map_or_else(|| more.to_owned(), |hint| format!("{hint}; {more}"));
+        self.with_hint(hint)
     }
 
     /// Replaces the message.
@@ -434,12 +445,7 @@ impl fmt::Display for Error {
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{self:#}")?;
-        let mut source = std::error::Error::source(self);
-        while let Some(cause) = source {
-            write!(f, "\ncaused by: {cause:#}")?;
-            source = cause.source();
-        }
-        Ok(())
+        self.causes().try_for_each(|cause| write!(f, "\ncaused by: {cause:#}"))
     }
 }
 

@@ -45,7 +45,7 @@ impl Blueprint {
     /// Returns the offers that meet the requirements, at least one. Offers that the plugins cannot
     /// serve or that the budget does not cover are marked as excluded.
     pub(crate) async fn market(&self, account: &Mutex<Account>) -> Result<Market> {
-        let requirements = self.requirements.clone().same_place(self.declared.joined);
+        let requirements = self.wanted();
         let offers = self.provider.candidates(&requirements).await?;
         let mut market = Market::new(self.provider.name(), offers, requirements.same_place);
         market.exclude(ErrorKind::Plugins, |offer| {
@@ -65,8 +65,13 @@ impl Blueprint {
             .owner(&self.owner)
             .nodes(self.nodes)
             .joined(self.declared.joined)
-            .wanted(self.requirements.clone().same_place(self.declared.joined))
+            .wanted(self.wanted())
             .labels(self.labels.clone())
+    }
+
+    /// What each machine must have.
+    fn wanted(&self) -> Requirements {
+        self.requirements.clone().same_place(self.declared.joined)
     }
 
     /// Reads the client's files that the image names, on a thread of the blocking pool.

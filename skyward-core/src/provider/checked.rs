@@ -265,19 +265,14 @@ impl Checked {
     /// timeout, which gives the reason.
     fn late(&self, call: &Call) -> Error {
         let message = format!("{} did not {} within {:?}", self.name(), call.what, call.limit);
-        let error = match lock(&call.last).take() {
-            Some(last) => Error::new(ErrorKind::Timeout, message).with_source(last),
-            None => Error::new(ErrorKind::Timeout, message),
-        };
+        let error = Error::new(ErrorKind::Timeout, message).caused_by(lock(&call.last).take());
         self.of_limit(error.temporary(), call)
     }
 
     /// Adds the setting that gives the call more time.
     fn of_limit(&self, error: Error, call: &Call) -> Error {
         let Some(setting) = self.setting.filter(|_| self.most == Some(call.limit)) else { return error };
-        let more = format!("`{setting}` gives more time");
-        let hint = error.hint().map_or(more.clone(), |hint| format!("{hint}; {more}"));
-        error.with_hint(hint)
+        error.with_further_hint(&format!("`{setting}` gives more time"))
     }
 
     /// A call with this limit, or with the deadline of all calls where that is shorter.
@@ -365,11 +360,7 @@ impl Provider for Checked {
             biased;
             reached = self.call(&call, machine.id.as_str(), || self.inner.connect(machine, at)) => reached,
             gone = self.until_gone(&machine.id, SHORTEST_LOOK) => {
-                let gone = gone.with_hint(UNREACHED);
-                Err(match lock(&call.last).take() {
-                    Some(last) => gone.with_source(last),
-                    None => gone,
-                })
+                Err(gone.with_hint(UNREACHED).caused_by(lock(&call.last).take()))
             }
         }
     }

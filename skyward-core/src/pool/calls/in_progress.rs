@@ -53,10 +53,7 @@ impl InProgress {
             shown.push(format!("and {} more", late.len() - MOST_LATE));
         }
         let error = if shown.is_empty() { error } else { error.with_context("waited for", shown.join("; ")) };
-        match late.iter().find_map(|made| made.trouble.clone()) {
-            Some(cause) => error.with_source(cause),
-            None => error,
-        }
+        error.caused_by(late.iter().find_map(|made| made.trouble.clone()))
     }
 
     /// The node has a machine with a connected agent, or has left.

@@ -68,10 +68,7 @@ impl Left {
     /// earlier try.
     fn unanswered(&self, doing: &str) -> Error {
         let message = format!("the provider did not {doing} in time");
-        match lock(&self.heard).take() {
-            Some(heard) => Error::new(ErrorKind::Timeout, message).with_source(heard),
-            None => Error::new(ErrorKind::Timeout, message),
-        }
+        Error::new(ErrorKind::Timeout, message).caused_by(lock(&self.heard).take())
     }
 }
 
@@ -313,14 +310,11 @@ impl Cleanup {
         if let Some(setting) = self.setting {
             hint += &format!("; {setting} gives more time");
         }
-        let error = Error::new(ErrorKind::Provider, message)
+        Error::new(ErrorKind::Provider, message)
             .with_context("provider", name)
             .with_context("given up after", format!("{limit:.0?}"))
-            .with_hint(hint);
-        match left.cause {
-            Some(cause) => error.with_source(cause),
-            None => error,
-        }
+            .with_hint(hint)
+            .caused_by(left.cause)
     }
 }
 

@@ -178,8 +178,7 @@ impl Serving {
             let enough = nodes >= least || self.growth.elastic.is_some() && self.growth.error.is_none();
             let failed = || {
                 let what = format!("the pool has {nodes} nodes, and further machines could not be made ready");
-                let error = Error::new(ErrorKind::Start, what);
-                self.growth.error.clone().map_or(error.clone(), |cause| error.with_source(cause))
+                Error::new(ErrorKind::Start, what).caused_by(self.growth.error.clone())
             };
             let _ = done.send(if enough { Ok(()) } else { Err(failed()) });
         }

@@ -177,10 +177,7 @@ impl Blueprint {
                     self.nodes.least()
                 ),
             );
-            return Err(match failed.pop() {
-                Some((_, cause)) => error.with_source(cause),
-                None => error,
-            });
+            return Err(error.caused_by(failed.pop().map(|(_, cause)| cause)));
         }
         prepared.sort_by_key(|prepared| prepared.machine.number);
         Ok(Machines { prepared, late: pending.into_iter().collect(), failed })

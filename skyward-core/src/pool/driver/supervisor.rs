@@ -115,9 +115,8 @@ pub(crate) fn not_gone(shared: &Shared, cleanup: &Cleanup, error: Error) -> Erro
          on record",
         shared.limits.lease
     );
-    let hint = error.hint().map_or(lease.clone(), |hint| format!("{hint}; {lease}"));
     let message = format!("{}; {what}", error.message());
-    error.with_message(message).with_context("pool", &shared.pool).with_hint(hint)
+    error.with_message(message).with_context("pool", &shared.pool).with_further_hint(&lease)
 }
 
 fn panicked(who: &str, panic: &(dyn Any + Send)) -> Error {
