@@ -54,6 +54,26 @@ async fn nodes_fill_the_slots_of_all_hosts_and_no_more() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_host_that_is_listed_by_two_names_runs_one_node_and_the_error_names_both() {
+    let Some(scene) = Scene::new(1) else { return };
+    // The resolver also accepts an IPv4 address as one number.
+    let address: std::net::Ipv4Addr = scene.servers[0].address().parse().unwrap();
+    let (first, second) = (scene.host(0), scene.host_at(0, &u32::from(address).to_string()));
+    let names = [first.to_string(), second.to_string()];
+    let hosts = Hosts::new([first, second]);
+    let pool = PoolId::random();
+    hosts.prepare(&PoolRequest::new(pool.clone(), LONG)).await.unwrap();
+    hosts.launch_one(&batch(&pool, 0, LONG)).await.unwrap();
+    let error = hosts.launch_one(&batch(&pool, 1, LONG)).await.unwrap_err();
+    let taken = format!("{}: slot 0 is taken by pool {pool}, which reaches this host as {}", names[1], names[0]);
+    assert!(error.message().contains(&taken), "{error:#}");
+    let hint = error.hint().unwrap();
+    assert!(hint.ends_with("are the same host: list it once, and let it run more nodes: `.slots(2)`"), "{error:#}");
+    tear_down(&hosts, &pool).await;
+    assert_eq!(scene.machines(0).len(), 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn the_claim_of_a_dead_client_ends_with_its_lease() {
     let Some(scene) = Scene::new(1) else { return };
     let hosts = scene.hosts(1);

@@ -42,8 +42,13 @@ impl Scene {
     }
 
     pub(crate) fn host(&self, server: usize) -> Host {
+        self.host_at(server, self.servers[server].address())
+    }
+
+    /// A host by another name of its address.
+    pub(crate) fn host_at(&self, server: usize, address: &str) -> Host {
         let sshd = &self.servers[server];
-        Host::new(sshd.address())
+        Host::new(address)
             .port(sshd.port())
             .user(sshd.user())
             .key(Key::file(sshd.client_key()))

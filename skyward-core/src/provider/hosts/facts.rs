@@ -2,6 +2,7 @@
 
 use super::host::Host;
 use super::record::OFFER;
+use super::refusal::Taken;
 use crate::provider::models::{Model, parse_smi};
 use crate::provider::{Architecture, Offer, Requirements};
 use crate::spec::Accelerator;
@@ -16,15 +17,6 @@ pub(super) struct Facts {
     pub(super) architecture: Option<Architecture>,
     pub(super) devices: Vec<Model>,
     pub(super) taken: Vec<Taken>,
-}
-
-/// A slot in use.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Taken {
-    pub(super) slot: String,
-    /// The pool that has it; `user NAME` for a slot of another user, because pools are private to
-    /// their users.
-    pub(super) pool: String,
 }
 
 impl Facts {
@@ -87,25 +79,6 @@ impl Facts {
     }
 }
 
-impl Taken {
-    /// The slots that a script reported as taken.
-    pub(super) fn read(text: &str) -> Vec<Self> {
-        let taken = text.lines().filter_map(|line| line.strip_prefix("skyward-taken "));
-        let taken = taken.map(|line| line.split_once(' ').unwrap_or((line, "")));
-        taken.map(|(slot, pool)| Self { slot: slot.to_owned(), pool: pool.to_owned() }).collect()
-    }
-
-    /// A description for messages.
-    pub(super) fn describe(all: &[Self]) -> String {
-        let each = all.iter().map(|taken| match taken.pool.as_str() {
-            "" => format!("slot {} is taken", taken.slot),
-            other if other.starts_with("user ") => format!("slot {} is taken by the {other}", taken.slot),
-            pool => format!("slot {} is taken by pool {pool}", taken.slot),
-        });
-        each.collect::<Vec<_>>().join(", ")
-    }
-}
-
 /// One offer for all hosts that meet the requirements: the minimum of what they have.
 pub(super) fn offer(shares: &[Offer], requirements: &Requirements) -> Option<Offer> {
     let cpus = shares.iter().map(|share| share.cpus).min()?;
@@ -135,16 +108,13 @@ pub(super) fn needs(offer: &Offer) -> Requirements {
 mod tests {
     use super::*;
 
-    const TOLD: &str = "skyward-architecture x86_64\nskyward-disk_kib 10000000\nskyward-cpus 8\nskyward-memory_kib 65600000\nskyward-memory_kib 16000000\nskyward-device NVIDIA H100 80GB HBM3, 81559\nskyward-device NVIDIA H100 80GB HBM3, 81559\nskyward-taken 0 p-a\nskyward-taken 2 \nskyward-taken 3 user bob\n";
+    const TOLD: &str = "skyward-architecture x86_64\nskyward-disk_kib 10000000\nskyward-cpus 8\nskyward-memory_kib 65600000\nskyward-memory_kib 16000000\nskyward-device NVIDIA H100 80GB HBM3, 81559\nskyward-device NVIDIA H100 80GB HBM3, 81559\nskyward-taken 0 p-a p-a-n0-a1@h\nskyward-taken 2 \nskyward-taken 3 user bob\n";
 
     #[test]
     fn the_facts_of_a_host_are_parsed_and_divided_among_its_slots() {
         let facts = Facts::read(TOLD);
         assert_eq!((facts.cpus, facts.memory_gib, facts.devices.len()), (8, 15, 2));
-        assert_eq!(
-            Taken::describe(&facts.taken),
-            "slot 0 is taken by pool p-a, slot 2 is taken, slot 3 is taken by the user bob"
-        );
+        assert_eq!(facts.taken.len(), 3);
         assert_eq!((facts.disk_gib, facts.architecture), (Some(9), Some(Architecture::X86_64)));
         let share = facts.share(&Host::new("h").slots(2));
         assert_eq!((share.disk_gib, share.architecture), (Some(4), Some(Architecture::X86_64)));

@@ -5,6 +5,7 @@ mod host;
 mod logind;
 mod on_machine;
 mod record;
+mod refusal;
 mod site;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -16,13 +17,14 @@ use futures_util::future::{BoxFuture, Shared, join_all};
 use tokio::time::{Instant, timeout};
 
 use self::on_machine::OnMachine;
+use self::refusal::{Refusal, none_free};
 use self::site::{Claim, Site};
 use super::ends::Ends;
 use super::{
     Capabilities, LaunchBatch, LaunchRequest, Machine, MachineReport, MachineState, Offer, Place, PoolRecord,
     PoolRequest, Provider, Requirements, client, launch_each, terminate_each,
 };
-use crate::error::{Error, ErrorKind, ErrorStatus, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::ids::{LaunchId, MachineId, PoolId};
 use crate::remote::{Remote, Ssh};
 
@@ -214,14 +216,14 @@ impl Provider for Hosts {
                 Ok(facts) => {
                     let share = facts.share(&site.host);
                     if facts.taken.len() as u32 >= site.host.slots {
-                        refused.push((site.label.clone(), facts::Taken::describe(&facts.taken)));
+                        refused.push((site.label.clone(), Refusal::Taken(facts.taken)));
                     } else if requirements.are_met_by(&share) {
                         shares.push(share);
                     }
                 }
                 Err(error) => {
                     tracing::warn!(host = site.label, %error, "a host cannot be used and is left out");
-                    refused.push((site.label.clone(), words(&error)));
+                    refused.push((site.label.clone(), Refusal::Failed(error)));
                 }
             }
         }
@@ -356,7 +358,6 @@ async fn claim(sites: Vec<Arc<Site>>, offer: Offer, request: LaunchRequest, owne
     order.sort_by_key(|site| site.unreachable().is_some());
     let needs = facts::needs(&offer);
     let mut refused = Vec::new();
-    let mut later = false;
     // A host that does not answer does not delay a claim on the others: the claim waits for it only
     // when those have no free slot. A slot that it claims after all ends with its lease.
     let mut left: VecDeque<_> = order.into_iter().map(|site| (site, true)).collect();
@@ -364,7 +365,7 @@ async fn claim(sites: Vec<Arc<Site>>, offer: Offer, request: LaunchRequest, owne
         let claimed = async {
             let facts = site.known(needs.accelerator.is_some()).await?;
             if !needs.are_met_by(&facts.share(&site.host)) {
-                return Ok(Claim::Full("it does not meet the requirements".into()));
+                return Ok(Claim::Refused(Refusal::Short("it does not meet the requirements".into())));
             }
             site.claim(&offer, &request, &owner, &facts.devices(&site.host)).await
         };
@@ -375,30 +376,11 @@ async fn claim(sites: Vec<Arc<Site>>, offer: Offer, request: LaunchRequest, owne
         match claimed {
             Err(_) => left.push_back((site, false)),
             Ok(Ok(Claim::Made(machine))) => return Ok(machine),
-            Ok(Ok(Claim::Full(why))) => {
-                later |= why.starts_with("slot");
-                refused.push((site.label.clone(), why));
-            }
-            Ok(Err(error)) => {
-                later |= error.status() == ErrorStatus::Temporary;
-                refused.push((site.label.clone(), words(&error)));
-            }
+            Ok(Ok(Claim::Refused(why))) => refused.push((site.label.clone(), why)),
+            Ok(Err(error)) => refused.push((site.label.clone(), Refusal::Failed(error))),
         }
     }
+    let later = refused.iter().any(|(_, why)| why.is_temporary());
     let error = none_free(&format!("no host has a free slot for machine {}", request.number), &refused);
     Err(if later { error.temporary() } else { error })
-}
-
-/// Why a host refused, with its hint.
-fn words(error: &Error) -> String {
-    match error.hint() {
-        Some(hint) => format!("{error}; {hint}"),
-        None => error.to_string(),
-    }
-}
-
-fn none_free(message: &str, refused: &[(String, String)]) -> Error {
-    let each: Vec<_> = refused.iter().map(|(host, why)| format!("{host}: {why}")).collect();
-    Error::new(ErrorKind::Provider, format!("{message}: {}", each.join("; ")))
-        .with_hint("wait until a slot is free, list more hosts, or let a host run more nodes: `.slots(2)`")
 }

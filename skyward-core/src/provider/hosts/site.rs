@@ -8,8 +8,9 @@ use std::time::{Duration, SystemTime};
 use sha2::{Digest, Sha256};
 use tokio::time::Instant;
 
-use super::facts::{Facts, Taken};
+use super::facts::Facts;
 use super::host::Host;
+use super::refusal::{Refusal, Taken};
 use super::{logind, record};
 use crate::error::{Error, ErrorKind, ErrorStatus, Result};
 use crate::ids::{MachineId, PoolId};
@@ -38,8 +39,8 @@ pub(super) struct Site {
 #[derive(Debug)]
 pub(super) enum Claim {
     Made(Machine),
-    /// No slot is free, or too few accelerators; the reason.
-    Full(String),
+    /// No slot is free, or too few accelerators.
+    Refused(Refusal),
 }
 
 impl Site {
@@ -118,11 +119,10 @@ impl Site {
         ];
         let output = self.ask("claim a slot", &header, CLAIM, self.claiming()).await?;
         if output.status == FULL {
-            let taken = Taken::read(&output.stdout);
             let short = output.stdout.lines().find_map(|line| line.strip_prefix("skyward-short "));
-            return Ok(Claim::Full(match short {
-                Some(short) => format!("{short} of {wanted} accelerators are missing"),
-                None => Taken::describe(&taken),
+            return Ok(Claim::Refused(match short {
+                Some(short) => Refusal::Short(format!("{short} of {wanted} accelerators are missing")),
+                None => Refusal::Taken(Taken::read(&output.stdout)),
             }));
         }
         let made = record::machines(&output.stdout, &self.host).pop();

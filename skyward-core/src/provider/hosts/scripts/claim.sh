@@ -37,8 +37,10 @@ while [ "$slot" -lt "$slots" ]; do
     file=$claims/slot-$slot
     # A slot that could not be cleaned up is not free.
     if is_record "$file"; then
+        look_up "$file" machine
+        holder=$said
         look_up "$file" pool
-        echo "skyward-taken $slot $said"
+        echo "skyward-taken $slot $said $holder"
     elif [ -n "$user" ]; then
         echo "skyward-taken $slot user $user"
     elif [ -z "$free" ]; then

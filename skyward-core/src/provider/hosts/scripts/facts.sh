@@ -28,10 +28,11 @@ while [ "$slot" -lt "$slots" ]; do
         echo "skyward-taken $slot user $user"
     elif is_record "$file"; then
         look_up "$file" machine
-        folder_of "$said"
+        holder=$said
+        folder_of "$holder"
         if held "$file" || is_renewed "$file" "$folder"; then
             look_up "$file" pool
-            echo "skyward-taken $slot $said"
+            echo "skyward-taken $slot $said $holder"
         fi
     fi
     slot=$((slot + 1))
