@@ -127,6 +127,27 @@ async fn a_map_has_few_large_arguments_and_results_under_way() {
     assert_eq!(most_under_way(&pool, 300, 0).await, 63, "of 1 MiB and a few bytes: 64 MiB of results");
 }
 
+/// A worker that gets calls one by one is woken for each of them.
+#[tokio::test]
+async fn a_map_of_many_small_calls_submits_them_in_bursts() {
+    let pool = Slow::default();
+    let submitted = || pool.answered.load(Ordering::Relaxed) + pool.waiting.lock().unwrap().len();
+    let (count, mut returned, mut bursts) = (20_000, 0, 0);
+    let mut results = pool.map_unordered((0..count).map(|_| call(0)));
+    while returned < count {
+        let before = submitted();
+        match futures_util::FutureExt::now_or_never(results.next()) {
+            Some(result) => returned += usize::from(result.is_some()),
+            None => {
+                pool.answer_all();
+                tokio::task::yield_now().await;
+            }
+        }
+        bursts += usize::from(submitted() > before);
+    }
+    assert!(bursts < count / 50, "{count} calls in {bursts} bursts");
+}
+
 #[tokio::test]
 async fn a_map_whose_reader_stops_holds_a_bounded_number_of_results() {
     let pool = Slow { result: 16 << 20, ..Slow::default() };

@@ -167,6 +167,29 @@ where
         let taken = async move { handle.borrow().submit(task?, Target::Any).await };
         self.submitting = Some((index, bytes, Box::pin(taken)));
     }
+
+    /// Submits calls until as many are under way as may be, or the pool has no room.
+    fn submit_calls(&mut self, context: &mut Context<'_>) {
+        loop {
+            if self.submitting.is_none() && self.running.len() < self.window() {
+                self.begin_next();
+            }
+            let Some((index, bytes, taken)) = &mut self.submitting else { return };
+            let Poll::Ready(taken) = taken.poll_unpin(context) else { return };
+            let (index, bytes, results) = (*index, *bytes, self.results.clone());
+            self.submitting = None;
+            self.running.push(match taken {
+                Ok(running) => Box::pin(async move { (index, bytes, T::receive(running.metered(results)).await) }),
+                Err(error) => Box::pin(ready((index, bytes, Err(error)))),
+            });
+        }
+    }
+
+    /// Removes a call that has ended from the calls under way, and returns what the stream yields.
+    fn yielded(&mut self, (index, bytes, result): (usize, usize, Result<T>)) -> (usize, Result<T>) {
+        self.bytes -= bytes;
+        (index, result)
+    }
 }
 
 impl<'h, P, H, I, T> Stream for Mapped<'h, P, H, I, T>
@@ -180,24 +203,15 @@ where
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         let this = &mut *self;
-        loop {
-            if this.submitting.is_none() && this.running.len() < this.window() {
-                this.begin_next();
-            }
-            let Some((index, bytes, taken)) = &mut this.submitting else { break };
-            let Poll::Ready(taken) = taken.poll_unpin(context) else { break };
-            let (index, bytes, results) = (*index, *bytes, this.results.clone());
-            this.submitting = None;
-            this.running.push(match taken {
-                Ok(running) => Box::pin(async move { (index, bytes, T::receive(running.metered(results)).await) }),
-                Err(error) => Box::pin(ready((index, bytes, Err(error)))),
-            });
+        // Calls go out in bursts: a worker that gets them one by one is woken for each.
+        if this.running.len() > this.window() - this.window() / BURSTS
+            && let Poll::Ready(Some(ended)) = this.running.poll_next_unpin(context)
+        {
+            return Poll::Ready(Some(this.yielded(ended)));
         }
+        this.submit_calls(context);
         match this.running.poll_next_unpin(context) {
-            Poll::Ready(Some((index, bytes, result))) => {
-                this.bytes -= bytes;
-                Poll::Ready(Some((index, result)))
-            }
+            Poll::Ready(Some(ended)) => Poll::Ready(Some(this.yielded(ended))),
             Poll::Ready(None) if this.submitting.is_none() => Poll::Ready(None),
             Poll::Ready(None) | Poll::Pending => Poll::Pending,
         }
@@ -220,6 +234,9 @@ impl<P: ?Sized, H, I, T> Unpin for Mapped<'_, P, H, I, T> {}
 
 /// The most calls under way at once.
 const WINDOW: usize = 1024;
+/// The part of the calls under way that a burst replaces: one of so many. A small window has no
+/// bursts, because its calls only just keep the workers busy.
+const BURSTS: usize = 8;
 /// Bytes of arguments, and of results, under way at once. Above this size, only as many calls are
 /// under way as keep the workers busy.
 const WINDOW_BYTES: usize = 64 << 20;
