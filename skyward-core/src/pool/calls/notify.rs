@@ -17,7 +17,7 @@ impl Shared {
     pub(crate) fn on_ending(&self, node: NodeIndex, notice: &Notice) {
         self.warn(|state| {
             if let Some(row) = state.nodes.get_mut(node.0 as usize) {
-                row.status.ending = Some(notice.reason);
+                row.ending = Some(notice.reason);
             }
             state.machine_ends.nodes.insert(node, notice.clone());
         });

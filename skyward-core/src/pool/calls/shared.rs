@@ -171,8 +171,8 @@ impl Shared {
     /// The node that a machine is. A machine that is no node of the pool has its number instead.
     pub(crate) fn node_of(&self, machine: &Machine) -> NodeIndex {
         let state = self.lock();
-        let row = state.nodes.iter().find(|row| row.status.machine == machine.id);
-        row.map_or(NodeIndex(machine.number.0), |row| row.status.node)
+        let row = state.rows().find(|(_, row)| row.machine == machine.id);
+        row.map_or(NodeIndex(machine.number.0), |(node, _)| node)
     }
 
     pub(crate) fn status(&self) -> PoolStatus {
@@ -191,7 +191,7 @@ impl Shared {
         let mut status = PoolStatus::new(self.pool.clone(), state.life.phase());
         status.workers = workers.collect();
         status.generation = state.generation;
-        status.nodes = state.nodes.iter().map(|row| row.status.clone()).collect();
+        status.nodes = state.node_statuses().collect();
         status.waiting_for = state.waiting_for();
         status.spent = self.account().spent(tokio::time::Instant::now().into_std());
         status.queued = state.scheduler.queued();
@@ -278,7 +278,7 @@ impl Shared {
                 slot.leave(exit.clone());
             }
             if let Some(row) = state.nodes.get_mut(node.0 as usize) {
-                row.let_go();
+                row.agent = None;
             }
             state.in_progress.lost(node, &cause.summary());
             state.machine_ends.forget(node);

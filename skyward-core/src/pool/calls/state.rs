@@ -15,7 +15,8 @@ use super::task::Entry;
 use super::worker::{WorkerSlot, slots_of};
 use crate::compute::{NodeStatus, PoolPhase};
 use crate::error::{Error, Result, WorkerExit};
-use crate::ids::{Generation, NodeIndex, Rank, TaskId};
+use crate::event::DrainReason;
+use crate::ids::{Generation, MachineId, NodeIndex, Rank, TaskId};
 use crate::pool::metrics::Metrics;
 use crate::scheduler::Scheduler;
 use crate::scheduler::table::TaskTable;
@@ -25,17 +26,12 @@ use crate::worker::message::{Awaited, Signal, ToAgent, ToWorker};
 
 /// A node, as the calls see it.
 pub(crate) struct NodeRow {
-    pub(crate) status: NodeStatus,
+    pub(crate) machine: MachineId,
+    pub(crate) address: String,
+    /// Why the machine will end, if that is known.
+    pub(crate) ending: Option<DrainReason>,
     /// The link to the node's agent; `None` if the node is lost or has left.
     pub(crate) agent: Option<Sender>,
-}
-
-impl NodeRow {
-    /// The node's machine is given up, or has left: nothing is sent to it any more.
-    pub(super) fn let_go(&mut self) {
-        self.agent = None;
-        self.status.ready = false;
-    }
 }
 
 pub(crate) struct State {
@@ -112,7 +108,7 @@ impl State {
             self.written.insert(rank.0, (slot.generation(), slot.output.written()));
         }
         if let Some(row) = self.nodes.get_mut(node.0 as usize) {
-            row.let_go();
+            row.agent = None;
         }
         self.in_progress.over(node);
         self.machine_ends.forget(node);
@@ -123,10 +119,21 @@ impl State {
         self.workers.truncate(self.scheduler.layout().workers(rows) as usize);
     }
 
-    pub(crate) fn set_draining(&mut self, node: NodeIndex, draining: bool) {
-        if let Some(row) = self.nodes.get_mut(node.0 as usize) {
-            row.status.draining = draining;
-        }
+    /// The nodes with their rows, in order.
+    pub(crate) fn rows(&self) -> impl Iterator<Item = (NodeIndex, &NodeRow)> {
+        (0..).map(NodeIndex).zip(&self.nodes)
+    }
+
+    /// The status of each node, in order.
+    pub(super) fn node_statuses(&self) -> impl Iterator<Item = NodeStatus> {
+        self.rows().map(|(node, row)| NodeStatus {
+            node,
+            machine: row.machine.clone(),
+            address: row.address.clone(),
+            ready: row.agent.is_some(),
+            draining: self.scheduler.is_draining(node),
+            ending: row.ending,
+        })
     }
 
     /// A worker has not begun these tasks, and never will.

@@ -9,7 +9,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::in_progress::Made;
 use super::shared::Shared;
-use super::state::{NodeRow, State};
+use super::state::State;
 use crate::compute::WaitingFor;
 use crate::error::Error;
 use crate::event::PoolEvent;
@@ -130,15 +130,14 @@ impl State {
     pub(crate) fn waiting_for(&self) -> Vec<WaitingFor> {
         let in_progress = &self.in_progress;
         let mut all: Vec<WaitingFor> = in_progress.making.values().map(Made::waiting_for).collect();
-        for (index, NodeRow { status, .. }) in self.nodes.iter().enumerate() {
-            let node = status.node;
+        for (node, row) in self.rows() {
             // A node that was lost before it was to leave gets a machine for the work that it still
             // has.
             let lost = in_progress.lost.get(&node);
-            if status.draining && (lost.is_none() || self.scheduler.is_drained(node)) {
+            if self.scheduler.is_draining(node) && (lost.is_none() || self.scheduler.is_drained(node)) {
                 // A node that has left is nothing to wait for, even if a node behind it has not
                 // left.
-                let leaves = status.ready || lost.is_some();
+                let leaves = row.agent.is_some() || lost.is_some();
                 all.extend(leaves.then_some(WaitingFor::Tasks { node }));
                 continue;
             }
@@ -149,7 +148,7 @@ impl State {
             if in_progress.away.contains(&node) {
                 all.push(WaitingFor::Connection { node });
             }
-            let ranks = self.scheduler.layout().ranks_of(NodeIndex(index as u32));
+            let ranks = self.scheduler.layout().ranks_of(node);
             let workers = ranks.filter(|rank| !self.scheduler.is_ready(*rank)).count() as u32;
             if workers > 0 {
                 all.push(WaitingFor::Hooks { node, workers });

@@ -41,18 +41,12 @@ impl Serving {
         let is_idle = self.growth.elastic.as_ref().is_some_and(|elastic| node.0 < elastic.most());
         let reason = if is_idle { DrainReason::Idle } else { DrainReason::Resized };
         self.shared.emit(PoolEvent::NodeDraining { node, reason, ends_in: None });
-        self.shared.act(|state, _| {
-            state.scheduler.drain_node(node);
-            state.set_draining(node, true);
-        });
+        self.shared.act(|state, _| state.scheduler.drain_node(node));
     }
 
     /// Gives tasks again to a node that was to leave.
     pub(crate) fn keep(&mut self, node: NodeIndex) {
-        self.shared.act(|state, _| {
-            state.scheduler.stay(node);
-            state.set_draining(node, false);
-        });
+        self.shared.act(|state, _| state.scheduler.stay(node));
         self.on_staying(node);
     }
 

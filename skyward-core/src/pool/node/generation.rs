@@ -12,7 +12,6 @@ use tokio::time::Instant;
 use super::agent::ANSWER;
 use super::greeting::{greet, greet_persistently, listen};
 use super::make::Node;
-use crate::compute::NodeStatus;
 use crate::error::{Error, ErrorKind, Result, WorkerExit};
 use crate::event::PoolEvent;
 use crate::ids::{Generation, NodeIndex, Rank};
@@ -49,13 +48,12 @@ impl Roster {
     /// lost while the world is started. Nodes that leave are left out, except those up to `up_to`:
     /// the workers of a node that leaves need a list that includes their own node.
     fn of(shared: &Shared, up_to: Option<NodeIndex>) -> Result<Self> {
-        let counts = |peer: &NodeStatus| !peer.draining || up_to.is_some_and(|node| peer.node <= node);
         let (peers, draining): (Vec<Peer>, Vec<NodeIndex>) = {
             let state = shared.lock();
-            let nodes = state.nodes.iter().map(|row| &row.status);
-            let peers = nodes.clone().filter(|peer| counts(peer));
-            let draining = nodes.filter(|peer| !counts(peer)).map(|peer| peer.node);
-            (peers.map(|peer| Peer { node: peer.node.0, addr: peer.address.clone() }).collect(), draining.collect())
+            let counts = |node| !state.scheduler.is_draining(node) || up_to.is_some_and(|last| node <= last);
+            let peers = state.rows().filter(|(node, _)| counts(*node));
+            let draining = state.rows().map(|(node, _)| node).filter(|node| !counts(*node));
+            (peers.map(|(node, row)| Peer { node: node.0, addr: row.address.clone() }).collect(), draining.collect())
         };
         let head = peers.first().map(|head| head.addr.clone()).unwrap_or_default();
         Ok(Self { total: peers.len() as u32, peers: Peers::new(&peers)?, head, draining })
@@ -259,7 +257,10 @@ impl World {
     /// The cluster with the number of nodes that do not leave.
     fn cluster_of(&self, shared: &Shared) -> ClusterInfo {
         let mut cluster = self.cluster.clone();
-        cluster.nodes = shared.lock().nodes.iter().filter(|node| !node.status.draining).count() as u32;
+        cluster.nodes = {
+            let state = shared.lock();
+            state.rows().filter(|(node, _)| !state.scheduler.is_draining(*node)).count() as u32
+        };
         cluster
     }
 

@@ -10,7 +10,6 @@ use super::lease::renew;
 use super::progress::Steps;
 use super::purchase::{Bought, Purchase, Purchases};
 use crate::bootstrap::{self, Inputs, Plan, Ready, StepEvent};
-use crate::compute::NodeStatus;
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::{DrainReason, PoolEvent};
 use crate::ids::NodeIndex;
@@ -187,11 +186,10 @@ impl Node {
         self.agent.take_place(index);
     }
 
-    /// The status row of a node that is ready and stays.
+    /// The row of a node whose agent is connected.
     pub(crate) fn row(&self) -> NodeRow {
         let (machine, address) = (self.machine.id.clone(), self.place.address.clone());
-        let status = NodeStatus { node: self.index, machine, address, ready: true, draining: false, ending: None };
-        NodeRow { status, agent: Some(self.agent.sender()) }
+        NodeRow { machine, address, ending: None, agent: Some(self.agent.sender()) }
     }
 }
 

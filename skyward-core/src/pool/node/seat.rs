@@ -6,7 +6,7 @@ use crate::error::WorkerExit;
 use crate::ids::{Generation, NodeIndex};
 use crate::pool::calls::after::After;
 use crate::pool::calls::shared::Shared;
-use crate::pool::calls::state::State;
+use crate::pool::calls::state::{NodeRow, State};
 use crate::pool::calls::worker::{WorkerSlot, slots_of};
 use crate::worker::link::Sender;
 
@@ -45,10 +45,8 @@ impl Shared {
         let index = node.index.0 as usize;
         let mut state = self.lock();
         if let Some(row) = state.nodes.get_mut(index) {
-            let before = &row.status;
-            let (draining, ending) = (before.draining, before.ending.filter(|_| before.machine == node.machine.id));
-            *row = node.row();
-            (row.status.draining, row.status.ending) = (draining, ending);
+            let ending = row.ending.filter(|_| row.machine == node.machine.id);
+            *row = NodeRow { ending, ..node.row() };
         }
         state.in_progress.over(node.index);
     }

@@ -4,8 +4,8 @@ use bytes::Bytes;
 use serde::Serialize;
 
 use super::*;
-use crate::compute::{NodeStatus, PoolPhase};
-use crate::ids::{MachineId, NodeIndex};
+use crate::compute::PoolPhase;
+use crate::ids::MachineId;
 use crate::payload::{Args, Source, Target, Task, TaskHandle, TaskOptions};
 use crate::pool::calls::shared::Settings;
 use crate::pool::calls::state::NodeRow;
@@ -28,9 +28,8 @@ pub(crate) fn pool() -> std::sync::Arc<Shared> {
     shared.act(|state, now| {
         state.scheduler = Scheduler::new(1, 1, false, limits);
         state.workers = vec![WorkerSlot::new(LIFE, limits.max_frame_bytes)];
-        let (node, machine, address) = (NodeIndex(0), MachineId::new("m-0"), String::new());
-        let status = NodeStatus { node, machine, address, ready: true, draining: false, ending: None };
-        state.nodes = vec![NodeRow { status, agent: None }];
+        let (machine, address) = (MachineId::new("m-0"), String::new());
+        state.nodes = vec![NodeRow { machine, address, ending: None, agent: None }];
         state.scheduler.on_ready(now, RANK);
     });
     shared.enter(PoolPhase::Ready);
