@@ -3,7 +3,7 @@
 use std::fmt;
 
 use crate::event::DrainReason;
-use crate::ids::{Generation, MachineId, NodeIndex, PoolId, Rank, TaskId};
+use crate::ids::{Generation, MachineId, MachineNumber, NodeIndex, PoolId, Rank, TaskId};
 use crate::spec::Spent;
 
 /// A pool's state at one moment.
@@ -170,8 +170,8 @@ pub enum WaitingFor {
     World,
     /// A machine that the pool does not need any more is being terminated.
     End {
-        /// The machine number, by which the provider knows the machine.
-        node: NodeIndex,
+        /// The machine.
+        machine: MachineNumber,
     },
 }
 
@@ -191,7 +191,7 @@ impl fmt::Display for WaitingFor {
             Self::Connection { node } => write!(f, "the connection to node {node} is being resumed"),
             Self::Tasks { node } => write!(f, "node {node} is draining: it finishes its tasks"),
             Self::World => f.write_str("the pool is resizing and waits for running tasks to finish"),
-            Self::End { node } => write!(f, "machine {node}, which is not needed any more, is being terminated"),
+            Self::End { machine } => write!(f, "machine {machine}, which is not needed any more, is being terminated"),
         }
     }
 }

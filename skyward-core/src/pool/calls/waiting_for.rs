@@ -13,7 +13,7 @@ use super::state::State;
 use crate::compute::WaitingFor;
 use crate::error::Error;
 use crate::event::PoolEvent;
-use crate::ids::{MachineId, MachineNumber, NodeIndex};
+use crate::ids::{MachineId, MachineNumber};
 use crate::pool::fleet::launch::Launch;
 use crate::provider::{MachineReport, MachineState};
 
@@ -155,7 +155,7 @@ impl State {
             }
         }
         all.extend(self.scheduler.is_held().then_some(WaitingFor::World));
-        all.extend(in_progress.ending.iter().map(|machine| WaitingFor::End { node: NodeIndex(machine.0) }));
+        all.extend(in_progress.ending.iter().map(|machine| WaitingFor::End { machine: *machine }));
         all
     }
 }
