@@ -38,7 +38,7 @@ pub(crate) struct Metrics {
     output_bytes: Counter,
     start_seconds: Histogram,
     replaced: Counter,
-    left: Counter,
+    unconfirmed: Counter,
     generations: Counter,
     renewals: Counter,
     silences: Counter,
@@ -156,7 +156,7 @@ impl Metrics {
             output_bytes: counter(&table::OUTPUT_BYTES),
             start_seconds: histogram(&table::START_SECONDS),
             replaced: counter(&table::NODES_REPLACED),
-            left: counter(&table::NODES_LEFT),
+            unconfirmed: counter(&table::NODES_UNCONFIRMED),
             generations: counter(&table::GENERATIONS),
             renewals: counter(&table::LEASE_RENEWALS),
             silences: counter(&table::LEASE_SILENCES),
@@ -283,7 +283,7 @@ impl Metrics {
                 });
                 self.record(&seen);
             }
-            PoolEvent::NodeUnconfirmed { .. } => self.left.increment(1),
+            PoolEvent::NodeUnconfirmed { .. } => self.unconfirmed.increment(1),
             PoolEvent::GenerationStarting { generation, .. } => {
                 let mut seen = self.seen();
                 if seen.generation.replace(*generation) != Some(*generation) {

@@ -88,7 +88,7 @@ pub(super) const NODES_LOST: Metric = counter(
 );
 pub(super) const NODES_REPLACED: Metric =
     counter("skyward_nodes_replaced_total", &[], "lost nodes whose replacement takes tasks");
-pub(super) const NODES_LEFT: Metric =
+pub(super) const NODES_UNCONFIRMED: Metric =
     counter("skyward_nodes_unconfirmed_total", &[], "lost machines that were not confirmed gone in time");
 pub(super) const GENERATIONS: Metric =
     counter("skyward_generations_total", &[], "generations that were started, including the first of each pool");
@@ -122,7 +122,7 @@ pub(super) const ALL: [&Metric; 23] = [
     &STEP_SECONDS,
     &NODES_LOST,
     &NODES_REPLACED,
-    &NODES_LEFT,
+    &NODES_UNCONFIRMED,
     &GENERATIONS,
     &WORKER_EXITS,
     &LEASE_RENEWALS,
