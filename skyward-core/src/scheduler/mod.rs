@@ -41,6 +41,7 @@ mod nodes;
 mod outcome;
 pub mod policy;
 mod queue;
+mod queue_timeout;
 mod recall;
 mod rescue;
 #[cfg(any(test, debug_assertions))]
@@ -50,7 +51,6 @@ mod stall;
 mod state;
 pub(crate) mod table;
 mod tries;
-mod waiting;
 
 #[cfg(test)]
 mod tests;
