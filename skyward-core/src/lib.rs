@@ -5,16 +5,16 @@
 //! same paths: `skyward_core::pool` is `skyward::pool`. The examples in this documentation use the
 //! names of the facade.
 
-// The modules are in the order in which data flows; each imports only from those above it.
+// The modules are in the order of `ARCHITECTURE.md`: each imports only those above it.
 pub mod error;
 pub mod ids;
 mod layout;
 
-pub mod event;
-
 pub mod spec;
 
 pub mod payload;
+
+pub mod event;
 
 pub mod compute;
 
@@ -33,6 +33,9 @@ pub mod worker;
 #[doc(hidden)]
 pub mod scheduler;
 
+#[cfg(feature = "terminal")]
+pub mod terminal;
+
 pub mod pool;
 
 #[cfg(feature = "testkit")]
@@ -41,9 +44,6 @@ pub mod testkit;
 #[cfg(any(test, fuzzing))]
 #[doc(hidden)]
 pub mod fuzzing;
-
-#[cfg(feature = "terminal")]
-pub mod terminal;
 
 pub use error::{Error, ErrorKind, Result};
 pub use pool::{Reaped, reap, reap_expired};
