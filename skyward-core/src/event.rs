@@ -1,13 +1,13 @@
 //! The events of a pool: what happens to its machines, nodes, workers and tasks.
 
-use std::pin::Pin;
+mod output;
+mod stream;
+
 use std::sync::Arc;
-use std::task::{Context, Poll};
 use std::time::Duration;
 
-use bytes::Bytes;
-use futures_core::Stream;
-use futures_core::stream::BoxStream;
+pub use output::{OutputChunk, OutputStream};
+pub use stream::{EventItem, Events};
 
 use crate::error::{Error, RankStacks, WorkerExit};
 use crate::ids::{Attempt, Generation, MachineId, NodeIndex, OfferId, Rank, TaskId};
@@ -333,92 +333,5 @@ impl PoolEvent {
             }
             _ => 0,
         }
-    }
-}
-
-/// Bytes that a worker wrote, exactly as it wrote them.
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct OutputChunk {
-    /// The worker's node.
-    pub node: NodeIndex,
-    /// The worker's rank.
-    pub rank: Rank,
-    /// The descriptor that the bytes were written to.
-    pub stream: OutputStream,
-    /// The generation in which the bytes were written. Offsets begin at 0 in each generation.
-    pub generation: Generation,
-    /// How many bytes the worker had written to the descriptor before these bytes.
-    pub offset: u64,
-    /// The task that wrote the bytes, if it is known yet.
-    pub task: Option<TaskId>,
-    /// The bytes.
-    pub bytes: Bytes,
-}
-
-impl OutputChunk {
-    /// Output of a worker whose task is not known.
-    pub fn new(
-        node: NodeIndex,
-        rank: Rank,
-        stream: OutputStream,
-        generation: Generation,
-        offset: u64,
-        bytes: impl Into<Bytes>,
-    ) -> Self {
-        Self { node, rank, stream, generation, offset, task: None, bytes: bytes.into() }
-    }
-}
-
-/// Standard output or standard error.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum OutputStream {
-    /// Descriptor 1.
-    Stdout,
-    /// Descriptor 2.
-    Stderr,
-}
-
-/// An item of the stream [`Events`].
-#[derive(Debug, Clone)]
-#[non_exhaustive]
-pub enum EventItem {
-    /// An event, shared by all readers.
-    Event(Arc<PoolEvent>),
-    /// This reader was too slow and missed this many events before the next one. The pool does not
-    /// wait for slow readers.
-    Missed(u64),
-}
-
-/// A stream of a pool's events, from the moment at which the stream was made to the pool's end.
-pub struct Events(BoxStream<'static, EventItem>);
-
-impl Events {
-    /// Makes `Events` of any stream of items.
-    pub fn new(stream: impl Stream<Item = EventItem> + Send + 'static) -> Self {
-        Self(Box::pin(stream))
-    }
-
-    /// The next event, or `None` after the pool's end.
-    ///
-    /// # Cancel safety
-    ///
-    /// No event is lost when the future is dropped.
-    pub async fn next(&mut self) -> Option<EventItem> {
-        std::future::poll_fn(|context| self.0.as_mut().poll_next(context)).await
-    }
-}
-
-impl Stream for Events {
-    type Item = EventItem;
-
-    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<EventItem>> {
-        self.0.as_mut().poll_next(context)
-    }
-}
-
-impl std::fmt::Debug for Events {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Events")
     }
 }
