@@ -1,0 +1,81 @@
+//! Checks the whole configuration, and makes the blueprint of the pool from it.
+
+use std::sync::Arc;
+
+use super::PoolBuilder;
+use super::devices::with_cpu_devices;
+use crate::error::{Error, ErrorKind, Result};
+use crate::payload::metadata::Metadata;
+use crate::pool::blueprint::decorated::Decorated;
+use crate::pool::blueprint::{Blueprint, Declared, check_workers};
+use crate::provider::{Checked, client};
+use crate::spec::ClusterInfo;
+
+impl PoolBuilder {
+    /// The blueprint of the pool, if the configuration is valid.
+    ///
+    /// # Errors
+    ///
+    /// As [`check`](Self::check).
+    pub(super) fn blueprint(&self) -> Result<Blueprint> {
+        self.nodes.validate()?;
+        self.budget.check()?;
+        let workers = match self.workers_per_node {
+            Some(workers) => workers,
+            None => self.plugins.workers_per_node(self.requirements.accelerator.as_ref())?.unwrap_or(1),
+        };
+        if workers == 0 {
+            return Err(Error::new(ErrorKind::InvalidSpec, "each node has 0 workers")
+                .with_hint("a node without workers runs nothing: `.workers_per_node(1)`"));
+        }
+        check_workers(self.nodes, workers)?;
+        self.limits.check()?;
+        let cluster = ClusterInfo::new(self.nodes.wanted(), workers)
+            .accelerator(self.requirements.accelerator.clone())
+            .cpus(self.requirements.cpus)
+            .shared_host(self.provider.capabilities().shared_host)
+            .elastic(self.nodes.is_elastic());
+        self.plugins.check(&cluster)?;
+        if let Some(misfit) = self.misfits.first() {
+            return Err(misfit.clone());
+        }
+        let mut image = self.image.clone();
+        for source in &self.sources {
+            image = Metadata::read(source.main_text())
+                .and_then(|metadata| metadata.merge_into(image))
+                .map_err(|error| error.with_context("payload", source.main()))?;
+        }
+        let decorated = Decorated::find(&self.sources)?;
+        let joined = Decorated::joined(decorated.as_ref(), &self.plugins, &cluster)?;
+        // Plugins read the devices that the workers will have, so they are set before; plugins may
+        // also set the same variables, so the devices are set again after.
+        let with_devices = |image| match self.cpu_devices {
+            Some(devices) => with_cpu_devices(image, devices),
+            None => image,
+        };
+        let image = with_devices(image);
+        let declared = Declared { image: image.clone(), joined, decorated };
+        let image = with_devices(self.plugins.transform(image, &cluster)?);
+        image.validate()?;
+        Ok(Blueprint {
+            provider: Checked::new(Arc::clone(&self.provider)).deadline(self.limits.start).assuming(self.assumed),
+            nodes: self.nodes,
+            requirements: self.requirements.clone(),
+            cluster,
+            image,
+            plugins: self.plugins.clone(),
+            declared,
+            labels: self.labels.clone(),
+            owner: owner(),
+        })
+    }
+}
+
+/// The user who starts pools in this process, for people who read a provider's list:
+/// `ada@workstation`.
+fn owner() -> String {
+    let user =
+        ["USER", "LOGNAME"].into_iter().find_map(|name| std::env::var(name).ok().filter(|user| !user.is_empty()));
+    let user = user.unwrap_or_else(|| format!("uid {}", rustix::process::getuid().as_raw()));
+    format!("{user}@{}", client::host_name())
+}
