@@ -400,6 +400,11 @@ impl Error {
         self.with_hint(hint)
     }
 
+    /// Replaces the kind.
+    pub(crate) fn with_kind(self, kind: ErrorKind) -> Self {
+        self.edit(|inner| inner.kind = kind)
+    }
+
     /// Replaces the message.
     pub(crate) fn with_message(self, message: String) -> Self {
         self.edit(|inner| inner.message = message)

@@ -285,7 +285,11 @@ impl Provider for Docker {
                 None => Err(Error::new(
                     ErrorKind::Provider,
                     format!("the container {} was created by another version of this library", machine.id),
-                )),
+                )
+                .with_hint(format!(
+                    "use that version, or remove the container and start the pool again: `docker rm -f {}`",
+                    machine.id
+                ))),
             },
             Some(MachineState::Starting) => {
                 Err(Error::new(ErrorKind::Provider, format!("the container {} does not run yet", machine.id))
@@ -343,17 +347,7 @@ fn engine_identity(version: &SystemVersion, info: &SystemInfo) -> Option<String>
 
 /// Turns an error of the connection to the engine into the provider's own error.
 fn provider<T>(asked: Result<T>) -> Result<T> {
-    asked.map_err(|error| {
-        if error.kind() == ErrorKind::Provider {
-            return error;
-        }
-        let failed = Error::new(ErrorKind::Provider, error.message());
-        let failed = if error.status() == crate::error::ErrorStatus::Temporary { failed.temporary() } else { failed };
-        match error.hint() {
-            Some(hint) => failed.with_hint(hint),
-            None => failed,
-        }
-    })
+    asked.map_err(|error| error.with_kind(ErrorKind::Provider))
 }
 
 /// In whole MiB, at least one: an engine takes 0 for no bound at all.

@@ -77,12 +77,8 @@ impl Container {
     /// machine.
     fn failed(&self, error: Error, kind: ErrorKind, what: &str) -> Error {
         let kind = if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::Timeout) { error.kind() } else { kind };
-        let failed = Error::new(kind, format!("cannot {what} in {}: {}", self.describe(), error.message()));
-        let failed = if error.status() == crate::error::ErrorStatus::Temporary { failed.temporary() } else { failed };
-        match error.hint() {
-            Some(hint) => failed.with_hint(hint),
-            None => failed,
-        }
+        let message = format!("cannot {what} in {}: {}", self.describe(), error.message());
+        error.with_kind(kind).with_message(message)
     }
 
     /// Runs a script that needs none of the machine's variables.

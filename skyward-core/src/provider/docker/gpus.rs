@@ -58,11 +58,13 @@ pub(super) fn choose(
         }
         let names: Vec<_> = holders.iter().filter_map(|container| container::own_name(container)).collect();
         // A container that has them may be ending.
-        error.temporary().with_context("held by", names.join(", ")).with_hint(
-            "wait for the end of a pool that holds them, or ask for fewer nodes or for fewer accelerators on each",
-        )
+        error.temporary().with_context("held by", names.join(", ")).with_hint(FEWER)
     })
 }
+
+/// The hint where other pools have the accelerators.
+pub(super) const FEWER: &str =
+    "wait for the end of a pool that has accelerators of this host, or ask for fewer nodes or accelerators on each";
 
 /// The stage of a container when its client checks whether another one has its accelerators too.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

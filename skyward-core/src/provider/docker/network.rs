@@ -39,7 +39,7 @@ pub(super) async fn make(engine: &Engine, request: &PoolRequest, deadline: Insta
         Ok(_) => Ok(()),
         Err(error) if fault(&error) == Fault::Busy => Ok(()),
         Err(error) => {
-            let failed = engine.failed("create a network", &error);
+            let failed = engine.failed("create a network", &error).with_context("network", name(pool));
             Err(if reason(&error).contains("address pool") {
                 failed.with_hint("the engine has no address range left for another network: `docker network prune` removes unused ones, `default-address-pools` in daemon.json gives it more")
             } else {
@@ -57,7 +57,7 @@ pub(super) async fn remove(engine: &Engine, pool: &PoolId, deadline: Instant) ->
             Ok(()) => {}
             Err(error) if fault(&error) == Fault::Gone => {}
             Err(error) => {
-                let failed = engine.failed("remove a network", &error);
+                let failed = engine.failed("remove a network", &error).with_context("network", name(pool));
                 // A container that is being removed still holds the network.
                 return Err(if reason(&error).contains("active endpoints") { failed.temporary() } else { failed });
             }

@@ -141,7 +141,7 @@ impl Docker {
                     Ok(_) if devices.is_empty() => this.start(&of).await.map(|()| Made::New),
                     Ok(_) => this.start_with_devices(&of).await,
                     Err(error) if fault(&error) == Fault::Busy => Ok(Made::There),
-                    Err(error) => Err(this.engine.failed("create a container", &error)),
+                    Err(error) => Err(this.engine.failed("create a container", &error).with_context("container", of)),
                 }
             });
             let made = made.await.unwrap_or_else(|error| {
@@ -167,7 +167,7 @@ impl Docker {
             tracing::debug!(container = name, "another container has its accelerators");
         }
         let message = format!("other containers took the accelerators that were free for machine {}", request.number);
-        Err(Error::new(ErrorKind::Provider, message).temporary())
+        Err(Error::new(ErrorKind::Provider, message).temporary().with_hint(gpus::FEWER))
     }
 
     /// Starts a container, unless another container has one of its accelerators (another client
@@ -200,7 +200,7 @@ impl Docker {
             // It cannot be used, and a container that does not run has no lease to end it.
             let _ = self.remove(name).await;
         }
-        let failed = self.engine.failed("start a container", &error);
+        let failed = self.engine.failed("start a container", &error).with_context("container", name);
         Err(match container::start_hint(&reason(&error)) {
             Some(hint) => failed.with_hint(hint),
             None => failed,
@@ -216,7 +216,7 @@ impl Docker {
             Err(error) if fault(&error) == Fault::Gone => Ok(()),
             // The container has ended, and the engine is already removing it.
             Err(error) if fault(&error) == Fault::Busy && reason(&error).contains("in progress") => Ok(()),
-            Err(error) => Err(self.engine.failed("remove a container", &error)),
+            Err(error) => Err(self.engine.failed("remove a container", &error).with_context("container", name)),
         }
     }
 }

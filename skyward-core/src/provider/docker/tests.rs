@@ -170,6 +170,14 @@ async fn a_container_of_an_interrupted_launch_gives_way_to_an_older_one_with_its
 }
 
 #[test]
+fn an_error_of_the_connection_to_the_engine_keeps_its_facts() {
+    let lost = Error::new(ErrorKind::Io, "the connection broke").temporary().with_context("tried", "to list networks");
+    let error = provider::<()>(Err(lost)).unwrap_err();
+    assert_eq!((error.kind(), error.status()), (ErrorKind::Provider, ErrorStatus::Temporary));
+    assert_eq!(error.to_string(), "the connection broke (tried: to list networks)");
+}
+
+#[test]
 fn an_engine_is_identified_by_what_does_not_change() {
     let of = |version: &str, info: &str| {
         engine_identity(&serde_json::from_str(version).unwrap(), &serde_json::from_str(info).unwrap())

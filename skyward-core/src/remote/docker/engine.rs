@@ -115,7 +115,7 @@ impl Engine {
     /// The error of a failed request. [`ErrorKind::Io`]: the engine could not be reached;
     /// [`ErrorKind::NotFound`]: the named object is gone.
     pub(crate) fn failed(&self, what: &str, error: &bollard::errors::Error) -> Error {
-        let failed = |kind, why: String| Error::new(kind, format!("the Docker engine did not {what}: {why}"));
+        let failed = |kind, why| Error::new(kind, format!("the Docker engine at {} did not {what}: {why}", self.url));
         match fault(error) {
             Fault::Unreachable => self
                 .unreachable(io_kind(error).unwrap_or(io::ErrorKind::Other))

@@ -59,11 +59,13 @@ impl Exec {
         match tokio::time::timeout_at(deadline, started).await {
             Ok(Ok(StartExecResults::Attached { output, input })) => Ok(Self { output, input }),
             Ok(Ok(StartExecResults::Detached)) => {
-                Err(Error::new(ErrorKind::Protocol, "the Docker engine started a command without its streams"))
+                let message = format!("the Docker engine at {} started a command without its streams", engine.url());
+                Err(Error::new(ErrorKind::Protocol, message))
             }
             Ok(Err(error)) => Err(engine.failed("start a command", &error)),
             Err(_) => {
-                Err(Error::new(ErrorKind::Timeout, "the Docker engine did not start a command in time").temporary())
+                let message = format!("the Docker engine at {} did not start a command in time", engine.url());
+                Err(Error::new(ErrorKind::Timeout, message).temporary())
             }
         }
     }

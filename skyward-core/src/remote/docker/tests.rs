@@ -121,3 +121,15 @@ async fn the_error_of_an_unreachable_socket_always_has_a_reason() {
     let no_socket = b"\x02\0\0\0\0\0\0\x08no file\n";
     assert_eq!(told(no_socket).await, "cannot connect to /s in container box: no file");
 }
+
+#[tokio::test]
+async fn an_error_about_the_engine_keeps_its_facts_and_its_hint() {
+    let error = Container::of(Engine::new(Some("unix:///no/engine")), "box").open("/s").await.err().unwrap();
+    assert_eq!(
+        error.to_string(),
+        "cannot connect to /s in container box: cannot reach the Docker engine at unix:///no/engine: there is no such \
+         socket (tried: to connect)"
+    );
+    assert!(error.hint().unwrap().contains("docker info"), "{error}");
+    assert_eq!((error.kind(), error.status()), (ErrorKind::Io, ErrorStatus::Permanent));
+}
