@@ -145,7 +145,8 @@ impl Checked {
             on_report(&report);
             match &report.place {
                 Some(place) if report.state == MachineState::Running => {
-                    return Ok((self.checked_place(place)?, report.ends_in));
+                    let place = self.checked_place(place).map_err(|error| error.with_context("machine", machine))?;
+                    return Ok((place, report.ends_in));
                 }
                 _ if report.state.is_over() => return Err(self.over(machine, &report).with_hint(UNREACHED)),
                 _ => {}
@@ -220,8 +221,11 @@ impl Checked {
             let Some(first) = left.first().map(|one| on[*one]) else { break };
             let answers: Vec<Result<T>> = match timeout_at(deadline, attempt(left.clone())).await {
                 Ok(answers) if answers.len() == left.len() => answers,
-                Ok(_) => {
-                    left.iter().map(|_| Err(self.broken("a call did not return one result for each machine"))).collect()
+                Ok(answers) => {
+                    let (results, asked) = (answers.len(), left.len());
+                    let error = self
+                        .broken(&format!("a call to {}, for {asked} machines, returned {results} results", call.what));
+                    left.iter().map(|_| Err(error.clone())).collect()
                 }
                 Err(_) => {
                     let late = self.late(call);
@@ -334,7 +338,10 @@ impl Provider for Checked {
             let Machine { launch, pool, number, offer, .. } = &machine;
             match (launch, pool, *number, offer) == (&request.launch, &request.pool, request.number, &batch.offer.id) {
                 true => Ok(machine),
-                false => Err(self.broken("`launch` returned a machine of another launch")),
+                false => Err(self
+                    .broken("`launch` returned a machine of another launch")
+                    .with_context("requested", &request.launch)
+                    .with_context("returned", launch)),
             }
         });
         checked.collect()
@@ -344,7 +351,8 @@ impl Provider for Checked {
         let call = self.within(MINUTE, "report the state of its machines", "");
         let reports = self.call(&call, "", || self.inner.inspect(machines)).await?;
         if reports.len() != machines.len() {
-            return Err(self.broken("`inspect` did not return one report for each machine"));
+            let (asked, returned) = (machines.len(), reports.len());
+            return Err(self.broken(&format!("`inspect` of {asked} machines returned {returned} reports")));
         }
         Ok(reports)
     }

@@ -103,9 +103,9 @@ async fn ask(provider: &dyn Provider, machines: Vec<MachineId>) -> Result<Report
     match timeout(ANSWER, provider.inspect(&machines)).await {
         Ok(Ok(reports)) if reports.len() == machines.len() => Ok(machines.into_iter().zip(reports).collect()),
         Ok(Ok(reports)) => {
-            let (asked, told) = (machines.len(), reports.len());
+            let (asked, returned) = (machines.len(), reports.len());
             let what = format!(
-                "the provider {name} broke its contract: `inspect` of {asked} machines returned {told} reports"
+                "the provider {name} broke its contract: `inspect` of {asked} machines returned {returned} reports"
             );
             Err(Error::new(ErrorKind::Provider, what))
         }
