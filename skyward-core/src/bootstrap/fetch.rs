@@ -25,7 +25,7 @@ pub(super) async fn fetch(plan: &Plan, arch: &str, on_line: OnLine<'_>) -> Resul
     for (key, value) in &step.secrets {
         command = command.env(key, value.expose());
     }
-    let output = Process::new().run(&command, on_line).await.map_err(|error| failed(arch, error.message()))?;
+    let output = Process::new().run(&command, on_line).await.map_err(|error| failed(arch, &error.summary()))?;
     let path = match (output.success(), marked(&output.stdout, "wheel")) {
         (true, Some(path)) => path,
         _ => return Err(failed(arch, &words(&output))),

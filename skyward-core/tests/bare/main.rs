@@ -80,7 +80,7 @@ async fn a_user_without_sudo_gets_uv_from_the_client_and_an_error_that_says_what
 
     let error = machine.make_ready(&Image::new().apt(["git"])).await.0.unwrap_err();
     assert!(error.message().contains("Debian packages are missing, and the user sky is not root"), "{error}");
-    assert_eq!(error.hint(), Some("sudo apt-get install -y git"), "{error}");
+    assert_eq!(error.hint(), Some("install them on the machine: `sudo apt-get install -y git`"), "{error}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -12,13 +12,13 @@ pub(super) fn of_python(said: &Said<'_>) -> Option<Cause> {
         let path = between(text, "there is no interpreter at ", &[" "]).unwrap_or_default();
         return Some(Cause::new(
             format!("there is no interpreter at {path}"),
-            "give its path on the machine, or have one found: `.python(\"auto\")`",
+            "give the path that the interpreter has on the machine, or let Skyward find one: `.python(\"auto\")`",
         ));
     }
     if has(&["it is too old: the worker needs"]) {
         return Some(Cause::new(
             "the interpreter is older than Python 3.10",
-            "give a newer one, or have one found: `.python(\"auto\")`",
+            "name a newer interpreter, or let Skyward find one: `.python(\"auto\")`",
         ));
     }
     let missing =
@@ -38,7 +38,8 @@ pub(super) fn of_python(said: &Said<'_>) -> Option<Cause> {
         .lines()
         .filter_map(|line| line.strip_prefix("skyward-found cpython-")?.split('-').next())
         .collect();
-    let hint = "install one, ask for a version that is there: `.python(\"3.12\")`, or name an interpreter by its path";
+    let hint = "install a suitable version, ask for a version that the machine has, as in `.python(\"3.12\")`, or name an \
+                interpreter by its path";
     if found.is_empty() {
         let why = said.marked("no-apt").filter(|why| !why.is_empty());
         let why = why.map(|why| format!("; the system's Python was not installed, because {why}")).unwrap_or_default();
@@ -82,7 +83,8 @@ pub(super) fn of_packages(said: &Said<'_>) -> Option<Cause> {
         return Some(Cause::of_packages(
             "the image names an interpreter, which lacks packages that the image requires",
             format!(
-                "install it there: `python -m pip install {}`; or have an environment built: `.python(\"auto\")`",
+                "install them for that interpreter: `python -m pip install {}`; or let Skyward build an environment: \
+                 `.python(\"auto\")`",
                 list.join(" ")
             ),
         ));
@@ -106,7 +108,7 @@ pub(super) fn of_packages(said: &Said<'_>) -> Option<Cause> {
         let name = between(text, "Because ", &[" was not found"]).unwrap_or_default();
         return Some(Cause::of_packages(
             format!("no index has a package `{name}`"),
-            "check its spelling; if it is on an index of its own, add that: `.index(PackageIndex::new(name, url))`",
+            "check the spelling; if another index has the package, add it: `.index(PackageIndex::new(name, url))`",
         ));
     }
     if has(&["hash mismatch", "do not match the hashes"]) {
@@ -118,14 +120,14 @@ pub(super) fn of_packages(said: &Said<'_>) -> Option<Cause> {
     if has(&["no wheels with a matching", "no usable wheels", "requires-python", "does not satisfy python"]) {
         return Some(Cause::of_packages(
             "a package does not support this Python or machine",
-            "ask for another Python: `.python(\"3.12\")`",
+            "ask for another version of Python, such as `.python(\"3.12\")`, or of the package",
         ));
     }
     if has(&["there is no version of"]) {
         let name = between(text, "there is no version of ", &[" "]).unwrap_or_default();
-        return Some(Cause::of_packages(format!("there is no version `{name}`"), "ask for one that exists"));
+        return Some(Cause::of_packages(format!("there is no version `{name}`"), "ask for a version that exists"));
     }
     has(&["unsatisfiable", "no solution found"]).then(|| {
-        Cause::of_packages("no versions satisfy all requirements", "loosen one of those that contradict each other")
+        Cause::of_packages("no versions satisfy all requirements", "loosen one of the requirements that contradict each other")
     })
 }

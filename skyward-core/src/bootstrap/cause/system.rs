@@ -28,7 +28,7 @@ pub(super) fn of_folder(said: &Said<'_>) -> Option<Cause> {
     (refused && !said.has(&["failed to build"])).then(|| {
         Cause::of_disk(
             "a folder cannot be written to",
-            "set SKYWARD_CACHE_DIR to a folder of your own; if it is uv's own cache, UV_CACHE_DIR",
+            "set SKYWARD_CACHE_DIR to a folder that this user may write to; for uv's cache, set UV_CACHE_DIR",
         )
     })
 }
@@ -49,7 +49,7 @@ pub(super) fn of_apt(said: &Said<'_>) -> Option<Cause> {
             if said.has(&["no apt-get"]) {
                 "run the pool on machines with Debian or Ubuntu, or leave `.apt(…)` out".to_owned()
             } else {
-                format!("sudo apt-get install -y {missing}")
+                format!("install them on the machine: `sudo apt-get install -y {missing}`")
             },
         ));
     }
@@ -59,13 +59,13 @@ pub(super) fn of_apt(said: &Said<'_>) -> Option<Cause> {
     if said.has(&["dpkg was interrupted", "dpkg --configure -a"]) {
         return Some(Cause::new(
             "an earlier installation on the machine was cut short",
-            "run this on it: `sudo dpkg --configure -a`",
+            "complete it on the machine: `sudo dpkg --configure -a`",
         ));
     }
     if said.has(&["unmet dependencies", "fix-broken", "held broken packages"]) {
         return Some(Cause::new(
             "the Debian packages of the machine contradict each other",
-            "run this on it: `sudo apt-get --fix-broken install`",
+            "repair them on the machine: `sudo apt-get --fix-broken install`",
         ));
     }
     None
@@ -81,7 +81,7 @@ fn of_name(said: &Said<'_>) -> Option<Cause> {
             .unwrap_or("of that name");
         Cause::new(
             format!("the machine's mirrors have no Debian package {name}"),
-            "check its spelling, and whether its name is the same in the machine's release: `apt-cache policy NAME`",
+            "check the spelling, and whether the package has another name in the machine's release: `apt-cache policy NAME`",
         )
     })
 }
@@ -101,12 +101,19 @@ pub(super) fn of_libraries(said: &Said<'_>) -> Option<Cause> {
             "use a machine or an image with Debian or Ubuntu",
         ));
     }
-    (said.output.status == 137 || said.has(&["cannot allocate memory", "os error 12)"])).then(|| {
-        Cause::new(
+    if said.has(&["cannot allocate memory", "os error 12)"]) {
+        return Some(Cause::new(
             "the machine ran out of memory",
-            "use one with more memory, or end what uses it: `dmesg` lists the processes that the kernel killed. If it lists nothing, the \
-             machine's keeper ended it because its lease was not renewed in time: raise `Limits::lease` for a client or \
-             a network that is overloaded",
+            "use a machine with more memory, or end the processes that use the memory",
+        ));
+    }
+    // The shell's exit status after SIGKILL.
+    (said.output.status == 137).then(|| {
+        Cause::new(
+            "the step was killed: the machine ran out of memory, or its lease was not renewed in time",
+            "if `dmesg` on the machine lists the process, the kernel killed it: use a machine with more memory. \
+             Otherwise, the machine's keeper killed it: raise `Limits::lease` if the client or the network is \
+             overloaded",
         )
     })
 }
@@ -119,13 +126,13 @@ pub(super) fn of_tools(said: &Said<'_>) -> Option<Cause> {
     if said.has(&["do not match the hashes", "hash mismatch"]) {
         return Some(Cause::new(
             "the index returned another uv than the pinned one",
-            "put uv 0.7 or newer into PATH, or use an index that passes files on unchanged",
+            "put uv 0.7 or newer into the machine's PATH, or use an index that passes files on unchanged",
         ));
     }
     if said.has(&["error: the index has no uv"]) {
         return Some(Cause::new(
             "the package index has no uv for this machine",
-            "put uv 0.7 or newer into its PATH, or use an index that has all of PyPI",
+            "put uv 0.7 or newer into the machine's PATH, or use an index that has all of PyPI",
         ));
     }
     let tool = ["flock", "sha256sum", "od", "gzip", "getent", "stat"]
@@ -137,5 +144,5 @@ pub(super) fn of_tools(said: &Said<'_>) -> Option<Cause> {
         "getent" => "libc-bin",
         _ => "coreutils",
     };
-    Some(Cause::new(format!("the machine has no `{tool}`"), format!("install {package} on it")))
+    Some(Cause::new(format!("the machine has no `{tool}`"), format!("install the package {package} on the machine")))
 }

@@ -42,7 +42,7 @@ const CAUSES: &[(&str, &str, &str, &str)] = &[
         "environment",
         "  × No solution found when resolving dependencies:\n  ╰─▶ Because there is no version of numpy==99.0 and you require numpy==99.0, we\n      can conclude that your requirements are unsatisfiable.",
         "there is no version `numpy==99.0`\nlook at: numpy==99.0",
-        "one that exists",
+        "a version that exists",
     ),
     (
         "environment",
@@ -96,7 +96,7 @@ const CAUSES: &[(&str, &str, &str, &str)] = &[
         "environment",
         "error: No interpreter found for Python >=3.14 in search path",
         "it has: 3.11.7, 3.12.1",
-        "install one",
+        "install a suitable version",
     ),
     ("environment", "error: there is no interpreter at /opt/none", "there is no interpreter at /opt/none", "auto"),
     (
@@ -253,7 +253,7 @@ fn the_exit_status_shows_causes_that_the_text_does_not() {
     let noexec = ended(126, "uv", "sh: 418: /x/uv/bin/uv: Permission denied", "");
     assert!(noexec.message().contains("its file system is mounted noexec"), "{noexec}");
     let memory = ended(137, "environment", "", "Resolved 40 packages in 1s");
-    assert!(memory.message().contains("the machine ran out of memory"), "{memory}");
+    assert!(memory.message().contains("the step was killed: the machine ran out of memory, or its lease"), "{memory}");
 }
 
 #[test]
