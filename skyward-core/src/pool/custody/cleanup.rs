@@ -291,6 +291,11 @@ impl Cleanup {
         provider.teardown(&self.pool).await
     }
 
+    /// Whether the pool is in the ledger, so that another client can end it.
+    pub(crate) fn is_recorded(&self) -> bool {
+        self.ledger.is_some()
+    }
+
     /// The error of machines that are not confirmed gone: which machines, for how long it was
     /// tried, and why it failed.
     fn not_gone(&self, left: Left, limit: Duration) -> Error {
@@ -306,7 +311,13 @@ impl Cleanup {
                 format!("{count} of the pool's machines are not confirmed gone: {}{more}", names.join(", "))
             }
         };
-        let mut hint = "their lease ends them; check the provider's own list until then".to_owned();
+        let mut hint = match names.len() {
+            0 if !left.unlisted => "check the provider's own list for what remains".to_owned(),
+            _ => "the lease of the machines ends them; check the provider's own list until then".to_owned(),
+        };
+        if self.is_recorded() {
+            hint += &format!("; {REAP}");
+        }
         if let Some(setting) = self.setting {
             hint += &format!("; {setting} gives more time");
         }
@@ -335,6 +346,8 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 
 /// The least time for ending the machines, even if the deadline has passed already.
 const LEAST: Duration = Duration::from_secs(2);
+/// The hint where the pool is on record.
+pub(crate) const REAP: &str = "when this process has ended, `skyward::reap()` ends what is on record";
 /// The most machines that an error names.
 const MOST_NAMES: usize = 16;
 
@@ -342,6 +355,19 @@ const MOST_NAMES: usize = 16;
 mod tests {
     use super::*;
     use crate::pool::custody::reap::tests::Cloud;
+
+    #[tokio::test(start_paused = true)]
+    async fn the_hint_names_reap_where_the_pool_is_on_record() {
+        for outlives in [true, false] {
+            let mut provider = Cloud::default();
+            (provider.outlives, provider.silent) = (outlives, true);
+            let cleanup = Cleanup::new(Checked::new(Arc::new(provider)), PoolId::random());
+            let error = cleanup.end_all(Instant::now() + LEAST, |_| ()).await.unwrap_err();
+            let hint = error.hint().unwrap();
+            assert!(hint.starts_with("the lease of the machines ends them;"), "{hint}");
+            assert_eq!(hint.contains("skyward::reap()"), outlives, "{hint}");
+        }
+    }
 
     #[tokio::test]
     async fn machines_that_end_with_the_client_are_not_put_into_the_ledger() {

@@ -15,7 +15,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::event::PoolEvent;
 use crate::pool::blueprint::Blueprint;
 use crate::pool::calls::shared::Shared;
-use crate::pool::custody::cleanup::Cleanup;
+use crate::pool::custody::cleanup::{Cleanup, REAP};
 use crate::provider::Machine;
 
 /// Runs a pool's driver, and ends what the driver did not end.
@@ -59,11 +59,11 @@ impl Drop for Supervisor {
         let thread = std::thread::Builder::new().name("skyward-cleanup".into()).spawn(move || {
             match tokio::runtime::Builder::new_current_thread().enable_all().build() {
                 Ok(runtime) => runtime.block_on(remains.end()),
-                Err(error) => remains.conclude(Err(no_thread(error))),
+                Err(error) => remains.conclude(Err(remains.not_gone(no_thread(error)))),
             }
         });
         if let Err(error) = thread {
-            self.0.conclude(Err(no_thread(error)));
+            self.0.conclude(Err(self.0.not_gone(no_thread(error))));
         }
     }
 }
@@ -84,8 +84,9 @@ impl Remains {
             // A panic about one machine does not keep the other machines from being ended.
             tokio::time::sleep(PAUSE * tries).await;
             ended = match AssertUnwindSafe(cleanup.end_all(end, gone)).catch_unwind().await {
-                Ok(ended) => return self.conclude(ended),
-                Err(panic) => Err(panicked("the provider", &*panic)),
+                // The error names the machines already.
+                Ok(ended) => return self.conclude(ended.map_err(|error| error.with_context("pool", &shared.pool))),
+                Err(panic) => Err(self.not_gone(panicked("the provider", &*panic))),
             };
             if Instant::now() >= end {
                 break;
@@ -94,15 +95,18 @@ impl Remains {
         self.conclude(ended);
     }
 
+    fn not_gone(&self, error: Error) -> Error {
+        not_gone(&self.shared, &self.cleanup, error)
+    }
+
     fn conclude(&self, ended: Result<()>) {
         if !self.shared.has_ended() {
-            self.shared.conclude(ended.map_err(|error| not_gone(&self.shared, &self.cleanup, error)));
+            self.shared.conclude(ended);
         }
     }
 }
 
-/// The error of a pool that has ended, or has not ended in time, while some of its machines are not
-/// confirmed gone.
+/// Adds to an error of a pool which of its machines are not confirmed gone, and what ends them.
 pub(crate) fn not_gone(shared: &Shared, cleanup: &Cleanup, error: Error) -> Error {
     let names: Vec<String> = cleanup.unconfirmed().iter().map(ToString::to_string).collect();
     let what = match names.len() {
@@ -110,13 +114,11 @@ pub(crate) fn not_gone(shared: &Shared, cleanup: &Cleanup, error: Error) -> Erro
         1 => format!("1 machine of the pool is not confirmed gone: {}", names[0]),
         many => format!("{many} machines of the pool are not confirmed gone: {}", names.join(", ")),
     };
-    let lease = format!(
-        "the lease of the machines ends them within {:?}; when this process has ended, `skyward::reap()` ends what is \
-         on record",
-        shared.limits.lease
-    );
+    let lease = format!("the lease of the machines ends them within {:?}", shared.limits.lease);
     let message = format!("{}; {what}", error.message());
-    error.with_message(message).with_context("pool", &shared.pool).with_further_hint(&lease)
+    let error = error.with_message(message).with_context("pool", &shared.pool);
+    let error = if names.is_empty() { error } else { error.with_further_hint(&lease) };
+    if cleanup.is_recorded() { error.with_further_hint(REAP) } else { error }
 }
 
 fn panicked(who: &str, panic: &(dyn Any + Send)) -> Error {

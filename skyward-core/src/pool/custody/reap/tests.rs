@@ -27,7 +27,7 @@ pub(in crate::pool) struct Cloud {
     /// Reports that it ends machines, but does not end them.
     stuck: bool,
     /// Answers only with errors.
-    silent: bool,
+    pub(in crate::pool) silent: bool,
     pub(in crate::pool) outlives: bool,
     torn_down: AtomicUsize,
     /// The id of each machine each time that it was ended.
