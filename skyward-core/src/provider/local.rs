@@ -263,6 +263,9 @@ async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + '
     }
 }
 
+/// The hint where other pools have accelerators of a host.
+pub(super) const ACCELERATORS_TAKEN: &str =
+    "wait for the end of a pool that has accelerators of the host, or ask for fewer nodes or accelerators on each";
 /// How long processes may take to disappear after SIGKILL.
 const PATIENCE: Duration = Duration::from_secs(10);
 

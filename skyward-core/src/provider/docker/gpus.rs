@@ -6,7 +6,7 @@ use bollard::models::ContainerSummary;
 
 use super::container::{self, DEVICES};
 use crate::error::{Error, ErrorKind, Result};
-use crate::provider::local::host;
+use crate::provider::local::{ACCELERATORS_TAKEN, host};
 use crate::provider::models::{UnsaidMemory, serves};
 use crate::provider::{LaunchRequest, MachineState, Offer};
 use crate::spec::Accelerator;
@@ -58,13 +58,9 @@ pub(super) fn choose(
         }
         let names: Vec<_> = holders.iter().filter_map(|container| container::own_name(container)).collect();
         // A container that has them may be ending.
-        error.temporary().with_context("held by", names.join(", ")).with_hint(FEWER)
+        error.temporary().with_context("held by", names.join(", ")).with_hint(ACCELERATORS_TAKEN)
     })
 }
-
-/// The hint where other pools have the accelerators.
-pub(super) const FEWER: &str =
-    "wait for the end of a pool that has accelerators of this host, or ask for fewer nodes or accelerators on each";
 
 /// The stage of a container when its client checks whether another one has its accelerators too.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

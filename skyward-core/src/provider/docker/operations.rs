@@ -18,6 +18,7 @@ use super::image::{self, ImageFacts};
 use super::{Docker, clock, gpus, network, provider, soon};
 use crate::error::{Error, ErrorKind, Result};
 use crate::ids::{MachineId, PoolId};
+use crate::provider::local::ACCELERATORS_TAKEN;
 use crate::provider::{LaunchRequest, Machine, Offer, PoolRequest};
 use crate::remote::docker::{Fault, fault, reason};
 
@@ -167,7 +168,7 @@ impl Docker {
             tracing::debug!(container = name, "another container has its accelerators");
         }
         let message = format!("other containers took the accelerators that were free for machine {}", request.number);
-        Err(Error::new(ErrorKind::Provider, message).temporary().with_hint(gpus::FEWER))
+        Err(Error::new(ErrorKind::Provider, message).temporary().with_hint(ACCELERATORS_TAKEN))
     }
 
     /// Starts a container, unless another container has one of its accelerators (another client

@@ -5,6 +5,7 @@ use std::net::{Ipv4Addr, TcpListener};
 
 use sha2::{Digest, Sha256};
 
+use super::ACCELERATORS_TAKEN;
 use crate::error::{Error, ErrorKind, Result};
 use crate::provider::{LaunchRequest, Machine};
 
@@ -52,8 +53,13 @@ pub(super) fn free_devices(
             let (number, has, left) = (request.number, devices.len(), free.len());
             let message =
                 format!("machine {number} needs {wanted} accelerators; this host has {has}, of which {left} are free");
-            Err(Error::new(ErrorKind::Provider, message)
-                .with_hint("ask for fewer nodes, or for fewer accelerators on each"))
+            let error = Error::new(ErrorKind::Provider, message);
+            if wanted as usize > has {
+                return Err(error.with_hint("ask for fewer accelerators on each node"));
+            }
+            let holders = others.iter().filter(|machine| machine.facts.contains_key(DEVICES));
+            let names: Vec<&str> = holders.map(|machine| machine.id.as_str()).collect();
+            Err(error.with_context("held by", names.join(", ")).with_hint(ACCELERATORS_TAKEN))
         }
     }
 }
@@ -128,5 +134,8 @@ mod tests {
         assert_eq!(free_devices(&request("p-a", 1), 1, &devices, &others).unwrap(), "2");
         let error = free_devices(&request("p-b", 0), 2, &devices, &others).unwrap_err();
         assert_eq!(error.message(), "machine 0 needs 2 accelerators; this host has 3, of which 1 are free");
+        assert_eq!(error.context(), [("held by", others[0].id.to_string())]);
+        let error = free_devices(&request("p-b", 0), 4, &devices, &[]).unwrap_err();
+        assert_eq!(error.hint(), Some("ask for fewer accelerators on each node"));
     }
 }
