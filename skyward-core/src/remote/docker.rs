@@ -144,7 +144,7 @@ impl Remote for Container {
                     format!("{} or its engine ended while it ran `{}`{why}", self.describe(), shown(&command.argv));
                 Err(Error::new(ErrorKind::Bootstrap, message).temporary().with_context("last line", last()))
             }
-            Ok(Err(Broken::Told(error))) => Err(error),
+            Ok(Err(Broken::Failed(error))) => Err(error),
             Err(_) => Err(Error::new(
                 ErrorKind::Timeout,
                 format!("`{}` did not end within {:?} and was killed", shown(&command.argv), command.deadline),
@@ -185,8 +185,8 @@ impl Remote for Container {
                     Some(Ok(Written::Refusal(text))) => return Err(text),
                     Some(Err(error)) => return Err(error.to_string()),
                     None => {
-                        let said = String::from_utf8_lossy(&complaint).trim().to_owned();
-                        return Err(if said.is_empty() { ENDED.to_owned() } else { said });
+                        let text = String::from_utf8_lossy(&complaint).trim().to_owned();
+                        return Err(if text.is_empty() { ENDED.to_owned() } else { text });
                     }
                 }
             }
@@ -226,12 +226,13 @@ enum Broken {
     Refused(String),
     /// The streams ended before it did.
     Lost(String),
-    Told(Error),
+    /// It was not sent to the engine, or the engine could not be reached.
+    Failed(Error),
 }
 
 impl From<Error> for Broken {
     fn from(error: Error) -> Self {
-        Self::Told(error)
+        Self::Failed(error)
     }
 }
 
@@ -288,11 +289,13 @@ fn variables(command: &Command, token: &str) -> Result<String> {
     for (key, value) in &command.env {
         let name =
             key.chars().enumerate().all(|(at, c)| c == '_' || c.is_ascii_alphabetic() || at > 0 && c.is_ascii_digit());
-        if key.is_empty() || !name || value.contains('\0') {
-            return Err(Error::new(
-                ErrorKind::Bootstrap,
-                format!("a shell variable cannot have the name {key:?}, or the value contains a zero byte"),
-            ));
+        if key.is_empty() || !name {
+            let message = format!("{key:?} is not a valid name of a shell variable");
+            return Err(Error::new(ErrorKind::Bootstrap, message));
+        }
+        if value.contains('\0') {
+            let message = format!("the value of the variable `{key}` contains a zero byte");
+            return Err(Error::new(ErrorKind::Bootstrap, message));
         }
         lines.push_str(&format!("export {key}='{}'\n", value.replace('\'', r"'\''")));
     }

@@ -148,8 +148,8 @@ impl std::fmt::Debug for Connection {
 
 impl Client {
     pub(super) fn new(trust: Trust) -> (Self, Lost) {
-        let (lost, told) = watch::channel(None);
-        (Self { trust, lost }, told)
+        let (lost, receiver) = watch::channel(None);
+        (Self { trust, lost }, receiver)
     }
 }
 
@@ -164,7 +164,7 @@ impl client::Handler for Client {
         let (why, dismissed, result) = match reason {
             DisconnectReason::ReceivedDisconnect(info) => {
                 let dismissed = is_dismissal(&info.reason_code);
-                (format!("the server ended it: {}", info.message), dismissed, Ok(()))
+                (format!("the server ended the connection: {}", info.message), dismissed, Ok(()))
             }
             DisconnectReason::Error(error) => {
                 let dismissed = matches!(error, SessionError::Protocol(russh::Error::NoAuthMethod));
@@ -187,9 +187,11 @@ impl std::fmt::Display for SessionError {
         match self {
             Self::HostKey(refused) => f.write_str(refused.error.message()),
             Self::Protocol(russh::Error::KeepaliveTimeout | russh::Error::InactivityTimeout) => {
-                f.write_str("it no longer answered")
+                f.write_str("the server no longer answered")
             }
-            Self::Protocol(russh::Error::Disconnect | russh::Error::HUP) => f.write_str("the server closed it"),
+            Self::Protocol(russh::Error::Disconnect | russh::Error::HUP) => {
+                f.write_str("the server closed the connection")
+            }
             Self::Protocol(error) => write!(f, "{error}"),
         }
     }

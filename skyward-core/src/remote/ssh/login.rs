@@ -204,15 +204,16 @@ impl Attempt<'_> {
             if methods.is_empty() { "none reported".into() } else { methods.join(", ") },
         );
         if self.partial {
-            error.with_hint("the server accepted the key but requires something more, such as a one-time password; only keys are supported")
+            error.with_hint("the server accepted the key but requires something more, such as a one-time password; name a user who may log in with a key alone")
         } else if !methods.is_empty() && !methods.contains(&"publickey") {
-            error.with_hint("the server does not accept keys for this user")
+            error.with_hint("the server does not accept keys for this user: allow them in its sshd_config, `PubkeyAuthentication yes`, or name another user")
         } else if self.tried.is_empty() {
             error.with_hint(
                 "there is no key to log in with: name one, `.key(Key::file(…))`, or add one to an agent, `ssh-add`",
             )
         } else {
-            error.with_hint("check the user's name, and that one of these keys is in ~/.ssh/authorized_keys there")
+            error
+                .with_hint("check the user's name, and that one of these keys is in ~/.ssh/authorized_keys on the host")
         }
     }
 

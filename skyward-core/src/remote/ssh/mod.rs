@@ -175,14 +175,15 @@ impl Remote for Ssh {
             Ok(Err(Failure::Connection(error))) => Err(error.with_context("socket", socket)),
             Ok(Err(Failure::Stream(NoStream::Nobody(why)))) => Err(failed(&why)),
             Ok(Err(Failure::Stream(NoStream::Refused(refusal)))) => Err(failed(&refusal.to_string())),
-            Ok(Err(Failure::Stream(NoStream::Strange(said)))) => {
-                Err(failed(&format!("the bridge to it printed: {said}")))
+            Ok(Err(Failure::Stream(NoStream::Strange(line)))) => {
+                Err(failed(&format!("the program that forwards to the socket printed: {line}")))
             }
             Ok(Err(Failure::Stream(NoStream::NoBridge))) => {
                 let why = "the server forwards no streams, and the host has neither python3, socat nor `nc -U` to forward them instead";
                 let error = Error::new(ErrorKind::Bootstrap, failed(why).message().to_owned());
                 Err(error.with_hint(
-                    "allow it in its sshd_config, `AllowStreamLocalForwarding yes`, or install python3 there",
+                    "allow forwarding in the server's sshd_config, `AllowStreamLocalForwarding yes`, or install python3 on \
+                     the host",
                 ))
             }
             Err(_) => Err(failed(&format!("no answer within {OPEN:?}"))),
@@ -278,7 +279,7 @@ impl Host {
                 Err(failure) => return Err(Failure::Stream(failure)),
             }
         }
-        Err(Failure::Stream(NoStream::Refused(Refusal::Lost("repeatedly".into()))))
+        Err(Failure::Stream(NoStream::Refused(Refusal::Lost("each new connection was lost too".into()))))
     }
 
     /// An open connection that is none of those.
@@ -288,7 +289,10 @@ impl Host {
         }
         let seen = self.attempts.load(Ordering::Acquire);
         let Ok(mut failure) = timeout_at(deadline, self.connecting.lock()).await else {
-            let message = format!("cannot connect to {}: another attempt did not finish in time", self.target);
+            let message = format!(
+                "cannot connect to {}: the attempt of another task of this client did not finish in time",
+                self.target
+            );
             return Err(Error::new(ErrorKind::Timeout, message).temporary());
         };
         if let Some(connection) = self.held(other_than) {
@@ -357,7 +361,7 @@ impl Host {
         let asked = Instant::now();
         let Some(_turn) = turns::turn(&self.target, deadline).await else {
             let message =
-                format!("cannot connect to {}: too many other connections to it are being opened", self.target);
+                format!("cannot connect to {}: this client is opening too many other connections to it", self.target);
             return Err(Error::new(ErrorKind::Timeout, message).temporary().into());
         };
         *end += asked.elapsed();

@@ -36,19 +36,23 @@ pub(super) async fn program(path: &str, bytes: &[u8], mode: u32) -> Result<Progr
 
 /// The error of a file that was not put.
 pub(super) fn failed(path: &str, host: &str, output: &CommandOutput) -> Error {
-    let said = output.stderr.lines().last().unwrap_or_default().trim();
+    let last = output.stderr.lines().last().unwrap_or_default().trim();
     let lower = output.stderr.to_lowercase();
     let error = |why: &str| Error::new(ErrorKind::Bootstrap, format!("cannot write {path} on {host}: {why}"));
     if lower.contains("no space left") || lower.contains("quota exceeded") {
-        return error("the disk is full").with_context("message", said).with_hint("free some space there: `df -h`");
+        return error("the disk is full").with_context("message", last).with_hint("free some space there: `df -h`");
     }
     if lower.contains("permission denied") || lower.contains("read-only file system") {
-        return error("the folder cannot be written to").with_context("message", said);
+        let folder = path.rsplit_once('/').map_or(path, |(folder, _)| folder);
+        return error("the folder cannot be written to")
+            .with_context("message", last)
+            .with_hint(format!("check the owner and the mode of the folder on the host: `ls -ld {folder}`"));
     }
     if lower.contains("shasum") && lower.contains("not found") {
         return error("the host has no `sha256sum` to check it with").with_hint("install coreutils there");
     }
-    error(if said.is_empty() { "its shell fails" } else { said }).with_context("exit", output.status)
+    error(if last.is_empty() { "the host's shell failed without a message" } else { last })
+        .with_context("exit", output.status)
 }
 
 /// How long a file of this size may take on a slow line.

@@ -37,7 +37,7 @@ pub(super) async fn bridge(connection: &Connection, socket: &str) -> Result<Stre
     let values = quoted(socket).and_then(|socket| Ok((socket, quoted(BRIDGE)?, quoted(SCRIPT)?)));
     let (name, program, script) = values.map_err(NoStream::Nobody)?;
     let text = format!("socket={name}; bridge={program}; eval {script}\n");
-    let mut said = Vec::new();
+    let mut output = Vec::new();
     let mut complaint = Vec::new();
     let rest = {
         let mut start = std::pin::pin!(start(half, LINE, text));
@@ -52,19 +52,20 @@ pub(super) async fn bridge(connection: &Connection, socket: &str) -> Result<Stre
                 }
             };
             match message {
-                Some(ChannelMsg::Data { data }) => said.extend_from_slice(&data),
+                Some(ChannelMsg::Data { data }) => output.extend_from_slice(&data),
                 Some(ChannelMsg::ExtendedData { data, .. }) => complaint.extend_from_slice(&data),
                 Some(ChannelMsg::Failure) => return Err(NoStream::NoBridge),
                 Some(ChannelMsg::Eof | ChannelMsg::Close) => {
-                    return Err(NoStream::Strange(last_line(&complaint).or(last_line(&said)).unwrap_or_default()));
+                    let last = last_line(&complaint).or(last_line(&output));
+                    return Err(NoStream::Strange(last.unwrap_or_else(|| "nothing".into())));
                 }
                 Some(_) => {}
                 None => return Err(lost()),
             }
-            if said.len() + complaint.len() > MOST {
-                return Err(NoStream::Strange("much text, but no line of the bridge".into()));
+            if output.len() + complaint.len() > MOST {
+                return Err(NoStream::Strange(format!("more than {MOST} bytes that are no answer")));
             }
-            let Some((line, rest)) = after_mark(&said).and_then(split_line) else { continue };
+            let Some((line, rest)) = after_mark(&output).and_then(split_line) else { continue };
             if line == b"skyward-open" {
                 break rest.to_vec();
             }
