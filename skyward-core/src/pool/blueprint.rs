@@ -89,7 +89,7 @@ impl Blueprint {
             Err(_) => {
                 Err(Error::new(ErrorKind::Timeout, format!("the image's files were not read within {deadline:?}"))
                     .with_hint(
-                        "is one of them on a network file system that does not answer? `Limits::start` gives more time",
+                        "check whether one of them is on a network file system that does not answer; `Limits::start` gives more time",
                     ))
             }
         }

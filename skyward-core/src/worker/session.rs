@@ -275,10 +275,10 @@ impl Session {
 ///
 /// [`ErrorKind::Protocol`] when its version, process, generation or rank differs.
 pub fn check_hello(hello: &WorkerHello, pid: u32, generation: Generation, rank: Rank) -> Result<()> {
-    let wrong = |what: &str, said: u64, due: u64| {
+    let wrong = |what: &str, received: u64, expected: u64| {
         Error::new(
             ErrorKind::Protocol,
-            format!("the worker of rank {rank} was expected, but one of another {what} answered: {said}, not {due}"),
+            format!("another worker answered instead of that of rank {rank}: its {what} is {received}, not {expected}"),
         )
     };
     if hello.version != PROTOCOL_VERSION {

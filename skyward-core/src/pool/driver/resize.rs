@@ -24,7 +24,7 @@ impl Serving {
             return;
         }
         if let Some((_, before)) = self.growth.waiter.replace((nodes.least(), done)) {
-            let _ = before.send(Err(Error::new(ErrorKind::Cancelled, "a later resize took the place of this one")));
+            let _ = before.send(Err(Error::new(ErrorKind::Cancelled, "a later call of `resize` replaced this one")));
         }
         let per_node = self.world.cluster.workers_per_node;
         self.growth.error = None;
