@@ -41,15 +41,15 @@ pub(crate) fn parse(arguments: impl IntoIterator<Item = String>, all: &[Step]) -
             (None, _) => Ok(Command::Docs { write: false }),
             (Some("--write"), None) => Ok(Command::Docs { write: true }),
             (Some("--help" | "-h"), _) => Ok(Command::Help),
-            (Some(other), _) => bail!("`docs` does not know {other:?}; it knows --write"),
+            (Some(other), _) => Err(unknown("docs", other, &["--write"])),
         },
         Some("image") => match next(&mut line)? {
             None => Ok(Command::Image),
-            Some(other) => bail!("`image` takes no {other:?}"),
+            Some(other) => Err(unknown("image", &other, &[])),
         },
         None | Some("help" | "-h" | "--help") => Ok(Command::Help),
         Some(other) => {
-            bail!("there is no command {other:?}; there are: test, chaos, bench, demo, docs, fuzz, image, help")
+            bail!("there is no command {other:?}; the commands are: {}", COMMANDS.join(", "))
         }
     }
 }
@@ -67,7 +67,7 @@ fn parse_test(mut line: Parser, all: &[Step]) -> Result<Command> {
             "--help" | "-h" => return Ok(Command::Help),
             "--only" => only.get_or_insert_with(Vec::new).extend(names()?),
             "--skip" => skip.extend(names()?),
-            other => bail!("`test` does not know {other:?}; it knows --only, --skip, --list"),
+            other => return Err(unknown("test", other, &["--only", "--skip", "--list"])),
         }
     }
     let wanted =
@@ -87,9 +87,9 @@ fn parse_fuzz(mut line: Parser) -> Result<Command> {
             "--seconds" => {
                 let value = value(&mut line);
                 let seconds = value.parse().ok().filter(|seconds| *seconds > 0);
-                fuzz.seconds = seconds.ok_or_else(|| anyhow!("--seconds needs a number above 0, and not {value:?}"))?;
+                fuzz.seconds = seconds.ok_or_else(|| anyhow!("--seconds needs a number above 0, not {value:?}"))?;
             }
-            other if other.starts_with('-') => bail!("`fuzz` does not know {other:?}; it knows --seconds"),
+            other if other.starts_with('-') => return Err(unknown("fuzz", other, &["--seconds"])),
             program => fuzz.programs.push(program.to_owned()),
         }
     }
@@ -103,24 +103,24 @@ fn parse_chaos(mut line: Parser) -> Result<Command> {
     }
     let Some(place) = Place::ALL.into_iter().find(|place| place.name() == name) else {
         let known = Place::ALL.map(Place::name).join(", ");
-        bail!("`chaos` needs the place of the pools, and there is no place {name:?}; it knows: {known}");
+        bail!("`chaos` needs the place of the pools, not {name:?}; the places are: {known}");
     };
     let mut options = Options { place, ..Options::default() };
     while let Some(flag) = next(&mut line)? {
         let mut number = || {
             let value = value(&mut line);
-            value.parse::<u64>().map_err(|_| anyhow!("{flag} needs a number, and not {value:?}"))
+            value.parse::<u64>().map_err(|_| anyhow!("{flag} needs a number, not {value:?}"))
         };
         match flag.as_str() {
             "--rounds" => options.rounds = number()?,
             "--seed" => options.seed = number()?,
             "--only" => options.only = Some(number()?),
             "--jobs" => options.jobs = Some(number()?.try_into()?),
-            other => bail!("`chaos` does not know {other:?}; it knows --rounds, --seed, --only, --jobs"),
+            other => return Err(unknown("chaos", other, &["--rounds", "--seed", "--only", "--jobs"])),
         }
     }
     if options.rounds == 0 || options.jobs == Some(0) {
-        bail!("with 0 rounds, or 0 at a time, nothing is played");
+        bail!("--rounds and --jobs need a number above 0");
     }
     Ok(Command::Chaos(options))
 }
@@ -134,7 +134,6 @@ fn parse_bench(mut line: Parser) -> Result<Command> {
         let all: Vec<_> = SUITES.iter().map(|suite| format!("bench {}", suite.name)).collect();
         bail!("`bench` needs the name of a suite: {} (not {})", all.join(", "), named.as_deref().unwrap_or("nothing"));
     };
-    let name = suite.name;
     let (mut only, mut quick, mut ours) = (Vec::new(), false, false);
     while let Some(argument) = next(&mut line)? {
         match argument.as_str() {
@@ -144,10 +143,11 @@ fn parse_bench(mut line: Parser) -> Result<Command> {
             "--only" => {
                 only.extend(chosen("row", &value(&mut line), suite.rows.iter().map(|row| row.name))?);
             }
-            other if suite.has_peers() => {
-                bail!("`bench {name}` does not know {other:?}; it knows --only, --quick, --ours")
+            other => {
+                let options: &[_] =
+                    if suite.has_peers() { &["--only", "--quick", "--ours"] } else { &["--only", "--quick"] };
+                return Err(unknown(&format!("bench {}", suite.name), other, options));
             }
-            other => bail!("`bench {name}` does not know {other:?}; it knows --only, --quick"),
         }
     }
     let rows: Vec<_> = suite.rows.iter().filter(|row| only.is_empty() || only.contains(&row.name)).collect();
@@ -174,12 +174,20 @@ fn parse_demo(mut line: Parser) -> Result<Command> {
                 let value = value(&mut line);
                 let nodes = value.parse().ok().filter(|nodes| (1..=MOST_NODES).contains(nodes));
                 demo.nodes =
-                    nodes.ok_or_else(|| anyhow!("--nodes needs a number from 1 to {MOST_NODES}, and not {value:?}"))?;
+                    nodes.ok_or_else(|| anyhow!("--nodes needs a number from 1 to {MOST_NODES}, not {value:?}"))?;
             }
-            other => bail!("`demo` does not know {other:?}; it knows --nodes"),
+            other => return Err(unknown("demo", other, &["--nodes"])),
         }
     }
     Ok(Command::Demo(demo))
+}
+
+/// The error of an argument that the command does not take.
+fn unknown(command: &str, argument: &str, options: &[&str]) -> anyhow::Error {
+    match options {
+        [] => anyhow!("`{command}` takes no arguments, but got {argument:?}"),
+        _ => anyhow!("`{command}` takes no {argument:?}; its options are: {}", options.join(", ")),
+    }
 }
 
 /// The next word or option, an option without its value.
@@ -206,14 +214,20 @@ fn chosen(what: &str, list: &str, all: impl Iterator<Item = &'static str> + Clon
     let names = list.split(',').map(str::trim).filter(|name| !name.is_empty());
     let chosen = names.map(|name| match all.clone().find(|known| *known == name) {
         Some(known) => Ok(known),
-        None => bail!("there is no {what} {name:?}; there are: {}", all.clone().collect::<Vec<_>>().join(", ")),
+        None => bail!("there is no {what} {name:?}; the {what}s are: {}", all.clone().collect::<Vec<_>>().join(", ")),
     });
     let chosen = chosen.collect::<Result<Vec<_>>>()?;
     if chosen.is_empty() {
-        bail!("--only needs names, with commas; there are: {}", all.collect::<Vec<_>>().join(", "));
+        bail!(
+            "--only needs the names of {what}s, with commas; the {what}s are: {}",
+            all.collect::<Vec<_>>().join(", ")
+        );
     }
     Ok(chosen)
 }
+
+/// The commands, as the error of an unknown one lists them.
+const COMMANDS: [&str; 8] = ["test", "chaos", "bench", "demo", "docs", "fuzz", "image", "help"];
 
 pub(crate) const HELP: &str = "\
 The project's own commands.
@@ -231,7 +245,7 @@ cargo xtask chaos aws                 the same over instances of an EC2 on loopb
     --seed 7 --only 13                only round 13 of this seed
     --jobs 4                          four rounds at the same time
 
-cargo xtask bench local               ours beside Ray, Dask and a process pool on this host; the last line is JSON
+cargo xtask bench local               Skyward beside Ray, Dask and a process pool on this host; the last line is JSON
 cargo xtask bench local --only ROW,…  only these rows
 cargo xtask bench local --quick       one round, fewer repetitions
 cargo xtask bench local --ours        without the peers
@@ -313,7 +327,7 @@ mod tests {
         assert_eq!(bench("bench docker").unwrap().len(), 5);
         let message = |line: &str| bench(line).unwrap_err().to_string();
         assert!(message("bench docker --only call_p50_us").contains("docker_call_p50_us"));
-        assert!(message("bench ssh --ours").ends_with("it knows --only, --quick"));
+        assert!(message("bench ssh --ours").ends_with("its options are: --only, --quick"));
         assert!(
             message("bench moon").contains("bench local, bench python, bench ssh, bench docker, bench aws (not moon)")
         );
@@ -358,15 +372,19 @@ mod tests {
         };
         assert!(!docs("docs").unwrap());
         assert!(docs("docs --write").unwrap());
-        assert!(docs("docs --open").unwrap_err().to_string().ends_with("it knows --write"));
+        assert!(docs("docs --open").unwrap_err().to_string().ends_with("its options are: --write"));
         assert!(docs("docs --write now").is_err());
     }
 
     #[test]
-    fn a_wrong_command_line_says_what_there_is() {
+    fn a_wrong_command_line_lists_the_alternatives() {
         let message = |arguments: &[&str]| names(arguments).unwrap_err().to_string();
-        assert!(message(&["tset"]).ends_with("there are: test, chaos, bench, demo, docs, fuzz, image, help"));
-        assert!(message(&["test", "--only", "fromat"]).ends_with("there are: format, test, e2e"));
+        assert!(message(&["tset"]).ends_with("the commands are: test, chaos, bench, demo, docs, fuzz, image, help"));
+        for command in COMMANDS {
+            let refused = parse([command.to_owned()], &steps()).err().map(|error| error.to_string());
+            assert!(!refused.is_some_and(|text| text.contains("there is no command")), "{command}");
+        }
+        assert!(message(&["test", "--only", "fromat"]).ends_with("the steps are: format, test, e2e"));
         assert!(message(&["test", "--only"]).contains("--only format,clippy"));
         assert!(message(&["test", "--fast"]).contains("--only, --skip, --list"));
         assert!(message(&["test", "--only", "e2e", "--skip", "e2e"]).contains("no step"));
@@ -387,9 +405,9 @@ mod tests {
         assert_eq!(chaos("chaos ssh --seed 2").unwrap(), (Place::Ssh, 200, 2, None));
         assert_eq!(chaos("chaos aws --rounds 3").unwrap(), (Place::Aws, 3, 1, None));
         let message = |line: &str| chaos(line).unwrap_err().to_string();
-        assert!(message("chaos moon").ends_with("it knows: local, docker, ssh, aws"));
+        assert!(message("chaos moon").ends_with("the places are: local, docker, ssh, aws"));
         assert!(message("chaos local --rounds many").contains("needs a number"));
-        assert!(message("chaos local --rounds 0").contains("nothing is played"));
+        assert!(message("chaos local --rounds 0").contains("above 0"));
         assert!(message("chaos local --fast").contains("--rounds, --seed, --only, --jobs"));
     }
 }

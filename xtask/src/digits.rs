@@ -71,13 +71,13 @@ fn run(built: &Built, nodes: usize) -> Run {
 
 fn read(output: &str) -> Result<Digits> {
     let last = output.lines().last().unwrap_or_default();
-    serde_json::from_str(last).with_context(|| format!("the last line is not the JSON that was promised: {last}"))
+    serde_json::from_str(last).with_context(|| format!("the last line is not the JSON of the example: {last}"))
 }
 
 impl Digits {
     /// The samples of all nodes, if the reports are those of `nodes` equal parts of one training.
     fn samples(&self, nodes: usize, whole: Option<usize>) -> Result<usize> {
-        ensure!(self.nodes == nodes, "it says {} nodes", self.nodes);
+        ensure!(self.nodes == nodes, "the output reports {} nodes, not {nodes}", self.nodes);
         let indices: Vec<usize> = self.reports.iter().map(|report| report.node).collect();
         ensure!(indices == (0..nodes).collect::<Vec<_>>(), "the reports are those of the nodes {indices:?}");
         let digests: BTreeSet<&str> = self.reports.iter().map(|report| report.weights_digest.as_str()).collect();
@@ -100,7 +100,10 @@ impl Digits {
             );
             ensure!(accuracy >= 0.93, "node {node} has an accuracy of {accuracy}");
         }
-        ensure!(self.seconds.start > 0.0 && self.seconds.train > 0.0, "it took no time");
+        ensure!(
+            self.seconds.start > 0.0 && self.seconds.train > 0.0,
+            "the output reports no time for the start or the training"
+        );
         let samples = first.samples * nodes;
         // What does not divide is left out.
         let whole = whole.unwrap_or(samples);

@@ -126,7 +126,7 @@ impl Ec2 {
         match first {
             Ok(Some(line)) => {
                 started.access = serde_json::from_str(&line)
-                    .with_context(|| format!("what {PROGRAM} printed is not the JSON that was promised: {line}"))?;
+                    .with_context(|| format!("the first line of {PROGRAM} is not JSON with its endpoint: {line}"))?;
                 Ok(Ok(started))
             }
             Ok(None) => {

@@ -134,7 +134,7 @@ fn programs(context: &Context) -> Result<Vec<String>> {
 fn host() -> Result<String> {
     let version = Run::new("rustc").args(["-vV"]).read()?;
     let host = version.lines().find_map(|line| line.strip_prefix("host: "));
-    host.map(str::to_owned).context("rustc does not say for which host it is")
+    host.map(str::to_owned).context("`rustc -vV` printed no line `host:`")
 }
 
 /// Why this host cannot fuzz.

@@ -17,6 +17,7 @@ impl Checks {
     pub(crate) fn run_leaving_nothing(&mut self, run: Run) -> Result<String> {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let mark = format!("{}.{}", process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
+        let name = run.to_string();
         let output = self.output(&run.quiet_env(MARK, &mark))?;
         let end = Instant::now() + GRACE;
         loop {
@@ -25,7 +26,8 @@ impl Checks {
                 return Ok(output);
             }
             if Instant::now() > end {
-                self.fail(format!("these still run {} seconds after it: {}", GRACE.as_secs(), left.join("; ")));
+                let processes = left.join("; ");
+                self.fail(format!("processes still run {} seconds after {name}: {processes}", GRACE.as_secs()));
                 return Ok(output);
             }
             thread::sleep(POLL);
