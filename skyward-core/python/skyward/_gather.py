@@ -126,19 +126,19 @@ def agree(
         # ranks.
         answer = _wait(store, f"{prefix}verdict", deadline + timeout + 5)
         return f"rank 0 did not come within {timeout:g} s" if answer is None else answer or None
-    said: dict[int, str] = {0: mine}
+    received: dict[int, str] = {0: mine}
     found: str | None = None
     for rank in range(1, info.total_workers):
         value = _wait(store, f"{prefix}{rank}", deadline)
         if value is None:
             found = _missing(store, prefix, info, timeout)
             break
-        said[rank] = value
-        found = verdict(said)
+        received[rank] = value
+        found = verdict(received)
         if found is not None:
             break
     store.put(f"{prefix}verdict", found or "")
-    if len(said) == info.total_workers:
+    if len(received) == info.total_workers:
         # All ranks have read the previous verdict, or they would not have sent these values.
         store.drop(_settled)
         _settled = [*(f"{prefix}{rank}" for rank in range(info.total_workers)), f"{prefix}verdict"]

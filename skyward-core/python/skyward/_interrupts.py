@@ -108,10 +108,10 @@ class Interrupts:
         if self.runner.busy and get_ident() == notices.main:
             self.look()
 
-    def tell_between_tasks(self) -> None:
+    def deliver_between_tasks(self) -> None:
         """Call functions that were registered outside of tasks; what they raise fails no task."""
         try:
-            notices.tell()
+            notices.deliver()
         except BaseException as error:
             complain(
                 f"a function registered with sky.on_notice failed between tasks: {failure_map(error)['traceback']}"
@@ -134,7 +134,7 @@ class Interrupts:
             runner.busy = True
         self.interrupt()
         if notices.pending and self._is_in_task and not self._must_wait():
-            notices.tell()
+            notices.deliver()
 
     def look_while_waiting(self) -> None:
         """Do what `look` does while the main thread waits for calls, without a busy runner.
@@ -151,7 +151,7 @@ class Interrupts:
         if notices.pending and self._is_in_task:
             runner.busy = True
             try:
-                notices.tell()
+                notices.deliver()
             finally:
                 runner.busy = False
 

@@ -21,11 +21,11 @@ because messages take different times to arrive.
 class _Registered:
     """A registered function, and the number of the last notice with which it was called."""
 
-    __slots__ = ("function", "told")
+    __slots__ = ("function", "number")
 
     def __init__(self, function: Function) -> None:
         self.function = function
-        self.told = 0
+        self.number = 0
 
 
 class Notices:
@@ -46,7 +46,7 @@ class Notices:
         self._deadline: float | None = None
         self._number = 0
         """The number of notices so far."""
-        self._telling = False
+        self._delivering = False
         self._staying: list[_Registered] = []
         self._of_task: list[_Registered] = []
 
@@ -88,21 +88,21 @@ class Notices:
             return
         if get_ident() == self.main:
             self._call(registered)
-        elif registered.told < self._number:
+        elif registered.number < self._number:
             self.pending = True
             # Simulates a signal, but no system call of the main thread ends early.
             interrupt_main(SIGURG)
 
-    def tell(self) -> None:
+    def deliver(self) -> None:
         """Call the functions that were not called with the latest notice, on the main thread.
 
         Raises:
             Exception: the first exception that a function raised; the others were called too.
             BaseException: a function was interrupted or ends the task; the others were not called.
         """
-        if self._telling:
+        if self._delivering:
             return  # called by a function that reads the connection; the outer call continues with the others
-        self._telling = True
+        self._delivering = True
         failed: Exception | None = None
         try:
             while self.pending:
@@ -118,14 +118,14 @@ class Notices:
             self.pending = True
             raise
         finally:
-            self._telling = False
+            self._delivering = False
         if failed is not None:
             raise failed
 
     def _call(self, registered: _Registered) -> None:
         left = self.left()
-        if left is not None and registered.told < self._number:
-            registered.told = self._number
+        if left is not None and registered.number < self._number:
+            registered.number = self._number
             registered.function(left)
 
 

@@ -90,15 +90,15 @@ def _plain(value: Any) -> Any:
     return convert()
 
 
-def difference(said: dict[int, str]) -> str | None:
+def difference(sent: dict[int, str]) -> str | None:
     """Return how the plans of the ranks differ; None if they are equal.
 
     Args:
-        said: for each rank, the JSON of its place and its plan.
+        sent: for each rank, the JSON of its place and its plan.
     """
-    if len(set(said.values())) == 1:
+    if len(set(sent.values())) == 1:
         return None
-    plans = {rank: json.loads(text) for rank, text in said.items()}
+    plans = {rank: json.loads(text) for rank, text in sent.items()}
     places = {place for place, _ in plans.values()}
     if len(places) > 1:
         lines = [f"{_ranks(plans, lambda plan, it=place: plan[0] == it)} at `{place}`" for place in sorted(places)]

@@ -139,7 +139,7 @@ class Worker(Interrupts):
                     raise LostDescriptorsError("the descriptor of its connection")
                 continue
             if notices.pending:
-                self.tell_between_tasks()
+                self.deliver_between_tasks()
             if answered and not self._alarm.is_armed:
                 self._end_timer()
             self.waiting = True

@@ -474,7 +474,7 @@ def test_an_ordinary_kill_is_not_reported_as_out_of_memory(monkeypatch: pytest.M
     events.write_text("low 0\noom 3\noom_kill 2\noom_group_kill 0\n")
     kills = memory.OutOfMemory()
     asked = process.Worker(str(tmp_path), 1, 0, kills)
-    asked.told_to_kill = True
+    asked.is_killed = True
 
     def end(status: int, worker: process.Worker | None = None) -> object:
         worker = worker or process.Worker(str(tmp_path), 1, 1, kills)

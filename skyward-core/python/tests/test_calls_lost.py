@@ -64,8 +64,8 @@ def do_fails(where, folder):
         serving._failure_of = failing(serving._failure_of, calls)
     elif where == "settle":
         sky.Future.set_result = failing(sky.Future.set_result, calls)
-    elif where == "tell":
-        hub.tell = failing(hub.tell, calls)
+    elif where == "complete":
+        hub.complete = failing(hub.complete, calls)
     elif where == "thread":
         threading.Thread.start = failing(threading.Thread.start, calls)
     open(folder + "/ready", "w").close()
@@ -142,7 +142,7 @@ def test_a_helped_call_without_room_on_the_stack_is_answered(node: Node) -> None
     assert caller.value() == 7
 
 
-@pytest.mark.parametrize("where", ["handle", "failure", "settle", "tell", "thread"])
+@pytest.mark.parametrize("where", ["handle", "failure", "settle", "complete", "thread"])
 def test_a_message_that_could_not_be_handled_comes_again_and_counts_once(
     node: Node, tmp_path: Path, where: str
 ) -> None:

@@ -512,13 +512,13 @@ def test_functions_do_not_interrupt_each_other() -> None:
         if len(calls) == 1:
             # Another notice arrives while functions are called for this one, as after a signal.
             known.give("expired", 10.0)
-            known.tell()
+            known.deliver()
         calls.append("end")
 
     known.register(first)
     known.register(calls.append)
     known.give("preempted", 100.0)
-    known.tell()
+    known.deliver()
     assert calls[:2] == ["begin", "end"]
     assert [call for call in calls if isinstance(call, str)] == ["begin", "end"] * 2
     assert all(left <= 10.0 for left in calls if isinstance(left, float)), "the latest notice wins"
@@ -536,8 +536,8 @@ def test_what_interrupts_a_function_leaves_the_others_for_later() -> None:
     known.register(calls.append)
     known.give("preempted", 100.0)
     with pytest.raises(KeyboardInterrupt):
-        known.tell()
+        known.deliver()
     assert calls == []
     assert known.pending
-    known.tell()
+    known.deliver()
     assert len(calls) == 1

@@ -100,6 +100,7 @@ def _distribute(config: Mapping[str, Any], kind: str) -> None:
         mesh = " × ".join(f"{name} {size}" for name, size in spec["mesh"])  # noqa: RUF001
         raise RuntimeError(
             f"the mesh of the keras plugin has {prod(shape)} places ({mesh}), but the world has {len(devices)} devices"
+            ": choose sizes of the axes whose product is the number of devices"
         )
     layouts = distribution.LayoutMap(distribution.DeviceMesh(shape=shape, axis_names=names, devices=devices))
     for pattern, axes in spec["layouts"]:

@@ -128,7 +128,10 @@ def test_weights_are_divided_along_the_mesh() -> None:
 def test_a_mesh_that_does_not_fit_is_refused() -> None:
     distribution = {"kind": "model_parallel", "mesh": [["data", 2], ["model", 2]], "layouts": [], "batch_dim": "data"}
     rank = run_alone(keras(distribution=distribution), body="result = 1")
-    message = "the mesh of the keras plugin has 4 places (data 2 × model 2), but the world has 1 devices"  # noqa: RUF001
+    message = (
+        "the mesh of the keras plugin has 4 places (data 2 × model 2), but the world has 1 devices: "  # noqa: RUF001
+        "choose sizes of the axes whose product is the number of devices"
+    )
     assert rank.exception == f"RuntimeError: {message}"
 
 

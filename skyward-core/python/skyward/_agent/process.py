@@ -40,7 +40,7 @@ class Worker:
         self.pid = 0
         self.ended: tuple[int | None, int | None, bool] | None = None
         """Exit code, signal, and whether the kernel killed it because memory ran out."""
-        self.told_to_kill = False
+        self.is_killed = False
         self.socket_path = f"{folder}/g{generation}w{index}.sock"
         self.calls_path = f"{folder}/g{generation}w{index}.calls"
         """Where the worker listens for a second connection, once its payload submits calls."""
@@ -153,7 +153,7 @@ class Worker:
     def signal(self, number: int) -> None:
         """Send a signal to the worker process itself."""
         if self.ended is None:
-            self.told_to_kill |= number == signal.SIGKILL
+            self.is_killed |= number == signal.SIGKILL
             try:
                 os.kill(self.pid, number)
             except ProcessLookupError:
@@ -175,7 +175,7 @@ class Worker:
         code = os.waitstatus_to_exitcode(status)
         ended_by = -code if code < 0 else None
         self.account.close()
-        oom = ended_by == signal.SIGKILL and not self.told_to_kill and self._memory.claim()
+        oom = ended_by == signal.SIGKILL and not self.is_killed and self._memory.claim()
         self.ended = (None if code < 0 else code, ended_by, oom)
         for path in (self.socket_path, self.calls_path):
             with contextlib.suppress(OSError):

@@ -179,7 +179,7 @@ class Future(concurrent.futures.Future[Any]):
         if not self._finish(0 if late.is_busy else _LEAKED):
             # Threads that wait here do not need that lock, and other futures must not wait for it
             # either.
-            self._hub.tell(self)
+            self._hub.complete(self)
             late.add(self)
 
     def _finish(self, seconds: float) -> bool:
@@ -206,7 +206,7 @@ class Future(concurrent.futures.Future[Any]):
 
 def _tell(future: Any) -> None:
     future._told = True
-    future._hub.tell(future)
+    future._hub.complete(future)
 
 
 class DoneAndNotDone(NamedTuple):
@@ -306,6 +306,7 @@ def _checked(futures: Iterable[Future]) -> set[Future]:
         if not isinstance(future, Future):
             kind = type(future).__qualname__
             raise TypeError(
-                f"this waits for futures of sky.submit, not for a {kind}; use concurrent.futures to wait for both"
+                f"sky.wait and sky.as_completed take futures of sky.submit, not a {kind}; use the functions of "
+                "concurrent.futures to wait for both"
             )
     return known

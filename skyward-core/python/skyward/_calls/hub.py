@@ -132,7 +132,7 @@ class Hub(Callers):
 
     def _unless_forked(self) -> None:
         if _fork.is_child:
-            raise CallError("a process that a payload has forked cannot wait for calls")
+            raise CallError("a process that a payload has forked cannot wait for calls; wait in the payload's process")
 
     def has_room(self, length: int) -> bool:
         """Return whether a call of this length may be sent now; callbacks have more room."""
@@ -183,7 +183,7 @@ class Hub(Callers):
         finally:
             self.leave(was)
 
-    def tell(self, future: Future) -> None:
+    def complete(self, future: Future) -> None:
         """Mark a future as done, and wake the threads that wait for it."""
         with self.lock:
             future._over = True
@@ -256,7 +256,10 @@ class Hub(Callers):
             raise CallError(LOST)
         frame = self.caller()
         if frame.depth >= _wire.DEEPEST:
-            raise CallError(f"a call may have at most {_wire.DEEPEST} callers above it; this one would have more")
+            raise CallError(
+                f"a call may have at most {_wire.DEEPEST} callers above it, and this one would have more: check the "
+                "function for an endless recursion"
+            )
         if frame.ended or frame.interrupted:
             raise CancelledError("the code that submits this call was cancelled, or has ended")
         return frame

@@ -76,7 +76,7 @@ def call_back(hub: Hub, future: Future, answer: Buffer | None, failure: BaseExce
         finally:
             hub.threads.pop(me, None)
     if not future._over or future._awaited:
-        hub.tell(future)
+        hub.complete(future)
 
 
 def _outcome(hub: Hub, message: Outcome, body: Buffer) -> None:

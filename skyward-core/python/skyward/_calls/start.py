@@ -30,7 +30,10 @@ def current() -> Hub:
     if worker is None or worker.session.running is None:
         raise CallError(OUTSIDE)
     if _state.gang:
-        raise CallError("a task of a gang cannot submit calls: the gang occupies all workers at the same time")
+        raise CallError(
+            "a task of a gang cannot submit calls: the gang occupies all workers at the same time; submit calls from a "
+            "task that runs on one worker"
+        )
     return worker.hub or _create(worker)
 
 

@@ -84,7 +84,7 @@ def _report(info: InstanceInfo, timeout: float, deadline: float) -> None:
         except OSError as error:
             raise ConnectionError(f"{place} ended before all ranks had come: {error}") from error
     if not answer:
-        raise ConnectionError(f"{place} ended before all ranks had come; its worker's log says why")
+        raise ConnectionError(f"{place} ended before all ranks had come; the output of its worker shows why")
     if answer != "go":
         raise TimeoutError(answer)
 

@@ -72,8 +72,8 @@ def set_up(info: InstanceInfo, backend: str, seed: int | None) -> None:
     active = keras.backend.backend()
     if active != backend:
         raise RuntimeError(
-            f"Keras was imported with the backend {active} before this function asked for {backend}: "
-            "a process cannot change the backend"
+            f"Keras was imported with the backend {active} before this function asked for {backend}, and a process "
+            "cannot change the backend: import Keras inside the function, or use `plugins::keras()`"
         )
     spans = backend == "jax" and together(info)
     seed_ranks(info, seed, spans)
