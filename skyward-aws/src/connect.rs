@@ -75,13 +75,13 @@ async fn explain(
     let early = error.kind() == ErrorKind::Login && tried < LOGIN;
     let mut error = if early { error.temporary() } else { error };
     let is_over = error.status() != ErrorStatus::Temporary;
-    let mut told = seen.console.clone();
-    let is_old = told.as_ref().is_none_or(|(read, _)| read.elapsed() > AGAIN);
+    let mut last = seen.console.clone();
+    let is_old = last.as_ref().is_none_or(|(read, _)| read.elapsed() > AGAIN);
     if (is_over || tried > seen.boot.min(LONG_BOOT) / 2) && is_old {
-        told = Some((Instant::now(), console(clients, machine).await));
-        pool.update(machine, |seen| seen.console.clone_from(&told));
+        last = Some((Instant::now(), console(clients, machine).await));
+        pool.update(machine, |seen| seen.console.clone_from(&last));
     }
-    if let Some((_, Some(console))) = told {
+    if let Some((_, Some(console))) = last {
         error = error.with_context("console", console);
     }
     if error.kind() == ErrorKind::Io || error.kind() == ErrorKind::Timeout {

@@ -174,10 +174,10 @@ async fn settle_failure(clients: &Clients, pool: &Pool, call: &Call, failure: Fa
         Class::Quota => {
             pool.settle(call);
             let code = failure.code.as_deref().unwrap_or_default();
-            let told = quota::explain(code, &call.offer, &clients.region);
+            let explanation = quota::explain(code, &call.offer, &clients.region);
             let quota = call.offer.quota.as_deref().or(failure.code.as_deref()).unwrap_or_default().to_owned();
-            let message = format!("{}: {}", told.words, failure.message);
-            Error::refused(Refusal::Quota(quota), message).with_hint(told.hint)
+            let message = format!("{}: {}", explanation.words, failure.message);
+            Error::refused(Refusal::Quota(quota), message).with_hint(explanation.hint)
         }
         _ => {
             pool.settle(call);

@@ -88,10 +88,10 @@ impl Trust {
                 }
                 Some(Known::Shared(shared)) => {
                     let instance = trusting(HostKeys::pinned(shared.clone())).await?;
-                    let told = run(&instance, machine, MAKE).await?;
-                    let own = told.lines().rev().find_map(public_key).ok_or_else(|| {
+                    let output = run(&instance, machine, MAKE).await?;
+                    let own = output.lines().rev().find_map(public_key).ok_or_else(|| {
                         Error::new(ErrorKind::Login, format!("{machine} did not report its new host key"))
-                            .with_context("output", told.trim())
+                            .with_context("output", output.trim())
                     })?;
                     self.learned(machine, Known::Changing { shared, own: own.clone() });
                     run(&instance, machine, CHANGE).await?;

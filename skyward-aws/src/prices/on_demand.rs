@@ -35,7 +35,7 @@ struct Known {
     /// When a call last failed.
     failed_at: Option<SystemTime>,
     /// Whether a warning about failed calls was logged.
-    told: bool,
+    warned: bool,
 }
 
 impl OnDemand {
@@ -54,7 +54,7 @@ impl OnDemand {
             let kept = self.cache.read(FILE, now, LIFETIME).await;
             known.prices = Some(kept.map(|kept: Kept<_>| kept.value).unwrap_or_default());
         }
-        let Known { prices, failed_at, told } = &mut *known;
+        let Known { prices, failed_at, warned } = &mut *known;
         let prices = prices.get_or_insert_default();
         prices.retain(|_, price| is_within(price.read_at, now, LIFETIME));
         let missing: Vec<&str> = types.iter().copied().filter(|name| !prices.contains_key(*name)).collect();
@@ -65,10 +65,10 @@ impl OnDemand {
             if let Err(why) = self.ask(pricing, &missing, now, prices).await {
                 *failed_at = Some(now);
                 // Warns once: a user who may not read prices needs no reminder.
-                if std::mem::replace(told, true) {
+                if std::mem::replace(warned, true) {
                     tracing::debug!(error = %why, "some on-demand prices are not known");
                 } else {
-                    tracing::warn!(error = %why, "some on-demand prices are unknown; to read them, the credentials need the permission `pricing:GetProducts`");
+                    tracing::warn!(error = why.summary(), hint = why.hint(), "some on-demand prices are unknown");
                 }
             }
             if prices.len() > before {
@@ -124,8 +124,8 @@ impl OnDemand {
         let mut price: Option<f64> = None;
         while let Some(page) = pages.next().await {
             let page = errors::called("GetProducts", page)?;
-            let told = page.price_list().iter().filter_map(|product| usd_of(product, name));
-            price = told.chain(price).reduce(f64::max);
+            let listed = page.price_list().iter().filter_map(|product| usd_of(product, name));
+            price = listed.chain(price).reduce(f64::max);
         }
         Ok((name, price))
     }

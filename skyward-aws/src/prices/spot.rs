@@ -22,13 +22,13 @@ pub(crate) type SpotPrices = BTreeMap<(String, String), Price>;
 /// Starts nothing.
 pub(crate) async fn prices(ec2: &Client, types: &[&str], now: SystemTime) -> SpotPrices {
     let mut rows = Vec::new();
-    let told = timeout(WITHIN, async {
+    let listed = timeout(WITHIN, async {
         for types in types.chunks(TYPES_AT_ONCE) {
             history(ec2, types, now, &mut rows).await?;
         }
         Ok::<_, skyward_core::Error>(())
     });
-    match told.await {
+    match listed.await {
         Ok(Ok(())) => {}
         Ok(Err(error)) => tracing::warn!(%error, "some spot prices are not known"),
         Err(_) => tracing::warn!(within = ?WITHIN, "some spot prices are unknown: EC2 has not returned them in time"),

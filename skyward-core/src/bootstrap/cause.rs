@@ -24,8 +24,8 @@ pub(super) struct Seen {
 /// The error of a failed step.
 pub(super) fn explain(step: &Step, plan: &Plan, output: &CommandOutput, seen: &Seen) -> Error {
     let text = flat(&output.stderr);
-    let said = Said { step: step.name, lower: text.to_lowercase(), text: &text, output, plan, seen };
-    let cause = likely(&said);
+    let evidence = Evidence { step: step.name, lower: text.to_lowercase(), text: &text, output, plan, seen };
+    let cause = likely(&evidence);
     let mut message = match step.name {
         "environment" | "uv" | "python" | "packages" => format!("the environment cannot be built: {}", cause.summary),
         name => format!("the step `{name}` failed: {}", cause.summary),
@@ -65,7 +65,7 @@ fn with_words(step: &Step, output: &CommandOutput, message: String) -> Error {
 }
 
 /// The last output of a step, and its context.
-struct Said<'a> {
+struct Evidence<'a> {
     step: &'static str,
     text: &'a str,
     /// The same text in lower case.
@@ -75,7 +75,7 @@ struct Said<'a> {
     seen: &'a Seen,
 }
 
-impl Said<'_> {
+impl Evidence<'_> {
     fn has(&self, signs: &[&str]) -> bool {
         signs.iter().any(|sign| self.lower.contains(sign))
     }
@@ -125,16 +125,18 @@ impl Cause {
 }
 
 /// The first cause whose signs are in the output; the signs cover several versions of the tools.
-fn likely(said: &Said<'_>) -> Cause {
-    let environment = said.step == "environment";
-    system::of_folder(said)
-        .or_else(|| system::of_apt(said))
-        .or_else(|| network::of_network(said))
-        .or_else(|| system::of_libraries(said))
+fn likely(evidence: &Evidence<'_>) -> Cause {
+    let environment = evidence.step == "environment";
+    system::of_folder(evidence)
+        .or_else(|| system::of_apt(evidence))
+        .or_else(|| network::of_network(evidence))
+        .or_else(|| system::of_libraries(evidence))
         .or_else(|| {
-            environment.then(|| environment::of_python(said).or_else(|| environment::of_packages(said))).flatten()
+            environment
+                .then(|| environment::of_python(evidence).or_else(|| environment::of_packages(evidence)))
+                .flatten()
         })
-        .or_else(|| system::of_tools(said))
+        .or_else(|| system::of_tools(evidence))
         .unwrap_or_else(|| match environment {
             true => Cause { packages: true, ..Cause::unknown("the installer failed") },
             false => Cause::unknown("its command failed"),
@@ -167,9 +169,9 @@ fn between<'a>(text: &'a str, start: &str, ends: &[&str]) -> Option<&'a str> {
 /// The last output of the tool, from its first line about an error on. Of long output, the
 /// beginning and the end.
 pub(super) fn words(output: &CommandOutput) -> String {
-    let said = if output.stderr.trim().is_empty() { &output.stdout } else { &output.stderr };
+    let text = if output.stderr.trim().is_empty() { &output.stdout } else { &output.stderr };
     let lines: Vec<_> =
-        said.lines().map(str::trim_end).filter(|line| !line.is_empty() && !line.starts_with("skyward-")).collect();
+        text.lines().map(str::trim_end).filter(|line| !line.is_empty() && !line.starts_with("skyward-")).collect();
     let is_error = |line: &&str| {
         let line = line.trim_start().to_lowercase();
         line.starts_with("error") || line.starts_with("e: ") || line.starts_with('×')

@@ -23,7 +23,7 @@ pub(super) struct Record {
     /// next machine.
     pub(super) cordoned: bool,
     /// Whether [`Action::NodeDrained`] was emitted.
-    pub(super) told: bool,
+    pub(super) reported: bool,
 }
 
 impl Record {

@@ -66,7 +66,7 @@ impl Scheduler {
         debug_assert_eq!(node.0 + 1, self.active);
         let Some(record) = self.nodes.get_mut(node.0 as usize) else { return };
         record.draining = true;
-        record.told = false;
+        record.reported = false;
         self.active = node.0;
         self.departing.push(node);
         self.refresh_node(node);
@@ -93,7 +93,7 @@ impl Scheduler {
     pub fn cordon(&mut self, node: NodeIndex) {
         let Some(record) = self.nodes.get_mut(node.0 as usize) else { return };
         record.cordoned = true;
-        record.told = false;
+        record.reported = false;
         self.departing.push(node);
         self.refresh_node(node);
     }
@@ -144,7 +144,7 @@ impl Scheduler {
     /// reports when those under way have ended.
     pub fn hold(&mut self) {
         self.held = true;
-        self.told_idle = false;
+        self.reported_idle = false;
     }
 
     /// The resize is abandoned.
@@ -185,13 +185,15 @@ impl Scheduler {
     /// tasks.
     pub(super) fn report_departures(&mut self) {
         for node in std::mem::take(&mut self.departing) {
-            if !self.joined && self.is_drained(node) && !std::mem::replace(&mut self.nodes[node.0 as usize].told, true)
+            if !self.joined
+                && self.is_drained(node)
+                && !std::mem::replace(&mut self.nodes[node.0 as usize].reported, true)
             {
                 self.actions.push(Action::NodeDrained { node });
             }
         }
-        if self.held && !self.told_idle && self.is_world_idle() {
-            self.told_idle = true;
+        if self.held && !self.reported_idle && self.is_world_idle() {
+            self.reported_idle = true;
             self.actions.push(Action::WorldIdle);
         }
     }

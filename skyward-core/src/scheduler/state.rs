@@ -48,7 +48,7 @@ pub struct Scheduler {
     /// The world waits for a resize: it finishes what is under way, and begins no other task.
     pub(super) held: bool,
     /// Whether [`Action::WorldIdle`] was emitted.
-    pub(super) told_idle: bool,
+    pub(super) reported_idle: bool,
     /// Leaving nodes that may have no more tasks.
     pub(super) departing: Vec<NodeIndex>,
     /// The machines are other than the client's own host: another machine may be sound when this
@@ -201,7 +201,7 @@ impl Scheduler {
             layout: Layout::new(workers_per_node),
             active: 0,
             held: false,
-            told_idle: false,
+            reported_idle: false,
             departing: Vec::new(),
             apart: false,
             limits,

@@ -277,14 +277,14 @@ impl TryFrom<WireOptions> for CallOptions {
     type Error = Error;
 
     fn try_from(wire: WireOptions) -> Result<Self> {
-        let said = [
+        let given = [
             (Cause::Crash, wire.crash),
             (Cause::OutOfMemory, wire.out_of_memory),
             (Cause::NodeLost, wire.node_lost),
             (Cause::Preempted, wire.preempted),
         ];
-        let said = said.into_iter().filter_map(|(cause, count)| Some((cause, count?)));
-        let retry = said.fold(RetryPolicy::for_calls(), |retry, (cause, count)| retry.on(cause, count));
+        let given = given.into_iter().filter_map(|(cause, count)| Some((cause, count?)));
+        let retry = given.fold(RetryPolicy::for_calls(), |retry, (cause, count)| retry.on(cause, count));
         let timeout = match wire.timeout {
             None => None,
             Some(seconds) if seconds >= 0.0 => {

@@ -344,10 +344,10 @@ impl<'a> Round<'a> {
             .output();
         match output {
             Ok(output) if output.status.success() => {
-                let said = String::from_utf8_lossy(&output.stdout).into_owned();
+                let printed = String::from_utf8_lossy(&output.stdout).into_owned();
                 self.note("reaped");
-                if !said.trim().is_empty() {
-                    self.left("could not be reaped", said.lines().map(str::to_owned).collect());
+                if !printed.trim().is_empty() {
+                    self.left("could not be reaped", printed.lines().map(str::to_owned).collect());
                 }
             }
             other => self.left("could not be reaped", vec![format!("{other:?}")]),

@@ -2,12 +2,12 @@
 
 use std::collections::BTreeSet;
 
-use super::{Cause, Said, between};
+use super::{Cause, Evidence, between};
 use crate::spec::{OLDEST, satisfies};
 
-pub(super) fn of_python(said: &Said<'_>) -> Option<Cause> {
-    let (text, plan) = (said.text, said.plan);
-    let has = |signs: &[&str]| said.has(signs);
+pub(super) fn of_python(evidence: &Evidence<'_>) -> Option<Cause> {
+    let (text, plan) = (evidence.text, evidence.plan);
+    let has = |signs: &[&str]| evidence.has(signs);
     if has(&["there is no interpreter at"]) {
         let path = between(text, "there is no interpreter at ", &[" "]).unwrap_or_default();
         return Some(Cause::new(
@@ -32,7 +32,7 @@ pub(super) fn of_python(said: &Said<'_>) -> Option<Cause> {
     } else {
         format!(" (the payload requires {})", plan.requires_python.join(","))
     };
-    let found: BTreeSet<_> = said
+    let found: BTreeSet<_> = evidence
         .output
         .stdout
         .lines()
@@ -41,11 +41,14 @@ pub(super) fn of_python(said: &Said<'_>) -> Option<Cause> {
     let hint = "install a suitable version, ask for a version that the machine has, as in `.python(\"3.12\")`, or name an \
                 interpreter by its path";
     if found.is_empty() {
-        let why = said.marked("no-apt").filter(|why| !why.is_empty());
+        let why = evidence.marked("no-apt").filter(|why| !why.is_empty());
         let why = why.map(|why| format!("; the system's Python was not installed, because {why}")).unwrap_or_default();
         return Some(Cause::new(
             format!("the machine has no working Python{wanted}, and uv cannot download one{why}"),
-            format!("install one: {}; or let uv download it: UV_PYTHON_INSTALL_MIRROR sets the source", command(said)),
+            format!(
+                "install one: {}; or let uv download it: UV_PYTHON_INSTALL_MIRROR sets the source",
+                command(evidence)
+            ),
         ));
     }
     let versions = found.iter().copied().collect::<Vec<_>>().join(", ");
@@ -64,8 +67,8 @@ pub(super) fn of_python(said: &Said<'_>) -> Option<Cause> {
 }
 
 /// The command that installs an interpreter on such a system.
-fn command(said: &Said<'_>) -> &'static str {
-    match said.marked("system").unwrap_or_default() {
+fn command(evidence: &Evidence<'_>) -> &'static str {
+    match evidence.marked("system").unwrap_or_default() {
         "alpine" => "`sudo apk add python3`",
         "arch" => "`sudo pacman -S python`",
         "fedora" | "rhel" | "centos" | "rocky" | "almalinux" | "amzn" => "`sudo dnf install -y python3.12`",
@@ -73,9 +76,9 @@ fn command(said: &Said<'_>) -> &'static str {
     }
 }
 
-pub(super) fn of_packages(said: &Said<'_>) -> Option<Cause> {
-    let (text, plan) = (said.text, said.plan);
-    let has = |signs: &[&str]| said.has(signs);
+pub(super) fn of_packages(evidence: &Evidence<'_>) -> Option<Cause> {
+    let (text, plan) = (evidence.text, evidence.plan);
+    let has = |signs: &[&str]| evidence.has(signs);
     if has(&["does not have all that the image asks for"])
         || has(&["packages were unavailable because the network was disabled"])
     {
@@ -128,6 +131,9 @@ pub(super) fn of_packages(said: &Said<'_>) -> Option<Cause> {
         return Some(Cause::of_packages(format!("there is no version `{name}`"), "ask for a version that exists"));
     }
     has(&["unsatisfiable", "no solution found"]).then(|| {
-        Cause::of_packages("no versions satisfy all requirements", "loosen one of the requirements that contradict each other")
+        Cause::of_packages(
+            "no versions satisfy all requirements",
+            "loosen one of the requirements that contradict each other",
+        )
     })
 }

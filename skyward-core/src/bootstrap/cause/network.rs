@@ -2,44 +2,44 @@
 
 use std::time::{Duration, UNIX_EPOCH};
 
-use super::{Cause, Said, between};
+use super::{Cause, Evidence, between};
 
-pub(super) fn of_network(said: &Said<'_>) -> Option<Cause> {
-    let host = host(said.text);
-    if let Some(cause) = of_clock(said, host) {
+pub(super) fn of_network(evidence: &Evidence<'_>) -> Option<Cause> {
+    let host = host(evidence.text);
+    if let Some(cause) = of_clock(evidence, host) {
         return Some(cause);
     }
-    if said.has(&UNTRUSTED) {
+    if evidence.has(&UNTRUSTED) {
         let mut hint = "if the network has a certificate authority of its own, for instance to inspect encrypted traffic, add it to the image: `.certificate(\"ca.pem\")`, or set SSL_CERT_FILE on the machine to a file with it (PEM)".to_owned();
-        hint.push_str(&unshared(said, "CERT"));
+        hint.push_str(&unshared(evidence, "CERT"));
         return Some(Cause::new(format!("the certificate of {host} is not trusted"), hint));
     }
-    if said.has(&REFUSED) && !said.has(&["python-build-standalone"]) {
+    if evidence.has(&REFUSED) && !evidence.has(&["python-build-standalone"]) {
         return Some(Cause::new(
             format!("{host} refuses access"),
             "give user and password of the index: `.credentials(\"index name\", user, password)`",
         ));
     }
-    let (_, why) = UNREACHABLE.iter().find(|(sign, _)| said.lower.contains(sign))?;
-    if said.step == "environment" && said.has(&["python-build-standalone", "cpython-3"]) {
+    let (_, why) = UNREACHABLE.iter().find(|(sign, _)| evidence.lower.contains(sign))?;
+    if evidence.step == "environment" && evidence.has(&["python-build-standalone", "cpython-3"]) {
         // Not the index: uv found no interpreter and wanted to download one.
         return None;
     }
-    let hint = if said.is_of_apt() {
+    let hint = if evidence.is_of_apt() {
         "check the network of the machine, its mirrors in /etc/apt/sources.list*, and apt's proxy: `apt-config dump Acquire::http::Proxy`".to_owned()
     } else {
         format!(
             "check the network of the machine, HTTPS_PROXY, and the address of the index: UV_DEFAULT_INDEX, PIP_INDEX_URL or `.default_index(url)`{}",
-            unshared(said, "INDEX")
+            unshared(evidence, "INDEX")
         )
     };
     Some(Cause::passing(format!("{host} cannot be reached: {why}"), hint))
 }
 
 /// A wrong clock makes valid certificates and lists look invalid.
-fn of_clock(said: &Said<'_>, host: &str) -> Option<Cause> {
-    let early = said.has(&["notvalidyet", "not yet valid", "not valid yet", "not yet activated"]);
-    let late = said.has(&[
+fn of_clock(evidence: &Evidence<'_>, host: &str) -> Option<Cause> {
+    let early = evidence.has(&["notvalidyet", "not yet valid", "not valid yet", "not yet activated"]);
+    let late = evidence.has(&[
         "certificate has expired",
         "certexpired",
         "invalid peer certificate: expired",
@@ -48,11 +48,11 @@ fn of_clock(said: &Said<'_>, host: &str) -> Option<Cause> {
     if !early && !late {
         return None;
     }
-    let clock = said
+    let clock = evidence
         .marked("clock")
         .and_then(|clock| clock.parse().ok())
         .map(|seconds| UNIX_EPOCH + Duration::from_secs(seconds));
-    let off = clock.and_then(|clock| match said.seen.now.duration_since(clock) {
+    let off = clock.and_then(|clock| match evidence.seen.now.duration_since(clock) {
         Ok(behind) => (behind > OFF).then(|| format!("{} behind", rounded(behind))),
         Err(ahead) => (ahead.duration() > OFF).then(|| format!("{} ahead of", rounded(ahead.duration()))),
     });
@@ -89,8 +89,8 @@ fn host(text: &str) -> &str {
 }
 
 /// The settings of the client's own tools that its machines do not have.
-fn unshared(said: &Said<'_>, of: &str) -> String {
-    let names: Vec<_> = said.seen.settings.iter().copied().filter(|name| name.contains(of)).collect();
+fn unshared(evidence: &Evidence<'_>, of: &str) -> String {
+    let names: Vec<_> = evidence.seen.settings.iter().copied().filter(|name| name.contains(of)).collect();
     match names[..] {
         [] => String::new(),
         [name] => {

@@ -118,13 +118,13 @@ pub(super) fn findings(failures: Vec<Failure>, exits: &[(Rank, WorkerExit)]) -> 
 /// Whether two failures are the same failure, on different ranks. The errors of ranks that raise
 /// the same exception differ in their rank numbers.
 fn is_same(one: &Failure, other: &Failure) -> bool {
-    let said = |failure: &Failure| match failure.error.exception() {
+    let content = |failure: &Failure| match failure.error.exception() {
         Some(exception) => (exception.type_name.clone(), exception.message.clone(), exception.traceback.clone()),
         None => (failure.error.message().to_owned(), String::new(), String::new()),
     };
     // If the real pool and the rehearsed pool are refused with the same error, it is reported once.
     let time = |failure: &Failure| if failure.stage == Stage::Rehearsed { Stage::Declared } else { failure.stage };
-    time(one) == time(other) && one.error.kind() == other.error.kind() && said(one) == said(other)
+    time(one) == time(other) && one.error.kind() == other.error.kind() && content(one) == content(other)
 }
 
 fn finding(failure: Failure, exits: &[(Rank, WorkerExit)]) -> Finding {
@@ -213,11 +213,11 @@ fn hint(kind: FindingKind, stage: Stage, error: &Error) -> String {
     };
     match (kind, error.hint()) {
         // The call can have a timeout of its own; then the error's hint names the right limit.
-        (FindingKind::Deadline, Some(said)) if stage == Stage::Call => said.to_owned(),
+        (FindingKind::Deadline, Some(hint)) if stage == Stage::Call => hint.to_owned(),
         // The error's hint names limits of the real pool, which do not apply here.
         (FindingKind::Stalled | FindingKind::Deadline | FindingKind::OutOfMemory, _) | (_, None) => own.to_owned(),
-        (FindingKind::Refused, Some(said)) if stage == Stage::Rehearsed => format!("{said}\n{own}"),
-        (_, Some(said)) => said.to_owned(),
+        (FindingKind::Refused, Some(hint)) if stage == Stage::Rehearsed => format!("{hint}\n{own}"),
+        (_, Some(hint)) => hint.to_owned(),
     }
 }
 

@@ -13,9 +13,9 @@ use crate::spec::Accelerator;
 
 /// The offer with the requested accelerators, if the engine's host has them. Where they are not
 /// declared, the engine's host is assumed to be this host.
-pub(super) async fn offers(plain: Offer, wanted: &Accelerator, told: Option<&Accelerator>) -> Vec<Offer> {
-    let has = match told {
-        Some(told) => vec![told.clone()],
+pub(super) async fn offers(plain: Offer, wanted: &Accelerator, declared: Option<&Accelerator>) -> Vec<Offer> {
+    let has = match declared {
+        Some(declared) => vec![declared.clone()],
         None => found().await,
     };
     let Some(has) = has.iter().find(|has| serves(has, wanted, UnsaidMemory::TooLittle)) else { return Vec::new() };
@@ -25,9 +25,9 @@ pub(super) async fn offers(plain: Offer, wanted: &Accelerator, told: Option<&Acc
 }
 
 /// The ids of the accelerators of the engine's host.
-pub(super) async fn all(told: Option<&Accelerator>) -> Vec<String> {
-    match told {
-        Some(told) => (0..told.count).map(|index| index.to_string()).collect(),
+pub(super) async fn all(declared: Option<&Accelerator>) -> Vec<String> {
+    match declared {
+        Some(declared) => (0..declared.count).map(|index| index.to_string()).collect(),
         None => blocking(host::devices).await.unwrap_or_default(),
     }
 }

@@ -58,7 +58,7 @@ async fn pull(engine: &Engine, image: &str) -> Result<()> {
     let (name, tag) = split(image);
     let options = CreateImageOptionsBuilder::new().from_image(name).tag(tag).build();
     let mut steps = engine.api().await?.create_image(Some(options), None, None);
-    let mut told = Instant::now();
+    let mut logged = Instant::now();
     let failed = |why: &str| {
         Error::new(ErrorKind::Provider, format!("the engine does not have the image {image}, and cannot pull it: {why}")).with_hint(
             "check the image's name; for a registry with accounts, run `docker login` and `docker pull` first; on a machine without a registry, use `docker load` or `docker import`",
@@ -70,8 +70,8 @@ async fn pull(engine: &Engine, image: &str) -> Result<()> {
             return Err(failed(&error));
         }
         let progress = step.progress_detail.and_then(|progress| Some((progress.current?, progress.total?)));
-        if told.elapsed() >= TELL {
-            told = Instant::now();
+        if logged.elapsed() >= BETWEEN_LINES {
+            logged = Instant::now();
             let (current, total) = progress.unwrap_or_default();
             tracing::info!(image, layer = step.id, current, total, "{}", step.status.unwrap_or_default());
         }
@@ -94,7 +94,7 @@ fn split(image: &str) -> (&str, &str) {
 
 const LOOK: Duration = Duration::from_secs(20);
 /// The time between two log lines about the progress of a pull.
-const TELL: Duration = Duration::from_secs(2);
+const BETWEEN_LINES: Duration = Duration::from_secs(2);
 
 #[cfg(test)]
 mod tests {
