@@ -16,12 +16,16 @@ use crate::spec::Spent;
 
 /// Something that happened in a pool.
 ///
-/// Events about a machine have the index of its node as `node`. For a machine that is to take the
-/// place of another one, that is the index of the node that it is made ready for, also while the
-/// other machine still works. A machine that joins a pool that is ready already has its machine
-/// number as `node` until it has a place; no node of the pool has this index when the machine is
-/// launched. The machine number of a node can differ from its index, for example after the pool has
-/// changed its size.
+/// Events about a machine name its node in `node`:
+///
+/// - For a machine of a node: the node's index.
+/// - For a machine that replaces another one: the index of the node whose machine it replaces, even
+///   while the other machine still works.
+/// - For a machine that joins a pool after its start, until the machine has become a node: the
+///   machine number. No node of the pool has this index when the machine is launched.
+///
+/// The machine number of a node can differ from its index, for example after the pool has changed
+/// its size.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub enum PoolEvent {
@@ -221,11 +225,12 @@ pub enum PoolEvent {
         /// The address at which the other nodes reach it.
         address: String,
     },
-    /// A machine that was to join a ready pool, or to take the place of a machine that will end,
-    /// could not be made ready, or was lost before that. The pool continues without it, and may try
-    /// another one. A node with this number, if there is one, still has the machine that it had.
+    /// A machine that the pool launched after its start, to join it or to replace a machine that
+    /// will end, could not be made ready, or was lost before it was ready. The pool continues
+    /// without the machine, and may launch another one. If `node` is a node of the pool, it keeps
+    /// its present machine.
     NodeFailed {
-        /// The node whose place the machine was to take, or the machine number.
+        /// The node whose machine the failed one would have replaced, or the machine number.
         node: NodeIndex,
         /// Why the machine failed.
         error: Error,

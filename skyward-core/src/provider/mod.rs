@@ -85,7 +85,7 @@ use crate::remote::Remote;
 /// - Processes that a command starts in the background on a machine outlive the command.
 /// - With [`Capabilities::keeper`], a machine whose lease is not renewed ends by itself.
 ///
-/// # How the pool calls it
+/// # How a pool calls its provider
 ///
 /// The pool gives each call a deadline, which includes all tries. No deadline is longer than
 /// [`Limits::start`](crate::spec::Limits::start). The pool tries a call with a
@@ -178,10 +178,10 @@ pub trait Provider: fmt::Debug + Send + Sync + 'static {
     /// [`inspect`](Self::inspect) reports when it runs, and where. A provider that launches one
     /// machine at a time calls [`launch_each`].
     ///
-    /// It may block for 10 minutes, retries of the pool included, or for
-    /// [`Limits::start`](crate::spec::Limits::start) where that is shorter. Then the pool drops the
-    /// future, and looks for the machine in [`list`](Self::list). Calls for several machines run at
-    /// the same time.
+    /// The call may take 10 minutes, retries of the pool included, or
+    /// [`Limits::start`](crate::spec::Limits::start) where that is shorter. After that time, the
+    /// pool drops the future, and looks for the machine in [`list`](Self::list). Calls for several
+    /// machines run at the same time.
     ///
     /// # Errors
     ///
@@ -210,9 +210,9 @@ pub trait Provider: fmt::Debug + Send + Sync + 'static {
 
     /// Connects to a machine at the place that `inspect` has reported.
     ///
-    /// While the error is temporary, the pool calls it again after at most 500 milliseconds, for
+    /// While the error is temporary, the pool repeats the call after at most 500 milliseconds, for
     /// [`Limits::start`](crate::spec::Limits::start) in total. Meanwhile the pool inspects the
-    /// machine, and stops when that is over.
+    /// machine, and stops when the machine is reported as ending, released or gone.
     ///
     /// # Errors
     ///
@@ -228,8 +228,8 @@ pub trait Provider: fmt::Debug + Send + Sync + 'static {
     /// Ends machines and everything on them, and returns one result for each, in order. A provider
     /// that ends one machine at a time calls [`terminate_each`].
     ///
-    /// The pool repeats it, together with `list` and `inspect`, until all machines are gone or
-    /// [`Limits::shutdown`](crate::spec::Limits::shutdown) has passed.
+    /// The pool repeats the call, together with `list` and `inspect`, until all machines are gone
+    /// or [`Limits::shutdown`](crate::spec::Limits::shutdown) has passed.
     ///
     /// # Errors
     ///

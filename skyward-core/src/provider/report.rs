@@ -23,16 +23,17 @@ use super::Place;
 pub struct MachineReport {
     /// The state of the machine.
     pub state: MachineState,
-    /// Why it is ending or gone, where the provider reports that. For a running machine: why it
-    /// will end.
+    /// Why the machine is ending or gone, where the provider reports that. For a running machine:
+    /// why the machine will end.
     pub reason: Option<Reason>,
     /// The provider's own words about the state, for people.
     pub words: Option<String>,
-    /// After which time the provider ends it, where that is known: the notice of a preemption, with
-    /// that [reason](Self::reason), or a time limit that the machine was bought with.
+    /// The time after which the provider ends the machine, where that is known: the notice of a
+    /// preemption, with that [reason](Self::reason), or a time limit that the machine was bought
+    /// with.
     pub ends_in: Option<Duration>,
-    /// Where it can be reached, once it runs: the pool tries [`connect`](super::Provider::connect)
-    /// from then on.
+    /// Where the machine can be reached, once it runs. From then on, the pool tries
+    /// [`connect`](super::Provider::connect).
     pub place: Option<Place>,
 }
 
@@ -40,8 +41,8 @@ pub struct MachineReport {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum MachineState {
-    /// Not known now, because what knows the machine cannot be asked. The pool concludes nothing
-    /// from it.
+    /// Not known, because the provider's service cannot be asked now. The pool concludes nothing
+    /// from this state.
     Unknown,
     /// Bought, but held back: a batch system has not started it.
     Queued,
@@ -51,9 +52,9 @@ pub enum MachineState {
     Running,
     /// Ending.
     Ending,
-    /// Ending for good, and no longer billed. What it used may still be held.
+    /// Ending for good, and no longer billed. The provider may still hold resources of the machine.
     Released,
-    /// No longer there, with nothing of it left.
+    /// No longer there, with no resource of the machine left.
     Gone,
 }
 
@@ -61,13 +62,13 @@ pub enum MachineState {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum Reason {
-    /// Its end was requested, by this client or by a person.
+    /// This client or a person requested the end.
     Asked,
-    /// The provider took it back.
+    /// The provider took the machine back.
     Preempted,
-    /// It failed, or could not be started.
+    /// The machine failed, or could not be started.
     Failed,
-    /// The time for which it was bought, or its lease, is over.
+    /// The time for which the machine was bought, or its lease, is over.
     Expired,
 }
 
@@ -84,14 +85,14 @@ impl MachineReport {
         self
     }
 
-    /// Sets why it is ending or gone.
+    /// Sets why the machine is ending or gone.
     #[must_use]
     pub fn because(mut self, reason: Reason) -> Self {
         self.reason = Some(reason);
         self
     }
 
-    /// Sets after which time the provider ends it.
+    /// Sets the time after which the provider ends the machine.
     #[must_use]
     pub fn ends_in(mut self, ends_in: Duration) -> Self {
         self.ends_in = Some(ends_in);
@@ -138,7 +139,7 @@ impl fmt::Display for Reason {
             Self::Asked => "its end was requested",
             Self::Preempted => "it was preempted",
             Self::Failed => "it failed",
-            Self::Expired => "its time is over",
+            Self::Expired => "its walltime or its lease is over",
         })
     }
 }
