@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-/// What a provider can do beyond the methods that each provider has. None of it depends on a pool.
+/// What a provider can do beyond the methods that each provider has. The capabilities of a provider
+/// are the same for all pools.
 ///
 /// ```
 /// # use skyward_core as skyward;
@@ -26,8 +27,9 @@ pub struct Capabilities {
     pub keeper: bool,
     /// Whether a batch can be launched [all or none](super::LaunchBatch::all_or_none).
     pub gangs: bool,
-    /// Whether the provider can know the end of a running machine in advance: it takes the machine
-    /// back, or the machine's time is over. The pool then inspects its machines every 30 seconds.
+    /// Whether the provider can know the end of a running machine in advance: the provider takes
+    /// the machine back, or the machine's walltime is over. The pool then inspects its machines
+    /// every 30 seconds.
     pub preemptible: bool,
     /// Whether all machines are parts of one host, and share its cores, memory, accelerators and
     /// ports.
@@ -57,28 +59,28 @@ impl Capabilities {
         self
     }
 
-    /// Its machines can outlive the client's process.
+    /// The provider's machines can outlive the client's process.
     #[must_use]
     pub fn outlives_client(mut self) -> Self {
         self.outlives_client = true;
         self
     }
 
-    /// It can launch a batch all or none.
+    /// The provider can launch a batch all or none.
     #[must_use]
     pub fn gangs(mut self) -> Self {
         self.gangs = true;
         self
     }
 
-    /// It can know the end of a running machine in advance.
+    /// The provider can know the end of a running machine in advance.
     #[must_use]
     pub fn preemptible(mut self) -> Self {
         self.preemptible = true;
         self
     }
 
-    /// Its machines are parts of one host.
+    /// The provider's machines are parts of one host.
     #[must_use]
     pub fn shared_host(mut self) -> Self {
         self.shared_host = true;

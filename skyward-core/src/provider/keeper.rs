@@ -11,8 +11,8 @@ use super::LaunchRequest;
 /// A keeper, which ends a machine by itself: a POSIX shell script with its arguments that runs on
 /// the machine for as long as the machine lives.
 ///
-/// It watches the file `lease` in the machine's folder. The pool and the machine's agent touch this
-/// file to renew the lease. The keeper ends the machine
+/// The keeper watches the file `lease` in the machine's folder. The pool and the machine's agent
+/// touch this file to renew the lease. The keeper ends the machine
 ///
 /// - when nobody has renewed the lease for a little longer than [`lease`](LaunchRequest::lease)
 ///   (the agent has the same lease, and so can end the machine in good order first),
@@ -21,8 +21,9 @@ use super::LaunchRequest;
 ///   the lease is renewed,
 /// - when the file is removed, and when the keeper receives `SIGTERM`.
 ///
-/// It depends on no clock that can be set. The machine needs `sh`, `stat`, `sleep` and `touch`; to
-/// kill processes also `grep`, `awk` and `find`. With bash, each check starts fewer processes.
+/// The keeper depends on no clock that can be set. The machine needs `sh`, `stat`, `sleep` and
+/// `touch`; to kill processes also `grep`, `awk` and `find`. With bash, each check starts fewer
+/// processes.
 ///
 /// On a machine that ends by being powered off, such as a cloud instance, root runs the keeper as a
 /// service. Before it starts, the machine's folder and the file `lease` in it must exist and belong
@@ -62,32 +63,33 @@ pub struct Keeper {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum KeeperEnd {
-    /// It kills the processes whose environment has the variable `SKYWARD_MACHINE` with this value,
-    /// and all their descendants, and removes the machine's folder.
+    /// The keeper kills the processes whose environment has the variable `SKYWARD_MACHINE` with
+    /// this value, and all their descendants, and removes the machine's folder.
     Processes {
         /// The value: the machine's id.
         mark: String,
     },
-    /// It exits. It must be the first process of a container, so that all others end with it.
+    /// The keeper exits. It must be the first process of a container, so that all other processes
+    /// end with it.
     Exit,
-    /// It powers the host off. It must run as root, and the host must be the machine.
+    /// The keeper powers the host off. It must run as root, and the host must be the machine.
     PowerOff,
 }
 
 impl Keeper {
-    /// Creates the keeper of a machine with this folder and lease. It waits one lease for the first
-    /// renewal, limits the machine's life in no other way, and ends it as [`KeeperEnd::Exit`].
+    /// Creates the keeper of a machine with this folder and lease. The keeper waits one lease for
+    /// the first renewal, limits the machine's life in no other way, and ends the machine by
+    /// [`KeeperEnd::Exit`].
     pub fn new(folder: impl Into<String>, lease: Duration) -> Self {
         Self { folder: folder.into(), lease, boot: lease, ends_in: None, end: KeeperEnd::Exit }
     }
 
-    /// Creates the keeper of a machine that was requested like this: with the request's lease, boot
-    /// time and end.
+    /// Creates the keeper of a requested machine, with the lease, boot time and end of the request.
     pub fn of(request: &LaunchRequest, folder: impl Into<String>) -> Self {
         Self { boot: request.boot, ends_in: request.ends_in, ..Self::new(folder, request.lease) }
     }
 
-    /// Sets how long it waits for the first renewal; never less than the lease.
+    /// Sets how long the keeper waits for the first renewal; never less than the lease.
     #[must_use]
     pub fn boot(mut self, boot: Duration) -> Self {
         self.boot = boot;
@@ -109,7 +111,8 @@ impl Keeper {
         self
     }
 
-    /// The command that starts it: with bash where the machine has bash, otherwise with `sh`.
+    /// The command that starts the keeper: with bash where the machine has bash, otherwise with
+    /// `sh`.
     pub fn command(&self) -> Vec<String> {
         let start = ["sh", "-c", START, Self::script()].map(str::to_owned);
         start.into_iter().chain(self.arguments()).collect()

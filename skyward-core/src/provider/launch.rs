@@ -29,13 +29,13 @@ use crate::spec::Nodes;
 pub struct PoolRequest {
     /// The pool.
     pub pool: PoolId,
-    /// Who starts it, for people: `ada@workstation`.
+    /// Who starts the pool, for people: `ada@workstation`.
     pub owner: String,
     /// How many nodes the pool wants.
     pub nodes: Nodes,
-    /// Whether its workers are one world, so that its machines must reach one another.
+    /// Whether the pool's workers are one world, so that its machines must reach one another.
     pub joined: bool,
-    /// What each of its machines must have.
+    /// What each machine of the pool must have.
     pub wanted: Requirements,
     /// How long anything that the provider creates may live without a renewal of the lease.
     pub lease: Duration,
@@ -108,28 +108,28 @@ impl PoolRequest {
         }
     }
 
-    /// Sets who starts it.
+    /// Sets who starts the pool.
     #[must_use]
     pub fn owner(mut self, owner: impl Into<String>) -> Self {
         self.owner = owner.into();
         self
     }
 
-    /// Sets how many nodes it wants.
+    /// Sets how many nodes the pool wants.
     #[must_use]
     pub fn nodes(mut self, nodes: impl Into<Nodes>) -> Self {
         self.nodes = nodes.into();
         self
     }
 
-    /// Sets whether its workers are one world.
+    /// Sets whether the pool's workers are one world.
     #[must_use]
     pub fn joined(mut self, joined: bool) -> Self {
         self.joined = joined;
         self
     }
 
-    /// Sets what each of its machines must have.
+    /// Sets what each machine of the pool must have.
     #[must_use]
     pub fn wanted(mut self, wanted: Requirements) -> Self {
         self.wanted = wanted;
@@ -162,7 +162,7 @@ impl LaunchRequest {
         Self { launch, pool, number, lease, boot: lease, ends_in: None, labels: Labels::new() }
     }
 
-    /// Has the machine end by itself after this time, whether its lease is renewed or not.
+    /// Sets the time after which the machine ends by itself, whether its lease is renewed or not.
     #[must_use]
     pub fn ends_in(mut self, ends_in: Duration) -> Self {
         self.ends_in = Some(ends_in);

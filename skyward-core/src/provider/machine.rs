@@ -31,17 +31,17 @@ pub type Facts = BTreeMap<String, String>;
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Machine {
-    /// Its id at the provider. No two machines of a pool have the same id, also not one after the
-    /// other: the ledger takes a machine that is gone off the record by its id.
+    /// The machine's id at the provider. No two machines of a pool ever have the same id, not even
+    /// one after the other: the ledger takes a machine that is gone off the record by its id.
     pub id: MachineId,
-    /// The launch that started it.
+    /// The launch that started the machine.
     pub launch: LaunchId,
-    /// The pool that it is for.
+    /// The pool that the machine is for.
     pub pool: PoolId,
-    /// Its number in its pool.
+    /// The machine's number in its pool.
     #[serde(alias = "node")]
     pub number: MachineNumber,
-    /// The offer that it was launched from.
+    /// The offer that the machine was launched from.
     #[serde(default = "unknown_offer")]
     pub offer: OfferId,
     /// What else the provider needs to remember.
@@ -53,11 +53,13 @@ pub struct Machine {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Place {
-    /// The address at which the pool's other machines reach it.
+    /// The address at which the pool's other machines reach the machine.
     pub address: String,
-    /// A folder of its own on the machine, short enough for Unix sockets (at most 60 bytes).
+    /// The machine's own folder, with a path that is short enough for Unix sockets (at most 60
+    /// bytes).
     pub folder: String,
-    /// Whether it is on the client's own host, so that its agent can watch the client's process.
+    /// Whether the machine is on the client's own host, so that its agent can watch the client's
+    /// process.
     pub on_client_host: bool,
     /// A command that the machine's agent runs, and whose lines `KIND SECONDS WORDS` are notices of
     /// the machine's end: `preempted 120 the provider takes the machine back`. The kinds are
@@ -86,7 +88,7 @@ impl Place {
         Self { address: address.into(), folder: folder.into(), on_client_host: false, watch: None }
     }
 
-    /// Has the machine's agent run a command that prints notices of the machine's end.
+    /// Sets the command that the machine's agent runs, which prints notices of the machine's end.
     #[must_use]
     pub fn watch(mut self, command: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.watch = Some(command.into_iter().map(Into::into).collect());

@@ -57,7 +57,7 @@ pub struct Offer {
     pub disk_gib: Option<u32>,
     /// The processor's architecture, where it is known.
     pub architecture: Option<Architecture>,
-    /// Its accelerators.
+    /// The machine's accelerators.
     pub accelerator: Option<Accelerator>,
 }
 

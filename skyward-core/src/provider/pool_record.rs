@@ -25,8 +25,8 @@ use crate::ids::PoolId;
 pub struct PoolRecord {
     /// The pool.
     pub pool: PoolId,
-    /// Who started it, from [`PoolRequest::owner`](super::PoolRequest::owner); empty where that is
-    /// not known.
+    /// Who started the pool, from [`PoolRequest::owner`](super::PoolRequest::owner); empty where
+    /// that is not known.
     pub owner: String,
     /// When the last part of the pool expires unless it is renewed, by this client's clock: one
     /// lease from now while a machine of the pool lives.
@@ -39,7 +39,7 @@ impl PoolRecord {
         Self { pool, owner: String::new(), expires }
     }
 
-    /// Sets who started it.
+    /// Sets who started the pool.
     #[must_use]
     pub fn owner(mut self, owner: impl Into<String>) -> Self {
         self.owner = owner.into();

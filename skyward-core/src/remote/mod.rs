@@ -115,9 +115,9 @@ pub struct Command {
     pub argv: Vec<String>,
     /// Environment variables in addition to the machine's.
     pub env: BTreeMap<String, String>,
-    /// The bytes for its standard input.
+    /// The bytes for the command's standard input.
     pub stdin: Bytes,
-    /// How long it may run.
+    /// How long the command may run.
     pub deadline: Duration,
 }
 
@@ -144,7 +144,7 @@ impl Command {
         self
     }
 
-    /// Sets the bytes for its standard input.
+    /// Sets the bytes for the command's standard input.
     #[must_use]
     pub fn stdin(mut self, bytes: impl Into<Vec<u8>>) -> Self {
         self.stdin = Bytes::from(bytes.into());
@@ -174,7 +174,7 @@ impl fmt::Debug for Command {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CommandOutput {
-    /// Its exit status; `128 + signal` for a signal, as in a shell.
+    /// The command's exit status; `128 + signal` for a signal, as in a shell.
     pub status: i32,
     /// Standard output, the last 256 KiB.
     pub stdout: String,
@@ -188,7 +188,7 @@ impl CommandOutput {
         Self { status, stdout: stdout.into(), stderr: stderr.into() }
     }
 
-    /// Whether it exited with 0.
+    /// Whether the command exited with 0.
     pub fn success(&self) -> bool {
         self.status == 0
     }
