@@ -219,6 +219,16 @@ def test_a_process_holds_only_so_many_descriptors(tmp_path: Path) -> None:
             sleep(0.01)
 
 
+def test_new_arrays_with_the_same_bytes_share_one_descriptor(tmp_path: Path) -> None:
+    store = Store(str(tmp_path / "store"), 1 << 30)
+    holds = [store.put(data(1), is_known=False) for _ in range(300)]
+    assert len({hold.file.fileno() for hold in holds}) == 1
+    assert memoryview(load(store, holds[0].digest)) == data(1)
+    held = holds.pop()
+    del holds[:]
+    assert store.put(data(1), is_known=False).file is held.file
+
+
 def test_a_file_is_named_by_its_bytes_also_when_they_change_while_they_are_put(
     tmp_path: Path, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:

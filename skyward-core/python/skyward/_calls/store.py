@@ -98,8 +98,8 @@ class Store:
         except OSError as error:
             # For example the disk, a quota, too few descriptors, or a file system without locks.
             raise StoreFullError(f"the node could not store an array: {error.strerror}") from None
-        self._files[digest] = file
-        return Hold(digest, size, file)
+        # New arrays with the bytes of an earlier one share its descriptor.
+        return Hold(digest, size, self._files.setdefault(digest, file))
 
     def load(self, digest: str, size: int) -> mmap | bytearray | None:
         """Return the bytes of a file, which the caller may change; None if it is not on the node.
