@@ -126,6 +126,26 @@ def do_close():
         except OSError:
             pass
 
+def do_closed_elsewhere(folder, waits):
+    future, other = sky.submit(double, 1), sky.submit(double, 2)
+    while not os.path.exists(folder + "/go"):
+        time.sleep(0.001)
+    os.close(sky._state.worker.hub.channel._connection.fileno())
+    other.cancel()
+    said = "nothing"
+    def wait():
+        nonlocal said
+        try:
+            future.result()
+        except BaseException as error:
+            said = f"{type(error).__name__}: {error}"
+    if waits:
+        thread = threading.Thread(target=wait)
+        thread.start()
+        thread.join(20)
+    with open(folder + "/said", "w") as file:
+        file.write(said)
+
 def do_closed(before, folder, all):
     future = sky.submit(double, 1)
     while not os.path.exists(folder + "/go"):
@@ -510,3 +530,18 @@ def test_a_payload_that_closes_the_connection_does_not_hang(
     (tmp_path / "go").touch()
     head, _ = node.agent.expect(_wire.EXITED)
     assert head[4] == 4
+
+
+@pytest.mark.parametrize(
+    ("waits", "said"), [(True, "CallError: the payload has closed descriptors"), (False, "nothing")]
+)
+def test_a_cancel_after_the_payload_closed_the_connection_ends_the_worker(
+    node: Node, tmp_path: Path, waits: bool, said: str
+) -> None:
+    caller = Caller(node, what="closed_elsewhere", folder=str(tmp_path), waits=waits)
+    caller.submitted()
+    caller.submitted()
+    (tmp_path / "go").touch()
+    head, _ = node.agent.expect(_wire.EXITED)
+    assert head[4] == 4
+    assert (tmp_path / "said").read_text().startswith(said)

@@ -331,7 +331,8 @@ class Hub(Callers):
         try:
             self.channel.send(number, *fields, body=body, counts=counts)
         except LostDescriptorsError:
-            self.lost = True
+            # The worker must end after the task, even if nothing waits for a call any more.
+            self.lost = self.worker.session.lost = True
 
     # The thread that serves, and code that finds that calls are lost
 

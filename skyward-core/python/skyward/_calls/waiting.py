@@ -142,7 +142,10 @@ def _elsewhere(hub: Hub, awaiting: Awaiting, deadline: float | None) -> None:
     if aside is not None:
         aside.waits = awaiting
     try:
-        while not awaiting.ready and not hub.lost:
+        while not awaiting.ready:
+            if hub.lost:
+                hub.lose()
+                return
             if aside is not None and aside.cancelled and not aside.interrupted:
                 return  # `leave` raises the interrupt
             left = -1.0 if deadline is None else min(deadline - monotonic(), _LONGEST)
