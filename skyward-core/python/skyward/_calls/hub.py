@@ -154,10 +154,12 @@ class Hub(Callers):
         try:
             with self.lock:
                 self._await_all(awaiting, futures)
-            if not awaiting.ready:
-                waiting.until(self, awaiting, deadline)
-            with self.lock:
-                self._await_no_more(awaiting, futures)
+            try:
+                if not awaiting.ready:
+                    waiting.until(self, awaiting, deadline)
+            finally:
+                with self.lock:
+                    self._await_no_more(awaiting, futures)
         finally:
             self.leave(was)
 
