@@ -47,9 +47,15 @@ class Odd(ValueError):
 class Plain(ValueError):
     pass
 
+class Frozen(ValueError):
+    def __setattr__(self, name, value):
+        raise AttributeError(f"cannot set {name}")
+
 def fail(kind):
     if kind == "plain":
         raise Plain("no", 7)
+    if kind == "frozen":
+        raise Frozen("no", 7)
     if kind == "odd":
         raise Odd(3, why="odd")
     if kind == "exit":
@@ -245,12 +251,13 @@ def test_a_cancel_does_not_interrupt_the_import_of_a_library_on_another_thread(
     pool.settle()
 
 
+@pytest.mark.parametrize("kind", ["plain", "frozen"])
 @pytest.mark.parametrize("workers", [1, 2])
-def test_a_call_that_raises(make_pool: Callable[..., Pool], workers: int) -> None:
+def test_a_call_that_raises(make_pool: Callable[..., Pool], workers: int, kind: str) -> None:
     pool = make_pool(workers)
-    name, is_ours, text, cause, same = pool.call(what="raise", kind="plain")
-    assert (name, is_ours, text, same) == ("Plain", False, "('no', 7)", True)
-    assert 'raise Plain("no", 7)' in cause
+    name, is_ours, text, cause, same = pool.call(what="raise", kind=kind)
+    assert (name, is_ours, text, same) == (kind.capitalize(), False, "('no', 7)", True)
+    assert f'raise {name}("no", 7)' in cause
     assert "_calls" not in cause
 
 

@@ -126,7 +126,8 @@ def unpack(answer: Buffer) -> tuple[Any, BaseException | None]:
                 raise
     if not isinstance(raised, BaseException):
         raised = RemoteError(f"{name}: {message}" if message else name, name, traceback)
-    raised.__cause__ = RemoteTraceback(traceback)
+    # A class may refuse to set attributes, as frozen dataclasses do.
+    BaseException.__setattr__(raised, "__cause__", RemoteTraceback(traceback))
     return None, raised
 
 
