@@ -25,6 +25,9 @@ import skyward as sky
 def double(number):
     return 2 * number
 
+def locked(number):
+    return threading.Lock() if number == 3 else number
+
 def third(number):
     if number == 3:
         raise ValueError("three")
@@ -93,6 +96,14 @@ def do_unpicklable():
         sky.map(double, [1, threading.Lock()], chunksize=5)
     except sky.CallError as error:
         return str(error)
+
+def do_locked(**more):
+    found = []
+    try:
+        for result in sky.map(locked, range(100), **more):
+            found.append(result)
+    except sky.CallError as error:
+        return [found, str(error)]
 
 def do_any_order():
     return list(sky.map(take, [1, 2, 3], [1.0, 0.0, 0.0], ordered=False, chunksize=1))
@@ -228,6 +239,16 @@ def test_cancelled_calls_are_reported_to_the_client(node: Node, what: str) -> No
 @pytest.mark.parametrize("more", [{}, {"chunksize": 1}, {"chunksize": 7}])
 def test_an_exception_of_a_call_is_raised_at_its_place(make_pool: Callable[..., Pool], more: dict[str, Any]) -> None:
     assert make_pool(2).call(what="third", **more) == [[0, 1, 2], "three", True, None]
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("more", [{}, {"chunksize": 7}])
+def test_a_result_that_cannot_be_pickled_is_an_error_at_its_place(
+    make_pool: Callable[..., Pool], workers: int, more: dict[str, Any]
+) -> None:
+    found, text = make_pool(workers).call(what="locked", **more)
+    assert found == [0, 1, 2]
+    assert text.startswith("locked returned a lock, which cannot be pickled: ")
 
 
 def test_an_exception_of_the_items_is_raised_after_their_results(make_pool: Callable[..., Pool]) -> None:

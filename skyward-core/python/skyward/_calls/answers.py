@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from types import CoroutineType
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from .._failure import failure_map, simple_failure
 from .._hooks import HookError
@@ -19,6 +19,15 @@ _RAISED: Final = b"\1"
 
 class _UnreadableError(Exception):
     """The function or the arguments of a call cannot be unpickled."""
+
+
+class Results(NamedTuple):
+    """What a batch of `sky.map` returns."""
+
+    values: list[Any]
+    """The results of its items, up to the one that raised."""
+    raised: bytes | None
+    """The packed exception of that one, or None."""
 
 
 class Call:
@@ -59,8 +68,18 @@ class Call:
         except Exception as error:
             if raised_by_handler(error):
                 return pack_error(error)
+            if isinstance(value, Results) and (found := self._up_to_unpicklable(value)):
+                return found
             kind = type(value).__qualname__
             return pack_error(CallError(f"{self._name} returned a {kind}, which cannot be pickled: {error}"))
+
+    def _up_to_unpicklable(self, results: Results) -> list[Buffer] | None:
+        """Encode the results of a batch up to the first that cannot be pickled."""
+        for number, value in enumerate(results.values):
+            [answer] = self.answer(value)
+            if has_raised(answer):
+                return self.answer(Results(results.values[:number], bytes(answer)))
+        return None
 
     def fail(
         self, error: BaseException, owned: Callable[[str], bool] | None = None

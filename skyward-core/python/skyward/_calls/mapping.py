@@ -11,12 +11,12 @@ from itertools import islice
 from typing import Any, Final
 
 from .. import _state
-from .answers import pack_error, unpack
+from .answers import Results, pack_error, unpack
 from .arrays import Unstored
 from .errors import CallError
 from .frames import Awaiting
 from .future import Future
-from .pickles import pack_call
+from .pickles import name_of, pack_call
 
 _TARGET: Final = 20_000
 """The intended duration of a batch in microseconds, much longer than its round trip."""
@@ -30,18 +30,33 @@ _MOST_BYTES: Final = 1 << 20
 Submit = Callable[[Callable[..., Any], tuple[Any, ...], dict[str, Any]], tuple[Future, int]]
 
 
-def run_batch(function: Callable[..., Any], items: Sequence[tuple[Any, ...]]) -> tuple[list[Any], bytes | None]:
-    """Call a function for items, on the worker that runs the call.
+class Batch:
+    """Some items of a `sky.map`, which are one call."""
 
-    Return its results, and the packed exception that ended the batch, or None.
-    """
-    results: list[Any] = []
-    try:
-        for item in items:
-            results.append(function(*item))
-    except Exception as error:
-        return results, bytes(pack_error(error)[0])
-    return results, None
+    def __init__(self, function: Callable[..., Any], items: Sequence[tuple[Any, ...]]) -> None:
+        """Create a batch.
+
+        Args:
+            function: the function to call.
+            items: its arguments, for each item.
+        """
+        self._function = function
+        self._items = items
+        # Errors about the batch name the function by this.
+        self.__qualname__ = name_of(function)
+
+    def __call__(self) -> Results:
+        """Call the function for the items, on the worker that runs the call."""
+        function, values = self._function, []
+        try:
+            for item in self._items:
+                values.append(function(*item))
+        except Exception as error:
+            return Results(values, bytes(pack_error(error)[0]))
+        return Results(values, None)
+
+    def __reduce__(self) -> Any:
+        return Batch, (self._function, self._items)
 
 
 class Mapping(Iterator[Any]):
@@ -173,7 +188,7 @@ class Mapping(Iterator[Any]):
 
     def _send(self, items: list[tuple[Any, ...]]) -> tuple[Future, int]:
         try:
-            return self._submit(run_batch, (self._function, items), {})
+            return self._submit(Batch(self._function, items), (), {})
         except CallError:
             for item in items:
                 pack_call(self._function, item, {}, Unstored())  # raises an error that names the item
