@@ -17,12 +17,17 @@ from .conftest import Node
 from .pool import Pool
 
 PAYLOAD = """
+import asyncio
 import threading
 import time
 
 import skyward as sky
 
 def double(number):
+    return 2 * number
+
+async def slowly(number):
+    await asyncio.sleep(0)
     return 2 * number
 
 def locked(number):
@@ -104,6 +109,9 @@ def do_locked(**more):
             found.append(result)
     except sky.CallError as error:
         return [found, str(error)]
+
+def do_coroutines():
+    return list(sky.map(slowly, range(20)))
 
 def do_any_order():
     return list(sky.map(take, [1, 2, 3], [1.0, 0.0, 0.0], ordered=False, chunksize=1))
@@ -249,6 +257,11 @@ def test_a_result_that_cannot_be_pickled_is_an_error_at_its_place(
     found, text = make_pool(workers).call(what="locked", **more)
     assert found == [0, 1, 2]
     assert text.startswith("locked returned a lock, which cannot be pickled: ")
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_coroutines(make_pool: Callable[..., Pool], workers: int) -> None:
+    assert make_pool(workers).call(what="coroutines") == [2 * number for number in range(20)]
 
 
 def test_an_exception_of_the_items_is_raised_after_their_results(make_pool: Callable[..., Pool]) -> None:

@@ -54,12 +54,7 @@ class Call:
         del body
         self._name = name_of(function)
         self._began = True
-        value = function(*args, **kwargs)
-        if type(value) is CoroutineType:
-            import asyncio
-
-            value = asyncio.run(value)
-        return value
+        return completed(function(*args, **kwargs))
 
     def answer(self, value: Any) -> list[Buffer]:
         """Encode the answer of a function that has returned."""
@@ -95,6 +90,15 @@ class Call:
         if not self._began or isinstance(error, HookError):
             return None, failure_map(error, owned)
         return pack_error(error, owned), {}
+
+
+def completed(value: Any) -> Any:
+    """Return the value that a function has returned; run it first if it is a coroutine."""
+    if type(value) is CoroutineType:
+        import asyncio
+
+        return asyncio.run(value)
+    return value
 
 
 CANCELLED: Final = simple_failure("cancelled", "the call was cancelled")

@@ -11,7 +11,7 @@ from itertools import islice
 from typing import Any, Final
 
 from .. import _state
-from .answers import Results, pack_error, unpack
+from .answers import Results, completed, pack_error, unpack
 from .arrays import Unstored
 from .errors import CallError
 from .frames import Awaiting
@@ -50,7 +50,7 @@ class Batch:
         function, values = self._function, []
         try:
             for item in self._items:
-                values.append(function(*item))
+                values.append(completed(function(*item)))
         except Exception as error:
             return Results(values, bytes(pack_error(error)[0]))
         return Results(values, None)
