@@ -51,6 +51,9 @@ def main(what, **more):
 def do_map(count, **more):
     return list(sky.map(double, range(count), **more))
 
+def do_lengths(count):
+    return [len(result) for result in sky.map(double, range(count)) if result]
+
 def do_first(count, **more):
     taken = []
     def numbers():
@@ -151,11 +154,11 @@ class Mapped:
         # The body cannot be unpickled here, because its function belongs to a payload.
         return re.findall(rb"K.\x85", body, re.DOTALL)
 
-    def answer(self, micros: int) -> None:
+    def answer(self, micros: int, result: Any = 0) -> None:
         """Answer the call that has waited longest."""
         call, body = self.outstanding.pop(0)
         count = len(self.items(body))
-        self.calls.send(_wire.OUTCOME, call, True, micros, body=bytes(dumps(([0] * count, None), b"\0")))
+        self.calls.send(_wire.OUTCOME, call, True, micros, body=bytes(dumps(([result] * count, None), b"\0")))
 
     def idle(self) -> bool:
         """Return whether no further call is submitted."""
@@ -199,6 +202,21 @@ def test_batches_stay_small_where_calls_take_long(node: Node) -> None:
     while mapped.outstanding:
         mapped.answer(30_000)
     assert mapped.worker.outcome(mapped.run)[1] == [0] * 12
+
+
+def test_batches_stay_small_where_results_are_large(node: Node) -> None:
+    mapped = Mapped(node, what="lengths", count=20)
+    mapped.take_in(4)
+    # Two results fit into a batch.
+    for _ in range(4):
+        mapped.answer(10, "x" * (1 << 19))
+        mapped.take_in(1)
+    assert mapped.sizes[4:] == [1] * 4
+    while mapped.outstanding:
+        mapped.answer(10)
+        if sum(mapped.sizes) < 20:
+            mapped.take_in(1)
+    assert sum(mapped.worker.outcome(mapped.run)[1]) == 4 << 19
 
 
 def test_the_window_counts_items(node: Node) -> None:

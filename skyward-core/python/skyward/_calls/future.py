@@ -44,6 +44,8 @@ class Future(concurrent.futures.Future[Any]):
         super().__init__()
         self.micros = 0
         """How long the call ran, in microseconds; 0 until its outcome."""
+        self.answer_bytes = 0
+        """The size of its answer; 0 until its outcome, and without an answer."""
         self._hub = hub
         self._call = call
         self._frame = frame
@@ -174,6 +176,7 @@ class Future(concurrent.futures.Future[Any]):
     def _settle(self, answer: Buffer | None, failure: BaseException | None) -> None:
         """Set the outcome. This runs callbacks of the payload, so the lock must not be held."""
         self._answer, self._failure = answer, failure
+        self.answer_bytes = 0 if answer is None else len(answer)
         self._holds = ()
         late = self._hub.late
         if not self._finish(0 if late.is_busy else _LEAKED):

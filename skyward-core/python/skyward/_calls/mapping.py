@@ -25,7 +25,7 @@ _GROWTH: Final = 8
 vary.
 """
 _MOST_BYTES: Final = 1 << 20
-"""Bytes of items from which on a larger batch saves no time."""
+"""Bytes of items, or of results, from which on a larger batch saves no time."""
 
 Submit = Callable[[Callable[..., Any], tuple[Any, ...], dict[str, Any]], tuple[Future, int]]
 
@@ -212,7 +212,7 @@ class Mapping(Iterator[Any]):
             results, raised = future.result()
         self._under_way -= size
         if self._fixed is None:
-            self._learn(size, future.micros)
+            self._learn(size, future.micros, future.answer_bytes)
         self._ready.extend(results)
         if raised is not None:
             try:
@@ -220,9 +220,9 @@ class Mapping(Iterator[Any]):
             except CallError as error:
                 self._raised = error
 
-    def _learn(self, size: int, micros: int) -> None:
-        """Choose the size of the next batches by the duration of one."""
-        fitting = size * _TARGET // max(micros, 1)
+    def _learn(self, size: int, micros: int, answer_bytes: int) -> None:
+        """Choose the size of the next batches by the duration and the results of one."""
+        fitting = min(size * _TARGET // max(micros, 1), size * _MOST_BYTES // max(answer_bytes, 1))
         if fitting >= self._size:
             self._size = max(self._size, min(fitting, size * _GROWTH))
         else:
