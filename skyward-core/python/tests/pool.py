@@ -30,7 +30,9 @@ class Call:
 class Pool:
     """The workers of one node. Calls run on a free worker, or within a waiting caller."""
 
-    def __init__(self, node: Node, workers: int, payload: str | dict[str, str], main: str = "job.py") -> None:
+    def __init__(
+        self, node: Node, workers: int, payload: str | dict[str, str], main: str = "job.py", **spec: Any
+    ) -> None:
         self.node = node
         self.helps_waiting = True
         """Whether main threads that wait for calls run calls."""
@@ -54,7 +56,7 @@ class Pool:
         """When each place was interrupted last."""
         self._help = 0
         self._moved = monotonic()
-        started = node.agent.start(start_spec(workers=workers), list(range(workers)))
+        started = node.agent.start(start_spec(workers=workers, **spec), list(range(workers)))
         node.started = started
         for _, _, path in started:
             client = WorkerClient(path)

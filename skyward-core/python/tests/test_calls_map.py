@@ -54,6 +54,24 @@ def do_map(count, **more):
 def do_lengths(count):
     return [len(result) for result in sky.map(double, range(count)) if result]
 
+def do_uneven(count, size):
+    items = [b""] * count + [bytes([number]) * size for number in range(4)]
+    return list(sky.map(len, items))
+
+def do_too_large(broken):
+    found = []
+    def items():
+        yield from [b""] * 62
+        yield bytes(20_000)
+        yield b""
+        if broken:
+            raise ValueError("no more")
+    try:
+        for length in sky.map(len, items()):
+            found.append(length)
+    except sky.CallError as error:
+        return [len(found), str(error)]
+
 def do_first(count, **more):
     taken = []
     def numbers():
@@ -217,6 +235,30 @@ def test_batches_stay_small_where_results_are_large(node: Node) -> None:
         if sum(mapped.sizes) < 20:
             mapped.take_in(1)
     assert sum(mapped.worker.outcome(mapped.run)[1]) == 4 << 19
+
+
+def test_items_that_are_too_large_together_are_sent_apart(node: Node) -> None:
+    worker = node.ready(PAYLOAD, max_frame_bytes=10_000)
+    worker.gang = None
+    run = worker.start(1, what="uneven", count=100, size=6000)
+    calls = CallsClient(node.agent.expect(_wire.CALLS)[0][4])
+    sizes: list[int] = []
+    while sum(sizes) < 104:
+        head, body = calls.expect(_wire.SUBMIT)
+        batch, arguments, _ = loads(body)
+        results = batch(*arguments)
+        sizes.append(len(results[0]))
+        calls.send(_wire.OUTCOME, head[2], True, 1, body=bytes(dumps(results, b"\0")))
+    assert max(sizes) > 8
+    assert worker.outcome(run)[1] == [0] * 100 + [6000] * 4
+
+
+@pytest.mark.parametrize("broken", [False, True])
+def test_an_item_that_is_too_large_alone_is_an_error_after_the_results_before(node: Node, broken: bool) -> None:
+    pool = Pool(node, 1, PAYLOAD, max_frame_bytes=10_000)
+    found, text = pool.call(what="too_large", broken=broken)
+    assert found == 62
+    assert text.startswith("the call of len has 20"), text
 
 
 def test_the_window_counts_items(node: Node) -> None:

@@ -102,6 +102,8 @@ class Mapping(Iterator[Any]):
         self._under_way = 0
         """The number of items whose results have not arrived."""
         self._exhausted = False
+        self._again: deque[tuple[Any, ...]] = deque()
+        """Items of a batch that was too large; they are sent in smaller ones."""
         self._ready: deque[Any] = deque()
         """Results that have arrived and are not consumed."""
         self._raised: BaseException | None = None
@@ -128,6 +130,7 @@ class Mapping(Iterator[Any]):
                     self._fill()
                 except Exception as error:
                     self._exhausted, self._broken = True, error
+                    self._again.clear()
                 if self._futures:
                     self._take()
                 elif self._broken is not None:
@@ -160,25 +163,20 @@ class Mapping(Iterator[Any]):
 
     def _fill(self) -> None:
         """Submit calls, as far as the window allows."""
-        while not self._exhausted and self._has_room():
+        while (self._again or not self._exhausted) and self._has_room():
             size = self._size
             if self._window is not None:
                 size = max(1, min(size, self._window - self._under_way))
                 if self._fixed is None:
                     # Let each worker get a part of the window.
                     size = max(1, min(size, self._window // (self._most_calls // 2)))
-            items: list[tuple[Any, ...]] = []
-            try:
-                items.extend(islice(self._items, size))
-            except Exception as error:
-                # `extend` keeps the items before the exception.
-                self._broken = error
-                self._exhausted = True
-            if len(items) < size:
-                self._exhausted = True
+            items = self._next(size)
             if not items:
                 return
-            future, length = self._send(items)
+            sent = self._send(items)
+            if sent is None:
+                continue
+            future, length = sent
             self._futures[future] = len(items)
             self._under_way += len(items)
             if self._awaiting is not None:
@@ -186,13 +184,32 @@ class Mapping(Iterator[Any]):
             if self._fixed is None and length * 2 > _MOST_BYTES:
                 self._size = max(1, len(items) // 2)
 
-    def _send(self, items: list[tuple[Any, ...]]) -> tuple[Future, int]:
+    def _next(self, size: int) -> list[tuple[Any, ...]]:
+        """Return the next items."""
+        if self._again:
+            return [self._again.popleft() for _ in range(min(size, len(self._again)))]
+        items: list[tuple[Any, ...]] = []
+        try:
+            items.extend(islice(self._items, size))
+        except Exception as error:
+            # `extend` keeps the items before the exception.
+            self._broken = error
+        if len(items) < size:
+            self._exhausted = True
+        return items
+
+    def _send(self, items: list[tuple[Any, ...]]) -> tuple[Future, int] | None:
+        """Submit a batch, or return None: it was too large, and its items will be sent again."""
         try:
             return self._submit(Batch(self._function, items), (), {})
         except CallError:
             for item in items:
                 pack_call(self._function, item, {}, Unstored())  # raises an error that names the item
-            raise
+            if self._fixed is not None or len(items) == 1:
+                raise
+            self._again.extendleft(reversed(items))
+            self._size = len(items) // 2
+            return None
 
     def _has_room(self) -> bool:
         if self._window is not None:
