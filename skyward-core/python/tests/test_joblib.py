@@ -91,6 +91,9 @@ def largest(count, calls):
 def do_bytes(count, each):
     return largest(count, (delayed(len)(os.urandom(each)) for number in range(count)))
 
+def do_results(count, each):
+    return largest(count, (delayed(bytes)(each) for number in range(count)))
+
 def do_arrays(count):
     import numpy
     arrays = [numpy.full(1 << 17, float(number)) for number in range(count)]
@@ -800,6 +803,10 @@ def test_batches_have_a_bounded_number_of_bytes_and_of_arrays(make_pool: Callabl
     assert pool.call(what="bytes", count=40, each=6 << 20) <= 2
     assert pool.call(what="bytes", count=200, each=10) > 2
     assert pool.call(what="arrays", count=100) <= 64
+
+
+def test_batches_have_a_bounded_number_of_bytes_in_their_results(make_pool: Callable[..., Pool]) -> None:
+    assert make_pool().call(what="results", count=30, each=6 << 20) <= 2
 
 
 def test_asynchronous_functions(node: Node) -> None:

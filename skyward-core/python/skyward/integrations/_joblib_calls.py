@@ -91,13 +91,20 @@ class Calls:
         self._sending = 0
         """The number of batches that have room but are no calls yet."""
         self._is_cancelled = False
-        self.most_items: int | None = None
-        """The most items that the next batch should have; None for no limit."""
+        self._most_sent: int | None = None
+        """The most items that the next batch should have by its own size; None for no limit."""
+        self._most_returned: int | None = None
+        """The most items that the next batch should have by the size of its results."""
         self._open = 0
         """The number of batches whose end was not reported to joblib yet."""
         self._ended: SimpleQueue[tuple[Any, int, Callback] | None] = SimpleQueue()
         self._is_served = False
         self._awaiting: _Finished | None = None
+
+    @property
+    def most_items(self) -> int | None:
+        """The most items that the next batch should have; None for no limit."""
+        return min((most for most in (self._most_sent, self._most_returned) if most is not None), default=None)
 
     def submit(self, batch: Batch, callback: Callback) -> None:
         """Submit a batch, or hold it until there is room. Errors are reported like any end."""
@@ -171,7 +178,7 @@ class Calls:
     def _limit(self, size: int, length: int, stored: int) -> None:
         """Limit the next batch by the bytes and the arrays in the store of the last one."""
         most = [size * most // found for found, most in ((length, _MOST_BYTES), (stored, MOST_STORED)) if found]
-        self.most_items = max(1, min(most, default=size))
+        self._most_sent = max(1, min(most, default=size))
 
     def _serve(self, config: Any) -> None:
         """Report batches that have ended to joblib, with this configuration of joblib."""
@@ -199,6 +206,8 @@ class Calls:
                 # Calls that the callback submits belong to the frame that submitted this one.
                 threads = future._hub.threads
                 threads[me] = future._frame
+                if future.answer_bytes:
+                    self._most_returned = max(1, size * _MOST_BYTES // future.answer_bytes)
                 if future.micros:
                     self._learn(size, future.micros / 1e6)
                 self._send_held(future)
