@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import select
+from contextlib import suppress
 from time import monotonic
 from typing import Any
 
@@ -21,6 +22,7 @@ from .pool import Pool
 SEVEN = b"\0\x80\x05K\x07."
 
 PAYLOAD = '''
+import builtins
 import functools
 import os
 import signal
@@ -179,6 +181,78 @@ def do_no_memory_to_write():
     hub.channel._write = fail
     return sky.submit(double, 4).result()
 
+def total(array):
+    return float(array.sum())
+
+def do_every_place_in_the_store(kind):
+    """A timer of the payload fires at each place, while a call with a large array is submitted."""
+    import numpy as np
+    from skyward._calls import hashing
+    hashing._PIECE = 1 << 14  # so that several threads hash
+    kind = getattr(builtins, kind)
+    def late(*_):
+        raise kind("the timer of the payload")
+    signal.signal(signal.SIGALRM, late)
+    sky.submit(double, 1)
+    place, reached, lost = 0, True, []
+    while reached:
+        place, count, reached, where = place + 1, 0, False, ""
+
+        def watch(frame, event, argument):
+            nonlocal count, reached, where
+            if event in ("call", "c_return") and "/_calls/" in frame.f_code.co_filename:
+                count += 1
+                if count == place:
+                    reached = True
+                    name = getattr(argument, "__name__", "")
+                    where = f"{frame.f_code.co_filename}:{frame.f_lineno} {event} {name}"
+                    os.kill(os.getpid(), signal.SIGALRM)
+
+        array, future = np.full(50_000, float(place)), None
+        try:
+            sys.setprofile(watch)
+            future = sky.submit(total, array)
+            sys.setprofile(None)
+            if reached:
+                lost.append(where)
+        except kind as error:
+            assert "the timer of the payload" in str(error), repr(error)
+        finally:
+            sys.setprofile(None)
+        if future is not None:
+            assert future.result(timeout=20) == 50_000.0 * place, where
+        assert not sky._state.worker.hub.lost, where
+    return [place, lost]
+
+def do_timer_at(where):
+    """A timer of the payload fires in one function."""
+    import numpy as np
+    from skyward._calls import start, store
+    signal.signal(signal.SIGALRM, late)
+    def fire(*_):
+        os.kill(os.getpid(), signal.SIGALRM)
+    class Fires:
+        send = fire
+    if where == "begin":
+        start.Hub = fire
+    future = sky.submit(total, np.ones(50_000)) if where != "begin" else None
+    try:
+        if where == "begin":
+            sky.submit(double, 1)
+        elif where == "load":
+            store.Store.load = fire
+            future.result()
+        elif where == "nudge":
+            channel = sky._state.worker.hub.channel
+            nudging, channel._nudging = channel._nudging, Fires()
+            try:
+                channel.nudge()
+            finally:
+                channel._nudging = nudging
+                future.result()
+    except Exception as error:
+        return repr(error)
+
 def do_every_place():
     """A timer of the payload fires at each place in the package, one after the other.
 
@@ -229,7 +303,9 @@ class OneAnswer(Pool):
         try:
             calls.read()
         except (EOFError, ConnectionError):
-            calls.connect()
+            # If this connection ends too, the next read finds it.
+            with suppress(EOFError, ConnectionError):
+                calls.connect()
         answers = (_wire.HELPED, _wire.HELP_FAILED, _wire.REFUSE)
         self.answered.extend(head[2] for head, _ in calls.unread if head[0] in answers)
 
@@ -360,6 +436,28 @@ def test_a_timer_that_fires_at_any_place_leaves_each_help_one_answer(node: Node)
     assert raised > 50
     pool.settle()
     assert sorted(pool.answered) == list(range(1, len(pool.answered) + 1))
+
+
+@pytest.mark.parametrize("kind", ["TimeoutError"])
+def test_no_exception_of_a_timer_is_lost_while_an_array_is_stored(node: Node, kind: str) -> None:
+    pytest.importorskip("numpy")
+    pool = OneAnswer(node, 1, PAYLOAD)
+    ok, value = pool.outcome(pool.start(0, what="every_place_in_the_store", kind=kind), 100)
+    assert ok, value["traceback"] if isinstance(value, dict) else value
+    places, lost = value
+    assert places > 100, places
+    assert lost == []
+    pool.settle()
+
+
+@pytest.mark.parametrize("where", ["begin", "nudge", "load"])
+def test_the_exception_of_a_timer_is_not_mistaken_for_one_of_the_system(node: Node, where: str) -> None:
+    pytest.importorskip("numpy")
+    pool = OneAnswer(node, 1, PAYLOAD)
+    said = pool.call(what="timer_at", where=where)
+    assert "the timer of the payload" in said
+    assert "TimeoutError" in said
+    assert "cannot" not in said
 
 
 def test_a_loop_without_a_task_is_hidden_from_a_helped_call(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,6 +10,7 @@ from weakref import ref
 
 from .. import _state
 from .errors import CallError
+from .handlers import raised_by_handler
 from .store import Hold, Store, StoreFullError
 
 _LEAST: Final = 1 << 18
@@ -191,6 +192,8 @@ def _find(digest: str, size: int, rank: int) -> mmap | bytearray:
 
             store.receive(digest, size, lambda: fetching.pieces(digest, size, rank))
     except (OSError, StoreFullError, ValueError) as error:
+        if raised_by_handler(error):
+            raise
         raise CallError(f"cannot store an argument of {size} bytes on this node: {error}") from error
     return found
 

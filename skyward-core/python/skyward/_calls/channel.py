@@ -21,7 +21,7 @@ from .._alert import CALLS_ALERT_NS, poll_alert
 from .._complaint import complain
 from .._session import NO_ROOM, LostDescriptorsError, accept, raise_descriptor
 from .._values import Buffer
-from .handlers import EXHAUSTED
+from .handlers import EXHAUSTED, raised_by_handler
 from .messages import Ack, Attach, Numbered, ToCalls
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -165,7 +165,9 @@ class Channel:
             self._nudging.send(b"\0")
         except BlockingIOError:
             pass  # the thread is about to wake up already
-        except OSError:
+        except OSError as error:
+            if raised_by_handler(error):
+                raise
             raise LostDescriptorsError("the descriptors of its calls") from None
 
     def detach(self) -> None:
@@ -204,6 +206,8 @@ class Channel:
         except BlockingIOError:
             pass
         except OSError as error:
+            if raised_by_handler(error):
+                raise
             if error.errno in _GONE:
                 raise LostDescriptorsError("the descriptors of its calls") from None
             # The message is kept, for the next connection.

@@ -6,6 +6,8 @@ from __future__ import annotations
 import _signal  # type: ignore[import-not-found, unused-ignore]
 
 # isort: on
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from types import CodeType, FunctionType, MethodType
 from typing import Any, Final
@@ -27,6 +29,19 @@ def raised_by_handler(error: BaseException) -> bool:
             return True
         trace = trace.tb_next
     return False
+
+
+@contextmanager
+def ignored(*kinds: type[Exception]) -> Iterator[None]:
+    """Context manager: ignore these exceptions, unless a signal handler raised them.
+
+    A timer's handler often raises `TimeoutError`, which is an `OSError`.
+    """
+    try:
+        yield
+    except kinds as error:
+        if raised_by_handler(error):
+            raise
 
 
 def _codes() -> set[CodeType]:

@@ -10,6 +10,7 @@ from .. import _fork, _state
 from .._notices import notices
 from .callers import OUTSIDE
 from .errors import CallError
+from .handlers import raised_by_handler
 from .hub import Hub
 
 if TYPE_CHECKING:
@@ -49,6 +50,8 @@ def _create(worker: Worker) -> Hub:
             worker.hub = hub = worker.hub or Hub(worker, worker.calls)
             return hub
     except (OSError, RuntimeError) as error:
+        if raised_by_handler(error):
+            raise
         raise CallError(f"cannot submit calls from this worker: {error}") from error
     finally:
         if is_main:

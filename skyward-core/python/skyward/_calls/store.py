@@ -19,6 +19,7 @@ from typing import Final, NamedTuple
 from weakref import WeakSet, WeakValueDictionary
 
 from .._values import Buffer
+from .handlers import ignored, raised_by_handler
 from .hashing import Hash, hash_of
 
 _MOST_HELD: Final = 256
@@ -96,6 +97,8 @@ class Store:
                     digest = hash_of(data, temporary)
                     file = self._publish(temporary, digest, size)
         except OSError as error:
+            if raised_by_handler(error):
+                raise
             # For example the disk, a quota, too few descriptors, or a file system without locks.
             raise StoreFullError(f"the node could not store an array: {error.strerror}") from None
         # New arrays with the bytes of an earlier one share its descriptor.
@@ -111,7 +114,7 @@ class Store:
         if file is None:
             return None
         if len(self._maps) < _MOST_HELD:
-            with suppress(OSError):
+            with ignored(OSError):
                 # The mapping has its own descriptor, and through that the lock.
                 mapped = mmap(file.fileno(), size, access=ACCESS_COPY)
                 self._maps.add(mapped)
@@ -154,7 +157,7 @@ class Store:
                     self.received += 1
                     self._publish(temporary, digest, size)
             finally:
-                with suppress(OSError):
+                with ignored(OSError):
                     os.unlink(waiting)
 
     def read(self, digest: str, offset: int, length: int) -> bytes | None:
@@ -201,7 +204,7 @@ class Store:
                 os.truncate(file.fileno(), size)
             yield file
         finally:
-            with suppress(OSError):
+            with ignored(OSError):
                 os.unlink(path)
 
     def _publish(self, temporary: FileIO, digest: str, size: int) -> FileIO:
@@ -283,16 +286,14 @@ def _locked(path: str) -> Iterator[FileIO]:
 
 def _remove(path: str) -> bool:
     """Remove a file unless a process holds it; return whether it was removed."""
-    try:
-        with FileIO(path) as file:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            try:
-                os.unlink(path)
-            finally:
-                fcntl.flock(file, fcntl.LOCK_UN)
-            return True
-    except OSError:
-        return False
+    with ignored(OSError), FileIO(path) as file:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        try:
+            os.unlink(path)
+        finally:
+            fcntl.flock(file, fcntl.LOCK_UN)
+        return True
+    return False
 
 
 def _write(file: FileIO, data: Buffer) -> None:
