@@ -438,7 +438,7 @@ def test_a_timer_that_fires_at_any_place_leaves_each_help_one_answer(node: Node)
     assert sorted(pool.answered) == list(range(1, len(pool.answered) + 1))
 
 
-@pytest.mark.parametrize("kind", ["TimeoutError"])
+@pytest.mark.parametrize("kind", ["TimeoutError", "RuntimeError", "IndexError"])
 def test_no_exception_of_a_timer_is_lost_while_an_array_is_stored(node: Node, kind: str) -> None:
     pytest.importorskip("numpy")
     pool = OneAnswer(node, 1, PAYLOAD)

@@ -8,12 +8,12 @@ from __future__ import annotations
 import os
 import threading
 from collections import deque
-from contextlib import suppress
 from hashlib import sha256
 from io import FileIO
 from typing import Final
 
 from .._values import Buffer
+from .handlers import ignored
 
 _PIECE: Final = 1 << 20
 """Bytes of a piece."""
@@ -65,19 +65,17 @@ def hash_of(data: memoryview, file: FileIO | None = None) -> str:
     """
     starts = range(0, len(data), _PIECE)
     hashes = [b""] * len(starts)
-    # `popleft` is atomic, so that each piece belongs to one thread.
-    left = deque(starts)
+    # `popleft` is atomic, so that each piece belongs to one thread. Each thread ends at a None.
+    left: deque[int | None] = deque([*starts, *[None] * _MOST_THREADS])
     failures: list[Exception] = []
 
     def work() -> None:
-        with suppress(IndexError):
-            while True:
-                start = left.popleft()
-                piece: Buffer = data[start : start + _PIECE]
-                if file is not None:
-                    piece = bytes(piece)
-                    _write(file, piece, start)
-                hashes[start // _PIECE] = sha256(piece).digest()
+        while (start := left.popleft()) is not None:
+            piece: Buffer = data[start : start + _PIECE]
+            if file is not None:
+                piece = bytes(piece)
+                _write(file, piece, start)
+            hashes[start // _PIECE] = sha256(piece).digest()
 
     def help_work() -> None:
         try:
@@ -88,7 +86,7 @@ def hash_of(data: memoryview, file: FileIO | None = None) -> str:
     threads: list[threading.Thread] = []
     try:
         if len(starts) > _FEW:
-            with suppress(RuntimeError):  # the system starts no more threads
+            with ignored(RuntimeError):  # the system starts no more threads
                 for _ in range(min(os.cpu_count() or 1, _MOST_THREADS) - 1):
                     thread = threading.Thread(target=help_work, name="skyward-store", daemon=True)
                     thread.start()
