@@ -13,7 +13,7 @@ from time import sleep
 from typing import Final
 
 from . import _state, _wire
-from ._alert import ALERT_NS, CALLS_ALERT_NS, poll_alert
+from ._alert import ALERT_NS, CALLS_ALERT_NS, poll_alert, poll_asleep
 from ._descriptors import NO_ROOM, PAUSE, accept, move_descriptor
 from ._messages import ToWorker
 from ._pipes import Opening, Pipes
@@ -95,13 +95,17 @@ class Connection:
                 with contextlib.suppress(OSError):
                     opened.close()
 
-    def poll(self) -> list[tuple[int, int]]:
-        """Wait until something arrives; return the events for `attend`."""
-        return self._poll.poll()
+    def poll(self, on_quiet: Callable[[], None]) -> list[tuple[int, int]]:
+        """Wait until something arrives; return the events for `attend`.
 
-    def poll_alert(self) -> list[tuple[int, int]]:
+        Args:
+            on_quiet: called if nothing arrives for a while.
+        """
+        return poll_asleep(self._poll, on_quiet)
+
+    def poll_alert(self, on_quiet: Callable[[], None]) -> list[tuple[int, int]]:
         """Wait like `poll`, but do not sleep at first; after a call, further calls are likely."""
-        return poll_alert(self._poll, CALLS_ALERT_NS if _state.depth else ALERT_NS)
+        return poll_alert(self._poll, CALLS_ALERT_NS if _state.depth else ALERT_NS, on_quiet)
 
     def wait(self, longest: float | None = None) -> None:
         """Wait until something arrives, for at most `longest` seconds, and read it."""

@@ -146,9 +146,14 @@ class Worker(Interrupts):
             if session.leaving:
                 self.waiting = False
                 return
-            events = session.poll_alert() if answered else session.poll()
+            events = session.poll_alert(self.on_quiet) if answered else session.poll(self.on_quiet)
             answered = self.waiting = False
             session.attend(events)
+
+    def on_quiet(self) -> None:
+        """Give up what only a call that comes soon could use."""
+        if self.store is not None:
+            self.store.mappings.give_up()
 
     def execute(self, task: Task) -> bool:
         """Run one task and send its answer; return whether it took long."""
@@ -169,6 +174,8 @@ class Worker(Interrupts):
             return False
         session.running = identity
         _state.gang, _state.attempt, _state.depth = run.gang is not None, run.gang, run.depth or 0
+        if self.store is not None and not run.depth:
+            self.store.mappings.give_up()
         session.cancelled = False
         parts: list[Buffer] | None = None
         failure = refusal or self.failure

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import zlib
+from io import FileIO
 from mmap import mmap
 from typing import Any, Final, NamedTuple
 from weakref import ref
@@ -11,6 +12,7 @@ from weakref import ref
 from .. import _state
 from .errors import CallError
 from .handlers import raised_by_handler
+from .mappings import Mappings
 from .store import Hold, Store, StoreFullError
 
 _LEAST: Final = 1 << 18
@@ -167,7 +169,12 @@ def restore(digest: str, size: int, rank: int, dtype: Any, shape: tuple[int, ...
     """
     import numpy as np
 
-    return np.ndarray(shape, dtype, _find(digest, size, rank), order="F" if fortran else "C")
+    found, file = _find(digest, size, rank)
+    array = np.ndarray(shape, dtype, found, order="F" if fortran else "C")
+    mappings = _mappings()
+    if mappings is not None and type(found) is mmap:
+        mappings.keep(digest, found, array.__array_interface__["data"][0], file)
+    return array
 
 
 def unpickle(digest: str, size: int, rank: int) -> Any:
@@ -178,11 +185,11 @@ def unpickle(digest: str, size: int, rank: int) -> Any:
     """
     from .pickles import loads
 
-    return loads(memoryview(_find(digest, size, rank)))
+    return loads(memoryview(_find(digest, size, rank)[0]))
 
 
-def _find(digest: str, size: int, rank: int) -> mmap | bytearray:
-    """Return the bytes of a file, fetched from another node if this one does not have it."""
+def _find(digest: str, size: int, rank: int) -> tuple[mmap | bytearray, FileIO]:
+    """Return the bytes of a file and the file, fetched if this node does not have it."""
     store = _store()
     if store is None:
         raise CallError("an argument is in the store of the pool's nodes, to which this process has no access")
@@ -196,6 +203,26 @@ def _find(digest: str, size: int, rank: int) -> mmap | bytearray:
             raise
         raise CallError(f"cannot store an argument of {size} bytes on this node: {error}") from error
     return found
+
+
+def on_loaded() -> None:
+    """Note that the arguments of a call are complete."""
+    mappings = _mappings()
+    if mappings is not None:
+        mappings.on_loaded()
+
+
+def on_ended() -> None:
+    """Note that a call has ended."""
+    mappings = _mappings()
+    if mappings is not None:
+        mappings.on_ended()
+
+
+def _mappings() -> Mappings | None:
+    """Return the mappings of the store of this process, if it has one already."""
+    store: Store | None = _state.worker.store if _state.worker is not None else None
+    return None if store is None else store.mappings
 
 
 def _store() -> Store | None:

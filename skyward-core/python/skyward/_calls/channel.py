@@ -55,6 +55,7 @@ class Channel:
         lock: Any,
         handle: Callable[[Numbered, Buffer], None],
         on_turn: Callable[[], None],
+        on_quiet: Callable[[], None],
     ) -> None:
         """Listen, without serving yet.
 
@@ -69,6 +70,7 @@ class Channel:
                 otherwise each message comes once.
             on_turn: called after `nudge` and whenever else the serving thread wakes, on that
                 thread, without the lock. If it raises, it is called again.
+            on_quiet: called on the serving thread if nothing arrives for a while.
 
         Raises:
             OSError: the path cannot be listened at.
@@ -79,6 +81,7 @@ class Channel:
         self._lock = lock
         self._handle = handle
         self._on_turn = on_turn
+        self._on_quiet = on_quiet
         self.sent = 0
         """The number of the last message. It is kept, so the client gets it sooner or later."""
         self._kept: deque[tuple[int, list[Buffer], int]] = deque()
@@ -265,7 +268,7 @@ class Channel:
         connection = self._connection
         if connection is not None:
             self._poll.modify(connection, select.POLLIN | (select.POLLOUT if self._unsent else 0))
-        for descriptor, event in poll_alert(self._poll, CALLS_ALERT_NS):
+        for descriptor, event in poll_alert(self._poll, CALLS_ALERT_NS, self._on_quiet):
             if event & select.POLLNVAL:
                 raise LostDescriptorsError("the descriptors of its calls")
             if descriptor == self._listener.fileno():

@@ -79,6 +79,7 @@ class Hub(Callers):
             self.lock,
             partial(serving.handle, self),
             self._do_later,
+            worker.on_quiet,
         )
         thread = threading.Thread(target=serving.serve, args=(self,), name="skyward calls", daemon=True)
         # The main thread must receive all signals: otherwise its system calls would not be

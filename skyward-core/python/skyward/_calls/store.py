@@ -21,6 +21,7 @@ from weakref import WeakSet, WeakValueDictionary
 from .._values import Buffer
 from .handlers import ignored, raised_by_handler
 from .hashing import Hash, hash_of
+from .mappings import Mappings
 
 _MOST_HELD: Final = 256
 """The most files that a process holds open for its calls, and the most that it maps: the payload
@@ -65,6 +66,7 @@ class Store:
         self._limit = limit
         self._files: WeakValueDictionary[str, FileIO] = WeakValueDictionary()
         self._maps: WeakSet[mmap] = WeakSet()
+        self.mappings = Mappings()
         self.written = self.received = 0
         """The number of files that this process has written, and of those among them from other
         nodes.
@@ -104,12 +106,15 @@ class Store:
         # New arrays with the bytes of an earlier one share its descriptor.
         return Hold(digest, size, self._files.setdefault(digest, file))
 
-    def load(self, digest: str, size: int) -> mmap | bytearray | None:
-        """Return the bytes of a file, which the caller may change; None if it is not on the node.
+    def load(self, digest: str, size: int) -> tuple[mmap | bytearray, FileIO] | None:
+        """Return the bytes of a file and the file; None if it is not on the node.
 
-        They are read from the file on demand, and changes are made to a private copy. The file is
-        kept while they live.
+        The caller may change the bytes. They are read from the file on demand, and changes are made
+        to a private copy. The file is kept while its bytes or the object live.
         """
+        kept = self.mappings.take(digest)
+        if kept is not None:
+            return kept
         file = self._open(digest, size)
         if file is None:
             return None
@@ -118,7 +123,7 @@ class Store:
                 # The mapping has its own descriptor, and through that the lock.
                 mapped = mmap(file.fileno(), size, access=ACCESS_COPY)
                 self._maps.add(mapped)
-                return mapped
+                return mapped, file
         data = bytearray(size)
         view = memoryview(data)
         while view:
@@ -126,7 +131,7 @@ class Store:
             if not length:
                 raise OSError(f"a file of the store has fewer than {size} bytes")
             view = view[length:]
-        return data
+        return data, file
 
     def receive(self, digest: str, size: int, pieces: Callable[[], Iterator[Buffer]]) -> None:
         """Fetch a file from another node; if several workers need it, only one of them fetches it.
