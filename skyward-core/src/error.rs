@@ -2,6 +2,8 @@
 
 mod cause;
 mod exit;
+mod format;
+mod kind;
 mod refusal;
 mod stacks;
 
@@ -11,6 +13,7 @@ use std::time::Duration;
 
 pub use cause::{Cause, Try};
 pub use exit::WorkerExit;
+pub use kind::{ErrorKind, ErrorStatus};
 pub use refusal::Refusal;
 pub use stacks::RankStacks;
 pub(crate) use stacks::{Listed, silence};
@@ -58,84 +61,6 @@ struct Inner {
     /// May be long, so the errors of a gang's members share them.
     stacks: Option<Arc<[RankStacks]>>,
     source: Option<Arc<dyn std::error::Error + Send + Sync>>,
-}
-
-/// The kind of an error; match on it to react.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum ErrorKind {
-    /// The specification is invalid: zero nodes, an unknown accelerator, a contradiction. Reported
-    /// before anything starts.
-    InvalidSpec,
-    /// The plugins do not fit together: a wrong order, a duplicate, a missing requirement, a
-    /// conflict. Reported before anything starts.
-    Plugins,
-    /// The payload itself is invalid: the entry does not exist, a file is missing, or the payload
-    /// is larger than a frame may be.
-    Payload,
-    /// An argument could not be serialised; nothing was sent.
-    Argument,
-    /// A value cannot be converted to its wire form, such as the Python value that the payload
-    /// returned.
-    Encode,
-    /// The result arrived, but does not fit the Rust type.
-    Decode,
-    /// The payload raised an exception; see [`Error::exception`].
-    Raised,
-    /// The worker process ended while it ran the task; see [`Error::exit`].
-    WorkerExited,
-    /// A node of the pool was lost: its agent or its machine is gone.
-    NodeLost,
-    /// The task ended its worker repeatedly and is not retried any more; see [`Error::tries`].
-    Poisoned,
-    /// The gang made no progress for longer than [`Limits::stall`](crate::spec::Limits::stall)
-    /// allows; see [`Error::stacks`].
-    Stalled,
-    /// The task waited in the queue for longer than its limit, and was not started.
-    QueueTimeout,
-    /// The environment (interpreter, packages) could not be built.
-    Environment,
-    /// A machine could not be made ready.
-    Bootstrap,
-    /// A host did not prove its identity: its host key is not the expected one.
-    HostKey,
-    /// A host refused the client's login.
-    Login,
-    /// A provider refused or failed; see [`Error::refusal`].
-    Provider,
-    /// The pool's [`Budget`](crate::spec::Budget) is spent, or a launch would exceed it.
-    Budget,
-    /// A plugin's hook raised an exception or did not return in time.
-    Hook,
-    /// Not all machines or workers became ready in time.
-    Start,
-    /// A deadline passed.
-    Timeout,
-    /// The task was cancelled.
-    Cancelled,
-    /// The pool is shutting down, or has shut down.
-    Closed,
-    /// The node, rank or other item that was named does not exist.
-    NotFound,
-    /// A provider is not the one on record: another engine at the same path, another machine.
-    Identity,
-    /// The node sent an answer that violates the protocol.
-    Protocol,
-    /// The operating system refused something on this host.
-    Io,
-    /// The ledger could not be written, and nothing was started without a record; or the ledger
-    /// could not be read.
-    Ledger,
-}
-
-/// Whether a retry may help.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum ErrorStatus {
-    /// The same call may succeed later.
-    Temporary,
-    /// The same call will fail again.
-    Permanent,
 }
 
 /// An exception that the payload raised, as Python reported it.
@@ -301,25 +226,6 @@ impl Error {
         &self.0.message
     }
 
-    /// One line: the message and facts of this error, then those of each cause after a `: `, for
-    /// a log that shows no [`source`](std::error::Error::source).
-    ///
-    /// ```
-    /// # use skyward_core as skyward;
-    /// use skyward::error::{Error, ErrorKind};
-    ///
-    /// let error = Error::new(ErrorKind::Io, "cannot read the settings")
-    ///     .with_context("path", "/x")
-    ///     .with_source(std::io::Error::other("disk on fire"));
-    /// assert_eq!(error.to_string(), "cannot read the settings (path: /x)");
-    /// assert_eq!(error.summary(), "cannot read the settings (path: /x): disk on fire");
-    /// ```
-    pub fn summary(&self) -> String {
-        let mut text = self.to_string();
-        text.extend(self.causes().map(|cause| format!(": {}", cause.to_string().lines().next().unwrap_or_default())));
-        text
-    }
-
     /// What to do next.
     pub fn hint(&self) -> Option<&str> {
         self.0.hint.as_deref()
@@ -355,35 +261,6 @@ impl Error {
     /// other errors.
     pub fn stacks(&self) -> &[RankStacks] {
         self.0.stacks.as_deref().unwrap_or_default()
-    }
-
-    /// The facts in brackets, after a space; empty if there are none.
-    pub(crate) fn facts(&self) -> String {
-        let facts: Vec<_> = self.0.context.iter().map(|(key, value)| format!("{key}: {value}")).collect();
-        if facts.is_empty() { String::new() } else { format!(" ({})", facts.join(", ")) }
-    }
-
-    /// Traceback, stacks and tries. Each line begins with a line break.
-    fn particulars(&self) -> String {
-        let mut text = match &self.0.exception {
-            Some(exception) if !exception.traceback.is_empty() => format!("\n{}", exception.traceback.trim_end()),
-            _ => String::new(),
-        };
-        text += &Listed(self.stacks()).to_string();
-        text.extend(self.0.tries.iter().map(|one| format!("\n{one}")));
-        text
-    }
-
-    /// The particulars and the chain of causes.
-    pub(crate) fn details(&self) -> String {
-        let mut text = self.particulars();
-        text.extend(self.causes().map(|cause| format!("\ncaused by: {cause:#}")));
-        text
-    }
-
-    /// The chain of causes, beginning with the source.
-    fn causes(&self) -> impl Iterator<Item = &(dyn std::error::Error + 'static)> {
-        std::iter::successors(std::error::Error::source(self), |cause| cause.source())
     }
 
     /// Adds the cause, if there is one.
@@ -429,31 +306,6 @@ impl Error {
     }
 }
 
-/// One line: the message, and the facts in brackets. With `{:#}` also traceback, stacks, tries and
-/// hint, each on lines of its own.
-impl fmt::Display for Error {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if !f.alternate() {
-            let line = self.0.message.lines().next().unwrap_or_default();
-            return write!(f, "{line}{}", self.facts().replace('\n', " "));
-        }
-        write!(f, "{}{}{}", self.0.message, self.facts(), self.particulars())?;
-        if let Some(hint) = &self.0.hint {
-            write!(f, "\nhint: {hint}")?;
-        }
-        Ok(())
-    }
-}
-
-/// Like `Display` with `{:#}`, and the chain of causes. `fn main() -> skyward::Result<()>` prints
-/// this text.
-impl fmt::Debug for Error {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{self:#}")?;
-        self.causes().try_for_each(|cause| write!(f, "\ncaused by: {cause:#}"))
-    }
-}
-
 impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         self.0.source.as_deref().map(|source| source as _)
@@ -463,25 +315,6 @@ impl std::error::Error for Error {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn display_shows_the_first_line_of_a_message_of_several_lines() {
-        let error =
-            Error::new(ErrorKind::Hook, "entering the hook failed\nTraceback:\n  x").with_context("last", "a\nb");
-        assert_eq!(error.to_string(), "entering the hook failed (last: a b)");
-        assert_eq!(format!("{error:#}"), "entering the hook failed\nTraceback:\n  x (last: a\nb)");
-    }
-
-    #[test]
-    fn display_is_one_line_alternate_adds_the_hint_and_debug_the_causes() {
-        let error = Error::new(ErrorKind::Io, "cannot read the file")
-            .with_context("path", "/x")
-            .with_source(std::io::Error::other("disk on fire"))
-            .with_hint("put it out");
-        assert_eq!(error.to_string(), "cannot read the file (path: /x)");
-        assert_eq!(format!("{error:#}"), "cannot read the file (path: /x)\nhint: put it out");
-        assert!(format!("{error:?}").ends_with("caused by: disk on fire"));
-    }
 
     #[test]
     fn a_worker_exit_names_its_signal() {
