@@ -1,8 +1,8 @@
 //! The order in which a pool tries offers, and the error when there is none.
 
-use super::{Checked, Offer, Provider, Requirements};
+use super::Checked;
 use crate::error::{Error, ErrorKind, Refusal, Result};
-use crate::provider::Market;
+use crate::provider::{Market, Offer, Provider, Requirements};
 use crate::spec::Accelerator;
 
 impl Checked {

@@ -6,11 +6,19 @@ mod launch;
 mod looks;
 mod retries;
 
-use std::sync::Mutex;
+use async_trait::async_trait;
+use tokio::time::Instant;
 
+use super::call::{TRIES, jittered};
+use super::provider::BOOTING;
 use super::*;
-use crate::ids::{Attempt, LaunchId, MachineNumber};
-use crate::provider::LaunchRequest;
+use crate::error::{ErrorStatus, Result};
+use crate::ids::{Attempt, LaunchId, MachineId, MachineNumber};
+use crate::provider::{
+    Capabilities, LaunchBatch, LaunchRequest, Machine, MachineReport, MachineState, Offer, Place, PoolRecord,
+    PoolRequest, Requirements,
+};
+use crate::remote::Remote;
 
 /// Returns scripted answers from `terminate`, `connect` and `inspect`, the last one forever;
 /// `launch` returns the machine of another launch.
