@@ -2,6 +2,7 @@
 //! the pool's events, the others are recorded where calls pass.
 
 mod handle;
+mod nodes;
 mod table;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -9,10 +10,11 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use handle::{Counter, Histogram, Label, Level};
+use nodes::{Nodes, PHASES, Phase};
 
 use crate::error::{Cause, Error, ErrorKind, WorkerExit};
 use crate::event::PoolEvent;
-use crate::ids::{Generation, MachineId, NodeIndex, Rank};
+use crate::ids::{Generation, NodeIndex, Rank};
 use crate::payload::Outcome;
 
 /// The metrics of one pool. The handles are made once, with the recorder that is installed when the
@@ -54,75 +56,6 @@ struct Seen {
     steps: BTreeMap<&'static str, Histogram>,
     lost: BTreeMap<&'static str, Counter>,
     exits: BTreeMap<&'static str, Counter>,
-}
-
-/// The phase of each node, and the number of nodes in each phase, so that an event in a pool of
-/// thousands of nodes does not need a count of all nodes.
-#[derive(Debug, Default)]
-struct Nodes {
-    phases: BTreeMap<NodeIndex, Phase>,
-    /// The machines of nodes that were replaced or have joined.
-    machines: BTreeMap<NodeIndex, MachineId>,
-    counts: [usize; PHASES.len()],
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Phase {
-    Starting,
-    Up,
-    Lost,
-    Ending,
-}
-
-impl Nodes {
-    fn set(&mut self, node: NodeIndex, phase: Phase) {
-        if let Some(before) = self.phases.insert(node, phase) {
-            self.counts[before as usize] -= 1;
-        }
-        self.counts[phase as usize] += 1;
-    }
-
-    /// Removes the node if it is in this phase.
-    fn remove(&mut self, node: NodeIndex, phase: Phase) {
-        if self.phases.get(&node) == Some(&phase) {
-            self.phases.remove(&node);
-            self.counts[phase as usize] -= 1;
-        }
-    }
-
-    /// A machine is launched. A node that is up keeps its machine until another one is ready.
-    fn on_launching(&mut self, node: NodeIndex) {
-        if self.phases.get(&node) != Some(&Phase::Up) {
-            self.set(node, Phase::Starting);
-        }
-    }
-
-    /// A node takes tasks on this machine.
-    fn on_up(&mut self, node: NodeIndex, machine: &MachineId) {
-        self.machines.insert(node, machine.clone());
-        self.set(node, Phase::Up);
-    }
-
-    fn on_lost(&mut self, node: NodeIndex) {
-        self.machines.remove(&node);
-        self.set(node, Phase::Lost);
-    }
-
-    /// A machine is gone. It may have been an earlier machine of a node that has another one.
-    fn on_gone(&mut self, node: NodeIndex, machine: &MachineId) {
-        if self.machines.get(&node).is_none_or(|present| present == machine) {
-            self.machines.remove(&node);
-            self.remove(node, Phase::Ending);
-        }
-    }
-
-    /// Changes many nodes at once.
-    fn change(&mut self, change: impl FnOnce(&mut BTreeMap<NodeIndex, Phase>)) {
-        change(&mut self.phases);
-        self.counts = [0; PHASES.len()];
-        self.phases.values().for_each(|phase| self.counts[*phase as usize] += 1);
-        self.machines.retain(|node, _| self.phases.contains_key(node));
-    }
 }
 
 impl Metrics {
@@ -386,7 +319,6 @@ fn end(exit: &WorkerExit) -> &'static str {
     }
 }
 
-const PHASES: [&str; 4] = ["starting", "up", "lost", "ending"];
 /// The labels for the reasons why tasks fail: first the causes, by their index.
 const FAILURES: [&str; Cause::ALL.len() + 4] = [
     "crash",

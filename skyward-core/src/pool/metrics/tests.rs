@@ -1,4 +1,5 @@
 use super::*;
+use crate::ids::MachineId;
 
 #[test]
 fn the_labels_of_failures_begin_with_the_causes_in_order() {
