@@ -1,8 +1,11 @@
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use super::super::tests::{GRACE, Story};
 use super::*;
-use crate::payload::RetryPolicy;
+use crate::error::ErrorKind;
+use crate::payload::{Outcome, RetryPolicy};
+use crate::scheduler::Action;
 
 fn sent(story: &Story) -> BTreeSet<TaskId> {
     (0..4).filter_map(|rank| story.running(rank)).collect()
