@@ -1,6 +1,8 @@
 //! One round: starts a client, lets faults hit it at their moments, and looks for what is left at
 //! the end.
 
+mod end;
+
 use std::fmt;
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader};
@@ -11,7 +13,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::count::{Counts, Tasks};
-use super::place::{Act, Ground, Machines, Place, Target, Victim, names};
+use super::place::{Act, Ground, Machines, Place, Target, Victim};
 use super::plan::{Fault, How, Moment, Plan};
 use super::processes;
 use super::words::{Line, Script};
@@ -273,109 +275,6 @@ impl<'a> Round<'a> {
         Target::Process { pid: self.client.id(), name: "the client".into() }
     }
 
-    /// The processes and machines that still run.
-    fn running(&self) -> Vec<Target> {
-        let mut running = self.machines.running();
-        running.retain(|target| !matches!(target, Target::Process { pid, .. } if *pid == self.client.id()));
-        running
-    }
-
-    /// Waits for what has to end by itself, ends the rest, and counts.
-    fn finish(&mut self) {
-        self.machines.heal();
-        if self.client_gone {
-            self.check_layers();
-        }
-        if !self.ended {
-            self.machines.act(&self.client(), Act::Kill);
-        }
-        let status = self.client.wait();
-        if !self.ended && !self.client_gone && self.counts.stuck == 0 {
-            self.counts.stuck += 1;
-            self.problems.push(format!("the client crashed: {status:?}, see `stderr`"));
-        }
-        // The client's last lines.
-        while let Ok(line) = self.lines.recv_timeout(Duration::from_secs(5)) {
-            self.on_line(&line);
-        }
-        if self.ended && !self.ended_well && self.only_cuts {
-            // A round whose pool did not start has tested nothing, so it must not pass.
-            self.counts.wrong += 1;
-            self.problems.push("the scope ended with an error, and nothing but connections had been hit".into());
-        }
-        if !self.ended {
-            self.reap();
-        } else if self.was_away && !self.ended_well {
-            // The client has reported what it could not end.
-            self.check_layers();
-            self.reap();
-        }
-        self.look_for_leftovers();
-        self.tasks.on_executions(&self.machines.executed());
-        self.machines.clear();
-        let (counts, problems) = self.tasks.count(self.ended || self.counts.stuck > 0, self.only_cuts);
-        self.counts += &counts;
-        self.problems.extend(problems);
-    }
-
-    /// Whether machines must end by themselves without their client: not if faults have hit all
-    /// that would end them.
-    fn check_layers(&mut self) {
-        let guarded = self.place.ends_alone(&self.lost);
-        let end = Instant::now() + self.place.lives_alone() + MARGIN;
-        loop {
-            let left = self.running();
-            if left.is_empty() || (!guarded && Instant::now() + MARGIN > end) {
-                return;
-            }
-            if Instant::now() > end {
-                self.left("still run without their client", left.iter().map(Target::to_string).collect());
-                return;
-            }
-            thread::sleep(POLL);
-        }
-    }
-
-    fn reap(&mut self) {
-        let provider = serde_json::to_string(&self.machines.provider()).unwrap_or_default();
-        let output = command(self.client_program, &self.folder, &self.mark, self.machines.as_ref())
-            .args(["reap", &provider])
-            .stderr(Stdio::inherit())
-            .output();
-        match output {
-            Ok(output) if output.status.success() => {
-                let printed = String::from_utf8_lossy(&output.stdout).into_owned();
-                self.note("reaped");
-                if !printed.trim().is_empty() {
-                    self.left("could not be reaped", printed.lines().map(str::to_owned).collect());
-                }
-            }
-            other => self.left("could not be reaped", vec![format!("{other:?}")]),
-        }
-    }
-
-    fn look_for_leftovers(&mut self) {
-        let left = self.running();
-        self.left("still run", left.iter().map(Target::to_string).collect());
-        let end = Instant::now() + MARGIN;
-        while !self.machines.passing().is_empty() && Instant::now() < end {
-            thread::sleep(POLL);
-        }
-        let left = self.machines.passing();
-        self.left("still run for a client that is gone", left.iter().map(Target::to_string).collect());
-        for (what, things) in self.machines.left() {
-            self.left(what, things);
-        }
-        self.left("are still on record", names(&self.folder.join("state/ledger"), |name| name.ends_with(".ledger")));
-    }
-
-    fn left(&mut self, what: &str, things: Vec<String>) {
-        if !things.is_empty() {
-            self.counts.left_running += things.len() as u64;
-            self.problems.push(format!("these {what}: {}", things.join("; ")));
-        }
-    }
-
     fn note(&mut self, what: impl fmt::Display) {
         self.history.push(format!("{:>6} ms  {what}", self.begin.elapsed().as_millis()));
     }
@@ -409,11 +308,8 @@ impl fmt::Display for Played {
     }
 }
 
-/// How much later than its lease a node may end on a busy host.
-const MARGIN: Duration = Duration::from_secs(10);
 /// How long until a killed listener is started again.
 const SERVICE: Duration = Duration::from_secs(1);
-const POLL: Duration = Duration::from_millis(20);
 const MOST_SHOWN: usize = 20;
 
 #[cfg(test)]
