@@ -278,6 +278,7 @@ impl Error {
     }
 
     /// Replaces the kind.
+    #[cfg(feature = "docker")]
     pub(crate) fn with_kind(self, kind: ErrorKind) -> Self {
         self.edit(|inner| inner.kind = kind)
     }
