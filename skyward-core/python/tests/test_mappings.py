@@ -112,6 +112,16 @@ def test_an_array_that_is_kept_has_its_mapping_for_itself(calls: Calls, kept: Ca
     assert int(other[10]) == 5
 
 
+def test_a_mapping_that_a_call_has_closed_is_not_used(calls: Calls) -> None:
+    digest = calls.put(1)
+    [array] = calls.load(digest)
+    array.base.close()
+    del array
+    calls.store.mappings.on_ended()
+    [array] = calls.load(digest)
+    assert int(array.max()) == 1
+
+
 def test_a_change_in_a_forked_child_is_its_own(calls: Calls) -> None:
     digest = calls.put(1)
     first = calls.address(digest)

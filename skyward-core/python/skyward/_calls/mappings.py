@@ -78,7 +78,8 @@ class Mappings:
     def take(self, digest: str) -> tuple[mmap, FileIO] | None:
         """Return a mapping of this file that nothing uses and nobody has changed, or None."""
         kept = self._kept.pop(digest, None)
-        if kept is None or not _is_unused(kept):
+        # A payload may have closed the mapping: it is the base of its array.
+        if kept is None or kept.mapped.closed or not _is_unused(kept):
             return None
         with ignored(OSError):
             fcntl.flock(kept.file, fcntl.LOCK_SH | fcntl.LOCK_NB)
