@@ -157,6 +157,15 @@ def test_a_file_whose_mapping_is_unused_may_be_removed(calls: Calls, tmp_path: P
     assert len(holds) == 3
 
 
+def test_a_mapping_that_is_used_again_counts_as_a_use_of_its_file(calls: Calls, tmp_path: Path) -> None:
+    digest = calls.put(1)
+    path = tmp_path / "store" / digest
+    first = calls.address(digest)
+    os.utime(path, (1, 1))
+    assert calls.address(digest) == first
+    assert path.stat().st_mtime > 1
+
+
 def test_a_file_whose_mapping_is_used_again_is_not_removed(calls: Calls, tmp_path: Path) -> None:
     digest = calls.put(1)
     calls.address(digest)

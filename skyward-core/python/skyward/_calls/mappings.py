@@ -84,6 +84,8 @@ class Mappings:
         with ignored(OSError):
             fcntl.flock(kept.file, fcntl.LOCK_SH | fcntl.LOCK_NB)
             if os.fstat(kept.file.fileno()).st_nlink and not _has_changed(kept.address, len(kept.mapped)):
+                # The store removes the least recently used files first.
+                os.utime(kept.file.fileno())
                 return kept.mapped, kept.file
         return None
 
