@@ -7,6 +7,7 @@ import fcntl
 import os
 from collections.abc import Callable
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import pytest
@@ -175,6 +176,29 @@ def test_a_file_whose_mapping_is_used_again_is_not_removed(calls: Calls, tmp_pat
     with pytest.raises(StoreFullError):
         other.put(memoryview(bytes([6]) * SIZE))
     assert len(holds) + len(arrays) == 3
+
+
+def test_a_call_on_another_thread_keeps_its_lock_while_a_call_ends(
+    calls: Calls, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    digest = calls.put(1)
+    [array] = calls.load(digest)
+    del array
+    flock, arrays = fcntl.flock, []
+
+    def late(file: Any, operation: int) -> None:
+        if operation == fcntl.LOCK_UN:
+            thread = Thread(target=lambda: arrays.extend(calls.load(digest)))
+            thread.start()
+            thread.join()
+        flock(file, operation)
+
+    monkeypatch.setattr(fcntl, "flock", late)
+    calls.store.mappings.on_ended()
+    monkeypatch.undo()
+    assert len(arrays) == 1
+    with open(tmp_path / "store" / digest, "rb") as remover, pytest.raises(BlockingIOError):
+        fcntl.flock(remover, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 def test_many_arrays_of_a_call_do_not_take_more_descriptors(calls: Calls) -> None:

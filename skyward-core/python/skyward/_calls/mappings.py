@@ -96,10 +96,15 @@ class Mappings:
 
     def on_ended(self) -> None:
         """A call has ended: the files of unused mappings may be removed from the store."""
-        for kept in list(self._kept.values()):
+        for digest in list(self._kept):
+            # Removed meanwhile, so that a call on another thread cannot take it, and lose its lock.
+            kept = self._kept.pop(digest, None)
+            if kept is None:
+                continue
             if _is_unused(kept):
                 with ignored(OSError):
                     fcntl.flock(kept.file, fcntl.LOCK_UN)
+            self._kept.setdefault(digest, kept)
 
     def give_up(self) -> None:
         """Give up all mappings."""
