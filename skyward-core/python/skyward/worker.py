@@ -233,8 +233,12 @@ class Worker(Interrupts):
     ) -> tuple[list[Buffer] | None, dict[str, Any]]:
         """Run a call that a payload of another worker, or of this one, has submitted."""
         from ._calls.answers import Call
+        from ._calls.arrays import on_ended
 
-        return self.runner.run(payload, {}, trace, None, Call(body))
+        answer = self.runner.run(payload, {}, trace, None, Call(body))
+        # Only now: the value or the traceback of the call may have referred to its arrays.
+        on_ended()
+        return answer
 
     def report(self, body: bytes) -> None:
         """Send a report on the main thread, and wait while too many are not acknowledged.

@@ -235,8 +235,11 @@ def test_a_mapping_without_a_lock_is_not_used(calls: Calls, tmp_path: Path) -> N
 
 
 PAYLOAD = """
+import fcntl
+import os
 import numpy as np
 import skyward as sky
+from skyward import _state
 
 def change(array):
     first = int(array[0])
@@ -246,17 +249,37 @@ def change(array):
 def where(array):
     return array.__array_interface__["data"][0]
 
+def view(array):
+    return array[:10]
+
+def fail(array):
+    raise ValueError("no")
+
+def is_locked(what):
+    array = np.arange(100_000)
+    error = sky.submit(globals()[what], array).exception()
+    folder = _state.worker.store_folder
+    [path] = [os.path.join(folder, name) for name in os.listdir(folder) if not name.startswith(".")]
+    with open(path, "rb") as remover:
+        try:
+            fcntl.flock(remover, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+    return False
+
 def main(what):
+    if what in ("view", "fail"):
+        return [is_locked(what)]
     array = np.arange(100_000)
     function = globals()[what]
     return [sky.submit(function, array).result() for _ in range(4)]
 """
 
 
-def helped(node: Node, what: str) -> Any:
-    """Return the results of four calls that the caller's own worker runs."""
+def helped(node: Node, what: str, count: int = 4) -> Any:
+    """Return the results of calls that the caller's own worker runs."""
     caller = Caller(node, PAYLOAD, what=what)
-    for number in range(1, 5):
+    for number in range(1, count + 1):
         call, _, body = caller.submitted()
         caller.waits()
         caller.help(number, body)
@@ -271,6 +294,11 @@ def test_calls_of_a_worker_share_a_mapping(node: Node, calls: Calls) -> None:
 
 def test_calls_of_a_worker_share_no_change(node: Node) -> None:
     assert helped(node, "change") == [0, 0, 0, 0]
+
+
+@pytest.mark.parametrize("what", ["view", "fail"])
+def test_the_file_of_a_call_that_returns_a_view_or_raises_may_be_removed(node: Node, what: str) -> None:
+    assert helped(node, what, 1) == [False]
 
 
 def test_mappings_start_empty() -> None:

@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 from .._failure import failure_map, simple_failure
 from .._hooks import HookError
 from .._values import Buffer
-from .arrays import on_ended, on_loaded
+from .arrays import on_loaded
 from .errors import CallError, RemoteError, RemoteTraceback
 from .handlers import raised_by_handler
 from .pickles import dumps, loads, name_of
@@ -60,7 +60,6 @@ class Call:
 
     def answer(self, value: Any) -> list[Buffer]:
         """Encode the answer of a function that has returned."""
-        on_ended()
         try:
             return [dumps(value, _RETURNED)]
         except Exception as error:

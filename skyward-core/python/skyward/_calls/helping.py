@@ -20,6 +20,7 @@ from .. import _fork, _wire
 from .._failure import simple_failure
 from .._values import Buffer
 from .answers import Call
+from .arrays import on_ended
 from .frames import AsideFrame, Awaiting, Frame
 from .handlers import EXHAUSTED
 from .messages import Help
@@ -118,6 +119,7 @@ def _on_main(hub: Hub, awaiting: Awaiting) -> None:
     micros = (perf_counter_ns() - began) // 1000
     answer = _answer(hub, call, value, error)
     del value, error
+    on_ended()
     # Code around the call may be cancelled, and the call's code may have suppressed the interrupt.
     cancelled = frame.interrupted or hub.is_doomed()
     number, reply = (_wire.HELP_FAILED, CANCELLED) if cancelled else answer
@@ -182,6 +184,7 @@ def _run_aside(hub: Hub, frame: AsideFrame, call: Call) -> None:
     hub.threads.pop(me, None)
     number, reply = (_wire.HELP_FAILED, CANCELLED) if frame.cancelled or frame.ended else answer
     try:
+        on_ended()
         hub.end_frame(frame, number, micros, body=reply)
     except BaseException:
         if not frame.answered:
