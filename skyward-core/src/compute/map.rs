@@ -234,8 +234,7 @@ impl<P: ?Sized, H, I, T> Unpin for Mapped<'_, P, H, I, T> {}
 
 /// The most calls under way at once.
 const WINDOW: usize = 1024;
-/// The part of the calls under way that a burst replaces: one of so many. A small window has no
-/// bursts, because its calls only just keep the workers busy.
+/// A burst replaces one of so many of the calls under way, so that the others keep the workers busy.
 const BURSTS: usize = 8;
 /// Bytes of arguments, and of results, under way at once. Above this size, only as many calls are
 /// under way as keep the workers busy.

@@ -68,10 +68,11 @@ class Mappings:
             file: the file, open and locked; the mapping was made of it.
         """
         if self._is_supported is None:
-            self._is_supported = False
+            is_supported = False
             with ignored(OSError):
                 _has_changed(address, len(mapped))
-                self._is_supported = True
+                is_supported = True
+            self._is_supported = is_supported
         if self._is_supported and len(self._kept) < _MOST:
             self._kept[digest] = _Kept(mapped, address, file, self._call)
 
