@@ -126,6 +126,19 @@ def do_close():
         except OSError:
             pass
 
+def do_abandoned(folder):
+    future = sky.submit(double, 1)
+    channel = sky._state.worker.hub.channel
+    while not channel._greeted:
+        time.sleep(0.001)
+    with channel._lock:
+        # As where a signal handler raises while a message is sent.
+        channel._greeted, channel._is_abandoned = False, True
+    open(folder + "/abandoned", "w").close()
+    while not os.path.exists(folder + "/answered"):
+        time.sleep(0.001)
+    return future.result()
+
 def do_closed_elsewhere(folder, waits):
     future, other = sky.submit(double, 1), sky.submit(double, 2)
     while not os.path.exists(folder + "/go"):
@@ -168,6 +181,18 @@ class Caller(AnyCaller):
 
     def __init__(self, node: Node, **arguments: Any) -> None:
         super().__init__(node, PAYLOAD, **arguments)
+
+
+def test_a_message_to_an_abandoned_connection_is_no_error(node: Node, tmp_path: Path) -> None:
+    caller = Caller(node, what="abandoned", folder=str(tmp_path))
+    call, _, _ = caller.submitted()
+    until((tmp_path / "abandoned").exists)
+    caller.answer(call, b"\0\x80\x05K\x09.")
+    assert caller.calls.frames is not None
+    assert caller.calls.frames.socket.recv(1 << 16) == b""
+    (tmp_path / "answered").touch()
+    caller.calls.connect()
+    assert caller.value() == 9
 
 
 def test_a_waiting_worker_helps_and_reports_the_end_of_its_wait(node: Node) -> None:

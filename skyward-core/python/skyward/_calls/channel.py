@@ -92,7 +92,10 @@ class Channel:
         """The client has acknowledged messages up to this number."""
         self._received = 0
         self._untold = self._untold_bytes = 0
+        self._is_attached = False
+        """Whether the connection's client has sent `Hello`."""
         self._greeted = False
+        """Whether messages may be sent over the connection."""
         self._is_abandoned = False
         """Whether the connection has to be shut down, because a message is half sent."""
         self._connection: socket.socket | None = None
@@ -307,7 +310,7 @@ class Channel:
     def _drop(self) -> None:
         with self._lock:
             connection, self._connection = self._connection, None
-            self._greeted = self._is_abandoned = False
+            self._is_attached = self._greeted = self._is_abandoned = False
             self._unsent.clear()
         if connection is not None:
             with contextlib.suppress(KeyError, OSError, ValueError):
@@ -320,7 +323,7 @@ class Channel:
     def _refuse(self, error: _wire.ProtocolError) -> None:
         connection = self._connection
         # Do not write into the middle of a frame.
-        if connection is not None and not self._unsent:
+        if connection is not None and not self._unsent and not self._is_abandoned:
             with contextlib.suppress(OSError):
                 connection.send(_wire.frame([_wire.ERROR, error.number, str(error)]))
         self._drop()
@@ -347,7 +350,8 @@ class Channel:
         if type(message) is Attach:
             self._attach(message)
             return
-        if not self._greeted:
+        # What arrives before an abandoned connection is shut down is valid.
+        if not self._is_attached:
             raise _wire.ProtocolError("the first message must be Hello")
         if type(message) is Ack:
             self._acknowledge(message.received)
@@ -378,7 +382,7 @@ class Channel:
                 )
                 raise _wire.ProtocolError(text, _wire.CALLS_ATTACH)
             self._acknowledge(hello.received)
-            self._greeted = True
+            self._is_attached = self._greeted = True
             self._untold = self._untold_bytes = 0
             self._write([_wire.frame([*self._hello, self._received])])
             for _, parts, _ in self._kept:
