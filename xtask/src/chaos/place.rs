@@ -118,7 +118,7 @@ pub(crate) trait Machines {
 }
 
 /// Something that can be hit.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Target {
     Process {
         pid: u32,

@@ -45,6 +45,8 @@ struct Round<'a> {
     client_gone: bool,
     /// The targets that were killed, or stopped for good.
     lost: Vec<Fault>,
+    /// The targets that were stopped for good. The end of a pause does not continue them.
+    stopped: Vec<Target>,
     /// Whether no fault ends a process or keeps one from answering.
     only_cuts: bool,
     /// Whether a machine was unreachable at times, so that its client may have been unable to end
@@ -137,6 +139,7 @@ impl<'a> Round<'a> {
             ended_well: false,
             client_gone: false,
             lost: Vec::new(),
+            stopped: Vec::new(),
             only_cuts: plan.only_cuts(),
             was_away: false,
             counts: Counts::default(),
@@ -198,9 +201,12 @@ impl<'a> Round<'a> {
     }
 
     fn goes_on(&mut self, target: &Target) {
-        let was = match self.machines.act(target, Act::Continue) {
-            true => "continues",
-            false => "had ended before it could continue",
+        let was = if self.stopped.contains(target) {
+            "stays stopped"
+        } else if self.machines.act(target, Act::Continue) {
+            "continues"
+        } else {
+            "had ended before it could continue"
         };
         self.note(format!("{target} {was}"));
     }
@@ -240,7 +246,9 @@ impl<'a> Round<'a> {
             }
         };
         if !hit {
-            self.machines.act(&client, Act::Continue);
+            if !self.stopped.contains(&client) {
+                self.machines.act(&client, Act::Continue);
+            }
             self.note(format!("{fault}: the target {target} had already ended"));
             return None;
         }
@@ -250,6 +258,9 @@ impl<'a> Round<'a> {
         if !matches!(fault.how, How::Pause(_)) {
             self.client_gone |= fault.victim == Victim::Client;
             self.lost.push(fault);
+        }
+        if fault.how == How::Stop {
+            self.stopped.push(target.clone());
         }
         match fault.how {
             How::Pause(time) => Some(Due { at: Instant::now() + time, what: What::Continue(target) }),

@@ -78,6 +78,20 @@ fn what_was_stopped_for_a_while_goes_on_after_its_client_is_gone() {
 }
 
 #[test]
+fn what_was_stopped_for_good_stays_stopped_after_a_pause() {
+    let fault = |delay, how| Fault {
+        after: Moment::Start,
+        delay: Duration::from_millis(delay),
+        victim: Victim::Machine,
+        which: 0,
+        how,
+    };
+    let faults = vec![fault(0, How::Stop), fault(50, How::Pause(Duration::from_millis(100)))];
+    let (played, done) = played("stays", |_| "sleep 1".into(), faults);
+    assert_eq!(done, [Act::Stop, Act::Stop], "{:?}", played.history);
+}
+
+#[test]
 fn a_pool_that_fails_although_nothing_was_hit_is_no_clean_round() {
     let said = |error: &str| {
         let script = format!(r#"echo '{{"ended":{{"error":{error}}}}}'"#);
