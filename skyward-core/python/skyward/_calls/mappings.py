@@ -1,9 +1,9 @@
 """Mappings of the store's files that one call after another uses.
 
-A new mapping of a large file costs more than many a call with the array: the system enters each page
-that the call reads into the page table of the process, and removes it again. So the mappings of the
-last call are kept for a moment, and the next call with the same array gets the same mapping, if
-nothing uses it and no call has changed a page of it.
+To map a large file anew often takes longer than the call that reads the array: the system enters
+each page that the call reads into the page table of the process, and removes it again. So a worker
+keeps the mappings of its last call for a moment. The next call with the same array gets the same
+mapping if nothing uses the mapping, and if no call has changed a page of it.
 """
 
 from __future__ import annotations
@@ -92,7 +92,9 @@ class Mappings:
 
     def on_loaded(self) -> None:
         """The arguments of a call are complete: give up the mappings that it does not use."""
-        self._give_up(self._call)
+        for digest, kept in list(self._kept.items()):
+            if kept.call < self._call:
+                self._kept.pop(digest, None)
         self._call += 1
 
     def on_ended(self) -> None:
@@ -109,13 +111,7 @@ class Mappings:
 
     def give_up(self) -> None:
         """Give up all mappings."""
-        self._give_up(self._call + 1)
-
-    def _give_up(self, before: int) -> None:
-        """Give up the mappings that no call since this one has used."""
-        for digest, kept in list(self._kept.items()):
-            if kept.call < before:
-                self._kept.pop(digest, None)
+        self._kept.clear()
 
 
 def _has_changed(address: int, size: int) -> bool:
