@@ -8,6 +8,10 @@ The code does not depend on a pool: the payloads of `benches/python` and the pee
 run the same functions.
 """
 
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from inspect import getsource
+from subprocess import check_output
 from time import perf_counter
 from typing import Literal
 
@@ -56,20 +60,38 @@ def spin(loops: int) -> int:
 def busy(count: int) -> float:
     """Return the duration of `count` calls of 10 ms, as a multiple of the ideal duration.
 
-    The ideal is the duration of the same work on this process, divided by the number of workers.
+    The ideal is the duration of the same work without a backend: shared by as many plain processes
+    as there are workers, all running at the same time, since a processor is slower per core while
+    its other cores compute. The speed of shared machines changes within seconds, so the ideal is
+    the mean of a measurement before the calls and one after them.
     """
     began = perf_counter()
     spin(1_000_000)
     loops = int(1_000_000 * 0.01 / (perf_counter() - began))
     with Parallel(n_jobs=WORKERS) as parallel:
         parallel(delayed(spin)(loops) for _ in range(10 * WORKERS))
-        began = perf_counter()
-        for _ in range(50):
-            spin(loops)
-        each = (perf_counter() - began) / 50
+        before = ideal(count, loops)
         began = perf_counter()
         parallel(delayed(spin)(loops) for _ in range(count))
-        return (perf_counter() - began) / (each * count / WORKERS)
+        took = perf_counter() - began
+        return took / ((before + ideal(count, loops)) / 2)
+
+
+def ideal(count: int, loops: int) -> float:
+    """Return the seconds that plain processes take for `count` spins, shared without any loss."""
+    share = count // WORKERS
+    source = f"""
+from time import perf_counter
+{getsource(spin)}
+began = perf_counter()
+for _ in range({share}):
+    spin({loops})
+print(perf_counter() - began)
+"""
+    command = [sys.executable, "-c", source]
+    with ThreadPoolExecutor(WORKERS) as threads:
+        runs = [threads.submit(check_output, command) for _ in range(WORKERS)]
+        return count / sum(share / float(run.result()) for run in runs)
 
 
 def grid() -> float:
