@@ -34,9 +34,9 @@ class SkywardBackend(AutoBatchingMixin, ParallelBackendBase):  # type: ignore[mi
     supports_retrieve_callback = True
     supports_inner_max_num_threads = True
     supports_sharedmem = False
-    # Seconds. A call reaches a worker within a fraction of a millisecond, so short batches cost little,
-    # and the last ones of a `Parallel` end at nearly the same time.
-    MIN_IDEAL_BATCH_DURATION = 0.02
+    # Seconds, half of those of joblib's own processes. A batch costs about a millisecond of all
+    # processes together, and the last batches of a `Parallel` do not end at the same time.
+    MIN_IDEAL_BATCH_DURATION = 0.1
     MAX_IDEAL_BATCH_DURATION = 1.0
 
     def __init__(
