@@ -21,6 +21,7 @@
 mod calls;
 mod checks;
 mod faults;
+mod panics;
 mod play;
 mod seed;
 
@@ -95,6 +96,8 @@ pub struct Seen {
 /// - No task reaches a machine whose place another machine has taken.
 /// - A call has one outcome for each try of its caller.
 /// - In a wait, a worker helps only with calls below the try that waits.
+/// - Nothing panics. In builds with debug assertions, the scheduler checks its tables after each
+///   event, and the driver that they follow its decisions.
 ///
 /// Invariants that are checked at the end:
 ///
@@ -112,6 +115,16 @@ pub struct Seen {
 ///
 /// The first broken invariant.
 pub fn run(seed: u64) -> Result<Seen, Broken> {
+    panics::record();
+    let seen = run_once(seed);
+    // A panic explains whatever else is broken.
+    match panics::first() {
+        Some(panic) => Err(Broken { seed, what: panic }),
+        None => seen,
+    }
+}
+
+fn run_once(seed: u64) -> Result<Seen, Broken> {
     let broken = |what: String| Broken { seed, what };
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_time()
