@@ -47,7 +47,9 @@ fn seeds_that_once_broke_an_invariant_hold() {
     // - 51090: a gang in a held world whose workers returned their tasks: nothing started the gang.
     // - 10767: a call on another thread of its caller's worker, whose kill was lost with the
     //   agent's connection.
-    for seed in [2953, 3429, 5762, 17459, 441, 976, 11342, 19684, 29119, 51090, 10767] {
+    // - 52140: a waiting worker whose task before the one that waits was not begun: nothing made the
+    //   worker help.
+    for seed in [2953, 3429, 5762, 17459, 441, 976, 11342, 19684, 29119, 51090, 10767, 52140] {
         sim::run(seed).unwrap_or_else(|broken| panic!("{broken}"));
     }
 }

@@ -72,6 +72,8 @@ impl Scheduler {
         // The worker stays idle if its world is held, and may be the last one that a gang waits
         // for.
         self.start_gang(now);
+        // The task behind the first one may have begun, and may wait for calls.
+        self.help(now, rank);
     }
 
     /// Sends a member of a gang again. The member is the only task of its worker.

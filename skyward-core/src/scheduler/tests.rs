@@ -228,7 +228,7 @@ fn raised(rank: u32) -> Error {
 }
 
 /// A worker with three tasks; two of them were sent ahead.
-fn three_on_one() -> (Story, [TaskId; 3]) {
+pub(super) fn three_on_one() -> (Story, [TaskId; 3]) {
     let mut story = Story::new(1, 1, false);
     for _ in 0..64 {
         let id = story.submit(Target::Any);

@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use super::super::tests::{GRACE, Story};
+use super::super::tests::{GRACE, Story, three_on_one};
 use super::*;
 use crate::error::{Error, ErrorKind};
 use crate::ids::NodeIndex;
@@ -47,6 +47,17 @@ fn a_waiting_worker_helps_with_one_call_after_another() {
     story.waited(0);
     story.call(root);
     assert_eq!(story.helps(), []);
+}
+
+#[test]
+fn a_worker_that_waits_helps_once_the_task_before_is_known_not_to_have_begun() {
+    let (mut story, [first, second, _]) = three_on_one();
+    story.waiting(0, second);
+    let call = story.call(second);
+    assert_eq!(story.helps(), [], "as far as the client knows, the worker runs the first task");
+    story.scheduler.on_not_begun(story.now, Rank(0), &[first]);
+    story.step();
+    assert_eq!(story.helps(), [(0, call, false)]);
 }
 
 #[test]
