@@ -17,8 +17,6 @@ pub(super) struct Record {
     ready_since: Option<Instant>,
     /// Tasks that wait for any worker of this node.
     pub(super) queue: List,
-    /// The node is draining: it takes only tasks that name it.
-    pub(super) draining: bool,
     /// The node's machine will end: it takes no tasks, and tasks that name the node wait for its
     /// next machine.
     pub(super) cordoned: bool,
@@ -27,11 +25,6 @@ pub(super) struct Record {
 }
 
 impl Record {
-    /// Whether the node takes no tasks that any node may run.
-    pub(super) fn parts(&self) -> bool {
-        self.draining || self.cordoned
-    }
-
     pub(super) fn on_ready(&mut self, now: Instant) {
         self.ready_since.get_or_insert(now);
     }

@@ -7,7 +7,7 @@ use super::policy::{LONG, depth};
 use super::state::{Place, TaskState, Worker};
 use super::table::List;
 use super::{Action, Scheduler};
-use crate::ids::{Rank, TaskId};
+use crate::ids::{NodeIndex, Rank, TaskId};
 use crate::payload::Target;
 
 impl Scheduler {
@@ -117,7 +117,7 @@ impl Scheduler {
             return None;
         }
         let node = self.workers[rank.0 as usize].node;
-        let Record { draining, cordoned, .. } = self.nodes[node];
+        let (draining, cordoned) = (self.is_draining(NodeIndex(node as u32)), self.nodes[node].cordoned);
         let none = (self.held || cordoned) && !draining;
         let barrier = self.gangs.front().unwrap_or(TaskId(u64::MAX));
         let any = (!draining).then_some(&self.any);

@@ -34,7 +34,7 @@ impl Scheduler {
             assert!(worker.ready || worker.sent.is_empty(), "rank {rank} is lost and has tasks: {self:?}");
             assert_eq!(worker.counted, self.counts_of(rank), "rank {rank}: {self:?}");
             counts.replace(Counts::default(), worker.counted);
-            let takes = self.takes_more(rank) && !self.nodes[worker.node].parts();
+            let takes = self.takes_more(rank) && !self.is_leaving(worker.node);
             assert_eq!(worker.listed, takes.then_some(worker.sent.len()), "rank {rank}: {self:?}");
             assert_eq!(worker.listed.is_some(), self.open.contains(&(worker.sent.len(), rank)), "rank {rank}");
         }

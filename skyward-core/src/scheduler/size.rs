@@ -65,7 +65,6 @@ impl Scheduler {
     pub fn drain_node(&mut self, node: NodeIndex) {
         debug_assert_eq!(node.0 + 1, self.active);
         let Some(record) = self.nodes.get_mut(node.0 as usize) else { return };
-        record.draining = true;
         record.reported = false;
         self.active = node.0;
         self.departing.push(node);
@@ -81,8 +80,6 @@ impl Scheduler {
     /// A draining node stays after all.
     pub fn stay(&mut self, node: NodeIndex) {
         debug_assert_eq!(node.0, self.active);
-        let Some(record) = self.nodes.get_mut(node.0 as usize) else { return };
-        record.draining = false;
         self.active = node.0 + 1;
         self.refresh_node(node);
         self.look_all();
@@ -106,9 +103,15 @@ impl Scheduler {
         self.look_all();
     }
 
-    /// Whether a node is draining.
-    pub fn is_draining(&self, node: NodeIndex) -> bool {
-        self.nodes.get(node.0 as usize).is_some_and(|record| record.draining)
+    /// Whether a node is draining, or has left: it takes only tasks that name it. The active nodes
+    /// are the first ones.
+    pub(super) fn is_draining(&self, node: NodeIndex) -> bool {
+        node.0 >= self.active
+    }
+
+    /// Whether a node takes no tasks that any node may run.
+    pub(super) fn is_leaving(&self, node: usize) -> bool {
+        self.is_draining(NodeIndex(node as u32)) || self.nodes[node].cordoned
     }
 
     /// Whether a node that is draining, or whose machine will end, has no more tasks.
@@ -116,7 +119,7 @@ impl Scheduler {
         let (Some(record), Some(workers)) = (self.nodes.get(node.0 as usize), self.workers_of(node)) else {
             return false;
         };
-        let no_more = match record.draining {
+        let no_more = match self.is_draining(node) {
             true => !self.has_own(node),
             false => record.cordoned,
         };

@@ -271,7 +271,7 @@ impl Scheduler {
     pub(super) fn refresh(&mut self, rank: Rank) {
         let node = self.workers[rank.0 as usize].node;
         // A worker that has ended looks for its own tasks alone.
-        let parts = self.nodes[node].parts();
+        let parts = self.is_leaving(node);
         if parts {
             self.departing.push(NodeIndex(node as u32));
         }

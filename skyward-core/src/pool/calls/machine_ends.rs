@@ -1,36 +1,35 @@
 //! The ends of machines that workers are notified of.
 
-use std::collections::BTreeMap;
 use std::time::Instant;
 
+use super::state::State;
 use crate::event::DrainReason;
 use crate::ids::NodeIndex;
-use crate::pool::fleet::notices::Notice;
+use crate::pool::fleet::notices::{Notice, Notices};
 
-/// The ends of machines that workers are notified of.
+/// What is known about the ends of the machines.
 #[derive(Debug, Default)]
 pub(crate) struct MachineEnds {
-    pub(super) nodes: BTreeMap<NodeIndex, Notice>,
+    /// The notices of machines that will end. Only the driver changes them.
+    pub(crate) notices: Notices,
     /// When the whole pool ends because of its budget.
     pub(super) budget: Option<Instant>,
 }
 
-impl MachineEnds {
-    /// Forgets the notice of a node that has another machine or no machine.
-    pub(crate) fn forget(&mut self, node: NodeIndex) {
-        self.nodes.remove(&node);
+impl State {
+    /// The end of a node's machine, if its workers are notified of it.
+    pub(super) fn announced(&self, node: NodeIndex) -> Option<&Notice> {
+        self.machine_ends.notices.announced(&self.nodes.get(node.0 as usize)?.machine.id)
     }
 
-    pub(super) fn is_empty(&self) -> bool {
-        self.nodes.is_empty() && self.budget.is_none()
-    }
-
-    /// The nearest end that concerns a node; in a joined world the end of any node.
-    pub(super) fn of(&self, node: NodeIndex, joined: bool) -> Option<(&'static str, Instant, &str)> {
-        let concerns = self.nodes.iter().filter(|(of, _)| joined || **of == node);
-        let ends =
-            concerns.map(|(_, notice)| (kind(notice.reason), notice.at, notice.words.as_deref().unwrap_or_default()));
-        ends.chain(self.budget.map(|at| ("budget", at, ""))).min_by_key(|(_, at, _)| *at)
+    /// The nearest end that concerns a node, with the name of its reason in the protocol and the
+    /// provider's words; in a joined world the end of any node.
+    pub(super) fn nearest_end(&self, node: NodeIndex) -> Option<(&'static str, Instant, &str)> {
+        let joined = self.scheduler.is_joined();
+        let all = joined.then(|| self.machine_ends.notices.all_announced()).into_iter().flatten();
+        let ends = self.announced(node).into_iter().chain(all);
+        let ends = ends.map(|notice| (kind(notice.reason), notice.at, notice.words.as_deref().unwrap_or_default()));
+        ends.chain(self.machine_ends.budget.map(|at| ("budget", at, ""))).min_by_key(|(_, at, _)| *at)
     }
 }
 

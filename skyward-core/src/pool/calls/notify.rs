@@ -7,20 +7,14 @@ use super::after::After;
 use super::shared::Shared;
 use super::state::State;
 use crate::error::Result;
-use crate::ids::{NodeIndex, Rank};
-use crate::pool::fleet::notices::Notice;
+use crate::ids::{MachineId, Rank};
 use crate::worker::link::Sender;
 use crate::worker::message::ToWorker;
 
 impl Shared {
-    /// A node's machine will end: its workers are notified, in a joined world all workers.
-    pub(crate) fn on_ending(&self, node: NodeIndex, notice: &Notice) {
-        self.warn(|state| {
-            if let Some(row) = state.nodes.get_mut(node.0 as usize) {
-                row.ending = Some(notice.reason);
-            }
-            state.machine_ends.nodes.insert(node, notice.clone());
-        });
+    /// A machine will end: its workers are notified, in a joined world all workers.
+    pub(crate) fn on_ending(&self, machine: &MachineId) {
+        self.warn(|state| state.machine_ends.notices.announce(machine));
     }
 
     /// All machines will end at this time, because of the budget.
@@ -49,13 +43,12 @@ impl Shared {
             pause = (pause * 2).min(LATER);
             let busy: Vec<Rank> = {
                 let state = self.lock();
-                if state.machine_ends.is_empty() {
+                let ranks = (0..state.workers.len() as u32).map(Rank);
+                let warned: Vec<Rank> = ranks.filter(|rank| state.warning(*rank).is_some()).collect();
+                if warned.is_empty() {
                     return;
                 }
-                let ranks = (0..state.workers.len() as u32).map(Rank);
-                ranks
-                    .filter(|rank| state.warning(*rank).is_some() && state.scheduler.sent(*rank).next().is_some())
-                    .collect()
+                warned.into_iter().filter(|rank| state.scheduler.sent(*rank).next().is_some()).collect()
             };
             busy.into_iter().for_each(|rank| self.attend(rank));
         }
@@ -64,7 +57,7 @@ impl Shared {
 
 impl State {
     fn warning(&self, rank: Rank) -> Option<(&'static str, Instant, &str)> {
-        self.machine_ends.of(self.scheduler.node_of(rank), self.scheduler.is_joined())
+        self.nearest_end(self.scheduler.node_of(rank))
     }
 
     /// Notifies a worker over its connection.

@@ -171,7 +171,7 @@ impl Shared {
     /// The node that a machine is. A machine that is no node of the pool has its number instead.
     pub(crate) fn node_of(&self, machine: &Machine) -> NodeIndex {
         let state = self.lock();
-        let row = state.rows().find(|(_, row)| row.machine == machine.id);
+        let row = state.rows().find(|(_, row)| row.machine.id == machine.id);
         row.map_or(NodeIndex(machine.number.0), |(node, _)| node)
     }
 
@@ -280,8 +280,6 @@ impl Shared {
             if let Some(row) = state.nodes.get_mut(node.0 as usize) {
                 row.agent = None;
             }
-            state.in_progress.lost(node, &cause.summary());
-            state.machine_ends.forget(node);
             state.scheduler.on_node_lost(now, node, cause);
             lost.into_iter().map(move |rank| (rank, exit.clone()))
         });

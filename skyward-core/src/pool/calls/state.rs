@@ -2,34 +2,34 @@
 //! and workers.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Instant;
 
 use super::after::After;
 use super::counts::CallCounts;
 use super::effect::Effect;
 use super::held::{Held, Unread};
-use super::in_progress::InProgress;
 use super::life::Life;
 use super::machine_ends::MachineEnds;
+use super::making::Making;
 use super::task::Entry;
 use super::worker::{WorkerSlot, slots_of};
 use crate::compute::{NodeStatus, PoolPhase};
 use crate::error::{Error, Result, WorkerExit};
-use crate::event::DrainReason;
-use crate::ids::{Generation, MachineId, NodeIndex, Rank, TaskId};
+use crate::ids::{Generation, NodeIndex, Rank, TaskId};
+use crate::pool::fleet::Fleet;
 use crate::pool::metrics::Metrics;
+use crate::provider::{Machine, Place};
 use crate::scheduler::Scheduler;
 use crate::scheduler::table::TaskTable;
 use crate::spec::Limits;
 use crate::worker::link::Sender;
 use crate::worker::message::{Awaited, Signal, ToAgent, ToWorker};
 
-/// A node, as the calls see it.
+/// What messages to a node and the status of a pool need of the node.
 pub(crate) struct NodeRow {
-    pub(crate) machine: MachineId,
-    pub(crate) address: String,
-    /// Why the machine will end, if that is known.
-    pub(crate) ending: Option<DrainReason>,
+    pub(crate) machine: Arc<Machine>,
+    pub(crate) place: Arc<Place>,
     /// The link to the node's agent; `None` if the node is lost or has left.
     pub(crate) agent: Option<Sender>,
 }
@@ -42,6 +42,8 @@ pub(crate) struct State {
     pub(crate) generation: Generation,
     /// The port on the head at which the workers of a generation meet.
     pub(crate) rendezvous: Option<(Generation, u16)>,
+    /// The decisions about the nodes. Only the driver changes them.
+    pub(crate) fleet: Fleet,
     pub(crate) nodes: Vec<NodeRow>,
     pub(crate) workers: Vec<WorkerSlot>,
     pub(crate) tasks: TaskTable<Entry>,
@@ -49,7 +51,8 @@ pub(crate) struct State {
     pub(crate) running: usize,
     /// The tasks that are calls of payloads.
     pub(crate) calls: CallCounts,
-    pub(crate) in_progress: InProgress,
+    /// The machines that are being made ready.
+    pub(crate) making: Making,
     pub(crate) machine_ends: MachineEnds,
     /// Outcomes whose output has not arrived yet.
     pub(crate) held: Held<Effect>,
@@ -72,12 +75,13 @@ impl State {
             over: None,
             generation: Generation(0),
             rendezvous: None,
+            fleet: Fleet::default(),
             nodes: Vec::new(),
             workers: Vec::new(),
             tasks: TaskTable::default(),
             running: 0,
             calls: CallCounts::default(),
-            in_progress: InProgress::default(),
+            making: Making::default(),
             machine_ends: MachineEnds::default(),
             held: Held::default(),
             written: BTreeMap::new(),
@@ -110,8 +114,6 @@ impl State {
         if let Some(row) = self.nodes.get_mut(node.0 as usize) {
             row.agent = None;
         }
-        self.in_progress.over(node);
-        self.machine_ends.forget(node);
     }
 
     pub(crate) fn truncate(&mut self, rows: u32) {
@@ -128,11 +130,11 @@ impl State {
     pub(super) fn node_statuses(&self) -> impl Iterator<Item = NodeStatus> {
         self.rows().map(|(node, row)| NodeStatus {
             node,
-            machine: row.machine.clone(),
-            address: row.address.clone(),
+            machine: row.machine.id.clone(),
+            address: row.place.address.clone(),
             ready: row.agent.is_some(),
-            draining: self.scheduler.is_draining(node),
-            ending: row.ending,
+            draining: self.fleet.is_draining(node),
+            ending: self.announced(node).map(|notice| notice.reason),
         })
     }
 

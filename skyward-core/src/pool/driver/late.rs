@@ -41,7 +41,7 @@ pub(crate) async fn connect_late(shared: Arc<Shared>, late: Late, layout: Layout
     let Ok((launch, prepared)) = shared.until_ready(began, limit, machine, late.as_mut()).await else {
         let error = Error::new(ErrorKind::Timeout, format!("the machine was not ready after {limit:?}"))
             .with_hint("`Limits::start` and `Limits::environment` give more time");
-        return Err(shared.lock().in_progress.explain(error, Some(machine)));
+        return Err(shared.lock().making.explain(error, Some(machine)));
     };
     prepared?.join(&shared, launch.node, layout).await
 }

@@ -11,7 +11,6 @@ use crate::event::{DrainReason, PoolEvent};
 use crate::ids::{Generation, MachineNumber, NodeIndex};
 use crate::layout::Layout;
 use crate::pool::calls::shared::Shared;
-use crate::pool::calls::waiting_for::EndingMachine;
 use crate::pool::custody::cleanup::Cleanup;
 use crate::pool::fleet::step::{Job, Taken};
 use crate::pool::node::make::Node;
@@ -30,8 +29,7 @@ impl Serving {
         joined.take_place(node);
         self.shared.add_node(&joined);
         self.seat(joined);
-        let steps = self.fleet.on_added(node);
-        self.go(steps);
+        self.decide(|fleet| fleet.on_added(node));
         self.look_at_agent(node);
     }
 
@@ -52,8 +50,7 @@ impl Serving {
 
     /// Stops the workers of a node that leaves and has finished its work.
     pub(crate) fn retire(&mut self, node: NodeIndex) {
-        let steps = self.fleet.on_retired(node);
-        self.go(steps);
+        self.decide(|fleet| fleet.on_retired(node));
         self.fresh.remove(&node);
         self.vacate(node);
     }
@@ -64,7 +61,7 @@ impl Serving {
         self.shared.act(|state, _| state.scheduler.retire(node));
         let Some(there) = self.node(node) else { return self.on_stopped(node, Ok(())) };
         let (shared, generation) = (Arc::clone(&self.shared), self.shared.lock().generation);
-        let layout = self.world.cluster.layout();
+        let layout = self.layout();
         self.jobs.begin(Job::Stop(node), async move { End::Stopped(stop(&shared, &there, generation, layout).await) });
     }
 
@@ -95,8 +92,7 @@ impl Serving {
         joined.into_iter().for_each(|node| self.seat(node));
         let taken: Vec<_> =
             taken.into_iter().filter(|taken| self.seat_successor(*taken)).map(|(node, ..)| node).collect();
-        let steps = self.fleet.on_reshaped(stay, leaving, &taken);
-        self.go(steps);
+        self.decide(|fleet| fleet.on_reshaped(stay, leaving, &taken));
         indices.into_iter().chain(taken).for_each(|node| self.look_at_agent(node));
     }
 
@@ -118,12 +114,11 @@ impl Serving {
     pub(crate) fn dismiss(&mut self, machine: MachineNumber, node: NodeIndex, there: Option<Arc<Node>>) {
         if let Some(there) = &there {
             there.agent.leave_place();
-            self.notices.forget(&there.machine.id);
+            self.notices(|notices| notices.forget(&there.machine.id));
         }
         let (shared, cleanup) = (Arc::clone(&self.shared), self.cleanup.clone());
-        let (generation, layout) = (shared.lock().generation, self.world.cluster.layout());
+        let (generation, layout) = (shared.lock().generation, self.layout());
         self.jobs.begin(Job::Dismiss(machine), async move {
-            let _ending = EndingMachine::begin(&shared, machine);
             End::Dismissed(dismiss(&shared, &cleanup, machine, node, there, generation, layout).await)
         });
     }

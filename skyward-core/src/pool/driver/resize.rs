@@ -31,10 +31,9 @@ impl Serving {
         self.growth.elastic = elastic(nodes, per_node, &self.shared);
         self.growth.look_at = Instant::now();
         self.shared.account().set_most(nodes.most());
-        let members = self.fleet.members();
+        let members = self.fleet(|fleet| fleet.members());
         let target = nodes.bounds().map_or(nodes.wanted(), |(min, max)| members.clamp(min, max));
-        let steps = self.fleet.set_target(target);
-        self.go(steps);
+        self.decide(|fleet| fleet.set_target(target));
     }
 
     /// When to look at the load and at the notices again.
@@ -54,7 +53,7 @@ impl Serving {
         if now < self.growth.look_at {
             return;
         }
-        let (nodes, coming) = (self.fleet.members(), self.fleet.coming());
+        let (nodes, coming) = self.fleet(|fleet| (fleet.members(), fleet.coming()));
         let Some(elastic) = &mut self.growth.elastic else { return };
         self.growth.look_at = Instant::from_std(elastic.next_look(now.into_std()));
         let load = {
@@ -65,8 +64,7 @@ impl Serving {
         };
         if let Some(wanted) = elastic.look(now.into_std(), &load) {
             tracing::info!(pool = %self.shared.pool, nodes, coming, wanted, waiting = load.waiting, "the size of the elastic pool changes");
-            let steps = self.fleet.set_target(wanted);
-            self.go(steps);
+            self.decide(|fleet| fleet.set_target(wanted));
             self.settle_size();
         }
     }
@@ -79,28 +77,24 @@ impl Serving {
             elastic.on_joined();
         }
         self.growth.ready.insert(machine, node);
-        let steps = self.fleet.on_ready(machine);
-        self.go(steps);
+        self.decide(|fleet| fleet.on_ready(machine));
     }
 
     pub(crate) fn on_add_failed(&mut self, machine: MachineNumber, error: Error) {
-        let heir_of = self.fleet.inherits(machine);
+        let heir_of = self.fleet(|fleet| fleet.inherits(machine));
         let node = heir_of.unwrap_or(NodeIndex(machine.0));
         tracing::warn!(pool = %self.shared.pool, node = node.0, machine = machine.0, error = error.summary(), "a further machine could not be made ready");
         self.shared.emit(PoolEvent::NodeFailed { node, error: error.clone() });
         if let Some(node) = heir_of {
-            let steps = self.fleet.on_failed(machine);
-            self.go(steps);
-            if !self.fleet.has_successor(node) {
+            self.decide(|fleet| fleet.on_failed(machine));
+            if !self.fleet(|fleet| fleet.has_successor(node)) {
                 self.on_unheired(node);
             }
             return;
         }
         self.growth.error = Some(error);
-        let steps = self.fleet.on_failed(machine);
-        if self.fleet.has_given_up()
-            && let Some(elastic) = &mut self.growth.elastic
-        {
+        let (steps, has_given_up) = self.fleet(|fleet| (fleet.on_failed(machine), fleet.has_given_up()));
+        if has_given_up && let Some(elastic) = &mut self.growth.elastic {
             elastic.on_failed(Instant::now().into_std());
         }
         self.go(steps);
@@ -120,19 +114,17 @@ impl Serving {
             return self.on_add_failed(machine, cause);
         };
         tracing::warn!(pool = %self.shared.pool, machine = machine.0, error = %cause, "the connection to a waiting machine was lost");
-        let (shared, layout) = (Arc::clone(&self.shared), self.world.cluster.layout());
+        let (shared, layout) = (Arc::clone(&self.shared), self.layout());
         let reach = repair::reach_agent(self.recipe.provider.clone(), shared, Arc::new(node), layout);
         self.jobs.begin(Job::Add(machine), async move {
             End::Added(reach.await.map(Box::new).map_err(|error| repair::not_reached(cause, error)))
         });
-        let steps = self.fleet.on_cut(machine);
-        self.go(steps);
+        self.decide(|fleet| fleet.on_cut(machine));
     }
 
     pub(crate) fn on_drained(&mut self, node: NodeIndex) {
         if self.shared.lock().scheduler.is_drained(node) {
-            let steps = self.fleet.on_drained(node);
-            self.go(steps);
+            self.decide(|fleet| fleet.on_drained(node));
         }
     }
 
@@ -140,14 +132,12 @@ impl Serving {
         if let Err(error) = stopped {
             tracing::warn!(pool = %self.shared.pool, node = node.0, error = error.summary(), "the workers of a node that leaves could not be stopped; they end with its machine");
         }
-        let steps = self.fleet.on_stopped(node);
-        self.go(steps);
+        self.decide(|fleet| fleet.on_stopped(node));
     }
 
     pub(crate) fn on_world_idle(&mut self) {
         if self.shared.lock().scheduler.is_world_idle() {
-            let steps = self.fleet.on_world_idle();
-            self.go(steps);
+            self.decide(|fleet| fleet.on_world_idle());
         }
     }
 
@@ -155,18 +145,23 @@ impl Serving {
         if let Err(error) = &dismissed {
             tracing::error!(pool = %self.shared.pool, node = machine.0, error = error.summary(), "a released machine is not confirmed gone");
         }
-        self.fleet.on_dismissed(machine, dismissed.is_ok());
+        self.fleet(|fleet| fleet.on_dismissed(machine, dismissed.is_ok()));
     }
 
     /// Reports the new size, also to the caller that waits for it, once the pool has that size.
     pub(crate) fn settle_size(&mut self) {
         // A world that was idle before this call is waiting for it.
         self.on_world_idle();
-        if !self.fleet.is_settled() {
+        debug_assert!(
+            self.is_carried_out(),
+            "the scheduler and the rows do not follow the fleet: {:?}",
+            self.shared.lock().fleet
+        );
+        if !self.fleet(|fleet| fleet.is_settled()) {
             return;
         }
-        let nodes = self.fleet.members();
-        let workers = self.world.cluster.layout().workers(nodes);
+        let nodes = self.fleet(|fleet| fleet.members());
+        let workers = self.layout().workers(nodes);
         let joins = self.fresh.values().any(|fresh| *fresh == Fresh::Joined);
         if joins || nodes != self.growth.reported && !self.is_world_ready() {
             return;
@@ -182,6 +177,16 @@ impl Serving {
             };
             let _ = done.send(if enough { Ok(()) } else { Err(failed()) });
         }
+    }
+
+    /// Whether the scheduler and the rows of the nodes are as the fleet has decided. Each of them is
+    /// changed by a step of its own, so that they agree when no step is left. A pool that has failed
+    /// waits for its end, and its scheduler holds nothing any more.
+    fn is_carried_out(&self) -> bool {
+        let state = self.shared.lock();
+        let decided = (state.fleet.nodes().count(), state.fleet.members(), state.fleet.is_held());
+        state.scheduler.failure().is_some()
+            || decided == (state.nodes.len(), state.scheduler.active(), state.scheduler.is_held())
     }
 
     /// Whether a joined world takes tasks; true for a pool without a world.

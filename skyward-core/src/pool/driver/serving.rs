@@ -11,12 +11,12 @@ use super::start::Started;
 use crate::error::{Error, ErrorKind, Result, WorkerExit};
 use crate::event::PoolEvent;
 use crate::ids::{MachineId, NodeIndex, Rank};
+use crate::layout::Layout;
 use crate::pool::calls::life::closed;
 use crate::pool::calls::nested::connection::reach_caller;
 use crate::pool::calls::shared::Shared;
 use crate::pool::command::Command;
 use crate::pool::custody::cleanup::Cleanup;
-use crate::pool::fleet::Fleet;
 use crate::pool::fleet::notices::Notices;
 use crate::pool::fleet::step::{Job, Workers};
 use crate::pool::node::generation::{NotStarted, World};
@@ -28,8 +28,6 @@ use crate::provider::MachineReport;
 pub(crate) struct Serving {
     pub(crate) shared: Arc<Shared>,
     pub(crate) cleanup: Cleanup,
-    /// The nodes that the pool has, and those that come, leave or are lost.
-    pub(crate) fleet: Fleet,
     pub(crate) jobs: Jobs<End>,
     pub(crate) world: Arc<World>,
     pub(crate) recipe: Arc<Recipe>,
@@ -38,8 +36,6 @@ pub(crate) struct Serving {
     /// Nodes with a new machine whose workers do not all take tasks yet.
     pub(crate) fresh: BTreeMap<NodeIndex, Fresh>,
     pub(crate) growth: Growth,
-    /// The machines that will end.
-    pub(crate) notices: Notices,
 }
 
 /// Why a node has a new machine whose workers do not all take tasks yet.
@@ -76,23 +72,18 @@ impl Serving {
     pub(crate) fn new(shared: &Arc<Shared>, cleanup: &Cleanup, started: Started) -> Self {
         let Started { nodes, world, recipe, wanted, late, failed, took } = started;
         let lead = took + shared.limits.grace + SPARE;
+        shared.lock().machine_ends.notices.set_lead(lead);
         let layout = world.cluster.layout();
-        let joined = shared.lock().scheduler.is_joined();
-        let machines = nodes.iter().map(|node| node.machine.number).collect();
-        let coming = late.iter().map(|late| late.launch.machine).chain(failed.iter().map(|(machine, _)| *machine));
-        let fleet = Fleet::new(joined, layout, wanted.wanted(), machines, coming);
         let growth = Growth::new(wanted, layout.workers_per_node(), nodes.len() as u32, shared, lead);
         let mut serving = Self {
             shared: Arc::clone(shared),
             cleanup: cleanup.clone(),
-            fleet,
             jobs: Jobs::default(),
             world,
             recipe,
             nodes: nodes.into_iter().map(|node| (node.index, node)).collect(),
             fresh: BTreeMap::new(),
             growth,
-            notices: Notices::new(lead),
         };
         for late in late {
             let machine = late.launch.machine;
@@ -108,6 +99,7 @@ impl Serving {
     /// Gives up the jobs under way, and returns what must be ended.
     pub(crate) fn leave(self) -> (Vec<Arc<Node>>, Arc<World>) {
         drop(self.jobs);
+        self.shared.lock().fleet.end();
         (self.nodes.into_values().collect(), self.world)
     }
 
@@ -122,7 +114,7 @@ impl Serving {
             Command::Sick(node, error) => {
                 // The scheduler restarts no worker of a sick node. So the node is lost also while
                 // the client reconnects to its agent: nothing else would end its workers' wait.
-                if self.fleet.is_kept(node) {
+                if self.fleet(|fleet| fleet.is_kept(node)) {
                     self.on_node_lost(node, error);
                 }
             }
@@ -130,19 +122,17 @@ impl Serving {
             Command::WorldIdle => self.on_world_idle(),
             Command::Resize { nodes, done } => self.on_resize(nodes, done),
             Command::Restart(workers) => {
-                let steps = self.fleet.on_workers_lost(workers);
-                self.go(steps);
+                self.decide(|fleet| fleet.on_workers_lost(workers));
             }
             // The successor takes the place as soon as it is ready.
-            Command::Replace(node) if self.fleet.has_successor(node) => {}
+            Command::Replace(node) if self.fleet(|fleet| fleet.has_successor(node)) => {}
             Command::Replace(node) => {
-                let steps = self.fleet.on_replace(node);
-                self.go(steps);
+                self.decide(|fleet| fleet.on_replace(node));
             }
             Command::WorkerDisconnected { rank, generation, connection } => {
                 // A worker that was restarted or reconnected has another connection by now.
                 let is_current = self.shared.lock().slot(rank, generation).is_some_and(|slot| slot.is_on(connection));
-                if is_current && let Some(node) = self.node(self.fleet.node_of(rank)) {
+                if is_current && let Some(node) = self.node(self.layout().node(rank)) {
                     let (world, shared) = (Arc::clone(&self.world), Arc::clone(&self.shared));
                     let reach = repair::reach_worker(world, shared, node, rank, generation);
                     self.jobs.begin(Job::ReachWorker(rank), async move { End::Reached(reach.await) });
@@ -150,7 +140,7 @@ impl Serving {
             }
             Command::CallerDisconnected { rank, generation, connection } => {
                 let lacks = self.shared.lock().slot(rank, generation).is_some_and(|slot| slot.calls_lack(connection));
-                if lacks && let Some(node) = self.node(self.fleet.node_of(rank)) {
+                if lacks && let Some(node) = self.node(self.layout().node(rank)) {
                     let reach = reach_caller(Arc::clone(&self.shared), Arc::clone(&node.remote), rank, generation);
                     self.jobs.begin(Job::ReachCaller(rank), async move {
                         reach.await;
@@ -188,8 +178,7 @@ impl Serving {
                 self.shared.on_agent_back(&node);
                 self.shared.emit(PoolEvent::NodeReconnected { node: index });
                 self.set(*node);
-                let steps = self.fleet.on_agent_reached(index);
-                self.go(steps);
+                self.decide(|fleet| fleet.on_agent_reached(index));
                 self.on_agent_gone(index, connection);
             }
             (Job::Replace(index), End::Node(Ok(node))) => {
@@ -197,8 +186,7 @@ impl Serving {
                 self.shared.set_node(&node);
                 self.set(*node);
                 self.fresh.entry(index).or_insert(Fresh::Replaced);
-                let steps = self.fleet.on_replaced(index);
-                self.go(steps);
+                self.decide(|fleet| fleet.on_replaced(index));
                 self.on_agent_gone(index, connection);
             }
             (Job::ReachAgent(index) | Job::Replace(index), End::Node(Err(error))) => self.on_node_lost(index, error),
@@ -212,19 +200,18 @@ impl Serving {
                 for (index, connection, error) in silent {
                     // An agent that is away is being reconnected already, and may be connected by
                     // now.
-                    if self.fleet.is_up(index) && self.connection(index) == Some(connection) {
+                    if self.fleet(|fleet| fleet.is_up(index)) && self.connection(index) == Some(connection) {
                         self.on_node_lost(index, error);
                     }
                 }
-                if self.fleet.are_up(workers) {
+                if self.fleet(|fleet| fleet.are_up(workers)) {
                     let rank = match workers {
                         Workers::One(rank) => rank,
-                        Workers::World => self.fleet.ranks_of(failed).next().unwrap_or(Rank(0)),
+                        Workers::World => self.layout().ranks_of(failed).next().unwrap_or(Rank(0)),
                     };
                     self.shared.act(|state, _| state.scheduler.on_start_failed(rank, &error));
                 } else {
-                    let steps = self.fleet.on_workers_lost(workers);
-                    self.go(steps);
+                    self.decide(|fleet| fleet.on_workers_lost(workers));
                 }
             }
             (Job::Add(machine), End::Added(Ok(node))) => self.on_add_ready(machine, *node),
@@ -238,7 +225,7 @@ impl Serving {
                 tracing::warn!(pool = %self.shared.pool, error = error.summary(), "the workers of a world that has ended could not be stopped");
             }
             (Job::ReachWorker(rank), End::Reached(Err(error))) => {
-                self.on_node_lost(self.fleet.node_of(rank), error);
+                self.on_node_lost(self.layout().node(rank), error);
             }
             _ => {}
         }
@@ -246,7 +233,7 @@ impl Serving {
 
     /// Begins to serve. First handles agents that were lost before the pool was served.
     pub(crate) fn begin_to_serve(&mut self) {
-        for index in self.fleet.nodes() {
+        for index in self.fleet(|fleet| fleet.nodes()) {
             if let Some(connection) = self.connection(index) {
                 self.on_agent_gone(index, connection);
             }
@@ -269,37 +256,33 @@ impl Serving {
         }
         tracing::warn!(pool = %self.shared.pool, node = index.0, error = error.summary(), "the connection to the agent was lost");
         self.shared.emit(PoolEvent::NodeDisconnected { node: index, error: error.clone() });
-        self.shared.lock().in_progress.away(index);
-        let steps = self.fleet.on_agent_away(index);
-        self.go(steps);
+        self.decide(|fleet| fleet.on_agent_away(index));
     }
 
     /// Gives up a node's machine, or the machine that was to replace it.
     pub(crate) fn on_node_lost(&mut self, index: NodeIndex, error: Error) {
-        if self.fleet.machine(index).is_none() {
+        if self.fleet(|fleet| fleet.machine(index)).is_none() {
             return;
         }
         tracing::warn!(pool = %self.shared.pool, node = index.0, error = error.summary(), "a node is lost");
         if let Some(lost) = self.nodes.remove(&index) {
-            self.notices.forget(&lost.machine.id);
+            self.notices(|notices| notices.forget(&lost.machine.id));
             if error.exit() == Some(&WorkerExit::Preempted) {
                 self.recipe.purchases.on_preempted(&lost.machine.offer);
             }
         }
-        let steps = self.fleet.on_node_lost(index);
-        self.go(steps);
+        self.decide(|fleet| fleet.on_node_lost(index, &error.summary()));
         self.shared.emit(PoolEvent::NodeLost { node: index, error: error.clone() });
         self.shared.on_node_lost(index, &error);
-        let steps = self.fleet.on_lost(index);
-        self.go(steps);
+        self.decide(|fleet| fleet.on_lost(index));
     }
 
     /// Reports nodes that have joined or were replaced, once all of their workers take tasks.
     fn report_fresh(&mut self, workers: Workers) {
-        for index in self.fleet.nodes_of(workers) {
+        for index in self.fleet(|fleet| fleet.nodes_of(workers)) {
             let ready = {
                 let state = self.shared.lock();
-                self.fleet.ranks_of(index).all(|rank| state.scheduler.is_ready(rank))
+                self.layout().ranks_of(index).all(|rank| state.scheduler.is_ready(rank))
             };
             if ready
                 && let Some(node) = self.node(index)
@@ -325,17 +308,21 @@ impl Serving {
         if let Some(error) = &failure {
             self.jobs.clear();
             self.growth.give_up(error);
-            self.notices.clear();
+            self.notices(Notices::clear);
         }
         failure.is_some()
     }
 
     pub(crate) fn set(&mut self, node: Node) {
         let index = node.index;
-        if self.fleet.machine(index).is_some() {
+        if self.fleet(|fleet| fleet.machine(index)).is_some() {
             self.nodes.insert(index, Arc::new(node));
             self.note_end(index);
         }
+    }
+
+    pub(crate) fn layout(&self) -> Layout {
+        self.world.cluster.layout()
     }
 
     pub(crate) fn node(&self, index: NodeIndex) -> Option<Arc<Node>> {
@@ -347,7 +334,7 @@ impl Serving {
     }
 
     pub(crate) fn nodes_of(&self, workers: Workers) -> Vec<Arc<Node>> {
-        self.fleet.nodes_of(workers).into_iter().filter_map(|index| self.node(index)).collect()
+        self.fleet(|fleet| fleet.nodes_of(workers)).into_iter().filter_map(|index| self.node(index)).collect()
     }
 }
 

@@ -18,6 +18,7 @@ use crate::pool::blueprint::Blueprint;
 use crate::pool::calls::shared::Shared;
 use crate::pool::calls::worker::WorkerSlot;
 use crate::pool::custody::cleanup::Cleanup;
+use crate::pool::fleet::Fleet;
 use crate::pool::fleet::launch::Launch;
 use crate::pool::node::generation::Guards;
 use crate::pool::node::generation::World;
@@ -102,7 +103,11 @@ impl Blueprint {
         let connects = connects.map(|(prepared, index)| prepared.join(shared, NodeIndex(index), layout));
         let nodes: Vec<Arc<Node>> = try_join_all(connects).await?.into_iter().map(Arc::new).collect();
         {
+            let machines = nodes.iter().map(|node| node.machine.number).collect();
+            let late = late.iter().map(|late| late.launch.machine);
+            let coming = late.chain(failed.iter().map(|(machine, _)| *machine));
             let mut state = shared.lock();
+            state.fleet = Fleet::new(joined, layout, self.nodes.wanted(), machines, coming);
             state.nodes = nodes.iter().map(|node| node.row()).collect();
         }
         let world = Arc::new(World { cluster, plugins: self.plugins.clone(), _guards: guards });
@@ -147,7 +152,7 @@ impl Blueprint {
         let mut failed: Vec<(MachineNumber, Error)> = Vec::new();
         loop {
             let enough = prepared.len() as u32 >= self.nodes.least();
-            let deadline = shared.lock().in_progress.deadline(began, limit, None);
+            let deadline = shared.lock().making.deadline(began, limit, None);
             // A partial pool waits for further nodes until half of its time has passed.
             let until = if enough { content } else { deadline };
             match tokio::time::timeout_at(until, pending.next()).await {
@@ -159,12 +164,12 @@ impl Blueprint {
                 }
                 Ok(None) => break,
                 Err(_) if enough => break,
-                Err(_) if shared.lock().in_progress.deadline(began, limit, None) > deadline => {}
+                Err(_) if shared.lock().making.deadline(began, limit, None) > deadline => {}
                 Err(_) => {
                     let ready = prepared.len();
                     let message = format!("{ready} of {wanted} nodes were ready after {limit:?}");
                     let error = Error::new(ErrorKind::Start, message).with_hint("`Limits::start` and `Limits::environment` give more time; `Nodes::partial` starts with fewer nodes");
-                    return Err(shared.lock().in_progress.explain(error, None));
+                    return Err(shared.lock().making.explain(error, None));
                 }
             }
         }

@@ -4,14 +4,27 @@ use std::sync::Arc;
 
 use super::serving::{End, Serving};
 use crate::ids::{MachineNumber, NodeIndex};
+use crate::pool::fleet::Fleet;
 use crate::pool::fleet::step::{Job, Step, Workers};
 use crate::pool::node::purchase::Patience;
 use crate::pool::node::repair;
 
 impl Serving {
+    /// Reads the fleet, or changes it without steps that follow from the change. `read` must not
+    /// lock the state, which is locked already.
+    pub(crate) fn fleet<T>(&self, read: impl FnOnce(&mut Fleet) -> T) -> T {
+        read(&mut self.shared.lock().fleet)
+    }
+
+    /// Lets the fleet decide on an event, and carries out the steps that it returns.
+    pub(crate) fn decide(&mut self, event: impl FnOnce(&mut Fleet) -> Vec<Step>) {
+        let steps = self.fleet(event);
+        self.go(steps);
+    }
+
     /// Carries out the steps. If a step leads to an event, the steps of that event come before the
     /// next step.
-    pub(crate) fn go(&mut self, steps: Vec<Step>) {
+    pub(super) fn go(&mut self, steps: Vec<Step>) {
         for step in steps {
             self.carry_out(step);
         }
@@ -47,7 +60,7 @@ impl Serving {
         let node = place.unwrap_or(NodeIndex(machine.0));
         let launch = self.recipe.purchases.launch(node, machine);
         let (recipe, cleanup, shared) = (Arc::clone(&self.recipe), self.cleanup.clone(), Arc::clone(&self.shared));
-        let layout = self.world.cluster.layout();
+        let layout = self.layout();
         let make = repair::make(recipe, cleanup, shared, launch, layout, Patience::Fail, place);
         self.jobs.begin(Job::Add(machine), async move { End::Added(make.await.map(Box::new)) });
     }
@@ -71,7 +84,7 @@ impl Serving {
                 });
             }
             Job::Replace(index) => {
-                let Some(machine) = self.fleet.machine(index) else { return };
+                let Some(machine) = self.fleet(|fleet| fleet.machine(index)) else { return };
                 let launch = self.recipe.purchases.launch(index, machine);
                 let (recipe, cleanup) = (Arc::clone(&self.recipe), self.cleanup.clone());
                 let replace = repair::replace(recipe, cleanup, shared, launch, layout);

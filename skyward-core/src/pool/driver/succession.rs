@@ -10,11 +10,16 @@ use super::serving::{End, Serving};
 use crate::error::Result;
 use crate::event::{DrainReason, PoolEvent};
 use crate::ids::{MachineId, NodeIndex};
-use crate::pool::fleet::notices::Notice;
+use crate::pool::fleet::notices::{Notice, Notices};
 use crate::pool::fleet::step::{Job, Taken, Workers};
 use crate::provider::{Checked, MachineReport, Provider, Reason};
 
 impl Serving {
+    /// Reads or changes the notices. `change` must not lock the state, which is locked already.
+    pub(crate) fn notices<T>(&self, change: impl FnOnce(&mut Notices) -> T) -> T {
+        change(&mut self.shared.lock().machine_ends.notices)
+    }
+
     /// Begins to query the states of the machines, if the provider reports their ends in advance.
     pub(crate) fn watch(&mut self) {
         let provider = self.recipe.provider.clone();
@@ -65,7 +70,7 @@ impl Serving {
         if let (DrainReason::Preempted, Some(node)) = (reason, there) {
             self.recipe.purchases.on_preempted(&node.machine.offer);
         }
-        self.notices.add(machine, Notice { reason, at, words }, now);
+        self.notices(|notices| notices.add(machine, Notice { reason, at, words }, now));
         self.act_on_notices();
     }
 
@@ -83,7 +88,7 @@ impl Serving {
     /// When the next notice is due.
     pub(crate) fn next_notice(&self) -> Option<Instant> {
         let machines = self.nodes.values().map(|node| &node.machine.id);
-        self.notices.next_due(machines).map(|(_, due)| Instant::from_std(due))
+        self.notices(|notices| notices.next_due(machines)).map(|(_, due)| Instant::from_std(due))
     }
 
     /// Acts on the notices that are due.
@@ -91,13 +96,19 @@ impl Serving {
         loop {
             let now = Instant::now().into_std();
             let machines = self.nodes.values().map(|node| &node.machine.id);
-            let Some((machine, _)) = self.notices.next_due(machines).filter(|(_, due)| *due <= now) else { return };
-            let (Some(node), Some(notice)) = (self.node_on(&machine), self.notices.act(&machine)) else { return };
-            self.on_ending(node, &notice);
+            let Some((machine, _)) = self.notices(|notices| notices.next_due(machines)).filter(|(_, due)| *due <= now)
+            else {
+                return;
+            };
+            let (Some(node), Some(notice)) = (self.node_on(&machine), self.notices(|notices| notices.act(&machine)))
+            else {
+                return;
+            };
+            self.on_ending(node, &machine, &notice);
         }
     }
 
-    fn on_ending(&mut self, node: NodeIndex, notice: &Notice) {
+    fn on_ending(&mut self, node: NodeIndex, machine: &MachineId, notice: &Notice) {
         let now = Instant::now().into_std();
         let ends_in = notice.at.saturating_duration_since(now);
         let lasts = self.shared.account().lasts(now);
@@ -111,26 +122,25 @@ impl Serving {
         if let Some(there) = self.node(node) {
             self.shared.account().on_ending(&there.machine.launch, notice.at);
         }
-        self.shared.on_ending(node, notice);
+        self.shared.on_ending(machine);
         let shared = Arc::clone(&self.shared);
         self.jobs.begin(Job::Remind, async move {
             shared.remind().await;
             End::Reminded
         });
-        let steps = self.fleet.on_ending(node);
-        self.go(steps);
+        self.decide(|fleet| fleet.on_ending(node));
     }
 
     /// A node that was to leave stays. If its machine will end, a successor is made ready after
     /// all.
     pub(crate) fn on_staying(&mut self, node: NodeIndex) {
         if let Some(machine) = self.node(node).map(|node| node.machine.id.clone())
-            && self.notices.is_acted(&machine)
+            && self.notices(|notices| notices.is_acted(&machine))
         {
-            self.notices.again(&machine, Instant::now().into_std());
+            self.notices(|notices| notices.again(&machine, Instant::now().into_std()));
         }
         // A node that was lost while it was draining has no replacement yet.
-        if !self.fleet.has_successor(node) {
+        if !self.fleet(|fleet| fleet.has_successor(node)) {
             self.replace(node);
         }
     }
@@ -139,16 +149,15 @@ impl Serving {
     /// the machine still exists then.
     pub(crate) fn on_unheired(&mut self, node: NodeIndex) {
         if let Some(machine) = self.node(node).map(|node| node.machine.id.clone()) {
-            self.notices.again(&machine, (Instant::now() + AGAIN).into_std());
+            self.notices(|notices| notices.again(&machine, (Instant::now() + AGAIN).into_std()));
         }
     }
 
     /// Restarts the workers of a node whose place is not taken after all.
     pub(crate) fn revive(&mut self, node: NodeIndex) {
         self.jobs.end(Job::Stop(node));
-        for rank in self.fleet.ranks_of(node) {
-            let steps = self.fleet.on_workers_lost(Workers::One(rank));
-            self.go(steps);
+        for rank in self.layout().ranks_of(node) {
+            self.decide(|fleet| fleet.on_workers_lost(Workers::One(rank)));
         }
     }
 
@@ -156,8 +165,7 @@ impl Serving {
     pub(crate) fn take(&mut self, taken: Taken) {
         let (node, ..) = taken;
         if self.seat_successor(taken) {
-            let steps = self.fleet.on_taken(node);
-            self.go(steps);
+            self.decide(|fleet| fleet.on_taken(node));
             self.look_at_agent(node);
         }
     }
@@ -170,7 +178,7 @@ impl Serving {
         self.shared.hand_over(&successor);
         let before = self.nodes.insert(node, Arc::new(successor));
         if let Some(before) = &before {
-            self.notices.forget(&before.machine.id);
+            self.notices(|notices| notices.forget(&before.machine.id));
         }
         self.fresh.insert(node, super::serving::Fresh::Replaced);
         self.note_end(node);
@@ -183,14 +191,13 @@ impl Serving {
         if let Some(there) = self.node(node)
             && let Some(notice) = there.ends.clone()
         {
-            self.notices.add(&there.machine.id, notice, Instant::now().into_std());
+            self.notices(|notices| notices.add(&there.machine.id, notice, Instant::now().into_std()));
         }
     }
 
     /// Replaces a lost node that has no successor.
     pub(crate) fn replace(&mut self, node: NodeIndex) {
-        let steps = self.fleet.on_replace(node);
-        self.go(steps);
+        self.decide(|fleet| fleet.on_replace(node));
     }
 
     fn node_on(&self, machine: &MachineId) -> Option<NodeIndex> {

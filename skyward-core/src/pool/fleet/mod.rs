@@ -4,6 +4,9 @@
 //! workers are lost, [`membership`] where nodes come and leave. Both are impl blocks of the fleet,
 //! because the steps of one depend on rows that the other has changed. The driver keeps everything
 //! that is not pure, such as the connection to an agent, by the number of the node.
+//!
+//! The fleet lies in the pool's state, behind its lock, so that the status is made from this table
+//! also while the driver is busy or gone. Only the driver changes it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,6 +24,7 @@ pub(crate) mod notices;
 mod recovery;
 pub(crate) mod step;
 mod table;
+mod view;
 
 /// The nodes of a pool: those that it has, and those that come, leave or are lost.
 #[derive(Debug)]
@@ -48,6 +52,13 @@ pub(crate) struct Fleet {
     unheired: BTreeMap<NodeIndex, u32>,
 }
 
+impl Default for Fleet {
+    /// A fleet without nodes, of a pool that does not run yet.
+    fn default() -> Self {
+        Self::new(false, Layout::new(0), 0, Vec::new(), std::iter::empty())
+    }
+}
+
 impl Fleet {
     /// A fleet of nodes on these machines, in this order, with all of their workers started, and of
     /// further machines (`coming`) that are being made ready.
@@ -72,6 +83,12 @@ impl Fleet {
             successors: BTreeMap::new(),
             unheired: BTreeMap::new(),
         }
+    }
+
+    /// The pool ends: the ends of machines that were under way are given up with the other jobs, and
+    /// all machines are ended together.
+    pub(crate) fn end(&mut self) {
+        self.dismissing.clear();
     }
 
     /// All places, including those of nodes that are lost or have left.

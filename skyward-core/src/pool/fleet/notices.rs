@@ -28,12 +28,14 @@ struct Known {
     notice: Notice,
     /// When the pool should act on the notice; `None` after it has acted.
     due: Option<Instant>,
+    /// Whether the workers are notified.
+    announced: bool,
 }
 
 impl Notices {
-    /// For a pool that takes `lead` to make a successor ready.
-    pub(crate) fn new(lead: Duration) -> Self {
-        Self { machines: BTreeMap::new(), lead }
+    /// Sets how long the pool takes to make a successor ready.
+    pub(crate) fn set_lead(&mut self, lead: Duration) {
+        self.lead = lead;
     }
 
     /// Adds a notice that a machine will end. A notice without new information changes nothing.
@@ -55,7 +57,8 @@ impl Notices {
             _ => now,
         };
         let acted = known.is_some_and(|known| known.due.is_none());
-        self.machines.insert(machine.clone(), Known { notice, due: (!acted).then_some(due) });
+        let announced = known.is_some_and(|known| known.announced);
+        self.machines.insert(machine.clone(), Known { notice, due: (!acted).then_some(due), announced });
     }
 
     /// Whether the pool has acted on the notice of a machine.
@@ -74,6 +77,23 @@ impl Notices {
         let known = self.machines.get_mut(machine)?;
         known.due = None;
         Some(known.notice.clone())
+    }
+
+    /// Marks that the workers on a machine are notified of its end.
+    pub(crate) fn announce(&mut self, machine: &MachineId) {
+        if let Some(known) = self.machines.get_mut(machine) {
+            known.announced = true;
+        }
+    }
+
+    /// The end of a machine, if its workers are notified of it.
+    pub(crate) fn announced(&self, machine: &MachineId) -> Option<&Notice> {
+        self.machines.get(machine).filter(|known| known.announced).map(|known| &known.notice)
+    }
+
+    /// The ends of all machines whose workers are notified.
+    pub(crate) fn all_announced(&self) -> impl Iterator<Item = &Notice> {
+        self.machines.values().filter(|known| known.announced).map(|known| &known.notice)
     }
 
     /// Makes the pool act on the notice of a machine once more, at this time.
@@ -103,6 +123,12 @@ mod tests {
 
     const LEAD: Duration = Duration::from_secs(60);
 
+    fn notices() -> Notices {
+        let mut notices = Notices::default();
+        notices.set_lead(LEAD);
+        notices
+    }
+
     fn machine() -> MachineId {
         MachineId::new("m")
     }
@@ -125,7 +151,7 @@ mod tests {
             (DrainReason::Expired, 100, 50),
             (DrainReason::Expired, 0, 0),
         ] {
-            let mut notices = Notices::new(LEAD);
+            let mut notices = self::notices();
             notices.add(&machine(), notice(reason, now + Duration::from_secs(left)), now);
             assert_eq!(due(&notices), Some(now + Duration::from_secs(wanted)), "{reason:?} in {left} s");
             assert!(!notices.is_acted(&machine()));
@@ -138,7 +164,7 @@ mod tests {
 
     #[test]
     fn a_repeated_notice_changes_nothing_and_a_preemption_replaces_a_walltime() {
-        let (mut notices, now) = (Notices::new(LEAD), Instant::now());
+        let (mut notices, now) = (self::notices(), Instant::now());
         let hour = now + Duration::from_secs(3600);
         notices.add(&machine(), notice(DrainReason::Expired, hour), now);
         let first = due(&notices);

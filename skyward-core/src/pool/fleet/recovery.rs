@@ -10,7 +10,7 @@ use crate::ids::{NodeIndex, Rank};
 
 impl Fleet {
     pub(crate) fn is_up(&self, node: NodeIndex) -> bool {
-        self.table.health(node) == Some(Health::Up)
+        self.table.health(node) == Some(&Health::Up)
     }
 
     /// Whether the node's machine is still counted on: its agent is connected, or the client
@@ -66,13 +66,13 @@ impl Fleet {
         self.go_on()
     }
 
-    /// A node's machine is given up. The node gets another machine by
+    /// A node's machine is given up, for this cause. The node gets another machine by
     /// [`on_replace`](Self::on_replace).
-    pub(crate) fn on_node_lost(&mut self, node: NodeIndex) -> Vec<Step> {
-        if self.table.health(node) == Some(Health::Gone) {
+    pub(crate) fn on_node_lost(&mut self, node: NodeIndex, cause: &str) -> Vec<Step> {
+        if self.table.health(node) == Some(&Health::Gone) {
             return Vec::new();
         }
-        self.table.set_health(node, Health::Lost);
+        self.table.set_health(node, Health::Lost(cause.into()));
         let mut steps = self.give_up(node);
         if self.joined {
             steps.extend([Job::Start(Workers::World), Job::Examine(Workers::World)].map(Step::End));
@@ -88,7 +88,7 @@ impl Fleet {
     /// A lost node needs another machine.
     pub(crate) fn on_replace(&mut self, node: NodeIndex) -> Vec<Step> {
         match self.table.health(node) {
-            Some(Health::Lost) => vec![Step::Begin(Job::Replace(node))],
+            Some(Health::Lost(_)) => vec![Step::Begin(Job::Replace(node))],
             _ => Vec::new(),
         }
     }
@@ -208,11 +208,12 @@ mod tests {
     }
 
     const WORLD: Job = Job::Start(Workers::World);
+    const CAUSE: &str = "the machine is gone";
 
     #[test]
     fn a_worker_is_restarted_while_another_node_is_replaced() {
         let mut pool = self::pool(2, Layout::new(2), false);
-        assert_eq!(begun(&pool.on_node_lost(NodeIndex(1))), []);
+        assert_eq!(begun(&pool.on_node_lost(NodeIndex(1), CAUSE)), []);
         assert_eq!(begun(&pool.on_replace(NodeIndex(1))), [Job::Replace(NodeIndex(1))]);
         let steps = pool.on_workers_lost(Workers::One(Rank(0)));
         assert_eq!(steps[0], Step::End(Job::ReachWorker(Rank(0))), "the lost worker is not looked for any more");
@@ -225,11 +226,11 @@ mod tests {
     #[test]
     fn a_world_is_stopped_when_a_node_is_lost_and_started_when_all_are_up() {
         let mut pool = self::pool(3, Layout::new(1), true);
-        let steps = pool.on_node_lost(NodeIndex(0));
+        let steps = pool.on_node_lost(NodeIndex(0), CAUSE);
         assert!(steps.contains(&Step::End(WORLD)));
         assert_eq!(begun(&steps), [Job::StopWorld]);
         pool.on_replace(NodeIndex(0));
-        assert_eq!(begun(&pool.on_node_lost(NodeIndex(2))), [Job::StopWorld]);
+        assert_eq!(begun(&pool.on_node_lost(NodeIndex(2), CAUSE)), [Job::StopWorld]);
         pool.on_replace(NodeIndex(2));
         assert_eq!(begun(&pool.on_replaced(NodeIndex(2))), []);
         assert_eq!(begun(&pool.on_workers_lost(Workers::World)), []);
@@ -247,7 +248,7 @@ mod tests {
         assert!(pool.is_kept(node));
         pool.on_agent_away(node);
         assert!(pool.is_kept(node) && !pool.is_up(node));
-        pool.on_node_lost(node);
+        pool.on_node_lost(node, CAUSE);
         assert!(!pool.is_kept(node));
         assert!(!pool.is_kept(NodeIndex(2)), "there is no such node");
     }
@@ -266,7 +267,7 @@ mod tests {
     fn jobs_under_way_for_a_lost_node_are_given_up() {
         let mut pool = self::pool(1, Layout::new(1), false);
         pool.on_agent_away(NodeIndex(0));
-        let steps = pool.on_node_lost(NodeIndex(0));
+        let steps = pool.on_node_lost(NodeIndex(0), CAUSE);
         for job in [Job::ReachAgent(NodeIndex(0)), one(0), Job::ReachWorker(Rank(0)), Job::Replace(NodeIndex(0))] {
             assert!(steps.contains(&Step::End(job)), "{job:?}");
         }

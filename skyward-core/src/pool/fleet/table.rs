@@ -4,6 +4,8 @@
 //! The nodes are numbered without gaps, and the number of a row is the number of its node. Rows are
 //! added and removed only at the end.
 
+use std::sync::Arc;
+
 use crate::ids::{MachineNumber, NodeIndex};
 
 /// The nodes of a pool, in order.
@@ -13,7 +15,7 @@ pub(super) struct Table {
 }
 
 /// A place in the pool.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 struct Row {
     /// The machine that the node has, or had last.
     machine: MachineNumber,
@@ -34,14 +36,14 @@ pub(super) enum Membership {
 }
 
 /// Whether a node can run workers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Health {
     /// The agent is connected.
     Up,
     /// The connection to the agent was lost; the client tries to reconnect.
     Away,
-    /// The machine is given up; another one is made ready.
-    Lost,
+    /// The machine is given up, for this cause; another one is made ready.
+    Lost(Arc<str>),
     /// The node has left, or is about to leave or to join: nothing is repaired.
     Gone,
 }
@@ -79,8 +81,8 @@ impl Table {
         self.row(node).map(|row| row.membership)
     }
 
-    pub(super) fn health(&self, node: NodeIndex) -> Option<Health> {
-        self.row(node).map(|row| row.health)
+    pub(super) fn health(&self, node: NodeIndex) -> Option<&Health> {
+        self.row(node).map(|row| &row.health)
     }
 
     /// Whether a node that has not left has this machine.
@@ -190,7 +192,7 @@ mod tests {
     #[test]
     fn reads_and_changes_of_a_missing_place_do_nothing() {
         let (mut table, node) = (table(1), NodeIndex(1));
-        table.set_health(node, Health::Lost);
+        table.set_health(node, Health::Away);
         table.set_membership(node, Membership::Draining);
         assert_eq!(table.replace_machine(node, MachineNumber(7)), None);
         assert_eq!((table.health(node), table.membership(node)), (None, None));

@@ -50,10 +50,13 @@ impl Roster {
     fn of(shared: &Shared, up_to: Option<NodeIndex>) -> Result<Self> {
         let (peers, draining): (Vec<Peer>, Vec<NodeIndex>) = {
             let state = shared.lock();
-            let counts = |node| !state.scheduler.is_draining(node) || up_to.is_some_and(|last| node <= last);
+            let counts = |node| !state.fleet.is_draining(node) || up_to.is_some_and(|last| node <= last);
             let peers = state.rows().filter(|(node, _)| counts(*node));
             let draining = state.rows().map(|(node, _)| node).filter(|node| !counts(*node));
-            (peers.map(|(node, row)| Peer { node: node.0, addr: row.address.clone() }).collect(), draining.collect())
+            (
+                peers.map(|(node, row)| Peer { node: node.0, addr: row.place.address.clone() }).collect(),
+                draining.collect(),
+            )
         };
         let head = peers.first().map(|head| head.addr.clone()).unwrap_or_default();
         Ok(Self { total: peers.len() as u32, peers: Peers::new(&peers)?, head, draining })
@@ -259,7 +262,7 @@ impl World {
         let mut cluster = self.cluster.clone();
         cluster.nodes = {
             let state = shared.lock();
-            state.rows().filter(|(node, _)| !state.scheduler.is_draining(*node)).count() as u32
+            state.rows().filter(|(node, _)| !state.fleet.is_draining(*node)).count() as u32
         };
         cluster
     }

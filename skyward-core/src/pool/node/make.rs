@@ -55,8 +55,8 @@ pub(crate) struct Prepared {
 #[derive(Debug)]
 pub(crate) struct Node {
     pub(crate) index: NodeIndex,
-    pub(crate) machine: Machine,
-    pub(crate) place: Place,
+    pub(crate) machine: Arc<Machine>,
+    pub(crate) place: Arc<Place>,
     pub(crate) remote: Arc<dyn Remote>,
     pub(crate) ready: Ready,
     pub(crate) agent: Agent,
@@ -166,6 +166,7 @@ impl Prepared {
             Some(_) => watching(connect_first(shared, remote.as_ref(), &ready, index, layout).await?, &place)?,
         };
         agent.take_place(index);
+        let (machine, place) = (Arc::new(machine), Arc::new(place));
         Ok(Node { index, machine, place, remote, ready, agent, ends, port: None })
     }
 }
@@ -175,8 +176,8 @@ impl Node {
     pub(crate) async fn reconnect(&self, shared: &Arc<Shared>, layout: Layout) -> Result<Self> {
         let agent = connect(shared, self.remote.as_ref(), &self.ready, self.index, layout).await?;
         let agent = watching(agent, &self.place)?;
-        let (machine, place, ready) = (self.machine.clone(), self.place.clone(), self.ready.clone());
-        let (remote, ends) = (Arc::clone(&self.remote), self.ends.clone());
+        let (machine, place) = (Arc::clone(&self.machine), Arc::clone(&self.place));
+        let (remote, ready, ends) = (Arc::clone(&self.remote), self.ready.clone(), self.ends.clone());
         Ok(Self { index: self.index, machine, place, remote, ready, agent, ends, port: self.port })
     }
 
@@ -188,8 +189,8 @@ impl Node {
 
     /// The row of a node whose agent is connected.
     pub(crate) fn row(&self) -> NodeRow {
-        let (machine, address) = (self.machine.id.clone(), self.place.address.clone());
-        NodeRow { machine, address, ending: None, agent: Some(self.agent.sender()) }
+        let (machine, place) = (Arc::clone(&self.machine), Arc::clone(&self.place));
+        NodeRow { machine, place, agent: Some(self.agent.sender()) }
     }
 }
 

@@ -176,7 +176,7 @@ pub(crate) async fn make(
             // The reason of the wait is known only until `make` is dropped.
             let error = Error::new(ErrorKind::Timeout, format!("the machine was not ready after {limit:?}"))
                 .with_hint("`Limits::start` and `Limits::environment` give more time");
-            Err(shared.lock().in_progress.explain(error, Some(launch.machine)))
+            Err(shared.lock().making.explain(error, Some(launch.machine)))
         }
     }
 }

@@ -6,7 +6,7 @@ use crate::error::WorkerExit;
 use crate::ids::{Generation, NodeIndex};
 use crate::pool::calls::after::After;
 use crate::pool::calls::shared::Shared;
-use crate::pool::calls::state::{NodeRow, State};
+use crate::pool::calls::state::State;
 use crate::pool::calls::worker::{WorkerSlot, slots_of};
 use crate::worker::link::Sender;
 
@@ -45,10 +45,8 @@ impl Shared {
         let index = node.index.0 as usize;
         let mut state = self.lock();
         if let Some(row) = state.nodes.get_mut(index) {
-            let ending = row.ending.filter(|_| row.machine == node.machine.id);
-            *row = NodeRow { ending, ..node.row() };
+            *row = node.row();
         }
-        state.in_progress.over(node.index);
     }
 
     /// Gives the place of a node, which has finished its work or is lost, to another machine. Its
@@ -61,7 +59,6 @@ impl Shared {
             }
             state.scheduler.retire(node.index);
             state.scheduler.uncordon(node.index);
-            state.machine_ends.forget(node.index);
             if let Some(port) = node.port {
                 state.rendezvous = Some((state.generation, port));
             }
@@ -116,6 +113,5 @@ impl State {
         } else {
             self.nodes[index] = node.row();
         }
-        self.in_progress.over(node.index);
     }
 }

@@ -1,15 +1,17 @@
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use serde::Serialize;
 
 use super::*;
 use crate::compute::PoolPhase;
-use crate::ids::MachineId;
+use crate::ids::{Attempt, LaunchId, MachineId, MachineNumber, OfferId, PoolId};
 use crate::payload::{Args, Source, Target, Task, TaskHandle, TaskOptions};
 use crate::pool::calls::shared::Settings;
 use crate::pool::calls::state::NodeRow;
 use crate::pool::metrics::Metrics;
+use crate::provider::{Facts, Machine, Place};
 use crate::scheduler::Scheduler;
 use crate::spec::{Limits, Secrets};
 use crate::worker::link::{Reader, Writer, link};
@@ -19,25 +21,31 @@ pub(crate) const RANK: Rank = Rank(0);
 pub(crate) const LIFE: Generation = Generation(1);
 
 /// A pool of one worker, without a driver, whose worker has no connection yet.
-pub(crate) fn pool() -> std::sync::Arc<Shared> {
+pub(crate) fn pool() -> Arc<Shared> {
     let (commands, _) = tokio::sync::mpsc::unbounded_channel();
     let limits = Limits::default();
     let (defaults, secrets, metrics) = (TaskOptions::default(), Secrets::default(), Metrics::new("test"));
-    let settings = Settings { limits, defaults, secrets, trace: None, metrics, account: std::sync::Arc::default() };
-    let shared = Shared::new(crate::ids::PoolId::random(), settings, commands);
+    let settings = Settings { limits, defaults, secrets, trace: None, metrics, account: Arc::default() };
+    let shared = Shared::new(PoolId::random(), settings, commands);
     shared.act(|state, now| {
         state.scheduler = Scheduler::new(1, 1, false, limits);
         state.workers = vec![WorkerSlot::new(LIFE, limits.max_frame_bytes)];
-        let (machine, address) = (MachineId::new("m-0"), String::new());
-        state.nodes = vec![NodeRow { machine, address, ending: None, agent: None }];
+        let place = Arc::new(Place::new("", ""));
+        state.nodes = vec![NodeRow { machine: Arc::new(machine(shared.pool.clone())), place, agent: None }];
         state.scheduler.on_ready(now, RANK);
     });
     shared.enter(PoolPhase::Ready);
     shared
 }
 
-pub(crate) async fn submit(shared: &std::sync::Arc<Shared>, streaming: bool) -> TaskHandle {
-    let source = std::sync::Arc::new(Source::file("a.py", "def f(): pass".to_owned(), "f"));
+fn machine(pool: PoolId) -> Machine {
+    let number = MachineNumber(0);
+    let launch = LaunchId::of(&pool, number, Attempt(1));
+    Machine { id: MachineId::new("m-0"), launch, pool, number, offer: OfferId::new("o"), facts: Facts::new() }
+}
+
+pub(crate) async fn submit(shared: &Arc<Shared>, streaming: bool) -> TaskHandle {
+    let source = Arc::new(Source::file("a.py", "def f(): pass".to_owned(), "f"));
     let task = Task::new(source, Args::new().encode().unwrap()).with_streaming(streaming);
     shared.submit(task, Target::Any).await.unwrap()
 }

@@ -1,7 +1,6 @@
-//! What is under way besides what the tables of the pool show: machines that are made ready or
-//! ended, and nodes that are lost or away.
+//! The machines that are being made ready, and what each of them waits for.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
@@ -11,13 +10,10 @@ use crate::compute::WaitingFor;
 use crate::error::Error;
 use crate::ids::{MachineNumber, NodeIndex};
 
-/// What is under way besides what the tables of the pool show.
+/// The machines that are being made ready.
 #[derive(Debug, Default)]
-pub(crate) struct InProgress {
-    pub(super) making: BTreeMap<MachineNumber, Made>,
-    pub(super) lost: BTreeMap<NodeIndex, String>,
-    pub(super) away: BTreeSet<NodeIndex>,
-    pub(super) ending: BTreeSet<MachineNumber>,
+pub(crate) struct Making {
+    pub(super) machines: BTreeMap<MachineNumber, Made>,
 }
 
 /// The progress of a machine that is being made ready.
@@ -34,16 +30,7 @@ pub(super) struct Made {
     pub(super) trouble: Option<Error>,
 }
 
-impl InProgress {
-    pub(crate) fn lost(&mut self, node: NodeIndex, cause: &str) {
-        self.away.remove(&node);
-        self.lost.insert(node, cause.to_owned());
-    }
-
-    pub(crate) fn away(&mut self, node: NodeIndex) {
-        self.away.insert(node);
-    }
-
+impl Making {
     /// Adds to the error of machines that were not ready in time what each of them waited for, and
     /// the last error of that. `only` selects one machine.
     pub(crate) fn explain(&self, error: Error, only: Option<MachineNumber>) -> Error {
@@ -56,17 +43,9 @@ impl InProgress {
         error.caused_by(late.iter().find_map(|made| made.trouble.clone()))
     }
 
-    /// The node has a machine with a connected agent, or has left.
-    pub(crate) fn over(&mut self, node: NodeIndex) {
-        self.away.remove(&node);
-        self.lost.remove(&node);
-    }
-}
-
-impl InProgress {
     /// The machines that are being made ready, or only the machine that `only` names.
     fn made(&self, only: Option<MachineNumber>) -> Vec<&Made> {
-        let meant = self.making.iter().filter(|(machine, _)| only.is_none_or(|only| only == **machine));
+        let meant = self.machines.iter().filter(|(machine, _)| only.is_none_or(|only| only == **machine));
         meant.map(|(_, made)| made).collect()
     }
 

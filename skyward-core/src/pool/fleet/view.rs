@@ -1,0 +1,74 @@
+//! What the status of a pool shows of its fleet.
+
+use super::Fleet;
+use super::table::{Health, Membership};
+use crate::ids::{MachineNumber, NodeIndex};
+
+impl Fleet {
+    /// Whether a node takes no new tasks because it leaves, or has left.
+    pub(crate) fn is_draining(&self, node: NodeIndex) -> bool {
+        self.table.membership(node) != Some(Membership::Member)
+    }
+
+    /// Whether a node has left. Its place remains as long as a node behind it has not left.
+    pub(crate) fn has_left(&self, node: NodeIndex) -> bool {
+        matches!(self.table.membership(node), None | Some(Membership::Vacant))
+    }
+
+    /// Whether the client reconnects to the agent of a node.
+    pub(crate) fn is_away(&self, node: NodeIndex) -> bool {
+        self.table.health(node) == Some(&Health::Away)
+    }
+
+    /// Why a node waits for another machine; `None` if it does not.
+    pub(crate) fn loss(&self, node: NodeIndex) -> Option<&str> {
+        match self.table.health(node)? {
+            Health::Lost(cause) => Some(cause),
+            _ => None,
+        }
+    }
+
+    /// Whether the world finishes its work and takes no new work.
+    pub(crate) fn is_held(&self) -> bool {
+        self.held
+    }
+
+    /// The machines that are being ended, in the order of their numbers.
+    pub(crate) fn dismissing(&self) -> impl Iterator<Item = MachineNumber> {
+        self.dismissing.iter().copied()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::layout::Layout;
+
+    const NODE: NodeIndex = NodeIndex(1);
+
+    #[test]
+    fn a_lost_node_shows_its_cause_until_it_has_another_machine() {
+        let mut fleet = Fleet::new(false, Layout::new(1), 2, (0..2).map(MachineNumber).collect(), std::iter::empty());
+        assert!(!fleet.is_away(NODE) && fleet.loss(NODE).is_none());
+        fleet.on_agent_away(NODE);
+        assert!(fleet.is_away(NODE));
+        fleet.on_node_lost(NODE, "the host is down");
+        assert_eq!((fleet.is_away(NODE), fleet.loss(NODE)), (false, Some("the host is down")));
+        fleet.on_replaced(NODE);
+        assert_eq!(fleet.loss(NODE), None);
+    }
+
+    #[test]
+    fn a_node_drains_until_it_has_left_and_its_machine_is_shown_until_it_is_gone() {
+        let mut fleet = Fleet::new(false, Layout::new(1), 3, (0..3).map(MachineNumber).collect(), std::iter::empty());
+        fleet.set_target(1);
+        assert!(fleet.is_draining(NODE) && !fleet.has_left(NODE));
+        fleet.on_drained(NODE);
+        fleet.on_stopped(NODE);
+        assert!(fleet.is_draining(NODE) && fleet.has_left(NODE), "node 2 has not left");
+        assert_eq!(fleet.dismissing().collect::<Vec<_>>(), [MachineNumber(1)]);
+        fleet.on_dismissed(MachineNumber(1), true);
+        assert_eq!(fleet.dismissing().count(), 0);
+        assert!(!fleet.is_draining(NodeIndex(0)) && !fleet.is_held());
+    }
+}
