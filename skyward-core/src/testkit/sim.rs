@@ -97,7 +97,7 @@ pub struct Seen {
 /// - A call has one outcome for each try of its caller.
 /// - In a wait, a worker helps only with calls below the try that waits.
 /// - Nothing panics. In builds with debug assertions, the scheduler checks its tables after each
-///   event, and the driver that they follow its decisions.
+///   event, and the driver checks that scheduler and rows follow the fleet's decisions.
 ///
 /// Invariants that are checked at the end:
 ///
@@ -109,6 +109,9 @@ pub struct Seen {
 /// - No machine, agent or worker is left, no task of the pool still runs, and everything ended
 ///   within a bound.
 ///
+/// The first call installs a panic hook for the process, which records the panics of the thread that
+/// plays, and then calls the hook that was there before.
+///
 /// Two plays of a seed are identical, down to the order of events that are due at the same moment.
 ///
 /// # Errors
@@ -116,11 +119,11 @@ pub struct Seen {
 /// The first broken invariant.
 pub fn run(seed: u64) -> Result<Seen, Broken> {
     panics::record();
-    let seen = run_once(seed);
+    let seen = std::panic::catch_unwind(|| run_once(seed));
     // A panic explains whatever else is broken.
     match panics::first() {
         Some(panic) => Err(Broken { seed, what: panic }),
-        None => seen,
+        None => seen.unwrap_or_else(|_| Err(Broken { seed, what: "a panic without a report".to_owned() })),
     }
 }
 

@@ -4,10 +4,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::after::After;
+use super::machine_ends::End;
 use super::shared::Shared;
 use super::state::State;
 use crate::error::Result;
-use crate::ids::{MachineId, Rank};
+use crate::ids::{MachineId, NodeIndex, Rank};
 use crate::worker::link::Sender;
 use crate::worker::message::ToWorker;
 
@@ -27,8 +28,9 @@ impl Shared {
         {
             let mut state = self.lock();
             change(&mut state);
-            for rank in (0..state.workers.len() as u32).map(Rank) {
-                state.warn(rank, &mut after);
+            for (rank, end) in state.warnings() {
+                let End { kind, at, words } = end;
+                state.push_to_worker(rank, ToWorker::Notice { kind, seconds: left(at), words: &words }, &mut after);
             }
         }
         after.flush.iter().for_each(Sender::flush);
@@ -43,12 +45,12 @@ impl Shared {
             pause = (pause * 2).min(LATER);
             let busy: Vec<Rank> = {
                 let state = self.lock();
-                let ranks = (0..state.workers.len() as u32).map(Rank);
-                let warned: Vec<Rank> = ranks.filter(|rank| state.warning(*rank).is_some()).collect();
+                let warned = state.warnings();
                 if warned.is_empty() {
                     return;
                 }
-                warned.into_iter().filter(|rank| state.scheduler.sent(*rank).next().is_some()).collect()
+                let ranks = warned.into_iter().map(|(rank, _)| rank);
+                ranks.filter(|rank| state.scheduler.sent(*rank).next().is_some()).collect()
             };
             busy.into_iter().for_each(|rank| self.attend(rank));
         }
@@ -56,22 +58,21 @@ impl Shared {
 }
 
 impl State {
-    fn warning(&self, rank: Rank) -> Option<(&'static str, Instant, &str)> {
-        self.nearest_end(self.scheduler.node_of(rank))
-    }
-
-    /// Notifies a worker over its connection.
-    fn warn(&mut self, rank: Rank, after: &mut After) {
-        let Some((kind, at, words)) = self.warning(rank) else { return };
-        let words = words.to_owned();
-        let seconds = left(at);
-        self.push_to_worker(rank, ToWorker::Notice { kind, seconds, words: &words }, after);
+    /// The workers whose machines will end, each with the nearest end.
+    fn warnings(&self) -> Vec<(Rank, End)> {
+        let (layout, workers) = (self.scheduler.layout(), self.workers.len());
+        let ends = (0..).map(NodeIndex).zip(self.nearest_ends());
+        let of_node = |(node, end): (NodeIndex, Option<End>)| {
+            let ranks = layout.rows_of(node, workers).map(|row| Rank(row as u32));
+            end.into_iter().flat_map(move |end| ranks.clone().map(move |rank| (rank, end.clone())))
+        };
+        ends.flat_map(of_node).collect()
     }
 
     /// Notifies a worker over its new connection.
     pub(crate) fn warn_over(&self, rank: Rank, link: &Sender) -> Result<()> {
-        let Some((kind, at, words)) = self.warning(rank) else { return Ok(()) };
-        let (head, body) = ToWorker::Notice { kind, seconds: left(at), words }.encode()?;
+        let Some(End { kind, at, words }) = self.nearest_end(self.scheduler.node_of(rank)) else { return Ok(()) };
+        let (head, body) = ToWorker::Notice { kind, seconds: left(at), words: &words }.encode()?;
         link.push(&head, body)
     }
 }

@@ -1,5 +1,5 @@
-//! The state of a running pool: the scheduler, the tasks without an outcome, and the links to nodes
-//! and workers.
+//! The state of a running pool: the fleet, the scheduler, the tasks without an outcome, and the
+//! links to nodes and workers.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

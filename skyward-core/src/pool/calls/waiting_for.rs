@@ -133,8 +133,34 @@ impl State {
                 all.push(WaitingFor::Hooks { node, workers });
             }
         }
-        all.extend(self.fleet.is_held().then_some(WaitingFor::World));
-        all.extend(self.fleet.dismissing().map(|machine| WaitingFor::End { machine }));
+        // A pool that has failed or ends gives up what is under way, and ends all machines together.
+        if self.scheduler.failure().is_none() {
+            all.extend(self.fleet.is_held().then_some(WaitingFor::World));
+            all.extend(self.fleet.dismissing().map(|machine| WaitingFor::End { machine }));
+        }
         all
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::ErrorKind;
+    use crate::layout::Layout;
+    use crate::pool::calls::replies::tests::pool;
+    use crate::pool::fleet::Fleet;
+
+    #[tokio::test]
+    async fn a_pool_that_has_failed_waits_neither_for_its_world_nor_for_the_ends_of_machines() {
+        let shared = pool();
+        let mut fleet = Fleet::new(true, Layout::new(1), 1, vec![MachineNumber(0)], std::iter::empty());
+        fleet.set_target(2);
+        fleet.on_failed(MachineNumber(1));
+        fleet.on_ready(MachineNumber(2));
+        shared.lock().fleet = fleet;
+        let waits = [WaitingFor::World, WaitingFor::End { machine: MachineNumber(1) }];
+        assert_eq!(shared.lock().waiting_for(), waits);
+        shared.act(|state, _| state.scheduler.fail(Error::new(ErrorKind::Start, "no worker starts")));
+        assert_eq!(shared.lock().waiting_for(), []);
     }
 }

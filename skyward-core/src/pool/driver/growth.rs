@@ -26,12 +26,10 @@ pub(crate) struct Growth {
     pub(super) error: Option<Error>,
     /// The number of nodes that was reported last.
     pub(super) reported: u32,
-    /// How long a further machine takes to be ready, estimated by the first machines.
-    pub(crate) lead: Duration,
 }
 
 impl Growth {
-    pub(crate) fn new(nodes: Nodes, workers_per_node: u32, reported: u32, shared: &Shared, lead: Duration) -> Self {
+    pub(crate) fn new(nodes: Nodes, workers_per_node: u32, reported: u32, shared: &Shared) -> Self {
         Self {
             elastic: elastic(nodes, workers_per_node, shared),
             look_at: Instant::now(),
@@ -39,7 +37,6 @@ impl Growth {
             waiter: None,
             error: None,
             reported,
-            lead,
         }
     }
 

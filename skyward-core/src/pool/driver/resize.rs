@@ -152,11 +152,7 @@ impl Serving {
     pub(crate) fn settle_size(&mut self) {
         // A world that was idle before this call is waiting for it.
         self.on_world_idle();
-        debug_assert!(
-            self.is_carried_out(),
-            "the scheduler and the rows do not follow the fleet: {:?}",
-            self.shared.lock().fleet
-        );
+        debug_assert!(self.is_carried_out(), "the scheduler or the rows of nodes do not follow the fleet");
         if !self.fleet(|fleet| fleet.is_settled()) {
             return;
         }

@@ -74,7 +74,7 @@ impl Serving {
         let lead = took + shared.limits.grace + SPARE;
         shared.lock().machine_ends.notices.set_lead(lead);
         let layout = world.cluster.layout();
-        let growth = Growth::new(wanted, layout.workers_per_node(), nodes.len() as u32, shared, lead);
+        let growth = Growth::new(wanted, layout.workers_per_node(), nodes.len() as u32, shared);
         let mut serving = Self {
             shared: Arc::clone(shared),
             cleanup: cleanup.clone(),
@@ -99,7 +99,6 @@ impl Serving {
     /// Gives up the jobs under way, and returns what must be ended.
     pub(crate) fn leave(self) -> (Vec<Arc<Node>>, Arc<World>) {
         drop(self.jobs);
-        self.shared.lock().fleet.end();
         (self.nodes.into_values().collect(), self.world)
     }
 
@@ -308,7 +307,7 @@ impl Serving {
         if let Some(error) = &failure {
             self.jobs.clear();
             self.growth.give_up(error);
-            self.notices(Notices::clear);
+            self.notices(Notices::give_up);
         }
         failure.is_some()
     }

@@ -70,7 +70,9 @@ impl Serving {
         if let (DrainReason::Preempted, Some(node)) = (reason, there) {
             self.recipe.purchases.on_preempted(&node.machine.offer);
         }
-        self.notices(|notices| notices.add(machine, Notice { reason, at, words }, now));
+        if self.notices(|notices| notices.add(machine, Notice { reason, at, words }, now)) {
+            self.shared.on_ending(machine);
+        }
         self.act_on_notices();
     }
 
@@ -113,7 +115,8 @@ impl Serving {
         let ends_in = notice.at.saturating_duration_since(now);
         let lasts = self.shared.account().lasts(now);
         // A machine that ends with the budget needs no successor, because the pool ends then too.
-        if notice.reason == DrainReason::Expired && lasts.is_some_and(|lasts| lasts <= ends_in + self.growth.lead) {
+        let lead = self.notices(|notices| notices.lead());
+        if notice.reason == DrainReason::Expired && lasts.is_some_and(|lasts| lasts <= ends_in + lead) {
             // The node may be cordoned, and must take tasks again.
             return self.shared.act(|state, _| state.scheduler.uncordon(node));
         }

@@ -192,10 +192,12 @@ impl Fleet {
             // The pool continues with the nodes that it has.
             self.target = self.members();
         }
+        // Until it becomes a node, a further machine is named by its number, so that must not be the
+        // number of a node.
+        let mut least = self.table.len();
         while self.members() + self.coming() < self.target && !self.has_given_up() {
-            // Until it becomes a node, a further machine is named by its number, so that must not be
-            // the number of a node.
-            let machine = self.free(self.table.len());
+            let machine = self.free(least);
+            least = machine.0.saturating_add(1);
             self.coming.insert(machine, false);
             steps.push(Step::Launch { machine });
         }
@@ -243,11 +245,11 @@ impl Fleet {
     /// The lowest number from `least` on that no machine of the pool has.
     fn free(&self, least: u32) -> MachineNumber {
         let taken = |machine: &MachineNumber| {
-            self.table.holds(*machine)
-                || self.coming.contains_key(machine)
+            self.coming.contains_key(machine)
                 || self.successors.values().any(|successor| successor.machine == *machine)
                 || self.dismissing.contains(machine)
                 || self.left.contains(machine)
+                || self.table.holds(*machine)
         };
         (least..).map(MachineNumber).find(|machine| !taken(machine)).unwrap_or(MachineNumber(u32::MAX))
     }

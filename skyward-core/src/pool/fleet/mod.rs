@@ -85,12 +85,6 @@ impl Fleet {
         }
     }
 
-    /// The pool ends: the ends of machines that were under way are given up with the other jobs, and
-    /// all machines are ended together.
-    pub(crate) fn end(&mut self) {
-        self.dismissing.clear();
-    }
-
     /// All places, including those of nodes that are lost or have left.
     pub(crate) fn nodes(&self) -> impl Iterator<Item = NodeIndex> + use<> {
         self.table.nodes()

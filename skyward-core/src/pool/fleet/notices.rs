@@ -38,15 +38,21 @@ impl Notices {
         self.lead = lead;
     }
 
+    /// How long the pool takes to make a successor ready.
+    pub(crate) fn lead(&self) -> Duration {
+        self.lead
+    }
+
     /// Adds a notice that a machine will end. A notice without new information changes nothing.
-    pub(crate) fn add(&mut self, machine: &MachineId, notice: Notice, now: Instant) {
+    /// Returns whether the workers are notified of an end that is no longer the one that is known.
+    pub(crate) fn add(&mut self, machine: &MachineId, notice: Notice, now: Instant) -> bool {
         let known = self.machines.get(machine);
         let sooner = |known: &Known| {
             notice.at + TOLERANCE < known.notice.at
                 || known.notice.reason == DrainReason::Expired && notice.reason == DrainReason::Preempted
         };
         if known.is_some_and(|known| !sooner(known)) {
-            return;
+            return false;
         }
         let due = match notice.reason {
             // A walltime is known long before, so the pool waits; a preemption is acted on at once.
@@ -56,9 +62,11 @@ impl Notices {
             }
             _ => now,
         };
-        let acted = known.is_some_and(|known| known.due.is_none());
         let announced = known.is_some_and(|known| known.announced);
+        // The pool has not acted if it was content with the first notice, and announced nothing.
+        let acted = announced && known.is_some_and(|known| known.due.is_none());
         self.machines.insert(machine.clone(), Known { notice, due: (!acted).then_some(due), announced });
+        announced
     }
 
     /// Whether the pool has acted on the notice of a machine.
@@ -68,8 +76,8 @@ impl Notices {
 
     /// The notice that is due next for one of these machines, and when it is due.
     pub(crate) fn next_due<'m>(&self, machines: impl Iterator<Item = &'m MachineId>) -> Option<(MachineId, Instant)> {
-        let due = machines.filter_map(|machine| Some((machine.clone(), self.machines.get(machine)?.due?)));
-        due.min_by_key(|(_, due)| *due)
+        let due = machines.filter_map(|machine| Some((machine, self.machines.get(machine)?.due?)));
+        due.min_by_key(|(_, due)| *due).map(|(machine, due)| (machine.clone(), due))
     }
 
     /// Marks that the pool acts on the notice of a machine, and returns the notice.
@@ -103,9 +111,9 @@ impl Notices {
         }
     }
 
-    /// Forgets all notices: nothing more is done about machines that will end.
-    pub(crate) fn clear(&mut self) {
-        self.machines.clear();
+    /// Nothing more is done about machines that will end.
+    pub(crate) fn give_up(&mut self) {
+        self.machines.values_mut().for_each(|known| known.due = None);
     }
 
     /// Forgets the notice of a machine that is given up.
@@ -173,8 +181,29 @@ mod tests {
         notices.add(&machine(), notice(DrainReason::Preempted, hour + LEAD), now + LEAD);
         assert_eq!(due(&notices), Some(now + LEAD));
         notices.act(&machine());
-        notices.add(&machine(), notice(DrainReason::Preempted, now + LEAD * 2), now + LEAD);
+        notices.announce(&machine());
+        let nearer = notice(DrainReason::Preempted, now + LEAD * 2);
+        assert!(notices.add(&machine(), nearer.clone(), now + LEAD), "the workers know another end");
         assert_eq!(due(&notices), None, "the pool has acted already");
-        assert_eq!(notices.act(&machine()).unwrap().at, now + LEAD * 2, "and knows the nearer end");
+        assert_eq!(notices.announced(&machine()), Some(&nearer));
+        assert!(!notices.add(&machine(), nearer, now + LEAD), "nothing is new");
+    }
+
+    #[test]
+    fn a_preemption_is_acted_on_after_a_walltime_that_was_not_announced() {
+        let (mut notices, now) = (self::notices(), Instant::now());
+        notices.add(&machine(), notice(DrainReason::Expired, now + LEAD * 9), now);
+        notices.act(&machine());
+        assert!(!notices.add(&machine(), notice(DrainReason::Preempted, now + LEAD * 2), now));
+        assert_eq!((due(&notices), notices.announced(&machine())), (Some(now), None));
+    }
+
+    #[test]
+    fn a_pool_that_has_failed_acts_on_no_notice_and_still_shows_those_that_it_announced() {
+        let (mut notices, now) = (self::notices(), Instant::now());
+        notices.add(&machine(), notice(DrainReason::Preempted, now + LEAD), now);
+        notices.announce(&machine());
+        notices.give_up();
+        assert_eq!((due(&notices), notices.announced(&machine()).is_some()), (None, true));
     }
 }

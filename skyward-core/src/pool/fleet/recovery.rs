@@ -36,7 +36,7 @@ impl Fleet {
     }
 
     /// The workers of a node.
-    pub(crate) fn ranks_of(&self, node: NodeIndex) -> impl Iterator<Item = Rank> + use<> {
+    fn ranks_of(&self, node: NodeIndex) -> impl Iterator<Item = Rank> + use<> {
         self.layout.ranks_of(node)
     }
 
@@ -180,7 +180,7 @@ impl Fleet {
     }
 
     /// The node of a worker.
-    pub(crate) fn node_of(&self, rank: Rank) -> NodeIndex {
+    fn node_of(&self, rank: Rank) -> NodeIndex {
         self.layout.node(rank)
     }
 }

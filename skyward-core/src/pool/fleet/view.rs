@@ -1,4 +1,5 @@
-//! What the status of a pool shows of its fleet.
+//! What other parts of a pool read of its fleet: its status, and what its workers learn about the
+//! nodes.
 
 use super::Fleet;
 use super::table::{Health, Membership};

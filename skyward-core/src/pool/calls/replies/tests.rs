@@ -7,9 +7,11 @@ use serde::Serialize;
 use super::*;
 use crate::compute::PoolPhase;
 use crate::ids::{Attempt, LaunchId, MachineId, MachineNumber, OfferId, PoolId};
+use crate::layout::Layout;
 use crate::payload::{Args, Source, Target, Task, TaskHandle, TaskOptions};
 use crate::pool::calls::shared::Settings;
 use crate::pool::calls::state::NodeRow;
+use crate::pool::fleet::Fleet;
 use crate::pool::metrics::Metrics;
 use crate::provider::{Facts, Machine, Place};
 use crate::scheduler::Scheduler;
@@ -30,6 +32,7 @@ pub(crate) fn pool() -> Arc<Shared> {
     shared.act(|state, now| {
         state.scheduler = Scheduler::new(1, 1, false, limits);
         state.workers = vec![WorkerSlot::new(LIFE, limits.max_frame_bytes)];
+        state.fleet = Fleet::new(false, Layout::new(1), 1, vec![MachineNumber(0)], std::iter::empty());
         let place = Arc::new(Place::new("", ""));
         state.nodes = vec![NodeRow { machine: Arc::new(machine(shared.pool.clone())), place, agent: None }];
         state.scheduler.on_ready(now, RANK);
