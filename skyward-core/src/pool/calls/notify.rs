@@ -58,6 +58,24 @@ impl Shared {
 }
 
 impl State {
+    /// The nearest end that concerns a node; in a joined world the end of any node.
+    fn nearest_end(&self, node: NodeIndex) -> Option<End> {
+        let (ends, row) = (&self.machine_ends, self.nodes.get(node.0 as usize));
+        if self.scheduler.is_joined() {
+            return ends.nearest(ends.notices.all_announced());
+        }
+        ends.nearest(row.and_then(|row| ends.notices.announced(&row.machine.id)).into_iter())
+    }
+
+    /// The nearest end that concerns each node.
+    fn nearest_ends(&self) -> Vec<Option<End>> {
+        let nodes = self.rows().map(|(node, _)| node);
+        match self.scheduler.is_joined() {
+            true => vec![self.nearest_end(NodeIndex(0)); nodes.count()],
+            false => nodes.map(|node| self.nearest_end(node)).collect(),
+        }
+    }
+
     /// The workers whose machines will end, each with the nearest end.
     fn warnings(&self) -> Vec<(Rank, End)> {
         let (layout, workers) = (self.scheduler.layout(), self.workers.len());

@@ -134,7 +134,7 @@ impl State {
             address: row.place.address.clone(),
             ready: row.agent.is_some(),
             draining: self.fleet.is_draining(node),
-            ending: self.announced(node).map(|notice| notice.reason),
+            ending: self.machine_ends.notices.announced(&row.machine.id).map(|notice| notice.reason),
         })
     }
 
