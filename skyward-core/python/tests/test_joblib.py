@@ -154,9 +154,9 @@ def do_timeout(seconds, **more):
 
 def do_twice(folder):
     with Parallel(n_jobs=-1) as parallel:
-        parallel(delayed(double)(number, 0.005) for number in range(40))
-        open(os.path.join(folder, "again"), "w").close()
         parallel(delayed(double)(number, 0.005) for number in range(100))
+        open(os.path.join(folder, "again"), "w").close()
+        parallel(delayed(double)(number, 0.005) for number in range(400))
 
 def do_unpicklable_argument(count):
     def calls():
