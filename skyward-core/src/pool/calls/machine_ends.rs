@@ -28,13 +28,9 @@ pub(super) struct End {
 impl MachineEnds {
     /// The nearest of these ends of machines and the end of the budget.
     pub(super) fn nearest<'n>(&self, notices: impl Iterator<Item = &'n Notice>) -> Option<End> {
-        let ends = notices.map(|notice| End {
-            kind: kind(notice.reason),
-            at: notice.at,
-            words: notice.words.as_deref().unwrap_or_default().into(),
-        });
-        let budget = self.budget.map(|at| End { kind: "budget", at, words: "".into() });
-        ends.chain(budget).min_by_key(|end| end.at)
+        let ends = notices.map(|notice| (kind(notice.reason), notice.at, notice.words.as_deref().unwrap_or_default()));
+        let nearest = ends.chain(self.budget.map(|at| ("budget", at, ""))).min_by_key(|(_, at, _)| *at);
+        nearest.map(|(kind, at, words)| End { kind, at, words: words.into() })
     }
 }
 

@@ -67,24 +67,17 @@ impl State {
         ends.nearest(row.and_then(|row| ends.notices.announced(&row.machine.id)).into_iter())
     }
 
-    /// The nearest end that concerns each node.
-    fn nearest_ends(&self) -> Vec<Option<End>> {
-        let nodes = self.rows().map(|(node, _)| node);
-        match self.scheduler.is_joined() {
-            true => vec![self.nearest_end(NodeIndex(0)); nodes.count()],
-            false => nodes.map(|node| self.nearest_end(node)).collect(),
-        }
-    }
-
     /// The workers whose machines will end, each with the nearest end.
     fn warnings(&self) -> Vec<(Rank, End)> {
-        let (layout, workers) = (self.scheduler.layout(), self.workers.len());
-        let ends = (0..).map(NodeIndex).zip(self.nearest_ends());
-        let of_node = |(node, end): (NodeIndex, Option<End>)| {
-            let ranks = layout.rows_of(node, workers).map(|row| Rank(row as u32));
-            end.into_iter().flat_map(move |end| ranks.clone().map(move |rank| (rank, end.clone())))
-        };
-        ends.flat_map(of_node).collect()
+        let mut warnings = Vec::new();
+        // The nearest end of a world is the same for all of its nodes.
+        let world = self.scheduler.is_joined().then(|| self.nearest_end(NodeIndex(0)));
+        for (node, _) in self.rows() {
+            let end = world.clone().unwrap_or_else(|| self.nearest_end(node));
+            let Some(end) = end else { continue };
+            warnings.extend(self.scheduler.layout().ranks_of(node).map(|rank| (rank, end.clone())));
+        }
+        warnings
     }
 
     /// Notifies a worker over its new connection.

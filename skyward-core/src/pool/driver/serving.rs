@@ -263,14 +263,15 @@ impl Serving {
         if self.fleet(|fleet| fleet.machine(index)).is_none() {
             return;
         }
-        tracing::warn!(pool = %self.shared.pool, node = index.0, error = error.summary(), "a node is lost");
+        let cause = error.summary();
+        tracing::warn!(pool = %self.shared.pool, node = index.0, error = cause, "a node is lost");
         if let Some(lost) = self.nodes.remove(&index) {
             self.notices(|notices| notices.forget(&lost.machine.id));
             if error.exit() == Some(&WorkerExit::Preempted) {
                 self.recipe.purchases.on_preempted(&lost.machine.offer);
             }
         }
-        self.decide(|fleet| fleet.on_node_lost(index, &error.summary()));
+        self.decide(|fleet| fleet.on_node_lost(index, cause));
         self.shared.emit(PoolEvent::NodeLost { node: index, error: error.clone() });
         self.shared.on_node_lost(index, &error);
         self.decide(|fleet| fleet.on_lost(index));

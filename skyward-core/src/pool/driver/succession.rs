@@ -89,23 +89,23 @@ impl Serving {
 
     /// When the next notice is due.
     pub(crate) fn next_notice(&self) -> Option<Instant> {
+        self.next_due().map(|(_, due)| due)
+    }
+
+    /// The machine of a node whose notice is due next, and when that is.
+    fn next_due(&self) -> Option<(MachineId, Instant)> {
         let machines = self.nodes.values().map(|node| &node.machine.id);
-        self.notices(|notices| notices.next_due(machines)).map(|(_, due)| Instant::from_std(due))
+        let (machine, due) = self.notices(|notices| notices.next_due(machines))?;
+        Some((machine, Instant::from_std(due)))
     }
 
     /// Acts on the notices that are due.
     pub(crate) fn act_on_notices(&mut self) {
         loop {
-            let now = Instant::now().into_std();
-            let machines = self.nodes.values().map(|node| &node.machine.id);
-            let Some((machine, _)) = self.notices(|notices| notices.next_due(machines)).filter(|(_, due)| *due <= now)
-            else {
-                return;
-            };
-            let (Some(node), Some(notice)) = (self.node_on(&machine), self.notices(|notices| notices.act(&machine)))
-            else {
-                return;
-            };
+            let now = Instant::now();
+            let Some((machine, _)) = self.next_due().filter(|(_, due)| *due <= now) else { return };
+            let Some(node) = self.node_on(&machine) else { return };
+            let Some(notice) = self.notices(|notices| notices.act(&machine)) else { return };
             self.on_ending(node, &machine, &notice);
         }
     }
@@ -114,8 +114,8 @@ impl Serving {
         let now = Instant::now().into_std();
         let ends_in = notice.at.saturating_duration_since(now);
         let lasts = self.shared.account().lasts(now);
-        // A machine that ends with the budget needs no successor, because the pool ends then too.
         let lead = self.notices(|notices| notices.lead());
+        // A machine that ends with the budget needs no successor, because the pool ends then too.
         if notice.reason == DrainReason::Expired && lasts.is_some_and(|lasts| lasts <= ends_in + lead) {
             // The node may be cordoned, and must take tasks again.
             return self.shared.act(|state, _| state.scheduler.uncordon(node));

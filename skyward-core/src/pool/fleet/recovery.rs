@@ -68,11 +68,11 @@ impl Fleet {
 
     /// A node's machine is given up, for this cause. The node gets another machine by
     /// [`on_replace`](Self::on_replace).
-    pub(crate) fn on_node_lost(&mut self, node: NodeIndex, cause: &str) -> Vec<Step> {
+    pub(crate) fn on_node_lost(&mut self, node: NodeIndex, cause: String) -> Vec<Step> {
         if self.table.health(node) == Some(&Health::Gone) {
             return Vec::new();
         }
-        self.table.set_health(node, Health::Lost(cause.into()));
+        self.table.set_health(node, Health::Lost(cause));
         let mut steps = self.give_up(node);
         if self.joined {
             steps.extend([Job::Start(Workers::World), Job::Examine(Workers::World)].map(Step::End));
@@ -208,12 +208,15 @@ mod tests {
     }
 
     const WORLD: Job = Job::Start(Workers::World);
-    const CAUSE: &str = "the machine is gone";
+
+    fn cause() -> String {
+        "the machine is gone".to_owned()
+    }
 
     #[test]
     fn a_worker_is_restarted_while_another_node_is_replaced() {
         let mut pool = self::pool(2, Layout::new(2), false);
-        assert_eq!(begun(&pool.on_node_lost(NodeIndex(1), CAUSE)), []);
+        assert_eq!(begun(&pool.on_node_lost(NodeIndex(1), cause())), []);
         assert_eq!(begun(&pool.on_replace(NodeIndex(1))), [Job::Replace(NodeIndex(1))]);
         let steps = pool.on_workers_lost(Workers::One(Rank(0)));
         assert_eq!(steps[0], Step::End(Job::ReachWorker(Rank(0))), "the lost worker is not looked for any more");
@@ -226,11 +229,11 @@ mod tests {
     #[test]
     fn a_world_is_stopped_when_a_node_is_lost_and_started_when_all_are_up() {
         let mut pool = self::pool(3, Layout::new(1), true);
-        let steps = pool.on_node_lost(NodeIndex(0), CAUSE);
+        let steps = pool.on_node_lost(NodeIndex(0), cause());
         assert!(steps.contains(&Step::End(WORLD)));
         assert_eq!(begun(&steps), [Job::StopWorld]);
         pool.on_replace(NodeIndex(0));
-        assert_eq!(begun(&pool.on_node_lost(NodeIndex(2), CAUSE)), [Job::StopWorld]);
+        assert_eq!(begun(&pool.on_node_lost(NodeIndex(2), cause())), [Job::StopWorld]);
         pool.on_replace(NodeIndex(2));
         assert_eq!(begun(&pool.on_replaced(NodeIndex(2))), []);
         assert_eq!(begun(&pool.on_workers_lost(Workers::World)), []);
@@ -248,7 +251,7 @@ mod tests {
         assert!(pool.is_kept(node));
         pool.on_agent_away(node);
         assert!(pool.is_kept(node) && !pool.is_up(node));
-        pool.on_node_lost(node, CAUSE);
+        pool.on_node_lost(node, cause());
         assert!(!pool.is_kept(node));
         assert!(!pool.is_kept(NodeIndex(2)), "there is no such node");
     }
@@ -267,7 +270,7 @@ mod tests {
     fn jobs_under_way_for_a_lost_node_are_given_up() {
         let mut pool = self::pool(1, Layout::new(1), false);
         pool.on_agent_away(NodeIndex(0));
-        let steps = pool.on_node_lost(NodeIndex(0), CAUSE);
+        let steps = pool.on_node_lost(NodeIndex(0), cause());
         for job in [Job::ReachAgent(NodeIndex(0)), one(0), Job::ReachWorker(Rank(0)), Job::Replace(NodeIndex(0))] {
             assert!(steps.contains(&Step::End(job)), "{job:?}");
         }

@@ -4,8 +4,6 @@
 //! The nodes are numbered without gaps, and the number of a row is the number of its node. Rows are
 //! added and removed only at the end.
 
-use std::sync::Arc;
-
 use crate::ids::{MachineNumber, NodeIndex};
 
 /// The nodes of a pool, in order.
@@ -43,7 +41,7 @@ pub(super) enum Health {
     /// The connection to the agent was lost; the client tries to reconnect.
     Away,
     /// The machine is given up, for this cause; another one is made ready.
-    Lost(Arc<str>),
+    Lost(String),
     /// The node has left, or is about to leave or to join: nothing is repaired.
     Gone,
 }
