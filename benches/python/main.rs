@@ -23,7 +23,7 @@ fn tiny(count: u32) -> f64;
 #[skyward::compute(python = "benches/python/work.py")]
 fn one_by_one(count: u32) -> f64;
 
-/// The time of `count` calls of 10 ms, as a multiple of the time that two plain processes take.
+/// The time of `count` calls of 10 ms, as a multiple of their processor time on two workers.
 #[skyward::compute(python = "benches/python/work.py")]
 fn busy(count: u32) -> f64;
 

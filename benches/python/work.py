@@ -8,11 +8,7 @@ The code does not depend on a pool: the payloads of `benches/python` and the pee
 run the same functions.
 """
 
-import sys
-from concurrent.futures import ThreadPoolExecutor
-from inspect import getsource
-from subprocess import check_output
-from time import perf_counter
+from time import perf_counter, thread_time
 from typing import Literal
 
 import numpy as np
@@ -49,49 +45,31 @@ def one_by_one(count: int) -> float:
     return tiny(count, 1)
 
 
-def spin(loops: int) -> int:
-    """Compute in Python."""
+def spin(loops: int) -> float:
+    """Compute in Python, and return the seconds of processor time."""
+    began = thread_time()
     total = 0
     for loop in range(loops):
         total += loop & 3
-    return total
+    return thread_time() - began
 
 
 def busy(count: int) -> float:
     """Return the duration of `count` calls of 10 ms, as a multiple of the ideal duration.
 
-    The ideal is the duration of the same work without a backend: shared by as many plain processes
-    as there are workers, all running at the same time, since a processor is slower per core while
-    its other cores compute. The speed of shared machines changes within seconds, so the ideal is
-    the mean of a measurement before the calls and one after them.
+    The ideal is the processor time of the calls themselves, shared by all workers without any loss.
+    On shared hosts, and in the memory of another process, the same loop takes up to a fifth more or
+    less from one second to the next. What the calls used is the only measure that does not include
+    this.
     """
-    began = perf_counter()
     spin(1_000_000)
-    loops = int(1_000_000 * 0.01 / (perf_counter() - began))
+    loops = int(1_000_000 * 0.01 / spin(1_000_000))
     with Parallel(n_jobs=WORKERS) as parallel:
         parallel(delayed(spin)(loops) for _ in range(10 * WORKERS))
-        before = ideal(count, loops)
         began = perf_counter()
-        parallel(delayed(spin)(loops) for _ in range(count))
+        used = parallel(delayed(spin)(loops) for _ in range(count))
         took = perf_counter() - began
-        return took / ((before + ideal(count, loops)) / 2)
-
-
-def ideal(count: int, loops: int) -> float:
-    """Return the seconds that plain processes take for `count` spins, shared without any loss."""
-    share = count // WORKERS
-    source = f"""
-from time import perf_counter
-{getsource(spin)}
-began = perf_counter()
-for _ in range({share}):
-    spin({loops})
-print(perf_counter() - began)
-"""
-    command = [sys.executable, "-c", source]
-    with ThreadPoolExecutor(WORKERS) as threads:
-        runs = [threads.submit(check_output, command) for _ in range(WORKERS)]
-        return count / sum(share / float(run.result()) for run in runs)
+        return took / (sum(used) / WORKERS)
 
 
 def grid() -> float:
