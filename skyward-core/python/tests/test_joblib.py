@@ -152,8 +152,8 @@ def do_timeout(seconds, **more):
     except multiprocessing.TimeoutError as error:
         return [type(error).__name__, time.monotonic() - began]
 
-def do_twice(folder):
-    with Parallel(n_jobs=-1) as parallel:
+def do_twice(folder, batch_size):
+    with Parallel(n_jobs=-1, batch_size=batch_size) as parallel:
         parallel(delayed(double)(number, 0.005) for number in range(100))
         open(os.path.join(folder, "again"), "w").close()
         parallel(delayed(double)(number, 0.005) for number in range(400))
@@ -603,11 +603,12 @@ def test_a_timeout(make_pool: Callable[..., Pool], return_as: str) -> None:
     pool.settle()
 
 
-def test_automatic_batches_of_several_items_wait_for_the_next_free_worker(
-    make_pool: Callable[..., Pool], tmp_path: Path
+@pytest.mark.parametrize("batch_size", ["auto", 10])
+def test_batches_of_several_items_wait_for_the_next_free_worker(
+    make_pool: Callable[..., Pool], tmp_path: Path, batch_size: str | int
 ) -> None:
     pool = make_pool(2)
-    task = pool.start(0, what="twice", folder=str(tmp_path))
+    task = pool.start(0, what="twice", folder=str(tmp_path), batch_size=batch_size)
     waits = []
     while task not in pool.outcomes:
         pool.step()

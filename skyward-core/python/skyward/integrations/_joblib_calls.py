@@ -222,15 +222,14 @@ class Calls:
     def _dispatch_another(self) -> None:
         """Let joblib dispatch one more batch, if `pre_dispatch` allows more than are open.
 
-        joblib dispatches as many items at first as `pre_dispatch` allows batches. Automatic batches
-        of several items are therefore too few: none waits for the next free worker.
+        joblib dispatches as many items at first as `pre_dispatch` allows batches. Batches of several
+        items are therefore too few: none waits for the next free worker.
         """
         parallel = self._parallel
         with parallel._lock:
             # The batch that has just ended is still counted as open.
             if (
-                parallel.batch_size == "auto"
-                and parallel._call_id == self._call_id
+                parallel._call_id == self._call_id
                 and not parallel._aborting
                 and parallel._original_iterator is not None
                 and self._open <= parallel._pre_dispatch_amount
