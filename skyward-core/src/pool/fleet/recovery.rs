@@ -63,7 +63,13 @@ impl Fleet {
     /// The agent is connected again.
     pub(crate) fn on_agent_reached(&mut self, node: NodeIndex) -> Vec<Step> {
         self.table.set_health(node, Health::Up);
-        self.go_on()
+        let steps = self.go_on();
+        if self.joined && !self.due.is_empty() {
+            // The world has ended and waits for other nodes. The request to stop its workers may be
+            // lost with the old connection.
+            return vec![Step::Begin(Job::StopWorld)];
+        }
+        steps
     }
 
     /// A node's machine is given up, for this cause. The node gets another machine by
@@ -234,6 +240,8 @@ mod tests {
         assert_eq!(begun(&steps), [Job::StopWorld]);
         pool.on_replace(NodeIndex(0));
         assert_eq!(begun(&pool.on_node_lost(NodeIndex(2), cause())), [Job::StopWorld]);
+        assert_eq!(begun(&pool.on_agent_away(NodeIndex(1))), [Job::ReachAgent(NodeIndex(1))]);
+        assert_eq!(begun(&pool.on_agent_reached(NodeIndex(1))), [Job::StopWorld], "the first request may be lost");
         pool.on_replace(NodeIndex(2));
         assert_eq!(begun(&pool.on_replaced(NodeIndex(2))), []);
         assert_eq!(begun(&pool.on_workers_lost(Workers::World)), []);
