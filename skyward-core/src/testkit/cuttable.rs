@@ -1,10 +1,15 @@
 //! A provider whose connections a test can cut, as a failing network does: the processes at both
-//! ends live on.
+//! ends live on. The network may also be a distant one.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use async_trait::async_trait;
+use bytes::BytesMut;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
+use tokio::time::{Instant, sleep_until};
 
 use crate::error::Result;
 use crate::ids::{MachineId, PoolId};
@@ -27,12 +32,14 @@ use crate::remote::{ByteStream, Command, CommandOutput, OnLine, Remote};
 #[derive(Debug, Clone)]
 pub struct Cuttable {
     inner: Arc<dyn Provider>,
+    latency: Duration,
     cables: Cables,
 }
 
 #[derive(Debug)]
 struct CuttableRemote {
     inner: Box<dyn Remote>,
+    latency: Duration,
     cables: Cables,
 }
 
@@ -47,7 +54,14 @@ type Cables = Arc<Mutex<Vec<Cable>>>;
 impl Cuttable {
     /// Wraps this provider.
     pub fn new(inner: impl Provider) -> Self {
-        Self { inner: Arc::new(inner), cables: Cables::default() }
+        Self { inner: Arc::new(inner), latency: Duration::ZERO, cables: Cables::default() }
+    }
+
+    /// Makes each byte arrive this much later, in both directions, on connections that are opened
+    /// from now on. A round trip takes twice the time.
+    pub fn latency(mut self, latency: Duration) -> Self {
+        self.latency = latency;
+        self
     }
 
     /// Cuts every connection. Returns how many connections there were; those that had ended by
@@ -108,7 +122,7 @@ impl Provider for Cuttable {
 
     async fn connect(&self, machine: &Machine, at: &Place) -> Result<Box<dyn Remote>> {
         let inner = self.inner.connect(machine, at).await?;
-        Ok(Box::new(CuttableRemote { inner, cables: Arc::clone(&self.cables) }))
+        Ok(Box::new(CuttableRemote { inner, latency: self.latency, cables: Arc::clone(&self.cables) }))
     }
 
     async fn terminate(&self, machines: &[MachineId]) -> Vec<Result<()>> {
@@ -147,10 +161,15 @@ impl Remote for CuttableRemote {
     }
 
     async fn open(&self, socket: &str) -> Result<ByteStream> {
-        let mut far = self.inner.open(socket).await?;
-        let (near, mut middle) = tokio::io::duplex(4096);
+        let (mut from_far, mut to_far) = tokio::io::split(self.inner.open(socket).await?);
+        let (near, middle) = tokio::io::duplex(4096);
+        let (mut from_near, mut to_near) = tokio::io::split(middle);
+        let latency = self.latency;
         let carry = tokio::spawn(async move {
-            let _ = tokio::io::copy_bidirectional(&mut middle, &mut far).await;
+            tokio::join!(
+                carry(&mut from_near, &mut to_far, latency),
+                carry(&mut from_far, &mut to_near, latency),
+            );
         });
         let cable = Cable { to_agent: socket.ends_with(AGENT), carry: carry.abort_handle() };
         lock(&self.cables).push(cable);
@@ -158,9 +177,35 @@ impl Remote for CuttableRemote {
     }
 }
 
+/// Writes what it reads, as much later as `latency` says, until one end is closed.
+async fn carry(from: &mut (impl AsyncRead + Unpin), to: &mut (impl AsyncWrite + Unpin), latency: Duration) {
+    let (sender, mut arriving) = mpsc::channel(IN_FLIGHT);
+    let read = async move {
+        let mut bytes = BytesMut::new();
+        while from.read_buf(&mut bytes).await.is_ok_and(|count| count > 0) {
+            if sender.send((Instant::now() + latency, bytes.split())).await.is_err() {
+                return;
+            }
+        }
+    };
+    let write = async move {
+        while let Some((due, bytes)) = arriving.recv().await {
+            sleep_until(due).await;
+            if to.write_all(&bytes).await.is_err() {
+                return;
+            }
+        }
+        let _ = to.shutdown().await;
+    };
+    tokio::join!(read, write);
+}
+
 fn lock(cables: &Cables) -> MutexGuard<'_, Vec<Cable>> {
     cables.lock().unwrap_or_else(PoisonError::into_inner)
 }
+
+/// The reads of a connection that may be under way.
+const IN_FLIGHT: usize = 1024;
 
 /// The end of the path of an agent's socket.
 const AGENT: &str = "agent.sock";
