@@ -1,6 +1,11 @@
-//! Cut connections: while the worker lives, nothing is lost.
+//! Cut connections: while the worker lives, nothing is lost. Distant workers: they do not wait for
+//! their next task.
+
+use std::time::Duration;
 
 use crate::common::{limits, python};
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
 use indoc::indoc;
 use skyward::compute::PendingCompute;
 use skyward::event::{EventItem, PoolEvent};
@@ -125,4 +130,32 @@ async fn output_after_a_cut_of_the_agents_connection_arrives_once_and_the_node_s
         .await
         .unwrap();
     std::fs::remove_file(gate).unwrap();
+}
+
+#[tokio::test]
+async fn a_distant_worker_has_further_tasks_while_results_are_on_the_way() {
+    let nap: PendingCompute<()> = python(indoc! {"
+        import time
+        def f():
+            time.sleep(0.005)
+    "})
+    .into();
+    let provider = Cuttable::new(Local::default()).latency(Duration::from_millis(50));
+    Pool::builder()
+        .provider(provider)
+        .limits(limits())
+        .scope(async |pool| {
+            let mut calls: FuturesUnordered<_> = (0..60).map(|_| nap.clone().run(pool)).collect();
+            let mut most = 0;
+            while let Some(called) = calls.next().await {
+                called?;
+                most = most.max(calls.len() - pool.status().queued);
+            }
+            // Results that have arrived are counted too until this loop sees them: one, if the only
+            // worker had one task at a time.
+            assert!(most >= 5, "the worker never had more than {most} tasks");
+            Ok(())
+        })
+        .await
+        .unwrap();
 }

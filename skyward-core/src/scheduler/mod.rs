@@ -55,7 +55,7 @@ mod tries;
 #[cfg(test)]
 mod tests;
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::ids::{NodeIndex, Rank, TaskId};
@@ -87,11 +87,13 @@ impl Scheduler {
         Ok(())
     }
 
-    /// A worker has entered its hooks.
-    pub fn on_ready(&mut self, now: Instant, rank: Rank) {
+    /// A worker has entered its hooks. `round_trip` is the time that a message to its node and the
+    /// answer take.
+    pub fn on_ready(&mut self, now: Instant, rank: Rank, round_trip: Duration) {
         let Some(worker) = self.workers.get_mut(rank.0 as usize) else { return };
         debug_assert!(worker.sent.is_empty());
         worker.ready = true;
+        worker.round_trip = round_trip.min(policy::MAX_ROUND_TRIP);
         worker.idle_since = Some(now);
         worker.ended = false;
         worker.long = false;

@@ -22,20 +22,29 @@ impl Average {
 
 /// How many tasks a worker may have, including the running one. A task that waits on a busy worker
 /// has to be recalled before another worker can run it, so all tasks of a worker together may take
-/// at most two milliseconds. A worker without measured tasks counts as slow.
-pub fn depth(average: &Average) -> usize {
+/// at most two milliseconds, or two round trips to the worker: with less, a distant worker would be
+/// idle while its next task is on the way. A worker without measured tasks counts as slow.
+pub fn depth(average: &Average, round_trip: Duration) -> usize {
     if average.count == 0 {
         return 1;
     }
-    ((AHEAD_MICROS / average.micros.max(1.0)) as usize).clamp(1, MAX_DEPTH)
+    let ahead = AHEAD.max(2 * round_trip).as_micros() as f64;
+    ((ahead / average.micros.max(1.0)) as usize).clamp(1, MAX_DEPTH)
 }
 
-/// A task that has run for this long is no longer short: tasks that wait behind it are recalled.
-/// The limit is well above what a worker's full queue of short tasks takes, so that a pause of the
-/// machine does not look like a long task.
-pub const LONG: Duration = Duration::from_millis(50);
+/// When a task is no longer short, counted from when it was sent or became the first one: tasks
+/// that wait behind it are recalled. The limit is well above what a worker's full queue of short
+/// tasks takes, so that a pause of the machine does not look like a long task.
+pub fn long(round_trip: Duration) -> Duration {
+    LONG + 2 * round_trip
+}
 
-const AHEAD_MICROS: f64 = 2000.0;
+/// The longest round trip that is taken into account. No network path takes longer, so what was
+/// measured is the pause of a machine.
+pub const MAX_ROUND_TRIP: Duration = Duration::from_millis(500);
+
+pub(super) const LONG: Duration = Duration::from_millis(50);
+const AHEAD: Duration = Duration::from_millis(2);
 const MAX_DEPTH: usize = 256;
 
 /// How many workers may be lost in a row without a returned task before the pool gives up.
@@ -58,15 +67,27 @@ mod tests {
 
     #[test]
     fn short_tasks_are_sent_ahead_until_one_task_is_long() {
+        let near = Duration::from_micros(100);
         let mut average = Average::default();
-        assert_eq!(depth(&average), 1);
+        assert_eq!(depth(&average, near), 1);
         average.add(10);
-        assert_eq!(depth(&average), 200);
+        assert_eq!(depth(&average, near), 200);
         average.add(1_000_000);
-        assert_eq!(depth(&average), 1);
+        assert_eq!(depth(&average, near), 1);
         for _ in 0..200 {
             average.add(0);
         }
-        assert_eq!(depth(&average), MAX_DEPTH);
+        assert_eq!(depth(&average, near), MAX_DEPTH);
+    }
+
+    #[test]
+    fn a_distant_worker_gets_tasks_for_two_round_trips() {
+        let far = Duration::from_millis(40);
+        let mut average = Average::default();
+        assert_eq!(depth(&average, far), 1, "nothing is known about the tasks");
+        average.add(5_000);
+        assert_eq!(depth(&average, far), 16);
+        average.add(50_000);
+        assert_eq!(depth(&average, far), 1);
     }
 }

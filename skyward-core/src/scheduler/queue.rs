@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use super::nodes::Record;
-use super::policy::{LONG, depth};
+use super::policy::{depth, long};
 use super::state::{Place, TaskState, Worker};
 use super::table::List;
 use super::{Action, Scheduler};
@@ -69,7 +69,7 @@ impl Scheduler {
     pub(super) fn fill(&mut self, now: Instant, rank: Rank) -> usize {
         let worker = &mut self.workers[rank.0 as usize];
         let runs = worker.began.filter(|_| !worker.sent.is_empty() && !worker.long);
-        if runs.is_some_and(|began| now.saturating_duration_since(began) >= LONG) {
+        if runs.is_some_and(|began| now.saturating_duration_since(began) >= long(worker.round_trip)) {
             worker.long = true;
             self.refresh(rank);
         }
@@ -106,7 +106,7 @@ impl Scheduler {
         // No task waits behind a stream or a gang: their duration does not predict that of the next
         // task.
         let alone = |task: &TaskState| task.streaming || task.gang.is_some();
-        !worker.long && worker.sent.len() < depth(&worker.average) && !self.tasks.get(last).is_some_and(alone)
+        !worker.long && worker.sent.len() < depth(&worker.average, worker.round_trip) && !self.tasks.get(last).is_some_and(alone)
     }
 
     /// Takes the next task that this worker may run. That is a call, unless there is none or the

@@ -6,7 +6,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::policy::LONG;
+use super::policy::long;
 use super::state::{Place, Timer};
 use super::{Action, Scheduler};
 use crate::error::{Error, ErrorKind};
@@ -99,7 +99,7 @@ impl Scheduler {
     pub(super) fn watch_length(&mut self, now: Instant, rank: Rank) {
         let worker = &mut self.workers[rank.0 as usize];
         if worker.recall.is_none() {
-            worker.recall = self.timers.add(now, LONG, Timer::Recall(rank));
+            worker.recall = self.timers.add(now, long(worker.round_trip), Timer::Recall(rank));
         }
     }
 
@@ -112,7 +112,7 @@ impl Scheduler {
         if due.is_none() {
             return;
         }
-        let left = LONG.saturating_sub(now.saturating_duration_since(began));
+        let left = long(worker.round_trip).saturating_sub(now.saturating_duration_since(began));
         worker.recall = self.timers.add(now, if left.is_zero() { AGAIN } else { left }, Timer::Recall(rank));
         if left.is_zero() {
             worker.long = true;
@@ -135,6 +135,7 @@ const AGAIN: Duration = Duration::from_secs(1);
 
 #[cfg(test)]
 mod tests {
+    use super::super::policy::LONG;
     use super::super::tests::Story;
     use super::*;
     use crate::payload::{RetryPolicy, TaskOptions, Value};
@@ -180,6 +181,21 @@ mod tests {
             assert_eq!(story.done(1), *id, "in the order in which they came");
         }
         assert!(!story.finished.contains_key(&ids[0]));
+    }
+
+    #[test]
+    fn a_distant_worker_has_two_round_trips_more_for_a_short_task() {
+        let far = Duration::from_millis(40);
+        let mut story = Story::new(1, 1, false);
+        story.scheduler.on_ready(story.now, Rank(0), far);
+        let ids: Vec<TaskId> = (0..20).map(|_| story.submit(Target::Any)).collect();
+        story.scheduler.on_returned(story.now, Rank(0), ids[0], Ok(Value::new(Vec::new(), Rank(0))), 5_000);
+        story.step();
+        assert_eq!(story.scheduler.sent(Rank(0)).collect::<Vec<_>>(), ids[1..17], "80 ms of work");
+        story.later(LONG + 2 * far - Duration::from_millis(1));
+        assert!(!recalled(&story));
+        story.later(Duration::from_millis(1));
+        assert!(recalled(&story));
     }
 
     #[test]

@@ -82,6 +82,8 @@ pub(super) struct Worker {
     /// Tasks that wait for this worker alone.
     pub(super) queue: List,
     pub(super) average: Average,
+    /// The time that a message to the worker and its answer take.
+    pub(super) round_trip: Duration,
     /// When the worker last became ready, or returned a task.
     pub(super) idle_since: Option<Instant>,
     /// The tasks that the worker was asked to end.

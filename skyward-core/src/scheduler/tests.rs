@@ -50,7 +50,7 @@ impl Story {
     pub(super) fn ready(&mut self) {
         for rank in self.scheduler.ranks() {
             if !self.scheduler.is_ready(rank) {
-                self.scheduler.on_ready(self.now, rank);
+                self.scheduler.on_ready(self.now, rank, Duration::ZERO);
             }
         }
         self.step();

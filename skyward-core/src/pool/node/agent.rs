@@ -2,13 +2,16 @@
 //! sends by itself.
 
 use std::collections::VecDeque;
+use std::iter::repeat;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use tokio::task::AbortHandle;
+use tokio::time::Instant;
 
 use super::requests::Requests;
+use super::round_trip::RoundTrip;
 use crate::error::{Error, ErrorKind, Result, WorkerExit};
 use crate::event::{DrainReason, OutputStream};
 use crate::ids::{Generation, NodeIndex, Rank};
@@ -29,6 +32,7 @@ pub(crate) struct Agent {
     gone: Arc<OnceLock<Error>>,
     lease: Duration,
     requests: Arc<Requests>,
+    round_trip: Arc<RoundTrip>,
     /// The index of the node in the pool.
     node: Arc<AtomicU32>,
     has_left: Arc<AtomicBool>,
@@ -45,6 +49,7 @@ struct Listener {
     connection: u64,
     gone: Arc<OnceLock<Error>>,
     requests: Arc<Requests>,
+    round_trip: Arc<RoundTrip>,
 }
 
 impl Agent {
@@ -71,6 +76,7 @@ impl Agent {
         };
         tracing::debug!(pool = %shared.pool, node = node.0, pid, python, "agent connected");
         let requests = Arc::new(Requests::default());
+        let round_trip = Arc::new(RoundTrip::default());
         let connection = shared.next_connection.fetch_add(1, Ordering::Relaxed);
         let gone = Arc::new(OnceLock::new());
         let node = Arc::new(AtomicU32::new(node.0));
@@ -83,15 +89,16 @@ impl Agent {
             connection,
             gone: Arc::clone(&gone),
             requests: Arc::clone(&requests),
+            round_trip: Arc::clone(&round_trip),
         };
         let lease = shared.limits.lease;
-        let renew = renew(sender.clone(), Arc::clone(&requests), lease);
+        let renew = renew(sender.clone(), Arc::clone(&requests), Arc::clone(&round_trip), lease);
         let tasks = [
             crate::pool::spawn::spawn(renew).abort_handle(),
             write,
             crate::pool::spawn::spawn(listener.run(reader, waiting)).abort_handle(),
         ];
-        Ok(Self { sender, connection, gone, lease, requests, node, has_left, tasks })
+        Ok(Self { sender, connection, gone, lease, requests, round_trip, node, has_left, tasks })
     }
 
     /// Gives the agent's node its place in the pool. Until then no worker runs there, and nothing
@@ -113,6 +120,11 @@ impl Agent {
     /// Why the connection has ended; `None` while it lasts.
     pub(crate) fn gone(&self) -> Option<&Error> {
         self.gone.get()
+    }
+
+    /// The time that a message to the agent and the answer take; zero if it is not known yet.
+    pub(crate) fn round_trip(&self) -> Duration {
+        self.round_trip.least()
     }
 
     /// Checks that the agent answers a ping, which needs no work by the agent.
@@ -302,6 +314,7 @@ impl Listener {
                 self.shared.command(Command::Notice { connection: self.connection, reason, ends_in, words });
             }
             FromAgent::Pong { sequence } => {
+                self.round_trip.on_pong(sequence, Instant::now());
                 // Unless a request waits for it, a pong is the answer to a renewal.
                 if self.requests.end(sequence, message).is_some() {
                     self.shared.metrics.lease_renewed();
@@ -328,18 +341,20 @@ impl Listener {
     }
 }
 
-/// Renews the node's lease for as long as the connection lasts.
-async fn renew(sender: Sender, requests: Arc<Requests>, lease: Duration) {
-    let mut ticks = tokio::time::interval(lease / 4);
-    ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-    loop {
-        ticks.tick().await;
-        let ping = ToAgent::Ping { sequence: requests.number(), lease: lease.as_secs_f64() };
+/// Renews the node's lease for as long as the connection lasts, and measures the round trip.
+async fn renew(sender: Sender, requests: Arc<Requests>, round_trip: Arc<RoundTrip>, lease: Duration) {
+    // The first renewals follow each other quickly: the agent may be busy at one of them, and the
+    // workers, which need the round trip, are ready after some tenths of a second.
+    for pause in FIRST_PAUSES.into_iter().chain(repeat(lease / 4)) {
+        let sequence = requests.number();
+        round_trip.on_ping(sequence, Instant::now());
+        let ping = ToAgent::Ping { sequence, lease: lease.as_secs_f64() };
         let pushed = ping.encode().and_then(|(head, body)| sender.push(&head, body));
         if pushed.is_err() {
             return;
         }
         sender.flush();
+        tokio::time::sleep(pause).await;
     }
 }
 
@@ -355,3 +370,6 @@ fn unexpected(wanted: &str, got: &FromAgent) -> Error {
 
 /// How long an agent may take to answer; it does no more for an answer than fork.
 pub(crate) const ANSWER: Duration = Duration::from_secs(30);
+
+/// The pauses after the first renewals of a lease.
+const FIRST_PAUSES: [Duration; 3] = [Duration::from_millis(30), Duration::from_millis(60), Duration::from_millis(120)];

@@ -239,13 +239,14 @@ impl World {
             greeted = greeted => greeted?,
             exit = shared.exited(rank, generation) => return Err(ended_early(rank, &exit)),
         };
+        let round_trip = node.agent.round_trip();
         let ended = shared.act(|state, now| {
             let Some(slot) = state.slot(rank, generation) else { return Some(WorkerExit::WorldEnded) };
             // The end of the worker may have been reported while its hello was under way, and is
             // not reported again.
             let ended = slot.process.exit().cloned();
             if ended.is_none() {
-                state.scheduler.on_ready(now, rank);
+                state.scheduler.on_ready(now, rank, round_trip);
             }
             ended
         });

@@ -9,4 +9,5 @@ pub(crate) mod progress;
 pub(crate) mod purchase;
 pub(crate) mod repair;
 pub(crate) mod requests;
+mod round_trip;
 mod seat;

@@ -325,7 +325,7 @@ fn many_calls_are_ended_in_slices_and_do_not_disturb_the_next_try() {
     let ended = actions.iter().filter(|action| matches!(action, Action::Finish { .. })).count();
     assert!(ended < 600 && story.scheduler.has_work(), "{ended} of them in one go");
     assert_eq!(story.scheduler.backlog(), 1, "no call begins any more");
-    story.scheduler.on_ready(story.now, Rank(0));
+    story.scheduler.on_ready(story.now, Rank(0), Duration::ZERO);
     assert_eq!(story.running(0), Some(caller));
     story.scheduler.submit_call(story.now, TaskId(5000), caller, TaskOptions::default()).unwrap();
     story.step();

@@ -35,7 +35,7 @@ pub(crate) fn pool() -> Arc<Shared> {
         state.fleet = Fleet::new(false, Layout::new(1), 1, vec![MachineNumber(0)], std::iter::empty());
         let place = Arc::new(Place::new("", ""));
         state.nodes = vec![NodeRow { machine: Arc::new(machine(shared.pool.clone())), place, agent: None }];
-        state.scheduler.on_ready(now, RANK);
+        state.scheduler.on_ready(now, RANK, Duration::ZERO);
     });
     shared.enter(PoolPhase::Ready);
     shared
