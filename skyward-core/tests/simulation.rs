@@ -49,7 +49,9 @@ fn seeds_that_once_broke_an_invariant_hold() {
     //   agent's connection.
     // - 52140: a waiting worker whose task before the one that waits was not begun: nothing made the
     //   worker help.
-    for seed in [2953, 3429, 5762, 17459, 441, 976, 11342, 19684, 29119, 51090, 10767, 52140] {
+    // - 13456: tasks that were recalled before the first of them had arrived, again and again.
+    // - 92540: the workers of a world that had ended, and the request to stop them was lost.
+    for seed in [2953, 3429, 5762, 17459, 441, 976, 11342, 19684, 29119, 51090, 10767, 52140, 13456, 92540] {
         sim::run(seed).unwrap_or_else(|broken| panic!("{broken}"));
     }
 }

@@ -97,6 +97,7 @@ impl Scheduler {
         worker.idle_since = Some(now);
         worker.ended = false;
         worker.long = false;
+        worker.late = false;
         worker.waits = None;
         self.nodes[worker.node].on_ready(now);
         self.refresh(rank);
@@ -111,6 +112,10 @@ impl Scheduler {
         self.on_progress(now, rank);
         let worker = &mut self.workers[rank.0 as usize];
         worker.sent.remove(place);
+        if let Some(began) = worker.began.filter(|_| place == 0) {
+            let on_the_way = now.saturating_duration_since(began).saturating_sub(Duration::from_micros(micros));
+            worker.late = on_the_way >= policy::long(worker.round_trip);
+        }
         worker.long = false;
         worker.average.add(micros);
         worker.idle_since = Some(now);

@@ -106,7 +106,7 @@ impl Scheduler {
         // No task waits behind a stream or a gang: their duration does not predict that of the next
         // task.
         let alone = |task: &TaskState| task.streaming || task.gang.is_some();
-        !worker.long && worker.sent.len() < depth(&worker.average, worker.round_trip) && !self.tasks.get(last).is_some_and(alone)
+        !worker.long && !worker.late && worker.sent.len() < depth(&worker.average, worker.round_trip) && !self.tasks.get(last).is_some_and(alone)
     }
 
     /// Takes the next task that this worker may run. That is a call, unless there is none or the

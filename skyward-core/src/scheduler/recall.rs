@@ -33,6 +33,7 @@ impl Scheduler {
             }
             worker.sent.remove(place);
             worker.long = true;
+            worker.late |= place == 0;
             let abandoned = task.abandoned;
             self.end_calls(*id);
             if place == 0 {
@@ -196,6 +197,23 @@ mod tests {
         assert!(!recalled(&story));
         story.later(Duration::from_millis(1));
         assert!(recalled(&story));
+    }
+
+    #[test]
+    fn a_worker_gets_nothing_ahead_while_tasks_take_long_to_arrive() {
+        let (mut story, ids) = behind(3);
+        story.later(LONG);
+        // All tasks are still on the way.
+        story.scheduler.on_not_begun(story.now, Rank(0), &ids);
+        story.step();
+        let sent = |story: &Story| story.scheduler.sent(Rank(0)).collect::<Vec<_>>();
+        assert_eq!(sent(&story), ids[..1]);
+        story.later(LONG * 2);
+        assert!(!recalled(&story));
+        assert_eq!(short(&mut story, 0), ids[0], "it took long too");
+        assert_eq!(sent(&story), ids[1..2]);
+        assert_eq!(short(&mut story, 0), ids[1]);
+        assert_eq!(sent(&story), ids[2..]);
     }
 
     #[test]

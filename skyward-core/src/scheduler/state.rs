@@ -68,6 +68,10 @@ pub(super) struct Worker {
     pub(super) ended: bool,
     /// The running task is long: the worker gets no task ahead until it returns one.
     pub(super) long: bool,
+    /// The last task took long to arrive at the worker, or its result to arrive here: the worker
+    /// gets no task ahead until a task is quick. A task ahead would only be recalled before it has
+    /// arrived, and sent once more.
+    pub(super) late: bool,
     /// Tasks that were sent and have not returned, in order: the first one runs.
     pub(super) sent: VecDeque<TaskId>,
     /// Calls that the main thread runs within the first task, each within the one before it.

@@ -50,8 +50,11 @@ impl Fate for Seed {
     }
 
     fn delay(&self, node: u32, frame: u64) -> Duration {
-        match self.fault("delay", node.into(), frame, 8) {
-            true => self.time("delay", node.into(), frame, 700),
+        if self.fault("delay", node.into(), frame, 8) {
+            return self.time("delay", node.into(), frame, 700);
+        }
+        match self.fault("far", node.into(), 0, 4) {
+            true => self.time("far", node.into(), 0, 60),
             false => Duration::ZERO,
         }
     }
