@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::future::{join_all, try_join_all};
+use futures_util::future::join_all;
 use tokio::time::Instant;
 
 use super::agent::ANSWER;
@@ -259,12 +259,13 @@ async fn reach_first(
     Ok(reached)
 }
 
-/// Stops workers of these nodes at once, without a grace period.
+/// Stops workers of these nodes at once, without a grace period. A node that cannot be reached
+/// does not keep the others from being asked. Returns the first error.
 pub(crate) async fn stop(shared: &Shared, nodes: &[Arc<Node>], workers: Vec<u32>) -> Result<()> {
     let generation = shared.lock().generation;
     let deadline = shared.limits.grace + STOP;
     let stops = nodes.iter().map(|node| node.agent.stop(generation, workers.clone(), Duration::ZERO, deadline));
-    try_join_all(stops).await.map(|_| ())
+    join_all(stops).await.into_iter().collect()
 }
 
 /// The nodes whose agents do not answer, each with the connection that was tried and the error.
