@@ -57,8 +57,9 @@ impl Cuttable {
         Self { inner: Arc::new(inner), latency: Duration::ZERO, cables: Cables::default() }
     }
 
-    /// Makes each byte arrive this much later, in both directions, on connections that are opened
-    /// from now on. A round trip takes twice the time.
+    /// Makes all bytes of connections to agents and workers arrive this much later, in both
+    /// directions; a round trip takes twice the time. Commands and uploads are not delayed, nor are
+    /// connections that were opened before.
     pub fn latency(mut self, latency: Duration) -> Self {
         self.latency = latency;
         self
@@ -166,10 +167,7 @@ impl Remote for CuttableRemote {
         let (mut from_near, mut to_near) = tokio::io::split(middle);
         let latency = self.latency;
         let carry = tokio::spawn(async move {
-            tokio::join!(
-                carry(&mut from_near, &mut to_far, latency),
-                carry(&mut from_far, &mut to_near, latency),
-            );
+            tokio::join!(carry(&mut from_near, &mut to_far, latency), carry(&mut from_far, &mut to_near, latency),);
         });
         let cable = Cable { to_agent: socket.ends_with(AGENT), carry: carry.abort_handle() };
         lock(&self.cables).push(cable);
@@ -181,16 +179,20 @@ impl Remote for CuttableRemote {
 async fn carry(from: &mut (impl AsyncRead + Unpin), to: &mut (impl AsyncWrite + Unpin), latency: Duration) {
     let (sender, mut arriving) = mpsc::channel(IN_FLIGHT);
     let read = async move {
-        let mut bytes = BytesMut::new();
+        let mut bytes = BytesMut::with_capacity(READ);
         while from.read_buf(&mut bytes).await.is_ok_and(|count| count > 0) {
             if sender.send((Instant::now() + latency, bytes.split())).await.is_err() {
                 return;
             }
+            bytes.reserve(READ);
         }
     };
     let write = async move {
         while let Some((due, bytes)) = arriving.recv().await {
-            sleep_until(due).await;
+            // A timer would be rounded up to a millisecond.
+            if due > Instant::now() {
+                sleep_until(due).await;
+            }
             if to.write_all(&bytes).await.is_err() {
                 return;
             }
@@ -204,8 +206,9 @@ fn lock(cables: &Cables) -> MutexGuard<'_, Vec<Cable>> {
     cables.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The reads of a connection that may be under way.
+/// The reads of a connection that may be under way, and the bytes of one.
 const IN_FLIGHT: usize = 1024;
+const READ: usize = 16 << 10;
 
 /// The end of the path of an agent's socket.
 const AGENT: &str = "agent.sock";
