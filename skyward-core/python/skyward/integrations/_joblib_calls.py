@@ -230,6 +230,7 @@ class Calls:
             # The batch that has just ended is still counted as open.
             if (
                 parallel._call_id == self._call_id
+                and not self._is_cancelled
                 and not parallel._aborting
                 and parallel._original_iterator is not None
                 and self._open <= parallel._pre_dispatch_amount
