@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use super::state::TaskState;
-use super::{Action, Scheduler};
+use super::{Action, Scheduler, Shape};
 use crate::error::{Error, ErrorKind, Result};
 use crate::ids::TaskId;
 use crate::payload::{Target, TaskOptions};
@@ -45,7 +45,8 @@ impl Scheduler {
                 .with_hint("wait for the results of some calls before making more, or raise `Limits::max_calls`"));
         }
         let is_first = caller.family.is_none();
-        self.insert(id, Target::Any, options, false, None);
+        // Large arguments of a call are in the store, so the call itself is small.
+        self.insert(id, Target::Any, options, Shape::default(), None);
         self.join_family(id, parent);
         self.enqueue(id);
         let worker = &mut self.workers[rank.0 as usize];

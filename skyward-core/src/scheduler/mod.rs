@@ -63,7 +63,7 @@ use crate::payload::{Outcome, Target, TaskOptions};
 
 pub use action::Action;
 pub use calls::MAX_DEPTH;
-pub use state::Scheduler;
+pub use state::{Scheduler, Shape};
 
 impl Scheduler {
     /// Takes a task.
@@ -77,10 +77,10 @@ impl Scheduler {
         id: TaskId,
         target: Target,
         options: TaskOptions,
-        streaming: bool,
+        shape: Shape,
     ) -> Result<()> {
         let target = self.resolve(target)?;
-        self.insert(id, target, options, streaming, None);
+        self.insert(id, target, options, shape, None);
         self.enqueue(id);
         self.wait(now, id);
         self.place(now, id);

@@ -32,15 +32,25 @@ pub fn depth(average: &Average, round_trip: Duration) -> usize {
     ((ahead / average.micros.max(1.0)) as usize).clamp(1, MAX_DEPTH)
 }
 
+/// Whether the round trip decides how many tasks a worker gets ahead.
+pub fn is_far(round_trip: Duration) -> bool {
+    2 * round_trip > AHEAD
+}
+
+/// The bytes of arguments from which on a distant worker gets nothing behind a task. The transfer
+/// of more may take longer than a short task may be under way, and a recalled task is sent once
+/// more.
+pub const LARGE: usize = 16 << 10;
+
 /// When a task is no longer short, counted from when it was sent or became the first one: tasks
-/// that wait behind it are recalled. The limit is well above what a worker's full queue of short
-/// tasks takes, so that a pause of the machine does not look like a long task.
+/// that wait behind it are recalled. The limit is above what a worker's full queue of short tasks
+/// takes, by enough that a pause of the machine does not look like a long task.
 pub fn long(round_trip: Duration) -> Duration {
     LONG + 2 * round_trip
 }
 
-/// The longest round trip that is taken into account. No network path takes longer, so what was
-/// measured is the pause of a machine.
+/// The longest round trip that is taken into account. What was measured beyond is rather the pause
+/// of a machine than the way to it.
 pub const MAX_ROUND_TRIP: Duration = Duration::from_millis(500);
 
 pub(super) const LONG: Duration = Duration::from_millis(50);

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use super::nodes::Record;
-use super::policy::{depth, long};
+use super::policy::{LARGE, depth, is_far, long};
 use super::state::{Place, TaskState, Worker};
 use super::table::List;
 use super::{Action, Scheduler};
@@ -104,9 +104,13 @@ impl Scheduler {
         }
         let Some(last) = worker.sent.back() else { return true };
         // No task waits behind a stream or a gang: their duration does not predict that of the next
-        // task.
-        let alone = |task: &TaskState| task.streaming || task.gang.is_some();
-        !worker.long && !worker.late && worker.sent.len() < depth(&worker.average, worker.round_trip) && !self.tasks.get(last).is_some_and(alone)
+        // task. Nor does a task wait behind large arguments that are on a long way.
+        let far = is_far(worker.round_trip);
+        let alone = |task: &TaskState| task.streaming || task.gang.is_some() || far && task.bytes > LARGE;
+        !worker.long
+            && !worker.late
+            && worker.sent.len() < depth(&worker.average, worker.round_trip)
+            && !self.tasks.get(last).is_some_and(alone)
     }
 
     /// Takes the next task that this worker may run. That is a call, unless there is none or the

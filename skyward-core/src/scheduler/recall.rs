@@ -136,7 +136,8 @@ const AGAIN: Duration = Duration::from_secs(1);
 
 #[cfg(test)]
 mod tests {
-    use super::super::policy::LONG;
+    use super::super::Shape;
+    use super::super::policy::{LARGE, LONG};
     use super::super::tests::Story;
     use super::*;
     use crate::payload::{RetryPolicy, TaskOptions, Value};
@@ -197,6 +198,22 @@ mod tests {
         assert!(!recalled(&story));
         story.later(Duration::from_millis(1));
         assert!(recalled(&story));
+    }
+
+    #[test]
+    fn a_distant_worker_gets_nothing_behind_large_arguments() {
+        for (far, count) in [(Duration::from_millis(40), 2), (Duration::from_micros(100), 5)] {
+            let mut story = Story::new(1, 1, false);
+            story.scheduler.on_ready(story.now, Rank(0), far);
+            story.submit(Target::Any);
+            short(&mut story, 0);
+            for id in 100..105 {
+                let shape = Shape { bytes: if id == 101 { LARGE + 1 } else { LARGE }, ..Shape::default() };
+                let options = TaskOptions::default();
+                story.scheduler.submit(story.now, TaskId(id), Target::Any, options, shape).unwrap();
+            }
+            assert_eq!(story.scheduler.sent(Rank(0)).count(), count, "{far:?}");
+        }
     }
 
     #[test]

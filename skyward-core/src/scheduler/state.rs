@@ -68,8 +68,8 @@ pub(super) struct Worker {
     pub(super) ended: bool,
     /// The running task is long: the worker gets no task ahead until it returns one.
     pub(super) long: bool,
-    /// The last task took long to arrive at the worker, or its result to arrive here: the worker
-    /// gets no task ahead until a task is quick. A task ahead would only be recalled before it has
+    /// The last task took long to arrive at the worker, or its result to arrive here. The worker
+    /// gets no task ahead until a task is quick: a task ahead would be recalled before it has
     /// arrived, and sent once more.
     pub(super) late: bool,
     /// Tasks that were sent and have not returned, in order: the first one runs.
@@ -116,11 +116,22 @@ pub(super) struct Counts {
     pub(super) going: usize,
 }
 
+/// The data of a task.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Shape {
+    /// The result arrives item by item.
+    pub streaming: bool,
+    /// The bytes of the arguments.
+    pub bytes: usize,
+}
+
 #[derive(Debug)]
 pub(super) struct TaskState {
     pub(super) target: Target,
     pub(super) options: TaskOptions,
     pub(super) streaming: bool,
+    /// The bytes of the arguments.
+    pub(super) bytes: usize,
     pub(super) gang: Option<Membership>,
     /// The data of a call, if the task is one.
     pub(super) call: Option<Call>,
@@ -233,13 +244,14 @@ impl Scheduler {
         id: TaskId,
         target: Target,
         options: TaskOptions,
-        streaming: bool,
+        Shape { streaming, bytes }: Shape,
         gang: Option<Membership>,
     ) {
         let state = TaskState {
             target,
             options,
             streaming,
+            bytes,
             gang,
             call: None,
             family: None,

@@ -59,7 +59,7 @@ impl Story {
     pub(super) fn submit_with(&mut self, target: Target, options: TaskOptions) -> TaskId {
         let id = TaskId(self.next);
         self.next += 1;
-        self.scheduler.submit(self.now, id, target, options, false).unwrap();
+        self.scheduler.submit(self.now, id, target, options, Shape::default()).unwrap();
         self.step();
         id
     }

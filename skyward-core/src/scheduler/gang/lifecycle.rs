@@ -8,7 +8,7 @@ use crate::ids::{Attempt, Rank, TaskId};
 use crate::payload::{Outcome, Target, TaskOptions};
 use crate::scheduler::state::{Membership, Place, TaskState, Timer};
 use crate::scheduler::tries::Next;
-use crate::scheduler::{Action, Scheduler};
+use crate::scheduler::{Action, Scheduler, Shape};
 
 impl Scheduler {
     /// Takes a gang: one task per rank, in the order of ranks.
@@ -19,7 +19,7 @@ impl Scheduler {
         for (rank, id) in ids.iter().enumerate() {
             let rank = Rank(rank as u32);
             let member = Membership { first, rank };
-            self.insert(*id, Target::Rank(rank), options, streaming, Some(member));
+            self.insert(*id, Target::Rank(rank), options, Shape { streaming, bytes: 0 }, Some(member));
         }
         self.gang_table.insert(first, Gang::new(ids));
         self.gangs.push_back(&mut self.gang_table, first);

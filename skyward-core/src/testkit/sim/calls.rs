@@ -88,7 +88,7 @@ impl Reports {
 /// separate the pool from its nodes, a call runs no longer than it may take to react to an
 /// interrupt.
 pub(super) fn outlived(seed: Seed, longest: Duration) -> Result<(), String> {
-    let apart = ["cut", "delay", "far", "death"].iter().any(|sort| !seed.has_none(sort));
+    let apart = ["cut", "delay", "slow", "death"].iter().any(|sort| !seed.has_none(sort));
     let bound = if apart { LATE } else { HEEDED };
     if longest > bound {
         return Err(format!("a call ran for {longest:?} after the try of its caller was over"));

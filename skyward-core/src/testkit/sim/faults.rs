@@ -53,8 +53,9 @@ impl Fate for Seed {
         if self.fault("delay", node.into(), frame, 8) {
             return self.time("delay", node.into(), frame, 700);
         }
-        match self.fault("far", node.into(), 0, 4) {
-            true => self.time("far", node.into(), 0, 60),
+        // Each frame that arrives at a slow node takes this long, one after another.
+        match self.fault("slow", node.into(), 0, 4) {
+            true => self.time("slow", node.into(), 0, 60),
             false => Duration::ZERO,
         }
     }
