@@ -67,7 +67,7 @@ def busy(count: int) -> float:
     with Parallel(n_jobs=WORKERS) as parallel:
         parallel(delayed(spin)(loops) for _ in range(10 * WORKERS))
         began = perf_counter()
-        used = parallel(delayed(spin)(loops) for _ in range(count))
+        used: list[float] = parallel(delayed(spin)(loops) for _ in range(count))
         took = perf_counter() - began
         return took / (sum(used) / WORKERS)
 
