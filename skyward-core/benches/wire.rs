@@ -1,13 +1,13 @@
 //! What a call costs on its way: frames, messages, and the scheduler with a long queue.
 
 use std::hint::black_box;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
 use skyward_core::ids::{Rank, TaskId};
 use skyward_core::payload::{Target, TaskOptions, Value};
-use skyward_core::scheduler::Scheduler;
+use skyward_core::scheduler::{Scheduler, Shape};
 use skyward_core::spec::Limits;
 use skyward_core::worker::codec::{Decoder, Frame};
 use skyward_core::worker::message::{FromWorker, ToWorker};
@@ -56,9 +56,11 @@ fn scheduler(criterion: &mut Criterion) {
     let now = Instant::now();
     let full = || {
         let mut scheduler = Scheduler::new(2, 1, false, Limits::default());
-        (0..2).for_each(|rank| scheduler.on_ready(now, Rank(rank)));
+        (0..2).for_each(|rank| scheduler.on_ready(now, Rank(rank), Duration::ZERO));
         for task in 0..QUEUED {
-            scheduler.submit(now, TaskId(task), Target::Any, TaskOptions::default(), false).expect("it is taken");
+            scheduler
+                .submit(now, TaskId(task), Target::Any, TaskOptions::default(), Shape::default())
+                .expect("it is taken");
         }
         scheduler
     };
@@ -71,7 +73,7 @@ fn scheduler(criterion: &mut Criterion) {
                 let mut actions = Vec::new();
                 for step in 0..STEPS {
                     scheduler
-                        .submit(now, TaskId(QUEUED + step), Target::Any, TaskOptions::default(), false)
+                        .submit(now, TaskId(QUEUED + step), Target::Any, TaskOptions::default(), Shape::default())
                         .expect("it is taken");
                     let rank = Rank((step % 2) as u32);
                     let running = scheduler.sent(rank).next().expect("each worker has one");
