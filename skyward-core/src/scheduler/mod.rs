@@ -113,8 +113,7 @@ impl Scheduler {
         let worker = &mut self.workers[rank.0 as usize];
         worker.sent.remove(place);
         if let Some(began) = worker.began.filter(|_| place == 0) {
-            let on_the_way = now.saturating_duration_since(began).saturating_sub(Duration::from_micros(micros));
-            worker.late = on_the_way >= policy::long(worker.round_trip);
+            worker.late &= now.saturating_duration_since(began) >= policy::long(worker.round_trip);
         }
         worker.long = false;
         worker.average.add(micros);

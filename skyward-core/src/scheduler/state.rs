@@ -68,9 +68,8 @@ pub(super) struct Worker {
     pub(super) ended: bool,
     /// The running task is long: the worker gets no task ahead until it returns one.
     pub(super) long: bool,
-    /// The last task took long to arrive at the worker, or its result to arrive here. The worker
-    /// gets no task ahead until a task is quick: a task ahead would be recalled before it has
-    /// arrived, and sent once more.
+    /// A first task was recalled before it had arrived at the worker. The worker gets no task ahead
+    /// until a task is quick: a task ahead would be recalled and sent once more.
     pub(super) late: bool,
     /// Tasks that were sent and have not returned, in order: the first one runs.
     pub(super) sent: VecDeque<TaskId>,
