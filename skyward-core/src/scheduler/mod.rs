@@ -112,8 +112,8 @@ impl Scheduler {
         self.on_progress(now, rank);
         let worker = &mut self.workers[rank.0 as usize];
         worker.sent.remove(place);
-        if let Some(began) = worker.began.filter(|_| place == 0) {
-            worker.late &= now.saturating_duration_since(began) >= policy::long(worker.round_trip);
+        if place == 0 {
+            worker.late &= worker.is_first_long(now);
         }
         worker.long = false;
         worker.average.add(micros);

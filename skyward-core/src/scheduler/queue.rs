@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use super::nodes::Record;
-use super::policy::{LARGE, depth, is_far, long};
+use super::policy::{LARGE, depth, is_far};
 use super::state::{Place, TaskState, Worker};
 use super::table::List;
 use super::{Action, Scheduler};
@@ -68,8 +68,7 @@ impl Scheduler {
     /// Sends a worker the tasks that it may have. Returns how many tasks were sent.
     pub(super) fn fill(&mut self, now: Instant, rank: Rank) -> usize {
         let worker = &mut self.workers[rank.0 as usize];
-        let runs = worker.began.filter(|_| !worker.sent.is_empty() && !worker.long);
-        if runs.is_some_and(|began| now.saturating_duration_since(began) >= long(worker.round_trip)) {
+        if !worker.sent.is_empty() && !worker.long && worker.is_first_long(now) {
             worker.long = true;
             self.refresh(rank);
         }

@@ -9,7 +9,7 @@ use super::family::{Call, Families, FamilyId};
 use super::gang::Gang;
 use super::interrupt::Interrupt;
 use super::nodes::Record;
-use super::policy::Average;
+use super::policy::{Average, long};
 use super::rescue::Rescue;
 use super::table::{Linked, Links, List, TaskTable};
 use super::tries::Tries;
@@ -323,6 +323,11 @@ impl Worker {
     /// The innermost task of the main thread.
     pub(super) fn innermost(&self) -> Option<TaskId> {
         self.frames.last().or(self.sent.front()).copied()
+    }
+
+    /// Whether the first task has been under way for longer than a short task may be.
+    pub(super) fn is_first_long(&self, now: Instant) -> bool {
+        self.began.is_some_and(|began| now.saturating_duration_since(began) >= long(self.round_trip))
     }
 
     /// Whether the worker can take tasks, or calls to help with.

@@ -167,7 +167,7 @@ impl Remote for CuttableRemote {
         let (mut from_near, mut to_near) = tokio::io::split(middle);
         let latency = self.latency;
         let carry = tokio::spawn(async move {
-            tokio::join!(carry(&mut from_near, &mut to_far, latency), carry(&mut from_far, &mut to_near, latency),);
+            tokio::join!(carry(&mut from_near, &mut to_far, latency), carry(&mut from_far, &mut to_near, latency));
         });
         let cable = Cable { to_agent: socket.ends_with(AGENT), carry: carry.abort_handle() };
         lock(&self.cables).push(cable);
