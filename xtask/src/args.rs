@@ -1,7 +1,8 @@
 //! The command line.
 
 use anyhow::{Result, anyhow, bail};
-use lexopt::{Arg, Parser, ValueExt as _};
+use lexopt::{Parser, ValueExt as _};
+use skyward_tools::line::{chosen, next, unknown, value};
 
 use crate::bench::Bench;
 use crate::bench::rows::SUITES;
@@ -182,48 +183,8 @@ fn parse_demo(mut line: Parser) -> Result<Command> {
     Ok(Command::Demo(demo))
 }
 
-/// The error of an argument that the command does not take.
-fn unknown(command: &str, argument: &str, options: &[&str]) -> anyhow::Error {
-    match options {
-        [] => anyhow!("`{command}` takes no arguments, but got {argument:?}"),
-        _ => anyhow!("`{command}` takes no {argument:?}; its options are: {}", options.join(", ")),
-    }
-}
-
-/// The next word or option, an option without its value.
-fn next(line: &mut Parser) -> Result<Option<String>> {
-    Ok(match line.next()? {
-        Some(Arg::Long(name)) => Some(format!("--{name}")),
-        Some(Arg::Short(letter)) => Some(format!("-{letter}")),
-        Some(Arg::Value(word)) => Some(word.string()?),
-        None => None,
-    })
-}
-
-/// The value of an option, as `--option value` or `--option=value`; empty where the line has none.
-fn value(line: &mut Parser) -> String {
-    line.value().map(|value| value.to_string_lossy().into_owned()).unwrap_or_default()
-}
-
 fn named(list: &str, all: &[Step]) -> Result<Vec<&'static str>> {
     chosen("step", list, all.iter().map(|step| step.name))
-}
-
-/// The names in a list with commas, each of which must exist.
-fn chosen(what: &str, list: &str, all: impl Iterator<Item = &'static str> + Clone) -> Result<Vec<&'static str>> {
-    let names = list.split(',').map(str::trim).filter(|name| !name.is_empty());
-    let chosen = names.map(|name| match all.clone().find(|known| *known == name) {
-        Some(known) => Ok(known),
-        None => bail!("there is no {what} {name:?}; the {what}s are: {}", all.clone().collect::<Vec<_>>().join(", ")),
-    });
-    let chosen = chosen.collect::<Result<Vec<_>>>()?;
-    if chosen.is_empty() {
-        bail!(
-            "--only needs the names of {what}s, with commas; the {what}s are: {}",
-            all.collect::<Vec<_>>().join(", ")
-        );
-    }
-    Ok(chosen)
 }
 
 /// The commands, as the error of an unknown one lists them.

@@ -60,7 +60,8 @@ const DIRECTION: &[(&str, &[&str])] = &[
     ("skyward-aws", &["skyward-core"]),
     ("skyward-aws-testkit", &[]),
     ("skyward", &["skyward-macros", "skyward-core", "skyward-plugins", "skyward-aws"]),
-    ("xtask", &[]),
+    ("skyward-tools", &[]),
+    ("xtask", &["skyward-tools"]),
 ];
 
 #[cfg(test)]

@@ -5,33 +5,23 @@ mod args;
 mod bench;
 mod book;
 mod chaos;
-mod console;
-mod context;
 mod demo;
 mod deny;
 mod dependencies;
 mod digits;
 mod documents;
-mod ec2;
-mod environment;
 mod examples;
 mod features;
 mod files;
 mod fuzz;
-mod image;
-mod interrupt;
+mod images;
 mod leftovers;
-mod metadata;
 mod modules;
 mod nodes;
-mod openssh;
-mod process;
 mod programs;
 mod python;
 mod release;
 mod rust;
-#[path = "../../skyward-core/tests/support/sshd.rs"]
-mod sshd;
 mod step;
 mod tally;
 
@@ -39,6 +29,8 @@ use std::process::ExitCode;
 
 use args::Command;
 use context::Context;
+// Under these names, steps use the modules of the kit as they use those beside them.
+use skyward_tools::{console, context, ec2, environment, image, interrupt, metadata, openssh, process, sshd};
 use step::Step;
 
 fn main() -> ExitCode {
@@ -86,7 +78,7 @@ fn steps() -> Vec<Step> {
         modules::steps(),
         deny::steps(),
         release::steps(),
-        image::steps(),
+        images::steps(),
     ]
     .into_iter()
     .chain([rust::test_steps(), fuzz::steps(), features::steps(), chaos::steps(), examples::steps(), demo::steps()])

@@ -64,4 +64,4 @@ pub(crate) fn cache() -> Result<PathBuf> {
 
 /// The variable that names a Python with moto; `cargo xtask test` sets it.
 const VARIABLE: &str = "SKYWARD_MOTO_PYTHON";
-const REQUIREMENTS: &str = include_str!("../../../xtask/requirements/moto.txt");
+const REQUIREMENTS: &str = include_str!("../../../tools/kit/requirements/moto.txt");

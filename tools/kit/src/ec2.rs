@@ -15,15 +15,15 @@ use anyhow::{Context as _, Result, anyhow, bail};
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::console::say;
 use crate::context::Context;
 use crate::environment::Environment;
 use crate::interrupt;
 use crate::openssh;
+use crate::say;
 
 /// How to build packages that need the SDK of AWS.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Build {
+pub enum Build {
     /// As the tests are.
     Tests,
     /// As users do.
@@ -31,13 +31,15 @@ pub(crate) enum Build {
 }
 
 /// The program, while it runs. Dropping it ends it, with all machines.
-pub(crate) struct Ec2 {
+#[derive(Debug)]
+pub struct Ec2 {
     child: Child,
     lines: Mutex<Lines>,
     access: Access,
 }
 
 /// What goes in and comes out of the program.
+#[derive(Debug)]
 struct Lines {
     /// Its end is the end of the program.
     input: Option<ChildStdin>,
@@ -57,7 +59,7 @@ impl Build {
     /// The arguments of cargo beside the targets. All programs of a profile are built with the same
     /// packages and features: other features of any dependency would compile the SDK's client for
     /// EC2 again, which takes minutes.
-    pub(crate) fn arguments(self) -> &'static [&'static str] {
+    pub fn arguments(self) -> &'static [&'static str] {
         match self {
             Self::Tests => &["--workspace", "--all-features"],
             Self::Release => &[
@@ -73,13 +75,17 @@ impl Build {
 
 /// Why this host cannot run the program, as far as that is known before a build of several minutes.
 /// The program itself reports other reasons.
-pub(crate) fn missing() -> Option<String> {
+pub fn missing() -> Option<String> {
     (!rustix::process::geteuid().is_root())
         .then(|| "the machines of the loopback EC2 need namespaces, and this user is not root".into())
 }
 
 /// Builds the program, and returns its path.
-pub(crate) fn program(context: &Context, build: Build) -> Result<PathBuf> {
+///
+/// # Errors
+///
+/// The program does not compile.
+pub fn program(context: &Context, build: Build) -> Result<PathBuf> {
     let (profile, folder) = match build {
         Build::Tests => ("with the profile of the tests", "debug"),
         Build::Release => ("in release, which takes minutes the first time", "release"),
@@ -93,12 +99,20 @@ pub(crate) fn program(context: &Context, build: Build) -> Result<PathBuf> {
 
 impl Ec2 {
     /// Builds it and starts it. The inner error is the reason why there can be none here.
-    pub(crate) fn start(context: &Context, build: Build) -> Result<Result<Self, String>> {
+    ///
+    /// # Errors
+    ///
+    /// The program does not compile, does not start, or does not report how to reach it.
+    pub fn start(context: &Context, build: Build) -> Result<Result<Self, String>> {
         Self::with(context, build, &[])
     }
 
     /// The same with words on the program's command line.
-    pub(crate) fn with(context: &Context, build: Build, words: &[&str]) -> Result<Result<Self, String>> {
+    ///
+    /// # Errors
+    ///
+    /// As for [`Ec2::start`].
+    pub fn with(context: &Context, build: Build, words: &[&str]) -> Result<Result<Self, String>> {
         if let Some(reason) = missing() {
             return Ok(Err(reason));
         }
@@ -142,7 +156,7 @@ impl Ec2 {
     }
 
     /// The words of an example's command line that have it run here.
-    pub(crate) fn arguments(&self) -> Vec<String> {
+    pub fn arguments(&self) -> Vec<String> {
         let mut words: Vec<String> = ["--provider", "aws", "--private", "--region"].map(str::to_owned).to_vec();
         words.push(self.access.region.clone());
         for subnet in self.access.subnets.values() {
@@ -153,17 +167,25 @@ impl Ec2 {
     }
 
     /// The environment variables for a client.
-    pub(crate) fn environment(&self) -> impl Iterator<Item = (&str, &str)> {
+    pub fn environment(&self) -> impl Iterator<Item = (&str, &str)> {
         self.access.environment.iter().map(|(name, value)| (name.as_str(), value.as_str()))
     }
 
     /// The resources that clients have left, without those of the network itself.
-    pub(crate) fn left(&self) -> Result<Vec<String>> {
+    ///
+    /// # Errors
+    ///
+    /// The program has ended, or gives no answer.
+    pub fn left(&self) -> Result<Vec<String>> {
         Ok(serde_json::from_value(self.ask("left")?)?)
     }
 
     /// Sends an order to the program, and returns the answer.
-    pub(crate) fn ask(&self, line: &str) -> Result<Value> {
+    ///
+    /// # Errors
+    ///
+    /// The program has ended, gives no answer, or cannot carry out the order.
+    pub fn ask(&self, line: &str) -> Result<Value> {
         let mut lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
         let input = lines.input.as_mut().context("the EC2 on loopback was ended")?;
         writeln!(input, "{line}").with_context(|| format!("the EC2 on loopback has ended, and cannot {line:?}"))?;

@@ -4,13 +4,13 @@
 use std::path::Path;
 use std::time::Duration;
 
-use crate::console::say;
 use crate::process::Run;
+use crate::say;
 use crate::sshd::Sshd;
 
 /// Installs it where it is missing and this user may; otherwise those tests say that they were
 /// skipped, and why.
-pub(crate) fn ensure() {
+pub fn ensure() {
     let mut packages = Vec::new();
     if Sshd::program().is_err() {
         packages.push("openssh-server");

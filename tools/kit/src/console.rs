@@ -6,8 +6,8 @@ use std::io::{self, Write};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Where the output of one thread goes.
-#[derive(Clone, Default)]
-pub(crate) struct Console(Option<Arc<Mutex<String>>>);
+#[derive(Debug, Clone, Default)]
+pub struct Console(Option<Arc<Mutex<String>>>);
 
 thread_local! {
     static CURRENT: RefCell<Console> = RefCell::default();
@@ -15,12 +15,12 @@ thread_local! {
 
 impl Console {
     /// The console of this thread, for a thread that writes in its place.
-    pub(crate) fn current() -> Self {
+    pub fn current() -> Self {
         CURRENT.with_borrow(Clone::clone)
     }
 
     /// Writes text as it is.
-    pub(crate) fn write(&self, text: &str) {
+    pub fn write(&self, text: &str) {
         match &self.0 {
             Some(held) => held.lock().unwrap_or_else(PoisonError::into_inner).push_str(text),
             // If the output cannot be written, nobody reads it any more.
@@ -29,7 +29,7 @@ impl Console {
     }
 
     /// Runs something on this thread, and returns its result with all it wrote, in one piece.
-    pub(crate) fn hold<T>(work: impl FnOnce() -> T) -> (T, String) {
+    pub fn hold<T>(work: impl FnOnce() -> T) -> (T, String) {
         let held = Arc::new(Mutex::new(String::new()));
         let before = CURRENT.replace(Self(Some(Arc::clone(&held))));
         let done = work();
@@ -40,12 +40,13 @@ impl Console {
 }
 
 /// Writes a line to the console of this thread.
+#[macro_export]
 macro_rules! say {
     ($($argument:tt)*) => {
         $crate::console::Console::current().write(&format!("{}\n", format_args!($($argument)*)))
     };
 }
-pub(crate) use say;
+pub use crate::say;
 
 #[cfg(test)]
 mod tests {

@@ -7,7 +7,11 @@ use anyhow::{Context as _, Result};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 /// From now on, a signal ends the command that this program runs, and not the program.
-pub(crate) fn watch() -> Result<()> {
+///
+/// # Errors
+///
+/// The system refuses the handler of a signal.
+pub fn watch() -> Result<()> {
     for signal in [SIGINT, SIGTERM, SIGHUP] {
         signal_hook::flag::register(signal, Arc::clone(asked_flag())).context("cannot watch for signals")?;
     }
@@ -15,12 +19,12 @@ pub(crate) fn watch() -> Result<()> {
 }
 
 /// Whether a signal has arrived.
-pub(crate) fn asked() -> bool {
+pub fn asked() -> bool {
     asked_flag().load(Ordering::Relaxed)
 }
 
 /// Forgets the signal, so that the following commands run.
-pub(crate) fn forget() {
+pub fn forget() {
     asked_flag().store(false, Ordering::Relaxed);
 }
 

@@ -11,31 +11,24 @@ use anyhow::{Context as _, Result, bail};
 
 use crate::context::Context;
 use crate::process::Run;
-use crate::step::{Outcome, Step};
 
 /// The images, which the engine has.
-pub(crate) struct Images {
+#[derive(Debug)]
+pub struct Images {
     /// With Python.
-    pub(crate) node: String,
+    pub node: String,
     /// Without Python: a shell and the usual tools.
-    pub(crate) bare: String,
-}
-
-pub(crate) fn steps() -> Vec<Step> {
-    vec![Step { name: "image", about: "the images of nodes that are containers", run: step }]
-}
-
-fn step(context: &Context) -> Result<Outcome> {
-    Ok(match Images::ensure(context)? {
-        Ok(images) => Outcome::passed(format!("{}, {}", images.node, images.bare)),
-        Err(reason) => Outcome::skipped(reason),
-    })
+    pub bare: String,
 }
 
 impl Images {
     /// Makes the images, unless the engine has them. The inner error is the reason why there can be
     /// none here.
-    pub(crate) fn ensure(context: &Context) -> Result<Result<Self, String>> {
+    ///
+    /// # Errors
+    ///
+    /// A command that makes an image fails.
+    pub fn ensure(context: &Context) -> Result<Result<Self, String>> {
         if let Some(reason) = no_engine() {
             return Ok(Err(reason));
         }
@@ -142,7 +135,7 @@ impl Host {
 }
 
 /// Why there is no engine, if there is none.
-pub(crate) fn no_engine() -> Option<String> {
+fn no_engine() -> Option<String> {
     match Run::new("docker").args(["version", "--format", "{{.Server.Version}}"]).read() {
         Ok(_) => None,
         Err(error) => {

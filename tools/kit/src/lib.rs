@@ -1,0 +1,15 @@
+//! What `xtask` and the tools beside this package share: the project's folders and packages,
+//! commands that they run, and what they install, build and start on this host.
+
+pub mod console;
+pub mod context;
+pub mod ec2;
+pub mod environment;
+pub mod image;
+pub mod interrupt;
+pub mod line;
+pub mod metadata;
+pub mod openssh;
+pub mod process;
+#[path = "../../../skyward-core/tests/support/sshd.rs"]
+pub mod sshd;
