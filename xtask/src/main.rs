@@ -52,7 +52,7 @@ fn run() -> anyhow::Result<bool> {
                 println!("{:<14} {}", step.name, step.about);
             }
         }
-        Command::Chaos(options) => return chaos::run(&Context::discover()?, options),
+        Command::Chaos(words) => return chaos::run(&words, &Context::discover()?),
         Command::Fuzz(fuzz) => return fuzz::run(&fuzz, &Context::discover()?),
         Command::Bench(bench) => bench::run(&bench, &Context::discover()?)?,
         Command::Image => match image::Images::ensure(&Context::discover()?)? {

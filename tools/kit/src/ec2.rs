@@ -67,9 +67,31 @@ impl Build {
                 "--package=skyward",
                 "--package=skyward-aws",
                 "--package=skyward-aws-testkit",
-                "--features=skyward/aws,skyward/testkit",
+                "--package=skyward-chaos",
+                "--features=skyward/aws,skyward/testkit,skyward-chaos/aws",
             ],
         }
+    }
+
+    /// How this program was built, so that what it builds finds compiled dependencies.
+    pub fn of_this_program() -> Self {
+        if cfg!(debug_assertions) { Self::Tests } else { Self::Release }
+    }
+
+    /// Builds a program of the packages, and returns its path.
+    ///
+    /// # Errors
+    ///
+    /// The program does not compile.
+    pub fn program(self, context: &Context, name: &str) -> Result<PathBuf> {
+        // With an example cargo chooses the features as for all that has examples, tests and benches.
+        let targets = ["--example=reap".to_owned(), format!("--bin={name}")];
+        context.cargo(["build"]).args(self.arguments()).args(targets).check()?;
+        let folder = match self {
+            Self::Tests => "debug",
+            Self::Release => "release",
+        };
+        Ok(context.workspace.target_directory.join(folder).join(name))
     }
 }
 
@@ -86,15 +108,12 @@ pub fn missing() -> Option<String> {
 ///
 /// The program does not compile.
 pub fn program(context: &Context, build: Build) -> Result<PathBuf> {
-    let (profile, folder) = match build {
-        Build::Tests => ("with the profile of the tests", "debug"),
-        Build::Release => ("in release, which takes minutes the first time", "release"),
+    let profile = match build {
+        Build::Tests => "with the profile of the tests",
+        Build::Release => "in release, which takes minutes the first time",
     };
     say!("building the EC2 on loopback {profile}");
-    // With an example cargo chooses the features as for all that has examples, tests and benches.
-    let targets = ["--example=reap".to_owned(), format!("--bin={PROGRAM}")];
-    context.cargo(["build"]).args(build.arguments()).args(targets).check()?;
-    Ok(context.workspace.target_directory.join(folder).join(PROGRAM))
+    build.program(context, PROGRAM)
 }
 
 impl Ec2 {

@@ -14,12 +14,12 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, anyhow, bail};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
+use skyward_tools::context::Context;
+use skyward_tools::openssh;
+use skyward_tools::sshd::{Options, Sshd};
 
 use super::{Act, Ground, Machines, Target, Victim, processes};
-use crate::chaos::words::{Host, Provider};
-use crate::context::Context;
-use crate::openssh;
-use crate::sshd::{Options, Sshd};
+use crate::words::{Host, Provider};
 
 /// This host, with an environment that is built.
 pub(super) struct Hosts {

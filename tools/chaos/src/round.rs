@@ -12,11 +12,11 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::count::{Counts, Tasks};
-use super::place::{Act, Ground, Machines, Place, Target, Victim};
-use super::plan::{Fault, How, Moment, Plan};
-use super::processes;
-use super::words::{Line, Script};
+use crate::count::{Counts, Tasks};
+use crate::place::{Act, Ground, Machines, Place, Target, Victim};
+use crate::plan::{Fault, How, Moment, Plan};
+use crate::processes;
+use crate::words::{CLIENT, Line, Script};
 
 /// A round that was played.
 pub(crate) struct Played {
@@ -109,7 +109,7 @@ impl<'a> Round<'a> {
         let machines = ground.machines(&folder, &mark)?;
         let script = Script { provider: machines.provider(), executions: machines.executions(), ..plan.script.clone() };
         let mut client = command(client_program, &folder, &mark, machines.as_ref())
-            .args(["client", &serde_json::to_string(&script)?])
+            .args([CLIENT, "play", &serde_json::to_string(&script)?])
             .stderr(File::create(folder.join("stderr"))?)
             .spawn()?;
         let (sender, lines) = mpsc::channel();

@@ -1,5 +1,4 @@
-//! The messages between the program that makes faults and its clients. Both compile this file,
-//! because the former depends on no crate of the project.
+//! The messages between the player of a round and its client.
 
 use std::path::PathBuf;
 
@@ -107,6 +106,8 @@ pub(crate) enum Answer {
     Left,
 }
 
+/// The first word of a client's command line.
+pub(crate) const CLIENT: &str = "client";
 /// The error of a task whose payload has lost the worker of a call.
 pub(crate) const CALL_LOST: &str = "CallLost";
 /// The error of a task that waited for its calls until its timeout.

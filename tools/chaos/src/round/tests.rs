@@ -1,7 +1,7 @@
 use std::os::unix::fs::PermissionsExt;
 use std::sync::{Arc, Mutex};
 
-use super::super::words::Provider;
+use crate::words::Provider;
 use super::*;
 
 /// One machine, of which it is known what was done to it.

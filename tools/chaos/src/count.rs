@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::ops::AddAssign;
 
-use super::words::{Answer, CALL_LOST, CALLS_TIMEOUT, Line};
+use crate::words::{Answer, CALL_LOST, CALLS_TIMEOUT, Line};
 
 /// What happened in rounds. The first five are the verdict.
 #[derive(Debug, Clone, Default, PartialEq, Eq, serde::Serialize)]

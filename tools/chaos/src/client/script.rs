@@ -1,11 +1,11 @@
-//! A client: callers that dispatch all kinds of tasks at the same time, each with a number of its
-//! own, and check the results.
+//! The script of a client: callers that dispatch all kinds of tasks at the same time, each with a
+//! number of its own, and check the results.
 
-use std::process::ExitCode;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use anyhow::{Context as _, Result};
 use futures_util::StreamExt;
 use futures_util::future::{join_all, try_join_all};
 use rand::rngs::SmallRng;
@@ -16,27 +16,21 @@ use skyward::error::{Error, ErrorKind};
 use skyward::payload::{Output, Payload, RetryPolicy, Streaming};
 use skyward::plugin::{Hook, HookKind, Plugin};
 use skyward::pool::Pool;
-use skyward::provider::{Docker, Host, Hosts, Local, Market};
-use skyward::remote::ssh::{HostKeys, Key};
+use skyward::provider::Market;
 use skyward::spec::{ClusterInfo, Limits};
 use tokio::runtime::Handle;
 use tokio::time::{Instant, timeout};
 
-use crate::freeze::freeze;
-use crate::recorder::{Recorder, say, tell_retries};
+use super::freeze::freeze;
+use super::recorder::{Recorder, say, tell_retries};
+use super::{THREADS, provider};
 use crate::words::{
     Answer, CALL_LOST, CALLS_TIMEOUT, END_OF_INSTANCES, LEASE, Line, Provider, START_OF_INSTANCES, Script,
 };
 
-/// Plays the script. The exit code shows only whether the script could be read.
-pub(crate) async fn play(script: &str) -> ExitCode {
-    let script: Arc<Script> = match serde_json::from_str(script) {
-        Ok(script) => Arc::new(script),
-        Err(error) => {
-            eprintln!("the script cannot be read: {error}");
-            return ExitCode::FAILURE;
-        }
-    };
+/// Plays the script, and reports what happens. Fails if the script cannot be read.
+pub(crate) async fn play(script: &str) -> Result<()> {
+    let script: Arc<Script> = Arc::new(serde_json::from_str(script).context("the script cannot be read")?);
     let mut limits = Limits::default();
     let (start, end) = match script.provider {
         Provider::Aws { .. } => (START_OF_INSTANCES, END_OF_INSTANCES),
@@ -47,9 +41,8 @@ pub(crate) async fn play(script: &str) -> ExitCode {
     limits.grace = Duration::from_millis(300);
     limits.hooks = Duration::from_secs(10);
     limits.lease = Duration::from_millis(LEASE);
-    let Some(provider) = provider(&script.provider, script.slots) else { return ExitCode::FAILURE };
     let builder = Pool::builder().nodes(script.nodes).workers_per_node(script.workers_per_node).limits(limits);
-    let builder = builder.shared_provider(provider);
+    let builder = builder.shared_provider(provider(&script.provider, script.slots)?);
     // Only spot machines are preempted.
     let is_spot = matches!(script.provider, Provider::Aws { .. });
     let builder = if is_spot { builder.market(Market::Spot) } else { builder };
@@ -91,58 +84,7 @@ pub(crate) async fn play(script: &str) -> ExitCode {
         let _ = timeout(Duration::from_secs(5), retries).await;
     }
     say(&Line::Ended { error: ended.err().map(|error| format!("{:?}: {error}", error.kind())) });
-    ExitCode::SUCCESS
-}
-
-/// Starts a pool and ends it, so that other pools find the environment of its workers.
-pub(crate) async fn warm(wanted: &str) -> ExitCode {
-    let Some(provider) = read(wanted) else { return ExitCode::FAILURE };
-    match Pool::builder().shared_provider(provider).scope(async |_| Ok(())).await {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("{error:?}");
-            ExitCode::FAILURE
-        }
-    }
-}
-
-/// The provider that the text describes, if it can be read.
-pub(crate) fn read(wanted: &str) -> Option<Arc<dyn skyward::provider::Provider>> {
-    match serde_json::from_str(wanted) {
-        Ok(wanted) => provider(&wanted, 1),
-        Err(error) => {
-            eprintln!("the provider cannot be read: {error}");
-            None
-        }
-    }
-}
-
-/// The provider of the machines; `None` if this program was built without it.
-fn provider(wanted: &Provider, slots: u32) -> Option<Arc<dyn skyward::provider::Provider>> {
-    Some(match wanted {
-        Provider::Local => Arc::new(Local::default()),
-        Provider::Docker { image, label, bind } => {
-            Arc::new(Docker::new(image).label(&label.0, &label.1).bind(&bind.0, &bind.1))
-        }
-        Provider::Ssh { hosts } => Arc::new(Hosts::new(hosts.iter().map(|host| {
-            Host::new(&host.address)
-                .port(host.port)
-                .user(&host.user)
-                .key(Key::file(&host.key))
-                .host_keys(HostKeys::pinned(&host.host_key))
-                .slots(slots)
-        }))),
-        #[cfg(feature = "aws")]
-        Provider::Aws { subnets, ssh_port } => {
-            use skyward::provider::{Addressing, Aws};
-            Arc::new(Aws::new().subnets(subnets).addressing(Addressing::Private).ssh_port(*ssh_port))
-        }
-        #[cfg(not(feature = "aws"))]
-        Provider::Aws { .. } => {
-            eprintln!("this program was built without the feature `aws`");
-            return None;
-        }
-    })
+    Ok(())
 }
 
 struct Caller {
@@ -460,8 +402,6 @@ impl Plugin for Sockets {
     }
 }
 
-/// The number of threads of the runtime.
-pub(crate) const THREADS: usize = 2;
 /// The timeout of a task that runs for seconds.
 const LONG: Duration = Duration::from_secs(20);
 /// The timeout of a tree of calls.

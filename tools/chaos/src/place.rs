@@ -1,4 +1,4 @@
-//! Where pools are, and what a fault can hit there. Nothing else in `chaos` depends on the
+//! Where pools are, and what a fault can hit there. Nothing else of the player depends on the
 //! provider.
 
 mod aws;
@@ -13,13 +13,13 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 use rustix::process::Signal;
+use skyward_tools::context::Context;
+use skyward_tools::ec2::Build;
 
-use super::plan::{Fault, How};
-use super::processes;
-use super::round::command;
-use super::words::{END_OF_INSTANCES, LEASE, Provider, START_OF_INSTANCES};
-use crate::context::Context;
-use crate::ec2::Build;
+use crate::plan::{Fault, How};
+use crate::processes;
+use crate::round::command;
+use crate::words::{CLIENT, END_OF_INSTANCES, LEASE, Provider, START_OF_INSTANCES};
 
 /// Where pools are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -329,7 +329,7 @@ fn warm(ground: &dyn Ground, client: &Path) -> Result<()> {
     let folder = std::env::temp_dir().join(format!("sc{mark}"));
     let mut machines = ground.machines(&folder, &mark)?;
     let provider = serde_json::to_string(&machines.provider())?;
-    let output = command(client, &folder, &mark, machines.as_ref()).args(["warm", &provider]).output()?;
+    let output = command(client, &folder, &mark, machines.as_ref()).args([CLIENT, "warm", &provider]).output()?;
     machines.clear();
     fs::remove_dir_all(folder)?;
     if !output.status.success() {

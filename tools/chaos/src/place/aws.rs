@@ -11,13 +11,13 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, anyhow};
 use serde::Deserialize;
+use skyward_tools::context::Context;
+use skyward_tools::ec2::{Build, Ec2};
+use skyward_tools::process::Run;
 
 use super::{Act, Ground, Machines, Target, Victim, processes};
-use crate::chaos::processes::Process;
-use crate::chaos::words::Provider;
-use crate::context::Context;
-use crate::ec2::{Build, Ec2};
-use crate::process::Run;
+use crate::processes::Process;
+use crate::words::Provider;
 
 /// Free EC2s, with built environments.
 pub(super) struct Clouds {

@@ -6,7 +6,8 @@ use std::fs;
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use super::place::{Target, Victim};
+use crate::place::{Target, Victim};
+use crate::words::CLIENT;
 
 /// A process of a pool, or one that such a process has started.
 #[derive(Debug, Clone)]
@@ -63,7 +64,7 @@ impl Process {
 
     /// Whether it is the program of a round's client.
     pub(crate) fn is_client(&self) -> bool {
-        self.arguments.get(1).is_some_and(|word| word == "client")
+        self.arguments.get(1).is_some_and(|word| word == CLIENT)
     }
 
     /// As something that can be hit.

@@ -9,8 +9,8 @@ use rustix::net::{Shutdown, SocketAddrUnix, getpeername, shutdown};
 use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open};
 
 use super::{Act, Ground, Machines, Target, Victim};
-use crate::chaos::processes::{self, Process};
-use crate::chaos::words::Provider;
+use crate::processes::{self, Process};
+use crate::words::Provider;
 
 /// This host, which is the same for all rounds.
 pub(super) struct Host;

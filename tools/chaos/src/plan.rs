@@ -6,8 +6,8 @@ use std::time::Duration;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
-use super::place::{Place, Victim};
-use super::words::{Provider, Script};
+use crate::place::{Place, Victim};
+use crate::words::{Provider, Script};
 
 /// A round: a pool, what it is busy with, and the faults.
 #[derive(Debug, Clone)]

@@ -10,13 +10,13 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
+use skyward_tools::context::Context;
+use skyward_tools::image::Images;
+use skyward_tools::process::Run;
 
 use super::{Act, Ground, Machines, Target, Victim, processes};
-use crate::chaos::processes::Process;
-use crate::chaos::words::Provider;
-use crate::context::Context;
-use crate::image::Images;
-use crate::process::Run;
+use crate::processes::Process;
+use crate::words::Provider;
 
 /// An engine, with the image of the nodes and an environment that is built.
 pub(super) struct Engine {

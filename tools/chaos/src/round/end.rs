@@ -6,7 +6,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::{Round, command};
-use crate::chaos::place::{Act, Target, names};
+use crate::place::{Act, Target, names};
+use crate::words::CLIENT;
 
 impl Round<'_> {
     /// Waits for what has to end by itself, ends the rest, and counts.
@@ -68,7 +69,7 @@ impl Round<'_> {
     fn reap(&mut self) {
         let provider = serde_json::to_string(&self.machines.provider()).unwrap_or_default();
         let output = command(self.client_program, &self.folder, &self.mark, self.machines.as_ref())
-            .args(["reap", &provider])
+            .args([CLIENT, "reap", &provider])
             .stderr(Stdio::inherit())
             .output();
         match output {
