@@ -237,8 +237,8 @@ impl Sshd {
     }
 
     /// Whether there is a process that accepts connections; it may be stopped.
-    pub fn is_listening(&self) -> bool {
-        self.listener.is_some()
+    pub fn is_listening(&mut self) -> bool {
+        self.listener.as_mut().is_some_and(|listener| matches!(listener.try_wait(), Ok(None)))
     }
 
     /// Listens again, on the same port.

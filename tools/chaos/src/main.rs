@@ -8,6 +8,7 @@ mod place;
 mod plan;
 mod player;
 mod processes;
+mod progress;
 mod round;
 mod words;
 

@@ -1,88 +1,125 @@
 //! Plays rounds, several at the same time, and counts what they cost.
 
-use std::path::Path;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc;
+use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
 use skyward_tools::context::Context;
 use skyward_tools::ec2::Build;
+use skyward_tools::interrupt;
 
 use crate::args::Options;
-use crate::count::Counts;
-use crate::place::{Ground, Place};
+use crate::place::Place;
 use crate::plan::Plan;
-use crate::round::{self, Played};
+use crate::progress::Progress;
+use crate::round::{self, Game, Played};
 
-/// Plays rounds, and prints the counts as the last line of standard output. Succeeds if nothing was
-/// lost, doubled or left.
+/// Plays rounds, and prints the counts as the last line of standard output. Succeeds if all rounds
+/// have ended, and nothing was lost, doubled or left.
 pub(crate) fn run(options: Options) -> Result<ExitCode> {
     if options.place == Place::Aws && !cfg!(feature = "aws") {
         bail!("this program was built without the feature `aws`; `cargo xtask chaos aws` builds it with that feature");
     }
+    interrupt::watch()?;
     let client = std::env::current_exe().context("the path of this program, which its clients run too, is unknown")?;
-    let ground = match options.place.prepare(&Context::discover()?, &client, Build::of_this_program())? {
-        Ok(ground) => ground,
-        Err(reason) => {
+    let ground = match options.place.prepare(&Context::discover()?, &client, Build::of_this_program()) {
+        Ok(Ok(ground)) => ground,
+        Ok(Err(reason)) => {
             eprintln!("no rounds can be played: {reason}");
             return Ok(ExitCode::from(UNAVAILABLE));
         }
+        Err(_) if interrupt::asked() => {
+            eprintln!("the run was interrupted before its first round");
+            return Ok(ExitCode::from(INTERRUPTED));
+        }
+        Err(error) => return Err(error),
     };
-    let counts = play(&client, ground.as_ref(), options);
-    println!("{counts}");
-    Ok(if counts.is_clean() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    let game = Game { client: &client, place: options.place, ground: ground.as_ref(), interrupted: interrupt::asked };
+    let begin = Instant::now();
+    let progress = play(&game, options, begin);
+    if let Some(next) = progress.next() {
+        // A single round is played again.
+        let rest = Options { from: next, ..options };
+        eprintln!("round {next} has not ended; continue with: {rest}");
+    }
+    println!("{}", progress.summary(begin.elapsed()));
+    Ok(match progress.next() {
+        _ if !progress.counts().is_clean() => ExitCode::FAILURE,
+        None => ExitCode::SUCCESS,
+        Some(_) if interrupt::asked() => ExitCode::from(INTERRUPTED),
+        Some(_) => ExitCode::FAILURE,
+    })
 }
 
-fn play(client: &Path, ground: &dyn Ground, options: Options) -> Counts {
-    let rounds = match options.only {
-        Some(round) => round..round + 1,
-        None => 0..options.rounds,
-    };
+/// Plays the rounds, unless the run is interrupted before they have ended.
+fn play(game: &Game<'_>, options: Options, begin: Instant) -> Progress {
+    let rounds = options.range();
     let most = thread::available_parallelism().map_or(2, usize::from) * 2;
     let jobs = options.jobs.unwrap_or_else(|| most.min(options.place.most_jobs()));
     let next = AtomicU64::new(rounds.start);
-    let begin = Instant::now();
+    let mut progress = Progress::new(rounds.clone());
     let (sender, played) = mpsc::channel::<Played>();
-    let mut counts = Counts::default();
     thread::scope(|scope| {
         for _ in 0..jobs.max(1) {
             let (sender, next, end) = (sender.clone(), &next, rounds.end);
             scope.spawn(move || {
-                if let Err(error) = ground.enter() {
+                if let Err(error) = game.ground.enter() {
                     eprintln!("no rounds can be played here: {error:#}");
                     return;
                 }
-                loop {
+                while !(game.interrupted)() {
                     let round = next.fetch_add(1, Ordering::Relaxed);
                     if round >= end {
                         return;
                     }
                     let plan = Plan::draw(options.place, options.seed, round);
-                    if sender.send(round::play(client, options.place, ground, round, &plan)).is_err() {
+                    if let Some(played) = round::play(game, round, &plan)
+                        && sender.send(played).is_err()
+                    {
                         return;
                     }
                 }
             });
         }
         drop(sender);
-        for played in played {
-            // A single round is always shown.
-            if !played.counts.is_clean() || options.only.is_some() {
-                eprintln!("{played}");
-                let Options { place, seed, .. } = options;
-                eprintln!("play it again: cargo xtask chaos {} --seed {seed} --only {}", place.name(), played.round);
+        let mut interrupted = false;
+        loop {
+            match played.recv_timeout(LOOK) {
+                Ok(played) => on_played(&mut progress, &played, options, begin),
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => break,
             }
-            counts += &played.counts;
-            if counts.rounds.is_multiple_of(20) {
-                eprintln!("{:.0} s: {counts}", begin.elapsed().as_secs_f64());
+            if (game.interrupted)() && !interrupted {
+                interrupted = true;
+                eprintln!("interrupted: the rounds that run are given up and cleaned up after");
             }
         }
     });
-    counts
+    progress
 }
 
+/// Counts a round, and reports a failure and, every few rounds, the progress.
+fn on_played(progress: &mut Progress, played: &Played, options: Options, begin: Instant) {
+    // A single round is always shown.
+    if !played.counts.is_clean() || options.only.is_some() {
+        eprintln!("{played}");
+        let again = Options { only: Some(played.round), jobs: None, ..options };
+        eprintln!("play it again: {again}");
+    }
+    progress.on_ended(played.round, &played.counts, played.took);
+    if progress.counts().rounds.is_multiple_of(EACH) {
+        eprintln!("{}", progress.summary(begin.elapsed()));
+    }
+}
+
+/// After how many rounds the progress is reported.
+const EACH: u64 = 20;
+/// How often to look whether the run was interrupted.
+const LOOK: Duration = Duration::from_millis(200);
 /// The exit code where this host cannot play rounds, as `sysexits.h` defines it.
 const UNAVAILABLE: u8 = 69;
+/// The exit code after Ctrl-C, as shells report it.
+const INTERRUPTED: u8 = 130;

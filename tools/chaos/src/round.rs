@@ -6,6 +6,7 @@ mod end;
 use std::fmt;
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader};
+use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{self, Child, Command, Stdio};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
@@ -18,10 +19,21 @@ use crate::plan::{Fault, How, Moment, Plan};
 use crate::processes;
 use crate::words::{CLIENT, Line, Script};
 
-/// A round that was played.
+/// What all rounds of a run share.
+pub(crate) struct Game<'a> {
+    /// The program of the clients.
+    pub(crate) client: &'a Path,
+    pub(crate) place: Place,
+    pub(crate) ground: &'a dyn Ground,
+    /// Whether the run was interrupted, so that rounds are given up.
+    pub(crate) interrupted: fn() -> bool,
+}
+
+/// A round that has ended.
 pub(crate) struct Played {
     pub(crate) round: u64,
     pub(crate) counts: Counts,
+    pub(crate) took: Duration,
     plan: String,
     history: Vec<String>,
     problems: Vec<String>,
@@ -29,8 +41,7 @@ pub(crate) struct Played {
 }
 
 struct Round<'a> {
-    client_program: &'a Path,
-    place: Place,
+    game: &'a Game<'a>,
     machines: Box<dyn Machines>,
     folder: PathBuf,
     mark: String,
@@ -52,6 +63,8 @@ struct Round<'a> {
     /// Whether a machine was unreachable at times, so that its client may have been unable to end
     /// it.
     was_away: bool,
+    /// Whether the round was given up because the run was interrupted.
+    given_up: bool,
     counts: Counts,
     history: Vec<String>,
     problems: Vec<String>,
@@ -68,48 +81,43 @@ enum What {
     Continue(Target),
 }
 
-/// Plays a round to its end, and ends whatever it has left.
-pub(crate) fn play(client: &Path, place: Place, ground: &dyn Ground, round: u64, plan: &Plan) -> Played {
+/// Plays a round to its end, and ends whatever it has left. `None` if the run was interrupted before
+/// the round had ended.
+pub(crate) fn play(game: &Game<'_>, round: u64, plan: &Plan) -> Option<Played> {
+    let begin = Instant::now();
     // Sockets lie below it, and their paths must be short.
     let folder = std::env::temp_dir().join(format!("sc{}-{round}", process::id()));
-    let mut played = match Round::start(client, place, ground, folder.clone(), round, plan) {
+    let ended = match Round::start(game, folder.clone(), round, plan) {
         Ok(mut begun) => {
             begun.play(&plan.faults);
             begun.finish();
-            let Round { counts, history, problems, .. } = begun;
-            Played { round, counts, plan: plan.to_string(), history, problems, kept: folder.clone() }
+            let Round { counts, history, problems, given_up, .. } = begun;
+            (!given_up).then_some((counts, history, problems))
         }
-        Err(error) => Played {
-            round,
-            counts: Counts { stuck: 1, ..Counts::default() },
-            plan: plan.to_string(),
-            history: Vec::new(),
-            problems: vec![format!("the round cannot be started: {error:#}")],
-            kept: folder.clone(),
-        },
+        Err(_) if (game.interrupted)() => None,
+        Err(error) => {
+            let counts = Counts { stuck: 1, ..Counts::default() };
+            Some((counts, Vec::new(), vec![format!("the round cannot be started: {error:#}")]))
+        }
     };
-    played.counts.rounds = 1;
-    if played.counts.is_clean() {
-        let _ = fs::remove_dir_all(folder);
+    if ended.as_ref().is_none_or(|(counts, ..)| counts.is_clean()) {
+        let _ = fs::remove_dir_all(&folder);
     }
-    played
+    let (mut counts, history, problems) = ended?;
+    counts.rounds = 1;
+    Some(Played { round, counts, took: begin.elapsed(), plan: plan.to_string(), history, problems, kept: folder })
 }
 
 impl<'a> Round<'a> {
-    fn start(
-        client_program: &'a Path,
-        place: Place,
-        ground: &dyn Ground,
-        folder: PathBuf,
-        round: u64,
-        plan: &Plan,
-    ) -> anyhow::Result<Self> {
+    fn start(game: &'a Game<'a>, folder: PathBuf, round: u64, plan: &Plan) -> anyhow::Result<Self> {
         fs::create_dir_all(folder.join("state"))?;
         let mark = format!("{}.{round}", process::id());
-        let machines = ground.machines(&folder, &mark)?;
+        let machines = game.ground.machines(&folder, &mark)?;
         let script = Script { provider: machines.provider(), executions: machines.executions(), ..plan.script.clone() };
-        let mut client = command(client_program, &folder, &mark, machines.as_ref())
+        let mut client = command(game.client, &folder, &mark, machines.as_ref())
             .args([CLIENT, "play", &serde_json::to_string(&script)?])
+            // Ctrl-C reaches this program alone, which then ends its clients.
+            .process_group(0)
             .stderr(File::create(folder.join("stderr"))?)
             .spawn()?;
         let (sender, lines) = mpsc::channel();
@@ -126,8 +134,7 @@ impl<'a> Round<'a> {
             });
         }
         Ok(Self {
-            client_program,
-            place,
+            game,
             machines,
             folder,
             mark,
@@ -142,22 +149,23 @@ impl<'a> Round<'a> {
             stopped: Vec::new(),
             only_cuts: plan.only_cuts(),
             was_away: false,
+            given_up: false,
             counts: Counts::default(),
             history: Vec::new(),
             problems: Vec::new(),
         })
     }
 
-    /// Reads the client's output and applies the faults, until the client is gone or its time is
-    /// over.
+    /// Reads the client's output and applies the faults, until the client is gone, its time is over
+    /// or the run is interrupted.
     fn play(&mut self, faults: &[Fault]) {
         let mut due: Vec<Due> = Vec::new();
         self.plan(&mut due, faults, Moment::Start);
-        let patience = self.place.patience();
+        let patience = self.game.place.patience();
         let end = self.begin + patience;
-        loop {
+        while !self.gives_up() {
             due.sort_by_key(|due| std::cmp::Reverse(due.at));
-            let next = due.last().map_or(end, |due| due.at).min(end);
+            let next = due.last().map_or(end, |due| due.at).min(end).min(Instant::now() + LOOK);
             match self.lines.recv_timeout(next.saturating_duration_since(Instant::now())) {
                 Ok(line) => {
                     match &line {
@@ -186,6 +194,12 @@ impl<'a> Round<'a> {
                 return;
             }
         }
+    }
+
+    /// Whether the run was interrupted: what is left to do is to clean up.
+    fn gives_up(&mut self) -> bool {
+        self.given_up |= (self.game.interrupted)();
+        self.given_up
     }
 
     /// Continues what was stopped for a while, at its time and without a client: it may be what
@@ -254,7 +268,7 @@ impl<'a> Round<'a> {
         }
         self.note(format!("{fault}: {target}"));
         self.counts.faults += 1;
-        self.was_away |= fault.victim.leads_to_machines(self.place);
+        self.was_away |= fault.victim.leads_to_machines(self.game.place);
         if !matches!(fault.how, How::Pause(_)) {
             self.client_gone |= fault.victim == Victim::Client;
             self.lost.push(fault);
@@ -309,7 +323,7 @@ pub(super) fn command(program: &Path, folder: &Path, mark: &str, machines: &dyn 
 impl fmt::Display for Played {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let how = if self.counts.is_clean() { "went well" } else { "failed" };
-        writeln!(f, "\nround {} {how}: {}", self.round, self.plan)?;
+        writeln!(f, "\nround {} {how} after {:.1} s: {}", self.round, self.took.as_secs_f64(), self.plan)?;
         self.history.iter().try_for_each(|line| writeln!(f, "{line}"))?;
         self.problems.iter().take(MOST_SHOWN).try_for_each(|problem| writeln!(f, "  {problem}"))?;
         if self.problems.len() > MOST_SHOWN {
@@ -319,6 +333,8 @@ impl fmt::Display for Played {
     }
 }
 
+/// How often to look whether the run was interrupted.
+const LOOK: Duration = Duration::from_millis(100);
 /// How long until a killed listener is started again.
 const SERVICE: Duration = Duration::from_secs(1);
 const MOST_SHOWN: usize = 20;

@@ -1,6 +1,7 @@
 //! The end of a round: what has to end by itself ends, the rest is ended, and all that is left is
 //! counted.
 
+use std::os::unix::process::CommandExt as _;
 use std::process::Stdio;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -51,11 +52,12 @@ impl Round<'_> {
     /// Whether machines must end by themselves without their client: not if faults have hit all
     /// that would end them.
     fn check_layers(&mut self) {
-        let guarded = self.place.ends_alone(&self.lost);
-        let end = Instant::now() + self.place.lives_alone() + MARGIN;
+        let place = self.game.place;
+        let guarded = place.ends_alone(&self.lost);
+        let end = Instant::now() + place.lives_alone() + MARGIN;
         loop {
             let left = self.running();
-            if left.is_empty() || (!guarded && Instant::now() + MARGIN > end) {
+            if left.is_empty() || self.gives_up() || (!guarded && Instant::now() + MARGIN > end) {
                 return;
             }
             if Instant::now() > end {
@@ -68,8 +70,9 @@ impl Round<'_> {
 
     fn reap(&mut self) {
         let provider = serde_json::to_string(&self.machines.provider()).unwrap_or_default();
-        let output = command(self.client_program, &self.folder, &self.mark, self.machines.as_ref())
+        let output = command(self.game.client, &self.folder, &self.mark, self.machines.as_ref())
             .args([CLIENT, "reap", &provider])
+            .process_group(0)
             .stderr(Stdio::inherit())
             .output();
         match output {
@@ -88,7 +91,7 @@ impl Round<'_> {
         let left = self.running();
         self.left("still run", left.iter().map(Target::to_string).collect());
         let end = Instant::now() + MARGIN;
-        while !self.machines.passing().is_empty() && Instant::now() < end {
+        while !self.machines.passing().is_empty() && Instant::now() < end && !self.gives_up() {
             thread::sleep(POLL);
         }
         let left = self.machines.passing();

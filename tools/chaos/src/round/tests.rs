@@ -53,6 +53,17 @@ impl Machines for One {
 
 /// Plays a round whose client is a script. Gives what was done to the machine.
 fn played(name: &str, script: impl FnOnce(&Path) -> String, faults: Vec<Fault>) -> (Played, Vec<Act>) {
+    let (played, done) = ended(name, script, faults, || false);
+    (played.unwrap(), done)
+}
+
+/// The same in a run that may be interrupted.
+fn ended(
+    name: &str,
+    script: impl FnOnce(&Path) -> String,
+    faults: Vec<Fault>,
+    interrupted: fn() -> bool,
+) -> (Option<Played>, Vec<Act>) {
     let folder = std::env::temp_dir().join(format!("scr{}-{name}", process::id()));
     fs::create_dir_all(&folder).unwrap();
     let client = folder.join("client");
@@ -60,10 +71,13 @@ fn played(name: &str, script: impl FnOnce(&Path) -> String, faults: Vec<Fault>) 
     fs::set_permissions(&client, fs::Permissions::from_mode(0o755)).unwrap();
     let ground = One { folder: folder.clone(), done: Arc::default() };
     let plan = Plan { faults, ..Plan::draw(Place::Local, 1, 0) };
-    let played = play(&client, Place::Local, &ground, name.len() as u64, &plan);
+    let game = Game { client: &client, place: Place::Local, ground: &ground, interrupted };
+    let played = play(&game, name.len() as u64, &plan);
     let done = ground.done.lock().unwrap().clone();
     fs::remove_dir_all(&folder).unwrap();
-    let _ = fs::remove_dir_all(&played.kept);
+    if let Some(played) = &played {
+        let _ = fs::remove_dir_all(&played.kept);
+    }
     (played, done)
 }
 
@@ -99,5 +113,15 @@ fn a_pool_that_fails_although_nothing_was_hit_is_no_clean_round() {
     };
     assert_eq!(said(r#""no network""#).wrong, 1);
     let well = said("null");
-    assert!(well.is_clean(), "{well}");
+    assert!(well.is_clean(), "{well:?}");
+}
+
+#[test]
+fn a_round_of_an_interrupted_run_is_given_up_and_leaves_nothing() {
+    let (began, name) = (Instant::now(), "interrupted");
+    let script = |_: &Path| "[ \"$2\" = reap ] || exec sleep 1000".to_owned();
+    let (played, done) = ended(name, script, Vec::new(), || true);
+    assert!(played.is_none() && done.is_empty());
+    assert!(began.elapsed() < Duration::from_secs(60));
+    assert!(!std::env::temp_dir().join(format!("sc{}-{}", process::id(), name.len())).exists());
 }
