@@ -6,8 +6,6 @@ use anyhow::{Result, anyhow, bail};
 use lexopt::{Parser, ValueExt as _};
 use skyward_tools::line::{chosen, next, unknown, value};
 
-use crate::bench::Bench;
-use crate::bench::rows::SUITES;
 use crate::demo::{Demo, MOST_NODES};
 use crate::fuzz::Fuzz;
 use crate::nodes;
@@ -19,9 +17,9 @@ pub(crate) enum Command {
     List,
     /// The steps to run, in their own order.
     Test(Vec<Step>),
-    /// The words of the program's command line.
+    /// The words of the tool's command line.
     Chaos(Vec<OsString>),
-    Bench(Bench),
+    Bench(Vec<OsString>),
     Demo(Demo),
     Fuzz(Fuzz),
     /// The book; whether the files that are made of its pages are written anew.
@@ -37,7 +35,7 @@ pub(crate) fn parse(arguments: impl IntoIterator<Item = String>, all: &[Step]) -
     match next(&mut line)?.as_deref() {
         Some("test") => parse_test(line, all),
         Some("chaos") => Ok(Command::Chaos(line.raw_args()?.collect())),
-        Some("bench") => parse_bench(line),
+        Some("bench") => Ok(Command::Bench(line.raw_args()?.collect())),
         Some("demo") => parse_demo(line),
         Some("fuzz") => parse_fuzz(line),
         Some("docs") => match (next(&mut line)?.as_deref(), next(&mut line)?) {
@@ -99,35 +97,6 @@ fn parse_fuzz(mut line: Parser) -> Result<Command> {
     Ok(Command::Fuzz(fuzz))
 }
 
-fn parse_bench(mut line: Parser) -> Result<Command> {
-    let named = next(&mut line)?;
-    if matches!(named.as_deref(), Some("help" | "-h" | "--help")) {
-        return Ok(Command::Help);
-    }
-    let Some(suite) = SUITES.iter().find(|suite| Some(suite.name) == named.as_deref()) else {
-        let all: Vec<_> = SUITES.iter().map(|suite| format!("bench {}", suite.name)).collect();
-        bail!("`bench` needs the name of a suite: {} (not {})", all.join(", "), named.as_deref().unwrap_or("nothing"));
-    };
-    let (mut only, mut quick, mut ours) = (Vec::new(), false, false);
-    while let Some(argument) = next(&mut line)? {
-        match argument.as_str() {
-            "--quick" => quick = true,
-            // The other suites measure both sides in the same program.
-            "--ours" if suite.has_peers() => ours = true,
-            "--only" => {
-                only.extend(chosen("row", &value(&mut line), suite.rows.iter().map(|row| row.name))?);
-            }
-            other => {
-                let options: &[_] =
-                    if suite.has_peers() { &["--only", "--quick", "--ours"] } else { &["--only", "--quick"] };
-                return Err(unknown(&format!("bench {}", suite.name), other, options));
-            }
-        }
-    }
-    let rows: Vec<_> = suite.rows.iter().filter(|row| only.is_empty() || only.contains(&row.name)).collect();
-    Ok(Command::Bench(Bench { suite, rows, quick, ours }))
-}
-
 fn parse_demo(mut line: Parser) -> Result<Command> {
     let place = match next(&mut line)?.as_deref() {
         Some("docker") => nodes::Place::Docker,
@@ -174,14 +143,8 @@ cargo xtask test --skip e2e,examples  all steps but these
 cargo xtask chaos local               pools on this host under faults; also docker, ssh and aws
 cargo xtask chaos --help              its options
 
-cargo xtask bench local               Skyward beside Ray, Dask and a process pool on this host; the last line is JSON
-cargo xtask bench local --only ROW,…  only these rows
-cargo xtask bench local --quick       one round, fewer repetitions
-cargo xtask bench local --ours        without the peers
-cargo xtask bench python              calls and joblib in a payload, beside loky, Dask and Ray; takes the same options
-cargo xtask bench ssh                 nodes that are reached by SSH, beside `ssh` and beside processes started by hand
-cargo xtask bench docker              nodes that are containers, beside bare exec streams and `docker run`
-cargo xtask bench aws                 instances of an EC2 on loopback: calls, starts and offers, beside processes started by hand
+cargo xtask bench local               Skyward beside others on this host; also python, ssh, docker and aws
+cargo xtask bench --help              its options
 
 cargo xtask demo ssh --nodes 2        makes SSH servers on this host, trains Keras on them, and removes them
 cargo xtask demo docker --nodes 2     makes an image, trains Keras in two containers of it, and removes them
@@ -196,8 +159,8 @@ cargo xtask fuzz values --seconds 600 only this decoder, for longer
 cargo xtask image                     makes the images for containers, unless the Docker engine has them, and prints their names
 
 Programs that a step needs are installed into the user's cache folder, if the machine lacks them and a package registry has them.
-The exit code is 0 when every step passed or was skipped, and when chaos lost nothing; 1 otherwise; 2 for a wrong command line.
-No figure makes a benchmark fail.
+The exit code is 0 when every step passed or was skipped, and 1 otherwise; 2 for a wrong command line. Chaos and benches end with
+the exit code of their own programs.
 ";
 
 #[cfg(test)]
@@ -234,32 +197,14 @@ mod tests {
     }
 
     #[test]
-    fn rows_are_chosen_in_their_own_order() {
-        let arguments = ["bench", "local", "--only", "calls_per_s,call_p50_us", "--quick"].map(str::to_owned);
-        let Ok(Command::Bench(bench)) = parse(arguments, &[]) else { panic!("no bench") };
-        assert_eq!(bench.rows.iter().map(|row| row.name).collect::<Vec<_>>(), ["call_p50_us", "calls_per_s"]);
-        assert!(bench.quick && !bench.ours);
-        let arguments = ["bench", "local", "--only=calls_per_s", "--ours"].map(str::to_owned);
-        let Ok(Command::Bench(bench)) = parse(arguments, &[]) else { panic!("no bench") };
-        assert!(bench.rows.len() == 1 && bench.ours);
-        let refused = parse(["bench", "local", "--quick=no"].map(str::to_owned), &[]);
-        assert!(refused.is_err_and(|error| error.to_string().contains("--quick")));
-    }
-
-    #[test]
-    fn rows_belong_to_their_suite() {
-        let bench = |line: &str| match parse(line.split(' ').map(str::to_owned), &steps())? {
-            Command::Bench(bench) => Ok(bench.rows.iter().map(|row| row.name).collect::<Vec<_>>()),
-            _ => bail!("no bench"),
+    fn the_words_after_a_tool_are_its_own() {
+        let words = |line: &str| match parse(line.split(' ').map(str::to_owned), &steps())? {
+            Command::Chaos(words) | Command::Bench(words) => Ok(words),
+            _ => bail!("no tool"),
         };
-        assert_eq!(bench("bench ssh --only ssh_bulk_mib_s").unwrap(), ["ssh_bulk_mib_s"]);
-        assert_eq!(bench("bench docker").unwrap().len(), 5);
-        let message = |line: &str| bench(line).unwrap_err().to_string();
-        assert!(message("bench docker --only call_p50_us").contains("docker_call_p50_us"));
-        assert!(message("bench ssh --ours").ends_with("its options are: --only, --quick"));
-        assert!(
-            message("bench moon").contains("bench local, bench python, bench ssh, bench docker, bench aws (not moon)")
-        );
+        assert_eq!(words("chaos local --seed=7 --fast").unwrap(), ["local", "--seed=7", "--fast"]);
+        assert_eq!(words("bench --help").unwrap(), ["--help"]);
+        assert!(words("bench").unwrap().is_empty());
     }
 
     #[test]
@@ -317,9 +262,5 @@ mod tests {
         assert!(message(&["test", "--only"]).contains("--only format,clippy"));
         assert!(message(&["test", "--fast"]).contains("--only, --skip, --list"));
         assert!(message(&["test", "--only", "e2e", "--skip", "e2e"]).contains("no step"));
-        assert!(message(&["bench"]).contains("bench local"));
-        assert!(message(&["bench", "local", "--only", "speed"]).contains("call_p50_us"));
-        assert!(message(&["bench", "local", "--only"]).contains("call_p50_us"));
-        assert!(message(&["bench", "local", "--fast"]).contains("--only, --quick, --ours"));
     }
 }

@@ -86,8 +86,11 @@ mod tests {
 
     #[test]
     fn rounds_that_tested_something_and_lost_nothing_pass() {
-        let line = |faults, returned| format!("20 s: {{}}\n{{\"rounds\":6,\"returned\":{returned},\"faults\":{faults}}}\n");
-        assert!(matches!(outcome(Some(0), &line(3, 9)).unwrap(), Outcome::Passed(note) if note.starts_with("{\"rounds\"")));
+        let line =
+            |faults, returned| format!("20 s: {{}}\n{{\"rounds\":6,\"returned\":{returned},\"faults\":{faults}}}\n");
+        assert!(
+            matches!(outcome(Some(0), &line(3, 9)).unwrap(), Outcome::Passed(note) if note.starts_with("{\"rounds\""))
+        );
         assert!(outcome(Some(0), &line(0, 9)).is_err());
         assert!(outcome(Some(0), &line(3, 0)).is_err());
         assert!(outcome(Some(1), &line(3, 9)).err().unwrap().to_string().contains("\"faults\":3"));

@@ -61,6 +61,7 @@ const DIRECTION: &[(&str, &[&str])] = &[
     ("skyward-aws-testkit", &[]),
     ("skyward", &["skyward-macros", "skyward-core", "skyward-plugins", "skyward-aws"]),
     ("skyward-tools", &[]),
+    ("skyward-bench", &["skyward-tools"]),
     ("skyward-chaos", &["skyward-tools", "skyward"]),
     ("xtask", &["skyward-tools"]),
 ];

@@ -1,5 +1,4 @@
-//! The project's own commands: `cargo xtask test` runs all checks that a change must pass, `cargo
-//! xtask bench` measures performance.
+//! The project's own commands: `cargo xtask test` runs all checks that a change must pass.
 
 mod args;
 mod bench;
@@ -54,7 +53,7 @@ fn run() -> anyhow::Result<bool> {
         }
         Command::Chaos(words) => return chaos::run(&words, &Context::discover()?),
         Command::Fuzz(fuzz) => return fuzz::run(&fuzz, &Context::discover()?),
-        Command::Bench(bench) => bench::run(&bench, &Context::discover()?)?,
+        Command::Bench(words) => return bench::run(&words, &Context::discover()?),
         Command::Image => match image::Images::ensure(&Context::discover()?)? {
             Ok(images) => println!("{}\n{}", images.node, images.bare),
             Err(reason) => println!("SKIPPED: {reason}"),

@@ -31,7 +31,9 @@ pub(crate) fn run(words: &[String]) -> Result<()> {
             ["play", script] => script::play(script).await,
             ["warm", provider] => warm(&read(provider)?).await,
             ["reap", provider] => reap(&read(provider)?).await,
-            _ => bail!("`client` needs `play SCRIPT`, `warm PROVIDER` or `reap PROVIDER`; only `chaos` itself starts it"),
+            _ => {
+                bail!("`client` needs `play SCRIPT`, `warm PROVIDER` or `reap PROVIDER`; only `chaos` itself starts it")
+            }
         }
     })
 }

@@ -126,7 +126,8 @@ mod tests {
         progress.on_ended(2, &failed, Duration::from_millis(3456));
         let line = progress.summary(Duration::from_secs(5)).to_string();
         assert!(line.starts_with(r#"{"rounds":2,"tasks":4,"lost":2,"doubled":0,"left_running":0,"#), "{line}");
-        let times = r#""seconds":5.0,"seconds_per_round":2.5,"failed_rounds":[{"round":2,"seconds":3.46}],"continue_from":1}"#;
+        let times =
+            r#""seconds":5.0,"seconds_per_round":2.5,"failed_rounds":[{"round":2,"seconds":3.46}],"continue_from":1}"#;
         assert!(line.ends_with(times), "{line}");
     }
 

@@ -67,8 +67,9 @@ impl Build {
                 "--package=skyward",
                 "--package=skyward-aws",
                 "--package=skyward-aws-testkit",
+                "--package=skyward-bench",
                 "--package=skyward-chaos",
-                "--features=skyward/aws,skyward/testkit,skyward-chaos/aws",
+                "--features=skyward/aws,skyward/testkit,skyward-bench/aws,skyward-chaos/aws",
             ],
         }
     }

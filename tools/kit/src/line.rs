@@ -79,7 +79,9 @@ mod tests {
 
     #[test]
     fn an_unknown_argument_is_refused_with_the_known_ones() {
-        assert!(unknown("chaos", "--fast", &["--rounds", "--seed"]).to_string().ends_with("options are: --rounds, --seed"));
+        assert!(
+            unknown("chaos", "--fast", &["--rounds", "--seed"]).to_string().ends_with("options are: --rounds, --seed")
+        );
         assert!(unknown("image", "now", &[]).to_string().contains("takes no arguments"));
     }
 }

@@ -1,8 +1,8 @@
 use std::os::unix::fs::PermissionsExt;
 use std::sync::{Arc, Mutex};
 
-use crate::words::Provider;
 use super::*;
+use crate::words::Provider;
 
 /// One machine, of which it is known what was done to it.
 #[derive(Clone)]

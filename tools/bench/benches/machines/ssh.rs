@@ -9,13 +9,13 @@ use skyward::pool::PoolBuilder;
 use skyward::prelude::*;
 use skyward::provider::{Host, Hosts};
 use skyward::remote::ssh::{HostKeys, Key};
+use skyward_tools::sshd::{self, Sshd};
 
 use super::common::bytes::there_and_back;
 use super::common::calls::{SHUTDOWN, round_trip, warm_up};
 use super::common::idle::{self, Rows};
 use super::common::start::warm;
 use super::common::{Table, median};
-use super::sshd::{self, Sshd};
 use super::{beside, blocking, openssh};
 
 /// Returns the interpreter of the environment.

@@ -4,8 +4,8 @@
 # ///
 """What `cargo xtask bench python` measures with each of joblib's backends and two workers.
 
-The code does not depend on a pool: the payloads of `benches/python` and the peers of `xtask/bench`
-run the same functions.
+The code does not depend on a pool: the payloads of `benches/python` and the programs in `peers` run
+the same functions.
 """
 
 from time import perf_counter, thread_time

@@ -7,9 +7,10 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::thread;
 use std::time::Instant;
 
+use skyward_tools::sshd::Sshd;
+
 use super::common::bytes::SIZE;
 use super::common::median;
-use super::sshd::Sshd;
 
 /// A program at the other end of a channel.
 struct Channel {

@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "skyward-core/python"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[4] / "skyward-core/python"))
 
 from tests.client import AgentClient, WorkerClient, start_agent, start_spec
 

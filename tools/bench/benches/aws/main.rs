@@ -2,7 +2,7 @@
 //! Prints one line of JSON. The argument is the program of an EC2 on loopback.
 //!
 //! ```sh
-//! cargo bench --features aws,testkit --bench aws -- target/release/ec2-on-loopback --only aws_offers_warm_ms
+//! cargo bench -p skyward-bench --features aws --bench aws -- $PWD/target/release/ec2-on-loopback --only aws_offers_warm_ms
 //! ```
 
 mod by_hand;

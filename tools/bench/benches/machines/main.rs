@@ -2,8 +2,8 @@
 //! comparison: one line of JSON.
 //!
 //! ```sh
-//! cargo bench --features testkit --bench machines -- ssh --only ssh_call_p50_us --quick
-//! cargo bench --features testkit --bench machines -- docker IMAGE
+//! cargo bench -p skyward-bench --bench machines -- ssh --only ssh_call_p50_us --quick
+//! cargo bench -p skyward-bench --bench machines -- docker IMAGE
 //! ```
 
 #[path = "../common/mod.rs"]
@@ -12,8 +12,6 @@ mod docker;
 mod engine;
 mod openssh;
 mod ssh;
-#[path = "../../skyward-core/tests/support/sshd.rs"]
-mod sshd;
 
 use std::io;
 

@@ -1,19 +1,15 @@
-//! `cargo xtask bench`: ours beside others, in one run on one machine.
-
-mod aws;
-mod docker;
-mod local;
-pub(crate) mod rows;
-mod ssh;
+//! A run of a suite: ours beside others, on one machine.
 
 use anyhow::{Context as _, Result};
 use serde_json::{Map, Value};
+use skyward_tools::context::Context;
+use skyward_tools::process::Run;
 
-use crate::context::Context;
-use crate::process::Run;
-use rows::{Measured, Row, Suite};
+use crate::rows::{Measured, Row, Suite};
+use crate::{aws, docker, local, ssh};
 
 /// A run of a suite, as the command line asks for it.
+#[derive(Debug, PartialEq)]
 pub(crate) struct Bench {
     pub(crate) suite: &'static Suite,
     /// In the order of the suite.
@@ -43,12 +39,12 @@ pub(crate) fn run(bench: &Bench, context: &Context) -> Result<()> {
 }
 
 impl Bench {
-    fn rounds(&self) -> usize {
+    pub(crate) fn rounds(&self) -> usize {
         if self.quick { 1 } else { ROUNDS }
     }
 
     /// Runs one program of it for some of its rows; its last line with a brace is the result.
-    fn read(&self, run: Run, rows: &[&Row]) -> Result<Map<String, Value>> {
+    pub(crate) fn read(&self, run: Run, rows: &[&Row]) -> Result<Map<String, Value>> {
         let names: Vec<&str> = rows.iter().map(|row| row.name).collect();
         let run = run.args(["--only", &names.join(",")]).args(self.quick.then_some("--quick"));
         let output = run.check()?.output;
@@ -60,7 +56,7 @@ impl Bench {
 
 impl Measured {
     /// Adds the results of one of our programs: an object of rows for each system.
-    fn add_all(&mut self, systems: &Map<String, Value>) {
+    pub(crate) fn add_all(&mut self, systems: &Map<String, Value>) {
         for (system, rows) in systems {
             if let Value::Object(rows) = rows {
                 self.add(system, rows);
@@ -70,5 +66,5 @@ impl Measured {
 }
 
 /// The program for nodes that are not processes of this host.
-const MACHINES: &[&str] = &["bench", "--quiet", "--package=skyward", "--features=testkit", "--bench=machines"];
+pub(crate) const MACHINES: &[&str] = &["bench", "--quiet", "--package=skyward-bench", "--bench=machines"];
 const ROUNDS: usize = 3;

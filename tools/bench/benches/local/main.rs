@@ -2,7 +2,7 @@
 //! line of JSON.
 //!
 //! ```sh
-//! cargo bench --features testkit --bench local -- --only call_p50_us,calls_per_s --quick
+//! cargo bench -p skyward-bench --bench local -- --only call_p50_us,calls_per_s --quick
 //! ```
 
 mod calls;

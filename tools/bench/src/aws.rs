@@ -1,15 +1,15 @@
 //! `cargo xtask bench aws`: instances of an EC2 on loopback, beside `ssh` to the same ones.
 
 use anyhow::{Result, bail};
+use skyward_tools::context::Context;
+use skyward_tools::ec2::{Build, missing, program};
+use skyward_tools::environment::Environment;
+use skyward_tools::openssh;
 
-use super::Bench;
-use super::rows::Measured;
-use crate::context::Context;
-use crate::ec2::{Build, missing, program};
-use crate::environment::Environment;
-use crate::openssh;
+use crate::bench::Bench;
+use crate::rows::Measured;
 
-pub(super) fn measure(bench: &Bench, context: &Context, measured: &mut Measured) -> Result<()> {
+pub(crate) fn measure(bench: &Bench, context: &Context, measured: &mut Measured) -> Result<()> {
     if let Some(reason) = missing() {
         bail!("{reason}");
     }

@@ -103,15 +103,13 @@ async fn use_it(aws: &Watched, machine: &Machine, (port, key, python): (u16, &Ke
 
 /// Whether an agent and a worker have answered; false while the instance refuses logins.
 fn answered(key: &Path, address: &str, port: u16, python: &str) -> io::Result<bool> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
     let mut files = Command::new("tar")
-        .args(["-C", &root.to_string_lossy(), "--exclude=__pycache__", "-c"])
-        .args(["benches/machines/by_hand.py", "skyward-core/python"])
+        .args(["-C", root, "--exclude=__pycache__", "-c"])
+        .args([BY_HAND, "skyward-core/python"])
         .stdout(Stdio::piped())
         .spawn()?;
-    let script = format!(
-        "mkdir -p /tmp/by-hand && tar -C /tmp/by-hand -x && {python} /tmp/by-hand/benches/machines/by_hand.py 1"
-    );
+    let script = format!("mkdir -p /tmp/by-hand && tar -C /tmp/by-hand -x && {python} /tmp/by-hand/{BY_HAND} 1");
     let mut ssh = Command::new("ssh");
     ssh.args(["-F", "none", "-T", "-o", "BatchMode=yes", "-o", "LogLevel=QUIET", "-o", "ConnectTimeout=5"])
         // The instance makes its own host key, and this comparison accepts any.
@@ -139,6 +137,8 @@ fn answered(key: &Path, address: &str, port: u16, python: &str) -> io::Result<bo
     }
 }
 
+/// The program that starts an agent and a worker, by its path in the repository.
+const BY_HAND: &str = "tools/bench/benches/machines/by_hand.py";
 /// The exit status of an `ssh` that could not connect.
 const NO_SESSION: i32 = 255;
 const POLL: Duration = Duration::from_millis(100);

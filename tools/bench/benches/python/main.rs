@@ -2,7 +2,7 @@
 //! workers of this host.
 //!
 //! ```sh
-//! cargo bench --features testkit --bench python -- --only py_grid_s --quick
+//! cargo bench -p skyward-bench --bench python -- --only py_grid_s --quick
 //! ```
 
 #[allow(dead_code)]

@@ -2,20 +2,20 @@
 //! and the same processes started by hand.
 
 use anyhow::{Result, anyhow};
+use skyward_tools::context::Context;
+use skyward_tools::openssh;
+use skyward_tools::sshd::Sshd;
 
-use super::Bench;
-use super::rows::Measured;
-use crate::context::Context;
-use crate::openssh;
-use crate::sshd::Sshd;
+use crate::bench::{Bench, MACHINES};
+use crate::rows::Measured;
 
-pub(super) fn measure(bench: &Bench, context: &Context, measured: &mut Measured) -> Result<()> {
+pub(crate) fn measure(bench: &Bench, context: &Context, measured: &mut Measured) -> Result<()> {
     openssh::ensure();
     Sshd::program().map_err(|reason| anyhow!("{reason}"))?;
-    context.cargo(super::MACHINES.iter().copied().chain(["--no-run"])).check()?;
+    context.cargo(MACHINES.iter().copied().chain(["--no-run"])).check()?;
     for round in 1..=bench.rounds() {
         println!("\n== round {round} of {}", bench.rounds());
-        let run = context.cargo(super::MACHINES.iter().copied().chain(["--", "ssh"]));
+        let run = context.cargo(MACHINES.iter().copied().chain(["--", "ssh"]));
         measured.add_all(&bench.read(run, &bench.rows)?);
     }
     Ok(())
