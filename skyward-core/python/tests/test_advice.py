@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fractions
+import importlib
 import ipaddress
 import re
 import threading
@@ -55,11 +56,12 @@ def test_open_files() -> None:
         refused(binary, "its path")
 
 
+@pytest.mark.frameworks
 def test_types_of_libraries() -> None:
-    pandas, polars = pytest.importorskip("pandas"), pytest.importorskip("polars")
-    pyarrow, sparse = pytest.importorskip("pyarrow"), pytest.importorskip("scipy.sparse")
-    torch, datasets = pytest.importorskip("torch"), pytest.importorskip("datasets")
-    np = pytest.importorskip("numpy")
+    pandas, polars = importlib.import_module("pandas"), importlib.import_module("polars")
+    pyarrow, sparse = importlib.import_module("pyarrow"), importlib.import_module("scipy.sparse")
+    torch, datasets = importlib.import_module("torch"), importlib.import_module("datasets")
+    np = importlib.import_module("numpy")
     table = pyarrow.table({"a": [1]})
     for value, words in [
         (pandas.DataFrame({"a": [1]}), '.to_dict("list")'),

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import importlib
 from typing import Any
 
 import msgspec
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,7 +15,6 @@ from skyward import _arrays, _values
 
 from .test_values import back, packed, refused, there
 
-np = pytest.importorskip("numpy")
 DTYPES = ["bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"]
 DTYPES += ["float16", "float32", "float64", "complex64", "complex128"]
 
@@ -27,14 +28,14 @@ def same(left: Any, right: Any) -> None:
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("shape", [(), (0,), (3,), (2, 3), (2, 0, 3), (300, 1000)])
 def test_every_dtype_and_rank(dtype: str, shape: tuple[int, ...]) -> None:
-    array = (np.arange(np.prod(shape, dtype=int)) % 100).reshape(shape).astype(dtype)
+    array: Any = (np.arange(np.prod(shape, dtype=int)) % 100).reshape(shape).astype(dtype)
     same(back(packed(array)), array)
     same(back(packed({"a": [array]}), owned=True)["a"][0], array)
 
 
 @given(st.lists(st.integers(0, 5), max_size=6), st.sampled_from(DTYPES))
 def test_any_shape(shape: list[int], dtype: str) -> None:
-    array = np.ones(shape, dtype)
+    array: Any = np.ones(shape, dtype)
     same(back(packed([array]))[0], array)
 
 
@@ -125,8 +126,9 @@ def test_unknown_extensions_are_refused() -> None:
         back(msgspec.msgpack.encode(msgspec.msgpack.Ext(9, b"")))
 
 
+@pytest.mark.frameworks
 def test_bfloat16_and_float8() -> None:
-    ml_dtypes = pytest.importorskip("ml_dtypes")
+    ml_dtypes = importlib.import_module("ml_dtypes")
     array = np.array([1.0, -2.5, 3.0], ml_dtypes.bfloat16)
     same(back(packed(array)), array)
     same(back(packed(array.astype(ml_dtypes.float8_e4m3fn))), array.astype(ml_dtypes.float8_e4m3fn))
@@ -139,8 +141,9 @@ def test_bfloat16_without_its_package_is_widened(monkeypatch: pytest.MonkeyPatch
     assert (array.dtype, array.tolist()) == (np.dtype("float32"), [1.0, -2.0])
 
 
+@pytest.mark.frameworks
 def test_torch_tensors() -> None:
-    torch = pytest.importorskip("torch")
+    torch = importlib.import_module("torch")
     same(back(packed(torch.arange(6).reshape(2, 3).T)), np.arange(6).reshape(2, 3).T.copy())
     same(back(packed(torch.ones(2, requires_grad=True) * 2)), np.full(2, 2, "f4"))
     assert back(packed(torch.tensor(3.5))).shape == ()
@@ -148,8 +151,9 @@ def test_torch_tensors() -> None:
     assert refused([torch.ones(2).to_sparse()])[0] == "[0]"
 
 
+@pytest.mark.frameworks
 def test_jax_arrays() -> None:
-    jax = pytest.importorskip("jax")
+    jax = importlib.import_module("jax")
     same(back(packed(jax.numpy.arange(4, dtype="float32"))), np.arange(4, dtype="f4"))
     assert packed(jax.numpy.ones(1, "bfloat16"))[-2:] == b"\x80?"
     assert refused([jax.random.key(0)])[0] == "[0]"

@@ -440,7 +440,6 @@ def test_a_timer_that_fires_at_any_place_leaves_each_help_one_answer(node: Node)
 
 @pytest.mark.parametrize("kind", ["TimeoutError", "RuntimeError", "IndexError"])
 def test_no_exception_of_a_timer_is_lost_while_an_array_is_stored(node: Node, kind: str) -> None:
-    pytest.importorskip("numpy")
     pool = OneAnswer(node, 1, PAYLOAD)
     ok, value = pool.outcome(pool.start(0, what="every_place_in_the_store", kind=kind), 100)
     assert ok, value["traceback"] if isinstance(value, dict) else value
@@ -452,7 +451,6 @@ def test_no_exception_of_a_timer_is_lost_while_an_array_is_stored(node: Node, ki
 
 @pytest.mark.parametrize("where", ["begin", "nudge", "load"])
 def test_the_exception_of_a_timer_is_not_mistaken_for_one_of_the_system(node: Node, where: str) -> None:
-    pytest.importorskip("numpy")
     pool = OneAnswer(node, 1, PAYLOAD)
     said = pool.call(what="timer_at", where=where)
     assert "the timer of the payload" in said

@@ -198,7 +198,6 @@ def test_what_cannot_be_pickled_is_named(make_pool: Callable[..., Pool], workers
 
 
 def test_functions_are_pickled_by_value_with_cloudpickle(make_pool: Callable[..., Pool]) -> None:
-    pytest.importorskip("cloudpickle")
     value, refused = make_pool(2).call(what="by_value")
     assert value == 42
     assert "argument 1 of double, a lock, cannot be pickled" in refused
@@ -358,7 +357,6 @@ FOLDER = {
 
 
 def test_modules_of_a_payload_with_several_files(make_pool: Callable[..., Pool]) -> None:
-    pytest.importorskip("cloudpickle")
     pool = make_pool(2, FOLDER, main="trainer/main.py")
     assert pool.call() == 4
 

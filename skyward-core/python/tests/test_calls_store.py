@@ -16,8 +16,6 @@ from skyward._calls.answers import unpack
 from .caller import Caller
 from .conftest import Node
 
-pytest.importorskip("numpy")
-
 PAYLOAD = '''
 import gc
 import os

@@ -8,6 +8,7 @@ import datetime
 import decimal
 import enum
 import hashlib
+import importlib
 import math
 import os
 import pathlib
@@ -16,13 +17,12 @@ import time
 from typing import Any, NamedTuple
 
 import msgspec
+import numpy as np
 import pytest
 
 from skyward import _forms, _values
 
 from .test_values import packed, refused, there
-
-np = pytest.importorskip("numpy")
 
 
 class Score(NamedTuple):
@@ -116,8 +116,9 @@ def test_keys_of_other_types_are_refused_with_advice(key: Any, words: str) -> No
     assert refused([{key: 1}], words)[0].startswith("[0]{")
 
 
+@pytest.mark.frameworks
 def test_pandas_timestamps_are_refused_as_keys() -> None:
-    pandas = pytest.importorskip("pandas")
+    pandas = importlib.import_module("pandas")
     refused({pandas.Timestamp("2020-01-02"): 1}, "with `.isoformat()`")
     refused({pandas.Timestamp("2020-01-02"): 1, "a": 2}, "a list of pairs")
 
@@ -161,8 +162,9 @@ def test_a_tuple_with_names_is_sent_by_them_whatever_else_is_on_it() -> None:
     refused(odd, ".a would be lost")
 
 
+@pytest.mark.frameworks
 def test_results_of_scipy_have_the_names_of_their_items() -> None:
-    stats = pytest.importorskip("scipy.stats")
+    stats = importlib.import_module("scipy.stats")
     left, right = [1.0, 2.0, 3.0, 4.0], [2.0, 1.0, 4.0, 3.0]
     for result in (stats.ttest_ind(left, right), stats.pearsonr(left, right), stats.spearmanr(left, right)):
         assert there(result) == {"statistic": result.statistic, "pvalue": result.pvalue}
@@ -226,8 +228,9 @@ def test_times_that_cannot_be_sent_are_refused(value: Any, words: str) -> None:
     assert refused({"t": [value]}, words)[0] == ".t[0]"
 
 
+@pytest.mark.frameworks
 def test_times_of_pandas() -> None:
-    pandas = pytest.importorskip("pandas")
+    pandas = importlib.import_module("pandas")
     assert there([pandas.NaT, pandas.NA]) == [None, None]
     assert there(pandas.Timestamp("2020-01-02T03:04:05.000000007")) == "2020-01-02T03:04:05.000000007"
     assert there(pandas.Timestamp("2020-01-02", tz="UTC")) == "2020-01-02T00:00:00Z"
@@ -241,6 +244,7 @@ def test_times_of_pandas() -> None:
     assert there(frame.to_dict("list")) == {"t": ["2020-01-02T00:00:00", None], "n": [1, 2]}
 
 
+@pytest.mark.frameworks
 @pytest.mark.parametrize("kind", ["Series", "Index", "array"])
 @pytest.mark.parametrize(
     ("items", "dtype", "expected"),
@@ -260,12 +264,13 @@ def test_times_of_pandas() -> None:
     ids=str,
 )
 def test_missing_values_of_pandas_are_none(kind: str, items: Any, dtype: str, expected: Any) -> None:
-    pandas = pytest.importorskip("pandas")
+    pandas = importlib.import_module("pandas")
     assert there({"column": getattr(pandas, kind)(items, dtype=dtype)}) == {"column": expected}
 
 
+@pytest.mark.frameworks
 def test_missing_floats_of_pandas_stay_floats() -> None:
-    pandas = pytest.importorskip("pandas")
+    pandas = importlib.import_module("pandas")
     for dtype in ("float64", "category"):
         assert isinstance(there(pandas.Series([0.5, None], dtype=dtype)), msgspec.msgpack.Ext), dtype
     found = there(pandas.Series([0.5, math.nan], dtype="object"))
@@ -274,15 +279,17 @@ def test_missing_floats_of_pandas_stay_floats() -> None:
     assert there(pandas.MultiIndex.from_tuples([("a", 1), ("b", 2)])) == [["a", 1], ["b", 2]]
 
 
+@pytest.mark.frameworks
 def test_the_advice_for_a_frame_of_pandas_keeps_what_is_missing() -> None:
-    pandas = pytest.importorskip("pandas")
+    pandas = importlib.import_module("pandas")
     frame = pandas.DataFrame({"text": ["a", None], "group": pandas.Categorical(["x", None])})
     refused([frame], "`{name: data[name] for name in data}`")
     assert there({name: frame[name] for name in frame}) == {"text": ["a", None], "group": ["x", None]}
 
 
+@pytest.mark.frameworks
 def test_nulls_of_polars_are_none() -> None:
-    polars = pytest.importorskip("polars")
+    polars = importlib.import_module("polars")
     assert there(polars.Series([1, None, 3])) == [1, None, 3]
     assert there(polars.Series([datetime.datetime(2020, 1, 2), None])) == ["2020-01-02T00:00:00", None]
     assert there(polars.Series(["a", None])) == ["a", None]
@@ -295,7 +302,7 @@ def test_nulls_of_polars_are_none() -> None:
 
 
 def test_a_mask_is_not_lost() -> None:
-    array = np.ma.masked_array([1.0, 2.0], mask=[False, True])
+    array: Any = np.ma.masked_array([1.0, 2.0], mask=[False, True])
     assert refused({"a": array}, "`.filled(…)`")[0] == ".a"
     assert refused([array.mean(), np.ma.masked], ".filled")[0] == "[1]"
     assert there(array.tolist()) == [1.0, None]
@@ -313,12 +320,13 @@ def test_records_are_refused_with_advice_be_they_arrays_or_scalars() -> None:
     assert refused([records.view(np.recarray)[0]])[0] == "[0]"
 
 
+@pytest.mark.frameworks
 def test_scalars_keep_all_of_their_digits() -> None:
     assert there(np.longdouble(0.5)) == 0.5
     assert math.isnan(there(np.longdouble("nan")))
     if np.finfo(np.longdouble).nmant > 52:
         refused(np.longdouble(1) / 3, "more digits than a float")
-    ml_dtypes = pytest.importorskip("ml_dtypes")
+    ml_dtypes = importlib.import_module("ml_dtypes")
     assert type(there(ml_dtypes.int4(3))) is int
 
 
@@ -330,7 +338,8 @@ def test_bytes_of_numpy_are_what_python_sees() -> None:
 
 
 def test_a_memoryview_of_numbers_is_not_bytes() -> None:
-    assert refused([memoryview(np.ones(2))], "`.tolist()`")[0] == "[0]"
+    ones: Any = np.ones(2)
+    assert refused([memoryview(ones)], "`.tolist()`")[0] == "[0]"
     assert there(memoryview(b"ab")) == b"ab"
 
 
@@ -360,8 +369,9 @@ def test_structs_of_msgspec_have_their_own_names_and_tag() -> None:
     assert there(Layer(3)) == msgspec.msgpack.decode(msgspec.msgpack.encode(Layer(3)))
 
 
+@pytest.mark.frameworks
 def test_private_fields_are_sent_by_their_name() -> None:
-    attrs = pytest.importorskip("attrs")
+    attrs = importlib.import_module("attrs")
 
     @attrs.define
     class Counter:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import sys
 from collections.abc import Iterator
@@ -345,12 +344,7 @@ def world(node: Node, source: str, end: bool = True) -> list[Any]:
     return [value for _, value in outcomes]
 
 
-needs_jax = pytest.mark.skipif(importlib.util.find_spec("jax") is None, reason="jax is not installed")
-needs_keras = pytest.mark.skipif(importlib.util.find_spec("keras") is None, reason="keras is not installed")
-needs_torch = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed")
-
-
-@needs_jax
+@pytest.mark.frameworks
 def test_a_world_of_two_in_jax(node: Node) -> None:
     source = """
 import skyward as sky
@@ -365,7 +359,7 @@ def main():
     assert world(node, source) == [[2, [1.0, 2.0]]] * 2
 
 
-@needs_jax
+@pytest.mark.frameworks
 def test_a_stop_reaches_workers_whose_signals_jax_has_taken(node: Node) -> None:
     source = """
 import atexit
@@ -384,7 +378,7 @@ def main():
     assert (node.folder / "g1" / "w0.out").read_text().endswith("left\n")
 
 
-@needs_jax
+@pytest.mark.frameworks
 def test_an_array_of_two_processes_is_refused_with_advice(node: Node) -> None:
     source = """
 import skyward as sky
@@ -408,8 +402,7 @@ def main():
         assert "process_allgather" in reason
 
 
-@needs_jax
-@needs_keras
+@pytest.mark.frameworks
 def test_a_world_of_two_in_keras_trains_alike(node: Node) -> None:
     source = """
 import skyward as sky
@@ -429,7 +422,7 @@ def main():
     assert first[0] == 32
 
 
-@needs_torch
+@pytest.mark.frameworks
 def test_a_world_of_two_in_torch(node: Node) -> None:
     source = """
 import skyward as sky

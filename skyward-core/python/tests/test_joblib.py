@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import subprocess
 import sys
@@ -18,8 +17,7 @@ import pytest
 from .conftest import Node
 from .pool import Pool
 
-if importlib.util.find_spec("joblib") is None:
-    pytest.skip("joblib is not installed", allow_module_level=True)
+pytestmark = pytest.mark.frameworks
 
 PAYLOAD = """
 import contextvars
@@ -715,8 +713,6 @@ def test_threads_are_for_the_worker_that_asks_for_them(make_pool: Callable[..., 
 
 
 def test_the_threads_of_libraries_are_limited_while_a_batch_runs(make_pool: Callable[..., Pool]) -> None:
-    pytest.importorskip("threadpoolctl")
-    pytest.importorskip("numpy")
     before, found, after = make_pool().call(what="inner", threads=1)
     assert before
     assert found == [[1] * len(before)] * 4
@@ -725,8 +721,6 @@ def test_the_threads_of_libraries_are_limited_while_a_batch_runs(make_pool: Call
 
 @pytest.mark.parametrize(("first", "second"), [(1, 1), (2, 1), (1, 2)])
 def test_batches_overlap_in_a_process(make_pool: Callable[..., Pool], first: int, second: int) -> None:
-    pytest.importorskip("threadpoolctl")
-    pytest.importorskip("numpy")
     before, within, after = make_pool().call(what="overlap", first=first, second=second)
     if before == [second] * len(before):
         pytest.skip("one core")

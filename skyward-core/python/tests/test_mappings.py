@@ -10,6 +10,7 @@ from pathlib import Path
 from threading import Thread
 from typing import Any
 
+import numpy as np
 import pytest
 
 from skyward._calls.mappings import Mappings
@@ -17,8 +18,6 @@ from skyward._calls.store import Store, StoreFullError
 
 from .caller import Caller
 from .conftest import Node
-
-np = pytest.importorskip("numpy")
 
 SIZE = 1 << 20
 
@@ -72,7 +71,7 @@ def test_the_next_call_gets_the_same_mapping(calls: Calls) -> None:
     digest = calls.put(1)
     first = calls.address(digest)
     # Another mapping of the same length would get the address of one that is given up.
-    blocker = np.zeros(8 * SIZE, np.uint8)
+    blocker: Any = np.zeros(8 * SIZE, np.uint8)
     assert calls.address(digest) == calls.address(digest) == first
     assert blocker.nbytes
 

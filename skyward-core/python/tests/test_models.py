@@ -6,11 +6,10 @@ import collections
 import dataclasses
 from typing import Any, NamedTuple
 
+import pydantic
 import pytest
 
 from .test_values import there
-
-pydantic = pytest.importorskip("pydantic")
 
 
 class Point(NamedTuple):
@@ -23,11 +22,11 @@ class Held:
     at: Point
 
 
-class Inner(pydantic.BaseModel):  # type: ignore[misc, name-defined]
+class Inner(pydantic.BaseModel):
     at: Point
 
 
-class Several(pydantic.RootModel):  # type: ignore[misc, name-defined]
+class Several(pydantic.RootModel[list[Point]]):
     root: list[Point]
 
 
@@ -60,20 +59,21 @@ def test_a_namedtuple_in_a_model_carries_its_names(annotation: Any, value: Any, 
 
 
 def test_names_are_kept_in_fields_that_are_not_declared_or_are_renamed() -> None:
-    class Model(pydantic.BaseModel):  # type: ignore[misc, name-defined]
+    class Model(pydantic.BaseModel):
         model_config = pydantic.ConfigDict(extra="allow", serialize_by_alias=True)
 
         at: Point = pydantic.Field(serialization_alias="where")
 
-    assert there(Model(at=Point(1.0, 2), more=Point(1.0, 2))) == {"where": HERE, "more": HERE}
+    more: dict[str, Any] = {"more": Point(1.0, 2)}
+    assert there(Model(at=Point(1.0, 2), **more)) == {"where": HERE, "more": HERE}
 
 
 def test_a_serialiser_of_the_model_takes_precedence() -> None:
-    class Model(pydantic.BaseModel):  # type: ignore[misc, name-defined]
+    class Model(pydantic.BaseModel):
         turned: Point
         kept: Point
 
-        @pydantic.field_serializer("turned")  # type: ignore[untyped-decorator]
+        @pydantic.field_serializer("turned")
         def turn(self, point: Point) -> tuple[Any, float]:
             return point.y, point.x
 

@@ -6,13 +6,12 @@ import sys
 from collections import Counter
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from skyward import _order
-
-np = pytest.importorskip("numpy")
 
 
 @given(st.integers(0, 3000), st.integers(), st.data())

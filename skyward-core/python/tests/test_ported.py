@@ -2,22 +2,14 @@
 
 from __future__ import annotations
 
-import importlib.util
-
 import pytest
 
 from .conftest import Node
 from .pool import Pool
-from .test_integrations import needs_torch, world
-
-needs_sklearn = pytest.mark.skipif(importlib.util.find_spec("sklearn") is None, reason="scikit-learn is not installed")
-needs_trainer = pytest.mark.skipif(
-    any(importlib.util.find_spec(name) is None for name in ("transformers", "accelerate")),
-    reason="transformers and accelerate are not installed",
-)
+from .test_integrations import world
 
 
-@needs_torch
+@pytest.mark.frameworks
 def test_stacked_decorators_join_the_world_and_only_the_head_prints(node: Node) -> None:
     source = """
 import skyward as sky
@@ -35,7 +27,7 @@ def main():
     assert ["Training..." in text for text in printed] == [True, False]
 
 
-@needs_torch
+@pytest.mark.frameworks
 def test_ddp_averages_the_gradients_of_all_ranks(node: Node) -> None:
     source = """
 import skyward as sky
@@ -62,8 +54,7 @@ def main():
     assert weight == other
 
 
-@needs_torch
-@needs_trainer
+@pytest.mark.frameworks
 def test_trainer_trains_and_evaluates_on_all_ranks(node: Node) -> None:
     source = """
 import skyward as sky
@@ -103,7 +94,7 @@ def main():
     assert first == second
 
 
-@needs_sklearn
+@pytest.mark.frameworks
 def test_pools_for_joblib_and_scikit_learn_stand_for_the_pool_that_runs_the_payload(node: Node) -> None:
     source = """
 import skyward as sky

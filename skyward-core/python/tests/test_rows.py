@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import array
 import collections
+import importlib
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
 import pytest
 
 import skyward as sky
@@ -14,7 +16,6 @@ from skyward import _state
 
 from .test_shard import on_rank
 
-np = pytest.importorskip("numpy")
 ROWS = 11
 
 
@@ -70,29 +71,34 @@ def cases() -> Iterator[Any]:
         np.arange(2 * ROWS).reshape(ROWS, 2) // 2,
     ]:
         yield pytest.param(lambda value=value: value, id=type(value).__name__)
-    yield pytest.param(lambda: module("torch").arange(ROWS), id="torch")
-    yield pytest.param(lambda: module("jax").numpy.arange(ROWS), id="jax")
+    yield foreign(lambda: module("torch").arange(ROWS), id="torch")
+    yield foreign(lambda: module("jax").numpy.arange(ROWS), id="jax")
     for kind in ("csr_matrix", "csc_array", "coo_array", "lil_matrix", "bsr_array", "dok_array", "dia_array"):
-        yield pytest.param(lambda kind=kind: sparse(kind), id=kind)
-    yield pytest.param(lambda: module("pandas").DataFrame({"a": whole}, index=whole[::-1]), id="pandas.DataFrame")
-    yield pytest.param(lambda: module("pandas").Series(whole), id="pandas.Series")
-    yield pytest.param(lambda: module("pandas").Index(whole), id="pandas.Index")
-    yield pytest.param(lambda: module("pandas").RangeIndex(ROWS), id="pandas.RangeIndex")
-    yield pytest.param(lambda: module("polars").DataFrame({"a": whole, "b": whole}), id="polars.DataFrame")
-    yield pytest.param(lambda: module("polars").Series(whole), id="polars.Series")
-    yield pytest.param(lambda: module("pyarrow").table({"a": whole, "b": whole}), id="pyarrow.Table")
-    yield pytest.param(lambda: module("pyarrow").table({"a": whole}).to_batches()[0], id="pyarrow.RecordBatch")
-    yield pytest.param(lambda: module("pyarrow").table({"a": whole})["a"], id="pyarrow.ChunkedArray")
-    yield pytest.param(lambda: module("pyarrow").array(whole), id="pyarrow.Array")
-    yield pytest.param(lambda: module("datasets").Dataset.from_dict({"a": whole}), id="datasets.Dataset")
+        yield foreign(lambda kind=kind: sparse(kind), id=kind)
+    yield foreign(lambda: module("pandas").DataFrame({"a": whole}, index=whole[::-1]), id="pandas.DataFrame")
+    yield foreign(lambda: module("pandas").Series(whole), id="pandas.Series")
+    yield foreign(lambda: module("pandas").Index(whole), id="pandas.Index")
+    yield foreign(lambda: module("pandas").RangeIndex(ROWS), id="pandas.RangeIndex")
+    yield foreign(lambda: module("polars").DataFrame({"a": whole, "b": whole}), id="polars.DataFrame")
+    yield foreign(lambda: module("polars").Series(whole), id="polars.Series")
+    yield foreign(lambda: module("pyarrow").table({"a": whole, "b": whole}), id="pyarrow.Table")
+    yield foreign(lambda: module("pyarrow").table({"a": whole}).to_batches()[0], id="pyarrow.RecordBatch")
+    yield foreign(lambda: module("pyarrow").table({"a": whole})["a"], id="pyarrow.ChunkedArray")
+    yield foreign(lambda: module("pyarrow").array(whole), id="pyarrow.Array")
+    yield foreign(lambda: module("datasets").Dataset.from_dict({"a": whole}), id="datasets.Dataset")
+
+
+def foreign(*values: Any, id: str | None = None) -> Any:
+    """A set of parameters that needs the packages of frameworks."""
+    return pytest.param(*values, id=id, marks=pytest.mark.frameworks)
 
 
 def module(name: str) -> Any:
-    return pytest.importorskip(name)
+    return importlib.import_module(name)
 
 
 def sparse(kind: str) -> Any:
-    dense = np.zeros((ROWS, 3), "i8")
+    dense: Any = np.zeros((ROWS, 3), "i8")
     dense[:, 0] = range(ROWS)
     return getattr(module("scipy.sparse"), kind)(dense)
 
@@ -120,6 +126,7 @@ def test_a_range_shuffled_is_a_list(shuffle: bool) -> None:
     assert len(part) == 5
 
 
+@pytest.mark.frameworks
 @pytest.mark.parametrize("shuffle", [True, False])
 def test_a_dataset_of_torch_gives_a_subset(shuffle: bool) -> None:
     torch = module("torch")
@@ -180,13 +187,13 @@ def a_stream() -> Any:
         (lambda: (i for i in range(3)), r"type generator: it has no length; shard `list\(data\)`"),
         (lambda: 7, "type int: it is not a sequence"),
         (lambda: np.array(3), "it has no dimension"),
-        (lambda: module("torch").tensor(3), "it has no dimension"),
+        foreign(lambda: module("torch").tensor(3), "it has no dimension"),
         (Lazy, r"tests.test_rows.Lazy: .*sky.shard\(range\(len\(data\)\)\)"),
         (Stored, r"tests.test_rows.Stored: .*sky.shard\(range\(len\(data\)\)\)"),
-        (lambda: module("polars").LazyFrame({"a": [1]}), r"data.collect\(\)"),
-        (a_stream, "split_dataset_by_node"),
-        (lambda: module("datasets").DatasetDict(), "columns, or one entry per key"),
-        (lambda: module("torch").utils.data.DataLoader([1, 2]), "shard the dataset"),
+        foreign(lambda: module("polars").LazyFrame({"a": [1]}), r"data.collect\(\)"),
+        foreign(a_stream, "split_dataset_by_node"),
+        foreign(lambda: module("datasets").DatasetDict(), "columns, or one entry per key"),
+        foreign(lambda: module("torch").utils.data.DataLoader([1, 2]), "shard the dataset"),
     ],
 )
 @pytest.mark.parametrize("shuffle", [True, False])

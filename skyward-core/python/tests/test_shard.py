@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import array
+import importlib
 import random
 from collections.abc import Iterator
 from typing import Any, NamedTuple
@@ -146,7 +147,8 @@ def test_views_of_memory(shuffle: bool) -> None:
 
 @pytest.mark.parametrize("shuffle", [True, False])
 def test_numpy_arrays(shuffle: bool) -> None:
-    np = pytest.importorskip("numpy")
+    import numpy as np
+
     x, y = np.arange(20).reshape(10, 2), list(range(10))
     seen = []
     for rank in range(3):
@@ -158,16 +160,18 @@ def test_numpy_arrays(shuffle: bool) -> None:
     assert sorted(seen) == y
 
 
+@pytest.mark.frameworks
 def test_torch_tensors() -> None:
-    torch = pytest.importorskip("torch")
+    torch = importlib.import_module("torch")
     on_rank(1, 2)
     part = sky.shard(torch.arange(5), shuffle=True, seed=3)
     assert isinstance(part, torch.Tensor)
     assert part.tolist() == sky.shard(list(range(5)), shuffle=True, seed=3)
 
 
+@pytest.mark.frameworks
 def test_pandas_objects() -> None:
-    pandas = pytest.importorskip("pandas")
+    pandas = importlib.import_module("pandas")
     on_rank(1, 2)
     frame = pandas.DataFrame({"a": [1, 2, 3]}, index=["x", "y", "z"])
     assert sky.shard(frame).index.tolist() == ["z"]

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import importlib.util
-
 import pytest
 
 from .conftest import Node
 from .pool import Pool
 
-if importlib.util.find_spec("sklearn") is None:
-    pytest.skip("scikit-learn is not installed", allow_module_level=True)
+pytestmark = pytest.mark.frameworks
 
 PAYLOAD = """
 import inspect

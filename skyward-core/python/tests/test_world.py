@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from importlib.util import find_spec
 from typing import Any
 
 import pytest
@@ -11,11 +10,6 @@ from skyward import _wire
 
 from .client import WorkerClient
 from .conftest import Node
-
-needs_torch = pytest.mark.skipif(find_spec("torch") is None, reason="torch is not installed")
-needs_accelerate = pytest.mark.skipif(
-    find_spec("accelerate") is None or find_spec("torch") is None, reason="accelerate is not installed"
-)
 
 VARIABLES = ["MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE", "RANK", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK"]
 
@@ -83,7 +77,7 @@ def main(destroy=False, group=False):
 ALONE = [1, 0, 1, None, None]
 
 
-@needs_torch
+@pytest.mark.frameworks
 def test_ddp_alone_is_a_world_of_one_before_between_and_after_gangs(node: Node) -> None:
     world = World(node, DDP)
     gang = [[2, rank, 2, str(rank), "127.0.0.1"] for rank in range(2)]
@@ -101,7 +95,7 @@ def test_ddp_alone_is_a_world_of_one_before_between_and_after_gangs(node: Node) 
     assert world.end() == [0, 0]
 
 
-@needs_torch
+@pytest.mark.frameworks
 def test_state_of_a_single_task_is_kept_for_the_next_single_task(node: Node) -> None:
     source = """
 import os
@@ -124,7 +118,7 @@ def main(name=None):
     assert world.end() == [0, 0]
 
 
-@needs_torch
+@pytest.mark.frameworks
 def test_a_world_that_a_payload_joins_by_hand_is_hidden_too(node: Node) -> None:
     source = """
 import torch, torch.distributed as dist
@@ -145,7 +139,7 @@ def main(join=False):
     assert world.together() == [2, 2]
 
 
-@needs_torch
+@pytest.mark.frameworks
 def test_variables_that_the_image_sets_hold_for_every_task(node: Node) -> None:
     source = f"""
 import os
@@ -180,7 +174,7 @@ def main():
 """
 
 
-@needs_accelerate
+@pytest.mark.frameworks
 def test_accelerate_alone_finds_no_world(node: Node) -> None:
     alone = [1, 0, 1, "Linear", [None, None, None]]
     gang = [[2, rank, 2, "DistributedDataParallel", [str(rank), "2", "true"]] for rank in range(2)]
