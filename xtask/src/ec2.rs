@@ -19,7 +19,7 @@ use crate::console::say;
 use crate::context::Context;
 use crate::environment::Environment;
 use crate::interrupt;
-use crate::openssh;
+use crate::needs;
 
 /// How to build packages that need the SDK of AWS.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -71,13 +71,6 @@ impl Build {
     }
 }
 
-/// Why this host cannot run the program, as far as that is known before a build of several minutes.
-/// The program itself reports other reasons.
-pub(crate) fn missing() -> Option<String> {
-    (!rustix::process::geteuid().is_root())
-        .then(|| "the machines of the loopback EC2 need namespaces, and this user is not root".into())
-}
-
 /// Builds the program, and returns its path.
 pub(crate) fn program(context: &Context, build: Build) -> Result<PathBuf> {
     let (profile, folder) = match build {
@@ -99,10 +92,10 @@ impl Ec2 {
 
     /// The same with words on the program's command line.
     pub(crate) fn with(context: &Context, build: Build, words: &[&str]) -> Result<Result<Self, String>> {
-        if let Some(reason) = missing() {
-            return Ok(Err(reason));
+        // Before a build of several minutes.
+        if let Some(reason) = needs::EC2_MACHINES.missing(context) {
+            return Ok(Err(reason.to_owned()));
         }
-        openssh::ensure();
         let python = Environment::moto(context)?.program("python");
         Self::run(&program(context, build)?, &python, words)
     }

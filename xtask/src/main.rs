@@ -4,6 +4,8 @@
 mod args;
 mod bench;
 mod book;
+#[path = "../../skyward-aws/testkit/src/bootable.rs"]
+mod bootable;
 mod chaos;
 mod console;
 mod context;
@@ -18,13 +20,14 @@ mod examples;
 mod features;
 mod files;
 mod fuzz;
+mod ignored;
 mod image;
 mod interrupt;
 mod leftovers;
 mod metadata;
 mod modules;
+mod needs;
 mod nodes;
-mod openssh;
 mod process;
 mod programs;
 mod python;

@@ -5,15 +5,14 @@ use anyhow::{Result, bail};
 use super::Bench;
 use super::rows::Measured;
 use crate::context::Context;
-use crate::ec2::{Build, missing, program};
+use crate::ec2::{Build, program};
 use crate::environment::Environment;
-use crate::openssh;
+use crate::needs;
 
 pub(super) fn measure(bench: &Bench, context: &Context, measured: &mut Measured) -> Result<()> {
-    if let Some(reason) = missing() {
+    if let Some(reason) = needs::EC2_MACHINES.missing(context) {
         bail!("{reason}");
     }
-    openssh::ensure();
     let python = Environment::moto(context)?.program("python");
     let program = program(context, Build::Release)?;
     // The profile of benches is that of a release.
