@@ -184,7 +184,7 @@ async fn an_rsa_authority_is_trusted_unless_it_signs_with_sha_1() {
             let sign = ["-q", "-s", &ca, "-t", algorithm, "-I", "a host", "-h", "-n", &address];
             maker.keygen(&sign, &format!("{file}.pub")).unwrap();
             let options = Options::new().address(&address).line(format!("HostKey {at}"));
-            let sshd = server(&options.line(format!("HostCertificate {at}-cert.pub"))).unwrap();
+            let sshd = server(&options.line(format!("HostCertificate {at}-cert.pub")));
             let target = target(&sshd).host_keys(known(&sshd, &format!("@cert-authority * {authority}")));
             match is_trusted {
                 true => trusted(target).await,
@@ -214,7 +214,7 @@ async fn a_host_certificate_is_trusted_by_its_authority_and_for_its_names_alone(
         maker.keygen(&arguments, &format!("{file}.pub")).unwrap();
         let at = maker.path(file).display().to_string();
         let options = Options::new().address(&address).line(format!("HostKey {at}"));
-        server(&options.line(format!("HostCertificate {at}-cert.pub"))).unwrap()
+        server(&options.line(format!("HostCertificate {at}-cert.pub")))
     };
     let by_authority = |sshd: &Sshd| {
         let text = format!("@cert-authority [{}]:* {authority}", sshd.address());
