@@ -9,7 +9,6 @@ mod common;
 
 use std::fs;
 use std::io::{BufRead, Read, Write};
-use std::path::Path;
 use std::process::{Child, Stdio};
 use std::time::Duration;
 
@@ -181,25 +180,30 @@ fn reap_ends_a_pool_whose_record_was_cut_off() {
 }
 
 #[test]
-fn no_machine_starts_that_cannot_be_recorded() {
+fn no_machine_starts_whose_ledger_cannot_be_made() {
     let user = User::new();
-    let run =
-        |user: &User, state: &Path| finish(user.command("start").env("SKYWARD_STATE_DIR", state).spawn().unwrap());
-    let said = run(&user, Path::new("/proc/not/writable"));
+    let said = finish(user.command("start").env("SKYWARD_STATE_DIR", "/proc/not/writable").spawn().unwrap());
     assert!(said.starts_with("error Ledger cannot make the ledger /proc/not/writable/ledger"), "{said}");
     assert_eq!(user.machines(), Vec::<String>::new());
+}
+
+#[test]
+#[ignore = "needs mount"]
+fn no_machine_starts_that_cannot_be_recorded() {
+    let user = User::new();
     // Enough space for the first record and the intents, but for no machine.
-    let Some(disk) = user.small_disk(16 << 10) else { return };
+    let disk = user.small_disk(16 << 10);
     disk.fill();
-    let said = run(&user, &user.root.join("state"));
+    let said = finish(user.command("start").spawn().unwrap());
     assert!(said.starts_with("error Ledger cannot write to the ledger") && said.contains("free some space"), "{said}");
     assert_eq!((user.machines(), user.pools()), (Vec::new(), Vec::new()));
 }
 
 #[test]
+#[ignore = "needs mount"]
 fn machines_end_although_the_disk_fills_up() {
     let mut user = User::new();
-    let Some(disk) = user.small_disk(16 << 10) else { return };
+    let disk = user.small_disk(16 << 10);
     let (client, pool) = user.start_until("leave", "pool ");
     disk.fill();
     user.clients[client].stdin.take().unwrap().write_all(b"\n").unwrap();

@@ -23,10 +23,6 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use crate::sshd::{Options, Sshd};
 
 fn main() {
-    if let Err(why) = Sshd::program() {
-        println!("skipped: {why}");
-        return;
-    }
     let rounds = std::env::var("ROUNDS").ok().and_then(|rounds| rounds.parse().ok()).unwrap_or(3);
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
     for cipher in ["aes256-gcm@openssh.com", "chacha20-poly1305@openssh.com"] {

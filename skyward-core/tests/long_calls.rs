@@ -83,19 +83,20 @@ async fn both_return(provider: Cuttable) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_worker_that_does_not_return_to_python_for_long_is_not_ended() {
+    both_return(Cuttable::new(Local::default())).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs sshd"]
+async fn a_worker_on_an_ssh_host_that_does_not_return_to_python_for_long_is_not_ended() {
     let scene = Scene::new(1);
-    let local = both_return(Cuttable::new(Local::default()));
-    let ssh = async {
-        if let Some(scene) = &scene {
-            both_return(Cuttable::new(scene.hosts(1))).await;
-        }
-    };
-    let docker = async {
-        if let Some(image) = docker::node_image() {
-            both_return(Cuttable::new(Docker::new(&image))).await;
-        }
-    };
-    tokio::join!(local, ssh, docker);
+    both_return(Cuttable::new(scene.hosts(1))).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs docker"]
+async fn a_worker_in_a_container_that_does_not_return_to_python_for_long_is_not_ended() {
+    both_return(Cuttable::new(Docker::new(docker::node_image()))).await;
 }
 
 /// In seconds; an earlier version treated a worker as unreachable after 55 s without an answer.

@@ -9,19 +9,15 @@ use std::process::{Command, Stdio};
 pub(crate) struct Disk(PathBuf);
 
 impl Disk {
-    /// Mounts a disk of this many bytes at a folder. Prints a message and returns `None` if
-    /// mounting is not allowed.
-    pub(crate) fn mount(folder: &Path, bytes: u64) -> Option<Self> {
-        let mounted = mount(&["-t", "tmpfs", "-o", &format!("size={bytes},mode=700"), "tmpfs"], folder);
-        if !mounted {
-            println!("skipped: a file system cannot be mounted here");
-        }
-        mounted.then(|| Self(folder.to_owned()))
+    /// Mounts a disk of this many bytes at a folder.
+    pub(crate) fn mount(folder: &Path, bytes: u64) -> Self {
+        mount(&["-t", "tmpfs", "-o", &format!("size={bytes},mode=700"), "tmpfs"], folder);
+        Self(folder.to_owned())
     }
 
     /// Changes the size of the disk.
     pub(crate) fn resize(&self, bytes: u64) {
-        assert!(mount(&["-o", &format!("remount,size={bytes}")], &self.0));
+        mount(&["-o", &format!("remount,size={bytes}")], &self.0);
     }
 
     /// Fills the disk completely.
@@ -38,7 +34,12 @@ impl Drop for Disk {
     }
 }
 
-fn mount(options: &[&str], folder: &Path) -> bool {
-    let mut mount = Command::new("mount");
-    mount.args(options).arg(folder).stderr(Stdio::null()).status().is_ok_and(|status| status.success())
+fn mount(options: &[&str], folder: &Path) {
+    let mounted = Command::new("mount").args(options).arg(folder).stdin(Stdio::null()).output();
+    let why = match mounted {
+        Ok(output) if output.status.success() => return,
+        Ok(output) => String::from_utf8_lossy(&output.stderr).trim().to_owned(),
+        Err(error) => error.to_string(),
+    };
+    panic!("cannot mount a file system at {}; run this test as root: {why}", folder.display());
 }

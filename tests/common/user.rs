@@ -105,8 +105,8 @@ impl User {
         assert!(!self.pools().contains(pool), "{pool} is still in the ledger");
     }
 
-    /// Puts the ledger on a disk of this many bytes. Returns `None` if mounting is not allowed.
-    pub(crate) fn small_disk(&self, bytes: u64) -> Option<Disk> {
+    /// Puts the ledger on a disk of this many bytes.
+    pub(crate) fn small_disk(&self, bytes: u64) -> Disk {
         Disk::mount(&self.root.join("state"), bytes)
     }
 }

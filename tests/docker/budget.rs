@@ -37,10 +37,8 @@ pub(super) async fn client(image: String) {
 }
 
 #[test]
+#[ignore = "needs docker"]
 fn containers_of_a_killed_client_end_at_the_end_of_their_budget_however_long_their_lease() {
-    if engine::node_image().is_none() {
-        return;
-    }
     let mut user = User::new();
     let (client, pool) = user.start_until("budget", "pool ");
     user.kill(client);
@@ -56,8 +54,9 @@ fn containers_of_a_killed_client_end_at_the_end_of_their_budget_however_long_the
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs docker"]
 async fn a_pool_of_containers_ends_itself_before_their_time_is_over() {
-    let Some(image) = engine::node_image() else { return };
+    let image = engine::node_image();
     let pool = start(image).await;
     let mut events = pool.events();
     let sleeps: PendingCompute<()> = python(SLEEP).into();

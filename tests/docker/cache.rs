@@ -88,8 +88,9 @@ def f():
 ";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs docker"]
 async fn no_payload_can_write_to_the_cache() {
-    let Some(image) = engine::node_image() else { return };
+    let image = engine::node_image();
     // Also as root, whom no file mode keeps from writing.
     for user in ["", "0:0"] {
         let pool = pool(Docker::new(&image).user(user), 1).start().await.unwrap();
@@ -102,8 +103,9 @@ async fn no_payload_can_write_to_the_cache() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs docker"]
 async fn an_environment_is_built_once_by_a_container_that_is_then_removed() {
-    let Some(image) = engine::node_image() else { return };
+    let image = engine::node_image();
     let cache = Cache::new();
     let first = pool(cache.docker(&image), 2).start().await.unwrap();
     until("the engine reports the builder", || cache.builders() > 0).await;
@@ -126,8 +128,9 @@ async fn an_environment_is_built_once_by_a_container_that_is_then_removed() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs docker"]
 async fn a_failed_or_dropped_build_leaves_no_container() {
-    let Some(image) = engine::node_image() else { return };
+    let image = engine::node_image();
     let cache = Cache::new();
     let unknown = Image::new().pip(["skyward-no-such-package==1"]);
     let error = pool(cache.docker(&image), 1).image(unknown).start().await.unwrap_err();
@@ -144,10 +147,8 @@ async fn a_failed_or_dropped_build_leaves_no_container() {
 }
 
 #[test]
+#[ignore = "needs docker"]
 fn a_client_killed_during_a_build_leaves_only_what_the_lease_or_reap_ends() {
-    if engine::node_image().is_none() {
-        return;
-    }
     for reaped in [false, true] {
         let cache = Cache::new();
         let mut user = User::new();

@@ -16,8 +16,9 @@ use super::common::{limits, python, soon};
 use super::{container, ended, engine, who};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs docker"]
 async fn killed_and_stopped_workers_and_agents_are_distinguished() {
-    let Some(image) = engine::node_image() else { return };
+    let image = engine::node_image();
     let folder = Folder::new();
     let here = folder.path.to_str().unwrap();
     let nodes = FAULTS.len() as u32;

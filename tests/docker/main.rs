@@ -82,8 +82,9 @@ async fn ended(pool: Pool) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs docker"]
 async fn two_containers_run_payloads_and_are_gone() {
-    let Some(image) = engine::node_image() else { return };
+    let image = engine::node_image();
     let begin = Instant::now();
     let pool = pool(Docker::new(image), 2).start().await.unwrap();
     println!("ready after {:?}", begin.elapsed());
@@ -118,8 +119,9 @@ async fn two_containers_run_payloads_and_are_gone() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs docker"]
 async fn an_abandoned_creation_leaves_one_network_that_is_removed_with_its_pool() {
-    let Some(image) = engine::node_image() else { return };
+    let image = engine::node_image();
     let docker = Docker::new(image);
     let pool = PoolId::random();
     let request = PoolRequest::new(pool.clone(), Duration::from_secs(60));
@@ -137,16 +139,18 @@ async fn an_abandoned_creation_leaves_one_network_that_is_removed_with_its_pool(
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs docker"]
 async fn an_image_whose_user_is_not_root_works() {
-    let Some(image) = engine::node_image() else { return };
+    let image = engine::node_image();
     let pool = pool(Docker::new(image).user("1234:1234"), 1).start().await.unwrap();
     assert_eq!(who().run(&pool).await.unwrap().1, 1234);
     ended(pool).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs docker"]
 async fn a_container_that_is_killed_is_replaced_at_once() {
-    let Some(image) = engine::node_image() else { return };
+    let image = engine::node_image();
     let pool = pool(Docker::new(image), 2).start().await.unwrap();
     let (mut events, container) = (pool.events(), container(&pool, 1));
     let begin = Instant::now();
@@ -161,8 +165,9 @@ async fn a_container_that_is_killed_is_replaced_at_once() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs docker"]
 async fn a_container_goes_on_after_it_was_paused_or_cut_off() {
-    let Some(image) = engine::node_image() else { return };
+    let image = engine::node_image();
     let pool = pool(Docker::new(image), 1).start().await.unwrap();
     let container = container(&pool, 0);
     docker(&["pause", &container]);
@@ -181,8 +186,9 @@ async fn a_container_goes_on_after_it_was_paused_or_cut_off() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs docker"]
 async fn a_container_that_was_never_started_is_found_and_removed() {
-    let Some(image) = engine::node_image() else { return };
+    let image = engine::node_image();
     let docker = Docker::new(&image);
     let pool = PoolId::random();
     docker.prepare(&PoolRequest::new(pool.clone(), Duration::from_secs(60))).await.unwrap();
@@ -199,8 +205,9 @@ async fn a_container_that_was_never_started_is_found_and_removed() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs docker"]
 async fn a_worker_that_is_out_of_memory_is_reported_as_such() {
-    let Some(image) = engine::node_image() else { return };
+    let image = engine::node_image();
     let pool = pool(Docker::new(image).memory_gib(0.25), 1).start().await.unwrap();
     let greedy: PendingCompute<u64> = python(indoc! {"
         def f():
@@ -214,18 +221,17 @@ async fn a_worker_that_is_out_of_memory_is_reported_as_such() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs docker"]
 async fn a_machine_that_is_out_of_disk_is_reported_as_such() {
-    let Some(image) = engine::node_image() else { return };
+    let image = engine::node_image();
     let full = Docker::new(image).tmpfs("/skyward/cache", 1.0 / 1024.0);
     let error = pool(full, 1).start().await.unwrap_err();
     assert!(format!("{error:#}").contains("space"), "{error}");
 }
 
 #[tokio::test]
+#[ignore = "needs docker"]
 async fn an_unavailable_image_is_reported_with_a_hint() {
-    if engine::node_image().is_none() {
-        return;
-    }
     let error = pool(Docker::new("127.0.0.1:9/no/such:image"), 1).start().await.unwrap_err();
     assert!(
         error.message().contains("does not have the image 127.0.0.1:9/no/such:image, and cannot pull it"),
@@ -235,10 +241,8 @@ async fn an_unavailable_image_is_reported_with_a_hint() {
 }
 
 #[test]
+#[ignore = "needs docker"]
 fn a_killed_client_leaves_nothing_after_the_lease() {
-    if engine::node_image().is_none() {
-        return;
-    }
     let mut user = User::new();
     let (client, pool) = user.start_until("idle", "pool ");
     user.kill(client);
@@ -248,10 +252,8 @@ fn a_killed_client_leaves_nothing_after_the_lease() {
 }
 
 #[test]
+#[ignore = "needs docker"]
 fn a_client_killed_during_its_start_leaves_only_what_reap_finds() {
-    if engine::node_image().is_none() {
-        return;
-    }
     // The stages: the network exists; a container was made; a container runs.
     for stage in ["network", "container", "Up"] {
         let mut user = User::new();
@@ -271,7 +273,7 @@ fn a_client_killed_during_its_start_leaves_only_what_reap_finds() {
 #[test]
 #[ignore = "a client of the other tests"]
 fn client() {
-    let Some(image) = engine::node_image() else { return };
+    let image = engine::node_image();
     let runtime = tokio::runtime::Runtime::new().unwrap();
     match std::env::var(ROLE).as_deref() {
         Ok("idle") => runtime.block_on(async {

@@ -13,6 +13,7 @@ mod examples;
 mod features;
 mod files;
 mod fuzz;
+mod ignored;
 mod images;
 mod leftovers;
 mod modules;
@@ -29,7 +30,7 @@ use std::process::ExitCode;
 use args::Command;
 use context::Context;
 // Under these names, steps use the modules of the kit as they use those beside them.
-use skyward_tools::{console, context, ec2, environment, image, interrupt, metadata, openssh, process, sshd};
+use skyward_tools::{console, context, ec2, environment, image, interrupt, metadata, needs, process, sshd};
 use step::Step;
 
 fn main() -> ExitCode {

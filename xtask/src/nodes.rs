@@ -9,7 +9,7 @@ use anyhow::{Context as _, Result, bail};
 use crate::context::Context;
 use crate::ec2::{Build, Ec2};
 use crate::image::Images;
-use crate::openssh;
+use crate::needs;
 use crate::process::Run;
 use crate::sshd::{Options, Sshd};
 
@@ -44,13 +44,10 @@ impl Nodes {
     /// is the reason why there can be none here.
     pub(crate) fn make(place: Place, count: usize, context: &Context, build: Build) -> Result<Result<Self, String>> {
         match place {
-            Place::Ssh => {
-                openssh::ensure();
-                match Sshd::program() {
-                    Ok(_) => Self::servers(count).map(Ok),
-                    Err(reason) => Ok(Err(reason)),
-                }
-            }
+            Place::Ssh => match needs::SSHD.missing(context) {
+                None => Self::servers(count).map(Ok),
+                Some(reason) => Ok(Err(reason.to_owned())),
+            },
             Place::Docker => Ok(Images::ensure(context)?.map(|images| Self::containers(images.node))),
             Place::Aws => Ok(Ec2::start(context, build)?.map(Self::instances)),
         }

@@ -10,6 +10,7 @@ use serde::Deserialize;
 
 use crate::console::Console;
 use crate::context::Context;
+use crate::ignored;
 use crate::process::Run;
 use crate::step::Checks;
 
@@ -32,6 +33,7 @@ pub(crate) fn build<'a>(context: &Context, arguments: impl IntoIterator<Item = &
 /// Runs programs, with these variables, that must exit with 0 and leave nothing, as many at once as
 /// said. What each writes is shown in one piece when it has ended.
 pub(crate) fn run(
+    context: &Context,
     programs: Vec<Program>,
     variables: &[(&str, PathBuf)],
     at_once: usize,
@@ -50,9 +52,12 @@ pub(crate) fn run(
                     };
                     let mut checks = Checks::default();
                     let (ran, text) = Console::hold(|| {
-                        let run = Run::new(&program.path).dir(&program.folder);
-                        let run = variables.iter().fold(run, |run, (name, value)| run.quiet_env(name, value));
-                        checks.run_leaving_nothing(run).with_context(|| format!("the test program {}", program.name))
+                        let tests = || {
+                            let run = Run::new(&program.path).dir(&program.folder);
+                            variables.iter().fold(run, |run, (name, value)| run.quiet_env(name, value))
+                        };
+                        ignored::run(tests, context, &mut checks)
+                            .with_context(|| format!("the test program {}", program.name))
                     });
                     if sender.send((checks, ran, text)).is_err() {
                         return;
@@ -78,12 +83,19 @@ fn programs(messages: &str) -> Vec<Program> {
         executable: Option<PathBuf>,
         manifest_path: Option<PathBuf>,
         target: Option<Target>,
+        profile: Option<Profile>,
+    }
+    #[derive(Deserialize)]
+    struct Profile {
+        test: bool,
     }
     #[derive(Deserialize)]
     struct Target {
         name: String,
     }
     let messages = messages.lines().filter_map(|line| serde_json::from_str::<Message>(line).ok());
+    // A package's other programs are built for its tests.
+    let messages = messages.filter(|message| message.profile.as_ref().is_some_and(|profile| profile.test));
     let programs = messages.filter_map(|message| {
         let folder = message.manifest_path?.parent()?.to_path_buf();
         Some(Program { name: message.target?.name, path: message.executable?, folder })
@@ -102,9 +114,11 @@ mod tests {
     #[test]
     fn programs_are_read_from_what_cargo_reports() {
         let messages = concat!(
-            r#"{"reason":"compiler-artifact","manifest_path":"/a/Cargo.toml","target":{"name":"a"},"executable":null}"#,
+            r#"{"reason":"compiler-artifact","manifest_path":"/a/Cargo.toml","target":{"name":"a"},"profile":{"test":false},"executable":null}"#,
             "\nnot JSON\n",
-            r#"{"reason":"compiler-artifact","manifest_path":"/a/Cargo.toml","target":{"name":"t"},"executable":"/x/t-1"}"#,
+            r#"{"reason":"compiler-artifact","manifest_path":"/a/Cargo.toml","target":{"name":"b"},"profile":{"test":false},"executable":"/x/b"}"#,
+            "\n",
+            r#"{"reason":"compiler-artifact","manifest_path":"/a/Cargo.toml","target":{"name":"t"},"profile":{"test":true},"executable":"/x/t-1"}"#,
             "\n",
             r#"{"reason":"build-finished","success":true}"#,
         );
@@ -113,11 +127,12 @@ mod tests {
 
     #[test]
     fn all_programs_run_and_those_that_fail_are_reported() {
+        let context = Context::discover().unwrap();
         let mut checks = Checks::default();
-        run(vec![shell("true"), shell("false"), shell("true")], &[], 2, &mut checks).unwrap();
+        run(&context, vec![shell("true"), shell("false"), shell("true")], &[], 2, &mut checks).unwrap();
         assert!(checks.outcome("").err().unwrap().to_string().contains("false ended with"));
         let mut checks = Checks::default();
-        let error = run(vec![shell("/no/such/program"), shell("true")], &[], 2, &mut checks).err().unwrap();
+        let error = run(&context, vec![shell("/no/such/program"), shell("true")], &[], 2, &mut checks).err().unwrap();
         assert!(error.to_string().contains("/no/such/program"), "{error}");
     }
 }

@@ -8,8 +8,9 @@ use crate::book::html;
 use crate::context::Context;
 use crate::dependencies::is_cloud_sdk;
 use crate::environment::Environment;
+use crate::ignored;
 use crate::metadata::Package;
-use crate::openssh;
+use crate::needs;
 use crate::process::Run;
 use crate::programs;
 use crate::step::{Checks, Outcome, Step};
@@ -54,7 +55,10 @@ fn test(context: &Context) -> Result<Outcome> {
     let mut checks = Checks::default();
     let members = context.workspace.packages.iter().filter(|package| package.name != FACADE);
     let names: Vec<&str> = members.flat_map(integration_tests).filter(|name| !is_ui(name)).collect();
-    checks.run_leaving_nothing(cargo_test(context).args(["--lib", "--bins"]))?;
+    let units = || cargo_test(context).args(["--lib", "--bins"]);
+    // First, because the build is then shown as it goes.
+    units().args(["--no-run"]).check()?;
+    ignored::run(|| units().args(["--"]), context, &mut checks)?;
     run_programs(context, &names, |folder| folder != context.root, &mut checks)?;
     checks.tested()
 }
@@ -93,7 +97,6 @@ fn ui(context: &Context) -> Result<Outcome> {
         return Ok(Outcome::skipped("the workspace has no such test"));
     }
     let mut checks = Checks::default();
-    openssh::ensure();
     // The test compiles the facade with the features that it has itself: without the SDK of a
     // cloud.
     let features = context
@@ -122,14 +125,16 @@ fn run_programs(
     is_wanted: impl Fn(&Path) -> bool,
     checks: &mut Checks,
 ) -> Result<()> {
-    openssh::ensure();
     let mut built = programs::build(context, EVERYTHING.into_iter().chain(test_targets(names)))?;
     built.retain(|program| is_wanted(&program.folder));
-    programs::run(built, &variables(context)?, AT_ONCE, checks)
+    programs::run(context, built, &variables(context)?, AT_ONCE, checks)
 }
 
 /// The environment variables that describe this machine to tests.
 fn variables(context: &Context) -> Result<Vec<(&'static str, PathBuf)>> {
+    if needs::MOTO.missing(context).is_some() {
+        return Ok(Vec::new());
+    }
     Ok(vec![("SKYWARD_MOTO_PYTHON", Environment::moto(context)?.program("python"))])
 }
 
@@ -137,9 +142,8 @@ fn test_targets<'a>(names: &[&'a str]) -> impl Iterator<Item = &'a str> {
     names.iter().flat_map(|name| ["--test", *name])
 }
 
-/// Tests, without a stop at the first failure. What they need of the system is there then.
+/// Tests, without a stop at the first failure.
 fn cargo_test(context: &Context) -> Run {
-    openssh::ensure();
     context.cargo(["test", "--no-fail-fast"]).args(EVERYTHING)
 }
 

@@ -1,6 +1,7 @@
 //! Steps: what `cargo xtask test` is made of, in which order they run, and how their outcomes are
 //! reported.
 
+use std::collections::BTreeMap;
 use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -37,6 +38,8 @@ pub(crate) struct Checks {
     run: usize,
     failures: Vec<String>,
     tally: Tally,
+    /// How many tests did not run, for each reason.
+    ignored: BTreeMap<String, u64>,
 }
 
 impl Outcome {
@@ -83,6 +86,15 @@ impl Checks {
         self.run += other.run;
         self.failures.extend(other.failures);
         self.tally += other.tally;
+        for (reason, count) in other.ignored {
+            *self.ignored.entry(reason).or_default() += count;
+        }
+    }
+
+    /// Counts a test that does not run for this reason.
+    pub(crate) fn ignore(&mut self, reason: impl Into<String>) {
+        self.tally.skipped += 1;
+        *self.ignored.entry(reason.into()).or_default() += 1;
     }
 
     /// Records a failure that no command has reported.
@@ -104,7 +116,8 @@ impl Checks {
         if self.failures.is_empty() && self.tally.passed == 0 {
             bail!("{} commands ran and no test passed in any of them", self.run);
         }
-        let note = self.tally.to_string();
+        let ignored = self.ignored.iter().map(|(reason, count)| format!("\n    {count} ignored: {reason}"));
+        let note = std::iter::once(self.tally.to_string()).chain(ignored).collect::<String>();
         self.outcome(note)
     }
 }

@@ -23,6 +23,7 @@
 //! # }
 //! ```
 
+mod bootable;
 mod cloud;
 mod guard;
 mod host;

@@ -1,8 +1,9 @@
-//! The options of an emulated cloud, and whether this host can run it.
+//! The options of an emulated cloud.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::bootable;
 use crate::records::Phases;
 
 /// The options of an emulated cloud.
@@ -99,38 +100,5 @@ impl CloudOptions {
 
 /// Why this host cannot boot machines; none if it can.
 pub fn missing() -> Option<String> {
-    if !rustix::process::geteuid().is_root() {
-        return Some("the machines of the loopback EC2 need namespaces, and this user is not root".into());
-    }
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let folders: Vec<PathBuf> =
-        std::env::split_paths(&path).chain(["/usr/sbin", "/sbin", "/usr/bin", "/bin"].map(PathBuf::from)).collect();
-    let is_here = |program: &str| folders.iter().any(|folder| folder.join(program).is_file());
-    let programs = PROGRAMS.iter().find(|(program, _)| !is_here(program));
-    if let Some((program, package)) = programs {
-        return Some(format!("there is no `{program}` here: apt-get install -y {package}"));
-    }
-    if !Path::new("/proc/self/ns/time").exists() {
-        return Some("the kernel has no namespaces of time, by which a machine counts from its own boot".into());
-    }
-    let filesystems = std::fs::read_to_string("/proc/filesystems").unwrap_or_default();
-    // The kernel may load the module when it is first used.
-    let has_overlay = filesystems.lines().any(|line| line.trim_end().ends_with("overlay"))
-        || Path::new("/sys/module/overlay").exists()
-        || std::process::Command::new("modprobe").args(["-q", "overlay"]).status().is_ok_and(|status| status.success());
-    (!has_overlay).then(|| "the kernel has no overlay file system".into())
+    bootable::missing()
 }
-
-/// The programs that machines need, with their packages.
-const PROGRAMS: [(&str, &str); 10] = [
-    ("unshare", "util-linux"),
-    ("nsenter", "util-linux"),
-    ("setpriv", "util-linux"),
-    ("pivot_root", "util-linux"),
-    ("mount", "mount"),
-    ("hostname", "hostname"),
-    ("sshd", "openssh-server"),
-    ("sudo", "sudo"),
-    ("useradd", "passwd"),
-    ("bash", "bash"),
-];

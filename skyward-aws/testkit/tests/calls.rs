@@ -22,6 +22,7 @@ fn filter(name: &str, value: &str) -> Filter {
 }
 
 #[tokio::test]
+#[ignore = "needs moto"]
 async fn a_client_token_launches_once_also_at_the_same_time() {
     let cloud = calls_only().await;
     let client = client(&cloud);
@@ -41,6 +42,7 @@ async fn a_client_token_launches_once_also_at_the_same_time() {
 }
 
 #[tokio::test]
+#[ignore = "needs moto"]
 async fn an_answer_that_is_lost_is_given_again_by_the_token() {
     let cloud = calls_only().await;
     let client = client(&cloud);
@@ -60,6 +62,7 @@ async fn an_answer_that_is_lost_is_given_again_by_the_token() {
 }
 
 #[tokio::test]
+#[ignore = "needs moto"]
 async fn as_many_are_launched_as_there_is_room_for() {
     let cloud = calls_only().await;
     let client = client(&cloud);
@@ -86,6 +89,7 @@ async fn as_many_are_launched_as_there_is_room_for() {
 }
 
 #[tokio::test]
+#[ignore = "needs moto"]
 async fn launches_that_ec2_refuses_are_refused() {
     let cloud = calls_only().await;
     let client = client(&cloud);
@@ -107,6 +111,7 @@ async fn launches_that_ec2_refuses_are_refused() {
 }
 
 #[tokio::test]
+#[ignore = "needs moto"]
 async fn an_instance_goes_through_its_phases() {
     let phases = Phases { hidden: 2, pending: 1, ending: 1 };
     let cloud = Cloud::start(CloudOptions::new().without_machines().phases(phases)).await.unwrap();
@@ -132,6 +137,7 @@ async fn an_instance_goes_through_its_phases() {
 }
 
 #[tokio::test]
+#[ignore = "needs moto"]
 async fn a_filter_by_state_knows_the_phases() {
     let cloud = calls_only().await;
     cloud.set_phases(Phases { pending: 2, ..Phases::default() });
@@ -156,6 +162,7 @@ async fn a_filter_by_state_knows_the_phases() {
 }
 
 #[tokio::test]
+#[ignore = "needs moto"]
 async fn a_group_that_is_used_cannot_be_deleted_and_what_is_left_is_found() {
     let cloud = calls_only().await;
     let client = client(&cloud);
@@ -194,6 +201,7 @@ async fn a_group_that_is_used_cannot_be_deleted_and_what_is_left_is_found() {
 }
 
 #[tokio::test]
+#[ignore = "needs moto"]
 async fn lists_come_in_pages() {
     let cloud = calls_only().await;
     let client = client(&cloud);
@@ -234,6 +242,7 @@ async fn lists_come_in_pages() {
 }
 
 #[tokio::test]
+#[ignore = "needs moto"]
 async fn prices_are_those_of_now_where_now_is_asked_for() {
     let cloud = calls_only().await;
     let client = client(&cloud);
@@ -281,6 +290,7 @@ async fn prices_are_those_of_now_where_now_is_asked_for() {
 }
 
 #[tokio::test]
+#[ignore = "needs moto"]
 async fn a_policy_holds_and_signatures_pass_the_proxy() {
     let cloud = calls_only().await;
     let actions =
@@ -307,6 +317,7 @@ async fn a_policy_holds_and_signatures_pass_the_proxy() {
 }
 
 #[tokio::test]
+#[ignore = "needs moto"]
 async fn the_network_reaches_the_internet_and_the_default_one_can_go() {
     let cloud = calls_only().await;
     let client = client(&cloud);
@@ -343,6 +354,7 @@ async fn json(cloud: &Cloud, target: &str, body: &str) -> serde_json::Value {
 const PUBLIC: &str = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJxGZr0Xn3yV5m0mJw3h1t3eUxqz0nM0JX6y3m1s2pQe kit";
 
 #[tokio::test]
+#[ignore = "needs moto"]
 async fn a_protected_instance_keeps_those_of_its_zone() {
     let cloud = calls_only().await;
     let client = client(&cloud);
@@ -364,6 +376,7 @@ async fn a_protected_instance_keeps_those_of_its_zone() {
 }
 
 #[tokio::test]
+#[ignore = "needs moto"]
 async fn an_instance_profile_has_to_be_there() {
     let cloud = calls_only().await;
     let client = client(&cloud);
@@ -379,6 +392,7 @@ async fn an_instance_profile_has_to_be_there() {
 }
 
 #[tokio::test]
+#[ignore = "needs moto"]
 async fn tags_are_given_behind_the_clients_back() {
     let cloud = calls_only().await;
     let id = ids(launch(&cloud, &client(&cloud))).await;

@@ -24,8 +24,8 @@ struct Scene {
 }
 
 impl Scene {
-    async fn new(name: &str, options: CloudOptions, is_spot: bool, more: serde_json::Value) -> Option<Self> {
-        let cloud = with_machines(options).await?;
+    async fn new(name: &str, options: CloudOptions, is_spot: bool, more: serde_json::Value) -> Self {
+        let cloud = with_machines(options).await;
         let client = client(&cloud);
         let (own, host) = (Key::new(&format!("{name}-own")), Key::new(&format!("{name}-host")));
         let mut config = json!({
@@ -42,7 +42,7 @@ impl Scene {
         let launch = if is_spot { launch.instance_market_options(spot()) } else { launch };
         let id = ids(launch).await.remove(0);
         let machine = booted(&cloud, &client, &id).await;
-        Some(Self { cloud, client, own, host, machine })
+        Self { cloud, client, own, host, machine }
     }
 
     async fn run(&self, command: &str) -> String {
@@ -72,6 +72,7 @@ impl Scene {
 }
 
 #[tokio::test]
+#[ignore = "needs moto, ec2 machines"]
 async fn a_machine_boots_from_its_user_data_and_proves_its_host_key() {
     let more = json!({
         "bootcmd": [["sh", "-c", "echo boot >>/order; id -u ubuntu >>/order 2>&1 || true"]],
@@ -81,7 +82,7 @@ async fn a_machine_boots_from_its_user_data_and_proves_its_host_key() {
         ],
         "runcmd": ["echo run >>/order", ["sh", "-c", "echo $AWS_EC2_METADATA_SERVICE_ENDPOINT >>/order"]],
     });
-    let Some(scene) = Scene::new("boot", CloudOptions::new().gpus(2), false, more).await else { return };
+    let scene = Scene::new("boot", CloudOptions::new().gpus(2), false, more).await;
     let order = scene.run("cat /order").await;
     let lines: Vec<&str> = order.lines().collect();
     assert_eq!((lines[0], lines[2]), ("boot", "run"), "{order}");
@@ -115,6 +116,7 @@ async fn a_machine_boots_from_its_user_data_and_proves_its_host_key() {
 }
 
 #[tokio::test]
+#[ignore = "needs moto, ec2 machines"]
 async fn a_unit_runs_is_started_again_and_powers_off() {
     let unit = "[Unit]\nDescription=a unit of a test\n[Service]\nUser=ubuntu\nRestart=always\nRestartSec=50ms\n\
         Environment=WORD=there\nExecStartPre=/bin/sh -c 'echo $$(id -un) ${WORD} >>/tmp/unit'\n\
@@ -123,7 +125,7 @@ async fn a_unit_runs_is_started_again_and_powers_off() {
         "write_files": [{ "path": "/etc/systemd/system/kit.service", "content": unit }],
         "runcmd": [["systemctl", "daemon-reload"], ["systemctl", "enable", "--now", "kit.service"]],
     });
-    let Some(scene) = Scene::new("unit", CloudOptions::new(), false, more).await else { return };
+    let scene = Scene::new("unit", CloudOptions::new(), false, more).await;
     wait(&scene.cloud, "the unit was started three times", async || {
         scene.run("cat /tmp/unit 2>/dev/null || true").await.lines().count() == 3
     })
@@ -140,8 +142,9 @@ async fn a_unit_runs_is_started_again_and_powers_off() {
 }
 
 #[tokio::test]
+#[ignore = "needs moto, ec2 machines"]
 async fn the_host_key_is_changed_by_a_reload() {
-    let Some(scene) = Scene::new("rekey", CloudOptions::new(), false, json!({})).await else { return };
+    let scene = Scene::new("rekey", CloudOptions::new(), false, json!({})).await;
     let script = "sudo -n sh -c 'rm /etc/ssh/ssh_host_ed25519_key; ssh-keygen -q -t ed25519 -N \"\" -f /etc/ssh/ssh_host_ed25519_key; \
         systemctl reload ssh'; cat /etc/ssh/ssh_host_ed25519_key.pub";
     let public = scene.run(script).await;
@@ -156,8 +159,9 @@ async fn the_host_key_is_changed_by_a_reload() {
 }
 
 #[tokio::test]
+#[ignore = "needs moto, ec2 machines"]
 async fn a_spot_instance_gets_notice_and_is_taken_back() {
-    let Some(scene) = Scene::new("spot", CloudOptions::new(), true, json!({})).await else { return };
+    let scene = Scene::new("spot", CloudOptions::new(), true, json!({})).await;
     let get = "curl -s -o /dev/null -w '%{http_code} ' $AWS_EC2_METADATA_SERVICE_ENDPOINT/latest/meta-data";
     assert_eq!(scene.run(&format!("{get}/instance-id")).await, "401");
     let token = "token=$(curl -sf -X PUT -H 'X-aws-ec2-metadata-token-ttl-seconds: 60' $AWS_EC2_METADATA_SERVICE_ENDPOINT/latest/api/token)";
@@ -179,8 +183,9 @@ async fn a_spot_instance_gets_notice_and_is_taken_back() {
 }
 
 #[tokio::test]
+#[ignore = "needs moto, ec2 machines"]
 async fn a_config_with_an_unknown_key_does_not_boot_and_says_why() {
-    let Some(cloud) = with_machines(CloudOptions::new()).await else { return };
+    let cloud = with_machines(CloudOptions::new()).await;
     let client = client(&cloud);
     let wrong = launch(&cloud, &client).user_data(user_data(&json!({ "run_cmd": ["true"] })));
     let id = ids(wrong).await.remove(0);
@@ -189,8 +194,9 @@ async fn a_config_with_an_unknown_key_does_not_boot_and_says_why() {
 }
 
 #[tokio::test]
+#[ignore = "needs moto, ec2 machines"]
 async fn a_machine_ends_with_its_instance_and_its_address_is_used_again() {
-    let Some(scene) = Scene::new("end", CloudOptions::new(), false, json!({})).await else { return };
+    let scene = Scene::new("end", CloudOptions::new(), false, json!({})).await;
     let pid = scene.machine.pid.unwrap();
     assert!(scene.cloud.instances()[0].processes.contains(&pid));
     scene.cloud.block_ssh(&scene.machine.id, true).unwrap();
@@ -214,8 +220,9 @@ async fn a_machine_ends_with_its_instance_and_its_address_is_used_again() {
 }
 
 #[tokio::test]
+#[ignore = "needs moto, ec2 machines"]
 async fn a_machine_that_is_not_to_be_terminated_is_stopped_and_started() {
-    let Some(cloud) = with_machines(CloudOptions::new()).await else { return };
+    let cloud = with_machines(CloudOptions::new()).await;
     let client = client(&cloud);
     let (own, host) = (Key::new("stop-own"), Key::new("stop-host"));
     let config = json!({
@@ -237,8 +244,9 @@ async fn a_machine_that_is_not_to_be_terminated_is_stopped_and_started() {
 }
 
 #[tokio::test]
+#[ignore = "needs moto, ec2 machines"]
 async fn a_system_that_does_not_come_up_runs_as_far_as_ec2_knows() {
-    let Some(cloud) = with_machines(CloudOptions::new().boot_delay(Duration::from_millis(300))).await else { return };
+    let cloud = with_machines(CloudOptions::new().boot_delay(Duration::from_millis(300))).await;
     let client = client(&cloud);
     cloud.fail_boots(1).unwrap();
     let broken = ids(launch(&cloud, &client)).await.remove(0);
@@ -257,10 +265,11 @@ async fn a_system_that_does_not_come_up_runs_as_far_as_ec2_knows() {
 }
 
 #[tokio::test]
+#[ignore = "needs moto, ec2 machines"]
 async fn a_machine_of_the_default_network_is_reached_by_its_public_address() {
     let cache = Key::new("default-cache");
     let folder = cache.path().with_file_name("shared");
-    let Some(cloud) = with_machines(CloudOptions::new().cache(&folder)).await else { return };
+    let cloud = with_machines(CloudOptions::new().cache(&folder)).await;
     cloud.default_vpc(true).await.unwrap();
     let client = client(&cloud);
     let (own, host) = (Key::new("default-own"), Key::new("default-host"));

@@ -65,6 +65,7 @@ fn lives(id: u32) -> bool {
 }
 
 #[test]
+#[ignore = "needs moto"]
 fn it_says_how_it_is_reached_and_ends_with_its_input() {
     let mut program = Program::start(&["--without-machines", "--region", "eu-west-1"]);
     assert_eq!(program.told["region"], "eu-west-1");
@@ -82,6 +83,7 @@ fn it_says_how_it_is_reached_and_ends_with_its_input() {
 }
 
 #[test]
+#[ignore = "needs moto"]
 fn it_ends_with_a_signal_and_leaves_nothing_when_it_is_killed() {
     let mut program = Program::start(&["--without-machines"]);
     let children = program.children();
@@ -96,11 +98,8 @@ fn it_ends_with_a_signal_and_leaves_nothing_when_it_is_killed() {
 }
 
 #[tokio::test]
+#[ignore = "needs moto, ec2 machines"]
 async fn machines_end_with_a_program_that_is_killed() {
-    if let Some(reason) = skyward_aws_testkit::missing() {
-        println!("skipped: {reason}");
-        return;
-    }
     let mut program = Program::start(&[]);
     let text = |value: &serde_json::Value| value.as_str().unwrap().to_owned();
     let config = aws_sdk_ec2::Config::builder()

@@ -67,8 +67,9 @@ fn let_in(scene: &Scene) -> Vec<String> {
 /// Only a machine's SSH server is there to try it: the emulator's machines have private addresses
 /// of the default network on no interface, and an agent needs its own.
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs moto, ec2 machines"]
 async fn where_nothing_is_said_machines_are_in_the_default_network_and_reached_by_public_addresses() {
-    let Some(scene) = Scene::new().await else { return };
+    let scene = Scene::new().await;
     scene.cloud.default_vpc(true).await.unwrap();
     let service = AddressService::start(None).await;
     let aws = of_default_network(&scene).address_service(&service.url);
@@ -110,8 +111,9 @@ async fn where_nothing_is_said_machines_are_in_the_default_network_and_reached_b
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs moto, ec2 machines"]
 async fn a_pool_works_by_public_addresses() {
-    let Some(scene) = Scene::new().await else { return };
+    let scene = Scene::new().await;
     let service = AddressService::start(None).await;
     let aws = scene.aws().addressing(Addressing::Public).address_service(&service.url);
     let pool = Pool::builder().provider(aws).nodes(2).limits(limits()).start().await.unwrap();
@@ -125,8 +127,9 @@ async fn a_pool_works_by_public_addresses() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs moto"]
 async fn who_may_log_in_can_be_said_and_a_service_that_does_not_know_is_named() {
-    let Some(scene) = Scene::of(CloudOptions::new().without_machines()).await else { return };
+    let scene = Scene::of(CloudOptions::new().without_machines()).await;
     scene.cloud.default_vpc(true).await.unwrap();
     let service = AddressService::start(Some("<html>it works</html>")).await;
     let request = PoolRequest::new(PoolId::new("p-who"), limits().lease);
@@ -144,8 +147,9 @@ async fn who_may_log_in_can_be_said_and_a_service_that_does_not_know_is_named() 
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs moto, ec2 machines"]
 async fn machines_are_reached_through_a_bastion() {
-    let Some(scene) = Scene::new().await else { return };
+    let scene = Scene::new().await;
     let mut bastion = Sshd::start(&Options::new()).unwrap();
     let target = Target::new(bastion.address())
         .port(bastion.port())

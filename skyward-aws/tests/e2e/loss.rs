@@ -19,8 +19,9 @@ fn began(event: &PoolEvent) -> Option<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs moto, ec2 machines"]
 async fn an_instance_that_somebody_terminates_is_replaced_and_its_task_is_tried_again() {
-    let Some(scene) = Scene::new().await else { return };
+    let scene = Scene::new().await;
     let pool = scene.pool(1).start().await.unwrap();
     let mut events = pool.events();
     let call = python::<String>(indoc! {"
@@ -43,8 +44,9 @@ async fn an_instance_that_somebody_terminates_is_replaced_and_its_task_is_tried_
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs moto, ec2 machines"]
 async fn a_spot_instance_that_is_taken_back_gives_notice_and_its_tasks_run_elsewhere() {
-    let Some(scene) = Scene::new().await else { return };
+    let scene = Scene::new().await;
     let pool = Pool::builder().provider(scene.aws()).limits(limits()).market(Market::Spot).start().await.unwrap();
     let mut events = pool.events();
     let heeds = python::<(f64, String)>(
@@ -93,8 +95,9 @@ def f():
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs moto, ec2 machines"]
 async fn a_machine_whose_server_crashes_with_all_connections_goes_on_with_its_task() {
-    let Some(scene) = Scene::new().await else { return };
+    let scene = Scene::new().await;
     let pool = scene.pool(1).start().await.unwrap();
     let mut events = pool.events();
     let call = python::<u32>(indoc! {"
@@ -116,8 +119,9 @@ async fn a_machine_whose_server_crashes_with_all_connections_goes_on_with_its_ta
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs moto, ec2 machines"]
 async fn a_rebalance_recommendation_moves_a_node_only_where_that_is_asked_for() {
-    let Some(scene) = Scene::new().await else { return };
+    let scene = Scene::new().await;
     for (is_asked_for, expected) in [(true, DrainReason::Preempted), (false, DrainReason::Expired)] {
         let aws = scene.aws().replace_on_rebalance(is_asked_for);
         let pool = Pool::builder().provider(aws).limits(limits()).market(Market::Spot).start().await.unwrap();
@@ -142,8 +146,9 @@ async fn a_rebalance_recommendation_moves_a_node_only_where_that_is_asked_for() 
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs moto, ec2 machines"]
 async fn a_machine_that_does_not_boot_is_reported_with_its_console() {
-    let Some(scene) = Scene::new().await else { return };
+    let scene = Scene::new().await;
     scene.cloud.fail_boots(1).unwrap();
     let mut limits = limits();
     limits.start = Duration::from_secs(20);
@@ -154,8 +159,9 @@ async fn a_machine_that_does_not_boot_is_reported_with_its_console() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs moto, ec2 machines"]
 async fn a_pool_ends_before_its_budget_is_spent() {
-    let Some(scene) = Scene::new().await else { return };
+    let scene = Scene::new().await;
     let budget = Budget::default().hours(45.0 / 3600.0);
     let pool = scene.pool(1).budget(budget).start().await.unwrap();
     let mut events = pool.events();

@@ -24,8 +24,9 @@ fn asked(scene: &Scene) -> Vec<String> {
 
 /// The facts of moto's instance types are those of EC2.
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs moto"]
 async fn the_smallest_type_that_fits_is_offered_first_where_no_price_is_known() {
-    let Some(scene) = Scene::of(CloudOptions::new().without_machines()).await else { return };
+    let scene = Scene::of(CloudOptions::new().without_machines()).await;
     scene.cloud.rules().add(Rule::error("GetProducts", 500, "InternalErrorException", "The service has failed."));
     // Prices that another test has read are no answer of this cloud.
     let aws = scene.aws().without_cache();
@@ -50,8 +51,9 @@ async fn the_smallest_type_that_fits_is_offered_first_where_no_price_is_known() 
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs moto, ec2 machines"]
 async fn capacity_is_looked_for_in_other_zones_and_then_in_other_types() {
-    let Some(scene) = Scene::new().await else { return };
+    let scene = Scene::new().await;
     let zones: Vec<String> = scene.cloud.subnets().keys().cloned().collect();
     for zone in &zones {
         scene.cloud.set_capacity("g4dn.xlarge", zone, Paid::OnDemand, 0);
@@ -70,8 +72,9 @@ async fn capacity_is_looked_for_in_other_zones_and_then_in_other_types() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs moto, ec2 machines"]
 async fn spot_falls_to_on_demand() {
-    let Some(scene) = Scene::new().await else { return };
+    let scene = Scene::new().await;
     scene.cloud.rules().add(
         Rule::error("RunInstances", 500, "InsufficientInstanceCapacity", "There is no Spot capacity available.")
             .with("InstanceMarketOptions.MarketType", "spot"),
@@ -88,8 +91,9 @@ async fn spot_falls_to_on_demand() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs moto, ec2 machines"]
 async fn a_quota_ends_the_search_in_its_family_and_is_named_with_its_code() {
-    let Some(scene) = Scene::new().await else { return };
+    let scene = Scene::new().await;
     let message = "You have requested more vCPU capacity than your current vCPU limit of 0 allows for the instance bucket that the specified instance type belongs to.";
     scene.cloud.rules().add(Rule::error("RunInstances", 400, "VcpuLimitExceeded", message));
     let pool = Pool::builder().provider(scene.aws()).limits(limits()).accelerator(Accelerator::new("T4", 1));
@@ -104,8 +108,9 @@ async fn a_quota_ends_the_search_in_its_family_and_is_named_with_its_code() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs moto, ec2 machines"]
 async fn a_quota_that_is_looked_up_leaves_out_what_it_does_not_allow() {
-    let Some(scene) = Scene::new().await else { return };
+    let scene = Scene::new().await;
     scene.cloud.set_quota("L-DB2E81BA", 0.0);
     let aws = scene.aws().look_up_quotas(true);
     let pool = Pool::builder().provider(aws).limits(limits()).accelerator(Accelerator::new("T4", 1));
@@ -116,8 +121,9 @@ async fn a_quota_that_is_looked_up_leaves_out_what_it_does_not_allow() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs moto, ec2 machines"]
 async fn a_burst_of_throttling_is_waited_out() {
-    let Some(scene) = Scene::new().await else { return };
+    let scene = Scene::new().await;
     for action in ["RunInstances", "DescribeInstances", "CreateSecurityGroup", "TerminateInstances"] {
         let throttled = Rule::error(action, 503, "RequestLimitExceeded", "Request limit exceeded.");
         scene.cloud.rules().add(throttled.when(|call| !call.is_dry_run()).times(3));
@@ -131,8 +137,9 @@ async fn a_burst_of_throttling_is_waited_out() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs moto, ec2 machines"]
 async fn a_lost_answer_makes_one_instance() {
-    let Some(scene) = Scene::new().await else { return };
+    let scene = Scene::new().await;
     let real = |call: &skyward_aws_testkit::Call| !call.is_dry_run();
     scene.cloud.rules().add(Rule::drop_after("RunInstances").when(real).times(2));
     let call = python::<u32>(SEVEN);
@@ -145,8 +152,9 @@ async fn a_lost_answer_makes_one_instance() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs moto, ec2 machines"]
 async fn an_accelerator_that_is_not_sold_is_refused_with_what_is() {
-    let Some(scene) = Scene::new().await else { return };
+    let scene = Scene::new().await;
     for (wanted, word) in [
         (Accelerator::new("T5", 1), "T4"),
         (Accelerator::new("T4", 16), "4: g4dn.12xlarge"),

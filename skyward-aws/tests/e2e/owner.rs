@@ -8,8 +8,9 @@ use crate::client::{Client, reap_expired};
 use crate::scene::{Scene, until};
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs moto, ec2 machines"]
 async fn the_machines_of_a_killed_client_power_off_by_their_lease() {
-    let Some(scene) = Scene::new().await else { return };
+    let scene = Scene::new().await;
     let mut client = Client::start(&scene, "lease");
     client.until_ready();
     assert_eq!(scene.instances().len(), 1);
@@ -23,8 +24,9 @@ async fn the_machines_of_a_killed_client_power_off_by_their_lease() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs moto, ec2 machines"]
 async fn the_budget_of_a_killed_client_holds_although_its_lease_is_long() {
-    let Some(scene) = Scene::new().await else { return };
+    let scene = Scene::new().await;
     let mut client = Client::start(&scene, "budget");
     client.until_ready();
     client.kill();
@@ -34,8 +36,9 @@ async fn the_budget_of_a_killed_client_holds_although_its_lease_is_long() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs moto, ec2 machines"]
 async fn what_a_client_launched_that_was_killed_before_its_answer_came_is_found_and_ended() {
-    let Some(scene) = Scene::new().await else { return };
+    let scene = Scene::new().await;
     scene.cloud.rules().add(Rule::hang_after("RunInstances").when(|call| !call.is_dry_run()));
     let mut client = Client::start(&scene, "launch");
     until("the instance is there", || scene.instances().len() == 1).await;
@@ -46,8 +49,9 @@ async fn what_a_client_launched_that_was_killed_before_its_answer_came_is_found_
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs moto, ec2 machines"]
 async fn another_host_ends_what_has_expired_and_leaves_a_live_pool_alone() {
-    let Some(scene) = Scene::new().await else { return };
+    let scene = Scene::new().await;
     let mut live = Client::start(&scene, "long-lease");
     live.until_ready();
     let of_live = scene.instances();

@@ -16,8 +16,9 @@ async fn refused(aws: Aws) -> skyward_core::Error {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs moto, ec2 machines"]
 async fn credentials_that_are_not_valid_are_refused_by_name() {
-    let Some(scene) = Scene::new().await else { return };
+    let scene = Scene::new().await;
     for (code, word) in [
         ("InvalidClientTokenId", "get-caller-identity"),
         ("ExpiredToken", "log in again"),
@@ -36,8 +37,9 @@ async fn credentials_that_are_not_valid_are_refused_by_name() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs moto, ec2 machines"]
 async fn an_account_without_a_default_network_is_told_how_to_make_one_or_name_one() {
-    let Some(scene) = Scene::new().await else { return };
+    let scene = Scene::new().await;
     scene.cloud.default_vpc(false).await.unwrap();
     let error = refused(scene.aws().subnets(Vec::<String>::new())).await;
     let hint = error.hint().unwrap_or_default();
@@ -48,8 +50,9 @@ async fn an_account_without_a_default_network_is_told_how_to_make_one_or_name_on
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs moto, ec2 machines"]
 async fn a_port_that_is_blocked_is_explained() {
-    let Some(scene) = Scene::new().await else { return };
+    let scene = Scene::new().await;
     let mut limits = limits();
     limits.start = std::time::Duration::from_secs(15);
     // Nothing listens there.

@@ -25,8 +25,9 @@ fn pool(aws: Aws) -> PoolBuilder {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs moto, ec2 machines"]
 async fn a_pool_in_a_reservation_is_of_its_type_and_in_its_zone_and_takes_no_more_than_is_left() {
-    let Some(scene) = Scene::new().await else { return };
+    let scene = Scene::new().await;
     let zone = zone(&scene);
     scene.cloud.set_reservations([Reservation::new(ID, "c7a.large", &zone, 3)]);
     scene.cloud.set_price("c7a.large", 0.5);
@@ -60,8 +61,9 @@ async fn a_pool_in_a_reservation_is_of_its_type_and_in_its_zone_and_takes_no_mor
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs moto, ec2 machines"]
 async fn a_pool_in_a_block_is_of_a_type_that_is_sold_in_blocks_alone_and_ends_before_the_block() {
-    let Some(scene) = Scene::of(CloudOptions::new().gpus(8)).await else { return };
+    let scene = Scene::of(CloudOptions::new().gpus(8)).await;
     let zone = zone(&scene);
     // The emulator's types are sold in other ways too.
     scene.cloud.rules().add(Rule::rewrite("DescribeInstanceTypes", |body| {
@@ -98,8 +100,9 @@ async fn a_pool_in_a_block_is_of_a_type_that_is_sold_in_blocks_alone_and_ends_be
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs moto"]
 async fn capacity_that_cannot_be_used_is_refused_before_anything_is_made() {
-    let Some(scene) = Scene::of(CloudOptions::new().without_machines()).await else { return };
+    let scene = Scene::of(CloudOptions::new().without_machines()).await;
     let (zone, soon) = (zone(&scene), SystemTime::now() + Duration::from_secs(600));
     let (first, subnet) = scene.cloud.subnets().first_key_value().unwrap();
     let plain = || Reservation::new(ID, "c7a.large", &zone, 2);
@@ -137,11 +140,12 @@ async fn capacity_that_cannot_be_used_is_refused_before_anything_is_made() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs moto"]
 async fn the_shipped_policy_is_enough_for_a_reservation_and_its_lack_is_named() {
     let shipped = include_str!("../../../docs/aws-policy.json");
     let lacking = shipped.replace("ec2:DescribeCapacityReservations", "ec2:DescribeAddresses");
     for (policy, is_enough) in [(shipped, true), (lacking.as_str(), false)] {
-        let Some(scene) = Scene::of(CloudOptions::new().without_machines()).await else { return };
+        let scene = Scene::of(CloudOptions::new().without_machines()).await;
         scene.cloud.set_reservations([Reservation::new(ID, "c7a.large", &zone(&scene), 1)]);
         let environment = scene.cloud.enforce(policy).await.unwrap();
         let (id, key) = (&environment["AWS_ACCESS_KEY_ID"], environment["AWS_SECRET_ACCESS_KEY"].as_str());

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use indoc::indoc;
 use skyward_aws::{Addressing, Aws};
-use skyward_aws_testkit::{Call, Cloud, CloudOptions, Left, missing};
+use skyward_aws_testkit::{Call, Cloud, CloudOptions, Left};
 use skyward_core::compute::PendingCompute;
 use skyward_core::event::{EventItem, Events, PoolEvent};
 use skyward_core::payload::{Output, Payload};
@@ -18,17 +18,13 @@ pub(crate) struct Scene {
 }
 
 impl Scene {
-    /// None, with a printed reason, where this host cannot have machines.
-    pub(crate) async fn new() -> Option<Self> {
+    /// A cloud with machines.
+    pub(crate) async fn new() -> Self {
         Self::of(CloudOptions::new()).await
     }
 
-    pub(crate) async fn of(options: CloudOptions) -> Option<Self> {
-        if let Some(reason) = missing() {
-            println!("skipped: {reason}");
-            return None;
-        }
-        Some(Self { cloud: Cloud::start(options).await.unwrap() })
+    pub(crate) async fn of(options: CloudOptions) -> Self {
+        Self { cloud: Cloud::start(options).await.unwrap_or_else(|error| panic!("{error:#}")) }
     }
 
     /// The provider as a user of this cloud sets it up.

@@ -12,8 +12,9 @@ use skyward_core::event::PoolEvent;
 use crate::scene::{PATIENCE, SEVEN, Scene, event, python};
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs moto, ec2 machines"]
 async fn each_machine_takes_a_host_key_of_its_own_which_its_user_data_does_not_have() {
-    let Some(scene) = Scene::new().await else { return };
+    let scene = Scene::new().await;
     let call = python::<(String, String)>(
         r"
 import subprocess
@@ -62,8 +63,9 @@ fn show_the_first_address(scene: &Scene) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs moto, ec2 machines"]
 async fn another_machine_of_the_same_launch_at_the_address_is_refused() {
-    let Some(scene) = Scene::new().await else { return };
+    let scene = Scene::new().await;
     show_the_first_address(&scene);
     // They have the same host key until each has its own.
     let error = scene.pool(2).start().await.unwrap_err();
@@ -72,8 +74,9 @@ async fn another_machine_of_the_same_launch_at_the_address_is_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs moto, ec2 machines"]
 async fn a_machine_with_another_key_at_the_address_is_refused_before_the_client_logs_in() {
-    let Some(scene) = Scene::new().await else { return };
+    let scene = Scene::new().await;
     show_the_first_address(&scene);
     let first = scene.pool(1).start().await.unwrap();
     let error = scene.pool(1).start().await.unwrap_err();
@@ -84,8 +87,9 @@ async fn a_machine_with_another_key_at_the_address_is_refused_before_the_client_
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs moto, ec2 machines"]
 async fn an_address_that_another_instance_has_got_is_that_instances() {
-    let Some(scene) = Scene::new().await else { return };
+    let scene = Scene::new().await;
     let call = python::<u32>(SEVEN);
     let pool = scene.pool(1).start().await.unwrap();
     let mut events = pool.events();

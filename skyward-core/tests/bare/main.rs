@@ -1,8 +1,10 @@
 //! Bootstrap of bare Debian machines: containers without Python, and with further faults.
 
-#![allow(clippy::unwrap_used, reason = "helpers of tests, too, may fail the test")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests, too, may fail the test")]
 
 mod container;
+#[path = "../support/docker.rs"]
+mod docker;
 
 use std::time::Duration;
 
@@ -11,22 +13,14 @@ use skyward_core::error::{ErrorKind, ErrorStatus};
 use skyward_core::spec::{Image, Limits};
 
 use crate::container::Container;
-
-/// Returns from the test when no container can be started.
-macro_rules! container {
-    ($image:expr $(, $option:expr)*) => {
-        match Container::start($image, &[$($option),*]) {
-            Some(container) => container,
-            None => return,
-        }
-    };
-}
+use crate::docker::{bare_image, node_image};
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs docker"]
 async fn root_gets_python_by_apt_and_the_next_start_needs_no_network() {
     // A small `/tmp` that allows no programs must not matter: bootstrap keeps nothing large there,
     // and runs nothing from it.
-    let machine = container!("skyward-bare", "--tmpfs", "/tmp:noexec,size=24m");
+    let machine = Container::start(&bare_image(), &["--tmpfs", "/tmp:noexec,size=24m"]);
     let image = Image::new().pip(["iniconfig==2.0.0"]);
     let (ready, events) = machine.make_ready(&image).await;
     let ready = ready.unwrap();
@@ -47,8 +41,9 @@ async fn root_gets_python_by_apt_and_the_next_start_needs_no_network() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs docker"]
 async fn a_user_with_sudo_gets_packages_once_apt_is_free() {
-    let machine = container!("skyward-node");
+    let machine = Container::start(&node_image(), &[]);
     machine.sh("apt-get -qq update && apt-get -qq -y install --no-install-recommends sudo >/dev/null 2>&1");
     let machine = machine.used_by_sky();
     machine.sh("echo 'sky ALL=(ALL) NOPASSWD: ALL' >/etc/sudoers.d/sky");
@@ -67,8 +62,9 @@ async fn a_user_with_sudo_gets_packages_once_apt_is_free() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs docker"]
 async fn a_user_without_sudo_gets_uv_from_the_client_and_an_error_that_says_what_to_install() {
-    let machine = container!("skyward-bare").used_by_sky();
+    let machine = Container::start(&bare_image(), &[]).used_by_sky();
     let (ready, events) = machine.make_ready(&Image::new()).await;
     let error = ready.unwrap_err();
     assert_eq!(steps(&events), ["agent", "python", "uv", "uv", "environment"]);
@@ -84,8 +80,9 @@ async fn a_user_without_sudo_gets_uv_from_the_client_and_an_error_that_says_what
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs docker"]
 async fn an_apt_lock_that_is_not_released_is_reported_with_its_holder() {
-    let machine = container!("skyward-bare");
+    let machine = Container::start(&bare_image(), &[]);
     machine.sh(&hold_lock("/var/lib/apt/lists/lock"));
     let mut limits = Limits::default();
     limits.environment = Duration::from_secs(30);
@@ -96,23 +93,19 @@ async fn an_apt_lock_that_is_not_released_is_reported_with_its_holder() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs docker"]
 async fn the_error_of_a_machine_without_a_network_names_the_host_it_cannot_reach() {
-    let machine = container!("skyward-bare", "--network", "none");
+    let machine = Container::start(&bare_image(), &["--network", "none"]);
     let error = machine.make_ready(&Image::new()).await.0.unwrap_err();
     assert!(error.message().contains("cannot be reached: its name cannot be resolved"), "{error}");
     assert!(error.context().contains(&("step", "python".into())), "{error}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs docker"]
 async fn an_unusable_cache_folder_is_reported_or_another_one_is_used() {
-    let machine = container!(
-        "skyward-bare",
-        "--tmpfs",
-        "/home/sky/.cache:noexec,mode=777",
-        "--tmpfs",
-        "/small:size=40m,mode=777,exec"
-    )
-    .used_by_sky();
+    let disks = ["--tmpfs", "/home/sky/.cache:noexec,mode=777", "--tmpfs", "/small:size=40m,mode=777,exec"];
+    let machine = Container::start(&bare_image(), &disks).used_by_sky();
     let error = machine.make_ready(&Image::new()).await.0.unwrap_err();
     assert!(error.message().contains("no working Python"), "{error}");
     assert!(machine.sh("ls /var/tmp/skyward-*/uv").starts_with("0."), "uv runs from another folder");

@@ -17,8 +17,8 @@ use skyward_core::spec::{Image, Limits, PackageIndex};
 use crate::site::{Index, Site, lines_with, python, steps, walk, wheel};
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs package index"]
 async fn two_nodes_at_once_build_one_environment_and_the_next_start_is_one_command() {
-    needs_index!();
     let site = Site::new();
     let image = Image::new().pip(["iniconfig==2.0.0"]).env("COLOUR", "blue");
     let ((a, first), (b, second)) = tokio::join!(site.start(&image, 0), site.start(&image, 1));
@@ -46,8 +46,8 @@ async fn two_nodes_at_once_build_one_environment_and_the_next_start_is_one_comma
 }
 
 #[tokio::test]
+#[ignore = "needs package index"]
 async fn files_and_plugin_commands_come_before_the_agent() {
-    needs_index!();
     let site = Site::new();
     let data = site.root.join("data");
     std::fs::create_dir(&data).unwrap();
@@ -73,8 +73,8 @@ async fn files_and_plugin_commands_come_before_the_agent() {
 }
 
 #[tokio::test]
+#[ignore = "needs package index"]
 async fn an_incomplete_environment_or_one_without_its_interpreter_is_made_anew() {
-    needs_index!();
     let site = Site::new();
     let first = site.start(&Image::new(), 0).await.0.unwrap();
     let environment = Path::new(&first.python).parent().unwrap().parent().unwrap().to_owned();
@@ -92,8 +92,8 @@ async fn an_incomplete_environment_or_one_without_its_interpreter_is_made_anew()
 }
 
 #[tokio::test]
+#[ignore = "needs package index"]
 async fn a_start_dropped_while_it_builds_does_not_hold_up_the_next_one() {
-    needs_index!();
     let site = Site::new();
     let image = Image::new().pip(["iniconfig==2.0.0"]);
     let machine = site.machine(0).await;
@@ -115,8 +115,8 @@ async fn a_start_dropped_while_it_builds_does_not_hold_up_the_next_one() {
 }
 
 #[tokio::test]
+#[ignore = "needs package index"]
 async fn a_step_that_takes_too_long_is_reported_with_its_last_line() {
-    needs_index!();
     let site = Site::new();
     site.start(&Image::new(), 0).await.0.unwrap();
     let machine = site.machine(1).await;
@@ -134,8 +134,8 @@ async fn a_step_that_takes_too_long_is_reported_with_its_last_line() {
 }
 
 #[tokio::test]
+#[ignore = "needs package index"]
 async fn unknown_packages_and_unsatisfiable_versions_are_named() {
-    needs_index!();
     let site = Site::new();
     let error = site.fails(&Image::new().pip(["iniconfig", "skyward-no-such-package-anywhere"])).await;
     assert!(error.message().contains("no index has a package `skyward-no-such-package-anywhere`"), "{error}");
@@ -151,8 +151,8 @@ async fn unknown_packages_and_unsatisfiable_versions_are_named() {
 }
 
 #[tokio::test]
+#[ignore = "needs package index"]
 async fn an_unreachable_index_is_named_also_when_it_is_pips_setting() {
-    needs_index!();
     let (nowhere, fresh) = ("http://127.0.0.1:9/simple", Site::new());
     let cache = fresh.root.join("uv");
     let site = fresh.with_env("UV_CACHE_DIR", cache.to_str().unwrap());
@@ -172,8 +172,8 @@ async fn an_unreachable_index_is_named_also_when_it_is_pips_setting() {
 }
 
 #[tokio::test]
+#[ignore = "needs package index"]
 async fn a_setting_in_pips_configuration_file_applies_to_uv() {
-    needs_index!();
     let site = Site::new();
     site.start(&Image::new(), 0).await.0.unwrap();
     let (file, cache) = (site.root.join("pip.conf"), site.root.join("uv"));
@@ -186,8 +186,8 @@ async fn a_setting_in_pips_configuration_file_applies_to_uv() {
 }
 
 #[tokio::test]
+#[ignore = "needs package index"]
 async fn the_error_for_a_missing_python_lists_those_that_the_machine_has() {
-    needs_index!();
     let site = Site::new().with_env("UV_PYTHON_DOWNLOADS", "never");
     let error = site.fails(&Image::new().requires_python(">=3.29")).await;
     assert!(error.message().contains("no Python that suits (the payload requires >=3.29)"), "{error}");
@@ -198,8 +198,8 @@ async fn the_error_for_a_missing_python_lists_those_that_the_machine_has() {
 }
 
 #[tokio::test]
+#[ignore = "needs package index"]
 async fn an_interpreter_given_by_path_is_used_unchanged() {
-    needs_index!();
     let site = Site::new();
     let own = site.root.join("own");
     assert!(std::process::Command::new("python3").arg("-m").arg("venv").arg(&own).status().unwrap().success());
@@ -221,8 +221,8 @@ async fn an_interpreter_given_by_path_is_used_unchanged() {
 }
 
 #[tokio::test]
+#[ignore = "needs package index"]
 async fn a_replaced_interpreter_is_checked_again_whatever_its_modification_time() {
-    needs_index!();
     let site = Site::new();
     let program = site.root.join("python");
     let image = Image::new().python(program.clone());
@@ -243,8 +243,8 @@ async fn a_replaced_interpreter_is_checked_again_whatever_its_modification_time(
 }
 
 #[tokio::test]
+#[ignore = "needs package index"]
 async fn a_requirements_file_pins_what_is_installed() {
-    needs_index!();
     let site = Site::new();
     let requirements = site.root.join("requirements.txt");
     std::fs::write(&requirements, "iniconfig==1.1.1\n").unwrap();
@@ -254,8 +254,8 @@ async fn a_requirements_file_pins_what_is_installed() {
 }
 
 #[tokio::test]
+#[ignore = "needs package index"]
 async fn a_lock_file_pins_what_is_installed() {
-    needs_index!();
     let site = Site::new();
     let lock = site.root.join("pylock.toml");
     let file = site.root.join("skyalpha-1.0-py3-none-any.whl");
@@ -282,8 +282,8 @@ async fn a_lock_file_pins_what_is_installed() {
 }
 
 #[tokio::test]
+#[ignore = "needs package index"]
 async fn packages_bound_to_an_index_come_from_it_also_as_dependencies() {
-    needs_index!();
     let site = Site::new();
     let (public, bound) = (site.root.join("public"), site.root.join("bound"));
     wheel(&public, "skyalpha", "2.0", None);
@@ -301,8 +301,8 @@ async fn packages_bound_to_an_index_come_from_it_also_as_dependencies() {
 }
 
 #[tokio::test]
+#[ignore = "needs package index"]
 async fn credentials_reach_the_index_but_no_message_or_file() {
-    needs_index!();
     let site = Site::new();
     wheel(&site.root.join("private"), "skyalpha", "1.0", None);
     let private = Index::serve(&site.root.join("private"), "me:hunter2");
@@ -320,12 +320,8 @@ async fn credentials_reach_the_index_but_no_message_or_file() {
 }
 
 #[tokio::test]
+#[ignore = "needs package index, openssl"]
 async fn an_index_with_a_private_certificate_works_by_image_and_by_pips_setting() {
-    needs_index!();
-    if !std::process::Command::new("openssl").arg("version").status().is_ok_and(|status| status.success()) {
-        eprintln!("skipped: there is no openssl to make certificates with");
-        return;
-    }
     let site = Site::new();
     wheel(&site.root.join("private"), "skyalpha", "1.0", None);
     let (index, authority) = Index::serve_privately(&site.root.join("private"), &site.root.join("keys"));
@@ -344,8 +340,8 @@ async fn an_index_with_a_private_certificate_works_by_image_and_by_pips_setting(
 }
 
 #[tokio::test]
+#[ignore = "needs package index"]
 async fn a_version_behind_the_shims_of_pyenv_is_found() {
-    needs_index!();
     let site = Site::new();
     let ready = site.start(&Image::new(), 0).await.0.unwrap();
     let version = ready.python_version.clone();
@@ -377,8 +373,8 @@ async fn a_version_behind_the_shims_of_pyenv_is_found() {
 }
 
 #[tokio::test]
+#[ignore = "needs package index"]
 async fn two_starts_at_once_obtain_the_pinned_uv_once() {
-    needs_index!();
     let site = Site::new().with_only(&["python3"]);
     let image = Image::new();
     let ((a, first), (b, second)) = tokio::join!(site.start(&image, 0), site.start(&image, 1));
@@ -392,10 +388,27 @@ async fn two_starts_at_once_obtain_the_pinned_uv_once() {
 }
 
 #[tokio::test]
-async fn without_uv_an_available_tool_fetches_it_or_the_client_sends_it() {
-    needs_index!();
-    for tool in ["curl", "wget", "python3", "nothing"] {
-        let Some(site) = Site::new().with_tool(tool) else { continue };
+#[ignore = "needs package index"]
+async fn without_uv_python_fetches_it_or_the_client_sends_it() {
+    uv_is_obtained_with(&["python3", "nothing"]).await;
+}
+
+#[tokio::test]
+#[ignore = "needs package index, curl"]
+async fn without_uv_curl_fetches_it() {
+    uv_is_obtained_with(&["curl"]).await;
+}
+
+#[tokio::test]
+#[ignore = "needs package index, wget"]
+async fn without_uv_wget_fetches_it() {
+    uv_is_obtained_with(&["wget"]).await;
+}
+
+/// Checks machines that have one of these tools and no uv.
+async fn uv_is_obtained_with(tools: &[&str]) {
+    for &tool in tools {
+        let site = Site::new().with_tool(tool);
         // Hides interpreters of this host that are not in `PATH`.
         let nowhere = site.root.join("none").to_str().unwrap().to_owned();
         let site = site.with_env("PYENV_ROOT", &nowhere).with_env("UV_PYTHON_INSTALL_DIR", &nowhere);
@@ -420,8 +433,8 @@ async fn without_uv_an_available_tool_fetches_it_or_the_client_sends_it() {
 }
 
 #[tokio::test]
+#[ignore = "needs package index"]
 async fn uv_comes_from_the_client_if_the_machine_does_not_reach_the_index() {
-    needs_index!();
     // The messages and exit statuses of the tools without a route.
     for (tool, says, status) in [
         ("curl", "curl: (7) Failed to connect to pypi.org port 443: Network is unreachable", 7),
@@ -441,38 +454,58 @@ async fn uv_comes_from_the_client_if_the_machine_does_not_reach_the_index() {
 }
 
 #[tokio::test]
-async fn only_the_pinned_uv_is_taken_from_an_index_with_a_password() {
-    let pinned = include_str!("../../src/bootstrap/scripts/uv.txt").split([' ', '=']).nth(2).unwrap();
-    for tool in ["curl", "wget", "python3"] {
-        let Some(site) = Site::new().with_tool(tool) else { continue };
-        let folder = site.root.join("private/simple/uv");
-        std::fs::create_dir_all(&folder).unwrap();
-        let arch = Process::new().run(&Command::new(["uname", "-m"]), &|_| {}).await.unwrap().stdout;
-        let fetched = format!("uv-{pinned}-py3-none-musllinux_1_1_{}.whl", arch.trim());
-        std::fs::write(folder.join(&fetched), "not uv").unwrap();
-        std::fs::write(folder.join("index.html"), format!("<a href=\"{fetched}#sha256=0\">{fetched}</a>")).unwrap();
-        let private = Index::serve(&site.root.join("private"), "me@home:hunter 2");
-        let image = Image::new().default_index(private.url());
-        for (password, message) in [("3", "refuses access"), ("2", "another uv than the pinned one")] {
-            let image = image.clone().credentials("default", "me@home", format!("hunter {password}"));
-            let (ready, events) = site.start(&image, 0).await;
-            let error = ready.unwrap_err();
-            assert!(error.message().contains(message), "{tool}: {error}");
-            assert!(!format!("{error:?} {events:?}").contains("hunter"), "{error:?} {events:?}");
-        }
-        site.end().await;
-    }
+async fn python_takes_only_the_pinned_uv_from_an_index_with_a_password() {
+    only_the_pinned_uv_is_taken_by("python3").await;
 }
 
 #[tokio::test]
+#[ignore = "needs curl"]
+async fn curl_takes_only_the_pinned_uv_from_an_index_with_a_password() {
+    only_the_pinned_uv_is_taken_by("curl").await;
+}
+
+#[tokio::test]
+#[ignore = "needs wget"]
+async fn wget_takes_only_the_pinned_uv_from_an_index_with_a_password() {
+    only_the_pinned_uv_is_taken_by("wget").await;
+}
+
+async fn only_the_pinned_uv_is_taken_by(tool: &str) {
+    let pinned = include_str!("../../src/bootstrap/scripts/uv.txt").split([' ', '=']).nth(2).unwrap();
+    let site = Site::new().with_tool(tool);
+    let folder = site.root.join("private/simple/uv");
+    std::fs::create_dir_all(&folder).unwrap();
+    let arch = Process::new().run(&Command::new(["uname", "-m"]), &|_| {}).await.unwrap().stdout;
+    let fetched = format!("uv-{pinned}-py3-none-musllinux_1_1_{}.whl", arch.trim());
+    std::fs::write(folder.join(&fetched), "not uv").unwrap();
+    std::fs::write(folder.join("index.html"), format!("<a href=\"{fetched}#sha256=0\">{fetched}</a>")).unwrap();
+    let private = Index::serve(&site.root.join("private"), "me@home:hunter 2");
+    let image = Image::new().default_index(private.url());
+    for (password, message) in [("3", "refuses access"), ("2", "another uv than the pinned one")] {
+        let image = image.clone().credentials("default", "me@home", format!("hunter {password}"));
+        let (ready, events) = site.start(&image, 0).await;
+        let error = ready.unwrap_err();
+        assert!(error.message().contains(message), "{tool}: {error}");
+        assert!(!format!("{error:?} {events:?}").contains("hunter"), "{error:?} {events:?}");
+    }
+    site.end().await;
+}
+
+#[tokio::test]
+async fn missing_debian_packages_are_not_installed_into_the_clients_own_system() {
+    let site = Site::new();
+    let error = site.fails(&Image::new().apt(["dpkg", "skyward-no-such-package"])).await;
+    assert!(error.message().contains("nothing is installed into the client's own system"), "{error}");
+    site.end().await;
+}
+
+#[tokio::test]
+#[ignore = "needs dpkg"]
 async fn missing_debian_packages_are_reported_with_the_command_that_installs_them() {
     let site = Site::new();
     let error = site.fails(&Image::new().apt(["dpkg", "skyward-no-such-package"])).await;
-    if Path::new("/usr/bin/dpkg-query").exists() {
-        let hint = "install them on the machine: `sudo apt-get install -y skyward-no-such-package`";
-        assert_eq!(error.hint(), Some(hint), "{error}");
-    }
-    assert!(error.message().contains("nothing is installed into the client's own system"), "{error}");
+    let hint = "install them on the machine: `sudo apt-get install -y skyward-no-such-package`";
+    assert_eq!(error.hint(), Some(hint), "{error}");
     site.end().await;
 }
 

@@ -91,8 +91,9 @@ fn command(role: &str, pool: &PoolId, image: &str) -> Command {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs docker"]
 async fn a_killed_clients_network_is_reaped_by_a_process_with_another_state_folder() {
-    let Some(image) = support::node_image() else { return };
+    let image = support::node_image();
     let (left, live) = (PoolId::random(), PoolId::random());
     let docker = Docker::new(&image);
     // Another client's pool, whose machine lives for an hour.
@@ -124,8 +125,9 @@ async fn a_killed_clients_network_is_reaped_by_a_process_with_another_state_fold
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs docker"]
 async fn a_pool_whose_network_was_removed_before_its_first_machine_makes_it_again() {
-    let Some(image) = support::node_image() else { return };
+    let image = support::node_image();
     let (docker, pool) = (Docker::new(&image), PoolId::random());
     let lease = Duration::from_secs(3600);
     docker.prepare(&request(&pool, lease)).await.unwrap();

@@ -14,8 +14,9 @@ use crate::scene::{LONG, One, Process, SHORT, Scene, Tool, batch, kill, lives, p
 use crate::sshd::Options;
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs sshd"]
 async fn one_of_several_clients_that_race_for_a_slot_gets_it() {
-    let Some(scene) = Scene::new(1) else { return };
+    let scene = Scene::new(1);
     let clients: Vec<_> = (0..4).map(|_| (scene.hosts(1), PoolId::random())).collect();
     let launches = clients.iter().map(|(hosts, pool)| async move { hosts.launch_one(&batch(pool, 0, LONG)).await });
     let results = futures_util::future::join_all(launches).await;
@@ -38,8 +39,9 @@ async fn one_of_several_clients_that_race_for_a_slot_gets_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs sshd"]
 async fn nodes_fill_the_slots_of_all_hosts_and_no_more() {
-    let Some(scene) = Scene::new(2) else { return };
+    let scene = Scene::new(2);
     let hosts = scene.hosts(2);
     let pool = PoolId::random();
     hosts.prepare(&PoolRequest::new(pool.clone(), LONG)).await.unwrap();
@@ -54,8 +56,9 @@ async fn nodes_fill_the_slots_of_all_hosts_and_no_more() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs sshd"]
 async fn a_host_that_is_listed_by_two_names_runs_one_node_and_the_error_names_both() {
-    let Some(scene) = Scene::new(1) else { return };
+    let scene = Scene::new(1);
     // The resolver also accepts an IPv4 address as one number.
     let address: std::net::Ipv4Addr = scene.servers[0].address().parse().unwrap();
     let (first, second) = (scene.host(0), scene.host_at(0, &u32::from(address).to_string()));
@@ -74,8 +77,9 @@ async fn a_host_that_is_listed_by_two_names_runs_one_node_and_the_error_names_bo
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs sshd"]
 async fn the_claim_of_a_dead_client_ends_with_its_lease() {
-    let Some(scene) = Scene::new(1) else { return };
+    let scene = Scene::new(1);
     let hosts = scene.hosts(1);
     let machine = hosts.launch_one(&batch(&PoolId::random(), 0, SHORT)).await.unwrap();
     let process = start(&hosts, &machine).await;
@@ -89,8 +93,9 @@ async fn the_claim_of_a_dead_client_ends_with_its_lease() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs sshd"]
 async fn the_next_claim_ends_what_a_killed_keeper_left() {
-    let Some(scene) = Scene::new(1) else { return };
+    let scene = Scene::new(1);
     let hosts = scene.hosts(1);
     let machine = hosts.launch_one(&batch(&PoolId::random(), 0, LONG)).await.unwrap();
     let process = start(&hosts, &machine).await;
@@ -107,8 +112,9 @@ async fn the_next_claim_ends_what_a_killed_keeper_left() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs sshd"]
 async fn a_machine_without_its_keeper_keeps_its_slot_while_its_lease_is_renewed() {
-    let Some(scene) = Scene::new(1) else { return };
+    let scene = Scene::new(1);
     let hosts = scene.hosts(1);
     let pool = PoolId::random();
     let machine = hosts.launch_one(&batch(&pool, 0, LONG)).await.unwrap();
@@ -138,17 +144,13 @@ async fn a_machine_without_its_keeper_keeps_its_slot_while_its_lease_is_renewed(
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs sshd, namespaces"]
 async fn machines_of_another_host_with_the_same_folder_are_left_alone() {
     // A prefix that runs a command under another host name.
     let elsewhere =
         ["unshare", "--uts", "sh", "-c", "echo elsewhere >/proc/sys/kernel/hostname && exec \"$@\"", "elsewhere"];
-    let tried = std::process::Command::new(elsewhere[0]).args(&elsewhere[1..]).arg("true").status();
-    if !tried.is_ok_and(|status| status.success()) {
-        println!("skipped: this user may not give a process another host name");
-        return;
-    }
-    let Some(scene) = Scene::new(1) else { return };
-    let Some(other) = Scene::with(1, &Options::new().within(&elsewhere)) else { return };
+    let scene = Scene::new(1);
+    let other = Scene::with(1, &Options::new().within(&elsewhere));
     let folder = scene.base(0);
     let hosts = |scene: &Scene| Hosts::new([scene.host(0).folder(folder.to_str().unwrap()).slots(1)]);
     let (here, there) = (hosts(&scene), hosts(&other));
@@ -166,19 +168,21 @@ async fn machines_of_another_host_with_the_same_folder_are_left_alone() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs sshd"]
 async fn a_file_system_without_working_locks_is_refused() {
     // The type of the file system, and locks that always succeed, are simulated.
     let tools = Tool::new("flock", "exit 0");
     tools.add("stat", "case $1 in -f) echo nfs ;; *) exec /usr/bin/stat \"$@\" ;; esac");
-    let Some(scene) = Scene::with(1, &tools.options()) else { return };
+    let scene = Scene::with(1, &tools.options());
     let error = scene.hosts(1).launch_one(&batch(&PoolId::random(), 0, LONG)).await.unwrap_err();
     assert!(error.message().contains("(nfs) has no working locks"), "{error}");
     assert_eq!(scene.machines(0).len(), 0);
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs sshd"]
 async fn a_record_with_a_wrong_keeper_ends_no_other_process() {
-    let Some(scene) = Scene::new(1) else { return };
+    let scene = Scene::new(1);
     let hosts = scene.hosts(1);
     let mut bystander = std::process::Command::new("setsid").args(["sleep", "600"]).spawn().unwrap();
     let decoy = bystander.id().to_string();
@@ -197,8 +201,9 @@ async fn a_record_with_a_wrong_keeper_ends_no_other_process() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs sshd"]
 async fn terminate_ends_a_machine_whose_keeper_is_killed_or_stopped() {
-    let Some(scene) = Scene::new(1) else { return };
+    let scene = Scene::new(1);
     let hosts = scene.hosts(1);
     for signal in ["KILL", "STOP"] {
         let machine = hosts.launch_one(&batch(&PoolId::random(), 0, LONG)).await.unwrap();
@@ -212,8 +217,9 @@ async fn terminate_ends_a_machine_whose_keeper_is_killed_or_stopped() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs sshd"]
 async fn an_unreachable_host_is_skipped_and_its_machines_are_not_reported_as_gone() {
-    let Some(mut scene) = Scene::new(2) else { return };
+    let mut scene = Scene::new(2);
     let hosts = scene.hosts(1);
     let pool = PoolId::random();
     hosts.prepare(&PoolRequest::new(pool.clone(), LONG)).await.unwrap();
@@ -242,8 +248,9 @@ async fn an_unreachable_host_is_skipped_and_its_machines_are_not_reported_as_gon
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs sshd"]
 async fn a_host_that_does_not_answer_does_not_hold_up_other_nodes() {
-    let Some(scene) = Scene::new(2) else { return };
+    let scene = Scene::new(2);
     // The client does not notice that this host is away before a request to it times out.
     let sshd = &scene.servers[0];
     let first = Target::new(sshd.address()).port(sshd.port()).user(sshd.user()).key(Key::file(sshd.client_key()));
@@ -269,8 +276,9 @@ async fn a_host_that_does_not_answer_does_not_hold_up_other_nodes() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs sshd"]
 async fn a_client_that_only_reads_a_slot_does_not_hold_it() {
-    let Some(scene) = Scene::new(1) else { return };
+    let scene = Scene::new(1);
     let hosts = scene.hosts(1);
     let pool = PoolId::random();
     let machine = hosts.launch_one(&batch(&pool, 0, LONG)).await.unwrap();
@@ -288,9 +296,10 @@ async fn a_client_that_only_reads_a_slot_does_not_hold_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs sshd"]
 async fn a_stopped_keeper_is_ended_on_a_host_whose_sleep_takes_no_fractions() {
     let sleep = Tool::new("sleep", "case $1 in *.*) exit 1 ;; esac\nexec /bin/sleep \"$@\"");
-    let Some(scene) = Scene::with(1, &sleep.options()) else { return };
+    let scene = Scene::with(1, &sleep.options());
     let hosts = scene.hosts(1);
     let machine = hosts.launch_one(&batch(&PoolId::random(), 0, LONG)).await.unwrap();
     let process = start(&hosts, &machine).await;
@@ -301,8 +310,9 @@ async fn a_stopped_keeper_is_ended_on_a_host_whose_sleep_takes_no_fractions() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs sshd"]
 async fn accelerators_are_given_to_one_node_each() {
-    let Some(scene) = Scene::new(1) else { return };
+    let scene = Scene::new(1);
     let hosts = Hosts::new([scene.host(0).slots(2).accelerator(Accelerator::new("H100", 4))]);
     let wants = |count| Requirements::default().accelerator(Accelerator::new("h100", count));
     assert_eq!(hosts.offers(&wants(3)).await.unwrap(), [], "a slot's share is two");
@@ -336,8 +346,9 @@ async fn an_invalid_list_of_hosts_is_refused_before_any_connection() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs sshd"]
 async fn a_launch_whose_session_is_killed_leaves_only_listed_machines() {
-    let Some(scene) = Scene::new(1) else { return };
+    let scene = Scene::new(1);
     for kills in [0, 2, 5_u32] {
         let hosts = scene.hosts(1);
         let pool = PoolId::random();

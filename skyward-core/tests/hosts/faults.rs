@@ -14,8 +14,9 @@ use crate::pool::{builder, work};
 use crate::scene::{Process, Scene, kill, lives, wait};
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs sshd"]
 async fn a_stopped_worker_is_ended_with_its_task_and_replaced() {
-    let Some(scene) = Scene::new(2) else { return };
+    let scene = Scene::new(2);
     builder(&scene, Duration::from_secs(60))
         .scope(async |pool| {
             let mut events = pool.events();
@@ -41,8 +42,9 @@ async fn a_stopped_worker_is_ended_with_its_task_and_replaced() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs sshd"]
 async fn a_node_whose_agent_is_stopped_is_ended_with_its_worker_and_launched_anew() {
-    let Some(scene) = Scene::new(2) else { return };
+    let scene = Scene::new(2);
     let lease = Duration::from_secs(8);
     builder(&scene, lease)
         .scope(async |pool| {
@@ -73,11 +75,12 @@ async fn a_node_whose_agent_is_stopped_is_ended_with_its_worker_and_launched_ane
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs sshd, mount"]
 async fn a_full_disk_of_a_host_is_reported_and_a_node_starts_when_there_is_room() {
-    let Some(scene) = Scene::new(1) else { return };
+    let scene = Scene::new(1);
     let base = scene.base(0);
     std::fs::create_dir(&base).unwrap();
-    let Some(disk) = Disk::mount(&base, PAGE) else { return };
+    let disk = Disk::mount(&base, PAGE);
     disk.fill();
     let (mut size, mut errors) = (PAGE, Vec::new());
     loop {

@@ -45,10 +45,11 @@ fn stop(process: u32) -> bool {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs sshd"]
 async fn a_keeper_with_a_stopped_child_ends_the_machine_and_releases_the_slot() {
     let tools = Tool::new("nothing", "exit 0");
     for (shell, options) in hosts_of_both_shells(&tools) {
-        let Some(scene) = Scene::with(1, &options) else { return };
+        let scene = Scene::with(1, &options);
         let hosts = scene.hosts(1);
         for _ in 0..4 {
             let machine = hosts.launch_one(&batch(&PoolId::random(), 0, LONG)).await.unwrap();
@@ -84,12 +85,13 @@ async fn a_keeper_with_a_stopped_child_ends_the_machine_and_releases_the_slot() 
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs sshd"]
 async fn a_shell_that_a_killed_keeper_leaves_stopped_is_ended_with_the_machine() {
     // The keeper's shells wait for `grep` while this file exists.
     let tools = Tool::new("grep", "[ ! -e \"${0%/*}/slow\" ] || sleep 5\nexec /bin/grep \"$@\"");
     let slow = tools.path("slow");
     for (shell, options) in hosts_of_both_shells(&tools) {
-        let Some(scene) = Scene::with(1, &options) else { return };
+        let scene = Scene::with(1, &options);
         let hosts = scene.hosts(1);
         // The keeper ends the machine, because its lease is not renewed, and looks for its
         // processes in a shell of its own.
@@ -124,6 +126,7 @@ async fn a_shell_that_a_killed_keeper_leaves_stopped_is_ended_with_the_machine()
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs sshd"]
 async fn a_program_that_a_keeper_has_started_does_not_hold_its_slot() {
     // The programs are selected by their arguments, because a claim starts the same programs.
     let programs = [("mkfifo", "*/pause"), ("rm", "*/pause"), ("stat", "*'%y %Y '*"), ("touch", "'-c -- '*")];
@@ -131,7 +134,7 @@ async fn a_program_that_a_keeper_has_started_does_not_hold_its_slot() {
         let stuck = format!("case $* in {of_keeper}) exec sleep 60 ;; esac\nexec /bin/{program} \"$@\"");
         let tools = Tool::new(program, &stuck);
         for (shell, options) in hosts_of_both_shells(&tools) {
-            let Some(scene) = Scene::with(1, &options) else { return };
+            let scene = Scene::with(1, &options);
             let hosts = scene.hosts(1);
             let machine = hosts.launch_one(&batch(&PoolId::random(), 0, LONG)).await.unwrap();
             let keeper = scene.keeper(0, 0);
@@ -151,6 +154,7 @@ async fn a_program_that_a_keeper_has_started_does_not_hold_its_slot() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs sshd"]
 async fn a_keeper_runs_none_of_its_users_startup_files() {
     let home = Tool::new("nothing", "exit 0");
     let (file, ran) = (home.path(".bashrc"), home.path("ran"));
@@ -159,7 +163,7 @@ async fn a_keeper_runs_none_of_its_users_startup_files() {
         format!("[ ! -e /proc/$$/fd/9 ] || {{ : >'{}'; sleep 60 >/dev/null 2>&1 </dev/null & }}\n", ran.display());
     std::fs::write(&file, script).unwrap();
     for (name, value) in [("HOME", file.parent().unwrap()), ("BASH_ENV", &file)] {
-        let Some(scene) = Scene::with(1, &Options::new().env(name, value.to_str().unwrap())) else { return };
+        let scene = Scene::with(1, &Options::new().env(name, value.to_str().unwrap()));
         let hosts = scene.hosts(1);
         let machine = hosts.launch_one(&batch(&PoolId::random(), 0, LONG)).await.unwrap();
         let process = start(&hosts, &machine).await;
@@ -171,10 +175,11 @@ async fn a_keeper_runs_none_of_its_users_startup_files() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs sshd"]
 async fn a_machine_ends_at_its_time_despite_a_renewed_lease_and_is_reported_as_expired() {
     let tools = Tool::new("nothing", "exit 0");
     for (shell, options) in hosts_of_both_shells(&tools) {
-        let Some(scene) = Scene::with(1, &options) else { return };
+        let scene = Scene::with(1, &options);
         let hosts = scene.hosts(1);
         let life = Duration::from_secs(4);
         let mut batch = batch(&PoolId::random(), 0, LONG);
@@ -207,8 +212,9 @@ async fn a_machine_ends_at_its_time_despite_a_renewed_lease_and_is_reported_as_e
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs sshd"]
 async fn a_machine_whose_keeper_was_killed_is_over_at_its_time() {
-    let Some(scene) = Scene::new(1) else { return };
+    let scene = Scene::new(1);
     let hosts = scene.hosts(1);
     let mut first = batch(&PoolId::random(), 0, LONG);
     first.requests[0].ends_in = Some(Duration::from_secs(3));

@@ -21,7 +21,8 @@ use skyward_core::testkit::provider_suite;
 use self::scene::Scene;
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs sshd"]
 async fn hosts_meet_the_contract_of_providers() {
-    let Some(scene) = Scene::new(2) else { return };
+    let scene = Scene::new(2);
     provider_suite::all(&scene.hosts(2), &scene.hosts(2)).await.unwrap();
 }

@@ -52,8 +52,9 @@ pub(crate) fn builder(scene: &Scene, lease: Duration) -> PoolBuilder {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs sshd"]
 async fn a_pool_on_two_hosts_returns_results_and_leaves_nothing() {
-    let Some(scene) = Scene::new(2) else { return };
+    let scene = Scene::new(2);
     let (answers, workers) = builder(&scene, Duration::from_secs(60))
         .scope(async |pool| {
             printed_before_outcome(pool, 5).await;
@@ -73,10 +74,11 @@ async fn a_pool_on_two_hosts_returns_results_and_leaves_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs sshd"]
 async fn all_slots_of_a_host_behind_a_bastion_become_one_pool() {
     // The defaults of OpenSSH.
     let stock = Options::new().line("MaxStartups 10:30:100").line("MaxSessions 10");
-    let (Some(scene), Some(gate)) = (Scene::with(1, &stock), Scene::with(1, &stock)) else { return };
+    let (scene, gate) = (Scene::with(1, &stock), Scene::with(1, &stock));
     let sshd = &gate.servers[0];
     let bastion = ssh::Target::new(sshd.address()).port(sshd.port()).user(sshd.user());
     let bastion = bastion.key(Key::file(sshd.client_key())).host_keys(HostKeys::pinned(sshd.host_key()));
@@ -96,13 +98,14 @@ async fn all_slots_of_a_host_behind_a_bastion_become_one_pool() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs sshd"]
 async fn a_lease_is_renewed_during_bootstrap_and_never_made_again() {
     let touch = Tool::new("touch", "echo \"$@\" >>\"$0.log\"\nexec /usr/bin/touch \"$@\"");
     let renewals = || {
         let log = std::fs::read_to_string(touch.path("touch.log")).unwrap_or_default();
         log.lines().filter(|line| line.ends_with("/lease")).count()
     };
-    let Some(scene) = Scene::with(1, &touch.options()) else { return };
+    let scene = Scene::with(1, &touch.options());
     let gate = scene.servers[0].path("never");
     let waits = plugin("waits").bootstrap(format!("until [ -e {} ]; do sleep 0.1; done", gate.display()));
     let pool = builder(&scene, Duration::from_secs(8)).nodes(1).plugin(waits);
@@ -122,8 +125,9 @@ async fn a_lease_is_renewed_during_bootstrap_and_never_made_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs sshd"]
 async fn results_and_output_arrive_once_after_a_cut_connection() {
-    let Some(scene) = Scene::new(2) else { return };
+    let scene = Scene::new(2);
     let go = scene.servers[0].path("go").to_str().unwrap().to_owned();
     builder(&scene, Duration::from_secs(60))
         .scope(async |pool| {
@@ -175,8 +179,9 @@ async fn results_and_output_arrive_once_after_a_cut_connection() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs sshd"]
 async fn a_node_whose_agent_is_killed_is_claimed_anew() {
-    let Some(scene) = Scene::new(2) else { return };
+    let scene = Scene::new(2);
     builder(&scene, Duration::from_secs(60))
         .scope(async |pool| {
             let first = work(1, "").run_on(pool, Target::Rank(Rank(1))).await?;
@@ -195,8 +200,9 @@ async fn a_node_whose_agent_is_killed_is_claimed_anew() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs sshd"]
 async fn a_node_of_a_host_that_is_down_moves_to_another_and_its_machine_ends_by_itself() {
-    let Some(mut scene) = Scene::new(3) else { return };
+    let mut scene = Scene::new(3);
     let pool = builder(&scene, Duration::from_secs(3)).start().await.unwrap();
     let mut events = pool.events();
     let first = work(1, "").run_on(&pool, Target::Rank(Rank(1))).await.unwrap();

@@ -21,19 +21,15 @@ pub(crate) struct Scene {
 }
 
 impl Scene {
-    /// Starts `count` servers. Returns `None` if there is no server program.
-    pub(crate) fn new(count: usize) -> Option<Self> {
+    /// Starts `count` servers.
+    pub(crate) fn new(count: usize) -> Self {
         Self::with(count, &Options::new())
     }
 
     /// Starts `count` servers with these options.
-    pub(crate) fn with(count: usize, options: &Options) -> Option<Self> {
-        if let Err(why) = Sshd::program() {
-            println!("skipped: {why}");
-            return None;
-        }
-        let servers = (0..count).map(|_| Sshd::start(options).unwrap()).collect();
-        Some(Self { servers })
+    pub(crate) fn with(count: usize, options: &Options) -> Self {
+        let start = || Sshd::start(options).unwrap_or_else(|error| panic!("cannot start an SSH server: {error}"));
+        Self { servers: (0..count).map(|_| start()).collect() }
     }
 
     /// A provider with connections of its own, as another process would have.

@@ -29,7 +29,12 @@ impl User {
         // Another test may be writing the list of users.
         wait("a user was made", || {
             let mut useradd = Process::new("useradd");
-            useradd.args(["-m", "-s", "/bin/sh", "-p", "*", &name]).stderr(Stdio::null()).status().unwrap().success()
+            useradd
+                .args(["-m", "-s", "/bin/sh", "-p", "*", &name])
+                .stderr(Stdio::null())
+                .status()
+                .expect("useradd starts")
+                .success()
         });
         let id = std::fs::metadata(format!("/home/{name}")).unwrap().uid();
         Self { name, id }
@@ -64,22 +69,15 @@ struct Shared {
 }
 
 impl Shared {
-    fn new() -> Option<Self> {
+    fn new() -> Self {
         Self::with(Options::new())
     }
 
-    fn with(options: Options) -> Option<Self> {
-        let may = |program: &str, arguments: &[&str]| {
-            let status = Process::new(program).args(arguments).stdout(Stdio::null()).stderr(Stdio::null()).status();
-            status.is_ok_and(|status| status.success())
-        };
-        if !may("useradd", &["--help"]) || !may("unshare", &["-m", "mount", "-t", "tmpfs", "none", "/run/lock"]) {
-            println!("skipped: only root can make two users, with `useradd` and `unshare`");
-            return None;
-        }
+    fn with(options: Options) -> Self {
+        assert!(rustix::process::geteuid().is_root(), "only root can make two users: run this test as root");
         let own = "mount -t tmpfs -o mode=1777 none /run/lock && exec \"$@\"";
-        let scene = Scene::with(1, &options.within(&["unshare", "-m", "sh", "-c", own, "sh"]))?;
-        Some(Self { alice: User::new(), mallory: User::new(), scene })
+        let scene = Scene::with(1, &options.within(&["unshare", "-m", "sh", "-c", own, "sh"]));
+        Self { alice: User::new(), mallory: User::new(), scene }
     }
 
     fn host(&self, user: &User) -> Host {
@@ -119,8 +117,9 @@ impl Shared {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs sshd, root, namespaces"]
 async fn users_of_a_host_share_its_slots_and_its_accelerators() {
-    let Some(shared) = Shared::new() else { return };
+    let shared = Shared::new();
     let (alice, mallory) = (&shared.alice, &shared.mallory);
     let hosts = shared.hosts(mallory);
     let machine = hosts.launch_one(&batch(&PoolId::random(), 0, LONG)).await.unwrap();
@@ -146,8 +145,9 @@ async fn users_of_a_host_share_its_slots_and_its_accelerators() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs sshd, root, namespaces"]
 async fn files_planted_by_another_user_are_never_read_and_cost_at_most_a_slot() {
-    let Some(shared) = Shared::new() else { return };
+    let shared = Shared::new();
     let (alice, mallory) = (&shared.alice, &shared.mallory);
     std::fs::set_permissions(alice.home(), PermissionsExt::from_mode(0o755)).unwrap();
     std::fs::write(alice.home().join("precious"), "").unwrap();
@@ -208,8 +208,9 @@ async fn files_planted_by_another_user_are_never_read_and_cost_at_most_a_slot() 
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs sshd, root, namespaces"]
 async fn a_name_that_another_user_chose_adds_nothing_to_the_facts_of_a_host() {
-    let Some(shared) = Shared::new() else { return };
+    let shared = Shared::new();
     let (alice, mallory) = (&shared.alice, &shared.mallory);
     // Some shells' `echo` turns two backslashes into one, and `\n` into a new line.
     let name = format!(r"skyward-slot-0.{}. \\nskyward-cpus 4321\\nx", mallory.id);
@@ -224,18 +225,20 @@ async fn a_name_that_another_user_chose_adds_nothing_to_the_facts_of_a_host() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs sshd, root, namespaces"]
 async fn a_claim_fails_if_the_slots_of_other_users_cannot_be_read() {
     // As when a limit of processes is reached.
     let tool = Tool::new("xargs", "exit 1");
-    let Some(shared) = Shared::with(tool.options()) else { return };
+    let shared = Shared::with(tool.options());
     shared.is_refused(&shared.alice, "cannot see what other users of this host have: /run/lock").await;
     std::fs::remove_file(tool.path("xargs")).unwrap();
     shared.is_served(&shared.alice).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs sshd, root, namespaces"]
 async fn a_folder_that_a_group_can_replace_is_refused() {
-    let Some(shared) = Shared::new() else { return };
+    let shared = Shared::new();
     let (alice, mallory) = (&shared.alice, &shared.mallory);
     let above = alice.home().join("team");
     shared.run(alice, "mkdir -m 775 team").await;
@@ -250,8 +253,9 @@ async fn a_folder_that_a_group_can_replace_is_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs sshd, root, namespaces"]
 async fn a_claim_locked_by_another_user_does_not_keep_the_machine_from_ending() {
-    let Some(shared) = Shared::new() else { return };
+    let shared = Shared::new();
     let (alice, mallory) = (&shared.alice, &shared.mallory);
     let hosts = shared.hosts(alice);
     let machine = hosts.launch_one(&batch(&PoolId::random(), 0, LONG)).await.unwrap();
@@ -267,8 +271,9 @@ async fn a_claim_locked_by_another_user_does_not_keep_the_machine_from_ending() 
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs sshd, root, namespaces"]
 async fn a_keeper_number_that_means_all_processes_ends_none() {
-    let Some(shared) = Shared::new() else { return };
+    let shared = Shared::new();
     let alice = &shared.alice;
     let bystander = shared.run(alice, "setsid sleep 600 >/dev/null 2>&1 </dev/null & echo $!").await;
     let bystander = scene::Process::of(bystander.parse().unwrap());
@@ -283,8 +288,9 @@ async fn a_keeper_number_that_means_all_processes_ends_none() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs sshd, root, namespaces"]
 async fn a_folder_of_another_user_is_refused_and_ones_own_is_made_private() {
-    let Some(shared) = Shared::new() else { return };
+    let shared = Shared::new();
     let (alice, mallory) = (&shared.alice, &shared.mallory);
     let base = alice.base().display().to_string();
     let home = alice.home().display().to_string();

@@ -11,8 +11,9 @@ use crate::site::{PATIENCE, connect, lives, server, shell, until};
 use crate::sshd::Options;
 
 #[tokio::test]
+#[ignore = "needs sshd"]
 async fn a_variable_is_in_the_environment_of_its_command_but_in_no_command_line() {
-    let Some(sshd) = server(&Options::new()) else { return };
+    let sshd = server(&Options::new());
     let remote = connect(&sshd).await;
     let secret = format!("hunter2-{:016x}", rand::random::<u64>());
     let ready = sshd.path("ready");
@@ -43,8 +44,9 @@ async fn a_variable_is_in_the_environment_of_its_command_but_in_no_command_line(
 }
 
 #[tokio::test]
+#[ignore = "needs sshd"]
 async fn all_kinds_of_exits_are_reported() {
-    let Some(sshd) = server(&Options::new()) else { return };
+    let sshd = server(&Options::new());
     let remote = connect(&sshd).await;
     for (script, status) in [("exit 0", 0), ("exit 3", 3), ("kill -9 $$", 137), ("kill -15 $$", 143), ("exit 127", 127)]
     {
@@ -63,8 +65,9 @@ async fn all_kinds_of_exits_are_reported() {
 }
 
 #[tokio::test]
+#[ignore = "needs sshd"]
 async fn input_of_any_bytes_and_size_arrives_and_may_be_left_unread() {
-    let Some(sshd) = server(&Options::new()) else { return };
+    let sshd = server(&Options::new());
     let remote = connect(&sshd).await;
     let bytes: Vec<u8> = (0..=255).cycle().take(20 << 20).collect();
     let path = sshd.path("expected");
@@ -77,8 +80,9 @@ async fn input_of_any_bytes_and_size_arrives_and_may_be_left_unread() {
 }
 
 #[tokio::test]
+#[ignore = "needs sshd"]
 async fn lines_arrive_while_the_command_runs_and_large_output_is_complete() {
-    let Some(sshd) = server(&Options::new()) else { return };
+    let sshd = server(&Options::new());
     let remote = connect(&sshd).await;
     let (fifo, opened) = (sshd.path("fifo"), Mutex::new(false));
     let script = format!("mkfifo {0}; echo first; cat {0}; seq 200000", fifo.display());
@@ -97,8 +101,9 @@ async fn lines_arrive_while_the_command_runs_and_large_output_is_complete() {
 }
 
 #[tokio::test]
+#[ignore = "needs sshd"]
 async fn a_command_can_be_interrupted_and_its_daemon_outlives_it() {
-    let Some(sshd) = server(&Options::new()) else { return };
+    let sshd = server(&Options::new());
     let remote = connect(&sshd).await;
     // A shell that starts a process in the background makes it ignore interrupts, and Python then
     // raises no KeyboardInterrupt.
@@ -114,9 +119,10 @@ async fn a_command_can_be_interrupted_and_its_daemon_outlives_it() {
 }
 
 #[tokio::test]
+#[ignore = "needs sshd"]
 async fn the_output_of_a_startup_file_is_not_output_of_the_command() {
     let options = Options::new().line("ForceCommand echo Welcome; echo to all >&2; eval \"$SSH_ORIGINAL_COMMAND\"");
-    let Some(sshd) = server(&options.without_streams()) else { return };
+    let sshd = server(&options.without_streams());
     let remote = connect(&sshd).await;
     let output = remote.run(&Command::script("echo ours; echo too >&2"), &|_| {}).await.unwrap();
     assert_eq!((output.stdout.as_str(), output.stderr.as_str()), ("ours\n", "too\n"));
@@ -126,11 +132,12 @@ async fn the_output_of_a_startup_file_is_not_output_of_the_command() {
 }
 
 #[tokio::test]
+#[ignore = "needs sshd"]
 async fn a_dropped_command_ends_with_its_children_even_if_the_server_sends_no_signals() {
     // With a forced command OpenSSH refuses signals.
     for options in [Options::new(), Options::new().line("ForceCommand eval \"$SSH_ORIGINAL_COMMAND\"")] {
         for stdin in ["", "input"] {
-            let Some(sshd) = server(&options) else { return };
+            let sshd = server(&options);
             let remote = connect(&sshd).await;
             let file = sshd.path("pids");
             let script = "sleep 600 & echo $! $$ >\"$file.new\"; mv \"$file.new\" \"$file\"; wait";
@@ -150,8 +157,9 @@ async fn a_dropped_command_ends_with_its_children_even_if_the_server_sends_no_si
 }
 
 #[tokio::test]
+#[ignore = "needs sshd"]
 async fn more_commands_run_at_once_than_a_connection_allows() {
-    let Some(sshd) = server(&Options::new().line("MaxSessions 2").without_streams()) else { return };
+    let sshd = server(&Options::new().line("MaxSessions 2").without_streams());
     let remote = connect(&sshd).await;
     let script = format!("mkfifo {0}/go$n; echo up; cat {0}/go$n", sshd.folder().display());
     let commands: Vec<_> =
@@ -170,8 +178,9 @@ async fn more_commands_run_at_once_than_a_connection_allows() {
 }
 
 #[tokio::test]
+#[ignore = "needs sshd"]
 async fn a_command_is_ended_at_its_deadline_and_its_last_line_reported() {
-    let Some(sshd) = server(&Options::new()) else { return };
+    let sshd = server(&Options::new());
     let remote = connect(&sshd).await;
     let command = Command::script("echo $$; exec sleep 600").deadline(Duration::from_secs(1));
     let error = remote.run(&command, &|_| {}).await.unwrap_err();

@@ -2,12 +2,12 @@
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
-use std::path::{Path, PathBuf};
-use std::process::Command as Process;
+use std::path::Path;
 
 use skyward_core::error::ErrorKind;
 use skyward_core::remote::Remote;
 
+use crate::disk::Disk;
 use crate::site::{connect, server, until};
 use crate::sshd::Options;
 
@@ -16,8 +16,9 @@ fn names(folder: &Path) -> Vec<String> {
 }
 
 #[tokio::test]
+#[ignore = "needs sshd"]
 async fn an_identical_file_stays_and_gets_its_mode() {
-    let Some(sshd) = server(&Options::new()) else { return };
+    let sshd = server(&Options::new());
     let remote = connect(&sshd).await;
     let path = sshd.path("a/b'c/file");
     let text = path.to_str().unwrap();
@@ -35,8 +36,9 @@ async fn an_identical_file_stays_and_gets_its_mode() {
 }
 
 #[tokio::test]
+#[ignore = "needs sshd"]
 async fn a_dropped_put_leaves_the_old_file_and_no_part() {
-    let Some(sshd) = server(&Options::new()) else { return };
+    let sshd = server(&Options::new());
     let remote = connect(&sshd).await;
     let folder = sshd.path("files");
     let path = folder.join("file");
@@ -55,37 +57,27 @@ async fn a_dropped_put_leaves_the_old_file_and_no_part() {
 }
 
 #[tokio::test]
-async fn a_full_disk_and_an_unusable_folder_are_named() {
-    let Some(sshd) = server(&Options::new()) else { return };
+#[ignore = "needs sshd"]
+async fn an_unusable_folder_is_named() {
+    let sshd = server(&Options::new());
     let remote = connect(&sshd).await;
     let error = remote.put("/proc/none/file", b"x", 0o600).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Bootstrap);
     assert!(error.message().starts_with("cannot write /proc/none/file on "), "{error}");
     assert!(remote.put("relative", b"x", 0o600).await.is_err());
-    let Some(disk) = Disk::new(sshd.path("disk")) else {
-        eprintln!("skipped in part: only root can mount a small disk");
-        return;
-    };
-    let path = disk.0.join("file");
+}
+
+#[tokio::test]
+#[ignore = "needs sshd, mount"]
+async fn a_full_disk_is_named() {
+    let sshd = server(&Options::new());
+    let remote = connect(&sshd).await;
+    let folder = sshd.path("disk");
+    fs::create_dir(&folder).unwrap();
+    let _disk = Disk::mount(&folder, 64 << 10);
+    let path = folder.join("file");
     remote.put(path.to_str().unwrap(), b"old", 0o600).await.unwrap();
     let error = remote.put(path.to_str().unwrap(), &vec![7; 1 << 20], 0o600).await.unwrap_err();
     assert!(error.message().contains("the disk is full") && error.hint().unwrap().contains("df"), "{error}");
-    assert_eq!((fs::read(&path).unwrap(), names(&disk.0)), (b"old".to_vec(), vec!["file".to_owned()]));
-}
-
-/// A disk of 64 KiB.
-struct Disk(PathBuf);
-
-impl Disk {
-    fn new(folder: PathBuf) -> Option<Self> {
-        fs::create_dir(&folder).unwrap();
-        let mount = Process::new("mount").args(["-t", "tmpfs", "-o", "size=64k", "none"]).arg(&folder).output();
-        mount.is_ok_and(|output| output.status.success()).then_some(Self(folder))
-    }
-}
-
-impl Drop for Disk {
-    fn drop(&mut self) {
-        let _ = Process::new("umount").arg("-l").arg(&self.0).status();
-    }
+    assert_eq!((fs::read(&path).unwrap(), names(&folder)), (b"old".to_vec(), vec!["file".to_owned()]));
 }

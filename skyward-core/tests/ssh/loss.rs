@@ -41,8 +41,9 @@ fn temporary(error: &Error, kind: ErrorKind) {
 }
 
 #[tokio::test]
+#[ignore = "needs sshd"]
 async fn a_killed_session_ends_its_streams_and_commands_and_is_made_again() {
-    let Some(sshd) = server(&Options::new()) else { return };
+    let sshd = server(&Options::new());
     let remote = connect(&sshd).await;
     let echo = Echo::start(sshd.path("s"));
     let mut stream = remote.open(echo.path()).await.unwrap();
@@ -68,8 +69,9 @@ async fn a_killed_session_ends_its_streams_and_commands_and_is_made_again() {
 }
 
 #[tokio::test]
+#[ignore = "needs sshd"]
 async fn a_stopped_session_is_lost_after_the_time_of_silence() {
-    let Some(sshd) = server(&Options::new()) else { return };
+    let sshd = server(&Options::new());
     let remote = Ssh::connect(target(&sshd).silence(SILENCE)).await.unwrap();
     let echo = Echo::start(sshd.path("s"));
     let mut reading = remote.open(echo.path()).await.unwrap();
@@ -85,8 +87,9 @@ async fn a_stopped_session_is_lost_after_the_time_of_silence() {
 }
 
 #[tokio::test]
+#[ignore = "needs sshd"]
 async fn a_silent_server_is_noticed_even_if_nothing_is_sent() {
-    let Some(sshd) = server(&Options::new()) else { return };
+    let sshd = server(&Options::new());
     let remote = Ssh::connect(target(&sshd).silence(SILENCE)).await.unwrap();
     let echo = Echo::start(sshd.path("s"));
     let mut stream = remote.open(echo.path()).await.unwrap();
@@ -96,8 +99,9 @@ async fn a_silent_server_is_noticed_even_if_nothing_is_sent() {
 }
 
 #[tokio::test]
+#[ignore = "needs sshd"]
 async fn a_quiet_connection_to_a_server_that_answers_is_kept() {
-    let Some(sshd) = server(&Options::new()) else { return };
+    let sshd = server(&Options::new());
     let remote = Ssh::connect(target(&sshd).silence(Duration::from_secs(1))).await.unwrap();
     let echo = Echo::start(sshd.path("s"));
     let mut stream = remote.open(echo.path()).await.unwrap();
@@ -109,8 +113,9 @@ async fn a_quiet_connection_to_a_server_that_answers_is_kept() {
 }
 
 #[tokio::test]
+#[ignore = "needs sshd"]
 async fn all_users_of_a_lost_connection_wait_for_one_new_connection() {
-    let Some(mut sshd) = server(&Options::new()) else { return };
+    let mut sshd = server(&Options::new());
     let remote = connect(&sshd).await;
     let echo = Echo::start(sshd.path("s"));
     let mut stream = remote.open(echo.path()).await.unwrap();
@@ -129,8 +134,9 @@ async fn all_users_of_a_lost_connection_wait_for_one_new_connection() {
 }
 
 #[tokio::test]
+#[ignore = "needs sshd"]
 async fn a_host_that_stays_down_fails_all_waiting_commands_within_the_deadline() {
-    let Some(mut sshd) = server(&Options::new()) else { return };
+    let mut sshd = server(&Options::new());
     let remote = Ssh::connect(target(&sshd).connect_within(Duration::from_secs(1))).await.unwrap();
     sshd.stop();
     let commands = [(); 16].map(|()| Command::new(["true"]));
@@ -142,8 +148,9 @@ async fn a_host_that_stays_down_fails_all_waiting_commands_within_the_deadline()
 }
 
 #[tokio::test]
+#[ignore = "needs sshd"]
 async fn the_error_of_an_unreachable_host_says_why() {
-    let Some(mut sshd) = server(&Options::new()) else { return };
+    let mut sshd = server(&Options::new());
     let usual = target(&sshd);
     let (address, port) = (sshd.address().to_owned(), sshd.port());
     let silent = std::net::TcpListener::bind((address.as_str(), 0)).unwrap();
@@ -162,18 +169,19 @@ async fn the_error_of_an_unreachable_host_says_why() {
         error.message().contains("nothing listens") && error.message().contains(&format!("{address}:{port}")),
         "{error}"
     );
-    let Some(gate) = server(&Options::new()) else { return };
+    let gate = server(&Options::new());
     let error = Ssh::connect(usual.clone().jump(target(&gate))).await.unwrap_err();
     temporary(&error, ErrorKind::Io);
     assert!(error.message().contains(&format!("through {}", target(&gate))), "{error}");
-    let Some(closed) = server(&Options::new().without_forwarding()) else { return };
+    let closed = server(&Options::new().without_forwarding());
     let error = Ssh::connect(usual.jump(target(&closed))).await.unwrap_err();
     assert!(error.message().contains("through") && error.hint().is_some(), "{error}");
 }
 
 #[tokio::test]
+#[ignore = "needs sshd"]
 async fn a_lost_bastion_is_reconnected() {
-    let (Some(gate), Some(sshd)) = (server(&Options::new()), server(&Options::new())) else { return };
+    let (gate, sshd) = (server(&Options::new()), server(&Options::new()));
     let remote = Ssh::connect(target(&sshd).jump(target(&gate))).await.unwrap();
     let echo = Echo::start(sshd.path("s"));
     let mut stream = remote.open(echo.path()).await.unwrap();
@@ -184,12 +192,10 @@ async fn a_lost_bastion_is_reconnected() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs sshd, namespaces"]
 async fn a_cut_network_is_noticed_and_used_again_when_it_is_back() {
-    let cut = match Cut::new() {
-        Ok(cut) => cut,
-        Err(why) => return eprintln!("skipped: {why}"),
-    };
-    let Some(sshd) = server(&cut.options()) else { return };
+    let cut = Cut::new();
+    let sshd = server(&cut.options());
     let remote = Ssh::connect(target(&sshd).silence(SILENCE).connect_within(Duration::from_secs(2))).await.unwrap();
     let echo = Echo::start(sshd.path("s"));
     let mut stream = remote.open(echo.path()).await.unwrap();

@@ -9,6 +9,9 @@ mod commands;
 mod conformance;
 mod crowd;
 mod cut;
+#[path = "../../../tests/common/disk.rs"]
+#[allow(dead_code, reason = "another test uses the rest")]
+mod disk;
 mod files;
 mod login;
 mod loss;

@@ -12,13 +12,9 @@ use tokio::net::UnixListener;
 
 use crate::sshd::{Options, Sshd};
 
-/// Starts a server, or prints why the test is skipped.
-pub(crate) fn server(options: &Options) -> Option<Sshd> {
-    if let Err(why) = Sshd::program() {
-        eprintln!("skipped: {why}");
-        return None;
-    }
-    Some(Sshd::start(options).unwrap())
+/// Starts a server.
+pub(crate) fn server(options: &Options) -> Sshd {
+    Sshd::start(options).unwrap_or_else(|error| panic!("cannot start an SSH server: {error}"))
 }
 
 /// The target for a server, with its key pinned.

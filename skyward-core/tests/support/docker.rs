@@ -7,31 +7,22 @@ use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::process::{Command, Stdio};
 
-/// The image for nodes that `cargo xtask image` makes. Without an engine or the image, prints why
-/// and returns `None`.
-pub(crate) fn node_image() -> Option<String> {
+/// The image for nodes that `cargo xtask image` makes.
+pub(crate) fn node_image() -> String {
     image("skyward-node")
 }
 
 /// The image for nodes without Python.
-pub(crate) fn bare_image() -> Option<String> {
+pub(crate) fn bare_image() -> String {
     image("skyward-bare")
 }
 
-fn image(name: &str) -> Option<String> {
-    let listed = match ask(&["image", "ls", "--format", "{{.Repository}}:{{.Tag}}", name]) {
-        Ok(listed) => listed,
-        Err(why) => {
-            println!("SKIPPED: there is no Docker engine: {}", why.lines().last().unwrap_or("no message"));
-            return None;
-        }
-    };
+fn image(name: &str) -> String {
+    let listed = ask(&["image", "ls", "--format", "{{.Repository}}:{{.Tag}}", name])
+        .unwrap_or_else(|why| panic!("there is no Docker engine; install one and start it: {why}"));
     // The engine lists the newest image first.
     let newest = listed.lines().next().map(str::to_owned);
-    if newest.is_none() {
-        println!("SKIPPED: the engine has no image {name}; `cargo xtask image` makes it");
-    }
-    newest
+    newest.unwrap_or_else(|| panic!("the engine has no image {name}; make it: cargo xtask image"))
 }
 
 /// The engine's answer to a command.

@@ -97,7 +97,7 @@ impl Options {
 
 impl Sshd {
     /// The path of the server's program, or why there is none.
-    pub fn program() -> Result<PathBuf, String> {
+    fn program() -> Result<PathBuf, String> {
         let path = std::env::var_os("PATH").unwrap_or_default();
         let folders = std::env::split_paths(&path).chain(["/usr/sbin", "/usr/local/sbin", "/sbin"].map(PathBuf::from));
         let found = folders.map(|folder| folder.join("sshd")).find(|program| program.is_file());

@@ -2,18 +2,17 @@
 
 use anyhow::{Result, bail};
 use skyward_tools::context::Context;
-use skyward_tools::ec2::{Build, missing, program};
+use skyward_tools::ec2::{Build, program};
 use skyward_tools::environment::Environment;
-use skyward_tools::openssh;
+use skyward_tools::needs;
 
 use crate::bench::Bench;
 use crate::rows::Measured;
 
 pub(crate) fn measure(bench: &Bench, context: &Context, measured: &mut Measured) -> Result<()> {
-    if let Some(reason) = missing() {
+    if let Some(reason) = needs::EC2_MACHINES.missing(context) {
         bail!("{reason}");
     }
-    openssh::ensure();
     let python = Environment::moto(context)?.program("python");
     let program = program(context, Build::Release)?;
     // The profile of benches is that of a release.

@@ -18,7 +18,7 @@ use serde_json::Value;
 use crate::context::Context;
 use crate::environment::Environment;
 use crate::interrupt;
-use crate::openssh;
+use crate::needs;
 use crate::say;
 
 /// How to build packages that need the SDK of AWS.
@@ -96,13 +96,6 @@ impl Build {
     }
 }
 
-/// Why this host cannot run the program, as far as that is known before a build of several minutes.
-/// The program itself reports other reasons.
-pub fn missing() -> Option<String> {
-    (!rustix::process::geteuid().is_root())
-        .then(|| "the machines of the loopback EC2 need namespaces, and this user is not root".into())
-}
-
 /// Builds the program, and returns its path.
 ///
 /// # Errors
@@ -133,10 +126,10 @@ impl Ec2 {
     ///
     /// As for [`Ec2::start`].
     pub fn with(context: &Context, build: Build, words: &[&str]) -> Result<Result<Self, String>> {
-        if let Some(reason) = missing() {
-            return Ok(Err(reason));
+        // Before a build of several minutes.
+        if let Some(reason) = needs::EC2_MACHINES.missing(context) {
+            return Ok(Err(reason.to_owned()));
         }
-        openssh::ensure();
         let python = Environment::moto(context)?.program("python");
         Self::run(&program(context, build)?, &python, words)
     }

@@ -26,16 +26,12 @@ pub(crate) const IMAGE: &str = "ami-0a240400000000002";
 
 /// A cloud without machines.
 pub(crate) async fn calls_only() -> Cloud {
-    Cloud::start(CloudOptions::new().without_machines()).await.unwrap()
+    with_machines(CloudOptions::new().without_machines()).await
 }
 
-/// A cloud with machines, or nothing where there can be none.
-pub(crate) async fn with_machines(options: CloudOptions) -> Option<Cloud> {
-    if let Some(reason) = skyward_aws_testkit::missing() {
-        println!("skipped: {reason}");
-        return None;
-    }
-    Some(Cloud::start(options).await.unwrap())
+/// A cloud with machines.
+pub(crate) async fn with_machines(options: CloudOptions) -> Cloud {
+    Cloud::start(options).await.unwrap_or_else(|error| panic!("{error:#}"))
 }
 
 pub(crate) fn client(cloud: &Cloud) -> Client {

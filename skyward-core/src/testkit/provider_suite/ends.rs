@@ -170,7 +170,7 @@ pub async fn gone_leaves_nothing(provider: &(impl Provider + Clone)) -> Result<(
 }
 
 /// If the provider's capabilities include a keeper, the keeper ends a machine whose lease is not
-/// renewed.
+/// renewed. The clause holds for a provider without a keeper.
 ///
 /// # Errors
 ///
@@ -221,7 +221,7 @@ pub async fn keeper_ends_the_machine(provider: &(impl Provider + Clone)) -> Resu
 
 /// If the provider's capabilities include a keeper, the keeper ends a machine that was launched
 /// [with an end](crate::provider::LaunchRequest::ends_in) at that time, even if its lease is
-/// renewed.
+/// renewed. The clause holds for a provider without a keeper.
 ///
 /// # Errors
 ///
@@ -233,7 +233,6 @@ pub async fn keeper_ends_the_machine(provider: &(impl Provider + Clone)) -> Resu
 pub async fn keeper_ends_the_machine_at_its_time(provider: &(impl Provider + Clone)) -> Result<(), Violation> {
     trial("keeper_ends_the_machine_at_its_time", provider, async |trial| {
         if !provider.capabilities().keeper {
-            println!("{}: keeper_ends_the_machine_at_its_time is skipped: the provider has no keeper", provider.name());
             return Ok(());
         }
         let mut batch = trial.batch(&[0]).await?;

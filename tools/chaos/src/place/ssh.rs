@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, anyhow, bail};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use skyward_tools::context::Context;
-use skyward_tools::openssh;
+use skyward_tools::needs;
 use skyward_tools::sshd::{Options, Sshd};
 
 use super::{Act, Ground, Machines, Target, Victim, processes};
@@ -38,9 +38,8 @@ struct Servers {
 
 /// Builds an environment on this host, or returns why there can be no servers.
 pub(super) fn prepare(context: &Context, client: &Path) -> Result<Result<Box<dyn Ground>, String>> {
-    openssh::ensure();
-    if let Err(reason) = Sshd::program() {
-        return Ok(Err(reason));
+    if let Some(reason) = needs::SSHD.missing(context) {
+        return Ok(Err(reason.to_owned()));
     }
     // The environments of this user, because the network of a round reaches no package index.
     let cache = env::var_os("SKYWARD_CACHE_DIR").map(PathBuf::from);
@@ -266,13 +265,11 @@ mod tests {
     use super::*;
 
     #[test]
+    #[ignore = "needs sshd, namespaces"]
     fn a_machine_that_is_cut_off_hears_nothing_until_it_is_healed() {
         // In a thread of its own, which stays in its network.
         let tried = thread::spawn(|| {
-            if let Err(reason) = Sshd::program().map_err(anyhow::Error::msg).and_then(|_| own_network()) {
-                println!("skipped: {reason:#}");
-                return;
-            }
+            own_network().expect("this user can make a network; run this test as root");
             let folder = std::env::temp_dir().join(format!("sct{}", std::process::id()));
             fs::create_dir_all(&folder).unwrap();
             let hosts = Hosts { cache: folder.join("cache"), drops: AtomicBool::new(true) };
