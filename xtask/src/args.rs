@@ -9,7 +9,7 @@ use skyward_tools::line::{chosen, next, unknown, value};
 use crate::demo::{Demo, MOST_NODES};
 use crate::fuzz::Fuzz;
 use crate::nodes;
-use crate::step::Step;
+use crate::step::{FAST, Step};
 
 /// A command of the project.
 pub(crate) enum Command {
@@ -66,9 +66,10 @@ fn parse_test(mut line: Parser, all: &[Step]) -> Result<Command> {
         match argument.as_str() {
             "--list" => return Ok(Command::List),
             "--help" | "-h" => return Ok(Command::Help),
+            "--fast" => only.get_or_insert_with(Vec::new).extend(FAST),
             "--only" => only.get_or_insert_with(Vec::new).extend(names()?),
             "--skip" => skip.extend(names()?),
-            other => return Err(unknown("test", other, &["--only", "--skip", "--list"])),
+            other => return Err(unknown("test", other, &["--fast", "--only", "--skip", "--list"])),
         }
     }
     let wanted =
@@ -135,6 +136,7 @@ const COMMANDS: [&str; 8] = ["test", "chaos", "bench", "demo", "docs", "fuzz", "
 pub(crate) const HELP: &str = "\
 The project's own commands.
 
+cargo xtask test --fast               format, lints and tests that take a few minutes
 cargo xtask test                      all checks that a change must pass
 cargo xtask test --list               its steps
 cargo xtask test --only format,test   only these steps
@@ -194,6 +196,8 @@ mod tests {
         assert_eq!(names(&["test", "--only", "e2e,format"]).unwrap(), ["format", "e2e"]);
         assert_eq!(names(&["test", "--only=e2e", "--only", "test"]).unwrap(), ["test", "e2e"]);
         assert_eq!(names(&["test", "--skip", "e2e"]).unwrap(), ["format", "test"]);
+        assert_eq!(names(&["test", "--fast"]).unwrap(), ["format"]);
+        assert_eq!(names(&["test", "--fast", "--only", "test"]).unwrap(), ["format", "test"]);
     }
 
     #[test]
@@ -260,7 +264,7 @@ mod tests {
         }
         assert!(message(&["test", "--only", "fromat"]).ends_with("the steps are: format, test, e2e"));
         assert!(message(&["test", "--only"]).contains("--only format,clippy"));
-        assert!(message(&["test", "--fast"]).contains("--only, --skip, --list"));
+        assert!(message(&["test", "--quick"]).contains("--fast, --only, --skip, --list"));
         assert!(message(&["test", "--only", "e2e", "--skip", "e2e"]).contains("no step"));
     }
 }

@@ -16,6 +16,7 @@ use crate::examples::Built;
 use crate::interrupt;
 use crate::nodes::{Nodes, Place};
 use crate::process::Run;
+use crate::selection::Selection;
 use crate::step::{Outcome, Step};
 
 /// A demo, as the command line asks for it.
@@ -68,10 +69,11 @@ fn machines(context: &Context) -> Result<Outcome> {
     for place in Place::ALL {
         match Nodes::make(place, FEW, context, Build::Tests)? {
             Ok(nodes) => {
-                Stage::set(context, Built::for_tests(context)?)?
-                    .train(&nodes, FEW)
-                    .with_context(|| place.to_string())?;
-                Stage::set(context, Built::for_tests(context)?)?
+                // Only instances need a build with the SDK of AWS.
+                let selection = if place == Place::Aws { Selection::Everything } else { Selection::Light };
+                let built = || Built::for_tests(context, selection, &[digits::EXAMPLE, REAP, TUTORIAL]);
+                Stage::set(context, built()?)?.train(&nodes, FEW).with_context(|| place.to_string())?;
+                Stage::set(context, built()?)?
                     .follow_tutorial(&nodes, context)
                     .with_context(|| format!("the tutorial, {place}"))?;
                 trained.push(place.to_string());

@@ -12,6 +12,7 @@ use crate::digits;
 use crate::ec2::Build;
 use crate::nodes::Place;
 use crate::process::Run;
+use crate::selection::Selection;
 use crate::step::{Checks, Outcome, Step};
 
 pub(crate) fn steps() -> Vec<Step> {
@@ -20,7 +21,7 @@ pub(crate) fn steps() -> Vec<Step> {
 
 fn examples(context: &Context) -> Result<Outcome> {
     let mut checks = Checks::default();
-    let built = Built::for_tests(context)?;
+    let built = Built::for_tests(context, Selection::Light, &[])?;
     // A ledger of its own: a test must neither end what the user's clients have left, nor fail
     // because of it.
     let state = context.scratch().join("examples-state");
@@ -61,9 +62,12 @@ pub(crate) struct Built {
 }
 
 impl Built {
-    /// With the features that the tests are built with, so that nothing is compiled anew.
-    pub(crate) fn for_tests(context: &Context) -> Result<Self> {
-        context.cargo(["build", "--workspace", "--all-features", "--examples"]).check()?;
+    /// These examples, or all without names, with the features that the tests are built with, so
+    /// that nothing is compiled anew.
+    pub(crate) fn for_tests(context: &Context, selection: Selection, names: &[&str]) -> Result<Self> {
+        let build = context.cargo(["build"]).args(selection.arguments(context));
+        let build = if names.is_empty() { build.args(["--examples"]) } else { build.args(chosen(names)) };
+        build.check()?;
         Ok(Self::in_profile(context, "debug"))
     }
 
@@ -75,7 +79,7 @@ impl Built {
             Place::Aws => Build::Release.arguments(),
         };
         let build = context.cargo(["build"]).args(arguments);
-        build.args(names.iter().map(|name| format!("--example={name}"))).check()?;
+        build.args(chosen(names)).check()?;
         Ok(Self::in_profile(context, "release"))
     }
 
@@ -88,6 +92,11 @@ impl Built {
         let folder = context.workspace.target_directory.join(profile).join("examples");
         Self { folder, root: context.root.clone() }
     }
+}
+
+/// The arguments of cargo that choose these examples.
+fn chosen(names: &[&str]) -> impl Iterator<Item = String> {
+    names.iter().map(|name| format!("--example={name}"))
 }
 
 /// Arguments for examples that would not end by themselves.

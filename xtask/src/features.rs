@@ -6,8 +6,7 @@ use std::fs;
 use anyhow::{Context as _, Result};
 
 use crate::context::Context;
-use crate::dependencies::is_cloud_sdk;
-use crate::metadata::Package;
+use crate::metadata::{Package, is_cloud_sdk};
 use crate::step::{Checks, Outcome, Step};
 
 pub(crate) fn steps() -> Vec<Step> {

@@ -16,14 +16,32 @@ struct Ignored {
     reason: String,
 }
 
-/// Runs the tests of a command that takes the arguments of Rust's test programs: a test program, or
-/// `cargo test … --`. The command must exit with 0 and leave nothing. Ignored tests run too if this
-/// machine has what they need.
-pub(crate) fn run(tests: impl Fn() -> Run, context: &Context, checks: &mut Checks) -> Result<()> {
-    run_unless(tests, |need| need.missing(context).map(str::to_owned), checks)
+/// Which tests of a program to run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Which {
+    /// Those that are not ignored.
+    Plain,
+    /// Those that are ignored, if this machine has what they need.
+    Ignored,
+    /// All of them.
+    All,
 }
 
-fn run_unless(tests: impl Fn() -> Run, missing: impl Fn(&Need) -> Option<String>, checks: &mut Checks) -> Result<()> {
+/// Runs tests of a command that takes the arguments of Rust's test programs. The command must exit
+/// with 0 and leave nothing.
+pub(crate) fn run(tests: impl Fn() -> Run, which: Which, context: &Context, checks: &mut Checks) -> Result<()> {
+    run_unless(tests, which, |need| need.missing(context).map(str::to_owned), checks)
+}
+
+fn run_unless(
+    tests: impl Fn() -> Run,
+    which: Which,
+    missing: impl Fn(&Need) -> Option<String>,
+    checks: &mut Checks,
+) -> Result<()> {
+    if which == Which::Plain {
+        return checks.run_leaving_nothing(tests()).map(drop);
+    }
     let ignored = list(&tests).unwrap_or_else(|error| {
         checks.fail(format!("cannot list the ignored tests of {}: {error:#}", tests()));
         Vec::new()
@@ -39,7 +57,13 @@ fn run_unless(tests: impl Fn() -> Run, missing: impl Fn(&Need) -> Option<String>
             skip.extend(["--skip", test.name.as_str()]);
         }
     }
-    let all = if ignored.is_empty() { tests() } else { tests().args(["--include-ignored", "--exact"]).args(skip) };
+    let all = match which {
+        // Two words skip one test.
+        Which::Ignored if skip.len() == 2 * ignored.len() => return Ok(()),
+        Which::Ignored => tests().args(["--ignored", "--exact"]).args(skip),
+        _ if ignored.is_empty() => tests(),
+        _ => tests().args(["--include-ignored", "--exact"]).args(skip),
+    };
     checks.run_leaving_nothing(all).map(drop)
 }
 
@@ -113,7 +137,7 @@ mod tests {
 
     fn note(ignored: &'static [(&'static str, &'static str)]) -> Result<String> {
         let mut checks = Checks::default();
-        run_unless(program(ignored), lacks_docker, &mut checks)?;
+        run_unless(program(ignored), Which::All, lacks_docker, &mut checks)?;
         match checks.tested()? {
             crate::step::Outcome::Passed(note) | crate::step::Outcome::Skipped(note) => Ok(note),
         }
@@ -156,6 +180,23 @@ test result: ok. 1 passed; 0 failed; 3 ignored; 0 measured; 0 filtered out; fini
     }
 
     #[test]
+    fn tests_that_are_not_ignored_run_alone_and_those_that_are_ignored_too() {
+        let commands = |ignored: &'static [(&'static str, &'static str)], which| {
+            let ((), text) = crate::console::Console::hold(|| {
+                run_unless(program(ignored), which, lacks_docker, &mut Checks::default()).unwrap();
+            });
+            // The arguments are behind the script, in the last line of the command.
+            text.lines().find_map(|line| line.trim().strip_prefix("esac sh")).map(|line| line.trim().to_owned())
+        };
+        let some = &[("a", "needs sshd"), ("b", "needs docker")];
+        assert_eq!(commands(some, Which::Plain).as_deref(), Some(""));
+        assert_eq!(commands(some, Which::Ignored).as_deref(), Some("--ignored --exact --skip b"));
+        assert_eq!(commands(some, Which::All).as_deref(), Some("--include-ignored --exact --skip b"));
+        assert_eq!(commands(&[("b", "needs docker")], Which::Ignored), None);
+        assert_eq!(commands(&[], Which::Ignored), None);
+    }
+
+    #[test]
     fn a_need_that_is_not_known_and_a_missing_reason_fail_the_step() {
         let error = note(&[("a", "needs luck")]).unwrap_err().to_string();
         assert!(error.contains("the test a is ignored and needs \"luck\""), "{error}");
@@ -167,7 +208,7 @@ test result: ok. 1 passed; 0 failed; 3 ignored; 0 measured; 0 filtered out; fini
                 "sh",
             ])
         };
-        run_unless(bare, lacks_docker, &mut checks).unwrap();
+        run_unless(bare, Which::All, lacks_docker, &mut checks).unwrap();
         let error = checks.tested().err().unwrap().to_string();
         assert!(error.contains("0 of its 1 ignored tests have a reason"), "{error}");
     }

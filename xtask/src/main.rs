@@ -30,7 +30,7 @@ use std::process::ExitCode;
 use args::Command;
 use context::Context;
 // Under these names, steps use the modules of the kit as they use those beside them.
-use skyward_tools::{console, context, ec2, environment, image, interrupt, metadata, needs, process, sshd};
+use skyward_tools::{console, context, ec2, environment, image, interrupt, metadata, needs, process, selection, sshd};
 use step::Step;
 
 fn main() -> ExitCode {
@@ -66,11 +66,10 @@ fn run() -> anyhow::Result<bool> {
     Ok(true)
 }
 
-/// The steps in their order, except for those that run beside others. Steps that fail quickly come
-/// first.
+/// The steps in their order, except for those that run beside others. Those of `--fast` come first.
 fn steps() -> Vec<Step> {
     [
-        rust::lint_steps(),
+        rust::fast_steps(),
         python::steps(),
         documents::steps(),
         book::steps(),
@@ -81,7 +80,7 @@ fn steps() -> Vec<Step> {
         images::steps(),
     ]
     .into_iter()
-    .chain([rust::test_steps(), fuzz::steps(), features::steps(), chaos::steps(), examples::steps(), demo::steps()])
+    .chain([rust::steps(), fuzz::steps(), features::steps(), chaos::steps(), examples::steps(), demo::steps()])
     .flatten()
     .collect()
 }

@@ -1,30 +1,40 @@
 //! Format, lints and tests of the Rust code.
 
-use std::path::{Path, PathBuf};
-
 use anyhow::{Context as _, Result};
 
 use crate::book::html;
 use crate::context::Context;
-use crate::dependencies::is_cloud_sdk;
-use crate::environment::Environment;
-use crate::ignored;
+use crate::ignored::Which;
 use crate::metadata::Package;
-use crate::needs;
 use crate::process::Run;
-use crate::programs;
+use crate::programs::{self, Program};
+use crate::selection::Selection;
 use crate::step::{Checks, Outcome, Step};
 
-pub(crate) fn lint_steps() -> Vec<Step> {
+pub(crate) fn fast_steps() -> Vec<Step> {
     vec![
         Step { name: "format", about: "rustfmt changes nothing", run: format },
-        Step { name: "clippy", about: "no warning, with the default features and with all of them", run: clippy },
+        Step {
+            name: "clippy",
+            about: "no warning in what needs no SDK of a cloud, with all other features",
+            run: clippy,
+        },
+        Step {
+            name: "unit",
+            about: "tests that need nothing but Rust and Python, without the SDK of a cloud",
+            run: unit,
+        },
     ]
 }
 
-pub(crate) fn test_steps() -> Vec<Step> {
+pub(crate) fn steps() -> Vec<Step> {
     vec![
-        Step { name: "test", about: "unit, property and integration tests of every package", run: test },
+        Step { name: "clippy-cloud", about: "no warning in all packages, with all features", run: clippy_cloud },
+        Step {
+            name: "test",
+            about: "the other tests of every package: with the SDK of a cloud, and on machines",
+            run: test,
+        },
         Step { name: "doctest", about: "the code in the documentation, the README and the guide", run: doctest },
         Step { name: "rustdoc", about: "the documentation builds without a warning", run: rustdoc },
         Step { name: "ui", about: "what `#[skyward::compute]` accepts and refuses, with its messages", run: ui },
@@ -39,39 +49,51 @@ fn format(context: &Context) -> Result<Outcome> {
 }
 
 fn clippy(context: &Context) -> Result<Outcome> {
+    lint(context, Selection::Light)
+}
+
+fn clippy_cloud(context: &Context) -> Result<Outcome> {
+    lint(context, Selection::Everything)
+}
+
+fn lint(context: &Context, selection: Selection) -> Result<Outcome> {
     let mut checks = Checks::default();
-    let clippy = || context.cargo(["clippy", "--workspace", "--all-targets"]);
-    // These packages have no features, and with the features of the others the SDK of a cloud would
-    // be compiled once more.
-    let names = context.workspace.packages.iter().map(|package| package.name.as_str());
-    let heavy = names.filter(|name| is_cloud_sdk(name)).flat_map(|name| ["--exclude", name]);
-    checks.run(&clippy().args(heavy).args(["--", "-D", "warnings"]))?;
-    checks.run(&clippy().args(["--all-features", "--", "-D", "warnings"]))?;
+    let clippy = context.cargo(["clippy", "--all-targets"]).args(selection.arguments(context));
+    checks.run(&clippy.args(["--", "-D", "warnings"]))?;
     checks.outcome("")
 }
 
-/// The members' own tests. Those of the root package start pools, and have a step of their own.
+/// What `cargo test` runs of the packages that need no SDK of a cloud, but for the root's tests,
+/// which start pools, and for those that compare messages of the compiler.
+fn unit(context: &Context) -> Result<Outcome> {
+    let mut checks = Checks::default();
+    let programs = members(context, Selection::Light)?;
+    programs::run(programs, Which::Plain, context, &mut checks)?;
+    checks.tested()
+}
+
+/// What `unit` leaves out: the tests that need something of this machine, and the packages that
+/// need the SDK of a cloud.
 fn test(context: &Context) -> Result<Outcome> {
     let mut checks = Checks::default();
-    let members = context.workspace.packages.iter().filter(|package| package.name != FACADE);
-    let names: Vec<&str> = members.flat_map(integration_tests).filter(|name| !is_ui(name)).collect();
-    let units = || cargo_test(context).args(["--lib", "--bins"]);
-    // First, because the build is then shown as it goes.
-    units().args(["--no-run"]).check()?;
-    ignored::run(|| units().args(["--"]), context, &mut checks)?;
-    run_programs(context, &names, |folder| folder != context.root, &mut checks)?;
+    let light = members(context, Selection::Light)?;
+    let mut heavy = members(context, Selection::Everything)?;
+    heavy.retain(|program| !light.iter().any(|other| (&other.name, &other.folder) == (&program.name, &program.folder)));
+    programs::run(heavy, Which::All, context, &mut checks)?;
+    programs::run(light, Which::Ignored, context, &mut checks)?;
     checks.tested()
 }
 
 fn doctest(context: &Context) -> Result<Outcome> {
     let mut checks = Checks::default();
-    checks.run_leaving_nothing(cargo_test(context).args(["--doc"]))?;
+    let test = context.cargo(["test", "--no-fail-fast", "--doc"]).args(Selection::Everything.arguments(context));
+    checks.run_leaving_nothing(test)?;
     checks.tested()
 }
 
 fn rustdoc(context: &Context) -> Result<Outcome> {
     let mut checks = Checks::default();
-    let doc = context.cargo(["doc", "--workspace", "--all-features", "--no-deps"]);
+    let doc = context.cargo(["doc", "--no-deps"]).args(Selection::Everything.arguments(context));
     checks.run(&doc.env("RUSTDOCFLAGS", "-D warnings"))?;
     // The links of the guide's pages, of which the compiler knows only some. Those to lines of
     // sources are rustdoc's own.
@@ -99,52 +121,35 @@ fn ui(context: &Context) -> Result<Outcome> {
     let mut checks = Checks::default();
     // The test compiles the facade with the features that it has itself: without the SDK of a
     // cloud.
-    let features = context
-        .workspace
-        .packages
-        .iter()
-        .flat_map(|package| package.light_features().map(|feature| format!("{}/{feature}", package.name)));
-    let features = features.collect::<Vec<_>>().join(",");
-    let test = context.cargo(["test", "--no-fail-fast", "--workspace", "--features", &features]);
+    let test = context.cargo(["test", "--no-fail-fast"]).args(Selection::Light.arguments(context));
     checks.run_leaving_nothing(test.args(test_targets(&names)))?;
     checks.tested()
 }
 
+/// The root's tests, which start pools.
 fn e2e(context: &Context) -> Result<Outcome> {
     let names: Vec<&str> = integration_tests(context.workspace.facade()?).filter(|name| !is_ui(name)).collect();
     let mut checks = Checks::default();
-    run_programs(context, &names, |folder| folder == context.root, &mut checks)?;
+    let mut programs = programs::build(context, Selection::Light, test_targets(&names))?;
+    programs.retain(|program| program.folder == context.root);
+    programs::run(programs, Which::All, context, &mut checks)?;
     checks.tested()
 }
 
-/// Runs the tests of these names whose package lies in a folder that is wanted: they wait for most
-/// of their time, so several run at once.
-fn run_programs(
-    context: &Context,
-    names: &[&str],
-    is_wanted: impl Fn(&Path) -> bool,
-    checks: &mut Checks,
-) -> Result<()> {
-    let mut built = programs::build(context, EVERYTHING.into_iter().chain(test_targets(names)))?;
-    built.retain(|program| is_wanted(&program.folder));
-    programs::run(context, built, &variables(context)?, AT_ONCE, checks)
-}
-
-/// The environment variables that describe this machine to tests.
-fn variables(context: &Context) -> Result<Vec<(&'static str, PathBuf)>> {
-    if needs::MOTO.missing(context).is_some() {
-        return Ok(Vec::new());
-    }
-    Ok(vec![("SKYWARD_MOTO_PYTHON", Environment::moto(context)?.program("python"))])
+/// The members' own test programs.
+fn members(context: &Context, selection: Selection) -> Result<Vec<Program>> {
+    let members = context.workspace.packages.iter();
+    let members = members.filter(|package| package.name != FACADE && selection.has(package));
+    let names: Vec<&str> = members.flat_map(integration_tests).filter(|name| !is_ui(name)).collect();
+    let mut programs =
+        programs::build(context, selection, ["--lib", "--bins"].into_iter().chain(test_targets(&names)))?;
+    // The root has tests of the same names.
+    programs.retain(|program| program.folder != context.root || !program.is_integration);
+    Ok(programs)
 }
 
 fn test_targets<'a>(names: &[&'a str]) -> impl Iterator<Item = &'a str> {
     names.iter().flat_map(|name| ["--test", *name])
-}
-
-/// Tests, without a stop at the first failure.
-fn cargo_test(context: &Context) -> Run {
-    context.cargo(["test", "--no-fail-fast"]).args(EVERYTHING)
 }
 
 fn integration_tests(package: &Package) -> impl Iterator<Item = &str> {
@@ -156,7 +161,3 @@ fn is_ui(name: &str) -> bool {
 }
 
 const FACADE: &str = "skyward";
-/// The same packages and features in every test step, so that nothing is built twice.
-const EVERYTHING: [&str; 2] = ["--workspace", "--all-features"];
-/// Test programs that run at the same time.
-const AT_ONCE: usize = 2;

@@ -123,18 +123,19 @@ impl Checks {
 }
 
 /// Runs all of them, also after a failure; `true` when none failed. Those that [`BESIDE`] names run
-/// beside the others, one after the other.
+/// beside the others, one after the other, in the order of that list.
 pub(crate) fn run_all(steps: &[Step], context: &Context) -> Result<bool> {
     let begin = Instant::now();
     let (ended, beside_ended) = mpsc::channel();
-    let (beside, ahead): (Vec<&Step>, Vec<&Step>) = steps.iter().partition(|step| BESIDE.contains(&step.name));
+    let (mut beside, ahead): (Vec<&Step>, Vec<&Step>) = steps.iter().partition(|step| BESIDE.contains(&step.name));
+    beside.sort_by_key(|step| BESIDE.iter().position(|name| *name == step.name));
     // With nothing to run beside, the output of a step is shown as it comes.
     let (beside, ahead) = if ahead.is_empty() { (ahead, beside) } else { (beside, ahead) };
     let names: Vec<&str> = beside.iter().map(|step| step.name).collect();
     let mut report = thread::scope(|scope| {
         scope.spawn(|| {
             for step in beside {
-                let (done, text) = Console::hold(|| run_one(step, context));
+                let (done, text) = Console::hold(|| run_one(step, begin, context));
                 Console::default().write(&text);
                 if ended.send(done).is_err() {
                     return;
@@ -147,46 +148,68 @@ pub(crate) fn run_all(steps: &[Step], context: &Context) -> Result<bool> {
             // What a step needs of one that runs beside it is there before it begins.
             while let Some((_, needed)) = NEEDS.iter().find(|(name, _)| *name == step.name)
                 && names.contains(needed)
-                && !report.iter().any(|(name, _, _)| name == needed)
+                && !report.iter().any(|done: &Report| done.name == *needed)
                 && let Ok(done) = beside_ended.recv()
             {
                 report.push(done);
             }
-            report.push(run_one(step, context));
+            report.push(run_one(step, begin, context));
         }
         report.extend(beside_ended.iter());
         report
     });
-    report.sort_by_key(|(name, _, _)| steps.iter().position(|step| step.name == *name));
+    report.sort_by_key(|done| done.begin);
     print_summary(&report, begin.elapsed());
-    Ok(report.iter().all(|(_, outcome, _)| outcome.is_ok()))
+    Ok(report.iter().all(|done| done.outcome.is_ok()))
 }
 
-/// A step's name, how it ended, and how long it took.
-type Report = (&'static str, Result<Outcome>, Duration);
+/// How a step ended.
+struct Report {
+    name: &'static str,
+    outcome: Result<Outcome>,
+    /// When the step began, after the begin of the first one.
+    begin: Duration,
+    elapsed: Duration,
+}
 
-fn run_one(step: &Step, context: &Context) -> Report {
+fn run_one(step: &Step, first: Instant, context: &Context) -> Report {
     say!("\n== {}: {}", step.name, step.about);
-    let begin = Instant::now();
+    let begin = first.elapsed();
     let outcome = (step.run)(context);
-    let elapsed = begin.elapsed();
-    say!("-- {}: {} ({:.1} s)", step.name, Verdict(&outcome), elapsed.as_secs_f64());
-    (step.name, outcome, elapsed)
+    let elapsed = first.elapsed() - begin;
+    say!("-- {}: {} ({})", step.name, Verdict(&outcome), Minutes(elapsed));
+    Report { name: step.name, outcome, begin, elapsed }
 }
 
+/// Prints the steps in the order in which they began. Several may have run at the same time.
 fn print_summary(report: &[Report], elapsed: Duration) {
-    println!("\n{:<14} {:>8}  result", "step", "seconds");
+    println!("\n{:<14} {:>7} {:>7}  result", "step", "began", "took");
     let mut tally = Tally::default();
-    for (name, outcome, elapsed) in report {
-        println!("{name:<14} {:>8.1}  {}", elapsed.as_secs_f64(), Verdict(outcome));
+    for Report { name, outcome, begin, elapsed } in report {
+        println!(
+            "{name:<14} {:>7} {:>7}  {}",
+            Minutes(*begin).to_string(),
+            Minutes(*elapsed).to_string(),
+            Verdict(outcome)
+        );
         match outcome {
             Ok(Outcome::Passed(_)) => tally.passed += 1,
             Ok(Outcome::Skipped(_)) => tally.skipped += 1,
             Err(_) => tally.failed += 1,
         }
     }
-    println!("{:<14} {:>8.1}", "all", elapsed.as_secs_f64());
+    println!("{:<14} {:>7} {:>7}  minutes and seconds", "all", "", Minutes(elapsed).to_string());
     println!("\nsteps: {} passed, {} failed, {} skipped", tally.passed, tally.failed, tally.skipped);
+}
+
+/// A time as minutes and seconds: `3:07`.
+struct Minutes(Duration);
+
+impl std::fmt::Display for Minutes {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let seconds = self.0.as_secs_f64().round() as u64;
+        write!(f, "{}:{:02}", seconds / 60, seconds % 60)
+    }
 }
 
 /// An outcome in words.
@@ -205,20 +228,24 @@ impl std::fmt::Display for Verdict<'_> {
 
 /// Steps that do not build in the folder that the others build in, or wait for most of their time:
 /// they run beside the others, which compile and then wait for machines.
-const BESIDE: [&str; 12] = [
+const BESIDE: [&str; 13] = [
     "python-lint",
-    "documents",
-    "book",
+    "python-unit",
+    // The first of the others, because a step waits for it.
+    "image",
     "dependencies",
+    "documents",
     "deny",
     "advisories",
     "package",
-    "image",
+    "book",
     "python-test",
     "ui",
     "fuzz",
     "features",
 ];
+/// The steps of `--fast`, which a run of all steps begins with.
+pub(crate) const FAST: [&str; 5] = ["format", "clippy", "unit", "python-lint", "python-unit"];
 /// Steps that skip tests for want of what another step makes.
 const NEEDS: [(&str, &str); 1] = [("test", "image")];
 

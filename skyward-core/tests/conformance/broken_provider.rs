@@ -306,17 +306,18 @@ async fn a_machine_that_ends_before_it_is_reached_is_found_at_once() {
     assert!(violation.found.contains("reports the machine") && violation.found.contains("as gone"), "{violation}");
 }
 
-/// Checks one clause of a provider with one fault.
+/// Checks that each clause finds a fault of a provider. They wait most of the time, so all of them
+/// run at once.
 macro_rules! finds {
     ($($fault:ident => $clause:ident),+ $(,)?) => {
-        $(
+        tokio::join!($(async {
             let folder = Folder::new();
             let broken = Broken::new(&folder, Fault::$fault);
             let violation = suite::$clause(&broken).await.expect_err(stringify!($fault));
             assert_eq!(violation.clause, stringify!($clause), "{violation}");
             // The clause holds for a provider without faults.
             suite::$clause(&folder.local()).await.unwrap();
-        )+
+        }),+)
     };
 }
 
@@ -348,7 +349,7 @@ async fn each_clause_finds_its_fault() {
         NoKeeper => keeper_ends_the_machine,
         NoKeeper => keeper_ends_the_machine_at_its_time,
         LeavesFolders => gone_leaves_nothing,
-    }
+    };
 }
 
 #[tokio::test]

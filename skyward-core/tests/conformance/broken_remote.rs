@@ -101,16 +101,18 @@ impl Remote for Broken {
     }
 }
 
+/// Checks that each clause finds a fault of a remote. They wait most of the time, so all of them run
+/// at once.
 macro_rules! finds {
     ($($fault:ident => $clause:ident),+ $(,)?) => {
-        $(
+        tokio::join!($(async {
             let folder = Folder::new();
             std::fs::create_dir(&folder.0).unwrap();
             let path = folder.0.to_str().unwrap();
             let violation =
                 suite::$clause(&Broken(Fault::$fault, AtomicUsize::new(0)), path).await.expect_err(stringify!($fault));
             assert_eq!(violation.clause, stringify!($clause), "{violation}");
-        )+
+        }),+)
     };
 }
 
@@ -128,5 +130,5 @@ async fn each_clause_finds_its_fault() {
         OpensNothing => open_reaches_a_socket,
         OpensNothing => open_fails_for_now_where_nothing_listens,
         PermanentOpenError => open_fails_for_now_where_nothing_listens,
-    }
+    };
 }

@@ -13,5 +13,6 @@ pub mod line;
 pub mod metadata;
 pub mod needs;
 pub mod process;
+pub mod selection;
 #[path = "../../../skyward-core/tests/support/sshd.rs"]
 pub mod sshd;

@@ -52,6 +52,7 @@ pub struct Dependency {
     pub name: String,
     /// `dev`, `build`, or nothing for an ordinary one.
     kind: Option<String>,
+    optional: bool,
 }
 
 /// What cargo builds of a package: a library, a program, a test.
@@ -108,6 +109,11 @@ impl Package {
         self.targets("lib").chain(self.targets("proc-macro")).next().is_some()
     }
 
+    /// Whether it can be compiled without the SDK of a cloud.
+    pub fn is_light(&self) -> bool {
+        !self.dependencies.iter().any(|dependency| !dependency.optional && is_cloud_sdk(&dependency.name))
+    }
+
     /// The features that a user may name.
     pub fn public_features(&self) -> impl Iterator<Item = &str> {
         self.features.keys().map(String::as_str).filter(|name| *name != "default")
@@ -115,16 +121,34 @@ impl Package {
 
     /// Those without the SDK of a cloud.
     pub fn light_features(&self) -> impl Iterator<Item = &str> {
-        self.public_features().filter(|feature| *feature != CLOUD)
+        self.public_features().filter(|feature| *feature != CLOUD_FEATURE)
     }
 }
 
-/// The feature that needs the SDK of a cloud.
-const CLOUD: &str = "aws";
+/// Whether a crate is of the SDK of a cloud, or needs it.
+pub fn is_cloud_sdk(name: &str) -> bool {
+    CLOUD.iter().any(|prefix| name.starts_with(prefix))
+}
 
 impl Dependency {
     /// Whether only tests, examples and benches use the crate.
     pub fn is_for_tests(&self) -> bool {
         self.kind.as_deref() == Some("dev")
+    }
+}
+
+/// What begins with it belongs to the SDK of a cloud.
+const CLOUD: &[&str] = &["aws-", "aws_", "rusoto", "azure", "google-cloud", "gcloud", "gcp", "skyward-aws"];
+/// The feature that needs the SDK of a cloud.
+const CLOUD_FEATURE: &str = "aws";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cloud_crates_are_distinguished_from_others() {
+        assert!(is_cloud_sdk("aws-sdk-ec2") && is_cloud_sdk("azure_core"));
+        assert!(!is_cloud_sdk("await-tree") && !is_cloud_sdk("skyward-core"));
     }
 }

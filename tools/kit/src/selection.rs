@@ -21,8 +21,7 @@ impl Selection {
         if self == Self::Everything {
             return Build::Tests.arguments().iter().map(|word| (*word).to_owned()).collect();
         }
-        let (light, heavy): (Vec<_>, Vec<_>) =
-            context.workspace.packages.iter().partition(|package| self.has(package));
+        let (light, heavy): (Vec<_>, Vec<_>) = context.workspace.packages.iter().partition(|package| self.has(package));
         let features = light
             .iter()
             .flat_map(|package| package.light_features().map(|feature| format!("{}/{feature}", package.name)));
