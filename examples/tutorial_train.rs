@@ -24,7 +24,7 @@ struct Report {
     accuracy: f64,
 }
 
-/// `payload = Train` names the type that the pool's builder takes.
+/// `payload = Train` creates the type `Train`, which you pass to `.payload::<Train>()`.
 #[skyward::compute(python = "examples/payloads/tutorial_train.py", payload = Train)]
 fn train(epochs: u32) -> Report;
 

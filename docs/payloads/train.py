@@ -1,4 +1,4 @@
-"""A training that any machine bears: gradient descent on one number."""
+"""A training that is cheap on any machine: gradient descent on one number."""
 
 from __future__ import annotations
 
