@@ -1,6 +1,8 @@
 use std::os::unix::fs::PermissionsExt;
 use std::sync::{Arc, Mutex};
 
+use rustix::process::Signal;
+
 use super::*;
 use crate::words::Provider;
 
@@ -35,11 +37,14 @@ impl Machines for One {
     }
 
     fn act(&mut self, target: &Target, act: Act) -> bool {
-        if matches!(target, Target::Machine { .. }) {
-            self.done.lock().unwrap().push(act);
-            fs::write(self.folder.join("hit"), []).unwrap();
+        match target {
+            Target::Machine { .. } => {
+                self.done.lock().unwrap().push(act);
+                fs::write(self.folder.join("hit"), []).unwrap();
+                true
+            }
+            Target::Process { pid, .. } => act != Act::Kill || processes::signal(*pid, Signal::KILL),
         }
-        true
     }
 
     fn running(&self) -> Vec<Target> {
