@@ -30,6 +30,7 @@ mod programs;
 mod python;
 mod release;
 mod rust;
+mod sources;
 #[path = "../../skyward-core/tests/support/sshd.rs"]
 mod sshd;
 mod step;
