@@ -7,6 +7,7 @@ mod book;
 mod chaos;
 mod console;
 mod context;
+mod count;
 mod demo;
 mod deny;
 mod dependencies;
@@ -63,6 +64,7 @@ fn run() -> anyhow::Result<bool> {
         }
         Command::Chaos(options) => return chaos::run(&Context::discover()?, options),
         Command::Fuzz(fuzz) => return fuzz::run(&fuzz, &Context::discover()?),
+        Command::Count { list } => count::run(list, &Context::discover()?)?,
         Command::Bench(bench) => bench::run(&bench, &Context::discover()?)?,
         Command::Image => match image::Images::ensure(&Context::discover()?)? {
             Ok(images) => println!("{}\n{}", images.node, images.bare),

@@ -44,6 +44,8 @@ pub(crate) struct Dependency {
 pub(crate) struct Target {
     pub(crate) name: String,
     kind: Vec<String>,
+    /// The file with the root of its crate.
+    pub(crate) src_path: PathBuf,
 }
 
 impl Workspace {

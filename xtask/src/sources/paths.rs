@@ -1,6 +1,6 @@
-//! The paths and names in a file, as its syntax says.
+//! The paths, names and types in a file, as its syntax says.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use syn::buffer::{Cursor, TokenBuffer};
 use syn::visit::{self, Visit};
@@ -18,6 +18,8 @@ pub(super) struct Paths {
     /// Names that the file hands on, each with whether all get it or only the parts of the file,
     /// and with its path.
     pub(super) exports: BTreeMap<String, (bool, Vec<String>)>,
+    /// Types and traits that the file defines.
+    pub(super) types: BTreeSet<String>,
     /// Whether the place is within a function.
     in_block: bool,
 }
@@ -43,6 +45,11 @@ impl Paths {
         let named = named.flat_map(|(depth, of)| self.meanings(*depth, &[of.as_slice(), &path[1..]].concat(), steps));
         let globs = self.globs.iter().map(|(depth, of)| (*depth, [of.as_slice(), path].concat()));
         named.chain(globs.filter(|(_, path)| is_rooted(path))).collect()
+    }
+
+    /// Whether the file imports this name.
+    pub(super) fn imports(&self, name: &str) -> bool {
+        self.names.contains_key(name)
     }
 
     fn add_tree(&mut self, tree: &UseTree, prefix: &[String], is_public: bool) {
@@ -109,6 +116,15 @@ impl Paths {
 
 impl<'f> Visit<'f> for Paths {
     fn visit_item(&mut self, item: &'f Item) {
+        let defined = match item {
+            Item::Struct(item) => Some(&item.ident),
+            Item::Enum(item) => Some(&item.ident),
+            Item::Union(item) => Some(&item.ident),
+            Item::Type(item) => Some(&item.ident),
+            Item::Trait(item) => Some(&item.ident),
+            _ => None,
+        };
+        self.types.extend(defined.map(ToString::to_string));
         match item {
             Item::Mod(module) => {
                 self.depth += 1;
@@ -140,6 +156,6 @@ impl<'f> Visit<'f> for Paths {
 }
 
 /// Whether a path begins with `crate`, `self` or `super`.
-fn is_rooted(path: &[String]) -> bool {
+pub(super) fn is_rooted(path: &[String]) -> bool {
     path.first().is_some_and(|name| matches!(name.as_str(), "crate" | "self" | "super"))
 }
