@@ -27,6 +27,10 @@ pub(crate) enum Command {
         write: bool,
     },
     Image,
+    /// The counts of the code; whether everything that is counted is printed.
+    Count {
+        list: bool,
+    },
 }
 
 /// Reads the arguments after the program's name.
@@ -43,6 +47,12 @@ pub(crate) fn parse(arguments: impl IntoIterator<Item = String>, all: &[Step]) -
             (Some("--write"), None) => Ok(Command::Docs { write: true }),
             (Some("--help" | "-h"), _) => Ok(Command::Help),
             (Some(other), _) => Err(unknown("docs", other, &["--write"])),
+        },
+        Some("count") => match (next(&mut line)?.as_deref(), next(&mut line)?) {
+            (None, _) => Ok(Command::Count { list: false }),
+            (Some("--list"), None) => Ok(Command::Count { list: true }),
+            (Some("--help" | "-h"), _) => Ok(Command::Help),
+            (Some(other), _) => Err(unknown("count", other, &["--list"])),
         },
         Some("image") => match next(&mut line)? {
             None => Ok(Command::Image),
@@ -131,7 +141,7 @@ fn named(list: &str, all: &[Step]) -> Result<Vec<&'static str>> {
 }
 
 /// The commands, as the error of an unknown one lists them.
-const COMMANDS: [&str; 8] = ["test", "chaos", "bench", "demo", "docs", "fuzz", "image", "help"];
+const COMMANDS: [&str; 9] = ["test", "chaos", "bench", "demo", "docs", "fuzz", "image", "count", "help"];
 
 pub(crate) const HELP: &str = "\
 The project's own commands.
@@ -160,6 +170,9 @@ cargo xtask fuzz values --seconds 600 only this decoder, for longer
 
 cargo xtask image                     makes the images for containers, unless the Docker engine has them, and prints their names
 
+cargo xtask count                     counts lines, messages, `impl` blocks, constants of time and public items of the production code
+cargo xtask count --list              everything that is counted, with its file and line
+
 Programs that a step needs are installed into the user's cache folder, if the machine lacks them and a package registry has them.
 The exit code is 0 when every step passed or was skipped, and 1 otherwise; 2 for a wrong command line. Chaos and benches end with
 the exit code of their own programs.
@@ -184,6 +197,7 @@ mod tests {
             | Command::Demo(_)
             | Command::Fuzz(_)
             | Command::Docs { .. }
+            | Command::Count { .. }
             | Command::Image => {
                 bail!("no steps")
             }
@@ -255,9 +269,23 @@ mod tests {
     }
 
     #[test]
+    fn counts_are_printed_as_tables_or_as_a_list() {
+        let count = |line: &str| match parse(line.split(' ').map(str::to_owned), &steps())? {
+            Command::Count { list } => Ok(list),
+            _ => bail!("something else"),
+        };
+        assert!(!count("count").unwrap());
+        assert!(count("count --list").unwrap());
+        assert!(count("count --lines").unwrap_err().to_string().ends_with("its options are: --list"));
+        assert!(count("count --list now").is_err());
+    }
+
+    #[test]
     fn a_wrong_command_line_lists_the_alternatives() {
         let message = |arguments: &[&str]| names(arguments).unwrap_err().to_string();
-        assert!(message(&["tset"]).ends_with("the commands are: test, chaos, bench, demo, docs, fuzz, image, help"));
+        assert!(
+            message(&["tset"]).ends_with("the commands are: test, chaos, bench, demo, docs, fuzz, image, count, help")
+        );
         for command in COMMANDS {
             let refused = parse([command.to_owned()], &steps()).err().map(|error| error.to_string());
             assert!(!refused.is_some_and(|text| text.contains("there is no command")), "{command}");

@@ -4,6 +4,7 @@ mod args;
 mod bench;
 mod book;
 mod chaos;
+mod count;
 mod demo;
 mod deny;
 mod dependencies;
@@ -22,6 +23,7 @@ mod programs;
 mod python;
 mod release;
 mod rust;
+mod sources;
 mod step;
 mod tally;
 
@@ -54,6 +56,7 @@ fn run() -> anyhow::Result<bool> {
         }
         Command::Chaos(words) => return chaos::run(&words, &Context::discover()?),
         Command::Fuzz(fuzz) => return fuzz::run(&fuzz, &Context::discover()?),
+        Command::Count { list } => count::run(list, &Context::discover()?)?,
         Command::Bench(words) => return bench::run(&words, &Context::discover()?),
         Command::Image => match image::Images::ensure(&Context::discover()?)? {
             Ok(images) => println!("{}\n{}", images.node, images.bare),

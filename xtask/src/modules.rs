@@ -10,6 +10,7 @@ use anyhow::{Context as _, Result, bail};
 
 use self::imports::Imports;
 use crate::context::Context;
+use crate::sources;
 use crate::step::{Checks, Outcome, Step};
 
 pub(crate) fn steps() -> Vec<Step> {
@@ -22,7 +23,7 @@ pub(crate) fn steps() -> Vec<Step> {
 
 fn modules(context: &Context) -> Result<Outcome> {
     let page = fs::read_to_string(context.root.join(PAGE)).with_context(|| format!("cannot read {PAGE}"))?;
-    let imports = Imports::read(&context.root.join(SOURCE))?;
+    let imports = Imports::of(&sources::read(&context.root.join(CRATE))?);
     let mut checks = Checks::default();
     for (heading, within) in LISTS {
         let modules = imports.children(within);
@@ -75,7 +76,7 @@ fn upward(imports: &Imports, within: &str, order: &BTreeMap<&str, usize>) -> Vec
 }
 
 const PAGE: &str = "ARCHITECTURE.md";
-const SOURCE: &str = "skyward-core/src";
+const CRATE: &str = "skyward-core/src/lib.rs";
 /// The module whose files form no circle.
 const POOL: &str = "pool";
 /// Headings of lists, and the module whose parts each has in order; the empty one is the crate.
@@ -83,7 +84,10 @@ const LISTS: [(&str, &str); 2] = [("## Inside `skyward-core`", ""), ("### Inside
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
+    use crate::sources::Source;
 
     const TEXT: &str = "# A\n## Inside `x`\n\n```text\nids  error    plain data\nspec          what is asked\n```\n";
 
@@ -110,9 +114,9 @@ mod tests {
             ("spec::part", "use crate::error; fn f() { let _ = crate::pool::Pool; }"),
             ("pool", "pub use crate::spec::part;"),
         ];
-        let imports = Imports::of(files.map(|(module, text)| (module.to_owned(), text.to_owned())));
+        let sources = files.map(|(module, text)| Source::parse(module, Path::new("x.rs"), text).unwrap());
         let order = BTreeMap::from([("ids", 0), ("error", 1), ("spec", 2), ("pool", 3)]);
-        let problems = upward(&imports.unwrap(), "", &order);
+        let problems = upward(&Imports::of(&sources), "", &order);
         assert_eq!(problems, ["spec::part imports pool, and `pool` comes after it in ARCHITECTURE.md"]);
     }
 }

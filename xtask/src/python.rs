@@ -30,7 +30,7 @@ fn lint(context: &Context) -> Result<Outcome> {
     for project in projects(context) {
         checks.run(&tools.run("mypy", context).args(["--strict", "."]).dir(project))?;
     }
-    for folder in ["examples/payloads", "docs/payloads", "tools/bench/benches", "tools/bench/peers"]
+    for folder in ["examples/payloads", "docs/payloads", "tools/bench/benches", "tools/bench/peers", "xtask/count"]
         .map(|folder| context.root.join(folder))
     {
         if folder.exists() {

@@ -83,14 +83,21 @@ impl Environment {
 }
 
 /// A Python that is new enough.
-struct Interpreter {
-    path: PathBuf,
+#[derive(Debug)]
+pub struct Interpreter {
+    /// Its program.
+    pub path: PathBuf,
     /// Changes when environments must be built again.
     identity: String,
 }
 
 impl Interpreter {
-    fn find() -> Result<Self> {
+    /// Finds one in the search path.
+    ///
+    /// # Errors
+    ///
+    /// There is none.
+    pub fn find() -> Result<Self> {
         for name in ["python3", "python3.14", "python3.13", "python3.12", "python3.11", "python3.10"] {
             let script = "import sys; assert sys.version_info >= (3, 10); print(sys.executable); print(sys.version)";
             if let Ok(answer) = Run::new(name).args(["-c", script]).read()

@@ -60,6 +60,8 @@ pub struct Dependency {
 pub struct Target {
     /// The name of the target.
     pub name: String,
+    /// The file with the root of its crate.
+    pub src_path: PathBuf,
     kind: Vec<String>,
 }
 
