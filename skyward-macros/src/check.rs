@@ -1,11 +1,11 @@
 //! Whether a Rust signature and a Python function fit each other.
 
 use quote::ToTokens as _;
+use skyward_python::names::{list, nearest};
+use skyward_python::{Function, Parameter, Scalar};
 
-use crate::diagnostic::{Diagnostic, Place, list, nearest};
-use crate::fit::{Plain, Rust};
-use crate::python::annotation::{Scalar, rust_type};
-use crate::python::function::{Function, Parameter};
+use crate::diagnostic::{Diagnostic, Place};
+use crate::fit::{Plain, Rust, rust_type, written};
 use crate::signature::{ResultShape, Signature};
 
 /// How an argument is passed to Python.
@@ -181,7 +181,7 @@ fn missing(function: &Function, parameter: &Parameter) -> String {
             "{required}\nit is positional-only (before `/`), but Skyward passes arguments by name: remove the `/`"
         );
     }
-    let named = || annotation.text.as_deref().and_then(Scalar::named).map(|scalar| scalar.rust().to_owned());
+    let named = || annotation.text.as_deref().and_then(Scalar::named).map(|scalar| written(scalar).to_owned());
     let ty = annotation.scalars.as_ref().and_then(rust_type).or_else(named).unwrap_or_else(|| "…".to_owned());
     format!("{required}\nadd the argument `{name}: {ty}`, or give the parameter a default")
 }
@@ -189,16 +189,14 @@ fn missing(function: &Function, parameter: &Parameter) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::python::module::{Binding, Lines, Module};
-    use crate::python::version::Target;
     use crate::signature::Declaration;
+    use skyward_python::{Entry, Payload};
 
     fn both(rust: &str, python: &str) -> (Signature, Function) {
         let signature = syn::parse_str::<Declaration>(rust).unwrap().check().unwrap();
-        let module = Module::parse("a.py", python, Lines::Own, Target::oldest());
-        match module.find("f") {
-            Some(Binding::Function(function)) => (signature, Function::read(&module, function)),
-            _ => panic!("no f"),
+        match Payload::from_text("a.py", python).entry("f", false) {
+            Ok(Entry::Function { function, .. }) => (signature, *function),
+            other => panic!("no f: {other:?}"),
         }
     }
 

@@ -54,7 +54,8 @@ const CLOUD: &[&str] = &["aws-", "aws_", "rusoto", "azure", "google-cloud", "gcl
 
 /// Our packages, each with those of ours that it may depend on.
 const DIRECTION: &[(&str, &[&str])] = &[
-    ("skyward-macros", &[]),
+    ("skyward-python", &[]),
+    ("skyward-macros", &["skyward-python"]),
     ("skyward-core", &[]),
     ("skyward-plugins", &["skyward-core"]),
     ("skyward-aws", &["skyward-core"]),

@@ -1,13 +1,13 @@
 use indoc::{formatdoc, indoc};
 
 use super::*;
-use crate::python::module::Lines;
-use crate::python::version::Target;
+use crate::module::Lines;
+use crate::version::Target;
 
 /// The result of `f` in short: `Point(x, y: [Deep(z)])`.
 fn read(text: &str) -> String {
     let module = Module::parse("a.py", text, Lines::Own, Target::oldest());
-    assert_eq!(module.syntax_errors(), [""; 0]);
+    assert_eq!(module.syntax_errors(), []);
     let Some(Binding::Function(function)) = module.find("f") else { panic!("no f in {text}") };
     let mut bases = Bases(Vec::new());
     bases.visit_body(module.statements());

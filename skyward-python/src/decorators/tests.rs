@@ -2,7 +2,7 @@ use indoc::{formatdoc, indoc};
 
 use super::super::module::{Binding, Lines, Module};
 use super::*;
-use crate::python::version::Target;
+use crate::version::Target;
 
 /// Files in one folder, by their names without `.py`.
 struct Folder(Vec<Module>);

@@ -1,3 +1,6 @@
+use std::fs;
+use std::path::PathBuf;
+
 use indoc::indoc;
 
 use super::*;
@@ -7,7 +10,7 @@ struct Folder(PathBuf);
 
 impl Folder {
     fn new(name: &str, files: &[(&str, &[u8])]) -> Self {
-        let path = std::env::temp_dir().join(format!("skyward-macros-{}-{name}", std::process::id()));
+        let path = std::env::temp_dir().join(format!("skyward-python-{}-{name}", std::process::id()));
         for (file, text) in files {
             let at = path.join(file);
             fs::create_dir_all(at.parent().unwrap()).unwrap();
@@ -16,13 +19,13 @@ impl Folder {
         Self(path)
     }
 
-    fn read(&self, python: &str, main: Option<&str>) -> Found<Files> {
-        Files::read(&self.0, python, main)
+    fn read(&self, python: &str, main: Option<&str>) -> Result<Payload, Finding> {
+        Payload::read(&self.0, python, main)
     }
 
-    fn refused(&self, python: &str, main: Option<&str>) -> (Place, String) {
-        let error = self.read(python, main).err().unwrap();
-        (error.place, error.message)
+    fn refused(&self, python: &str, main: Option<&str>) -> (Kind, String) {
+        let found = self.read(python, main).unwrap_err();
+        (found.kind(), found.to_string())
     }
 }
 
@@ -32,11 +35,11 @@ impl Drop for Folder {
     }
 }
 
-fn function(files: &Files, name: &str) -> Function {
-    match files.entry(name, false) {
+fn function(payload: &Payload, name: &str) -> Function {
+    match payload.entry(name, false) {
         Ok(Entry::Function { function, .. }) => *function,
         Ok(Entry::Unknown) => panic!("`{name}` is not known"),
-        Err(error) => panic!("{}", error.message),
+        Err(found) => panic!("{found}"),
     }
 }
 
@@ -81,33 +84,33 @@ fn a_file_is_read() {
         ("payloads/../payloads/./train.py", "payloads/train.py"),
         ("payloads/trainer/../../payloads/train.py", "payloads/train.py"),
     ] {
-        let files = folder.read(python, None).ok().unwrap();
-        assert_eq!(files.main().path, path);
-        assert_eq!(files.files[0].include, python);
+        let payload = folder.read(python, None).unwrap();
+        assert_eq!(payload.main().path(), path);
+        assert_eq!(payload.files()[0].source_path(), python);
     }
 }
 
 #[test]
 fn a_folder_is_read_whole_and_entries_are_followed() {
     let folder = package("folder");
-    let files = folder.read("payloads/trainer", None).ok().unwrap();
-    let paths: Vec<_> = files.files.iter().map(|file| file.module.path.as_str()).collect();
+    let payload = folder.read("payloads/trainer", None).unwrap();
+    let paths: Vec<_> = payload.files().iter().map(File::path).collect();
     assert_eq!(paths, ["trainer/__init__.py", "trainer/deep/__init__.py", "trainer/deep/leaf.py", "trainer/train.py"]);
-    assert_eq!(files.files[2].include, "payloads/trainer/deep/leaf.py");
-    assert_eq!(files.main().path, "trainer/__init__.py");
-    assert_eq!(function(&files, "train").location, "trainer/deep/leaf.py:1:5");
+    assert_eq!(payload.files()[2].source_path(), "payloads/trainer/deep/leaf.py");
+    assert_eq!(payload.main().path(), "trainer/__init__.py");
+    assert_eq!(function(&payload, "train").location, "trainer/deep/leaf.py:1:5");
 
-    let error = files.entry("x", false).err().unwrap();
-    assert!(error.message.contains("assigned (trainer/deep/__init__.py:2:1)"), "{}", error.message);
-    assert!(error.message.contains("or add the option `unchecked`"), "{}", error.message);
-    assert!(matches!(files.entry("x", true), Ok(Entry::Unknown)));
-    let error = files.entry("numpy", false).err().unwrap();
-    assert!(error.message.contains("a module (trainer/deep/__init__.py:1:1)"), "{}", error.message);
+    let error = payload.entry("x", false).unwrap_err();
+    assert!(error.to_string().contains("assigned (trainer/deep/__init__.py:2:1)"), "{error}");
+    assert!(error.to_string().contains("or add the option `unchecked`"), "{error}");
+    assert!(matches!(payload.entry("x", true), Ok(Entry::Unknown)));
+    let error = payload.entry("numpy", false).unwrap_err();
+    assert!(error.to_string().contains("a module (trainer/deep/__init__.py:1:1)"), "{error}");
 
-    let files = folder.read("payloads/trainer/", Some("deep/leaf.py")).ok().unwrap();
-    assert_eq!(files.main().path, "trainer/deep/leaf.py");
-    assert_eq!(files.files[0].include, "payloads/trainer/__init__.py");
-    assert!(function(&files, "slow").is_async);
+    let payload = folder.read("payloads/trainer/", Some("deep/leaf.py")).unwrap();
+    assert_eq!(payload.main().path(), "trainer/deep/leaf.py");
+    assert_eq!(payload.files()[0].source_path(), "payloads/trainer/__init__.py");
+    assert!(function(&payload, "slow").is_async);
 }
 
 #[test]
@@ -142,17 +145,17 @@ fn an_entry_may_come_from_an_import_of_everything() {
             ("none.py", b"import x\n"),
         ],
     );
-    let files = folder.read("p", None).ok().unwrap();
-    assert_eq!(function(&files, "train").location, "p/impl.py:1:5");
-    assert_eq!(function(&files, "other").location, "p/__init__.py:4:5", "the last one holds");
-    assert!(matches!(files.entry("uniform", false), Ok(Entry::Unknown)), "it may be in numpy");
-    let files = folder.read("p", Some("late.py")).ok().unwrap();
-    assert_eq!(function(&files, "train").location, "p/impl.py:1:5");
-    assert!(files.entry("trian", false).is_err(), "it is in neither");
-    let files = folder.read("one.py", None).ok().unwrap();
-    assert!(matches!(files.entry("train", false), Ok(Entry::Unknown)));
-    let files = folder.read("none.py", None).ok().unwrap();
-    assert!(files.entry("train", true).is_err());
+    let payload = folder.read("p", None).unwrap();
+    assert_eq!(function(&payload, "train").location, "p/impl.py:1:5");
+    assert_eq!(function(&payload, "other").location, "p/__init__.py:4:5", "the last one holds");
+    assert!(matches!(payload.entry("uniform", false), Ok(Entry::Unknown)), "it may be in numpy");
+    let payload = folder.read("p", Some("late.py")).unwrap();
+    assert_eq!(function(&payload, "train").location, "p/impl.py:1:5");
+    assert!(payload.entry("trian", false).is_err(), "it is in neither");
+    let payload = folder.read("one.py", None).unwrap();
+    assert!(matches!(payload.entry("train", false), Ok(Entry::Unknown)));
+    let payload = folder.read("none.py", None).unwrap();
+    assert!(payload.entry("train", true).is_err());
 }
 
 #[test]
@@ -169,10 +172,10 @@ fn what_runs_in_a_program_alone_binds_no_entry() {
             "},
         )],
     );
-    let files = folder.read("main.py", None).ok().unwrap();
-    assert_eq!(function(&files, "train").location, "main.py:1:5");
-    let error = files.entry("helper", false).err().unwrap();
-    assert!(error.message.contains("it has `train`:"), "{}", error.message);
+    let payload = folder.read("main.py", None).unwrap();
+    assert_eq!(function(&payload, "train").location, "main.py:1:5");
+    let error = payload.entry("helper", false).unwrap_err();
+    assert!(error.to_string().contains("it has `train`:"), "{error}");
 }
 
 #[test]
@@ -201,31 +204,31 @@ fn the_metadata_of_the_main_file_says_which_python_all_are_for() {
             ),
         ],
     );
-    let errors = folder.read("p", None).ok().unwrap().errors();
+    let errors = folder.read("p", None).unwrap().findings();
     assert_eq!(errors.len(), 1, "{errors:#?}");
     assert_eq!(
-        errors[0].message,
+        errors[0].to_string(),
         "p/a.py:1:1: cannot use `type` alias statement before Python 3.12\n1 | type A = int\n  | ^^^^\n\
          `requires-python = \">=3.11\"` (p/__init__.py:2) allows Python 3.11: write it for 3.11, or raise that to \">=3.12\""
     );
-    let errors = folder.read("p", Some("a.py")).ok().unwrap().errors();
+    let errors = folder.read("p", Some("a.py")).unwrap().findings();
     assert_eq!(errors.len(), 2, "nodes may have 3.10: {errors:#?}");
 }
 
 #[test]
 fn a_missing_entry_lists_the_functions() {
     let folder = package("entry");
-    let files = folder.read("payloads/train.py", None).ok().unwrap();
-    let error = files.entry("tran", false).err().unwrap();
-    assert_eq!(error.place, Place::Entry);
-    assert!(error.message.contains("did you mean `train`?"), "{}", error.message);
+    let payload = folder.read("payloads/train.py", None).unwrap();
+    let error = payload.entry("tran", false).unwrap_err();
+    assert_eq!(error.kind(), Kind::Entry);
+    assert!(error.to_string().contains("did you mean `train`?"), "{error}");
 }
 
 #[test]
 fn a_missing_file_lists_what_is_there() {
     let folder = package("missing");
-    let (place, message) = folder.refused("payloads/trian.py", None);
-    assert_eq!(place, Place::Source);
+    let (kind, message) = folder.refused("payloads/trian.py", None);
+    assert_eq!(kind, Kind::File);
     assert!(message.contains("did you mean `payloads/train.py`?"), "{message}");
     assert!(message.contains("`payloads` holds `train.py` and `trainer/`"), "{message}");
     let (_, message) = folder.refused("paylods/train.py", None);
@@ -246,8 +249,8 @@ fn paths_of_one_machine_are_refused() {
 #[test]
 fn the_main_file_must_be_there() {
     let folder = package("main");
-    let (place, message) = folder.refused("payloads/trainer", Some("trian.py"));
-    assert_eq!(place, Place::Main);
+    let (kind, message) = folder.refused("payloads/trainer", Some("trian.py"));
+    assert_eq!(kind, Kind::Main);
     assert!(message.contains("did you mean `train.py`?"), "{message}");
     assert!(folder.refused("payloads", None).1.contains("has no `__init__.py`"));
     assert!(folder.refused("payloads/train.py", Some("x.py")).1.contains("remove `main`"));
@@ -266,7 +269,7 @@ fn files_are_utf_8() {
 }
 
 #[test]
-fn errors_of_all_files_are_told() {
+fn errors_of_all_files_are_reported() {
     let folder = Folder::new(
         "errors",
         &[
@@ -282,7 +285,7 @@ fn errors_of_all_files_are_told() {
             ("p/a.py", b"def f(: pass\n"),
         ],
     );
-    let errors = folder.read("p", None).ok().unwrap().errors();
-    assert!(errors.iter().any(|error| error.message.starts_with("p/a.py:1:7: ")), "{errors:#?}");
-    assert!(errors.iter().any(|error| error.message.starts_with("p/__init__.py:2:1: ")), "{errors:#?}");
+    let errors = folder.read("p", None).unwrap().findings();
+    assert!(errors.iter().any(|error| error.to_string().starts_with("p/a.py:1:7: ")), "{errors:#?}");
+    assert!(errors.iter().any(|error| error.to_string().starts_with("p/__init__.py:2:1: ")), "{errors:#?}");
 }

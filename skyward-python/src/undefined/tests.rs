@@ -10,8 +10,8 @@ fn messages(version: &str, text: &str) -> Vec<String> {
         # ///
     "};
     let module = Module::parse("a.py", text, Lines::Own, Target::of(&metadata, |line| line.to_string()));
-    assert_eq!(module.syntax_errors(), [""; 0], "{text}");
-    module.undefined_names(&["a", "b"])
+    assert_eq!(module.syntax_errors(), [], "{text}");
+    module.undefined_names(&["a", "b"]).iter().map(ToString::to_string).collect()
 }
 
 fn body(text: &str) -> String {

@@ -2,8 +2,12 @@ use indoc::{formatdoc, indoc};
 
 use super::*;
 
+fn shown(findings: &[Finding]) -> Vec<String> {
+    findings.iter().map(Finding::to_string).collect()
+}
+
 fn errors(text: &str) -> Vec<String> {
-    Module::parse("a.py", text, Lines::Own, Target::oldest()).syntax_errors()
+    shown(&Module::parse("a.py", text, Lines::Own, Target::oldest()).syntax_errors())
 }
 
 fn errors_of(version: &str, text: &str) -> Vec<String> {
@@ -13,7 +17,7 @@ fn errors_of(version: &str, text: &str) -> Vec<String> {
         # ///
     "};
     let target = Target::of(&metadata, |line| format!("b.py:{line}"));
-    Module::parse("a.py", text, Lines::Own, target).syntax_errors()
+    shown(&Module::parse("a.py", text, Lines::Own, target).syntax_errors())
 }
 
 #[test]
@@ -326,5 +330,5 @@ k = f
 #[test]
 fn columns_count_characters() {
     let module = Module::parse("a.py", "é = 'ü' +\n", Lines::Own, Target::oldest());
-    assert!(module.syntax_errors()[0].starts_with("a.py:1:10: "), "{:?}", module.syntax_errors());
+    assert!(module.syntax_errors()[0].to_string().starts_with("a.py:1:10: "), "{:?}", module.syntax_errors());
 }

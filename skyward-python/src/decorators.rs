@@ -7,7 +7,7 @@ use ruff_python_ast::{Arguments, Expr, Stmt, StmtFunctionDef};
 use self::names::{Names, Value};
 
 /// The files of a payload, of which each may have its decorators from another.
-pub(crate) trait Modules {
+pub(super) trait Modules {
     /// The statements of the file with this index.
     fn statements(&self, file: usize) -> &[Stmt];
 
@@ -19,7 +19,7 @@ pub(crate) trait Modules {
 /// `unknown` where that is decided at run time; none without such a decorator. Names are followed
 /// through imports, the payload's own files among them, and through assignments. What a function or
 /// a condition gives is not.
-pub(crate) fn joins(modules: &impl Modules, file: usize, function: &StmtFunctionDef) -> Option<&'static str> {
+pub(super) fn joins(modules: &impl Modules, file: usize, function: &StmtFunctionDef) -> Option<&'static str> {
     if function.decorator_list.is_empty() {
         return None;
     }

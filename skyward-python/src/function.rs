@@ -4,43 +4,43 @@ use ruff_python_ast::visitor::{Visitor, walk_expr, walk_stmt};
 use ruff_python_ast::{Expr, ParameterWithDefault, Stmt, StmtFunctionDef};
 use ruff_text_size::{Ranged as _, TextRange};
 
-use super::annotation::{Annotations, Scalars};
+use super::annotation::{Annotation, Annotations};
 use super::module::{Binding, Module};
 
 /// A function, its parameters, and whether it is a generator.
-#[derive(Debug, Clone)]
-pub(crate) struct Function {
-    pub(crate) name: String,
-    pub(crate) is_async: bool,
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Function {
+    /// The name behind `def`.
+    pub name: String,
+    /// Whether it is an `async def`.
+    pub is_async: bool,
     /// `path:line:column` of its name.
-    pub(crate) location: String,
-    pub(crate) parameters: Vec<Parameter>,
+    pub location: String,
+    /// Its parameters in order, without `*args` and `**kwargs`.
+    pub parameters: Vec<Parameter>,
     /// `**kwargs`: it takes any name.
-    pub(crate) takes_any: bool,
+    pub takes_any: bool,
     /// `path:line:column` of the first `yield` of its own.
-    pub(crate) first_yield: Option<String>,
+    pub first_yield: Option<String>,
     /// Whether there is a `return` with a value in it.
-    pub(crate) returns_value: bool,
+    pub returns_value: bool,
     /// The result's annotation.
-    pub(crate) returns: Annotation,
-}
-
-/// What is written behind a `:` or `->`.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Annotation {
-    pub(crate) text: Option<String>,
-    /// What it allows, where it is plain, and no decorator may convert the values.
-    pub(crate) scalars: Scalars,
+    pub returns: Annotation,
 }
 
 /// A parameter that is not `*args` or `**kwargs`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Parameter {
-    pub(crate) name: String,
+#[non_exhaustive]
+pub struct Parameter {
+    /// Its name.
+    pub name: String,
     /// It stands before `/`, so it has no name for a caller.
-    pub(crate) positional_only: bool,
-    pub(crate) has_default: bool,
-    pub(crate) annotation: Annotation,
+    pub positional_only: bool,
+    /// Whether a call may leave it out.
+    pub has_default: bool,
+    /// The annotation of its type.
+    pub annotation: Annotation,
 }
 
 impl Function {
@@ -77,7 +77,8 @@ impl Function {
         }
     }
 
-    pub(crate) fn parameter(&self, name: &str) -> Option<&Parameter> {
+    /// The parameter of this name.
+    pub fn parameter(&self, name: &str) -> Option<&Parameter> {
         self.parameters.iter().find(|parameter| parameter.name == name)
     }
 }
@@ -148,7 +149,7 @@ mod tests {
 
     fn function(text: &str) -> Function {
         let module = Module::parse("a.py", text, Lines::Own, Target::oldest());
-        assert_eq!(module.syntax_errors(), [""; 0]);
+        assert_eq!(module.syntax_errors(), []);
         match module.find("f") {
             Some(Binding::Function(function)) => Function::read(&module, function),
             _ => panic!("no function f in {text}"),

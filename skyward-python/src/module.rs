@@ -6,6 +6,8 @@ use ruff_python_parser::{Mode, ParseOptions, Parsed, parse_unchecked};
 use ruff_text_size::{Ranged as _, TextRange, TextSize};
 
 use super::branches::{Truth, branches};
+use super::finding::{Finding, Kind, Place};
+use super::metadata;
 use super::semantics::semantic_errors;
 use super::undefined::undefined_names;
 use super::uses::unknown_names;
@@ -74,85 +76,101 @@ impl Module {
         self.parsed.suite()
     }
 
-    /// Every error, in the order of the text, as `path:line:column: what` and the line itself.
-    pub(crate) fn syntax_errors(&self) -> Vec<String> {
-        let mut errors: Vec<(TextRange, String)> =
-            self.parsed.errors().iter().map(|error| (error.location, error.error.to_string())).collect();
+    /// What Python's grammar and compiler refuse, in the order of the text.
+    pub(crate) fn syntax_errors(&self) -> Vec<Finding> {
+        let grammar = self.parsed.errors().iter();
+        let mut errors: Vec<(TextRange, Kind, String)> =
+            grammar.map(|error| (error.location, Kind::Syntax, error.error.to_string())).collect();
         // What the grammar allows is looked at only once the grammar is kept: half a tree misleads.
         if errors.is_empty() {
-            errors.extend(self.parsed.unsupported_syntax_errors().iter().map(|it| (it.range, it.to_string())));
-            errors.extend(semantic_errors(&self.text, self.target.version, self.statements()));
+            let newer = self.parsed.unsupported_syntax_errors().iter();
+            errors.extend(newer.map(|error| (error.range, Kind::Version, error.to_string())));
+            let refused = semantic_errors(&self.text, self.target.version, self.statements());
+            errors.extend(refused.into_iter().map(|(range, message)| (range, Kind::Compiler, message)));
         }
-        errors.sort_by_key(|(range, _)| range.start());
-        errors.into_iter().map(|(range, message)| self.show_error(range, &sentence(&message))).collect()
+        errors.sort_by_key(|(range, ..)| range.start());
+        errors.into_iter().map(|(range, kind, message)| self.syntax_error(kind, range, &sentence(&message))).collect()
     }
 
-    /// What neither it nor Python defines, shown as `syntax_errors` are; a function of it has these
-    /// parameters.
-    pub(crate) fn undefined_names(&self, parameters: &[&str]) -> Vec<String> {
+    /// What neither it nor Python defines; a function of it has these parameters.
+    pub(crate) fn undefined_names(&self, parameters: &[&str]) -> Vec<Finding> {
         // What is wrong otherwise may bind the names.
         if !self.syntax_errors().is_empty() {
             return Vec::new();
         }
         let found = undefined_names(self.statements(), self.target.version, parameters);
-        found.into_iter().map(|(range, message)| self.show(range, &message)).collect()
+        found.into_iter().map(|(range, message)| self.finding(Kind::Undefined, range, message)).collect()
     }
 
-    /// What it names of the package `skyward` that is not there, shown as `syntax_errors` are.
-    pub(crate) fn unknown_names(&self) -> Vec<String> {
+    /// What it names of the package `skyward` that is not there.
+    pub(crate) fn unknown_names(&self) -> Vec<Finding> {
         // A partial syntax tree would produce misleading messages.
         let found = if self.is_valid() { unknown_names(self.statements()) } else { Vec::new() };
-        found.into_iter().map(|(range, message)| self.show(range, &message)).collect()
+        found.into_iter().map(|(range, message)| self.finding(Kind::Skyward, range, message)).collect()
+    }
+
+    /// What is wrong with its metadata; `place` is where a line of the text stands.
+    pub(crate) fn metadata_errors(&self, place: impl Fn(usize) -> Place) -> Vec<Finding> {
+        let shown = |(line, message): (usize, String)| {
+            let place = place(line);
+            let text = self.text.lines().nth(line - 1).unwrap_or("");
+            let excerpt = format!("{} | {text}", place.number().unwrap_or_default());
+            Finding::new(Kind::Metadata, place, message).with_excerpt(excerpt)
+        };
+        metadata::check(&self.text).into_iter().map(shown).collect()
     }
 
     pub(crate) fn is_valid(&self) -> bool {
         self.parsed.has_valid_syntax()
     }
 
-    /// `path:line:column`, as editors take it.
-    pub(crate) fn locate(&self, at: TextSize) -> String {
+    /// Where a place in the text stands in the file that messages name.
+    pub(crate) fn place(&self, at: TextSize) -> Place {
         let (line, column) = self.position(at);
         match &self.lines {
-            Lines::Own => format!("{}:{line}:{column}", self.path),
+            Lines::Own => Place::column(&*self.path, line, column),
             Lines::Within { first_line, columns } => {
                 let shift = columns.get(line - 1).copied().unwrap_or(0);
-                let column = (i64::try_from(column).unwrap_or(1) + shift).max(1);
-                format!("{}:{}:{column}", self.path, *first_line as usize + line - 1)
+                let column = i64::try_from(column).unwrap_or(1).saturating_add(shift).max(1);
+                let column = usize::try_from(column).unwrap_or(1);
+                Place::column(&*self.path, *first_line as usize + line - 1, column)
             }
-            Lines::Unknown => format!("{}, line {} of the Python text", self.path, line.saturating_sub(1).max(1)),
+            Lines::Unknown => Place::text_line(&*self.path, line.saturating_sub(1).max(1)),
         }
     }
 
-    /// A message with its place, the line of text and a mark below it.
-    pub(crate) fn show(&self, range: TextRange, message: &str) -> String {
-        let place = self.locate(range.start());
+    /// `path:line:column`, as editors take it.
+    pub(crate) fn locate(&self, at: TextSize) -> String {
+        self.place(at).to_string()
+    }
+
+    /// A finding with its place, the line of text and a mark below it.
+    pub(crate) fn finding(&self, kind: Kind, range: TextRange, message: impl Into<String>) -> Finding {
+        let place = self.place(range.start());
         let (line, column) = self.position(range.start());
         let text = self.text.split('\n').nth(line - 1).unwrap_or("").trim_end_matches('\r');
-        let number = match &self.lines {
-            Lines::Own => line.to_string(),
-            Lines::Within { first_line, .. } => (*first_line as usize + line - 1).to_string(),
-            Lines::Unknown => line.saturating_sub(1).max(1).to_string(),
-        };
+        let number = place.number().unwrap_or_default().to_string();
         // Tabs are kept, so that the mark stands below what it means.
         let blank: String = text.chars().take(column - 1).map(|c| if c == '\t' { '\t' } else { ' ' }).collect();
         let rest = text.chars().count().saturating_sub(column - 1).max(1);
         let width = self.text[range].split('\n').next().unwrap_or("").chars().count().clamp(1, rest);
         let margin = " ".repeat(number.len());
-        format!("{place}: {message}\n{number} | {text}\n{margin} | {blank}{}", "^".repeat(width))
+        let excerpt = format!("{number} | {text}\n{margin} | {blank}{}", "^".repeat(width));
+        Finding::new(kind, place, message).with_excerpt(excerpt)
     }
 
     /// The parser says which version a syntax was added in; what to do about that is said here.
-    fn show_error(&self, range: TextRange, message: &str) -> String {
+    fn syntax_error(&self, kind: Kind, range: TextRange, message: &str) -> Finding {
         let added = |rest: &str| {
             let needed = rest.rsplit_once("(syntax was added in ")?.1.trim_end_matches(')');
             Some(needed.trim_start_matches("Python ").to_owned())
         };
         match message.split_once(" on Python ").and_then(|(what, rest)| Some((what, added(rest)?))) {
             Some((what, needed)) => {
-                let shown = self.show(range, &format!("{what} before Python {needed}"));
-                format!("{shown}\n{}", self.target.advice(&needed))
+                let found = self.finding(Kind::Version, range, format!("{what} before Python {needed}"));
+                found.with_help(self.target.advice(&needed))
             }
-            None => self.show(range, message),
+            None => self.finding(kind, range, message),
         }
     }
 

@@ -6,8 +6,8 @@ use ruff_python_ast::{PythonVersion, Stmt};
 use ruff_text_size::TextRange;
 
 use super::builtins::{BUILTINS, MODULES};
+use super::names::{list, nearest};
 use super::scopes::{Chance, Scopes};
-use crate::diagnostic::{list, nearest};
 
 /// The first place of each name that neither the body nor Python defines. Nothing where names may
 /// be defined in ways that are not written down: what is not sure is not an error.

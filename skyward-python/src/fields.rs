@@ -3,8 +3,6 @@
 //! Uncertain classes count as any type: those with an unknown base, decorator or statement, and
 //! those from which another class of the payload derives.
 
-use proc_macro2::TokenStream;
-use quote::quote;
 use ruff_python_ast::visitor::{Visitor, walk_stmt};
 use ruff_python_ast::{Decorator, Expr, Keyword, Operator, Stmt, StmtClassDef, StmtFunctionDef};
 use ruff_python_parser::parse_expression;
@@ -12,25 +10,30 @@ use ruff_text_size::Ranged as _;
 
 use super::function::Function;
 use super::module::{Binding, Module};
-use crate::source::Files;
 
 /// What an annotation says of a value.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Shape {
+pub enum Shape {
     /// Anything.
     Unknown,
+    /// An instance of a class of the payload.
     Class(Class),
+    /// A list or another series of values.
     List(Box<Shape>),
+    /// A dictionary with values of this shape.
     Dict(Box<Shape>),
 }
 
 /// A class all of whose fields are known.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Class {
-    name: String,
+#[non_exhaustive]
+pub struct Class {
+    /// Its name.
+    pub name: String,
     /// `path:line:column` of its name.
-    place: String,
-    fields: Vec<(String, Shape)>,
+    pub place: String,
+    /// The names and values of its fields, those of its bases first.
+    pub fields: Vec<(String, Shape)>,
 }
 
 /// The kind of a class with fields.
@@ -48,16 +51,15 @@ enum Kind {
 }
 
 /// What the function returns; none if its annotation names no class of the payload.
-pub(crate) fn returned(files: &Files, function: &Function) -> Option<Shape> {
-    let modules = || files.files.iter().map(|file| &file.module);
-    let (module, definition) = modules().find_map(|module| match module.find(&function.name) {
+pub(super) fn returned<'a>(modules: impl Iterator<Item = &'a Module> + Clone, function: &Function) -> Option<Shape> {
+    let (module, definition) = modules.clone().find_map(|module| match module.find(&function.name) {
         Some(Binding::Function(found)) if module.locate(found.name.start()) == function.location => {
             Some((module, found))
         }
         _ => None,
     })?;
     let mut bases = Bases(Vec::new());
-    modules().for_each(|module| bases.visit_body(module.statements()));
+    modules.for_each(|module| bases.visit_body(module.statements()));
     shape_of(module, bases.0, definition)
 }
 
@@ -78,28 +80,6 @@ impl Shape {
             Self::Unknown => false,
             Self::Class(_) => true,
             Self::List(inner) | Self::Dict(inner) => inner.tells(),
-        }
-    }
-
-    /// As a constant expression; `private` is where its types are.
-    pub(crate) fn to_tokens(&self, private: &TokenStream) -> TokenStream {
-        match self {
-            Self::Unknown => quote!(#private::Shape::Unknown),
-            Self::List(inner) => {
-                let inner = inner.to_tokens(private);
-                quote!(#private::Shape::List(&#inner))
-            }
-            Self::Dict(inner) => {
-                let inner = inner.to_tokens(private);
-                quote!(#private::Shape::Dict(&#inner))
-            }
-            Self::Class(Class { name, place, fields }) => {
-                let fields = fields.iter().map(|(name, shape)| {
-                    let shape = shape.to_tokens(private);
-                    quote!((#name, #shape))
-                });
-                quote!(#private::Shape::Class(&#private::Class { name: #name, place: #place, fields: &[#(#fields),*] }))
-            }
         }
     }
 }

@@ -1,34 +1,51 @@
 //! A Python function from a body in a Rust string literal.
 
+use std::fmt;
+
 use ruff_python_ast::token::TokenKind;
 use ruff_python_ast::{Expr, Stmt};
 use ruff_python_parser::{Mode, parse_unchecked};
 use ruff_text_size::Ranged as _;
 
-use super::module::{Lines, Module};
+use super::finding::{Finding, Place};
+use super::function::Function;
+use super::module::{Binding, Lines, Module};
 use super::version::Target;
 
 /// Where a string literal stands in a Rust file.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Literal {
-    pub(crate) path: String,
+pub struct Literal {
+    /// The path of the Rust file that messages show.
+    pub path: String,
     /// The line of its first character.
-    pub(crate) line: u32,
+    pub line: u32,
     /// The column, from 1, of the first character of its text.
-    pub(crate) column: u32,
+    pub column: u32,
     /// The lines that it takes up.
-    pub(crate) height: usize,
+    pub height: usize,
 }
 
-/// A module with one function, and the line at which it begins in the Rust file.
-pub(crate) struct Inline {
-    pub(crate) module: Module,
-    pub(crate) first_line: u32,
+/// The body of a Python function in a string literal, as a module with this function alone.
+///
+/// ```
+/// use skyward_python::{Body, Kind, Literal};
+///
+/// let literal = Literal { path: "src/main.rs".into(), line: 7, column: 6, height: 1 };
+/// let body = Body::new("double", &["x"], "return 2 * y", literal);
+/// assert_eq!(body.text(), "def double(x):\n    return 2 * y\n");
+/// let findings = body.findings();
+/// assert_eq!((findings[0].kind(), findings[0].line()), (Kind::Undefined, Some(7)));
+/// ```
+pub struct Body {
+    module: Module,
+    name: String,
+    parameters: Vec<String>,
+    first_line: u32,
 }
 
 /// What the end of a body shows about its result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum BodyEnd {
+pub enum BodyEnd {
     /// An expression whose value goes nowhere.
     UnusedValue,
     /// Nothing that could be a result: no statement, `pass`, a docstring.
@@ -37,20 +54,58 @@ pub(crate) enum BodyEnd {
     Other,
 }
 
-impl Inline {
-    /// The module `def name(parameters):` with this body.
-    pub(crate) fn new(name: &str, parameters: &[&str], body: &str, literal: Literal) -> Self {
+impl Body {
+    /// The module `def name(parameters):` with this body. The indentation that all lines share is
+    /// removed.
+    pub fn new(name: &str, parameters: &[&str], body: &str, literal: Literal) -> Self {
         let text = Text::new(body);
         let written = text.module(name, parameters, &literal, true);
         if written.module.is_valid() || !text.begins_at_once() {
             return written;
         }
-        // The first line's indentation is not to be seen, so it says nothing of that of the others.
+        // The quote hides the first line's indentation, which may differ from that of the others.
         let other = text.module(name, parameters, &literal, false);
         if other.module.is_valid() { other } else { written }
     }
 
-    pub(crate) fn end(&self) -> BodyEnd {
+    /// The path of the Rust file.
+    pub fn path(&self) -> &str {
+        &self.module.path
+    }
+
+    /// The text of the module.
+    pub fn text(&self) -> &str {
+        &self.module.text
+    }
+
+    /// The line of the Rust file that the first line of the module stands for.
+    pub fn first_line(&self) -> u32 {
+        self.first_line
+    }
+
+    /// The function; `None` if the text does not parse that far.
+    pub fn function(&self) -> Option<Function> {
+        match self.module.find(&self.name) {
+            Some(Binding::Function(function)) => Some(Function::read(&self.module, function)),
+            _ => None,
+        }
+    }
+
+    /// The problems of the body: what Python's grammar and compiler refuse, names that neither the
+    /// body nor Python defines, names of the package `skyward` that do not exist, and the metadata.
+    /// The places are those in the Rust file.
+    pub fn findings(&self) -> Vec<Finding> {
+        let parameters: Vec<&str> = self.parameters.iter().map(String::as_str).collect();
+        let mut found = self.module.syntax_errors();
+        found.extend(self.module.undefined_names(&parameters));
+        found.extend(self.module.unknown_names());
+        let place = |line| Place::line(self.path(), self.first_line as usize + line - 1);
+        found.extend(self.module.metadata_errors(place));
+        found
+    }
+
+    /// What the end of the body shows about its result.
+    pub fn end(&self) -> BodyEnd {
         let Some(Stmt::FunctionDef(function)) = self.module.statements().first() else { return BodyEnd::Other };
         match function.body.last() {
             Some(Stmt::Expr(statement)) => match &*statement.value {
@@ -61,6 +116,14 @@ impl Inline {
             Some(Stmt::Pass(_)) if function.body.len() == 1 => BodyEnd::Nothing,
             _ => BodyEnd::Other,
         }
+    }
+}
+
+impl fmt::Debug for Body {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut shown = f.debug_struct("Body");
+        shown.field("path", &self.path()).field("name", &self.name).field("first_line", &self.first_line);
+        shown.finish_non_exhaustive()
     }
 }
 
@@ -106,7 +169,7 @@ impl<'a> Text<'a> {
         self.lines.first().is_some_and(|line| line.kind != Kind::Blank)
     }
 
-    fn module(&self, name: &str, parameters: &[&str], literal: &Literal, first_counts: bool) -> Inline {
+    fn module(&self, name: &str, parameters: &[&str], literal: &Literal, first_counts: bool) -> Body {
         let at_once = self.begins_at_once();
         let margin = self.margin(usize::from(at_once && !first_counts));
         let mut text = format!("def {name}({}):\n", parameters.join(", "));
@@ -146,7 +209,12 @@ impl<'a> Text<'a> {
             _ => format!("{}:{}", literal.path, first_line as usize + line - 1),
         };
         let target = Target::of(&text, place);
-        Inline { module: Module::parse(&*literal.path, text, lines, target), first_line }
+        Body {
+            module: Module::parse(&*literal.path, text, lines, target),
+            name: name.to_owned(),
+            parameters: parameters.iter().map(|name| (*name).to_owned()).collect(),
+            first_line,
+        }
     }
 
     /// The whitespace that all lines of code begin with, from the line `skip` on.
@@ -199,9 +267,9 @@ mod tests {
 
     use super::*;
 
-    fn inline(body: &str) -> Inline {
+    fn inline(body: &str) -> Body {
         let literal = Literal { path: "src/main.rs".into(), line: 10, column: 7, height: body.split('\n').count() };
-        Inline::new("f", &["a", "b"], body, literal)
+        Body::new("f", &["a", "b"], body, literal)
     }
 
     #[test]
@@ -225,7 +293,7 @@ mod tests {
         let body =
             "\n    x = '''\n    one\n      two\n  three\n'''\n    y = f'''\n      {a}\n    '''\n    return x + y\n";
         let made = inline(body);
-        assert_eq!(made.module.syntax_errors(), [""; 0]);
+        assert_eq!(made.module.syntax_errors(), []);
         assert_eq!(
             made.module.text,
             indoc! {"
@@ -281,7 +349,7 @@ mod tests {
         ] {
             let made = inline(body);
             assert_eq!(made.module.text, text);
-            assert_eq!(made.module.syntax_errors(), [""; 0]);
+            assert_eq!(made.module.syntax_errors(), []);
             assert_eq!(made.first_line, 9);
         }
     }
@@ -290,7 +358,7 @@ mod tests {
     fn bodies_without_statements_do_nothing() {
         for body in ["", "\n", "  # later\n"] {
             let made = inline(body);
-            assert_eq!(made.module.syntax_errors(), [""; 0]);
+            assert_eq!(made.module.syntax_errors(), []);
             assert!(made.module.text.ends_with("    pass\n"), "{}", made.module.text);
             assert_eq!(made.end(), BodyEnd::Nothing);
         }
@@ -315,7 +383,7 @@ mod tests {
                     # not this
             "}
         );
-        assert_eq!(made.module.syntax_errors(), [""; 0]);
+        assert_eq!(made.module.syntax_errors(), []);
     }
 
     #[test]
@@ -334,9 +402,9 @@ mod tests {
 
     #[test]
     fn errors_point_into_the_rust_file() {
-        let errors = inline("\n        x = 1\n        return x +\n    ").module.syntax_errors();
-        assert!(errors[0].starts_with("src/main.rs:12:19: "), "{errors:?}");
-        let errors = inline("return a +").module.syntax_errors();
-        assert!(errors[0].starts_with("src/main.rs:10:17: "), "{errors:?}");
+        let errors = inline("\n        x = 1\n        return x +\n    ").findings();
+        assert!(errors[0].to_string().starts_with("src/main.rs:12:19: "), "{errors:?}");
+        let errors = inline("return a +").findings();
+        assert!(errors[0].to_string().starts_with("src/main.rs:10:17: "), "{errors:?}");
     }
 }

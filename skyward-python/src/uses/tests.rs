@@ -6,7 +6,7 @@ use super::super::version::Target;
 fn messages(text: &str) -> Vec<String> {
     let module = Module::parse("a.py", text, Lines::Own, Target::oldest());
     assert!(module.is_valid(), "{text}");
-    module.unknown_names()
+    module.unknown_names().iter().map(ToString::to_string).collect()
 }
 
 fn message(text: &str) -> String {

@@ -7,19 +7,33 @@ use ruff_python_ast::{Expr, Operator};
 use super::module::{Binding, Module};
 use super::scopes::Scopes;
 
-/// A built-in type of Python.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Scalar {
-    None,
-    Bool,
-    Int,
-    Float,
-    Str,
-    Bytes,
+/// What is written behind the `:` of a parameter, or the `->` of a function.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Annotation {
+    /// The text of the annotation, if there is one.
+    pub text: Option<String>,
+    /// All types that the annotation allows, if it names built-in scalars alone, and no decorator
+    /// may convert the values.
+    pub scalars: Option<BTreeSet<Scalar>>,
 }
 
-/// All types that an annotation allows, if it names scalars alone.
-pub(crate) type Scalars = Option<BTreeSet<Scalar>>;
+/// A built-in type of Python.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Scalar {
+    /// `None`
+    None,
+    /// `bool`
+    Bool,
+    /// `int`
+    Int,
+    /// `float`
+    Float,
+    /// `str`
+    Str,
+    /// `bytes`
+    Bytes,
+}
 
 /// Reads the annotations of a module.
 pub(super) struct Annotations<'a> {
@@ -36,7 +50,7 @@ impl<'a> Annotations<'a> {
     }
 
     /// None for whatever is not plain.
-    pub(super) fn read(&self, annotation: Option<&Expr>) -> Scalars {
+    pub(super) fn read(&self, annotation: Option<&Expr>) -> Option<BTreeSet<Scalar>> {
         let annotation = annotation.filter(|_| !self.rebound)?;
         let mut found = BTreeSet::new();
         self.collect(annotation, &mut found).then_some(found)
@@ -90,37 +104,13 @@ impl<'a> Annotations<'a> {
 
 impl Scalar {
     /// Its name in Python.
-    pub(crate) fn name(self) -> &'static str {
+    pub fn name(self) -> &'static str {
         NAMES.iter().find(|(_, scalar)| *scalar == self).map_or("None", |(name, _)| name)
     }
 
-    /// The type of this name.
-    pub(crate) fn named(name: &str) -> Option<Self> {
+    /// The type of this name, other than `None`.
+    pub fn named(name: &str) -> Option<Self> {
         NAMES.iter().find(|(known, _)| *known == name).map(|(_, scalar)| *scalar)
-    }
-
-    /// The Rust type for it.
-    pub(crate) fn rust(self) -> &'static str {
-        match self {
-            Self::None => "()",
-            Self::Bool => "bool",
-            Self::Int => "i64",
-            Self::Float => "f64",
-            Self::Str => "String",
-            Self::Bytes => "Vec<u8>",
-        }
-    }
-}
-
-/// The Rust type for what an annotation allows: `Option<f64>` for `float | None`.
-pub(crate) fn rust_type(scalars: &BTreeSet<Scalar>) -> Option<String> {
-    let optional = scalars.contains(&Scalar::None);
-    let mut others = scalars.iter().filter(|scalar| **scalar != Scalar::None);
-    match (others.next(), others.next()) {
-        (None, _) => Some(Scalar::None.rust().to_owned()),
-        (Some(only), None) if optional => Some(format!("Option<{}>", only.rust())),
-        (Some(only), None) => Some(only.rust().to_owned()),
-        _ => None,
     }
 }
 
@@ -192,13 +182,5 @@ mod tests {
         ] {
             assert_eq!(read(before, annotation), None, "{before}{annotation}");
         }
-    }
-
-    #[test]
-    fn there_is_a_rust_type_for_one_scalar() {
-        let set = |scalars: &[Scalar]| rust_type(&scalars.iter().copied().collect());
-        assert_eq!(set(&[Scalar::Float, Scalar::None]).as_deref(), Some("Option<f64>"));
-        assert_eq!(set(&[Scalar::None]).as_deref(), Some("()"));
-        assert_eq!(set(&[Scalar::Int, Scalar::Str]), None);
     }
 }

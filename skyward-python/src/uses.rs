@@ -10,8 +10,8 @@ use ruff_text_size::{Ranged as _, TextRange};
 
 use super::branches::{handles, suppresses};
 use super::exports::{Export, Exports, SKYWARD};
+use super::names::{list, nearest};
 use super::scopes::captured;
-use crate::diagnostic::{list, nearest};
 
 /// What is not there, in the order of the text. Only what is plain: names that are bound by one
 /// import alone, and attributes that nothing in the module sets, asks for by `hasattr`, or expects
