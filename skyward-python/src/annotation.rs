@@ -5,7 +5,6 @@ use std::collections::BTreeSet;
 use ruff_python_ast::{Expr, Operator};
 
 use super::module::{Binding, Module};
-use super::scopes::Scopes;
 
 /// What is written behind the `:` of a parameter, or the `->` of a function.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -44,9 +43,8 @@ pub(super) struct Annotations<'a> {
 
 impl<'a> Annotations<'a> {
     pub(super) fn of(module: &'a Module) -> Self {
-        let scopes = Scopes::of(module.statements());
-        let is_bound = |name: &str| scopes.scopes.iter().any(|scope| scope.names.get(name).is_some_and(|it| it.bound));
-        Self { module, rebound: scopes.dynamic || NAMES.iter().any(|(name, _)| is_bound(name)) }
+        let scopes = module.scopes();
+        Self { module, rebound: scopes.dynamic || NAMES.iter().any(|(name, _)| scopes.binds(name)) }
     }
 
     /// None for whatever is not plain.

@@ -20,7 +20,7 @@ fn nothing_of_the_standard_library_is_refused() {
     for path in &paths {
         let Ok(text) = std::fs::read_to_string(path) else { continue };
         let module = Module::parse(path.display().to_string(), text.clone(), Lines::Own, target.clone());
-        refused.extend(module.syntax_errors());
+        refused.extend_from_slice(module.syntax_errors());
         refused.extend(module.undefined_names(&[]));
         // What only a module may say cannot be said in a body.
         if module.is_valid()

@@ -1,5 +1,7 @@
 //! A parsed Python file.
 
+use std::sync::OnceLock;
+
 use ruff_python_ast::visitor::{Visitor, walk_stmt};
 use ruff_python_ast::{Expr, ModModule, Stmt, StmtFunctionDef, StmtIf};
 use ruff_python_parser::{Mode, ParseOptions, Parsed, parse_unchecked};
@@ -8,6 +10,7 @@ use ruff_text_size::{Ranged as _, TextRange, TextSize};
 use super::branches::{Truth, branches};
 use super::finding::{Finding, Kind, Place};
 use super::metadata;
+use super::scopes::Scopes;
 use super::semantics::semantic_errors;
 use super::undefined::undefined_names;
 use super::uses::unknown_names;
@@ -21,6 +24,10 @@ pub(crate) struct Module {
     parsed: Parsed<ModModule>,
     lines: Lines,
     target: Target,
+    /// The offset at which each line of the text begins.
+    line_starts: Vec<usize>,
+    scopes: OnceLock<Scopes>,
+    syntax_errors: OnceLock<Vec<Finding>>,
 }
 
 /// From a place in the text to a place in the file that the text stands in.
@@ -69,15 +76,34 @@ impl Module {
         let options = ParseOptions::from(Mode::Module).with_target_version(target.version);
         let parsed =
             parse_unchecked(&text, options).try_into_module().expect("a text parsed in module mode is a module");
-        Self { path: path.into(), text, parsed, lines, target }
+        let line_starts = std::iter::once(0).chain(text.match_indices('\n').map(|(at, _)| at + 1)).collect();
+        Self {
+            path: path.into(),
+            text,
+            parsed,
+            lines,
+            target,
+            line_starts,
+            scopes: OnceLock::new(),
+            syntax_errors: OnceLock::new(),
+        }
     }
 
     pub(crate) fn statements(&self) -> &[Stmt] {
         self.parsed.suite()
     }
 
+    /// What its scopes bind and use.
+    pub(crate) fn scopes(&self) -> &Scopes {
+        self.scopes.get_or_init(|| Scopes::of(self.statements()))
+    }
+
     /// What Python's grammar and compiler refuse, in the order of the text.
-    pub(crate) fn syntax_errors(&self) -> Vec<Finding> {
+    pub(crate) fn syntax_errors(&self) -> &[Finding] {
+        self.syntax_errors.get_or_init(|| self.find_syntax_errors())
+    }
+
+    fn find_syntax_errors(&self) -> Vec<Finding> {
         let grammar = self.parsed.errors().iter();
         let mut errors: Vec<(TextRange, Kind, String)> =
             grammar.map(|error| (error.location, Kind::Syntax, error.error.to_string())).collect();
@@ -86,7 +112,9 @@ impl Module {
             let newer = self.parsed.unsupported_syntax_errors().iter();
             errors.extend(newer.map(|error| (error.range, Kind::Version, error.to_string())));
             let refused = semantic_errors(&self.text, self.target.version, self.statements());
-            errors.extend(refused.into_iter().map(|(range, message)| (range, Kind::Compiler, message)));
+            let misplaced = self.scopes().misplaced.iter().cloned();
+            errors
+                .extend(refused.into_iter().chain(misplaced).map(|(range, message)| (range, Kind::Compiler, message)));
         }
         errors.sort_by_key(|(range, ..)| range.start());
         errors.into_iter().map(|(range, kind, message)| self.syntax_error(kind, range, &sentence(&message))).collect()
@@ -98,7 +126,7 @@ impl Module {
         if !self.syntax_errors().is_empty() {
             return Vec::new();
         }
-        let found = undefined_names(self.statements(), self.target.version, parameters);
+        let found = undefined_names(self.scopes(), self.target.version, parameters);
         found.into_iter().map(|(range, message)| self.finding(Kind::Undefined, range, message)).collect()
     }
 
@@ -148,7 +176,7 @@ impl Module {
     pub(crate) fn finding(&self, kind: Kind, range: TextRange, message: impl Into<String>) -> Finding {
         let place = self.place(range.start());
         let (line, column) = self.position(range.start());
-        let text = self.text.split('\n').nth(line - 1).unwrap_or("").trim_end_matches('\r');
+        let text = self.text[self.line_starts[line - 1]..].split('\n').next().unwrap_or("").trim_end_matches('\r');
         let number = place.number().unwrap_or_default().to_string();
         // Tabs are kept, so that the mark stands below what it means.
         let blank: String = text.chars().take(column - 1).map(|c| if c == '\t' { '\t' } else { ' ' }).collect();
@@ -196,9 +224,8 @@ impl Module {
 
     /// Line and column, both from 1; the column counts characters.
     fn position(&self, at: TextSize) -> (usize, usize) {
-        let before = &self.text[..at.to_usize()];
-        let line = before.matches('\n').count() + 1;
-        let column = before.rsplit('\n').next().unwrap_or("").chars().count() + 1;
+        let line = self.line_starts.partition_point(|start| *start <= at.to_usize());
+        let column = self.text[self.line_starts[line - 1]..at.to_usize()].chars().count() + 1;
         (line, column)
     }
 }

@@ -101,7 +101,7 @@ impl Payload {
     pub fn findings(&self) -> Vec<Finding> {
         let mut found = Vec::new();
         for File { module, .. } in &self.files {
-            found.extend(module.syntax_errors());
+            found.extend_from_slice(module.syntax_errors());
             found.extend(module.unknown_names());
         }
         let main = &self.main().module;

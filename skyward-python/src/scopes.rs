@@ -2,7 +2,7 @@
 
 mod builder;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use ruff_python_ast::{Identifier, Pattern, Stmt};
 use ruff_text_size::TextRange;
@@ -14,6 +14,8 @@ pub(super) struct Scopes {
     pub(super) uses: Vec<Use>,
     /// `global` and `nonlocal` where they cannot stand.
     pub(super) misplaced: Vec<(TextRange, String)>,
+    /// The names that any scope binds.
+    bound: BTreeSet<String>,
     /// Names may come to be in ways that are not written down, such as `import *`.
     pub(super) dynamic: bool,
 }
@@ -79,6 +81,11 @@ impl Scopes {
             // What is global is looked for in the module, and what is nonlocal further outside.
             known.bound && !known.nonlocal && !known.global
         }) || self.scopes[0].names.get(name).is_some_and(|known| known.bound)
+    }
+
+    /// Whether any scope binds a name.
+    pub(super) fn binds(&self, name: &str) -> bool {
+        self.bound.contains(name)
     }
 
     /// The names that can be read in a scope: its own, those of the scopes around it but classes,

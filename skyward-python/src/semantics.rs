@@ -10,8 +10,6 @@ use ruff_python_parser::semantic_errors::{
 };
 use ruff_text_size::{Ranged as _, TextLen as _, TextRange};
 
-use super::scopes::Scopes;
-
 /// The errors of a module that has been parsed without any.
 pub(super) fn semantic_errors(source: &str, version: PythonVersion, statements: &[Stmt]) -> Vec<(TextRange, String)> {
     let mut walker = Walker {
@@ -25,9 +23,7 @@ pub(super) fn semantic_errors(source: &str, version: PythonVersion, statements: 
     for statement in statements {
         walker.visit_stmt(statement);
     }
-    let mut errors = walker.errors.into_inner();
-    errors.extend(Scopes::of(statements).misplaced);
-    errors
+    walker.errors.into_inner()
 }
 
 struct Walker<'a> {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use ruff_python_ast::{PythonVersion, Stmt};
+use ruff_python_ast::PythonVersion;
 use ruff_text_size::TextRange;
 
 use super::builtins::{BUILTINS, MODULES};
@@ -12,11 +12,10 @@ use super::scopes::{Chance, Scopes};
 /// The first place of each name that neither the body nor Python defines. Nothing where names may
 /// be defined in ways that are not written down: what is not sure is not an error.
 pub(super) fn undefined_names(
-    statements: &[Stmt],
+    scopes: &Scopes,
     version: PythonVersion,
     parameters: &[&str],
 ) -> Vec<(TextRange, String)> {
-    let scopes = Scopes::of(statements);
     if scopes.dynamic {
         return Vec::new();
     }

@@ -7,7 +7,7 @@ fn shown(findings: &[Finding]) -> Vec<String> {
 }
 
 fn errors(text: &str) -> Vec<String> {
-    shown(&Module::parse("a.py", text, Lines::Own, Target::oldest()).syntax_errors())
+    shown(Module::parse("a.py", text, Lines::Own, Target::oldest()).syntax_errors())
 }
 
 fn errors_of(version: &str, text: &str) -> Vec<String> {
@@ -17,7 +17,7 @@ fn errors_of(version: &str, text: &str) -> Vec<String> {
         # ///
     "};
     let target = Target::of(&metadata, |line| format!("b.py:{line}"));
-    shown(&Module::parse("a.py", text, Lines::Own, target).syntax_errors())
+    shown(Module::parse("a.py", text, Lines::Own, target).syntax_errors())
 }
 
 #[test]

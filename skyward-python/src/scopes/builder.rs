@@ -12,7 +12,13 @@ use super::{Chance, Kind, Name, Scope, Scopes, Use, captured};
 /// All scopes of a module with these statements.
 pub(super) fn build(statements: &[Stmt]) -> Scopes {
     let module = Scope { kind: Kind::Module, parent: None, names: BTreeMap::new() };
-    let found = Scopes { scopes: vec![module], uses: Vec::new(), misplaced: Vec::new(), dynamic: false };
+    let found = Scopes {
+        scopes: vec![module],
+        uses: Vec::new(),
+        misplaced: Vec::new(),
+        bound: BTreeSet::new(),
+        dynamic: false,
+    };
     let mut builder =
         Builder { found, scope: 0, chance: Chance::Read, nonlocals: Vec::new(), injecting: BTreeSet::new() };
     builder.visit_body(statements);
@@ -50,6 +56,8 @@ impl Builder {
         for name in declared {
             self.found.scopes[0].names.entry(name).or_default().bound = true;
         }
+        let names = self.found.scopes.iter().flat_map(|scope| &scope.names);
+        self.found.bound = names.filter(|(_, it)| it.bound).map(|(name, _)| name.clone()).collect();
         self.found
     }
 
