@@ -97,7 +97,7 @@ impl Body {
     pub fn findings(&self) -> Vec<Finding> {
         let parameters: Vec<&str> = self.parameters.iter().map(String::as_str).collect();
         let mut found = self.module.syntax_errors().to_vec();
-        found.extend(self.module.undefined_names(&parameters));
+        found.extend(self.module.undefined_names(Some(&parameters)));
         found.extend(self.module.unknown_names());
         let place = |line| Place::line(self.path(), self.first_line as usize + line - 1);
         found.extend(self.module.metadata_errors(place));

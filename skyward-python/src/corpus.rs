@@ -21,7 +21,7 @@ fn nothing_of_the_standard_library_is_refused() {
         let Ok(text) = std::fs::read_to_string(path) else { continue };
         let module = Module::parse(path.display().to_string(), text.clone(), Lines::Own, target.clone());
         refused.extend_from_slice(module.syntax_errors());
-        refused.extend(module.undefined_names(&[]));
+        refused.extend(module.undefined_names(None));
         // What only a module may say cannot be said in a body.
         if module.is_valid()
             && !["global ", "from __future__", "import *", "__debug__"].iter().any(|it| text.contains(it))

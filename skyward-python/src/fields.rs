@@ -53,9 +53,7 @@ enum Kind {
 /// What the function returns; none if its annotation names no class of the payload.
 pub(super) fn returned<'a>(modules: impl Iterator<Item = &'a Module> + Clone, function: &Function) -> Option<Shape> {
     let (module, definition) = modules.clone().find_map(|module| match module.find(&function.name) {
-        Some(Binding::Function(found)) if module.locate(found.name.start()) == function.location => {
-            Some((module, found))
-        }
+        Some(Binding::Function(found)) if module.place(found.name.start()) == function.place => Some((module, found)),
         _ => None,
     })?;
     let mut bases = Bases(Vec::new());

@@ -5,6 +5,7 @@ use ruff_python_ast::{Expr, ParameterWithDefault, Stmt, StmtFunctionDef};
 use ruff_text_size::{Ranged as _, TextRange};
 
 use super::annotation::{Annotation, Annotations};
+use super::finding::Place;
 use super::module::{Binding, Module};
 
 /// A function, its parameters, and whether it is a generator.
@@ -15,8 +16,8 @@ pub struct Function {
     pub name: String,
     /// Whether it is an `async def`.
     pub is_async: bool,
-    /// `path:line:column` of its name.
-    pub location: String,
+    /// Where its name is.
+    pub(crate) place: Place,
     /// Its parameters in order, without `*args` and `**kwargs`.
     pub parameters: Vec<Parameter>,
     /// `**kwargs`: it takes any name.
@@ -68,13 +69,18 @@ impl Function {
         Self {
             name: function.name.to_string(),
             is_async: function.is_async,
-            location: module.locate(function.name.start()),
+            place: module.place(function.name.start()),
             parameters: by_position.chain(by_name).collect(),
             takes_any: written.kwarg.is_some(),
             first_yield: flow.first_yield.map(|range| module.locate(range.start())),
             returns_value: flow.returns_value,
             returns: annotation(function.returns.as_deref()),
         }
+    }
+
+    /// `path:line:column` of its name.
+    pub fn location(&self) -> String {
+        self.place.to_string()
     }
 
     /// The parameter of this name.
@@ -174,7 +180,7 @@ mod tests {
             ]
         );
         assert!(f.takes_any);
-        assert_eq!(f.location, "a.py:1:5");
+        assert_eq!(f.location(), "a.py:1:5");
     }
 
     #[test]

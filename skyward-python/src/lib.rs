@@ -40,6 +40,7 @@ mod function;
 mod metadata;
 mod module;
 pub mod names;
+mod obstacles;
 mod payload;
 mod reading;
 mod scopes;

@@ -120,8 +120,9 @@ impl Module {
         errors.into_iter().map(|(range, kind, message)| self.syntax_error(kind, range, &sentence(&message))).collect()
     }
 
-    /// What neither it nor Python defines; a function of it has these parameters.
-    pub(crate) fn undefined_names(&self, parameters: &[&str]) -> Vec<Finding> {
+    /// What neither it nor Python defines. A module that is made of a body has one function, with
+    /// these parameters.
+    pub(crate) fn undefined_names(&self, parameters: Option<&[&str]>) -> Vec<Finding> {
         // What is wrong otherwise may bind the names.
         if !self.syntax_errors().is_empty() {
             return Vec::new();

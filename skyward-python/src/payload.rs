@@ -109,6 +109,27 @@ impl Payload {
         found
     }
 
+    /// The names in all files that neither their file nor Python defines. Names that may be defined
+    /// in a hidden way, such as by `exec` or `import *`, count as defined.
+    ///
+    /// They are no errors of `#[skyward::compute]`, which checks names in a [body](crate::Body) only.
+    pub fn undefined_names(&self) -> Vec<Finding> {
+        self.files.iter().flat_map(|file| file.module.undefined_names(None)).collect()
+    }
+
+    /// What keeps functions at the top level of the main file from being entries, however they are
+    /// declared: the name has another meaning at the end of the file, or the function has
+    /// [obstacles](Function::obstacles).
+    pub fn entry_findings(&self) -> Vec<Finding> {
+        let names = self.main().module.function_names();
+        let findings = names.into_iter().map(|name| match self.entry(name, false) {
+            Ok(Entry::Function { function, .. }) => function.obstacles(),
+            Ok(Entry::Unknown) => Vec::new(),
+            Err(found) => vec![found],
+        });
+        findings.flatten().collect()
+    }
+
     /// The function of this name in the main file, or in the file that the main file imports it
     /// from. With `unchecked`, the entry may be anything that has this name.
     ///

@@ -18,6 +18,8 @@ pub(super) struct Scopes {
     bound: BTreeSet<String>,
     /// Names may come to be in ways that are not written down, such as `import *`.
     pub(super) dynamic: bool,
+    /// `from __future__ import annotations`: no annotation is evaluated.
+    pub(super) defers_annotations: bool,
 }
 
 #[derive(Debug)]

@@ -1,4 +1,4 @@
-//! Names in a body that nothing defines.
+//! Names that nothing defines.
 
 use std::collections::BTreeSet;
 
@@ -9,17 +9,19 @@ use super::builtins::{BUILTINS, MODULES};
 use super::names::{list, nearest};
 use super::scopes::{Chance, Scopes};
 
-/// The first place of each name that neither the body nor Python defines. Nothing where names may
-/// be defined in ways that are not written down: what is not sure is not an error.
+/// The first place of each name that neither the module nor Python defines. Nothing where names may
+/// be defined in ways that are not written down: what is not sure is not an error. A module that is
+/// made of a body has one function, with these parameters.
 pub(super) fn undefined_names(
     scopes: &Scopes,
     version: PythonVersion,
-    parameters: &[&str],
+    parameters: Option<&[&str]>,
 ) -> Vec<(TextRange, String)> {
     if scopes.dynamic {
         return Vec::new();
     }
-    let certain = if version.defers_annotations() { Chance::Read } else { Chance::Annotation };
+    let are_deferred = version.defers_annotations() || scopes.defers_annotations;
+    let certain = if are_deferred { Chance::Read } else { Chance::Annotation };
     let mut seen = BTreeSet::new();
     let mut found = Vec::new();
     for used in &scopes.uses {
@@ -39,7 +41,7 @@ pub(super) fn undefined_names(
     found
 }
 
-fn message<'a>(name: &str, visible: impl Iterator<Item = &'a str>, parameters: &[&str]) -> String {
+fn message<'a>(name: &str, visible: impl Iterator<Item = &'a str>, parameters: Option<&[&str]>) -> String {
     let meant = |close: &str| format!("`{name}` is not defined; did you mean `{close}`?");
     let import = MODULES.iter().find(|(known, _)| *known == name);
     // Of a few letters, one makes another name: `np` is hardly a misspelt `n`.
@@ -54,8 +56,9 @@ fn message<'a>(name: &str, visible: impl Iterator<Item = &'a str>, parameters: &
         return meant(close);
     }
     let arguments = match parameters {
-        [] => "which has no arguments here".to_owned(),
-        names => format!("here {}", list(names.iter().copied())),
+        None => return format!("`{name}` is not defined: neither the file nor Python defines it"),
+        Some([]) => "which has no arguments here".to_owned(),
+        Some(names) => format!("here {}", list(names.iter().copied())),
     };
     format!("`{name}` is not defined: a body sees what it binds, and the arguments of its function, {arguments}")
 }

@@ -98,7 +98,7 @@ fn a_folder_is_read_whole_and_entries_are_followed() {
     assert_eq!(paths, ["trainer/__init__.py", "trainer/deep/__init__.py", "trainer/deep/leaf.py", "trainer/train.py"]);
     assert_eq!(payload.files()[2].source_path(), "payloads/trainer/deep/leaf.py");
     assert_eq!(payload.main().path(), "trainer/__init__.py");
-    assert_eq!(function(&payload, "train").location, "trainer/deep/leaf.py:1:5");
+    assert_eq!(function(&payload, "train").location(), "trainer/deep/leaf.py:1:5");
 
     let error = payload.entry("x", false).unwrap_err();
     assert!(error.to_string().contains("assigned (trainer/deep/__init__.py:2:1)"), "{error}");
@@ -146,11 +146,11 @@ fn an_entry_may_come_from_an_import_of_everything() {
         ],
     );
     let payload = folder.read("p", None).unwrap();
-    assert_eq!(function(&payload, "train").location, "p/impl.py:1:5");
-    assert_eq!(function(&payload, "other").location, "p/__init__.py:4:5", "the last one holds");
+    assert_eq!(function(&payload, "train").location(), "p/impl.py:1:5");
+    assert_eq!(function(&payload, "other").location(), "p/__init__.py:4:5", "the last one holds");
     assert!(matches!(payload.entry("uniform", false), Ok(Entry::Unknown)), "it may be in numpy");
     let payload = folder.read("p", Some("late.py")).unwrap();
-    assert_eq!(function(&payload, "train").location, "p/impl.py:1:5");
+    assert_eq!(function(&payload, "train").location(), "p/impl.py:1:5");
     assert!(payload.entry("trian", false).is_err(), "it is in neither");
     let payload = folder.read("one.py", None).unwrap();
     assert!(matches!(payload.entry("train", false), Ok(Entry::Unknown)));
@@ -173,7 +173,7 @@ fn what_runs_in_a_program_alone_binds_no_entry() {
         )],
     );
     let payload = folder.read("main.py", None).unwrap();
-    assert_eq!(function(&payload, "train").location, "main.py:1:5");
+    assert_eq!(function(&payload, "train").location(), "main.py:1:5");
     let error = payload.entry("helper", false).unwrap_err();
     assert!(error.to_string().contains("it has `train`:"), "{error}");
 }

@@ -18,6 +18,7 @@ pub(super) fn build(statements: &[Stmt]) -> Scopes {
         misplaced: Vec::new(),
         bound: BTreeSet::new(),
         dynamic: false,
+        defers_annotations: false,
     };
     let mut builder =
         Builder { found, scope: 0, chance: Chance::Read, nonlocals: Vec::new(), injecting: BTreeSet::new() };
@@ -234,6 +235,8 @@ impl<'a> Visitor<'a> for Builder {
                 let module = import.module.as_ref().map_or("", |module| module.as_str());
                 let injects = |alias: &ast::Alias| module == INJECTS.0 && alias.name.as_str() == INJECTS.1;
                 self.found.dynamic |= module == "builtins" || import.names.iter().any(injects);
+                self.found.defers_annotations |=
+                    module == "__future__" && import.names.iter().any(|alias| alias.name.as_str() == "annotations");
                 self.import(&import.names);
             }
             Stmt::If(inner) => {

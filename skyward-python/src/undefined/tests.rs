@@ -11,7 +11,7 @@ fn messages(version: &str, text: &str) -> Vec<String> {
     "};
     let module = Module::parse("a.py", text, Lines::Own, Target::of(&metadata, |line| line.to_string()));
     assert_eq!(module.syntax_errors(), [], "{text}");
-    module.undefined_names(&["a", "b"]).iter().map(ToString::to_string).collect()
+    module.undefined_names(Some(&["a", "b"])).iter().map(ToString::to_string).collect()
 }
 
 fn body(text: &str) -> String {
@@ -370,4 +370,19 @@ fn type_parameters_are_defined() {
         type A[T] = list[T] | Missing
     "};
     assert_eq!(messages("3.12", &body(generic)), [""; 0]);
+}
+
+#[test]
+fn names_of_a_file_are_those_that_it_reads_when_it_runs() {
+    let found = |text: &str| -> Vec<String> {
+        let module = Module::parse("a.py", text, Lines::Own, Target::oldest());
+        assert_eq!(module.syntax_errors(), [], "{text}");
+        module.undefined_names(None).iter().map(|finding| finding.message().to_owned()).collect()
+    };
+    assert_eq!(found("def f(a: Model): return b\n").len(), 2);
+    assert_eq!(
+        found("from __future__ import annotations\ndef f(a: Model): return missing\n"),
+        ["`missing` is not defined: neither the file nor Python defines it"]
+    );
+    assert_eq!(found("x = __file__, __name__\n"), [""; 0]);
 }
