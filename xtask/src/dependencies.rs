@@ -61,6 +61,7 @@ const DIRECTION: &[(&str, &[&str])] = &[
     ("skyward-aws", &["skyward-core"]),
     ("skyward-aws-testkit", &[]),
     ("skyward", &["skyward-macros", "skyward-core", "skyward-plugins", "skyward-aws"]),
+    ("skyward-python-check", &["skyward-python"]),
     ("xtask", &[]),
 ];
 
